@@ -1,0 +1,51 @@
+"""Every error a user can meet, each worded as one line.
+
+TraceLensGraphError
+├── TraceError            the input is not a usable trace
+│   ├── NotATraceError    the file is something else; the message says what was found
+│   ├── EmptyTraceError   the file holds no event at all
+│   └── ChangedTraceError the file is no longer the one that was loaded
+├── NodeNotFoundError     no node answers the question (also a KeyError)
+├── AnalysisError         a question that this graph cannot answer
+└── MissingExtraError     an optional package is not installed; the message names the extra
+"""
+
+from __future__ import annotations
+
+
+class TraceLensGraphError(Exception):
+    """Base of all errors raised on purpose by tracelens_graph."""
+
+
+class TraceError(TraceLensGraphError):
+    """The input cannot be read as a trace."""
+
+
+class NotATraceError(TraceError):
+    """The input is readable but is no profiler trace; the message says what it is."""
+
+
+class EmptyTraceError(TraceError):
+    """The input is a trace file without a single event."""
+
+
+class ChangedTraceError(TraceError):
+    """The trace file changed after it was loaded, so what was left in it cannot be trusted."""
+
+
+class NodeNotFoundError(TraceLensGraphError, KeyError):
+    """No node of the graph has the identity that was asked for."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+
+class AnalysisError(TraceLensGraphError):
+    """The question cannot be answered on this graph."""
+
+
+class MissingExtraError(TraceLensGraphError, ImportError):
+    """An optional dependency is missing."""
+
+    def __init__(self, package: str, extra: str) -> None:
+        super().__init__(f"{package} is not installed: pip install 'tracelens_graph[{extra}]'")
