@@ -3,7 +3,6 @@
 TraceLensGraphError
 ├── TraceError            the input is not a usable trace
 │   ├── NotATraceError    the file is something else; the message says what was found
-│   ├── EmptyTraceError   the file holds no event at all
 │   └── ChangedTraceError the file is no longer the one that was loaded
 ├── NodeNotFoundError     no node answers the question (also a KeyError)
 ├── AnalysisError         a question that this graph cannot answer
@@ -23,10 +22,6 @@ class TraceError(TraceLensGraphError):
 
 class NotATraceError(TraceError):
     """The input is readable but is no profiler trace; the message says what it is."""
-
-
-class EmptyTraceError(TraceError):
-    """The input is a trace file without a single event."""
 
 
 class ChangedTraceError(TraceError):

@@ -1,0 +1,400 @@
+"""From chunks of JSON to columns of numbers: the first pass over a trace.
+
+Every chunk is decoded into typed records, these are sorted into families, and each field of a family becomes a
+numpy array; nothing of a chunk survives but numbers, interned names and interned argument sets. A chunk with an
+odd event is decoded event by event; a chunk that is no JSON goes through the repair path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import numpy as np
+from msgspec import Raw
+
+from tracelens_graph.loaders.kineto.categories import CATEGORIES, Family
+from tracelens_graph.loaders.kineto.records import CollectiveEvent, FlowEvent, records
+from tracelens_graph.loaders.kineto.repair import repair_events
+from tracelens_graph.loaders.kineto.times import digits_to_ns, floats_need_digits, floats_to_ns
+from tracelens_graph.schema import Flag, Kind
+
+_RAW_LIST = msgspec.json.Decoder(list[Raw])
+_ANY = msgspec.json.Decoder()
+_KEYS = msgspec.json.Decoder(dict[str, Raw])
+_COLLECTIVE = msgspec.json.Decoder(CollectiveEvent)
+_FIRST_HUGE = -(2**62)
+"""Ids that are no int64 (text, or larger) get codes from here downwards: distinct, and unlike any real id."""
+
+_BIG_FLOW = 13
+"""Digits of a flow id from 2**40 on, which stands for a recorded dependency between GPU events."""
+
+_NUMERIC = (" id", "correlation", "number", "stream", "device", "bytes")
+"""Ends of the names of arguments that are read as integers."""
+
+NODE_FAMILIES = (
+    Family.python, Family.op, Family.runtime, Family.gpu, Family.annotation,
+    Family.device_annotation, Family.sync, Family.overhead, Family.memory,
+)  # fmt: skip
+
+_NO_DURATION_IS_FINE = (Family.memory,)
+
+
+class Codes(dict[Any, int]):
+    """Numbers things in the order in which they are first seen."""
+
+    def __missing__(self, key: Any) -> int:
+        code = self[key] = len(self)
+        return code
+
+
+@dataclass
+class Chunk:
+    """Where the events first..first+count-1 stand in the decompressed file."""
+
+    offset: int
+    length: int
+    first: int
+    count: int
+    repaired: bool = False
+
+
+@dataclass
+class Collected:
+    """Columns of one stretch of a trace, in file order within each family; can be pickled."""
+
+    events: int = 0
+    columns: dict[str, dict[str, list[np.ndarray]]] = field(default_factory=dict)
+    names: Codes = field(default_factory=Codes)
+    threads: Codes = field(default_factory=Codes)
+    argsets: Codes = field(default_factory=Codes)
+    odd_ids: Codes = field(default_factory=Codes)
+    chunks: list[Chunk] = field(default_factory=list)
+    metadata_events: list[dict[str, Any]] = field(default_factory=list)
+    autograd_flows: list[tuple[str, Any, int, int]] = field(default_factory=list)
+    collectives: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
+    launch_flows: int = 0
+    big_flows: int = 0
+    left_out: dict[str, int] = field(default_factory=dict)
+    repairs: dict[str, int] = field(default_factory=dict)
+    lost_events: int = 0
+    lost_bytes: int = 0
+    exact_times: bool = False
+    unknown: frozenset[str] = frozenset()
+
+
+class Collector:
+    """Takes chunks in file order and fills a `Collected`. Feed it through `Walker.walk`."""
+
+    def __init__(self, on_progress: Callable[[int], None] | None = None) -> None:
+        self.out = Collected()
+        self._records = records(False)
+        self._on_progress = on_progress
+
+    def chunk(self, text: memoryview, offset: int) -> None:
+        """Take one chunk `[event, ...]`; raises what msgspec raises where it is no JSON."""
+        odd: dict[int, str] = {}
+        try:
+            events = self._records.events.decode(text)
+        except msgspec.ValidationError:
+            events = self._one_by_one(_RAW_LIST.decode(text), odd)
+        if self._need_digits(events):
+            # Floats cannot carry these times to the nanosecond: read the digits, here and from now on.
+            self._records = records(True, self._records.unknown)
+            self.out.exact_times = True
+            return self.chunk(text, offset)
+        first = self.out.events
+        self._take(events, np.arange(first, first + len(events)), odd, lambda: _RAW_LIST.decode(text))
+        self._close_chunk(offset, len(text) - 2, len(events), False)
+        return None
+
+    def broken(self, text: bytes, offset: int, last: bool) -> bytes | None:
+        """Take what can be saved of a stretch that is no JSON, and count what cannot."""
+        repaired = repair_events(text, last=last)
+        raws = [Raw(event) for event in repaired.events]
+        odd: dict[int, str] = {}
+        events = self._one_by_one(raws, odd)
+        if self._need_digits(events):
+            self._records = records(True, self._records.unknown)
+            self.out.exact_times = True
+            events = self._one_by_one(raws, odd)
+        for fault, count in repaired.counts.items():
+            self._count(self.out.repairs, fault, count)
+        self.out.lost_events += repaired.lost_events
+        self.out.lost_bytes += repaired.lost_bytes
+        positions = np.asarray(repaired.positions, np.int64) + self.out.events
+        self._take(events, positions, odd, lambda: raws)
+        self._close_chunk(offset, len(text), repaired.pieces, True)
+        return repaired.tail
+
+    def _close_chunk(self, offset: int, length: int, count: int, repaired: bool) -> None:
+        self.out.chunks.append(Chunk(offset, length, self.out.events, count, repaired))
+        self.out.events += count
+        if self._on_progress:
+            self._on_progress(offset + length)
+
+    @staticmethod
+    def _count(counts: dict[str, int], key: str, count: int = 1) -> None:
+        counts[key] = counts.get(key, 0) + count
+
+    def _need_digits(self, events: list[Any]) -> bool:
+        if self._records.exact:
+            return False
+        times = [e.ts for e in events if self._records.family.get(type(e)) in NODE_FAMILIES]
+        return bool(times) and floats_need_digits(times)
+
+    def _one_by_one(self, raws: list[Raw], odd: dict[int, str]) -> list[Any]:
+        """Records of events some of which do not fit; what fits nowhere is None and counted in `odd`."""
+        self._learn_categories(raws)
+        decode, events = self._records.event.decode, []
+        for index, raw in enumerate(raws):
+            try:
+                events.append(decode(raw))
+            except (msgspec.ValidationError, RecursionError):
+                events.append(self._odd_event(raw, index, odd))
+        return events
+
+    def _learn_categories(self, raws: list[Raw]) -> None:
+        """Add unknown categories to the table, so that a frequent one is not slow for ever."""
+        found = set(self._records.unknown)
+        for raw in raws:
+            text = bytes(raw)
+            at = text.find(b'"cat"')
+            if at < 0:
+                continue
+            value = text[at + 5 : at + 105].lstrip(b" :\t\n")
+            if value[:1] == b'"' and (end := value.find(b'"', 1)) > 0:
+                category = value[1:end].decode("ascii", "replace")
+                if category.isprintable() and category not in CATEGORIES and len(found) < 64:
+                    found.add(category)
+        if found != self._records.unknown:
+            self._records = records(self._records.exact, frozenset(found))
+            self.out.unknown = self._records.unknown
+
+    def _odd_event(self, raw: Raw, index: int, odd: dict[int, str]) -> Any:
+        """An event that fits no record: metadata, something without category, or fields of the wrong type."""
+        try:
+            event = _ANY.decode(raw)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            event = None
+        if not isinstance(event, dict):
+            odd[index] = "not an event"
+            return None
+        category = event.get("cat")
+        if event.get("ph") == "M":
+            self.out.metadata_events.append(event)
+            odd[index] = "metadata"
+            return None
+        if category not in CATEGORIES:
+            odd[index] = "no category" if category is None else "other category"
+            return None
+        record = self._records.by_category[category]
+        try:
+            if self._records.exact:
+                texts = _KEYS.decode(raw)
+                event.update({key: texts[key] for key in ("ts", "dur") if isinstance(event.get(key), float | int | str)})
+            return msgspec.json.decode(msgspec.json.encode(_tidied(event)), type=record, strict=False)
+        except (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError):
+            odd[index] = "unreadable"
+            return None
+
+    def _take(self, events: list[Any], uids: np.ndarray, odd: dict[int, str], raws: Callable[[], list[Raw]]) -> None:
+        """Spread the records of one chunk over the columns of their families."""
+        family_of = self._records.family
+        for reason in odd.values():
+            self._count(self.out.left_out, reason)
+        types = list(map(type, events))
+        found = {record: family_of[record] for record in set(types) if record in family_of}
+        family_code = {record: NODE_FAMILIES.index(f) if f in NODE_FAMILIES else 255 for record, f in found.items()}
+        family_code[type(None)] = 255
+        codes = np.frombuffer(bytes(map(family_code.__getitem__, types)), np.uint8)
+        listed = np.fromiter(events, object, len(events))
+        for code, family in enumerate(NODE_FAMILIES):
+            if family in found.values():
+                here = np.flatnonzero(codes == code)
+                picked = listed[here].tolist()
+                self._take_family(family, picked, uids[here], raws if family in (Family.op, Family.gpu) else None, here)
+        for record, family in found.items():
+            if family is Family.other:
+                self._count(self.out.left_out, f"category {self._records.category[record]}", types.count(record))
+            elif family is Family.launch_flow:
+                flows = [e for e in events if type(e) is record]
+                self.out.launch_flows += len(flows)
+                self.out.big_flows += sum(len(memoryview(e.id)) >= _BIG_FLOW for e in flows)
+            elif family is Family.autograd_flow:
+                flows = [e for e in events if type(e) is record]
+                times = self._times([e.ts for e in flows])
+                for e, ts in zip(flows, times.tolist(), strict=True):
+                    self.out.autograd_flows.append((e.ph, e.id, self.out.threads[e.pid, e.tid], ts))
+
+    def _take_family(
+        self,
+        family: Family,
+        events: list[Any],
+        uids: np.ndarray,
+        raws: Callable[[], list[Raw]] | None,
+        positions: np.ndarray,
+    ) -> None:
+        count = len(events)
+        start = self._times([e.ts for e in events])
+        dur, flags = self._durations([e.dur for e in events], family)
+        names, threads = self.out.names, self.out.threads
+        kinds = {record: CATEGORIES[self._records.category[record]][1] or 0 for record in set(map(type, events))}
+        kind = next(iter(kinds.values())) if len(kinds) == 1 else None
+        columns: dict[str, np.ndarray] = {
+            "uid": uids,
+            "kind": np.full(count, kind, np.uint8)
+            if kind is not None
+            else np.fromiter((kinds[type(e)] for e in events), np.uint8, count),
+            "name": np.fromiter(map(names.__getitem__, [e.name for e in events]), np.int32, count),
+            "thread": np.fromiter(
+                map(threads.__getitem__, zip([e.pid for e in events], [e.tid for e in events], strict=True)),
+                np.int32,
+                count,
+            ),
+            "start_ns": start,
+            "dur_ns": dur,
+            "flags": flags,
+        }
+        if family not in (Family.python, Family.overhead):
+            args = [e.args for e in events]
+            if family is not Family.memory:
+                columns["external_id"] = self._ids([a.external_id for a in args])
+            if family in (Family.runtime, Family.gpu, Family.sync):
+                columns["correlation"] = self._ids([a.correlation for a in args])
+            if family in (Family.gpu, Family.sync, Family.memory):
+                columns["device"] = self._ids([a.device for a in args])
+            if family in (Family.gpu, Family.sync):
+                columns["stream"] = self._ids([a.stream for a in args])
+            if family is Family.gpu:
+                lanes = [a.original_stream for a in args]
+                if lanes.count(-1) != count:
+                    original = self._ids(lanes)
+                    columns["stream"] = np.where(original != -1, original, columns["stream"])
+            if family in (Family.gpu, Family.memory):
+                columns["bytes"] = _byte_counts([a.bytes for a in args])
+            if family is Family.op:
+                columns["sequence"] = self._ids([a.sequence for a in args])
+                columns["forward_thread"] = self._ids([a.forward_thread for a in args])
+                keys = [b"\x1f".join((a.dims, a.types, a.strides, a.concrete)) for a in args]
+                columns["argset"] = np.fromiter(map(self.out.argsets.__getitem__, keys), np.int32, count)
+            if raws is not None:
+                marked = [i for i, a in enumerate(args) if len(memoryview(a.collective))]
+                if marked:
+                    texts = raws()
+                    for i in marked:
+                        found = _COLLECTIVE.decode(texts[positions[i]]).args
+                        self.out.collectives.append((int(uids[i]), msgspec.structs.asdict(found)))
+        target = self.out.columns.setdefault(family.value, {})
+        for name, values in columns.items():
+            target.setdefault(name, []).append(values)
+
+    def _times(self, values: list[Any]) -> np.ndarray:
+        return digits_to_ns(values) if self._records.exact else floats_to_ns(values)
+
+    def _durations(self, values: list[Any], family: Family) -> tuple[np.ndarray, np.ndarray]:
+        """Durations in ns, with absent and negative ones set to zero and flagged."""
+        flags = np.zeros(len(values), np.uint8)
+        if self._records.exact:
+            absent = np.fromiter((not len(memoryview(v)) for v in values), bool, len(values))
+            dur = digits_to_ns([Raw(b"0") if gone else v for v, gone in zip(values, absent.tolist(), strict=True)])
+        else:
+            raw = np.array(values)
+            absent = np.isnan(raw)
+            dur = floats_to_ns(values) if not absent.any() else floats_to_ns(np.where(absent, 0.0, raw).tolist())
+        if family not in _NO_DURATION_IS_FINE and absent.any():
+            flags[absent] |= Flag.no_duration.value
+        if len(dur) and dur.min() < 0:
+            flags[dur < 0] |= Flag.negative_duration.value
+            dur = np.maximum(dur, 0)
+        return dur, flags
+
+    def _ids(self, values: list[Any]) -> np.ndarray:
+        """Ids as int64; -1 for none; ids that are text or too large get codes that stand for them."""
+        try:
+            return np.fromiter(values, np.int64, len(values))
+        except (TypeError, ValueError, OverflowError):
+            return np.fromiter(map(self._odd_id, values), np.int64, len(values))
+
+    def _odd_id(self, value: Any) -> int:
+        if value is None or value == "":
+            return -1
+        if isinstance(value, str):
+            try:
+                value = int(value)
+            except ValueError:
+                return _FIRST_HUGE - self.out.odd_ids[value]
+        return value if -(2**61) < value < 2**63 else _FIRST_HUGE - self.out.odd_ids[value]
+
+
+def _byte_counts(values: list[Any]) -> np.ndarray:
+    absent = -(2**63)
+    try:
+        return np.fromiter(values, np.int64, len(values))
+    except (TypeError, ValueError, OverflowError):
+        return np.fromiter(map(_byte_count, values), np.int64, len(values)) if values else np.full(0, absent)
+
+
+def _byte_count(value: Any) -> int:
+    try:
+        count = int(value)
+    except (TypeError, ValueError, OverflowError):
+        return -(2**63)
+    return count if abs(count) < 2**63 else -(2**63)
+
+
+def _tidied(event: dict[str, Any]) -> dict[str, Any]:
+    """The event with fields of unexpected types brought to the types of the records, where that is safe."""
+    tidy = {key: event[key] for key in ("cat", "ph", "id", "ts") if key in event}
+    name = event.get("name", "")
+    tidy["name"] = name if isinstance(name, str) else str(name)
+    for key in ("pid", "tid"):
+        value = event.get(key, "")
+        tidy[key] = value if isinstance(value, int | str) and not isinstance(value, bool) else str(value)
+    if event.get("dur") not in (None, ""):
+        tidy["dur"] = event["dur"]
+    args = event.get("args")
+    tidy["args"] = {key: _tidied_arg(value, key) for key, value in args.items()} if isinstance(args, dict) else {}
+    return tidy
+
+
+def _tidied_arg(value: Any, key: str) -> Any:
+    """A number for an id or a size where the file has something else, and no integer beyond 64 bits."""
+    if isinstance(value, int) and not -(2**63) <= value < 2**64:
+        return str(value)
+    if key.lower().endswith(_NUMERIC) and not isinstance(value, int | str | type(None)):
+        return int(value) if isinstance(value, float) and value.is_integer() else str(value)
+    return value
+
+
+class FlowCollector:
+    """A second pass for the arrows from launches to GPU work, made only where correlation ids do not serve."""
+
+    _DECODER = msgspec.json.Decoder(list[Raw])
+    _FLOW = msgspec.json.Decoder(FlowEvent)
+
+    def __init__(self, threads: Codes) -> None:
+        self.threads = threads
+        self.flows: list[tuple[str, Any, int, int]] = []
+
+    def chunk(self, text: memoryview, offset: int) -> None:
+        """Take the launch flows of a chunk."""
+        self._take(self._DECODER.decode(text))
+
+    def broken(self, text: bytes, offset: int, last: bool) -> bytes | None:
+        """Take the launch flows of a stretch that needs repair."""
+        repaired = repair_events(text, last=last)
+        self._take(map(Raw, repaired.events))
+        return repaired.tail
+
+    def _take(self, raws: Iterable[Raw]) -> None:
+        for raw in raws:
+            try:
+                flow = self._FLOW.decode(raw)
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                continue
+            if CATEGORIES.get(flow.cat, (None,))[0] is Family.launch_flow and flow.ph in ("s", "f", "t"):
+                time = _KEYS.decode(raw)["ts"]
+                self.flows.append((flow.ph, flow.id, self.threads[flow.pid, flow.tid], int(digits_to_ns([time])[0])))

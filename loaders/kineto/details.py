@@ -1,0 +1,51 @@
+"""Single events of a Kineto file, found again by the chunk they stand in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from tracelens_graph.graph.details import Details
+from tracelens_graph.loaders.kineto.collect import Chunk
+from tracelens_graph.loaders.kineto.repair import repair_events
+from tracelens_graph.loaders.sources import Source
+
+_SKIP = 1 << 20
+
+
+class FileDetails(Details):
+    """Events in the file a graph was loaded from; the file must still be as it was."""
+
+    def __init__(self, source: Source, chunks: Sequence[Chunk]) -> None:
+        super().__init__([chunk.first for chunk in chunks], [chunk.count for chunk in chunks])
+        self.source = source
+        self._chunks = chunks
+
+    def texts(self, blocks: Iterable[int]) -> Iterator[bytes]:
+        """Texts of blocks, in one pass over the file from the first to the last of them."""
+        wanted = list(blocks)
+        if not wanted:
+            return
+        with self.source.open() as stream:
+            position = 0
+            for number in wanted:
+                chunk = self._chunks[number]
+                if self.source.packing == "plain":
+                    stream.seek(chunk.offset)
+                else:
+                    while position < chunk.offset:
+                        position += len(stream.read(min(_SKIP, chunk.offset - position)) or b" " * _SKIP)
+                text = bytearray()
+                while len(text) < chunk.length and (more := stream.read(chunk.length - len(text))):
+                    text += more
+                position = chunk.offset + chunk.length
+                yield _repaired(bytes(text), chunk) if chunk.repaired else b"[" + bytes(text) + b"]"
+
+
+def _repaired(text: bytes, chunk: Chunk) -> bytes:
+    """The list that repair makes of a chunk, with null for what was lost."""
+    repaired = repair_events(text, last=True)
+    events = [b"null"] * chunk.count
+    for position, event in zip(repaired.positions, repaired.events, strict=True):
+        if position < chunk.count:
+            events[position] = event
+    return b"[" + b",".join(events) + b"]"

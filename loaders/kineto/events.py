@@ -1,0 +1,161 @@
+"""Joining what was collected into one table of events, and the metadata beside it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from tracelens_graph.graph.build import EventTable
+from tracelens_graph.loaders.kineto.collect import NODE_FAMILIES, Codes, Collected
+from tracelens_graph.schema import STORED, Kind
+
+_RAW_COLUMNS = tuple(p for p in STORED if p.name not in ("parent", "last", "depth", "owner", "owner_rule"))
+
+KEPT_METADATA = (
+    "schemaVersion", "deviceProperties", "distributedInfo", "trace_id", "displayTimeUnit",
+    "baseTimeNanoseconds", "record_shapes", "with_stack", "with_modules", "with_flops", "profile_memory",
+    "cupti_version", "cuda_runtime_version", "cuda_driver_version", "roctracer_version", "hip_runtime_version",
+    "hip_driver_version", "nccl_version", "pytorch_version", "torch_version",
+)  # fmt: skip
+"""Top-level keys that are kept. All others stay out: real traces carried tokens and host names in them."""
+
+_KEPT_DISTRIBUTED = (
+    "backend", "rank", "world_size", "pg_count", "pg_config", "nccl_version", "ranks", "num_ranks", "group_size",
+)  # fmt: skip
+
+
+def merge(first: Collected, second: Collected) -> Collected:
+    """Append to `first` what another process collected from the stretch that follows it."""
+    codes = {
+        "name": _codes_into(first.names, second.names),
+        "thread": _codes_into(first.threads, second.threads),
+        "argset": _codes_into(first.argsets, second.argsets),
+    }
+    odd = {-(2**62) - old: -(2**62) - new for old, new in enumerate(_codes_into(first.odd_ids, second.odd_ids))}
+    for family, columns in second.columns.items():
+        target = first.columns.setdefault(family, {})
+        for name, parts in columns.items():
+            for values in parts:
+                if name in codes:
+                    values = codes[name][values]
+                elif name == "uid":
+                    values = values + first.events
+                elif odd and name in ("external_id", "correlation", "device", "stream", "sequence", "forward_thread"):
+                    values = np.array([odd.get(value, value) for value in values.tolist()], np.int64)
+                target.setdefault(name, []).append(values)
+    for chunk in second.chunks:
+        chunk.first += first.events
+        first.chunks.append(chunk)
+    threads = codes["thread"]
+    first.autograd_flows += [(ph, key, int(threads[t]), ts) for ph, key, t, ts in second.autograd_flows]
+    first.collectives += [(uid + first.events, args) for uid, args in second.collectives]
+    first.metadata_events += second.metadata_events
+    for counts, more in ((first.left_out, second.left_out), (first.repairs, second.repairs)):
+        for key, count in more.items():
+            counts[key] = counts.get(key, 0) + count
+    for name in ("launch_flows", "big_flows", "lost_events", "lost_bytes", "events"):
+        setattr(first, name, getattr(first, name) + getattr(second, name))
+    return first
+
+
+def _codes_into(table: Codes, other: Codes) -> np.ndarray:
+    return np.fromiter(map(table.__getitem__, other), np.int64, len(other))
+
+
+def event_table(out: Collected) -> EventTable:
+    """One column per property over all events that become nodes, with kinds told by name where names tell."""
+    families = [family.value for family in NODE_FAMILIES if family.value in out.columns]
+    columns: dict[str, np.ndarray] = {}
+    sizes = {family: sum(map(len, out.columns[family]["uid"])) for family in families}
+    for prop in _RAW_COLUMNS:
+        parts: list[np.ndarray] = []
+        for family in families:
+            found = out.columns[family].pop(prop.name, None)
+            parts += found if found is not None else [np.full(sizes[family], prop.absent or 0, prop.dtype)]
+        values = np.concatenate(parts) if parts else np.zeros(0, prop.dtype)
+        if prop.dtype == "int32" and values.dtype != np.int32:
+            values = np.where(abs(values) < 2**31, values, -1)
+        columns[prop.name] = values.astype(prop.dtype, copy=False)
+    names = list(out.names)
+    _refine_kinds(columns, names)
+    for name in ("sequence", "forward_thread", "external_id", "correlation"):
+        _drop_zeros(columns, name)
+    argsets = _canonical_argsets(columns, list(out.argsets))
+    return EventTable(columns=columns, names=names, threads=list(out.threads), argsets=argsets)
+
+
+def _refine_kinds(columns: dict[str, np.ndarray], names: list[str]) -> None:
+    """Module, Step: what the category does not say and the name does."""
+    kind, name = columns["kind"], columns["name"]
+    module = np.fromiter((n.startswith("nn.Module: ") for n in names), bool, len(names))
+    step = np.fromiter((n.startswith("ProfilerStep#") for n in names), bool, len(names))
+    if module.any():
+        kind[(kind == Kind.PythonFunction) & module[name]] = Kind.Module
+    if step.any():
+        kind[(kind == Kind.Annotation) & step[name]] = Kind.Step
+
+
+def _drop_zeros(columns: dict[str, np.ndarray], name: str) -> None:
+    """Zero is "none" for ids (not for sequence numbers, which count from zero)."""
+    if name != "sequence":
+        values = columns[name]
+        values[values == 0] = -1
+
+
+def _canonical_argsets(columns: dict[str, np.ndarray], raw: list[bytes]) -> list[tuple[str, str, str, str]]:
+    """Distinct argument sets without white space: (dims, types, strides, concrete inputs) as JSON text."""
+    table = Codes()
+    codes = np.empty(len(raw) + 1, np.int32)
+    codes[-1] = -1
+    for code, key in enumerate(raw):
+        parts = tuple(_compact(part) for part in key.split(b"\x1f"))
+        codes[code] = table[parts] if any(parts) else -1
+    columns["argset"] = codes[columns["argset"]]
+    return list(table)
+
+
+def _compact(text: bytes) -> str:
+    if not text:
+        return ""
+    try:
+        return msgspec.json.format(text, indent=-1).decode()
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return text.decode("utf-8", "replace")
+
+
+def metadata_of(keys: dict[str, Any]) -> dict[str, Any]:
+    """The top-level keys that may be kept, without host names and environment."""
+    kept = {key: keys[key] for key in KEPT_METADATA if key in keys}
+    if isinstance(distributed := kept.get("distributedInfo"), dict):
+        kept["distributedInfo"] = {key: distributed[key] for key in _KEPT_DISTRIBUTED if key in distributed}
+    return kept
+
+
+def context_of(events: list[dict[str, Any]]) -> dict[str, Any]:
+    """Names of processes and threads from the metadata events.
+
+    Returns:
+        `processes`: [pid, name, labels] and `threads`: [pid, tid, name] in file order.
+    """
+    processes: dict[Any, dict[str, Any]] = {}
+    threads: dict[Any, Any] = {}
+    for event in events:
+        args = event.get("args")
+        if not isinstance(args, dict):
+            continue
+        pid, tid, what = event.get("pid"), event.get("tid"), event.get("name")
+        if what in ("process_name", "process_labels"):
+            key = "name" if what == "process_name" else "labels"
+            processes.setdefault(_plain(pid), {})[key] = str(args.get("name", args.get("labels", "")))
+        elif what == "thread_name":
+            threads[_plain(pid), _plain(tid)] = str(args.get("name", ""))
+    return {
+        "processes": [[pid, found.get("name", ""), found.get("labels", "")] for pid, found in processes.items()],
+        "threads": [[pid, tid, name] for (pid, tid), name in threads.items()],
+    }
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, int | str) else str(value)

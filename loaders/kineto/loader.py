@@ -1,0 +1,215 @@
+"""Loading a Kineto trace: one pass, in two processes where that pays, then the graph.
+
+The second process takes the second half of the events. Where to split is a boundary found by its bytes alone;
+the first process proves it, because its last chunk decodes only if the boundary lies between two events. If
+anything about the second process fails, its result is thrown away and the first goes on alone.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+import threading
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from tracelens_graph.graph.build import EventTable, build_core
+from tracelens_graph.graph.core import Core, TraceInfo
+from tracelens_graph.loaders.kineto.chunks import Walker
+from tracelens_graph.loaders.kineto.collect import Collected, Collector, FlowCollector
+from tracelens_graph.loaders.kineto.details import FileDetails
+from tracelens_graph.loaders.kineto.events import context_of, event_table, merge, metadata_of
+from tracelens_graph.loaders.sources import Source
+from tracelens_graph.loaders.kineto.times import epoch_ns
+from tracelens_graph.schema import Kind
+
+SPLIT_FROM = 24 * 1024 * 1024
+"""Bytes of JSON from which a second process pays."""
+
+_SPLIT_AT = {"plain": 0.5, "gzip": 0.52}
+"""Share of the file that the first process takes; of gzip more, because the second must inflate it all."""
+
+Progress = Callable[[int, int], None]
+"""Called with bytes done and bytes in all (an estimate for compressed files)."""
+
+
+def load_kineto(source: Source, progress: Progress | None = None, processes: int | None = None) -> Core:
+    """The graph of a Kineto trace.
+
+    Args:
+        source: where its bytes are.
+        progress: called about every 256 KiB.
+        processes: 1 to stay in this process; by default two for large files where fork is safe.
+
+    Raises:
+        NotATraceError: it is something else; the message says what.
+        TraceError: it cannot be read.
+    """
+    out, walker = _collect(source, progress, processes)
+    keys = {**walker.head, **walker.tail}
+    table = event_table(out)
+    for fault, count in walker.faults.items():
+        out.repairs[fault] = out.repairs.get(fault, 0) + count
+    context = context_of(out.metadata_events)
+    left_out = dict(out.left_out)
+    if out.launch_flows:
+        left_out["launch flows"] = out.launch_flows
+    if out.autograd_flows:
+        left_out["forward-backward flows"] = len(out.autograd_flows)
+    table.info = TraceInfo(
+        source=source.name,
+        start_epoch_ns=epoch_ns(keys.get("baseTimeNanoseconds")),
+        metadata=metadata_of(keys),
+        processes=context["processes"],
+        threads=context["threads"],
+        events=out.events,
+        left_out=left_out,
+        repairs=out.repairs,
+        lost_events=out.lost_events,
+        lost_bytes=out.lost_bytes,
+        cut_short=source.cut_short,
+    )
+    table.details = FileDetails(source, out.chunks)
+    table.autograd_flows = out.autograd_flows
+    table.collectives = out.collectives
+    if _needs_flows(table, out):
+        table.launch_flows = _launch_flows(source, out)
+        table.threads = list(out.threads)
+    return build_core(table)
+
+
+def _collect(source: Source, progress: Progress | None, processes: int | None) -> tuple[Collected, Walker]:
+    total = source.raw_size()
+    on_progress = (lambda done: progress(min(done, total), total)) if progress else None
+    with source.open() as stream:
+        walker = Walker(stream, source.name)
+        walker.read_head()
+        collector = Collector(on_progress)
+        if processes == 1 or not _may_fork(source, total):
+            walker.walk(collector)
+            return collector.out, walker
+        target = int(total * _SPLIT_AT[source.packing])
+        helper = _Helper.start(source, walker, target)
+        if helper is None or helper.split < 0 or not walker.walk(collector, stop=helper.split):
+            if helper is not None:
+                helper.abandon()
+            walker.walk(collector)
+            return collector.out, walker
+        second = helper.result()
+        if second is None:
+            walker.walk(collector)
+            return collector.out, walker
+        theirs, walker.tail, faults, cut_short = second
+        walker.faults.update(faults)
+        source.cut_short |= cut_short
+        return merge(collector.out, theirs), walker
+
+
+def _may_fork(source: Source, total: int) -> bool:
+    """Whether a second process pays and is safe: Linux, one thread, a free core, a large enough file."""
+    return (
+        total >= SPLIT_FROM
+        and source.packing in _SPLIT_AT
+        and sys.platform == "linux"
+        and threading.active_count() == 1
+        and len(os.sched_getaffinity(0)) > 1
+    )
+
+
+class _Helper:
+    """The second process: reads from the split to the end and sends what it collected through a pipe."""
+
+    def __init__(self, pid: int, pipe: Any) -> None:
+        self._pid, self._pipe = pid, pipe
+        self._done = False
+        self.split = self._receive(default=-1)
+
+    @classmethod
+    def start(cls, source: Source, walker: Walker, target: int) -> _Helper | None:
+        """Fork; None where that fails. Both processes learn the boundary at or after `target`."""
+        walker.learn_separator()
+        if not walker.separator:
+            return None
+        read, write = os.pipe()
+        try:
+            with warnings.catch_warnings():
+                # Python warns of threads of native libraries; none of them is used by the child.
+                warnings.simplefilter("ignore", DeprecationWarning)
+                pid = os.fork()
+        except OSError:
+            os.close(read)
+            os.close(write)
+            return None
+        if pid == 0:
+            os.close(read)
+            _second_half(source, walker.separator, target, write)
+        os.close(write)
+        return cls(pid, os.fdopen(read, "rb", buffering=1 << 20))
+
+    def result(self) -> tuple[Collected, dict[str, Any], dict[str, int], bool] | None:
+        """What the second process found; None if it failed."""
+        found = self._receive(default=None)
+        self.abandon()
+        return found  # type: ignore[no-any-return]
+
+    def abandon(self) -> None:
+        """End the second process and forget it."""
+        if not self._done:
+            self._done = True
+            self._pipe.close()
+            os.waitpid(self._pid, 0)
+
+    def _receive(self, default: Any) -> Any:
+        try:
+            return pickle.load(self._pipe)
+        except (EOFError, pickle.UnpicklingError, OSError, MemoryError):
+            return default
+
+
+def _second_half(source: Source, separator: bytes, target: int, write: int) -> None:
+    """Body of the second process; never returns."""
+    code = 1
+    try:
+        with os.fdopen(write, "wb", buffering=1 << 20) as pipe, source.open() as stream:
+            walker = Walker(stream, source.name, separator)
+            pickle.dump(walker.skip_to(target), pipe)
+            pipe.flush()
+            collector = Collector()
+            walker.walk(collector)
+            found = (_joined(collector.out), walker.tail, walker.faults, source.cut_short)
+            pickle.dump(found, pipe, protocol=5)
+        code = 0
+    except BaseException:  # whatever it is, the first process reads on by itself and meets it again
+        code = 1
+    finally:
+        os._exit(code)
+
+
+def _joined(out: Collected) -> Collected:
+    """The same with one array per column: cheaper to send than thousands of small ones."""
+    import numpy as np
+
+    for columns in out.columns.values():
+        for name, parts in columns.items():
+            columns[name] = [np.concatenate(parts)]
+    return out
+
+
+def _needs_flows(table: EventTable, out: Collected) -> bool:
+    """Whether arrows say more than correlation ids: GPU events without one, or recorded dependencies."""
+    if not out.launch_flows:
+        return False
+    kind, correlation = table.columns["kind"], table.columns["correlation"]
+    gpu = (kind >= Kind.Kernel) & (kind <= Kind.Memset)
+    return out.big_flows > 0 or bool((correlation[gpu] == -1).any())
+
+
+def _launch_flows(source: Source, out: Collected) -> list[Any]:
+    collector = FlowCollector(out.threads)
+    with source.open() as stream:
+        walker = Walker(stream, source.name)
+        walker.read_head()
+        walker.walk(collector)
+    return collector.flows

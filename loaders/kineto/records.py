@@ -1,0 +1,186 @@
+"""Typed records of events: what the first pass takes out of the JSON, one struct per family.
+
+msgspec picks the struct by the event's `cat` while it parses, skips every field that is not declared, and makes
+no dictionary: this is what makes loading several times faster than parsing the file into dictionaries.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct, field
+
+from tracelens_graph.loaders.kineto.categories import CATEGORIES, Family
+
+NO_NUMBER = float("nan")
+"""Default of times: tells an absent value from zero."""
+
+_OLD_NAMES = {"Operator", "Kernel", "Memcpy", "Memset", "Runtime"}
+"""Categories of 2021, whose External id is written `external id`."""
+
+
+class OpArgs(Struct, gc=False, rename={
+    "external_id": "External id", "sequence": "Sequence number", "forward_thread": "Fwd thread id",
+    "dims": "Input Dims", "types": "Input type", "strides": "Input Strides", "concrete": "Concrete Inputs",
+    "collective": "Collective name",
+}):  # fmt: skip
+    """Arguments of an op."""
+
+    external_id: int | str | None = -1
+    sequence: int | str | None = -1
+    forward_thread: int | str | None = -1
+    dims: Raw = Raw()
+    types: Raw = Raw()
+    strides: Raw = Raw()
+    concrete: Raw = Raw()
+    collective: Raw = Raw()
+
+
+class OldOpArgs(OpArgs, gc=False, rename={"external_id": "external id", "dims": "Input dims"}):
+    """Arguments of an op as PyTorch wrote them in 2021."""
+
+
+class LaunchArgs(Struct, gc=False, rename={"external_id": "External id"}):
+    """Arguments of a runtime or driver call, and of a synchronisation."""
+
+    external_id: int | str | None = -1
+    correlation: int | str | None = -1
+    device: int | str | None = -1
+    stream: int | str | None = -1
+
+
+class OldLaunchArgs(LaunchArgs, gc=False, rename={"external_id": "external id"}):
+    """Arguments of a runtime call as of 2021."""
+
+
+class GpuArgs(Struct, gc=False, rename={"external_id": "External id", "collective": "Collective name"}):
+    """Arguments of a kernel, copy or fill."""
+
+    external_id: int | str | None = -1
+    correlation: int | str | None = -1
+    device: int | str | None = -1
+    stream: int | str | None = -1
+    original_stream: int | str | None = -1
+    bytes: int | float | str | None = None
+    collective: Raw = Raw()
+
+
+class OldGpuArgs(GpuArgs, gc=False, rename={"external_id": "external id"}):
+    """Arguments of GPU work as of 2021."""
+
+
+class RangeArgs(Struct, gc=False, rename={"external_id": "External id"}):
+    """Arguments of an annotation."""
+
+    external_id: int | str | None = -1
+
+
+class MemoryArgs(Struct, gc=False, rename={"bytes": "Bytes", "device": "Device Id"}):
+    """Arguments of an allocation."""
+
+    bytes: int | float | str | None = None
+    device: int | str | None = -1
+
+
+class CollectiveArgs(Struct, gc=False, rename={
+    "kind": "Collective name", "group": "Process Group Name", "group_description": "Process Group Description",
+    "ranks": "Process Group Ranks", "group_size": "Group size", "in_elements": "In msg nelems",
+    "out_elements": "Out msg nelems", "in_split": "In split size", "out_split": "Out split size",
+    "sequence": "Seq", "rank": "Rank", "source_rank": "Src Rank", "target_rank": "Dst Rank",
+}):  # fmt: skip
+    """Arguments of a collective, on its op and on its kernel."""
+
+    kind: Any = None
+    group: Any = None
+    group_description: Any = None
+    ranks: Any = None
+    group_size: Any = None
+    dtype: Any = None
+    in_elements: Any = None
+    out_elements: Any = None
+    in_split: Any = None
+    out_split: Any = None
+    sequence: Any = None
+    rank: Any = None
+    source_rank: Any = None
+    target_rank: Any = None
+
+
+class CollectiveEvent(Struct, gc=False):
+    """An event read only for its collective arguments."""
+
+    args: CollectiveArgs = field(default_factory=CollectiveArgs)
+
+
+class FlowEvent(Struct, gc=False):
+    """One end of an arrow between events."""
+
+    ph: str
+    id: int | str
+    ts: float | str
+    pid: int | str
+    tid: int | str
+    cat: str = ""
+
+
+_ARGS: dict[Family, tuple[type[Struct], type[Struct]]] = {
+    Family.op: (OpArgs, OldOpArgs),
+    Family.runtime: (LaunchArgs, OldLaunchArgs),
+    Family.gpu: (GpuArgs, OldGpuArgs),
+    Family.annotation: (RangeArgs, RangeArgs),
+    Family.device_annotation: (RangeArgs, RangeArgs),
+    Family.sync: (LaunchArgs, LaunchArgs),
+    Family.memory: (MemoryArgs, MemoryArgs),
+}
+
+
+def _record(category: str, family: Family, time: Any) -> type[Struct]:
+    """The struct for one category; `time` is the type of its times: float, or Raw to keep the digits."""
+    absent = Raw() if time is Raw else NO_NUMBER
+    fields: list[Any] = []
+    if family is Family.launch_flow:
+        fields = [("id", Raw, Raw())]
+    elif family is Family.autograd_flow:
+        fields = [("ph", str), ("id", int | str), ("ts", time), ("pid", int | str), ("tid", int | str)]
+    elif family is not Family.other:
+        fields = [("name", str), ("ts", time), ("pid", int | str), ("tid", int | str), ("dur", time, absent)]
+        if family in _ARGS:
+            args = _ARGS[family][category in _OLD_NAMES]
+            fields.append(("args", args, field(default_factory=args)))
+    return msgspec.defstruct(f"{family.value}_{category}", fields, tag_field="cat", tag=category, gc=False)
+
+
+class Records:
+    """The structs of one way of reading times, and the decoders over all of them.
+
+    Attributes:
+        exact: whether times are kept as digits (Raw) instead of floats.
+        family: struct class -> (family, kind or -1).
+        unknown: categories met that the table does not know; their events are skipped and counted.
+    """
+
+    def __init__(self, exact: bool, unknown: frozenset[str] = frozenset()) -> None:
+        time = Raw if exact else float
+        self.exact = exact
+        self.unknown = unknown
+        self.by_category: dict[str, type[Struct]] = {}
+        self.family: dict[type, Family] = {}
+        self.category: dict[type, str] = {}
+        for category, (family, _) in [*CATEGORIES.items(), *((name, (Family.other, None)) for name in unknown)]:
+            record = _record(category, family, time)
+            self.by_category[category] = record
+            self.family[record] = family
+            self.category[record] = category
+        union: Any = None
+        for record in self.by_category.values():
+            union = record if union is None else union | record
+        self.events: msgspec.json.Decoder[list[Any]] = msgspec.json.Decoder(list[union])
+        self.event: msgspec.json.Decoder[Any] = msgspec.json.Decoder(union)
+
+
+@cache
+def records(exact: bool, unknown: frozenset[str] = frozenset()) -> Records:
+    """The records for a way of reading times and a set of further categories to skip."""
+    return Records(exact, unknown)

@@ -1,0 +1,71 @@
+"""Microseconds of any spelling into exact integer nanoseconds.
+
+`rint(ts * 1000)` is exact below 2**43 microseconds only: above, the float itself has lost the nanoseconds
+(epoch microseconds with decimals are off by up to 253 ns). There the digits are read.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from decimal import ROUND_HALF_EVEN, Decimal, InvalidOperation
+
+import msgspec
+import numpy as np
+from msgspec import Raw
+
+EXACT_BELOW_US = 2.0**43
+_PACK = msgspec.msgpack.Encoder().encode
+_PACKED = np.dtype([("head", "u1"), ("value", ">f8")])
+_LIMIT_NS = 2**62
+
+
+def as_floats(values: list[float]) -> np.ndarray:
+    """A list of floats as an array, three times faster than numpy does it: msgpack writes 9 bytes for each."""
+    count = len(values)
+    head = 1 if count < 16 else 3 if count < 65536 else 5
+    return np.frombuffer(_PACK(values), _PACKED, offset=head)["value"]
+
+
+def floats_need_digits(times: list[float]) -> bool:
+    """Whether times in microseconds are too large for a float to carry their nanoseconds."""
+    return max(max(times), -min(times)) >= EXACT_BELOW_US
+
+
+def floats_to_ns(times: list[float]) -> np.ndarray:
+    """Microseconds as floats, each below 2**43, to nanoseconds; anything absurd is clipped to +-2**62."""
+    ns = np.rint(as_floats(times) * 1000.0)
+    if len(ns) and not (abs(ns) < _LIMIT_NS).all():
+        ns = np.clip(np.nan_to_num(ns), -_LIMIT_NS, _LIMIT_NS)
+    return ns.astype(np.int64)
+
+
+def digits_to_ns(times: Sequence[Raw]) -> np.ndarray:
+    """Microseconds as the file's own text (number or quoted number) to nanoseconds, exact, half to even."""
+    text = b",".join(times).replace(b'"', b"")
+    count = len(times)
+    points = text.count(b".")
+    if points == 0 or (points == count and all(bytes(t).rstrip(b'"')[-4:-3] == b"." for t in times)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # numpy's word for "not a number": checked below
+            values = np.fromstring(text.replace(b".", b"").decode("latin-1"), np.int64, sep=",")
+        if len(values) == count and (not count or abs(values).max() < _LIMIT_NS // 1000):
+            return values if points else values * 1000
+    return np.array([_one(t) for t in times], np.int64)
+
+
+def _one(time: Raw) -> int:
+    try:
+        value = Decimal(bytes(time).strip(b'" ').decode())
+        ns = int((value * 1000).to_integral_value(ROUND_HALF_EVEN))
+    except (InvalidOperation, ValueError, OverflowError):
+        return 0
+    return max(-_LIMIT_NS, min(_LIMIT_NS, ns))
+
+
+def epoch_ns(base: object) -> int:
+    """`baseTimeNanoseconds` of a trace, number or text; 0 where there is none."""
+    try:
+        return int(base)  # type: ignore[call-overload, no-any-return]
+    except (TypeError, ValueError, OverflowError):
+        return 0

@@ -1,0 +1,322 @@
+"""Where a trace's bytes come from: files, compressed files, standard input, file objects, parsed JSON.
+
+A `Source` can be opened again and again, each time as a stream of decompressed bytes, because arguments that no
+analysis needs stay in the file until someone looks at them. The format is told by the first bytes, never by
+the name. Standard input and file objects are spooled to a temporary file first.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import sys
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any, BinaryIO
+
+from tracelens_graph.errors import ChangedTraceError, MissingExtraError, NotATraceError, TraceError
+
+GRAPH_MAGIC = b"TLGRAPH1"
+"""First bytes of a saved graph."""
+
+_GZIP, _ZSTD, _ZIP = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PK\x03\x04"
+_BOM = b"\xef\xbb\xbf"
+
+_FOREIGN: tuple[tuple[bytes, str], ...] = (
+    (b"SQLite format 3\x00", "an SQLite database (an Nsight Systems export?)"),
+    (b"%PDF", "a PDF document"),
+    (b"\x89PNG", "a PNG picture"),
+    (b"\x7fELF", "a program"),
+    (b"PAR1", "a Parquet file"),
+    (b"\x80\x04", "a Python pickle"),
+    (b"\x80\x05", "a Python pickle"),
+    (b"BZh", "a bzip2 archive"),
+    (b"\xfd7zXZ\x00", "an xz archive"),
+    (b"<", "an HTML or XML page"),
+)
+
+
+class Source:
+    """Bytes of one trace, decompressed, that can be read again.
+
+    Attributes:
+        name: what to call it in messages: the path, or `<stdin>` and the like.
+        path: the file the bytes come from (a temporary one for a spool), None for bytes in memory.
+        packing: "plain", "gzip", "zstd", "zip" or "graph" (a saved graph).
+        cut_short: whether a compressed stream ended before its end; set while reading.
+    """
+
+    def __init__(self, name: str, *, path: Path | None = None, data: bytes | None = None) -> None:
+        self.name = name
+        self.path = path
+        self._data = data
+        self._spool: IO[bytes] | None = None
+        self.cut_short = False
+        self._stamp = self._stat()
+        with self._raw() as file:
+            head = file.read(64)
+        self.packing = _packing(head, name)
+
+    @property
+    def stored_size(self) -> int:
+        """Bytes as stored, compressed or not."""
+        return len(self._data) if self._data is not None else self._stamp[0]
+
+    @property
+    def in_memory(self) -> bool:
+        return self._data is not None
+
+    def raw_size(self) -> int:
+        """Size of the decompressed bytes, estimated where the format does not tell."""
+        if self.packing == "gzip":
+            with self._raw() as file:
+                file.seek(-4, os.SEEK_END)
+                tail = int.from_bytes(file.read(4), "little")
+            # The trailer counts modulo 4 GiB, and only the last member: never less than what is stored.
+            return max(tail, self.stored_size)
+        if self.packing == "zip":
+            with zipfile.ZipFile(self._raw()) as archive:
+                return max(member.file_size for member in archive.infolist())
+        return self.stored_size * (8 if self.packing == "zstd" else 1)
+
+    def open(self) -> BinaryIO:
+        """A fresh stream of the decompressed bytes.
+
+        Raises:
+            ChangedTraceError: the file is no longer the one that was loaded.
+            TraceError: it cannot be opened.
+        """
+        self.check_unchanged()
+        raw = self._raw()
+        if self.packing == "gzip":
+            return _GzipStream(raw, self)
+        if self.packing == "zstd":
+            return _open_zstd(raw, self)
+        if self.packing == "zip":
+            return _open_zip(raw, self.name)
+        return raw
+
+    def check_unchanged(self) -> None:
+        """Raise ChangedTraceError if the file was replaced or written to since this object was made."""
+        if self.path is not None and self._stat() != self._stamp:
+            raise ChangedTraceError(f"{self.name}: the file changed since it was loaded; load it again")
+
+    def _stat(self) -> tuple[int, int, int]:
+        if self.path is None:
+            return (0, 0, 0)
+        try:
+            stat = self.path.stat()
+        except OSError as error:
+            if hasattr(self, "_stamp"):
+                raise ChangedTraceError(f"{self.name}: the file is gone since it was loaded") from None
+            raise TraceError(f"{self.name}: {_reason(error)}") from None
+        return (stat.st_size, stat.st_mtime_ns, stat.st_ino)
+
+    def _raw(self) -> BinaryIO:
+        if self._data is not None:
+            return io.BytesIO(self._data)
+        assert self.path is not None
+        try:
+            return open(self.path, "rb", buffering=0)
+        except OSError as error:
+            raise TraceError(f"{self.name}: {_reason(error)}") from None
+
+    @classmethod
+    def spooled(cls, stream: IO[bytes], name: str) -> Source:
+        """A source of what a stream gives, kept in a temporary file for as long as the source lives."""
+        spool = tempfile.NamedTemporaryFile(prefix="tracelens-graph-", suffix=".spool")  # noqa: SIM115
+        shutil.copyfileobj(stream, spool, 1 << 20)
+        spool.flush()
+        source = cls(name, path=Path(spool.name))
+        source._spool = spool
+        return source
+
+
+def open_source(source: Any) -> Source:
+    """The Source of whatever `load()` was given.
+
+    Args:
+        source: a path, `-` for standard input, bytes of a file, a binary or text file object, or an already
+            parsed trace (a dict with `traceEvents`, or the list of events).
+
+    Raises:
+        TraceError: nothing can be read there.
+        NotATraceError: it is something else; the message says what was found.
+    """
+    if isinstance(source, Source):
+        return source
+    if isinstance(source, str | os.PathLike):
+        if os.fspath(source) == "-":
+            return Source.spooled(sys.stdin.buffer, "<stdin>")
+        path = Path(source)
+        if path.is_dir():
+            raise NotATraceError(f"{path}: is a folder, not a trace")
+        return Source(str(path), path=path.absolute())
+    if isinstance(source, bytes | bytearray | memoryview):
+        return Source("<bytes>", data=bytes(source))
+    if isinstance(source, Mapping) or (isinstance(source, Sequence) and not isinstance(source, str)):
+        return Source("<parsed trace>", data=_compact_json(source))
+    if hasattr(source, "read"):
+        name = str(getattr(source, "name", "<stream>"))
+        probe = source.read(0)
+        if isinstance(probe, str):
+            return Source(name, data=source.read().encode("utf-8", "surrogatepass"))
+        return Source.spooled(source, name)
+    raise NotATraceError(f"cannot load a {type(source).__name__}: give a path, a file object or parsed JSON")
+
+
+def _compact_json(parsed: Any) -> bytes:
+    import msgspec
+
+    try:
+        return msgspec.json.encode(parsed)
+    except (TypeError, ValueError, OverflowError, msgspec.MsgspecError, UnicodeError):
+        pass
+    import json
+
+    try:
+        return json.dumps(parsed, separators=(",", ":")).encode("utf-8", "replace")
+    except (TypeError, ValueError, RecursionError) as error:
+        raise NotATraceError(f"<parsed trace>: cannot be written as JSON: {error}") from None
+
+
+def _packing(head: bytes, name: str) -> str:
+    if head.startswith(GRAPH_MAGIC):
+        return "graph"
+    for magic, packing in ((_GZIP, "gzip"), (_ZSTD, "zstd"), (_ZIP, "zip")):
+        if head.startswith(magic):
+            return packing
+    check_is_json(head, name)
+    return "plain"
+
+
+def check_is_json(head: bytes, name: str) -> None:
+    """Raise NotATraceError, saying what was found, unless the text may begin a JSON object or list."""
+    if not head:
+        raise NotATraceError(f"{name}: is empty, not a trace")
+    text = head.removeprefix(_BOM).lstrip()
+    if text[:1] in (b"{", b"["):
+        return
+    if not text:
+        raise NotATraceError(f"{name}: begins with white space only, not a trace")
+    for magic, what in _FOREIGN:
+        if head.startswith(magic):
+            raise NotATraceError(f"{name}: is {what}, not a profiler trace in JSON")
+    if head[0] == 0x0A and not text.isascii():
+        raise NotATraceError(f"{name}: is a protocol buffer (an XLA .xplane.pb or Perfetto file?), not JSON")
+    if text.isascii() and text.decode("ascii").isprintable():
+        raise NotATraceError(f"{name}: begins with {text[:20].decode('ascii')!r}, not with JSON")
+    raise NotATraceError(f"{name}: is binary data that no profiler trace begins with")
+
+
+def _reason(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()
+
+
+class _GzipStream(io.RawIOBase, BinaryIO):
+    """Decompressed gzip through igzip, which keeps what can be had of a stream that was cut short."""
+
+    def __init__(self, raw: BinaryIO, source: Source) -> None:
+        from isal import igzip
+
+        self._raw, self._source = raw, source
+        self._fast: Any = igzip.open(raw, "rb")
+        self._slow: BinaryIO | None = None
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if self._slow is None:
+            try:
+                count = self._fast.readinto(buffer)
+            except (EOFError, OSError, zlib.error, ValueError) as error:
+                if isinstance(error, ChangedTraceError):
+                    raise
+                self._slow = self._restart()
+            except Exception as error:  # isal raises its own error class, which it does not export everywhere
+                if type(error).__name__ not in ("IsalError", "error"):
+                    raise
+                self._slow = self._restart()
+            else:
+                self._position += count
+                return int(count)
+        data = self._slow.read(len(buffer))
+        buffer[: len(data)] = data
+        self._position += len(data)
+        return len(data)
+
+    def close(self) -> None:
+        if not self.closed:
+            self._raw.close()
+        super().close()
+
+    def _restart(self) -> BinaryIO:
+        """Whatever follows the present position, up to the fault, by a decompressor that forgives."""
+        self._source.cut_short = True
+        self._raw.seek(0)
+        out = tempfile.TemporaryFile()  # noqa: SIM115
+        engine = zlib.decompressobj(wbits=31)
+        try:
+            while block := self._raw.read(1 << 16):
+                # Small bites: when the engine fails it takes the output of its last bite with it.
+                for begin in range(0, len(block), 256):
+                    data = block[begin : begin + 256]
+                    while data:
+                        out.write(engine.decompress(data))
+                        data = engine.unused_data
+                        if engine.eof:
+                            if not data.startswith(_GZIP):
+                                raise EOFError
+                            engine = zlib.decompressobj(wbits=31)
+            out.write(engine.flush())
+        except (zlib.error, EOFError):
+            pass
+        out.seek(self._position)
+        return out  # type: ignore[return-value]
+
+
+def _open_zstd(raw: BinaryIO, source: Source) -> BinaryIO:
+    try:
+        import zstandard
+    except ImportError:
+        raise MissingExtraError("zstandard", "zstd") from None
+
+    class Stream(io.RawIOBase, BinaryIO):
+        def __init__(self) -> None:
+            self._reader = zstandard.ZstdDecompressor(max_window_size=2**31).stream_reader(raw, read_across_frames=True)
+
+        def readable(self) -> bool:
+            return True
+
+        def readinto(self, buffer: Any) -> int:
+            try:
+                return int(self._reader.readinto(buffer))
+            except zstandard.ZstdError:
+                source.cut_short = True
+                return 0
+
+        def close(self) -> None:
+            if not self.closed:
+                raw.close()
+            super().close()
+
+    return Stream()
+
+
+def _open_zip(raw: BinaryIO, name: str) -> BinaryIO:
+    try:
+        archive = zipfile.ZipFile(raw)
+        files = [member for member in archive.infolist() if not member.is_dir()]
+        traces = [member for member in files if member.filename.endswith((".json", ".json.gz"))] or files
+        if len(traces) != 1:
+            raise NotATraceError(f"{name}: the zip holds {len(traces)} files; one JSON trace was expected")
+        inner = archive.open(traces[0])
+    except (zipfile.BadZipFile, RuntimeError, NotImplementedError) as error:
+        raise TraceError(f"{name}: the zip cannot be read: {error}") from None
+    return inner  # type: ignore[return-value]

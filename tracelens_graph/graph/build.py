@@ -1,0 +1,219 @@
+"""From a table of events to the graph: call forest, launches, row order, owners."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tracelens_graph.graph.columns import Columns
+from tracelens_graph.graph.core import Core, TraceInfo
+from tracelens_graph.graph.details import Details, NoDetails
+from tracelens_graph.graph.forest import Forest, build_forest
+from tracelens_graph.graph.links import Flow, dependencies, link_by_correlation, link_by_flow
+from tracelens_graph.schema import STORED, Flag, Kind, OwnerRule
+
+
+_ON_DEVICE = (Kind.Kernel, Kind.Memcpy, Kind.Memset, Kind.DeviceAnnotation, Kind.SyncEvent)
+
+
+@dataclass
+class EventTable:
+    """What a loader hands over: events in any order, every other fact of the trace beside them.
+
+    Attributes:
+        columns: one array per stored property but parent, last, depth, owner and owner_rule.
+        names, threads, argsets: the tables that `name`, `thread` and `argset` point into.
+        autograd_flows, launch_flows: ends of arrows, times as in `start_ns`.
+        collectives: (uid, collective arguments) of ops and kernels that have them.
+        info: the trace's facts; its `start_epoch_ns` is set here.
+        details: where the arguments of single events can be looked up.
+    """
+
+    columns: dict[str, np.ndarray]
+    names: list[str]
+    threads: list[tuple[Any, Any]]
+    argsets: list[tuple[str, str, str, str]]
+    autograd_flows: list[Flow] = field(default_factory=list)
+    launch_flows: list[Flow] = field(default_factory=list)
+    collectives: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
+    info: TraceInfo = field(default_factory=TraceInfo)
+    details: Details = field(default_factory=NoDetails)
+
+
+def build_core(table: EventTable) -> Core:
+    """The graph of a table of events. The table's columns are taken over and must not be used again."""
+    columns = table.columns
+    origin = _to_trace_start(columns)
+    table.info.start_epoch_ns += origin
+    shift = [[(phase, key, thread, time - origin) for phase, key, thread, time in flows]
+             for flows in (table.autograd_flows, table.launch_flows)]  # fmt: skip
+    autograd_flows, launch_flows = shift
+    thread_rank = _thread_ranks(table.threads)
+    kind = columns["kind"]
+    host = np.flatnonzero(kind <= Kind.RuntimeCall)
+    gpu = np.flatnonzero((kind >= Kind.Kernel) & (kind <= Kind.Memset))
+    layer = np.flatnonzero(kind > Kind.Memset)
+    _fill_devices(columns, np.flatnonzero(np.isin(kind, _ON_DEVICE)), table.threads)
+    forest = build_forest(
+        thread_rank[columns["thread"][host]],
+        columns["start_ns"][host],
+        columns["dur_ns"][host],
+        np.maximum(kind[host], Kind.PythonFunction),
+        columns["uid"][host],
+    )
+    host = host[forest.order]
+    columns["flags"][host[forest.outlives]] |= Flag.outlives_parent.value
+    launch = _launches(columns, host, gpu, launch_flows)
+    rows, structure = _rows(columns, host, gpu, layer, forest, launch, thread_rank)
+    arrays = {}
+    for prop in STORED:
+        arrays[prop.name] = structure[prop.name] if prop.name in structure else columns.pop(prop.name)[rows]
+    gpu_rows = structure["gpu"]
+    device_threads = set(np.unique(arrays["thread"][gpu_rows]).tolist()) if launch_flows else set()
+    pairs = dependencies(launch_flows, arrays["thread"][gpu_rows], arrays["start_ns"][gpu_rows], device_threads)
+    depends_on = gpu_rows[np.array(pairs, np.int64).reshape(-1, 2)]
+    return Core(
+        columns=Columns(arrays),
+        names=table.names,
+        threads=table.threads,
+        argsets=table.argsets,
+        autograd_flows=autograd_flows,
+        depends_on=depends_on,
+        collectives=dict(table.collectives),
+        info=table.info,
+        details=table.details,
+    )
+
+
+def _to_trace_start(columns: dict[str, np.ndarray]) -> int:
+    start = columns["start_ns"]
+    if not len(start):
+        return 0
+    origin = int(start.min())
+    start -= origin
+    return origin
+
+
+def _thread_ranks(threads: Sequence[tuple[Any, Any]]) -> np.ndarray:
+    """Place of each thread in the order by (pid, tid), numbers before text."""
+    def key(i: int) -> tuple[Any, ...]:
+        return tuple((isinstance(part, str), part) for part in threads[i])
+
+    ranks = np.empty(len(threads), np.int64)
+    ranks[sorted(range(len(threads)), key=key)] = np.arange(len(threads))
+    return ranks
+
+
+def _fill_devices(columns: dict[str, np.ndarray], rows: np.ndarray, threads: Sequence[tuple[Any, Any]]) -> None:
+    """Device and stream of device events that have no such arguments: their pid and tid."""
+    for name, part in (("device", 0), ("stream", 1)):
+        numbers = np.array([_number(thread[part]) for thread in threads] or [-1], np.int64)
+        if name == "device":
+            numbers[abs(numbers) >= 2**31] = -1
+        lacking = rows[columns[name][rows] == -1]
+        columns[name][lacking] = numbers[columns["thread"][lacking]]
+
+
+def _number(value: Any) -> int:
+    if isinstance(value, int):
+        return value if -(2**62) < value < 2**62 else -1
+    digits = re.search(r"(\d{1,18})\s*$", value)
+    return int(digits.group(1)) if digits else -1
+
+
+def _launches(columns: dict[str, np.ndarray], host: np.ndarray, gpu: np.ndarray, flows: list[Flow]) -> np.ndarray:
+    """For each GPU event the position of its launch in the host pre-order, -1 without one."""
+    is_call = columns["kind"][host] == Kind.RuntimeCall
+    calls = np.flatnonzero(is_call)
+    correlation, start, thread = columns["correlation"], columns["start_ns"], columns["thread"]
+    found = link_by_correlation(correlation[host[calls]], start[host[calls]], correlation[gpu], start[gpu])
+    launch = np.where(found >= 0, calls[found] if len(calls) else -1, -1)
+    lonely = np.flatnonzero(correlation[gpu] == -1)
+    if flows and len(lonely):
+        call_at = {
+            (int(thread[host[i]]), int(start[host[i]])): int(i)
+            for i in calls.tolist()
+            if correlation[host[i]] == -1
+        }
+        gpu_at: dict[tuple[int, int], list[int]] = {}
+        for i in lonely.tolist():
+            gpu_at.setdefault((int(thread[gpu[i]]), int(start[gpu[i]])), []).append(i)
+        for position, call in link_by_flow(flows, call_at, gpu_at).items():
+            launch[position] = call
+            columns["flags"][gpu[position]] |= Flag.linked_by_flow.value
+    linked = launch >= 0
+    early = np.zeros(len(gpu), bool)
+    early[linked] = start[gpu[linked]] < start[host[launch[linked]]]
+    columns["flags"][gpu[early]] |= Flag.starts_before_launch.value
+    return launch
+
+
+def _rows(
+    columns: dict[str, np.ndarray],
+    host: np.ndarray,
+    gpu: np.ndarray,
+    layer: np.ndarray,
+    forest: Forest,
+    launch: np.ndarray,
+    thread_rank: np.ndarray,
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """The order of all rows, and the structure columns in that order."""
+    uid, start, device, stream = columns["uid"], columns["start_ns"], columns["device"], columns["stream"]
+    hosts = len(host)
+    linked, unlinked = np.flatnonzero(launch >= 0), np.flatnonzero(launch < 0)
+    call = launch[linked]
+    # A launch's GPU events stand behind its last host descendant; inner launches come before outer ones.
+    slot = forest.last[call]
+    order = np.lexsort((uid[gpu[linked]], stream[gpu[linked]], start[gpu[linked]], -forest.depth[call], slot))
+    linked, call, slot = linked[order], call[order], slot[order]
+    before = np.searchsorted(slot, np.arange(hosts), "left")
+    host_row = np.arange(hosts) + before
+    gpu_row = slot + 1 + np.arange(len(linked))
+    per_call = np.concatenate(([0], np.cumsum(np.bincount(call, minlength=hosts)))) if hosts else np.zeros(1, np.int64)
+    in_subtree = per_call[forest.last + 1] - per_call[np.arange(hosts)] if hosts else np.zeros(0, np.int64)
+    inside = hosts + len(linked)
+    lone = gpu[unlinked]
+    lone = lone[np.lexsort((uid[lone], start[lone], stream[lone], device[lone]))]
+    dur, thread = columns["dur_ns"], columns["thread"]
+    layer = layer[np.lexsort((uid[layer], -dur[layer], start[layer], thread_rank[thread[layer]], columns["kind"][layer]))]
+    total = inside + len(lone) + len(layer)
+
+    rows = np.empty(total, np.int64)
+    rows[host_row], rows[gpu_row] = host, gpu[linked]
+    rows[inside:] = np.concatenate((lone, layer))
+    parent = np.full(total, -1, np.int32)
+    parent[host_row] = np.where(forest.parent >= 0, host_row[forest.parent], -1) if hosts else -1
+    parent[gpu_row] = host_row[call]
+    last = np.arange(total, dtype=np.int32)
+    last[host_row] += (forest.last - np.arange(hosts) + in_subtree).astype(np.int32)
+    depth = np.zeros(total, np.int32)
+    depth[host_row] = forest.depth
+    depth[gpu_row] = forest.depth[call] + 1
+    owner, rule = _owners(columns["kind"][rows], parent, gpu_row, np.arange(inside, inside + len(lone)))
+    structure = {"parent": parent, "last": last, "depth": depth, "owner": owner, "owner_rule": rule}
+    structure["gpu"] = np.concatenate((gpu_row, np.arange(inside, inside + len(lone))))
+    return rows, structure
+
+
+def _owners(
+    kind: np.ndarray, parent: np.ndarray, linked: np.ndarray, unlinked: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The op each GPU event is charged to: the nearest one above its launch."""
+    owner = np.full(len(kind), -1, np.int32)
+    rule = np.zeros(len(kind), np.uint8)
+    calls, back = np.unique(parent[linked], return_inverse=True)
+    above = parent[calls] if len(calls) else calls
+    while True:
+        climbing = np.flatnonzero((above >= 0) & (kind[above] != Kind.Op))
+        if not len(climbing):
+            break
+        above[climbing] = parent[above[climbing]]
+    if len(calls):
+        owner[linked] = above[back]
+    rule[linked] = np.where(owner[linked] >= 0, OwnerRule.nearest_op, OwnerRule.no_op)
+    rule[unlinked] = OwnerRule.unlinked
+    return owner, rule

@@ -1,0 +1,325 @@
+"""The graph in memory: columns, what was derived from them, and the reading API.
+
+`Core` knows nothing of networkx, pandas or files. `tracelens_graph.api.TraceGraph` is this with a networkx face;
+the command line works on the core alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from tracelens_graph.errors import NodeNotFoundError
+from tracelens_graph.graph import membership, traversals
+from tracelens_graph.graph.autograd import Autograd, link_autograd
+from tracelens_graph.graph.columns import Columns
+from tracelens_graph.graph.details import Details
+from tracelens_graph.graph.intervals import union_length_by_group
+from tracelens_graph.graph.links import Flow
+from tracelens_graph.graph.node import Node
+from tracelens_graph.schema import GPU_KINDS, Kind
+
+
+@dataclass
+class TraceInfo:
+    """Facts about a trace beside its events.
+
+    Attributes:
+        source: where it was read from, for messages.
+        start_epoch_ns: absolute time of `start_ns == 0`, in ns since 1970 (0 where the file does not tell).
+        metadata: the file's top-level keys, without those that may hold secrets.
+        processes: [pid, name, labels]; threads: [pid, tid, name]: names from metadata events.
+        events: number of entries in the file's event list.
+        left_out: why -> number of entries that became no node (flows, metadata, spans).
+        repairs: fault -> number of events it was repaired in; empty for a sound file.
+        lost_events, lost_bytes: what no repair could save.
+        cut_short: whether a compressed file ended before its end.
+    """
+
+    source: str = ""
+    start_epoch_ns: int = 0
+    metadata: dict[str, Any] = field(default_factory=dict)
+    processes: list[list[Any]] = field(default_factory=list)
+    threads: list[list[Any]] = field(default_factory=list)
+    events: int = 0
+    left_out: dict[str, int] = field(default_factory=dict)
+    repairs: dict[str, int] = field(default_factory=dict)
+    lost_events: int = 0
+    lost_bytes: int = 0
+    cut_short: bool = False
+
+    @property
+    def rank(self) -> int | None:
+        """Rank in its job, from the metadata."""
+        rank = (self.metadata.get("distributedInfo") or {}).get("rank")
+        return rank if isinstance(rank, int) and not isinstance(rank, bool) else None
+
+
+class Core:
+    """A trace as a property graph in columns.
+
+    Nodes are rows of `columns`; their identity is `uid`, the position of the event in the file. Everything that
+    a question does not need is computed on first use and kept.
+    """
+
+    def __init__(
+        self,
+        columns: Columns,
+        names: list[str],
+        threads: list[tuple[Any, Any]],
+        argsets: list[tuple[str, str, str, str]],
+        autograd_flows: list[Flow],
+        depends_on: np.ndarray,
+        collectives: dict[int, dict[str, Any]],
+        info: TraceInfo,
+        details: Details,
+    ) -> None:
+        self.columns = columns
+        self.names = names
+        self.threads = threads
+        self.argsets = argsets
+        self.autograd_flows = autograd_flows
+        self.depends_on = depends_on
+        self.collective_args = collectives
+        self.info = info
+        self.details = details
+        self.edge_cache: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+
+    # --- derived columns -------------------------------------------------------------------------------------
+
+    @cached_property
+    def step(self) -> np.ndarray:
+        """Per row the row of its step, -1 for none."""
+        return membership.steps(self.columns, self.threads)
+
+    @cached_property
+    def annotation(self) -> np.ndarray:
+        """Per row the row of the innermost annotation over it, -1 for none."""
+        return membership.annotations(self.columns)
+
+    @cached_property
+    def autograd(self) -> Autograd:
+        """Forward ops, their backward ops, and what was recomputed."""
+        return link_autograd(self)
+
+    @property
+    def recompute(self) -> np.ndarray:
+        """Per row whether the event belongs to a recomputation of activations."""
+        return self.autograd.recompute
+
+    @cached_property
+    def gpu_sum_ns(self) -> np.ndarray:
+        """Per row the sum of the durations of the GPU events in its subtree, itself included, ns."""
+        c = self.columns
+        is_gpu = (c.kind >= Kind.Kernel) & (c.kind <= Kind.Memset)
+        return traversals.subtree_sums(c, np.where(is_gpu, c.dur_ns, 0))
+
+    def gpu_busy_ns(self, rows: np.ndarray) -> np.ndarray:
+        """For each row the length of the union of the GPU events in its subtree, itself included, ns."""
+        c = self.columns
+        gpu = self.gpu_rows
+        low, high = np.searchsorted(gpu, rows, "left"), np.searchsorted(gpu, c.last[rows], "right")
+        spans, back = np.unique(np.stack((low, high), axis=1), axis=0, return_inverse=True)
+        busy = np.zeros(len(spans), np.int64)
+        # Expanding every span to its events costs their total number; blocks keep the memory of it bounded.
+        sizes = spans[:, 1] - spans[:, 0]
+        block = np.cumsum(sizes) // 4_000_000
+        for number in np.unique(block).tolist():
+            picked = np.flatnonzero(block == number)
+            count = sizes[picked]
+            group = np.repeat(np.arange(len(picked)), count)
+            begin = np.repeat(spans[picked, 0] - np.concatenate(([0], np.cumsum(count)[:-1])), count)
+            events = gpu[begin + np.arange(len(group))]
+            start = c.start_ns[events]
+            busy[picked] = union_length_by_group(group, start, start + c.dur_ns[events], len(picked))
+        return busy[back.reshape(-1)]
+
+    @cached_property
+    def gpu_rows(self) -> np.ndarray:
+        """Rows of GPU events, ascending."""
+        return traversals.gpu_rows(self.columns)
+
+    @cached_property
+    def device_order(self) -> np.ndarray:
+        """Rows of GPU events by device, stream, start."""
+        rows, c = self.gpu_rows, self.columns
+        return rows[np.lexsort((c.uid[rows], c.start_ns[rows], c.stream[rows], c.device[rows]))]
+
+    # --- identity --------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _uid_order(self) -> np.ndarray:
+        return np.argsort(self.columns.uid, kind="stable")
+
+    def rows_of(self, uids: Iterable[int]) -> np.ndarray:
+        """Rows of uids; -1 for a uid that is no node."""
+        wanted = np.fromiter(uids, np.int64)
+        order = self._uid_order
+        if not len(order):
+            return np.full(len(wanted), -1, np.int64)
+        at = np.minimum(np.searchsorted(self.columns.uid, wanted, sorter=order), len(order) - 1)
+        rows = order[at]
+        return np.where(self.columns.uid[rows] == wanted, rows, -1)
+
+    def row(self, uid: int) -> int:
+        """The row of a uid.
+
+        Raises:
+            NodeNotFoundError: no node has it; the message says what stands there in the file, if anything.
+        """
+        found = int(self.rows_of([uid])[0])
+        if found < 0:
+            inside = "; that entry of the file is no node" if 0 <= uid < self.info.events else ""
+            raise NodeNotFoundError(f"no node has uid {uid}{inside}")
+        return found
+
+    # --- reading ---------------------------------------------------------------------------------------------
+
+    def node(self, uid: int) -> Node:
+        """The node with this uid (position of the event in the file's event list).
+
+        Raises:
+            NodeNotFoundError: there is none.
+        """
+        return Node(self, self.row(uid))
+
+    def nodes_at(self, rows: Iterable[int]) -> list[Node]:
+        """Nodes of rows, in the order given."""
+        return [Node(self, int(row)) for row in rows]
+
+    def find(
+        self,
+        kind: Kind | str | Iterable[Kind | str] | None = None,
+        name: str | re.Pattern[str] | None = None,
+        *,
+        pattern: str | None = None,
+        external_id: int | None = None,
+        pid: int | str | None = None,
+        tid: int | str | None = None,
+        after_ns: int | None = None,
+        before_ns: int | None = None,
+    ) -> list[Node]:
+        """Nodes that meet all conditions, in row order (a parent before its children).
+
+        Args:
+            kind: one or more of `schema.Kind`, as such or by name; "gpu" and "host" stand for their groups.
+            name: the exact name, or a compiled regular expression.
+            pattern: a regular expression searched in the name.
+            external_id: External id, as Perfetto UI shows it among the arguments.
+            pid, tid: process and thread as the file gives them; for device events also device and stream.
+            after_ns, before_ns: a time window; nodes that overlap [after_ns, before_ns) are found.
+
+        Raises:
+            NodeNotFoundError: `kind` is no kind of node.
+        """
+        return self.nodes_at(
+            self.find_rows(
+                kind, name, pattern=pattern, external_id=external_id, pid=pid, tid=tid, after_ns=after_ns,
+                before_ns=before_ns,
+            )
+        )  # fmt: skip
+
+    def find_rows(
+        self,
+        kind: Kind | str | Iterable[Kind | str] | None = None,
+        name: str | re.Pattern[str] | None = None,
+        *,
+        pattern: str | None = None,
+        external_id: int | None = None,
+        pid: int | str | None = None,
+        tid: int | str | None = None,
+        after_ns: int | None = None,
+        before_ns: int | None = None,
+    ) -> np.ndarray:
+        """Rows of the nodes that `find` gives."""
+        c = self.columns
+        keep = np.ones(len(c), bool)
+        if kind is not None:
+            keep &= np.isin(c.kind, kinds_named(kind))
+        if name is not None or pattern is not None:
+            test = re.compile(pattern) if pattern is not None else name
+            keep &= self._names_like(test)[c.name] if len(c) else keep
+        if external_id is not None:
+            keep &= c.external_id == external_id
+        if pid is not None or tid is not None:
+            keep &= self._on_thread(pid, tid)
+        if after_ns is not None:
+            keep &= (c.end_ns > after_ns) | (c.start_ns >= after_ns)
+        if before_ns is not None:
+            keep &= c.start_ns < before_ns
+        return np.flatnonzero(keep)
+
+    def _names_like(self, test: str | re.Pattern[str] | None) -> np.ndarray:
+        if isinstance(test, str):
+            return np.fromiter((name == test for name in self.names), bool, len(self.names))
+        assert test is not None
+        return np.fromiter((test.search(name) is not None for name in self.names), bool, len(self.names))
+
+    def _on_thread(self, pid: int | str | None, tid: int | str | None) -> np.ndarray:
+        c = self.columns
+        match = [
+            (pid is None or str(p) == str(pid)) and (tid is None or str(t) == str(tid)) for p, t in self.threads
+        ]
+        on_thread = np.array(match, bool)[c.thread] if match else np.zeros(len(c), bool)
+        on_device = c.device != -1
+        for column, value in ((c.device, pid), (c.stream, tid)):
+            if value is not None:
+                number = int(value) if str(value).lstrip("-").isdigit() else None
+                on_device = on_device & (column == number) if number is not None else np.zeros(len(c), bool)
+        return on_thread | on_device
+
+    def steps(self) -> list[Node]:
+        """The steps (`ProfilerStep#n`), by process and start."""
+        return self.nodes_at(traversals.rows_of_kind(self.columns, (Kind.Step,)))
+
+    def roots(self) -> list[Node]:
+        """Roots of the call forest, thread by thread, then GPU events without a launch."""
+        c = self.columns
+        return self.nodes_at(np.flatnonzero((c.parent < 0) & (c.kind <= Kind.Memset)))
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def equals(self, other: Core) -> bool:
+        """Whether two graphs hold the same: columns, strings, links, metadata."""
+        return (
+            len(self.columns) == len(other.columns)
+            and all(np.array_equal(a, b) for (_, a), (_, b) in zip(self.columns, other.columns, strict=True))
+            and self.names == other.names
+            and [tuple(t) for t in self.threads] == [tuple(t) for t in other.threads]
+            and [tuple(a) for a in self.argsets] == [tuple(a) for a in other.argsets]
+            and [tuple(f) for f in self.autograd_flows] == [tuple(f) for f in other.autograd_flows]
+            and np.array_equal(self.depends_on, other.depends_on)
+            and self.collective_args == other.collective_args
+            and self.info == other.info
+        )
+
+
+def kinds_named(kind: Kind | str | Iterable[Kind | str]) -> list[Kind]:
+    """Kinds from their names; "gpu", "host" and "python" stand for groups.
+
+    Raises:
+        NodeNotFoundError: no kind has that name; the message lists those there are.
+    """
+    if isinstance(kind, Kind):
+        return [kind]
+    if not isinstance(kind, str):
+        return [found for one in kind for found in kinds_named(one)]
+    groups = {
+        "gpu": list(GPU_KINDS),
+        "host": [Kind.Module, Kind.PythonFunction, Kind.Op, Kind.RuntimeCall],
+        "python": [Kind.Module, Kind.PythonFunction],
+    }
+    lookup = {k.name.lower(): [k] for k in Kind} | groups
+    try:
+        return lookup[kind.lower()]
+    except KeyError:
+        raise NodeNotFoundError(f"no kind of node is called {kind!r}; there are {', '.join(lookup)}") from None

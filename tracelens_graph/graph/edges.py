@@ -1,0 +1,98 @@
+"""Edges between event nodes, as pairs of rows: one function per type, computed on first use and kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelens_graph.graph.traversals import rows_of_kind
+from tracelens_graph.schema import EVENT_EDGES, GPU_KINDS, HOST_KINDS, Kind
+
+if TYPE_CHECKING:
+    from tracelens_graph.graph.core import Core
+
+EdgeRows = tuple[np.ndarray, np.ndarray]
+"""Rows of sources and of targets, ordered by source and then by target."""
+
+
+def edge_rows(core: Core, edge_type: str) -> EdgeRows:
+    """All edges of one type, at most one per pair of nodes.
+
+    Args:
+        edge_type: a name in `schema.EVENT_EDGES`.
+
+    Raises:
+        KeyError: there is no such type.
+    """
+    kept = core.edge_cache
+    if edge_type not in kept:
+        source, target = _BUILDERS[edge_type](core)
+        order = np.lexsort((target, source))
+        kept[edge_type] = source[order].astype(np.int64), target[order].astype(np.int64)
+    return kept[edge_type]
+
+
+def _calls(core: Core) -> EdgeRows:
+    return _children(core, rows_of_kind(core.columns, HOST_KINDS))
+
+
+def _launches(core: Core) -> EdgeRows:
+    return _children(core, rows_of_kind(core.columns, GPU_KINDS))
+
+
+def _children(core: Core, rows: np.ndarray) -> EdgeRows:
+    rows = rows[core.columns.parent[rows] >= 0]
+    return core.columns.parent[rows], rows
+
+
+def _charged_to(core: Core) -> EdgeRows:
+    rows = np.flatnonzero(core.columns.owner >= 0)
+    return rows, core.columns.owner[rows]
+
+
+def _has_backward(core: Core) -> EdgeRows:
+    return core.autograd.forward, core.autograd.backward
+
+
+def _next_on_stream(core: Core) -> EdgeRows:
+    rows, c = core.device_order, core.columns
+    same = (c.device[rows[1:]] == c.device[rows[:-1]]) & (c.stream[rows[1:]] == c.stream[rows[:-1]])
+    return rows[:-1][same], rows[1:][same]
+
+
+def _syncs(core: Core) -> EdgeRows:
+    c = core.columns
+    syncs = rows_of_kind(c, (Kind.SyncEvent,))
+    syncs = syncs[c.correlation[syncs] != -1]
+    calls = rows_of_kind(c, (Kind.RuntimeCall,))
+    calls = calls[np.argsort(c.correlation[calls], kind="stable")]
+    if not len(calls):
+        return syncs[:0], syncs[:0]
+    at = np.minimum(np.searchsorted(c.correlation[calls], c.correlation[syncs]), len(calls) - 1)
+    found = c.correlation[calls[at]] == c.correlation[syncs]
+    return calls[at][found], syncs[found]
+
+
+def _depends_on(core: Core) -> EdgeRows:
+    return core.depends_on[:, 0], core.depends_on[:, 1]
+
+
+def _during(core: Core) -> EdgeRows:
+    rows = np.flatnonzero(core.annotation >= 0)
+    return rows, core.annotation[rows]
+
+
+_BUILDERS: dict[str, Callable[[Core], EdgeRows]] = {
+    "CALLS": _calls,
+    "LAUNCHES": _launches,
+    "CHARGED_TO": _charged_to,
+    "HAS_BACKWARD": _has_backward,
+    "NEXT_ON_STREAM": _next_on_stream,
+    "SYNCS": _syncs,
+    "DEPENDS_ON": _depends_on,
+    "DURING": _during,
+}
+
+assert tuple(_BUILDERS) == tuple(edge.name for edge in EVENT_EDGES)

@@ -1,0 +1,119 @@
+"""Which step and which annotation every event belongs to.
+
+A host event belongs to the step, and to the innermost annotation of its thread, whose interval holds its start;
+steps count for every thread of their process (backward threads launch most of a training step's GPU work). A
+GPU event takes both from its launch; one without a launch takes them from the device annotation over it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tracelens_graph.graph.columns import Columns
+from tracelens_graph.graph.forest import build_forest
+from tracelens_graph.graph.traversals import innermost_at, rows_of_kind
+from tracelens_graph.schema import HOST_KINDS, Kind
+
+_HOST_LAYER = (Kind.MemoryEvent,)
+
+
+class _Ranges:
+    """Annotations as nested intervals, per group, ready to be asked for the innermost one at an instant."""
+
+    def __init__(self, columns: Columns, rows: np.ndarray, group: np.ndarray) -> None:
+        start, dur = columns.start_ns[rows], columns.dur_ns[rows]
+        forest = build_forest(group, start, dur, np.zeros(len(rows), np.int64), columns.uid[rows])
+        self.rows, self.group = rows[forest.order], group[forest.order]
+        self.enclosing = np.where(forest.parent >= 0, self.rows[forest.parent], -1) if len(rows) else rows
+        self._parent, self._columns = forest.parent, columns
+
+    def at(self, group: np.ndarray, instants: np.ndarray) -> np.ndarray:
+        """Row of the innermost range of the group at each instant, -1 for none."""
+        found = np.full(len(instants), -1, np.int64)
+        begin, end = self._columns.start_ns[self.rows], self._columns.end_ns[self.rows]
+        for number in np.unique(self.group).tolist():
+            lo, hi = np.searchsorted(self.group, (number, number + 1))
+            asked = np.flatnonzero(group == number)
+            parent = np.where(self._parent[lo:hi] >= 0, self._parent[lo:hi] - lo, -1)
+            inside = innermost_at(begin[lo:hi], end[lo:hi], parent, instants[asked])
+            found[asked] = np.where(inside >= 0, self.rows[lo + inside], -1)
+        return found
+
+
+def process_of_thread(threads: Sequence[tuple[Any, Any]]) -> np.ndarray:
+    """A number for the process of each thread code."""
+    codes: dict[Any, int] = {}
+    return np.array([codes.setdefault(pid, len(codes)) for pid, _ in threads] or [0], np.int64)
+
+
+def steps(columns: Columns, threads: Sequence[tuple[Any, Any]]) -> np.ndarray:
+    """For every row the row of its step, -1 for none."""
+    process = process_of_thread(threads)
+    marks = rows_of_kind(columns, (Kind.Step,))
+    ranges = _Ranges(columns, marks, process[columns.thread[marks]])
+    return _spread(columns, ranges, process[columns.thread], marks)
+
+
+def annotations(columns: Columns) -> np.ndarray:
+    """For every row the row of the innermost annotation (steps included), -1 for none.
+
+    Of an annotation itself, the one that encloses it.
+    """
+    marks = rows_of_kind(columns, (Kind.Annotation, Kind.Step))
+    ranges = _Ranges(columns, marks, columns.thread[marks].astype(np.int64))
+    found = _spread(columns, ranges, columns.thread, marks)
+    found[ranges.rows] = ranges.enclosing
+    return found
+
+
+def _spread(columns: Columns, ranges: _Ranges, group: np.ndarray, marks: np.ndarray) -> np.ndarray:
+    """From the ranges to all rows: by start on the host, through the launch on the device."""
+    found = np.full(len(columns), -1, np.int64)
+    if not len(marks):
+        return found
+    host = rows_of_kind(columns, (*HOST_KINDS, *_HOST_LAYER, Kind.Annotation, Kind.Step))
+    found[host] = ranges.at(group[host], columns.start_ns[host])
+    gpu = rows_of_kind(columns, (Kind.Kernel, Kind.Memcpy, Kind.Memset))
+    launched = columns.parent[gpu] >= 0
+    found[gpu[launched]] = found[columns.parent[gpu[launched]]]
+    lone = gpu[~launched]
+    over = device_annotations(columns, lone, columns.name[marks])
+    twin = _host_twins(columns, marks)
+    found[lone] = twin[over] if len(twin) else -1
+    return found
+
+
+def device_annotations(columns: Columns, rows: np.ndarray, names: np.ndarray) -> np.ndarray:
+    """Row of the innermost device annotation with one of the names over each GPU row, -1 for none.
+
+    "Over" means on the same device and stream, and holding the row's start.
+    """
+    marks = rows_of_kind(columns, (Kind.DeviceAnnotation,))
+    marks = marks[np.isin(columns.name[marks], names)]
+    ranges = _Ranges(columns, marks, _lanes(columns)[marks])
+    return ranges.at(_lanes(columns)[rows], columns.start_ns[rows])
+
+
+def _lanes(columns: Columns) -> np.ndarray:
+    """A number for the (device, stream) of every row."""
+    pairs = np.stack((columns.device.astype(np.int64), columns.stream), axis=1)
+    return np.unique(pairs, axis=0, return_inverse=True)[1].reshape(-1) if len(pairs) else np.zeros(0, np.int64)
+
+
+def _host_twins(columns: Columns, marks: np.ndarray) -> np.ndarray:
+    """For every row of a device annotation the host annotation among `marks` that it mirrors; -1 elsewhere.
+
+    The last entry is -1, so that an index of -1 finds nothing. Twins share name and External id, else name alone.
+    """
+    twin = np.full(len(columns) + 1, -1, np.int64)
+    by_id = {(int(columns.name[m]), int(columns.external_id[m])): m for m in marks.tolist()}
+    by_name: dict[int, int] = {}
+    for mark in marks.tolist():
+        by_name.setdefault(int(columns.name[mark]), mark)
+    for row in rows_of_kind(columns, (Kind.DeviceAnnotation,)).tolist():
+        name = int(columns.name[row])
+        twin[row] = by_id.get((name, int(columns.external_id[row])), by_name.get(name, -1))
+    return twin

@@ -1,0 +1,35 @@
+"""Loading without the networkx face: what the command line uses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tracelens_graph.graph.core import Core
+from tracelens_graph.loaders.sources import open_source
+
+
+def load_core(
+    source: Any, *, progress: Callable[[int, int], None] | None = None, processes: int | None = None
+) -> Core:
+    """The graph of a trace or of a saved graph, as columns.
+
+    Args:
+        source: a path (`.json`, `.json.gz`, `.json.zst`, `.zip` or a saved graph, told apart by content), `-` for
+            standard input, bytes, a file object, or parsed JSON (a dict with `traceEvents` or the list of events).
+        progress: called with bytes done and bytes in all.
+        processes: 1 to stay in this process; by default two for large files where that is safe.
+
+    Raises:
+        NotATraceError: it is something else; the message says what was found.
+        TraceError: it cannot be read.
+        MissingExtraError: `.json.zst` needs the extra `zstd`.
+    """
+    opened = open_source(source)
+    if opened.packing == "graph":
+        from tracelens_graph.stores.graph_file import read_graph
+
+        return read_graph(opened)
+    from tracelens_graph.loaders.kineto.loader import load_kineto
+
+    return load_kineto(opened, progress, processes)

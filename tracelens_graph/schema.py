@@ -1,0 +1,199 @@
+"""The graph model: kinds of nodes, types of edges, and their properties with units.
+
+This is the single source of truth. The columns of the graph in memory, the attributes that networkx shows,
+the exports and the reference pages are all made from the tables below. Nothing here imports anything of the
+package, so every layer may read it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+SCHEMA_VERSION = 1
+
+SYNTHETIC_UID = 2**39
+"""First uid of nodes that no event of the file stands for."""
+
+
+class Kind(IntEnum):
+    """What an event node is. The order is the order of ties at one instant: Python, op, runtime call, GPU."""
+
+    Module = 0
+    PythonFunction = 1
+    Op = 2
+    RuntimeCall = 3
+    Kernel = 4
+    Memcpy = 5
+    Memset = 6
+    Annotation = 7
+    Step = 8
+    DeviceAnnotation = 9
+    SyncEvent = 10
+    Overhead = 11
+    MemoryEvent = 12
+
+
+HOST_KINDS = (Kind.Module, Kind.PythonFunction, Kind.Op, Kind.RuntimeCall)
+"""Kinds that nest in the call forest."""
+
+PYTHON_KINDS = (Kind.Module, Kind.PythonFunction)
+GPU_KINDS = (Kind.Kernel, Kind.Memcpy, Kind.Memset)
+"""GPU work, and nothing else is: decided by the event's category, never by a `stream` argument."""
+
+LAYER_KINDS = tuple(kind for kind in Kind if kind > Kind.Memset)
+"""Kinds that stand beside the call forest: they cover or accompany events, and are nobody's parent."""
+
+KIND_MEANING = {
+    Kind.Module: "an nn.Module frame of the Python stack (`nn.Module: Linear_3`)",
+    Kind.PythonFunction: "any other frame of the Python stack",
+    Kind.Op: "an operation of the framework's dispatcher (`aten::linear`)",
+    Kind.RuntimeCall: "a call of the device runtime or driver (`cudaLaunchKernel`)",
+    Kind.Kernel: "a kernel on a device",
+    Kind.Memcpy: "a copy on a device",
+    Kind.Memset: "a fill on a device",
+    Kind.Annotation: "a range that the program marked (record_function)",
+    Kind.Step: "a range `ProfilerStep#n`",
+    Kind.DeviceAnnotation: "the device side of an annotation; never GPU time",
+    Kind.SyncEvent: "a synchronisation or event record on a device; never GPU time",
+    Kind.Overhead: "work of the profiler itself",
+    Kind.MemoryEvent: "an allocation or release (`[memory]`)",
+}
+
+
+class OwnerRule(IntEnum):
+    """How a GPU event got the op it is charged to."""
+
+    none = 0
+    nearest_op = 1
+    no_op = 2
+    unlinked = 3
+
+
+OWNER_RULE_MEANING = {
+    OwnerRule.none: "not a GPU event",
+    OwnerRule.nearest_op: "charged to the nearest op above its launch",
+    OwnerRule.no_op: "launched outside of any op: charged to nobody",
+    OwnerRule.unlinked: "its launch is not in the trace: charged to nobody",
+}
+
+
+class Flag(IntEnum):
+    """Bits of the column `flags`: what was odd about an event."""
+
+    outlives_parent = 1
+    no_duration = 2
+    negative_duration = 4
+    linked_by_flow = 8
+    starts_before_launch = 16
+
+
+FLAG_MEANING = {
+    Flag.outlives_parent: "ends after the event it started in",
+    Flag.no_duration: "no duration was recorded (an unfinished call); counted as zero",
+    Flag.negative_duration: "the recorded duration is negative; counted as zero",
+    Flag.linked_by_flow: "linked to its launch by a flow arrow, for want of a correlation id",
+    Flag.starts_before_launch: "starts on the device before its launch call began (clock skew)",
+}
+
+
+@dataclass(frozen=True)
+class Property:
+    """A property of event nodes: one column of the graph in memory.
+
+    `dtype` is numpy's name of the column's type; `absent` the value that stands for "not recorded", which
+    attributes and exports leave out. `code_of` names the table that an integer code points into.
+    """
+
+    name: str
+    dtype: str
+    meaning: str
+    unit: str = ""
+    absent: int | None = None
+    code_of: str = ""
+
+
+STORED = (
+    Property("uid", "int64", "zero-based position of the event in the file's event list"),
+    Property("kind", "uint8", "kind of the node", code_of="kind"),
+    Property("name", "int32", "name of the event", code_of="names"),
+    Property("thread", "int32", "(pid, tid) as the file gives them", code_of="threads"),
+    Property("start_ns", "int64", "start, from the trace's start", "ns"),
+    Property("dur_ns", "int64", "duration", "ns"),
+    Property("external_id", "int64", "External id, joins an op with its runtime calls and kernels", absent=-1),
+    Property("correlation", "int64", "correlation id, joins a runtime call with the GPU work it launched", absent=-1),
+    Property("device", "int32", "index of the device", absent=-1),
+    Property("stream", "int64", "stream (queue) on the device", absent=-1),
+    Property("bytes", "int64", "bytes copied, filled, allocated (+) or released (-)", "B", absent=-(2**63)),
+    Property("argset", "int32", "argument set: dims, types, strides, concrete inputs", absent=-1, code_of="argsets"),
+    Property("sequence", "int64", "autograd sequence number", absent=-1),
+    Property("forward_thread", "int64", "small number of the forward thread, on backward ops", absent=-1),
+    Property("parent", "int32", "row of the caller; of a GPU event, of its launch", absent=-1),
+    Property("last", "int32", "row of the last descendant"),
+    Property("depth", "int32", "number of ancestors"),
+    Property("owner", "int32", "row of the op a GPU event is charged to", absent=-1),
+    Property("owner_rule", "uint8", "how the owner was found", absent=0, code_of="owner_rule"),
+    Property("flags", "uint8", "what was odd about the event", absent=0),
+)
+"""Columns of the graph in memory, in the order in which they are stored."""
+
+DERIVED = (
+    Property("step", "int32", "row of the step that holds the event", absent=-1),
+    Property("annotation", "int32", "row of the innermost annotation that holds the event", absent=-1),
+    Property("recompute", "bool", "whether the event belongs to a recomputation of activations", absent=0),
+    Property("gpu_sum_ns", "int64", "sum of the durations of the GPU events in the subtree; adds up", "ns"),
+    Property("gpu_busy_ns", "int64", "length of the union of the GPU events in the subtree; does not add up", "ns"),
+)
+"""Columns computed on first use."""
+
+
+@dataclass(frozen=True)
+class EdgeType:
+    """A type of edge: what it joins and what it means."""
+
+    name: str
+    source: str
+    target: str
+    meaning: str
+
+
+EVENT_EDGES = (
+    EdgeType("CALLS", "Module|PythonFunction|Op|RuntimeCall", "Module|PythonFunction|Op|RuntimeCall", "host nesting"),
+    EdgeType("LAUNCHES", "RuntimeCall", "Kernel|Memcpy|Memset", "runtime call to the GPU event it launched"),
+    EdgeType("CHARGED_TO", "Kernel|Memcpy|Memset", "Op", "GPU event to the op it is charged to"),
+    EdgeType("HAS_BACKWARD", "Op", "Op", "forward op to its backward op"),
+    EdgeType("NEXT_ON_STREAM", "Kernel|Memcpy|Memset", "Kernel|Memcpy|Memset", "next GPU event of the same stream"),
+    EdgeType("SYNCS", "RuntimeCall", "SyncEvent", "runtime call to the synchronisation it asked for"),
+    EdgeType("DEPENDS_ON", "Kernel|Memcpy|Memset", "Kernel|Memcpy|Memset", "GPU event to the one it waits for, recorded"),
+    EdgeType("DURING", "event", "Annotation|Step|DeviceAnnotation", "event to the innermost annotation over it"),
+)
+"""Edges between event nodes."""
+
+CONTEXT_EDGES = (
+    EdgeType("MEMBER_OF", "Kernel", "Collective", "kernel to the collective it is this rank's part of"),
+    EdgeType("HAS_SIGNATURE", "Op", "Signature", "op to its name and argument set"),
+    EdgeType("NAMED", "Kernel|Memcpy|Memset", "KernelName", "GPU event to its name"),
+    EdgeType("INSTANCE_OF", "event", "SubtreeClass", "root of a call subtree with GPU work to its class"),
+    EdgeType("ON_THREAD", "event", "Thread", "host event to its thread"),
+    EdgeType("ON_STREAM", "event", "Stream", "device event to its stream"),
+    EdgeType("IN_PROCESS", "Thread", "Process", "thread to its process"),
+    EdgeType("OF_DEVICE", "Stream", "Device", "stream to its device"),
+    EdgeType("IN_TRACE", "Process|Device", "Trace", "process or device to the trace it is in"),
+    EdgeType("OF_RUN", "Trace", "Run", "trace to its run"),
+    EdgeType("IN_GROUP", "Collective", "ProcessGroup", "collective to its process group"),
+)
+"""Edges from event nodes to context and knowledge nodes, and among those."""
+
+CONTEXT_KINDS = {
+    "Run": "the run that the trace belongs to",
+    "Trace": "one trace file",
+    "Process": "a process of the host",
+    "Thread": "a thread of the host",
+    "Device": "a device",
+    "Stream": "a stream (queue) of a device",
+    "ProcessGroup": "the ranks that communicate together",
+    "Collective": "one collective operation over the ranks of its group",
+    "Signature": "op name and argument set, shared by all traces",
+    "KernelName": "name of GPU work, shared by all traces",
+    "SubtreeClass": "call subtrees that are equal in structure, shared by all traces",
+}

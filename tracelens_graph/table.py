@@ -1,0 +1,84 @@
+"""A table: named columns with units and definitions. Every analysis returns one.
+
+A Table needs only numpy, so that the command line can print and write it without pandas; `to_pandas()` makes
+the DataFrame that Python users get, with units and definitions in `df.attrs`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class Column:
+    """What a column holds: a definition in one sentence and the unit of its numbers."""
+
+    definition: str
+    unit: str = ""
+
+
+@dataclass
+class Table:
+    """Equal-length columns under a name.
+
+    Attributes:
+        name: the table's name, also its file name in reports.
+        columns: column name -> numpy array, or a list where cells are not numbers.
+        about: column name -> definition and unit.
+        title: one line for people; says what the table was restricted to.
+        notes: lines that belong under the table, such as counts of what is not in it.
+    """
+
+    name: str
+    columns: Mapping[str, np.ndarray | Sequence[Any]]
+    about: Mapping[str, Column] = field(default_factory=dict)
+    title: str = ""
+    notes: Sequence[str] = ()
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values()), ()))
+
+    def __getitem__(self, column: str) -> np.ndarray | Sequence[Any]:
+        return self.columns[column]
+
+    def rows(self) -> Iterator[tuple[Any, ...]]:
+        """Rows as tuples of plain Python values."""
+        plain = [c.tolist() if isinstance(c, np.ndarray) else c for c in self.columns.values()]
+        return zip(*plain, strict=True)
+
+    def records(self) -> list[dict[str, Any]]:
+        """Rows as dictionaries of plain Python values."""
+        names = list(self.columns)
+        return [dict(zip(names, row, strict=True)) for row in self.rows()]
+
+    def take(self, rows: np.ndarray) -> Table:
+        """The table with only these rows, in this order."""
+        columns = {
+            name: values[rows] if isinstance(values, np.ndarray) else [values[i] for i in rows.tolist()]
+            for name, values in self.columns.items()
+        }
+        return Table(self.name, columns, self.about, self.title, self.notes)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The table as a DataFrame; `df.attrs` holds name, title, notes, units and definitions."""
+        import pandas as pd
+
+        frame = pd.DataFrame({name: values for name, values in self.columns.items()})
+        frame.attrs.update(
+            name=self.name,
+            title=self.title,
+            notes=list(self.notes),
+            units={name: about.unit for name, about in self.about.items() if about.unit},
+            definitions={name: about.definition for name, about in self.about.items()},
+        )
+        return frame
+
+    def _repr_html_(self) -> str:
+        return str(self.to_pandas().to_html())
