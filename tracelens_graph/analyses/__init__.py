@@ -1,0 +1,1 @@
+"""Analyses: pure functions from a graph to Tables, one file per question."""
