@@ -1,0 +1,43 @@
+"""What `import tracelens_graph` and a bare command cost, and what they give."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import tracelens_graph
+
+HEAVY = {"numpy", "pandas", "networkx", "neo4j"}
+
+
+def python(snippet: str) -> list[str]:
+    """Lines printed by a fresh interpreter that runs the snippet."""
+    run = subprocess.run([sys.executable, "-c", snippet], check=True, capture_output=True, text=True)
+    return run.stdout.splitlines()
+
+
+def test_import_loads_no_heavy_package() -> None:
+    assert HEAVY.isdisjoint(python("import sys, tracelens_graph; print(*sys.modules, sep='\\n')"))
+
+
+@pytest.mark.parametrize("option", ["--help", "--version"])
+def test_bare_command_loads_no_heavy_package(option: str) -> None:
+    printed = python(
+        "import atexit, sys\n"
+        "atexit.register(lambda: print('MODULES', *sys.modules, sep='\\n'))\n"
+        "from tracelens_graph.cli import main\n"
+        f"sys.argv = ['tracelens-graph', {option!r}]\n"
+        "sys.exit(main())\n"
+    )
+    screen, modules = printed[: printed.index("MODULES")], printed[printed.index("MODULES") :]
+    assert HEAVY.isdisjoint(modules)
+    assert any(tracelens_graph.__version__ in line or "Usage" in line for line in screen)
+
+
+def test_public_names_are_sorted_and_importable() -> None:
+    assert list(tracelens_graph.__all__) == sorted(tracelens_graph.__all__)
+    missing = [name for name in tracelens_graph.__all__ if not hasattr(tracelens_graph, name)]
+    assert missing == []
+    assert set(tracelens_graph.__all__) <= set(dir(tracelens_graph))
