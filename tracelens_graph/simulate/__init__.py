@@ -1,0 +1,114 @@
+"""Simulated training runs whose truth is known.
+
+`simulate` trains a small transformer on any number of imagined GPUs and gives, for each rank, the trace that
+PyTorch's profiler would have written, its execution trace, and the truth about both. The same arguments give
+the same bytes.
+
+    from tracelens_graph.simulate import simulate, write
+    run = simulate(ranks=2, seed=7)
+    write(run, "folder")
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .emit import Writer
+from .execution_trace import execution_trace
+from .job import run_job
+from .options import PROBLEMS, Options
+from .truth import truth_of
+
+__all__ = ["PROBLEMS", "Options", "RankTrace", "Run", "simulate", "write"]
+
+
+@dataclass(frozen=True, slots=True)
+class RankTrace:
+    """What one rank left: Kineto JSON, PyTorch execution trace, and the truth about both."""
+
+    rank: int
+    trace: dict[str, Any]
+    execution_trace: dict[str, Any]
+    truth: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A simulated job."""
+
+    options: Options
+    ranks: list[RankTrace]
+
+
+def simulate(
+    ranks: int = 1,
+    steps: int = 3,
+    layers: int = 2,
+    seed: int = 0,
+    *,
+    problem: str | None = None,
+    **settings: Any,
+) -> Run:
+    """Simulate a training job.
+
+    `settings` are the other fields of `Options` (recompute, python_stacks, shapes, …). `problem` is a name
+    from `PROBLEMS`; its settings count where none is given. Raises ValueError for a value that makes no
+    sense or an unknown problem, TypeError for an unknown setting.
+    """
+    if problem is not None:
+        if problem not in PROBLEMS:
+            raise ValueError(f"unknown problem {problem!r}; there are {', '.join(PROBLEMS)}")
+        planted = dict(PROBLEMS[problem])
+        ranks = max(ranks, planted.pop("ranks", 1))
+        settings = planted | settings
+    if isinstance(settings.get("recompute"), bool):
+        settings["recompute"] = "non_reentrant" if settings["recompute"] else "none"
+    options = Options(ranks=ranks, steps=steps, layers=layers, seed=seed, **settings)
+    processes = run_job(options)
+    writers = [Writer(process) for process in processes]
+    traces = [writer.write() for writer in writers]  # truth refers to other ranks' events: write all first
+    return Run(
+        options,
+        [
+            RankTrace(
+                process.rank, trace, execution_trace(process), truth_of(process, processes, writer.recorded)
+            )
+            for process, writer, trace in zip(processes, writers, traces, strict=True)
+        ],
+    )
+
+
+def write(run: Run, folder: str | os.PathLike[str]) -> list[Path]:
+    """Write `rank<n>.json.gz`, `rank<n>.truth.json` and `rank<n>.execution-trace.json`; gives the trace files."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    files = []
+    for rank in run.ranks:
+        stem = folder / f"rank{rank.rank}"
+        files.append(stem.with_suffix(".json.gz"))
+        # no file name and no time in the header: the same run gives the same bytes
+        files[-1].write_bytes(gzip.compress(json.dumps(rank.trace).encode(), 6, mtime=0))
+        stem.with_suffix(".truth.json").write_text(_two_levels(rank.truth))
+        stem.with_suffix(".execution-trace.json").write_text(json.dumps(rank.execution_trace))
+    return files
+
+
+def _two_levels(value: dict[str, Any]) -> str:
+    """JSON with a line for each entry of the first two levels."""
+
+    def block(inner: Any) -> str:
+        if isinstance(inner, dict) and inner:
+            rows = ",\n  ".join(f"{json.dumps(key)}: {json.dumps(item)}" for key, item in inner.items())
+            return f"{{\n  {rows}\n }}"
+        if isinstance(inner, list) and inner and isinstance(inner[0], dict):
+            rows = ",\n  ".join(json.dumps(item) for item in inner)
+            return f"[\n  {rows}\n ]"
+        return json.dumps(inner)
+
+    rows = ",\n ".join(f"{json.dumps(key)}: {block(inner)}" for key, inner in value.items())
+    return f"{{\n {rows}\n}}\n"

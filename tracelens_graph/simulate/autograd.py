@@ -1,0 +1,121 @@
+"""Autograd: forward operators leave nodes on a tape, the engine runs them in reverse on its own thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from .events import AutogradNode, HostEvent
+from .host import Thread
+from .kernels import elementwise, reduce_sum
+from .tensors import Tensor
+
+Gradients = dict[Tensor, Tensor]
+Accumulated = Callable[[Thread, Tensor, Tensor], None]
+"""Called with a parameter and its gradient where the gradient has just been accumulated."""
+
+
+def record(
+    t: Thread,
+    name: str,
+    op: HostEvent,
+    inputs: tuple[Tensor | None, ...],
+    outputs: tuple[Tensor, ...],
+    run: Callable[..., Sequence[Tensor | None]],
+    saved: tuple[Tensor, ...] = (),
+    saves: bool = True,
+) -> None:
+    """Put the node that `op` makes on the thread's tape; `saves` says whether it keeps tensors at all."""
+    if all(x is None or x.dtype == "long int" for x in inputs):  # integers have no gradient
+        return
+    t.made.append(op)
+    if t.tape is None:
+        return
+    assert op.sequence is not None
+    node = AutogradNode(name, op, op.sequence, t.enclosing(op), run, inputs, outputs, saved)
+    if saves and t.unpack is not None:
+        node.unpack = t.unpack
+        pack_hook(t, outputs[0])
+    t.tape.append(node)
+    t.process.nodes.append(node)
+    t.sequence += 1
+
+
+def pack_hook(t: Thread, tensor: Tensor) -> None:
+    """A saved tensor goes through the hook of checkpointing, which detaches it when recomputing."""
+    with t.frame("torch/utils/checkpoint.py(1105): pack_hook"):
+        if t.recomputing:
+            detach(t, tensor)
+
+
+def detach(t: Thread, x: Tensor) -> None:
+    with t.op("aten::detach", x) as op:
+        op.outputs = (x,)
+        with t.op("detach", x) as inner:
+            inner.outputs = (x,)
+
+
+def run_backward(t: Thread, tape: list[AutogradNode], grads: Gradients, accumulated: Accumulated) -> None:
+    """Run a tape in reverse on thread `t`. `grads` holds the first gradients and receives those of the inputs."""
+    for node in reversed(tape):
+        given = [grads.pop(out) for out in node.outputs if out in grads]
+        number = node.forward.thread.number
+        leaves: list[tuple[Tensor, Tensor]] = []
+        with t.op(
+            f"autograd::engine::evaluate_function: {node.name}",
+            sequence=node.sequence,
+            forward_thread=number,
+            scope=1,
+        ) as node.evaluate:
+            with t.op(
+                node.name, *given, sequence=node.sequence, forward_thread=number, scope=1
+            ) as node.backward:
+                if node.unpack is not None:
+                    node.unpack(t)
+                produced = node.run(t, *given)
+            for x, grad in zip(node.inputs, produced, strict=True):
+                if x is None or grad is None:
+                    continue
+                grad = _sum_to_size(t, grad, x.shape)
+                if x in t.process.parameters:
+                    leaves.append((x, grad))
+                elif x in grads:
+                    _add_into(t, grads[x], grad)
+                else:
+                    grads[x] = grad
+        for leaf, grad in leaves:
+            _accumulate(t, leaf, grad, accumulated)
+        kept = {x.storage for x in (*grads.values(), *node.inputs) if x is not None}
+        kept |= {grad.storage for _, grad in leaves}
+        for tensor in (*given, *node.outputs, *node.saved):
+            if tensor.storage not in kept:
+                t.process.release(t, tensor.storage)
+
+
+def _sum_to_size(t: Thread, grad: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """The gradient of a broadcast input is the sum over the dimensions that were broadcast."""
+    extra = len(grad.shape) - len(shape)
+    if extra <= 0:
+        return grad
+    with t.op("aten::sum", grad, list(range(extra)), True, None) as op:
+        out = t.new((*(1 for _ in range(extra)), *shape))
+        t.launch(reduce_sum(grad.numel, out.numel))
+        op.outputs = (out,)
+    with t.op("aten::view", out, list(shape)) as op:
+        view = out.view(shape)
+        op.outputs = (view,)
+    return view
+
+
+def _add_into(t: Thread, into: Tensor, grad: Tensor) -> None:
+    with t.op("aten::add_", into, grad, 1) as op:
+        t.launch(elementwise("CUDAFunctor_add<c10::BFloat16>", into.numel, 3))
+        op.outputs = (into,)
+    t.process.release(t, grad.storage)
+
+
+def _accumulate(t: Thread, parameter: Tensor, grad: Tensor, accumulated: Accumulated) -> None:
+    with t.op("autograd::engine::evaluate_function: torch::autograd::AccumulateGrad", scope=1):
+        with t.op("torch::autograd::AccumulateGrad", grad, scope=1):
+            detach(t, grad)
+        t.process.gradients[parameter] = grad
+        accumulated(t, parameter, grad)

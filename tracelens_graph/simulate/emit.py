@@ -1,0 +1,301 @@
+"""A simulated process as Kineto writes it: a Chrome trace with PyTorch's events and metadata."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+
+from .distributed import GROUP, GROUP_DESCRIPTION
+from .events import AutogradNode, GpuEvent, HostEvent
+from .host import Process, Thread
+from .kernels import DEVICE_PROPERTIES
+from .tensors import argument_columns
+
+BASE_NS = 1751410836000000000
+"""What all times are relative to; Kineto floors the day to a quarter, so ranks share it."""
+DEVICE, CONTEXT = 0, 1
+Json = dict[str, Any]
+
+
+class Writer:
+    """Writes one process and gives every event its position in the list (`uid`)."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._options = process.options
+        self._offset = round(1000 * process.rank * self._options.clock_offset_us)
+        self._events: list[Json] = []
+        self._next_index = 0
+        self._end = max(event.end for event in process.hosts)
+
+    def recorded(self, time: int) -> int:
+        """A true time on this rank's clock, in nanoseconds after the base."""
+        return time + self._offset
+
+    def write(self) -> Json:
+        """The whole trace; call once."""
+        self._host_events()
+        self._device_events()
+        self._device_annotations()
+        if self._options.cuda_sync:
+            self._sync_events()
+        self._overheads()
+        self._names()
+        self._marks()
+        return {
+            "schemaVersion": 1,
+            "deviceProperties": [
+                {"id": i, **DEVICE_PROPERTIES} for i in range(max(1, min(8, self._options.ranks)))
+            ],
+            "cupti_version": 26,
+            "cuda_runtime_version": 12080,
+            "cuda_driver_version": 12090,
+            **self._distributed(),
+            **{key: 1 for key, on in self._flags() if on},
+            "trace_id": hashlib.md5(f"{self._options}/{self._process.rank}".encode()).hexdigest().upper(),
+            "displayTimeUnit": "ms",
+            "baseTimeNanoseconds": BASE_NS,
+            "traceEvents": self._events,
+            "traceName": f"rank{self._process.rank}.json",
+        }
+
+    def _flags(self) -> list[tuple[str, bool]]:
+        o = self._options
+        stacks = o.python_stacks
+        return [
+            ("record_shapes", o.shapes),
+            ("profile_memory", o.memory),
+            ("with_stack", stacks),
+            ("with_modules", stacks),
+        ]
+
+    def _distributed(self) -> Json:
+        ranks = self._options.ranks
+        if ranks == 1:
+            return {}
+        group = {
+            "pg_name": GROUP,
+            "pg_desc": GROUP_DESCRIPTION,
+            "backend_config": "cuda:nccl",
+            "pg_size": ranks,
+        }
+        info = {"backend": "nccl", "rank": self._process.rank, "world_size": ranks, "pg_count": 1}
+        config = [{**group, "ranks": list(range(ranks))}]
+        return {"distributedInfo": {**info, "pg_config": config, "nccl_version": "2.26.2"}}
+
+    # -- pieces of events ---------------------------------------------------------------------------
+
+    def _add(self, event: Json) -> int:
+        self._events.append(event)
+        return len(self._events) - 1
+
+    def _time(self, nanoseconds: int) -> float:
+        return self.recorded(nanoseconds) / 1000
+
+    def _complete(self, cat: str, name: str, pid: Any, tid: Any, start: int, end: int, args: Json) -> int:
+        place = {"pid": pid, "tid": tid, "ts": self._time(start), "dur": (end - start) / 1000}
+        return self._add({"ph": "X", "cat": cat, "name": name, **place, "args": args})
+
+    def _flow(self, phase: str, cat: str, number: int, pid: int, tid: int, time: int) -> None:
+        end = {"bp": "e"} if phase == "f" else {}
+        self._add(
+            {
+                "ph": phase,
+                "id": number,
+                "pid": pid,
+                "tid": tid,
+                "ts": self._time(time),
+                "cat": cat,
+                "name": cat,
+                **end,
+            }
+        )
+
+    def _index(self) -> Json:
+        self._next_index += 1
+        return {"Ev Idx": self._next_index - 1}
+
+    # -- the host -------------------------------------------------------------------------------------
+
+    def _host_events(self) -> None:
+        process = self._process
+        ends: dict[int, tuple[str, int]] = {}
+        ran = sorted((n for n in process.nodes if n.backward), key=_backward_start)
+        for number, node in enumerate(ran, 1):
+            assert node.backward is not None
+            ends[id(node.forward)] = ("s", number)
+            ends[id(node.backward)] = ("f", number)
+        by_kind: dict[bool, list[HostEvent]] = {False: [], True: []}
+        for event in process.hosts:
+            if event.correlation == 0:
+                by_kind[event.cat == "python_function"].append(event)
+        for thread in (process.autograd, process.main):
+            for event in by_kind[False]:
+                if event.thread is thread:
+                    event.uid = self._complete(*_place(event), self._op_args(event))
+                    if id(event) in ends:
+                        phase, number = ends[id(event)]
+                        self._flow(phase, "fwdbwd", number, thread.pid, thread.tid, event.start)
+        if self._options.memory:
+            self._memory()
+        self._python(by_kind[True])
+
+    def _op_args(self, event: HostEvent) -> Json:
+        args: Json = {"External id": event.external_id, "Record function id": event.record_id}
+        if event.sequence is not None:
+            args |= {"Sequence number": event.sequence, "Fwd thread id": event.forward_thread}
+        args |= event.args
+        if self._options.shapes and event.inputs:
+            args |= argument_columns(event.inputs)
+        return args | self._index()
+
+    def _memory(self) -> None:
+        for instant in self._process.memory:
+            args = {
+                "Total Reserved": instant.total_reserved,
+                "Total Allocated": instant.total_allocated,
+                "Bytes": instant.bytes,
+                "Addr": instant.address,
+                "Device Id": DEVICE,
+                "Device Type": 1,
+                **self._index(),
+            }
+            thread, where = (
+                instant.thread,
+                {"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]"},
+            )
+            self._add(
+                where | {"pid": thread.pid, "tid": thread.tid, "ts": self._time(instant.time), "args": args}
+            )
+
+    def _python(self, frames: list[HostEvent]) -> None:
+        number = {id(frame): i for i, frame in enumerate(frames, 1)}
+        for frame in frames:
+            parent = next((e for e in frame.ancestors() if e.cat == "python_function"), None)
+            above = None if parent is None else number[id(parent)]
+            ids = {"Python parent id": above, "Python id": number[id(frame)], **frame.args}
+            frame.uid = self._complete(*_place(frame), ids | self._index())
+
+    # -- the device ---------------------------------------------------------------------------------
+
+    def _device_events(self) -> None:
+        calls = {event.correlation: event for event in self._process.hosts if event.correlation}
+        works = {gpu.correlation: gpu for gpu in self._process.gpus}
+        for correlation in sorted(calls.keys() | works.keys()):
+            call, gpu = calls.get(correlation), works.get(correlation)
+            if gpu is not None:
+                gpu.uid = self._complete(
+                    gpu.cat, gpu.name, DEVICE, gpu.stream, gpu.start, gpu.end, _gpu_args(gpu)
+                )
+                self._flow("f", "ac2g", correlation, DEVICE, gpu.stream, gpu.start)
+            if call is not None:
+                op = _nearest_op(call)
+                external = {} if op is None else {"External id": op.external_id}
+                args = external | call.args | {"correlation": correlation}
+                call.uid = self._complete(*_place(call), args)
+                # a call without device work gets a flow that ends at itself, as Kineto writes it
+                self._flow(
+                    "s" if gpu else "f", "ac2g", correlation, call.thread.pid, call.thread.tid, call.start
+                )
+
+    def _device_annotations(self) -> None:
+        spans: dict[tuple[int, int], tuple[HostEvent, int, int]] = {}
+        for gpu in self._process.gpus:
+            note = gpu.launch.annotation if gpu.launch else None
+            if note is not None:
+                key = (id(note), gpu.stream)
+                _, start, end = spans.get(key, (note, gpu.start, gpu.end))
+                spans[key] = (note, min(start, gpu.start), max(end, gpu.end))
+        for (_, stream), (note, start, end) in spans.items():
+            # Kineto draws these one nanosecond wider on either side
+            args = {"External id": note.external_id}
+            self._complete("gpu_user_annotation", note.name, DEVICE, stream, start - 1, end + 1, args)
+
+    def _sync_events(self) -> None:
+        for sync in self._process.syncs:
+            record = sync.record.correlation if sync.record else -1
+            args = {
+                "cuda_sync_kind": sync.kind,
+                "stream": sync.stream,
+                "correlation": sync.call.correlation,
+                "device": DEVICE,
+                "context": CONTEXT,
+                "wait_on_stream": sync.waits_on_stream,
+                "wait_on_cuda_event_record_corr_id": record,
+                "wait_on_cuda_event_id": -1 if sync.record is None else record % 64,
+            }
+            self._complete("cuda_sync", sync.kind, DEVICE, sync.stream, sync.call.start, sync.call.end, args)
+
+    def _overheads(self) -> None:
+        start = self._process.start + 2_000
+        for name, duration in (("Activity Buffer Request", 31_000), ("Lazy Function Loading", 9_500)):
+            place = {"pid": -1, "tid": 0, "ts": self._time(start), "dur": duration / 1000}
+            self._add({"ph": "X", "cat": "overhead", "name": name, **place})
+            start += duration + 4_000
+
+    # -- metadata -----------------------------------------------------------------------------------
+
+    def _names(self) -> None:
+        process, time = self._process, self._time(self._process.start)
+
+        def name(kind: str, pid: int, tid: int, **args: Any) -> None:
+            self._add({"name": kind, "ph": "M", "ts": time, "pid": pid, "tid": tid, "args": args})
+
+        rows = [(process.pid, "CPU", process.pid), (DEVICE, f"GPU {DEVICE}", 5_000_000)]
+        for pid, label, order in rows:
+            name("process_name", pid, 0, name="python3")
+            name("process_labels", pid, 0, labels=label)
+            name("process_sort_index", pid, 0, sort_index=order)
+        for stream in sorted({gpu.stream for gpu in process.gpus}):
+            name("thread_name", DEVICE, stream, name=f"stream {stream} ")
+            name("thread_sort_index", DEVICE, stream, sort_index=stream)
+        for thread, label in (
+            (process.main, "python3"),
+            (process.autograd, "pt_autograd_0"),
+            *self._idle_threads(),
+        ):
+            name("thread_name", thread.pid, thread.tid, name=f"thread {thread.tid} ({label})")
+            name("thread_sort_index", thread.pid, thread.tid, sort_index=thread.tid)
+
+    def _idle_threads(self) -> Iterator[tuple[Thread, str]]:
+        known = (self._process.main, self._process.autograd)
+        for thread in {id(e.thread): e.thread for e in self._process.hosts}.values():
+            if thread not in known:
+                yield thread, "python3"
+
+    def _marks(self) -> None:
+        start, end = self._process.start - 40_000, self._end + 250_000
+        self._complete(
+            "Trace", "PyTorch Profiler (0)", "Spans", "PyTorch Profiler", start, end, {"Op count": 0}
+        )
+        sort = {"name": "process_sort_index", "ph": "M", "ts": self._time(start), "pid": "Spans", "tid": 0}
+        self._add(sort | {"args": {"sort_index": 536870912}})
+        instant = {"ph": "i", "s": "g"}
+        begin = {
+            "name": "Iteration Start: PyTorch Profiler",
+            "pid": "Traces",
+            "tid": "Trace PyTorch Profiler",
+        }
+        self._add(begin | instant | {"ts": self._time(start)})
+        self._add({"name": "Record Window End", "pid": "", "tid": ""} | instant | {"ts": self._time(end)})
+
+
+def _backward_start(node: AutogradNode) -> int:
+    assert node.backward is not None
+    return node.backward.start
+
+
+def _place(event: HostEvent) -> tuple[str, str, int, int, int, int]:
+    return event.cat, event.name, event.thread.pid, event.thread.tid, event.start, event.end
+
+
+def _nearest_op(call: HostEvent) -> HostEvent | None:
+    return next((event for event in call.ancestors() if event.cat == "cpu_op"), None)
+
+
+def _gpu_args(gpu: GpuEvent) -> Json:
+    external = {} if gpu.owner is None else {"External id": gpu.owner.external_id}
+    queued = {"queued": 0} if gpu.cat == "kernel" else {}
+    place = {"device": DEVICE, "context": CONTEXT, "stream": gpu.stream, "correlation": gpu.correlation}
+    return {**external, **queued, **place, **gpu.args}

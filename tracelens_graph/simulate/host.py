@@ -1,0 +1,299 @@
+"""The host side: a process with its threads, on whose clocks operators run and work is launched."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from .events import MODULE_PREFIX, AutogradNode, Collective, GpuEvent, HostEvent, MemoryInstant, SyncEvent
+from .kernels import Kernel
+from .options import Options
+from .tensors import Storage, Tensor, contiguous
+
+COMPUTE_STREAM = 7
+COMM_STREAM = 20
+ID_BLOCK = 1024
+"""PyTorch hands External ids to threads in blocks of this size."""
+SEGMENT = 20 << 20
+"""The caching allocator takes memory from the driver in pieces of this size."""
+
+# nanoseconds before the first child and after the last, as (least, most)
+COST = {
+    "cpu_op": ((700, 1600), (150, 500)),
+    "python_function": ((250, 900), (60, 260)),
+    "launch": ((2400, 3800), (900, 1900)),
+    "call": ((150, 350), (60, 200)),
+}
+CBID = {
+    "cudaLaunchKernel": 211, "cudaLaunchKernelExC": 430, "cuLaunchKernelEx": 652, "cudaMemcpyAsync": 41,
+    "cudaMemsetAsync": 51, "cudaStreamIsCapturing": 317, "cudaEventRecord": 135, "cudaStreamWaitEvent": 147,
+    "cudaStreamSynchronize": 131, "cudaDeviceSynchronize": 165,
+}  # fmt: skip
+
+
+class Process:
+    """One rank: its threads, its device's work in launch order, and every counter the profiler keeps."""
+
+    def __init__(
+        self, rank: int, options: Options, start: int, collectives: dict[tuple[str, int], Collective]
+    ) -> None:
+        self.rank = rank
+        self.options = options
+        self.rng = random.Random(f"{options.seed}/{rank}")
+        self.pid = 25286 + rank
+        self.start = start
+        self.step: int | None = None
+        self.hosts: list[HostEvent] = []
+        self.gpus: list[GpuEvent] = []
+        self.nodes: list[AutogradNode] = []
+        self.memory: list[MemoryInstant] = []
+        self.syncs: list[SyncEvent] = []
+        self.collectives = collectives
+        self.parameters: set[Tensor] = set()
+        self.gradients: dict[Tensor, Tensor] = {}
+        self.main = Thread(self, self.pid, self.pid, 1, sequence=84)
+        # its own counter starts lower, so that its numbers soon repeat those of the main thread
+        self.autograd = Thread(self, self.pid, self.pid + 97, 2, sequence=80)
+        self._records = 9_000
+        self._external = 0
+        self._correlation = 8_000
+        self._comms = 0
+        self._allocated = 0
+        self._reserved = 0
+        self._address = 0x7EF0_0000_0000
+        self._pending: dict[int, list[GpuEvent]] = {}
+
+    def next_record(self) -> int:
+        self._records += 1
+        return self._records
+
+    def next_external_block(self) -> int:
+        self._external += ID_BLOCK
+        return self._external - ID_BLOCK + 1
+
+    def next_correlation(self) -> int:
+        self._correlation += self.rng.randint(1, 9)
+        return self._correlation
+
+    def next_comm(self) -> int:
+        self._comms += 1
+        return self._comms
+
+    def last_on(self, stream: int) -> GpuEvent | None:
+        """The work launched last on a stream."""
+        return next((gpu for gpu in reversed(self.gpus) if gpu.stream == stream), None)
+
+    def wait_for(self, stream: int, work: GpuEvent | None) -> None:
+        """Make the next work of a stream wait for the end of other work."""
+        if work is not None:
+            self._pending.setdefault(stream, []).append(work)
+
+    def submit(self, gpu: GpuEvent) -> GpuEvent:
+        """Queue work on its stream."""
+        gpu.waits = tuple(self._pending.pop(gpu.stream, ()))
+        self.gpus.append(gpu)
+        return gpu
+
+    def allocate(self, thread: Thread, storage: Storage) -> None:
+        """Take device memory for a storage."""
+        storage.address, storage.live = self._address, True
+        self._address += (storage.bytes + 511) // 512 * 512
+        self._count_memory(thread, storage, storage.bytes)
+
+    def release(self, thread: Thread, storage: Storage) -> None:
+        """Give back the memory of a storage, unless that has happened."""
+        if storage.live:
+            storage.live = False
+            self._count_memory(thread, storage, -storage.bytes)
+
+    def _count_memory(self, thread: Thread, storage: Storage, change: int) -> None:
+        thread.spend(40, 90)
+        self._allocated += change
+        self._reserved = max(self._reserved, (self._allocated + SEGMENT - 1) // SEGMENT * SEGMENT)
+        self.memory.append(
+            MemoryInstant(thread, thread.now, storage.address, change, self._allocated, self._reserved)
+        )
+
+
+class Thread:
+    """A host thread: a clock, a stack of open events, and the autograd state of its own."""
+
+    def __init__(self, process: Process, pid: int, tid: int, number: int, sequence: int) -> None:
+        self.process = process
+        self.pid = pid
+        self.tid = tid
+        self.number = number
+        """PyTorch's small number of the thread, as in `Fwd thread id`."""
+        self.now = process.start
+        self.sequence = sequence
+        self.tape: list[AutogradNode] | None = None
+        """Autograd nodes of the forward pass in progress; None without gradients."""
+        self.unpack: Callable[[Thread], None] | None = None
+        """Set while checkpointing keeps saved tensors out of memory."""
+        self.made: list[HostEvent] = []
+        """Operators that made autograd nodes, or would have with gradients on."""
+        self.recomputing = False
+        self._stack: list[HostEvent] = []
+        self._annotations: list[HostEvent] = []
+        self._external = 0
+        self._external_left = 0
+
+    def enclosing(self, event: HostEvent) -> list[HostEvent]:
+        """Open operators with the sequence number of `event`, itself left out, outermost first."""
+        return [e for e in self._stack if e is not event and e.sequence == event.sequence is not None]
+
+    def spend(self, least: int, most: int) -> None:
+        """Let between `least` and `most` nanoseconds pass."""
+        self.now += self.process.rng.randint(least, most)
+
+    def wait_until(self, time: int) -> None:
+        """Block until a time, and a little longer to wake up."""
+        self.now = max(self.now, time)
+        self.spend(900, 2200)
+
+    # -- events ---------------------------------------------------------------------------------
+
+    def _open(self, cat: str, name: str) -> HostEvent:
+        event = HostEvent(
+            cat,
+            name,
+            self,
+            self.now,
+            self._stack[-1] if self._stack else None,
+            self._annotations[-1] if self._annotations else None,
+            self.process.step,
+            self.recomputing,
+        )
+        self.process.hosts.append(event)
+        return event
+
+    @contextmanager
+    def _span(self, event: HostEvent, cost: str) -> Iterator[HostEvent]:
+        before, after = COST[cost]
+        self._stack.append(event)
+        self.spend(*before)
+        yield event
+        self.spend(*after)
+        event.end = self.now
+        self._stack.pop()
+        self.spend(30, 120)
+
+    def _identify(self, event: HostEvent) -> None:
+        if not self._external_left:
+            self._external, self._external_left = self.process.next_external_block(), ID_BLOCK
+        event.external_id = self._external
+        self._external += 1
+        self._external_left -= 1
+        event.record_id = self.process.next_record()
+
+    @contextmanager
+    def op(self, name: str, *inputs: Any, sequence: int | None = None, forward_thread: int = 0, scope: int = 0) -> Iterator[HostEvent]:  # fmt: skip  # noqa: E501
+        """Run an operator; the caller sets `outputs` on the event it is given."""
+        event = self._open("cpu_op", name)
+        event.inputs, event.sequence = inputs, sequence
+        event.forward_thread, event.scope = forward_thread, scope
+        self._identify(event)
+        with self._span(event, "cpu_op"):
+            yield event
+
+    @contextmanager
+    def grad_op(self, name: str, *inputs: Any) -> Iterator[HostEvent]:
+        """Run an operator that autograd sees: it carries the thread's sequence number."""
+        with self.op(name, *inputs, sequence=None if self.tape is None else self.sequence) as event:
+            yield event
+
+    @contextmanager
+    def frame(self, name: str) -> Iterator[None]:
+        """Run a Python function; without Python stacks its time passes unseen."""
+        if not self.process.options.python_stacks:
+            self.spend(*COST["python_function"][0])
+            yield
+            return
+        event = self._open("python_function", name)
+        if event.is_module:
+            event.args["Python module id"] = int(name.rpartition("_")[2])
+        with self._span(event, "python_function"):
+            yield
+
+    @contextmanager
+    def module(self, name: str, forward: str) -> Iterator[None]:
+        """Call an nn.Module; `forward` is the frame of its forward method."""
+        with self.frame(MODULE_PREFIX + name), self.frame("torch/nn/modules/module.py(1791): _call_impl"):
+            self.now += round(1000 * self.process.options.python_overhead_us)
+            with self.frame(forward):
+                yield
+
+    def begin_annotation(self, name: str) -> HostEvent:
+        """Open a record_function range; ranges may outlive the Python frame that opened them."""
+        event = self._open("user_annotation", name)
+        event.scope = 7
+        self._identify(event)
+        self._annotations.append(event)
+        self.spend(300, 900)
+        return event
+
+    def end_annotation(self) -> None:
+        """Close the innermost range."""
+        self.spend(100, 300)
+        self._annotations.pop().end = self.now
+        self.spend(30, 120)
+
+    @contextmanager
+    def annotation(self, name: str) -> Iterator[HostEvent]:
+        event = self.begin_annotation(name)
+        yield event
+        self.end_annotation()
+
+    # -- calls into the CUDA runtime --------------------------------------------------------------
+
+    @contextmanager
+    def runtime(self, name: str, cost: str = "call") -> Iterator[HostEvent]:
+        """A call of the CUDA runtime, or of the driver if the name starts with cu, not cuda."""
+        event = self._open("cuda_runtime" if name.startswith("cuda") else "cuda_driver", name)
+        event.correlation = self.process.next_correlation()
+        event.args["cbid"] = CBID[name]
+        with self._span(event, cost):
+            yield event
+
+    def launch(
+        self, kernel: Kernel, stream: int = COMPUTE_STREAM, collective: Collective | None = None
+    ) -> GpuEvent:
+        """Launch a kernel."""
+        duration = round(kernel.duration * self.process.rng.uniform(0.97, 1.03))
+        return self._submit(
+            "kernel", kernel.name, duration, stream, kernel.api, kernel.launch_args(), collective
+        )
+
+    def memcpy(self, kind: str, size: int) -> GpuEvent:
+        """Start a copy; `kind` as in "HtoD (Pinned -> Device)"."""
+        rate = 1600.0 if kind.startswith("DtoD") else 22.0 if "Pinned" in kind else 9.0
+        return self._copy("gpu_memcpy", f"Memcpy {kind}", "cudaMemcpyAsync", size, rate)
+
+    def memset(self, size: int) -> GpuEvent:
+        """Start filling device memory."""
+        return self._copy("gpu_memset", "Memset (Device)", "cudaMemsetAsync", size, 1900.0)
+
+    def _copy(self, cat: str, name: str, call: str, size: int, gb_per_s: float) -> GpuEvent:
+        duration = self.process.rng.randint(700, 1100) + round(size / gb_per_s)
+        args = {"bytes": size, "memory bandwidth (GB/s)": size / duration}
+        return self._submit(cat, name, duration, COMPUTE_STREAM, call, args, None)
+
+    def _submit(self, cat: str, name: str, duration: int, stream: int, call: str, args: dict[str, Any], collective: Collective | None) -> GpuEvent:  # fmt: skip  # noqa: E501
+        with self.runtime(call, "launch") as launch:
+            latency = self.process.rng.randint(2600, 4200)
+            gpu = GpuEvent(cat, name, stream, duration, launch, launch.start + latency, collective=collective)
+            gpu.correlation, gpu.args = launch.correlation, args
+        if collective is not None:
+            collective.members[self.process.rank] = gpu
+        return self.process.submit(gpu)
+
+    # -- memory -------------------------------------------------------------------------------------
+
+    def new(self, shape: tuple[int, ...], dtype: str = "c10::BFloat16") -> Tensor:
+        """Allocate a contiguous tensor on the device."""
+        tensor = Tensor(shape, contiguous(shape), dtype, Storage(0))
+        tensor.storage.bytes = tensor.bytes
+        self.process.allocate(self, tensor.storage)
+        return tensor
