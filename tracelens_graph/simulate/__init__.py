@@ -84,7 +84,10 @@ def simulate(
 
 
 def write(run: Run, folder: str | os.PathLike[str]) -> list[Path]:
-    """Write `rank<n>.json.gz`, `rank<n>.truth.json` and `rank<n>.execution-trace.json`; gives the trace files."""
+    """Write `rank<n>.json.gz`, `rank<n>.truth.json` and `rank<n>.execution-trace.json`.
+
+    Gives the paths of the traces. Makes the folder; OSError if it cannot be written.
+    """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     files = []

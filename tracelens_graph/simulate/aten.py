@@ -14,6 +14,7 @@ ADD = "CUDAFunctor_add<c10::BFloat16>"
 
 
 def empty(t: Thread, shape: tuple[int, ...], dtype: str = "c10::BFloat16") -> Tensor:
+    """`aten::empty` on the device."""
     with t.op("aten::empty", list(shape), SCALAR_TYPE[dtype], 0, None, False, None) as op:
         out = t.new(shape, dtype)
         op.outputs = (out,)
@@ -21,6 +22,7 @@ def empty(t: Thread, shape: tuple[int, ...], dtype: str = "c10::BFloat16") -> Te
 
 
 def empty_like(t: Thread, x: Tensor) -> Tensor:
+    """`aten::empty_like`, which calls `aten::empty`."""
     with t.op("aten::empty_like", x, SCALAR_TYPE[x.dtype], 0, None, False, 0) as op:
         out = empty(t, x.shape, x.dtype)
         op.outputs = (out,)
@@ -28,6 +30,7 @@ def empty_like(t: Thread, x: Tensor) -> Tensor:
 
 
 def view(t: Thread, x: Tensor, shape: Sequence[int], name: str = "aten::view") -> Tensor:
+    """`aten::view`, or `aten::_unsafe_view` by `name`."""
     with t.grad_op(name, x, list(shape)) as op:
         out = x.view(shape)
         node = "UnsafeViewBackward0" if name == "aten::_unsafe_view" else "ViewBackward0"
@@ -52,6 +55,7 @@ def _strided(t: Thread, x: Tensor, out: Tensor) -> None:
 
 
 def transpose(t: Thread, x: Tensor, a: int, b: int, differentiable: bool = True) -> Tensor:
+    """`aten::transpose`; a backward pass calls it as not differentiable."""
     with t.grad_op("aten::transpose", x, a, b) if differentiable else t.op("aten::transpose", x, a, b) as op:
         out = x.transpose(a, b)
         if differentiable:
@@ -92,6 +96,7 @@ def _matrix_gradients(t: Thread, grad: Tensor, x: Tensor, weight: Tensor) -> tup
 
 
 def linear(t: Thread, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """`aten::linear`: a matrix product with bias (addmm), or without (mm)."""
     rows = math.prod(x.shape[:-1])
     shape = (*x.shape[:-1], weight.shape[0])
     with t.frame("<built-in function linear>"), t.grad_op("aten::linear", x, weight, bias) as op:
@@ -132,6 +137,7 @@ def _addmm(t: Thread, bias: Tensor, x: Tensor, w: Tensor) -> Tensor:
 
 
 def add(t: Thread, a: Tensor, b: Tensor) -> Tensor:
+    """`aten::add` of two tensors; `b` may be broadcast."""
     with t.grad_op("aten::add", a, b, 1) as op:
         out = t.new(a.shape)
         record(t, "AddBackward0", op, (a, b), (out,), lambda _, g: (g, g), saves=False)
@@ -141,6 +147,8 @@ def add(t: Thread, a: Tensor, b: Tensor) -> Tensor:
 
 
 def gelu(t: Thread, x: Tensor) -> Tensor:
+    """`aten::gelu`."""
+
     def backward(b: Thread, grad: Tensor) -> tuple[Tensor]:
         with b.op("aten::gelu_backward", grad, x, "none") as op:
             out = b.new(x.shape)
@@ -157,6 +165,7 @@ def gelu(t: Thread, x: Tensor) -> Tensor:
 
 
 def layer_norm(t: Thread, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """`aten::layer_norm` over the last dimension."""
     width, rows = x.shape[-1], math.prod(x.shape[:-1])
     stats = (*x.shape[:-1], 1)
 
@@ -168,21 +177,22 @@ def layer_norm(t: Thread, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
                 b.launch(kernel)
         return op.outputs
 
-    with t.frame("torch/nn/functional.py(2972): layer_norm"):
-        with t.grad_op("aten::layer_norm", x, [width], weight, bias, 1e-5, True) as op:
-            with t.grad_op("aten::native_layer_norm", x, [width], weight, bias, 1e-5) as native:
-                mean, rstd = t.new(stats, "float"), t.new(stats, "float")
-                out = t.new(x.shape)
-                record(
-                    t, "NativeLayerNormBackward0", native, (x, weight, bias), (out,), backward, (mean, rstd)
-                )
-                t.launch(kernels.layer_norm(rows, width))
-                native.outputs = (out, mean, rstd)
-            op.outputs = (out,)
+    with (
+        t.frame("torch/nn/functional.py(2972): layer_norm"),
+        t.grad_op("aten::layer_norm", x, [width], weight, bias, 1e-5, True) as op,
+    ):
+        with t.grad_op("aten::native_layer_norm", x, [width], weight, bias, 1e-5) as native:
+            mean, rstd = t.new(stats, "float"), t.new(stats, "float")
+            out = t.new(x.shape)
+            record(t, "NativeLayerNormBackward0", native, (x, weight, bias), (out,), backward, (mean, rstd))
+            t.launch(kernels.layer_norm(rows, width))
+            native.outputs = (out, mean, rstd)
+        op.outputs = (out,)
     return out
 
 
 def embedding(t: Thread, weight: Tensor, indices: Tensor) -> Tensor:
+    """`aten::embedding`: rows of `weight` by index."""
     width, rows = weight.shape[1], indices.numel
 
     def backward(b: Thread, grad: Tensor) -> tuple[Tensor]:
@@ -196,15 +206,17 @@ def embedding(t: Thread, weight: Tensor, indices: Tensor) -> Tensor:
             op.outputs = (out,)
         return (out,)
 
-    with t.frame("torch/nn/functional.py(2509): embedding"):
-        with t.grad_op("aten::embedding", weight, indices, -1, False, False) as op:
-            out = t.new((*indices.shape, width))
-            record(t, "EmbeddingBackward0", op, (weight,), (out,), backward)
-            flat = reshape(t, indices, (rows,))
-            with t.op("aten::index_select", weight, 0, flat) as select:
-                t.launch(kernels.embedding(rows, width))
-                select.outputs = (out.view((rows, width)),)
-            op.outputs = (out,)
+    with (
+        t.frame("torch/nn/functional.py(2509): embedding"),
+        t.grad_op("aten::embedding", weight, indices, -1, False, False) as op,
+    ):
+        out = t.new((*indices.shape, width))
+        record(t, "EmbeddingBackward0", op, (weight,), (out,), backward)
+        flat = reshape(t, indices, (rows,))
+        with t.op("aten::index_select", weight, 0, flat) as select:
+            t.launch(kernels.embedding(rows, width))
+            select.outputs = (out.view((rows, width)),)
+        op.outputs = (out,)
     return out
 
 
@@ -251,27 +263,30 @@ def attention(t: Thread, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
             op.outputs = tuple(transpose(b, x, 1, 2, False) for x in grads)
         return op.outputs
 
-    with t.frame("<built-in function scaled_dot_product_attention>"):
-        with t.grad_op("aten::scaled_dot_product_attention", q, k, v, None, 0.0, True, None, False) as op:
-            with t.grad_op(
-                "aten::_scaled_dot_product_flash_attention", q, k, v, 0.0, True, False, scale
-            ) as inner:
-                lse, seed = t.new((batch, heads, tokens), "float"), t.new((2,), "long int")
-                result = t.new((batch, tokens, heads, width))
-                out = result.transpose(1, 2)
-                name = "ScaledDotProductFlashAttentionBackward0"
-                record(t, name, inner, (q, k, v), (out,), backward, (lse, seed))
-                rows = [transpose(t, x, 1, 2, False) for x in (q, k, v)]
-                tail = (None, None, tokens, tokens, 0.0, True, False, scale, None, None, None, None)
-                with t.op("aten::_flash_attention_forward", *rows, *tail) as flash:
-                    t.launch(kernels.flash_forward(batch, heads, tokens, width))
-                    flash.outputs = (result, lse, seed)
-                inner.outputs = (out, lse, seed)
-            op.outputs = (out,)
+    with (
+        t.frame("<built-in function scaled_dot_product_attention>"),
+        t.grad_op("aten::scaled_dot_product_attention", q, k, v, None, 0.0, True, None, False) as op,
+    ):
+        with t.grad_op(
+            "aten::_scaled_dot_product_flash_attention", q, k, v, 0.0, True, False, scale
+        ) as inner:
+            lse, seed = t.new((batch, heads, tokens), "float"), t.new((2,), "long int")
+            result = t.new((batch, tokens, heads, width))
+            out = result.transpose(1, 2)
+            name = "ScaledDotProductFlashAttentionBackward0"
+            record(t, name, inner, (q, k, v), (out,), backward, (lse, seed))
+            rows = [transpose(t, x, 1, 2, False) for x in (q, k, v)]
+            tail = (None, None, tokens, tokens, 0.0, True, False, scale, None, None, None, None)
+            with t.op("aten::_flash_attention_forward", *rows, *tail) as flash:
+                t.launch(kernels.flash_forward(batch, heads, tokens, width))
+                flash.outputs = (result, lse, seed)
+            inner.outputs = (out, lse, seed)
+        op.outputs = (out,)
     return out
 
 
 def cross_entropy(t: Thread, logits: Tensor, target: Tensor) -> Tensor:
+    """`aten::cross_entropy_loss`: log-softmax, then the negative log-likelihood."""
     rows, classes = logits.shape
 
     def log_softmax_backward(b: Thread, grad: Tensor) -> tuple[Tensor]:
@@ -289,35 +304,39 @@ def cross_entropy(t: Thread, logits: Tensor, target: Tensor) -> Tensor:
             op.outputs = (out,)
         return (out,)
 
-    with t.frame("torch/nn/functional.py(3452): cross_entropy"):
-        with t.grad_op("aten::cross_entropy_loss", logits, target, None, 1, -100, 0.0) as op:
-            with t.grad_op("aten::log_softmax", logits, 1, None) as outer:
-                with t.grad_op("aten::_log_softmax", logits, 1, False) as inner:
-                    log_probs = t.new(logits.shape)
-                    record(t, "LogSoftmaxBackward0", inner, (logits,), (log_probs,), log_softmax_backward)
-                    t.launch(kernels.softmax(rows, classes, backward=False))
-                    inner.outputs = (log_probs,)
-                outer.outputs = (log_probs,)
-            with t.grad_op("aten::nll_loss_nd", log_probs, target, None, 1, -100) as outer:
-                with t.grad_op("aten::nll_loss", log_probs, target, None, 1, -100) as middle:
-                    with t.grad_op("aten::nll_loss_forward", log_probs, target, None, 1, -100) as inner:
-                        loss, weight = t.new(()), t.new(())
-                        record(t, "NllLossBackward0", inner, (log_probs,), (loss,), nll_backward, (weight,))
-                        t.launch(kernels.nll_loss(rows, backward=False))
-                        inner.outputs = (loss, weight)
-                    middle.outputs = (loss,)
-                outer.outputs = (loss,)
-            op.outputs = (loss,)
+    with (
+        t.frame("torch/nn/functional.py(3452): cross_entropy"),
+        t.grad_op("aten::cross_entropy_loss", logits, target, None, 1, -100, 0.0) as op,
+    ):
+        with t.grad_op("aten::log_softmax", logits, 1, None) as outer:
+            with t.grad_op("aten::_log_softmax", logits, 1, False) as inner:
+                log_probs = t.new(logits.shape)
+                record(t, "LogSoftmaxBackward0", inner, (logits,), (log_probs,), log_softmax_backward)
+                t.launch(kernels.softmax(rows, classes, backward=False))
+                inner.outputs = (log_probs,)
+            outer.outputs = (log_probs,)
+        with t.grad_op("aten::nll_loss_nd", log_probs, target, None, 1, -100) as outer:
+            with t.grad_op("aten::nll_loss", log_probs, target, None, 1, -100) as middle:
+                with t.grad_op("aten::nll_loss_forward", log_probs, target, None, 1, -100) as inner:
+                    loss, weight = t.new(()), t.new(())
+                    record(t, "NllLossBackward0", inner, (log_probs,), (loss,), nll_backward, (weight,))
+                    t.launch(kernels.nll_loss(rows, backward=False))
+                    inner.outputs = (loss, weight)
+                middle.outputs = (loss,)
+            outer.outputs = (loss,)
+        op.outputs = (loss,)
     return loss
 
 
 def fill(t: Thread, x: Tensor, value: int) -> None:
+    """`aten::fill_`."""
     with t.op("aten::fill_", x, value) as op:
         t.launch(kernels.elementwise("FillFunctor<c10::BFloat16>", x.numel, 1))
         op.outputs = (x,)
 
 
 def ones_like(t: Thread, x: Tensor) -> Tensor:
+    """`aten::ones_like`: the gradient a backward pass starts from."""
     with t.op("aten::ones_like", x, SCALAR_TYPE[x.dtype], 0, None, False, 0) as op:
         out = empty_like(t, x)
         fill(t, out, 1)
@@ -326,9 +345,12 @@ def ones_like(t: Thread, x: Tensor) -> Tensor:
 
 
 def arange(t: Thread, count: int) -> Tensor:
-    with t.frame("<built-in method arange of type object at 0x7f3f514bc100>"):
-        with t.op("aten::arange", count, 4, 0, "cuda:0", False) as op:
-            out = empty(t, (count,), "long int")
-            t.launch(kernels.elementwise("arange_cuda_out<long>", count, 1, 8))
-            op.outputs = (out,)
+    """`aten::arange` on the device."""
+    with (
+        t.frame("<built-in method arange of type object at 0x7f3f514bc100>"),
+        t.op("aten::arange", count, 4, 0, "cuda:0", False) as op,
+    ):
+        out = empty(t, (count,), "long int")
+        t.launch(kernels.elementwise("arange_cuda_out<long>", count, 1, 8))
+        op.outputs = (out,)
     return out

@@ -48,6 +48,7 @@ def pack_hook(t: Thread, tensor: Tensor) -> None:
 
 
 def detach(t: Thread, x: Tensor) -> None:
+    """`aten::detach`, which dispatches to itself once."""
     with t.op("aten::detach", x) as op:
         op.outputs = (x,)
         with t.op("detach", x) as inner:
@@ -55,7 +56,10 @@ def detach(t: Thread, x: Tensor) -> None:
 
 
 def run_backward(t: Thread, tape: list[AutogradNode], grads: Gradients, accumulated: Accumulated) -> None:
-    """Run a tape in reverse on thread `t`. `grads` holds the first gradients and receives those of the inputs."""
+    """Run a tape in reverse on thread `t`.
+
+    `grads` holds the first gradients and receives those of the inputs.
+    """
     for node in reversed(tape):
         given = [grads.pop(out) for out in node.outputs if out in grads]
         number = node.forward.thread.number

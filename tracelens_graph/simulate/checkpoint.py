@@ -20,6 +20,7 @@ FILE = "torch/utils/checkpoint.py"
 
 
 def non_reentrant(t: Thread, forward: Forward, x: Tensor) -> Tensor:
+    """Call `forward` and keep none of its tensors for the backward pass."""
     assert t.tape is not None
     region = _Region(forward, x)
     with t.frame(f"{FILE}(352): checkpoint"):
@@ -67,6 +68,7 @@ class _Region:
 
 
 def reentrant(t: Thread, forward: Forward, x: Tensor, accumulated: Accumulated) -> Tensor:
+    """Call `forward` without autograd, as one autograd function."""
     first_pass = len(t.made)
 
     def backward(b: Thread, grad: Tensor) -> tuple[Tensor]:
@@ -81,9 +83,11 @@ def reentrant(t: Thread, forward: Forward, x: Tensor, accumulated: Accumulated) 
             for node, original in zip(tape, originals, strict=True):
                 node.twin = original
             grads: Gradients = {again: grad}
-            with b.frame("torch/autograd/__init__.py(285): backward"):
-                with b.frame("torch/autograd/graph.py(850): _engine_run_backward"):
-                    run_backward(b, tape, grads, accumulated)
+            with (
+                b.frame("torch/autograd/__init__.py(285): backward"),
+                b.frame("torch/autograd/graph.py(850): _engine_run_backward"),
+            ):
+                run_backward(b, tape, grads, accumulated)
         return (grads[leaf],)
 
     with t.frame(f"{FILE}(352): checkpoint"), t.grad_op("CheckpointFunction", True, x) as op:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 from . import kernels
 from .events import Collective, GpuEvent, SyncEvent
@@ -23,9 +24,11 @@ class Reducer:
 
     def __call__(self, t: Thread, parameter: Tensor, grad: Tensor) -> None:
         """Scale a gradient into its bucket; start the all-reduce of a full bucket."""
-        with t.op("torch::distributed::reducer::mul_out", grad):
-            with t.op("aten::mul", grad, 1 / t.process.options.ranks, grad):
-                t.launch(kernels.elementwise("MulFunctor<float>", grad.numel, 2))
+        with (
+            t.op("torch::distributed::reducer::mul_out", grad),
+            t.op("aten::mul", grad, 1 / t.process.options.ranks, grad),
+        ):
+            t.launch(kernels.elementwise("MulFunctor<float>", grad.numel, 2))
         index = next(i for i, bucket in enumerate(self._buckets) if any(p is parameter for p in bucket))
         self._left[index] -= 1
         if not self._left[index]:
@@ -49,6 +52,7 @@ def wait_stream(t: Thread, waiting: int, awaited: int) -> None:
 
 
 def all_reduce(t: Thread, bucket: Tensor) -> None:
+    """Start the sum of a bucket over all ranks; nobody waits for it yet."""
     ranks = t.process.options.ranks
     wire = 2 * (ranks - 1) / ranks * bucket.bytes
     with t.op("c10d::allreduce_", [bucket], None, None, None, -1) as op:
@@ -91,7 +95,7 @@ def _communicate(t: Thread, kind: str, label: str, x: Tensor, out: Tensor, wire:
         "Seq": sequence,
         "Comms Id": COMMS_ID,
     }
-    inputs = (
+    inputs: tuple[Any, ...] = (
         [x],
         (sequence, False),
         (GROUP, GROUP_DESCRIPTION),

@@ -43,6 +43,7 @@ class HostEvent:
 
     @property
     def is_module(self) -> bool:
+        """A frame of an nn.Module call."""
         return self.cat == "python_function" and self.name.startswith(MODULE_PREFIX)
 
     def ancestors(self) -> list[HostEvent]:
@@ -63,8 +64,8 @@ class GpuEvent:
     name: str
     stream: int
     duration: int
-    launch: HostEvent | None
-    ready: int
+    launch: HostEvent | None = None
+    ready: int = 0
     """Earliest start that the launch allows."""
     waits: tuple[GpuEvent, ...] = ()
     collective: Collective | None = None

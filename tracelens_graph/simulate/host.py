@@ -66,18 +66,22 @@ class Process:
         self._pending: dict[int, list[GpuEvent]] = {}
 
     def next_record(self) -> int:
+        """The next `Record function id`."""
         self._records += 1
         return self._records
 
     def next_external_block(self) -> int:
+        """The first of the next block of External ids."""
         self._external += ID_BLOCK
         return self._external - ID_BLOCK + 1
 
     def next_correlation(self) -> int:
+        """The next correlation id; some go to calls nobody records."""
         self._correlation += self.rng.randint(1, 9)
         return self._correlation
 
     def next_comm(self) -> int:
+        """The sequence number of the next collective."""
         self._comms += 1
         return self._comms
 
@@ -189,7 +193,9 @@ class Thread:
         event.record_id = self.process.next_record()
 
     @contextmanager
-    def op(self, name: str, *inputs: Any, sequence: int | None = None, forward_thread: int = 0, scope: int = 0) -> Iterator[HostEvent]:  # fmt: skip  # noqa: E501
+    def op(
+        self, name: str, *inputs: Any, sequence: int | None = None, forward_thread: int = 0, scope: int = 0
+    ) -> Iterator[HostEvent]:
         """Run an operator; the caller sets `outputs` on the event it is given."""
         event = self._open("cpu_op", name)
         event.inputs, event.sequence = inputs, sequence
@@ -242,6 +248,7 @@ class Thread:
 
     @contextmanager
     def annotation(self, name: str) -> Iterator[HostEvent]:
+        """Run under a record_function range."""
         event = self.begin_annotation(name)
         yield event
         self.end_annotation()
@@ -262,9 +269,11 @@ class Thread:
     ) -> GpuEvent:
         """Launch a kernel."""
         duration = round(kernel.duration * self.process.rng.uniform(0.97, 1.03))
-        return self._submit(
-            "kernel", kernel.name, duration, stream, kernel.api, kernel.launch_args(), collective
-        )
+        args = kernel.launch_args()
+        gpu = GpuEvent("kernel", kernel.name, stream, duration, collective=collective, args=args)
+        if collective is not None:
+            collective.members[self.process.rank] = gpu
+        return self._submit(gpu, kernel.api)
 
     def memcpy(self, kind: str, size: int) -> GpuEvent:
         """Start a copy; `kind` as in "HtoD (Pinned -> Device)"."""
@@ -278,15 +287,12 @@ class Thread:
     def _copy(self, cat: str, name: str, call: str, size: int, gb_per_s: float) -> GpuEvent:
         duration = self.process.rng.randint(700, 1100) + round(size / gb_per_s)
         args = {"bytes": size, "memory bandwidth (GB/s)": size / duration}
-        return self._submit(cat, name, duration, COMPUTE_STREAM, call, args, None)
+        return self._submit(GpuEvent(cat, name, COMPUTE_STREAM, duration, args=args), call)
 
-    def _submit(self, cat: str, name: str, duration: int, stream: int, call: str, args: dict[str, Any], collective: Collective | None) -> GpuEvent:  # fmt: skip  # noqa: E501
+    def _submit(self, gpu: GpuEvent, call: str) -> GpuEvent:
         with self.runtime(call, "launch") as launch:
-            latency = self.process.rng.randint(2600, 4200)
-            gpu = GpuEvent(cat, name, stream, duration, launch, launch.start + latency, collective=collective)
-            gpu.correlation, gpu.args = launch.correlation, args
-        if collective is not None:
-            collective.members[self.process.rank] = gpu
+            gpu.launch, gpu.correlation = launch, launch.correlation
+            gpu.ready = launch.start + self.process.rng.randint(2600, 4200)
         return self.process.submit(gpu)
 
     # -- memory -------------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ def _leave_over(process: Process) -> None:
     ready = process.start - 30_000
     for i in range(process.options.unlaunched):
         kernel = kernels.elementwise("CUDAFunctor_add<c10::BFloat16>", 4_000_000 + 500_000 * i, 3)
-        gpu = GpuEvent("kernel", kernel.name, COMPUTE_STREAM, kernel.duration, None, ready)
+        gpu = GpuEvent("kernel", kernel.name, COMPUTE_STREAM, kernel.duration, ready=ready)
         gpu.correlation, gpu.args = 5_000 + 7 * i, kernel.launch_args()
         process.submit(gpu)
 

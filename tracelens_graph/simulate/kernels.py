@@ -19,6 +19,8 @@ DEVICE_PROPERTIES: dict[str, Any] = {
     "sharedMemPerBlockOptin": 232448, "sharedMemPerMultiprocessor": 233472,
 }  # fmt: skip
 
+_SPACE = "at::native::(anonymous namespace)::"
+_NATIVE = "void " + _SPACE
 _ELEMENTWISE = (
     "void at::native::vectorized_elementwise_kernel<4, {0}, std::array<char*, {1}ul> >"
     "(int, {0}, std::array<char*, {1}ul>)"
@@ -95,6 +97,7 @@ def reduce_sum(numel: int, kept: int, item: int = 2) -> Kernel:
 
 
 def layer_norm(rows: int, width: int) -> Kernel:
+    """Layer norm of `rows` rows."""
     name = "void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<c10::BFloat16, float>"
     arguments = "(int, float, c10::BFloat16 const*, c10::BFloat16 const*, float*, float*, c10::BFloat16*)"
     return Kernel(
@@ -126,6 +129,7 @@ def layer_norm_backward(rows: int, width: int) -> tuple[Kernel, Kernel]:
 
 
 def flash_forward(batch: int, heads: int, tokens: int, head: int) -> Kernel:
+    """Causal flash attention."""
     name = (
         f"void pytorch_flash::flash_fwd_kernel<pytorch_flash::{_FLASH_TRAITS.format('fwd', 4)}, false, true>"
     )
@@ -158,46 +162,44 @@ def flash_backward(batch: int, heads: int, tokens: int, head: int) -> tuple[Kern
 
 
 def embedding(rows: int, width: int) -> Kernel:
-    name = (
-        "void at::native::(anonymous namespace)::indexSelectLargeIndex<c10::BFloat16, long, unsigned int, 2, 2, -2, "
-        "true>(at::cuda::detail::TensorInfo<c10::BFloat16, unsigned int>, long)"
+    """Gather of `rows` rows of an embedding table."""
+    name = "indexSelectLargeIndex<c10::BFloat16, long, unsigned int, 2, 2, -2, true>"
+    arguments = "(at::cuda::detail::TensorInfo<c10::BFloat16, unsigned int>, long)"
+    return Kernel(
+        _NATIVE + name + arguments,
+        roofline(0, 4 * rows * width),
+        (min(rows * width // 128 or 1, SMS * 8), 1, 1),
     )
-    return Kernel(name, roofline(0, 4 * rows * width), (min(rows * width // 128 or 1, SMS * 8), 1, 1))
 
 
 def embedding_backward(rows: int, width: int) -> Kernel:
-    name = "void at::native::(anonymous namespace)::compute_grad_weight<c10::BFloat16, long>(long*, c10::BFloat16*)"
+    """Scatter of gradients into an embedding table."""
+    name = _NATIVE + "compute_grad_weight<c10::BFloat16, long>(long*, c10::BFloat16*)"
     return Kernel(name, roofline(rows * width, 6 * rows * width), (rows // 64 or 1, 1, 1), (32, 4, 1), 40)
 
 
 def softmax(rows: int, classes: int, backward: bool) -> Kernel:
+    """Log-softmax of `rows` rows, forward or backward."""
     way, reads = ("Backward", 3) if backward else ("Forward", 2)
-    name = (
-        f"void at::native::(anonymous namespace)::cunn_SoftMax{way}<4, c10::BFloat16, float, c10::BFloat16, "
-    )
-    name += f"at::native::(anonymous namespace)::LogSoftMax{way}Epilogue>(c10::BFloat16*, c10::BFloat16 const*, int)"
-    return Kernel(
-        name, roofline(5 * rows * classes, 2 * reads * rows * classes), (rows, 1, 1), (1024, 1, 1), 32, 128
-    )
+    types = f"<4, c10::BFloat16, float, c10::BFloat16, {_SPACE}LogSoftMax{way}Epilogue>"
+    name = f"{_NATIVE}cunn_SoftMax{way}{types}(c10::BFloat16*, c10::BFloat16 const*, int)"
+    duration = roofline(5 * rows * classes, 2 * reads * rows * classes)
+    return Kernel(name, duration, (rows, 1, 1), (1024, 1, 1), 32, 128)
 
 
 def nll_loss(rows: int, backward: bool) -> Kernel:
+    """Negative log-likelihood of `rows` rows, forward or backward."""
     name = f"nll_loss_{'backward' if backward else 'forward'}_reduce_cuda_kernel_2d"
     types = "<c10::BFloat16, float, long>(c10::BFloat16*, c10::BFloat16*, long const*)"
-    return Kernel(
-        f"void at::native::(anonymous namespace)::{name}{types}", roofline(rows, 10 * rows), (1, 1, 1)
-    )
+    return Kernel(_NATIVE + name + types, roofline(rows, 10 * rows), (1, 1, 1))
 
 
 def multi_tensor_apply(functor: str, numel: int, tensors: int) -> Kernel:
     """One kernel over all chunks of a list of parameters; `tensors` counts those read and written."""
-    name = (
-        f"void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::(anonymous namespace)::"
-        f"TensorListMetadata<{min(tensors, 4)}>, at::native::(anonymous namespace)::{functor}<float, 1, 1, 0> >"
-    )
-    return Kernel(
-        name, roofline(2 * numel, 2 * tensors * numel), (math.ceil(numel / 65536), 1, 1), (512, 1, 1), 40
-    )
+    types = f"<{_SPACE}TensorListMetadata<{min(tensors, 4)}>, {_SPACE}{functor}<float, 1, 1, 0> >"
+    duration = roofline(2 * numel, 2 * tensors * numel)
+    grid = (math.ceil(numel / 65536), 1, 1)
+    return Kernel(_NATIVE + "multi_tensor_apply_kernel" + types, duration, grid, (512, 1, 1), 40)
 
 
 def nccl(kind: str, dtype: str, args: dict[str, Any]) -> Kernel:

@@ -18,22 +18,28 @@ def _parameter(*shape: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Linear:
+    """A linear layer; `number` counts the layers of its kind, as in `Linear_3`."""
+
     number: int
     weight: Tensor
     bias: Tensor | None
 
     def __call__(self, t: Thread, x: Tensor) -> Tensor:
+        """Run the layer."""
         with t.module(f"Linear_{self.number}", "torch/nn/modules/linear.py(130): forward"):
             return aten.linear(t, x, self.weight, self.bias)
 
 
 @dataclass(frozen=True)
 class LayerNorm:
+    """A layer norm; `number` as for `Linear`."""
+
     number: int
     weight: Tensor
     bias: Tensor
 
     def __call__(self, t: Thread, x: Tensor) -> Tensor:
+        """Run the layer."""
         with t.module(f"LayerNorm_{self.number}", "torch/nn/modules/normalization.py(227): forward"):
             return aten.layer_norm(t, x, self.weight, self.bias)
 
@@ -51,10 +57,12 @@ class TransformerLayer:
         self._down = Linear(4 * number + 3, _parameter(width, 4 * width), _parameter(width))
 
     def parameters(self) -> list[Tensor]:
+        """Weights and biases, in the order of their use."""
         parts = (self._norm1, self._qkv, self._out, self._norm2, self._up, self._down)
         return [p for part in parts for p in (part.weight, part.bias) if p is not None]
 
     def __call__(self, t: Thread, x: Tensor) -> Tensor:
+        """Run the layer."""
         with t.module(f"TransformerLayer_{self._number}", f"{FILE}(41): forward"):
             x = aten.add(t, x, self._attend(t, self._norm1(t, x)))
             return aten.add(t, x, self._transform(t, self._norm2(t, x)))

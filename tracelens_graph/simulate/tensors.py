@@ -40,10 +40,12 @@ class Tensor:
 
     @property
     def numel(self) -> int:
+        """How many elements there are."""
         return math.prod(self.shape)
 
     @property
     def bytes(self) -> int:
+        """Size of all elements."""
         return self.numel * ITEM_BYTES[self.dtype]
 
     def view(self, shape: Sequence[int]) -> Tensor:
@@ -87,7 +89,7 @@ def host_tensor(shape: Sequence[int], dtype: str) -> Tensor:
 
 def argument_columns(inputs: Sequence[Any]) -> dict[str, list[Any]]:
     """`Input Dims`, `Input type`, `Input Strides` and `Concrete Inputs` of one operator."""
-    dims, types, strides, concrete = [], [], [], []
+    columns: tuple[list[Any], ...] = ([], [], [], [])
     for value in inputs:
         row: tuple[Any, str, Any, str]
         if isinstance(value, Tensor):
@@ -101,6 +103,7 @@ def argument_columns(inputs: Sequence[Any]) -> dict[str, list[Any]]:
             row = ([], "ScalarList", [], str(list(value)))
         else:
             row = ([], "Scalar", [], f"{value:.17g}" if isinstance(value, float) else str(value))
-        for column, cell in zip((dims, types, strides, concrete), row, strict=True):
+        for column, cell in zip(columns, row, strict=True):
             column.append(cell)
+    dims, types, strides, concrete = columns
     return {"Concrete Inputs": concrete, "Input type": types, "Input Strides": strides, "Input Dims": dims}

@@ -49,11 +49,13 @@ def train(process: Process) -> Iterator[None]:
                 for tensor in batch:
                     inputs.append((yield from _to_device(t, tensor)))
                 indices, target = inputs[:2]
-                with t.frame("torch/optim/optimizer.py(1065): zero_grad"):
-                    with t.annotation("Optimizer.zero_grad#AdamW.zero_grad"):
-                        for grad in process.gradients.values():
-                            process.release(t, grad.storage)
-                        process.gradients.clear()
+                with (
+                    t.frame("torch/optim/optimizer.py(1065): zero_grad"),
+                    t.annotation("Optimizer.zero_grad#AdamW.zero_grad"),
+                ):
+                    for grad in process.gradients.values():
+                        process.release(t, grad.storage)
+                    process.gradients.clear()
                 t.tape = []
                 with ExitStack() as ddp:
                     if options.ranks > 1:
@@ -102,10 +104,13 @@ def _synchronize(t: Thread) -> Iterator[None]:
 def _log(t: Thread, loss: Tensor) -> Iterator[None]:
     """Read the loss and write it somewhere, while the device has nothing to do."""
     with t.frame("train.py(24): log_metrics"):
-        with t.frame("<built-in method item of Tensor object at 0x7f3f0c64f5c0>"):
-            with t.op("aten::item", loss), t.op("aten::_local_scalar_dense", loss):
-                copy = t.memcpy("DtoH (Device -> Pageable)", 2)
-                yield from _synchronize_stream(t, copy)
+        with (
+            t.frame("<built-in method item of Tensor object at 0x7f3f0c64f5c0>"),
+            t.op("aten::item", loss),
+            t.op("aten::_local_scalar_dense", loss),
+        ):
+            copy = t.memcpy("DtoH (Device -> Pageable)", 2)
+            yield from _synchronize_stream(t, copy)
         t.spend(1_200_000, 1_800_000)
 
 
@@ -120,12 +125,14 @@ def _next_batch(t: Thread) -> list[Tensor]:
     options = t.process.options
     late = options.dataloader_rank in (None, t.process.rank)
     wait_us = options.dataloader_us if late else USUAL_WAIT_US
-    with t.frame("torch/utils/data/dataloader.py(733): __next__"):
-        with t.annotation("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"):
-            with t.frame("torch/utils/data/dataloader.py(1482): _next_data"):
-                with t.frame("multiprocessing/queues.py(113): get"):
-                    t.now += round(1000 * wait_us)
-                    t.spend(1_000, 9_000)
+    with (
+        t.frame("torch/utils/data/dataloader.py(733): __next__"),
+        t.annotation("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"),
+        t.frame("torch/utils/data/dataloader.py(1482): _next_data"),
+        t.frame("multiprocessing/queues.py(113): get"),
+    ):
+        t.now += round(1000 * wait_us)
+        t.spend(1_000, 9_000)
     batch = [host_tensor((options.batch, options.tokens), "long int") for _ in range(2)]
     if options.copy_mb:
         batch.append(host_tensor((round(options.copy_mb * 1e6 / 8),), "long int"))
@@ -134,21 +141,21 @@ def _next_batch(t: Thread) -> list[Tensor]:
 
 def _to_device(t: Thread, x: Tensor) -> Generator[None, None, Tensor]:
     options = t.process.options
-    with t.frame("<built-in method to of Tensor object at 0x7f3f0c64f5c0>"):
-        with t.op("aten::to", x, 4, 0, "cuda:0", False, not options.pageable, False, None) as op:
-            with t.op("aten::_to_copy", x, 4, 0, "cuda:0", False, not options.pageable, None) as inner:
-                with t.op(
-                    "aten::empty_strided", list(x.shape), list(x.strides), 4, 0, "cuda:0", False
-                ) as made:
-                    out = t.new(x.shape, x.dtype)
-                    made.outputs = (out,)
-                with t.op("aten::copy_", out, x, not options.pageable) as copied:
-                    copy = t.memcpy(PAGEABLE if options.pageable else PINNED, x.bytes)
-                    if options.pageable:
-                        yield from _synchronize_stream(t, copy)
-                    copied.outputs = (out,)
-                inner.outputs = (out,)
-            op.outputs = (out,)
+    with (
+        t.frame("<built-in method to of Tensor object at 0x7f3f0c64f5c0>"),
+        t.op("aten::to", x, 4, 0, "cuda:0", False, not options.pageable, False, None) as op,
+    ):
+        with t.op("aten::_to_copy", x, 4, 0, "cuda:0", False, not options.pageable, None) as inner:
+            with t.op("aten::empty_strided", list(x.shape), list(x.strides), 4, 0, "cuda:0", False) as made:
+                out = t.new(x.shape, x.dtype)
+                made.outputs = (out,)
+            with t.op("aten::copy_", out, x, not options.pageable) as copied:
+                copy = t.memcpy(PAGEABLE if options.pageable else PINNED, x.bytes)
+                if options.pageable:
+                    yield from _synchronize_stream(t, copy)
+                copied.outputs = (out,)
+            inner.outputs = (out,)
+        op.outputs = (out,)
     return out
 
 
@@ -157,15 +164,17 @@ def _backward(t: Thread, loss: Tensor, reducer: distributed.Reducer | None, accu
     assert tape is not None
     with t.frame("torch/_tensor.py(594): backward"), t.frame("torch/autograd/__init__.py(285): backward"):
         grads: Gradients = {loss: aten.ones_like(t, loss)}
-        with t.frame("torch/autograd/graph.py(850): _engine_run_backward"):
-            with t.frame("<built-in method run_backward of torch._C._EngineBase object at 0x7f484c7a53a0>"):
-                b = t.process.autograd
-                b.now = max(b.now, t.now)
-                b.spend(4_000, 12_000)
-                run_backward(b, tape, grads, accumulated)
-                if reducer is not None:
-                    reducer.finish(b)
-                t.wait_until(b.now)
+        with (
+            t.frame("torch/autograd/graph.py(850): _engine_run_backward"),
+            t.frame("<built-in method run_backward of torch._C._EngineBase object at 0x7f484c7a53a0>"),
+        ):
+            b = t.process.autograd
+            b.now = max(b.now, t.now)
+            b.spend(4_000, 12_000)
+            run_backward(b, tape, grads, accumulated)
+            if reducer is not None:
+                reducer.finish(b)
+            t.wait_until(b.now)
 
 
 def _tiny_kernels(t: Thread) -> None:
@@ -215,11 +224,15 @@ def _optimize(t: Thread, states: list[_State]) -> None:
         ),
     )
     total = sum(p.numel for p in parameters)
-    with t.frame("torch/optim/optimizer.py(517): wrapper"), t.annotation("Optimizer.step#AdamW.step"):
-        with t.frame("torch/optim/optimizer.py(79): _use_grad"), t.frame("torch/optim/adamw.py(153): step"):
-            with t.frame("torch/optim/adam.py(590): _multi_tensor_adam"):
-                for name, inputs, functor, tensors in steps:
-                    with t.op(name, *inputs):
-                        for done in range(0, total, CHUNK_ELEMENTS):
-                            part = min(CHUNK_ELEMENTS, total - done)
-                            t.launch(kernels.multi_tensor_apply(functor, part, tensors))
+    with (
+        t.frame("torch/optim/optimizer.py(517): wrapper"),
+        t.annotation("Optimizer.step#AdamW.step"),
+        t.frame("torch/optim/optimizer.py(79): _use_grad"),
+        t.frame("torch/optim/adamw.py(153): step"),
+        t.frame("torch/optim/adam.py(590): _multi_tensor_adam"),
+    ):
+        for name, inputs, functor, tensors in steps:
+            with t.op(name, *inputs):
+                for done in range(0, total, CHUNK_ELEMENTS):
+                    part = min(CHUNK_ELEMENTS, total - done)
+                    t.launch(kernels.multi_tensor_apply(functor, part, tensors))
