@@ -68,6 +68,7 @@ class Source:
 
     @property
     def in_memory(self) -> bool:
+        """Whether the bytes are held in memory, not in a file."""
         return self._data is not None
 
     def raw_size(self) -> int:
@@ -319,4 +320,4 @@ def _open_zip(raw: BinaryIO, name: str) -> BinaryIO:
         inner = archive.open(traces[0])
     except (zipfile.BadZipFile, RuntimeError, NotImplementedError) as error:
         raise TraceError(f"{name}: the zip cannot be read: {error}") from None
-    return inner  # type: ignore[return-value]
+    return inner

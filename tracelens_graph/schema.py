@@ -164,7 +164,9 @@ EVENT_EDGES = (
     EdgeType("HAS_BACKWARD", "Op", "Op", "forward op to its backward op"),
     EdgeType("NEXT_ON_STREAM", "Kernel|Memcpy|Memset", "Kernel|Memcpy|Memset", "next GPU event of the same stream"),
     EdgeType("SYNCS", "RuntimeCall", "SyncEvent", "runtime call to the synchronisation it asked for"),
-    EdgeType("DEPENDS_ON", "Kernel|Memcpy|Memset", "Kernel|Memcpy|Memset", "GPU event to the one it waits for, recorded"),
+    EdgeType(
+        "DEPENDS_ON", "Kernel|Memcpy|Memset", "Kernel|Memcpy|Memset", "GPU event to the one it waits for, recorded"
+    ),
     EdgeType("DURING", "event", "Annotation|Step|DeviceAnnotation", "event to the innermost annotation over it"),
 )
 """Edges between event nodes."""

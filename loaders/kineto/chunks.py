@@ -74,6 +74,7 @@ class Walker:
 
     @property
     def position(self) -> int:
+        """Offset in the file of the first byte not consumed yet."""
         return self._base + self._begin
 
     def read_head(self) -> None:

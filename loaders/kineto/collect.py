@@ -15,11 +15,12 @@ import msgspec
 import numpy as np
 from msgspec import Raw
 
+from tracelens_graph.graph.links import DEPENDENCY_ID
 from tracelens_graph.loaders.kineto.categories import CATEGORIES, Family
 from tracelens_graph.loaders.kineto.records import CollectiveEvent, FlowEvent, records
 from tracelens_graph.loaders.kineto.repair import repair_events
 from tracelens_graph.loaders.kineto.times import digits_to_ns, floats_need_digits, floats_to_ns
-from tracelens_graph.schema import Flag, Kind
+from tracelens_graph.schema import Flag
 
 _RAW_LIST = msgspec.json.Decoder(list[Raw])
 _ANY = msgspec.json.Decoder()
@@ -28,9 +29,6 @@ _COLLECTIVE = msgspec.json.Decoder(CollectiveEvent)
 _FIRST_HUGE = -(2**62)
 """Ids that are no int64 (text, or larger) get codes from here downwards: distinct, and unlike any real id."""
 
-_BIG_FLOW = 13
-"""Digits of a flow id from 2**40 on, which stands for a recorded dependency between GPU events."""
-
 _NUMERIC = (" id", "correlation", "number", "stream", "device", "bytes")
 """Ends of the names of arguments that are read as integers."""
 
@@ -38,6 +36,8 @@ NODE_FAMILIES = (
     Family.python, Family.op, Family.runtime, Family.gpu, Family.annotation,
     Family.device_annotation, Family.sync, Family.overhead, Family.memory,
 )  # fmt: skip
+
+_PLACE = {family: number for number, family in enumerate(NODE_FAMILIES)}
 
 _NO_DURATION_IS_FINE = (Family.memory,)
 
@@ -76,7 +76,7 @@ class Collected:
     autograd_flows: list[tuple[str, Any, int, int]] = field(default_factory=list)
     collectives: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
     launch_flows: int = 0
-    big_flows: int = 0
+    big_flows: bool = False
     left_out: dict[str, int] = field(default_factory=dict)
     repairs: dict[str, int] = field(default_factory=dict)
     lost_events: int = 0
@@ -100,13 +100,9 @@ class Collector:
             events = self._records.events.decode(text)
         except msgspec.ValidationError:
             events = self._one_by_one(_RAW_LIST.decode(text), odd)
-        if self._need_digits(events):
-            # Floats cannot carry these times to the nanosecond: read the digits, here and from now on.
-            self._records = records(True, self._records.unknown)
-            self.out.exact_times = True
-            return self.chunk(text, offset)
         first = self.out.events
-        self._take(events, np.arange(first, first + len(events)), odd, lambda: _RAW_LIST.decode(text))
+        if not self._take(events, np.arange(first, first + len(events)), odd, lambda: _RAW_LIST.decode(text)):
+            return self.chunk(text, offset)
         self._close_chunk(offset, len(text) - 2, len(events), False)
         return None
 
@@ -116,16 +112,13 @@ class Collector:
         raws = [Raw(event) for event in repaired.events]
         odd: dict[int, str] = {}
         events = self._one_by_one(raws, odd)
-        if self._need_digits(events):
-            self._records = records(True, self._records.unknown)
-            self.out.exact_times = True
-            events = self._one_by_one(raws, odd)
+        positions = np.asarray(repaired.positions, np.int64) + self.out.events
+        if not self._take(events, positions, odd, lambda: raws):
+            return self.broken(text, offset, last)
         for fault, count in repaired.counts.items():
             self._count(self.out.repairs, fault, count)
         self.out.lost_events += repaired.lost_events
         self.out.lost_bytes += repaired.lost_bytes
-        positions = np.asarray(repaired.positions, np.int64) + self.out.events
-        self._take(events, positions, odd, lambda: raws)
         self._close_chunk(offset, len(text), repaired.pieces, True)
         return repaired.tail
 
@@ -138,12 +131,6 @@ class Collector:
     @staticmethod
     def _count(counts: dict[str, int], key: str, count: int = 1) -> None:
         counts[key] = counts.get(key, 0) + count
-
-    def _need_digits(self, events: list[Any]) -> bool:
-        if self._records.exact:
-            return False
-        times = [e.ts for e in events if self._records.family.get(type(e)) in NODE_FAMILIES]
-        return bool(times) and floats_need_digits(times)
 
     def _one_by_one(self, raws: list[Raw], odd: dict[int, str]) -> list[Any]:
         """Records of events some of which do not fit; what fits nowhere is None and counted in `odd`."""
@@ -194,51 +181,71 @@ class Collector:
         try:
             if self._records.exact:
                 texts = _KEYS.decode(raw)
-                event.update({key: texts[key] for key in ("ts", "dur") if isinstance(event.get(key), float | int | str)})
+                event.update(
+                    {key: texts[key] for key in ("ts", "dur") if isinstance(event.get(key), float | int | str)}
+                )
             return msgspec.json.decode(msgspec.json.encode(_tidied(event)), type=record, strict=False)
         except (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError):
             odd[index] = "unreadable"
             return None
 
-    def _take(self, events: list[Any], uids: np.ndarray, odd: dict[int, str], raws: Callable[[], list[Raw]]) -> None:
-        """Spread the records of one chunk over the columns of their families."""
-        family_of = self._records.family
+    def _take(self, events: list[Any], uids: np.ndarray, odd: dict[int, str], raws: Callable[[], list[Raw]]) -> bool:
+        """Spread the records of one chunk over the columns of their families.
+
+        False, with nothing taken, where floats cannot carry the times to the nanosecond: then the same events are
+        to be decoded again, with the digits of their times kept, as all later ones will be.
+        """
+        family_of, category_of = self._records.family, self._records.category
+        types = list(map(type, events))
+        present = set(types) - {type(None)}
+        place = {record: _PLACE.get(family_of[record], 255) for record in present}
+        place[type(None)] = 255
+        codes = np.frombuffer(bytes(map(place.__getitem__, types)), np.uint8)
+        listed = np.fromiter(events, object, len(events))
+        families = []
+        for number in sorted(set(place.values()) - {255}):
+            here = np.flatnonzero(codes == number)
+            picked = listed[here].tolist()
+            families.append((NODE_FAMILIES[number], picked, here, [e.ts for e in picked]))
+        if not self._records.exact and any(floats_need_digits(times) for *_, times in families):
+            self._records = records(True, self._records.unknown)
+            self.out.exact_times = True
+            return False
         for reason in odd.values():
             self._count(self.out.left_out, reason)
-        types = list(map(type, events))
-        found = {record: family_of[record] for record in set(types) if record in family_of}
-        family_code = {record: NODE_FAMILIES.index(f) if f in NODE_FAMILIES else 255 for record, f in found.items()}
-        family_code[type(None)] = 255
-        codes = np.frombuffer(bytes(map(family_code.__getitem__, types)), np.uint8)
-        listed = np.fromiter(events, object, len(events))
-        for code, family in enumerate(NODE_FAMILIES):
-            if family in found.values():
-                here = np.flatnonzero(codes == code)
-                picked = listed[here].tolist()
-                self._take_family(family, picked, uids[here], raws if family in (Family.op, Family.gpu) else None, here)
-        for record, family in found.items():
-            if family is Family.other:
-                self._count(self.out.left_out, f"category {self._records.category[record]}", types.count(record))
-            elif family is Family.launch_flow:
-                flows = [e for e in events if type(e) is record]
-                self.out.launch_flows += len(flows)
-                self.out.big_flows += sum(len(memoryview(e.id)) >= _BIG_FLOW for e in flows)
-            elif family is Family.autograd_flow:
-                flows = [e for e in events if type(e) is record]
-                times = self._times([e.ts for e in flows])
-                for e, ts in zip(flows, times.tolist(), strict=True):
-                    self.out.autograd_flows.append((e.ph, e.id, self.out.threads[e.pid, e.tid], ts))
+        for family, picked, here, times in families:
+            self._take_family(family, picked, times, uids[here], raws, here)
+        for record in present:
+            if place[record] == 255:
+                self._take_flows([e for e in events if type(e) is record], family_of[record], category_of[record])
+        return True
+
+    def _take_flows(self, events: list[Any], family: Family, category: str) -> None:
+        """Keep the arrows between the passes, count the other entries that become no node."""
+        if family is Family.other:
+            self._count(self.out.left_out, f"category {category}", len(events))
+        elif family is Family.launch_flow:
+            self.out.launch_flows += len(events)
+            try:
+                self.out.big_flows |= max([e.id for e in events]) >= DEPENDENCY_ID
+            except TypeError:
+                self.out.big_flows = True
+        elif family is Family.autograd_flow:
+            times = self._times([e.ts for e in events])
+            for e, ts in zip(events, times.tolist(), strict=True):
+                self.out.autograd_flows.append((e.ph, e.id, self.out.threads[e.pid, e.tid], ts))
 
     def _take_family(
         self,
         family: Family,
         events: list[Any],
+        times: list[Any],
         uids: np.ndarray,
-        raws: Callable[[], list[Raw]] | None,
+        raws: Callable[[], list[Raw]],
         positions: np.ndarray,
     ) -> None:
         count = len(events)
-        start = self._times([e.ts for e in events])
+        start = self._times(times)
         dur, flags = self._durations([e.dur for e in events], family)
         names, threads = self.out.names, self.out.threads
         kinds = {record: CATEGORIES[self._records.category[record]][1] or 0 for record in set(map(type, events))}
@@ -280,13 +287,12 @@ class Collector:
                 columns["forward_thread"] = self._ids([a.forward_thread for a in args])
                 keys = [b"\x1f".join((a.dims, a.types, a.strides, a.concrete)) for a in args]
                 columns["argset"] = np.fromiter(map(self.out.argsets.__getitem__, keys), np.int32, count)
-            if raws is not None:
+            if family in (Family.op, Family.gpu) and b"".join([a.collective for a in args]):
                 marked = [i for i, a in enumerate(args) if len(memoryview(a.collective))]
-                if marked:
-                    texts = raws()
-                    for i in marked:
-                        found = _COLLECTIVE.decode(texts[positions[i]]).args
-                        self.out.collectives.append((int(uids[i]), msgspec.structs.asdict(found)))
+                texts = raws()
+                for i in marked:
+                    found = _COLLECTIVE.decode(texts[positions[i]]).args
+                    self.out.collectives.append((int(uids[i]), msgspec.structs.asdict(found)))
         target = self.out.columns.setdefault(family.value, {})
         for name, values in columns.items():
             target.setdefault(name, []).append(values)
@@ -330,11 +336,10 @@ class Collector:
 
 
 def _byte_counts(values: list[Any]) -> np.ndarray:
-    absent = -(2**63)
     try:
         return np.fromiter(values, np.int64, len(values))
     except (TypeError, ValueError, OverflowError):
-        return np.fromiter(map(_byte_count, values), np.int64, len(values)) if values else np.full(0, absent)
+        return np.fromiter(map(_byte_count, values), np.int64, len(values))
 
 
 def _byte_count(value: Any) -> int:

@@ -55,7 +55,8 @@ def merge(first: Collected, second: Collected) -> Collected:
     for counts, more in ((first.left_out, second.left_out), (first.repairs, second.repairs)):
         for key, count in more.items():
             counts[key] = counts.get(key, 0) + count
-    for name in ("launch_flows", "big_flows", "lost_events", "lost_bytes", "events"):
+    first.big_flows |= second.big_flows
+    for name in ("launch_flows", "lost_events", "lost_bytes", "events"):
         setattr(first, name, getattr(first, name) + getattr(second, name))
     return first
 

@@ -21,8 +21,8 @@ from tracelens_graph.loaders.kineto.chunks import Walker
 from tracelens_graph.loaders.kineto.collect import Collected, Collector, FlowCollector
 from tracelens_graph.loaders.kineto.details import FileDetails
 from tracelens_graph.loaders.kineto.events import context_of, event_table, merge, metadata_of
-from tracelens_graph.loaders.sources import Source
 from tracelens_graph.loaders.kineto.times import epoch_ns
+from tracelens_graph.loaders.sources import Source
 from tracelens_graph.schema import Kind
 
 SPLIT_FROM = 24 * 1024 * 1024
@@ -203,7 +203,7 @@ def _needs_flows(table: EventTable, out: Collected) -> bool:
         return False
     kind, correlation = table.columns["kind"], table.columns["correlation"]
     gpu = (kind >= Kind.Kernel) & (kind <= Kind.Memset)
-    return out.big_flows > 0 or bool((correlation[gpu] == -1).any())
+    return out.big_flows or bool((correlation[gpu] == -1).any())
 
 
 def _launch_flows(source: Source, out: Collected) -> list[Any]:

@@ -17,6 +17,9 @@ from tracelens_graph.loaders.kineto.categories import CATEGORIES, Family
 NO_NUMBER = float("nan")
 """Default of times: tells an absent value from zero."""
 
+NO_BYTES = -(2**63)
+"""Default of sizes, which may be negative but never this."""
+
 _OLD_NAMES = {"Operator", "Kernel", "Memcpy", "Memset", "Runtime"}
 """Categories of 2021, whose External id is written `external id`."""
 
@@ -63,7 +66,7 @@ class GpuArgs(Struct, gc=False, rename={"external_id": "External id", "collectiv
     device: int | str | None = -1
     stream: int | str | None = -1
     original_stream: int | str | None = -1
-    bytes: int | float | str | None = None
+    bytes: int | float | str | None = NO_BYTES
     collective: Raw = Raw()
 
 
@@ -80,7 +83,7 @@ class RangeArgs(Struct, gc=False, rename={"external_id": "External id"}):
 class MemoryArgs(Struct, gc=False, rename={"bytes": "Bytes", "device": "Device Id"}):
     """Arguments of an allocation."""
 
-    bytes: int | float | str | None = None
+    bytes: int | float | str | None = NO_BYTES
     device: int | str | None = -1
 
 
@@ -141,7 +144,7 @@ def _record(category: str, family: Family, time: Any) -> type[Struct]:
     absent = Raw() if time is Raw else NO_NUMBER
     fields: list[Any] = []
     if family is Family.launch_flow:
-        fields = [("id", Raw, Raw())]
+        fields = [("id", int | str, 0)]
     elif family is Family.autograd_flow:
         fields = [("ph", str), ("id", int | str), ("ts", time), ("pid", int | str), ("tid", int | str)]
     elif family is not Family.other:

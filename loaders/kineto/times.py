@@ -29,7 +29,8 @@ def as_floats(values: list[float]) -> np.ndarray:
 
 def floats_need_digits(times: list[float]) -> bool:
     """Whether times in microseconds are too large for a float to carry their nanoseconds."""
-    return max(max(times), -min(times)) >= EXACT_BELOW_US
+    values = as_floats(times)
+    return bool(len(values)) and max(values.max(), -values.min()) >= EXACT_BELOW_US
 
 
 def floats_to_ns(times: list[float]) -> np.ndarray:
@@ -66,6 +67,6 @@ def _one(time: Raw) -> int:
 def epoch_ns(base: object) -> int:
     """`baseTimeNanoseconds` of a trace, number or text; 0 where there is none."""
     try:
-        return int(base)  # type: ignore[call-overload, no-any-return]
+        return int(base)  # type: ignore[call-overload]
     except (TypeError, ValueError, OverflowError):
         return 0

@@ -16,7 +16,6 @@ from tracelens_graph.graph.forest import Forest, build_forest
 from tracelens_graph.graph.links import Flow, dependencies, link_by_correlation, link_by_flow
 from tracelens_graph.schema import STORED, Flag, Kind, OwnerRule
 
-
 _ON_DEVICE = (Kind.Kernel, Kind.Memcpy, Kind.Memset, Kind.DeviceAnnotation, Kind.SyncEvent)
 
 
@@ -100,6 +99,7 @@ def _to_trace_start(columns: dict[str, np.ndarray]) -> int:
 
 def _thread_ranks(threads: Sequence[tuple[Any, Any]]) -> np.ndarray:
     """Place of each thread in the order by (pid, tid), numbers before text."""
+
     def key(i: int) -> tuple[Any, ...]:
         return tuple((isinstance(part, str), part) for part in threads[i])
 
@@ -135,9 +135,7 @@ def _launches(columns: dict[str, np.ndarray], host: np.ndarray, gpu: np.ndarray,
     lonely = np.flatnonzero(correlation[gpu] == -1)
     if flows and len(lonely):
         call_at = {
-            (int(thread[host[i]]), int(start[host[i]])): int(i)
-            for i in calls.tolist()
-            if correlation[host[i]] == -1
+            (int(thread[host[i]]), int(start[host[i]])): int(i) for i in calls.tolist() if correlation[host[i]] == -1
         }
         gpu_at: dict[tuple[int, int], list[int]] = {}
         for i in lonely.tolist():
@@ -179,7 +177,9 @@ def _rows(
     lone = gpu[unlinked]
     lone = lone[np.lexsort((uid[lone], start[lone], stream[lone], device[lone]))]
     dur, thread = columns["dur_ns"], columns["thread"]
-    layer = layer[np.lexsort((uid[layer], -dur[layer], start[layer], thread_rank[thread[layer]], columns["kind"][layer]))]
+    layer = layer[
+        np.lexsort((uid[layer], -dur[layer], start[layer], thread_rank[thread[layer]], columns["kind"][layer]))
+    ]
     total = inside + len(lone) + len(layer)
 
     rows = np.empty(total, np.int64)

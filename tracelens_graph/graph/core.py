@@ -262,9 +262,7 @@ class Core:
 
     def _on_thread(self, pid: int | str | None, tid: int | str | None) -> np.ndarray:
         c = self.columns
-        match = [
-            (pid is None or str(p) == str(pid)) and (tid is None or str(t) == str(tid)) for p, t in self.threads
-        ]
+        match = [(pid is None or str(p) == str(pid)) and (tid is None or str(t) == str(tid)) for p, t in self.threads]
         on_thread = np.array(match, bool)[c.thread] if match else np.zeros(len(c), bool)
         on_device = c.device != -1
         for column, value in ((c.device, pid), (c.stream, tid)):

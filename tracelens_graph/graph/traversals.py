@@ -81,9 +81,7 @@ def subtree_sums(columns: Columns, values: np.ndarray) -> np.ndarray:
     return running[columns.last.astype(np.int64) + 1] - running[:-1]
 
 
-def innermost_at(
-    start: np.ndarray, end: np.ndarray, enclosing: np.ndarray, at: np.ndarray
-) -> np.ndarray:
+def innermost_at(start: np.ndarray, end: np.ndarray, enclosing: np.ndarray, at: np.ndarray) -> np.ndarray:
     """For each instant the innermost of nested intervals that hold it, -1 outside of all.
 
     Args:
