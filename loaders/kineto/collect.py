@@ -180,10 +180,8 @@ class Collector:
         record = self._records.by_category[category]
         try:
             if self._records.exact:
-                texts = _KEYS.decode(raw)
-                event.update(
-                    {key: texts[key] for key in ("ts", "dur") if isinstance(event.get(key), float | int | str)}
-                )
+                digits = _KEYS.decode(raw)
+                event.update({key: digits[key] for key in ("ts", "dur") if event.get(key) is not None})
             return msgspec.json.decode(msgspec.json.encode(_tidied(event)), type=record, strict=False)
         except (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError):
             odd[index] = "unreadable"
@@ -352,7 +350,7 @@ def _byte_count(value: Any) -> int:
 
 def _tidied(event: dict[str, Any]) -> dict[str, Any]:
     """The event with fields of unexpected types brought to the types of the records, where that is safe."""
-    tidy = {key: event[key] for key in ("cat", "ph", "id", "ts") if key in event}
+    tidy: dict[str, Any] = {key: event[key] for key in ("cat", "ph", "id", "ts") if key in event}
     name = event.get("name", "")
     tidy["name"] = name if isinstance(name, str) else str(name)
     for key in ("pid", "tid"):

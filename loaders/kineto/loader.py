@@ -150,9 +150,9 @@ class _Helper:
 
     def result(self) -> tuple[Collected, dict[str, Any], dict[str, int], bool] | None:
         """What the second process found; None if it failed."""
-        found = self._receive(default=None)
+        found: tuple[Collected, dict[str, Any], dict[str, int], bool] | None = self._receive(default=None)
         self.abandon()
-        return found  # type: ignore[no-any-return]
+        return found
 
     def abandon(self) -> None:
         """End the second process and forget it."""

@@ -177,9 +177,8 @@ def _rows(
     lone = gpu[unlinked]
     lone = lone[np.lexsort((uid[lone], start[lone], stream[lone], device[lone]))]
     dur, thread = columns["dur_ns"], columns["thread"]
-    layer = layer[
-        np.lexsort((uid[layer], -dur[layer], start[layer], thread_rank[thread[layer]], columns["kind"][layer]))
-    ]
+    place = thread_rank[thread[layer]]
+    layer = layer[np.lexsort((uid[layer], -dur[layer], start[layer], place, columns["kind"][layer]))]
     total = inside + len(lone) + len(layer)
 
     rows = np.empty(total, np.int64)

@@ -95,12 +95,12 @@ class Core:
     @cached_property
     def step(self) -> np.ndarray:
         """Per row the row of its step, -1 for none."""
-        return membership.steps(self.columns, self.threads)
+        return membership.step_rows(self.columns, self.threads)
 
     @cached_property
     def annotation(self) -> np.ndarray:
         """Per row the row of the innermost annotation over it, -1 for none."""
-        return membership.annotations(self.columns)
+        return membership.annotation_rows(self.columns)
 
     @cached_property
     def autograd(self) -> Autograd:

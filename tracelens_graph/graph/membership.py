@@ -49,7 +49,7 @@ def process_of_thread(threads: Sequence[tuple[Any, Any]]) -> np.ndarray:
     return np.array([codes.setdefault(pid, len(codes)) for pid, _ in threads] or [0], np.int64)
 
 
-def steps(columns: Columns, threads: Sequence[tuple[Any, Any]]) -> np.ndarray:
+def step_rows(columns: Columns, threads: Sequence[tuple[Any, Any]]) -> np.ndarray:
     """For every row the row of its step, -1 for none."""
     process = process_of_thread(threads)
     marks = rows_of_kind(columns, (Kind.Step,))
@@ -57,7 +57,7 @@ def steps(columns: Columns, threads: Sequence[tuple[Any, Any]]) -> np.ndarray:
     return _spread(columns, ranges, process[columns.thread], marks)
 
 
-def annotations(columns: Columns) -> np.ndarray:
+def annotation_rows(columns: Columns) -> np.ndarray:
     """For every row the row of the innermost annotation (steps included), -1 for none.
 
     Of an annotation itself, the one that encloses it.
