@@ -261,7 +261,7 @@ class _GzipStream(io.RawIOBase, BinaryIO):
         """Whatever follows the present position, up to the fault, by a decompressor that forgives."""
         self._source.cut_short = True
         self._raw.seek(0)
-        out = tempfile.TemporaryFile()  # noqa: SIM115
+        out: Any = tempfile.TemporaryFile()  # noqa: SIM115
         engine = zlib.decompressobj(wbits=31)
         try:
             while block := self._raw.read(1 << 16):
@@ -279,7 +279,7 @@ class _GzipStream(io.RawIOBase, BinaryIO):
         except (zlib.error, EOFError):
             pass
         out.seek(self._position)
-        return out  # type: ignore[return-value]
+        return out
 
 
 def _open_zstd(raw: BinaryIO, source: Source) -> BinaryIO:
@@ -317,7 +317,7 @@ def _open_zip(raw: BinaryIO, name: str) -> BinaryIO:
         traces = [member for member in files if member.filename.endswith((".json", ".json.gz"))] or files
         if len(traces) != 1:
             raise NotATraceError(f"{name}: the zip holds {len(traces)} files; one JSON trace was expected")
-        inner = archive.open(traces[0])
+        inner: Any = archive.open(traces[0])
     except (zipfile.BadZipFile, RuntimeError, NotImplementedError) as error:
         raise TraceError(f"{name}: the zip cannot be read: {error}") from None
     return inner

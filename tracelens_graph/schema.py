@@ -165,7 +165,7 @@ EVENT_EDGES = (
     EdgeType("NEXT_ON_STREAM", "Kernel|Memcpy|Memset", "Kernel|Memcpy|Memset", "next GPU event of the same stream"),
     EdgeType("SYNCS", "RuntimeCall", "SyncEvent", "runtime call to the synchronisation it asked for"),
     EdgeType(
-        "DEPENDS_ON", "Kernel|Memcpy|Memset", "Kernel|Memcpy|Memset", "GPU event to the one it waits for, recorded"
+        "DEPENDS_ON", "Kernel|Memcpy|Memset", "Kernel|Memcpy|Memset", "GPU event to one it waits for, as recorded"
     ),
     EdgeType("DURING", "event", "Annotation|Step|DeviceAnnotation", "event to the innermost annotation over it"),
 )

@@ -70,7 +70,7 @@ class Table:
         """The table as a DataFrame; `df.attrs` holds name, title, notes, units and definitions."""
         import pandas as pd
 
-        frame = pd.DataFrame({name: values for name, values in self.columns.items()})
+        frame = pd.DataFrame(dict(self.columns))
         frame.attrs.update(
             name=self.name,
             title=self.title,

@@ -38,9 +38,12 @@ def check_structure(core: Core) -> None:
     rows = np.arange(len(c))
     child = np.flatnonzero(c.parent >= 0)
     parent = c.parent[child]
-    assert (parent < child).all() and (child <= c.last[parent]).all()
-    assert (c.depth[child] == c.depth[parent] + 1).all() and (c.depth[c.parent < 0] == 0).all()
-    assert (c.last >= rows).all() and (c.last[child] <= c.last[parent]).all()
+    assert (parent < child).all()
+    assert (child <= c.last[parent]).all()
+    assert (c.depth[child] == c.depth[parent] + 1).all()
+    assert (c.depth[c.parent < 0] == 0).all()
+    assert (c.last >= rows).all()
+    assert (c.last[child] <= c.last[parent]).all()
     size = np.ones(len(c), np.int64)
     for row in child[::-1].tolist():
         size[c.parent[row]] += size[row]
@@ -89,7 +92,8 @@ def test_every_real_gpu_event_is_charged_once_or_counted(path: Path) -> None:
     launched = c.parent[gpu] >= 0
     assert (c.kind[c.parent[gpu[launched]]] == Kind.RuntimeCall).all()
     charged = c.owner[gpu] >= 0
-    assert (c.kind[c.owner[gpu[charged]]] == Kind.Op).all() and not (charged & ~launched).any()
+    assert (c.kind[c.owner[gpu[charged]]] == Kind.Op).all()
+    assert not (charged & ~launched).any()
     roots = np.flatnonzero(c.parent < 0)
     assert int(core.gpu_sum_ns[roots].sum()) == int(c.dur_ns[gpu].sum())
     not_gpu = np.setdiff1d(np.arange(len(c)), gpu)

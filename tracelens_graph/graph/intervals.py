@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 Intervals = tuple[np.ndarray, np.ndarray]
@@ -73,4 +75,4 @@ def _sum_by_group(group: np.ndarray, values: np.ndarray, groups: int) -> np.ndar
 
 def _union_length_by_loop(group: np.ndarray, start: np.ndarray, end: np.ndarray, groups: int) -> np.ndarray:
     edges = np.searchsorted(group, np.arange(groups + 1))
-    return np.array([union_length(start[a:b], end[a:b]) for a, b in zip(edges[:-1], edges[1:], strict=True)], np.int64)
+    return np.array([union_length(start[a:b], end[a:b]) for a, b in pairwise(edges.tolist())], np.int64)

@@ -249,9 +249,8 @@ class Node:
 
     def __repr__(self) -> str:
         name = self.name if len(self.name) <= 64 else self.name[:64] + "..."
-        return (
-            f"<{self.kind.name} {self.uid}: {name!r} at {self.start_ns / 1000:.3f} us for {self.dur_ns / 1000:.3f} us>"
-        )
+        when = f"at {self.start_ns / 1000:.3f} us for {self.dur_ns / 1000:.3f} us"
+        return f"<{self.kind.name} {self.uid}: {name!r} {when}>"
 
     def _repr_html_(self) -> str:
         rows = "".join(
