@@ -75,9 +75,7 @@ def simulate(
     return Run(
         options,
         [
-            RankTrace(
-                process.rank, trace, execution_trace(process), truth_of(process, processes, writer.recorded)
-            )
+            RankTrace(process.rank, trace, execution_trace(process), truth_of(process, processes, writer.recorded))
             for process, writer, trace in zip(processes, writers, traces, strict=True)
         ],
     )

@@ -71,9 +71,7 @@ def transpose_matrix(t: Thread, x: Tensor, differentiable: bool = True) -> Tenso
     with t.grad_op("aten::t", x) if differentiable else t.op("aten::t", x) as op:
         out = x.transpose(0, 1)
         if differentiable:
-            record(
-                t, "TBackward0", op, (x,), (out,), lambda b, g: (transpose_matrix(b, g, False),), saves=False
-            )
+            record(t, "TBackward0", op, (x,), (out,), lambda b, g: (transpose_matrix(b, g, False),), saves=False)
         transpose(t, x, 0, 1, False)
         op.outputs = (out,)
     return out
@@ -128,9 +126,7 @@ def _mm(t: Thread, x: Tensor, w: Tensor) -> Tensor:
 def _addmm(t: Thread, bias: Tensor, x: Tensor, w: Tensor) -> Tensor:
     with t.grad_op("aten::addmm", bias, x, w, 1, 1) as op:
         out = t.new((x.shape[0], w.shape[1]))
-        record(
-            t, "AddmmBackward0", op, (bias, x, w), (out,), lambda b, g: (g, *_matrix_gradients(b, g, x, w))
-        )
+        record(t, "AddmmBackward0", op, (bias, x, w), (out,), lambda b, g: (g, *_matrix_gradients(b, g, x, w)))
         t.launch(kernels.gemm(x.shape[0], w.shape[1], x.shape[1], "tn"))
         op.outputs = (out,)
     return out
@@ -251,9 +247,7 @@ def attention(t: Thread, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
     def backward(b: Thread, grad: Tensor) -> tuple[Tensor, ...]:
         tail = (None, None, tokens, tokens, 0.0, True, seed, seed)
-        with b.op(
-            "aten::_scaled_dot_product_flash_attention_backward", grad, q, k, v, out, lse, *tail, scale
-        ) as op:
+        with b.op("aten::_scaled_dot_product_flash_attention_backward", grad, q, k, v, out, lse, *tail, scale) as op:
             rows = [transpose(b, x, 1, 2, False) for x in (grad, q, k, v)]
             with b.op("aten::_flash_attention_backward", *rows, out, lse, *tail, scale) as flash:
                 grads = tuple(empty_like(b, x) for x in rows[1:])
@@ -267,9 +261,7 @@ def attention(t: Thread, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         t.frame("<built-in function scaled_dot_product_attention>"),
         t.grad_op("aten::scaled_dot_product_attention", q, k, v, None, 0.0, True, None, False) as op,
     ):
-        with t.grad_op(
-            "aten::_scaled_dot_product_flash_attention", q, k, v, 0.0, True, False, scale
-        ) as inner:
+        with t.grad_op("aten::_scaled_dot_product_flash_attention", q, k, v, 0.0, True, False, scale) as inner:
             lse, seed = t.new((batch, heads, tokens), "float"), t.new((2,), "long int")
             result = t.new((batch, tokens, heads, width))
             out = result.transpose(1, 2)

@@ -70,9 +70,7 @@ def run_backward(t: Thread, tape: list[AutogradNode], grads: Gradients, accumula
             forward_thread=number,
             scope=1,
         ) as node.evaluate:
-            with t.op(
-                node.name, *given, sequence=node.sequence, forward_thread=number, scope=1
-            ) as node.backward:
+            with t.op(node.name, *given, sequence=node.sequence, forward_thread=number, scope=1) as node.backward:
                 if node.unpack is not None:
                     node.unpack(t)
                 produced = node.run(t, *given)

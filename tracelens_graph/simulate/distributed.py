@@ -8,7 +8,7 @@ from typing import Any
 from . import kernels
 from .events import Collective, GpuEvent, SyncEvent
 from .host import COMM_STREAM, COMPUTE_STREAM, Thread
-from .tensors import COMM_DTYPE, ITEM_BYTES, Tensor
+from .tensors import COMM_DTYPE, ITEM_BYTES, Storage, Tensor
 
 GROUP, GROUP_DESCRIPTION = "0", "default_pg"
 COMMS_ID = 0xC0FF_EE00_0000_0001
@@ -21,6 +21,7 @@ class Reducer:
     def __init__(self, buckets: list[list[Tensor]]) -> None:
         self._buckets = buckets
         self._left = [len(bucket) for bucket in buckets]
+        self._flat = [_flat(bucket) for bucket in buckets]
 
     def __call__(self, t: Thread, parameter: Tensor, grad: Tensor) -> None:
         """Scale a gradient into its bucket; start the all-reduce of a full bucket."""
@@ -33,13 +34,18 @@ class Reducer:
         self._left[index] -= 1
         if not self._left[index]:
             self._left[index] = len(self._buckets[index])
-            elements = sum(p.numel for p in self._buckets[index])
-            all_reduce(t, Tensor((elements,), (1,), grad.dtype, grad.storage))
+            all_reduce(t, self._flat[index])
 
     @staticmethod
     def finish(t: Thread) -> None:
         """Make the compute stream wait for the last all-reduce."""
         wait_stream(t, COMPUTE_STREAM, COMM_STREAM)
+
+
+def _flat(bucket: list[Tensor]) -> Tensor:
+    """One tensor with room for the gradients of a bucket."""
+    elements, dtype = sum(p.numel for p in bucket), bucket[0].dtype
+    return Tensor((elements,), (1,), dtype, Storage(elements * ITEM_BYTES[dtype]))
 
 
 def wait_stream(t: Thread, waiting: int, awaited: int) -> None:

@@ -45,9 +45,7 @@ class Writer:
         self._marks()
         return {
             "schemaVersion": 1,
-            "deviceProperties": [
-                {"id": i, **DEVICE_PROPERTIES} for i in range(max(1, min(8, self._options.ranks)))
-            ],
+            "deviceProperties": [{"id": i, **DEVICE_PROPERTIES} for i in range(max(1, min(8, self._options.ranks)))],
             "cupti_version": 26,
             "cuda_runtime_version": 12080,
             "cuda_driver_version": 12090,
@@ -165,9 +163,7 @@ class Writer:
                 instant.thread,
                 {"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]"},
             )
-            self._add(
-                where | {"pid": thread.pid, "tid": thread.tid, "ts": self._time(instant.time), "args": args}
-            )
+            self._add(where | {"pid": thread.pid, "tid": thread.tid, "ts": self._time(instant.time), "args": args})
 
     def _python(self, frames: list[HostEvent]) -> None:
         number = {id(frame): i for i, frame in enumerate(frames, 1)}
@@ -185,9 +181,7 @@ class Writer:
         for correlation in sorted(calls.keys() | works.keys()):
             call, gpu = calls.get(correlation), works.get(correlation)
             if gpu is not None:
-                gpu.uid = self._complete(
-                    gpu.cat, gpu.name, DEVICE, gpu.stream, gpu.start, gpu.end, _gpu_args(gpu)
-                )
+                gpu.uid = self._complete(gpu.cat, gpu.name, DEVICE, gpu.stream, gpu.start, gpu.end, _gpu_args(gpu))
                 self._flow("f", "ac2g", correlation, DEVICE, gpu.stream, gpu.start)
             if call is not None:
                 op = _nearest_op(call)
@@ -195,9 +189,7 @@ class Writer:
                 args = external | call.args | {"correlation": correlation}
                 call.uid = self._complete(*_place(call), args)
                 # a call without device work gets a flow that ends at itself, as Kineto writes it
-                self._flow(
-                    "s" if gpu else "f", "ac2g", correlation, call.thread.pid, call.thread.tid, call.start
-                )
+                self._flow("s" if gpu else "f", "ac2g", correlation, call.thread.pid, call.thread.tid, call.start)
 
     def _device_annotations(self) -> None:
         spans: dict[tuple[int, int], tuple[HostEvent, int, int]] = {}
@@ -266,9 +258,7 @@ class Writer:
 
     def _marks(self) -> None:
         start, end = self._process.start - 40_000, self._end + 250_000
-        self._complete(
-            "Trace", "PyTorch Profiler (0)", "Spans", "PyTorch Profiler", start, end, {"Op count": 0}
-        )
+        self._complete("Trace", "PyTorch Profiler (0)", "Spans", "PyTorch Profiler", start, end, {"Op count": 0})
         sort = {"name": "process_sort_index", "ph": "M", "ts": self._time(start), "pid": "Spans", "tid": 0}
         self._add(sort | {"args": {"sort_index": 536870912}})
         instant = {"ph": "i", "s": "g"}

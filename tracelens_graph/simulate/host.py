@@ -36,9 +36,7 @@ CBID = {
 class Process:
     """One rank: its threads, its device's work in launch order, and every counter the profiler keeps."""
 
-    def __init__(
-        self, rank: int, options: Options, start: int, collectives: dict[tuple[str, int], Collective]
-    ) -> None:
+    def __init__(self, rank: int, options: Options, start: int, collectives: dict[tuple[str, int], Collective]) -> None:
         self.rank = rank
         self.options = options
         self.rng = random.Random(f"{options.seed}/{rank}")
@@ -116,9 +114,7 @@ class Process:
         thread.spend(40, 90)
         self._allocated += change
         self._reserved = max(self._reserved, (self._allocated + SEGMENT - 1) // SEGMENT * SEGMENT)
-        self.memory.append(
-            MemoryInstant(thread, thread.now, storage.address, change, self._allocated, self._reserved)
-        )
+        self.memory.append(MemoryInstant(thread, thread.now, storage.address, change, self._allocated, self._reserved))
 
 
 class Thread:
@@ -264,9 +260,7 @@ class Thread:
         with self._span(event, cost):
             yield event
 
-    def launch(
-        self, kernel: Kernel, stream: int = COMPUTE_STREAM, collective: Collective | None = None
-    ) -> GpuEvent:
+    def launch(self, kernel: Kernel, stream: int = COMPUTE_STREAM, collective: Collective | None = None) -> GpuEvent:
         """Launch a kernel."""
         duration = round(kernel.duration * self.process.rng.uniform(0.97, 1.03))
         args = kernel.launch_args()

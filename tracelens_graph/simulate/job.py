@@ -16,9 +16,7 @@ START_NS = 1_428_625_700_000_000
 def run_job(options: Options) -> list[Process]:
     """Run every rank to the end; all events have their times then."""
     collectives: dict[tuple[str, int], Collective] = {}
-    processes = [
-        Process(rank, options, START_NS + 53_000 * rank, collectives) for rank in range(options.ranks)
-    ]
+    processes = [Process(rank, options, START_NS + 53_000 * rank, collectives) for rank in range(options.ranks)]
     for process in processes:
         _leave_over(process)
     devices = Devices(processes)
@@ -46,7 +44,7 @@ def _leave_over(process: Process) -> None:
 
 
 def _idle_thread(process: Process) -> None:
-    """A helper thread of Python as the profiler writes it: under process 0, which is also the GPU's number."""
+    """A helper thread of Python as the profiler writes it: under process 0, the GPU's number too."""
     thread = Thread(process, 0, 0, 3, sequence=0)
     end = max(event.end for event in process.hosts)
     names = (
@@ -57,7 +55,5 @@ def _idle_thread(process: Process) -> None:
     parent = None
     for i, name in enumerate(names):
         start = process.start - 20_000 + 900 * i
-        parent = HostEvent(
-            "python_function", name, thread, start, parent, None, None, False, end + 9_000 - 900 * i
-        )
+        parent = HostEvent("python_function", name, thread, start, parent, None, None, False, end + 9_000 - 900 * i)
         process.hosts.append(parent)

@@ -100,9 +100,7 @@ def layer_norm(rows: int, width: int) -> Kernel:
     """Layer norm of `rows` rows."""
     name = "void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<c10::BFloat16, float>"
     arguments = "(int, float, c10::BFloat16 const*, c10::BFloat16 const*, float*, float*, c10::BFloat16*)"
-    return Kernel(
-        name + arguments, roofline(8 * rows * width, 4 * rows * width), (rows, 1, 1), (32, 4, 1), 34, 24
-    )
+    return Kernel(name + arguments, roofline(8 * rows * width, 4 * rows * width), (rows, 1, 1), (32, 4, 1), 34, 24)
 
 
 def layer_norm_backward(rows: int, width: int) -> tuple[Kernel, Kernel]:
@@ -130,15 +128,11 @@ def layer_norm_backward(rows: int, width: int) -> tuple[Kernel, Kernel]:
 
 def flash_forward(batch: int, heads: int, tokens: int, head: int) -> Kernel:
     """Causal flash attention."""
-    name = (
-        f"void pytorch_flash::flash_fwd_kernel<pytorch_flash::{_FLASH_TRAITS.format('fwd', 4)}, false, true>"
-    )
+    name = f"void pytorch_flash::flash_fwd_kernel<pytorch_flash::{_FLASH_TRAITS.format('fwd', 4)}, false, true>"
     flops = 2 * batch * heads * tokens * tokens * head
     moved = 2 * 4 * batch * heads * tokens * head
     grid = (math.ceil(tokens / 128), batch, heads)
-    return Kernel(
-        f"{name}(pytorch_flash::Flash_fwd_params)", 2 * roofline(flops, moved), grid, (128, 1, 1), 255, 49152
-    )
+    return Kernel(f"{name}(pytorch_flash::Flash_fwd_params)", 2 * roofline(flops, moved), grid, (128, 1, 1), 255, 49152)
 
 
 def flash_backward(batch: int, heads: int, tokens: int, head: int) -> tuple[Kernel, Kernel, Kernel]:

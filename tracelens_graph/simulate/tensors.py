@@ -82,9 +82,7 @@ def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
 def host_tensor(shape: Sequence[int], dtype: str) -> Tensor:
     """A contiguous tensor in host memory."""
     shape = tuple(shape)
-    return Tensor(
-        shape, contiguous(shape), dtype, Storage(math.prod(shape) * ITEM_BYTES[dtype]), device="cpu"
-    )
+    return Tensor(shape, contiguous(shape), dtype, Storage(math.prod(shape) * ITEM_BYTES[dtype]), device="cpu")
 
 
 def argument_columns(inputs: Sequence[Any]) -> dict[str, list[Any]]:

@@ -88,8 +88,8 @@ def train(process: Process) -> Iterator[None]:
 
 
 def _begin_step(t: Thread, number: int) -> None:
-    t.process.step = number
     with t.frame("torch/autograd/profiler.py(941): __enter__"):
+        t.process.step = number
         # the range outlives the frames that open it, as in real traces
         t.begin_annotation(f"ProfilerStep#{number}")
 
@@ -196,8 +196,7 @@ class _State:
     def __init__(self, parameter: Tensor) -> None:
         self.parameter = parameter
         self.average, self.square, self.scratch = (
-            Tensor(parameter.shape, contiguous(parameter.shape), parameter.dtype, Storage(0))
-            for _ in range(3)
+            Tensor(parameter.shape, contiguous(parameter.shape), parameter.dtype, Storage(0)) for _ in range(3)
         )
 
 
