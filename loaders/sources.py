@@ -80,8 +80,11 @@ class Source:
             # The trailer counts modulo 4 GiB, and only the last member: never less than what is stored.
             return max(tail, self.stored_size)
         if self.packing == "zip":
-            with zipfile.ZipFile(self._raw()) as archive:
-                return max(member.file_size for member in archive.infolist())
+            try:
+                with self._raw() as file, zipfile.ZipFile(file) as archive:
+                    return max((member.file_size for member in archive.infolist()), default=0)
+            except zipfile.BadZipFile:
+                return self.stored_size
         return self.stored_size * (8 if self.packing == "zstd" else 1)
 
     def open(self) -> BinaryIO:
@@ -98,7 +101,7 @@ class Source:
         if self.packing == "zstd":
             return _open_zstd(raw, self)
         if self.packing == "zip":
-            return _open_zip(raw, self.name)
+            return _ZipStream(raw, self.name)
         return raw
 
     def check_unchanged(self) -> None:
@@ -310,14 +313,36 @@ def _open_zstd(raw: BinaryIO, source: Source) -> BinaryIO:
     return Stream()
 
 
-def _open_zip(raw: BinaryIO, name: str) -> BinaryIO:
-    try:
-        archive = zipfile.ZipFile(raw)
-        files = [member for member in archive.infolist() if not member.is_dir()]
-        traces = [member for member in files if member.filename.endswith((".json", ".json.gz"))] or files
-        if len(traces) != 1:
-            raise NotATraceError(f"{name}: the zip holds {len(traces)} files; one JSON trace was expected")
-        inner: Any = archive.open(traces[0])
-    except (zipfile.BadZipFile, RuntimeError, NotImplementedError) as error:
-        raise TraceError(f"{name}: the zip cannot be read: {error}") from None
-    return inner
+class _ZipStream(io.RawIOBase, BinaryIO):
+    """The one trace in a zip archive."""
+
+    def __init__(self, raw: BinaryIO, name: str) -> None:
+        self._raw, self._name = raw, name
+        try:
+            archive = zipfile.ZipFile(raw)
+            files = [member for member in archive.infolist() if not member.is_dir()]
+            traces = [member for member in files if member.filename.endswith(".json")] or files
+            if len(traces) != 1:
+                raise NotATraceError(f"{name}: the zip holds {len(traces)} files; one JSON trace was expected")
+            self._inner = archive.open(traces[0])
+        except (zipfile.BadZipFile, RuntimeError, NotImplementedError) as error:
+            raw.close()
+            raise TraceError(f"{name}: the zip cannot be read: {error}") from None
+        except NotATraceError:
+            raw.close()
+            raise
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            return self._inner.readinto(buffer)
+        except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+            raise TraceError(f"{self._name}: the zip cannot be read: {error}") from None
+
+    def close(self) -> None:
+        if not self.closed:
+            self._inner.close()
+            self._raw.close()
+        super().close()

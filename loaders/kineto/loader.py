@@ -91,7 +91,7 @@ def _collect(source: Source, progress: Progress | None, processes: int | None) -
             walker.walk(collector)
             return collector.out, walker
         target = int(total * _SPLIT_AT[source.packing])
-        helper = _Helper.start(source, walker, target)
+        helper = _Helper.start(source, target)
         if helper is None or helper.split < 0 or not walker.walk(collector, stop=helper.split):
             if helper is not None:
                 helper.abandon()
@@ -127,11 +127,8 @@ class _Helper:
         self.split = self._receive(default=-1)
 
     @classmethod
-    def start(cls, source: Source, walker: Walker, target: int) -> _Helper | None:
+    def start(cls, source: Source, target: int) -> _Helper | None:
         """Fork; None where that fails. Both processes learn the boundary at or after `target`."""
-        walker.learn_separator()
-        if not walker.separator:
-            return None
         read, write = os.pipe()
         try:
             with warnings.catch_warnings():
@@ -144,7 +141,7 @@ class _Helper:
             return None
         if pid == 0:
             os.close(read)
-            _second_half(source, walker.separator, target, write)
+            _second_half(source, target, write)
         os.close(write)
         return cls(pid, os.fdopen(read, "rb", buffering=1 << 20))
 
@@ -168,12 +165,12 @@ class _Helper:
             return default
 
 
-def _second_half(source: Source, separator: bytes, target: int, write: int) -> None:
+def _second_half(source: Source, target: int, write: int) -> None:
     """Body of the second process; never returns."""
     code = 1
     try:
         with os.fdopen(write, "wb", buffering=1 << 20) as pipe, source.open() as stream:
-            walker = Walker(stream, source.name, separator)
+            walker = Walker(stream, source.name)
             pickle.dump(walker.skip_to(target), pipe)
             pipe.flush()
             collector = Collector()

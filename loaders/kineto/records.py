@@ -44,6 +44,9 @@ class OpArgs(Struct, gc=False, rename={
 class OldOpArgs(OpArgs, gc=False, rename={"external_id": "external id", "dims": "Input dims"}):
     """Arguments of an op as PyTorch wrote them in 2021."""
 
+    external_id: int | str | None = -1
+    dims: Raw = Raw()
+
 
 class LaunchArgs(Struct, gc=False, rename={"external_id": "External id"}):
     """Arguments of a runtime or driver call, and of a synchronisation."""
@@ -56,6 +59,8 @@ class LaunchArgs(Struct, gc=False, rename={"external_id": "External id"}):
 
 class OldLaunchArgs(LaunchArgs, gc=False, rename={"external_id": "external id"}):
     """Arguments of a runtime call as of 2021."""
+
+    external_id: int | str | None = -1
 
 
 class GpuArgs(Struct, gc=False, rename={"external_id": "External id", "collective": "Collective name"}):
@@ -72,6 +77,8 @@ class GpuArgs(Struct, gc=False, rename={"external_id": "External id", "collectiv
 
 class OldGpuArgs(GpuArgs, gc=False, rename={"external_id": "external id"}):
     """Arguments of GPU work as of 2021."""
+
+    external_id: int | str | None = -1
 
 
 class RangeArgs(Struct, gc=False, rename={"external_id": "External id"}):

@@ -10,7 +10,7 @@ import numpy as np
 
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.intervals import union_length_by_group
+from tracelens_graph.graph.intervals import sum_by_group, union_length_by_group
 from tracelens_graph.graph.traversals import launcher, nearest_above, rows_of_kind
 from tracelens_graph.schema import GPU_KINDS, Kind
 from tracelens_graph.table import Column, Table
@@ -116,9 +116,9 @@ def attribution(g: Core, level: str = "op", name: str | re.Pattern[str] | None =
     rest = np.flatnonzero(charged < 0)
     inside, by = np.concatenate((inside, rest)), np.concatenate((by, by_charge[rest]))
     table = {
-        "inclusive_sum_us": _sums(by, dur[inside], names + 2),
+        "inclusive_sum_us": sum_by_group(by, dur[inside], names + 2),
         "inclusive_busy_us": _busy(by, start[inside], dur[inside], names + 2),
-        "exclusive_sum_us": _sums(by_charge, dur, names + 2),
+        "exclusive_sum_us": sum_by_group(by_charge, dur, names + 2),
         "exclusive_busy_us": _busy(by_charge, start, dur, names + 2),
     }
     return _table(g, level, name, rule.nobody, nodes, count, table, int(dur.sum()))
@@ -174,12 +174,6 @@ def _expand(low: np.ndarray, high: np.ndarray, label: np.ndarray) -> tuple[np.nd
     size = high - low
     begin = np.repeat(low - np.concatenate(([0], np.cumsum(size)[:-1])), size) if len(size) else low
     return begin + np.arange(int(size.sum())), np.repeat(label.astype(np.int64), size)
-
-
-def _sums(group: np.ndarray, values: np.ndarray, groups: int) -> np.ndarray:
-    order = np.argsort(group, kind="stable")
-    running = np.concatenate(([0], np.cumsum(values[order])))
-    return np.diff(running[np.searchsorted(group[order], np.arange(groups + 1))])
 
 
 def _busy(group: np.ndarray, start: np.ndarray, dur: np.ndarray, groups: int) -> np.ndarray:

@@ -62,15 +62,14 @@ def union_length_by_group(group: np.ndarray, start: np.ndarray, end: np.ndarray,
     covered[0] = start[0] + shift[0]
     np.maximum(start[1:] + shift[1:], reach[:-1], out=covered[1:])
     fresh = np.maximum(end + shift - covered, 0)
-    return _sum_by_group(group, fresh, groups)
+    return sum_by_group(group, fresh, groups)
 
 
-def _sum_by_group(group: np.ndarray, values: np.ndarray, groups: int) -> np.ndarray:
-    total = np.zeros(groups + 1, np.int64)
-    running = np.concatenate(([0], np.cumsum(values)))
-    edges = np.searchsorted(group, np.arange(groups + 1))
-    total = running[edges]
-    return np.diff(total)
+def sum_by_group(group: np.ndarray, values: np.ndarray, groups: int) -> np.ndarray:
+    """Sum of integer values per group, 0 <= group < groups, exact."""
+    order = np.argsort(group, kind="stable")
+    running = np.concatenate(([0], np.cumsum(values[order])))
+    return np.diff(running[np.searchsorted(group[order], np.arange(groups + 1))])
 
 
 def _union_length_by_loop(group: np.ndarray, start: np.ndarray, end: np.ndarray, groups: int) -> np.ndarray:
