@@ -1,0 +1,157 @@
+"""The graph for Python users: the core with a networkx face, frames, saving and exporting."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import networkx as nx
+
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.details import NoDetails
+from tracelens_graph.load import load_core
+from tracelens_graph.nxview import views
+from tracelens_graph.nxview.copies import to_networkx
+from tracelens_graph.nxview.index import UidIndex
+from tracelens_graph.nxview.lazy import refuse
+from tracelens_graph.nxview.show import html_table, one_line
+from tracelens_graph.reports.progress import progress_on_terminal
+
+if TYPE_CHECKING:
+    import os
+
+    import pandas as pd
+
+_STATE = (
+    "columns", "names", "threads", "argsets", "autograd_flows", "depends_on", "collective_args", "info",
+)  # fmt: skip
+"""What a core is made of, beside the access to its file."""
+
+_WRITERS = {name for name in dir(nx.MultiDiGraph) if getattr(views.ReadOnly, name, None) is refuse}
+"""Methods that only raise: nothing that completion should offer."""
+
+
+class TraceGraph(Core, views.ReadOnly, nx.MultiDiGraph):
+    """A trace as a property graph that is a `networkx.MultiDiGraph`, read-only.
+
+    Nodes are events, named by their uid (position in the file's event list), with the attributes of
+    `Node.attributes()`; edges are those of `schema.EVENT_EDGES`, their key is the type. Every networkx function
+    that does not write works on it. What comes first is the reading API of `Core`: `node`, `find`, `steps`.
+
+    `load()` and `from_networkx()` make one; `TraceGraph(core)` puts the face on a core.
+    """
+
+    def __new__(cls, core: Core | None = None) -> Any:
+        """An object to be filled; without a core, as networkx makes results, a plain MultiDiGraph."""
+        return nx.MultiDiGraph() if core is None else object.__new__(cls)
+
+    def __init__(self, core: Core) -> None:
+        self.__dict__.update(core.__dict__)
+        index = UidIndex(self.columns.uid)
+        nodes = views.event_nodes(self, index)
+        views.put_on_face(self, views.graph_attributes(self), nodes, views.event_edges(self, views.ALL_EDGES), index)
+        self._index = index
+
+    # --- views and copies ------------------------------------------------------------------------------------
+
+    @cached_property
+    def tree(self) -> views.CallForest:
+        """The call forest as a read-only DiGraph: all nodes, edges CALLS and LAUNCHES only."""
+        return views.CallForest(self, self._node, self._index)
+
+    def subtree(self, uid: int) -> set[int]:
+        """Uids of all descendants of a node in the call forest, without the node itself.
+
+        Raises:
+            NodeNotFoundError: there is no such node.
+        """
+        row = self.row(uid)
+        return set(self.columns.uid[row + 1 : int(self.columns.last[row]) + 1].tolist())
+
+    def to_networkx(self) -> Any:
+        """An ordinary, mutable `networkx.MultiDiGraph` with the same nodes, edges and attributes."""
+        return to_networkx(self)
+
+    def copy(self, as_view: bool = False) -> Any:
+        """A mutable copy as `to_networkx()` makes it, or a read-only view: what networkx means by it."""
+        return nx.graphviews.generic_graph_view(self) if as_view else to_networkx(self)
+
+    # --- tables and files ------------------------------------------------------------------------------------
+
+    def nodes_frame(self) -> pd.DataFrame:
+        """All nodes as a DataFrame indexed by uid; times in ns, other nodes named by uid, absent values NA."""
+        from tracelens_graph.nxview.frames import nodes_frame
+
+        return nodes_frame(self)
+
+    def edges_frame(self) -> pd.DataFrame:
+        """All edges as a DataFrame: uids `source` and `target`, and `type`."""
+        from tracelens_graph.nxview.frames import edges_frame
+
+        return edges_frame(self)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the graph to one file, which `load()` maps into memory at once.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        from tracelens_graph.stores.graph_file import write_graph
+
+        write_graph(self, path)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, ({name: getattr(self, name) for name in _STATE}, _sent(self.details))
+
+    # --- showing ---------------------------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        return f"<TraceGraph {one_line(self)}>"
+
+    __str__ = __repr__
+
+    def _repr_html_(self) -> str:
+        return html_table(self)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__()} - _WRITERS)
+
+
+def _sent(details: Any) -> bytes:
+    """Pickled access to the original events; that to nothing where the source cannot be opened again."""
+    try:
+        return pickle.dumps(details)
+    except (TypeError, pickle.PicklingError):
+        return pickle.dumps(NoDetails())
+
+
+def _restored(state: dict[str, Any], details: bytes) -> TraceGraph:
+    state = {**state, "details": pickle.loads(details)}
+    state["collectives"] = state.pop("collective_args")
+    graph: TraceGraph = TraceGraph(Core(**state))
+    return graph
+
+
+def load(
+    source: Any, *, progress: Callable[[int, int], None] | None = None, processes: int | None = None
+) -> TraceGraph:
+    """Load a trace as a graph.
+
+    Args:
+        source: a path (`.json`, `.json.gz`, `.json.zst`, `.zip` or a saved graph, told apart by content), `-` for
+            standard input, bytes, a file object, or parsed JSON (a dict with `traceEvents` or the list of events).
+        progress: called with bytes done and bytes in all; by default a line on standard error, if that is a
+            terminal and loading takes more than a second.
+        processes: 1 to stay in this process; by default two for large files where that is safe.
+
+    Raises:
+        NotATraceError: it is something else; the message says what was found.
+        TraceError: it cannot be read.
+        MissingExtraError: `.json.zst` needs the extra `zstd`.
+    """
+    with progress_on_terminal("loading") as shown:
+        core = load_core(source, progress=progress or shown, processes=processes)
+    graph: TraceGraph = TraceGraph(core)
+    return graph

@@ -1,0 +1,141 @@
+"""Neighbours of nodes: edges in compressed rows, and the nested dictionaries that networkx sees of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from tracelens_graph.nxview.index import Index
+from tracelens_graph.nxview.lazy import FrozenDict, LazyDict
+
+TypedEdges = Sequence[tuple[str, np.ndarray, np.ndarray]]
+"""Edges by type: name of the type, positions of sources, positions of targets."""
+
+_NOTHING = FrozenDict()
+
+
+class Rows:
+    """For each node its neighbours and the types of the edges to them, one node after the other.
+
+    Attributes:
+        begin: where the neighbours of each node begin, and where those of the last one end.
+        neighbour: positions of neighbours.
+        code: number of the type of each edge.
+    """
+
+    def __init__(self, nodes: int, here: np.ndarray, there: np.ndarray, code: np.ndarray, order: np.ndarray) -> None:
+        self.begin = np.concatenate(([0], np.cumsum(np.bincount(here, minlength=nodes)))).data
+        self.neighbour = there[order].astype(np.int32).data
+        self.code = code[order].data
+
+
+class Edges:
+    """All edges of a graph, computed when the first one is looked at."""
+
+    def __init__(self, nodes: int, build: Callable[[], TypedEdges]) -> None:
+        self.nodes = nodes
+        self._build = build
+
+    @cached_property
+    def types(self) -> list[str]:
+        """Names of the types, in the order of their numbers."""
+        return [name for name, _, _ in self._typed]
+
+    @cached_property
+    def _typed(self) -> TypedEdges:
+        return self._build()
+
+    def __len__(self) -> int:
+        return sum(len(source) for _, source, _ in self._typed)
+
+    def _flat(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        sizes = [len(source) for _, source, _ in self._typed]
+        none = np.zeros(0, np.int64)
+        source = np.concatenate([none, *(source for _, source, _ in self._typed)])
+        target = np.concatenate([none, *(target for _, _, target in self._typed)])
+        return source, target, np.repeat(np.arange(len(sizes), dtype=np.uint8), sizes)
+
+    @cached_property
+    def out(self) -> Rows:
+        """By source; within a node by type, then by target."""
+        source, target, code = self._flat()
+        return Rows(self.nodes, source, target, code, np.lexsort((target, code, source)))
+
+    @cached_property
+    def into(self) -> Rows:
+        """By target; within a node by source, the order in which adding edges source by source would leave."""
+        source, target, code = self._flat()
+        return Rows(self.nodes, target, source, code, np.lexsort((code, source, target)))
+
+
+def multi_adjacency(index: Index, edges: Edges, side: str) -> LazyDict:
+    """node -> neighbour -> edge type -> attributes, as a MultiDiGraph has them.
+
+    Args:
+        index: the nodes.
+        edges: the edges between their positions.
+        side: "out" for successors, "into" for predecessors.
+    """
+
+    def single() -> list[Any]:
+        return [FrozenDict({name: _NOTHING}) for name in edges.types]
+
+    def add(row: dict[Any, Any], neighbour: Any, name: str) -> None:
+        row[neighbour] = FrozenDict({**row[neighbour], name: _NOTHING})
+
+    return _adjacency(index, edges, side, single, add)
+
+
+def plain_adjacency(index: Index, edges: Edges, side: str) -> LazyDict:
+    """node -> neighbour -> attributes with the edge's `type`, as a DiGraph has them; one type per pair.
+
+    Arguments as for `multi_adjacency`.
+    """
+
+    def single() -> list[Any]:
+        return [FrozenDict({"type": name}) for name in edges.types]
+
+    def add(row: dict[Any, Any], neighbour: Any, name: str) -> None:
+        raise AssertionError(f"two edges to {neighbour}, the second {name}")
+
+    return _adjacency(index, edges, side, single, add)
+
+
+def _adjacency(
+    index: Index,
+    edges: Edges,
+    side: str,
+    singles: Callable[[], list[Any]],
+    add: Callable[[dict[Any, Any], Any, str], None],
+) -> LazyDict:
+    # Most pairs are joined by one edge: what stands for it is made once per type and shared.
+    shared: list[Any] = []
+    key = index.key
+
+    def row_of(neighbours: list[int], codes: list[int]) -> dict[Any, Any]:
+        row: dict[Any, Any] = {}
+        for position, code in zip(neighbours, codes, strict=True):
+            neighbour = key(position)
+            if neighbour in row:
+                add(row, neighbour, edges.types[code])
+            else:
+                row[neighbour] = shared[code]
+        return row
+
+    def make(position: int) -> dict[Any, Any]:
+        return block(position, position + 1)[0]
+
+    def block(low: int, high: int) -> list[dict[Any, Any]]:
+        rows: Rows = getattr(edges, side)
+        if not shared:
+            shared.extend(singles())
+        begin = rows.begin[low : high + 1].tolist()
+        first, end = begin[0], begin[-1]
+        neighbours, codes = rows.neighbour[first:end].tolist(), rows.code[first:end].tolist()
+        return [row_of(neighbours[a - first : b - first], codes[a - first : b - first]) for a, b in pairwise(begin)]
+
+    return LazyDict(index, make, block)

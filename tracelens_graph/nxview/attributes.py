@@ -1,0 +1,44 @@
+"""Attribute dictionaries of many event nodes at once: what `Node.attributes()` gives of one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.node import Node
+from tracelens_graph.schema import FLAG_MEANING, GPU_KINDS, STORED, Flag, Kind, OwnerRule
+
+NUMBERS = tuple(p for p in STORED if not p.code_of and p.name not in ("parent", "last", "owner", "flags"))
+"""Properties that are attributes as they stand in their column."""
+
+
+def attributes_of(core: Core, low: int, high: int) -> list[dict[str, Any]]:
+    """Attributes of the nodes in rows low..high-1, absent ones left out."""
+    c, part = core.columns, slice(low, high)
+    kind = c.kind[part]
+    kinds, names, threads = [k.name for k in Kind], core.names, core.threads
+    found: list[dict[str, Any]] = [
+        {"kind": kinds[k], "name": names[n], "pid": threads[t][0], "tid": threads[t][1]}
+        for k, n, t in zip(kind.tolist(), c.name[part].tolist(), c.thread[part].tolist(), strict=True)
+    ]
+    for prop in NUMBERS:
+        values = getattr(c, prop.name)[part]
+        if prop.absent is None:
+            for attributes, value in zip(found, values.tolist(), strict=True):
+                attributes[prop.name] = value
+        else:
+            present = np.flatnonzero(values != prop.absent)
+            for place, value in zip(present.tolist(), values[present].tolist(), strict=True):
+                found[place][prop.name] = value
+    for place in np.flatnonzero(c.argset[part] >= 0).tolist():
+        found[place].update(Node(core, low + place).shapes)
+    rules = [rule.name for rule in OwnerRule]
+    on_gpu = np.flatnonzero(np.isin(kind, GPU_KINDS))
+    for place, rule in zip(on_gpu.tolist(), c.owner_rule[part][on_gpu].tolist(), strict=True):
+        found[place]["owner_rule"] = rules[rule]
+    flags = c.flags[part]
+    for place in np.flatnonzero(flags).tolist():
+        found[place]["flags"] = [FLAG_MEANING[flag] for flag in Flag if flags[place] & flag]
+    return found

@@ -1,0 +1,101 @@
+"""Read-only networkx graphs over columns: the call forest, and the graph with its context."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import networkx as nx
+
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.edges import edge_rows
+from tracelens_graph.graph.node import Node
+from tracelens_graph.nxview.adjacency import Edges, multi_adjacency, plain_adjacency
+from tracelens_graph.nxview.attributes import attributes_of
+from tracelens_graph.nxview.index import UidIndex
+from tracelens_graph.nxview.lazy import FrozenDict, LazyDict, refuse
+from tracelens_graph.schema import EVENT_EDGES
+
+ALL_EDGES = tuple([edge.name for edge in EVENT_EDGES])
+TREE_EDGES = ("CALLS", "LAUNCHES")
+"""Types of the edges that make the call forest."""
+
+
+class ReadOnly:
+    """Mixin of networkx graphs that read columns: writing raises networkx.NetworkXError."""
+
+    edge_store: Edges
+
+    frozen = True  # what networkx.is_frozen asks for
+
+    add_node = add_nodes_from = remove_node = remove_nodes_from = refuse
+    add_edge = add_edges_from = add_weighted_edges_from = remove_edge = remove_edges_from = refuse
+    update = clear = clear_edges = refuse
+
+    def number_of_edges(self, u: Any = None, v: Any = None) -> int:
+        """Number of edges, or of those from `u` to `v`."""
+        if u is None:
+            return len(self.edge_store)
+        return int(super().number_of_edges(u, v))  # type: ignore[misc]
+
+    def size(self, weight: str | None = None) -> float:
+        """Number of edges, or the sum of an attribute of them."""
+        return len(self.edge_store) if weight is None else super().size(weight)  # type: ignore[misc]
+
+
+def event_nodes(core: Core, index: UidIndex) -> LazyDict:
+    """uid -> attributes of every event node."""
+
+    def make(row: int) -> FrozenDict:
+        return FrozenDict(Node(core, row).attributes())
+
+    def block(low: int, high: int) -> list[Any]:
+        return [FrozenDict(attributes) for attributes in attributes_of(core, low, high)]
+
+    return LazyDict(index, make, block)
+
+
+def event_edges(core: Core, types: Sequence[str]) -> Edges:
+    """The edges of these types between rows."""
+    return Edges(len(core.columns), lambda: [(name, *edge_rows(core, name)) for name in types])
+
+
+def graph_attributes(core: Core) -> dict[str, Any]:
+    """Attributes of the graph itself: plain values that every export can write, the whole of `core.info` as JSON."""
+    info = core.info
+    found = {"name": info.source, "start_epoch_ns": info.start_epoch_ns, "info": json.dumps(asdict(info))}
+    return found if info.rank is None else {**found, "rank": info.rank}
+
+
+def put_on_face(graph: Any, attributes: dict[str, Any], nodes: LazyDict, edges: Edges, index: Any) -> None:
+    """Give an object that inherits from a networkx class its nodes and adjacency."""
+    adjacency = multi_adjacency if graph.is_multigraph() else plain_adjacency
+    graph.graph = attributes
+    graph.edge_store = edges
+    graph._node = nodes
+    graph._adj = adjacency(index, edges, "out")
+    graph._pred = adjacency(index, edges, "into")
+    graph.__networkx_cache__ = {}
+
+
+class CallForest(ReadOnly, nx.DiGraph):
+    """The call forest of a trace graph: all its nodes, edges CALLS and LAUNCHES only, as attribute `type`."""
+
+    def __new__(cls, *parts: Any) -> Any:
+        """An object to be filled; without arguments, as networkx makes results, a plain DiGraph."""
+        return object.__new__(cls) if parts else nx.DiGraph()
+
+    def __init__(self, core: Core, nodes: LazyDict, index: UidIndex) -> None:
+        put_on_face(self, graph_attributes(core), nodes, event_edges(core, TREE_EDGES), index)
+        self._core = core
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return forest_of, (self._core,)
+
+
+def forest_of(core: Core) -> CallForest:
+    """The call forest of a graph."""
+    index = UidIndex(core.columns.uid)
+    return CallForest(core, event_nodes(core, index), index)
