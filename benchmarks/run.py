@@ -41,7 +41,7 @@ orjson.loads(data)
 print(time.perf_counter() - start)
 """
 
-FIRST_FRAME = "import sys, tracelens_graph as tlg; tlg.load(sys.argv[1]).timeline().to_pandas()"
+FIRST_FRAME = "import sys, tracelens_graph as tlg; tlg.gpu_timeline(tlg.load(sys.argv[1])).to_pandas()"
 
 SAVE = "import sys, tracelens_graph as tlg; tlg.load(sys.argv[1]).save(sys.argv[2])"
 
@@ -66,7 +66,7 @@ print(json.dumps({"nodes": len(g), "ours": ours, "networkx": networkx}))
 
 COUNT_COMMANDS = """
 import typer
-from tracelens_graph.cli import app
+from tracelens_graph.cli.app import app
 
 def leaves(command):
     return sum(map(leaves, command.commands.values())) if hasattr(command, "commands") else 1
