@@ -1,0 +1,83 @@
+"""`tracelens-graph attribution`."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from tracelens_graph.cli.common import Format, FormatOption, Trace, load, write_table
+
+_ROWS_FOR_PEOPLE = 30
+
+
+class Level(StrEnum):
+    """What GPU time is charged to."""
+
+    module = "module"
+    root_op = "root_op"
+    op = "op"
+    launcher = "launcher"
+    runtime = "runtime"
+    kernel = "kernel"
+
+
+def attribution(
+    trace: Trace,
+    level: Annotated[
+        Level,
+        typer.Option(
+            help="nn.Modules; ops under no other op; all ops; ops that launch; runtime calls; kernels and copies."
+        ),
+    ] = Level.op,
+    name: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATTERN", show_default=False, help="Only names in which this regular expression is found."
+        ),
+    ] = None,
+    top: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=0,
+            show_default=False,
+            help=f"The first N rows; 0 for all. Without it {_ROWS_FOR_PEOPLE} as a table, else all.",
+        ),
+    ] = None,
+    format: FormatOption = Format.table,
+) -> None:
+    """Charge GPU time to modules, ops, launches or kernels, by name.
+
+    Inclusive time is that of all GPU work below the nodes of a name; exclusive time is charged to them directly.
+    Sums add up; busy time counts overlapping work once.
+
+    Example: tracelens-graph attribution trace.json.gz --level op --name '^aten::linear$'
+    """
+    pattern = compiled(name, "--name")
+    core = load(trace)
+    import numpy as np
+
+    from tracelens_graph.analyses import attribution as analysis
+
+    table = analysis.attribution(core, level=level.value, name=pattern)
+    wanted = (_ROWS_FOR_PEOPLE if format is Format.table else 0) if top is None else top
+    if wanted and len(table) > wanted:
+        hidden = len(table) - wanted
+        table = table.take(np.arange(wanted))
+        table.notes = [*table.notes, f"{hidden:,} more names (--top 0 shows all)"]
+    write_table(table, format)
+
+
+def compiled(pattern: str | None, option: str) -> re.Pattern[str] | None:
+    """A regular expression from the command line.
+
+    Raises:
+        typer.BadParameter: it is none.
+    """
+    try:
+        return None if pattern is None else re.compile(pattern)
+    except re.error as error:
+        raise typer.BadParameter(f"{option}: {pattern!r} is no regular expression: {error}") from None

@@ -1,0 +1,75 @@
+"""`tracelens-graph info`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tracelens_graph.cli.common import Trace, load
+
+if TYPE_CHECKING:
+    from tracelens_graph.table import Table
+
+
+class InfoFormat(StrEnum):
+    """How the inventory is written."""
+
+    text = "text"
+    json = "json"
+
+
+def info(
+    trace: Trace,
+    format: Annotated[InfoFormat, typer.Option("--format", "-f", help="text for people, json for programs.")] = (
+        InfoFormat.text
+    ),
+) -> None:
+    """Show what a trace holds, what is odd about it, and what was not recorded.
+
+    The first command to run on a trace: it says which questions the trace can answer, and which recording option
+    would answer more.
+
+    Example: tracelens-graph info trace.json.gz
+    """
+    core = load(trace)
+    from tracelens_graph.analyses.inventory import inventory
+
+    tables = inventory(core)
+    if format is InfoFormat.json:
+        from tracelens_graph.reports.json import table_object
+
+        objects = {name: table_object(table)["rows"] for name, table in tables.items()}
+        objects["trace"] = {row["what"]: row["value"] for row in objects["trace"]}
+        sys.stdout.write(json.dumps(objects, indent=2) + "\n")
+        return
+    for block in _blocks(tables):
+        sys.stdout.write(block)
+
+
+def _blocks(tables: Mapping[str, Table]) -> Iterator[str]:
+    """The inventory for people; tables that have nothing to say stay out."""
+    from tracelens_graph.reports.terminal import bold, printable, table_text, terminal_width, wants_color
+
+    width, color = terminal_width(sys.stdout), wants_color(sys.stdout)
+    facts = {row["what"]: row for row in tables["trace"].records()}
+    yield bold(printable(str(facts.pop("source")["value"])), color) + "\n"
+    known = {what: row for what, row in facts.items() if row["value"] is not None}
+    widest = max(map(len, known))
+    for what, row in known.items():
+        value = row["value"]
+        text = f"{value:,.3f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+        yield f"  {what:{widest}}  {printable(text)} {row['unit']}".rstrip() + "\n"
+    for name in ("software", "devices", "nodes", "left_out", "launches", "faults"):
+        if len(tables[name]):
+            yield "\n" + table_text(tables[name], width, color)
+    lacking = [row for row in tables["recording"].records() if row["recorded"] is False]
+    if lacking:
+        yield "\n" + bold("Not recorded", color) + "\n"
+    for row in lacking:
+        amount = f" ({row['missing']})" if row["missing"] != "none" else ""
+        yield f"  {row['what']}{amount}: {row['poorer']}. Record with: {row['how']}\n"

@@ -1,0 +1,43 @@
+"""`tracelens-graph timeline`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tracelens_graph.cli.common import Format, FormatOption, Trace, load, write_table
+
+
+def timeline(
+    trace: Trace,
+    linked_only: Annotated[
+        bool, typer.Option("--linked-only", help="Leave out GPU events whose launch is not in the trace.")
+    ] = False,
+    micro_idle: Annotated[
+        float | None,
+        typer.Option(
+            "--micro-idle",
+            metavar="US",
+            min=0,
+            show_default=False,
+            help="Split idle time into gaps shorter than this many microseconds, and the others.",
+        ),
+    ] = None,
+    by_recompute: Annotated[
+        bool, typer.Option("--by-recompute", help="Tell recomputation of activations from the rest.")
+    ] = False,
+    format: FormatOption = Format.table,
+) -> None:
+    """Show how long the GPU computed, communicated, copied and stood idle.
+
+    Overlapping work counts once: computation, communication and copies that nothing hides, and idle time add up
+    to the total.
+
+    Example: tracelens-graph timeline trace.json.gz --micro-idle 10
+    """
+    core = load(trace)
+    from tracelens_graph.analyses.timeline import gpu_timeline
+
+    table = gpu_timeline(core, linked_only=linked_only, micro_idle_us=micro_idle, by_recompute=by_recompute)
+    write_table(table, format)

@@ -1,0 +1,148 @@
+"""`tracelens-graph tree`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from enum import StrEnum
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tracelens_graph.cli.attribution import compiled
+from tracelens_graph.cli.common import Trace, load
+
+if TYPE_CHECKING:
+    from tracelens_graph.graph.core import Core
+    from tracelens_graph.reports.tree_text import Choice
+
+_LINES_FOR_PEOPLE = 200
+
+
+class LabelStyle(StrEnum):
+    """How the line of a node begins."""
+
+    short = "short"
+    full = "full"
+
+
+def tree(
+    trace: Trace,
+    name: Annotated[str | None, typer.Option(show_default=False, help="Nodes of this name.")] = None,
+    pattern: Annotated[
+        str | None, typer.Option(metavar="REGEX", show_default=False, help="Nodes in whose name this is found.")
+    ] = None,
+    uid: Annotated[
+        int | None, typer.Option(show_default=False, help="The event at this position of the file, from 0.")
+    ] = None,
+    ext_id: Annotated[
+        int | None, typer.Option("--ext-id", show_default=False, help="Nodes with this External id.")
+    ] = None,
+    pid: Annotated[str | None, typer.Option(show_default=False, help="Nodes of this process or device.")] = None,
+    tid: Annotated[str | None, typer.Option(show_default=False, help="Nodes of this thread or stream.")] = None,
+    up: Annotated[bool, typer.Option("--up", help="From the nodes to their callers, not to what they call.")] = False,
+    gpu_time: Annotated[
+        bool, typer.Option("--gpu-time", help="GPU time per line: sum of durations, and time any of it ran.")
+    ] = False,
+    depth: Annotated[
+        int | None, typer.Option(min=0, metavar="N", show_default=False, help="Levels below the nodes.")
+    ] = None,
+    prune: Annotated[bool, typer.Option("--prune", help="Only paths that lead to GPU work.")] = False,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option(
+            show_default=False,
+            help="Only nodes of this kind: Op, Module, Kernel, ... or host, python, gpu; may be given more than once.",
+        ),
+    ] = None,
+    uids: Annotated[bool, typer.Option("--uids", help="Show the uid of every node.")] = False,
+    labels: Annotated[LabelStyle, typer.Option(help="'(cpu) aten::add' or 'Category: cpu_op, Name: aten::add'.")] = (
+        LabelStyle.short
+    ),
+    max_lines: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            metavar="N",
+            show_default=False,
+            help=f"Stop after N lines; 0 for all. Without it {_LINES_FOR_PEOPLE} on a terminal, else all.",
+        ),
+    ] = None,
+) -> None:
+    """Draw call trees: the whole trace, what is below some nodes, or what is above them.
+
+    Example: tracelens-graph tree trace.json.gz --name aten::linear --gpu-time --max-lines 20
+
+    Example: tracelens-graph tree trace.json.gz --uid 1234 --up
+    """
+    if name is not None and pattern is not None:
+        raise typer.BadParameter("--name and --pattern exclude each other")
+    compiled(pattern, "--pattern")
+    wanted = {"name": name, "pattern": pattern, "external_id": ext_id, "pid": pid, "tid": tid}
+    wanted = {key: value for key, value in wanted.items() if value is not None}
+    if up and uid is None and not wanted:
+        raise typer.BadParameter("--up needs nodes to start from: --uid, --name, --pattern, --ext-id, --pid or --tid")
+    core = load(trace)
+    from tracelens_graph.graph.core import kinds_named
+    from tracelens_graph.reports import tree_text
+
+    choice = tree_text.Choice(kinds_named(kind) if kind else None, prune, depth)
+    places = _places(core, uid, wanted, up, choice)
+    if labels is LabelStyle.short:
+        category = tree_text.short_category(core)
+    else:
+        from tracelens_graph.reports.original import categories
+
+        category = categories(core).__getitem__
+    style = tree_text.Labels(category, short=labels is LabelStyle.short, uid=uids, gpu_time=gpu_time)
+    limit = (_LINES_FOR_PEOPLE if sys.stdout.isatty() else 0) if max_lines is None else max_lines
+    drawn = islice(places, limit) if limit else places
+    draw = tree_text.ladder_lines if up else tree_text.lines
+    for line in draw(core, drawn, style):
+        sys.stdout.write(line + "\n")
+    if more := sum(1 for _ in places):
+        sys.stdout.write(f"... {more:,} more lines (--max-lines 0 shows all)\n")
+
+
+def _places(core: Core, uid: int | None, wanted: dict[str, Any], up: bool, choice: Choice) -> Iterator[tuple[int, str]]:
+    from tracelens_graph.reports import tree_text
+
+    if uid is None and not wanted:
+        return tree_text.forest(core, choice)
+    rows = _matches(core, uid, wanted)
+    if up:
+        return (place for row in rows for place in tree_text.ladder(core, row, choice))
+    return (place for row in _outermost(core, rows) for place in tree_text.subtree(core, row, choice))
+
+
+def _matches(core: Core, uid: int | None, wanted: dict[str, Any]) -> list[int]:
+    """Rows that meet all conditions.
+
+    Raises:
+        NodeNotFoundError: none does; the message names similar names.
+    """
+    from tracelens_graph.errors import NodeNotFoundError
+
+    rows: list[int] = core.find_rows(**wanted).tolist()
+    if uid is not None:
+        rows = [row for row in rows if row == core.row(uid)]
+    if rows:
+        return rows
+    asked = ", ".join(f"{key.replace('_', ' ')} {value!r}" for key, value in (wanted | {"uid": uid}).items() if value)
+    hint = ""
+    if "name" in wanted and wanted["name"] not in core.names:
+        from difflib import get_close_matches
+
+        close = get_close_matches(wanted["name"], core.names, n=3)
+        hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
+    raise NodeNotFoundError(f"no node has {asked}{hint}")
+
+
+def _outermost(core: Core, rows: list[int]) -> Iterator[int]:
+    """Rows that lie below none of the others: what is below a node is drawn with it."""
+    end = -1
+    for row in rows:
+        if row > end:
+            yield row
+            end = int(core.columns.last[row])

@@ -1,0 +1,1 @@
+"""Reports: pure functions from Tables and graphs to text; they compute nothing."""
