@@ -85,6 +85,12 @@ def host_tensor(shape: Sequence[int], dtype: str) -> Tensor:
     return Tensor(shape, contiguous(shape), dtype, Storage(math.prod(shape) * ITEM_BYTES[dtype]), device="cpu")
 
 
+def _number(value: float) -> str:
+    """A float as the profiler prints it: a whole one ends in a point."""
+    text = f"{value:.17g}"
+    return text if "e" in text or "." in text else text + "."
+
+
 def argument_columns(inputs: Sequence[Any]) -> dict[str, list[Any]]:
     """`Input Dims`, `Input type`, `Input Strides` and `Concrete Inputs` of one operator."""
     columns: tuple[list[Any], ...] = ([], [], [], [])
@@ -100,7 +106,7 @@ def argument_columns(inputs: Sequence[Any]) -> dict[str, list[Any]]:
         elif isinstance(value, list):
             row = ([], "ScalarList", [], str(list(value)))
         else:
-            row = ([], "Scalar", [], f"{value:.17g}" if isinstance(value, float) else str(value))
+            row = ([], "Scalar", [], _number(value) if isinstance(value, float) else str(value))
         for column, cell in zip(columns, row, strict=True):
             column.append(cell)
     dims, types, strides, concrete = columns
