@@ -35,5 +35,5 @@ $(VENV)/.installed-dev: EXTRAS := [dev]
 $(VENV)/.installed $(VENV)/.installed-dev: pyproject.toml
 	@test -n "$(PYTHON)" || { echo 'no Python >= 3.11 with venv found; name one: make PYTHON=/path/to/python' >&2; exit 1; }
 	@test -x $(VENV)/bin/pip || "$(PYTHON)" -m venv $(VENV)
-	$(RUN) -m pip install --quiet --disable-pip-version-check -e '.$(EXTRAS)'
+	$(RUN) -m pip install -qq --disable-pip-version-check -e '.$(EXTRAS)'
 	@touch $(VENV)/.installed $@
