@@ -7,7 +7,7 @@ the command line works on the core alone.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -17,12 +17,15 @@ import numpy as np
 from tracelens_graph.errors import NodeNotFoundError
 from tracelens_graph.graph import membership, traversals
 from tracelens_graph.graph.autograd import Autograd, link_autograd
+from tracelens_graph.graph.classes import class_table, same_as
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.details import Details
+from tracelens_graph.graph.identity import content_id
 from tracelens_graph.graph.intervals import union_length_by_group
 from tracelens_graph.graph.links import Flow
 from tracelens_graph.graph.node import Node
 from tracelens_graph.schema import GPU_KINDS, Kind
+from tracelens_graph.table import Table
 
 
 @dataclass
@@ -73,9 +76,9 @@ class Core:
         names: list[str],
         threads: list[tuple[Any, Any]],
         argsets: list[tuple[str, str, str, str]],
-        autograd_flows: list[Flow],
+        autograd_flows: Sequence[Flow],
         depends_on: np.ndarray,
-        collectives: dict[int, dict[str, Any]],
+        collectives: Mapping[int, dict[str, Any]],
         info: TraceInfo,
         details: Details,
     ) -> None:
@@ -89,6 +92,7 @@ class Core:
         self.info = info
         self.details = details
         self.edge_cache: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+        self.class_cache: dict[tuple[bool, bool], np.ndarray] = {}
 
     # --- derived columns -------------------------------------------------------------------------------------
 
@@ -151,6 +155,15 @@ class Core:
         return rows[np.lexsort((c.uid[rows], c.start_ns[rows], c.stream[rows], c.device[rows]))]
 
     # --- identity --------------------------------------------------------------------------------------------
+
+    @cached_property
+    def trace_id(self) -> str:
+        """Id of the trace: a hash of the file's decompressed bytes, or of the graph if it comes from no file.
+
+        Raises:
+            ChangedTraceError: the file is no longer the one that was loaded.
+        """
+        return self.details.identity() or content_id(self)
 
     @cached_property
     def _uid_order(self) -> np.ndarray:
@@ -270,6 +283,14 @@ class Core:
                 number = int(value) if str(value).lstrip("-").isdigit() else None
                 on_device = on_device & (column == number) if number is not None else np.zeros(len(c), bool)
         return on_thread | on_device
+
+    def classes(self, shapes: bool = True, kernel_names: bool = False) -> Table:
+        """Classes of equal call subtrees with GPU work; see `graph.classes.class_table`."""
+        return class_table(self, shapes, kernel_names)
+
+    def same_as(self, node: Node, shapes: bool = True, kernel_names: bool = False) -> list[Node]:
+        """Nodes whose call subtree equals this one's, itself included; see `graph.classes.same_as`."""
+        return same_as(self, node, shapes, kernel_names)
 
     def steps(self) -> list[Node]:
         """The steps (`ProfilerStep#n`), by process and start."""
