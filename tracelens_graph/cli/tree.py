@@ -84,10 +84,12 @@ def tree(
     if up and uid is None and not wanted:
         raise typer.BadParameter("--up needs nodes to start from: --uid, --name, --pattern, --ext-id, --pid or --tid")
     core = load(trace)
+    import numpy as np
+
     from tracelens_graph.graph.core import kinds_named
     from tracelens_graph.reports import tree_text
 
-    choice = tree_text.Choice(kinds_named(kind) if kind else None, prune, depth)
+    choice = tree_text.Choice(np.isin(core.columns.kind, kinds_named(kind)) if kind else None, prune, depth)
     places = _places(core, uid, wanted, up, choice)
     if labels is LabelStyle.short:
         category = tree_text.short_category(core)
@@ -129,7 +131,9 @@ def _matches(core: Core, uid: int | None, wanted: dict[str, Any]) -> list[int]:
         rows = [row for row in rows if row == core.row(uid)]
     if rows:
         return rows
-    asked = ", ".join(f"{key.replace('_', ' ')} {value!r}" for key, value in (wanted | {"uid": uid}).items() if value)
+    asked = ", ".join(
+        f"{key.replace('_', ' ')} {value!r}" for key, value in (wanted | {"uid": uid}).items() if value is not None
+    )
     hint = ""
     if "name" in wanted and wanted["name"] not in core.names:
         from difflib import get_close_matches

@@ -19,6 +19,7 @@ from itertools import islice
 import numpy as np
 
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.node import Node
 from tracelens_graph.reports.terminal import printable, shorten
 from tracelens_graph.schema import GPU_KINDS, Kind
 
@@ -55,22 +56,22 @@ _BATCH = 512
 class Choice:
     """Which nodes of a tree are drawn.
 
-    A node that is left out by its kind hands its children on to the nearest node above that is drawn.
+    A node that is not among `only` hands its children on to the nearest node above that is drawn.
 
     Attributes:
-        kinds: only these; None for all.
+        only: per row of the graph whether it may be drawn; None for all.
         gpu_only: only nodes with GPU work in their subtree, and the work itself.
         depth: levels below the top ones; None for all.
     """
 
-    kinds: Sequence[Kind] | None = None
+    only: np.ndarray | None = None
     gpu_only: bool = False
     depth: int | None = None
 
     def mask(self, core: Core, low: int, high: int) -> np.ndarray:
         """For the rows low..high-1 whether they are drawn."""
         c, gpu = core.columns, core.gpu_rows
-        drawn = np.ones(high - low, bool) if self.kinds is None else np.isin(c.kind[low:high], list(self.kinds))
+        drawn = np.ones(high - low, bool) if self.only is None else self.only[low:high].copy()
         if self.gpu_only:
             rows = np.arange(low, high)
             drawn &= np.searchsorted(gpu, c.last[low:high], "right") > np.searchsorted(gpu, rows)
@@ -157,6 +158,7 @@ class Labels:
         uid: whether the uid is shown.
         gpu_time: whether sum and busy time of the GPU events in the subtree are shown.
         duration: whether GPU events show their duration.
+        fields: arguments of ops to show below them: "Input Dims", "Input type", "Input Strides", "Concrete Inputs".
     """
 
     category: Callable[[int], str]
@@ -164,6 +166,7 @@ class Labels:
     uid: bool = False
     gpu_time: bool = False
     duration: bool = False
+    fields: Sequence[str] = ()
 
     def of(self, core: Core, rows: Sequence[int]) -> list[str]:
         """Labels of rows, on one line each."""
@@ -189,6 +192,14 @@ class Labels:
                 found[i] += f", GPU time: {total / 1000:.3f} us, busy: {busy / 1000:.3f} us" if total else ""
         return found
 
+    def details(self, core: Core, row: int) -> Iterator[str]:
+        """The arguments of an op that are asked for, one line each."""
+        if self.fields and core.columns.argset[row] >= 0:
+            shapes = Node(core, row).shapes
+            for field in self.fields:
+                if field in shapes:
+                    yield printable(f"{field}: {shapes[field]}")
+
 
 def name_of(core: Core, row: int) -> str:
     """Name of a node, cut and safe to print."""
@@ -206,7 +217,12 @@ def lines(core: Core, places: Iterable[Place], labels: Labels) -> Iterator[str]:
     while batch := list(islice(places, _BATCH)):
         texts = iter(labels.of(core, [row for row, _ in batch if row != HEADING]))
         for row, branches in batch:
-            yield branches if row == HEADING else branches + next(texts)
+            if row == HEADING:
+                yield branches
+                continue
+            yield branches + next(texts)
+            below = branches[:-4] + ("    " if branches.endswith("└── ") else "│   ")
+            yield from (f"{below}|   {detail}" for detail in labels.details(core, row))
 
 
 def ladder_lines(core: Core, places: Iterable[Place], labels: Labels) -> Iterator[str]:
@@ -222,3 +238,4 @@ def ladder_lines(core: Core, places: Iterable[Place], labels: Labels) -> Iterato
         yield f"  name: {name_of(core, row)}"
         if extra := labels.extras(core, [row])[0]:
             yield f"  {extra.removeprefix(', ')}"
+        yield from (f"    {detail}" for detail in labels.details(core, row))

@@ -1,0 +1,1 @@
+"""The names that users of TraceLens know, over the same graph."""
