@@ -6,6 +6,7 @@ TraceLensGraphError
 │   └── ChangedTraceError the file is no longer the one that was loaded
 ├── NodeNotFoundError     no node answers the question (also a KeyError)
 ├── AnalysisError         a question that this graph cannot answer
+├── OutputError           a file cannot be written, or not in that format
 └── MissingExtraError     an optional package is not installed; the message names the extra
 """
 
@@ -37,6 +38,10 @@ class NodeNotFoundError(TraceLensGraphError, KeyError):
 
 class AnalysisError(TraceLensGraphError):
     """The question cannot be answered on this graph."""
+
+
+class OutputError(TraceLensGraphError):
+    """A file cannot be written, or the format asked for is none of ours."""
 
 
 class MissingExtraError(TraceLensGraphError, ImportError):

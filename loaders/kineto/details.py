@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from tracelens_graph.graph.details import Details
+from tracelens_graph.graph.identity import stream_id
 from tracelens_graph.loaders.kineto.collect import Chunk
 from tracelens_graph.loaders.kineto.repair import repair_events
 from tracelens_graph.loaders.sources import Source
@@ -39,6 +40,10 @@ class FileDetails(Details):
                     text += more
                 position = chunk.offset + chunk.length
                 yield _repaired(bytes(text), chunk) if chunk.repaired else b"[" + bytes(text) + b"]"
+
+    def identity(self) -> str:
+        """Hash of the decompressed bytes, as read: a repaired file keeps the id of the broken one."""
+        return stream_id(self.source.open())
 
 
 def _repaired(text: bytes, chunk: Chunk) -> bytes:

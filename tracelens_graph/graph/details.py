@@ -29,6 +29,14 @@ class Details:
         """The JSON text `[event, ...]` of each of the blocks, which are in ascending order."""
         raise NotImplementedError
 
+    def identity(self) -> str | None:
+        """The id of the trace that the events stand in; None if they stand in none.
+
+        Raises:
+            ChangedTraceError: the file is no longer the one that was loaded.
+        """
+        raise NotImplementedError
+
     def events(self, uids: Iterable[int]) -> dict[int, dict[str, Any]]:
         """uid -> the original event, for those that stand in the file.
 
@@ -62,3 +70,6 @@ class NoDetails(Details):
     def texts(self, blocks: Iterable[int]) -> Iterator[bytes]:
         """Nothing."""
         return iter(())
+
+    def identity(self) -> None:
+        """None: there is no trace."""
