@@ -9,9 +9,7 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.loaders.sources import open_source
 
 
-def load_core(
-    source: Any, *, progress: Callable[[int, int], None] | None = None, processes: int | None = None
-) -> Core:
+def load_core(source: Any, *, progress: Callable[[int, int], None] | None = None, processes: int | None = None) -> Core:
     """The graph of a trace or of a saved graph, as columns.
 
     Args:

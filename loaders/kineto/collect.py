@@ -42,6 +42,14 @@ _PLACE = {family: number for number, family in enumerate(NODE_FAMILIES)}
 _NO_DURATION_IS_FINE = (Family.memory,)
 
 
+_SMALL = {"kind": np.uint8, "flags": np.uint8, "name": np.int32, "thread": np.int32, "argset": np.int32}
+
+
+def dtype_of(column: str) -> np.dtype[Any]:
+    """Type of a column while it is collected."""
+    return np.dtype(_SMALL.get(column, np.int64))
+
+
 class Codes(dict[Any, int]):
     """Numbers things in the order in which they are first seen."""
 
@@ -63,10 +71,13 @@ class Chunk:
 
 @dataclass
 class Collected:
-    """Columns of one stretch of a trace, in file order within each family; can be pickled."""
+    """Columns of one stretch of a trace, in file order within each family; can be pickled.
+
+    Columns grow as bytes, family by family: thousands of small arrays would cost more than what is in them.
+    """
 
     events: int = 0
-    columns: dict[str, dict[str, list[np.ndarray]]] = field(default_factory=dict)
+    columns: dict[str, dict[str, bytearray]] = field(default_factory=dict)
     names: Codes = field(default_factory=Codes)
     threads: Codes = field(default_factory=Codes)
     argsets: Codes = field(default_factory=Codes)
@@ -293,7 +304,7 @@ class Collector:
                     self.out.collectives.append((int(uids[i]), msgspec.structs.asdict(found)))
         target = self.out.columns.setdefault(family.value, {})
         for name, values in columns.items():
-            target.setdefault(name, []).append(values)
+            target.setdefault(name, bytearray()).extend(memoryview(values.astype(dtype_of(name), copy=False)))
 
     def _times(self, values: list[Any]) -> np.ndarray:
         return digits_to_ns(values) if self._records.exact else floats_to_ns(values)

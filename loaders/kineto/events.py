@@ -8,10 +8,12 @@ import msgspec
 import numpy as np
 
 from tracelens_graph.graph.build import EventTable
-from tracelens_graph.loaders.kineto.collect import NODE_FAMILIES, Codes, Collected
-from tracelens_graph.schema import STORED, Kind
+from tracelens_graph.loaders.kineto.collect import NODE_FAMILIES, Codes, Collected, dtype_of
+from tracelens_graph.schema import STORED, Kind, Property
 
 _RAW_COLUMNS = tuple(p for p in STORED if p.name not in ("parent", "last", "depth", "owner", "owner_rule"))
+
+_IDS = ("external_id", "correlation", "device", "stream", "sequence", "forward_thread")
 
 KEPT_METADATA = (
     "schemaVersion", "deviceProperties", "distributedInfo", "trace_id", "displayTimeUnit",
@@ -36,15 +38,15 @@ def merge(first: Collected, second: Collected) -> Collected:
     odd = {-(2**62) - old: -(2**62) - new for old, new in enumerate(_codes_into(first.odd_ids, second.odd_ids))}
     for family, columns in second.columns.items():
         target = first.columns.setdefault(family, {})
-        for name, parts in columns.items():
-            for values in parts:
-                if name in codes:
-                    values = codes[name][values]
-                elif name == "uid":
-                    values = values + first.events
-                elif odd and name in ("external_id", "correlation", "device", "stream", "sequence", "forward_thread"):
-                    values = np.array([odd.get(value, value) for value in values.tolist()], np.int64)
-                target.setdefault(name, []).append(values)
+        for name, column in columns.items():
+            values = np.frombuffer(column, dtype_of(name))
+            if name in codes:
+                values = codes[name][values]
+            elif name == "uid":
+                values = values + first.events
+            elif odd and name in _IDS:
+                values = np.array([odd.get(value, value) for value in values.tolist()], np.int64)
+            target.setdefault(name, bytearray()).extend(memoryview(values.astype(dtype_of(name), copy=False)))
     for chunk in second.chunks:
         chunk.first += first.events
         first.chunks.append(chunk)
@@ -67,24 +69,37 @@ def _codes_into(table: Codes, other: Codes) -> np.ndarray:
 
 def event_table(out: Collected) -> EventTable:
     """One column per property over all events that become nodes, with kinds told by name where names tell."""
-    families = [family.value for family in NODE_FAMILIES if family.value in out.columns]
+    families = [out.columns[family.value] for family in NODE_FAMILIES if family.value in out.columns]
+    sizes = [len(family["uid"]) // dtype_of("uid").itemsize for family in families]
     columns: dict[str, np.ndarray] = {}
-    sizes = {family: sum(map(len, out.columns[family]["uid"])) for family in families}
     for prop in _RAW_COLUMNS:
-        parts: list[np.ndarray] = []
-        for family in families:
-            found = out.columns[family].pop(prop.name, None)
-            parts += found if found is not None else [np.full(sizes[family], prop.absent or 0, prop.dtype)]
-        values = np.concatenate(parts) if parts else np.zeros(0, prop.dtype)
-        if prop.dtype == "int32" and values.dtype != np.int32:
-            values = np.where(abs(values) < 2**31, values, -1)
-        columns[prop.name] = values.astype(prop.dtype, copy=False)
+        found = [family.pop(prop.name, None) for family in families]
+        parts = [None if part is None else np.frombuffer(part, dtype_of(prop.name)) for part in found]
+        columns[prop.name] = _filled(prop, parts, sizes)
     names = list(out.names)
     _refine_kinds(columns, names)
     for name in ("sequence", "forward_thread", "external_id", "correlation"):
         _drop_zeros(columns, name)
     argsets = _canonical_argsets(columns, list(out.argsets))
     return EventTable(columns=columns, names=names, threads=list(out.threads), argsets=argsets)
+
+
+def _filled(prop: Property, parts: list[np.ndarray | None], sizes: list[int]) -> np.ndarray:
+    """One column of the parts, absent values where a family lacks it; ids in 32 bits where all fit."""
+    dtype = np.dtype(prop.dtype)
+    if prop.name in _IDS and all(abs(part).max(initial=0) < 2**31 for part in parts if part is not None):
+        dtype = np.dtype(np.int32)
+    column = np.empty(sum(sizes), dtype)
+    at = 0
+    for part, size in zip(parts, sizes, strict=True):
+        if part is None:
+            column[at : at + size] = prop.absent or 0
+        elif dtype == np.int32 and part.dtype != np.int32:
+            column[at : at + size] = np.where(abs(part) < 2**31, part, -1)
+        else:
+            column[at : at + size] = part
+        at += size
+    return column
 
 
 def _refine_kinds(columns: dict[str, np.ndarray], names: list[str]) -> None:

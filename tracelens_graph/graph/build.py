@@ -54,6 +54,7 @@ def build_core(table: EventTable) -> Core:
     thread_rank = _thread_ranks(table.threads)
     kind = columns["kind"]
     host = np.flatnonzero(kind <= Kind.RuntimeCall)
+    host = host[np.argsort(columns["uid"][host], kind="stable")]
     gpu = np.flatnonzero((kind >= Kind.Kernel) & (kind <= Kind.Memset))
     layer = np.flatnonzero(kind > Kind.Memset)
     _fill_devices(columns, np.flatnonzero(np.isin(kind, _ON_DEVICE)), table.threads)
@@ -61,8 +62,7 @@ def build_core(table: EventTable) -> Core:
         thread_rank[columns["thread"][host]],
         columns["start_ns"][host],
         columns["dur_ns"][host],
-        np.maximum(kind[host], Kind.PythonFunction),
-        columns["uid"][host],
+        np.maximum(kind[host], np.uint8(Kind.PythonFunction)),
     )
     host = host[forest.order]
     columns["flags"][host[forest.outlives]] |= Flag.outlives_parent.value
@@ -103,7 +103,7 @@ def _thread_ranks(threads: Sequence[tuple[Any, Any]]) -> np.ndarray:
     def key(i: int) -> tuple[Any, ...]:
         return tuple((isinstance(part, str), part) for part in threads[i])
 
-    ranks = np.empty(len(threads), np.int64)
+    ranks = np.empty(len(threads), np.int32)
     ranks[sorted(range(len(threads)), key=key)] = np.arange(len(threads))
     return ranks
 

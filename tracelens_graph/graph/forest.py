@@ -35,43 +35,42 @@ class Forest:
     outlives: np.ndarray
 
 
-def build_forest(group: np.ndarray, start: np.ndarray, dur: np.ndarray, rank: np.ndarray, tie: np.ndarray) -> Forest:
+def build_forest(group: np.ndarray, start: np.ndarray, dur: np.ndarray, rank: np.ndarray) -> Forest:
     """The call forest of events, one set of trees per group.
 
     Args:
         group: thread of each event, small non-negative numbers; groups come out in ascending order.
         start: start, ns.
         dur: duration, ns, not negative.
-        rank: who goes outside when start and duration are equal: the lower rank.
-        tie: position in the file, the last criterion.
+        rank: who goes outside when start and duration are equal: the lower rank, then who comes first here.
     """
     count = len(start)
     if not count:
         none = np.zeros(0, np.int64)
         return Forest(none, none, none, none, np.zeros(0, bool))
-    order = _nesting_order(group, start, dur, rank, tie)
+    order = _nesting_order(group, start, dur, rank)
     begin, end, reach = _line_up(group[order], start[order], dur[order])
     # With proper nesting an event's depth is the number of earlier events that have not ended yet.
-    depth = np.arange(count) - np.searchsorted(np.sort(reach), begin, side="right")
-    last = np.searchsorted(begin, reach, side="left") - 1
+    depth = np.arange(count, dtype=np.int32)
+    depth -= np.searchsorted(np.sort(reach), begin, side="right").astype(np.int32)
+    last = np.searchsorted(begin, reach, side="left").astype(np.int32)
+    last -= 1
     parent = _parents(depth)
     outlives = np.zeros(count, bool)
-    has_parent = parent >= 0
-    crossing = np.flatnonzero(has_parent & (end > end[parent]))
+    crossing = np.flatnonzero((parent >= 0) & (end > end[parent]))
     if len(crossing):
         _repair_crossings(crossing, begin, end, reach, parent, last, depth, outlives)
     return Forest(order, parent, last, depth, outlives)
 
 
-def _nesting_order(
-    group: np.ndarray, start: np.ndarray, dur: np.ndarray, rank: np.ndarray, tie: np.ndarray
-) -> np.ndarray:
-    """Positions by group, start, longer first, rank, position in the file."""
+def _nesting_order(group: np.ndarray, start: np.ndarray, dur: np.ndarray, rank: np.ndarray) -> np.ndarray:
+    """Positions by group, start, longer first, rank, position."""
     low = int(start.min())
     span = int(start.max()) - low + 1
     if (int(group.max()) + 1) * span >= 2**62:
-        return np.lexsort((tie, rank, -dur, start, group))
-    key = group.astype(np.int64) * span + (start - low)
+        return np.lexsort((rank, -dur, start, group))
+    key = group.astype(np.int64) * span
+    key += start - low
     order = np.argsort(key, kind="stable")
     key = key[order]
     same = key[1:] == key[:-1]
@@ -81,7 +80,7 @@ def _nesting_order(
         tied[:-1] |= same
         rows = np.flatnonzero(tied)
         picked = order[rows]
-        order[rows] = picked[np.lexsort((tie[picked], rank[picked], -dur[picked], key[rows]))]
+        order[rows] = picked[np.lexsort((rank[picked], -dur[picked], key[rows]))]
     return order
 
 
@@ -107,7 +106,7 @@ def _line_up(group: np.ndarray, start: np.ndarray, dur: np.ndarray) -> tuple[np.
 
 def _parents(depth: np.ndarray) -> np.ndarray:
     """Parent rows from depths in pre-order: the nearest earlier row one level up."""
-    parent = np.full(len(depth), -1, np.int64)
+    parent = np.full(len(depth), -1, np.int32)
     rows = np.argsort(depth, kind="stable")
     edges = np.searchsorted(depth[rows], np.arange(int(depth.max()) + 2))
     for level in range(1, len(edges) - 1):

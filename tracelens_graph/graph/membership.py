@@ -24,8 +24,9 @@ class _Ranges:
     """Annotations as nested intervals, per group, ready to be asked for the innermost one at an instant."""
 
     def __init__(self, columns: Columns, rows: np.ndarray, group: np.ndarray) -> None:
-        start, dur = columns.start_ns[rows], columns.dur_ns[rows]
-        forest = build_forest(group, start, dur, np.zeros(len(rows), np.int64), columns.uid[rows])
+        in_file = np.argsort(columns.uid[rows], kind="stable")
+        rows, group = rows[in_file], group[in_file]
+        forest = build_forest(group, columns.start_ns[rows], columns.dur_ns[rows], np.zeros(len(rows), np.uint8))
         self.rows, self.group = rows[forest.order], group[forest.order]
         self.enclosing = np.where(forest.parent >= 0, self.rows[forest.parent], -1) if len(rows) else rows
         self._parent, self._columns = forest.parent, columns
