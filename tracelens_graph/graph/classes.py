@@ -143,6 +143,11 @@ def distinct(lanes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return order[new], number
 
 
+def argset_text(core: Core, code: int) -> str:
+    """An argument set as one text, the same however its JSON was spaced."""
+    return "\n".join("".join(text.split()) for text in core.argsets[code])
+
+
 def _classes(core: Core, shapes: bool, kernel_names: bool) -> np.ndarray:
     c = core.columns
     rows = np.union1d(class_rows(core), core.gpu_rows)
@@ -177,7 +182,7 @@ def _own(core: Core, rows: np.ndarray, shapes: bool, kernel_names: bool) -> np.n
     if shapes:
         has = np.flatnonzero(c.argset[rows] >= 0)
         sets, back = np.unique(c.argset[rows[has]], return_inverse=True)
-        own[has] = _mix(own[has] + _mix(_hashes("\n".join(core.argsets[code]) for code in sets.tolist())[back]))
+        own[has] = _mix(own[has] + _mix(_hashes(argset_text(core, code) for code in sets.tolist())[back]))
     return own
 
 
