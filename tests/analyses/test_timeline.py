@@ -70,7 +70,10 @@ def test_one_empty_kernel() -> None:
 
 KERNELS = st.lists(
     st.tuples(
-        st.sampled_from(["gemm", "ncclKernel", "Memcpy DtoH"]), st.integers(0, 200), st.integers(0, 60), st.integers(0, 2)
+        st.sampled_from(["gemm", "ncclKernel", "Memcpy DtoH"]),
+        st.integers(0, 200),
+        st.integers(0, 60),
+        st.integers(0, 2),
     ),
     min_size=1,
     max_size=25,

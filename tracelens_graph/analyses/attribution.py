@@ -143,7 +143,9 @@ def _table(
         shown = shown[[labels[i] == name for i in shown.tolist()]]
     elif name is not None:
         shown = shown[[name.search(labels[i]) is not None for i in shown.tolist()]]
-    shown = shown[np.lexsort((first[shown], -values["inclusive_sum_us"][shown], shown >= len(g.names)))]
+    shown = shown[
+        np.lexsort((first[shown], -values["inclusive_sum_us"][shown], np.maximum(shown - len(g.names) + 1, 0)))
+    ]
     columns: dict[str, np.ndarray | list[str]] = {
         "name": [labels[i] for i in shown.tolist()],
         "count": count[shown],
