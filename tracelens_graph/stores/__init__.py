@@ -1,0 +1,1 @@
+"""Graphs at rest: the graph's own file, and exports for other programs."""

@@ -1,0 +1,33 @@
+"""Writing files so that nobody ever sees half of one."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from tracelens_graph.errors import OutputError
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """A new file that takes the place of `path` when the block ends well, and vanishes when it does not.
+
+    Raises:
+        OutputError: it cannot be written, or something that is no ordinary file stands there.
+    """
+    target = Path(path).resolve()
+    if target.exists() and not target.is_file():
+        raise OutputError(f"{path}: is {'a folder' if target.is_dir() else 'no ordinary file'}; name a file")
+    part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
+    try:
+        with open(part, "xb") as file:
+            yield file
+        os.replace(part, target)
+    except OSError as error:
+        raise OutputError(f"{path}: cannot be written: {(error.strerror or str(error)).lower()}") from None
+    finally:
+        part.unlink(missing_ok=True)

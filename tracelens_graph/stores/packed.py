@@ -1,0 +1,93 @@
+"""What a saved graph gives on request only: original events, and lists that few questions touch."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from tracelens_graph.errors import TraceError
+from tracelens_graph.graph.details import Details
+
+
+class PackedDetails(Details):
+    """Original events in compressed blocks, each unpacked when one of its events is looked at."""
+
+    def __init__(
+        self,
+        first: np.ndarray,
+        count: np.ndarray,
+        blocks: np.ndarray,
+        ends: np.ndarray,
+        trace_id: str,
+        name: str,
+    ) -> None:
+        super().__init__(first, count)
+        self._blocks, self._ends = blocks, ends
+        self._trace_id, self._name = trace_id, name
+
+    def texts(self, blocks: Iterable[int]) -> Iterator[bytes]:
+        """Texts of blocks.
+
+        Raises:
+            TraceError: the saved graph is damaged there.
+        """
+        for block in blocks:
+            begin = self._ends[block - 1] if block else 0
+            try:
+                yield zlib.decompress(self._blocks[begin : self._ends[block]].data)
+            except zlib.error:
+                raise TraceError(
+                    f"{self._name}: the saved graph is damaged (block {block} of the events); "
+                    "save it again from the trace"
+                ) from None
+
+    def identity(self) -> str:
+        """The id that the trace had when the graph was saved."""
+        return self._trace_id
+
+
+class LazyList(Sequence[Any]):
+    """A list that is read when it is first looked at."""
+
+    def __init__(self, read: Callable[[], list[Any]]) -> None:
+        self._read = read
+
+    @cached_property
+    def _items(self) -> list[Any]:
+        return self._read()
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._items[index]
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return list, (self._items,)
+
+
+class LazyDict(Mapping[Any, Any]):
+    """A dictionary that is read when it is first looked at."""
+
+    def __init__(self, read: Callable[[], dict[Any, Any]]) -> None:
+        self._read = read
+
+    @cached_property
+    def _items(self) -> dict[Any, Any]:
+        return self._read()
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._items[key]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (self._items,)
