@@ -7,6 +7,7 @@ odd event is decoded event by event; a chunk that is no JSON goes through the re
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -36,6 +37,12 @@ NODE_FAMILIES = (
     Family.python, Family.op, Family.runtime, Family.gpu, Family.annotation,
     Family.device_annotation, Family.sync, Family.overhead, Family.memory,
 )  # fmt: skip
+
+_FEW = 32
+"""Events tried together where a whole chunk does not fit: only those with an odd one are taken one by one."""
+
+_CATEGORY = re.compile(rb'"cat"\s*:\s*"([ -!#-\[\]-~]{1,100})"')
+_MOST_CATEGORIES = 64
 
 _PLACE = {family: number for number, family in enumerate(NODE_FAMILIES)}
 
@@ -106,7 +113,7 @@ class Collector:
 
     def chunk(self, text: memoryview, offset: int) -> None:
         """Take one chunk `[event, ...]`; raises what msgspec raises where it is no JSON."""
-        odd: dict[int, str] = {}
+        odd: dict[int, Any] = {}
         try:
             events = self._records.events.decode(text)
         except msgspec.ValidationError:
@@ -121,7 +128,7 @@ class Collector:
         """Take what can be saved of a stretch that is no JSON, and count what cannot."""
         repaired = repair_events(text, last=last)
         raws = [Raw(event) for event in repaired.events]
-        odd: dict[int, str] = {}
+        odd: dict[int, Any] = {}
         events = self._one_by_one(raws, odd)
         positions = np.asarray(repaired.positions, np.int64) + self.out.events
         if not self._take(events, positions, odd, lambda: raws):
@@ -143,35 +150,41 @@ class Collector:
     def _count(counts: dict[str, int], key: str, count: int = 1) -> None:
         counts[key] = counts.get(key, 0) + count
 
-    def _one_by_one(self, raws: list[Raw], odd: dict[int, str]) -> list[Any]:
-        """Records of events some of which do not fit; what fits nowhere is None and counted in `odd`."""
-        self._learn_categories(raws)
-        decode, events = self._records.event.decode, []
-        for index, raw in enumerate(raws):
+    def _one_by_one(self, raws: list[Raw], odd: dict[int, Any]) -> list[Any]:
+        """Records of events some of which do not fit; what fits nowhere is None, and `odd` says why."""
+        events: list[Any] = []
+        for begin in range(0, len(raws), _FEW):
+            few = raws[begin : begin + _FEW]
             try:
-                events.append(decode(raw))
+                events += self._records.events.decode(b"[" + b",".join(few) + b"]")
             except (msgspec.ValidationError, RecursionError):
-                events.append(self._odd_event(raw, index, odd))
+                if self._learn_categories(few):
+                    odd.clear()
+                    return self._one_by_one(raws, odd)
+                events += [self._one(raw, begin + index, odd) for index, raw in enumerate(few)]
         return events
 
-    def _learn_categories(self, raws: list[Raw]) -> None:
-        """Add unknown categories to the table, so that a frequent one is not slow for ever."""
+    def _one(self, raw: Raw, index: int, odd: dict[int, Any]) -> Any:
+        try:
+            return self._records.event.decode(raw)
+        except (msgspec.ValidationError, RecursionError):
+            return self._odd_event(raw, index, odd)
+
+    def _learn_categories(self, raws: list[Raw]) -> bool:
+        """Add unknown categories to the table, so that a frequent one is not slow for ever; whether any was new."""
         found = set(self._records.unknown)
         for raw in raws:
-            text = bytes(raw)
-            at = text.find(b'"cat"')
-            if at < 0:
-                continue
-            value = text[at + 5 : at + 105].lstrip(b" :\t\n")
-            if value[:1] == b'"' and (end := value.find(b'"', 1)) > 0:
-                category = value[1:end].decode("ascii", "replace")
-                if category.isprintable() and category not in CATEGORIES and len(found) < 64:
-                    found.add(category)
-        if found != self._records.unknown:
-            self._records = records(self._records.exact, frozenset(found))
-            self.out.unknown = self._records.unknown
+            match = _CATEGORY.search(bytes(raw))
+            category = match.group(1).decode() if match else ""
+            if category and category not in CATEGORIES and len(found) < _MOST_CATEGORIES:
+                found.add(category)
+        if found == self._records.unknown:
+            return False
+        self._records = records(self._records.exact, frozenset(found))
+        self.out.unknown = self._records.unknown
+        return True
 
-    def _odd_event(self, raw: Raw, index: int, odd: dict[int, str]) -> Any:
+    def _odd_event(self, raw: Raw, index: int, odd: dict[int, Any]) -> Any:
         """An event that fits no record: metadata, something without category, or fields of the wrong type."""
         try:
             event = _ANY.decode(raw)
@@ -182,8 +195,7 @@ class Collector:
             return None
         category = event.get("cat")
         if event.get("ph") == "M":
-            self.out.metadata_events.append(event)
-            odd[index] = "metadata"
+            odd[index] = event
             return None
         if category not in CATEGORIES:
             odd[index] = "no category" if category is None else "other category"
@@ -198,7 +210,7 @@ class Collector:
             odd[index] = "unreadable"
             return None
 
-    def _take(self, events: list[Any], uids: np.ndarray, odd: dict[int, str], raws: Callable[[], list[Raw]]) -> bool:
+    def _take(self, events: list[Any], uids: np.ndarray, odd: dict[int, Any], raws: Callable[[], list[Raw]]) -> bool:
         """Spread the records of one chunk over the columns of their families.
 
         False, with nothing taken, where floats cannot carry the times to the nanosecond: then the same events are
@@ -221,6 +233,9 @@ class Collector:
             self.out.exact_times = True
             return False
         for reason in odd.values():
+            if isinstance(reason, dict):
+                self.out.metadata_events.append(reason)
+                reason = "metadata"
             self._count(self.out.left_out, reason)
         for family, picked, here, times in families:
             self._take_family(family, picked, times, uids[here], raws, here)
