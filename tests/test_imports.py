@@ -41,3 +41,8 @@ def test_public_names_are_sorted_and_importable() -> None:
     missing = [name for name in tracelens_graph.__all__ if not hasattr(tracelens_graph, name)]
     assert missing == []
     assert set(tracelens_graph.__all__) <= set(dir(tracelens_graph))
+
+
+def test_load_stays_a_function_whatever_was_imported_before() -> None:
+    code = "import tracelens_graph.loading, tracelens_graph.api, tracelens_graph as t; assert callable(t.load)"
+    subprocess.run([sys.executable, "-c", code], check=True)

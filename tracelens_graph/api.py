@@ -11,11 +11,12 @@ import networkx as nx
 
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.details import NoDetails
-from tracelens_graph.load import load_core
+from tracelens_graph.loading import load_core
 from tracelens_graph.nxview import views
 from tracelens_graph.nxview.copies import to_networkx
 from tracelens_graph.nxview.index import UidIndex
 from tracelens_graph.nxview.lazy import refuse
+from tracelens_graph.nxview.rebuild import rebuild
 from tracelens_graph.nxview.show import html_table, one_line
 from tracelens_graph.reports.progress import progress_on_terminal
 
@@ -60,6 +61,15 @@ class TraceGraph(Core, views.ReadOnly, nx.MultiDiGraph):
     def tree(self) -> views.CallForest:
         """The call forest as a read-only DiGraph: all nodes, edges CALLS and LAUNCHES only."""
         return views.CallForest(self, self._node, self._index)
+
+    @cached_property
+    def full(self) -> views.FullGraph:
+        """The graph with its context and knowledge nodes (run, trace, threads, streams, signatures, classes ...).
+
+        Raises:
+            ChangedTraceError: the file, whose hash names the trace, is no longer the one that was loaded.
+        """
+        return views.FullGraph(self, self._node, self._index)
 
     def subtree(self, uid: int) -> set[int]:
         """Uids of all descendants of a node in the call forest, without the node itself.
@@ -155,3 +165,21 @@ def load(
         core = load_core(source, progress=progress or shown, processes=processes)
     graph: TraceGraph = TraceGraph(core)
     return graph
+
+
+def from_networkx(graph: Any) -> TraceGraph:
+    """A graph from a networkx one: from what `to_networkx()` made, changed or not, or from one built by hand.
+
+    Nodes are uids with at least `kind`, `name`, `start_ns` and `dur_ns`; `pid`, `tid` and all other attributes of
+    `Node.attributes()` are taken where given. Edges CALLS and LAUNCHES make the call forest (whatever the times
+    say), CHARGED_TO, HAS_BACKWARD and DEPENDS_ON are taken as they are, all others are computed anew. In a
+    DiGraph the type of an edge is its attribute `type`, in a MultiDiGraph its key. Context nodes are left out.
+
+    Does not come back: access to the original events in the file, the arguments of collectives, and the spelling
+    of the JSON of argument sets.
+
+    Raises:
+        TraceError: it is no such graph; the message names the node or edge.
+    """
+    rebuilt: TraceGraph = TraceGraph(rebuild(graph))
+    return rebuilt

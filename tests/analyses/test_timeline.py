@@ -14,7 +14,7 @@ from corpus import CORPUS, GOLDENS, NO_GOLDENS, kineto_traces, parametrize
 from tracelens_graph.analyses.timeline import gpu_timeline
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core
-from tracelens_graph.load import load_core
+from tracelens_graph.loading import load_core
 from tracelens_graph.table import Table
 
 MORE_LINKED = {"mi300/resnet-ddp-checkpointing": 81, "mi300/normalization-layers": 5}

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tracelens_graph.graph.classes import class_rows, normal_name, same_as, subtree_classes
 from tracelens_graph.graph.core import Core
-from tracelens_graph.load import load_core
+from tracelens_graph.loading import load_core
 from tracelens_graph.schema import Kind
 
 

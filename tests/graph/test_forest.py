@@ -14,7 +14,7 @@ from reference import host_parents, launches
 
 from corpus import kineto_traces, parametrize
 from tracelens_graph.graph.core import Core
-from tracelens_graph.load import load_core
+from tracelens_graph.loading import load_core
 from tracelens_graph.schema import Flag, Kind
 
 CATEGORIES = ("python_function", "cpu_op", "cuda_runtime")

@@ -10,7 +10,7 @@ import pytest
 from tracelens_graph.analyses.attribution import attribution
 from tracelens_graph.analyses.timeline import gpu_timeline
 from tracelens_graph.graph.core import Core
-from tracelens_graph.load import load_core
+from tracelens_graph.loading import load_core
 from tracelens_graph.schema import Kind
 from tracelens_graph.simulate import simulate
 

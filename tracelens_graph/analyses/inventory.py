@@ -255,7 +255,7 @@ def _unlinked_share(g: Core) -> str:
     c, gpu = g.columns, g.gpu_rows
     lone = gpu[c.parent[gpu] < 0]
     share = 100 * int(c.dur_ns[lone].sum()) / max(int(c.dur_ns[gpu].sum()), 1)
-    return f"{len(lone):,} GPU events, {share:.1f} % of GPU time" if len(lone) else ""
+    return f"{len(lone):,} of {len(gpu):,} GPU events, {share:.1f} % of GPU time" if len(lone) else ""
 
 
 OPTIONS = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -38,11 +39,11 @@ def load(trace: str) -> Core:
     """The graph of the trace that a command was given, with progress on a terminal."""
     if trace == "-" and sys.stdin.isatty():
         raise typer.BadParameter("standard input is a terminal: name a file, or pipe a trace in")
-    from tracelens_graph.load import load_core
+    from tracelens_graph.loading import load_core
     from tracelens_graph.reports.progress import progress_on_terminal
-    from tracelens_graph.reports.terminal import printable
+    from tracelens_graph.reports.terminal import printable, shorten
 
-    with progress_on_terminal(f"reading {printable(trace)}") as progress:
+    with progress_on_terminal(f"reading {shorten(printable(Path(trace).name), 40)}") as progress:
         return load_core(trace, progress=progress)
 
 

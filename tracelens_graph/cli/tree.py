@@ -138,7 +138,7 @@ def _matches(core: Core, uid: int | None, wanted: dict[str, Any]) -> list[int]:
     if "name" in wanted and wanted["name"] not in core.names:
         from difflib import get_close_matches
 
-        close = get_close_matches(wanted["name"], core.names, n=3)
+        close = get_close_matches(wanted["name"], core.names, n=3, cutoff=0.75)
         hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
     raise NodeNotFoundError(f"no node has {asked}{hint}")
 

@@ -1,14 +1,32 @@
-"""Forward ops and their backward ops; recomputation of activations."""
+"""Forward ops and their backward ops; recomputation of activations.
+
+An autograd node is made by one forward op and run by one backward op. Ops carry the sequence number that their
+thread was about to give to its next node, so a number is shared by the op that made the node and by ops around
+and before it: the one that starts last made it. The backward op carries the number together with the small
+number of the forward thread; it is the innermost op that does (`AddmmBackward0`, inside of
+`autograd::engine::evaluate_function: AddmmBackward0`). These are the ends of PyTorch's own arrows.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracelens_graph.graph.links import Flow
+from tracelens_graph.graph.membership import process_of_thread
+from tracelens_graph.graph.recompute import Passes, recomputation
+from tracelens_graph.schema import Kind
+
 if TYPE_CHECKING:
     from tracelens_graph.graph.core import Core
+
+Pairs = tuple[np.ndarray, np.ndarray]
+"""Rows of forward ops and of their backward ops."""
 
 
 @dataclass(frozen=True)
@@ -16,24 +34,215 @@ class Autograd:
     """Links between the passes of a training step.
 
     Attributes:
-        forward, backward: rows of linked pairs, many to many.
+        forward, backward: rows of linked pairs, many to many, by forward and then backward row.
         recompute: per row of the graph whether it belongs to a recomputation of activations.
+        lost_arrows: arrows of the file with an end on no op.
     """
 
     forward: np.ndarray
     backward: np.ndarray
     recompute: np.ndarray
+    lost_arrows: int = 0
 
     def backward_of(self, row: int) -> list[int]:
         """Rows of the backward ops of a forward op."""
-        return sorted(self.backward[self.forward == row].tolist())
+        low, high = np.searchsorted(self.forward, (row, row + 1))
+        found: list[int] = self.backward[low:high].tolist()
+        return found
 
     def forward_of(self, row: int) -> list[int]:
-        """Rows of the forward ops of a backward op."""
-        return sorted(self.forward[self.backward == row].tolist())
+        """Rows of the forward ops of a backward op: the op itself and, with checkpointing, its recomputation."""
+        backward, forward = self._by_backward
+        low, high = np.searchsorted(backward, (row, row + 1))
+        found: list[int] = forward[low:high].tolist()
+        return found
+
+    @cached_property
+    def _by_backward(self) -> Pairs:
+        order = np.argsort(self.backward, kind="stable")
+        return self.backward[order], self.forward[order]
 
 
 def link_autograd(core: Core) -> Autograd:
-    """TO BE WRITTEN by its owner."""
+    """Links by PyTorch's arrows, and by forward thread and sequence number where no arrow leads.
+
+    A trace without either has no links.
+    """
+    c = core.columns
+    numbered = np.flatnonzero((c.sequence >= 0) & (c.kind == Kind.Op))
+    is_backward = c.forward_thread[numbered] != -1
+    makers = _makers(core, numbered[~is_backward])
+    runners = _innermost(core, numbered[is_backward])
+    by_arrow, lost = _by_arrow(core, numbered[~is_backward], runners)
+    by_number = _by_number(core, makers, runners, by_arrow)
+    forward, backward = (np.concatenate(ends) for ends in zip(by_arrow, by_number, strict=True))
+    again = recomputation(core, Passes(makers, runners, forward, backward))
+    forward, backward = _sorted_pairs(
+        np.concatenate((forward, again.forward)), np.concatenate((backward, again.backward))
+    )
+    return Autograd(forward, backward, again.mask, lost)
+
+
+def _makers(core: Core, rows: np.ndarray) -> np.ndarray:
+    """Of forward ops those that made a node, by thread and sequence number.
+
+    Among ops with one number it is the one that starts last, the inner one where a clock of microseconds makes
+    them start together.
+    """
+    c = core.columns
+    rows = rows[np.lexsort((rows, c.start_ns[rows], c.sequence[rows], c.thread[rows]))]
+    thread, sequence = c.thread[rows], c.sequence[rows]
+    is_latest = np.ones(len(rows), bool)
+    is_latest[:-1] = (thread[1:] != thread[:-1]) | (sequence[1:] != sequence[:-1])
+    return rows[is_latest]
+
+
+def _innermost(core: Core, rows: np.ndarray) -> np.ndarray:
+    """Of backward ops those without another of the same number inside, ascending."""
+    c = core.columns
+    rows = rows[np.lexsort((rows, c.sequence[rows], c.forward_thread[rows], c.thread[rows]))]
+    has_inner = np.zeros(len(rows), bool)
+    inside = rows[1:] <= c.last[rows[:-1]]
+    for column in (c.thread, c.forward_thread, c.sequence):
+        inside &= column[rows[1:]] == column[rows[:-1]]
+    has_inner[:-1] = inside
+    return np.sort(rows[~has_inner])
+
+
+def _by_arrow(core: Core, forwards: np.ndarray, runners: np.ndarray) -> tuple[Pairs, int]:
+    """Pairs joined by arrows, and the number of arrows that join none."""
+    c = core.columns
+    tail_thread, tail_time, head_thread, head_time = _arrows(core.autograd_flows, process_of_thread(core.threads))
     none = np.zeros(0, np.int64)
-    return Autograd(none, none, np.zeros(len(core.columns), bool))
+    if not len(tail_time):
+        return (none, none), 0
+    ops = np.flatnonzero(c.kind == Kind.Op)
+
+    def at(rows: np.ndarray, thread: np.ndarray, time: np.ndarray) -> np.ndarray:
+        return _last_equal(rows, (c.thread[rows], c.start_ns[rows]), (thread, time))
+
+    head = at(runners, head_thread, head_time)
+    head = np.where(head >= 0, head, at(ops, head_thread, head_time))
+    # Where several ops start together, the arrow begins at the one with the number of the backward op.
+    tail = _last_equal(
+        forwards,
+        (c.thread[forwards], c.start_ns[forwards], c.sequence[forwards]),
+        (tail_thread, tail_time, c.sequence[head]),
+    )
+    tail = np.where(tail >= 0, tail, at(ops, tail_thread, tail_time))
+    joined = (tail >= 0) & (head >= 0)
+    return (tail[joined], head[joined]), int(len(joined) - joined.sum())
+
+
+def _arrows(flows: Sequence[Flow], process: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Thread and time of the starts and of the finishes of arrows; an id counts within its process."""
+    ends: dict[str, list[tuple[int, int, int]]] = {"s": [], "f": []}
+    ids: dict[object, int] = {}
+    for phase, key, thread, time in flows:
+        if phase in ends:
+            ends[phase].append((ids.setdefault((int(process[thread]), key), len(ids)), thread, time))
+    start, finish = (np.array(ends[phase], np.int64).reshape(-1, 3) for phase in "sf")
+    found = _last_equal(np.arange(len(start)), (start[:, 0],), (finish[:, 0],))
+    start, finish = start[found[found >= 0]], finish[found >= 0]
+    return start[:, 1], start[:, 2], finish[:, 1], finish[:, 2]
+
+
+def _by_number(core: Core, makers: np.ndarray, runners: np.ndarray, by_arrow: Pairs) -> Pairs:
+    """Pairs of equal process, forward thread and sequence number, for backward ops that no arrow reaches."""
+    c = core.columns
+    process = process_of_thread(core.threads)
+    maker_key, runner_key = _codes(
+        (process[c.thread[makers]], c.sequence[makers]), (process[c.thread[runners]], c.sequence[runners])
+    )
+    m, r = _equal(maker_key, runner_key)
+    forward, backward = makers[m], runners[r]
+    earlier = c.start_ns[forward] <= c.start_ns[backward]
+    forward, backward = forward[earlier], backward[earlier]
+    forward_thread = _forward_threads(core, process, (forward, backward), by_arrow)
+    ours = (c.thread[forward] == forward_thread[backward]) & ~np.isin(backward, by_arrow[1])
+    return forward[ours], backward[ours]
+
+
+def _forward_threads(core: Core, process: np.ndarray, candidates: Pairs, by_arrow: Pairs) -> np.ndarray:
+    """Per row the code of the forward thread that its small thread number means, -1 where nothing tells.
+
+    The file does not say which thread has which number, so pairs of ops that would follow vote: arrows first,
+    then pairs whose names fit, then all. A number is one thread of its process and a thread has one number.
+    """
+    c = core.columns
+    forward, backward = (np.concatenate(ends) for ends in zip(by_arrow, candidates, strict=True))
+    found = np.full(len(c), -1, np.int64)
+    known = c.forward_thread[backward] != -1
+    forward, backward = forward[known], backward[known]
+    arrow = (np.arange(len(known)) < len(by_arrow[0]))[known]
+    numbers, number = np.unique(
+        np.stack((process[c.thread[backward]], c.forward_thread[backward]), axis=1), axis=0, return_inverse=True
+    )
+    number = number.reshape(-1)
+    choices, choice = np.unique(np.stack((number, c.thread[forward]), axis=1), axis=0, return_inverse=True)
+    choice = choice.reshape(-1)
+    votes = [
+        np.bincount(choice, weights, len(choices)).astype(np.int64).tolist()
+        for weights in (arrow, _names_fit(core, forward, backward), np.ones(len(forward)))
+    ]
+    ranked = sorted(zip(zip(*votes, strict=True), choices.tolist(), strict=True), key=lambda v: v[0], reverse=True)
+    thread_of = np.full(len(numbers), -1, np.int64)
+    taken: set[int] = set()
+    for score, (code, thread) in ranked:
+        if thread_of[code] >= 0 or thread in taken:
+            continue
+        rivals = [1 for s, (n, t) in ranked if n == code and t != thread and t not in taken and s == score]
+        if not rivals:
+            thread_of[code] = thread
+            taken.add(thread)
+    found[backward] = thread_of[number]
+    return found
+
+
+def _names_fit(core: Core, forward: np.ndarray, backward: np.ndarray) -> np.ndarray:
+    """Whether names belong together, as `aten::native_batch_norm` and `NativeBatchNormBackward0` do."""
+    c = core.columns
+    pairs, back = np.unique(
+        c.name[forward].astype(np.int64) * len(core.names) + c.name[backward], return_inverse=True
+    )
+    fits = [
+        _plain(core.names[f]) == _plain(re.sub(r"Backward\d*$", "", core.names[b]))
+        for f, b in (divmod(pair, len(core.names)) for pair in pairs.tolist())
+    ]
+    return np.array(fits, bool)[back.reshape(-1)] if fits else np.zeros(0, bool)
+
+
+def _plain(name: str) -> str:
+    return re.split(r"::|: ", name)[-1].replace("_", "").lower()
+
+
+def _sorted_pairs(forward: np.ndarray, backward: np.ndarray) -> Pairs:
+    pairs = np.unique(np.stack((forward, backward), axis=1).astype(np.int64), axis=0)
+    return pairs[:, 0].copy(), pairs[:, 1].copy()
+
+
+def _codes(left: Sequence[np.ndarray], right: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """One number per tuple of values, equal for equal tuples on either side."""
+    code = np.zeros(len(left[0]) + len(right[0]), np.int64)
+    for a, b in zip(left, right, strict=True):
+        _, value = np.unique(np.concatenate((a, b)), return_inverse=True)
+        _, code = np.unique(code * (len(value) + 1) + value, return_inverse=True)
+    return code[: len(left[0])], code[len(left[0]) :]
+
+
+def _equal(left: np.ndarray, right: np.ndarray) -> Pairs:
+    """Positions of all pairs of equal values."""
+    order = np.argsort(left, kind="stable")
+    low, high = (np.searchsorted(left[order], right, side) for side in ("left", "right"))
+    count = high - low
+    r = np.repeat(np.arange(len(right)), count)
+    first = np.repeat(low - np.concatenate(([0], np.cumsum(count)[:-1])) if len(count) else low, count)
+    return order[first + np.arange(len(r))], r
+
+
+def _last_equal(rows: np.ndarray, have: Sequence[np.ndarray], want: Sequence[np.ndarray]) -> np.ndarray:
+    """For each wanted tuple the last of the rows that has it, -1 for none."""
+    has, wants = _codes(have, want)
+    row_of = np.full(int(max(has.max(initial=-1), wants.max(initial=-1))) + 1, -1, np.int64)
+    np.maximum.at(row_of, has, rows)
+    return row_of[wants]

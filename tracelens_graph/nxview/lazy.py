@@ -108,6 +108,10 @@ class LazyDict(dict[Any, Any]):
         """The values, in row order; made block by block and not kept."""
         return _Values(self)
 
+    def at(self, low: int, high: int) -> list[Any]:
+        """Values at positions low..high-1, made anew."""
+        return self._make_block(low, high) if low < high else []
+
     def blocks(self) -> Iterator[tuple[list[Any], list[Any]]]:
         """Keys and values of consecutive positions."""
         for low in range(0, len(self._index), _BLOCK):

@@ -9,12 +9,13 @@ from typing import Any
 
 import networkx as nx
 
+from tracelens_graph.graph.context import build_context
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.edges import edge_rows
 from tracelens_graph.graph.node import Node
-from tracelens_graph.nxview.adjacency import Edges, multi_adjacency, plain_adjacency
+from tracelens_graph.nxview.adjacency import Edges, TypedEdges, multi_adjacency, plain_adjacency
 from tracelens_graph.nxview.attributes import attributes_of
-from tracelens_graph.nxview.index import UidIndex
+from tracelens_graph.nxview.index import FullIndex, UidIndex
 from tracelens_graph.nxview.lazy import FrozenDict, LazyDict, refuse
 from tracelens_graph.schema import EVENT_EDGES
 
@@ -80,6 +81,38 @@ def put_on_face(graph: Any, attributes: dict[str, Any], nodes: LazyDict, edges: 
     graph.__networkx_cache__ = {}
 
 
+class FullGraph(ReadOnly, nx.MultiDiGraph):
+    """A trace graph with its context and knowledge nodes, whose keys are texts, and the edges to them."""
+
+    def __new__(cls, *parts: Any) -> Any:
+        """An object to be filled; without arguments, as networkx makes results, a plain MultiDiGraph."""
+        return object.__new__(cls) if parts else nx.MultiDiGraph()
+
+    def __init__(self, core: Core, events: LazyDict, index: UidIndex) -> None:
+        self._core = core
+        self.context = context = build_context(core)
+        first = len(core.columns)
+        texts = [FrozenDict(attributes) for attributes in context.nodes.values()]
+
+        def make(position: int) -> FrozenDict:
+            return block(position, position + 1)[0]
+
+        def block(low: int, high: int) -> list[Any]:
+            return [*events.at(low, min(high, first)), *texts[max(low - first, 0) : max(high - first, 0)]]
+
+        def edges() -> TypedEdges:
+            found = [(name, *edge_rows(core, name)) for name in ALL_EDGES]
+            found += [(name, rows, to + first) for name, (rows, to) in context.from_events.items()]
+            return found + [(name, here + first, to + first) for name, (here, to) in context.among.items()]
+
+        full = FullIndex(index, list(context.nodes))
+        store = Edges(len(full), edges)
+        put_on_face(self, graph_attributes(core), LazyDict(full, make, block), store, full)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return full_of, (self._core,)
+
+
 class CallForest(ReadOnly, nx.DiGraph):
     """The call forest of a trace graph: all its nodes, edges CALLS and LAUNCHES only, as attribute `type`."""
 
@@ -93,6 +126,12 @@ class CallForest(ReadOnly, nx.DiGraph):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return forest_of, (self._core,)
+
+
+def full_of(core: Core) -> FullGraph:
+    """A graph with its context."""
+    index = UidIndex(core.columns.uid)
+    return FullGraph(core, event_nodes(core, index), index)
 
 
 def forest_of(core: Core) -> CallForest:
