@@ -1,0 +1,184 @@
+"""What surrounds the events: run, trace, processes, threads, devices, streams, and knowledge shared by traces.
+
+Context nodes are made here from columns and metadata, when someone asks. Their keys are texts (`stream:0:7`).
+Knowledge nodes (signatures, kernel names, subtree classes) are keyed by a hash of their content alone, so that
+the same knowledge of many traces is one node.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tracelens_graph.graph.classes import argset_text, class_rows, distinct, hex_of, normal_name, subtree_classes
+from tracelens_graph.graph.traversals import rows_of_kind
+from tracelens_graph.schema import GPU_KINDS, Kind
+
+if TYPE_CHECKING:
+    from tracelens_graph.graph.core import Core
+
+_DEVICE_KINDS = (*GPU_KINDS, Kind.DeviceAnnotation, Kind.SyncEvent)
+
+ARGSET_PARTS = ("input_dims", "input_types", "input_strides", "concrete_inputs")
+"""Attributes of a signature: the parts of its argument set, as JSON."""
+
+
+class Context:
+    """Context and knowledge nodes of one graph, and the edges to and among them.
+
+    Attributes:
+        nodes: key -> attributes; `kind` is one of `schema.CONTEXT_KINDS`.
+        from_events: edge type -> (rows of events, numbers of context nodes), one edge per place.
+
+    The number of a context node is its place in `nodes`.
+    """
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, dict[str, Any]] = {}
+        self.from_events: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+        self._numbers: dict[str, int] = {}
+        self._pairs: dict[str, dict[tuple[int, int], None]] = {}
+
+    @property
+    def among(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        """Edge type -> (numbers of sources, numbers of targets)."""
+        arrays = {name: np.array(list(pairs), np.int64) for name, pairs in self._pairs.items()}
+        return {name: (pairs[:, 0], pairs[:, 1]) for name, pairs in arrays.items()}
+
+    def add(self, key: str, kind: str, **attributes: Any) -> int:
+        """The number of a node, which is made unless it is there; attributes of None are left out."""
+        if key not in self._numbers:
+            self._numbers[key] = len(self.nodes)
+            self.nodes[key] = {"kind": kind, **{k: v for k, v in attributes.items() if v is not None}}
+        return self._numbers[key]
+
+    def join(self, edge_type: str, source: int, target: int) -> None:
+        """An edge between two context nodes; the same one twice is one."""
+        self._pairs.setdefault(edge_type, {})[source, target] = None
+
+    def join_events(self, edge_type: str, rows: np.ndarray, codes: np.ndarray, node: Callable[[int], int]) -> None:
+        """Edges from events; `node` gives the context node of a code and is asked once per distinct code."""
+        found, back = np.unique(codes, return_inverse=True)
+        numbers = np.fromiter((node(code) for code in found.tolist()), np.int64, len(found))
+        self.from_events[edge_type] = rows, numbers[back] if len(rows) else numbers
+
+
+def build_context(core: Core, run: str = "") -> Context:
+    """Context and knowledge nodes of a graph.
+
+    Args:
+        core: the graph.
+        run: name of the run it belongs to; by default the trace is a run of its own.
+
+    Raises:
+        ChangedTraceError: the file, whose hash names the trace, is no longer the one that was loaded.
+    """
+    context = Context()
+    trace = _add_trace(context, core, run)
+    _add_threads(context, core, trace)
+    _add_streams(context, core, trace)
+    _add_signatures(context, core)
+    _add_kernel_names(context, core)
+    _add_classes(context, core)
+    return context
+
+
+def content_key(prefix: str, *texts: str) -> str:
+    """Key of a knowledge node: a hash of its texts."""
+    text = "\n".join(texts).encode("utf-8", "surrogatepass")
+    return f"{prefix}:{blake2b(text, digest_size=16).hexdigest()}"
+
+
+def _add_trace(context: Context, core: Core, run: str) -> int:
+    info, name = core.info, run or core.trace_id
+    trace = context.add(
+        f"trace:{core.trace_id}", "Trace", name=os.path.basename(info.source), source=info.source,
+        start_epoch_ns=info.start_epoch_ns, rank=info.rank, events=info.events,
+    )  # fmt: skip
+    context.join("OF_RUN", trace, context.add(f"run:{name}", "Run", name=name))
+    return trace
+
+
+def _add_threads(context: Context, core: Core, trace: int) -> None:
+    c = core.columns
+    process_names = {str(pid): (name, labels) for pid, name, labels in core.info.processes}
+    thread_names = {(str(pid), str(tid)): name for pid, tid, name in core.info.threads}
+
+    def thread_of(code: int) -> int:
+        pid, tid = core.threads[code]
+        name, labels = process_names.get(str(pid), (None, None))
+        process = context.add(f"process:{pid}", "Process", pid=pid, name=name, labels=labels)
+        context.join("IN_TRACE", process, trace)
+        name = thread_names.get((str(pid), str(tid)))
+        thread = context.add(f"thread:{pid}:{tid}", "Thread", pid=pid, tid=tid, name=name)
+        context.join("IN_PROCESS", thread, process)
+        return thread
+
+    rows = rows_of_kind(c, [kind for kind in Kind if kind not in _DEVICE_KINDS])
+    context.join_events("ON_THREAD", rows, c.thread[rows], thread_of)
+
+
+def _add_streams(context: Context, core: Core, trace: int) -> None:
+    c = core.columns
+    rows = rows_of_kind(c, _DEVICE_KINDS)
+    rows = rows[(c.device[rows] != -1) & (c.stream[rows] != -1)]
+    pairs, codes = np.unique(np.stack((c.device[rows], c.stream[rows]), axis=1), axis=0, return_inverse=True)
+    properties = core.info.metadata.get("deviceProperties")
+    of_device = {one.get("id"): one for one in properties if isinstance(one, dict)} if properties else {}
+
+    def stream_of(code: int) -> int:
+        device, stream = pairs[code].tolist()
+        known = {key: value for key, value in of_device.get(device, {}).items() if key not in ("id", "kind")}
+        on = context.add(f"device:{device}", "Device", device=device, **known)
+        context.join("IN_TRACE", on, trace)
+        number = context.add(f"stream:{device}:{stream}", "Stream", device=device, stream=stream)
+        context.join("OF_DEVICE", number, on)
+        return number
+
+    context.join_events("ON_STREAM", rows, codes.reshape(-1), stream_of)
+
+
+def _add_signatures(context: Context, core: Core) -> None:
+    c = core.columns
+    rows = rows_of_kind(c, (Kind.Op,))
+    width = len(core.argsets) + 1
+
+    def signature_of(code: int) -> int:
+        name, argset = core.names[code // width], code % width - 1
+        if argset < 0:
+            return context.add(content_key("sig", name), "Signature", name=name)
+        known = {part: text or None for part, text in zip(ARGSET_PARTS, core.argsets[argset], strict=True)}
+        return context.add(content_key("sig", name, argset_text(core, argset)), "Signature", name=name, **known)
+
+    codes = c.name[rows].astype(np.int64) * width + c.argset[rows] + 1
+    context.join_events("HAS_SIGNATURE", rows, codes, signature_of)
+
+
+def _add_kernel_names(context: Context, core: Core) -> None:
+    rows = core.gpu_rows
+
+    def name_of(code: int) -> int:
+        return context.add(content_key("kname", core.names[code]), "KernelName", name=core.names[code])
+
+    context.join_events("NAMED", rows, core.columns.name[rows], name_of)
+
+
+def _add_classes(context: Context, core: Core) -> None:
+    c, rows = core.columns, class_rows(core)
+    lanes = subtree_classes(core)[rows]
+    first, codes = distinct(lanes)
+    keys, without = hex_of(lanes[first]), hex_of(subtree_classes(core, shapes=False)[rows[first]])
+
+    def class_of(code: int) -> int:
+        row = int(rows[first[code]])
+        kind = Kind(int(c.kind[row]))
+        name = normal_name(kind, core.names[c.name[row]])
+        return context.add(
+            f"class:{keys[code]}", "SubtreeClass", name=name, root=kind.name, without_shapes=without[code]
+        )
+
+    context.join_events("INSTANCE_OF", rows, codes, class_of)
