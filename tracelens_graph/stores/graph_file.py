@@ -28,9 +28,7 @@ from tracelens_graph.stores.packed import LazyDict, LazyList, PackedDetails
 from tracelens_graph.stores.sections import Sections, SectionWriter
 
 
-def write_graph(
-    core: Core, path: str | os.PathLike[str], progress: Callable[[int, int], None] | None = None
-) -> None:
+def write_graph(core: Core, path: str | os.PathLike[str], progress: Callable[[int, int], None] | None = None) -> None:
     """Save a graph to one file; until it is whole, whatever stood there stays.
 
     Args:
@@ -54,9 +52,7 @@ def write_graph(
         writer.array("events.first", core.details.first)
         writer.array("events.count", core.details.count)
         writer.blobs("events", _packed(core.details, progress))
-        writer.finish(
-            {"tool": __version__, "trace": core.trace_id, "info": asdict(core.info), "threads": core.threads}
-        )
+        writer.finish({"tool": __version__, "trace": core.trace_id, "info": asdict(core.info), "threads": core.threads})
 
 
 def _packed(details: Details, progress: Callable[[int, int], None] | None) -> Iterator[bytes]:

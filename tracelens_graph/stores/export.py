@@ -1,0 +1,145 @@
+"""Graphs for other programs: GraphML, Parquet, CSV."""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from tracelens_graph.errors import MissingExtraError, OutputError
+from tracelens_graph.graph.core import Core
+from tracelens_graph.stores.files import replacing
+from tracelens_graph.stores.frames import Frame, Texts, edge_columns, node_columns
+from tracelens_graph.stores.graphml import write_graphml
+
+FORMATS = ("graphml", "graphml.gz", "parquet", "csv")
+"""Formats by name; each is also the suffix that stands for it."""
+
+_SURROGATES = re.compile("[\ud800-\udfff]")
+_ROWS_AT_ONCE = 65536
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What an export wrote.
+
+    Attributes:
+        paths: the files.
+        nodes, edges: how many are in them.
+        replaced: characters that the format cannot hold and that are U+FFFD in the files.
+    """
+
+    paths: list[Path]
+    nodes: int
+    edges: int
+    replaced: int
+
+
+def export_graph(core: Core, path: str | os.PathLike[str], format: str | None = None) -> Exported:
+    """Write event nodes and the edges between them for another program.
+
+    GraphML is one file. Parquet and CSV are a table of nodes and one of edges: `run.parquet` stands for
+    `run-nodes.parquet` and `run-edges.parquet`, a path without that suffix for a folder with `nodes.parquet` and
+    `edges.parquet`. CSV holds texts as they are, which a spreadsheet may take for formulas.
+
+    Args:
+        core: the graph.
+        path: where to.
+        format: one of FORMATS; by default the suffix of `path` tells.
+
+    Raises:
+        OutputError: there is no such format, or a file cannot be written.
+        MissingExtraError: Parquet needs the extra `parquet`.
+    """
+    path = Path(path)
+    format = _format(path, format)
+    if format.startswith("graphml"):
+        with replacing(path) as file:
+            replaced = _graphml_gz(core, file) if format.endswith("gz") else write_graphml(core, file)
+        return Exported([path], len(core.columns), len(edge_columns(core)["type"]), replaced)
+    write = _parquet_writer() if format == "parquet" else _write_csv
+    frames = {"nodes": node_columns(core), "edges": edge_columns(core)}
+    paths, replaced = _table_paths(path, format, list(frames)), 0
+    for target, frame in zip(paths, frames.values(), strict=True):
+        replaced += _without_surrogates(frame)
+        with replacing(target) as file:
+            write(frame, file)
+    return Exported(paths, len(core.columns), len(frames["edges"]["type"]), replaced)
+
+
+def _format(path: Path, format: str | None) -> str:
+    if format is not None:
+        wanted, found, what = format, format.lower().removeprefix("."), "format"
+    else:
+        name = path.name.lower()
+        found = next((known for known in FORMATS if name.endswith(f".{known}")), path.suffix.lower().lstrip("."))
+        wanted, what = path.suffix, "suffix"
+    if found in FORMATS:
+        return found
+    near = get_close_matches(found, FORMATS, 1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    raise OutputError(f"{path}: no export has the {what} {wanted!r}; {hint}there are {', '.join(FORMATS)}")
+
+
+def _table_paths(path: Path, format: str, tables: list[str]) -> list[Path]:
+    if path.name.lower().endswith(f".{format}") and not path.is_dir():
+        return [path.with_name(f"{path.stem}-{table}{path.suffix}") for table in tables]
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"{path}: cannot be made a folder: {(error.strerror or str(error)).lower()}") from None
+    return [path / f"{table}.{format}" for table in tables]
+
+
+def _graphml_gz(core: Core, file: BinaryIO) -> int:
+    from isal import igzip
+
+    with igzip.open(file, "wb", compresslevel=1) as packed:
+        return write_graphml(core, packed)
+
+
+def _without_surrogates(frame: Frame) -> int:
+    """Make texts fit for UTF-8, in place; how many characters were replaced."""
+    replaced = 0
+    for name, column in frame.items():
+        if isinstance(column, Texts):
+            frame[name], places = column.without(_SURROGATES)
+            replaced += places
+    return replaced
+
+
+def _write_csv(frame: Frame, file: BinaryIO) -> None:
+    text = TextIOWrapper(file, "utf-8", newline="", write_through=True)
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(frame)
+    for begin in range(0, len(next(iter(frame.values()))), _ROWS_AT_ONCE):
+        rows = slice(begin, begin + _ROWS_AT_ONCE)
+        writer.writerows(zip(*(column[rows].tolist() for column in frame.values()), strict=True))
+    text.detach()
+
+
+def _parquet_writer() -> Callable[[Frame, BinaryIO], None]:
+    try:
+        import pyarrow as pa
+        from pyarrow import parquet
+    except ImportError:
+        raise MissingExtraError("pyarrow", "parquet") from None
+
+    def arrow(column: np.ndarray | Texts) -> Any:
+        if isinstance(column, Texts):
+            codes = pa.array(column.codes, mask=column.codes < 0)
+            return pa.DictionaryArray.from_arrays(codes, pa.array(column.texts, pa.string()))
+        return pa.array(np.ma.getdata(column), mask=np.ma.getmaskarray(column))
+
+    def write(frame: Frame, file: BinaryIO) -> None:
+        parquet.write_table(pa.table({name: arrow(column) for name, column in frame.items()}), file)
+
+    return write
