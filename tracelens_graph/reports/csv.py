@@ -21,9 +21,23 @@ def write_csv(table: Table, file: TextIO) -> None:
         table: what to write.
         file: a text file, opened with `newline=""`.
     """
-    writer = csv.writer(file, lineterminator="\n")
+    writer = csv.writer(_UnixLines(file), lineterminator="\r\n")
     writer.writerow(table.columns)
     writer.writerows(zip(*map(_cells, table.columns.values()), strict=True))
+
+
+class _UnixLines:
+    """Ends rows with a line feed alone.
+
+    The writer itself must believe in both characters, else before Python 3.13 it leaves a carriage return in a cell
+    without quotes.
+    """
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+
+    def write(self, row: str) -> int:
+        return self._file.write(row[:-2] + "\n")
 
 
 def _cells(values: Any) -> Iterable[Any]:

@@ -1,0 +1,133 @@
+"""What the inventory says of traces with and without each recording option."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from handmade import HOSTILE, small_trace, span
+
+from tracelens_graph.analyses.inventory import OPTIONS, inventory
+from tracelens_graph.loading import load_core
+
+
+def without(*what: str) -> dict[str, Any]:
+    """The small trace without events of some categories or names."""
+    trace = small_trace()
+    trace["traceEvents"] = [
+        event
+        for event in trace["traceEvents"]
+        if event.get("cat") not in what and not event["name"].startswith(tuple(what))
+    ]
+    return trace
+
+
+def recorded(trace: dict[str, Any]) -> dict[str, bool | None]:
+    table = inventory(load_core(trace))["recording"]
+    return dict(zip(table["what"], table["recorded"], strict=True))
+
+
+def test_every_table_is_there_and_says_what_its_columns_mean() -> None:
+    tables = inventory(load_core(small_trace()))
+    assert list(tables) == ["trace", "software", "devices", "nodes", "left_out", "launches", "faults", "recording"]
+    for name, table in tables.items():
+        assert table.name == name
+        assert list(table.about) == list(table.columns)
+
+
+def test_recorded_all() -> None:
+    everything = recorded(without(HOSTILE))
+    assert everything.pop("collective arguments") is None
+    assert set(everything.values()) == {True}
+    assert len(everything) == len(OPTIONS) - 1
+
+
+@pytest.mark.parametrize(
+    ("left_out", "missing"),
+    [
+        (["nn.Module: "], {"module frames"}),
+        (["python_function"], {"module frames", "Python stacks"}),
+        (["user_annotation"], {"steps"}),
+        (["cpu_instant_event"], {"memory events"}),
+        (["aten::linear"], {"shapes"}),
+        (["cudaLaunchKernel"], {"launches of all GPU work"}),
+        (["kernel", "gpu_memcpy"], {"GPU work"}),
+        (["cpu_op"], {"ops"}),
+    ],
+)
+def test_missing_option_is_noticed(left_out: list[str], missing: set[str]) -> None:
+    found = recorded(without(HOSTILE, *left_out))
+    assert {what for what, there in found.items() if there is False} == missing
+
+
+def test_collectives_without_their_arguments() -> None:
+    trace = without(HOSTILE)
+    kernel = span("kernel", "ncclDevKernel_AllReduce", 1300, 5, 0, 7, device=0, stream=7, correlation=79)
+    trace["traceEvents"] += [span("cuda_runtime", "cudaLaunchKernel", 1250.0, 5.0, correlation=79), kernel]
+    assert recorded(trace)["collective arguments"] is False
+    kernel["args"]["Collective name"] = "allreduce"
+    assert recorded(trace)["collective arguments"] is True
+
+
+def test_launches() -> None:
+    table = inventory(load_core(small_trace()))["launches"]
+    assert dict(zip(table["rule"], table["GPU events"], strict=True)) == {"nearest_op": 2, "no_op": 0, "unlinked": 1}
+    assert np.sum(table["percent"]) == pytest.approx(100)
+    assert np.sum(table["sum ms"]) == pytest.approx(0.10025)
+
+
+def test_device_of_a_vendor_who_numbers_differently() -> None:
+    trace = small_trace()
+    for event in trace["traceEvents"]:
+        if "device" in event.get("args", {}):
+            event["args"]["device"] = event["pid"] = 2
+    table = inventory(load_core(trace))["devices"]
+    assert table.records()[1] | {"memory GiB": None} == {
+        "device": 2, "name": "GPU of tests", "memory GiB": None, "compute": None, "SMs": None, "GPU events": 3,
+        "sum ms": 0.10025, "busy ms": 0.09,
+    }  # fmt: skip
+    assert table.records()[0]["GPU events"] == 0
+
+
+@pytest.mark.parametrize(
+    ("key", "raw", "decoded"),
+    [
+        ("cuda_driver_version", 12090, "12.9"),
+        ("hip_runtime_version", 70051831, "7.0.51831"),
+        ("roctracer_version", 4.1, "4.1"),
+        ("cupti_version", 22, "22"),
+    ],
+)
+def test_versions_are_decoded(key: str, raw: object, decoded: str) -> None:
+    trace = small_trace()
+    del trace["cuda_runtime_version"]
+    trace[key] = raw
+    table = inventory(load_core(trace))["software"]
+    assert table.records() == [{"software": key.removesuffix("_version"), "version": decoded}]
+
+
+def test_faults_are_counted_and_told() -> None:
+    trace = small_trace()
+    trace["traceEvents"][11]["dur"] = -5
+    trace["traceEvents"].append(span("cpu_op", "late", 1035.0, 500.0))  # ends after aten::linear
+    del trace["traceEvents"][12]["dur"]
+    faults = inventory(load_core(trace))["faults"].records()
+    assert {(row["what"], row["count"]) for row in faults} == {("flagged", 1)}
+    assert {row["fault"] for row in faults} >= {
+        "the recorded duration is negative; counted as zero",
+        "no duration was recorded (an unfinished call); counted as zero",
+    }
+
+
+def test_relative_times_without_a_base_have_no_absolute_start() -> None:
+    trace = small_trace()
+    del trace["baseTimeNanoseconds"]
+    facts = inventory(load_core(trace))["trace"].records()
+    assert [row["value"] for row in facts if row["what"] == "absolute start"] == [None]
+
+
+def test_empty_trace() -> None:
+    tables = inventory(load_core({"traceEvents": []}))
+    assert len(tables["nodes"]) == len(tables["devices"]) == len(tables["faults"]) == 0
+    assert np.sum(tables["launches"]["percent"]) == 0

@@ -1,0 +1,125 @@
+"""The program as a user runs it: exit codes, streams, start-up."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tracelens_graph
+from corpus import execution_traces, parametrize, xplane_files
+
+PROGRAM = [sys.executable, "-c", "from tracelens_graph.cli import main; main()"]
+
+
+def program(*arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1"}
+    command = [*PROGRAM, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, **options)  # type: ignore[call-overload, no-any-return]
+
+
+def test_version() -> None:
+    done = program("--version")
+    assert (done.returncode, done.stdout) == (0, f"tracelens-graph {tracelens_graph.__version__}\n")
+
+
+@pytest.mark.parametrize("command", ["info", "tree", "timeline", "attribution", "export", "save"])
+def test_help_of_a_command_teaches_by_example(command: str) -> None:
+    done = program(command, "--help")
+    assert done.returncode == 0
+    assert f"Example: tracelens-graph {command} trace.json.gz" in done.stdout
+    assert "\x1b" not in done.stdout
+
+
+def test_help_lists_every_command() -> None:
+    listed = program("--help").stdout
+    assert all(f" {command} " in listed for command in ("info", "tree", "timeline", "attribution", "export", "save"))
+
+
+def test_missing_file_is_one_line_and_exit_code_1() -> None:
+    done = program("info", "/nowhere/trace.json")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "error: /nowhere/trace.json: no such file or directory\n"
+
+
+def test_hostile_file_name_is_one_harmless_line() -> None:
+    done = program("info", "/nowhere/\x1b[31m\nred")
+    assert done.returncode == 1
+    assert done.stderr == "error: /nowhere/\\x1b[31m red: no such file or directory\n"
+
+
+def test_debug_shows_the_traceback_wherever_it_stands() -> None:
+    for arguments in (["--debug", "info", "/nowhere"], ["info", "/nowhere", "--debug"]):
+        done = program(*arguments)
+        assert done.returncode == 1
+        assert done.stderr.startswith("Traceback")
+        assert done.stderr.rstrip().endswith("TraceError: /nowhere: no such file or directory")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["no-such-command"], ["info"], ["timeline", "x.json", "--micro-idle", "-1"], ["attribution", "x", "--level", "y"]],
+)
+def test_wrong_usage_is_exit_code_2(arguments: list[str]) -> None:
+    done = program(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+
+
+def test_standard_input(trace_file: Path) -> None:
+    packed = gzip.compress(trace_file.read_bytes())
+    done = subprocess.run([*PROGRAM, "timeline", "-", "-f", "csv"], input=packed, capture_output=True, check=True)
+    assert done.stdout.decode() == program("timeline", trace_file, "-f", "csv").stdout
+
+
+def test_closed_pipe_is_quiet(trace_file: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as closed:
+        command = [*PROGRAM, "tree", str(trace_file)]
+        done = subprocess.run(command, stdout=closed, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_unwritable_output_is_one_line(trace_file: Path) -> None:
+    done = program("save", trace_file, "-o", "/nowhere/x.tlg")
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_interrupt_is_exit_code_130(trace_file: Path) -> None:
+    snippet = (
+        "import tracelens_graph.loading as load\n"
+        "def interrupted(*args, **kwargs): raise KeyboardInterrupt\n"
+        "load.load_core = interrupted\n"
+        "from tracelens_graph.cli import main\n"
+        "main()\n"
+    )
+    command = [sys.executable, "-c", snippet, "info", str(trace_file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+@parametrize("path", [*execution_traces(), *xplane_files()])
+def test_files_of_other_kinds_are_named(path: Path) -> None:
+    done = program("info", path)
+    assert (done.returncode, done.stdout) == (1, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"error: {path}: is a")
+    assert ("protocol buffer" if path.suffix == ".pb" else "execution trace") in line
+
+
+def test_csv_imports_nothing_it_does_not_need(trace_file: Path) -> None:
+    snippet = (
+        "import atexit, sys\n"
+        "atexit.register(lambda: print(*sys.modules, sep='\\n', file=sys.stderr))\n"
+        "from tracelens_graph.cli import main\n"
+        "main()\n"
+    )
+    command = [sys.executable, "-c", snippet, "timeline", str(trace_file), "--format", "csv"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("type,time ms,percent\n")
+    assert {"pandas", "networkx", "neo4j", "rich.table"}.isdisjoint(done.stderr.split())

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from handmade import Run
+
+WHOLE = """\
+Process 100, main
+└── (python) train.py(3): step
+    └── (python) nn.Module: Linear_0
+        ├── (cpu) aten::linear
+        │   └── (cpu) aten::addmm
+        │       ├── (runtime) cudaLaunchKernel
+        │       │   └── (kernel) gemm
+        │       └── (runtime) cudaMemcpyAsync
+        │           └── (memcpy) Memcpy DtoH
+        └── (cpu) aten::empty
+Process 100, thread 200
+└── (cpu) aten::relu
+GPU events without a launch in the trace
+└── (kernel) evil\\x1b[31m|`<b>\\n=1+1
+"""
+
+
+def test_whole_tree(run: Run, trace_file: Path) -> None:
+    assert run("tree", trace_file) == (0, WHOLE, "")
+
+
+def test_below_a_name_with_gpu_time_and_full_labels(run: Run, trace_file: Path) -> None:
+    _, out, _ = run("tree", trace_file, "--name", "aten::addmm", "--labels", "full", "--gpu-time", "--uids")
+    assert out.splitlines() == [
+        "└── UID: 6, Category: cpu_op, Name: aten::addmm, GPU time: 70.250 us, busy: 60.000 us",
+        "    ├── UID: 7, Category: cuda_runtime, Name: cudaLaunchKernel, GPU time: 50.250 us, busy: 50.250 us",
+        "    │   └── UID: 9, Category: kernel, Name: gemm, GPU time: 50.250 us, busy: 50.250 us",
+        "    └── UID: 8, Category: cuda_runtime, Name: cudaMemcpyAsync, GPU time: 20.000 us, busy: 20.000 us",
+        "        └── UID: 10, Category: gpu_memcpy, Name: Memcpy DtoH, GPU time: 20.000 us, busy: 20.000 us",
+    ]
+
+
+def test_only_some_kinds_on_paths_to_gpu_work(run: Run, trace_file: Path) -> None:
+    _, out, _ = run("tree", trace_file, "--kind", "Module", "--kind", "gpu", "--prune")
+    assert out.splitlines() == [
+        "Process 100, main",
+        "└── (python) nn.Module: Linear_0",
+        "    ├── (kernel) gemm",
+        "    └── (memcpy) Memcpy DtoH",
+        "GPU events without a launch in the trace",
+        "└── (kernel) evil\\x1b[31m|`<b>\\n=1+1",
+    ]
+
+
+def test_depth(run: Run, trace_file: Path) -> None:
+    _, out, _ = run("tree", trace_file, "--uid", 4, "--depth", 1)
+    assert out.splitlines() == [
+        "└── (python) nn.Module: Linear_0",
+        "    ├── (cpu) aten::linear",
+        "    └── (cpu) aten::empty",
+    ]
+
+
+def test_up(run: Run, trace_file: Path) -> None:
+    _, out, _ = run("tree", trace_file, "--name", "gemm", "--up", "--labels", "full")
+    assert out.splitlines()[:6] == [
+        "Node:", "  cat: kernel", "  name: gemm", "1-up:", "  cat: cuda_runtime", "  name: cudaLaunchKernel",
+    ]  # fmt: skip
+    _, out, _ = run("tree", trace_file, "--name", "gemm", "--up", "--kind", "op")
+    assert out.splitlines() == ["Node: (kernel) gemm", "1-up: (cpu) aten::addmm", "2-up: (cpu) aten::linear"]
+
+
+def test_matches_below_a_match_are_drawn_once(run: Run, trace_file: Path) -> None:
+    _, out, _ = run("tree", trace_file, "--pattern", "^aten::")
+    assert out.count("aten::addmm") == 1
+    assert [line for line in out.splitlines() if line.startswith("└")] == [
+        "└── (cpu) aten::linear", "└── (cpu) aten::empty", "└── (cpu) aten::relu",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("selection", "first"),
+    [
+        (["--ext-id", 2, "--pid", 100, "--tid", 100], "└── (cpu) aten::addmm"),
+        (["--ext-id", 2, "--pid", 0, "--tid", 7], "└── (kernel) gemm"),
+        (["--ext-id", 2, "--pid", 0, "--tid", 8], "└── (memcpy) Memcpy DtoH"),
+        (["--tid", 200], "└── (cpu) aten::relu"),
+        (["--uid", 12], "└── (cpu) aten::relu"),
+    ],
+)
+def test_selection(run: Run, trace_file: Path, selection: list[object], first: str) -> None:
+    code, out, _ = run("tree", trace_file, *selection)
+    assert (code, out.splitlines()[0]) == (0, first)
+
+
+def test_more_lines_are_counted(run: Run, trace_file: Path) -> None:
+    _, out, _ = run("tree", trace_file, "--max-lines", 3)
+    assert out.splitlines() == [*WHOLE.splitlines()[:3], "... 11 more lines (--max-lines 0 shows all)"]
+
+
+def test_nothing_found_says_what_was_meant(run: Run, trace_file: Path) -> None:
+    code, out, err = run("tree", trace_file, "--name", "aten::liner")
+    assert (code, out) == (1, "")
+    assert err == "error: no node has name 'aten::liner'; did you mean 'aten::linear'?\n"
+
+
+def test_uid_of_no_node(run: Run, trace_file: Path) -> None:
+    code, _, err = run("tree", trace_file, "--uid", 0)
+    assert (code, err) == (1, "error: no node has uid 0; that entry of the file is no node\n")
+
+
+@pytest.mark.parametrize("arguments", [["--up"], ["--name", "a", "--pattern", "b"], ["--pattern", "("]])
+def test_wrong_usage(run: Run, trace_file: Path, arguments: list[str]) -> None:
+    code, _, err = run("tree", trace_file, *arguments)
+    assert code == 2
+    assert "Invalid value" in err

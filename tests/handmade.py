@@ -1,0 +1,55 @@
+"""A trace small enough to know by heart: one linear layer, one step, one kernel launched before the start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+Run = Callable[..., tuple[int, str, str]]
+"""Runs a command: exit code, standard output, standard error."""
+
+HOSTILE = "evil\x1b[31m|`<b>\n=1+1"
+"""A name that would colour a terminal, break a Markdown table, and be a formula in a spreadsheet."""
+
+
+def span(cat: str, name: str, ts: float, dur: float, pid: Any = 100, tid: Any = 100, **args: Any) -> dict[str, Any]:
+    """A complete event; underscores in the names of arguments become blanks."""
+    named = {key.replace("_", " "): value for key, value in args.items()}
+    return {"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": named}
+
+
+def small_trace() -> dict[str, Any]:
+    """The trace, as parsed JSON. Positions in the list are the uids."""
+    gpu = {"pid": 0, "tid": 7, "device": 0, "stream": 7}
+    return {
+        "schemaVersion": 1,
+        "baseTimeNanoseconds": 1_700_000_000_000_000_000,
+        "deviceProperties": [{"id": 0, "name": "GPU of tests", "totalGlobalMem": 2**34, "numSms": 80}],
+        "distributedInfo": {"rank": 3, "world_size": 8, "backend": "nccl"},
+        "cuda_runtime_version": 12040,
+        "traceEvents": [
+            {"ph": "M", "name": "process_name", "pid": 100, "tid": 0, "args": {"name": "python"}},
+            {"ph": "M", "name": "thread_name", "pid": 100, "tid": 100, "args": {"name": "main"}},
+            span("user_annotation", "ProfilerStep#5", 1000.0, 900.0, External_id=9),
+            span("python_function", "train.py(3): step", 1010.0, 800.0),
+            span("python_function", "nn.Module: Linear_0", 1020.0, 500.0),
+            span(
+                "cpu_op", "aten::linear", 1030.0, 400.0, External_id=1, Input_Dims=[[8, 16], [32, 16]],
+                Input_type=["float", "float"],
+            ),
+            span("cpu_op", "aten::addmm", 1040.0, 300.0, External_id=2, Sequence_number=4),
+            span("cuda_runtime", "cudaLaunchKernel", 1050.0, 10.5, External_id=2, correlation=77),
+            span("cuda_runtime", "cudaMemcpyAsync", 1070.0, 10.0, External_id=2, correlation=78),
+            span("kernel", "gemm", 1100.0, 50.25, **gpu, External_id=2, correlation=77),
+            span("gpu_memcpy", "Memcpy DtoH", 1140.0, 20.0, 0, 8, device=0, stream=8, External_id=2, correlation=78,
+                 bytes=4096),
+            span("cpu_op", "aten::empty", 1500.0, 5.0, External_id=3),
+            span("cpu_op", "aten::relu", 1010.0, 100.0, tid=200, External_id=4),
+            span("kernel", HOSTILE, 1001.0, 30.0, **gpu, correlation=5),
+            {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": 100, "tid": 100, "ts": 1041.0,
+             "args": {"Bytes": 1024, "Device Id": 0}},
+            {"ph": "s", "cat": "ac2g", "name": "ac2g", "id": 77, "pid": 100, "tid": 100, "ts": 1050.0},
+            {"ph": "f", "cat": "ac2g", "name": "ac2g", "id": 77, "pid": 0, "tid": 7, "ts": 1100.0, "bp": "e"},
+            span("Trace", "PyTorch Profiler (0)", 1000.0, 900.0),
+        ],
+    }  # fmt: skip

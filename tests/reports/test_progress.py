@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from tracelens_graph.reports import progress
+from tracelens_graph.reports.progress import progress_on_terminal
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_nobody_looks_nobody_draws() -> None:
+    with progress_on_terminal("reading", io.StringIO()) as show:
+        assert show is None
+
+
+def test_short_work_shows_nothing(clock: list[float]) -> None:
+    terminal = Terminal()
+    with progress_on_terminal("reading", terminal) as show:
+        assert show is not None
+        show(1, 2)
+        clock[0] += 0.9
+        show(2, 2)
+    assert terminal.getvalue() == ""
+
+
+def test_long_work_shows_a_line_and_wipes_it(clock: list[float]) -> None:
+    terminal = Terminal()
+    with progress_on_terminal("reading x.json", terminal) as show:
+        assert show is not None
+        clock[0] += 1.5
+        show(50_000_000, 200_000_000)
+        show(51_000_000, 200_000_000)  # too soon after the other
+        clock[0] += 0.2
+        show(150_000_000, 200_000_000)
+    first, second = "reading x.json: 25 % of 200 MB", "reading x.json: 75 % of 200 MB"
+    assert terminal.getvalue().split("\r") == ["", first, second, " " * len(second), ""]

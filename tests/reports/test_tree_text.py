@@ -1,0 +1,106 @@
+"""Trees as text, against trees drawn here by plain recursion."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+from handmade import small_trace, span
+
+from corpus import kineto_traces, parametrize
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.node import Node
+from tracelens_graph.loading import load_core
+from tracelens_graph.reports import tree_text
+from tracelens_graph.reports.original import CATEGORY, categories
+from tracelens_graph.reports.tree_text import HEADING, Choice, Labels, forest, ladder, lines, short_category, subtree
+from tracelens_graph.schema import GPU_KINDS, Kind
+
+
+def drawn(core: Core, row: int, choice: Choice = Choice(), **labels: Any) -> list[str]:  # noqa: B008 (frozen)
+    return list(lines(core, subtree(core, row, choice), Labels(short_category(core), short=True, **labels)))
+
+
+def recursive(node: Node, kinds: set[Kind], prune: bool, depth: int) -> list[str]:
+    """The same by recursion over nodes, with no regard for cost."""
+
+    def visible(node: Node) -> list[Node]:
+        found = []
+        for child in node.children:
+            if prune and not child.kernels:
+                continue
+            found += [child] if child.kind in kinds else visible(child)
+        return found
+
+    def draw(node: Node, prefix: str, connector: str, level: int) -> list[str]:
+        name = node.name if len(node.name) <= 64 else node.name[:64] + "..."
+        out = [f"{prefix}{connector}({tree_text.SHORT[node.kind]}) {name}"]
+        children = visible(node) if level < depth else []
+        below = prefix + ("    " if connector == "└── " else "│   ")
+        for child in children:
+            out += draw(child, below, "└── " if child == children[-1] else "├── ", level + 1)
+        return out
+
+    return draw(node, "", "└── ", 0)
+
+
+@parametrize("path", [path for path in kineto_traces() if path.stat().st_size < 100_000])
+@pytest.mark.parametrize("prune", [False, True])
+@pytest.mark.parametrize("kinds", [set(Kind), {Kind.Op, *GPU_KINDS}, {Kind.Module, Kind.RuntimeCall}])
+def test_drawn_as_by_recursion(path: Any, prune: bool, kinds: set[Kind]) -> None:
+    core = load_core(path)
+    sizes = core.columns.last - np.arange(len(core.columns))
+    only = np.isin(core.columns.kind, list(kinds))
+    for row in np.flatnonzero((sizes > 3) & (sizes < 400))[:20].tolist():
+        for depth in (2, 10_000):
+            expected = recursive(Node(core, row), kinds, prune, depth)
+            assert drawn(core, row, Choice(only, prune, depth)) == expected
+
+
+def test_every_node_of_the_forest_is_drawn_once() -> None:
+    core = load_core(small_trace())
+    rows = [row for row, _ in forest(core, Choice()) if row != HEADING]
+    assert rows == np.flatnonzero(core.columns.kind <= Kind.Memset).tolist()
+
+
+def test_shapes_below_ops() -> None:
+    core = load_core(small_trace())
+    row = core.row(5)
+    assert drawn(core, row, Choice(depth=1), fields=("Input type", "Input Dims", "Concrete Inputs")) == [
+        "└── (cpu) aten::linear",
+        "    |   Input type: ['float', 'float']",
+        "    |   Input Dims: [[8, 16], [32, 16]]",
+        "    └── (cpu) aten::addmm",
+    ]
+
+
+def test_deeper_than_recursion_allows() -> None:
+    depth = 3 * sys.getrecursionlimit()
+    nested = [span("python_function", f"f{i}", float(i), 2.0 * depth - 2 * i) for i in range(depth)]
+    core = load_core(nested)
+    out = drawn(core, 0)
+    assert len(out) == depth
+    assert out[-1] == "    " * (depth - 1) + f"└── (python) f{depth - 1}"
+    assert len(list(ladder(core, depth - 1, Choice()))) == depth
+
+
+def test_a_way_up_can_be_cut() -> None:
+    core = load_core(small_trace())
+    steps = list(ladder(core, core.row(9), Choice(depth=2)))
+    assert steps == [(core.row(9), "Node:"), (core.row(7), "1-up:"), (core.row(6), "2-up:")]
+
+
+@parametrize("path", kineto_traces())
+def test_categories_are_those_of_the_file(path: Any) -> None:
+    import gzip
+    import json
+
+    core = load_core(path)
+    events = json.loads(gzip.decompress(path.read_bytes()), strict=False)["traceEvents"]
+    assert categories(core) == [events[uid]["cat"] for uid in core.columns.uid.tolist()]
+
+
+def test_every_kind_has_words() -> None:
+    assert set(tree_text.SHORT) == set(CATEGORY) == set(Kind)
