@@ -9,10 +9,7 @@ from __future__ import annotations
 
 import io
 import os
-import shutil
 import sys
-import tempfile
-import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -80,6 +77,8 @@ class Source:
             # The trailer counts modulo 4 GiB, and only the last member: never less than what is stored.
             return max(tail, self.stored_size)
         if self.packing == "zip":
+            import zipfile
+
             try:
                 with self._raw() as file, zipfile.ZipFile(file) as archive:
                     return max((member.file_size for member in archive.infolist()), default=0)
@@ -132,6 +131,9 @@ class Source:
     @classmethod
     def spooled(cls, stream: IO[bytes], name: str) -> Source:
         """A source of what a stream gives, kept in a temporary file for as long as the source lives."""
+        import shutil
+        import tempfile
+
         spool = tempfile.NamedTemporaryFile(prefix="tracelens-graph-", suffix=".spool")  # noqa: SIM115
         shutil.copyfileobj(stream, spool, 1 << 20)
         spool.flush()
@@ -262,6 +264,8 @@ class _GzipStream(io.RawIOBase, BinaryIO):
 
     def _restart(self) -> BinaryIO:
         """Whatever follows the present position, up to the fault, by a decompressor that forgives."""
+        import tempfile
+
         self._source.cut_short = True
         self._raw.seek(0)
         out: Any = tempfile.TemporaryFile()  # noqa: SIM115
@@ -317,6 +321,8 @@ class _ZipStream(io.RawIOBase, BinaryIO):
     """The one trace in a zip archive."""
 
     def __init__(self, raw: BinaryIO, name: str) -> None:
+        import zipfile
+
         self._raw, self._name = raw, name
         try:
             archive = zipfile.ZipFile(raw)
@@ -338,7 +344,7 @@ class _ZipStream(io.RawIOBase, BinaryIO):
     def readinto(self, buffer: Any) -> int:
         try:
             return self._inner.readinto(buffer)
-        except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+        except Exception as error:  # zipfile, its decompressors and the checksum each have errors of their own
             raise TraceError(f"{self._name}: the zip cannot be read: {error}") from None
 
     def close(self) -> None:

@@ -18,7 +18,6 @@ from typing import Any, BinaryIO, Protocol
 import msgspec
 
 from tracelens_graph.errors import NotATraceError, TraceError
-from tracelens_graph.loaders.kineto.repair import repair_object
 from tracelens_graph.loaders.sources import check_is_json
 
 BLOCK = 256 * 1024
@@ -112,6 +111,8 @@ class Walker:
         except (msgspec.DecodeError, UnicodeDecodeError):
             if text.count(b'"') % 2 and text.count(b"\\") == 0:
                 return False
+            from tracelens_graph.loaders.kineto.repair import repair_object
+
             repaired = repair_object(text + b"]}")
             if repaired is None or "traceEvents" not in repaired[0]:
                 return False
@@ -243,6 +244,8 @@ class Walker:
 
     def _finish_tail(self, text: bytes) -> None:
         """Keep what can be read of the keys after an event list that needed repair."""
+        from tracelens_graph.loaders.kineto.repair import repair_object
+
         self.ended = True
         repaired = None if self.bare else repair_object(b'{"traceEvents":[]' + text)
         if repaired is not None:

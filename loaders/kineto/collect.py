@@ -8,7 +8,7 @@ odd event is decoded event by event; a chunk that is no JSON goes through the re
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,8 +18,7 @@ from msgspec import Raw
 
 from tracelens_graph.graph.links import DEPENDENCY_ID
 from tracelens_graph.loaders.kineto.categories import CATEGORIES, Family
-from tracelens_graph.loaders.kineto.records import CollectiveEvent, FlowEvent, records
-from tracelens_graph.loaders.kineto.repair import repair_events
+from tracelens_graph.loaders.kineto.records import CollectiveEvent, records
 from tracelens_graph.loaders.kineto.times import digits_to_ns, floats_need_digits, floats_to_ns
 from tracelens_graph.schema import Flag
 
@@ -126,6 +125,8 @@ class Collector:
 
     def broken(self, text: bytes, offset: int, last: bool) -> bytes | None:
         """Take what can be saved of a stretch that is no JSON, and count what cannot."""
+        from tracelens_graph.loaders.kineto.repair import repair_events
+
         repaired = repair_events(text, last=last)
         raws = [Raw(event) for event in repaired.events]
         odd: dict[int, Any] = {}
@@ -396,34 +397,3 @@ def _tidied_arg(value: Any, key: str) -> Any:
     if key.lower().endswith(_NUMERIC) and not isinstance(value, int | str | type(None)):
         return int(value) if isinstance(value, float) and value.is_integer() else str(value)
     return value
-
-
-class FlowCollector:
-    """A second pass for the arrows from launches to GPU work, made only where correlation ids do not serve."""
-
-    _DECODER = msgspec.json.Decoder(list[Raw])
-    _FLOW = msgspec.json.Decoder(FlowEvent)
-
-    def __init__(self, threads: Codes) -> None:
-        self.threads = threads
-        self.flows: list[tuple[str, Any, int, int]] = []
-
-    def chunk(self, text: memoryview, offset: int) -> None:
-        """Take the launch flows of a chunk."""
-        self._take(self._DECODER.decode(text))
-
-    def broken(self, text: bytes, offset: int, last: bool) -> bytes | None:
-        """Take the launch flows of a stretch that needs repair."""
-        repaired = repair_events(text, last=last)
-        self._take(map(Raw, repaired.events))
-        return repaired.tail
-
-    def _take(self, raws: Iterable[Raw]) -> None:
-        for raw in raws:
-            try:
-                flow = self._FLOW.decode(raw)
-            except (msgspec.DecodeError, UnicodeDecodeError):
-                continue
-            if CATEGORIES.get(flow.cat, (None,))[0] is Family.launch_flow and flow.ph in ("s", "f", "t"):
-                time = _KEYS.decode(raw)["ts"]
-                self.flows.append((flow.ph, flow.id, self.threads[flow.pid, flow.tid], int(digits_to_ns([time])[0])))

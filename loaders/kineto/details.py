@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from tracelens_graph.graph.details import Details
 from tracelens_graph.graph.identity import stream_id
 from tracelens_graph.loaders.kineto.collect import Chunk
-from tracelens_graph.loaders.kineto.repair import repair_events
 from tracelens_graph.loaders.sources import Source
 
 _SKIP = 1 << 20
@@ -48,6 +47,8 @@ class FileDetails(Details):
 
 def _repaired(text: bytes, chunk: Chunk) -> bytes:
     """The list that repair makes of a chunk, with null for what was lost."""
+    from tracelens_graph.loaders.kineto.repair import repair_events
+
     repaired = repair_events(text, last=True)
     events = [b"null"] * chunk.count
     for position, event in zip(repaired.positions, repaired.events, strict=True):

@@ -18,7 +18,7 @@ from typing import Any
 from tracelens_graph.graph.build import EventTable, build_core
 from tracelens_graph.graph.core import Core, TraceInfo
 from tracelens_graph.loaders.kineto.chunks import Walker
-from tracelens_graph.loaders.kineto.collect import Collected, Collector, FlowCollector
+from tracelens_graph.loaders.kineto.collect import Collected, Collector
 from tracelens_graph.loaders.kineto.details import FileDetails
 from tracelens_graph.loaders.kineto.events import context_of, event_table, merge, metadata_of
 from tracelens_graph.loaders.kineto.times import epoch_ns
@@ -194,6 +194,8 @@ def _needs_flows(table: EventTable, out: Collected) -> bool:
 
 
 def _launch_flows(source: Source, out: Collected) -> list[Any]:
+    from tracelens_graph.loaders.kineto.flows import FlowCollector
+
     collector = FlowCollector(out.threads)
     with source.open() as stream:
         walker = Walker(stream, source.name)

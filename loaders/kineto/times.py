@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from decimal import ROUND_HALF_EVEN, Decimal, InvalidOperation
 
 import msgspec
 import numpy as np
@@ -56,6 +55,8 @@ def digits_to_ns(times: Sequence[Raw]) -> np.ndarray:
 
 
 def _one(time: Raw) -> int:
+    from decimal import ROUND_HALF_EVEN, Decimal, InvalidOperation
+
     try:
         value = Decimal(bytes(time).strip(b'" ').decode())
         ns = int((value * 1000).to_integral_value(ROUND_HALF_EVEN))

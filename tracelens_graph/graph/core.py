@@ -10,14 +10,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tracelens_graph.errors import NodeNotFoundError
 from tracelens_graph.graph import membership, traversals
-from tracelens_graph.graph.autograd import Autograd, link_autograd
-from tracelens_graph.graph.classes import class_table, same_as
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.details import Details
 from tracelens_graph.graph.identity import content_id
@@ -25,7 +23,10 @@ from tracelens_graph.graph.intervals import union_length_by_group
 from tracelens_graph.graph.links import Flow
 from tracelens_graph.graph.node import Node
 from tracelens_graph.schema import GPU_KINDS, Kind
-from tracelens_graph.table import Table
+
+if TYPE_CHECKING:
+    from tracelens_graph.graph.autograd import Autograd
+    from tracelens_graph.table import Table
 
 
 @dataclass
@@ -109,6 +110,8 @@ class Core:
     @cached_property
     def autograd(self) -> Autograd:
         """Forward ops, their backward ops, and what was recomputed."""
+        from tracelens_graph.graph.autograd import link_autograd
+
         return link_autograd(self)
 
     @property
@@ -286,10 +289,14 @@ class Core:
 
     def classes(self, shapes: bool = True, kernel_names: bool = False) -> Table:
         """Classes of equal call subtrees with GPU work; see `graph.classes.class_table`."""
+        from tracelens_graph.graph.classes import class_table
+
         return class_table(self, shapes, kernel_names)
 
     def same_as(self, node: Node, shapes: bool = True, kernel_names: bool = False) -> list[Node]:
         """Nodes whose call subtree equals this one's, itself included; see `graph.classes.same_as`."""
+        from tracelens_graph.graph.classes import same_as
+
         return same_as(self, node, shapes, kernel_names)
 
     def steps(self) -> list[Node]:

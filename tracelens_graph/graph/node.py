@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import html
-import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -118,6 +116,8 @@ class Node:
             return {}
         names = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
         texts = self.graph.argsets[code]
+        import json
+
         return {name: json.loads(text) for name, text in zip(names, texts, strict=True) if text}
 
     def attributes(self) -> dict[str, Any]:
@@ -253,6 +253,8 @@ class Node:
         return f"<{self.kind.name} {self.uid}: {name!r} {when}>"
 
     def _repr_html_(self) -> str:
+        import html
+
         rows = "".join(
             f"<tr><th style='text-align:left'>{html.escape(key)}</th><td>{html.escape(str(value))}</td></tr>"
             for key, value in self.attributes().items()
