@@ -11,7 +11,7 @@ import pytest
 from handmade import small_trace
 
 from corpus import kineto_traces, parametrize
-from tracelens_graph import TraceToTree, api
+from tracelens_graph import TraceToTree, load
 from tracelens_graph.compat.event import TraceEvent
 from tracelens_graph.errors import NodeNotFoundError
 from tracelens_graph.loading import load_core
@@ -88,7 +88,7 @@ def test_outside_of_the_tree(tree: TraceToTree) -> None:
         lambda path: json.loads(path.read_text()),
         lambda path: json.loads(path.read_text())["traceEvents"],
         lambda path: load_core(path),
-        lambda path: api.load(path),
+        lambda path: load(path),
     ],
     ids=["Path", "str", "dict", "list", "Core", "TraceGraph"],
 )

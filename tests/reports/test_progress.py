@@ -44,5 +44,5 @@ def test_long_work_shows_a_line_and_wipes_it(clock: list[float]) -> None:
         show(51_000_000, 200_000_000)  # too soon after the other
         clock[0] += 0.2
         show(150_000_000, 200_000_000)
-    first, second = "reading x.json: 25 % of 200 MB", "reading x.json: 75 % of 200 MB"
+    first, second = "reading x.json: 25 %", "reading x.json: 75 %"
     assert terminal.getvalue().split("\r") == ["", first, second, " " * len(second), ""]

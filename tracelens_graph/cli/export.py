@@ -17,19 +17,28 @@ def export(
         typer.Option(
             "--out",
             "-o",
-            metavar="FILE",
+            metavar="PATH",
             show_default=False,
-            help="File to write; the suffix tells the format: .graphml, .parquet or .csv.",
+            help="Where to: a file .graphml, .graphml.gz, .parquet or .csv, or with --format a folder.",
         ),
     ],
+    format: Annotated[
+        str | None, typer.Option("--format", "-f", show_default=False, help="The format, if PATH does not tell.")
+    ] = None,
 ) -> None:
     """Write the graph for other programs, nodes and edges with all their properties.
 
-    GraphML is one file; Parquet and CSV are two, of nodes and of edges.
+    GraphML is one file. Parquet and CSV are two: from trace.csv they are trace-nodes.csv and trace-edges.csv.
 
     Example: tracelens-graph export trace.json.gz -o trace.graphml
     """
     core = load(trace)
+    from tracelens_graph.reports.terminal import printable
     from tracelens_graph.stores.export import export_graph
 
-    export_graph(core, out)
+    done = export_graph(core, out, format)
+    for path in done.paths:
+        typer.echo(f"wrote {printable(str(path))}")
+    typer.echo(f"{done.nodes:,} nodes, {done.edges:,} edges")
+    if done.replaced:
+        typer.echo(f"{done.replaced:,} characters that the format cannot hold were replaced")

@@ -21,6 +21,10 @@ def save(
     Example: tracelens-graph save trace.json.gz -o trace.tlg
     """
     core = load(trace)
+    from tracelens_graph.reports.progress import progress_on_terminal
+    from tracelens_graph.reports.terminal import printable
     from tracelens_graph.stores.graph_file import write_graph
 
-    write_graph(core, out)
+    with progress_on_terminal("saving") as progress:
+        write_graph(core, out, progress)
+    typer.echo(f"wrote {printable(str(out))}: {len(core.columns):,} nodes, {out.stat().st_size / 1e6:,.1f} MB")

@@ -19,8 +19,8 @@ import numpy as np
 from tracelens_graph.compat.event import TraceEvent
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import nearest_above
-from tracelens_graph.loading import load_core
 from tracelens_graph.loaders.kineto.times import epoch_ns
+from tracelens_graph.loading import load_core
 from tracelens_graph.reports import tree_text
 from tracelens_graph.reports.original import CATEGORY, Head, heads
 from tracelens_graph.schema import GPU_KINDS, HOST_KINDS, PYTHON_KINDS, Kind

@@ -46,7 +46,7 @@ class progress_on_terminal:  # noqa: N801 (used like a function)
         if now < self._next:
             return
         self._next = now + _INTERVAL
-        line = f"{self._what}: {100 * done // max(total, 1)} % of {total / 1e6:,.0f} MB"
+        line = f"{self._what}: {100 * done // max(total, 1)} %"
         self._stream.write("\r" + line.ljust(self._drawn))
         self._stream.flush()
         self._drawn = max(self._drawn, len(line))
