@@ -1,0 +1,237 @@
+"""Write the reference pages from the code: docs/reference.md from the schema and tables, docs/cli.md from the commands.
+
+python docs/make_reference.py            write both
+python docs/make_reference.py --check    change nothing; end with 1 if one is out of date
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from enum import Enum
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+import typer
+from pages import DOCS, publish
+
+import tracelens_graph as tlg
+from tracelens_graph import schema
+from tracelens_graph.analyses.attribution import LEVELS
+from tracelens_graph.analyses.inventory import inventory
+from tracelens_graph.analyses.timeline import ROW_MEANING
+from tracelens_graph.cli.app import app
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.node import Node
+from tracelens_graph.loaders.kineto.categories import CATEGORIES
+from tracelens_graph.loaders.kineto.repair import REPAIRS
+from tracelens_graph.simulate import simulate, write
+from tracelens_graph.table import Table
+
+_MADE = "<!-- Made by docs/make_reference.py: change the code it reads, then run it. -->\n"
+_GROUPS = (("host", schema.HOST_KINDS), ("GPU", schema.GPU_KINDS), ("beside", schema.LAYER_KINDS))
+_WORDS = {int: "N", float: "N", str: "TEXT", Path: "FILE"}
+_OF_TYPER = {"--help", "--install-completion", "--show-completion"}
+
+
+def reference() -> str:
+    """The reference of the graph: kinds, edges, properties, flags, rules, tables."""
+    return "".join(_reference())
+
+
+def _reference() -> Iterator[str]:
+    yield _MADE + "# Reference\n\n"
+    yield "What is in the graph, by name. [architecture.md](architecture.md) says how it comes about.\n"
+
+    yield "\n## Python\n\n`import tracelens_graph as tlg`; names are imported on first use.\n\n"
+    yield from _rows(("name", "what it is"), ((_c(name), _public(name)) for name in tlg.__all__))
+    yield "\n### TraceGraph\n\nBeside everything that networkx offers for reading a graph:\n\n"
+    yield from _members(tlg.TraceGraph, Core)
+    yield "\n### Node\n\nWhat `g.node(uid)`, `g.find(...)` and every other question for nodes gives.\n\n"
+    yield from _members(Node)
+
+    yield "\n## Event nodes\n\n"
+    yield (
+        "An event node stands for one entry of the file's event list; its `uid` is its position there. Kinds of the\n"
+        "group *host* and *GPU* make the call forest, those of the group *beside* accompany it. A file's entries that\n"
+        "are no nodes (flow arrows, metadata, spans) are counted by `tracelens-graph info`.\n\n"
+    )
+    group = {kind: name for name, kinds in _GROUPS for kind in kinds}
+    yield from _rows(
+        ("kind", "group", "what it is"), ((_c(k.name), group[k], schema.KIND_MEANING[k]) for k in schema.Kind)
+    )
+
+    yield (
+        "\nThe kind follows from the event's category (`cat`); among Python frames `nn.Module: ...` is a `Module`,\n"
+        "among annotations `ProfilerStep#n` a `Step`. Other categories become no nodes and are counted.\n\n"
+    )
+    of_kind = [(k, [name for name, (_, kind) in CATEGORIES.items() if kind is k]) for k in schema.Kind]
+    yield from _rows(("kind", "categories"), ((_c(k.name), ", ".join(map(_c, names))) for k, names in of_kind if names))
+
+    yield "\n## Properties of event nodes\n\nStored, one column each:\n\n"
+    yield from _properties(schema.STORED)
+    yield "\nComputed on first use:\n\n"
+    yield from _properties(schema.DERIVED)
+    yield (
+        "\nColumns hold numbers: rows (positions in the columns) and codes into tables of texts. Node attributes,\n"
+        "DataFrames and exports give uids for rows, texts for codes, `pid` and `tid` for `thread`, the four parts\n"
+        "of an argument set for `argset`, and leave out what was not recorded.\n"
+    )
+
+    yield "\n## Flags\n\nBits of the property `flags`; `Node.flags` gives them in these words.\n\n"
+    yield from _rows(
+        ("flag", "bit", "meaning"), ((_c(f.name), str(f.value), schema.FLAG_MEANING[f]) for f in schema.Flag)
+    )
+
+    yield "\n## Owner rules\n\nHow a GPU event got the op it is charged to.\n\n"
+    rules = ((_c(rule.name), schema.OWNER_RULE_MEANING[rule]) for rule in schema.OwnerRule)
+    yield from _rows(("owner_rule", "meaning"), rules)
+
+    yield "\n## Edges between event nodes\n\nThe type is the key of the edge in networkx.\n\n"
+    yield from _edges(schema.EVENT_EDGES)
+
+    yield "\n## Context and knowledge\n\nNodes that `g.full` adds, with text keys such as `stream:0:7`:\n\n"
+    yield from _rows(("kind", "what it is"), ((_c(name), what) for name, what in schema.CONTEXT_KINDS.items()))
+    yield "\nEdges to and among them:\n\n"
+    yield from _edges(schema.CONTEXT_EDGES)
+
+    yield "\n## Repairs\n\nWhat is mended in a broken file, by the name under which it is counted.\n\n"
+    yield from _rows(("repair", "meaning"), ((_c(name), what) for name, what in REPAIRS.items()))
+
+    yield (
+        "\n## Tables\n\nEvery analysis gives a `Table`: `table.columns`, `table.records()`, `table.to_pandas()`.\n"
+        "Units and definitions travel along in `table.about` and in `DataFrame.attrs`.\n"
+    )
+    for table, call, more in _tables():
+        yield f"\n### {table.name}\n\n{call}\n\n"
+        about = ((_c(name), about.unit, about.definition) for name, about in table.about.items())
+        yield from _rows(("column", "unit", "definition"), about)
+        yield more
+
+
+def _tables() -> Iterator[tuple[Table, str, str]]:
+    """Every table with its definitions, how to get it, and what else is to be said."""
+    with tempfile.TemporaryDirectory() as folder:
+        g = tlg.load(write(simulate(steps=1, layers=1), folder)[0])
+        meanings = "".join(_rows(("type", "meaning"), ((_c(name), what) for name, what in ROW_MEANING.items())))
+        call = "`gpu_timeline(g)`, `tracelens-graph timeline`; `is_recompute` only with `by_recompute`."
+        yield tlg.gpu_timeline(g, micro_idle_us=10, by_recompute=True), call, f"\nIts rows:\n\n{meanings}"
+        levels = f"`attribution(g, level)`, `tracelens-graph attribution`; levels: {', '.join(map(_c, LEVELS))}."
+        yield tlg.attribution(g), levels, ""
+        yield g.classes(), "`g.classes()`: classes of equal call subtrees.", ""
+        for name, table in inventory(g).items():
+            yield table, f"Part `{name}` of `tracelens-graph info`.", ""
+
+
+def _public(name: str) -> str:
+    value = getattr(tlg, name)
+    return "the version" if name == "__version__" else _first_line(value)
+
+
+def _members(*classes: type) -> Iterator[str]:
+    """Public methods and properties that the classes themselves define, by name."""
+    found: dict[str, Any] = {}
+    for cls in classes:
+        found = {
+            name: member for name, member in vars(cls).items() if name[0] != "_" and inspect.getdoc(member)
+        } | found
+    shown = (
+        (_c(f"{name}()" if inspect.isfunction(found[name]) else name), _first_line(found[name]))
+        for name in sorted(found)
+    )
+    yield from _rows(("name", "what it is"), shown)
+
+
+def _first_line(documented: Any) -> str:
+    return " ".join((inspect.getdoc(documented) or "").split("\n\n")[0].split())
+
+
+def _properties(properties: Sequence[schema.Property]) -> Iterator[str]:
+    yield from _rows(
+        ("property", "type", "unit", "meaning"), ((_c(p.name), p.dtype, p.unit, p.meaning) for p in properties)
+    )
+
+
+def _edges(edges: Sequence[schema.EdgeType]) -> Iterator[str]:
+    def kinds(text: str) -> str:
+        return ", ".join(part if part == "event" else _c(part) for part in text.split("|"))
+
+    yield from _rows(
+        ("type", "from", "to", "meaning"), ((_c(e.name), kinds(e.source), kinds(e.target), e.meaning) for e in edges)
+    )
+
+
+def command_line() -> str:
+    """The reference of the command line."""
+    return "".join(_command_line())
+
+
+def _command_line() -> Iterator[str]:
+    root = typer.main.get_command(app)
+    yield _MADE + "# Command line\n\n"
+    yield from (f"{paragraph}\n\n" for paragraph in _paragraphs(root.help))
+    yield "Exit codes: 0 done, 1 the input or the question is no good (one line on standard error says why), 2 wrong\n"
+    yield "usage, 130 interrupted. Results go to standard output, progress and errors to standard error.\n\n"
+    yield from _options(root)
+    yield "\nEvery command also has `--help` or `-h`. `--install-completion` sets up the completion of your shell.\n"
+    yield from _commands(root, "tracelens-graph")
+
+
+def _commands(group: Any, above: str) -> Iterator[str]:
+    for name, command in group.commands.items():
+        path = f"{above} {name}"
+        yield f"\n## {path}\n\n"
+        for paragraph in _paragraphs(command.help):
+            example = paragraph.removeprefix("Example: ")
+            yield f"    {example}\n\n" if example != paragraph else f"{paragraph}\n\n"
+        if hasattr(command, "commands"):
+            yield from _commands(command, path)
+        else:
+            yield from _options(command)
+
+
+def _options(command: Any) -> Iterator[str]:
+    hints = get_type_hints(command.callback)
+    rows = []
+    for option in command.params:
+        if _OF_TYPER.isdisjoint(option.opts):
+            word, default = _word(option, hints[option.name]), ""
+            if option.required:
+                default = "required"
+            elif option.show_default and option.default not in (None, False):
+                default = str(getattr(option.default, "value", option.default))
+            names = ", ".join(map(_c, [*option.opts, *option.secondary_opts])) if option.opts[0][0] == "-" else _c(word)
+            value = "" if not word or names == _c(word) else _c(word)
+            rows.append((names, value, default, option.help or ""))
+    yield from _rows(("option", "value", "default", "meaning"), rows)
+
+
+def _word(option: Any, hint: Any) -> str:
+    """What stands for an option's value; nothing for a switch."""
+    types = [part for part in (get_args(hint) or (hint,)) if part is not type(None)]
+    kind = types[0]
+    if kind is bool:
+        return ""
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return "|".join(choice.value for choice in kind)
+    return option.metavar or _WORDS.get(kind, "TEXT")
+
+
+def _paragraphs(text: str | None) -> list[str]:
+    return [" ".join(part.split()) for part in (text or "").split("\n\n")]
+
+
+def _c(text: str) -> str:
+    return f"`{text}`"
+
+
+def _rows(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """A table in Markdown."""
+    for row in (head, ["---"] * len(head), *rows):
+        yield "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |\n"
+
+
+if __name__ == "__main__":
+    sys.exit(publish({DOCS / "reference.md": reference(), DOCS / "cli.md": command_line()}))
