@@ -1,0 +1,235 @@
+"""Saving what can be saved of a trace whose JSON is broken.
+
+Events are taken one by one, each as it stands if that decodes. One that does not is read tolerantly
+(`repair_text`); one that cannot be read is lost, and reading goes on where the next event begins. Whatever was
+mended or lost is counted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import msgspec
+
+from tracelens_graph.loaders.kineto.repair_text import EVENT_KEYS, Reader
+
+REPAIRS = {
+    "bad_utf8": "invalid UTF-8 replaced",
+    "non_finite": "bare inf/nan set to null",
+    "bad_value": "unreadable values set to null",
+    "missing_value": "missing values set to null",
+    "backslash": "lone backslashes doubled",
+    "quote": "unescaped quotes in strings escaped",
+    "control": "control characters in strings escaped",
+    "trailing_comma": "trailing, doubled or missing commas mended",
+    "garbage": "text between events skipped",
+    "metadata": "unreadable keys of the trace's metadata dropped",
+    "truncated": "the end of the file is missing",
+}
+"""What was done to broken input: kind of repair -> words for the user."""
+
+_GAP = re.compile(rb"[\s,]*+")
+_SEPARATOR = re.compile(rb'\}[\s,]*+\{\s*+"[A-Za-z]')
+_FIRST_KEY = rb'(\{)\s*+"(?:%s)"\s*+:' % "|".join(sorted(EVENT_KEYS)).encode()
+_EVENT_START = re.compile(_FIRST_KEY)
+_SEPARATED_START = re.compile(rb"\}[\s,]*+" + _FIRST_KEY)
+_PHASE = re.compile(rb'"ph"\s*+:')
+# An element of the list that is no object.
+_OTHER_ELEMENT = re.compile(
+    rb'(?:true|false|null|-?\d[\d.eE+-]*+|"(?:[^"\\]|\\.)*+"|\[[^\[\]{}"]*+\])(?=\s*+[,\]])', re.DOTALL
+)
+_LIST_GOES_ON = re.compile(rb'\][\s,]*+\{\s*+"')
+_LIST_END = re.compile(
+    rb'\}[\s,]*+(\])\s*+(?:,\s*+"[^"\\]*+"\s*+:|\}?\s*+\Z)'
+    rb'|(\])\s*+(?:\}\s*+\Z|,\s*+"(?:traceName|displayTimeUnit|baseTimeNanoseconds|distributedInfo|schemaVersion)")'
+)
+_KEY = re.compile(rb'([\s,]*+)("(?:[^"\\]|\\.)*+"\s*+:)\s*+', re.DOTALL)
+_VALUE_ENDS = re.compile(rb"\s*+(?:[,}]|\Z)")
+_ENDINGS = {
+    opening: re.compile(rb'%s(?=\s*+,\s*+"[^"\\]*+"\s*+:)' % closing)
+    for opening, closing in {b"{": rb"\}", b"[": rb"\]", b'"': b'"'}.items()
+}
+_BARE_ENDING = re.compile(rb'(?=,\s*+"[^"\\]*+"\s*+:)')
+_ATTEMPT = 1024
+"""Fuel for a try that leads to no event."""
+
+
+@dataclass
+class Repaired:
+    """The events of a stretch of a trace's event list.
+
+    Attributes:
+        events: JSON objects that decode, in file order.
+        positions: number of each kept event among all of the stretch; lost events leave holes.
+        pieces: events kept and lost.
+        counts: kind of repair -> number of events it was applied to.
+        lost_events: events that could not be read (an estimate where several stand in one unreadable stretch).
+        lost_bytes: bytes of them, and of text between events that is no event.
+        tail: what stands behind the `]` that ends the list; None if the list does not end here.
+    """
+
+    events: list[bytes] = field(default_factory=list)
+    positions: list[int] = field(default_factory=list)
+    pieces: int = 0
+    counts: dict[str, int] = field(default_factory=dict)
+    lost_events: int = 0
+    lost_bytes: int = 0
+    tail: bytes | None = None
+
+
+def repair_events(text: bytes, *, last: bool) -> Repaired:
+    """Read the events of a stretch of the event list that does not decode.
+
+    Args:
+        text: begins at an event. It ends behind an event, or anywhere if it runs to the end of the file.
+        last: whether it runs to the end of the file.
+    """
+    stretch = _Stretch(text)
+    stretch.read()
+    out = stretch.out
+    if last and out.tail is None:
+        out.counts["truncated"] = 1
+    return out
+
+
+def repair_object(text: bytes) -> tuple[dict[str, Any], dict[str, int]] | None:
+    """The keys that can be read of a JSON object, and the repairs that took; None if it is no object at all."""
+    begin = len(text) - len(text.lstrip())
+    if text[begin : begin + 1] != b"{":
+        return None
+    if (whole := _decoded(text)) is not None:
+        return whole, {}
+    members: dict[str, Any] = {}
+    faults: list[str] = []
+    reader, at = Reader(text), begin + 1
+    while key := _KEY.match(text, at):
+        if key.group(1).count(b",") != (at > begin + 1):
+            faults.append("trailing_comma")
+        reading, member = reader.read(key.end()), None
+        if reading and _VALUE_ENDS.match(text, reading.end):
+            member = _decoded(b"{" + key.group(2) + reading.json + b"}")
+        if reading and member is not None:
+            members.update(member)
+            faults += reading.faults
+            at = reading.end
+        else:
+            faults.append("metadata")
+            # It goes on behind the next bracket or quote that can end the value and has a key behind it.
+            ending = _ENDINGS.get(text[key.end() : key.end() + 1], _BARE_ENDING).search(text, key.end() + 1)
+            at = ending.end() if ending else len(text)
+    rest = text[at:].strip()
+    if rest != b"}":
+        faults.append("trailing_comma" if rest.lstrip(b", \t\r\n") == b"}" else "metadata" if rest else "truncated")
+    return members, dict(Counter(faults))
+
+
+class _Event(NamedTuple):
+    """An event that was read: where it ends in the text, its JSON, what that holds, and the faults mended."""
+
+    end: int
+    json: bytes
+    value: dict[str, Any]
+    faults: frozenset[str]
+
+
+class _Stretch:
+    """One stretch of the event list while it is read."""
+
+    def __init__(self, text: bytes) -> None:
+        self.out = Repaired()
+        self._text = text
+        self._view = memoryview(text)
+        self._reader = Reader(text)
+        self._last_brace = text.rfind(b"}") + 1
+        self._separator = (0, 0)  # from where it was searched, and the end of the event before it
+
+    def read(self) -> None:
+        """Take events up to the end of the list or of the text."""
+        text, at, behind_event = self._text, 0, False
+        while True:
+            gap, at = at, _GAP.match(text, at).end()  # type: ignore[union-attr]  # it matches nothing, too
+            if at == len(text):
+                return
+            ends = text[at] == 0x5D and not _LIST_GOES_ON.match(text, at)
+            if behind_event and text.count(b",", gap, at) != (0 if ends else 1):
+                self._count("trailing_comma")
+            if ends:
+                self.out.tail = text[at + 1 :]
+                return
+            begin, event = at, self._event(at)
+            if event is None and (other := _OTHER_ELEMENT.match(text, at)):
+                self._lose(other.group(), 1)
+                at = other.end()
+                continue
+            if event is None:
+                at, event = self._next_event(at)
+                unread = text[begin:at]
+                self._lose(unread, len(_PHASE.findall(unread)) or int(unread.startswith(b"{")))
+            if behind_event := event is not None:
+                self._keep(event)
+                at = event.end
+
+    def _event(self, begin: int) -> _Event | None:
+        """The object at `begin`, as it stands or mended."""
+        if self._text[begin] != 0x7B:
+            return None
+        end = self._event_end(begin)
+        fuel, value = self._reader.fuel, _decoded(self._view[begin:end])
+        if value is not None:
+            return _Event(end, self._text[begin:end], value, frozenset())
+        reading = self._reader.read(begin)
+        if reading is None or (value := _decoded(reading.json)) is None:
+            return None
+        self._reader.fuel = fuel
+        return _Event(reading.end, reading.json, value, reading.faults)
+
+    def _event_end(self, begin: int) -> int:
+        """End of the event at `begin` if nothing is wrong with it: the brace before the next separator."""
+        searched, end = self._separator
+        if not searched <= begin < end:
+            separator = _SEPARATOR.search(self._text, begin)
+            end = separator.start() + 1 if separator else len(self._text)
+            self._separator = begin, end
+        return self._last_brace if begin < self._last_brace < end else end
+
+    def _next_event(self, begin: int) -> tuple[int, _Event | None]:
+        """Where reading can go on after the unreadable text at `begin`, and the event there if it is one."""
+        at = begin + 1
+        while start := (_EVENT_START if self._reader.fuel > 0 else _SEPARATED_START).search(self._text, at):
+            at = start.end(1)
+            event = self._event(at - 1)
+            if event is not None and "ph" in event.value:
+                return at - 1, event
+            self._reader.fuel -= _ATTEMPT
+        end = _LIST_END.search(self._text, begin)
+        return (max(end.start(1), end.start(2)) if end else len(self._text)), None
+
+    def _keep(self, event: _Event) -> None:
+        self._reader.keys.update(event.value)
+        self.out.events.append(event.json)
+        self.out.positions.append(self.out.pieces)
+        self.out.pieces += 1
+        for fault in event.faults:
+            self._count(fault)
+
+    def _lose(self, text: bytes, events: int) -> None:
+        if not events:
+            self._count("garbage")
+        self.out.pieces += events
+        self.out.lost_events += events
+        self.out.lost_bytes += len(text.rstrip(b" \t\r\n,"))
+
+    def _count(self, fault: str) -> None:
+        self.out.counts[fault] = self.out.counts.get(fault, 0) + 1
+
+
+def _decoded(text: bytes | memoryview) -> dict[str, Any] | None:
+    """The object that a text is; None if it is none."""
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
