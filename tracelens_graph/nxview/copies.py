@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import networkx as nx
 
 
+@contextmanager
+def garbage_collection_paused() -> Iterator[None]:
+    """Millions of new dictionaries, none of them garbage: looking through them takes three quarters of the time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+@garbage_collection_paused()
 def to_networkx(graph: Any) -> Any:
     """A mutable copy with dictionaries of its own: a MultiDiGraph, or a DiGraph of the call forest.
 

@@ -14,6 +14,7 @@ from tracelens_graph.graph.core import Core, TraceInfo
 from tracelens_graph.graph.details import NoDetails
 from tracelens_graph.graph.traversals import nearest_above
 from tracelens_graph.nxview.attributes import NUMBERS
+from tracelens_graph.nxview.copies import garbage_collection_paused
 from tracelens_graph.schema import CONTEXT_KINDS, FLAG_MEANING, GPU_KINDS, Kind, OwnerRule
 
 _NEEDED = ("kind", "name", "start_ns", "dur_ns")
@@ -21,6 +22,7 @@ _ARGUMENTS = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
 _BIT_OF = {meaning: flag.value for flag, meaning in FLAG_MEANING.items()}
 
 
+@garbage_collection_paused()
 def rebuild(graph: Any) -> Core:
     """The core of a graph that `to_networkx()` made, or that has the same attributes.
 
