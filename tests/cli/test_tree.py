@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -107,7 +110,20 @@ def test_uid_of_no_node(run: Run, trace_file: Path) -> None:
     assert (code, err) == (1, "error: no node has uid 0; that entry of the file is no node\n")
 
 
-@pytest.mark.parametrize("arguments", [["--up"], ["--name", "a", "--pattern", "b"], ["--pattern", "("]])
+def test_terminal_without_lines_to_draw_with(trace_file: Path) -> None:
+    command = [sys.executable, "-c", "from tracelens_graph.cli import main; main()", "tree", str(trace_file)]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, capture_output=True, check=True, env=environment)
+    assert done.stdout.decode("ascii").splitlines()[3:6] == [
+        "        |-- (cpu) aten::linear",
+        "        |   `-- (cpu) aten::addmm",
+        "        |       |-- (runtime) cudaLaunchKernel",
+    ]
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--up"], ["--name", "a", "--pattern", "b"], ["--pattern", "("], ["--kind", "Kernle"]]
+)
 def test_wrong_usage(run: Run, trace_file: Path, arguments: list[str]) -> None:
     code, _, err = run("tree", trace_file, *arguments)
     assert code == 2

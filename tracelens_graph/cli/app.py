@@ -5,6 +5,7 @@ Exit codes: 0 done, 1 the input or the question is no good, 2 wrong usage, 130 i
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from typing import Annotated, Any
@@ -29,6 +30,8 @@ class _Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         # The programs of this package run one numpy thread: a pool would cost time at the start.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="backslashreplace")  # a name that the terminal cannot show ends nothing
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()

@@ -16,8 +16,12 @@ from tracelens_graph.cli.common import Trace, load
 if TYPE_CHECKING:
     from tracelens_graph.graph.core import Core
     from tracelens_graph.reports.tree_text import Choice
+    from tracelens_graph.schema import Kind
 
 _LINES_FOR_PEOPLE = 200
+
+_ASCII_BRANCHES = str.maketrans("└├│─", "`||-")
+"""For terminals that have no lines to draw with."""
 
 
 class LabelStyle(StrEnum):
@@ -66,7 +70,7 @@ def tree(
             min=0,
             metavar="N",
             show_default=False,
-            help=f"Stop after N lines; 0 for all. Without it {_LINES_FOR_PEOPLE} on a terminal, else all.",
+            help=f"Stop after N lines, upwards N nodes; 0 for all. Without it {_LINES_FOR_PEOPLE} on a terminal, else all.",
         ),
     ] = None,
 ) -> None:
@@ -83,13 +87,13 @@ def tree(
     wanted = {key: value for key, value in wanted.items() if value is not None}
     if up and uid is None and not wanted:
         raise typer.BadParameter("--up needs nodes to start from: --uid, --name, --pattern, --ext-id, --pid or --tid")
+    kinds = _kinds(kind)
     core = load(trace)
     import numpy as np
 
-    from tracelens_graph.graph.core import kinds_named
     from tracelens_graph.reports import tree_text
 
-    choice = tree_text.Choice(np.isin(core.columns.kind, kinds_named(kind)) if kind else None, prune, depth)
+    choice = tree_text.Choice(np.isin(core.columns.kind, kinds) if kinds else None, prune, depth)
     places = _places(core, uid, wanted, up, choice)
     if labels is LabelStyle.short:
         category = tree_text.short_category(core)
@@ -101,10 +105,29 @@ def tree(
     limit = (_LINES_FOR_PEOPLE if sys.stdout.isatty() else 0) if max_lines is None else max_lines
     drawn = islice(places, limit) if limit else places
     draw = tree_text.ladder_lines if up else tree_text.lines
+    in_ascii = not _has_branches(sys.stdout.encoding)
     for line in draw(core, drawn, style):
-        sys.stdout.write(line + "\n")
+        sys.stdout.write((line.translate(_ASCII_BRANCHES) if in_ascii else line) + "\n")
     if more := sum(1 for _ in places):
-        sys.stdout.write(f"... {more:,} more lines (--max-lines 0 shows all)\n")
+        sys.stdout.write(f"... {more:,} more {'nodes' if up else 'lines'} (--max-lines 0 shows all)\n")
+
+
+def _kinds(names: list[str] | None) -> list[Kind]:
+    from tracelens_graph.errors import NodeNotFoundError
+    from tracelens_graph.graph.core import kinds_named
+
+    try:
+        return kinds_named(names or [])
+    except NodeNotFoundError as error:
+        raise typer.BadParameter(f"--kind: {error}") from None
+
+
+def _has_branches(encoding: str) -> bool:
+    try:
+        "└├│─".encode(encoding)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _places(core: Core, uid: int | None, wanted: dict[str, Any], up: bool, choice: Choice) -> Iterator[tuple[int, str]]:
