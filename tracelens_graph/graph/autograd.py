@@ -10,9 +10,12 @@ number of the forward thread; it is the innermost op that does (`AddmmBackward0`
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -114,22 +117,24 @@ def _by_arrow(core: Core, forwards: np.ndarray, runners: np.ndarray) -> tuple[Pa
     c = core.columns
     tail_thread, tail_time, head_thread, head_time = _arrows(core.autograd_flows, process_of_thread(core.threads))
     none = np.zeros(0, np.int64)
-    if not len(tail_time):
-        return (none, none), 0
-    ops = np.flatnonzero(c.kind == Kind.Op)
+    if not len(tail_time) or not len(c):
+        return (none, none), len(tail_time)
 
-    def at(rows: np.ndarray, thread: np.ndarray, time: np.ndarray) -> np.ndarray:
-        return _last_equal(rows, (c.thread[rows], c.start_ns[rows]), (thread, time))
+    def or_any_op(found: np.ndarray, thread: np.ndarray, time: np.ndarray) -> np.ndarray:
+        if (found >= 0).all():
+            return found
+        ops = np.flatnonzero(c.kind == Kind.Op)
+        return np.where(found >= 0, found, _last_equal(ops, (c.thread[ops], c.start_ns[ops]), (thread, time)))
 
-    head = at(runners, head_thread, head_time)
-    head = np.where(head >= 0, head, at(ops, head_thread, head_time))
+    head = _last_equal(runners, (c.thread[runners], c.start_ns[runners]), (head_thread, head_time))
+    head = or_any_op(head, head_thread, head_time)
     # Where several ops start together, the arrow begins at the one with the number of the backward op.
     tail = _last_equal(
         forwards,
         (c.thread[forwards], c.start_ns[forwards], c.sequence[forwards]),
         (tail_thread, tail_time, c.sequence[head]),
     )
-    tail = np.where(tail >= 0, tail, at(ops, tail_thread, tail_time))
+    tail = or_any_op(tail, tail_thread, tail_time)
     joined = (tail >= 0) & (head >= 0)
     return (tail[joined], head[joined]), int(len(joined) - joined.sum())
 
@@ -185,16 +190,19 @@ def _forward_threads(core: Core, process: np.ndarray, candidates: Pairs, by_arro
         np.bincount(choice, weights, len(choices)).astype(np.int64).tolist()
         for weights in (arrow, _names_fit(core, forward, backward), np.ones(len(forward)))
     ]
-    ranked = sorted(zip(zip(*votes, strict=True), choices.tolist(), strict=True), key=lambda v: v[0], reverse=True)
+    ranked = sorted(zip(zip(*votes, strict=True), choices.tolist(), strict=True), reverse=True)
     thread_of = np.full(len(numbers), -1, np.int64)
+    settled: set[int] = set()
     taken: set[int] = set()
-    for score, (code, thread) in ranked:
-        if thread_of[code] >= 0 or thread in taken:
-            continue
-        rivals = [1 for s, (n, t) in ranked if n == code and t != thread and t not in taken and s == score]
-        if not rivals:
-            thread_of[code] = thread
+    for _, equals in groupby(ranked, key=itemgetter(0)):
+        free = [(code, thread) for _, (code, thread) in equals if code not in settled and thread not in taken]
+        # What stands equal cannot be told apart, and is left without a thread.
+        codes, threads = (Counter(ends) for ends in zip(*free, strict=True)) if free else (Counter(), Counter())
+        for code, thread in free:
+            settled.add(code)
             taken.add(thread)
+            if codes[code] == threads[thread] == 1:
+                thread_of[code] = thread
     found[backward] = thread_of[number]
     return found
 
