@@ -126,32 +126,43 @@ def _repair_crossings(
     depth: np.ndarray,
     outlives: np.ndarray,
 ) -> None:
-    """Walk the stretches around crossing events with a stack and correct their rows in place."""
-    count, done = len(begin), -1
+    """Walk the stretches behind crossing events with a stack and correct their rows in place."""
+    done = -1
     for row in crossing.tolist():
         if row <= done:
             continue
         first, bound = int(parent[row]), end[row]
         while True:
-            # The stretch begins at the outermost event that ends too early, below one that covers it all.
+            # What is open at the event: up to the outermost that ends too early, below one that covers it all.
             while parent[first] >= 0 and end[parent[first]] < bound:
                 first = int(parent[first])
-            stop, furthest = first, reach[first]
-            while stop < count and begin[stop] < furthest:
-                furthest = max(furthest, reach[stop])
-                bound = max(bound, end[stop])
-                stop += 1
+            stop = _closure(first, begin, reach)
+            bound = max(bound, end[first:stop].max())
             if parent[first] < 0 or bound <= end[parent[first]]:
                 break
-        outlives[first:stop] = False
-        _walk(first, stop, int(parent[first]), begin, end, reach, parent, last, depth, outlives)
+        opened = [row]
+        while opened[-1] != first:
+            opened.append(int(parent[opened[-1]]))
+        stack = [(above, int(end[above]), int(reach[above])) for above in reversed(opened[1:])]
+        outlives[row:stop] = False
+        _walk(row, stop, stack, begin, end, reach, parent, last, depth, outlives)
         done = stop - 1
+
+
+def _closure(first: int, begin: np.ndarray, reach: np.ndarray) -> int:
+    """The first row behind `first` that begins when everything from `first` on has ended."""
+    stop = first + 1
+    while True:
+        further = int(np.searchsorted(begin, reach[first:stop].max(), side="left"))
+        if further <= stop:
+            return stop
+        stop = further
 
 
 def _walk(
     first: int,
     stop: int,
-    above: int,
+    stack: list[tuple[int, int, int]],
     begin: np.ndarray,
     end: np.ndarray,
     reach: np.ndarray,
@@ -160,9 +171,11 @@ def _walk(
     depth: np.ndarray,
     outlives: np.ndarray,
 ) -> None:
-    """The rule itself, event by event, for the rows first..stop-1 below the row `above` (-1: roots)."""
-    base = int(depth[above]) + 1 if above >= 0 else 0
-    stack: list[tuple[int, int, int]] = []  # row, end, end for nesting, the last two cut to the parent's
+    """The rule itself, event by event, for the rows first..stop-1.
+
+    `stack` holds what is open at `first`: row, end and end for nesting, the two ends cut to the parent's.
+    """
+    base, above = int(depth[stack[0][0]]), int(parent[stack[0][0]])
     starts, ends, reaches = (column[first:stop].tolist() for column in (begin, end, reach))
     for offset in range(stop - first):
         row, this_start, this_end, this_reach = first + offset, starts[offset], ends[offset], reaches[offset]
