@@ -70,7 +70,7 @@ def tree(
             min=0,
             metavar="N",
             show_default=False,
-            help=f"Stop after N lines (upwards: nodes); 0 for all. Default: {_LINES_FOR_PEOPLE} on a terminal, else all.",
+            help=f"Stop after N lines (upwards: nodes); 0: all. Default: {_LINES_FOR_PEOPLE} on a terminal, else all.",
         ),
     ] = None,
 ) -> None:
