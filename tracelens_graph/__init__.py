@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tracelens_graph.errors import MissingExtraError as MissingExtraError
     from tracelens_graph.errors import NodeNotFoundError as NodeNotFoundError
     from tracelens_graph.errors import NotATraceError as NotATraceError
+    from tracelens_graph.errors import OutputError as OutputError
     from tracelens_graph.errors import TraceError as TraceError
     from tracelens_graph.errors import TraceLensGraphError as TraceLensGraphError
     from tracelens_graph.schema import Kind as Kind
@@ -38,6 +39,7 @@ _HOME = {
     "MissingExtraError": "errors",
     "NodeNotFoundError": "errors",
     "NotATraceError": "errors",
+    "OutputError": "errors",
     "TraceError": "errors",
     "TraceGraph": "api",
     "TraceLensGraphError": "errors",
@@ -55,6 +57,7 @@ __all__ = [
     "MissingExtraError",
     "NodeNotFoundError",
     "NotATraceError",
+    "OutputError",
     "TraceError",
     "TraceGraph",
     "TraceLensGraphError",

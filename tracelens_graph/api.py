@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import networkx as nx
 
+from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.details import NoDetails
 from tracelens_graph.loading import load_core
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     import os
 
     import pandas as pd
+
+    from tracelens_graph.stores.export import Exported
 
 _STATE = (
     "columns", "names", "threads", "argsets", "autograd_flows", "depends_on", "collective_args", "info",
@@ -103,17 +106,34 @@ class TraceGraph(Core, views.ReadOnly, nx.MultiDiGraph):
         return edges_frame(self)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the graph to one file, which `load()` maps into memory at once.
+        """Write the graph to one file, by custom `*.tlg`, which `load()` maps into memory at once.
 
         Raises:
-            OSError: it cannot be written.
+            OutputError: it cannot be written.
+            ChangedTraceError: the trace changed since it was loaded, so its events cannot be taken along.
         """
         from tracelens_graph.stores.graph_file import write_graph
 
         write_graph(self, path)
 
+    def export(self, path: str | os.PathLike[str], format: str | None = None) -> Exported:
+        """Write nodes and edges for other programs: GraphML, Parquet or CSV; see `stores.export.export_graph`.
+
+        Raises:
+            OutputError: there is no such format, or a file cannot be written.
+            MissingExtraError: Parquet needs the extra `parquet`.
+        """
+        from tracelens_graph.stores.export import export_graph
+
+        return export_graph(self, path, format)
+
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, ({name: getattr(self, name) for name in _STATE}, _sent(self.details))
+        state = {name: getattr(self, name) for name in _STATE}
+        try:
+            details = pickle.dumps(self.details)
+        except TypeError:  # a temporary file of this process: the events stay behind, the identity does not
+            return _restored, (state, pickle.dumps(NoDetails()), self.trace_id)
+        return _restored, (state, details, "")
 
     # --- showing ---------------------------------------------------------------------------------------------
 
@@ -129,18 +149,13 @@ class TraceGraph(Core, views.ReadOnly, nx.MultiDiGraph):
         return sorted({*super().__dir__()} - _WRITERS)
 
 
-def _sent(details: Any) -> bytes:
-    """Pickled access to the original events; that to nothing where the source cannot be opened again."""
-    try:
-        return pickle.dumps(details)
-    except (TypeError, pickle.PicklingError):
-        return pickle.dumps(NoDetails())
-
-
-def _restored(state: dict[str, Any], details: bytes) -> TraceGraph:
-    state = {**state, "details": pickle.loads(details)}
+def _restored(state: dict[str, Any], details: bytes, trace_id: str) -> TraceGraph:
+    state["columns"] = Columns(dict(state["columns"]))
     state["collectives"] = state.pop("collective_args")
-    graph: TraceGraph = TraceGraph(Core(**state))
+    core = Core(**state, details=pickle.loads(details))
+    if trace_id:
+        core.__dict__["trace_id"] = trace_id
+    graph: TraceGraph = TraceGraph(core)
     return graph
 
 
@@ -172,8 +187,9 @@ def from_networkx(graph: Any) -> TraceGraph:
 
     Nodes are uids with at least `kind`, `name`, `start_ns` and `dur_ns`; `pid`, `tid` and all other attributes of
     `Node.attributes()` are taken where given. Edges CALLS and LAUNCHES make the call forest (whatever the times
-    say), CHARGED_TO, HAS_BACKWARD and DEPENDS_ON are taken as they are, all others are computed anew. In a
-    DiGraph the type of an edge is its attribute `type`, in a MultiDiGraph its key. Context nodes are left out.
+    say), CHARGED_TO and DEPENDS_ON are taken as they are, HAS_BACKWARD in addition to what sequence numbers say;
+    all others are computed anew. In a DiGraph the type of an edge is its attribute `type`, in a MultiDiGraph its
+    key. Context nodes are left out.
 
     Does not come back: access to the original events in the file, the arguments of collectives, and the spelling
     of the JSON of argument sets.

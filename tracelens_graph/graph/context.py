@@ -50,10 +50,10 @@ class Context:
         return {name: (pairs[:, 0], pairs[:, 1]) for name, pairs in arrays.items()}
 
     def add(self, key: str, kind: str, **attributes: Any) -> int:
-        """The number of a node, which is made unless it is there; attributes of None are left out."""
+        """The number of a node, which is made unless it is there; empty attributes are left out."""
         if key not in self._numbers:
             self._numbers[key] = len(self.nodes)
-            self.nodes[key] = {"kind": kind, **{k: v for k, v in attributes.items() if v is not None}}
+            self.nodes[key] = {"kind": kind, **{k: v for k, v in attributes.items() if v not in (None, "")}}
         return self._numbers[key]
 
     def join(self, edge_type: str, source: int, target: int) -> None:
@@ -151,7 +151,7 @@ def _add_signatures(context: Context, core: Core) -> None:
         name, argset = core.names[code // width], code % width - 1
         if argset < 0:
             return context.add(content_key("sig", name), "Signature", name=name)
-        known = {part: text or None for part, text in zip(ARGSET_PARTS, core.argsets[argset], strict=True)}
+        known = {part: text for part, text in zip(ARGSET_PARTS, core.argsets[argset], strict=True)}
         return context.add(content_key("sig", name, argset_text(core, argset)), "Signature", name=name, **known)
 
     codes = c.name[rows].astype(np.int64) * width + c.argset[rows] + 1

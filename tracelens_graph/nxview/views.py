@@ -112,6 +112,9 @@ class FullGraph(ReadOnly, nx.MultiDiGraph):
     def __reduce__(self) -> tuple[Any, ...]:
         return full_of, (self._core,)
 
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self.context.nodes)
+
 
 class CallForest(ReadOnly, nx.DiGraph):
     """The call forest of a trace graph: all its nodes, edges CALLS and LAUNCHES only, as attribute `type`."""
