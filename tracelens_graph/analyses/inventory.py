@@ -290,7 +290,7 @@ OPTIONS = (
         "this GPU time is charged to no op and no module",
     ),
     Option(
-        "collective arguments", "a PyTorch that writes them (2.3 or newer), with ops", _communicates,
+        "collective arguments", "a PyTorch that writes them (2.2 or newer), with ops", _communicates,
         lambda g: "" if g.collective_args else "none",
         "there are no message sizes and no bandwidth, and ranks are matched by order alone",
     ),
