@@ -38,10 +38,12 @@ _OF_TYPER = {"--help", "--install-completion", "--show-completion"}
 
 def reference() -> str:
     """The reference of the graph: kinds, edges, properties, flags, rules, tables."""
-    return "".join(_reference())
+    with tempfile.TemporaryDirectory() as folder:
+        g = tlg.load(write(simulate(ranks=2, steps=1, layers=1), folder)[0])
+        return "".join(_reference(g))
 
 
-def _reference() -> Iterator[str]:
+def _reference(g: tlg.TraceGraph) -> Iterator[str]:
     yield _MADE + "# Reference\n\n"
     yield "What is in the graph, by name. [architecture.md](architecture.md) says how it comes about.\n"
 
@@ -93,9 +95,12 @@ def _reference() -> Iterator[str]:
     yield from _edges(schema.EVENT_EDGES)
 
     yield "\n## Context and knowledge\n\nNodes that `g.full` adds, with text keys such as `stream:0:7`:\n\n"
-    yield from _rows(("kind", "what it is"), ((_c(name), what) for name, what in schema.CONTEXT_KINDS.items()))
+    made = set(dict(g.full.nodes(data="kind")).values())
+    kinds = ((_c(name), what) for name, what in schema.CONTEXT_KINDS.items() if name in made)
+    yield from _rows(("kind", "what it is"), kinds)
     yield "\nEdges to and among them:\n\n"
-    yield from _edges(schema.CONTEXT_EDGES)
+    made = {name for _, _, name in g.full.edges(keys=True)}
+    yield from _edges([edge for edge in schema.CONTEXT_EDGES if edge.name in made])
 
     yield "\n## Repairs\n\nWhat is mended in a broken file, by the name under which it is counted.\n\n"
     yield from _rows(("repair", "meaning"), ((_c(name), what) for name, what in REPAIRS.items()))
@@ -104,25 +109,23 @@ def _reference() -> Iterator[str]:
         "\n## Tables\n\nEvery analysis gives a `Table`: `table.columns`, `table.records()`, `table.to_pandas()`.\n"
         "Units and definitions travel along in `table.about` and in `DataFrame.attrs`.\n"
     )
-    for table, call, more in _tables():
+    for table, call, more in _tables(g):
         yield f"\n### {table.name}\n\n{call}\n\n"
         about = ((_c(name), about.unit, about.definition) for name, about in table.about.items())
         yield from _rows(("column", "unit", "definition"), about)
         yield more
 
 
-def _tables() -> Iterator[tuple[Table, str, str]]:
+def _tables(g: tlg.TraceGraph) -> Iterator[tuple[Table, str, str]]:
     """Every table with its definitions, how to get it, and what else is to be said."""
-    with tempfile.TemporaryDirectory() as folder:
-        g = tlg.load(write(simulate(steps=1, layers=1), folder)[0])
-        meanings = "".join(_rows(("type", "meaning"), ((_c(name), what) for name, what in ROW_MEANING.items())))
-        call = "`gpu_timeline(g)`, `tracelens-graph timeline`; `is_recompute` only with `by_recompute`."
-        yield tlg.gpu_timeline(g, micro_idle_us=10, by_recompute=True), call, f"\nIts rows:\n\n{meanings}"
-        levels = f"`attribution(g, level)`, `tracelens-graph attribution`; levels: {', '.join(map(_c, LEVELS))}."
-        yield tlg.attribution(g), levels, ""
-        yield g.classes(), "`g.classes()`: classes of equal call subtrees.", ""
-        for name, table in inventory(g).items():
-            yield table, f"Part `{name}` of `tracelens-graph info`.", ""
+    meanings = "".join(_rows(("type", "meaning"), ((_c(name), what) for name, what in ROW_MEANING.items())))
+    call = "`gpu_timeline(g)`, `tracelens-graph timeline`; `is_recompute` only with `by_recompute`."
+    yield tlg.gpu_timeline(g, micro_idle_us=10, by_recompute=True), call, f"\nIts rows:\n\n{meanings}"
+    levels = f"`attribution(g, level)`, `tracelens-graph attribution`; levels: {', '.join(map(_c, LEVELS))}."
+    yield tlg.attribution(g), levels, ""
+    yield g.classes(), "`g.classes()`: classes of equal call subtrees.", ""
+    for name, table in inventory(g).items():
+        yield table, f"Part `{name}` of `tracelens-graph info`.", ""
 
 
 def _public(name: str) -> str:

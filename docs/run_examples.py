@@ -1,7 +1,7 @@
 """Run every example of the documentation and write what it prints below it.
 
-    python docs/run_examples.py            rewrite README.md and docs/*.md
-    python docs/run_examples.py --check    change nothing; end with 1 if a page is out of date
+    python docs/run_examples.py [NAME ...]   rewrite README.md and docs/*.md, or only the pages of these names
+    python docs/run_examples.py --check      change nothing; end with 1 if a page is out of date
 
 A ```console block holds shell commands (`$ command`), a ```pycon block a dialogue with Python (`>>> statement`), a
 ```python block statements without output. All Python of a page shares one namespace. Examples run in a folder
@@ -25,7 +25,7 @@ from typing import Any
 from pages import CHECKOUT, PAGES, publish
 
 _BLOCK = re.compile(r"^```(console|pycon|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_WIDTH = 118
+_WIDTH = 140
 
 
 class ExampleError(Exception):
@@ -114,7 +114,8 @@ def main() -> int:
     """Renew the pages, or say which are out of date."""
     with tempfile.TemporaryDirectory(prefix="tracelens_graph-docs-") as folder:
         workspace(Path(folder))
-        return publish({page: with_outputs(page.read_text(), Path(folder)) for page in PAGES})
+        pages = [page for page in PAGES if page.name in sys.argv] or PAGES
+        return publish({page: with_outputs(page.read_text(), Path(folder)) for page in pages})
 
 
 if __name__ == "__main__":
