@@ -135,7 +135,7 @@ def _by_arrow(core: Core, forwards: np.ndarray, runners: np.ndarray) -> tuple[Pa
         (tail_thread, tail_time, c.sequence[head]),
     )
     tail = or_any_op(tail, tail_thread, tail_time)
-    joined = (tail >= 0) & (head >= 0)
+    joined = (tail >= 0) & (head >= 0) & (tail != head)
     return (tail[joined], head[joined]), int(len(joined) - joined.sum())
 
 

@@ -174,10 +174,9 @@ class _Finder:
             inside = begin >= 0 and end <= len(name) and thread[begin] == thread[end - 1] == thread[around]
             if inside and begin != first and np.array_equal(name[begin:end], again):
                 runs.append(begin)
-        if region_start or len(runs) > 1:
-            start = self._names.index(_REGION_START) if _REGION_START in self._names else -1
-            runs = [begin for begin in runs if begin and name[begin - 1] == start]
-        return runs
+        start = self._names.index(_REGION_START) if _REGION_START in self._names else -1
+        at_start = [begin for begin in runs if begin and name[begin - 1] == start]
+        return at_start if at_start or region_start else runs
 
     def _without_frames(self, op: int) -> None:
         """A non-reentrant region of which there is no Python frame."""

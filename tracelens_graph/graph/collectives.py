@@ -1,0 +1,314 @@
+"""Collectives: what the kernels of a rank communicate, one node per collective operation.
+
+A node is this rank's part of a collective; its key is the same on all ranks of the group, so putting ranks
+together is a matter of equal keys. Arguments of the kernel count most, those of its op `record_param_comms` fill
+in. Old traces have neither: there the op around it, the annotation or the kernel's name tell what it was.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from tracelens_graph.graph.traversals import ancestors
+from tracelens_graph.schema import Kind
+
+if TYPE_CHECKING:
+    from tracelens_graph.graph.core import Core
+
+DTYPE_BYTES = {
+    "bool": 1, "byte": 1, "char": 1, "uint8": 1, "int8": 1, "qint8": 1, "quint8": 1, "unsigned char": 1,
+    "short": 2, "int16": 2, "uint16": 2, "int": 4, "int32": 4, "uint32": 4, "qint32": 4,
+    "long": 8, "long int": 8, "int64": 8, "uint64": 8,
+    "half": 2, "float16": 2, "bfloat16": 2, "float": 4, "float32": 4, "double": 8, "float64": 8,
+    "complexhalf": 4, "complexfloat": 8, "complexdouble": 16,
+    "float8_e4m3fn": 1, "float8_e4m3fnuz": 1, "float8_e5m2": 1, "float8_e5m2fnuz": 1, "float8_e8m0fnu": 1,
+    "float4_e2m1fn_x2": 1,
+}  # fmt: skip
+"""Bytes of one element, by the names that PyTorch gives types, in lower case and without `c10::`."""
+
+KIND_NAMES = {
+    "allreducecoalesced": "allreduce_coalesced", "allreduce": "allreduce",
+    "reducescatterbase": "_reduce_scatter_base", "reducescattertensor": "_reduce_scatter_base",
+    "reducescatter": "reduce_scatter",
+    "allgatherbase": "_allgather_base", "allgatherintotensor": "_allgather_base", "allgather": "all_gather",
+    "alltoallv": "all_to_allv", "alltoall": "all_to_all", "broadcast": "broadcast", "barrier": "barrier",
+    "sendrecv": "send_recv", "send": "send", "recv": "recv",
+    "reduce": "reduce", "gather": "gather", "scatter": "scatter",
+}  # fmt: skip
+"""What a name without underscores begins with -> the kind as PyTorch records it; the first that fits counts."""
+
+UNKNOWN = "unknown"
+_OP = "record_param_comms"
+_KERNEL_NAME = re.compile(r"^(?:void )?(?:nccl|rccl|msccl)(?:(?P<generation>\w*?)Kernel_(?P<kind>[A-Za-z]+))?")
+_POINT_TO_POINT = ("send", "recv")
+
+
+@dataclass(frozen=True)
+class Collective:
+    """One collective operation, as far as this rank took part in it.
+
+    Attributes:
+        key: identity over all ranks: group, hash of its ranks, and sequence number or place in the group.
+        group, group_description: name and description of the process group, None where not recorded.
+        ranks: global ranks of the group, None where not recorded, or not in full.
+        group_size: number of ranks in the group.
+        kind: PyTorch's name (`allreduce`, `_allgather_base`, …), `unknown` where nothing tells.
+        sequence: number of the collective in its group, if recorded.
+        index: place among the group's nodes on this rank, by start.
+        dtype: PyTorch's name of the element type.
+        in_elements, out_elements: number of elements this rank puts in and gets out.
+        in_split, out_split: elements per rank of an uneven all-to-all; None where not recorded in full.
+        source_rank, target_rank: of a point-to-point transfer.
+        rank: this rank, if known for certain.
+        rows, uids: the kernels, by start.
+        start_ns, end_ns: first start and last end of the kernels, ns from the trace's start.
+    """
+
+    key: str
+    group: str | None
+    group_description: str | None
+    ranks: tuple[int, ...] | None
+    group_size: int | None
+    kind: str
+    sequence: int | None
+    index: int
+    dtype: str | None
+    in_elements: int | None
+    out_elements: int | None
+    in_split: tuple[int, ...] | None
+    out_split: tuple[int, ...] | None
+    source_rank: int | None
+    target_rank: int | None
+    rank: int | None
+    rows: tuple[int, ...]
+    uids: tuple[int, ...]
+    start_ns: int
+    end_ns: int
+
+    @property
+    def group_key(self) -> str:
+        """Identity of the process group over all ranks."""
+        return "group:" + self.key.split(":", 1)[1].rsplit(":", 1)[0]
+
+    @property
+    def in_bytes(self) -> int | None:
+        """Bytes this rank puts in, None where count or type are unknown."""
+        return _bytes(self.in_elements, self.dtype)
+
+    @property
+    def out_bytes(self) -> int | None:
+        """Bytes this rank gets out, None where count or type are unknown."""
+        return _bytes(self.out_elements, self.dtype)
+
+
+@dataclass(frozen=True)
+class Collectives:
+    """The collectives of a trace.
+
+    Attributes:
+        nodes: by start of their first kernel.
+        of_row: row of a kernel -> position in `nodes`.
+        unassigned: rows of communication kernels that belong to no node: neither their launch nor arguments
+            of theirs are in the trace.
+    """
+
+    nodes: list[Collective]
+    of_row: dict[int, int]
+    unassigned: np.ndarray
+
+
+def collectives(core: Core) -> Collectives:
+    """One node for each collective that kernels of the trace carried out.
+
+    A kernel takes part if it has collective arguments, if it is charged to `record_param_comms` (of several only
+    those named as communication, if there are any), or if it is named so and its launch is in the trace. Kernels
+    of one sequence number, or else of one op, are one collective.
+    """
+    rows, unassigned = _kernels(core)
+    parts: dict[object, list[_Part]] = {}
+    for part in (_Part(core, row) for row in rows.tolist()):
+        parts.setdefault(part.identity, []).append(part)
+    seen: dict[object, int] = {}
+    nodes, of_row = [], {}
+    for position, members in enumerate(parts.values()):
+        lane = members[0].lane
+        index = seen[lane] = seen.get(lane, -1) + 1
+        nodes.append(_node(core, members, index))
+        of_row.update(dict.fromkeys(nodes[-1].rows, position))
+    return Collectives(nodes, of_row, unassigned)
+
+
+def _kernels(core: Core) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of kernels that take part in collectives, by start; rows of those of which that is not known."""
+    c = core.columns
+    kernels = np.flatnonzero(c.kind == Kind.Kernel)
+    if not len(kernels):
+        return kernels, kernels
+    is_named = np.fromiter((_KERNEL_NAME.match(name) is not None for name in core.names), bool, len(core.names))
+    is_op = np.fromiter((name == _OP for name in core.names), bool, len(core.names))
+    named, owner = is_named[c.name[kernels]], c.owner[kernels]
+    has_args = np.isin(kernels, core.rows_of(core.collective_args)) if core.collective_args else np.zeros_like(named)
+    of_op = (owner >= 0) & is_op[c.name[owner]]
+    only_others = ~np.isin(owner, owner[of_op & (named | has_args)])
+    takes_part = has_args | (named & (c.parent[kernels] >= 0)) | (of_op & only_others)
+    found = kernels[takes_part]
+    return found[np.lexsort((c.uid[found], c.start_ns[found]))], kernels[named & ~takes_part]
+
+
+class _Part:
+    """One kernel of a collective, with the arguments that are known of it."""
+
+    def __init__(self, core: Core, row: int) -> None:
+        c, args = core.columns, core.collective_args
+        self.row, self._core = row, core
+        owner = int(c.owner[row])
+        self._op = owner if owner >= 0 and core.names[c.name[owner]] == _OP else -1
+        own, outer = args.get(int(c.uid[row])), args.get(int(c.uid[self._op])) if self._op >= 0 else None
+        self._args = {**_recorded(outer), **_recorded(own)}
+        self.ranks_text = _ranks_text(self._args.get("ranks"))
+        self.kind = self.text("kind") or self._kind_by_name()
+        self.sequence = self.number("sequence") if self.text("group") is not None else None
+        self.source, self.target = self._ends()
+        pair = (self.source, self.target) if self.kind in _POINT_TO_POINT else None
+        self.lane = (self.text("group"), self.ranks_text, pair)
+        # Of transfers between two ranks each rank counts its own, so that their numbers say nothing to others.
+        if self.sequence is not None and pair is None:
+            self.identity: object = (self.lane, self.sequence)
+        else:
+            self.identity = self._op if self._op >= 0 else (row,)
+
+    def text(self, field: str) -> str | None:
+        """An argument as text."""
+        value = self._args.get(field)
+        return None if value is None else str(value)
+
+    def number(self, field: str) -> int | None:
+        """An argument as an integer; None if it is none."""
+        return _integer(self._args.get(field))
+
+    def numbers(self, field: str) -> tuple[int, ...] | None:
+        """An argument as a list of integers; None if it is none, or cut short."""
+        return _integers(self._args.get(field))
+
+    def rank(self) -> int | None:
+        """This rank: of the trace, else of the op where rank in the group and rank in the job are the same."""
+        if self._core.info.rank is not None:
+            return self._core.info.rank
+        rank, ranks = self.number("rank"), self.numbers("ranks")
+        return rank if ranks and ranks == tuple(range(len(ranks))) else None
+
+    def _ends(self) -> tuple[int | None, int | None]:
+        source, target = self.number("source_rank"), self.number("target_rank")
+        if self.kind == "send" and source is None:
+            source = self.rank()
+        if self.kind == "recv" and target is None:
+            target = self.rank()
+        return source, target
+
+    def _kind_by_name(self) -> str:
+        """The kind by the op above, else by the annotation around, else by the kernel's name."""
+        return next((kind for kind in map(_kind_of, self._telling_names()) if kind != UNKNOWN), UNKNOWN)
+
+    def _telling_names(self) -> Iterator[str]:
+        c, names = self._core.columns, self._core.names
+        above = (names[c.name[row]] for row in ancestors(c, self.row) if c.kind[row] == Kind.Op)
+        yield from (name.split("::")[-1] for name in above if name.startswith(("c10d::", "_c10d_functional::")))
+        annotation = int(self._core.annotation[self.row])
+        if annotation >= 0 and (name := names[c.name[annotation]]).startswith("nccl:"):
+            yield name.removeprefix("nccl:")
+        found = _KERNEL_NAME.match(names[c.name[self.row]])
+        # Before it said `Dev`, NCCL ran most collectives in a kernel that happened to be called SendRecv.
+        if found and found["kind"] and (found["generation"] or found["kind"] != "SendRecv"):
+            yield found["kind"]
+
+
+def _node(core: Core, members: Sequence[_Part], index: int) -> Collective:
+    c, first = core.columns, members[0]
+    rows = [part.row for part in members]
+    group, ranks = first.text("group"), first.numbers("ranks")
+    place = f"#{index}" if first.sequence is None else str(first.sequence)
+    if first.kind in _POINT_TO_POINT:
+        source, target = ("?" if end is None else end for end in (first.source, first.target))
+        place = f"{source}>{target}#{index}"
+    digest = blake2b(first.ranks_text.encode(), digest_size=8).hexdigest() if first.ranks_text else "-"
+    return Collective(
+        key=f"coll:{'?' if group is None else group}:{digest}:{place}",
+        group=group,
+        group_description=first.text("group_description"),
+        ranks=ranks or _ranks_of_group(core, group),
+        group_size=first.number("group_size"),
+        kind=first.kind,
+        sequence=first.sequence,
+        index=index,
+        dtype=first.text("dtype"),
+        in_elements=first.number("in_elements"),
+        out_elements=first.number("out_elements"),
+        in_split=first.numbers("in_split"),
+        out_split=first.numbers("out_split"),
+        source_rank=first.source,
+        target_rank=first.target,
+        rank=first.rank(),
+        rows=tuple(rows),
+        uids=tuple(c.uid[rows].tolist()),
+        start_ns=int(c.start_ns[rows].min()),
+        end_ns=int(c.end_ns[rows].max()),
+    )
+
+
+def _recorded(args: dict[str, Any] | None) -> dict[str, Any]:
+    return {key: value for key, value in (args or {}).items() if value is not None}
+
+
+def _kind_of(name: str) -> str:
+    plain = name.replace("_", "").lower()
+    return next((kind for start, kind in KIND_NAMES.items() if plain.startswith(start)), UNKNOWN)
+
+
+def _bytes(elements: int | None, dtype: str | None) -> int | None:
+    size = DTYPE_BYTES.get((dtype or "").lower().removeprefix("c10::").removeprefix("torch."))
+    return None if elements is None or size is None else elements * size
+
+
+def _integer(value: Any) -> int | None:
+    try:
+        return None if isinstance(value, bool | float) else int(value)
+    except (TypeError, ValueError):
+        return None
+
+
+def _integers(value: Any) -> tuple[int, ...] | None:
+    """A list of integers, or the text of one."""
+    if isinstance(value, str):
+        try:
+            value = msgspec.json.decode(value)
+        except msgspec.DecodeError:
+            return None
+    if not isinstance(value, list) or not all(isinstance(one, int) for one in value):
+        return None
+    return tuple(value)
+
+
+def _ranks_text(ranks: Any) -> str:
+    """One spelling of the ranks of a group, for its identity; empty where they are not recorded."""
+    found = _integers(ranks)
+    return ",".join(map(str, found)) if found is not None else "".join(str(ranks or "").split())
+
+
+def _ranks_of_group(core: Core, group: str | None) -> tuple[int, ...] | None:
+    """The ranks that the trace's metadata lists for a group."""
+    for entry in _group_entries(core):
+        if group is not None and entry.get("pg_name") == group:
+            return _integers(entry.get("ranks")) or None
+    return None
+
+
+def _group_entries(core: Core) -> Iterator[dict[str, Any]]:
+    entries = (core.info.metadata.get("distributedInfo") or {}).get("pg_config")
+    yield from (entry for entry in entries if isinstance(entry, dict)) if isinstance(entries, list) else ()
