@@ -7,6 +7,7 @@ the same knowledge of many traces is one node.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from hashlib import blake2b
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracelens_graph.graph.classes import argset_text, class_rows, distinct, hex_of, normal_name, subtree_classes
+from tracelens_graph.graph.collectives import collectives
 from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.schema import GPU_KINDS, Kind
 
@@ -84,6 +86,7 @@ def build_context(core: Core, run: str = "") -> Context:
     _add_signatures(context, core)
     _add_kernel_names(context, core)
     _add_classes(context, core)
+    _add_collectives(context, core)
     return context
 
 
@@ -151,7 +154,7 @@ def _add_signatures(context: Context, core: Core) -> None:
         name, argset = core.names[code // width], code % width - 1
         if argset < 0:
             return context.add(content_key("sig", name), "Signature", name=name)
-        known = {part: text for part, text in zip(ARGSET_PARTS, core.argsets[argset], strict=True)}
+        known = dict(zip(ARGSET_PARTS, core.argsets[argset], strict=True))
         return context.add(content_key("sig", name, argset_text(core, argset)), "Signature", name=name, **known)
 
     codes = c.name[rows].astype(np.int64) * width + c.argset[rows] + 1
@@ -182,3 +185,26 @@ def _add_classes(context: Context, core: Core) -> None:
         )
 
     context.join_events("INSTANCE_OF", rows, codes, class_of)
+
+
+def _add_collectives(context: Context, core: Core) -> None:
+    """Collectives with this rank's amounts; their keys and those of their groups are the same on all ranks."""
+    found = collectives(core)
+
+    def collective_of(position: int) -> int:
+        one = found.nodes[position]
+        ranks = json.dumps(one.ranks) if one.ranks else None
+        group = context.add(
+            one.group_key, "ProcessGroup", name=one.group, description=one.group_description, size=one.group_size,
+            ranks=ranks,
+        )  # fmt: skip
+        number = context.add(
+            one.key, "Collective", name=one.kind, sequence=one.sequence, dtype=one.dtype, in_bytes=one.in_bytes,
+            out_bytes=one.out_bytes, source_rank=one.source_rank, target_rank=one.target_rank,
+        )  # fmt: skip
+        context.join("IN_GROUP", number, group)
+        return number
+
+    rows = np.array(sorted(found.of_row), np.int64)
+    positions = np.array([found.of_row[row] for row in rows.tolist()], np.int64)
+    context.join_events("MEMBER_OF", rows, positions, collective_of)
