@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracelens_graph.graph.classes import argset_text, class_rows, distinct, hex_of, normal_name, subtree_classes
-from tracelens_graph.graph.collectives import collectives
 from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.schema import GPU_KINDS, Kind
 
@@ -189,7 +188,7 @@ def _add_classes(context: Context, core: Core) -> None:
 
 def _add_collectives(context: Context, core: Core) -> None:
     """Collectives with this rank's amounts; their keys and those of their groups are the same on all ranks."""
-    found = collectives(core)
+    found = core.collectives
 
     def collective_of(position: int) -> int:
         one = found.nodes[position]

@@ -26,6 +26,7 @@ from tracelens_graph.schema import GPU_KINDS, Kind
 
 if TYPE_CHECKING:
     from tracelens_graph.graph.autograd import Autograd
+    from tracelens_graph.graph.collectives import Collectives
     from tracelens_graph.table import Table
 
 
@@ -118,6 +119,13 @@ class Core:
     def recompute(self) -> np.ndarray:
         """Per row whether the event belongs to a recomputation of activations."""
         return self.autograd.recompute
+
+    @cached_property
+    def collectives(self) -> Collectives:
+        """Collective operations, this rank's part of each."""
+        from tracelens_graph.graph.collectives import collectives
+
+        return collectives(self)
 
     @cached_property
     def gpu_sum_ns(self) -> np.ndarray:
