@@ -1,0 +1,126 @@
+"""What is made from the code is current: outputs of examples, reference pages, pictures; the demo runs."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from collections import defaultdict
+from itertools import chain
+from pathlib import Path
+
+import make_pictures
+import make_reference
+import pytest
+import run_examples
+import typer
+from pages import DOCS, PAGES
+
+import tracelens_graph
+from corpus import CHECKOUT
+from tracelens_graph.cli.app import app
+
+PACKAGE = CHECKOUT / "tracelens_graph"
+DEMO_FILES = {
+    "rank0.json.gz",
+    "rank1.json.gz",
+    "rank0.truth.json",
+    "rank0.tlg",
+    "timeline.csv",
+    "modules.csv",
+    "ops.csv",
+}
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("docs")
+    run_examples.workspace(folder)
+    return folder
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if "\n```" in page.read_text()], ids=lambda page: page.name)
+def test_examples_print_what_the_page_shows(page: Path, workspace: Path) -> None:
+    text = page.read_text()
+    assert run_examples.with_outputs(text, workspace) == text, "run docs/run_examples.py"
+
+
+def test_example_that_fails_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(run_examples.ExampleError, match="ends with 3"):
+        run_examples.with_outputs("```console\n$ exit 3\n```\n", tmp_path)
+
+
+def test_outputs_are_put_below_their_examples(tmp_path: Path) -> None:
+    page = (
+        "```console\n$ echo a\nold\n$ echo b\n```\n\n```pycon\n>>> for i in (1, 2):\n...     i\nold\n>>> 1 / 0\n```\n"
+    )
+    new = run_examples.with_outputs(page, tmp_path)
+    assert "$ echo a\na\n$ echo b\nb\n" in new
+    assert (
+        "...     i\n1\n2\n>>> 1 / 0\nTraceback (most recent call last):\nZeroDivisionError: division by zero\n" in new
+    )
+    assert run_examples.with_outputs(new, tmp_path) == new
+
+
+def test_reference_is_current() -> None:
+    assert make_reference.reference() == (DOCS / "reference.md").read_text(), "run docs/make_reference.py"
+    assert make_reference.command_line() == (DOCS / "cli.md").read_text(), "run docs/make_reference.py"
+
+
+def test_every_command_and_option_is_documented() -> None:
+    _, *sections = (DOCS / "cli.md").read_text().split("\n## ")
+    by_command = {section.partition("\n")[0]: section for section in sections}
+
+    def check(command: object, path: str) -> None:
+        for name, inner in getattr(command, "commands", {}).items():
+            check(inner, f"{path} {name}")
+            missing = [
+                option
+                for option in chain.from_iterable(p.opts + p.secondary_opts for p in inner.params)
+                if option.startswith("-") and f"`{option}`" not in by_command[f"{path} {name}"] and option != "--help"
+            ]
+            assert missing == [], f"{path} {name}"
+
+    check(typer.main.get_command(app), "tracelens-graph")
+
+
+def test_pictures_are_current() -> None:
+    assert make_pictures.layers_picture() == (DOCS / "pictures/layers.svg").read_text(), "run docs/make_pictures.py"
+    assert make_pictures.graph_picture() == (DOCS / "pictures/graph.svg").read_text(), "run docs/make_pictures.py"
+
+
+def test_picture_shows_the_import_contract() -> None:
+    drawn = defaultdict(set)
+    heading = r'y="([\d.]+)" font-size="14" text-anchor="middle" font-weight="bold">(\w+)<'
+    for y, module in re.findall(heading, (DOCS / "pictures/layers.svg").read_text()):
+        drawn[float(y)].add(module)
+    rows = [drawn[y] for y in sorted(drawn)]
+
+    there = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or len([*path.glob("*.py")]) > 1}
+    contracts = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    layers = [{part.strip(" ()") for part in re.split(r"[|:]", line)} & there for line in contracts[0]["layers"]]
+    assert rows == [layer - {"_version"} for layer in layers if layer - {"_version"}]
+    assert set().union(*rows) == there - {"_version", "__init__", "__main__"}
+
+
+def test_demo_compares_with_the_truth_and_writes_files(tmp_path: Path) -> None:
+    script = CHECKOUT / "examples/demo.py"
+    run = subprocess.run([sys.executable, str(script)], cwd=tmp_path, check=True, capture_output=True, text=True)
+    assert "All 8 times equal the simulator's truth" in run.stdout
+    assert {path.name for path in (tmp_path / "demo").iterdir()} >= DEMO_FILES
+    assert (tmp_path / "demo/timeline.csv").read_text().startswith("type,time ms,percent\n")
+    command = [str(Path(sys.executable).with_name("tracelens-graph")), "timeline", str(tmp_path / "demo/rank0.tlg")]
+    again = subprocess.run([*command, "-f", "csv"], check=True, capture_output=True, text=True).stdout
+    assert again == (tmp_path / "demo/timeline.csv").read_text()
+
+
+def test_demo_notices_a_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(CHECKOUT / "examples"))
+    import demo
+
+    truth = tmp_path / "truth.json"
+    truth.write_text('{"timeline": {"busy": 1}}')
+    graph = tracelens_graph.load({"traceEvents": []})
+    with pytest.raises(SystemExit, match="differs from the simulator's truth"):
+        demo.compare_with_truth(tracelens_graph.gpu_timeline(graph), truth)
