@@ -330,7 +330,7 @@ class _ZipStream(io.RawIOBase, BinaryIO):
             traces = [member for member in files if member.filename.endswith(".json")] or files
             if len(traces) != 1:
                 raise NotATraceError(f"{name}: the zip holds {len(traces)} files; one JSON trace was expected")
-            self._inner = archive.open(traces[0])
+            self._inner: Any = archive.open(traces[0])
         except (zipfile.BadZipFile, RuntimeError, NotImplementedError) as error:
             raw.close()
             raise TraceError(f"{name}: the zip cannot be read: {error}") from None
@@ -343,7 +343,7 @@ class _ZipStream(io.RawIOBase, BinaryIO):
 
     def readinto(self, buffer: Any) -> int:
         try:
-            return self._inner.readinto(buffer)
+            return int(self._inner.readinto(buffer))
         except Exception as error:  # zipfile, its decompressors and the checksum each have errors of their own
             raise TraceError(f"{self._name}: the zip cannot be read: {error}") from None
 

@@ -320,7 +320,7 @@ class Collector:
                     self.out.collectives.append((int(uids[i]), msgspec.structs.asdict(found)))
         target = self.out.columns.setdefault(family.value, {})
         for name, values in columns.items():
-            target.setdefault(name, bytearray()).extend(memoryview(values.astype(dtype_of(name), copy=False)))
+            target.setdefault(name, bytearray()).extend(values.astype(dtype_of(name), copy=False).tobytes())
 
     def _times(self, values: list[Any]) -> np.ndarray:
         return digits_to_ns(values) if self._records.exact else floats_to_ns(values)

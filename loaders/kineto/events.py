@@ -46,7 +46,7 @@ def merge(first: Collected, second: Collected) -> Collected:
                 values = values + first.events
             elif odd and name in _IDS:
                 values = np.array([odd.get(value, value) for value in values.tolist()], np.int64)
-            target.setdefault(name, bytearray()).extend(memoryview(values.astype(dtype_of(name), copy=False)))
+            target.setdefault(name, bytearray()).extend(values.astype(dtype_of(name), copy=False).tobytes())
     for chunk in second.chunks:
         chunk.first += first.events
         first.chunks.append(chunk)
