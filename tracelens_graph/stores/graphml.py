@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from itertools import repeat
-from typing import BinaryIO
+from typing import Any, BinaryIO
 from xml.sax.saxutils import escape
 
 import numpy as np
@@ -16,7 +16,6 @@ from tracelens_graph.schema import FLAG_MEANING, Flag
 from tracelens_graph.stores.frames import ARGSET_PARTS, Frame, Texts, edge_columns, recorded_columns
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_INT64 = range(-(2**63), 2**63)
 _ROWS_AT_ONCE = 8192
 
 
@@ -33,8 +32,8 @@ def write_graphml(core: Core, file: BinaryIO) -> int:
     ends = [edges["source"], edges["target"]]
     types: Frame = {"key": edges["type"], "label": edges["type"]}
     numbers = [
-        name for place, name in enumerate(("pid", "tid")) if all(t[place] in _INT64 for t in core.threads)
-    ]  # text where one of them is text
+        name for place, name in enumerate(("pid", "tid")) if all(map(_is_long, (t[place] for t in core.threads)))
+    ]
     file.write(b'<?xml version="1.0" encoding="UTF-8"?>\n<graphml xmlns="http://graphml.graphdrawing.org/xmlns">\n')
     file.write("".join([*_keys("node", nodes, numbers), *_keys("edge", types)]).encode())
     file.write(b'<graph edgedefault="directed">\n')
@@ -60,6 +59,10 @@ def _keys(of: str, columns: Frame, numbers: Sequence[str] = ()) -> Iterator[str]
     for name, column in columns.items():
         kind = "string" if isinstance(column, Texts) and name not in numbers else "long"
         yield f'<key id="{_id(name)}" for="{of}" attr.name="{name}" attr.type="{kind}"/>\n'
+
+
+def _is_long(value: Any) -> bool:
+    return isinstance(value, int) and -(2**63) <= value < 2**63
 
 
 def _id(name: str) -> str:

@@ -121,9 +121,12 @@ class Sections:
         if size > whole or len(index) != length or zlib.crc32(index) != checksum:
             raise self.damaged("index")
         self._end = offset
-        found = json.loads(index)
-        self.facts: dict[str, Any] = found["facts"]
-        self._index: dict[str, list[Any]] = found["sections"]
+        try:
+            found = json.loads(index)
+            self.facts: dict[str, Any] = dict(found["facts"])
+            self._index: dict[str, list[Any]] = dict(found["sections"])
+        except (KeyError, TypeError, ValueError):
+            raise self.damaged("index") from None
 
     def damaged(self, what: str) -> TraceError:
         """The error that says that something in the file is not as it was written."""
