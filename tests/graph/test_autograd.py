@@ -104,6 +104,14 @@ def test_one_arrow_tells_the_thread_of_a_number() -> None:
     }
 
 
+def test_one_arrow_counts_more_than_names_that_fit() -> None:
+    told, others = op("aten::add", seq=2), [op("aten::mul", seq=number) for number in (5, 6, 7)]
+    back = run("AddBackward0", seq=2, fwd=3)
+    before = [run("MulBackward0", seq=number, fwd=3) for number in (5, 6, 7)]
+    core = load({(1, 10): [told], (1, 11): others, BACKWARD: [*before, back]}, [(told, engine_op(back))])
+    assert uid_pairs(core) == {(told.uid, engine_op(back).uid)}
+
+
 def test_arrows_win_over_numbers() -> None:
     told, numbered = op("aten::mul", seq=7), op("aten::mul", seq=1)
     back = run("MulBackward0", seq=1)

@@ -121,6 +121,13 @@ def test_both_ends_of_a_transfer_have_one_key() -> None:
     assert first.key == second.key != third.key
 
 
+def test_transfers_count_between_their_two_ranks() -> None:
+    group = {"Process Group Ranks": "[0, 1, 2]"}
+    to_first, to_second = (comms(launch(GENERIC, **args("send", Rank=0, **{"Dst Rank": to}, **group))) for to in (1, 2))
+    received = comms(launch(GENERIC, **args("recv", Rank=2, **{"Src Rank": 0}, **group)))
+    assert nodes_of(to_first, to_second)[1].key == nodes_of(received)[0].key
+
+
 @pytest.mark.parametrize(
     ("kernel", "around", "note", "kind"),
     [

@@ -78,6 +78,25 @@ def test_a_region_that_begins_nowhere_is_not_guessed() -> None:
     assert recomputed(core) == uids(back.calls[0].calls[0])
 
 
+def test_of_equal_runs_the_one_at_the_beginning_of_a_region_counts() -> None:
+    region, after = layer(1, "aten::relu", "aten::relu"), layer(3, "aten::relu")
+    again = layer(50, "aten::relu", "aten::relu")
+    last = run("ReluBackward0", frame(RECOMPUTE, *again), seq=2)
+    first = run("ReluBackward0", seq=1)
+    core = load({FORWARD: [op("_NoopSaveInputs", seq=0), *region, *after], BACKWARD: [last, first]})
+    engine = first.calls[0].uid, last.calls[0].uid
+    assert uid_pairs(core) == {*zip((one.uid for one in region), engine, strict=True),
+                               *zip((one.uid for one in again), engine, strict=True)}  # fmt: skip
+
+
+def test_a_backward_op_that_is_itself_differentiated_recomputes_nothing() -> None:
+    # With create_graph=True the ops of the backward pass have numbers, too.
+    forward = [op("_NoopSaveInputs", seq=0), *layer(1, "aten::add", "aten::mul")]
+    core = load({FORWARD: forward, BACKWARD: [run("MulBackward0", *layer(50, "aten::mul"), seq=2)]})
+    assert recomputed(core) == set()
+    assert len(uid_pairs(core)) == 1
+
+
 def test_a_region_known_by_its_names_alone() -> None:
     job = NonReentrant(stacks=True, noop=False)
     assert uid_pairs(job.core) == job.pairs(twins=True)

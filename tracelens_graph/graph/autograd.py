@@ -210,9 +210,7 @@ def _forward_threads(core: Core, process: np.ndarray, candidates: Pairs, by_arro
 def _names_fit(core: Core, forward: np.ndarray, backward: np.ndarray) -> np.ndarray:
     """Whether names belong together, as `aten::native_batch_norm` and `NativeBatchNormBackward0` do."""
     c = core.columns
-    pairs, back = np.unique(
-        c.name[forward].astype(np.int64) * len(core.names) + c.name[backward], return_inverse=True
-    )
+    pairs, back = np.unique(c.name[forward].astype(np.int64) * len(core.names) + c.name[backward], return_inverse=True)
     fits = [
         _plain(core.names[f]) == _plain(re.sub(r"Backward\d*$", "", core.names[b]))
         for f, b in (divmod(pair, len(core.names)) for pair in pairs.tolist())

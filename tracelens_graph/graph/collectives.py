@@ -178,8 +178,7 @@ class _Part:
         self.source, self.target = self._ends()
         pair = (self.source, self.target) if self.kind in _POINT_TO_POINT else None
         self.lane = (self.text("group"), self.ranks_text, pair)
-        # Of transfers between two ranks each rank counts its own, so that their numbers say nothing to others.
-        if self.sequence is not None and pair is None:
+        if self.sequence is not None:
             self.identity: object = (self.lane, self.sequence)
         else:
             self.identity = self._op if self._op >= 0 else (row,)
@@ -235,6 +234,7 @@ def _node(core: Core, members: Sequence[_Part], index: int) -> Collective:
     group, ranks = first.text("group"), first.numbers("ranks")
     place = f"#{index}" if first.sequence is None else str(first.sequence)
     if first.kind in _POINT_TO_POINT:
+        # Each rank counts its own transfers, so that their numbers say nothing to the other end.
         source, target = ("?" if end is None else end for end in (first.source, first.target))
         place = f"{source}>{target}#{index}"
     digest = blake2b(first.ranks_text.encode(), digest_size=8).hexdigest() if first.ranks_text else "-"
