@@ -359,6 +359,9 @@ def test_a_subclass_object_is_made_of_a_core_only() -> None:
         empty = face.__class__()
         assert type(empty) in (nx.DiGraph, nx.MultiDiGraph)
         assert len(empty) == 0
+        filled = face.__class__([(1, 2)], name="x")
+        assert type(filled) is type(empty)
+        assert (list(filled.edges()), filled.name) == ([(1, 2)], "x")
 
 
 MUTATORS: dict[str, Callable[[Graph], Any]] = {

@@ -47,9 +47,9 @@ class TraceGraph(Core, views.ReadOnly, nx.MultiDiGraph):
     `load()` and `from_networkx()` make one; `TraceGraph(core)` puts the face on a core.
     """
 
-    def __new__(cls, core: Core | None = None) -> Any:
+    def __new__(cls, *data: Any, **attributes: Any) -> Any:
         """An object to be filled; without a core, as networkx makes results, a plain MultiDiGraph."""
-        return nx.MultiDiGraph() if core is None else object.__new__(cls)
+        return object.__new__(cls) if views.made_of_core(data) else nx.MultiDiGraph(*data, **attributes)
 
     def __init__(self, core: Core) -> None:
         self.__dict__.update(core.__dict__)

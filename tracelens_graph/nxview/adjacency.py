@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -80,14 +79,8 @@ def multi_adjacency(index: Index, edges: Edges, side: str) -> LazyDict:
         edges: the edges between their positions.
         side: "out" for successors, "into" for predecessors.
     """
-
-    def single() -> list[Any]:
-        return [FrozenDict({name: _NOTHING}) for name in edges.types]
-
-    def add(row: dict[Any, Any], neighbour: Any, name: str) -> None:
-        row[neighbour] = FrozenDict({**row[neighbour], name: _NOTHING})
-
-    return _adjacency(index, edges, side, single, add)
+    maker = _RowMaker(index, edges, side, lambda name: FrozenDict({name: _NOTHING}))
+    return LazyDict(index, maker.row, maker.rows)
 
 
 def plain_adjacency(index: Index, edges: Edges, side: str) -> LazyDict:
@@ -95,47 +88,30 @@ def plain_adjacency(index: Index, edges: Edges, side: str) -> LazyDict:
 
     Arguments as for `multi_adjacency`.
     """
-
-    def single() -> list[Any]:
-        return [FrozenDict({"type": name}) for name in edges.types]
-
-    def add(row: dict[Any, Any], neighbour: Any, name: str) -> None:
-        raise AssertionError(f"two edges to {neighbour}, the second {name}")
-
-    return _adjacency(index, edges, side, single, add)
+    maker = _RowMaker(index, edges, side, lambda name: FrozenDict({"type": name}))
+    return LazyDict(index, maker.row, maker.rows)
 
 
-def _adjacency(
-    index: Index,
-    edges: Edges,
-    side: str,
-    singles: Callable[[], list[Any]],
-    add: Callable[[dict[Any, Any], Any, str], None],
-) -> LazyDict:
-    # Most pairs are joined by one edge: what stands for it is made once per type and shared.
-    shared: list[Any] = []
-    key = index.key
+class _RowMaker:
+    """Makes the dictionary of a node's neighbours, or those of many nodes in a row."""
 
-    def row_of(neighbours: list[int], codes: list[int]) -> dict[Any, Any]:
-        row: dict[Any, Any] = {}
-        for position, code in zip(neighbours, codes, strict=True):
-            neighbour = key(position)
-            if neighbour in row:
-                add(row, neighbour, edges.types[code])
-            else:
-                row[neighbour] = shared[code]
+    def __init__(self, index: Index, edges: Edges, side: str, single: Callable[[str], FrozenDict]) -> None:
+        self._key, self._edges, self._side, self._single = index.key, edges, side, single
+
+    @cached_property
+    def _arrays(self) -> tuple[memoryview, memoryview, memoryview, list[FrozenDict]]:
+        rows: Rows = getattr(self._edges, self._side)
+        # Most pairs are joined by one edge: what stands for it is made once per type and shared.
+        return rows.begin, rows.neighbour, rows.code, [self._single(name) for name in self._edges.types]
+
+    def row(self, position: int) -> dict[Any, FrozenDict]:
+        begin, neighbour, code, shared = self._arrays
+        key = self._key
+        row: dict[Any, FrozenDict] = {}
+        for at in range(begin[position], begin[position + 1]):
+            other, data = key(neighbour[at]), shared[code[at]]
+            row[other] = FrozenDict({**row[other], **data}) if other in row else data
         return row
 
-    def make(position: int) -> dict[Any, Any]:
-        return block(position, position + 1)[0]
-
-    def block(low: int, high: int) -> list[dict[Any, Any]]:
-        rows: Rows = getattr(edges, side)
-        if not shared:
-            shared.extend(singles())
-        begin = rows.begin[low : high + 1].tolist()
-        first, end = begin[0], begin[-1]
-        neighbours, codes = rows.neighbour[first:end].tolist(), rows.code[first:end].tolist()
-        return [row_of(neighbours[a - first : b - first], codes[a - first : b - first]) for a, b in pairwise(begin)]
-
-    return LazyDict(index, make, block)
+    def rows(self, low: int, high: int) -> list[dict[Any, FrozenDict]]:
+        return [self.row(position) for position in range(low, high)]

@@ -51,11 +51,7 @@ class UidIndex:
         return self._find(key) >= 0
 
     def _find(self, key: Any) -> int:
-        hash(key)
-        try:
-            number = as_int(key)
-        except TypeError:
-            number = int(key) if isinstance(key, float) and key.is_integer() else -1
+        number = key if type(key) is int else _whole(key)
         if 0 <= number < self._limit:
             return self._table[number]
         return self._others.get(number, -1)
@@ -74,6 +70,15 @@ class UidIndex:
     def keys(self, low: int, high: int) -> list[int]:
         """The uids of rows low..high-1."""
         return self._uid[low:high].tolist()
+
+
+def _whole(key: Any) -> int:
+    """The integer that a key is equal to, -1 for none; TypeError if it cannot be a key."""
+    hash(key)
+    try:
+        return as_int(key)
+    except TypeError:
+        return int(key) if isinstance(key, float) and key.is_integer() else -1
 
 
 class FullIndex:

@@ -70,6 +70,11 @@ def graph_attributes(core: Core) -> dict[str, Any]:
     return found if info.rank is None else {**found, "rank": info.rank}
 
 
+def made_of_core(data: tuple[Any, ...]) -> bool:
+    """Whether a constructor is called with a core: networkx calls it without, or with a graph's data."""
+    return bool(data) and isinstance(data[0], Core)
+
+
 def put_on_face(graph: Any, attributes: dict[str, Any], nodes: LazyDict, edges: Edges, index: Any) -> None:
     """Give an object that inherits from a networkx class its nodes and adjacency."""
     adjacency = multi_adjacency if graph.is_multigraph() else plain_adjacency
@@ -84,9 +89,9 @@ def put_on_face(graph: Any, attributes: dict[str, Any], nodes: LazyDict, edges: 
 class FullGraph(ReadOnly, nx.MultiDiGraph):
     """A trace graph with its context and knowledge nodes, whose keys are texts, and the edges to them."""
 
-    def __new__(cls, *parts: Any) -> Any:
-        """An object to be filled; without arguments, as networkx makes results, a plain MultiDiGraph."""
-        return object.__new__(cls) if parts else nx.MultiDiGraph()
+    def __new__(cls, *data: Any, **attributes: Any) -> Any:
+        """An object to be filled; without a core, as networkx makes results, a plain MultiDiGraph."""
+        return object.__new__(cls) if made_of_core(data) else nx.MultiDiGraph(*data, **attributes)
 
     def __init__(self, core: Core, events: LazyDict, index: UidIndex) -> None:
         self._core = core
@@ -119,9 +124,9 @@ class FullGraph(ReadOnly, nx.MultiDiGraph):
 class CallForest(ReadOnly, nx.DiGraph):
     """The call forest of a trace graph: all its nodes, edges CALLS and LAUNCHES only, as attribute `type`."""
 
-    def __new__(cls, *parts: Any) -> Any:
-        """An object to be filled; without arguments, as networkx makes results, a plain DiGraph."""
-        return object.__new__(cls) if parts else nx.DiGraph()
+    def __new__(cls, *data: Any, **attributes: Any) -> Any:
+        """An object to be filled; without a core, as networkx makes results, a plain DiGraph."""
+        return object.__new__(cls) if made_of_core(data) else nx.DiGraph(*data, **attributes)
 
     def __init__(self, core: Core, nodes: LazyDict, index: UidIndex) -> None:
         put_on_face(self, graph_attributes(core), nodes, event_edges(core, TREE_EDGES), index)
