@@ -185,7 +185,7 @@ CALLS: dict[str, Callable[[Graph], Any]] = {
     "bfs_edges": lambda g: list(nx.bfs_edges(g, top(g))),
     "bfs_tree": lambda g: nx.bfs_tree(g, top(g)),
     "bfs_layers": lambda g: list(nx.bfs_layers(g, top(g))),
-    "bfs_predecessors": lambda g: list(nx.bfs_predecessors(g, top(g))),
+    "predecessor": lambda g: nx.predecessor(g, top(g)),
     "descendants_at_distance": lambda g: nx.descendants_at_distance(g, top(g), 2),
     "dfs_edges": lambda g: list(nx.dfs_edges(g)),
     "dfs_tree": lambda g: nx.dfs_tree(g, top(g)),
