@@ -39,9 +39,8 @@ PURPOSE = {
     "schema": "kinds, edges, properties, units",
     "errors": "every error a user can meet",
     "table": "named columns with units",
-    "_version": "",
 }
-"""What each module of the package is for; one without a purpose is not drawn."""
+"""What each module of the package is for."""
 
 
 class Layer(NamedTuple):
@@ -57,7 +56,7 @@ def layers() -> list[Layer]:
     contract = next(c for c in settings["tool"]["importlinter"]["contracts"] if c.get("exhaustive"))
     found = []
     for line in contract["layers"]:
-        modules = tuple(name for name in re.findall(r"\w+", line) if PURPOSE[name] and _has_content(name))
+        modules = tuple(name for name in re.findall(r"\b[a-z]\w+", line) if _has_content(name))
         if modules:
             found.append(Layer(modules, "|" in line))
     return found
