@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+import weakref
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -51,8 +52,8 @@ class Source:
         self.name = name
         self.path = path
         self._data = data
-        self._spool: IO[bytes] | None = None
         self.cut_short = False
+        self._spooled = False
         self._stamp = self._stat()
         with self._raw() as file:
             head = file.read(64)
@@ -108,6 +109,11 @@ class Source:
         if self.path is not None and self._stat() != self._stamp:
             raise ChangedTraceError(f"{self.name}: the file changed since it was loaded; load it again")
 
+    def __getstate__(self) -> dict[str, Any]:
+        if self._spooled:
+            raise TypeError(f"{self.name} is spooled to a file of this process, which no other can rely on")
+        return self.__dict__
+
     def _stat(self) -> tuple[int, int, int]:
         if self.path is None:
             return (0, 0, 0)
@@ -138,7 +144,8 @@ class Source:
         shutil.copyfileobj(stream, spool, 1 << 20)
         spool.flush()
         source = cls(name, path=Path(spool.name))
-        source._spool = spool
+        source._spooled = True
+        weakref.finalize(source, spool.close)
         return source
 
 

@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from tracelens_graph.errors import NotATraceError
 from tracelens_graph.graph.build import EventTable, build_core
 from tracelens_graph.graph.core import Core, TraceInfo
 from tracelens_graph.loaders.kineto.chunks import Walker
@@ -48,6 +49,8 @@ def load_kineto(source: Source, progress: Progress | None = None, processes: int
         TraceError: it cannot be read.
     """
     out, walker = _collect(source, progress, processes)
+    if out.lost_bytes and not out.columns:
+        raise NotATraceError(f"{source.name}: begins like a trace, but no event in it can be read")
     keys = {**walker.head, **walker.tail}
     table = event_table(out)
     for fault, count in walker.faults.items():

@@ -10,11 +10,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
 
-from tracelens_graph.loaders.kineto.repair_text import EVENT_KEYS, Reader
+from tracelens_graph.loaders.kineto.repair_text import EVENT_BEGIN, EVENT_KEYS, TAIL_KEY, Reader
 
 REPAIRS = {
     "bad_utf8": "invalid UTF-8 replaced",
@@ -41,10 +42,11 @@ _PHASE = re.compile(rb'"ph"\s*+:')
 _OTHER_ELEMENT = re.compile(
     rb'(?:true|false|null|-?\d[\d.eE+-]*+|"(?:[^"\\]|\\.)*+"|\[[^\[\]{}"]*+\])(?=\s*+[,\]])', re.DOTALL
 )
-_LIST_GOES_ON = re.compile(rb'\][\s,]*+\{\s*+"')
-_LIST_END = re.compile(
+# The bracket that ends the list, where nothing is lost before it and where the last event is.
+_END = re.compile(rb'\](?:[\s,]*+(?:\}|\Z)|\s*+,[\s,]*+"[^"\\]*+(?:"\s*+:|"?\s*+\Z))')
+_END_BEHIND_LOST = re.compile(
     rb'\}[\s,]*+(\])\s*+(?:,\s*+"[^"\\]*+"\s*+:|\}?\s*+\Z)'
-    rb'|(\])\s*+(?:\}\s*+\Z|,\s*+"(?:traceName|displayTimeUnit|baseTimeNanoseconds|distributedInfo|schemaVersion)")'
+    rb"|(\])\s*+(?:\}\s*+\Z|,\s*+%s)" % TAIL_KEY
 )
 _KEY = re.compile(rb'([\s,]*+)("(?:[^"\\]|\\.)*+"\s*+:)\s*+', re.DOTALL)
 _VALUE_ENDS = re.compile(rb"\s*+(?:[,}]|\Z)")
@@ -53,6 +55,7 @@ _ENDINGS = {
     for opening, closing in {b"{": rb"\}", b"[": rb"\]", b'"': b'"'}.items()
 }
 _BARE_ENDING = re.compile(rb'(?=,\s*+"[^"\\]*+"\s*+:)')
+_MAX_ENDS = 16
 _ATTEMPT = 1024
 """Fuel for a try that leads to no event."""
 
@@ -148,18 +151,20 @@ class _Stretch:
 
     def read(self) -> None:
         """Take events up to the end of the list or of the text."""
-        text, at, behind_event = self._text, 0, False
+        text, at, behind_event, sure = self._text, 0, False, True
         while True:
             gap, at = at, _GAP.match(text, at).end()  # type: ignore[union-attr]  # it matches nothing, too
             if at == len(text):
                 return
-            ends = text[at] == 0x5D and not _LIST_GOES_ON.match(text, at)
-            if behind_event and text.count(b",", gap, at) != (0 if ends else 1):
-                self._count("trailing_comma")
-            if ends:
+            commas = text.count(b",", gap, at)
+            if _END.match(text, at) and not EVENT_BEGIN.search(text, at):
+                if behind_event and commas:
+                    self._count("trailing_comma")
                 self.out.tail = text[at + 1 :]
                 return
-            begin, event = at, self._event(at)
+            begin, event = at, self._event(at, sure)
+            if event and behind_event and commas != 1:
+                self._count("trailing_comma")
             if event is None and (other := _OTHER_ELEMENT.match(text, at)):
                 self._lose(other.group(), 1)
                 at = other.end()
@@ -170,18 +175,23 @@ class _Stretch:
                 self._lose(unread, len(_PHASE.findall(unread)) or int(unread.startswith(b"{")))
             if behind_event := event is not None:
                 self._keep(event)
-                at = event.end
+                at, sure = event.end, not event.faults
 
-    def _event(self, begin: int) -> _Event | None:
-        """The object at `begin`, as it stands or mended."""
+    def _event(self, begin: int, sure: bool) -> _Event | None:
+        """The object at `begin`, as it stands or mended.
+
+        It must look like an event unless it is sure that it begins one and nothing in it was mended.
+        """
         if self._text[begin] != 0x7B:
             return None
         end = self._event_end(begin)
         fuel, value = self._reader.fuel, _decoded(self._view[begin:end])
-        if value is not None:
+        if value is not None and (sure or _is_event(value)):
             return _Event(end, self._text[begin:end], value, frozenset())
         reading = self._reader.read(begin)
         if reading is None or (value := _decoded(reading.json)) is None:
+            return None
+        if not _is_event(value) and (reading.faults or not sure):
             return None
         self._reader.fuel = fuel
         return _Event(reading.end, reading.json, value, reading.faults)
@@ -197,15 +207,25 @@ class _Stretch:
 
     def _next_event(self, begin: int) -> tuple[int, _Event | None]:
         """Where reading can go on after the unreadable text at `begin`, and the event there if it is one."""
-        at = begin + 1
+        at, cut_short = begin + 1, self._text[begin] == 0x7B and self._reader.cut_short
         while start := (_EVENT_START if self._reader.fuel > 0 else _SEPARATED_START).search(self._text, at):
             at = start.end(1)
-            event = self._event(at - 1)
-            if event is not None and "ph" in event.value:
+            event = self._event(at - 1, sure=False)
+            if event is not None:
                 return at - 1, event
+            cut_short |= self._reader.cut_short
             self._reader.fuel -= _ATTEMPT
-        end = _LIST_END.search(self._text, begin)
-        return (max(end.start(1), end.start(2)) if end else len(self._text)), None
+        return (len(self._text) if cut_short else self._list_end(begin)), None
+
+    def _list_end(self, begin: int) -> int:
+        """The bracket behind the last event, which could not be read; the end of the text if there is none."""
+        ends = [
+            max(end.span(1), end.span(2)) for end in islice(_END_BEHIND_LOST.finditer(self._text, begin), _MAX_ENDS)
+        ]
+        for bracket, behind in ends:
+            if _decoded(b'{"":0' + self._text[behind:]) is not None:
+                return bracket
+        return ends[0][0] if ends else len(self._text)
 
     def _keep(self, event: _Event) -> None:
         self._reader.keys.update(event.value)
@@ -224,6 +244,11 @@ class _Stretch:
 
     def _count(self, fault: str) -> None:
         self.out.counts[fault] = self.out.counts.get(fault, 0) + 1
+
+
+def _is_event(value: dict[str, Any]) -> bool:
+    phase = value.get("ph")
+    return isinstance(phase, str) and len(phase) == 1
 
 
 def _decoded(text: bytes | memoryview) -> dict[str, Any] | None:

@@ -60,10 +60,13 @@ _SURELY_AFTER = {
     "item": _compile(rf"()(?:\s*+,[\s,]*+{_ITEM_START}|[\s,]*+\]\s*+(?:[,}}\]]|\Z))"),
 }
 
-# An object that begins like a trace event; its opening brace and quote cannot stand in a sound string.
-_EVENT = _compile(
-    r'\{(?:\s*+"[^"\\]*+"\s*+:\s*+(?:"(?:[^"\\]|\\.)*+"|[-+.\w]++)\s*+,)*?\s*+"(?:ph"\s*+:|args"\s*+:\s*+\{)'
-)
+_FIRST_MEMBERS = r'\{(?:\s*+"[^"\\]*+"\s*+:\s*+(?:"(?:[^"\\]|\\.)*+"|[-+.\w]++)\s*+,)*?\s*+'
+EVENT_BEGIN = _compile(rf'{_FIRST_MEMBERS}"ph"\s*+:')
+"""An object that is a trace event, by the key that every event has."""
+TAIL_KEY = rb'"(?:traceName|displayTimeUnit|baseTimeNanoseconds|distributedInfo|schemaVersion|INFO|ERROR|WARNING)"\s*+:'
+"""A key that writers put behind the event list."""
+# The next event, or what follows the last one: all strings of this event have ended before it.
+_FRONTIER = _compile(rf'{_FIRST_MEMBERS}(?:"ph"\s*+:|"args"\s*+:\s*+\{{)|\]\s*+,\s*+{TAIL_KEY.decode()}')
 
 _UNSAFE = re.compile(rb'["\\\x00-\x1f]')
 _ESCAPE = _compile(
@@ -93,21 +96,23 @@ class Reader:
         keys: names known as keys of events; more may be added.
         fuel: bytes that may still be looked at. Every attempt to read takes some, so that a text in which
             attempt after attempt fails costs no more than one that reads well.
+        cut_short: whether the last value read was still sound where the text ended.
     """
 
     def __init__(self, text: bytes) -> None:
         self.text = text
         self.keys: set[str] = set(EVENT_KEYS)
         self.fuel = 2 * len(text) + (1 << 16)
+        self.cut_short = False
         self._edits: list[tuple[int, int, bytes]] = []
         self._faults: set[str] = set()
-        self._no_event = (0, 0)  # a stretch known to hold no begin of an event
+        self._inside = (0, 0)  # a stretch known to hold no frontier
 
     def read(self, start: int) -> Reading | None:
         """The value at `start` (no white space before it); None if it cannot be told where it ends or what it says."""
+        self._edits, self._faults, self.cut_short = [], set(), False
         if self.fuel <= 0:
             return None
-        self._edits, self._faults = [], set()
         self.fuel -= 64
         end, reach = self._walk(start)
         self.fuel -= reach - start
@@ -156,6 +161,8 @@ class Reader:
             elif kind == _OPEN:
                 if expected not in ("value", "item") or len(open_brackets) == _MAX_DEPTH:
                     return -1, at
+                if expected == "item" and EVENT_BEGIN.match(text, where):
+                    return -1, at  # the list lost its end, and this is the next event
                 open_brackets.append(text[where])
                 expected, comma = ("key", -1) if text[where] == 0x7B else ("item", -1)
             elif kind == _COLON or not open_brackets:
@@ -180,6 +187,7 @@ class Reader:
             if sound and (run := sound.match(text, at)):
                 at = run.end()
                 comma = at - 1
+        self.cut_short = True
         return -1, len(text)
 
     def _edit(self, begin: int, end: int, replacement: bytes, fault: str) -> None:
@@ -205,6 +213,8 @@ class Reader:
         else:
             end, reach = self._quoted_end(begin, role, depth)
             if end < 0:
+                # Two quotes more are at most the begin of a key.
+                self.cut_short = simple is None or self.text.count(b'"', simple.end()) <= 2
                 return end, reach
         content = self.text[begin + 1 : end - 1]
         if _UNSAFE.search(content) and (sound := _ESCAPE.sub(self._escaped, content)) != content:
@@ -214,7 +224,7 @@ class Reader:
     def _quoted_end(self, begin: int, role: str, depth: int) -> tuple[int, int]:
         """The same for a string that holds quotes."""
         after, keys = _SURELY_AFTER[role], self.keys if depth == 1 else ()
-        limit = min(self._next_event(begin), begin + _MAX_STRING, begin + self.fuel)
+        limit = min(self._frontier(begin), begin + _MAX_STRING, begin + self.fuel)
         open_brackets: list[int] = []
         balance_tells, first, reach = True, -1, limit
         for mark in _MARK.finditer(self.text, begin + 1, limit):
@@ -226,7 +236,8 @@ class Reader:
             elif follower := after.match(self.text, mark.end()):
                 key = follower.group(1)
                 sure = not (balance_tells and open_brackets) or (key and key.decode(errors="replace") in keys)
-                first = mark.end() if sure or first < 0 else first
+                if sure or (first < 0 and self.text[mark.start() - 1] != 0x5C):
+                    first = mark.end()
                 balance_tells &= not sure
             if first >= 0 and not balance_tells:
                 reach = mark.end()
@@ -234,14 +245,14 @@ class Reader:
         self.fuel -= reach - begin
         return first, reach
 
-    def _next_event(self, at: int) -> int:
-        """Where an event begins after `at`: no string goes on so far."""
-        begin, end = self._no_event
+    def _frontier(self, at: int) -> int:
+        """Where the event around `at` must have ended."""
+        begin, end = self._inside
         if not begin <= at < end:
-            found = _EVENT.search(self.text, at + 1)
+            found = _FRONTIER.search(self.text, at + 1)
             end = found.start() + 1 if found else len(self.text)
             self.fuel -= (end - at) // 8
-            self._no_event = at, end
+            self._inside = at, end
         return end
 
     def _escaped(self, match: re.Match[bytes]) -> bytes:

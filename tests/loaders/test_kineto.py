@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from corpus import kineto_traces, needs_corpus, parametrize
 from tracelens_graph.errors import ChangedTraceError, NotATraceError, TraceError
 from tracelens_graph.graph.core import Core
-from tracelens_graph.loading import load_core
 from tracelens_graph.loaders.kineto import chunks, loader
+from tracelens_graph.loading import load_core
 from tracelens_graph.schema import Flag, Kind
 
 US = 1_000
@@ -69,7 +69,8 @@ def test_a_small_trace_is_what_it_says() -> None:
     core = load_core(sample())
     kinds = [node.kind for node in core.nodes_at(range(len(core.columns)))]
     assert kinds == [
-        Kind.PythonFunction, Kind.Module, Kind.Op, Kind.RuntimeCall, Kind.Kernel, Kind.Memcpy, Kind.Step, Kind.MemoryEvent,
+        Kind.PythonFunction, Kind.Module, Kind.Op, Kind.RuntimeCall, Kind.Kernel, Kind.Memcpy, Kind.Step,
+        Kind.MemoryEvent,
     ]  # fmt: skip
     kernel = core.node(6)
     assert (kernel.start_ns, kernel.dur_ns) == (19_500, 9_125)
@@ -388,6 +389,7 @@ def test_a_file_that_changed_is_noticed(tmp_path: Path) -> None:
         (b'{"a": 1, "b": 2}', "it has: a, b"),
         (b'{"traceEvents": {"not": "a list"}}', "without a list `traceEvents`"),
         (gzip.compress(b"hello"), "begins with 'hello'"),
+        (b"[LGRAPH1 and no JSON", "no event in it can be read"),
     ],
 )
 def test_what_is_no_trace_is_named(content: bytes, words: str, tmp_path: Path) -> None:

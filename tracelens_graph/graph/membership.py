@@ -94,14 +94,16 @@ def device_annotations(columns: Columns, rows: np.ndarray, names: np.ndarray) ->
     """
     marks = rows_of_kind(columns, (Kind.DeviceAnnotation,))
     marks = marks[np.isin(columns.name[marks], names)]
-    ranges = _Ranges(columns, marks, _lanes(columns)[marks])
-    return ranges.at(_lanes(columns)[rows], columns.start_ns[rows])
+    lane = _lanes(columns, np.concatenate((marks, rows)))
+    ranges = _Ranges(columns, marks, lane[: len(marks)])
+    return ranges.at(lane[len(marks) :], columns.start_ns[rows])
 
 
-def _lanes(columns: Columns) -> np.ndarray:
-    """A number for the (device, stream) of every row."""
-    pairs = np.stack((columns.device.astype(np.int64), columns.stream), axis=1)
-    return np.unique(pairs, axis=0, return_inverse=True)[1].reshape(-1) if len(pairs) else np.zeros(0, np.int64)
+def _lanes(columns: Columns, rows: np.ndarray) -> np.ndarray:
+    """A small number for the (device, stream) of each row."""
+    streams, stream = np.unique(columns.stream[rows], return_inverse=True)
+    lane = (columns.device[rows].astype(np.int64) + 1) * len(streams) + stream
+    return np.unique(lane, return_inverse=True)[1]
 
 
 def _host_twins(columns: Columns, marks: np.ndarray) -> np.ndarray:
