@@ -40,7 +40,7 @@ _SEPARATED_START = re.compile(rb"\}[\s,]*+" + _FIRST_KEY)
 _PHASE = re.compile(rb'"ph"\s*+:')
 # An element of the list that is no object.
 _OTHER_ELEMENT = re.compile(
-    rb'(?:true|false|null|-?\d[\d.eE+-]*+|"(?:[^"\\]|\\.)*+"|\[[^\[\]{}"]*+\])(?=\s*+[,\]])', re.DOTALL
+    rb'(?:true|false|null|-?\d[\d.eE+-]*+|"(?>(?:[^"\\]|\\.)*)"|\[[^\[\]{}"]*+\])(?=\s*+[,\]])', re.DOTALL
 )
 # The bracket that ends the list, where nothing is lost before it and where the last event is.
 _END = re.compile(rb'\](?:[\s,]*+(?:\}|\Z)|\s*+,[\s,]*+"[^"\\]*+(?:"\s*+:|"?\s*+\Z))')
@@ -48,7 +48,7 @@ _END_BEHIND_LOST = re.compile(
     rb'\}[\s,]*+(\])\s*+(?:,\s*+"[^"\\]*+"\s*+:|\}?\s*+\Z)'
     rb"|(\])\s*+(?:\}\s*+\Z|,\s*+%s)" % TAIL_KEY
 )
-_KEY = re.compile(rb'([\s,]*+)("(?:[^"\\]|\\.)*+"\s*+:)\s*+', re.DOTALL)
+_KEY = re.compile(rb'([\s,]*+)("(?>(?:[^"\\]|\\.)*)"\s*+:)\s*+', re.DOTALL)
 _VALUE_ENDS = re.compile(rb"\s*+(?:[,}]|\Z)")
 _ENDINGS = {
     opening: re.compile(rb'%s(?=\s*+,\s*+"[^"\\]*+"\s*+:)' % closing)

@@ -23,12 +23,13 @@ _MAX_DEPTH = 256
 _MAX_STRING = 1 << 16
 
 _PLAIN = r'"[^"\\\x00-\x1f]*+"'
-_NUMBER = r"-?(?:0|[1-9]\d{0,17}+)(?:\.\d{1,40}+)?+(?:[eE][+-]?\d{1,2})?+"
+# Groups are made atomic by (?>...), not by a possessive quantifier: early releases of Python 3.11 get those wrong.
+_NUMBER = r"-?(?:0|[1-9]\d{0,17}+)(?>(?:\.\d{1,40}+)?)(?>(?:[eE][+-]?\d{1,2})?)"
 _SCALAR = rf"(?:{_PLAIN}|{_NUMBER}|true|false|null)"
-_LIST = rf"\[\s*+(?:{_SCALAR}(?:\s*+,\s*+{_SCALAR})*+)?+\s*+\]"
-_LISTS = rf"\[\s*+(?:{_LIST}(?:\s*+,\s*+{_LIST})*+)?+\s*+\]"
+_LIST = rf"\[\s*+(?>(?:{_SCALAR}(?>(?:\s*+,\s*+{_SCALAR})*))?)\s*+\]"
+_LISTS = rf"\[\s*+(?>(?:{_LIST}(?>(?:\s*+,\s*+{_LIST})*))?)\s*+\]"
 _ITEM_START = r'(?:["{\[\d.+-]|true|false|null|(?i:nan|inf))'
-_KEY = r'"(?:[^"\\]|\\.)*+"\s*+:'
+_KEY = r'"(?>(?:[^"\\]|\\.)*)"\s*+:'
 
 
 def _compile(pattern: str) -> re.Pattern[bytes]:
@@ -36,13 +37,13 @@ def _compile(pattern: str) -> re.Pattern[bytes]:
 
 
 # Members and items without fault, each with its comma and what must follow that: taken in one step.
-_MEMBERS = _compile(rf"(?:\s*+{_PLAIN}\s*+:\s*+(?:{_SCALAR}|{_LIST}|{_LISTS})\s*+,(?=\s*+{_KEY}))++")
-_ITEMS = _compile(rf"(?:\s*+{_SCALAR}\s*+,(?=\s*+{_ITEM_START}))++")
+_MEMBERS = _compile(rf"(?>(?:\s*+{_PLAIN}\s*+:\s*+(?:{_SCALAR}|{_LIST}|{_LISTS})\s*+,(?=\s*+{_KEY}))+)")
+_ITEMS = _compile(rf"(?>(?:\s*+{_SCALAR}\s*+,(?=\s*+{_ITEM_START}))+)")
 _SOUND = {"key": _MEMBERS, "item": _ITEMS}
 _TOKEN = _compile(r"""\s*+(?:([{\[])|([}\]])|(,)|(:)|(")|([^\s"{}\[\],:]++))""")
 _OPEN, _CLOSE, _COMMA, _COLON, _QUOTE, _WORD = range(1, 7)
 
-_STRING = _compile(r'"(?:[^"\\]|\\.)*+"')
+_STRING = _compile(r'"(?>(?:[^"\\]|\\.)*)"')
 _MARK = re.compile(rb'["{}()\[\]]')
 _BRACKETS = {0x28: 0x29, 0x5B: 0x5D, 0x7B: 0x7D}
 _COLON_AHEAD = _compile(r"\s*+:")
@@ -60,7 +61,7 @@ _SURELY_AFTER = {
     "item": _compile(rf"()(?:\s*+,[\s,]*+{_ITEM_START}|[\s,]*+\]\s*+(?:[,}}\]]|\Z))"),
 }
 
-_FIRST_MEMBERS = r'\{(?:\s*+"[^"\\]*+"\s*+:\s*+(?:"(?:[^"\\]|\\.)*+"|[-+.\w]++)\s*+,)*?\s*+'
+_FIRST_MEMBERS = r'\{(?:\s*+"[^"\\]*+"\s*+:\s*+(?:"(?>(?:[^"\\]|\\.)*)"|[-+.\w]++)\s*+,)*?\s*+'
 EVENT_BEGIN = _compile(rf'{_FIRST_MEMBERS}"ph"\s*+:')
 """An object that is a trace event, by the key that every event has."""
 TAIL_KEY = rb'"(?:traceName|displayTimeUnit|baseTimeNanoseconds|distributedInfo|schemaVersion|INFO|ERROR|WARNING)"\s*+:'
@@ -75,7 +76,7 @@ _ESCAPE = _compile(
 )
 _LONE_SURROGATE, _BACKSLASH, _RAW_QUOTE, _CONTROL = 2, 3, 4, 5
 
-_FULL_NUMBER = _compile(r"-?(?:0|[1-9]\d*+)(?:\.\d++)?+(?:[eE][+-]?\d++)?+")
+_FULL_NUMBER = _compile(r"-?(?:0|[1-9]\d*+)(?>(?:\.\d++)?)(?>(?:[eE][+-]?\d++)?)")
 _NON_FINITE = re.compile(rb"[+-]?(?:inf(?:inity)?|s?nan(?:\([^()]*\))?|1\.#\w+)", re.IGNORECASE)
 _LITERALS = (b"true", b"false", b"null")
 
