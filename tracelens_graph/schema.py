@@ -12,9 +12,6 @@ from enum import IntEnum
 
 SCHEMA_VERSION = 1
 
-SYNTHETIC_UID = 2**39
-"""First uid of nodes that no event of the file stands for."""
-
 
 class Kind(IntEnum):
     """What an event node is. The order is the order of ties at one instant: Python, op, runtime call, GPU."""
@@ -167,7 +164,7 @@ EVENT_EDGES = (
     EdgeType(
         "DEPENDS_ON", "Kernel|Memcpy|Memset", "Kernel|Memcpy|Memset", "GPU event to one it waits for, as recorded"
     ),
-    EdgeType("DURING", "event", "Annotation|Step|DeviceAnnotation", "event to the innermost annotation over it"),
+    EdgeType("DURING", "event", "Annotation|Step", "event to the innermost annotation over it"),
 )
 """Edges between event nodes."""
 

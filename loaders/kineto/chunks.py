@@ -49,7 +49,6 @@ class Walker:
     Attributes:
         head: top-level keys before the event list, tail: those after it (raw JSON values).
         bare: whether the file is a bare list of events.
-        events_at: offset of the first byte after the list's `[`.
         position: offset up to which events were consumed.
         ended: whether the end of the list was reached.
         faults: kinds of repair applied to the head or tail.
@@ -60,7 +59,6 @@ class Walker:
         self.head: dict[str, Any] = {}
         self.tail: dict[str, Any] = {}
         self.bare = False
-        self.events_at = 0
         self.ended = False
         self.faults: dict[str, int] = {}
         self._separator = b""
@@ -89,7 +87,6 @@ class Walker:
         if text[:1] == b"[":
             self.bare = True
             self._consume(first.index(b"[") + 1)
-            self.events_at = self.position
             return
         searched = 0
         while True:
@@ -97,7 +94,6 @@ class Walker:
             for match in _EVENTS_KEY.finditer(head, max(0, searched - 64)):
                 if self._take_head(head[: match.end()]):
                     self._consume(match.end())
-                    self.events_at = self.position
                     return
             searched = len(head)
             found = None if searched > 2 * BLOCK and not self._eof else _what_is(head, self._eof)

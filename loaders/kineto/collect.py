@@ -98,7 +98,6 @@ class Collected:
     repairs: dict[str, int] = field(default_factory=dict)
     lost_events: int = 0
     lost_bytes: int = 0
-    exact_times: bool = False
     unknown: frozenset[str] = frozenset()
 
 
@@ -231,7 +230,6 @@ class Collector:
             families.append((NODE_FAMILIES[number], picked, here, [e.ts for e in picked]))
         if not self._records.exact and any(floats_need_digits(times) for *_, times in families):
             self._records = records(True, self._records.unknown)
-            self.out.exact_times = True
             return False
         for reason in odd.values():
             if isinstance(reason, dict):

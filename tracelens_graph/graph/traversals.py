@@ -53,21 +53,18 @@ def nearest_above(columns: Columns, rows: np.ndarray, kinds: Iterable[Kind], or_
         found[climbing] = parent[found[climbing]]
 
 
-def launcher(columns: Columns, rows: np.ndarray, transparent: np.ndarray | None = None) -> np.ndarray:
+def launcher(columns: Columns, rows: np.ndarray) -> np.ndarray:
     """For each GPU row the op it is launched by, else the runtime call itself; -1 without a launch.
 
     From the runtime call upwards Python frames are passed over; the first op is the launcher, any other runtime
-    call in between ends the search. `transparent` marks names (by code) of ops that pass on to their parent.
+    call in between ends the search.
     """
-    parent, kind, name = columns.parent, columns.kind, columns.name
+    parent, kind = columns.parent, columns.kind
     call = parent[rows].astype(np.int64)
     calls, back = np.unique(call, return_inverse=True)
     found = np.where(calls >= 0, parent[calls], -1).astype(np.int64)
     while True:
-        passing = kind[found] <= Kind.PythonFunction
-        if transparent is not None:
-            passing |= (kind[found] == Kind.Op) & transparent[name[found]]
-        climbing = np.flatnonzero((found >= 0) & passing)
+        climbing = np.flatnonzero((found >= 0) & (kind[found] <= Kind.PythonFunction))
         if not len(climbing):
             break
         found[climbing] = parent[found[climbing]]

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from .host import Thread
     from .tensors import Tensor
 
-HOST_CALLS = ("cuda_runtime", "cuda_driver")
 MODULE_PREFIX = "nn.Module: "
 
 
