@@ -26,7 +26,7 @@ from tracelens_graph.cli.app import app
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
 from tracelens_graph.loaders.kineto.categories import CATEGORIES
-from tracelens_graph.loaders.kineto.repair import REPAIRS
+from tracelens_graph.schema import REPAIR_MEANING
 from tracelens_graph.simulate import simulate, write
 from tracelens_graph.table import Table
 
@@ -103,7 +103,7 @@ def _reference(g: tlg.TraceGraph) -> Iterator[str]:
     yield from _edges([edge for edge in schema.CONTEXT_EDGES if edge.name in made])
 
     yield "\n## Repairs\n\nWhat is mended in a broken file, by the name under which it is counted.\n\n"
-    yield from _rows(("repair", "meaning"), ((_c(name), what) for name, what in REPAIRS.items()))
+    yield from _rows(("repair", "meaning"), ((_c(name), what) for name, what in REPAIR_MEANING.items()))
 
     yield (
         "\n## Tables\n\nEvery analysis gives a `Table`: `table.columns`, `table.records()`, `table.to_pandas()`.\n"

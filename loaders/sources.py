@@ -221,8 +221,9 @@ def check_is_json(head: bytes, name: str) -> None:
             raise NotATraceError(f"{name}: is {what}, not a profiler trace in JSON")
     if head[0] == 0x0A and not text.isascii():
         raise NotATraceError(f"{name}: is a protocol buffer (an XLA .xplane.pb or Perfetto file?), not JSON")
-    if text.isascii() and text.decode("ascii").isprintable():
-        raise NotATraceError(f"{name}: begins with {text[:20].decode('ascii')!r}, not with JSON")
+    line = text.splitlines()[0][:20].decode("utf-8", "ignore")
+    if line.isprintable() and b"\0" not in text:
+        raise NotATraceError(f"{name}: begins with {line!r}, not with JSON")
     raise NotATraceError(f"{name}: is binary data that no profiler trace begins with")
 
 

@@ -94,6 +94,22 @@ FLAG_MEANING = {
 }
 
 
+REPAIR_MEANING = {
+    "bad_utf8": "invalid UTF-8 replaced",
+    "non_finite": "bare inf/nan set to null",
+    "bad_value": "unreadable values set to null",
+    "missing_value": "missing values set to null",
+    "backslash": "lone backslashes doubled",
+    "quote": "unescaped quotes in strings escaped",
+    "control": "control characters in strings escaped",
+    "trailing_comma": "trailing, doubled or missing commas mended",
+    "garbage": "text between events skipped",
+    "metadata": "unreadable keys of the trace's metadata dropped",
+    "truncated": "the end of the file is missing",
+}
+"""What was done to broken input: kind of repair -> words for the user."""
+
+
 @dataclass(frozen=True)
 class Property:
     """A property of event nodes: one column of the graph in memory.

@@ -70,7 +70,7 @@ class Table:
         """The table as a DataFrame; `df.attrs` holds name, title, notes, units and definitions."""
         import pandas as pd
 
-        frame = pd.DataFrame(dict(self.columns))
+        frame = pd.DataFrame({name: _series(values) for name, values in self.columns.items()})
         frame.attrs.update(
             name=self.name,
             title=self.title,
@@ -82,3 +82,13 @@ class Table:
 
     def _repr_html_(self) -> str:
         return str(self.to_pandas().to_html())
+
+
+def _series(values: np.ndarray | Sequence[Any]) -> Any:
+    """Values for a DataFrame: whole numbers some of which are absent stay whole."""
+    whole = isinstance(values, list) and None in values and all(isinstance(v, int | None) for v in values)
+    if not whole:
+        return values
+    import pandas as pd
+
+    return pd.array(values, dtype="Int64")

@@ -17,21 +17,6 @@ import msgspec
 
 from tracelens_graph.loaders.kineto.repair_text import EVENT_BEGIN, EVENT_KEYS, TAIL_KEY, Reader
 
-REPAIRS = {
-    "bad_utf8": "invalid UTF-8 replaced",
-    "non_finite": "bare inf/nan set to null",
-    "bad_value": "unreadable values set to null",
-    "missing_value": "missing values set to null",
-    "backslash": "lone backslashes doubled",
-    "quote": "unescaped quotes in strings escaped",
-    "control": "control characters in strings escaped",
-    "trailing_comma": "trailing, doubled or missing commas mended",
-    "garbage": "text between events skipped",
-    "metadata": "unreadable keys of the trace's metadata dropped",
-    "truncated": "the end of the file is missing",
-}
-"""What was done to broken input: kind of repair -> words for the user."""
-
 _GAP = re.compile(rb"[\s,]*+")
 _SEPARATOR = re.compile(rb'\}[\s,]*+\{\s*+"[A-Za-z]')
 _FIRST_KEY = rb'(\{)\s*+"(?:%s)"\s*+:' % "|".join(sorted(EVENT_KEYS)).encode()

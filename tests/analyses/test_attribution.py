@@ -61,22 +61,22 @@ def rows(core: Core, level: str) -> dict[str, tuple[float, ...]]:
 @pytest.mark.parametrize(
     ("level", "expected"),
     [
-        ("module", {"nn.Module: Net_0": (1, 26, 21, 26, 21, 0), NO_LAUNCH: (0, 5, 5, 5, 5, -1)}),
+        ("module", {"nn.Module: Net_0": (1, 26, 21, 26, 21, 0), NO_LAUNCH: (0, 5, 5, 5, 5, None)}),
         ("op", {
-            "aten::linear": (2, 20, 15, 20, 15, 1), "aten::relu": (1, 4, 4, 4, 4, 5), "(no op)": (0, 2, 2, 2, 2, -1),
-            NO_LAUNCH: (0, 5, 5, 5, 5, -1),
+            "aten::linear": (2, 20, 15, 20, 15, 1), "aten::relu": (1, 4, 4, 4, 4, 5), "(no op)": (0, 2, 2, 2, 2, None),
+            NO_LAUNCH: (0, 5, 5, 5, 5, None),
         }),
         ("root_op", {
-            "aten::linear": (1, 20, 15, 20, 15, 1), "aten::relu": (1, 4, 4, 4, 4, 5), "(no op)": (0, 2, 2, 2, 2, -1),
-            NO_LAUNCH: (0, 5, 5, 5, 5, -1),
+            "aten::linear": (1, 20, 15, 20, 15, 1), "aten::relu": (1, 4, 4, 4, 4, 5), "(no op)": (0, 2, 2, 2, 2, None),
+            NO_LAUNCH: (0, 5, 5, 5, 5, None),
         }),
         ("launcher", {
             "aten::linear": (2, 20, 15, 20, 15, 1), "aten::relu": (1, 4, 4, 4, 4, 5),
-            "cudaLaunchKernel": (1, 2, 2, 2, 2, 7), NO_LAUNCH: (0, 5, 5, 5, 5, -1),
+            "cudaLaunchKernel": (1, 2, 2, 2, 2, 7), NO_LAUNCH: (0, 5, 5, 5, 5, None),
         }),
         ("runtime", {
             "cudaLaunchKernel": (3, 22, 17, 22, 17, 3), "cuLaunchKernel": (1, 4, 4, 4, 4, 6),
-            NO_LAUNCH: (0, 5, 5, 5, 5, -1),
+            NO_LAUNCH: (0, 5, 5, 5, 5, None),
         }),
         ("kernel", {
             "gemm": (2, 20, 15, 20, 15, 8), "early": (1, 5, 5, 5, 5, 12), "relu": (1, 4, 4, 4, 4, 10),
@@ -125,5 +125,5 @@ def test_inclusive_time_of_ops_equals_a_walk_over_the_tree(path: Path) -> None:
         for name in above:
             walked[name] = walked.get(name, 0) + int(core.columns.dur_ns[row])
     table = attribution(core, "op")
-    found = {row["name"]: round(row["inclusive_sum_us"] * 1000) for row in table.records() if row["uid"] >= 0}
+    found = {row["name"]: round(row["inclusive_sum_us"] * 1000) for row in table.records() if row["uid"] is not None}
     assert found == walked

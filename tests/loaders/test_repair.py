@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracelens_graph.loaders.kineto.repair import REPAIRS, Repaired, repair_events, repair_object
+from tracelens_graph.loaders.kineto.repair import Repaired, repair_events, repair_object
+from tracelens_graph.schema import REPAIR_MEANING
 
 BEFORE = b'{"ph": "X", "name": "before", "pid": 1, "tid": 2, "args": {"stream": 7}}'
 AFTER = b'{"ph": "X", "name": "after", "pid": 1, "tid": 2, "args": {"grid": [1, 2, 3]}}'
@@ -134,7 +135,7 @@ def test_all_faults_in_one_event() -> None:
 
 def test_every_kind_of_repair_has_words() -> None:
     kinds = {fault for faults in NAMES.values() for fault in faults} | {fault for _, fault in ARGUMENTS.values()}
-    assert kinds | {"garbage", "metadata", "truncated"} == set(REPAIRS)
+    assert kinds | {"garbage", "metadata", "truncated"} == set(REPAIR_MEANING)
 
 
 @pytest.mark.parametrize(
@@ -286,7 +287,7 @@ def check_counts(repaired: Repaired) -> None:
     assert len(repaired.positions) == len(repaired.events)
     assert repaired.positions == sorted(set(repaired.positions))
     assert all(0 <= position < repaired.pieces for position in repaired.positions)
-    assert set(repaired.counts) <= set(REPAIRS)
+    assert set(repaired.counts) <= set(REPAIR_MEANING)
     assert all(isinstance(value, dict) for value in values(repaired))
 
 

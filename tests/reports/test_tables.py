@@ -48,7 +48,10 @@ def test_text() -> None:
 
 
 def test_text_is_cut_to_the_terminal_where_columns_can_give() -> None:
-    assert max(map(len, table_text(table(), width=72).splitlines())) == 72
+    long = table().take(np.array([0, 1, 1]))
+    long.columns["name"][1] = "a name that is longer than what a column of text keeps at any rate"
+    assert max(map(len, table_text(long, width=100).splitlines())) == 100
+    assert "a name that is longer than wh..." in table_text(long, width=20)
     # Numbers are never cut.
     assert "1,234.568" in table_text(table(), width=20)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +26,7 @@ ABOUT = {
     "exclusive_sum_us": Column("sum of the durations of the GPU events charged to the nodes themselves", "us"),
     "exclusive_busy_us": Column("length of the union of those GPU events", "us"),
     "inclusive_percent": Column("inclusive_sum_us as share of the sum over all GPU events", "%"),
-    "uid": Column("the first node of this name with GPU work"),
+    "uid": Column("the first node of this name with GPU work; none for a line in brackets"),
 }
 
 
@@ -146,13 +147,13 @@ def _table(
     shown = shown[
         np.lexsort((first[shown], -values["inclusive_sum_us"][shown], np.maximum(shown - len(g.names) + 1, 0)))
     ]
-    columns: dict[str, np.ndarray | list[str]] = {
+    columns: dict[str, np.ndarray | list[Any]] = {
         "name": [labels[i] for i in shown.tolist()],
         "count": count[shown],
     }
     columns |= {key: time[shown] / 1000 for key, time in values.items()}
     columns["inclusive_percent"] = 100 * values["inclusive_sum_us"][shown] / max(total, 1)
-    columns["uid"] = first[shown]
+    columns["uid"] = [uid if uid >= 0 else None for uid in first[shown].tolist()]
     notes = [] if len(g.gpu_rows) else ["the trace has no GPU events"]
     return Table("attribution", columns, ABOUT, f"GPU time by {level}", notes)
 

@@ -13,7 +13,15 @@ from tracelens_graph.analyses.gpu_class import COMMUNICATION, gpu_classes
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import union_length
 from tracelens_graph.graph.traversals import rows_of_kind
-from tracelens_graph.schema import FLAG_MEANING, KIND_MEANING, OWNER_RULE_MEANING, PYTHON_KINDS, Kind, OwnerRule
+from tracelens_graph.schema import (
+    FLAG_MEANING,
+    KIND_MEANING,
+    OWNER_RULE_MEANING,
+    PYTHON_KINDS,
+    REPAIR_MEANING,
+    Kind,
+    OwnerRule,
+)
 from tracelens_graph.table import Column, Table
 
 _EPOCH_FROM = 10**18
@@ -202,7 +210,7 @@ def _launches(g: Core) -> Table:
 
 def _faults(g: Core) -> Table:
     info, flags = g.info, g.columns.flags
-    found = [("repaired", fault, count) for fault, count in info.repairs.items()]
+    found = [("repaired", REPAIR_MEANING.get(fault, fault), count) for fault, count in info.repairs.items()]
     found.append(("lost", "entries that no repair could save", info.lost_events))
     found.append(("lost", "bytes that no repair could save", info.lost_bytes))
     found.append(("lost", "the compressed file ends before its end", int(info.cut_short)))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 if TYPE_CHECKING:
     from tracelens_graph.table import Table
 
-_NARROWEST = 12
+_NARROWEST = 32
 """Characters that a column of text keeps, however narrow the terminal."""
 
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
