@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import traceback
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -103,7 +104,9 @@ def _prompt(source: str, namespace: dict[str, Any]) -> str:
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         try:
-            exec(compile(source + "\n", "<documentation>", "single"), namespace)
+            with warnings.catch_warnings():
+                warnings.simplefilter("default")  # on standard error, as in a session, whatever the test run says
+                exec(compile(source + "\n", "<documentation>", "single"), namespace)
         except Exception as error:
             printed.write("Traceback (most recent call last):\n")
             printed.write("".join(traceback.format_exception_only(error)))

@@ -268,6 +268,8 @@ class _GzipStream(io.RawIOBase, BinaryIO):
     def close(self) -> None:
         if not self.closed:
             self._raw.close()
+            if self._slow is not None:
+                self._slow.close()
         super().close()
 
     def _restart(self) -> BinaryIO:

@@ -321,3 +321,10 @@ def test_uids_may_be_far_apart() -> None:
     assert far + 1 not in graph
     assert graph.nodes[far]["uid"] == far
     assert graph[far] == {}
+
+
+def test_loading_a_damaged_trace_warns(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    path.write_bytes(path.read_bytes()[:-40])
+    with pytest.warns(tlg.DamagedTraceWarning, match="the end of the file is missing"):
+        load(path)

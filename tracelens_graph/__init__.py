@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tracelens_graph.compat.trace_to_tree import TraceToTree as TraceToTree
     from tracelens_graph.errors import AnalysisError as AnalysisError
     from tracelens_graph.errors import ChangedTraceError as ChangedTraceError
+    from tracelens_graph.errors import DamagedTraceWarning as DamagedTraceWarning
     from tracelens_graph.errors import MissingExtraError as MissingExtraError
     from tracelens_graph.errors import NodeNotFoundError as NodeNotFoundError
     from tracelens_graph.errors import NotATraceError as NotATraceError
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 _HOME = {
     "AnalysisError": "errors",
     "ChangedTraceError": "errors",
+    "DamagedTraceWarning": "errors",
     "Kind": "schema",
     "MissingExtraError": "errors",
     "NodeNotFoundError": "errors",
@@ -53,6 +55,7 @@ _HOME = {
 __all__ = [
     "AnalysisError",
     "ChangedTraceError",
+    "DamagedTraceWarning",
     "Kind",
     "MissingExtraError",
     "NodeNotFoundError",

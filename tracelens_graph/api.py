@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import networkx as nx
 
+from tracelens_graph.errors import DamagedTraceWarning
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.details import NoDetails
@@ -175,9 +177,14 @@ def load(
         NotATraceError: it is something else; the message says what was found.
         TraceError: it cannot be read.
         MissingExtraError: `.json.zst` needs the extra `zstd`.
+
+    Warns:
+        DamagedTraceWarning: it was broken; the message counts what was repaired and what was lost.
     """
     with progress_on_terminal("loading") as shown:
         core = load_core(source, progress=progress or shown, processes=processes)
+    if core.info.damage:
+        warnings.warn(f"{core.info.source}: {core.info.damage}", DamagedTraceWarning, stacklevel=2)
     graph: TraceGraph = TraceGraph(core)
     return graph
 

@@ -8,6 +8,8 @@ TraceLensGraphError
 ├── AnalysisError         a question that this graph cannot answer
 ├── OutputError           a file cannot be written, or not in that format
 └── MissingExtraError     an optional package is not installed; the message names the extra
+
+DamagedTraceWarning       a trace was repaired or is not whole; the message counts what
 """
 
 from __future__ import annotations
@@ -49,3 +51,7 @@ class MissingExtraError(TraceLensGraphError, ImportError):
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(f"{package} is not installed: pip install 'tracelens_graph[{extra}]'")
+
+
+class DamagedTraceWarning(UserWarning):
+    """A trace was broken: it was loaded as far as possible, and the message counts what was repaired and lost."""

@@ -111,6 +111,7 @@ class Collector:
 
     def chunk(self, text: memoryview, offset: int) -> None:
         """Take one chunk `[event, ...]`; raises what msgspec raises where it is no JSON."""
+        str(text, "utf-8")  # msgspec does not look into what it skips
         odd: dict[int, Any] = {}
         try:
             events = self._records.events.decode(text)

@@ -80,3 +80,14 @@ def test_hostile_names_are_harmless_but_in_csv(run: Run, trace_file: Path) -> No
         assert "\x1b" not in out
     _, out, _ = run("attribution", trace_file, "--level", "kernel", "-f", "csv")
     assert HOSTILE in [row["name"] for row in rows(out)]
+
+
+def test_a_damaged_trace_is_said_on_standard_error_only(run: Run, trace_file: Path, tmp_path: Path) -> None:
+    path = tmp_path / "cut.json"
+    text = trace_file.read_bytes()
+    path.write_bytes(text[: len(text) // 2])
+    code, out, err = run("timeline", path, "-f", "csv")
+    assert code == 0
+    assert out.startswith("type,time ms,percent")
+    assert err.startswith(f"warning: {path}: the end of the file is missing (1); entries lost: 1, bytes lost: ")
+    assert err.count("\n") == 1

@@ -44,7 +44,10 @@ def load(trace: str) -> Core:
     from tracelens_graph.reports.terminal import printable, shorten
 
     with progress_on_terminal(f"reading {shorten(printable(Path(trace).name), 40)}") as progress:
-        return load_core(trace, progress=progress)
+        core = load_core(trace, progress=progress)
+    if core.info.damage:
+        print(printable(f"warning: {core.info.source}: {core.info.damage}"), file=sys.stderr)
+    return core
 
 
 def write_table(table: Table, form: Format) -> None:

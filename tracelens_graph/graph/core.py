@@ -22,12 +22,16 @@ from tracelens_graph.graph.identity import content_id
 from tracelens_graph.graph.intervals import union_length_by_group
 from tracelens_graph.graph.links import Flow
 from tracelens_graph.graph.node import Node
-from tracelens_graph.schema import GPU_KINDS, Kind
+from tracelens_graph.schema import GPU_KINDS, REPAIR_MEANING, Kind
 
 if TYPE_CHECKING:
     from tracelens_graph.graph.autograd import Autograd
     from tracelens_graph.graph.collectives import Collectives
     from tracelens_graph.table import Table
+
+
+UNREADABLE = ("unreadable", "not an event")
+"""Reasons in `TraceInfo.left_out` that are losses: entries of the event list that nothing could be made of."""
 
 
 @dataclass
@@ -57,6 +61,17 @@ class TraceInfo:
     lost_events: int = 0
     lost_bytes: int = 0
     cut_short: bool = False
+
+    @property
+    def damage(self) -> str:
+        """One line on what was repaired in the file and what was lost, with counts; empty for a sound file."""
+        said = [f"{REPAIR_MEANING.get(fault, fault)} ({count:,})" for fault, count in self.repairs.items()]
+        if self.cut_short:
+            said.append("the compressed file ends before its end")
+        unreadable = self.lost_events + sum(self.left_out.get(why, 0) for why in UNREADABLE)
+        if unreadable or self.lost_bytes:
+            said.append(f"entries lost: {unreadable:,}, bytes lost: {self.lost_bytes:,}")
+        return "; ".join(said)
 
     @property
     def rank(self) -> int | None:
