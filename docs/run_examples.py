@@ -105,7 +105,7 @@ def _prompt(source: str, namespace: dict[str, Any]) -> str:
     with contextlib.redirect_stdout(printed):
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("default")  # on standard error, as in a session, whatever the test run says
+                warnings.simplefilter("ignore")  # a page shows what is printed, and they go to standard error
                 exec(compile(source + "\n", "<documentation>", "single"), namespace)
         except Exception as error:
             printed.write("Traceback (most recent call last):\n")
