@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -44,6 +45,17 @@ _CATEGORY = re.compile(rb'"cat"\s*:\s*"([ -!#-\[\]-~]{1,100})"')
 _MOST_CATEGORIES = 64
 
 _PLACE = {family: number for number, family in enumerate(NODE_FAMILIES)}
+
+_ID_ARGUMENTS = {
+    Family.op: ("external_id", "sequence", "forward_thread"),
+    Family.runtime: ("external_id", "correlation"),
+    Family.gpu: ("external_id", "correlation", "device", "stream"),
+    Family.sync: ("external_id", "correlation", "device", "stream"),
+    Family.annotation: ("external_id",),
+    Family.device_annotation: ("external_id",),
+    Family.memory: ("device",),
+}
+"""Arguments of each family that are ids, and columns of the same name."""
 
 _NO_DURATION_IS_FINE = (Family.memory,)
 
@@ -98,7 +110,6 @@ class Collected:
     repairs: dict[str, int] = field(default_factory=dict)
     lost_events: int = 0
     lost_bytes: int = 0
-    unknown: frozenset[str] = frozenset()
 
 
 class Collector:
@@ -182,7 +193,6 @@ class Collector:
         if found == self._records.unknown:
             return False
         self._records = records(self._records.exact, frozenset(found))
-        self.out.unknown = self._records.unknown
         return True
 
     def _odd_event(self, raw: Raw, index: int, odd: dict[int, Any]) -> Any:
@@ -269,57 +279,48 @@ class Collector:
         positions: np.ndarray,
     ) -> None:
         count = len(events)
-        start = self._times(times)
         dur, flags = self._durations([e.dur for e in events], family)
-        names, threads = self.out.names, self.out.threads
-        kinds = {record: CATEGORIES[self._records.category[record]][1] or 0 for record in set(map(type, events))}
-        kind = next(iter(kinds.values())) if len(kinds) == 1 else None
-        columns: dict[str, np.ndarray] = {
+        places = zip([e.pid for e in events], [e.tid for e in events], strict=True)
+        columns = {
             "uid": uids,
-            "kind": np.full(count, kind, np.uint8)
-            if kind is not None
-            else np.fromiter((kinds[type(e)] for e in events), np.uint8, count),
-            "name": np.fromiter(map(names.__getitem__, [e.name for e in events]), np.int32, count),
-            "thread": np.fromiter(
-                map(threads.__getitem__, zip([e.pid for e in events], [e.tid for e in events], strict=True)),
-                np.int32,
-                count,
-            ),
-            "start_ns": start,
+            "kind": self._kinds(events),
+            "name": np.fromiter(map(self.out.names.__getitem__, [e.name for e in events]), np.int32, count),
+            "thread": np.fromiter(map(self.out.threads.__getitem__, places), np.int32, count),
+            "start_ns": self._times(times),
             "dur_ns": dur,
             "flags": flags,
         }
         if family not in (Family.python, Family.overhead):
             args = [e.args for e in events]
-            if family is not Family.memory:
-                columns["external_id"] = self._ids([a.external_id for a in args])
-            if family in (Family.runtime, Family.gpu, Family.sync):
-                columns["correlation"] = self._ids([a.correlation for a in args])
-            if family in (Family.gpu, Family.sync, Family.memory):
-                columns["device"] = self._ids([a.device for a in args])
-            if family in (Family.gpu, Family.sync):
-                columns["stream"] = self._ids([a.stream for a in args])
-            if family is Family.gpu:
-                lanes = [a.original_stream for a in args]
-                if lanes.count(-1) != count:
-                    original = self._ids(lanes)
-                    columns["stream"] = np.where(original != -1, original, columns["stream"])
-            if family in (Family.gpu, Family.memory):
-                columns["bytes"] = _byte_counts([a.bytes for a in args])
-            if family is Family.op:
-                columns["sequence"] = self._ids([a.sequence for a in args])
-                columns["forward_thread"] = self._ids([a.forward_thread for a in args])
-                keys = [b"\x1f".join((a.dims, a.types, a.strides, a.concrete)) for a in args]
-                columns["argset"] = np.fromiter(map(self.out.argsets.__getitem__, keys), np.int32, count)
+            columns |= self._arguments(family, args)
             if family in (Family.op, Family.gpu) and b"".join([a.collective for a in args]):
-                marked = [i for i, a in enumerate(args) if len(memoryview(a.collective))]
                 texts = raws()
-                for i in marked:
-                    found = _COLLECTIVE.decode(texts[positions[i]]).args
-                    self.out.collectives.append((int(uids[i]), msgspec.structs.asdict(found)))
+                for i, a in enumerate(args):
+                    if len(memoryview(a.collective)):
+                        found = _COLLECTIVE.decode(texts[positions[i]]).args
+                        self.out.collectives.append((int(uids[i]), msgspec.structs.asdict(found)))
         target = self.out.columns.setdefault(family.value, {})
         for name, values in columns.items():
             target.setdefault(name, bytearray()).extend(values.astype(dtype_of(name), copy=False).tobytes())
+
+    def _kinds(self, events: list[Any]) -> np.ndarray:
+        kinds = {record: CATEGORIES[self._records.category[record]][1] or 0 for record in set(map(type, events))}
+        if len(kinds) == 1:
+            return np.full(len(events), next(iter(kinds.values())), np.uint8)
+        return np.fromiter((kinds[type(e)] for e in events), np.uint8, len(events))
+
+    def _arguments(self, family: Family, args: list[Any]) -> dict[str, np.ndarray]:
+        """The columns that come from the arguments of a family's events."""
+        columns = {name: self._ids(list(map(attrgetter(name), args))) for name in _ID_ARGUMENTS[family]}
+        if family is Family.gpu:
+            original = self._ids([a.original_stream for a in args])
+            columns["stream"] = np.where(original != -1, original, columns["stream"])
+        if family in (Family.gpu, Family.memory):
+            columns["bytes"] = _byte_counts([a.bytes for a in args])
+        if family is Family.op:
+            keys = [b"\x1f".join((a.dims, a.types, a.strides, a.concrete)) for a in args]
+            columns["argset"] = np.fromiter(map(self.out.argsets.__getitem__, keys), np.int32, len(args))
+        return columns
 
     def _times(self, values: list[Any]) -> np.ndarray:
         return digits_to_ns(values) if self._records.exact else floats_to_ns(values)
