@@ -18,7 +18,7 @@ import numpy as np
 
 from tracelens_graph.compat.event import TraceEvent
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.traversals import nearest_above
+from tracelens_graph.graph.traversals import climb, nearest_above
 from tracelens_graph.loaders.kineto.times import epoch_ns
 from tracelens_graph.loading import load_core
 from tracelens_graph.reports import tree_text
@@ -189,7 +189,8 @@ class TraceToTree:
         return int(c.uid[above]) if above >= 0 else None
 
     def _module_at(self, row: int) -> int:
-        return int(nearest_above(self.graph.columns, np.array([row]), (Kind.Module,), or_self=True)[0])
+        columns = self.graph.columns
+        return int(climb(columns.parent, np.array([row]), columns.kind == Kind.Module)[0])
 
     def _row(self, event: Mapping[str, Any]) -> int:
         return event.row if isinstance(event, TraceEvent) else self.graph.row(event["UID"])

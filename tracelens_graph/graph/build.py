@@ -14,6 +14,7 @@ from tracelens_graph.graph.core import Core, TraceInfo
 from tracelens_graph.graph.details import Details, NoDetails
 from tracelens_graph.graph.forest import Forest, build_forest
 from tracelens_graph.graph.links import Flow, dependencies, link_by_correlation, link_by_flow
+from tracelens_graph.graph.traversals import climb
 from tracelens_graph.schema import STORED, Flag, Kind, OwnerRule
 
 _ON_DEVICE = (Kind.Kernel, Kind.Memcpy, Kind.Memset, Kind.DeviceAnnotation, Kind.SyncEvent)
@@ -48,9 +49,7 @@ def build_core(table: EventTable) -> Core:
     columns = table.columns
     origin = _to_trace_start(columns)
     table.info.start_epoch_ns += origin
-    shift = [[(phase, key, thread, time - origin) for phase, key, thread, time in flows]
-             for flows in (table.autograd_flows, table.launch_flows)]  # fmt: skip
-    autograd_flows, launch_flows = shift
+    autograd_flows, launch_flows = (_shifted(flows, origin) for flows in (table.autograd_flows, table.launch_flows))
     thread_rank = _thread_ranks(table.threads)
     kind = columns["kind"]
     host = np.flatnonzero(kind <= Kind.RuntimeCall)
@@ -71,10 +70,7 @@ def build_core(table: EventTable) -> Core:
     arrays = {}
     for prop in STORED:
         arrays[prop.name] = structure[prop.name] if prop.name in structure else columns.pop(prop.name)[rows]
-    gpu_rows = structure["gpu"]
-    device_threads = set(np.unique(arrays["thread"][gpu_rows]).tolist()) if launch_flows else set()
-    pairs = dependencies(launch_flows, arrays["thread"][gpu_rows], arrays["start_ns"][gpu_rows], device_threads)
-    depends_on = gpu_rows[np.array(pairs, np.int64).reshape(-1, 2)]
+    depends_on = _dependencies(arrays, structure["gpu"], launch_flows) if launch_flows else np.zeros((0, 2), np.int64)
     return Core(
         columns=Columns(arrays),
         names=table.names,
@@ -95,6 +91,17 @@ def _to_trace_start(columns: dict[str, np.ndarray]) -> int:
     origin = int(start.min())
     start -= origin
     return origin
+
+
+def _shifted(flows: list[Flow], origin: int) -> list[Flow]:
+    return [(phase, key, thread, time - origin) for phase, key, thread, time in flows]
+
+
+def _dependencies(arrays: dict[str, np.ndarray], gpu: np.ndarray, flows: list[Flow]) -> np.ndarray:
+    """Rows of (successor, predecessor), for arrows from device to device."""
+    thread = arrays["thread"][gpu]
+    pairs = dependencies(flows, thread, arrays["start_ns"][gpu], set(np.unique(thread).tolist()))
+    return gpu[np.array(pairs, np.int64).reshape(-1, 2)]
 
 
 def _thread_ranks(threads: Sequence[tuple[Any, Any]]) -> np.ndarray:
@@ -205,14 +212,7 @@ def _owners(
     owner = np.full(len(kind), -1, np.int32)
     rule = np.zeros(len(kind), np.uint8)
     calls, back = np.unique(parent[linked], return_inverse=True)
-    above = parent[calls] if len(calls) else calls
-    while True:
-        climbing = np.flatnonzero((above >= 0) & (kind[above] != Kind.Op))
-        if not len(climbing):
-            break
-        above[climbing] = parent[above[climbing]]
-    if len(calls):
-        owner[linked] = above[back]
+    owner[linked] = climb(parent, calls, kind == Kind.Op)[back]
     rule[linked] = np.where(owner[linked] >= 0, OwnerRule.nearest_op, OwnerRule.no_op)
     rule[unlinked] = OwnerRule.unlinked
     return owner, rule

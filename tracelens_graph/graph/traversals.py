@@ -40,17 +40,27 @@ def children(columns: Columns, row: int) -> np.ndarray:
     return inside[columns.parent[inside] == row]
 
 
-def nearest_above(columns: Columns, rows: np.ndarray, kinds: Iterable[Kind], or_self: bool = False) -> np.ndarray:
-    """For each row the nearest ancestor of one of the kinds, -1 without one."""
-    wanted = np.zeros(256, bool)
-    wanted[list(kinds)] = True
-    parent, kind = columns.parent, columns.kind
-    found = np.array(rows if or_self else parent[rows], np.int64)
+def climb(parent: np.ndarray, rows: np.ndarray, stop: np.ndarray) -> np.ndarray:
+    """From each row upwards the first row, itself included, where `stop` holds; -1 where none does.
+
+    Args:
+        parent: row of the parent of every row, -1 for none.
+        rows: where to begin; -1 stays -1.
+        stop: for every row whether to stop there.
+    """
+    found = np.array(rows, np.int64)
     while True:
-        climbing = np.flatnonzero((found >= 0) & ~wanted[kind[found]])
+        climbing = np.flatnonzero((found >= 0) & ~stop[found])
         if not len(climbing):
             return found
         found[climbing] = parent[found[climbing]]
+
+
+def nearest_above(columns: Columns, rows: np.ndarray, kinds: Iterable[Kind]) -> np.ndarray:
+    """For each row the nearest ancestor of one of the kinds, -1 without one."""
+    wanted = np.zeros(256, bool)
+    wanted[list(kinds)] = True
+    return climb(columns.parent, columns.parent[rows], wanted[columns.kind])
 
 
 def launcher(columns: Columns, rows: np.ndarray) -> np.ndarray:
@@ -60,14 +70,9 @@ def launcher(columns: Columns, rows: np.ndarray) -> np.ndarray:
     call in between ends the search.
     """
     parent, kind = columns.parent, columns.kind
-    call = parent[rows].astype(np.int64)
-    calls, back = np.unique(call, return_inverse=True)
-    found = np.where(calls >= 0, parent[calls], -1).astype(np.int64)
-    while True:
-        climbing = np.flatnonzero((found >= 0) & (kind[found] <= Kind.PythonFunction))
-        if not len(climbing):
-            break
-        found[climbing] = parent[found[climbing]]
+    calls, back = np.unique(parent[rows], return_inverse=True)
+    above = np.where(calls >= 0, parent[calls], -1)
+    found = climb(parent, above, kind > Kind.PythonFunction)
     is_op = (found >= 0) & (kind[found] == Kind.Op)
     return np.where(is_op, found, calls)[back]
 
