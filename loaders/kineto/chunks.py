@@ -126,6 +126,9 @@ class Walker:
 
         The boundary is taken by its bytes alone; whoever reads the part before it proves it.
         """
+        if self.stream.seekable() and target > self._base + self._end:
+            self.stream.seek(target)
+            self._base, self._begin, self._end = target - 1, 1, 1
         while self._base + self._end < target:
             self._begin = self._end
             if not self._fill():

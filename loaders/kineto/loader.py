@@ -94,7 +94,7 @@ def _collect(source: Source, progress: Progress | None, processes: int | None) -
             walker.walk(collector)
             return collector.out, walker
         target = int(total * _SPLIT_AT[source.packing])
-        helper = _Helper.start(source, target)
+        helper = _Helper.start(source, target, walker.bare)
         if helper is None or helper.split < 0 or not walker.walk(collector, stop=helper.split):
             if helper is not None:
                 helper.abandon()
@@ -130,7 +130,7 @@ class _Helper:
         self.split = self._receive(default=-1)
 
     @classmethod
-    def start(cls, source: Source, target: int) -> _Helper | None:
+    def start(cls, source: Source, target: int, bare: bool) -> _Helper | None:
         """Fork; None where that fails. Both processes learn the boundary at or after `target`."""
         read, write = os.pipe()
         try:
@@ -144,7 +144,7 @@ class _Helper:
             return None
         if pid == 0:
             os.close(read)
-            _second_half(source, target, write)
+            _second_half(source, target, bare, write)
         os.close(write)
         return cls(pid, os.fdopen(read, "rb", buffering=1 << 20))
 
@@ -168,12 +168,13 @@ class _Helper:
             return default
 
 
-def _second_half(source: Source, target: int, write: int) -> None:
+def _second_half(source: Source, target: int, bare: bool, write: int) -> None:
     """Body of the second process; never returns."""
     code = 1
     try:
         with os.fdopen(write, "wb", buffering=1 << 20) as pipe, source.open() as stream:
             walker = Walker(stream, source.name)
+            walker.bare = bare
             pickle.dump(walker.skip_to(target), pipe)
             pipe.flush()
             collector = Collector()

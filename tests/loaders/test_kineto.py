@@ -315,7 +315,7 @@ def test_nothing_depends_on_where_chunks_are_cut(block: int, count: int, compact
 
 
 @needs_corpus
-@pytest.mark.parametrize("packing", ["plain", "gzip"])
+@pytest.mark.parametrize("packing", ["plain", "gzip", "bare list"])
 @pytest.mark.parametrize("which", ["qwen1.5-0.5b", "resnet-ddp-checkpointing", "nanosecond-resolution"])
 def test_two_processes_give_what_one_gives(
     which: str, packing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -326,12 +326,15 @@ def test_two_processes_give_what_one_gives(
     path = next(path for path in kineto_traces() if path.name.startswith(which))
     if packing == "plain":
         path = as_file(gzip.decompress(path.read_bytes()))(tmp_path)
+    elif packing == "bare list":
+        path = as_file(json.dumps(json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]).encode())(tmp_path)
     forks = []
     real_fork = loader.os.fork
     monkeypatch.setattr(loader.os, "fork", lambda: forks.append(1) or real_fork())
     two, one = load_core(path), load_core(path, processes=1)
     assert forks == [1]
     assert two.equals(one)
+    assert two.info.repairs == {}
     uids = np.random.default_rng(1).choice(one.columns.uid, 20).tolist()
     assert two.details.events(uids) == one.details.events(uids)
 

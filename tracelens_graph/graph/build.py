@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,11 +46,11 @@ class EventTable:
 
 def build_core(table: EventTable) -> Core:
     """The graph of a table of events. The table's columns are taken over and must not be used again."""
+    _sort_tables(table)
     columns = table.columns
     origin = _to_trace_start(columns)
     table.info.start_epoch_ns += origin
     autograd_flows, launch_flows = (_shifted(flows, origin) for flows in (table.autograd_flows, table.launch_flows))
-    thread_rank = _thread_ranks(table.threads)
     kind = columns["kind"]
     host = np.flatnonzero(kind <= Kind.RuntimeCall)
     host = host[np.argsort(columns["uid"][host], kind="stable")]
@@ -58,7 +58,7 @@ def build_core(table: EventTable) -> Core:
     layer = np.flatnonzero(kind > Kind.Memset)
     _fill_devices(columns, np.flatnonzero(np.isin(kind, _ON_DEVICE)), table.threads)
     forest = build_forest(
-        thread_rank[columns["thread"][host]],
+        columns["thread"][host],
         columns["start_ns"][host],
         columns["dur_ns"][host],
         np.maximum(kind[host], np.uint8(Kind.PythonFunction)),
@@ -66,7 +66,7 @@ def build_core(table: EventTable) -> Core:
     host = host[forest.order]
     columns["flags"][host[forest.outlives]] |= Flag.outlives_parent.value
     launch = _launches(columns, host, gpu, launch_flows)
-    rows, structure = _rows(columns, host, gpu, layer, forest, launch, thread_rank)
+    rows, structure = _rows(columns, host, gpu, layer, forest, launch)
     arrays = {}
     for prop in STORED:
         arrays[prop.name] = structure[prop.name] if prop.name in structure else columns.pop(prop.name)[rows]
@@ -104,15 +104,23 @@ def _dependencies(arrays: dict[str, np.ndarray], gpu: np.ndarray, flows: list[Fl
     return gpu[np.array(pairs, np.int64).reshape(-1, 2)]
 
 
-def _thread_ranks(threads: Sequence[tuple[Any, Any]]) -> np.ndarray:
-    """Place of each thread in the order by (pid, tid), numbers before text."""
+def _sort_tables(table: EventTable) -> None:
+    """Names by text and threads by (pid, tid), numbers before text: codes that depend on nothing but the trace."""
+    columns = table.columns
+    table.names, code = _sorted(table.names, key=lambda name: name)
+    columns["name"] = code[columns["name"]]
+    table.threads, code = _sorted(table.threads, key=lambda t: tuple((isinstance(part, str), part) for part in t))
+    columns["thread"] = code[columns["thread"]]
+    for flows in (table.autograd_flows, table.launch_flows):
+        flows[:] = [(phase, key, int(code[thread]), time) for phase, key, thread, time in flows]
 
-    def key(i: int) -> tuple[Any, ...]:
-        return tuple((isinstance(part, str), part) for part in threads[i])
 
-    ranks = np.empty(len(threads), np.int32)
-    ranks[sorted(range(len(threads)), key=key)] = np.arange(len(threads))
-    return ranks
+def _sorted(values: list[Any], key: Callable[[Any], Any]) -> tuple[list[Any], np.ndarray]:
+    """The values in order, and for each old position the new one."""
+    order = sorted(range(len(values)), key=lambda i: key(values[i]))
+    place = np.empty(len(values), np.int32)
+    place[order] = np.arange(len(values))
+    return [values[i] for i in order], place
 
 
 def _fill_devices(columns: dict[str, np.ndarray], rows: np.ndarray, threads: Sequence[tuple[Any, Any]]) -> None:
@@ -164,7 +172,6 @@ def _rows(
     layer: np.ndarray,
     forest: Forest,
     launch: np.ndarray,
-    thread_rank: np.ndarray,
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """The order of all rows, and the structure columns in that order."""
     uid, start, device, stream = columns["uid"], columns["start_ns"], columns["device"], columns["stream"]
@@ -183,9 +190,8 @@ def _rows(
     inside = hosts + len(linked)
     lone = gpu[unlinked]
     lone = lone[np.lexsort((uid[lone], start[lone], stream[lone], device[lone]))]
-    dur, thread = columns["dur_ns"], columns["thread"]
-    place = thread_rank[thread[layer]]
-    layer = layer[np.lexsort((uid[layer], -dur[layer], start[layer], place, columns["kind"][layer]))]
+    dur, thread, kind = columns["dur_ns"], columns["thread"], columns["kind"]
+    layer = layer[np.lexsort((uid[layer], -dur[layer], start[layer], thread[layer], kind[layer]))]
     total = inside + len(lone) + len(layer)
 
     rows = np.empty(total, np.int64)
@@ -199,7 +205,7 @@ def _rows(
     depth = np.zeros(total, np.int32)
     depth[host_row] = forest.depth
     depth[gpu_row] = forest.depth[call] + 1
-    owner, rule = _owners(columns["kind"][rows], parent, gpu_row, np.arange(inside, inside + len(lone)))
+    owner, rule = _owners(kind[rows], parent, gpu_row, np.arange(inside, inside + len(lone)))
     structure = {"parent": parent, "last": last, "depth": depth, "owner": owner, "owner_rule": rule}
     structure["gpu"] = np.concatenate((gpu_row, np.arange(inside, inside + len(lone))))
     return rows, structure
