@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 import sys
 import threading
 import warnings
@@ -122,65 +123,80 @@ def _may_fork(source: Source, total: int) -> bool:
 
 
 class _Helper:
-    """The second process: reads from the split to the end and sends what it collected through a pipe."""
+    """The second process: reads from the split to the end, and leaves what it collected in shared memory.
 
-    def __init__(self, pid: int, pipe: Any) -> None:
-        self._pid, self._pipe = pid, pipe
-        self._done = False
-        self.split = self._receive(default=-1)
+    Attributes:
+        split: the boundary at which it began; -1 if it found none.
+    """
+
+    def __init__(self, pid: int, answer: int, shared: int) -> None:
+        self._pid: int | None = pid
+        self._shared = shared
+        with os.fdopen(answer, "rb") as pipe:
+            told = pipe.read()
+        self.split = int(told or b"-1")
 
     @classmethod
     def start(cls, source: Source, target: int, bare: bool) -> _Helper | None:
-        """Fork; None where that fails. Both processes learn the boundary at or after `target`."""
+        """Fork; None where that fails."""
         read, write = os.pipe()
+        shared = os.memfd_create("tracelens-graph")
         try:
             with warnings.catch_warnings():
                 # Python warns of threads of native libraries; none of them is used by the child.
                 warnings.simplefilter("ignore", DeprecationWarning)
                 pid = os.fork()
         except OSError:
-            os.close(read)
-            os.close(write)
+            for descriptor in (read, write, shared):
+                os.close(descriptor)
             return None
         if pid == 0:
             os.close(read)
-            _second_half(source, target, bare, write)
+            _second_half(source, target, bare, write, shared)
         os.close(write)
-        return cls(pid, os.fdopen(read, "rb", buffering=1 << 20))
+        return cls(pid, read, shared)
 
     def result(self) -> tuple[Collected, dict[str, Any], dict[str, int], bool] | None:
         """What the second process found; None if it failed."""
-        found: tuple[Collected, dict[str, Any], dict[str, int], bool] | None = self._receive(default=None)
-        self.abandon()
-        return found
+        try:
+            if self._wait() != 0:
+                return None
+            with os.fdopen(os.dup(self._shared), "rb") as file:
+                file.seek(0)
+                found: tuple[Collected, dict[str, Any], dict[str, int], bool] = pickle.load(file)
+                return found
+        except (EOFError, pickle.UnpicklingError, OSError, MemoryError):
+            return None
+        finally:
+            self.abandon()
 
     def abandon(self) -> None:
-        """End the second process and forget it."""
-        if not self._done:
-            self._done = True
-            self._pipe.close()
-            os.waitpid(self._pid, 0)
+        """End the second process and forget what it did."""
+        if self._pid is not None:
+            os.kill(self._pid, signal.SIGKILL)
+            self._wait()
+        if self._shared >= 0:
+            os.close(self._shared)
+            self._shared = -1
 
-    def _receive(self, default: Any) -> Any:
-        try:
-            return pickle.load(self._pipe)
-        except (EOFError, pickle.UnpicklingError, OSError, MemoryError):
-            return default
+    def _wait(self) -> int:
+        pid, self._pid = self._pid, None
+        return os.waitpid(pid, 0)[1] if pid is not None else -1
 
 
-def _second_half(source: Source, target: int, bare: bool, write: int) -> None:
+def _second_half(source: Source, target: int, bare: bool, answer: int, shared: int) -> None:
     """Body of the second process; never returns."""
     code = 1
     try:
-        with os.fdopen(write, "wb", buffering=1 << 20) as pipe, source.open() as stream:
+        with source.open() as stream:
             walker = Walker(stream, source.name)
             walker.bare = bare
-            pickle.dump(walker.skip_to(target), pipe)
-            pipe.flush()
+            with os.fdopen(answer, "wb") as pipe:
+                pipe.write(b"%d" % walker.skip_to(target))
             collector = Collector()
             walker.walk(collector)
-            found = (collector.out, walker.tail, walker.faults, source.cut_short)
-            pickle.dump(found, pipe, protocol=5)
+            with os.fdopen(shared, "wb", buffering=1 << 20) as file:
+                pickle.dump((collector.out, walker.tail, walker.faults, source.cut_short), file, protocol=5)
         code = 0
     except BaseException:  # whatever it is, the first process reads on by itself and meets it again
         code = 1
