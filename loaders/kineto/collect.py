@@ -20,7 +20,7 @@ from msgspec import Raw
 from tracelens_graph.graph.links import DEPENDENCY_ID
 from tracelens_graph.loaders.kineto.categories import CATEGORIES, Family
 from tracelens_graph.loaders.kineto.records import CollectiveEvent, records
-from tracelens_graph.loaders.kineto.times import digits_to_ns, floats_need_digits, floats_to_ns
+from tracelens_graph.loaders.kineto.times import as_floats, digits_to_ns, floats_need_digits, floats_to_ns
 from tracelens_graph.schema import Flag
 
 _RAW_LIST = msgspec.json.Decoder(list[Raw])
@@ -239,7 +239,7 @@ class Collector:
             here = np.flatnonzero(codes == number)
             picked = listed[here].tolist()
             families.append((NODE_FAMILIES[number], picked, here, [e.ts for e in picked]))
-        if not self._records.exact and any(floats_need_digits(times) for *_, times in families):
+        if not self._records.exact and any(floats_need_digits(as_floats(times)) for *_, times in families):
             self._records = records(True, self._records.unknown)
             return False
         for reason in odd.values():
@@ -323,7 +323,7 @@ class Collector:
         return columns
 
     def _times(self, values: list[Any]) -> np.ndarray:
-        return digits_to_ns(values) if self._records.exact else floats_to_ns(values)
+        return digits_to_ns(values) if self._records.exact else floats_to_ns(as_floats(values))
 
     def _durations(self, values: list[Any], family: Family) -> tuple[np.ndarray, np.ndarray]:
         """Durations in ns, with absent and negative ones set to zero and flagged."""
@@ -332,9 +332,9 @@ class Collector:
             absent = np.fromiter((not len(memoryview(v)) for v in values), bool, len(values))
             dur = digits_to_ns([Raw(b"0") if gone else v for v, gone in zip(values, absent.tolist(), strict=True)])
         else:
-            raw = np.array(values)
-            absent = np.isnan(raw)
-            dur = floats_to_ns(values) if not absent.any() else floats_to_ns(np.where(absent, 0.0, raw).tolist())
+            lasted = as_floats(values)
+            absent = np.isnan(lasted)
+            dur = floats_to_ns(np.where(absent, 0.0, lasted) if absent.any() else lasted)
         if family not in _NO_DURATION_IS_FINE and absent.any():
             flags[absent] |= Flag.no_duration.value
         if len(dur) and dur.min() < 0:

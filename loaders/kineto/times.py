@@ -26,16 +26,15 @@ def as_floats(values: list[float]) -> np.ndarray:
     return np.frombuffer(_PACK(values), _PACKED, offset=head)["value"]
 
 
-def floats_need_digits(times: list[float]) -> bool:
+def floats_need_digits(times: np.ndarray) -> bool:
     """Whether times in microseconds are too large for a float to carry their nanoseconds."""
-    values = as_floats(times)
-    return bool(len(values)) and max(values.max(), -values.min()) >= EXACT_BELOW_US
+    return bool(len(times)) and max(times.max(), -times.min()) >= EXACT_BELOW_US
 
 
-def floats_to_ns(times: list[float]) -> np.ndarray:
+def floats_to_ns(times: np.ndarray) -> np.ndarray:
     """Microseconds as floats, each below 2**43, to nanoseconds; anything absurd is clipped to +-2**62."""
-    ns = np.rint(as_floats(times) * 1000.0)
-    if len(ns) and not (abs(ns) < _LIMIT_NS).all():
+    ns = np.rint(times * 1000.0)
+    if len(ns) and not max(ns.max(), -ns.min()) < _LIMIT_NS:
         ns = np.clip(np.nan_to_num(ns), -_LIMIT_NS, _LIMIT_NS)
     return ns.astype(np.int64)
 
