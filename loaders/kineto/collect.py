@@ -229,7 +229,7 @@ class Collector:
         """
         family_of, category_of = self._records.family, self._records.category
         types = list(map(type, events))
-        present = set(types) - {type(None)}
+        present = [record for record in dict.fromkeys(types) if record is not type(None)]
         place = {record: _PLACE.get(family_of[record], 255) for record in present}
         place[type(None)] = 255
         codes = np.frombuffer(bytes(map(place.__getitem__, types)), np.uint8)
