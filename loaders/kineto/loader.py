@@ -96,12 +96,13 @@ def _collect(source: Source, progress: Progress | None, processes: int | None) -
             return collector.out, walker
         target = int(total * _SPLIT_AT[source.packing])
         helper = _Helper.start(source, target, walker.bare)
-        if helper is None or helper.split < 0 or not walker.walk(collector, stop=helper.split):
-            if helper is not None:
+        second = None
+        if helper is not None:
+            try:
+                if helper.split >= 0 and walker.walk(collector, stop=helper.split):
+                    second = helper.result()
+            finally:
                 helper.abandon()
-            walker.walk(collector)
-            return collector.out, walker
-        second = helper.result()
         if second is None:
             walker.walk(collector)
             return collector.out, walker
@@ -139,17 +140,19 @@ class _Helper:
     @classmethod
     def start(cls, source: Source, target: int, bare: bool) -> _Helper | None:
         """Fork; None where that fails."""
-        read, write = os.pipe()
-        shared = os.memfd_create("tracelens-graph")
+        descriptors: list[int] = []
         try:
+            descriptors += os.pipe()
+            descriptors.append(os.memfd_create("tracelens-graph"))
             with warnings.catch_warnings():
                 # Python warns of threads of native libraries; none of them is used by the child.
                 warnings.simplefilter("ignore", DeprecationWarning)
                 pid = os.fork()
         except OSError:
-            for descriptor in (read, write, shared):
+            for descriptor in descriptors:
                 os.close(descriptor)
             return None
+        read, write, shared = descriptors
         if pid == 0:
             os.close(read)
             _second_half(source, target, bare, write, shared)
@@ -167,11 +170,9 @@ class _Helper:
                 return found
         except (EOFError, pickle.UnpicklingError, OSError, MemoryError):
             return None
-        finally:
-            self.abandon()
 
     def abandon(self) -> None:
-        """End the second process and forget what it did."""
+        """End the second process, if it still runs, and forget what it did."""
         if self._pid is not None:
             os.kill(self._pid, signal.SIGKILL)
             self._wait()
