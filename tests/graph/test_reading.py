@@ -78,6 +78,8 @@ def uids(nodes: Any) -> list[int]:
         ({"kind": "op", "before_ns": 14_000}, [4]),
         ({"kind": "op", "after_ns": 40_000, "before_ns": 50_000}, [4]),
         ({"name": "no such thing"}, []),
+        ({"name": "aten::linear", "pattern": "^aten::"}, [4]),
+        ({"name": "aten::linear", "pattern": "addmm"}, []),
     ],
 )
 def test_finding(core: Core, question: dict[str, Any], answer: list[int]) -> None:

@@ -149,9 +149,10 @@ def _matches(core: Core, uid: int | None, wanted: dict[str, Any]) -> list[int]:
     """
     from tracelens_graph.errors import NodeNotFoundError
 
-    rows: list[int] = core.find_rows(**wanted).tolist()
-    if uid is not None:
-        rows = [row for row in rows if row == core.row(uid)]
+    only = None if uid is None else core.row(uid)
+    if only is not None and not wanted:
+        return [only]
+    rows = [node.row for node in core.find(**wanted) if only in (None, node.row)]
     if rows:
         return rows
     asked = ", ".join(

@@ -154,7 +154,7 @@ class TraceToTree:
         earliest; with `all` every one, in that order. None (an empty list) if there is none.
         """
         c = self.graph.columns
-        rows = self.graph.find_rows(external_id=ext_id, pid=pid, tid=tid).tolist()
+        rows = [node.row for node in self.graph.find(external_id=ext_id, pid=pid, tid=tid)]
         place = {kind: i for i, kind in enumerate(_FOUND_FIRST)}
         rows.sort(key=lambda r: (place.get(Kind(int(c.kind[r])), len(place)), int(c.start_ns[r]), int(c.uid[r])))
         found = self._events(rows)

@@ -256,33 +256,14 @@ class Core:
         Raises:
             NodeNotFoundError: `kind` is no kind of node.
         """
-        return self.nodes_at(
-            self.find_rows(
-                kind, name, pattern=pattern, external_id=external_id, pid=pid, tid=tid, after_ns=after_ns,
-                before_ns=before_ns,
-            )
-        )  # fmt: skip
-
-    def find_rows(
-        self,
-        kind: Kind | str | Iterable[Kind | str] | None = None,
-        name: str | re.Pattern[str] | None = None,
-        *,
-        pattern: str | None = None,
-        external_id: int | None = None,
-        pid: int | str | None = None,
-        tid: int | str | None = None,
-        after_ns: int | None = None,
-        before_ns: int | None = None,
-    ) -> np.ndarray:
-        """Rows of the nodes that `find` gives."""
         c = self.columns
         keep = np.ones(len(c), bool)
         if kind is not None:
             keep &= np.isin(c.kind, kinds_named(kind))
-        if name is not None or pattern is not None:
-            test = re.compile(pattern) if pattern is not None else name
-            keep &= self._names_like(test)[c.name] if len(c) else keep
+        tests = [name, None if pattern is None else re.compile(pattern)]
+        for test in tests:
+            if test is not None and len(c):
+                keep &= self._names_like(test)[c.name]
         if external_id is not None:
             keep &= c.external_id == external_id
         if pid is not None or tid is not None:
@@ -291,12 +272,11 @@ class Core:
             keep &= (c.end_ns > after_ns) | (c.start_ns >= after_ns)
         if before_ns is not None:
             keep &= c.start_ns < before_ns
-        return np.flatnonzero(keep)
+        return self.nodes_at(np.flatnonzero(keep).tolist())
 
-    def _names_like(self, test: str | re.Pattern[str] | None) -> np.ndarray:
+    def _names_like(self, test: str | re.Pattern[str]) -> np.ndarray:
         if isinstance(test, str):
             return np.fromiter((name == test for name in self.names), bool, len(self.names))
-        assert test is not None
         return np.fromiter((test.search(name) is not None for name in self.names), bool, len(self.names))
 
     def _on_thread(self, pid: int | str | None, tid: int | str | None) -> np.ndarray:
