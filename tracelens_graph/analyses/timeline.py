@@ -7,15 +7,9 @@ import numpy as np
 from tracelens_graph.analyses.gpu_class import COMMUNICATION, COMPUTATION, MEMCPY, gpu_classes
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import gaps, length, merge, union_length
-from tracelens_graph.graph.traversals import gpu_rows
-from tracelens_graph.table import Column, Table
-
-ABOUT = {
-    "type": Column("what the time was spent on"),
-    "time ms": Column("length of the union of the intervals concerned", "ms"),
-    "percent": Column("share of total_time", "%"),
-    "is_recompute": Column("whether the block covers recomputation of activations"),
-}
+from tracelens_graph.graph.window import Window, window_of
+from tracelens_graph.schema.tables import GPU_TIMELINE
+from tracelens_graph.table import Table
 
 ROW_MEANING = {
     "computation_time": "a computation kernel or a fill runs",
@@ -32,7 +26,7 @@ ROW_MEANING = {
 
 
 def gpu_timeline(
-    g: Core, linked_only: bool = False, micro_idle_us: float | None = None, by_recompute: bool = False
+    g: Core | Window, linked_only: bool = False, micro_idle_us: float | None = None, by_recompute: bool = False
 ) -> Table:
     """Where the GPU's time went, all devices and streams pooled.
 
@@ -40,7 +34,7 @@ def gpu_timeline(
     exposed copies + idle = total exactly. Time before the first and after the last GPU event is not counted.
 
     Args:
-        g: the graph.
+        g: the graph, or a window of it.
         linked_only: leave out GPU events whose launch is not in the trace.
         micro_idle_us: split idle time into gaps below this length and the others.
         by_recompute: two blocks, without and with recomputation of activations, each with its own total.
@@ -48,14 +42,15 @@ def gpu_timeline(
     Returns:
         Columns `type`, `time ms`, `percent`, and `is_recompute` if asked for; no rows without GPU events.
     """
-    rows = gpu_rows(g.columns, linked_only)
+    w = window_of(g)
+    rows = w.linked_gpu_rows if linked_only else w.gpu_rows
     blocks: list[tuple[bool | None, np.ndarray]] = [(None, rows)]
     if by_recompute:
-        again = g.recompute[rows]
+        again = w.core.recompute[rows]
         blocks = [(False, rows[~again]), (True, rows[again])]
-    columns: dict[str, list[object]] = {name: [] for name in ABOUT}
+    columns: dict[str, list[object]] = {name: [] for name in GPU_TIMELINE}
     for flag, part in blocks:
-        times = _times_ns(g, part, micro_idle_us)
+        times = _times_ns(w.core, part, micro_idle_us)
         total = times.get("total_time", 0)
         for name, time in times.items():
             columns["type"].append(name)
@@ -67,9 +62,9 @@ def gpu_timeline(
     return Table(
         "gpu_timeline",
         columns={name: np.array(c, float) if name in ("time ms", "percent") else c for name, c in columns.items()},
-        about={name: about for name, about in ABOUT.items() if name in columns},
-        title="GPU timeline" + (" (only GPU events with a launch in the trace)" if linked_only else ""),
-        notes=_notes(g, rows, linked_only),
+        about={name: about for name, about in GPU_TIMELINE.items() if name in columns},
+        title=w.titled("GPU timeline" + (" of GPU events with a launch in the trace" if linked_only else "")),
+        notes=unlinked_notes(w, linked_only),
     )
 
 
@@ -112,13 +107,14 @@ def _holes(busy: tuple[np.ndarray, np.ndarray], first: int, last: int) -> np.nda
     return np.concatenate((ends - begins, [busy[0][0] - first, last - busy[1][-1]]))
 
 
-def _notes(g: Core, rows: np.ndarray, linked_only: bool) -> list[str]:
-    if not len(g.gpu_rows):
-        return ["the trace has no GPU events"]
-    every = g.gpu_rows
-    lone = every[g.columns.parent[every] < 0]
+def unlinked_notes(w: Window, left_out: bool) -> list[str]:
+    """What is to be said under a table about GPU events without a launch in the trace."""
+    every, c = w.gpu_rows, w.core.columns
+    if not len(every):
+        return [f"the {'window' if w.title else 'trace'} has no GPU events"]
+    lone = every[c.parent[every] < 0]
     if not len(lone):
         return []
-    share = 100 * int(g.columns.dur_ns[lone].sum()) / max(int(g.columns.dur_ns[every].sum()), 1)
-    what = "left out" if linked_only else "included"
+    share = 100 * int(c.dur_ns[lone].sum()) / max(int(c.dur_ns[every].sum()), 1)
+    what = "left out" if left_out else "included"
     return [f"{len(lone):,} GPU events ({share:.1f} % of GPU time) have no launch in the trace: {what}"]

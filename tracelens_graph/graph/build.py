@@ -17,6 +17,9 @@ from tracelens_graph.graph.links import Flow, dependencies, link_by_correlation,
 from tracelens_graph.graph.traversals import climb
 from tracelens_graph.schema import STORED, Flag, Kind, OwnerRule
 
+PASSES_ON = ("execute",)
+"""Ops that only stand for the op above them, which is charged instead."""
+
 _ON_DEVICE = (Kind.Kernel, Kind.Memcpy, Kind.Memset, Kind.DeviceAnnotation, Kind.SyncEvent)
 
 
@@ -66,7 +69,8 @@ def build_core(table: EventTable) -> Core:
     host = host[forest.order]
     columns["flags"][host[forest.outlives]] |= Flag.outlives_parent.value
     launch = _launches(columns, host, gpu, launch_flows)
-    rows, structure = _rows(columns, host, gpu, layer, forest, launch)
+    passes_on = np.isin(columns["name"], [code for code, name in enumerate(table.names) if name in PASSES_ON])
+    rows, structure = _rows(columns, host, gpu, layer, forest, launch, passes_on)
     arrays = {}
     for prop in STORED:
         arrays[prop.name] = structure[prop.name] if prop.name in structure else columns.pop(prop.name)[rows]
@@ -172,6 +176,7 @@ def _rows(
     layer: np.ndarray,
     forest: Forest,
     launch: np.ndarray,
+    passes_on: np.ndarray,
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """The order of all rows, and the structure columns in that order."""
     uid, start, device, stream = columns["uid"], columns["start_ns"], columns["device"], columns["stream"]
@@ -205,20 +210,27 @@ def _rows(
     depth = np.zeros(total, np.int32)
     depth[host_row] = forest.depth
     depth[gpu_row] = forest.depth[call] + 1
-    owner, rule = _owners(kind[rows], parent, gpu_row, np.arange(inside, inside + len(lone)))
+    owner, rule = _owners(kind[rows], parent, passes_on[rows], gpu_row, np.arange(inside, inside + len(lone)))
     structure = {"parent": parent, "last": last, "depth": depth, "owner": owner, "owner_rule": rule}
     structure["gpu"] = np.concatenate((gpu_row, np.arange(inside, inside + len(lone))))
     return rows, structure
 
 
 def _owners(
-    kind: np.ndarray, parent: np.ndarray, linked: np.ndarray, unlinked: np.ndarray
+    kind: np.ndarray, parent: np.ndarray, passes_on: np.ndarray, linked: np.ndarray, unlinked: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The op each GPU event is charged to: the nearest one above its launch."""
+    """The op each GPU event is charged to: the nearest one above its launch.
+
+    An op that passes on is passed over where a further op stands above it.
+    """
     owner = np.full(len(kind), -1, np.int32)
     rule = np.zeros(len(kind), np.uint8)
     calls, back = np.unique(parent[linked], return_inverse=True)
-    owner[linked] = climb(parent, calls, kind == Kind.Op)[back]
+    nearest = climb(parent, calls, kind == Kind.Op)
+    if passes_on.any():
+        above = climb(parent, calls, (kind == Kind.Op) & ~passes_on)
+        nearest = np.where(above >= 0, above, nearest)
+    owner[linked] = nearest[back]
     rule[linked] = np.where(owner[linked] >= 0, OwnerRule.nearest_op, OwnerRule.no_op)
     rule[unlinked] = OwnerRule.unlinked
     return owner, rule

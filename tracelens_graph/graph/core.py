@@ -19,9 +19,9 @@ from tracelens_graph.graph import membership, traversals
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.details import Details
 from tracelens_graph.graph.identity import content_id
-from tracelens_graph.graph.intervals import union_length_by_group
 from tracelens_graph.graph.links import Flow
 from tracelens_graph.graph.node import Node
+from tracelens_graph.graph.window import Threads, Window, narrow
 from tracelens_graph.schema import GPU_KINDS, REPAIR_MEANING, Kind
 
 if TYPE_CHECKING:
@@ -151,23 +151,7 @@ class Core:
 
     def gpu_busy_ns(self, rows: np.ndarray) -> np.ndarray:
         """For each row the length of the union of the GPU events in its subtree, itself included, ns."""
-        c = self.columns
-        gpu = self.gpu_rows
-        low, high = np.searchsorted(gpu, rows, "left"), np.searchsorted(gpu, c.last[rows], "right")
-        spans, back = np.unique(np.stack((low, high), axis=1), axis=0, return_inverse=True)
-        busy = np.zeros(len(spans), np.int64)
-        # Expanding every span to its events costs their total number; blocks keep the memory of it bounded.
-        sizes = spans[:, 1] - spans[:, 0]
-        block = np.cumsum(sizes) // 4_000_000
-        for number in np.unique(block).tolist():
-            picked = np.flatnonzero(block == number)
-            count = sizes[picked]
-            group = np.repeat(np.arange(len(picked)), count)
-            begin = np.repeat(spans[picked, 0] - np.concatenate(([0], np.cumsum(count)[:-1])), count)
-            events = gpu[begin + np.arange(len(group))]
-            start = c.start_ns[events]
-            busy[picked] = union_length_by_group(group, start, start + c.dur_ns[events], len(picked))
-        return busy[back.reshape(-1)]
+        return traversals.busy_below(self.columns, rows, self.gpu_rows)
 
     @cached_property
     def gpu_rows(self) -> np.ndarray:
@@ -179,6 +163,48 @@ class Core:
         """Rows of GPU events by device, stream, start."""
         rows, c = self.gpu_rows, self.columns
         return rows[np.lexsort((c.uid[rows], c.start_ns[rows], c.stream[rows], c.device[rows]))]
+
+    # --- windows ---------------------------------------------------------------------------------------------
+
+    @cached_property
+    def everything(self) -> Window:
+        """The window that holds the whole trace."""
+        return Window(self)
+
+    def window(
+        self,
+        *,
+        step: int | Iterable[int] | None = None,
+        annotation: str | re.Pattern[str] | None = None,
+        threads: Threads = "own",
+        after_ns: int | None = None,
+        before_ns: int | None = None,
+        under: int | str | None = None,
+        device: int | Sequence[int] | None = None,
+        stream: int | Sequence[int] | None = None,
+    ) -> Window:
+        """The part of the trace that meets all conditions, to be given to any analysis.
+
+        A node is in or out as a whole, so neighbouring windows share nothing and lack nothing. GPU events follow
+        their launch where steps and annotations are concerned, and their own start where times are.
+
+        Args:
+            step: the number in `ProfilerStep#n`, or several, such as `range(2, 6)`.
+            annotation: name of record_function ranges, or a compiled pattern: what starts inside one of them.
+            threads: of an annotation: "own" for its thread, "all" for the threads of its process.
+            after_ns, before_ns: nodes that start in [after_ns, before_ns), in ns from the trace's start.
+            under: uid of a node, or the name of modules (`nn.Module: ` may be left out), functions, ops, or
+                runtime calls: their subtrees.
+            device, stream: GPU events on these, and the calls that lead to them.
+
+        Raises:
+            AnalysisError: nothing in the trace has the step, annotation, name, device or stream asked for.
+            NodeNotFoundError: no node has the uid asked for.
+        """
+        return narrow(
+            self.everything, step=step, annotation=annotation, threads=threads, after_ns=after_ns,
+            before_ns=before_ns, under=under, device=device, stream=stream,
+        )  # fmt: skip
 
     # --- identity --------------------------------------------------------------------------------------------
 

@@ -70,6 +70,19 @@ def annotation_rows(columns: Columns) -> np.ndarray:
     return found
 
 
+def inside(columns: Columns, marks: np.ndarray, group: np.ndarray) -> np.ndarray:
+    """For every row whether it belongs to one of some annotations.
+
+    Args:
+        columns: the graph's columns.
+        marks: rows of the annotations; they belong to themselves.
+        group: per row of the graph a number; an annotation holds host events of its own group only.
+    """
+    found = _spread(columns, _Ranges(columns, marks, group[marks]), group, marks) >= 0
+    found[marks] = True
+    return found
+
+
 def _spread(columns: Columns, ranges: _Ranges, group: np.ndarray, marks: np.ndarray) -> np.ndarray:
     """From the ranges to all rows: by start on the host, through the launch on the device."""
     found = np.full(len(columns), -1, np.int64)

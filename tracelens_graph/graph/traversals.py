@@ -10,6 +10,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from tracelens_graph.graph.columns import Columns
+from tracelens_graph.graph.intervals import union_length_by_group
 from tracelens_graph.schema import GPU_KINDS, Kind
 
 
@@ -64,17 +65,34 @@ def nearest_above(columns: Columns, rows: np.ndarray, kinds: Iterable[Kind]) -> 
 
 
 def launcher(columns: Columns, rows: np.ndarray) -> np.ndarray:
-    """For each GPU row the op it is launched by, else the runtime call itself; -1 without a launch.
+    """For each GPU row the op it is charged to, else the runtime call that launched it; -1 without a launch."""
+    owner = columns.owner[rows]
+    return np.where(owner >= 0, owner, columns.parent[rows])
 
-    From the runtime call upwards Python frames are passed over; the first op is the launcher, any other runtime
-    call in between ends the search.
+
+def busy_below(columns: Columns, rows: np.ndarray, gpu: np.ndarray) -> np.ndarray:
+    """For each row the length of the union of the given GPU events in its subtree, itself included, ns.
+
+    Args:
+        columns: the graph's columns.
+        rows: rows to ask for.
+        gpu: rows of GPU events, ascending.
     """
-    parent, kind = columns.parent, columns.kind
-    calls, back = np.unique(parent[rows], return_inverse=True)
-    above = np.where(calls >= 0, parent[calls], -1)
-    found = climb(parent, above, kind > Kind.PythonFunction)
-    is_op = (found >= 0) & (kind[found] == Kind.Op)
-    return np.where(is_op, found, calls)[back]
+    low, high = np.searchsorted(gpu, rows, "left"), np.searchsorted(gpu, columns.last[rows], "right")
+    spans, back = np.unique(np.stack((low, high), axis=1), axis=0, return_inverse=True)
+    busy = np.zeros(len(spans), np.int64)
+    # Expanding every span to its events costs their total number; blocks keep the memory of it bounded.
+    sizes = spans[:, 1] - spans[:, 0]
+    block = np.cumsum(sizes) // 4_000_000
+    for number in np.unique(block).tolist():
+        picked = np.flatnonzero(block == number)
+        count = sizes[picked]
+        group = np.repeat(np.arange(len(picked)), count)
+        begin = np.repeat(spans[picked, 0] - np.concatenate(([0], np.cumsum(count)[:-1])), count)
+        events = gpu[begin + np.arange(len(group))]
+        start = columns.start_ns[events]
+        busy[picked] = union_length_by_group(group, start, start + columns.dur_ns[events], len(picked))
+    return busy[back.reshape(-1)]
 
 
 def subtree_sums(columns: Columns, values: np.ndarray) -> np.ndarray:

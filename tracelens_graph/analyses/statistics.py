@@ -1,0 +1,95 @@
+"""Statistics of values by group, vectorised: one sort serves them all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+
+@dataclass
+class Groups:
+    """Values in groups 0 .. count-1. Results have one entry per group; of an empty group they are NaN or 0.
+
+    Attributes:
+        group: group of each value.
+        values: integers (sums are exact) or floats.
+        groups: number of groups.
+    """
+
+    group: np.ndarray
+    values: np.ndarray
+    groups: int
+
+    @cached_property
+    def _order(self) -> np.ndarray:
+        return np.lexsort((self.values, self.group))
+
+    @cached_property
+    def _sorted(self) -> np.ndarray:
+        return self.values[self._order]
+
+    @cached_property
+    def _begin(self) -> np.ndarray:
+        return np.concatenate(([0], np.cumsum(self.count)))
+
+    @cached_property
+    def count(self) -> np.ndarray:
+        """Number of values."""
+        return np.bincount(self.group, minlength=self.groups)
+
+    @cached_property
+    def sum(self) -> np.ndarray:
+        """Sum of the values, exact for integers."""
+        running = np.concatenate(([0], np.cumsum(self._sorted)))
+        return np.diff(running[self._begin])
+
+    @cached_property
+    def mean(self) -> np.ndarray:
+        """Mean of the values."""
+        return self._per_value(self.sum)
+
+    @cached_property
+    def min(self) -> np.ndarray:
+        """Smallest value."""
+        return self._pick(self._begin[:-1])
+
+    @cached_property
+    def max(self) -> np.ndarray:
+        """Greatest value."""
+        return self._pick(self._begin[1:] - 1)
+
+    @cached_property
+    def median(self) -> np.ndarray:
+        """The middle value, or the mean of the two in the middle."""
+        middle = self._begin[:-1] + (self._begin[1:] - self._begin[:-1] - 1) // 2
+        upper = self._begin[:-1] + (self._begin[1:] - self._begin[:-1]) // 2
+        return (self._pick(middle) + self._pick(upper)) / 2
+
+    def quantile(self, q: float) -> np.ndarray:
+        """The value below which a share `q` of the values lies, interpolated between neighbours."""
+        place = self._begin[:-1] + q * np.maximum(self.count - 1, 0)
+        low, high = np.floor(place).astype(np.int64), np.ceil(place).astype(np.int64)
+        return self._pick(low) + (place - low) * (self._pick(high) - self._pick(low))
+
+    def std(self, ddof: int = 1) -> np.ndarray:
+        """Standard deviation; NaN for groups of `ddof` values or fewer."""
+        deviation = self._sorted - np.repeat(self.mean, self.count)
+        squares = np.zeros(self.groups)
+        # Not by differences of a running sum: a group of small values after one of large ones would drown.
+        some = self.count > 0
+        squares[some] = np.add.reduceat(deviation * deviation, self._begin[:-1][some]) if some.any() else 0
+        return np.sqrt(self._divided(squares, self.count - ddof))
+
+    def _per_value(self, sums: np.ndarray) -> np.ndarray:
+        return self._divided(sums, self.count)
+
+    def _divided(self, sums: np.ndarray, by: np.ndarray) -> np.ndarray:
+        return np.divide(sums, by, out=np.full(self.groups, np.nan), where=by > 0)
+
+    def _pick(self, places: np.ndarray) -> np.ndarray:
+        found = np.full(self.groups, np.nan)
+        some = self.count > 0
+        found[some] = self._sorted[places[some]]
+        return found

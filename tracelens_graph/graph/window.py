@@ -1,0 +1,205 @@
+"""A window: the part of a trace that a question is asked of. Every analysis takes a graph or a window of it.
+
+A window is a set of nodes. It holds an event or does not; it never cuts one. So windows that partition the nodes
+(steps, neighbouring time ranges, devices) partition every count and every sum.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from tracelens_graph.errors import AnalysisError
+from tracelens_graph.graph import membership, traversals
+from tracelens_graph.schema import GPU_KINDS, Kind
+
+if TYPE_CHECKING:
+    from tracelens_graph.graph.core import Core
+
+Threads = Literal["own", "all"]
+
+
+class Window:
+    """Some nodes of a graph.
+
+    Attributes:
+        core: the graph.
+        title: what was asked for, for the titles of tables; empty for the whole trace.
+        memo: what tables have in common, kept by whoever computed it.
+    """
+
+    def __init__(self, core: Core, mask: np.ndarray | None = None, title: str = "") -> None:
+        self.core = core
+        self.title = title
+        self.memo: dict[Any, Any] = {}
+        self._mask = mask
+
+    @cached_property
+    def gpu_rows(self) -> np.ndarray:
+        """Rows of GPU events, ascending."""
+        return self._kept(self.core.gpu_rows)
+
+    @cached_property
+    def linked_gpu_rows(self) -> np.ndarray:
+        """Rows of GPU events whose launch is in the trace, ascending."""
+        return self.gpu_rows[self.core.columns.parent[self.gpu_rows] >= 0]
+
+    def rows_of_kind(self, *kinds: Kind) -> np.ndarray:
+        """Rows of nodes of these kinds, ascending."""
+        return self._kept(traversals.rows_of_kind(self.core.columns, kinds))
+
+    def holds(self, rows: np.ndarray) -> np.ndarray:
+        """Whether each row is in the window."""
+        return np.ones(len(rows), bool) if self._mask is None else self._mask[rows]
+
+    def narrowed(self, mask: np.ndarray, title: str) -> Window:
+        """The nodes of this window that a mask over all rows keeps."""
+        both = mask if self._mask is None else self._mask & mask
+        return type(self)(self.core, both, "; ".join(filter(None, (self.title, title))))
+
+    def titled(self, text: str) -> str:
+        """A table's title, with what the table was restricted to."""
+        return f"{text} ({self.title})" if self.title else text
+
+    def _kept(self, rows: np.ndarray) -> np.ndarray:
+        return rows if self._mask is None else rows[self._mask[rows]]
+
+    def __repr__(self) -> str:
+        return f"<Window {self.title or 'everything'}: {len(self.gpu_rows):,} GPU events of {self.core.info.source!r}>"
+
+
+def window_of(graph: Core | Window) -> Window:
+    """The window to analyse: a graph stands for everything in it."""
+    return graph if isinstance(graph, Window) else graph.everything
+
+
+def narrow(
+    window: Window,
+    *,
+    step: int | Iterable[int] | None = None,
+    annotation: str | re.Pattern[str] | None = None,
+    threads: Threads = "own",
+    after_ns: int | None = None,
+    before_ns: int | None = None,
+    under: int | str | None = None,
+    device: int | Sequence[int] | None = None,
+    stream: int | Sequence[int] | None = None,
+) -> Window:
+    """The part of a window that meets all conditions; see `Core.window`.
+
+    Raises:
+        AnalysisError: nothing in the trace has the step, annotation, node, device or stream asked for.
+    """
+    if step is not None:
+        window = _in_steps(window, [step] if isinstance(step, int) else list(step))
+    if annotation is not None:
+        window = _in_annotations(window, annotation, threads)
+    if after_ns is not None or before_ns is not None:
+        window = _in_time(window, after_ns, before_ns)
+    if under is not None:
+        window = _under(window, under)
+    if device is not None:
+        window = _on(window, "device", [device] if isinstance(device, int) else list(device))
+    if stream is not None:
+        window = _on(window, "stream", [stream] if isinstance(stream, int) else list(stream))
+    return window
+
+
+def step_number(name: str) -> int | None:
+    """The number in `ProfilerStep#n`."""
+    number = name.rpartition("#")[2]
+    return int(number) if number.isdecimal() else None
+
+
+def _in_steps(window: Window, wanted: list[int]) -> Window:
+    core = window.core
+    marks = traversals.rows_of_kind(core.columns, (Kind.Step,))
+    numbers = [step_number(core.names[code]) for code in core.columns.name[marks].tolist()]
+    if missing := sorted(set(wanted) - set(numbers)):
+        there = ", ".join(map(str, _spans(sorted({n for n in numbers if n is not None})))) or "none"
+        raise AnalysisError(f"the trace has no step {_listed(missing)}; steps in it: {there}")
+    inside = marks[[number in wanted for number in numbers]]
+    keep = np.isin(core.step, inside)
+    keep[inside] = True
+    label = ", ".join(_spans(sorted(set(wanted))))
+    return window.narrowed(keep, f"step {label}" if len(set(wanted)) == 1 else f"steps {label}")
+
+
+def _in_annotations(window: Window, wanted: str | re.Pattern[str], threads: Threads) -> Window:
+    core, c = window.core, window.core.columns
+    fits = [name == wanted if isinstance(wanted, str) else bool(wanted.search(name)) for name in core.names]
+    marks = traversals.rows_of_kind(c, (Kind.Annotation, Kind.Step))
+    marks = marks[np.array(fits, bool)[c.name[marks]]]
+    label = wanted if isinstance(wanted, str) else wanted.pattern
+    if not len(marks):
+        raise AnalysisError(f"the trace has no annotation {label!r}")
+    if threads == "own":
+        group = c.thread.astype(np.int64)
+    elif threads == "all":
+        group = membership.process_of_thread(core.threads)[c.thread]
+    else:
+        raise AnalysisError(f'threads is "own" or "all", not {threads!r}')
+    keep = membership.inside(c, marks, group)
+    return window.narrowed(keep, f"annotation {label}" + (", all threads" if threads == "all" else ""))
+
+
+def _in_time(window: Window, after_ns: int | None, before_ns: int | None) -> Window:
+    start = window.core.columns.start_ns
+    keep = np.ones(len(start), bool)
+    if after_ns is not None:
+        keep &= start >= after_ns
+    if before_ns is not None:
+        keep &= start < before_ns
+    low, high = (None if ns is None else f"{ns / 1e6:,.3f} ms" for ns in (after_ns, before_ns))
+    label = f"from {low} to {high}" if low and high else f"from {low}" if low else f"up to {high}"
+    return window.narrowed(keep, label)
+
+
+def _under(window: Window, under: int | str) -> Window:
+    core, c = window.core, window.core.columns
+    if isinstance(under, int):
+        rows = np.array([core.row(under)])
+        label = f"under {core.names[c.name[rows[0]]]}, uid {under}"
+    else:
+        spellings = {under, f"nn.Module: {under}"}
+        fits = np.fromiter((name in spellings for name in core.names), bool, len(core.names))
+        rows = np.flatnonzero(fits[c.name] & (c.kind <= Kind.RuntimeCall)) if len(c) else np.zeros(0, np.int64)
+        if not len(rows):
+            raise AnalysisError(f"the trace has no module, function, op or runtime call {under!r}")
+        label = f"under {under}"
+    change = np.zeros(len(c) + 1, np.int64)
+    np.add.at(change, rows, 1)
+    np.add.at(change, c.last[rows].astype(np.int64) + 1, -1)
+    return window.narrowed(np.cumsum(change)[:-1] > 0, label)
+
+
+def _on(window: Window, what: Literal["device", "stream"], wanted: list[int]) -> Window:
+    """GPU events on a device or stream, and the calls that lead to them."""
+    c = window.core.columns
+    column = c.device if what == "device" else c.stream
+    is_gpu = np.isin(c.kind, GPU_KINDS)
+    there = np.unique(column[is_gpu]).tolist()
+    if missing := sorted(set(wanted) - set(there)):
+        raise AnalysisError(f"no GPU event is on {what} {_listed(missing)}; there are {_listed(there)}")
+    on = is_gpu & np.isin(column, wanted)
+    keep = on | (~is_gpu & (traversals.subtree_sums(c, on) > 0))
+    return window.narrowed(keep, f"{what} {_listed(wanted)}")
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers)) or "none"
+
+
+def _spans(numbers: Sequence[int]) -> list[str]:
+    """Ascending numbers as `2-5`, `7`."""
+    spans: list[list[int]] = []
+    for number in numbers:
+        if spans and number == spans[-1][1] + 1:
+            spans[-1][1] = number
+        else:
+            spans.append([number, number])
+    return [str(low) if low == high else f"{low}-{high}" for low, high in spans]
