@@ -1,0 +1,129 @@
+"""Categories of operations: the order of the rules, the name table, and every name in the reference tables."""
+
+from __future__ import annotations
+
+import ast
+import csv
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from corpus import GOLDENS, needs_goldens
+from tracelens_graph.categories.op_names import BY_CATEGORY, OP_NAMES
+from tracelens_graph.categories.ops import RULES, Rule, call_category, op_category
+
+ELEMENTWISE = "void at::native::vectorized_elementwise_kernel<4, at::native::AddFunctor>(int)"
+REDUCE = "void at::native::reduce_kernel<512, 1>(at::native::ReduceOp<float>)"
+
+
+@pytest.mark.parametrize(
+    ("name", "kernel", "category"),
+    [
+        ("aten::mm", ELEMENTWISE, "GEMM"),
+        ("aten::convolution_backward", "", "CONV_bwd"),
+        ("aten::cudnn_convolution", "", "CONV_fwd"),
+        ("aten::miopen_batch_norm_backward", "", "NORM_bwd"),
+        ("triton_poi_fused_add_0", REDUCE, "triton"),
+        ("record_param_comms", "ncclDevKernel", "record_param_comms"),
+        ("mine::op", ELEMENTWISE, "elementwise"),
+        ("mine::op", REDUCE, "reduce"),
+        ("mine::op", "void at::native::reduce_elementwise_kernel()", "elementwise"),
+        ("mine::op", "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<x>()", "multi_tensor_apply"),
+        ("mine::op", "void at::native::vectorized_gather_kernel<16, long>()", "other"),
+        ("mine::op", "at::native::elementwise_kernel()", "other"),
+        ("mine::op", "void at::native::a\nelementwise", "elementwise"),
+        ("mine::op", "", "other"),
+        ("", "", "other"),
+        ("aten::mm ", "", "other"),
+        ("my_triton", "", "other"),
+    ],
+)
+def test_rules_in_their_order(name: str, kernel: str, category: str) -> None:
+    assert op_category(name, kernel) == category
+
+
+@pytest.mark.parametrize(
+    ("name", "category"),
+    [
+        ("cudaGraphLaunch", "graph"),
+        ("hipGraphLaunch", "graph"),
+        ("cudaLaunchKernel", "runtime"),
+        ("cudaGraphInstantiate", "runtime"),
+    ],
+)
+def test_calls(name: str, category: str) -> None:
+    assert call_category(name) == category
+
+
+def test_every_name_has_one_category() -> None:
+    assert sum(len(names) for names in BY_CATEGORY.values()) == len(OP_NAMES)
+
+
+def test_rules_of_ones_own_leave_the_default_as_it_is() -> None:
+    mine = replace(
+        RULES,
+        names={**RULES.names, "aten::mm": "dense"},
+        by_name=(Rule(re.compile("mine::"), "mine"), *RULES.by_name),
+        other="unknown",
+    )
+    assert op_category("aten::mm", "", mine) == "dense"
+    assert op_category("mine::op", ELEMENTWISE, mine) == "mine"
+    assert op_category("x", "", mine) == "unknown"
+    assert op_category("aten::mm", "") == "GEMM"
+    assert op_category("mine::op", "") == "other"
+
+
+def kernels(cell: str) -> set[str]:
+    """Names in a cell of kernel details, which stand there in the order of time, not of launch."""
+    plain = re.sub(r"np\.float64\(([^()]*)\)", r"\1", cell).replace("nan", "None")
+    return {kernel["name"] for kernel in ast.literal_eval(plain or "[]")}
+
+
+def reference_rows(pattern: str) -> Iterator[dict[str, str]]:
+    assert GOLDENS is not None
+    csv.field_size_limit(10**9)
+    for flavour in ("default", "full"):
+        for path in sorted(GOLDENS.glob(f"{flavour}/**/{pattern}.csv")):
+            with path.open(newline="") as file:
+                yield from csv.DictReader(file)
+
+
+@needs_goldens
+@pytest.mark.parametrize("table", ["ops_unique_args", "unified_perf_summary"])
+def test_every_operation_in_the_reference_tables(table: str) -> None:
+    rows = list(reference_rows(table))
+    assert len(rows) > 400
+    wrong = {
+        (row["name"], row["op category"])
+        for row in rows
+        if row["op category"]
+        not in {op_category(row["name"], k) for k in kernels(row["kernel_details_summary"]) or {""}}
+    }
+    assert wrong == set()
+
+
+@needs_goldens
+def test_every_launcher_of_a_kernel_in_the_reference_tables() -> None:
+    launched: dict[tuple[str, str], set[str]] = {}
+    for row in reference_rows("kernel_summary"):
+        if row.get("Parent cpu_op"):
+            launched.setdefault((row["Parent cpu_op"], row["Parent op category"]), set()).add(row["Kernel name"])
+    assert len(launched) > 40
+    for (name, category), names in launched.items():
+        if category in ("graph", "runtime"):
+            assert call_category(name) == category
+        else:
+            # One of its kernels is the first.
+            assert category in {op_category(name, kernel) for kernel in names}, name
+
+
+@needs_goldens
+def test_every_list_of_categories_in_the_reference_tables() -> None:
+    """An operation that the name does not tell has the categories that its kernels tell."""
+    by_name = {name: {category} for name, category in OP_NAMES.items()}
+    for row in reference_rows("ops_unique_args"):
+        by_name.setdefault(row["name"], set()).add(row["op category"])
+    for row in reference_rows("ops_summary"):
+        assert set(ast.literal_eval(row["Categories"])) <= by_name[row["name"]], row["name"]

@@ -1,0 +1,81 @@
+"""The category of an operation: by its name, else by the first kernel it launches.
+
+Rules are data, asked in this order: the full name; patterns of names; patterns of the first kernel's name; `other`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tracelens_graph.categories.op_names import OP_NAMES
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Names that match the pattern from their start are of the category."""
+
+    pattern: re.Pattern[str]
+    category: str
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What categories are told by. `dataclasses.replace` makes rules of one's own from others.
+
+    Attributes:
+        names: full name of an operation -> category; these come first.
+        by_name: patterns of names of operations, the first that matches counts.
+        by_kernel: patterns of the name of the first kernel, likewise.
+        by_call: patterns of names of runtime calls that launch without an operation, likewise.
+        other: category of an operation that nothing matches.
+        call: category of a runtime call that nothing matches.
+    """
+
+    names: Mapping[str, str]
+    by_name: Sequence[Rule]
+    by_kernel: Sequence[Rule]
+    by_call: Sequence[Rule]
+    other: str = "other"
+    call: str = "runtime"
+
+
+RULES = Rules(
+    names=OP_NAMES,
+    by_name=(
+        Rule(re.compile("triton"), "triton"),
+        Rule(re.compile("record_param_comms"), "record_param_comms"),
+    ),
+    by_kernel=tuple(
+        Rule(re.compile(rf"void at::native.*{word}", re.DOTALL), word)
+        for word in ("elementwise", "reduce", "multi_tensor_apply")
+    ),
+    by_call=(Rule(re.compile(r"(cuda|hip|cu)GraphLaunch"), "graph"),),
+)
+"""The rules of TraceLens (tables and order)."""
+
+
+def op_category(name: str, first_kernel: str, rules: Rules = RULES) -> str:
+    """Category of an operation.
+
+    Args:
+        name: the operation.
+        first_kernel: name of the first GPU event charged to it; "" if there is none.
+        rules: what to tell it by.
+    """
+    return (
+        rules.names.get(name)
+        or _first_match(rules.by_name, name)
+        or _first_match(rules.by_kernel, first_kernel)
+        or rules.other
+    )
+
+
+def call_category(name: str, rules: Rules = RULES) -> str:
+    """Category of a runtime call that launches without an operation: `graph` for a graph launch, else `runtime`."""
+    return _first_match(rules.by_call, name) or rules.call
+
+
+def _first_match(rules: Sequence[Rule], text: str) -> str | None:
+    return next((rule.category for rule in rules if rule.pattern.match(text)), None)
