@@ -16,7 +16,7 @@ from tracelens_graph.graph.traversals import launcher, nearest_above, rows_of_ki
 from tracelens_graph.schema import GPU_KINDS, Kind
 from tracelens_graph.table import Column, Table
 
-NO_LAUNCH = "(no launch in trace)"
+from tracelens_graph.analyses.launchers import NO_LAUNCH
 
 ABOUT = {
     "name": Column("name at this level; a line in brackets stands for GPU events that nobody here is charged with"),

@@ -1,0 +1,57 @@
+"""Where in the program an op stands: the modules around it, and the line of Python that it comes from."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.traversals import ancestors
+from tracelens_graph.schema import PYTHON_KINDS, Kind
+
+_INSTANCE = re.compile(r"_\d+$")
+_WRAPPER = re.compile(r"_call_impl$|torch/_ops\.py\(\d+\): |torch/nn/modules/module\.py\(\d+\): |/_decorator")
+"""Frames that only pass a call on."""
+
+NOT_FOUND = "Not found"
+
+
+def module_stacks(core: Core, rows: np.ndarray) -> list[list[str]]:
+    """For each row the names of the modules around it, the outermost first."""
+    kind, name = core.columns.kind, core.columns.name
+    return [
+        [core.names[name[above]] for above in reversed(ancestors(core.columns, row)) if kind[above] == Kind.Module]
+        for row in rows.tolist()
+    ]
+
+
+def parent_modules(core: Core, modules: np.ndarray) -> list[str]:
+    """Names of module rows without the number of the instance; `(no module)` for -1."""
+    names = {
+        row: _INSTANCE.sub("", core.names[core.columns.name[row]]) if row >= 0 else "(no module)"
+        for row in np.unique(modules).tolist()
+    }
+    return [names[row] for row in modules.tolist()]
+
+
+def entry_points(core: Core, rows: np.ndarray) -> list[str]:
+    """For each row the Python function that it comes from.
+
+    First a frame below the op whose name holds the op's own, as ops written in Python have; else the nearest frame
+    of a `.py` file above it that does more than pass the call on.
+    """
+    return [_entry_point(core, row) for row in rows.tolist()]
+
+
+def _entry_point(core: Core, row: int) -> str:
+    c, names = core.columns, core.names
+    local = names[c.name[row]].rpartition("::")[2]
+    for inner in range(row + 1, int(c.last[row]) + 1):
+        if c.kind[inner] in PYTHON_KINDS and ".py" in (name := names[c.name[inner]]) and local in name:
+            return name
+    for above in ancestors(c, row):
+        name = names[c.name[above]]
+        if c.kind[above] in PYTHON_KINDS and ".py" in name and not _WRAPPER.search(name):
+            return name
+    return NOT_FOUND

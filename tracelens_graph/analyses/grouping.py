@@ -1,0 +1,43 @@
+"""Rows with equal keys as groups, and the columns that many tables end with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+Cells = np.ndarray | list[Any]
+
+
+def group_by(*keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Number of the group of each row, and the first row of each group; groups are in the order of first rows."""
+    if not len(keys[0]):
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    code = np.zeros(len(keys[0]), np.int64)
+    for key in keys:
+        _, part = np.unique(key, return_inverse=True)
+        _, code = np.unique(code * (int(part.max()) + 1) + part, return_inverse=True)
+    _, first, group = np.unique(code, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    return place[group], first[order]
+
+
+def shares(values: np.ndarray) -> dict[str, Cells]:
+    """Share of each value in the sum of all, in percent, and the running share."""
+    total = values.sum()
+    share = 100 * values / total if total else np.full(len(values), np.nan)
+    return {"Percentage (%)": share, "Cumulative Percentage (%)": np.cumsum(share)}
+
+
+def picked(values: Cells, places: np.ndarray) -> Cells:
+    """Cells at some places."""
+    return values[places] if isinstance(values, np.ndarray) else [values[i] for i in places.tolist()]
+
+
+def text_codes(texts: Sequence[Any]) -> np.ndarray:
+    """A number for each value, equal for equal values."""
+    codes: dict[Any, int] = {}
+    return np.array([codes.setdefault(text, len(codes)) for text in texts], np.int64)

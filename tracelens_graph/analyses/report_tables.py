@@ -1,0 +1,114 @@
+"""The tables of a report by name, each computed when it is first asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from tracelens_graph.analyses.collectives import coll_analysis
+from tracelens_graph.analyses.kernels import kernel_summary
+from tracelens_graph.analyses.ops import ops_summary, ops_summary_by_category, ops_unique_args
+from tracelens_graph.analyses.runtime import runtime_summary
+from tracelens_graph.analyses.short_kernels import short_kernel_histogram, short_kernels_summary
+from tracelens_graph.analyses.steps import step_summary
+from tracelens_graph.analyses.timeline import gpu_timeline
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.window import Window, window_of
+from tracelens_graph.table import Table
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a report contains beside the default.
+
+    Attributes:
+        linked_only: tables of ops and the timeline leave out GPU events whose launch is not in the trace (and the
+            tables of ops communication), as TraceLens does.
+        micro_idle_us: split idle time into gaps shorter than this and the others.
+        short_kernels_us: add the tables of kernels shorter than this.
+        histogram_bins: bins of the histogram of short kernels.
+        overlap: kernels that run beside an op on other streams.
+        first_occurrence: when an op was first called with its arguments.
+        call_stack: modules around an op, and the line of Python that it comes from.
+        recompute: tell recomputation of activations from the rest.
+        by_kernel_count: tell calls with different numbers of GPU events apart.
+        by_module: tell the innermost module around an op.
+    """
+
+    linked_only: bool = False
+    micro_idle_us: float | None = None
+    short_kernels_us: float | None = None
+    histogram_bins: int = 100
+    overlap: bool = False
+    first_occurrence: bool = False
+    call_stack: bool = False
+    recompute: bool = False
+    by_kernel_count: bool = False
+    by_module: bool = False
+
+
+def _unique_args(w: Window, o: Options) -> Table:
+    return ops_unique_args(
+        w, o.linked_only, first_occurrence=o.first_occurrence, call_stack=o.call_stack, overlapping=o.overlap,
+        recompute=o.recompute, by_kernel_count=o.by_kernel_count, by_module=o.by_module,
+    )  # fmt: skip
+
+
+def _histogram(w: Window, o: Options) -> Table:
+    return short_kernel_histogram(w, _threshold(o), o.histogram_bins)
+
+
+def _threshold(o: Options) -> float:
+    return 10.0 if o.short_kernels_us is None else o.short_kernels_us
+
+
+def _op_tables(table: Callable[..., Table]) -> Callable[[Window, Options], Table]:
+    return lambda w, o: table(w, o.linked_only, recompute=o.recompute, by_module=o.by_module, call_stack=o.call_stack)
+
+
+TABLES: Mapping[str, Callable[[Window, Options], Table]] = {
+    "gpu_timeline": lambda w, o: gpu_timeline(w, o.linked_only, o.micro_idle_us, o.recompute),
+    "ops_summary_by_category": _op_tables(ops_summary_by_category),
+    "ops_summary": _op_tables(ops_summary),
+    "ops_unique_args": _unique_args,
+    "kernel_summary": lambda w, o: kernel_summary(w),
+    "coll_analysis": lambda w, o: coll_analysis(w),
+    "runtime_summary": lambda w, o: runtime_summary(w),
+    "step_summary": lambda w, o: step_summary(w),
+    "short_kernel_histogram": _histogram,
+    "short_kernels_summary": lambda w, o: short_kernels_summary(w, _threshold(o), o.linked_only),
+}
+"""Name -> how the table is made. Those of short kernels are in a report if `short_kernels_us` is given."""
+
+_ON_DEMAND = ("short_kernel_histogram", "short_kernels_summary")
+
+
+class Tables(Mapping[str, Table]):
+    """The tables of a window under some options; a table that is not in the report can be asked for all the same."""
+
+    def __init__(self, w: Window, options: Options) -> None:
+        self.window = w
+        self.options = options
+        self._made: dict[str, Table] = {}
+
+    def __getitem__(self, name: str) -> Table:
+        if name not in self._made:
+            self._made[name] = TABLES[name](self.window, self.options)
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        short = self.options.short_kernels_us is not None
+        return (name for name in TABLES if short or name not in _ON_DEMAND)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def report_tables(g: Core | Window, options: Options | None = None) -> Tables:
+    """The tables of a report.
+
+    Args:
+        g: the graph, or a window of it.
+        options: what to include; see `Options`.
+    """
+    return Tables(window_of(g), options or Options())
