@@ -9,14 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from tracelens_graph.analyses.launchers import NO_LAUNCH
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group, union_length_by_group
 from tracelens_graph.graph.traversals import launcher, nearest_above, rows_of_kind
 from tracelens_graph.schema import GPU_KINDS, Kind
 from tracelens_graph.table import Column, Table
-
-from tracelens_graph.analyses.launchers import NO_LAUNCH
 
 ABOUT = {
     "name": Column("name at this level; a line in brackets stands for GPU events that nobody here is charged with"),

@@ -11,7 +11,7 @@ from tracelens_graph.graph.traversals import ancestors
 from tracelens_graph.schema import PYTHON_KINDS, Kind
 
 _INSTANCE = re.compile(r"_\d+$")
-_WRAPPER = re.compile(r"_call_impl$|torch/_ops\.py\(\d+\): |torch/nn/modules/module\.py\(\d+\): |/_decorator")
+_WRAPPER = re.compile(r"_call_impl$|: __torch_function__$|torch/_ops\.py\(\d+\): |torch/nn/modules/module\.py\(\d+\): |/_decorator")
 """Frames that only pass a call on."""
 
 NOT_FOUND = "Not found"
@@ -48,10 +48,10 @@ def _entry_point(core: Core, row: int) -> str:
     c, names = core.columns, core.names
     local = names[c.name[row]].rpartition("::")[2]
     for inner in range(row + 1, int(c.last[row]) + 1):
-        if c.kind[inner] in PYTHON_KINDS and ".py" in (name := names[c.name[inner]]) and local in name:
+        if c.kind[inner] in PYTHON_KINDS and ".py(" in (name := names[c.name[inner]]) and local in name:
             return name
     for above in ancestors(c, row):
         name = names[c.name[above]]
-        if c.kind[above] in PYTHON_KINDS and ".py" in name and not _WRAPPER.search(name):
+        if c.kind[above] in PYTHON_KINDS and ".py(" in name and not _WRAPPER.search(name):
             return name
     return NOT_FOUND

@@ -61,7 +61,7 @@ def truncated(details: Details) -> Details:
         {
             "name": _shortened(entry["name"]),
             "stream": entry["stream"],
-            "mean_duration_us": round(entry["mean_duration_us"], 2),
+            "mean_duration_us": float(np.round(entry["mean_duration_us"], 2)),
         }
         for entry in details
     ]

@@ -69,7 +69,7 @@ class Overlap:
 
 
 def overlap(found: Launchers) -> Overlap:
-    """Find what ran beside the GPU events of launchers: events of other launchers on other streams, for 1 us or more."""
+    """Find what ran beside the GPU events of launchers: events of others on other streams, for 1 us or more."""
     c = found.core.columns
     by_start = np.argsort(c.start_ns[found.gpu], kind="stable")
     gpu, of = found.gpu[by_start], found.of[by_start]

@@ -6,7 +6,7 @@ import numpy as np
 
 from tracelens_graph.analyses.gpu_class import COMMUNICATION, COMPUTATION, MEMCPY, gpu_classes
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.intervals import gaps, length, merge, union_length
+from tracelens_graph.graph.intervals import gaps, merge, union_length_by_group
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema.tables import GPU_TIMELINE
 from tracelens_graph.table import Table
@@ -71,32 +71,58 @@ def gpu_timeline(
 def _times_ns(g: Core, rows: np.ndarray, micro_idle_us: float | None) -> dict[str, int]:
     if not len(rows):
         return {}
+    times = times_by_group(g, rows, np.zeros(len(rows), np.int64), 1)
+    found: dict[str, int] = {}
+    for name, (time,) in times.items():
+        if name == "idle_time" and micro_idle_us is not None:
+            start, end = g.columns.start_ns[rows], g.columns.end_ns[rows]
+            holes = _holes(merge(start, end), int(start.min()), int(end.max()))
+            found["micro_idle_time"] = int(holes[holes < micro_idle_us * 1000].sum())
+            found["macro_idle_time"] = int(holes[holes >= micro_idle_us * 1000].sum())
+        else:
+            found[name] = int(time)
+    return found
+
+
+def times_by_group(g: Core, rows: np.ndarray, group: np.ndarray, groups: int) -> dict[str, np.ndarray]:
+    """The rows of the timeline for each of several groups of GPU events by themselves.
+
+    Args:
+        g: the graph.
+        rows: rows of GPU events.
+        group: group of each, 0 <= group < groups.
+        groups: number of groups.
+
+    Returns:
+        Name of the row -> ns, one entry per group, 0 for a group without events. Idle time is not split.
+    """
+    by_start = np.argsort(g.columns.start_ns[rows], kind="stable")
+    rows, group = rows[by_start], group[by_start]
     start = g.columns.start_ns[rows]
     end = start + g.columns.dur_ns[rows]
     what = gpu_classes(g, rows)
 
-    def union(*classes: int) -> int:
+    def union(*classes: int) -> np.ndarray:
         picked = np.isin(what, classes)
-        return union_length(start[picked], end[picked])
+        return union_length_by_group(group[picked], start[picked], end[picked], groups)
 
-    busy = merge(start, end)
-    total = int(end.max() - start.min())
-    times = {
-        "computation_time": union(COMPUTATION),
-        "exposed_comm_time": union(COMPUTATION, COMMUNICATION) - union(COMPUTATION),
-        "exposed_memcpy_time": length(busy) - union(COMPUTATION, COMMUNICATION),
-        "busy_time": length(busy),
+    bounds = np.iinfo(np.int64)
+    first, last = np.full(groups, bounds.max), np.full(groups, bounds.min)
+    np.minimum.at(first, group, start)
+    np.maximum.at(last, group, end)
+    total = np.where(first <= last, last - first, 0)
+    computation, active = union(COMPUTATION), union(COMPUTATION, COMMUNICATION)
+    busy = union(COMPUTATION, COMMUNICATION, MEMCPY)
+    return {
+        "computation_time": computation,
+        "exposed_comm_time": active - computation,
+        "exposed_memcpy_time": busy - active,
+        "busy_time": busy,
+        "idle_time": total - busy,
+        "total_time": total,
+        "total_comm_time": union(COMMUNICATION),
+        "total_memcpy_time": union(MEMCPY),
     }
-    if micro_idle_us is None:
-        times["idle_time"] = total - length(busy)
-    else:
-        holes = _holes(busy, int(start.min()), int(end.max()))
-        times["micro_idle_time"] = int(holes[holes < micro_idle_us * 1000].sum())
-        times["macro_idle_time"] = int(holes[holes >= micro_idle_us * 1000].sum())
-    times["total_time"] = total
-    times["total_comm_time"] = union(COMMUNICATION)
-    times["total_memcpy_time"] = union(MEMCPY)
-    return times
 
 
 def _holes(busy: tuple[np.ndarray, np.ndarray], first: int, last: int) -> np.ndarray:

@@ -6,9 +6,10 @@ Names of a trace are not changed: a spreadsheet may take one that begins with `=
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TextIO
+
+from tracelens_graph.reports.json import json_text
 
 if TYPE_CHECKING:
     from tracelens_graph.table import Table
@@ -51,5 +52,5 @@ def _cells(values: Any) -> Iterable[Any]:
 
 def _cell(value: Any) -> Any:
     if isinstance(value, list | tuple | dict):
-        return json.dumps(value)
+        return json_text(value)
     return None if value != value else value
