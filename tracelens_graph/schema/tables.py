@@ -109,11 +109,26 @@ KERNEL_SUMMARY: About = {
     "ex_UID": Column("uid of the first kernel"),
 }
 
+MODULES: About = {
+    "path": Column("names of the modules from the top, joined by /; only its end where it is very long"),
+    "depth": Column("levels below the line for all GPU events"),
+    "module": Column("instance or class of the module; a line without uid is none"),
+    "class": Column("the name without the number of the instance"),
+    "instances": Column("instances called in the window, at this place of the tree"),
+    "calls": Column("calls of these in the window, recomputation included"),
+    "forward us": Column("GPU time launched by the module, modules inside included; all that is not backward", "us"),
+    "backward us": Column("GPU time of the backward ops of forward ops in the module, modules inside included", "us"),
+    "total us": Column("forward and backward", "us"),
+    "percent": Column("share of the sum over all GPU events", "%"),
+    "uid": Column("the first call"),
+}
+
 TABLES: Mapping[str, About] = {
     "gpu_timeline": GPU_TIMELINE,
     "ops_summary_by_category": OPS_SUMMARY_BY_CATEGORY,
     "ops_summary": OPS_SUMMARY,
     "ops_unique_args": OPS_UNIQUE_ARGS,
     "kernel_summary": KERNEL_SUMMARY,
+    "modules": MODULES,
 }
 """Name of a table -> its columns. A table may lack those that were not asked for."""
