@@ -58,20 +58,12 @@ def attribution(
     """
     pattern = compiled(name, "--name")
     core = load(trace)
-    import numpy as np
-
     from tracelens_graph.analyses import attribution as analysis
+    from tracelens_graph.reports.views import top as top_rows
 
     table = analysis.attribution(core, level=level.value, name=pattern)
     wanted = (_ROWS_FOR_PEOPLE if format is Format.table else 0) if top is None else top
-    if wanted and len(table) > wanted:
-        # What nobody at this level is charged with stands last, and is shown however few rows are asked for.
-        nobody = [row for row, uid in enumerate(table["uid"]) if uid is None]
-        shown = np.union1d(np.arange(wanted), nobody).astype(np.int64)
-        hidden = len(table) - len(shown)
-        table = table.take(shown)
-        table.notes = [*table.notes, f"{hidden:,} more names (--top 0 shows all)"]
-    write_table(table, format)
+    write_table(top_rows(table, wanted), format)
 
 
 def compiled(pattern: str | None, option: str) -> re.Pattern[str] | None:

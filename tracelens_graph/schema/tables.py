@@ -123,12 +123,26 @@ MODULES: About = {
     "uid": Column("the first call"),
 }
 
+OVERVIEW: About = {
+    "trace": Column("name of the file"),
+    "rank": Column("rank in the job, from the metadata"),
+    "steps": Column("steps"),
+    "step ms": Column("mean duration of a step on the host", "ms"),
+    "total ms": Column("from the first to the last GPU event", "ms"),
+    "busy %": Column("share of that time with a GPU event", "%"),
+    "computation ms": Column("computation runs", "ms"),
+    "communication ms": Column("communication runs", "ms"),
+    "exposed communication ms": Column("communication runs and no computation", "ms"),
+    "idle ms": Column("nothing runs", "ms"),
+}
+
 TABLES: Mapping[str, About] = {
     "gpu_timeline": GPU_TIMELINE,
     "ops_summary_by_category": OPS_SUMMARY_BY_CATEGORY,
     "ops_summary": OPS_SUMMARY,
     "ops_unique_args": OPS_UNIQUE_ARGS,
     "kernel_summary": KERNEL_SUMMARY,
+    "overview": OVERVIEW,
     "modules": MODULES,
 }
 """Name of a table -> its columns. A table may lack those that were not asked for."""

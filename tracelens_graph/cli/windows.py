@@ -1,0 +1,116 @@
+"""The options by which a command is asked of a part of the trace: one set for all commands."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from tracelens_graph.cli.durations import to_ns
+
+if TYPE_CHECKING:
+    from tracelens_graph.graph.core import Core
+    from tracelens_graph.graph.window import Window
+
+_STEPS = re.compile(r"(\d+)(?:-(\d+))?")
+
+
+@dataclass(frozen=True)
+class WindowChoice:
+    """What part of a trace a command was asked for. Fields are the arguments of `Core.window`."""
+
+    step: tuple[int, ...] | None = None
+    annotation: str | None = None
+    threads: Literal["own", "all"] = "own"
+    after_ns: int | None = None
+    before_ns: int | None = None
+    under: int | str | None = None
+    device: tuple[int, ...] | None = None
+    stream: tuple[int, ...] | None = None
+
+    def of(self, core: Core) -> Window:
+        """The window of a graph."""
+        return core.window(**vars(self))
+
+
+def _chosen(
+    step: Annotated[
+        str | None, typer.Option(metavar="N", show_default=False, help="Only ProfilerStep#N: 3, 2-5 or 1,4-6.")
+    ] = None,
+    annotation: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", show_default=False, help="Only what starts inside the annotations of this name."),
+    ] = None,
+    all_threads: Annotated[
+        bool, typer.Option("--all-threads", help="With --annotation: on all threads of its process, not its own only.")
+    ] = False,
+    from_: Annotated[
+        str | None,
+        typer.Option("--from", metavar="TIME", show_default=False, help="Only what starts at this time or later: 12ms."),
+    ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option("--to", metavar="TIME", show_default=False, help="Only what starts before this time."),
+    ] = None,
+    under: Annotated[
+        str | None,
+        typer.Option(
+            metavar="UID|NAME", show_default=False, help="Only what is below this node, or nodes: modules, ops, frames."
+        ),
+    ] = None,
+    device: Annotated[
+        list[int] | None,
+        typer.Option(metavar="N", show_default=False, help="Only GPU events on this device; may be given again."),
+    ] = None,
+    stream: Annotated[
+        list[int] | None,
+        typer.Option(metavar="N", show_default=False, help="Only GPU events on this stream; may be given again."),
+    ] = None,
+) -> WindowChoice:
+    if all_threads and annotation is None:
+        raise typer.BadParameter("--all-threads needs --annotation")
+    return WindowChoice(
+        step=None if step is None else _steps(step),
+        annotation=annotation,
+        threads="all" if all_threads else "own",
+        after_ns=None if from_ is None else to_ns(from_, "--from"),
+        before_ns=None if to is None else to_ns(to, "--to"),
+        under=int(under) if under is not None and under.isdecimal() else under,
+        device=tuple(device) if device else None,
+        stream=tuple(stream) if stream else None,
+    )
+
+
+def with_window_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of windows; what was chosen comes to it as the argument `window`."""
+    own = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.name != "window"]
+    added = list(inspect.signature(_chosen, eval_str=True).parameters.values())
+    taken = {p.name for p in own}
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        choice = _chosen(**{p.name: given.pop(p.name) for p in added})
+        command(**given, window=choice)
+
+    assert not taken & {p.name for p in added}
+    run.__signature__ = inspect.Signature([*own, *added])  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in (*own, *added)}
+    return run
+
+
+def _steps(text: str) -> tuple[int, ...]:
+    steps: list[int] = []
+    for part in text.split(","):
+        match = _STEPS.fullmatch(part.strip())
+        if not match:
+            raise typer.BadParameter(f"--step: {text!r} is no list of steps such as 3, 2-5 or 1,4-6")
+        low, high = int(match[1]), int(match[2] or match[1])
+        if high < low or high - low > 1_000_000:
+            raise typer.BadParameter(f"--step: {part!r} is no range of steps")
+        steps += range(low, high + 1)
+    return tuple(steps)

@@ -1,0 +1,133 @@
+"""Tables as people want to see them: fewer columns, short headings, the first rows, and where to find an instance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tracelens_graph.graph.core import Core
+from tracelens_graph.table import Column, Table
+
+
+@dataclass(frozen=True)
+class View:
+    """How a table is shown.
+
+    Attributes:
+        columns: column -> heading; columns that the table lacks are passed over.
+        instance: column with the uid of an instance, which is then shown with what Perfetto UI finds it by.
+    """
+
+    columns: Mapping[str, str]
+    instance: str = ""
+
+
+_SPLIT = {"parent_module": "module", "is_recompute": "recompute", "num_kernels": "kernels"}
+_SHARES = {"Percentage (%)": "%", "Cumulative Percentage (%)": "sum %"}
+
+VIEWS: Mapping[str, View] = {
+    "gpu_timeline": View({"type": "type", "time ms": "time ms", "percent": "percent", "is_recompute": "recompute"}),
+    "ops_summary_by_category": View(
+        {"op category": "category", **_SPLIT, "Count": "calls", "total_direct_kernel_time_ms": "GPU ms", **_SHARES}
+    ),
+    "ops_summary": View(
+        {
+            "name": "op", **_SPLIT, "Categories": "category", "Count": "calls",
+            "total_direct_kernel_time_ms": "GPU ms", "total_subtree_kernel_time_ms": "below ms", **_SHARES,
+            "call_stack_first": "modules",
+        }
+    ),
+    "ops_unique_args": View(
+        {
+            "name": "op", "Input Dims": "shapes", **_SPLIT, "operation_count": "calls",
+            "total_direct_kernel_time_mean": "mean us", "total_direct_kernel_time_sum": "sum us",
+            "Percentage (%)": "%", "overlap_pct_mean": "overlap", "overlapping_kernel_names": "beside",
+            "first_occurrence_time": "first us", "call_stack": "modules", "entry_point": "called from",
+        },
+        instance="ex_UID",
+    ),
+    "kernel_summary": View(
+        {
+            "Kernel name": "kernel", "Parent cpu_op": "op", "Parent op category": "category",
+            "Kernel stream": "stream", "Kernel duration (µs)_count": "count", "Kernel duration (µs)_mean": "mean us",
+            "Kernel duration (µs)_sum": "sum us", "Percent of kernels time (%)": "%",
+        },
+        instance="ex_UID",
+    ),
+}  # fmt: skip
+"""Name of a table -> its view. Other tables are shown whole."""
+
+
+def view(table: Table, core: Core) -> Table:
+    """The columns of a table that people are shown."""
+    how = VIEWS.get(table.name)
+    if how is None:
+        return table
+    shown = {column: heading for column, heading in how.columns.items() if column in table.columns}
+    columns: dict[str, np.ndarray | list[Any]] = {}
+    about = {}
+    for column, heading in shown.items():
+        columns[heading] = _short_lists(table[column])
+        about[heading] = table.about.get(column, Column(""))
+    if how.instance:
+        columns |= instances(core, list(table[how.instance]))
+        about["start ms"] = Column("start, from the trace's start", "ms")
+    return Table(table.name, columns, about, table.title, table.notes)
+
+
+def instances(core: Core, uids: Sequence[int | None]) -> dict[str, list[Any]]:
+    """Columns by which Perfetto UI finds an event: uid, External id, process and thread, start."""
+    rows = core.rows_of(-1 if uid is None else uid for uid in uids).tolist()
+    c = core.columns
+    ids = [int(c.external_id[row]) if row >= 0 else -1 for row in rows]
+    places = [core.threads[c.thread[row]] if row >= 0 else None for row in rows]
+    return {
+        "uid": list(uids),
+        "ext id": [number if number >= 0 else None for number in ids],
+        "pid/tid": ["" if place is None else f"{place[0]}/{place[1]}" for place in places],
+        "start ms": [int(c.start_ns[row]) / 1e6 if row >= 0 else None for row in rows],
+    }
+
+
+def top(table: Table, count: int) -> Table:
+    """The first rows of a table, and those in brackets: what no name stands for is shown however few are asked for.
+
+    Args:
+        table: the table.
+        count: how many rows; 0 for all.
+    """
+    if not count or len(table) <= count:
+        return table
+    labels = next(iter(table.columns.values()))
+    brackets = [row for row, label in enumerate(labels) if isinstance(label, str) and label.startswith("(")]
+    shown = np.union1d(np.arange(count), brackets).astype(np.int64)
+    cut = table.take(shown)
+    if hidden := len(table) - len(shown):
+        cut.notes = [*table.notes, f"{hidden:,} more rows (--top 0 shows all)"]
+    return cut
+
+
+def sort(table: Table, column: str) -> Table:
+    """A table by one of its columns: numbers from the greatest, texts from the first; absent values last."""
+    values = list(table[column])
+    known = [i for i, value in enumerate(values) if value is not None and value == value]
+    numbers = all(isinstance(values[i], int | float | np.number) for i in known)
+    known.sort(key=lambda i: -values[i] if numbers else str(values[i]))
+    missing = sorted(set(range(len(values))) - set(known))
+    return table.take(np.array(known + missing, np.int64))
+
+
+def _short_lists(cells: Any) -> Any:
+    if isinstance(cells, np.ndarray) or not any(isinstance(cell, list) for cell in cells):
+        return cells
+    return [_short(cell) if isinstance(cell, list) else cell for cell in cells]
+
+
+def _short(cell: Any) -> str:
+    """A list on few characters: shapes as `[8,16] [16,4]`, names with commas between them."""
+    if all(isinstance(part, list) for part in cell):
+        return " ".join(str(part).replace(" ", "") for part in cell if part)
+    return ", ".join(map(str, cell))
