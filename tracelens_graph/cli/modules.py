@@ -1,0 +1,89 @@
+"""`tracelens-graph modules`."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tracelens_graph.cli.common import Format, Trace, load, write_table
+from tracelens_graph.cli.tree import _ASCII_BRANCHES, _has_branches
+
+if TYPE_CHECKING:
+    from tracelens_graph.table import Table
+
+_ASCII = _ASCII_BRANCHES | str.maketrans("µ", "u")
+
+
+class By(StrEnum):
+    """What one line stands for."""
+
+    instance = "instance"
+    class_ = "class"
+
+
+class Sort(StrEnum):
+    """Order of modules that stand beside each other."""
+
+    model = "model"
+    time = "time"
+
+
+class ModuleFormat(StrEnum):
+    """How the module tree is written."""
+
+    text = "text"
+    table = "table"
+    csv = "csv"
+    json = "json"
+    md = "md"
+
+
+def modules(
+    trace: Trace,
+    by: Annotated[By, typer.Option(help="Every instance, or instances of one class at one place together.")] = (
+        By.instance
+    ),
+    depth: Annotated[int | None, typer.Option(min=0, metavar="N", show_default=False, help="Levels of modules.")] = (
+        None
+    ),
+    sort: Annotated[Sort, typer.Option(help="Order of first calls, or the longest first.")] = Sort.model,
+    linked_only: Annotated[
+        bool, typer.Option("--linked-only", help="Leave out GPU events whose launch is not in the trace.")
+    ] = False,
+    min_percent: Annotated[
+        float,
+        typer.Option(
+            metavar="P", min=0, max=100, show_default=False, help="Merge modules with less than P % of all GPU time."
+        ),
+    ] = 0,
+    format: Annotated[
+        ModuleFormat, typer.Option("--format", "-f", help="text draws the tree; the others are tables in its order.")
+    ] = ModuleFormat.text,
+) -> None:
+    """Draw the tree of nn.Modules with the GPU time of each: forward, backward, and what lies in no module.
+
+    A module's time is that of the modules in it plus "Non-nn.Module GPU Ops", exactly. Backward work is charged to
+    the module of its forward op. The trace needs Python stacks (with_stack=True).
+
+    Example: tracelens-graph modules trace.json.gz --by class --depth 3 --sort time
+    """
+    window = load(trace).everything
+    from tracelens_graph.analyses import modules as analysis
+
+    table = analysis.modules(window, by.value, depth, sort.value, linked_only, min_percent)
+    if format is ModuleFormat.text:
+        _draw(table)
+    else:
+        write_table(table, Format(format.value))
+
+
+def _draw(table: Table) -> None:
+    from tracelens_graph.reports.module_text import module_text
+    from tracelens_graph.reports.terminal import terminal_width, wants_color
+
+    in_ascii = not _has_branches(sys.stdout.encoding)
+    for line in module_text(table, terminal_width(sys.stdout), wants_color(sys.stdout)):
+        sys.stdout.write((line.translate(_ASCII) if in_ascii else line) + "\n")

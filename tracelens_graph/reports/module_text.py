@@ -1,0 +1,115 @@
+"""The module tree as lines of text, times at the end of dotted lines.
+
+                                         (GPU Time µs)
+(all GPU events) .......................... (1,906.14)
+├── nn.Module: RMSNorm_8 .................... (148.46)
+└── Non-nn.Module GPU Ops ..................... (3.20)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelens_graph.reports.terminal import bold, printable, shorten
+
+if TYPE_CHECKING:
+    from tracelens_graph.table import Table
+
+_LONGEST_NAME, _SHORTEST_NAME = 64, 21
+"""Characters that are shown of a name at most, and at least, however narrow the terminal."""
+
+_MODULE = "nn.Module: "
+_DOTS = 3
+_ROOM = 300
+"""Characters before the dots where the terminal sets no limit."""
+
+
+def module_text(table: Table, width: int | None = None, color: bool = False) -> Iterator[str]:
+    """Lines that draw the result of `analyses.modules.modules`.
+
+    Forward, backward and total time where there is backward work, else one time per line. Where a line would be
+    too long, its name is cut and its branches lose their beginning.
+
+    Args:
+        table: the module tree in pre-order.
+        width: longest line; None for no limit.
+        color: whether to use terminal escapes.
+    """
+    yield bold(printable(table.title), color)
+    if len(table):
+        head, *times = _times(table)
+        room = _ROOM if width is None else width - max(map(len, times)) - _DOTS - 2
+        labels = list(_labels(table, room))
+        edge = max(len(label) + len(time) for label, time in zip(labels, times, strict=True)) + _DOTS + 2
+        yield bold("(GPU Time µs)".rjust(edge), color)
+        if head:
+            yield bold(head.rjust(edge), color)
+        for label, time in zip(labels, times, strict=True):
+            yield f"{label} {'.' * (edge - len(label) - len(time) - 2)} {time}"
+    yield from map(printable, table.notes)
+
+
+def _times(table: Table) -> list[str]:
+    """What heads the times, empty for a single one, and the times of each line; they align at their ends."""
+    has_backward = np.any(np.asarray(table["backward us"]) > 0)
+    which = ("forward", "backward", "total") if has_backward else ("total",)
+    columns = [[name, *(f"{us:,.2f}" for us in table[f"{name} us"])] for name in which]
+    # The dots before the first column fill it; the others are filled here.
+    widths = [0, *(max(map(len, column)) for column in columns[1:])]
+    head, *times = (
+        f"({'  '.join(map(str.rjust, cells, widths))})" for cells in zip(*columns, strict=True)
+    )  # fmt: skip
+    return [head if has_backward else "", *times]
+
+
+def _labels(table: Table, room: int) -> Iterator[str]:
+    """What stands before the dots of each line: branches, name, and how many instances and calls it stands for."""
+    depths = np.asarray(table["depth"]).tolist()
+    longest = max(room - len(_MODULE) - _SHORTEST_NAME, 8)
+    for branches, line in zip(_branches(depths), table.records(), strict=True):
+        if len(branches) > longest:
+            branches = "..." + branches[3 - longest :]
+        is_module = line["uid"] is not None
+        kind = _MODULE if is_module else ""
+        suffix = _counts(line["instances"], line["calls"]) if is_module else ""
+        space = room - len(branches) - len(kind) - len(suffix)
+        if space < _SHORTEST_NAME:
+            space, suffix = space + len(suffix), ""
+        name = _cut(line["module"], max(min(space, _LONGEST_NAME), _SHORTEST_NAME))
+        yield f"{branches}{kind}{name}{suffix}"
+
+
+def _counts(instances: int, calls: int) -> str:
+    """How much a line stands for; nothing for a single call."""
+    counts = [f"{instances:,} instances"] if instances > 1 else []
+    counts += [f"{calls:,} calls"] if calls > max(instances, 1) else []
+    return f" [{', '.join(counts)}]" if counts else ""
+
+
+def _cut(name: str, size: int) -> str:
+    # Cut before and after: escapes of a long hostile name would cost time, and are longer than what they stand for.
+    shown = printable(name[: size + 1])
+    return shown if len(shown) <= size else shorten(shown, size - 3)
+
+
+def _branches(depths: Sequence[int]) -> Iterator[str]:
+    """The lines of a tree that is given by the depths of its nodes in pre-order; none at depth 0."""
+    is_last = [True] * len(depths)
+    below: list[int] = []
+    for line in range(len(depths) - 1, -1, -1):
+        while below and below[-1] > depths[line]:
+            below.pop()
+        is_last[line] = not below or below[-1] != depths[line]
+        if is_last[line]:
+            below.append(depths[line])
+    above = [""]
+    for depth, last in zip(depths, is_last, strict=True):
+        del above[max(depth, 1) :]
+        if depth:
+            yield above[-1] + ("└── " if last else "├── ")
+            above.append(above[-1] + ("    " if last else "│   "))
+        else:
+            yield ""
