@@ -136,6 +136,80 @@ OVERVIEW: About = {
     "idle ms": Column("nothing runs", "ms"),
 }
 
+COLL_ANALYSIS: About = {
+    "rank": Column("rank in the job, 0 where the trace does not tell"),
+    "Process Group Name": Column("name of the process group"),
+    "Process Group Ranks": Column("ranks in it; text where the trace does not list them all"),
+    "Collective name": Column("operation"),
+    "Group size": Column("number of ranks in the process group"),
+    "dtype": Column("type of the elements"),
+    "In msg nelems": Column("elements this rank puts in"),
+    "Out msg nelems": Column("elements this rank gets out"),
+    "In split size": Column("elements to each rank, of an uneven all-to-all"),
+    "Out split size": Column("elements from each rank, of an uneven all-to-all"),
+    "stream": Column("stream on the device"),
+    "In msg size (MB)_first": Column("elements put in times their size; 1 MB is 2^20 bytes", "MB"),
+    "Out msg size (MB)_first": Column("elements got out times their size; 1 MB is 2^20 bytes", "MB"),
+    **statistics("dur_{}", "the durations of the kernels, waiting for other ranks included", "us",
+                 ("sum", "mean", "std", "min", "max")),
+    "operation_count": Column("kernels"),
+}  # fmt: skip
+
+RUNTIME_SUMMARY: About = {
+    "name": Column("runtime or driver call; a line in brackets stands for GPU events without a launch in the trace"),
+    "calls": Column("calls"),
+    **statistics("host_{}_us", "the durations of the calls", "us", ("sum", "mean", "median", "max")),
+    "host_self_us": Column("sum of the durations without that of calls inside them", "us"),
+    "gpu_events": Column("GPU events that the calls launched"),
+    "gpu_sum_us": Column("sum of the durations of these", "us"),
+    "calls_without_gpu": Column("calls that launched no GPU event"),
+    "delay_min_us": Column("smallest delay from the start of a call to the start of its first GPU event", "us"),
+    "delay_median_us": Column("median of these delays", "us"),
+    "delay_p90_us": Column("nine tenths of these delays are not longer", "us"),
+    "delay_max_us": Column("greatest of these delays", "us"),
+    "longest_uid": Column("uid of the longest call"),
+}
+
+STEP_SUMMARY: About = {
+    "name": Column("step; a line in brackets stands for GPU events launched in no step"),
+    "step": Column("number of the step"),
+    "pid": Column("process of the step"),
+    "start_ms": Column("start of the step on the host, from the trace's start", "ms"),
+    "step_time_ms": Column("duration of the step on the host", "ms"),
+    "gpu_events": Column("GPU events launched in the step"),
+    "gpu_sum_ms": Column("sum of their durations", "ms"),
+    "computation_time_ms": Column("time in which one of them computes", "ms"),
+    "exposed_comm_time_ms": Column("time in which one of them communicates and none computes", "ms"),
+    "exposed_memcpy_time_ms": Column("time in which one of them copies and none computes or communicates", "ms"),
+    "busy_time_ms": Column("time in which any of them runs", "ms"),
+    "idle_time_ms": Column("total_time_ms without busy_time_ms; GPU events of other steps do not count", "ms"),
+    "total_time_ms": Column("from the first start to the last end of one of them", "ms"),
+    "busy_percent": Column("busy_time_ms as share of step_time_ms; above 100 where work is behind the host", "%"),
+    "top_ops": Column("ops charged with most GPU time: name, ms, percent of gpu_sum_ms"),
+    "uid": Column("uid of the step"),
+}
+
+SHORT_KERNEL_HISTOGRAM: About = {
+    "bin_start": Column("shortest length in the bin", "us"),
+    "bin_end": Column("end of the bin; only in the last bin a length in it", "us"),
+    "count": Column("kernels"),
+}
+
+SHORT_KERNELS_SUMMARY: About = {
+    "Parent cpu_op": Column("op nearest above the launch; the runtime call where no op is"),
+    "Input dims": Column("sizes of the parent's inputs, one list per argument"),
+    "Input strides": Column("strides of the parent's inputs, in elements"),
+    "Concrete Inputs": Column("values of the parent's inputs that are no tensors, as text"),
+    "Kernel name": Column("name of the kernel"),
+    "Short Kernel duration (µs) sum": Column("sum of the durations", "us"),
+    "Short Kernel count": Column("kernels"),
+    "Short Kernel duration (µs) mean": Column("mean of the durations", "us"),
+    "Short Kernel duration (µs) percent of total time": Column(
+        "sum as share of the time from the first to the last GPU event", "%"
+    ),
+    "ex_UID": Column("uid of the first kernel"),
+}
+
 TABLES: Mapping[str, About] = {
     "gpu_timeline": GPU_TIMELINE,
     "ops_summary_by_category": OPS_SUMMARY_BY_CATEGORY,
@@ -144,5 +218,10 @@ TABLES: Mapping[str, About] = {
     "kernel_summary": KERNEL_SUMMARY,
     "overview": OVERVIEW,
     "modules": MODULES,
+    "coll_analysis": COLL_ANALYSIS,
+    "runtime_summary": RUNTIME_SUMMARY,
+    "step_summary": STEP_SUMMARY,
+    "short_kernel_histogram": SHORT_KERNEL_HISTOGRAM,
+    "short_kernels_summary": SHORT_KERNELS_SUMMARY,
 }
 """Name of a table -> its columns. A table may lack those that were not asked for."""
