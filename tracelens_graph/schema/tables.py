@@ -210,12 +210,31 @@ SHORT_KERNELS_SUMMARY: About = {
     "ex_UID": Column("uid of the first kernel"),
 }
 
+ATTRIBUTION: About = {
+    "name": Column("name at this level; a line in brackets stands for GPU events that nobody here is charged with"),
+    "count": Column("nodes of this name with GPU work in their subtree"),
+    "inclusive_sum_us": Column("sum of the durations of the GPU events in the subtrees, each event once", "us"),
+    "inclusive_busy_us": Column("length of the union of those GPU events", "us"),
+    "exclusive_sum_us": Column("sum of the durations of the GPU events charged to the nodes themselves", "us"),
+    "exclusive_busy_us": Column("length of the union of those GPU events", "us"),
+    "inclusive_percent": Column("inclusive_sum_us as share of the sum over all GPU events", "%"),
+    "uid": Column("the first node of this name with GPU work; none for a line in brackets"),
+}
+
+COMPARISON: About = {
+    "only_in": Column("the runs that have the row, where others do not; else empty"),
+    "RUN::COLUMN": Column("a column of the table that is compared, in one run"),
+    "COLUMN__RUN_diff": Column("its value in a run less that in the first; a row that a run lacks counts as 0 in sums"),
+    "COLUMN__RUN_pct": Column("that difference as share of the value in the first run", "%"),
+}
+
 TABLES: Mapping[str, About] = {
     "gpu_timeline": GPU_TIMELINE,
     "ops_summary_by_category": OPS_SUMMARY_BY_CATEGORY,
     "ops_summary": OPS_SUMMARY,
     "ops_unique_args": OPS_UNIQUE_ARGS,
     "kernel_summary": KERNEL_SUMMARY,
+    "attribution": ATTRIBUTION,
     "overview": OVERVIEW,
     "modules": MODULES,
     "coll_analysis": COLL_ANALYSIS,
@@ -223,5 +242,6 @@ TABLES: Mapping[str, About] = {
     "step_summary": STEP_SUMMARY,
     "short_kernel_histogram": SHORT_KERNEL_HISTOGRAM,
     "short_kernels_summary": SHORT_KERNELS_SUMMARY,
+    "comparison": COMPARISON,
 }
 """Name of a table -> its columns. A table may lack those that were not asked for."""
