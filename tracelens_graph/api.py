@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import pickle
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import networkx as nx
 
+from tracelens_graph.analyses.report_tables import report_tables
 from tracelens_graph.errors import DamagedTraceWarning
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.details import NoDetails
+from tracelens_graph.graph.window import Window
 from tracelens_graph.loading import load_core
 from tracelens_graph.nxview import views
 from tracelens_graph.nxview.copies import to_networkx
@@ -29,11 +31,44 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from tracelens_graph.stores.export import Exported
+    from tracelens_graph.table import Table
 
 _STATE = (
     "columns", "names", "threads", "argsets", "autograd_flows", "depends_on", "collective_args", "info",
 )  # fmt: skip
 """What a core is made of, beside the access to its file."""
+
+
+class Frames(Mapping[str, "pd.DataFrame"]):
+    """Tables as DataFrames by name; units, definitions and notes in `df.attrs`."""
+
+    def __init__(self, tables: Mapping[str, Table]) -> None:
+        self._tables = tables
+        self._made: dict[str, pd.DataFrame] = {}
+
+    def __getitem__(self, name: str) -> pd.DataFrame:
+        if name not in self._made:
+            self._made[name] = self._tables[name].to_pandas()
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tables)
+
+    def __len__(self) -> int:
+        return len(self._tables)
+
+    def __repr__(self) -> str:
+        return f"<tables {', '.join(self)}>"
+
+
+class GraphWindow(Window):
+    """A part of a `TraceGraph`, with the tables of the report."""
+
+    @cached_property
+    def tables(self) -> Frames:
+        """The tables of the report on this part, as DataFrames by name."""
+        return Frames(report_tables(self))
+
 
 _WRITERS = {name for name in dir(nx.MultiDiGraph) if getattr(views.ReadOnly, name, None) is refuse}
 """Methods that only raise: nothing that completion should offer."""
@@ -54,7 +89,7 @@ class TraceGraph(Core, views.ReadOnly, nx.MultiDiGraph):
         return object.__new__(cls) if views.made_of_core(data) else nx.MultiDiGraph(*data, **attributes)
 
     def __init__(self, core: Core) -> None:
-        self.__dict__.update(core.__dict__)
+        self.__dict__.update({name: value for name, value in core.__dict__.items() if name != "everything"})
         index = UidIndex(self.columns.uid)
         nodes = views.event_nodes(self, index)
         views.put_on_face(self, views.graph_attributes(self), nodes, views.event_edges(self, views.ALL_EDGES), index)
@@ -93,7 +128,25 @@ class TraceGraph(Core, views.ReadOnly, nx.MultiDiGraph):
         """A mutable copy as `to_networkx()` makes it, or a read-only view: what networkx means by it."""
         return nx.graphviews.generic_graph_view(self) if as_view else to_networkx(self)
 
-    # --- tables and files ------------------------------------------------------------------------------------
+    # --- tables ----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def everything(self) -> GraphWindow:
+        """The window that holds the whole trace."""
+        return GraphWindow(self)
+
+    if TYPE_CHECKING:
+        window: Callable[..., GraphWindow]  # type: ignore[assignment]
+
+    @property
+    def tables(self) -> Frames:
+        """The tables of the report as DataFrames, by name; each is computed when it is first asked for.
+
+        For other options than the default see `report_tables`; for a part of the trace `window`.
+        """
+        return self.everything.tables
+
+    # --- files -------------------------------------------------------------------------------------
 
     def nodes_frame(self) -> pd.DataFrame:
         """All nodes as a DataFrame indexed by uid; times in ns, other nodes named by uid, absent values NA."""

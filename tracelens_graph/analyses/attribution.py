@@ -10,23 +10,15 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.launchers import NO_LAUNCH
+from tracelens_graph.analyses.timeline import unlinked_notes
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group, union_length_by_group
 from tracelens_graph.graph.traversals import launcher, nearest_above, rows_of_kind
+from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import GPU_KINDS, Kind
-from tracelens_graph.table import Column, Table
-
-ABOUT = {
-    "name": Column("name at this level; a line in brackets stands for GPU events that nobody here is charged with"),
-    "count": Column("nodes of this name with GPU work in their subtree"),
-    "inclusive_sum_us": Column("sum of the durations of the GPU events in the subtrees, each event once", "us"),
-    "inclusive_busy_us": Column("length of the union of those GPU events", "us"),
-    "exclusive_sum_us": Column("sum of the durations of the GPU events charged to the nodes themselves", "us"),
-    "exclusive_busy_us": Column("length of the union of those GPU events", "us"),
-    "inclusive_percent": Column("inclusive_sum_us as share of the sum over all GPU events", "%"),
-    "uid": Column("the first node of this name with GPU work; none for a line in brackets"),
-}
+from tracelens_graph.schema.tables import ATTRIBUTION
+from tracelens_graph.table import Table
 
 
 @dataclass(frozen=True)
@@ -77,7 +69,7 @@ LEVELS = {
 """Level -> its nodes and the rule of charging."""
 
 
-def attribution(g: Core, level: str = "op", name: str | re.Pattern[str] | None = None) -> Table:
+def attribution(g: Core | Window, level: str = "op", name: str | re.Pattern[str] | None = None) -> Table:
     """GPU time per name at one level of the graph.
 
     The total GPU time of every `aten::linear` is `attribution(g, level="op", name="aten::linear")`.
@@ -88,7 +80,7 @@ def attribution(g: Core, level: str = "op", name: str | re.Pattern[str] | None =
     of all rows add up to the sum over all GPU events exactly.
 
     Args:
-        g: the graph.
+        g: the graph, or a window of it; nodes of a window are charged with its GPU events only.
         level: "module", "root_op" (ops under no other op), "op", "launcher" (op, or runtime call without an op),
             "runtime" or "kernel".
         name: keep only this name, or names in which a compiled pattern is found.
@@ -98,10 +90,12 @@ def attribution(g: Core, level: str = "op", name: str | re.Pattern[str] | None =
     """
     if level not in LEVELS:
         raise AnalysisError(f"there is no level {level!r}; there are {', '.join(LEVELS)}")
-    rule, c = LEVELS[level], g.columns
-    gpu = g.gpu_rows
+    w = window_of(g)
+    core = w.core
+    rule, c = LEVELS[level], core.columns
+    gpu = w.gpu_rows
     start, dur = c.start_ns[gpu], c.dur_ns[gpu]
-    names, nodes = len(g.names), rule.nodes(g)
+    names, nodes = len(core.names), rule.nodes(core)
     low, high = np.searchsorted(gpu, nodes), np.searchsorted(gpu, c.last[nodes], "right")
     busy_nodes = high > low
     nodes, low, high = nodes[busy_nodes], low[busy_nodes], high[busy_nodes]
@@ -110,7 +104,7 @@ def attribution(g: Core, level: str = "op", name: str | re.Pattern[str] | None =
     inside, by = _expand(low[outer], high[outer], c.name[nodes[outer]])
 
     # Two further names: charged to nobody at this level, and without a launch at all.
-    charged = np.asarray(rule.charged(g, gpu), np.int64)
+    charged = np.asarray(rule.charged(core, gpu), np.int64)
     launched = (c.parent[gpu] >= 0) | (charged >= 0)
     by_charge = np.where(charged >= 0, c.name[charged] if len(c) else 0, np.where(launched, names, names + 1))
     rest = np.flatnonzero(charged < 0)
@@ -121,11 +115,11 @@ def attribution(g: Core, level: str = "op", name: str | re.Pattern[str] | None =
         "exclusive_sum_us": sum_by_group(by_charge, dur, names + 2),
         "exclusive_busy_us": _busy(by_charge, start, dur, names + 2),
     }
-    return _table(g, level, name, rule.nobody, nodes, count, table, int(dur.sum()))
+    return _table(w, level, name, rule.nobody, nodes, count, table, int(dur.sum()))
 
 
 def _table(
-    g: Core,
+    w: Window,
     level: str,
     name: str | re.Pattern[str] | None,
     nobody: str,
@@ -134,6 +128,7 @@ def _table(
     values: dict[str, np.ndarray],
     total: int,
 ) -> Table:
+    g = w.core
     labels = [*g.names, nobody, NO_LAUNCH]
     count = np.concatenate((count, [0, 0]))
     first = np.full(len(labels), -1, np.int64)
@@ -153,8 +148,8 @@ def _table(
     columns |= {key: time[shown] / 1000 for key, time in values.items()}
     columns["inclusive_percent"] = 100 * values["inclusive_sum_us"][shown] / max(total, 1)
     columns["uid"] = [uid if uid >= 0 else None for uid in first[shown].tolist()]
-    notes = [] if len(g.gpu_rows) else ["the trace has no GPU events"]
-    return Table("attribution", columns, ABOUT, f"GPU time by {level}", notes)
+    notes = [] if len(w.gpu_rows) else unlinked_notes(w, False)
+    return Table("attribution", columns, ATTRIBUTION, w.titled(f"GPU time by {level}"), notes)
 
 
 def _outermost(name: np.ndarray, row: np.ndarray, last: np.ndarray) -> np.ndarray:

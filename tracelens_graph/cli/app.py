@@ -1,6 +1,7 @@
 """All commands under one roof, and the one place where errors become a line on standard error.
 
-Exit codes: 0 done, 1 the input or the question is no good, 2 wrong usage, 130 interrupted.
+Exit codes: 0 done, 1 the input or the question is no good, 2 wrong usage, 3 a condition of
+`--fail-if` is met, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 from tracelens_graph._version import __version__
-from tracelens_graph.cli import attribution, export, info, save, timeline, tree
+from tracelens_graph.cli import attribution, cut, export, info, modules, report, save, timeline, tree
 from tracelens_graph.errors import TraceLensGraphError
 
 _CLOSED_PIPE = 141
@@ -71,7 +72,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (info.info, tree.tree, timeline.timeline, attribution.attribution, export.export, save.save):
+COMMANDS = (
+    report.report, info.info, tree.tree, modules.modules, timeline.timeline, attribution.attribution, cut.cut,
+    export.export, save.save,
+)  # fmt: skip
+for command in COMMANDS:
     app.command(help=_paragraphs(command.__doc__))(command)
 
 

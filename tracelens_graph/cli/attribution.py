@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from tracelens_graph.cli.common import Format, FormatOption, Trace, load, write_table
+from tracelens_graph.cli.windows import WindowChoice, with_window_options
 
 _ROWS_FOR_PEOPLE = 30
 
@@ -24,8 +25,10 @@ class Level(StrEnum):
     kernel = "kernel"
 
 
+@with_window_options
 def attribution(
     trace: Trace,
+    window: WindowChoice,
     level: Annotated[
         Level,
         typer.Option(
@@ -61,7 +64,7 @@ def attribution(
     from tracelens_graph.analyses import attribution as analysis
     from tracelens_graph.reports.views import top as top_rows
 
-    table = analysis.attribution(core, level=level.value, name=pattern)
+    table = analysis.attribution(window.of(core), level=level.value, name=pattern)
     wanted = (_ROWS_FOR_PEOPLE if format is Format.table else 0) if top is None else top
     write_table(top_rows(table, wanted), format)
 

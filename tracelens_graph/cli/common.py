@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -35,36 +36,74 @@ FormatOption = Annotated[
 ]
 
 
-def load(trace: str) -> Core:
-    """The graph of the trace that a command was given, with progress on a terminal."""
+LinkedOnly = Annotated[
+    bool, typer.Option("--linked-only", help="Leave out GPU events whose launch is not in the trace.")
+]
+
+CacheOption = Annotated[
+    bool, typer.Option("--cache", help="Keep the loaded graph, so that the next command on this trace is instant.")
+]
+
+
+def load(trace: str, cache: bool = False, processes: int | None = None) -> Core:
+    """The graph of the trace that a command was given, with progress on a terminal.
+
+    Args:
+        trace: what the user named.
+        cache: keep the graph in the user's cache, or take it from there.
+        processes: how many to load with; None for as many as are of use.
+    """
     if trace == "-" and sys.stdin.isatty():
         raise typer.BadParameter("standard input is a terminal: name a file, or pipe a trace in")
     from tracelens_graph.loading import load_core
     from tracelens_graph.reports.progress import progress_on_terminal
     from tracelens_graph.reports.terminal import printable, shorten
 
-    with progress_on_terminal(f"reading {shorten(printable(Path(trace).name), 40)}") as progress:
-        core = load_core(trace, progress=progress)
+    def loaded() -> Core:
+        with progress_on_terminal(f"reading {shorten(printable(Path(trace).name), 40)}") as progress:
+            return load_core(trace, progress=progress, processes=processes)
+
+    if cache:
+        from tracelens_graph.stores.cache import cached_core
+
+        core = cached_core(trace, loaded)
+    else:
+        core = loaded()
     if core.info.damage:
         print(printable(f"warning: {core.info.source}: {core.info.damage}"), file=sys.stderr)
     return core
 
 
+def cores() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def write_table(table: Table, form: Format) -> None:
     """Write a table to standard output."""
+    from tracelens_graph.reports.terminal import terminal_width, wants_color
+
+    sys.stdout.write(formatted(table, form, terminal_width(sys.stdout), wants_color(sys.stdout)))
+
+
+def formatted(table: Table, form: Format, width: int | None, color: bool) -> str:
+    """A table in the format asked for; width and color are those of the terminal, for people."""
     if form is Format.csv:
+        from io import StringIO
+
         from tracelens_graph.reports.csv import write_csv
 
-        write_csv(table, sys.stdout)
-    elif form is Format.json:
+        text = StringIO(newline="")
+        write_csv(table, text)
+        return text.getvalue()
+    if form is Format.json:
         from tracelens_graph.reports.json import table_json
 
-        sys.stdout.write(table_json(table))
-    elif form is Format.md:
+        return table_json(table)
+    if form is Format.md:
         from tracelens_graph.reports.markdown import table_markdown
 
-        sys.stdout.write(table_markdown(table))
-    else:
-        from tracelens_graph.reports.terminal import table_text, terminal_width, wants_color
+        return table_markdown(table)
+    from tracelens_graph.reports.terminal import table_text
 
-        sys.stdout.write(table_text(table, terminal_width(sys.stdout), wants_color(sys.stdout)))
+    return table_text(table, width, color)

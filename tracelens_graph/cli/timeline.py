@@ -6,14 +6,15 @@ from typing import Annotated
 
 import typer
 
-from tracelens_graph.cli.common import Format, FormatOption, Trace, load, write_table
+from tracelens_graph.cli.common import Format, FormatOption, LinkedOnly, Trace, load, write_table
+from tracelens_graph.cli.windows import WindowChoice, with_window_options
 
 
+@with_window_options
 def timeline(
     trace: Trace,
-    linked_only: Annotated[
-        bool, typer.Option("--linked-only", help="Leave out GPU events whose launch is not in the trace.")
-    ] = False,
+    window: WindowChoice,
+    linked_only: LinkedOnly = False,
     micro_idle: Annotated[
         float | None,
         typer.Option(
@@ -39,5 +40,5 @@ def timeline(
     core = load(trace)
     from tracelens_graph.analyses.timeline import gpu_timeline
 
-    table = gpu_timeline(core, linked_only=linked_only, micro_idle_us=micro_idle, by_recompute=by_recompute)
+    table = gpu_timeline(window.of(core), linked_only=linked_only, micro_idle_us=micro_idle, by_recompute=by_recompute)
     write_table(table, format)

@@ -51,7 +51,9 @@ def _chosen(
     ] = False,
     from_: Annotated[
         str | None,
-        typer.Option("--from", metavar="TIME", show_default=False, help="Only what starts at this time or later: 12ms."),
+        typer.Option(
+            "--from", metavar="TIME", show_default=False, help="Only what starts at this time or later: 12ms."
+        ),
     ] = None,
     to: Annotated[
         str | None,

@@ -1,0 +1,311 @@
+"""`tracelens-graph report`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tracelens_graph.cli import gate
+from tracelens_graph.cli.common import CacheOption, Format, FormatOption, LinkedOnly, cores, formatted, load
+from tracelens_graph.cli.traces import traces_named
+from tracelens_graph.cli.windows import WindowChoice, with_window_options
+
+if TYPE_CHECKING:
+    from tracelens_graph.analyses.report_tables import Options
+    from tracelens_graph.graph.window import Window
+    from tracelens_graph.table import Table
+
+_ROWS_FOR_PEOPLE = 10
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What to do with each trace; may be sent to another process."""
+
+    options: Options
+    window: WindowChoice
+    conditions: list[gate.Condition]
+    folder: Path | None
+    xlsx: Path | None
+    json: Path | None
+    markdown: Path | None
+    table: str | None
+    format: Format
+    rows: int | None
+    sort: str | None
+    cache: bool
+    width: int | None
+    color: bool
+
+    @property
+    def is_for_files_only(self) -> bool:
+        """Whether files are written, and nothing but that is said on the terminal."""
+        return bool(self.folder or self.xlsx or self.json or self.markdown)
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """What became of one trace."""
+
+    text: str
+    met: list[str]
+    remarks: list[str]
+    line: Mapping[str, Any] | None = None
+    error: str = ""
+
+
+@with_window_options
+def report(
+    traces: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="TRACE...", show_default=False, help="Trace files, folders of them, patterns, or - for stdin."
+        ),
+    ],
+    window: WindowChoice,
+    linked_only: LinkedOnly = False,
+    micro_idle: Annotated[
+        float | None,
+        typer.Option(metavar="US", min=0, show_default=False, help="Split idle time into gaps shorter than this."),
+    ] = None,
+    short_kernels: Annotated[
+        float | None,
+        typer.Option(metavar="US", min=0, show_default=False, help="Add the tables of kernels shorter than this."),
+    ] = None,
+    histogram_bins: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Bins of the histogram of short kernels.")
+    ] = 100,
+    overlap: Annotated[bool, typer.Option("--overlap", help="Which kernels run beside an op on other streams.")] = (
+        False
+    ),
+    first_occurrence: Annotated[
+        bool, typer.Option("--first-occurrence", help="When an op was first called with its arguments.")
+    ] = False,
+    call_stack: Annotated[
+        bool, typer.Option("--call-stack", help="Modules around an op, and the function that it is called from.")
+    ] = False,
+    recompute: Annotated[
+        bool, typer.Option("--recompute", help="Tell recomputation of activations from the rest.")
+    ] = False,
+    by_kernel_count: Annotated[
+        bool, typer.Option("--by-kernel-count", help="Tell calls with different numbers of kernels apart.")
+    ] = False,
+    by_module: Annotated[bool, typer.Option("--by-module", help="Tell the module around an op.")] = False,
+    top: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=0,
+            show_default=False,
+            help=f"Rows per table; 0 for all. Without it {_ROWS_FOR_PEOPLE} on the terminal, else all.",
+        ),
+    ] = None,
+    sort: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", show_default=False, help="Sort the tables that have this column by it."),
+    ] = None,
+    csv: Annotated[
+        Path | None, typer.Option(metavar="DIR", show_default=False, help="Write every table to DIR/NAME.csv.")
+    ] = None,
+    xlsx: Annotated[
+        Path | None, typer.Option(metavar="FILE", show_default=False, help="Write a workbook, a sheet per table.")
+    ] = None,
+    json: Annotated[
+        Path | None, typer.Option(metavar="FILE", show_default=False, help="Write verdict and tables as JSON.")
+    ] = None,
+    markdown: Annotated[
+        Path | None, typer.Option(metavar="FILE", show_default=False, help="Write verdict and key tables as Markdown.")
+    ] = None,
+    table: Annotated[
+        str | None, typer.Option(metavar="NAME", show_default=False, help="Print only this table.")
+    ] = None,
+    format: FormatOption = Format.table,
+    fail_if: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="'FIGURE OP NUMBER'",
+            show_default=False,
+            help="End with exit code 3 if this holds, such as 'idle_percent > 20'; may be given again.",
+        ),
+    ] = None,
+    cache: CacheOption = False,
+) -> None:
+    """Say where the GPU's time went: a verdict with its evidence, then the tables that show it.
+
+    Several traces, such as the ranks of a job, get a line each first, and the slowest one the report.
+
+    Example: tracelens-graph report trace.json.gz
+
+    Example: tracelens-graph report trace.json.gz --step 3 --csv tables/ --fail-if 'idle_percent > 20'
+    """  # fmt: skip
+    from tracelens_graph.analyses.report_tables import Options
+    from tracelens_graph.reports.terminal import terminal_width, wants_color
+
+    options = Options(
+        linked_only=linked_only, micro_idle_us=micro_idle, short_kernels_us=short_kernels,
+        histogram_bins=histogram_bins, overlap=overlap, first_occurrence=first_occurrence, call_stack=call_stack,
+        recompute=recompute, by_kernel_count=by_kernel_count, by_module=by_module,
+    )  # fmt: skip
+    _check_table(table)
+    if format is not Format.table and table is None:
+        raise typer.BadParameter("--format needs --table; files are written by --csv, --xlsx, --json and --markdown")
+    conditions = gate.parse(fail_if or [], options=options)
+    paths = traces_named(traces)
+    if len(paths) > 1 and (table or xlsx or json or markdown):
+        raise typer.BadParameter(f"--table, --xlsx, --json and --markdown take one trace, not {len(paths)}")
+    request = _Request(
+        options, window, conditions, csv, xlsx, json, markdown, table, format, top, sort, cache,
+        terminal_width(sys.stdout), wants_color(sys.stdout),
+    )  # fmt: skip
+    outcomes = _one_trace(paths[0], request) if len(paths) == 1 else _many_traces(paths, request)
+    gate.conclude([line for o in outcomes for line in o.remarks], [line for o in outcomes for line in o.met])
+
+
+def _check_table(name: str | None) -> None:
+    from tracelens_graph.analyses.report_tables import TABLES
+
+    if name is not None and name not in TABLES:
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, TABLES, 1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(TABLES)}"
+        raise typer.BadParameter(f"--table: there is no table {name!r}; {hint}")
+
+
+def _one_trace(path: str, request: _Request) -> list[_Outcome]:
+    outcome = _work(path, request)
+    sys.stdout.write(outcome.text)
+    return [outcome]
+
+
+def _many_traces(paths: list[str], request: _Request) -> list[_Outcome]:
+    """Work on many traces, one process each as far as there are cores; print a line each, and one report."""
+    from concurrent.futures import ProcessPoolExecutor
+
+    from tracelens_graph.analyses.overview import overview, slowest
+    from tracelens_graph.errors import TraceError
+    from tracelens_graph.reports.terminal import printable, table_text
+
+    names = _short_names(paths)
+    with ProcessPoolExecutor(min(len(paths), cores())) as pool:
+        outcomes = list(pool.map(_work_of_many, paths, [request] * len(paths), names))
+    for outcome in outcomes:
+        if outcome.error:
+            print(printable(f"left out: {outcome.error}"), file=sys.stderr)
+    outcomes = [outcome for outcome in outcomes if outcome.line is not None]
+    if not outcomes:
+        raise TraceError(f"none of the {len(paths)} files is a trace that can be read")
+    lines = [outcome.line for outcome in outcomes if outcome.line is not None]
+    sys.stdout.write(table_text(overview(lines), request.width, request.color) + "\n")
+    if not request.is_for_files_only:
+        sys.stdout.write(outcomes[slowest(lines) or 0].text)
+    else:
+        sys.stdout.write("".join(outcome.text for outcome in outcomes))
+    return outcomes
+
+
+def _short_names(paths: list[str]) -> list[str]:
+    """What tells the files apart: their names, or their paths below the folder that all are in."""
+    names = [Path(path).name for path in paths]
+    if len(set(names)) == len(names):
+        return names
+    common = os.path.commonpath([os.path.abspath(path) for path in paths])
+    return [os.path.relpath(os.path.abspath(path), common) for path in paths]
+
+
+def _work_of_many(path: str, request: _Request, name: str) -> _Outcome:
+    from tracelens_graph.analyses.overview import overview_line
+    from tracelens_graph.errors import TraceError
+
+    folder = request.folder and request.folder / name.replace(os.sep, "_").partition(".")[0]
+    try:
+        outcome, w = _result(path, replace(request, folder=folder), processes=1)
+    except TraceError as error:
+        return _Outcome("", [], [], error=str(error))
+    return _Outcome(
+        outcome.text,
+        [f"{name}: {line}" for line in outcome.met],
+        [f"{name}: {line}" for line in outcome.remarks],
+        overview_line(w, name, request.options.linked_only),
+    )
+
+
+def _work(path: str, request: _Request) -> _Outcome:
+    return _result(path, request)[0]
+
+
+def _result(path: str, request: _Request, processes: int | None = None) -> tuple[_Outcome, Window]:
+    """Everything that is asked of one trace: files are written, what is to be printed is returned."""
+    core = load(path, cache=request.cache, processes=processes)
+    from tracelens_graph.analyses.report_tables import report_tables
+
+    w = request.window.of(core)
+    tables = report_tables(w, request.options)
+    shown = {request.table: tables[request.table]} if request.table else tables
+    if request.sort is not None:
+        shown = _sorted(shown, request.sort)
+    text = "".join(_written(w, shown, request, path))
+    if request.conditions:
+        return _Outcome(text, gate.check(request.conditions, tables), gate.remarks(request.conditions, tables)), w
+    return _Outcome(text, [], []), w
+
+
+def _sorted(tables: Mapping[str, Table], column: str) -> dict[str, Table]:
+    from tracelens_graph.reports.views import column_named, sort
+
+    found = {name: column_named(table, column) for name, table in tables.items()}
+    if not any(found.values()):
+        there = dict.fromkeys(name for table in tables.values() for name in table.columns)
+        raise typer.BadParameter(f"--sort: no table has a column {column!r}; there are {', '.join(there)}")
+    return {name: sort(table, by) if (by := found[name]) else table for name, table in tables.items()}
+
+
+def _written(w: Window, tables: Mapping[str, Table], request: _Request, trace: str) -> Iterator[str]:
+    """Write the files that were asked for; what to print instead, or about them."""
+    from tracelens_graph.stores.files import replacing
+
+    if request.table:
+        from tracelens_graph.reports.views import top, view
+
+        table = tables[request.table]
+        rows = request.rows or 0
+        if request.format is Format.table:
+            table = view(table, w.core)
+            rows = _ROWS_FOR_PEOPLE if request.rows is None else rows
+        yield formatted(top(table, rows), request.format, request.width, request.color)
+        return
+    if request.folder:
+        from tracelens_graph.reports.folder import write_folder
+
+        written = write_folder(tables, request.folder)
+        yield f"{len(written)} tables written to {request.folder}\n"
+    if request.xlsx:
+        from tracelens_graph.reports.xlsx import write_xlsx
+
+        with replacing(request.xlsx) as file:
+            write_xlsx(tables, file)
+        yield f"{len(tables)} tables written to {request.xlsx}\n"
+    if request.is_for_files_only and not (request.json or request.markdown):
+        return
+    from tracelens_graph.analyses.verdict import verdict
+    from tracelens_graph.reports.document import facts, report_json, report_markdown
+    from tracelens_graph.reports.report_text import report_text
+
+    about, findings = facts(w, asdict(request.options)), verdict(w)
+    rows = _ROWS_FOR_PEOPLE if request.rows is None else request.rows
+    if request.json:
+        with replacing(request.json) as file:
+            file.write(report_json(findings, tables, about).encode())
+        yield f"verdict and {len(tables)} tables written to {request.json}\n"
+    if request.markdown:
+        with replacing(request.markdown) as file:
+            file.write(report_markdown(findings, tables, about, rows).encode())
+        yield f"verdict and key tables written to {request.markdown}\n"
+    if not request.is_for_files_only:
+        yield report_text(w.core, about, findings, tables, trace, rows, request.width, request.color)
