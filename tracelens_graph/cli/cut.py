@@ -1,0 +1,103 @@
+"""`tracelens-graph cut`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tracelens_graph.cli.common import Trace, load
+from tracelens_graph.cli.durations import to_ns
+
+if TYPE_CHECKING:
+    from tracelens_graph.graph.core import Core
+    from tracelens_graph.stores.cut import Piece
+
+_MARGIN_NS = 1_000_000
+
+
+def cut(
+    trace: Trace,
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="FILE",
+            show_default=False,
+            help="File to write, .json or .json.gz; - for standard output.",
+        ),
+    ],
+    uid: Annotated[
+        int | None, typer.Option(show_default=False, help="Around the event at this position of the file, from 0.")
+    ] = None,
+    step: Annotated[int | None, typer.Option(metavar="N", show_default=False, help="Around ProfilerStep#N.")] = None,
+    around: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME", show_default=False, help="How much before and after it: 5ms, 200us, 1s. Default: 1ms."
+        ),
+    ] = None,
+    from_: Annotated[
+        str | None,
+        typer.Option("--from", metavar="TIME", show_default=False, help="From this time on, from the trace's start."),
+    ] = None,
+    to: Annotated[str | None, typer.Option("--to", metavar="TIME", show_default=False, help="Up to this time.")] = None,
+) -> None:
+    """Cut a piece out of a trace, as a small trace that Perfetto UI opens.
+
+    It holds whole events: all that overlap the time, the launches of GPU work in it with their callers, the steps and
+    annotations around, and the arrows between them; of the event named, its GPU work, whenever it ran. A time without
+    a unit is in microseconds.
+
+    Example: tracelens-graph cut trace.json.gz --uid 1234 --around 5ms -o cut.json.gz
+
+    Example: tracelens-graph cut trace.json.gz --from 1.2s --to 1.3s -o cut.json.gz
+    """
+    to_stdout = str(out) == "-"
+    if not to_stdout and not out.name.lower().endswith((".json", ".json.gz")):
+        raise typer.BadParameter("--out: name a file .json or .json.gz, or - for standard output")
+    if out.exists() and trace != "-" and Path(trace).exists() and out.samefile(trace):
+        raise typer.BadParameter("--out: that is the trace itself; name another file")
+    between = from_ is not None or to is not None
+    if (uid is not None) + (step is not None) + between != 1:
+        raise typer.BadParameter("say what to cut out: one of --uid, --step, or --from and --to")
+    if between and around is not None:
+        raise typer.BadParameter("--around goes with --uid or --step")
+    margin = _MARGIN_NS if around is None else to_ns(around, "--around")
+    after = None if from_ is None else to_ns(from_, "--from")
+    before = None if to is None else to_ns(to, "--to")
+    if after is not None and before is not None and before < after:
+        raise typer.BadParameter("--to: is before --from")
+    core = load(trace)
+    from tracelens_graph.reports.progress import progress_on_terminal
+    from tracelens_graph.reports.terminal import printable
+    from tracelens_graph.stores.cut import write_piece
+    from tracelens_graph.stores.files import replacing
+
+    piece = _piece(core, uid, step, margin, after, before)
+    with progress_on_terminal("cutting") as progress:
+        if to_stdout:
+            write_piece(piece, sys.stdout.buffer, packed=False, progress=progress)
+            return
+        with replacing(out) as file:
+            events = write_piece(piece, file, packed=out.suffix.lower() == ".gz", progress=progress)
+    typer.echo(
+        f"wrote {printable(str(out))}: {events:,} events, {piece.after_ns / 1e6:,.3f} to "
+        f"{piece.before_ns / 1e6:,.3f} ms, {out.stat().st_size / 1e6:,.2f} MB; "
+        "to see it: ui.perfetto.dev, Open trace file"
+    )
+
+
+def _piece(core: Core, uid: int | None, step: int | None, margin: int, after: int | None, before: int | None) -> Piece:
+    from tracelens_graph.schema import Kind
+    from tracelens_graph.stores.cut import piece_around, piece_between
+
+    if uid is not None:
+        return piece_around(core, [core.row(uid)], margin)
+    if step is not None:
+        return piece_around(core, core.window(step=step).rows_of_kind(Kind.Step).tolist(), margin)
+    end = max(core.columns.end_ns, default=0)
+    return piece_between(core, after or 0, end if before is None else before)

@@ -1,0 +1,283 @@
+"""A piece of a trace as a small trace of its own, for a viewer such as Perfetto UI, or to be passed on.
+
+A piece holds whole original events, and with every event all that gives it its place: its callers, its launch, its
+step and its annotations. So in the graph of the piece each of them has the parent, the launch, the owner, the step
+and the annotation that it has in the whole trace. What is no node (flow arrows, names of threads, counters) is
+found in the file by reading the heads of all its entries.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any, BinaryIO, NamedTuple
+
+import msgspec
+import numpy as np
+from msgspec import Raw
+
+from tracelens_graph.errors import AnalysisError
+from tracelens_graph.graph import membership
+from tracelens_graph.graph.core import Core
+from tracelens_graph.loaders.kineto.times import digits_to_ns, epoch_ns
+from tracelens_graph.schema import Kind
+
+_PROCESS_NAMES = {b'"process_name"', b'"process_labels"', b'"process_sort_index"'}
+_THREAD_NAMES = {b'"thread_name"', b'"thread_sort_index"'}
+"""The metadata events that are taken along. Others may hold anything about the machine."""
+
+_ARROW_ENDS = ("s", "t", "f")
+_NOT_A_NODE, _OUTSIDE, _INSIDE = range(3)
+_NEVER = -(2**63)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Which part of a trace to cut out.
+
+    Attributes:
+        core: the graph.
+        after_ns, before_ns: the time window, in ns from the trace's start, both ends included.
+        rows: rows of the nodes in it, ascending.
+    """
+
+    core: Core
+    after_ns: int
+    before_ns: int
+    rows: np.ndarray
+
+
+def piece_between(core: Core, after_ns: int, before_ns: int, also: Iterable[int] = ()) -> Piece:
+    """All nodes that overlap a time window, and what gives them their places.
+
+    Args:
+        core: the graph.
+        after_ns, before_ns: the window, in ns from the trace's start.
+        also: rows to take along wherever they lie.
+
+    Raises:
+        AnalysisError: nothing happens in the window.
+    """
+    c = core.columns
+    end = c.end_ns
+    keep = (c.start_ns <= before_ns) & (end >= after_ns)
+    keep[np.fromiter(also, np.int64)] = True
+    if not keep.any():
+        raise AnalysisError(
+            f"nothing happens between {after_ns / 1e6:,.3f} and {before_ns / 1e6:,.3f} ms; "
+            f"the trace lasts {max(end, default=0) / 1e6:,.3f} ms"
+        )
+    # GPU work without a launch finds its annotation by the device annotation over its start.
+    lone = core.gpu_rows[keep[core.gpu_rows] & (c.parent[core.gpu_rows] < 0)]
+    first = min(c.start_ns[lone], default=after_ns)
+    keep |= (c.kind == Kind.DeviceAnnotation) & (c.start_ns <= before_ns) & (end >= first)
+    _with_all_above(keep, np.flatnonzero(keep), c.parent)
+    marks = np.concatenate((core.step[keep], core.annotation[keep]))
+    marks = np.unique(marks[marks >= 0])
+    keep[marks] = True
+    _with_all_above(keep, marks, core.annotation)
+    return Piece(core, max(after_ns, 0), min(before_ns, int(end.max())), np.flatnonzero(keep))
+
+
+def piece_around(core: Core, rows: Sequence[int], margin_ns: int) -> Piece:
+    """All that overlaps the time from the first start to the last end of some nodes, and a margin on both sides.
+
+    The GPU work of the nodes is in it too, whenever it ran.
+    """
+    c, wanted = core.columns, np.asarray(rows)
+    begin, end = int(c.start_ns[wanted].min()), int(c.end_ns[wanted].max())
+    below = np.zeros(len(c), bool)
+    for row in wanted.tolist():
+        below[row : int(c.last[row]) + 1] = True
+    ranges = wanted[np.isin(c.kind[wanted], (Kind.Annotation, Kind.Step))]
+    below |= membership.inside(c, ranges, c.thread) | np.isin(core.step, wanted)
+    work = core.gpu_rows[below[core.gpu_rows]]
+    return piece_between(core, begin - margin_ns, end + margin_ns, also=work.tolist())
+
+
+def write_piece(
+    piece: Piece, file: BinaryIO, *, packed: bool, progress: Callable[[int, int], None] | None = None
+) -> int:
+    """Write a piece as Kineto JSON, which our loader and every viewer of Chrome traces read.
+
+    Events are as in the file but for white space between their parts, in the file's order and time base. Of the
+    top-level keys those are written that the graph keeps.
+
+    Args:
+        piece: the piece.
+        file: where to.
+        packed: whether to compress it (gzip).
+        progress: called with blocks of the trace read and blocks in all.
+
+    Returns:
+        Number of entries written.
+
+    Raises:
+        AnalysisError: the graph comes from no file, so there are no original events.
+        ChangedTraceError: the file is no longer the one that was loaded.
+    """
+    if not len(piece.core.details.first):
+        raise AnalysisError(f"{piece.core.info.source or 'the graph'}: holds no original events to cut out")
+    entries = _Entries(piece)
+    entries.read(progress)
+    texts = entries.chosen()
+    head = json.dumps(piece.core.info.metadata, separators=(",", ":")).encode()[1:-1]
+    import gzip
+
+    with gzip.GzipFile("", "wb", 6, file, mtime=0) if packed else nullcontext(file) as out:
+        out.write(b"{" + head + (b"," if head else b"") + b'"traceEvents":[\n')
+        out.write(b",\n".join(texts))
+        out.write(b"\n]}\n")
+    return len(texts)
+
+
+def _with_all_above(keep: np.ndarray, rows: np.ndarray, above: np.ndarray) -> None:
+    """Mark in `keep` all that stands above the rows; `above` gives the row over each row, -1 for none."""
+    while len(rows):
+        rows = np.unique(above[rows])
+        rows = rows[rows >= 0]
+        rows = rows[~keep[rows]]
+        keep[rows] = True
+
+
+class _Head(msgspec.Struct, gc=False):
+    """What tells whether an entry of the event list belongs to a piece."""
+
+    ph: str
+    pid: int | str | None = None
+    tid: int | str | None = None
+    cat: str | None = None
+    name: Raw = Raw()
+    id: Raw = Raw()
+    ts: Raw = Raw()
+    dur: Raw = Raw()
+
+
+class _ArrowEnd(NamedTuple):
+    uid: int
+    arrow: tuple[str | None, bytes]
+    phase: str
+
+
+class _Name(NamedTuple):
+    """A metadata event that names a thread, or a process (`tid` is None)."""
+
+    uid: int
+    pid: int | str | None
+    tid: int | str | None
+
+
+_HEADS = msgspec.json.Decoder(list[_Head | None])
+_HEAD = msgspec.json.Decoder(_Head | None)
+_RAWS = msgspec.json.Decoder(list[Raw])
+
+
+class _Entries:
+    """Finds the entries of a piece in the file's event list."""
+
+    def __init__(self, piece: Piece) -> None:
+        core, c = piece.core, piece.core.columns
+        self._piece, self._details = piece, core.details
+        self._role = np.full(core.info.events, _NOT_A_NODE, np.uint8)
+        self._role[c.uid[c.uid < core.info.events]] = _OUTSIDE
+        inside = c.uid[piece.rows]
+        self._role[inside[inside < core.info.events]] = _INSIDE
+        self._origin = core.info.start_epoch_ns - epoch_ns(core.info.metadata.get("baseTimeNanoseconds"))
+        self._code = {thread: code for code, thread in enumerate(map(tuple, core.threads))}
+        self._threads = {tuple(core.threads[code]) for code in np.unique(c.thread[piece.rows]).tolist()}
+        self._lanes = _Lanes(piece)
+        self._found: dict[int, bytes] = {}
+        self._names: list[_Name] = []
+        self._arrow_ends: list[_ArrowEnd] = []
+
+    def read(self, progress: Callable[[int, int], None] | None) -> None:
+        """Go through the whole list once."""
+        blocks = range(len(self._details.first))
+        firsts = self._details.first.tolist()
+        for done, (first, text) in enumerate(zip(firsts, self._details.texts(blocks), strict=True), 1):
+            heads = _heads(text)
+            role = self._role[first : first + len(heads)]
+            places = np.flatnonzero(role == _INSIDE).tolist()
+            others = [(i, h) for i in np.flatnonzero(role == _NOT_A_NODE).tolist() if (h := heads[i]) is not None]
+            places += self._others(first, others)
+            if places:
+                raws = _RAWS.decode(text)
+                self._found |= {first + i: bytes(msgspec.json.format(raws[i], indent=-1)) for i in places}
+            if progress:
+                progress(done, len(blocks))
+
+    def chosen(self) -> list[bytes]:
+        """The entries in the file's order: arrows with both ends, names of the threads that have entries."""
+        phases: dict[Any, set[str]] = {}
+        for end in self._arrow_ends:
+            phases.setdefault(end.arrow, set()).add(end.phase)
+        dropped = {end.uid for end in self._arrow_ends if not phases[end.arrow] >= {"s", "f"}}
+        known = self._threads | {(pid, None) for pid, _ in self._threads}
+        dropped |= {name.uid for name in self._names if (name.pid, name.tid) not in known}
+        return [text for uid, text in sorted(self._found.items()) if uid not in dropped]
+
+    def _others(self, first: int, entries: list[tuple[int, _Head]]) -> list[int]:
+        """Which of the entries that are no nodes may belong to the piece."""
+        arrows = [entry for entry in entries if entry[1].ph in _ARROW_ENDS]
+        names = [(i, h) for i, h in entries if h.ph == "M" and bytes(h.name) in _PROCESS_NAMES | _THREAD_NAMES]
+        timed = [(i, h) for i, h in entries if h.ph not in (*_ARROW_ENDS, "M") and len(memoryview(h.ts))]
+        self._names += [_Name(first + i, h.pid, h.tid if bytes(h.name) in _THREAD_NAMES else None) for i, h in names]
+        if arrows:
+            threads = np.fromiter((self._code.get((h.pid, h.tid), -1) for _, h in arrows), np.int64, len(arrows))
+            held = self._lanes.hold(threads, self._times([h.ts for _, h in arrows]))
+            arrows = [arrow for arrow, holds in zip(arrows, held.tolist(), strict=True) if holds]
+            self._arrow_ends += [_ArrowEnd(first + i, (h.cat, bytes(h.id)), h.ph) for i, h in arrows]
+        if timed:
+            start = self._times([h.ts for _, h in timed])
+            lasted = digits_to_ns([h.dur if len(memoryview(h.dur)) else Raw(b"0") for _, h in timed])
+            inside = (start <= self._piece.before_ns) & (start + lasted >= self._piece.after_ns)
+            timed = [entry for entry, is_inside in zip(timed, inside.tolist(), strict=True) if is_inside]
+            self._threads |= {(h.pid, h.tid) for _, h in timed}
+        return [i for i, _ in (*arrows, *names, *timed)]
+
+    def _times(self, texts: list[Raw]) -> np.ndarray:
+        return digits_to_ns(texts) - self._origin
+
+
+class _Lanes:
+    """Which ends of arrows lie in a piece: those at events of it.
+
+    An end is at the events that began last on its thread, until they have ended and the time window is over.
+    """
+
+    def __init__(self, piece: Piece) -> None:
+        c = piece.core.columns
+        until = np.full(len(c), _NEVER)
+        until[piece.rows] = np.maximum(c.end_ns[piece.rows], piece.before_ns)
+        order = np.lexsort((c.start_ns, c.thread))
+        thread, start = c.thread[order], c.start_ns[order]
+        begins = np.flatnonzero(np.diff(thread, prepend=-1).astype(bool) | np.diff(start, prepend=-1).astype(bool))
+        self._thread, self._start = thread[begins], start[begins]
+        self._until = np.maximum.reduceat(until[order], begins)
+
+    def hold(self, threads: np.ndarray, times: np.ndarray) -> np.ndarray:
+        """Whether each end, given by code of its thread (-1 for an unknown one) and time, lies in the piece."""
+        held = np.zeros(len(threads), bool)
+        for thread in np.unique(threads[threads >= 0]).tolist():
+            low, high = np.searchsorted(self._thread, (thread, thread + 1))
+            here = np.flatnonzero(threads == thread)
+            latest = low + np.searchsorted(self._start[low:high], times[here], "right") - 1
+            held[here] = (latest >= low) & (times[here] <= self._until[np.maximum(latest, 0)])
+        return held
+
+
+def _heads(text: bytes) -> list[_Head | None]:
+    try:
+        return _HEADS.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return [_head(raw) for raw in _RAWS.decode(text)]
+
+
+def _head(raw: Raw) -> _Head | None:
+    """The head of an entry; None of one that is no event."""
+    try:
+        return _HEAD.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
