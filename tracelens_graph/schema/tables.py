@@ -221,6 +221,20 @@ ATTRIBUTION: About = {
     "uid": Column("the first node of this name with GPU work; none for a line in brackets"),
 }
 
+IDLE_CAUSES: About = {
+    "cause": Column("what the idle time is due to; the causes add up to the idle time, those unknown included"),
+    "gaps": Column("gaps between GPU events of which a part is due to it"),
+    "idle ms": Column("idle time due to it, over all devices", "ms"),
+    "percent of idle": Column("share of the idle time", "%"),
+    "percent of total": Column("share of the time from the first to the last GPU event", "%"),
+    "longest ms": Column("the longest part of one gap that is due to it", "ms"),
+    "gap start ms": Column("where that gap begins, from the trace's start", "ms"),
+    "ends with uid": Column("uid of the GPU event that ends it"),
+    "because": Column("call or frame to which that part is due most"),
+    "because uid": Column("its uid"),
+    "meaning": Column("the cause in words"),
+}
+
 COMPARISON: About = {
     "only_in": Column("the runs that have the row, where others do not; else empty"),
     "RUN::COLUMN": Column("a column of the table that is compared, in one run"),
@@ -242,6 +256,7 @@ TABLES: Mapping[str, About] = {
     "step_summary": STEP_SUMMARY,
     "short_kernel_histogram": SHORT_KERNEL_HISTOGRAM,
     "short_kernels_summary": SHORT_KERNELS_SUMMARY,
+    "idle_causes": IDLE_CAUSES,
     "comparison": COMPARISON,
 }
 """Name of a table -> its columns. A table may lack those that were not asked for."""
