@@ -48,8 +48,8 @@ _ABOUT = {
 def write_xlsx(tables: Mapping[str, Table], file: BinaryIO) -> None:
     """Write tables as the sheets of a workbook, and a sheet `about` with their titles, notes and definitions.
 
-    Numbers stay numbers; lists are JSON text; NaN, None and empty texts are empty cells. Control and invisible characters become
-    visible escapes. What Excel has no room for is left out, and the cell or the sheet `about` says so.
+    Numbers stay numbers; lists are JSON text; NaN, None and empty texts are empty cells. Control and invisible
+    characters become visible escapes. What Excel has no room for is left out, and the cell or `about` says so.
 
     Args:
         tables: name of a sheet -> its table.

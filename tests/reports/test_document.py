@@ -1,0 +1,136 @@
+"""The whole report as one document."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+from handmade import HOSTILE, small_trace
+
+import tracelens_graph
+from tracelens_graph.analyses.ops import ops_summary, ops_summary_by_category
+from tracelens_graph.analyses.timeline import gpu_timeline
+from tracelens_graph.graph.core import Core
+from tracelens_graph.loading import load_core
+from tracelens_graph.reports.document import KEY_COLUMNS, facts, report_json, report_markdown
+from tracelens_graph.schema.tables import TABLES
+from tracelens_graph.table import Table
+
+
+@dataclass
+class Line:
+    topic: str
+    text: str
+    evidence: dict[str, Any] = field(default_factory=dict)
+    ask_next: str = ""
+
+
+FINDINGS = [
+    Line("idle", "The GPU stood idle for 43 % of the time", {"idle_percent": 43.4, "ratio": math.nan}, "timeline `x`"),
+    Line("compute", "`gemm` took <most> of it"),
+]
+
+
+@pytest.fixture(scope="module")
+def core() -> Core:
+    return load_core(small_trace())
+
+
+def tables(core: Core) -> dict[str, Table]:
+    found = [gpu_timeline(core), ops_summary_by_category(core), ops_summary(core)]
+    return {table.name: table for table in found} | {"extra": Table("extra", {"n": np.array([math.inf, 1.5])})}
+
+
+def parsed(text: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(text, parse_constant=pytest.fail)
+    return found
+
+
+def test_facts(core: Core) -> None:
+    assert asdict(facts(core, {"linked_only": False})) == {
+        "source": "<parsed trace>", "rank": 3, "world_size": 8, "devices": ["GPU of tests"], "events": 18, "nodes": 13,
+        "gpu_events": 3, "unlinked_gpu_events": 1, "left_out": core.info.left_out, "damage": "", "window": "",
+        "options": {"linked_only": False},
+    }  # fmt: skip
+    assert sum(core.info.left_out.values()) == 18 - 13
+    assert facts(core.window(step=5)).window == "step 5"
+
+
+def test_facts_name_no_folder(core: Core, tmp_path: Any) -> None:
+    path = tmp_path / "small.json"
+    path.write_text(json.dumps(small_trace()))
+    assert facts(load_core(path)).source == "small.json"
+
+
+@pytest.mark.parametrize("properties", [None, 7, ["x"], [{"id": [0], "name": "X"}], [{"name": None}]])
+def test_facts_of_odd_metadata(properties: Any) -> None:
+    trace = small_trace() | {"deviceProperties": properties, "distributedInfo": {"world_size": "many"}}
+    found = facts(load_core(trace))
+    assert (found.rank, found.world_size) == (None, None)
+    assert found.devices in ([], ["X"])
+
+
+def test_json(core: Core) -> None:
+    report = parsed(report_json(FINDINGS, tables(core), facts(core.window(step=5), {"linked_only": True})))
+    assert list(report) == ["schema_version", "tool", "trace", "window", "options", "verdict", "tables"]
+    assert report["schema_version"] == 1
+    assert report["tool"] == {"name": "tracelens_graph", "version": tracelens_graph.__version__}
+    assert report["trace"]["devices"] == ["GPU of tests"]
+    assert (report["window"], report["options"]) == ("step 5", {"linked_only": True})
+    assert report["verdict"][0]["evidence"] == {"idle_percent": 43.4, "ratio": None}
+    assert report["verdict"][1]["text"] == "`gemm` took <most> of it"
+    timeline = report["tables"]["gpu_timeline"]
+    assert timeline["units"] == {"time ms": "ms", "percent": "%"}
+    assert timeline["definitions"]["percent"] == "share of total_time"
+    assert {row["type"]: row["time ms"] for row in timeline["rows"]}["total_time"] == 0.159
+    assert timeline["notes"]
+    assert report["tables"]["extra"]["rows"] == [{"n": None}, {"n": 1.5}]
+
+
+def test_json_of_nothing(core: Core) -> None:
+    report = parsed(report_json([], {}, facts(core)))
+    assert (report["window"], report["verdict"], report["tables"]) == (None, [], {})
+
+
+def test_json_has_a_line_per_row(core: Core) -> None:
+    lines = report_json(FINDINGS, tables(core), facts(core)).splitlines()
+    (row,) = [line for line in lines if '"type": "busy_time"' in line]
+    assert json.loads(row.strip().rstrip(","))["time ms"] == 0.09
+
+
+def test_markdown(core: Core) -> None:
+    page = report_markdown(FINDINGS, tables(core), facts(core), top=1).splitlines()
+    assert page[0] == r"# GPU report: \<parsed trace\>"
+    assert page[2] == "18 entries, 3 GPU events; rank 3 of 8; GPU of tests."
+    assert page[6] == "* **idle**: The GPU stood idle for 43 % of the time More: `` timeline `x` ``"
+    assert page[7] == r"* **compute**: \`gemm\` took \<most\> of it"
+    assert "| type | time ms | percent |" in page
+    assert "7 more rows" in page
+    assert page[-1] == "Not shown: `extra` (2 rows)."
+
+
+def test_markdown_shows_all_rows_and_the_columns_that_fit(core: Core) -> None:
+    page = report_markdown([], tables(core), facts(core), top=0)
+    assert "Nothing to report." in page
+    assert "| name | Count | total\\_direct\\_kernel\\_time\\_ms | Percentage (%) |" in page
+    assert "more rows" not in page
+    assert page.count("\n| aten::addmm | 1 | 0.060 | 66.667 |") == 1
+    assert "exposed\\_memcpy\\_time" in page
+
+
+def test_markdown_cuts_long_names(core: Core) -> None:
+    table = Table("ops_summary", {"name": ["a" * 10_000, HOSTILE], "Count": [1, 1]})
+    page = report_markdown([], {"ops_summary": table}, facts(core))
+    assert "| " + "a" * 80 + "... |" in page
+    assert max(map(len, page.splitlines())) < 200
+
+
+def test_columns_of_the_page_are_columns_of_the_tables() -> None:
+    known = {name: columns for name, columns in KEY_COLUMNS.items() if name in TABLES}
+    assert {"gpu_timeline", "ops_summary", "kernel_summary"} <= set(known)
+    for name, columns in known.items():
+        assert set(columns) <= set(TABLES[name]), name

@@ -1,0 +1,238 @@
+"""`--fail-if`: conditions on figures of a report, so that a job of continuous integration can fail on them.
+
+A figure is a cell of a table: `idle_percent`, `category:GEMM:ms`, `op:aten::mm:count`. Conditions are read before a
+trace is loaded, so that a slip of the pen costs no time.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, NamedTuple
+
+import typer
+
+if TYPE_CHECKING:
+    from tracelens_graph.analyses.report_tables import Options
+    from tracelens_graph.table import Table
+
+FAILED = 3
+"""Exit code of a command one of whose conditions is met."""
+
+_OPERATORS = {
+    ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne,
+}  # fmt: skip
+_CONDITION = re.compile(r"(?P<figure>.*?)\s*(?P<operator>[<>=!]+)\s*(?P<number>[^<>=!]*)", re.DOTALL)
+
+_TIMELINE = "gpu_timeline"
+_TIMELINE_FIELDS = {"ms": "time ms", "percent": "percent"}
+_NAMED = {
+    "category": ("ops_summary_by_category", "op category"),
+    "op": ("ops_summary", "name"),
+}
+_NAMED_FIELDS = {"ms": "total_direct_kernel_time_ms", "percent": "Percentage (%)", "count": "Count"}
+_UNLINKED = "unlinked_percent"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A number in a report.
+
+    Attributes:
+        text: how it is called.
+        table: name of the table that it stands in.
+        key: column of that table in which its row is looked for.
+        rows: what stands there; the figure is the sum over the rows found.
+        column: column of the number.
+    """
+
+    text: str
+    table: str
+    key: str
+    rows: tuple[str, ...]
+    column: str
+
+
+class Reading(NamedTuple):
+    """The value of a figure, NaN if it is not known, and what is to be said of it."""
+
+    value: float
+    remark: str = ""
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A figure, an operator and a number; a suffix says which value of the figure is meant where there are several."""
+
+    figure: Figure
+    suffix: str
+    operator: str
+    number: float
+
+    @property
+    def name(self) -> str:
+        """The figure with its suffix."""
+        return f"{self.figure.text}:{self.suffix}" if self.suffix else self.figure.text
+
+    def judge(self, reading: Reading) -> str | None:
+        """The line that says that the condition is met, or that nobody knows; None if it is not met."""
+        remark = f" ({reading.remark})" if reading.remark else ""
+        if math.isnan(reading.value):
+            return f"{self.name} is not known{remark}, so {self.operator} {self.number:.15g} cannot be ruled out"
+        holds = _OPERATORS[self.operator]
+        if not holds(reading.value, self.number):
+            return None
+        value = f"{reading.value:.6g}"
+        if not holds(float(value), self.number):
+            value = repr(reading.value)
+        return f"{self.name} is {value}{remark}, which is {self.operator} {self.number:.15g}"
+
+
+def parse(texts: Sequence[str], suffixes: Sequence[str] = (), options: Options | None = None) -> list[Condition]:
+    """Conditions from the command line, each `FIGURE OPERATOR NUMBER`.
+
+    Args:
+        texts: the conditions.
+        suffixes: what may follow a figure after a colon.
+        options: those of the report; figures that it will not have are refused.
+
+    Raises:
+        typer.BadParameter: the figure, the operator or the number is none.
+    """
+    return [_condition(text, suffixes, options) for text in texts]
+
+
+def read(figure: Figure, tables: Mapping[str, Table]) -> Reading:
+    """The value of a figure. An op or a category that is not in the trace has the value 0."""
+    table = tables.get(figure.table)
+    if table is None or not {figure.key, figure.column} <= set(table.columns):
+        return Reading(math.nan, f"there is no table {figure.table} with {figure.key!r} and {figure.column!r}")
+    keys = list(table[figure.key])
+    found = [cell for key, cell in zip(keys, table[figure.column], strict=True) if key in figure.rows]
+    if figure.table == _TIMELINE and len(set(keys)) < len(keys):
+        return Reading(math.nan, "the timeline is split by recomputation")
+    if not found and figure.table == _TIMELINE:
+        return Reading(math.nan, "the timeline has no such row" if keys else "there are no GPU events")
+    if not found and figure.text != _UNLINKED:
+        (name,) = figure.rows
+        near = _near(name, keys)
+        return Reading(0.0, f"{name!r} is not in the trace and counts as 0{near and f'; {near}'}")
+    value = sum(math.nan if cell is None else float(cell) for cell in found)
+    return Reading(value, "it is not a number" if math.isnan(value) else "")
+
+
+def check(conditions: Sequence[Condition], tables: Mapping[str, Table]) -> list[str]:
+    """One line for each condition that is met; a figure that is not known counts as one that meets it."""
+    judged = (condition.judge(read(condition.figure, tables)) for condition in conditions)
+    return [line for line in judged if line]
+
+
+def remarks(conditions: Sequence[Condition], tables: Mapping[str, Table]) -> list[str]:
+    """What is to be said of conditions that are not met, such as that there is no op of that name."""
+    readings = [(condition, read(condition.figure, tables)) for condition in conditions]
+    return [f"{c.name}: {reading.remark}" for c, reading in readings if reading.remark and not c.judge(reading)]
+
+
+def enforce(conditions: Sequence[Condition], tables: Mapping[str, Table]) -> None:
+    """Say on standard error which conditions are met.
+
+    Raises:
+        typer.Exit: some are; with the exit code FAILED.
+    """
+    conclude(remarks(conditions, tables), check(conditions, tables))
+
+
+def conclude(remarks: Sequence[str], met: Sequence[str]) -> None:
+    """Say on standard error what was found.
+
+    Raises:
+        typer.Exit: conditions are met; with the exit code FAILED.
+    """
+    from tracelens_graph.reports.terminal import printable
+
+    for line in remarks:
+        print(printable(f"note: {line}"), file=sys.stderr)
+    for line in met:
+        print(printable(f"failed: {line}"), file=sys.stderr)
+    if met:
+        raise typer.Exit(FAILED)
+
+
+def _condition(text: str, suffixes: Sequence[str], options: Options | None) -> Condition:
+    match = _CONDITION.fullmatch(text.strip())
+    if not match or not match["figure"]:
+        raise _refused(text, "a condition is a figure, an operator and a number, such as 'idle_percent > 20'")
+    if match["operator"] not in _OPERATORS:
+        raise _refused(text, f"there is no operator {match['operator']}; there are {', '.join(_OPERATORS)}")
+    try:
+        number = float(match["number"])
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise _refused(text, f"{match['number']!r} is no number")
+    name, _, suffix = match["figure"].rpartition(":")
+    if suffix not in suffixes:
+        name, suffix = match["figure"], ""
+    return Condition(_figure(text, name, options), suffix, match["operator"], number)
+
+
+def _figure(text: str, name: str, options: Options | None) -> Figure:
+    kind, _, rest = name.partition(":")
+    if kind in _NAMED and rest:
+        row, _, field = rest.rpartition(":")
+        if not row or field not in _NAMED_FIELDS:
+            endings = ", ".join(f":{known}" for known in _NAMED_FIELDS)
+            raise _refused(text, f"{name!r} must end in one of {endings}")
+        return Figure(name, *_NAMED[kind], (row,), _NAMED_FIELDS[field])
+    if name == _UNLINKED:
+        if options and options.linked_only:
+            raise _refused(text, "--linked-only leaves out what it asks for")
+        return Figure(name, *_NAMED["category"], ("unlinked",), _NAMED_FIELDS["percent"])
+    figures = _timeline_figures()
+    if name not in figures:
+        near = _near(name, [*figures, _UNLINKED])
+        raise _refused(text, f"there is no figure {name!r}; {near or f'there are {_forms(figures)}'}")
+    figure = figures[name]
+    if options and options.recompute:
+        raise _refused(text, "--recompute splits the timeline, so that no row covers everything")
+    if options and options.micro_idle_us is None and {"micro_idle_time", "macro_idle_time"} & {figure.rows[0]}:
+        raise _refused(text, "that figure needs --micro-idle")
+    return figure
+
+
+def _timeline_figures() -> dict[str, Figure]:
+    from tracelens_graph.analyses.timeline import ROW_MEANING
+
+    figures = {}
+    for row in ROW_MEANING:
+        # Idle time may be split, and is then the sum of its parts.
+        rows = (row, "micro_idle_time", "macro_idle_time") if row == "idle_time" else (row,)
+        for field, column in _TIMELINE_FIELDS.items():
+            short = f"{row.removesuffix('_time')}_{field}"
+            for name in (short, f"{row}_{field}"):
+                figures[name] = Figure(short, _TIMELINE, "type", rows, column)
+    return figures
+
+
+def _forms(timeline: Mapping[str, Figure]) -> str:
+    """All figures there are, in one line."""
+    rows = dict.fromkeys(figure.text.rpartition("_")[0] for figure in timeline.values())
+    fields = "|".join(_NAMED_FIELDS)
+    named = [f"{kind}:NAME:{fields}" for kind in _NAMED]
+    return ", ".join([*(f"{row}_{'|'.join(_TIMELINE_FIELDS)}" for row in rows), _UNLINKED, *named])
+
+
+def _near(wanted: str, known: Sequence[str]) -> str:
+    """A hint to what was meant, in whatever case; nothing if nothing is like it."""
+    lower = {name.lower(): name for name in known}
+    near = get_close_matches(wanted.lower(), lower, 1)
+    return f"did you mean {lower[near[0]]}?" if near else ""
+
+
+def _refused(text: str, why: str) -> typer.BadParameter:
+    return typer.BadParameter(f"--fail-if {text!r}: {why}")

@@ -1,0 +1,207 @@
+"""A whole report as one document: JSON for programs, Markdown for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from tracelens_graph._version import __version__
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.window import Window, window_of
+from tracelens_graph.reports.json import laid_out, sound, table_object
+from tracelens_graph.reports.markdown import code, escape, table_markdown
+from tracelens_graph.table import Table
+
+SCHEMA_VERSION = 1
+"""Grows when a key of the JSON document vanishes or changes its meaning; new keys may come at any time."""
+
+KEY_COLUMNS: Mapping[str, Sequence[str]] = {
+    "gpu_timeline": ("type", "is_recompute", "time ms", "percent"),
+    "ops_summary_by_category": ("op category", "Count", "total_direct_kernel_time_ms", "Percentage (%)"),
+    "ops_summary": ("name", "Count", "total_direct_kernel_time_ms", "Percentage (%)"),
+    "ops_unique_args": (
+        "name", "Input Dims", "Input type", "operation_count", "total_direct_kernel_time_sum", "Percentage (%)",
+        "ex_UID",
+    ),
+    "kernel_summary": (
+        "Kernel name", "Parent cpu_op", "Kernel duration (µs)_count", "Kernel duration (µs)_mean",
+        "Kernel duration (µs)_sum", "Percent of kernels time (%)",
+    ),
+    "coll_analysis": (
+        "Collective name", "Process Group Name", "dtype", "In msg size (MB)_first", "operation_count", "dur_mean",
+        "dur_sum",
+    ),
+}  # fmt: skip
+"""What the Markdown document shows: tables, and of these the columns that fit on a page."""
+
+_LONGEST = 80
+
+
+class Finding(Protocol):
+    """A line of the verdict."""
+
+    @property
+    def topic(self) -> str:
+        """What it is about, in a word or two."""
+
+    @property
+    def text(self) -> str:
+        """The finding, in a sentence."""
+
+    @property
+    def evidence(self) -> Mapping[str, Any]:
+        """The numbers that it stands on."""
+
+    @property
+    def ask_next(self) -> str:
+        """A command that tells more; empty if there is none."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a report says of its trace beside the tables.
+
+    Attributes:
+        source: name of the file, without its folder.
+        rank, world_size: place in a distributed job, where the file tells.
+        devices: names of the devices whose work is in the trace, and those that the file describes.
+        events: entries of the file; nodes: those that are nodes of the graph.
+        gpu_events: kernels, copies and fills in the window; unlinked_gpu_events: those without a launch in the trace.
+        left_out: why -> entries of the file that are no nodes.
+        damage: what was repaired in the file or lost; empty for a sound file.
+        window: what the report was restricted to; empty for the whole trace.
+        options: options of the report.
+    """
+
+    source: str
+    rank: int | None
+    world_size: int | None
+    devices: list[str]
+    events: int
+    nodes: int
+    gpu_events: int
+    unlinked_gpu_events: int
+    left_out: Mapping[str, int]
+    damage: str
+    window: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+def facts(g: Core | Window, options: Mapping[str, Any] | None = None) -> Facts:
+    """What there is to say of a graph or a window of it.
+
+    Args:
+        g: what the report is on.
+        options: options of the report.
+    """
+    w = window_of(g)
+    info = w.core.info
+    job = info.metadata.get("distributedInfo")
+    world_size = job.get("world_size") if isinstance(job, dict) else None
+    return Facts(
+        source=Path(info.source).name,
+        rank=info.rank,
+        world_size=world_size if isinstance(world_size, int) else None,
+        devices=_devices(w),
+        events=info.events,
+        nodes=len(w.core.columns),
+        gpu_events=len(w.gpu_rows),
+        unlinked_gpu_events=len(w.gpu_rows) - len(w.linked_gpu_rows),
+        left_out=info.left_out,
+        damage=info.damage,
+        window=w.title,
+        options=options or {},
+    )
+
+
+def report_json(findings: Iterable[Finding], tables: Mapping[str, Table], about: Facts) -> str:
+    """The report as one JSON object; docs/report-json.md describes it.
+
+    Strict JSON: NaN and infinity are null. Every row of a table has a line of its own.
+    """
+    trace = asdict(about)
+    window, options = trace.pop("window"), trace.pop("options")
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "tool": {"name": "tracelens_graph", "version": __version__},
+        "trace": trace,
+        "window": window or None,
+        "options": options,
+        "verdict": [
+            {"topic": f.topic, "text": f.text, "evidence": dict(f.evidence), "ask_next": f.ask_next} for f in findings
+        ],
+    }
+    objects = {name: {"definitions": _definitions(table), **table_object(table)} for name, table in tables.items()}
+    return laid_out({**sound(document), "tables": objects}, 4) + "\n"
+
+
+def report_markdown(findings: Iterable[Finding], tables: Mapping[str, Table], about: Facts, top: int = 10) -> str:
+    """The report as a page: the verdict, then the first rows of the tables that say most.
+
+    Args:
+        findings: the verdict.
+        tables: all tables; those that are not shown are named at the end.
+        about: the trace.
+        top: rows per table; 0 for all.
+    """
+    blocks = [f"# GPU report: {escape(about.source)}", _facts_line(about), "## Verdict"]
+    lines = [_finding_line(finding) for finding in findings]
+    blocks.append("\n".join(lines) or "Nothing to report.")
+    others = []
+    for name, table in tables.items():
+        if name in KEY_COLUMNS and len(table):
+            blocks += [
+                f"## {escape(table.title or name)}",
+                table_markdown(_in_short(table, KEY_COLUMNS[name], top), _LONGEST).rstrip(),
+            ]
+        else:
+            others.append(f"{code(name)} ({len(table):,} rows)")
+    if others:
+        blocks.append(f"Not shown: {', '.join(others)}.")
+    return "\n\n".join(blocks) + "\n"
+
+
+def _devices(w: Window) -> list[str]:
+    listed = w.core.info.metadata.get("deviceProperties")
+    described = [d for d in listed if isinstance(d, dict)] if isinstance(listed, list) else []
+    used = np.unique(w.core.columns.device[w.gpu_rows]).tolist()
+    names = [str(d["name"]) for d in described if d.get("name") and d.get("id") in used]
+    return names or list(dict.fromkeys(str(d["name"]) for d in described if d.get("name")))
+
+
+def _definitions(table: Table) -> dict[str, str]:
+    return {name: table.about[name].definition for name in table.columns if name in table.about}
+
+
+def _facts_line(about: Facts) -> str:
+    parts = [f"{about.events:,} entries, {about.gpu_events:,} GPU events"]
+    if about.rank is not None:
+        parts.append(f"rank {about.rank}" + (f" of {about.world_size}" if about.world_size else ""))
+    for device in dict.fromkeys(about.devices):
+        count = about.devices.count(device)
+        parts.append(escape(device if count == 1 else f"{count} x {device}"))
+    if about.window:
+        parts.append(f"only {escape(about.window)}")
+    if about.damage:
+        parts.append(f"damaged: {escape(about.damage)}")
+    return "; ".join(parts) + "."
+
+
+def _finding_line(finding: Finding) -> str:
+    line = f"* **{escape(finding.topic)}**: {escape(finding.text)}"
+    return f"{line} More: {code(finding.ask_next)}" if finding.ask_next else line
+
+
+def _in_short(table: Table, key_columns: Sequence[str], top: int) -> Table:
+    """The first rows and the columns that fit on a page, without a title."""
+    hidden = len(table) - top if top and len(table) > top else 0
+    columns = {name: table[name] for name in key_columns if name in table.columns}
+    short = Table(table.name, columns or table.columns, table.about, notes=table.notes)
+    if hidden:
+        short = short.take(np.arange(top))
+        short.notes = [*table.notes, f"{hidden:,} more rows"]
+    return short
