@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tracelens_graph.cli.common import Trace, load
+from tracelens_graph.cli.common import CacheOption, Trace, load
 from tracelens_graph.cli.durations import to_ns
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ def cut(
         typer.Option("--from", metavar="TIME", show_default=False, help="From this time on, from the trace's start."),
     ] = None,
     to: Annotated[str | None, typer.Option("--to", metavar="TIME", show_default=False, help="Up to this time.")] = None,
+    cache: CacheOption = False,
 ) -> None:
     """Cut a piece out of a trace, as a small trace that Perfetto UI opens.
 
@@ -71,7 +72,7 @@ def cut(
     before = None if to is None else to_ns(to, "--to")
     if after is not None and before is not None and before < after:
         raise typer.BadParameter("--to: is before --from")
-    core = load(trace)
+    core = load(trace, cache)
     from tracelens_graph.reports.progress import progress_on_terminal
     from tracelens_graph.reports.terminal import printable
     from tracelens_graph.stores.cut import write_piece
