@@ -1,0 +1,98 @@
+"""Write docs/parity.md from the list of departures and from what a comparison with TraceLens's tables measures.
+
+python docs/make_parity.py            write it
+python docs/make_parity.py --check    change nothing; end with 1 if it is out of date
+
+It needs the real traces and the reference tables, which are not part of the project; without them nothing is done.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+
+from pages import CHECKOUT, DOCS, publish
+
+sys.path.insert(0, str(CHECKOUT / "tests"))
+
+from parity.cases import cases, compared
+from parity.comparing import EXACT, PER_INTERVAL_US
+from parity.departures import Account, Departure, account, departures, more_linked
+
+_MADE = "<!-- Made by docs/make_parity.py: change tests/parity/departures.toml or the code, then run it. -->\n"
+
+
+def parity() -> str:
+    """The page."""
+    known = departures()
+    found = account(known, [(str(case), comparison) for case in cases() for comparison in compared(case)])
+    if found.unexplained or found.wide:
+        raise SystemExit("the comparison does not hold: run pytest tests/parity")
+    return "".join(_page(known, found))
+
+
+def _page(known: Sequence[Departure], found: Account) -> Iterator[str]:
+    traces = sorted({case.trace for case in cases()})
+    cells, departed = sum(found.cells.values()), sum(found.departed.values())
+    yield _MADE + "# Parity with TraceLens\n\n"
+    yield (
+        "Tables known from TraceLens have the same names and columns here, and the same values. `pytest tests/parity`\n"
+        f"holds ours against those that TraceLens 0.1.0 (commit 171dd747) wrote for {len(traces)} real traces, cell\n"
+        "by cell, with its default options and with further ones. A cell that differs fails the test, unless it is\n"
+        "listed below; so does an entry below that covers a cell which does not differ.\n\n"
+        f"**{departed:,} of {cells:,} cells depart ({departed / cells:.1%}).**\n\n"
+    )
+    shares = (
+        (_c(name), f"{count:,}", f"{found.departed[name]:,}", f"{found.departed[name] / count:.1%}")
+        for name, count in sorted(found.cells.items(), key=lambda item: (-found.departed[item[0]], item[0]))
+    )
+    yield from _rows(("table", "cells compared", "departures", "share"), shares)
+    yield "\nA row that only one side has counts as one departure.\n\n## What equal means\n\n"
+    yield (
+        "* Keys, counts and text are equal. Lists are parsed and compared element by element.\n"
+        f"* Durations of single events, their sums and statistics are equal to within {EXACT:f} us.\n"
+        "* Times that are lengths of unions of intervals may differ by what TraceLens loses by adding up absolute\n"
+        f"  times in float64: {PER_INTERVAL_US:g} us per interval, so n times that in a sum over n intervals, and\n"
+        "  shares by what follows from that. Here such times are whole nanoseconds, and sums are exact.\n"
+        "* Rows stand in the same order, but for rows whose times differ by less than that.\n\n"
+        "Ours are made with `linked_only`, for TraceLens leaves out GPU events without a launch in the trace. The\n"
+        "default here counts all of them and shows those in a line of their own.\n\n## Departures\n"
+    )
+    for departure, covered in zip(known, found.covered, strict=True):
+        yield f"\n### {departure.table}: {', '.join(departure.columns)}\n\n{' '.join(departure.reason.split())}\n\n"
+        where = " and ".join(f"`{column}` is `{text}`" for column, text in departure.where.items())
+        yield from _rows(
+            ("cells", "rows", "traces", "cause shown by"),
+            [(f"{covered:,}", where or "all", ", ".join(map(_c, departure.traces)), _c(departure.test))],
+        )
+    yield (
+        "\n## GPU events linked here and not there\n\n"
+        "TraceLens finds the launch of a GPU event by a flow arrow. Here the correlation id comes first, and arrows\n"
+        "serve where there is none. In these traces starts of arrows are missing, and more events have a launch here\n"
+        "than there, all of them fills. The comparison reads the traces without those ids, so that their cells are\n"
+        "compared like all others.\n\n"
+    )
+    yield from _rows(
+        ("trace", "events", "cause shown by"),
+        ((_c(entry.trace), str(entry.events), _c(entry.test)) for entry in more_linked().values()),
+    )
+    yield "\n## Traces\n\n" + "".join(f"* `{trace}`\n" for trace in traces)
+    yield "\nOf the traces below `inference/` only `gpu_timeline` is compared: TraceLens made their other tables with\n"
+    yield "a second trace, that of the capture which the graph replays.\n"
+
+
+def _c(text: str) -> str:
+    return f"`{text}`"
+
+
+def _rows(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """A table in Markdown."""
+    for row in (head, ["---"] * len(head), *rows):
+        yield "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |\n"
+
+
+if __name__ == "__main__":
+    if not cases():
+        print("no reference tables: docs/parity.md stays as it is")
+        sys.exit(0)
+    sys.exit(publish({DOCS / "parity.md": parity()}))

@@ -1,0 +1,133 @@
+"""The traces that TraceLens's tables are there for, and our tables of them under the same options."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from parity.comparing import LAYOUTS, Comparison, compare, read_reference
+from parity.departures import more_linked
+from parity.tolerances import tolerances
+
+from corpus import CORPUS, GOLDENS
+from tracelens_graph.analyses.report_tables import Options, Tables, report_tables
+from tracelens_graph.graph.core import Core
+from tracelens_graph.loading import load_core
+
+GPU_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")
+HOST_CATEGORIES = ("cuda_runtime", "cuda_driver", "hip_runtime")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One trace under one set of options.
+
+    Attributes:
+        flavour: "default" or "full": TraceLens's options.
+        trace: the trace, as `platform/name`.
+    """
+
+    flavour: str
+    trace: str
+
+    def __str__(self) -> str:
+        return f"{self.flavour}/{self.trace}"
+
+    @property
+    def folder(self) -> Path:
+        """TraceLens's tables."""
+        assert GOLDENS is not None
+        return GOLDENS / self.flavour / self.trace
+
+    @property
+    def reference(self) -> dict[str, list[dict[str, str]]]:
+        """TraceLens's tables that are compared."""
+        # Those of the inference report were made with a second trace that holds what the graph replays.
+        names = ["gpu_timeline"] if self.trace.startswith("inference/") else LAYOUTS
+        paths = {name: self.folder / f"{name}.csv" for name in names}
+        return {name: read_reference(path) for name, path in paths.items() if path.exists()}
+
+    @property
+    def options(self) -> Options:
+        """Our options that correspond to TraceLens's."""
+        if self.flavour == "default":
+            return Options(linked_only=True)
+        again = any("is_recompute" in row for row in read_reference(self.folder / "gpu_timeline.csv"))
+        return Options(
+            linked_only=True, micro_idle_us=5, short_kernels_us=10, histogram_bins=100, overlap=False,
+            first_occurrence=True, call_stack=True, recompute=again,
+        )  # fmt: skip
+
+    def tables(self) -> Tables:
+        """Our tables."""
+        return report_tables(graph(self.trace), self.options)
+
+
+@cache
+def compared(case: Case) -> list[Comparison]:
+    """Every table of TraceLens held against ours."""
+    core, reference, ours = graph(case.trace), case.reference, case.tables()
+    linked = core.gpu_rows[core.columns.parent[core.gpu_rows] >= 0]
+
+    def below(uid: int) -> int:
+        row = int(np.flatnonzero(core.columns.uid == uid)[0])
+        return int(np.searchsorted(linked, core.columns.last[row], "right") - np.searchsorted(linked, row))
+
+    allowed = tolerances(reference, below, len(core.gpu_rows))
+    return [compare(name, rows, ours[name], allowed[name]) for name, rows in reference.items()]
+
+
+def cases() -> list[Case]:
+    """All cases; none without the reference tables."""
+    if CORPUS is None or GOLDENS is None:
+        return []
+    folders = [path.parent for f in ("default", "full") for path in sorted(GOLDENS.glob(f"{f}/*/*/gpu_timeline.csv"))]
+    return [Case(folder.parts[-3], "/".join(folder.parts[-2:])) for folder in folders]
+
+
+def path_of(trace: str) -> Path:
+    """The file of a trace."""
+    assert CORPUS is not None
+    file = CORPUS / "tracelens" / f"{trace}.json.gz"
+    return file if file.exists() else CORPUS / "tracelens" / trace / "graph-replay.json.gz"
+
+
+@lru_cache(maxsize=2)
+def graph(trace: str) -> Core:
+    """The graph of a trace as TraceLens links it."""
+    entry = more_linked().get(trace)
+    if entry is None:
+        return load_core(path_of(trace))
+    data = read(path_of(trace))
+    assert without_id_links(data["traceEvents"]) == entry.events
+    return load_core(json.dumps(data).encode())
+
+
+def read(path: Path) -> dict[str, Any]:
+    """A trace as parsed JSON. Its numbers are short enough to be written again as they were."""
+    data: dict[str, Any] = json.loads(gzip.decompress(path.read_bytes()))
+    return data
+
+
+def without_id_links(events: list[dict[str, Any]]) -> int:
+    """Take the correlation id from GPU events that nothing but the id links to their launch; how many there are."""
+    arrows = {event.get("id") for event in events if event.get("cat") == "ac2g" and event.get("ph") == "s"}
+    launched = {id_ for event in events if event.get("cat") in HOST_CATEGORIES for id_ in _correlation(event)}
+    cut = 0
+    for event in events:
+        if event.get("cat") in GPU_CATEGORIES:
+            for id_ in _correlation(event):
+                if id_ in launched and id_ not in arrows:
+                    del event["args"]["correlation"]
+                    cut += 1
+    return cut
+
+
+def _correlation(event: Mapping[str, Any]) -> list[Any]:
+    return [event["args"]["correlation"]] if "correlation" in event.get("args", {}) else []

@@ -1,0 +1,50 @@
+"""Our tables are TraceLens's, but for the departures listed, each with its reason and a test of the cause."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from parity import test_causes
+from parity.cases import Case, cases, compared
+from parity.departures import account, departures, more_linked
+
+from corpus import CHECKOUT, NO_GOLDENS, needs_goldens
+
+CASES = [pytest.param(case, id=str(case)) for case in cases()] or [
+    pytest.param(None, id="no-reference", marks=pytest.mark.skip(reason=NO_GOLDENS))
+]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_tables_equal_the_reference(case: Case) -> None:
+    tables = compared(case)
+    assert sum(comparison.cells for comparison in tables) >= 24
+    assert account(departures(), [(str(case), comparison) for comparison in tables]).unexplained == []
+
+
+@needs_goldens
+def test_departures_are_used_and_no_wider_than_what_differs(capsys: pytest.CaptureFixture[str]) -> None:
+    known = departures()
+    found = account(known, [(str(case), comparison) for case in cases() for comparison in compared(case)])
+    assert found.wide == []
+    assert [known[number] for number, cells in enumerate(found.covered) if not cells] == []
+    for case in {trace for departure in known for trace in departure.traces}:
+        assert any(case == str(other) for other in cases()), case
+    with capsys.disabled():
+        cells, departed = sum(found.cells.values()), sum(found.departed.values())
+        print(f"\n{departed} of {cells} cells depart from the reference ({departed / cells:.1%})")
+
+
+def test_every_departure_names_the_test_of_its_cause() -> None:
+    for entry in [*departures(), *more_linked().values()]:
+        assert callable(getattr(test_causes, entry.test)), entry
+
+
+@needs_goldens
+def test_page_is_current(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(CHECKOUT / "docs"))
+    import make_parity
+
+    page = Path(CHECKOUT / "docs/parity.md")
+    assert make_parity.parity() == page.read_text(), "run docs/make_parity.py"
