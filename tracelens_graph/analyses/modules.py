@@ -52,7 +52,7 @@ def modules(
     * a module call: forward work of that module. This includes a forward pass that checkpointing runs again: it
       belongs to the modules whose frames surround it, and these take the place of the calls that they repeat.
     * a backward op whose forward op was called in a module: backward work of the innermost module around that
-      forward op. Of several forward ops the original one counts, not its recomputation, and then the earliest.
+      forward op. Of several forward ops in modules the first counts: the original one, not its recomputation.
 
     What has neither above it is in no module: optimizers, losses, accumulation of gradients.
 
@@ -272,7 +272,7 @@ def _backward_ops(core: Core) -> tuple[np.ndarray, np.ndarray]:
     module = nearest_above(c, forward, (Kind.Module,))
     inside = np.flatnonzero(module >= 0)
     f = forward[inside]
-    inside = inside[np.lexsort((f, c.start_ns[f], core.recompute[f], backward[inside]))]
+    inside = inside[np.lexsort((f, c.start_ns[f], backward[inside]))]
     ops, first = np.unique(backward[inside], return_index=True)
     return ops, module[inside[first]]
 
