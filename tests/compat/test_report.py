@@ -1,0 +1,283 @@
+"""generate_perf_report_pytorch as its users know it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from handmade import HOSTILE, small_trace, span
+from parity.cases import Case, cases, path_of
+from parity.comparing import read_reference
+
+from corpus import NO_GOLDENS
+from tracelens_graph.compat.report import generate_perf_report_pytorch
+from tracelens_graph.compat.tree_perf import TreePerfAnalyzer
+from tracelens_graph.errors import AnalysisError, DamagedTraceWarning, MissingExtraError, OutputError, TraceError
+from tracelens_graph.loading import load_core
+
+DEFAULT = ["gpu_timeline", "ops_summary_by_category", "ops_summary", "ops_unique_args"]
+EVERYTHING: dict[str, Any] = {
+    "micro_idle_thresh_us": 5,
+    "kernel_summary": True,
+    "short_kernel_study": True,
+    "include_first_occurrence_time": True,
+    "include_overlap_info": True,
+}
+
+
+def collective_trace() -> list[dict[str, Any]]:
+    """Two launches of one op, a collective, and a kernel launched before the start."""
+    gpu = {"pid": 0, "tid": 7, "device": 0, "stream": 7}
+    sizes = {"Input_Dims": [[2, 3], [3, 4]], "Input_type": ["float", "float"], "Concrete_Inputs": ["", "1"]}
+    collective = {
+        "Collective name": "allreduce", "Process Group Name": "0", "Process Group Ranks": "[0, 1]", "Group size": 2,
+        "dtype": "Float", "In msg nelems": 1024, "Out msg nelems": 1024, "In split size": "[]", "Out split size": "[]",
+    }  # fmt: skip
+    events = []
+    for i, (start, dur) in enumerate([(100, 30), (300, 20)]):
+        events += [
+            span("cpu_op", "aten::mm", start, 100, **sizes),
+            span("cuda_runtime", "cudaLaunchKernel", start + 10, 5, correlation=i + 1),
+            span("kernel", "gemm", start + 50, dur, **gpu, correlation=i + 1),
+        ]
+    events += [
+        span("cpu_op", "c10d::allreduce_", 500, 50),
+        span("cuda_runtime", "cudaLaunchKernel", 510, 5, correlation=4),
+        span("kernel", "ncclDevKernel_AllReduce", 520, 40, 0, 9, device=0, stream=9, correlation=4),
+        span("kernel", HOSTILE, 1, 5, **gpu),
+    ]
+    events[-2]["args"] |= collective
+    return events
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    path = tmp_path / "trace.json.gz"
+    path.write_bytes(gzip.compress(json.dumps({"traceEvents": collective_trace()}).encode()))
+    return path
+
+
+def report(trace: Any, folder: Path, **options: Any) -> dict[str, pd.DataFrame]:
+    return generate_perf_report_pytorch(trace, output_csvs_dir=folder / "report", **options)
+
+
+def test_sheets_of_the_default(trace: Path, tmp_path: Path) -> None:
+    frames = report(str(trace), tmp_path)
+    assert list(frames) == [*DEFAULT, "coll_analysis"]
+    assert sorted(path.stem for path in (tmp_path / "report").iterdir()) == sorted(frames)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["report", "trace.json.gz"]
+    (mm,) = frames["ops_summary"].to_dict("records")
+    assert (mm["name"], mm["total_direct_kernel_time_sum"], mm["Count"]) == ("aten::mm", 50.0, 2)
+    times = frames["gpu_timeline"].set_index("type")["time ms"]
+    assert (times["busy_time"], times["total_comm_time"]) == (0.09, 0.04)
+
+
+def test_sheets_of_everything(trace: Path, tmp_path: Path) -> None:
+    frames = report(trace, tmp_path, **EVERYTHING)
+    assert list(frames) == [
+        *DEFAULT, "ops_unique_args_kl_overlap", "kernel_summary", "short_kernel_histogram", "short_kernels_summary",
+        "coll_analysis",
+    ]  # fmt: skip
+    assert {"micro_idle_time", "macro_idle_time"} < set(frames["gpu_timeline"]["type"])
+    assert frames["ops_unique_args"]["first_occurrence_time"].tolist() == [0.0]
+    assert frames["ops_unique_args_kl_overlap"]["overlapping_kernel_names"].tolist() == [[]]
+    assert frames["kernel_summary"]["Kernel duration (µs)_count"].sum() == 4
+    assert frames["short_kernels_summary"]["Short Kernel count"].sum() == 1
+
+
+def test_cells(trace: Path, tmp_path: Path) -> None:
+    frames = report(trace, tmp_path, **EVERYTHING)
+    (row,) = frames["ops_unique_args"].to_dict("records")
+    assert (row["Input Dims"], row["Input type"], row["Concrete Inputs"]) == (
+        ((2, 3), (3, 4)),
+        ("float", "float"),
+        ("", "1"),
+    )
+    assert row["kernel_details_summary"][0] | {"name": "gemm", "count": 2} == row["kernel_details_summary"][0]
+    assert row["trunc_kernel_details"] == [{"name": "gemm", "stream": 7, "mean_duration_us": 25.0}]
+    assert frames["ops_summary"]["Categories"].tolist() == [["GEMM"]]
+    assert frames["coll_analysis"]["Process Group Ranks"].tolist() == [[0, 1]]
+    unlinked = frames["kernel_summary"].query("`Kernel name` == @HOSTILE")
+    assert unlinked[["Parent op category", "Parent cpu_op"]].isna().all(axis=None)
+    assert frames["ops_summary"].attrs["units"]["total_direct_kernel_time_ms"] == "ms"
+    assert "left out" in frames["ops_summary"].attrs["notes"][0]
+
+
+@pytest.mark.parametrize("options", [{}, EVERYTHING], ids=["default", "everything"])
+def test_files_hold_what_pandas_writes(trace: Path, tmp_path: Path, options: dict[str, Any]) -> None:
+    for name, frame in report(trace, tmp_path, **options).items():
+        assert (tmp_path / "report" / f"{name}.csv").read_bytes().decode() == frame.to_csv(index=False)
+
+
+def test_files_survive_names_that_break_lines(tmp_path: Path) -> None:
+    events = [{**event, "name": "a\rb"} if event["name"] == "gemm" else event for event in collective_trace()]
+    report(events, tmp_path, kernel_summary=True)
+    again = pd.read_csv(tmp_path / "report" / "kernel_summary.csv")
+    assert "a\rb" in again["Kernel name"].tolist()
+
+
+def test_the_timeline_may_cover_unlinked_kernels(trace: Path, tmp_path: Path) -> None:
+    plain, wide = (report(trace, tmp_path, include_unlinked_kernels=value) for value in (False, True))
+    assert wide["gpu_timeline"]["time ms"].iloc[3] - plain["gpu_timeline"]["time ms"].iloc[3] == pytest.approx(0.005)
+    pd.testing.assert_frame_equal(wide["ops_unique_args"], plain["ops_unique_args"])
+
+
+@pytest.mark.parametrize("options", [{"collective_analysis": False}, {"disable_coll_analysis": True}])
+def test_without_collectives(trace: Path, tmp_path: Path, options: dict[str, Any]) -> None:
+    assert list(report(trace, tmp_path, **options)) == DEFAULT
+
+
+@pytest.mark.parametrize("option", ["kernel_summary", "enable_kernel_summary"])
+def test_kernel_summary_is_there_if_asked_for(trace: Path, tmp_path: Path, option: str) -> None:
+    assert list(report(trace, tmp_path, **{option: True}))[4] == "kernel_summary"
+
+
+def test_short_kernels(trace: Path, tmp_path: Path) -> None:
+    frames = report(
+        trace, tmp_path, short_kernel_study=True, short_kernel_threshold_us=35, short_kernel_histogram_bins=5,
+        topk_short_kernels=1,
+    )  # fmt: skip
+    assert frames["short_kernel_histogram"]["count"].tolist() == [1, 0, 0, 1, 1]
+    (row,) = frames["short_kernels_summary"].to_dict("records")
+    assert (row["Kernel name"], row["Short Kernel duration (µs) sum"]) == ("gemm", 50.0)
+    assert row["Short Kernel duration (µs) percent of total time"] == pytest.approx(100 * 50 / 410)
+    assert frames["short_kernels_summary"].attrs["notes"][-1] == "1 rows are left out"
+
+
+def test_top_ops_keep_their_shares(tmp_path: Path) -> None:
+    events = collective_trace()
+    events[3]["args"]["Input Dims"] = [[5, 5], [5, 5]]
+    whole, top = (report(events, tmp_path, topk_ops=rows)["ops_unique_args"] for rows in (9, 1))
+    assert (len(whole), len(top)) == (2, 1)
+    assert top["Percentage (%)"].tolist() == whole["Percentage (%)"].tolist()[:1] == [60.0]
+    assert top.attrs["notes"][-1] == "1 rows are left out"
+
+
+def test_more_keys(tmp_path: Path) -> None:
+    frames = report(collective_trace(), tmp_path, group_by_num_kernels=True, group_by_parent_module=True)
+    assert frames["ops_unique_args"]["num_kernels"].tolist() == [1]
+    assert all("parent_module" in frames[name] for name in DEFAULT[1:])
+
+
+def test_call_stacks_and_recompute(tmp_path: Path) -> None:
+    frames = report(small_trace(), tmp_path, include_call_stack=True, detect_recompute=True)
+    (row,) = frames["ops_unique_args"].to_dict("records")
+    assert (row["call_stack"], row["entry_point"]) == (["nn.Module: Linear_0"], "train.py(3): step")
+    assert all("is_recompute" in frames[name] for name in DEFAULT)
+    assert "call_stack_first" not in frames["ops_summary"]
+
+
+def test_a_trace_of_the_gpu_alone(tmp_path: Path) -> None:
+    events = [event for event in collective_trace() if event["cat"] == "kernel"]
+    frames = report(events, tmp_path, kernel_summary=True, include_unlinked_kernels=True)
+    assert list(frames) == ["gpu_timeline", "kernel_summary", "coll_analysis"]
+    assert len(frames["kernel_summary"]) == 3
+
+
+def test_the_sheets_say_what_the_analyzer_says(trace: Path, tmp_path: Path) -> None:
+    frames = report(trace, tmp_path)
+    analyzer = TreePerfAnalyzer(load_core(trace))
+    calls = analyzer.get_df_kernel_launchers(include_kernel_details=True)
+    pd.testing.assert_frame_equal(analyzer.get_df_gpu_timeline(), frames["gpu_timeline"])
+    pd.testing.assert_frame_equal(analyzer.get_df_kernel_launchers_summary(calls), frames["ops_summary"])
+    pd.testing.assert_frame_equal(
+        analyzer.get_df_kernel_launchers_summary_by_category(calls), frames["ops_summary_by_category"]
+    )
+
+
+# --- where it is written -----------------------------------------------------------------------------------------
+
+
+def test_a_workbook_beside_the_trace(trace: Path) -> None:
+    pytest.importorskip("xlsxwriter")
+    openpyxl = pytest.importorskip("openpyxl")
+    frames = generate_perf_report_pytorch(str(trace))
+    book = openpyxl.load_workbook(trace.with_name("trace_perf_report.xlsx"))
+    assert book.sheetnames == [*frames, "about"]
+    assert [cell.value for cell in book["ops_summary"][2]][:2] == ["aten::mm", 50.0]
+
+
+def test_the_workbook_needs_an_extra(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "xlsxwriter", None)
+    with pytest.raises(MissingExtraError, match=r"tracelens_graph\[xlsx\]"):
+        generate_perf_report_pytorch(trace)
+    assert [path.name for path in trace.parent.iterdir()] == [trace.name]
+
+
+def test_both_workbook_and_folder(trace: Path, tmp_path: Path) -> None:
+    pytest.importorskip("xlsxwriter")
+    report(trace, tmp_path, output_xlsx_path=tmp_path / "mine.xlsx")
+    assert {"mine.xlsx", "report"} < {path.name for path in tmp_path.iterdir()}
+
+
+def test_without_a_path_somebody_must_say_where(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match="output_xlsx_path or output_csvs_dir"):
+        generate_perf_report_pytorch(collective_trace())
+    with pytest.raises(OutputError, match="is a file"):
+        generate_perf_report_pytorch(collective_trace(), output_csvs_dir=__file__)
+
+
+def test_sources(trace: Path, tmp_path: Path) -> None:
+    with pytest.raises(TraceError):
+        report(tmp_path / "nothing.json", tmp_path)
+    pd.testing.assert_frame_equal(
+        report(load_core(trace), tmp_path)["ops_unique_args"], report(collective_trace(), tmp_path)["ops_unique_args"]
+    )
+
+
+def test_a_damaged_trace_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"traceEvents": collective_trace()})[:-40])
+    with pytest.warns(DamagedTraceWarning, match=r"trace\.json"):
+        report(path, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("argument", "missing"),
+    [
+        ({"gpu_arch_json_path": "mi300x.json"}, r"performance models and rooflines \(gpu_arch_json_path\)"),
+        ({"gpu_arch_platform": "MI300X"}, "performance models and rooflines"),
+        ({"topk_roofline_ops": 5}, "performance models and rooflines"),
+        ({"enable_origami": True}, "simulated times"),
+        ({"enable_pseudo_ops": True}, "pseudo ops"),
+        ({"extension_file": "mine.py"}, "extensions"),
+        ({"comparison_json_path": "other.json"}, "comparison of two traces"),
+        ({"inductor_cache_dir": "cache"}, "performance models of compiled kernels"),
+    ],
+)
+def test_what_is_missing_is_refused(trace: Path, argument: dict[str, Any], missing: str) -> None:
+    with pytest.raises(AnalysisError, match=f"^not available: {missing}"):
+        generate_perf_report_pytorch(trace, **argument)
+    assert [path.name for path in trace.parent.iterdir()] == [trace.name]
+
+
+# --- TraceLens's own ---------------------------------------------------------------------------------------------
+
+
+def options_of(case: Case) -> dict[str, Any]:
+    """The arguments that TraceLens made the tables with."""
+    if case.flavour == "default":
+        return {}
+    again = any("is_recompute" in row for row in read_reference(case.folder / "gpu_timeline.csv"))
+    return EVERYTHING | {"detect_recompute": again}
+
+
+CASES: list[Any] = [pytest.param(case, id=str(case)) for case in cases() if not case.trace.startswith("inference/")]
+
+
+@pytest.mark.parametrize("case", CASES or [pytest.param(None, marks=pytest.mark.skip(reason=NO_GOLDENS))])
+def test_sheets_and_columns_are_those_of_the_reference(case: Case, tmp_path: Path) -> None:
+    frames = report(path_of(case.trace), tmp_path, **options_of(case))
+    frames.pop("ops_unique_args_kl_overlap", None)
+    files = {path.stem: path for path in case.folder.glob("*.csv")}
+    expected = {*DEFAULT, "kernel_summary", "short_kernel_histogram", "short_kernels_summary", "coll_analysis"}
+    assert expected & set(files) == set(frames)
+    for name, frame in frames.items():
+        header = files[name].read_text().split("\n", 1)[0].split(",")
+        # Without ops TraceLens leaves the column out, even where a runtime call is known.
+        extra = {"Parent cpu_op"} if name == "kernel_summary" and "ops_summary" not in frames else set()
+        assert [column for column in frame if column not in extra] == header

@@ -1,0 +1,115 @@
+"""Kernels one by one, each with its launch, the op and the module that it belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tracelens_graph.compat.launcher_frames import as_tuples
+from tracelens_graph.compat.trace_to_tree import TraceToTree
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.node import Node
+from tracelens_graph.graph.traversals import nearest_above
+from tracelens_graph.schema import Kind
+
+_SHAPES = {
+    "Input dims": "Input Dims",
+    "Input types": "Input type",
+    "Input strides": "Input Strides",
+    "Concrete Inputs": "Concrete Inputs",
+}
+"""Column -> name of the argument in the file."""
+
+
+def file_times(tree: TraceToTree, rows: np.ndarray) -> np.ndarray:
+    """Starts of events on the clock of the file, us."""
+    # Nanoseconds since 1970 have more digits than float64, microseconds have not.
+    whole, rest = np.divmod(tree.graph.columns.start_ns[rows] + tree.clock_ns, 1000)
+    times: np.ndarray = whole + rest / 1000
+    return times
+
+
+def kernel_columns(
+    tree: TraceToTree, rows: np.ndarray, launch: bool = False, op: bool = True, module: bool = False
+) -> dict[str, Any]:
+    """Columns about kernels; what a kernel does not have is None or NaN.
+
+    Args:
+        tree: the tree, whose clock times are given on.
+        rows: rows of kernels.
+        launch: add the launch: UID, name, grid and block.
+        op: add the op nearest above: UID, name, arguments, and the kernel's share of its GPU busy time.
+        module: add the module nearest above: UID, name, and the kernel's share of its GPU busy time.
+    """
+    core, c = tree.graph, tree.graph.columns
+    columns: dict[str, Any] = {
+        "UID": c.uid[rows],
+        "Kernel name": [core.names[code] for code in c.name[rows].tolist()],
+        "Kernel t start": file_times(tree, rows),
+        "Kernel duration (µs)": c.dur_ns[rows] / 1000,
+        "Kernel stream": _whole(c.stream[rows], c.stream[rows] >= 0),
+    }
+    if launch:
+        above = c.parent[rows].astype(np.int64)
+        columns |= {"Launcher UID": _uids(core, above), "Launcher": _names(core, above)}
+        events = core.details.events(c.uid[np.concatenate((rows, above[above >= 0]))].tolist())
+        uids = zip(c.uid[rows].tolist(), c.uid[above].tolist(), (above >= 0).tolist(), strict=True)
+        args = [_args(events, kernel) | (_args(events, call) if known else {}) for kernel, call, known in uids]
+        columns["Grid"] = [as_tuples(each.get("grid")) for each in args]
+        columns["Block"] = [as_tuples(each.get("block")) for each in args]
+    if op:
+        above = nearest_above(c, rows, (Kind.Op,))
+        columns |= {"Parent cpu_op UID": _uids(core, above), "Parent cpu_op": _names(core, above)}
+        different, back = np.unique(above, return_inverse=True)
+        shapes = [Node(core, row).shapes if row >= 0 else {} for row in different.tolist()]
+        for column, name in _SHAPES.items():
+            values = [as_tuples(each.get(name)) for each in shapes]
+            columns[column] = [values[i] for i in back.tolist()]
+        events = core.details.events(c.uid[different[different >= 0]].tolist())
+        files = [_args(events, int(c.uid[row])).get("kernel_file") if row >= 0 else None for row in different.tolist()]
+        columns["kernel_file"] = [files[i] for i in back.tolist()]
+        busy, count, share = _part(core, rows, above)
+        columns["Parent cpu_op busy time (µs)"] = busy
+        columns["Parent cpu_op kernel count"] = count
+        columns["Percent of Parent cpu_op busy time (%)"] = share
+    if module:
+        above = nearest_above(c, rows, (Kind.Module,))
+        columns |= {"Parent nn.Module UID": _uids(core, above), "Parent nn.Module": _names(core, above)}
+        busy, count, share = _part(core, rows, above)
+        columns["Parent nn.Module kernel count"] = count
+        columns["Parent nn.Module GPU busy time (µs)"] = busy
+        columns["Percent of Parent nn.Module busy time (%)"] = share
+    return columns
+
+
+def _part(core: Core, rows: np.ndarray, above: np.ndarray) -> tuple[np.ndarray, Any, np.ndarray]:
+    """GPU busy time in us and number of GPU events below nodes above kernels, and the kernels' shares of the time."""
+    c, gpu = core.columns, core.gpu_rows
+    known = above >= 0
+    different, back = np.unique(above[known], return_inverse=True)
+    busy, count = np.full(len(rows), np.nan), np.zeros(len(rows), np.int64)
+    busy[known] = core.gpu_busy_ns(different)[back] / 1000
+    count[known] = (np.searchsorted(gpu, c.last[different], "right") - np.searchsorted(gpu, different))[back]
+    share = np.full(len(rows), np.nan)
+    np.divide(c.dur_ns[rows] / 10, busy, out=share, where=known & (busy > 0))
+    return busy, _whole(count, known), share
+
+
+def _whole(values: np.ndarray, known: np.ndarray) -> Any:
+    return pd.arrays.IntegerArray(values.astype(np.int64), ~known)
+
+
+def _uids(core: Core, rows: np.ndarray) -> Any:
+    return _whole(np.where(rows >= 0, core.columns.uid[rows], 0), rows >= 0)
+
+
+def _names(core: Core, rows: np.ndarray) -> list[str | None]:
+    return [core.names[core.columns.name[row]] if row >= 0 else None for row in rows.tolist()]
+
+
+def _args(events: Mapping[int, dict[str, Any]], uid: int) -> dict[str, Any]:
+    args = events.get(uid, {}).get("args")
+    return args if isinstance(args, dict) else {}

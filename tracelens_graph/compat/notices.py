@@ -1,0 +1,44 @@
+"""What callers must be told: what is asked for and not there, and what was wrong with their trace."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from tracelens_graph.errors import AnalysisError, DamagedTraceWarning
+from tracelens_graph.graph.core import Core
+
+_MISSING = {
+    "arch": "performance models and rooflines",
+    "gpu_arch": "performance models and rooflines",
+    "gpu_arch_json_path": "performance models and rooflines",
+    "gpu_arch_platform": "performance models and rooflines",
+    "topk_roofline_ops": "performance models and rooflines",
+    "python_path": "simulated times",
+    "enable_origami": "simulated times",
+    "inductor_cache_dir": "performance models of compiled kernels",
+    "enable_pseudo_ops": "pseudo ops",
+    "extension_file": "extensions",
+    "tree_postprocess_extension": "extensions; the graph is read-only",
+    "comparison_json_path": "comparison of two traces",
+    "capture_trace_filepath": "capture traces of replayed graphs",
+    "jax": "traces of JAX",
+}
+"""Argument -> what it needs."""
+
+
+def refuse(**given: Any) -> None:
+    """Check that nothing is asked for that is not there.
+
+    Raises:
+        AnalysisError: one of the arguments has a value other than None and False; the message names what is missing.
+    """
+    asked = [name for name, value in given.items() if value is not None and value is not False]
+    if asked:
+        raise AnalysisError("not available: " + ", ".join(f"{_MISSING[name]} ({name})" for name in asked))
+
+
+def warn_of_damage(core: Core) -> None:
+    """Warn the caller's caller of a trace that was broken."""
+    if core.info.damage:
+        warnings.warn(f"{core.info.source}: {core.info.damage}", DamagedTraceWarning, stacklevel=3)

@@ -1,0 +1,230 @@
+"""TraceLens's `generate_perf_report_pytorch`: the same call, sheets, columns and defaults, from the graph.
+
+frames = generate_perf_report_pytorch("trace.json.gz", output_csvs_dir="report", kernel_summary=True)
+frames["ops_summary"]
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tracelens_graph.analyses.launchers import NO_LAUNCH, UNLINKED
+from tracelens_graph.analyses.report_tables import Options, report_tables
+from tracelens_graph.compat.launcher_frames import as_tuples
+from tracelens_graph.compat.notices import refuse, warn_of_damage
+from tracelens_graph.errors import OutputError
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.traversals import rows_of_kind
+from tracelens_graph.loading import load_core
+from tracelens_graph.reports.folder import write_folder
+from tracelens_graph.reports.xlsx import write_xlsx
+from tracelens_graph.schema import PYTHON_KINDS, Kind
+from tracelens_graph.stores.files import replacing
+from tracelens_graph.table import Table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_OPS = ("ops_summary_by_category", "ops_summary", "ops_unique_args")
+_TUPLES = ("Input Dims", "Input dims", "Input type", "Input Strides", "Input strides", "Concrete Inputs")
+_PARENT = ("Parent op category", "Parent cpu_op")
+_OF_KERNELS = ("kernel_summary", "short_kernels_summary")
+"""Sheets that do not have our column ex_UID."""
+
+
+def generate_perf_report_pytorch(
+    profile_json_path: Any,
+    output_xlsx_path: str | os.PathLike[str] | None = None,
+    output_csvs_dir: str | os.PathLike[str] | None = None,
+    include_unlinked_kernels: bool = False,
+    enable_pseudo_ops: bool = False,
+    micro_idle_thresh_us: float | None = None,
+    collective_analysis: bool = True,
+    include_overlap_info: bool = False,
+    include_first_occurrence_time: bool = False,
+    kernel_summary: bool = False,
+    short_kernel_study: bool = False,
+    short_kernel_threshold_us: float = 10,
+    short_kernel_histogram_bins: int = 100,
+    topk_short_kernels: int | None = None,
+    topk_ops: int | None = None,
+    topk_roofline_ops: int | None = None,
+    comparison_json_path: str | None = None,
+    extension_file: str | None = None,
+    python_path: str | None = None,
+    gpu_arch_json_path: str | None = None,
+    gpu_arch_platform: str | None = None,
+    gpu_arch: Mapping[str, Any] | None = None,
+    inductor_cache_dir: str | None = None,
+    group_by_num_kernels: bool = False,
+    enable_origami: bool = False,
+    detect_recompute: bool = False,
+    include_call_stack: bool = False,
+    *,
+    group_by_parent_module: bool = False,
+    disable_coll_analysis: bool = False,
+    enable_kernel_summary: bool = False,
+) -> dict[str, pd.DataFrame]:
+    """Write a report of a trace, and return its sheets.
+
+    The tables of ops cover GPU events whose launch is in the trace, without communication; the kernel summary and
+    the study of short kernels cover all kernels.
+
+    Args:
+        profile_json_path: the trace, or whatever else `tracelens_graph.load` takes, or a loaded graph.
+        output_xlsx_path: a workbook to write; needs the extra `xlsx`.
+        output_csvs_dir: a folder to write one CSV file per sheet into. With neither, the workbook
+            `<trace>_perf_report.xlsx` is written beside the trace.
+        include_unlinked_kernels: let the timeline cover GPU events whose launch is not in the trace.
+        micro_idle_thresh_us: split idle time into gaps shorter than this and the others.
+        collective_analysis: with False there is no sheet coll_analysis; it is there only if the trace has any.
+        include_overlap_info: add the sheet ops_unique_args_kl_overlap.
+        include_first_occurrence_time: add first_occurrence_time to ops_unique_args.
+        kernel_summary: add the sheet kernel_summary.
+        short_kernel_study: add the sheets short_kernel_histogram and short_kernels_summary.
+        short_kernel_threshold_us, short_kernel_histogram_bins: below what a kernel is short, and number of bins.
+        topk_short_kernels, topk_ops: rows to keep of short_kernels_summary and of ops_unique_args; shares remain
+            those in the whole table.
+        group_by_num_kernels: tell calls with different numbers of GPU events apart in ops_unique_args.
+        detect_recompute: tell recomputation of activations from the rest.
+        include_call_stack: add call_stack and entry_point to ops_unique_args.
+        group_by_parent_module: tell modules around ops apart.
+        disable_coll_analysis, enable_kernel_summary: as the command spells `collective_analysis`, `kernel_summary`.
+        enable_pseudo_ops, topk_roofline_ops, comparison_json_path, extension_file, python_path, gpu_arch_json_path,
+            gpu_arch_platform, gpu_arch, inductor_cache_dir, enable_origami: not available.
+
+    Returns:
+        Name of a sheet -> DataFrame. Arguments of ops are tuples, details of kernels lists of dictionaries; `attrs`
+        holds units, definitions and notes.
+
+    Raises:
+        TraceError: the trace cannot be read.
+        AnalysisError: an argument asks for what is not available.
+        OutputError: a file cannot be written.
+        MissingExtraError: the workbook needs the extra `xlsx`.
+
+    Warns:
+        DamagedTraceWarning: the trace was broken; the message counts what was repaired and what was lost.
+    """
+    refuse(
+        enable_pseudo_ops=enable_pseudo_ops, topk_roofline_ops=topk_roofline_ops,
+        comparison_json_path=comparison_json_path, extension_file=extension_file, python_path=python_path,
+        gpu_arch_json_path=gpu_arch_json_path, gpu_arch_platform=gpu_arch_platform, gpu_arch=gpu_arch,
+        inductor_cache_dir=inductor_cache_dir, enable_origami=enable_origami,
+    )  # fmt: skip
+    if output_xlsx_path is None and output_csvs_dir is None:
+        output_xlsx_path = _beside(profile_json_path)
+    core = profile_json_path if isinstance(profile_json_path, Core) else load_core(profile_json_path)
+    warn_of_damage(core)
+    options = Options(
+        linked_only=True,
+        micro_idle_us=micro_idle_thresh_us,
+        short_kernels_us=short_kernel_threshold_us,
+        histogram_bins=short_kernel_histogram_bins,
+        first_occurrence=include_first_occurrence_time,
+        recompute=detect_recompute,
+        by_kernel_count=group_by_num_kernels,
+        by_module=group_by_parent_module,
+    )
+    tables = {
+        name: _as_sheet(name, table)
+        for name, table in _chosen(
+            core,
+            options,
+            unlinked=include_unlinked_kernels,
+            call_stack=include_call_stack,
+            overlap=include_overlap_info,
+            kernels=kernel_summary or enable_kernel_summary,
+            short=short_kernel_study,
+            collectives=collective_analysis and not disable_coll_analysis,
+        )
+    }
+    for name, rows in (("ops_unique_args", topk_ops), ("short_kernels_summary", topk_short_kernels)):
+        if rows is not None and name in tables and 0 <= rows < len(tables[name]):
+            left_out = f"{len(tables[name]) - rows:,} rows are left out"
+            tables[name] = tables[name].take(np.arange(rows))
+            tables[name].notes = [*tables[name].notes, left_out]
+    _write(tables, output_xlsx_path, output_csvs_dir)
+    return {name: table.to_pandas() for name, table in tables.items()}
+
+
+def _chosen(
+    core: Core,
+    options: Options,
+    *,
+    unlinked: bool,
+    call_stack: bool,
+    overlap: bool,
+    kernels: bool,
+    short: bool,
+    collectives: bool,
+) -> Iterator[tuple[str, Table]]:
+    """The tables of the report, in the order of its sheets."""
+    tables = report_tables(core, options)
+    timed = report_tables(core, replace(options, linked_only=not unlinked))
+    yield "gpu_timeline", timed["gpu_timeline"]
+    if len(rows_of_kind(core.columns, (Kind.Op, *PYTHON_KINDS))):
+        yield from ((name, tables[name]) for name in _OPS[:2])
+        detailed = replace(options, call_stack=call_stack)
+        yield "ops_unique_args", report_tables(core, detailed)["ops_unique_args"]
+        if overlap:
+            beside = report_tables(core, replace(detailed, overlap=True))["ops_unique_args"]
+            yield "ops_unique_args_kl_overlap", replace(beside, name="ops_unique_args_kl_overlap")
+    if kernels:
+        yield "kernel_summary", tables["kernel_summary"]
+    if short:
+        # Their percentages are of the timeline's total.
+        yield from ((name, timed[name]) for name in ("short_kernel_histogram", "short_kernels_summary"))
+    if collectives and len(found := tables["coll_analysis"]):
+        yield "coll_analysis", found
+
+
+def _as_sheet(name: str, table: Table) -> Table:
+    """A table with TraceLens's columns and cells."""
+    columns = {
+        column: [_cell(column, cell) for cell in cells] if isinstance(cells, list) else cells
+        for column, cells in table.columns.items()
+        if not (column == "ex_UID" and name in _OF_KERNELS)
+    }
+    return replace(table, columns=columns)
+
+
+def _cell(column: str, cell: Any) -> Any:
+    if column in _TUPLES:
+        return as_tuples(cell)
+    return None if column in _PARENT and cell in (NO_LAUNCH, UNLINKED) else cell
+
+
+def _beside(source: Any) -> Path:
+    """Where the workbook goes that nobody named."""
+    if not isinstance(source, str | os.PathLike) or os.fspath(source) == "-":
+        raise OutputError("say where to write the report: output_xlsx_path or output_csvs_dir")
+    path = Path(source)
+    return path.with_name(path.name.rsplit(".json", 1)[0] + "_perf_report.xlsx")
+
+
+def _write(
+    tables: Mapping[str, Table], xlsx: str | os.PathLike[str] | None, folder: str | os.PathLike[str] | None
+) -> None:
+    if folder is not None:
+        write_folder({name: _in_python(table) for name, table in tables.items()}, folder)
+    if xlsx is not None:
+        with replacing(Path(xlsx)) as file:
+            write_xlsx(tables, file)
+
+
+def _in_python(table: Table) -> Table:
+    """A table with lists, tuples and dictionaries as pandas writes them to CSV: as Python spells them."""
+    columns = {
+        name: [str(cell) if isinstance(cell, list | tuple | dict) else cell for cell in cells]
+        if isinstance(cells, list)
+        else cells
+        for name, cells in table.columns.items()
+    }
+    return replace(table, columns=columns)

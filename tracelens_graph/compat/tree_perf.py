@@ -1,0 +1,446 @@
+"""TraceLens's `TreePerfAnalyzer`, over the graph: timeline, launchers, kernels and modules as DataFrames.
+
+    analyzer = TreePerfAnalyzer.from_file("trace.json.gz", add_python_func=True)
+    calls = analyzer.get_df_kernel_launchers(include_kernel_details=True)
+    analyzer.get_df_kernel_launchers_summary(calls[calls["thread_name"] == "main"])
+
+Times are microseconds. Events stay as they are: what TraceLens writes into them stands in the views and frames that
+are returned.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tracelens_graph.analyses.call_stacks import module_stacks, parent_modules
+from tracelens_graph.analyses.launchers import Launchers, launchers
+from tracelens_graph.analyses.ops import _thread_labels as thread_labels
+from tracelens_graph.analyses.overlap import overlap
+from tracelens_graph.analyses.timeline import gpu_timeline
+from tracelens_graph.compat import launcher_frames
+from tracelens_graph.compat.event import TraceEvent
+from tracelens_graph.compat.kernel_frames import file_times, kernel_columns
+from tracelens_graph.compat.launcher_frames import ARGUMENTS, DIRECT, SUBTREE, as_tuples
+from tracelens_graph.compat.notices import refuse, warn_of_damage
+from tracelens_graph.compat.trace_to_tree import TraceToTree
+from tracelens_graph.errors import AnalysisError
+from tracelens_graph.graph.intervals import union_length_by_group
+from tracelens_graph.graph.node import Node
+from tracelens_graph.graph.traversals import nearest_above, rows_of_kind
+from tracelens_graph.schema import PYTHON_KINDS, Kind
+
+
+class MeasuredEvent(TraceEvent):
+    """The view of an event, with further keys for what was found out about it."""
+
+    __slots__ = ("_measured",)
+
+    def __init__(self, tree: TraceToTree, row: int, measured: Mapping[str, Any]) -> None:
+        super().__init__(tree, row)
+        self._measured = measured
+
+    def __getitem__(self, key: str) -> Any:
+        return self._measured[key] if key in self._measured else super().__getitem__(key)
+
+    def __iter__(self) -> Iterator[str]:
+        yield from super().__iter__()
+        yield from self._measured
+
+    def __len__(self) -> int:
+        return super().__len__() + len(self._measured)
+
+
+class TreePerfAnalyzer:
+    """GPU time of a trace by launcher, kernel and module.
+
+    Args:
+        tree: a `TraceToTree`, or whatever one can be made of.
+        add_python_func: whether Python frames are part of the tree.
+        event_to_category: what the printing methods of the tree call an event; kinds decide everything else.
+        include_unlinked_kernels: whether the timeline covers GPU events whose launch is not in the trace. Nothing
+            else does, except `get_df_kernels`.
+        rebuild_tree: build the tree as `add_python_func` says; with False it stays as it is.
+        detect_recompute: tell recomputation of activations from the rest; makes Python frames part of the tree.
+        arch, jax, python_path, enable_pseudo_ops, tree_postprocess_extension, enable_origami, inductor_cache_dir:
+            not available.
+
+    Attributes:
+        gpu_only: whether the trace has neither ops nor Python frames.
+
+    Raises:
+        AnalysisError: an argument asks for what is not available.
+    """
+
+    def __init__(
+        self,
+        tree: Any,
+        add_python_func: bool = False,
+        arch: Any = None,
+        jax: bool = False,
+        python_path: str | None = None,
+        event_to_category: Callable[[Mapping[str, Any]], str] | None = None,
+        include_unlinked_kernels: bool = False,
+        enable_pseudo_ops: bool = False,
+        tree_postprocess_extension: Any = None,
+        rebuild_tree: bool = True,
+        detect_recompute: bool = False,
+        enable_origami: bool = False,
+        inductor_cache_dir: str | None = None,
+    ) -> None:
+        refuse(
+            arch=arch, jax=jax, python_path=python_path, enable_pseudo_ops=enable_pseudo_ops,
+            tree_postprocess_extension=tree_postprocess_extension, enable_origami=enable_origami,
+            inductor_cache_dir=inductor_cache_dir,
+        )  # fmt: skip
+        self.tree = tree if isinstance(tree, TraceToTree) else TraceToTree(tree)
+        if event_to_category is not None:
+            self.tree.event_to_category = event_to_category
+        self.include_unlinked_kernels = include_unlinked_kernels
+        self.detect_recompute = detect_recompute
+        if rebuild_tree:
+            self.tree.build_tree(add_python_func or detect_recompute)
+        self.add_python_func = self.tree.add_python_func
+        self.gpu_only = not len(rows_of_kind(self.tree.graph.columns, (Kind.Op, *PYTHON_KINDS)))
+
+    @staticmethod
+    def from_file(profile_filepath: Any, capture_trace_filepath: str | None = None, **options: Any) -> TreePerfAnalyzer:
+        """An analyzer of a trace file, or of whatever else `tracelens_graph.load` takes.
+
+        Args:
+            profile_filepath: the trace.
+            capture_trace_filepath: not available.
+            options: arguments of the constructor.
+
+        Raises:
+            TraceError: the file cannot be read as a trace.
+            AnalysisError: an argument asks for what is not available.
+
+        Warns:
+            DamagedTraceWarning: the trace was broken; the message counts what was repaired and what was lost.
+        """
+        refuse(capture_trace_filepath=capture_trace_filepath)
+        analyzer = TreePerfAnalyzer(profile_filepath, **options)
+        warn_of_damage(analyzer.tree.graph)
+        return analyzer
+
+    # --- timeline ----------------------------------------------------------------------------------------------
+
+    def get_df_gpu_timeline(self, micro_idle_thresh_us: float | None = None) -> pd.DataFrame:
+        """How long the GPU computed, communicated, copied and stood idle; see `analyses.timeline.gpu_timeline`.
+
+        Args:
+            micro_idle_thresh_us: split idle time into gaps below this length and the others.
+        """
+        linked_only = not self.include_unlinked_kernels
+        return gpu_timeline(
+            self.tree.graph, linked_only, micro_idle_thresh_us, by_recompute=self.detect_recompute
+        ).to_pandas()
+
+    # --- launchers ---------------------------------------------------------------------------------------------
+
+    def get_kernel_launchers(self, include_nccl: bool = False) -> list[MeasuredEvent]:
+        """Events that launched GPU work, by start: ops, and runtime calls under no op.
+
+        Beside their own keys the views have `op category`, `total_direct_kernel_time` and
+        `total_subtree_kernel_time` (busy time of the GPU events charged to the event, and of all below it, us),
+        `direct_kernel_count`, and `kernel_details` (name, dur and stream of each GPU event charged to it).
+
+        Args:
+            include_nccl: whether communication kernels are charged to launchers; subtrees hold them anyway.
+        """
+        found = self._launchers(include_nccl)
+        columns = {
+            "op category": [found.categories[code] for code in found.category.tolist()],
+            DIRECT: (found.direct_ns / 1000).tolist(),
+            SUBTREE: (found.subtree_ns / 1000).tolist(),
+            "direct_kernel_count": found.count.tolist(),
+            "kernel_details": self._details(found),
+        }
+        records = (dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True))
+        return [MeasuredEvent(self.tree, *pair) for pair in zip(found.rows.tolist(), records, strict=True)]
+
+    def get_df_kernel_launchers(
+        self,
+        id_cols: bool = False,
+        include_kernel_details: bool = False,
+        include_call_stack: bool = False,
+        include_first_occurrence_time: bool = False,
+        args_cols: Sequence[str] = ARGUMENTS,
+    ) -> pd.DataFrame:
+        """One row per launcher call, by start, without communication kernels.
+
+        Columns: name, op category, UID, the times and the count of `get_kernel_launchers`, the arguments as tuples,
+        names of process and thread, and, if asked for:
+
+        Args:
+            id_cols: pid, tid, external_id.
+            include_kernel_details: kernel_details; and what ran beside on other streams for other launchers:
+                overlapping_kernel_names, overlapping_kernels_details, and overlap_pct, the share (0 to 1) of the
+                direct time during which some of it ran.
+            include_call_stack: call_stack (modules around the call, the outermost first) and parent_module (the
+                innermost, without the number of the instance).
+            include_first_occurrence_time: ts, the start on the file's clock, of which the summary by arguments makes
+                first_occurrence_time.
+            args_cols: which arguments, by their names in the file.
+        """
+        found, core, c = self._launchers(), self.tree.graph, self.tree.graph.columns
+        rows = found.rows
+        columns: dict[str, Any] = {
+            "name": [core.names[code] for code in c.name[rows].tolist()],
+            "op category": [found.categories[code] for code in found.category.tolist()],
+            "UID": c.uid[rows],
+            DIRECT: found.direct_ns / 1000,
+            SUBTREE: found.subtree_ns / 1000,
+            "direct_kernel_count": found.count,
+        }
+        if include_first_occurrence_time:
+            columns["ts"] = file_times(self.tree, rows)
+        columns |= self._arguments(rows, args_cols)
+        if id_cols:
+            columns["pid"] = [core.threads[code][0] for code in c.thread[rows].tolist()]
+            columns["tid"] = [core.threads[code][1] for code in c.thread[rows].tolist()]
+            columns["external_id"] = pd.arrays.IntegerArray(
+                c.external_id[rows].astype(np.int64), c.external_id[rows] < 0
+            )
+        if include_kernel_details:
+            columns["kernel_details"] = self._details(found)
+        if include_call_stack:
+            columns["call_stack"] = module_stacks(core, rows)
+            columns["parent_module"] = parent_modules(core, found.module)
+        if self.detect_recompute:
+            columns["is_recompute"] = core.recompute[rows]
+        labels, label = thread_labels(core)
+        for i, column in enumerate(("process_name", "process_label", "thread_name")):
+            columns[column] = [labels[code][i] for code in label[c.thread[rows]].tolist()]
+        if include_kernel_details:
+            beside = overlap(found)
+            columns["overlapping_kernel_names"] = beside.names
+            columns["overlapping_kernels_details"] = self._kernels(beside.beside[:, 1], beside.beside[:, 0], len(rows))
+            columns["overlap_pct"] = beside.share
+        return pd.DataFrame(columns)
+
+    @staticmethod
+    def get_df_kernel_launchers_summary(df_kernel_launchers: pd.DataFrame) -> pd.DataFrame:
+        """Time per name (and is_recompute), the greatest first."""
+        return launcher_frames.by_name(df_kernel_launchers, "is_recompute")
+
+    @staticmethod
+    def get_df_kernel_launchers_summary_module(df_kernel_launchers: pd.DataFrame) -> pd.DataFrame:
+        """Time per name and module around the op, if the frame says it, the greatest first."""
+        return launcher_frames.by_name(df_kernel_launchers, "parent_module")
+
+    @staticmethod
+    def get_df_kernel_launchers_summary_by_category(df_kernel_launchers: pd.DataFrame) -> pd.DataFrame:
+        """Time per category (and is_recompute), the greatest first."""
+        return launcher_frames.by_category(df_kernel_launchers, "is_recompute")
+
+    @staticmethod
+    def get_df_kernel_launchers_summary_by_category_module(df_kernel_launchers: pd.DataFrame) -> pd.DataFrame:
+        """Time per category and module around the op, if the frame says it, the greatest first."""
+        return launcher_frames.by_category(df_kernel_launchers, "parent_module")
+
+    @staticmethod
+    def get_df_kernel_launchers_summary_by_shape(df_kernel_launchers: pd.DataFrame, name: str) -> pd.DataFrame:
+        """Time of one op per shape, the greatest first.
+
+        Warns:
+            DeprecationWarning: `get_df_kernel_launchers_unique_args` says more.
+        """
+        warnings.warn("use get_df_kernel_launchers_unique_args(df, event_name=...)", DeprecationWarning, stacklevel=2)
+        return launcher_frames.by_shape(df_kernel_launchers, name)
+
+    @staticmethod
+    def get_df_kernel_launchers_unique_args(
+        df_kernel_launchers: pd.DataFrame,
+        event_name: str | None = None,
+        agg_metrics: Sequence[str] = ("mean",),
+        include_pct: bool = False,
+        group_by_num_kernels: bool = False,
+        group_by_parent_module: bool = False,
+        include_overlapping_kernels: bool = False,
+    ) -> pd.DataFrame:
+        """Time per op, arguments and thread name, the greatest first.
+
+        Args:
+            df_kernel_launchers: the calls.
+            event_name: only calls of this name.
+            agg_metrics: statistics of the times of calls, named as pandas names them; the sum is always there.
+            include_pct: add each row's share of the time, and the running share.
+            group_by_num_kernels: tell calls with different numbers of GPU events apart.
+            group_by_parent_module: tell modules around the op apart; needs the call stack in the frame.
+            include_overlapping_kernels: tell apart what ran beside; needs the kernel details in the frame.
+
+        Raises:
+            AnalysisError: the frame lacks a column that is needed.
+        """
+        calls = df_kernel_launchers
+        if event_name is not None:
+            calls = calls[calls["name"] == event_name]
+        asked = {
+            "parent_module": group_by_parent_module,
+            "is_recompute": "is_recompute" in calls,
+            "num_kernels": group_by_num_kernels,
+            "overlapping_kernel_names": include_overlapping_kernels,
+        }
+        if group_by_num_kernels:
+            calls = calls.assign(num_kernels=calls["direct_kernel_count"])
+        keys = [key for key, wanted in asked.items() if wanted]
+        if missing := [key for key in keys if key not in calls]:
+            raise AnalysisError(f"the frame has no column {', '.join(missing)}")
+        return launcher_frames.by_arguments(calls, agg_metrics, keys, shares=include_pct)
+
+    # --- kernels -----------------------------------------------------------------------------------------------
+
+    def get_kernel_details(
+        self,
+        kernel_event: Mapping[str, Any],
+        launcher_detail: bool = False,
+        cpu_op_detail: bool = True,
+        nn_module_detail: bool = False,
+    ) -> dict[str, Any] | None:
+        """What `get_df_kernels` says of one kernel; None for another event.
+
+        Keys about a launch, op or module that the kernel does not have are left out.
+        """
+        c = self.tree.graph.columns
+        row = self.tree.graph.row(kernel_event["UID"])
+        if c.kind[row] != Kind.Kernel:
+            return None
+        rows = np.array([row])
+        columns = kernel_columns(
+            self.tree,
+            rows,
+            launch=launcher_detail and c.parent[row] >= 0,
+            op=cpu_op_detail and nearest_above(c, rows, (Kind.Op,))[0] >= 0,
+            module=nn_module_detail and self.add_python_func and nearest_above(c, rows, (Kind.Module,))[0] >= 0,
+        )
+        return {
+            name: values.tolist()[0] if hasattr(values, "tolist") else values[0] for name, values in columns.items()
+        }
+
+    def get_df_kernels(
+        self, launcher_detail: bool = False, cpu_op_detail: bool = True, nn_module_detail: bool = False
+    ) -> pd.DataFrame:
+        """One row per kernel (no copies, no fills), linked or not, in file order.
+
+        Columns: UID, Kernel name, Kernel t start (us on the file's clock), Kernel duration (µs), Kernel stream, and:
+
+        Args:
+            launcher_detail: the launch: Launcher UID, Launcher, Grid, Block (of the kernel where the launch has none).
+            cpu_op_detail: the op nearest above: its UID, name and arguments, GPU busy time and number of GPU events,
+                and the kernel's share of that time.
+            nn_module_detail: the same of the module nearest above, if Python frames are part of the tree.
+        """
+        rows = rows_of_kind(self.tree.graph.columns, (Kind.Kernel,))
+        rows = rows[np.argsort(self.tree.graph.columns.uid[rows])]
+        module = nn_module_detail and self.add_python_func
+        return pd.DataFrame(kernel_columns(self.tree, rows, launcher_detail, cpu_op_detail, module))
+
+    def agg_kernels_in_subtree(
+        self,
+        event: Mapping[str, Any],
+        filter_func: Callable[[TraceEvent], bool] | None = None,
+        verbose: bool = False,
+    ) -> tuple[float, list[int]]:
+        """Sum of durations (us) and UIDs of the GPU events in the subtree of an event, itself included.
+
+        Args:
+            event: any event; its calls through Python frames count whether or not these are part of the tree.
+            filter_func: which GPU events count.
+            verbose: print each of them.
+        """
+        total, uids = 0.0, []
+        for gpu in self.tree.get_gpu_events(event):
+            if filter_func is None or filter_func(gpu):
+                total += gpu["dur"]
+                uids.append(gpu["UID"])
+                if verbose:
+                    print(f"{gpu['dur']} us  {gpu['name']}")
+        return total, uids
+
+    def loop_and_aggregate_kernels(
+        self,
+        events: Iterable[Mapping[str, Any]],
+        filter_func: Callable[[TraceEvent], bool] | None = None,
+        verbose: bool = False,
+    ) -> tuple[float, list[int]]:
+        """Sums and UIDs of `agg_kernels_in_subtree` over events; GPU events below two of them count twice."""
+        total, uids = 0.0, []
+        for event in events:
+            time, found = self.agg_kernels_in_subtree(event, filter_func, verbose)
+            total += time
+            uids += found
+        return total, uids
+
+    # --- modules -----------------------------------------------------------------------------------------------
+
+    def build_nn_module_latency_tree(self, root_nn_module: Mapping[str, Any]) -> dict[int, MeasuredEvent]:
+        """GPU busy time (us) of a module and of all modules below it.
+
+        Returns:
+            UID -> view of the module with the keys `GPU Time` (its whole subtree), `nn Parent GPU Time` (that of the
+            module around it, None for the root), and `Non-nn.Module GPU Time` (GPU events below it and below
+            none of the modules in it). A module comes before those in it.
+
+        Raises:
+            AnalysisError: the event is no module, or Python frames are not part of the tree.
+        """
+        core, c = self.tree.graph, self.tree.graph.columns
+        root = core.row(root_nn_module["UID"])
+        if c.kind[root] != Kind.Module:
+            raise AnalysisError(f"{core.names[c.name[root]]!r} is no nn.Module")
+        if not self.add_python_func:
+            raise AnalysisError("modules are Python frames: use add_python_func=True")
+        below = np.arange(root, int(c.last[root]) + 1)
+        modules = below[c.kind[below] == Kind.Module]
+        gpu = core.gpu_rows[slice(*np.searchsorted(core.gpu_rows, (root, int(c.last[root]) + 1)))]
+        nearest = np.searchsorted(modules, nearest_above(c, gpu, (Kind.Module,)))
+        own = union_length_by_group(nearest, c.start_ns[gpu], c.end_ns[gpu], len(modules)) / 1000
+        busy = dict(zip(modules.tolist(), (core.gpu_busy_ns(modules) / 1000).tolist(), strict=True))
+        around = nearest_above(c, modules, (Kind.Module,))
+        return {
+            int(c.uid[row]): MeasuredEvent(
+                self.tree,
+                row,
+                {"GPU Time": busy[row], "nn Parent GPU Time": busy.get(outer), "Non-nn.Module GPU Time": rest},
+            )
+            for row, outer, rest in zip(modules.tolist(), around.tolist(), own.tolist(), strict=True)
+        }
+
+    # --- parts -------------------------------------------------------------------------------------------------
+
+    def _launchers(self, communication: bool = False) -> Launchers:
+        return launchers(self.tree.graph.everything, linked_only=True, communication=communication)
+
+    def _details(self, found: Launchers) -> list[launcher_frames.Details]:
+        return self._kernels(found.gpu, found.of, len(found))
+
+    def _kernels(self, gpu: np.ndarray, group: np.ndarray, groups: int) -> list[launcher_frames.Details]:
+        """Name, duration and stream of GPU events, as a list per group."""
+        core, c = self.tree.graph, self.tree.graph.columns
+        lists: list[launcher_frames.Details] = [[] for _ in range(groups)]
+        names, durations = c.name[gpu].tolist(), (c.dur_ns[gpu] / 1000).tolist()
+        for at, name, dur, stream in zip(group.tolist(), names, durations, c.stream[gpu].tolist(), strict=True):
+            lists[at].append({"name": core.names[name], "dur": dur, "stream": stream if stream >= 0 else None})
+        return lists
+
+    def _arguments(self, rows: np.ndarray, names: Sequence[str]) -> dict[str, list[Any]]:
+        """Arguments of events as tuples, one tuple for all events of one argument set."""
+        core, c = self.tree.graph, self.tree.graph.columns
+        _, first, back = np.unique(c.argset[rows], return_index=True, return_inverse=True)
+        shapes = [Node(core, row).shapes for row in rows[first].tolist()]
+        columns = {}
+        for name in names:
+            if name in ARGUMENTS:
+                values = [as_tuples(shape.get(name)) for shape in shapes]
+                columns[name] = [values[i] for i in back.tolist()]
+            else:
+                events = core.details.events(c.uid[rows].tolist())
+                args = [events.get(uid, {}).get("args") for uid in c.uid[rows].tolist()]
+                columns[name] = [as_tuples(each.get(name)) if isinstance(each, dict) else None for each in args]
+        return columns
