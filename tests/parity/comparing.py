@@ -224,7 +224,7 @@ def compare(name: str, reference: Sequence[Mapping[str, str]], table: Table, tol
 def _compared(
     columns: Sequence[str], pair: int, theirs: Mapping[str, str], ours: Row, tolerance: Tolerance
 ) -> Iterator[Difference]:
-    read = {column: understood(theirs[column], ours[column]) for column in columns if column in ours}
+    read: Row = {column: understood(theirs[column], ours[column]) for column in columns if column in ours}
     ours, read = _same_order_of_ties(ours), _same_order_of_ties(read)
     for column in columns:
         if column not in ours:
