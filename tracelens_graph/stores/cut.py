@@ -254,14 +254,15 @@ class _Lanes:
         order = np.lexsort((c.start_ns, c.thread))
         thread, start = c.thread[order], c.start_ns[order]
         begins = np.flatnonzero(np.diff(thread, prepend=-1).astype(bool) | np.diff(start, prepend=-1).astype(bool))
-        self._thread, self._start = thread[begins], start[begins]
+        self._first = np.searchsorted(thread[begins], np.arange(len(piece.core.threads) + 1, dtype=thread.dtype))
+        self._start = start[begins]
         self._until = np.maximum.reduceat(until[order], begins)
 
     def hold(self, threads: np.ndarray, times: np.ndarray) -> np.ndarray:
         """Whether each end, given by code of its thread (-1 for an unknown one) and time, lies in the piece."""
         held = np.zeros(len(threads), bool)
         for thread in np.unique(threads[threads >= 0]).tolist():
-            low, high = np.searchsorted(self._thread, (thread, thread + 1))
+            low, high = self._first[thread : thread + 2].tolist()
             here = np.flatnonzero(threads == thread)
             latest = low + np.searchsorted(self._start[low:high], times[here], "right") - 1
             held[here] = (latest >= low) & (times[here] <= self._until[np.maximum(latest, 0)])
