@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from tracelens_graph.reports.terminal import printable, shorten
+from tracelens_graph.reports.terminal import LONGEST_CELL, printable, shorten
 
 if TYPE_CHECKING:
     from tracelens_graph.table import Table
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~$&]|:(?=//)|(?<=www)\.)", re.IGNORECASE)
 
 
-def table_markdown(table: Table, longest: int | None = None) -> str:
+def table_markdown(table: Table, longest: int = LONGEST_CELL) -> str:
     """A table as Markdown: title, pipe table, notes; characters with a meaning in Markdown are escaped.
 
     Args:
         table: the table.
-        longest: characters of a cell; longer ones are cut. None cuts nothing.
+        longest: characters of a cell; the rest is cut.
     """
     lines = [f"**{escape(table.title)}**", ""] if table.title else []
     rows = list(table.rows())
@@ -51,9 +51,9 @@ def _is_number(value: Any) -> bool:
     return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
-def _cell(value: Any, longest: int | None) -> str:
+def _cell(value: Any, longest: int) -> str:
     if value is None or value != value:
         return ""
     if isinstance(value, float):
         return f"{value:.3f}"
-    return escape(str(value) if longest is None else shorten(str(value), longest))
+    return escape(shorten(str(value), longest))

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 _NARROWEST = 32
 """Characters that a column of text keeps, however narrow the terminal."""
 
+LONGEST_CELL = 4096
+"""Characters of a cell that people are shown, whatever room there is."""
+
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 
 
@@ -51,7 +54,7 @@ def table_text(table: Table, width: int | None = None, color: bool = False) -> s
 
     Args:
         table: the table; numbers are rounded for reading.
-        width: longest line; columns of text are cut to fit. None cuts nothing.
+        width: longest line; columns of text are cut to fit. None cuts nothing but what no line can be meant to hold.
         color: whether to use terminal escapes.
     """
     names = list(table.columns)
@@ -89,7 +92,8 @@ def _cell(value: Any, digits: int, is_id: bool) -> str:
         return f"{value:,.{digits}f}"
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value) if is_id else f"{value:,}"
-    return printable(str(value))
+    text = str(value)
+    return shorten(printable(text[: LONGEST_CELL + 1]), LONGEST_CELL)
 
 
 def _fit(widths: list[int], right: Sequence[bool], width: int | None) -> None:
