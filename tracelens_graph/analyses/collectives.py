@@ -118,5 +118,5 @@ def _notes(w: Window, kernels: np.ndarray, known: np.ndarray, borrowed: int, dty
             f"{borrowed:,} communication kernels carry no arguments of their own: shown with those of their op"
         )
     if strange := sorted({dtype for dtype in dtypes if dtype is not None and _element_bytes(dtype) is None}):
-        notes.append(f"no size is known for elements of type {', '.join(strange)}")
+        notes.append(f"no size is known for elements of type {', '.join(f'{dtype:.64}' for dtype in strange)}")
     return notes

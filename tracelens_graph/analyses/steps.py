@@ -109,9 +109,9 @@ def _notes(steps: Table) -> list[str]:
     notes = [_spread("step time", time, "ms"), _spread("busy", share[np.isfinite(share)], "% of step time")]
     if len(steps) > 1:
         slowest = int(np.argmax(time))
-        notes.append(f"slowest: {steps['name'][slowest]}, uid {steps['uid'][slowest]}, {time[slowest]:,.3f} ms")
+        notes.append(f"slowest: {steps['name'][slowest]:.64}, uid {steps['uid'][slowest]}, {time[slowest]:,.3f} ms")
     if len(empty):
-        named = ", ".join(steps["name"][i] for i in empty[:_NAMED].tolist())
+        named = ", ".join(f"{steps['name'][i]:.64}" for i in empty[:_NAMED].tolist())
         more = f" and {len(empty) - _NAMED:,} more" if len(empty) > _NAMED else ""
         notes.append(f"steps that launched no GPU event: {named}{more}")
     return list(filter(None, notes))
