@@ -79,11 +79,12 @@ COMPARISONS: Mapping[str, Comparison] = {
         "Time by kernel", ("Parent cpu_op", "Kernel name"), "Kernel duration (µs)_sum", "us",
         "Kernel duration (µs)_count", others=("Kernel duration (µs)_mean",), carried=("Parent op category",),
         shown=("Kernel duration (µs)_min", "Kernel duration (µs)_max"), counted="kernels",
+        label=("Kernel name", "Parent cpu_op"),
     ),
 }  # fmt: skip
 """Name of a table -> how it is compared."""
 
-_SPLITS = ("is_recompute", "parent_module")
+SPLITS = ("is_recompute", "parent_module")
 """Columns that split rows where a report was told to."""
 
 
@@ -137,7 +138,7 @@ def join(name: str, keys: Sequence[str], tables: Mapping[str, Table]) -> tuple[l
     """
     held = [table.columns for table in tables.values() if table.columns]
     by = [*keys]
-    for split in _SPLITS:
+    for split in SPLITS:
         having = [split in columns for columns in held]
         if held and all(having):
             by.append(split)
@@ -245,7 +246,7 @@ def _notes(how: Comparison, joined: Joined, tables: Mapping[str, Table]) -> list
                 count = f", {int(np.nansum(joined.numbers(one, how.count)[lone])):,} {how.counted}" if how.count else ""
                 notes.append(f"{rows} not in {other}: {time}{count}")
     if len({table.title for table in tables.values()}) > 1:
-        notes += [f"{tag}: {table.title or 'no title'}" for tag, table in tables.items()]
+        notes += [f"{tag}: {table.title}" for tag, table in tables.items() if table.title]
     return [*notes, *(f"{tag}: {note}" for tag, table in tables.items() for note in table.notes)]
 
 

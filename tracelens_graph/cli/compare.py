@@ -1,0 +1,270 @@
+"""`tracelens-graph compare`."""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tracelens_graph.cli import gate
+from tracelens_graph.cli.common import Format, FormatOption, LinkedOnly, load, write_table
+from tracelens_graph.cli.windows import WindowChoice, with_window_options
+
+if TYPE_CHECKING:
+    from tracelens_graph.analyses.compare import Run
+    from tracelens_graph.table import Table
+
+_ROWS_FOR_PEOPLE = 10
+_ROWS_OF_ONE_TABLE = 30
+_KEY_TABLES = ("gpu_timeline", "ops_summary_by_category", "ops_summary", "kernel_summary")
+_SUFFIXES = (".json", ".gz", ".zst", ".zip", ".tlg", ".trace", ".pt")
+
+
+class Layout(StrEnum):
+    """Files and columns of a comparison."""
+
+    own = "own"
+    tracelens = "tracelens"
+
+
+@with_window_options
+def compare(
+    runs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="A B...",
+            show_default=False,
+            help="Traces, saved graphs, or folders of CSV tables from report --csv or TraceLens.",
+        ),
+    ],
+    window: WindowChoice,
+    names: Annotated[
+        str | None,
+        typer.Option(metavar="A,B,...", show_default=False, help="What to call the runs; else by file or folder."),
+    ] = None,
+    table: Annotated[
+        str | None, typer.Option(metavar="NAME", show_default=False, help="Print only this table.")
+    ] = None,
+    format: FormatOption = Format.table,
+    csv: Annotated[
+        Path | None, typer.Option(metavar="DIR", show_default=False, help="Write every table to DIR/NAME.csv.")
+    ] = None,
+    top: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=0,
+            show_default=False,
+            help=f"Rows per table; 0 for all. Without it {_ROWS_FOR_PEOPLE}, {_ROWS_OF_ONE_TABLE} of one table, "
+            "all in other formats.",
+        ),
+    ] = None,
+    linked_only: LinkedOnly = False,
+    layout: Annotated[Layout, typer.Option(help="tracelens: files and columns of its report comparison.")] = Layout.own,
+    fail_if: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="'FIGURE OP NUMBER'",
+            show_default=False,
+            help="End with exit code 3 if this holds for the last run against the first, such as "
+            "'busy_ms:pct > 5' or 'op:aten::mm:ms:diff > 1'; may be given again.",
+        ),
+    ] = None,
+) -> None:
+    """Compare runs with the first of them: what takes longer, what less, and what only one has.
+
+    Example: tracelens-graph compare trace.json.gz other.json.gz --names before,after
+
+    Example: tracelens-graph compare trace.json.gz other.json.gz --csv diff/ --fail-if 'total_ms:pct > 5'
+    """
+    if len(runs) < 2:
+        raise typer.BadParameter("name at least two runs")
+    if runs.count("-") > 1:
+        raise typer.BadParameter("only one run can come from standard input")
+    _check_output(table, format, csv, layout)
+    conditions = _conditions(fail_if or [], linked_only)
+    tags = _given_names(names, len(runs)) if names is not None else _names(runs)
+    tables = {tag: _tables(tag, run, window, linked_only) for tag, run in zip(tags, runs, strict=True)}
+    if layout is Layout.tracelens:
+        _write_as_tracelens(tables, table, format, csv, top)
+    elif table is not None:
+        _write_one(tables, table, format, top)
+    else:
+        _write_all(tables, csv, top)
+    _judge(conditions, tables)
+
+
+def _check_output(table: str | None, format: Format, csv: Path | None, layout: Layout) -> None:
+    if table is not None and csv is not None:
+        raise typer.BadParameter("--csv writes all tables, --table prints one: give one of them")
+    if table is None and format is not Format.table:
+        raise typer.BadParameter(f"--format {format.value} needs --table")
+    if layout is Layout.tracelens and table is None and csv is None:
+        raise typer.BadParameter("--layout tracelens needs --csv or --table")
+    if layout is Layout.own and table is not None:
+        from tracelens_graph.analyses.compare import COMPARISONS
+
+        _check_name(table, COMPARISONS)
+
+
+def _check_name(table: str, known: Mapping[str, object]) -> None:
+    if table not in known:
+        from difflib import get_close_matches
+
+        near = get_close_matches(table, known, 1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+        raise typer.BadParameter(f"--table: there is no table {table!r}; {hint}")
+
+
+def _conditions(texts: Sequence[str], linked_only: bool) -> list[gate.Condition]:
+    from tracelens_graph.analyses.report_tables import Options
+
+    conditions = gate.parse(texts, ("diff", "pct"), Options(linked_only=linked_only))
+    for condition in conditions:
+        if not condition.suffix:
+            raise typer.BadParameter(
+                f"--fail-if {condition.name!r}: a comparison has two values of it; ask for {condition.name}:diff or "
+                f"{condition.name}:pct, the change of the last run against the first"
+            )
+    return conditions
+
+
+def _given_names(names: str, runs: int) -> list[str]:
+    tags = [name.strip() for name in names.split(",")]
+    if len(tags) != runs:
+        raise typer.BadParameter(f"--names: {len(tags)} names for {runs} runs")
+    if len(set(tags)) < runs or not all(tags):
+        raise typer.BadParameter("--names: every run needs a name of its own")
+    return tags
+
+
+def _names(runs: Sequence[str]) -> list[str]:
+    """What tells the runs apart: their files, else the folders that hold them, else both, else their place."""
+    paths = [Path("stdin") if run == "-" else Path(run).absolute() for run in runs]
+    files = [_without_suffixes(path.name) for path in paths]
+    folders = [path.parent.name for path in paths]
+    both = [f"{folder}/{file}" for folder, file in zip(folders, files, strict=True)]
+    for tags in (files, folders, both):
+        if len(set(tags)) == len(runs) and all(tags):
+            return tags
+    return [f"{file}#{place}" for place, file in enumerate(files, 1)]
+
+
+def _without_suffixes(name: str) -> str:
+    path = Path(name)
+    while path.suffix in _SUFFIXES and path.stem:
+        path = Path(path.stem)
+    return path.name
+
+
+def _tables(tag: str, run: str, window: WindowChoice, linked_only: bool) -> Run:
+    if run != "-" and Path(run).is_dir():
+        from tracelens_graph.stores.csv_tables import CsvTables
+
+        if linked_only or window != WindowChoice():
+            _say(
+                f"note: {tag} is a folder of tables and is taken as it is; options that choose events do not change it"
+            )
+        return CsvTables(run)
+    core = load(run)
+    from tracelens_graph.analyses.report_tables import Options, report_tables
+
+    return report_tables(window.of(core), Options(linked_only=linked_only))
+
+
+def _write_all(runs: Mapping[str, Run], csv: Path | None, top: int | None) -> None:
+    from tracelens_graph.analyses.compare import compare as analysis
+    from tracelens_graph.reports.comparison import brief, verdict
+    from tracelens_graph.reports.views import top as first_rows
+
+    tables = analysis(runs)
+    for line in verdict(tables, list(runs)):
+        print(line)
+    if csv is not None:
+        _write_folder(tables, csv)
+        return
+    said: list[str] = []
+    for name in _KEY_TABLES:
+        if name in tables:
+            print()
+            shown = brief(tables[name], list(runs))
+            if name != "gpu_timeline":
+                shown = first_rows(shown, _ROWS_FOR_PEOPLE if top is None else top)
+            shown.notes = [note for note in shown.notes if note not in said]
+            said += shown.notes
+            write_table(shown, Format.table)
+    if rest := [name for name in tables if name not in _KEY_TABLES]:
+        print(f"\nmore with --table: {', '.join(rest)}")
+
+
+def _write_one(runs: Mapping[str, Run], name: str, format: Format, top: int | None) -> None:
+    from tracelens_graph.analyses.compare import compare as analysis
+    from tracelens_graph.reports.comparison import brief
+
+    table = analysis(runs, [name])[name]
+    for_people = format in (Format.table, Format.md)
+    _write(brief(table, list(runs)) if for_people else table, format, top)
+
+
+def _write(table: Table, format: Format, top: int | None) -> None:
+    from tracelens_graph.reports.views import top as first_rows
+
+    write_table(
+        first_rows(table, (_ROWS_OF_ONE_TABLE if format is Format.table else 0) if top is None else top), format
+    )
+
+
+def _write_as_tracelens(
+    runs: Mapping[str, Run], name: str | None, format: Format, csv: Path | None, top: int | None
+) -> None:
+    from tracelens_graph.analyses.compare_tracelens import compare_as_tracelens
+
+    tables = compare_as_tracelens(runs)
+    if name is not None:
+        _check_name(name, tables)
+        _write(tables[name], format, top)
+    if csv is not None:
+        _write_folder(tables, csv)
+
+
+def _write_folder(tables: Mapping[str, Table], folder: Path) -> None:
+    from tracelens_graph.reports.folder import write_folder
+
+    files = {re.sub(r"[^\w.-]", "_", name, flags=re.ASCII): table for name, table in tables.items()}
+    if len(files) < len(tables):
+        raise typer.BadParameter("--names: as parts of file names, two of them are one")
+    write_folder(files, folder)
+    _say(f"wrote {len(files)} tables to {folder}")
+
+
+def _judge(conditions: Sequence[gate.Condition], runs: Mapping[str, Run]) -> None:
+    """End with the exit code of failed conditions, if one of them holds for the last run against the first."""
+    first, last = (runs[tag] for tag in (next(iter(runs)), list(runs)[-1]))
+    remarks, met = [], []
+    for condition in conditions:
+        reading = _change(condition, gate.read(condition.figure, first), gate.read(condition.figure, last))
+        if line := condition.judge(reading):
+            met.append(line)
+        elif reading.remark:
+            remarks.append(f"{condition.name}: {reading.remark}")
+    gate.conclude(remarks, met)
+
+
+def _change(condition: gate.Condition, first: gate.Reading, last: gate.Reading) -> gate.Reading:
+    change = last.value - first.value
+    if condition.suffix == "pct" and change:
+        change = 100 * change / first.value if first.value else math.copysign(math.inf, change)
+    sides = (("first run", first), ("last run", last))
+    return gate.Reading(change, "; ".join(f"in the {side} {r.remark}" for side, r in sides if r.remark))
+
+
+def _say(line: str) -> None:
+    from tracelens_graph.reports.terminal import printable
+
+    print(printable(line), file=sys.stderr)

@@ -1,0 +1,122 @@
+"""A comparison for people: a verdict of a few lines, and tables with the columns that say most."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tracelens_graph.analyses.compare import COMPARISONS, SPLITS
+from tracelens_graph.reports.terminal import printable, shorten
+from tracelens_graph.table import Table
+
+_TIMES = {"total": "total_time", "busy": "busy_time", "idle": "idle_time"}
+_CHANGES = 5
+_LONE = 3
+_NAME = 40
+
+
+def verdict(tables: Mapping[str, Table], runs: Sequence[str]) -> Iterator[str]:
+    """Lines that say how each run differs from the first: in all, by op, and in ops that only one has.
+
+    Args:
+        tables: what `compare` made of the timeline and of the ops, as far as it was asked to.
+        runs: names of the runs, the first one that others are compared with.
+    """
+    first, *others = runs
+    for run in others:
+        yield printable(f"{run} against {first}")
+        lines = []
+        if "gpu_timeline" in tables:
+            times = {row["type"]: row for row in tables["gpu_timeline"].records()}
+            rows = {label: times[kind] for label, kind in _TIMES.items() if kind in times}
+            lines += [_change(label, row, "time ms", first, run) for label, row in rows.items()]
+        yield from _aligned(lines or [("no GPU time",)])
+        if "ops_summary" in tables:
+            yield from _by_op(tables["ops_summary"], first, run)
+
+
+def _by_op(table: Table, first: str, run: str) -> Iterator[str]:
+    how, names = COMPARISONS[table.name], list(table["name"])
+    main = how.main
+    change = np.asarray(table[f"{main}__{run}_diff"], float)
+    here = {tag: np.array([_is_there(cell) for cell in table[f"{tag}::{main}"]], bool) for tag in (first, run)}
+    both = np.flatnonzero(here[first] & here[run] & (change != 0))
+    largest = both[np.argsort(-np.abs(change[both]), kind="stable")][:_CHANGES].tolist()
+    records = table.records()
+    if largest:
+        yield "largest changes by op:"
+        yield from _aligned([_change(names[i], records[i], main, first, run) for i in largest])
+    for tag, other in ((first, run), (run, first)):
+        lone = np.flatnonzero(here[tag] & ~here[other])
+        if len(lone):
+            times = np.abs(change[lone])
+            top = lone[np.argsort(-times, kind="stable")]
+            some = ", ".join(f"{_short(names[i])} ({abs(change[i]):,.3f})" for i in top[:_LONE])
+            more = f" and {len(lone) - _LONE:,} more" if len(lone) > _LONE else ""
+            count = f"{len(lone):,} op{'s' if len(lone) > 1 else ''}"
+            yield f"only in {printable(tag)}: {count}, {times.sum():,.3f} {how.unit}: {some}{more}"
+    if not np.any(change) and all(have.all() for have in here.values()):
+        yield "no op takes longer or shorter"
+
+
+def _change(label: str, row: Mapping[str, Any], column: str, first: str, run: str) -> tuple[str, ...]:
+    percent = row[f"{column}__{run}_pct"]
+    share = f"{percent:+,.1f} %" if _is_there(percent) else ""
+    diff = f"{row[f'{column}__{run}_diff']:+,.3f}"
+    old, new = (f"{row[f'{tag}::{column}'] or 0:,.3f}" for tag in (first, run))
+    return _short(label), old, "->", new, "ms", diff, share
+
+
+def _aligned(lines: Sequence[Sequence[str]]) -> Iterator[str]:
+    widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
+    for name, *cells in lines:
+        right = (cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))
+        yield "  ".join(("", name.ljust(widths[0]), *right)).rstrip()
+
+
+def _short(name: str) -> str:
+    return shorten(printable(name), _NAME)
+
+
+def _is_there(value: Any) -> bool:
+    return value is not None and value == value
+
+
+def brief(table: Table, runs: Sequence[str]) -> Table:
+    """The columns of a comparison that people are shown, and only the rows that differ.
+
+    Args:
+        table: what `compare` made.
+        runs: names of the runs, as they were given to it.
+    """
+    how = COMPARISONS[table.name]
+    differs = np.array([only != "" for only in table["only_in"]], bool)
+    for column in how.compared:
+        for run in runs[1:]:
+            change = np.asarray(table.columns.get(f"{column}__{run}_diff", np.zeros(len(table))), float)
+            differs |= np.nan_to_num(change) != 0
+    shown = table if how.in_order else table.take(np.flatnonzero(differs))
+    keys = [*(how.label or how.keys), *(split for split in SPLITS if split in shown.columns)]
+    columns: dict[str, Any] = {key: list(map(_cell, shown[key])) for key in keys}
+    about = {key: table.about[key] for key in keys}
+    for place, run in enumerate(runs):
+        headings = {f"{run} {how.unit}": f"{run}::{how.main}"}
+        if place:
+            which = f"{run} " if len(runs) > 2 else ""
+            headings |= {f"{which}diff": f"{how.main}__{run}_diff", f"{which}%": f"{how.main}__{run}_pct"}
+        for heading, column in headings.items():
+            columns[heading] = shown[column]
+            about[heading] = table.about[column]
+    if how.count:
+        columns |= {f"{run} {how.counted}": shown[f"{run}::{how.count}"] for run in runs}
+    if any(shown["only_in"]):
+        columns["only in"] = shown["only_in"]
+    hidden = len(table) - len(shown)
+    notes = [*table.notes, *([f"{hidden:,} rows without a difference"] if hidden else [])]
+    return Table(table.name, columns, about, table.title, notes)
+
+
+def _cell(value: Any) -> Any:
+    return str(value).replace(" ", "") if isinstance(value, list) else value
