@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tracelens_graph.analyses.ops import ops_summary, ops_summary_by_category
 from tracelens_graph.analyses.timeline import ROW_MEANING, gpu_timeline
-from tracelens_graph.cli.gate import FAILED, Reading, check, enforce, parse, read, remarks
+from tracelens_graph.cli.gate import FAILED, Reading, check, conclude, parse, read, remarks
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
 from tracelens_graph.table import Table
@@ -221,9 +221,10 @@ def test_timeline_without_recomputation_is_not_split(core: Core, tables: Tables)
     assert value("idle_ms", {"gpu_timeline": gpu_timeline(core, by_recompute=True)}) == value("idle_ms", tables)
 
 
-def test_enforce_says_what_is_met_and_ends(tables: Tables, capsys: pytest.CaptureFixture[str]) -> None:
+def test_conclude_says_what_is_met_and_ends(tables: Tables, capsys: pytest.CaptureFixture[str]) -> None:
+    conditions = parse(["idle_percent > 20", "op:\x1b[31mred:ms > 1"])
     with pytest.raises(typer.Exit) as end:
-        enforce(parse(["idle_percent > 20", "op:\x1b[31mred:ms > 1"]), tables)
+        conclude(remarks(conditions, tables), check(conditions, tables))
     assert end.value.exit_code == FAILED == 3
     out, err = capsys.readouterr()
     assert out == ""
@@ -233,7 +234,7 @@ def test_enforce_says_what_is_met_and_ends(tables: Tables, capsys: pytest.Captur
     ]
 
 
-def test_enforce_lets_pass_what_is_fine(tables: Tables, capsys: pytest.CaptureFixture[str]) -> None:
-    enforce(parse(["idle_percent > 50"]), tables)
-    enforce([], {})
+def test_conclude_lets_pass_what_is_fine(tables: Tables, capsys: pytest.CaptureFixture[str]) -> None:
+    conditions = parse(["idle_percent > 50"])
+    conclude(remarks(conditions, tables), check(conditions, tables))
     assert capsys.readouterr() == ("", "")

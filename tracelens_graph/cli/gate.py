@@ -138,15 +138,6 @@ def remarks(conditions: Sequence[Condition], tables: Mapping[str, Table]) -> lis
     return [f"{c.name}: {reading.remark}" for c, reading in readings if reading.remark and not c.judge(reading)]
 
 
-def enforce(conditions: Sequence[Condition], tables: Mapping[str, Table]) -> None:
-    """Say on standard error which conditions are met.
-
-    Raises:
-        typer.Exit: some are; with the exit code FAILED.
-    """
-    conclude(remarks(conditions, tables), check(conditions, tables))
-
-
 def conclude(remarks: Sequence[str], met: Sequence[str]) -> None:
     """Say on standard error what was found.
 

@@ -58,7 +58,7 @@ class Finding(Protocol):
 
     @property
     def ask_next(self) -> str:
-        """A command that tells more; empty if there is none."""
+        """A command that tells more, with TRACE for the name of the file; empty if there is none."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ def report_markdown(findings: Iterable[Finding], tables: Mapping[str, Table], ab
         top: rows per table; 0 for all.
     """
     blocks = [f"# GPU report: {escape(about.source)}", _facts_line(about), "## Verdict"]
-    lines = [_finding_line(finding) for finding in findings]
+    lines = [_finding_line(finding, about.source) for finding in findings]
     blocks.append("\n".join(lines) or "Nothing to report.")
     others = []
     for name, table in tables.items():
@@ -191,9 +191,9 @@ def _facts_line(about: Facts) -> str:
     return "; ".join(parts) + "."
 
 
-def _finding_line(finding: Finding) -> str:
+def _finding_line(finding: Finding, trace: str) -> str:
     line = f"* **{escape(finding.topic)}**: {escape(finding.text)}"
-    return f"{line} More: {code(finding.ask_next)}" if finding.ask_next else line
+    return f"{line} More: {code(finding.ask_next.replace('TRACE', trace))}" if finding.ask_next else line
 
 
 def _in_short(table: Table, key_columns: Sequence[str], top: int) -> Table:
