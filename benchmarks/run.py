@@ -30,6 +30,9 @@ from tile import tile
 CORPUS = Path(os.environ.get("TRACELENS_GRAPH_CORPUS") or Path(__file__).parents[2] / "shared" / "traces")
 TRACE = "tracelens/h100/qwen1.5-0.5b.json.gz"
 OURS = str(Path(sys.executable).with_name("tracelens-graph"))
+REPORT = f"{shlex.quote(OURS)} report {{trace}} --csv {{out}}"
+SWITCHES = "--micro-idle 5 --short-kernels 10 --overlap --first-occurrence --call-stack --recompute --by-kernel-count --by-module"
+ONE_TABLE = f"{shlex.quote(OURS)} report {{trace}} --table ops_summary"
 MB = 1e6
 LARGE = 9_000_000
 """Bytes of JSON from which a real trace is measured."""
@@ -128,6 +131,7 @@ class Bench:
     def __init__(self, options: argparse.Namespace, folder: Path) -> None:
         self.runs: int = options.runs
         self.command: str = options.command
+        self.tracelens: Path | None = options.tracelens
         self.source_folder: Path = options.traces
         self.source: Path = options.traces / options.trace
         self.folder = folder
@@ -140,8 +144,13 @@ class Bench:
                 tile(self.source, target, copies)
         return path
 
-    def ask(self, trace: Path) -> list[str]:
-        return [part.replace("{trace}", str(trace)) for part in shlex.split(self.command)]
+    def ask(self, trace: Path, command: str = "") -> list[str]:
+        """A command, by default the one that is measured, on a trace."""
+        named = {"{trace}": str(trace), "{out}": str(self.folder / "tables")}
+        parts = shlex.split(command or self.command)
+        for placeholder, value in named.items():
+            parts = [part.replace(placeholder, value) for part in parts]
+        return parts
 
     def add(self, *result: Result) -> None:
         self.results += result
@@ -189,6 +198,47 @@ class Bench:
         )
         return float(ours)
 
+    def switches(self, tiles: list[int]) -> None:
+        """The report with every optional switch, beside the report without."""
+        for copies in tiles:
+            path = self.tiled(copies)
+            measures = {
+                "plain": partial(elapsed, self.ask(path, REPORT)),
+                "every": partial(elapsed, self.ask(path, f"{REPORT} {SWITCHES}")),
+            }
+            median = medians(interleaved(self.runs, measures))
+            size = f"x{copies}, {path.stat().st_size / MB:.0f} MB"
+            self.add(Result("every switch", size, median["every"], "default report", median["plain"], "s", 1.6))
+
+    def compare(self, tiles: list[int]) -> None:
+        """Comparing two traces, beside loading each for its timeline."""
+        for copies in tiles:
+            path = self.tiled(copies)
+            measures = {
+                "one": partial(elapsed, self.ask(path, f"{shlex.quote(OURS)} timeline {{trace}}")),
+                "both": partial(elapsed, [OURS, "compare", str(path), str(path)]),
+            }
+            median = medians(interleaved(self.runs, measures))
+            size = f"x{copies}, {path.stat().st_size / MB:.0f} MB"
+            self.add(Result("compare", size, median["both"], "two loads", 2 * median["one"], "s", 1.2))
+
+    def peers(self, tiles: list[int]) -> None:
+        """The report, beside TraceLens's on the same trace, where there is an environment that has it."""
+        if self.tracelens is None:
+            print("TraceLens: not measured; --tracelens names the Python of an environment that has it")
+            return
+        command = self.tracelens.with_name("TraceLens_generate_perf_report_pytorch")
+        theirs = f"{shlex.quote(str(command))} --profile_json_path {{trace}} --output_csvs_dir {{out}}"
+        for copies in tiles:
+            path = self.tiled(copies)
+            measures = {
+                "ours": partial(elapsed, self.ask(path, REPORT)),
+                "theirs": partial(elapsed, self.ask(path, theirs)),
+            }
+            median = medians(interleaved(self.runs, measures))
+            size = f"x{copies}, {path.stat().st_size / MB:.0f} MB"
+            self.add(Result("report", size, median["ours"], "TraceLens", median["theirs"], "s"))
+
     def load(self, tiles: list[int]) -> None:
         """`load()` and a first DataFrame, beside orjson and the imports of networkx and pandas."""
         for copies in tiles:
@@ -224,13 +274,13 @@ class Bench:
         )
 
     def saved(self, tiles: list[int]) -> None:
-        """The command on a saved graph, beside the 0.3 s that it may take."""
+        """One table of a saved graph, beside the 0.3 s that it may take."""
         for copies in tiles:
             path, graph = self.tiled(copies), self.folder / f"x{copies}.graph"
             elapsed([sys.executable, "-c", SAVE, str(path), str(graph)])
-            median = medians(interleaved(self.runs, {"ours": partial(elapsed, self.ask(graph))}))
+            median = medians(interleaved(self.runs, {"ours": partial(elapsed, self.ask(graph, ONE_TABLE))}))
             size = f"x{copies}, {path.stat().st_size / MB:.0f} MB"
-            self.add(Result("command, saved graph", size, median["ours"], "allowed", 0.3, "s", 1.0))
+            self.add(Result("one table, saved graph", size, median["ours"], "allowed", 0.3, "s", 1.0))
 
     def start(self, _tiles: list[int]) -> None:
         """`--help` and `--version`, beside a bare typer application with as many commands."""
@@ -254,6 +304,9 @@ class Bench:
 SECTIONS: dict[str, Callable[[Bench, list[int]], None]] = {
     "trace": Bench.trace,
     "real": Bench.real,
+    "switches": Bench.switches,
+    "compare": Bench.compare,
+    "peers": Bench.peers,
     "load": Bench.load,
     "graph": Bench.graph,
     "saved": Bench.saved,
@@ -301,9 +354,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--traces", type=Path, default=CORPUS, help="folder of real traces")
     parser.add_argument("--trace", default=TRACE, help="trace in that folder to make copies of")
     parser.add_argument("--json", type=Path, default=Path("benchmarks/results.json"), help="where results go")
-    parser.add_argument(
-        "--command", default=f"{shlex.quote(OURS)} timeline {{trace}} --format csv", help="command to measure"
-    )
+    parser.add_argument("--command", default=REPORT, help="command to measure; {trace} and {out} are put in")
+    parser.add_argument("--tracelens", type=Path, help="the Python of an environment with TraceLens, to compare with")
     return parser.parse_args()
 
 

@@ -25,7 +25,7 @@ class View:
     instance: str = ""
 
 
-_SPLIT = {"parent_module": "module", "is_recompute": "recompute", "num_kernels": "kernels"}
+_SPLIT = {"parent_module": "module", "is_recompute": "recompute"}
 _SHARES = {"Percentage (%)": "%", "Cumulative Percentage (%)": "sum %"}
 
 VIEWS: Mapping[str, View] = {
@@ -42,7 +42,7 @@ VIEWS: Mapping[str, View] = {
     ),
     "ops_unique_args": View(
         {
-            "name": "op", "Input Dims": "shapes", **_SPLIT, "operation_count": "calls",
+            "name": "op", "Input Dims": "shapes", **_SPLIT, "num_kernels": "kernels", "operation_count": "calls",
             "total_direct_kernel_time_mean": "mean us", "total_direct_kernel_time_sum": "sum us",
             "Percentage (%)": "%", "overlap_pct_mean": "overlap", "overlapping_kernel_names": "beside",
             "first_occurrence_time": "first us", "call_stack": "modules", "entry_point": "called from",
@@ -108,6 +108,15 @@ def top(table: Table, count: int) -> Table:
     if hidden := len(table) - len(shown):
         cut.notes = [*table.notes, f"{hidden:,} more rows (--top 0 shows all)"]
     return cut
+
+
+def column_named(table: Table, name: str) -> str | None:
+    """The column of a table that has this name or, in its view, this heading; None if none has."""
+    if name in table.columns:
+        return name
+    how = VIEWS.get(table.name)
+    headings = {heading: column for column, heading in how.columns.items()} if how else {}
+    return column if (column := headings.get(name)) in table.columns else None
 
 
 def sort(table: Table, column: str) -> Table:

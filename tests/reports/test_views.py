@@ -1,0 +1,58 @@
+"""What people are shown of tables."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from handmade import small_trace
+from tracelens_graph.analyses.report_tables import TABLES, report_tables
+from tracelens_graph.loading import load_core
+from tracelens_graph.reports.views import VIEWS, column_named, sort, top, view
+from tracelens_graph.schema import tables as schema
+from tracelens_graph.table import Table
+
+
+def test_views_show_columns_that_tables_have() -> None:
+    for name, how in VIEWS.items():
+        assert set(how.columns) <= set(schema.TABLES[name])
+        assert not how.instance or how.instance in schema.TABLES[name]
+    assert set(VIEWS) <= set(TABLES)
+
+
+def test_an_instance_is_shown_with_what_perfetto_finds_it_by() -> None:
+    core = load_core(small_trace())
+    (row, lone) = view(report_tables(core)["ops_unique_args"], core).records()
+    assert (row["op"], row["uid"], row["ext id"], row["pid/tid"], row["start ms"]) == ("aten::addmm", 6, 2, "100/100", 0.04)
+    assert (lone["op"], lone["uid"], lone["pid/tid"], lone["start ms"]) == ("(no launch in trace)", None, "", None)
+
+
+def test_shapes_are_short() -> None:
+    table = Table("ops_unique_args", {"name": ["a"], "Input Dims": [[[8, 16], [], [4]]], "ex_UID": [None]})
+    (row,) = view(table, load_core(small_trace())).records()
+    assert row["shapes"] == "[8,16] [4]"
+
+
+def test_the_top_rows_and_those_in_brackets() -> None:
+    table = Table("t", {"name": ["a", "b", "c", "(no op)"], "n": np.arange(4)}, notes=["a note"])
+    cut = top(table, 2)
+    assert [row["name"] for row in cut.records()] == ["a", "b", "(no op)"]
+    assert list(cut.notes) == ["a note", "1 more rows (--top 0 shows all)"]
+    assert top(table, 0) is table
+    assert top(table, 4) is table
+
+
+@pytest.mark.parametrize(
+    ("column", "order"), [("n", [2, 0, 1]), ("name", [1, 2, 0]), ("maybe", [1, 0, 2])]
+)
+def test_sorting(column: str, order: list[int]) -> None:
+    table = Table("t", {"name": ["c", "a", "b"], "n": np.array([2.0, np.nan, 3.0]), "maybe": [1, 5, None]})
+    assert [row["name"] for row in sort(table, column).records()] == [["c", "a", "b"][i] for i in order]
+
+
+def test_columns_are_found_by_name_and_by_heading() -> None:
+    table = Table("ops_summary", {"name": [], "Count": []})
+    assert column_named(table, "Count") == "Count"
+    assert column_named(table, "calls") == "Count"
+    assert column_named(table, "GPU ms") is None
+    assert column_named(table, "nothing") is None
