@@ -154,3 +154,9 @@ def test_windows_narrow_in_any_order(trace: dict[str, object], low: int, high: i
     other = core.window(before_ns=high)
     every = np.arange(len(core.columns))
     assert np.array_equal(both.holds(every), one.holds(every) & other.holds(every))
+
+
+def test_a_step_of_thousands_of_digits_has_no_number() -> None:
+    core = load_core([span("user_annotation", "ProfilerStep#" + "9" * 5000, 0, 10)])
+    with pytest.raises(AnalysisError, match="steps in it: none"):
+        core.window(step=1)

@@ -10,7 +10,7 @@ import numpy as np
 from tracelens_graph.analyses.gpu_class import COMMUNICATION, gpu_classes
 from tracelens_graph.analyses.grouping import Cells, picked, text_codes
 from tracelens_graph.analyses.statistics import Groups
-from tracelens_graph.graph.collectives import DTYPE_BYTES
+from tracelens_graph.graph.collectives import element_bytes
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import Kind
@@ -95,13 +95,9 @@ def _cell(column: str, value: Any) -> Any:
 
 def _megabytes(elements: Any, dtype: str | None) -> float:
     """Size of a message in units of 2**20 bytes, NaN where number or type of the elements is not known."""
-    size = _element_bytes(dtype)
+    size = element_bytes(dtype)
     readable = isinstance(elements, int) and abs(elements) < 2**63
     return elements * size / 2**20 if size and readable else np.nan
-
-
-def _element_bytes(dtype: str | None) -> int | None:
-    return DTYPE_BYTES.get((dtype or "").lower().removeprefix("c10::").removeprefix("torch."))
 
 
 def _notes(w: Window, kernels: np.ndarray, known: np.ndarray, borrowed: int, dtypes: Cells) -> list[str]:
@@ -117,6 +113,6 @@ def _notes(w: Window, kernels: np.ndarray, known: np.ndarray, borrowed: int, dty
         notes.append(
             f"{borrowed:,} communication kernels carry no arguments of their own: shown with those of their op"
         )
-    if strange := sorted({dtype for dtype in dtypes if dtype is not None and _element_bytes(dtype) is None}):
+    if strange := sorted({dtype for dtype in dtypes if dtype is not None and element_bytes(dtype) is None}):
         notes.append(f"no size is known for elements of type {', '.join(f'{dtype:.64}' for dtype in strange)}")
     return notes

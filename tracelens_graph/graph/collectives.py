@@ -271,8 +271,13 @@ def _kind_of(name: str) -> str:
     return next((kind for start, kind in KIND_NAMES.items() if plain.startswith(start)), UNKNOWN)
 
 
+def element_bytes(dtype: str | None) -> int | None:
+    """Bytes of one element of a type as PyTorch names it in collective arguments; None for an unknown one."""
+    return DTYPE_BYTES.get((dtype or "").lower().removeprefix("c10::").removeprefix("torch."))
+
+
 def _bytes(elements: int | None, dtype: str | None) -> int | None:
-    size = DTYPE_BYTES.get((dtype or "").lower().removeprefix("c10::").removeprefix("torch."))
+    size = element_bytes(dtype)
     return None if elements is None or size is None else elements * size
 
 

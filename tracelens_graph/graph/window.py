@@ -20,6 +20,8 @@ from tracelens_graph.schema import GPU_KINDS, Kind
 if TYPE_CHECKING:
     from tracelens_graph.graph.core import Core
 
+_STEP_DIGITS = 18
+
 Threads = Literal["own", "all"]
 
 
@@ -110,9 +112,9 @@ def narrow(
 
 
 def step_number(name: str) -> int | None:
-    """The number in `ProfilerStep#n`."""
+    """The number in `ProfilerStep#n`; None for one that no 64 bits hold."""
     number = name.rpartition("#")[2]
-    return int(number) if number.isdecimal() else None
+    return int(number) if number.isdecimal() and len(number) <= _STEP_DIGITS else None
 
 
 def _in_steps(window: Window, wanted: list[int]) -> Window:
