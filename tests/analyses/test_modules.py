@@ -226,7 +226,7 @@ def test_of_several_forward_ops_the_first_one_counts() -> None:
 
 def test_order_and_first_calls() -> None:
     """By time, whatever the order of threads; a window shows its own calls."""
-    calls = [(100, "B_0", 1), (0, "A_0", 3), (50, "B_0", 3), (200, "A_0", 1)]
+    calls = [(100, "B_0", 1), (0, "A_0", 3), (50, "B_0", 3), (200, "A_0", 1), (20, "C_0", 1)]
     core = load_core(
         [
             event
@@ -234,7 +234,7 @@ def test_order_and_first_calls() -> None:
             for event in (module(name, ts, 9, tid), *work(ts + 1, 1, i + 1, tid))
         ]
     )
-    assert [(row["module"], row["uid"]) for row in modules(core).records()[1:]] == [("A_0", 3), ("B_0", 6)]
+    assert [(row["module"], row["uid"]) for row in modules(core).records()[1:]] == [("A_0", 3), ("C_0", 12), ("B_0", 6)]
     late = core.window(after_ns=100_000, under="B_0")
     (row,) = modules(late).records()[1:]
     assert (row["module"], row["uid"], row["calls"], row["instances"]) == ("B_0", 0, 1, 1)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tracelens_graph.cli.common import Format, Trace, load, write_table
+from tracelens_graph.cli.common import Format, LinkedOnly, Trace, load, write_table
 from tracelens_graph.cli.tree import _ASCII_BRANCHES, _has_branches
+from tracelens_graph.cli.windows import WindowChoice, with_window_options
 
 if TYPE_CHECKING:
     from tracelens_graph.table import Table
@@ -41,8 +42,10 @@ class ModuleFormat(StrEnum):
     md = "md"
 
 
+@with_window_options
 def modules(
     trace: Trace,
+    window: WindowChoice,
     by: Annotated[By, typer.Option(help="Every instance, or instances of one class at one place together.")] = (
         By.instance
     ),
@@ -50,9 +53,7 @@ def modules(
         None
     ),
     sort: Annotated[Sort, typer.Option(help="Order of first calls, or the longest first.")] = Sort.model,
-    linked_only: Annotated[
-        bool, typer.Option("--linked-only", help="Leave out GPU events whose launch is not in the trace.")
-    ] = False,
+    linked_only: LinkedOnly = False,
     min_percent: Annotated[
         float,
         typer.Option(
@@ -70,10 +71,10 @@ def modules(
 
     Example: tracelens-graph modules trace.json.gz --by class --depth 3 --sort time
     """
-    window = load(trace).everything
+    core = load(trace)
     from tracelens_graph.analyses import modules as analysis
 
-    table = analysis.modules(window, by.value, depth, sort.value, linked_only, min_percent)
+    table = analysis.modules(window.of(core), by.value, depth, sort.value, linked_only, min_percent)
     if format is ModuleFormat.text:
         _draw(table)
     else:
