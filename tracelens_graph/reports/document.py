@@ -35,6 +35,10 @@ KEY_COLUMNS: Mapping[str, Sequence[str]] = {
         "Collective name", "Process Group Name", "dtype", "In msg size (MB)_first", "operation_count", "dur_mean",
         "dur_sum",
     ),
+    "runtime_summary": ("name", "calls", "host_sum_us", "gpu_events", "delay_median_us", "delay_max_us"),
+    "step_summary": (
+        "name", "step_time_ms", "busy_time_ms", "exposed_comm_time_ms", "idle_time_ms", "busy_percent", "uid",
+    ),
 }  # fmt: skip
 """What the Markdown document shows: tables, and of these the columns that fit on a page."""
 
