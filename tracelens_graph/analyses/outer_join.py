@@ -78,24 +78,41 @@ def fold(table: Table, keys: Sequence[str]) -> tuple[list[Key], Table]:
 
 def _fold_column(name: str, table: Table, group: np.ndarray, groups: int) -> np.ndarray | list[Any]:
     values = table[name]
-    if isinstance(values, np.ndarray) and values.dtype.kind in "iuf":
+    numbers = _numbers(values)
+    if numbers is not None:
         if name in _SUMS:
-            return _summed(values, group, groups)
+            return _summed(numbers, group, groups)
         if name.endswith("_min") or name in _SMALLEST:
-            return _reduced(np.minimum, values, group, groups)
+            return _like(values, _reduced(np.fmin, numbers, group, groups))
         if name.endswith("_max"):
-            return _reduced(np.maximum, values, group, groups)
-        count = next((count for count in _COUNTS if count in table.columns), None)
-        if name.endswith("_mean") and count:
-            weight = np.asarray(table[count], float)
-            known = np.where(np.isnan(values), 0.0, weight)
+            return _like(values, _reduced(np.fmax, numbers, group, groups))
+        weight = next((_numbers(table[count]) for count in _COUNTS if count in table.columns), None)
+        if name.endswith("_mean") and weight is not None:
+            known = np.where(np.isnan(numbers), 0, weight)
             with np.errstate(invalid="ignore"):
-                return _summed(np.nan_to_num(values) * known, group, groups) / _summed(known, group, groups)
+                return _summed(np.nan_to_num(numbers) * known, group, groups) / _summed(known, group, groups)
     members: list[list[Any]] = [[] for _ in range(groups)]
     for place, value in zip(group.tolist(), values, strict=True):
         members[place].append(value)
     texts = name == "Categories" or all(isinstance(value, str) for value in values)
     return [united(cells) if texts else _agreed(cells) for cells in members]
+
+
+def _numbers(values: np.ndarray | Sequence[Any]) -> np.ndarray | None:
+    """A column as an array of numbers, whole ones if it holds no other; None if it holds anything else."""
+    if isinstance(values, np.ndarray):
+        return values if values.dtype.kind in "iuf" else None
+    kinds = {type(value) for value in values}
+    if not kinds <= {int, float, type(None)} or kinds <= {type(None)}:
+        return None
+    return np.array(values, np.int64 if kinds == {int} else float)
+
+
+def _like(values: np.ndarray | Sequence[Any], numbers: np.ndarray) -> np.ndarray | list[Any]:
+    """Numbers as the column they came from has them: in a list whole ones stay whole, and None is none."""
+    if isinstance(values, np.ndarray) or any(isinstance(value, float) for value in values):
+        return numbers
+    return [None if number != number else int(number) for number in numbers.tolist()]
 
 
 def _summed(values: np.ndarray, group: np.ndarray, groups: int) -> np.ndarray:
@@ -182,7 +199,9 @@ class Joined:
         nothing = 0 if adds_up(column) else np.nan
         if not len(values):
             return np.full(len(self), nothing)
-        numbers = values if isinstance(values, np.ndarray) else np.array(values, float)
+        numbers = _numbers(values)
+        if numbers is None:
+            return np.full(len(self), np.nan)
         return np.where(self.has(tag), numbers[self.place[tag]], nothing)
 
     def combined(self, column: str) -> list[Any]:
