@@ -57,6 +57,28 @@ VIEWS: Mapping[str, View] = {
         },
         instance="ex_UID",
     ),
+    "coll_analysis": View(
+        {
+            "Collective name": "collective", "Process Group Name": "group", "Group size": "ranks", "dtype": "type",
+            "In msg size (MB)_first": "in MB", "Out msg size (MB)_first": "out MB", "stream": "stream",
+            "operation_count": "count", "dur_mean": "mean us", "dur_max": "max us", "dur_sum": "sum us",
+        }
+    ),
+    "runtime_summary": View(
+        {
+            "name": "runtime call", "calls": "calls", "host_sum_us": "host us", "host_mean_us": "mean us",
+            "gpu_events": "GPU events", "gpu_sum_us": "GPU us", "delay_median_us": "delay us", "delay_p90_us": "p90 us",
+        },
+        instance="longest_uid",
+    ),
+    "step_summary": View(
+        {
+            "name": "step", "step_time_ms": "step ms", "gpu_events": "GPU events", "computation_time_ms": "compute ms",
+            "exposed_comm_time_ms": "exp. comm ms", "busy_time_ms": "busy ms", "idle_time_ms": "idle ms",
+            "busy_percent": "busy % of step", "top_ops": "top ops",
+        },
+        instance="uid",
+    ),
 }  # fmt: skip
 """Name of a table -> its view. Other tables are shown whole."""
 
@@ -136,7 +158,9 @@ def _short_lists(cells: Any) -> Any:
 
 
 def _short(cell: Any) -> str:
-    """A list on few characters: shapes as `[8,16] [16,4]`, names with commas between them."""
+    """A list on few characters: shapes as `[8,16] [16,4]`, shares as `aten::mm 30 %`, names with commas."""
+    if all(isinstance(part, dict) for part in cell):
+        return ", ".join(f"{part['name']} {part['percent']:.0f} %" for part in cell)
     if all(isinstance(part, list) for part in cell):
         return " ".join(str(part).replace(" ", "") for part in cell if part)
     return ", ".join(map(str, cell))
