@@ -10,7 +10,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -57,8 +57,8 @@ def modules(
     What has neither above it is in no module: optimizers, losses, accumulation of gradients.
 
     Args:
-        g: the graph, or a window of it. Only GPU events are restricted to a window, so the times of windows that
-            partition the trace add up place by place.
+        g: the graph, or a window of it. GPU events and counts are those of the window, the tree is that of the
+            trace, so the times of windows that partition the trace add up place by place.
         by: "instance", or "class" to merge what has the same class at the same place (`Linear_3` is a `Linear`).
         depth: levels of modules to list; deeper ones are part of the lines above them.
         sort: "model" for the order of first calls, "time" for the longest first; modules beside each other.
@@ -81,7 +81,7 @@ def modules(
     found = {name: [line[i] for line in lines] for i, name in enumerate(_Line._fields)}
     forward, backward = (np.array(found[name], np.int64) for name in ("forward", "backward"))
     total = forward + backward
-    columns = {
+    columns: dict[str, np.ndarray | list[Any]] = {
         "path": found["path"],
         "depth": np.array(found["depth"], np.int64),
         "module": found["module"],
@@ -279,46 +279,47 @@ def _backward_ops(core: Core) -> tuple[np.ndarray, np.ndarray]:
 
 def _lines(tree: _Tree, times: _Times, sort: Sort, depth: int | None, min_percent: float) -> Iterator[_Line]:
     """The tree in pre-order, under a line for the whole."""
-    total = times.total.sum(axis=1)
-    whole = times.own.sum(axis=0)
+    outside, no_launch = len(tree.above), len(tree.above) + 1
+    whole, total = times.own.sum(axis=0), times.total.sum(axis=1)
     limit = min_percent * int(whole.sum()) / 100
-    shown = np.flatnonzero(times.events[: len(tree.above)] > 0)
+    shown = np.flatnonzero(times.events[:outside] > 0)
     by_time = -total[shown] if sort == "time" else np.zeros(len(shown))
     inside: dict[int, list[int]] = defaultdict(list)
     small: dict[int, list[int]] = defaultdict(list)
+    above = np.where(tree.above >= 0, tree.above, outside)
     for place in shown[np.lexsort((tree.first[shown], tree.start[shown], by_time))].tolist():
-        (inside if total[place] >= limit else small)[int(tree.above[place])].append(place)
+        (inside if total[place] >= limit else small)[int(above[place])].append(place)
 
-    def others(above: int, level: int, path: str) -> Iterator[_Line]:
-        if rest := small[above]:
+    def line(level: int, path: str, name: str, sums: np.ndarray, counted: list[int], uid: int | None = None) -> _Line:
+        forward, backward = sums.tolist()
+        instances, calls = int(tree.instances[counted].sum()), int(tree.calls[counted].sum())
+        return _Line(level, path, name, instances, calls, forward, backward, uid)
+
+    def others(place: int, level: int, path: str) -> Iterator[_Line]:
+        if rest := small[place]:
             name = f"({len(rest):,} below {min_percent:g} %)"
-            sums = times.total[rest].sum(axis=0).tolist()
-            counts = int(tree.instances[rest].sum()), int(tree.calls[rest].sum())
-            yield _Line(level, _path(path, name), name, *counts, *sums, None)
-        if times.own_events[above] and (above == outside or inside[above] or rest):
-            yield _Line(level, _path(path, NON_MODULE), NON_MODULE, 0, 0, *times.own[above].tolist(), None)
+            yield line(level, _path(path, name), name, times.total[rest].sum(axis=0), rest)
+        if times.own_events[place] and (place == outside or inside[place] or rest):
+            yield line(level, _path(path, NON_MODULE), NON_MODULE, times.own[place], [])
 
-    outside = len(tree.above)
-    inside[outside], small[outside] = inside.pop(-1, []), small.pop(-1, [])
-    yield _Line(0, "", WHOLE, 0, 0, *whole.tolist(), None)
+    yield line(0, "", WHOLE, whole, [])
     if depth == 0:
         return
-    waiting: list[tuple[Iterator[int], int, str]] = [(iter(inside[outside]), outside, "")]
+    waiting = [(iter(inside[outside]), outside, "")]
     while waiting:
-        siblings, above, path = waiting[-1]
+        siblings, parent, path = waiting[-1]
         level = len(waiting)
         place = next(siblings, None)
         if place is None:
             waiting.pop()
-            yield from others(above, level, path)
+            yield from others(parent, level, path)
             continue
         here = _path(path, tree.name[place])
-        counts = int(tree.instances[place]), int(tree.calls[place])
-        yield _Line(level, here, tree.name[place], *counts, *times.total[place].tolist(), int(tree.uid[place]))
+        yield line(level, here, tree.name[place], times.total[place], [place], int(tree.uid[place]))
         if depth is None or level < depth:
             waiting.append((iter(inside[place]), place, here))
-    if times.own_events[outside + 1]:
-        yield _Line(1, NO_LAUNCH, NO_LAUNCH, 0, 0, *times.own[outside + 1].tolist(), None)
+    if times.own_events[no_launch]:
+        yield line(1, NO_LAUNCH, NO_LAUNCH, times.own[no_launch], [])
 
 
 def _path(above: str, name: str) -> str:
