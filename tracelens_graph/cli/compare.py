@@ -189,6 +189,7 @@ def _write_all(runs: Mapping[str, Run], csv: Path | None, top: int | None) -> No
     if csv is not None:
         _write_folder(tables, csv)
         return
+    of_runs = tuple(f"{tag}: " for tag in runs)
     said: list[str] = []
     for name in _KEY_TABLES:
         if name in tables:
@@ -197,7 +198,7 @@ def _write_all(runs: Mapping[str, Run], csv: Path | None, top: int | None) -> No
             if name != "gpu_timeline":
                 shown = first_rows(shown, _ROWS_FOR_PEOPLE if top is None else top)
             shown.notes = [note for note in shown.notes if note not in said]
-            said += shown.notes
+            said += [note for note in shown.notes if note.startswith(of_runs)]
             write_table(shown, Format.table)
     if rest := [name for name in tables if name not in _KEY_TABLES]:
         print(f"\nmore with --table: {', '.join(rest)}")

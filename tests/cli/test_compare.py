@@ -1,0 +1,220 @@
+"""compare: verdict, tables, inputs, names, conditions, files."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from handmade import HOSTILE, Run, small_trace
+
+from corpus import GOLDENS, needs_goldens
+
+
+def rows(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def changed(**durations: float) -> dict[str, Any]:
+    """The small trace with other durations of some events."""
+    trace = small_trace()
+    for event in trace["traceEvents"]:
+        if event["name"] in durations:
+            event["dur"] = durations[event["name"]]
+    return trace
+
+
+@pytest.fixture
+def slower(tmp_path: Path) -> Path:
+    """The small trace with a gemm that takes 70.25 us in place of 50.25, and another kernel in place of the copy."""
+    trace = changed(gemm=70.25)
+    for event in trace["traceEvents"]:
+        if event["name"] == "aten::addmm":
+            event["name"] = "aten::mm"
+    path = tmp_path / "slower.json"
+    path.write_text(json.dumps(trace))
+    return path
+
+
+def test_verdict_and_key_tables(run: Run, trace_file: Path, slower: Path) -> None:
+    code, out, err = run("compare", trace_file, slower)
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0] == "slower against small"
+    assert lines[1].split() == ["total", "0.159", "->", "0.169", "ms", "+0.010", "+6.4", "%"]
+    assert "only in small: 1 op, 0.060 ms: aten::addmm (0.060)" in lines
+    assert "only in slower: 1 op, 0.070 ms: aten::mm (0.070)" in lines
+    for title in ("GPU timeline", "GPU time by category of operation", "GPU time by operation", "GPU time by kernel"):
+        assert f"{title}: slower against small" in lines
+    assert out.count("have no launch in the trace") == 2  # one note per run, not one per table
+    assert lines[-1] == "more with --table: ops_unique_args"
+
+
+def test_a_trace_does_not_differ_from_itself(run: Run, trace_file: Path) -> None:
+    code, out, _ = run("compare", trace_file, trace_file, "--fail-if", "busy_ms:diff != 0")
+    assert code == 0
+    assert out.startswith("small#2 against small#1\n")
+    assert "no op takes longer or shorter" in out
+    assert out.count("2 rows without a difference") == 3
+    assert "only in" not in out
+
+
+@pytest.mark.parametrize("form", ["csv", "json"])
+def test_one_table_with_all_columns(run: Run, trace_file: Path, slower: Path, form: str) -> None:
+    code, out, _ = run("compare", trace_file, slower, "--table", "kernel_summary", "-f", form, "--names", "old, new")
+    assert code == 0
+    found = rows(out) if form == "csv" else json.loads(out)["rows"]
+    by_kernel = {(row["Parent cpu_op"], row["Kernel name"]): row for row in found}
+    gone, new = by_kernel["aten::addmm", "gemm"], by_kernel["aten::mm", "gemm"]
+    assert (gone["only_in"], new["only_in"]) == ("old", "new")
+    assert float(gone["Kernel duration (µs)_sum__new_diff"]) == -50.25
+    assert float(new["new::Kernel duration (µs)_sum"]) == 70.25
+    assert HOSTILE in {row["Kernel name"] for row in found}
+
+
+def test_tables_for_people_are_short_and_harmless(run: Run, trace_file: Path, slower: Path) -> None:
+    for form in ("table", "md"):
+        code, out, _ = run("compare", trace_file, slower, "--table", "kernel_summary", "-f", form)
+        assert code == 0
+        assert "::Kernel" not in out
+        assert "\x1b" not in out
+    _, out, _ = run("compare", slower, trace_file, "--table", "ops_unique_args", "--top", "1")
+    assert "more rows (--top 0 shows all)" in out
+
+
+def test_a_folder_of_our_tables_is_a_run(run: Run, trace_file: Path, tmp_path: Path) -> None:
+    from tracelens_graph.analyses.report_tables import report_tables
+    from tracelens_graph.loading import load_core
+    from tracelens_graph.reports.folder import write_folder
+
+    write_folder(dict(report_tables(load_core(trace_file))), tmp_path / "tables")
+    code, out, err = run("compare", trace_file, tmp_path / "tables", "--csv", tmp_path / "diff")
+    assert code == 0
+    assert "no op takes longer or shorter" in out
+    assert err == f"wrote 5 tables to {tmp_path / 'diff'}\n"
+    for file in (tmp_path / "diff").iterdir():
+        found = rows(file.read_text())
+        assert found
+        for row in found:
+            assert row["only_in"] == ""
+            assert {float(row[column] or 0) for column in row if column.endswith("_diff")} == {0.0}
+
+
+def test_options_that_choose_events_say_that_tables_stay(run: Run, trace_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "t").mkdir()
+    (tmp_path / "t/gpu_timeline.csv").write_text("type,time ms,percent\nbusy_time,0.5,100\n")
+    _, out, err = run("compare", trace_file, tmp_path / "t", "--linked-only")
+    assert err == "note: t is a folder of tables and is taken as it is; options that choose events do not change it\n"
+    assert "of GPU events with a launch in the trace" in out
+    assert "ops_summary is not compared: t does not have it" in out
+    _, _, err = run("compare", trace_file, tmp_path / "t")
+    assert err == ""
+
+
+def test_names_come_from_files_else_from_folders(run: Run, trace_file: Path, tmp_path: Path) -> None:
+    for folder in ("x", "y"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "rank0.pt.trace.json").write_text(json.dumps(small_trace()))
+    _, out, _ = run("compare", tmp_path / "x/rank0.pt.trace.json", tmp_path / "y/rank0.pt.trace.json")
+    assert out.startswith("y against x\n")
+    _, out, _ = run("compare", trace_file, tmp_path / "y/rank0.pt.trace.json", tmp_path / "x")
+    assert out == ""  # a folder of traces is none of tables
+    _, out, _ = run("compare", trace_file, tmp_path / "y/rank0.pt.trace.json")
+    assert out.startswith("rank0 against small\n")
+
+
+def test_several_runs(run: Run, trace_file: Path, slower: Path) -> None:
+    code, out, _ = run("compare", trace_file, slower, trace_file, "--names", "a,b,c")
+    assert code == 0
+    assert {"b against a", "c against a"} < set(out.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("condition", "code", "line"),
+    [
+        ("total_ms:pct > 5", 3, "failed: total_ms:pct is 6.44654, which is > 5\n"),
+        ("total_ms:pct > 7", 0, ""),
+        ("total_ms:diff < 0", 0, ""),
+        ("category:GEMM:count:diff >= 0", 3, "failed: category:GEMM:count:diff is 0, which is >= 0\n"),
+        ("op:aten::addmm:ms:pct == -100", 3, None),
+        ("op:aten::mm:ms:pct > 1000", 3, None),
+    ],
+)
+def test_conditions(run: Run, trace_file: Path, slower: Path, condition: str, code: int, line: str | None) -> None:
+    found, _, err = run("compare", trace_file, slower, "--fail-if", condition)
+    assert found == code
+    assert err == line if line is not None else "is not in the trace" in err
+
+
+def test_a_change_from_nothing_is_beyond_every_limit() -> None:
+    from tracelens_graph.cli import gate
+    from tracelens_graph.cli.compare import _change
+
+    (condition,) = gate.parse(["busy_ms:pct > 5"], ("diff", "pct"))
+    assert _change(condition, gate.Reading(0.0), gate.Reading(2.0)).value == math.inf
+    assert _change(condition, gate.Reading(0.0), gate.Reading(0.0)).value == 0
+    assert _change(condition, gate.Reading(4.0), gate.Reading(3.0)).value == -25
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["{a}"], "at least two runs"),
+        (["-", "-"], "standard input"),
+        (["{a}", "{b}", "--names", "x"], "1 names for 2 runs"),
+        (["{a}", "{b}", "--names", "x,x"], "a name of its own"),
+        (["{a}", "{b}", "--names", "x,"], "a name of its own"),
+        (["{a}", "{b}", "--table", "ops_sumary"], "did you mean ops_summary?"),
+        (["{a}", "{b}", "--format", "csv"], "needs --table"),
+        (["{a}", "{b}", "--table", "ops_summary", "--csv", "x"], "one of them"),
+        (["{a}", "{b}", "--layout", "tracelens"], "needs --csv or --table"),
+        (["{a}", "{b}", "--layout", "tracelens", "--table", "x"], "there is no table"),
+        (["{a}", "{b}", "--fail-if", "busy_ms > 5"], "busy_ms:diff"),
+        (["{a}", "{b}", "--fail-if", "bussy_ms:pct > 5"], "did you mean"),
+    ],
+)
+def test_wrong_usage(run: Run, trace_file: Path, slower: Path, arguments: list[str], message: str) -> None:
+    code, out, err = run("compare", *(text.format(a=trace_file, b=slower) for text in arguments))
+    assert (code, out) == (2, "")
+    assert message in " ".join(err.replace("│", " ").split())
+
+
+def test_names_that_make_one_file_are_refused(run: Run, trace_file: Path, tmp_path: Path) -> None:
+    code, _, err = run(
+        "compare",
+        trace_file,
+        trace_file,
+        trace_file,
+        "--names",
+        "a,b/c,b:c",
+        "--layout",
+        "tracelens",
+        "--csv",
+        tmp_path,
+    )
+    assert (code, "two of them are one" in err) == (2, True)
+
+
+def test_layout_of_tracelens(run: Run, trace_file: Path, slower: Path, tmp_path: Path) -> None:
+    code, out, err = run("compare", trace_file, slower, "--names", "a,../b", "--layout", "tracelens", "--csv", tmp_path)
+    assert (code, out) == (0, "")
+    assert err.startswith("wrote 6 tables to ")
+    assert {"ops_unique_args_only_baseline_.._b.csv", "gpu_timeline.csv"} < {file.name for file in tmp_path.iterdir()}
+    found = {row["type"]: row for row in rows((tmp_path / "gpu_timeline.csv").read_text())}
+    assert float(found["total_time"]["time ms__../b_diff"]) == pytest.approx(0.01025)
+
+
+@needs_goldens
+def test_layout_from_reference_tables(run: Run, tmp_path: Path) -> None:
+    assert GOLDENS is not None
+    folders = [GOLDENS / f"default/{tag}/qwen1.5-0.5b" for tag in ("h100", "mi300")]
+    code, _, _ = run("compare", *folders, "--layout", "tracelens", "--csv", tmp_path)
+    assert code == 0
+    expected = {file.name for file in (GOLDENS / "compare/qwen-h100-vs-mi300").iterdir()} - {"kernel_summary.csv"}
+    assert {file.name for file in tmp_path.iterdir()} == expected
+    found = {row["name"]: row for row in rows((tmp_path / "ops_summary.csv").read_text())}
+    assert float(found["aten::mul"]["total_direct_kernel_time_ms__mi300_diff"]) == pytest.approx(-2.2116113281)
