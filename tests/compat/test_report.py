@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any
 import pandas as pd
 import pytest
 from handmade import HOSTILE, small_trace, span
+from hypothesis import given, settings
+from made_traces import traces
 from parity.cases import Case, cases, path_of
 from parity.comparing import read_reference
 
@@ -187,6 +190,20 @@ def test_the_sheets_say_what_the_analyzer_says(trace: Path, tmp_path: Path) -> N
     pd.testing.assert_frame_equal(
         analyzer.get_df_kernel_launchers_summary_by_category(calls), frames["ops_summary_by_category"]
     )
+
+
+@settings(max_examples=40)
+@given(trace=traces())
+def test_made_traces(tmp_path_factory: pytest.TempPathFactory, trace: dict[str, Any]) -> None:
+    folder = tmp_path_factory.mktemp("made")
+    frames = report(trace, folder, **EVERYTHING, detect_recompute=True, include_call_stack=True)
+    for name, frame in frames.items():
+        with (folder / "report" / f"{name}.csv").open(newline="", encoding="utf-8") as file:
+            rows = list(csv.reader(file))
+        assert rows[0] == list(frame)
+        assert len(rows) == len(frame) + 1
+    count = sum(event.get("cat") == "kernel" for event in trace["traceEvents"] if event["ph"] == "X")
+    assert frames["kernel_summary"]["Kernel duration (µs)_count"].sum() == count
 
 
 # --- where it is written -----------------------------------------------------------------------------------------

@@ -17,20 +17,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tracelens_graph.analyses.call_stacks import module_stacks, parent_modules
 from tracelens_graph.analyses.launchers import Launchers, launchers
-from tracelens_graph.analyses.ops import _thread_labels as thread_labels
-from tracelens_graph.analyses.overlap import overlap
 from tracelens_graph.analyses.timeline import gpu_timeline
 from tracelens_graph.compat import launcher_frames
 from tracelens_graph.compat.event import TraceEvent
-from tracelens_graph.compat.kernel_frames import file_times, kernel_columns
-from tracelens_graph.compat.launcher_frames import ARGUMENTS, DIRECT, SUBTREE, as_tuples
+from tracelens_graph.compat.kernel_frames import kernel_columns
+from tracelens_graph.compat.launcher_calls import calls_frame, kernel_details
+from tracelens_graph.compat.launcher_frames import ARGUMENTS, DIRECT, SUBTREE
 from tracelens_graph.compat.notices import refuse, warn_of_damage
 from tracelens_graph.compat.trace_to_tree import TraceToTree
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.intervals import union_length_by_group
-from tracelens_graph.graph.node import Node
 from tracelens_graph.graph.traversals import nearest_above, rows_of_kind
 from tracelens_graph.schema import PYTHON_KINDS, Kind
 
@@ -159,7 +156,7 @@ class TreePerfAnalyzer:
             DIRECT: (found.direct_ns / 1000).tolist(),
             SUBTREE: (found.subtree_ns / 1000).tolist(),
             "direct_kernel_count": found.count.tolist(),
-            "kernel_details": self._details(found),
+            "kernel_details": kernel_details(found),
         }
         records = (dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True))
         return [MeasuredEvent(self.tree, *pair) for pair in zip(found.rows.tolist(), records, strict=True)]
@@ -188,41 +185,16 @@ class TreePerfAnalyzer:
                 first_occurrence_time.
             args_cols: which arguments, by their names in the file.
         """
-        found, core, c = self._launchers(), self.tree.graph, self.tree.graph.columns
-        rows = found.rows
-        columns: dict[str, Any] = {
-            "name": [core.names[code] for code in c.name[rows].tolist()],
-            "op category": [found.categories[code] for code in found.category.tolist()],
-            "UID": c.uid[rows],
-            DIRECT: found.direct_ns / 1000,
-            SUBTREE: found.subtree_ns / 1000,
-            "direct_kernel_count": found.count,
-        }
-        if include_first_occurrence_time:
-            columns["ts"] = file_times(self.tree, rows)
-        columns |= self._arguments(rows, args_cols)
-        if id_cols:
-            columns["pid"] = [core.threads[code][0] for code in c.thread[rows].tolist()]
-            columns["tid"] = [core.threads[code][1] for code in c.thread[rows].tolist()]
-            columns["external_id"] = pd.arrays.IntegerArray(
-                c.external_id[rows].astype(np.int64), c.external_id[rows] < 0
-            )
-        if include_kernel_details:
-            columns["kernel_details"] = self._details(found)
-        if include_call_stack:
-            columns["call_stack"] = module_stacks(core, rows)
-            columns["parent_module"] = parent_modules(core, found.module)
-        if self.detect_recompute:
-            columns["is_recompute"] = core.recompute[rows]
-        labels, label = thread_labels(core)
-        for i, column in enumerate(("process_name", "process_label", "thread_name")):
-            columns[column] = [labels[code][i] for code in label[c.thread[rows]].tolist()]
-        if include_kernel_details:
-            beside = overlap(found)
-            columns["overlapping_kernel_names"] = beside.names
-            columns["overlapping_kernels_details"] = self._kernels(beside.beside[:, 1], beside.beside[:, 0], len(rows))
-            columns["overlap_pct"] = beside.share
-        return pd.DataFrame(columns)
+        return calls_frame(
+            self.tree,
+            self._launchers(),
+            arguments=args_cols,
+            start=include_first_occurrence_time,
+            ids=id_cols,
+            details=include_kernel_details,
+            call_stack=include_call_stack,
+            recompute=self.detect_recompute,
+        )
 
     @staticmethod
     def get_df_kernel_launchers_summary(df_kernel_launchers: pd.DataFrame) -> pd.DataFrame:
@@ -416,31 +388,3 @@ class TreePerfAnalyzer:
 
     def _launchers(self, communication: bool = False) -> Launchers:
         return launchers(self.tree.graph.everything, linked_only=True, communication=communication)
-
-    def _details(self, found: Launchers) -> list[launcher_frames.Details]:
-        return self._kernels(found.gpu, found.of, len(found))
-
-    def _kernels(self, gpu: np.ndarray, group: np.ndarray, groups: int) -> list[launcher_frames.Details]:
-        """Name, duration and stream of GPU events, as a list per group."""
-        core, c = self.tree.graph, self.tree.graph.columns
-        lists: list[launcher_frames.Details] = [[] for _ in range(groups)]
-        names, durations = c.name[gpu].tolist(), (c.dur_ns[gpu] / 1000).tolist()
-        for at, name, dur, stream in zip(group.tolist(), names, durations, c.stream[gpu].tolist(), strict=True):
-            lists[at].append({"name": core.names[name], "dur": dur, "stream": stream if stream >= 0 else None})
-        return lists
-
-    def _arguments(self, rows: np.ndarray, names: Sequence[str]) -> dict[str, list[Any]]:
-        """Arguments of events as tuples, one tuple for all events of one argument set."""
-        core, c = self.tree.graph, self.tree.graph.columns
-        _, first, back = np.unique(c.argset[rows], return_index=True, return_inverse=True)
-        shapes = [Node(core, row).shapes for row in rows[first].tolist()]
-        columns = {}
-        for name in names:
-            if name in ARGUMENTS:
-                values = [as_tuples(shape.get(name)) for shape in shapes]
-                columns[name] = [values[i] for i in back.tolist()]
-            else:
-                events = core.details.events(c.uid[rows].tolist())
-                args = [events.get(uid, {}).get("args") for uid in c.uid[rows].tolist()]
-                columns[name] = [as_tuples(each.get(name)) if isinstance(each, dict) else None for each in args]
-        return columns
