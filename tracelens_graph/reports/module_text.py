@@ -75,11 +75,11 @@ def _labels(table: Table, room: int) -> Iterator[str]:
         is_module = line["uid"] is not None
         kind = _MODULE if is_module else ""
         suffix = _counts(line["instances"], line["calls"]) if is_module else ""
-        space = room - len(branches) - len(kind) - len(suffix)
-        if space < _SHORTEST_NAME:
-            space, suffix = space + len(suffix), ""
-        name = _cut(line["module"], max(min(space, _LONGEST_NAME), _SHORTEST_NAME))
-        yield f"{branches}{kind}{name}{suffix}"
+        name = _cut(line["module"], _LONGEST_NAME)
+        space = room - len(branches) - len(kind)
+        if space - len(suffix) < min(len(name), _SHORTEST_NAME):
+            suffix = ""
+        yield f"{branches}{kind}{_cut(name, max(space - len(suffix), _SHORTEST_NAME))}{suffix}"
 
 
 def _counts(instances: int, calls: int) -> str:
