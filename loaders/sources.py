@@ -69,6 +69,11 @@ class Source:
         """Whether the bytes are held in memory, not in a file."""
         return self._data is not None
 
+    @property
+    def lasting(self) -> bool:
+        """Whether the bytes stand in a file that outlives this process."""
+        return self.path is not None and not self._spooled
+
     def raw_size(self) -> int:
         """Size of the decompressed bytes, estimated where the format does not tell."""
         if self.packing == "gzip":

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+import numpy as np
+
 from tracelens_graph.graph.details import Details
 from tracelens_graph.graph.identity import stream_id
 from tracelens_graph.loaders.kineto.collect import Chunk
@@ -19,6 +21,18 @@ class FileDetails(Details):
         super().__init__([chunk.first for chunk in chunks], [chunk.count for chunk in chunks])
         self.source = source
         self._chunks = chunks
+
+    @classmethod
+    def at(cls, source: Source, first: np.ndarray, count: np.ndarray, places: np.ndarray) -> FileDetails:
+        """Events whose places are known from an earlier reading of the same file."""
+        rows = zip(first.tolist(), count.tolist(), places.tolist(), strict=True)
+        return cls(source, [Chunk(offset, length, f, n, bool(mended)) for f, n, (offset, length, mended) in rows])
+
+    def places(self) -> np.ndarray | None:
+        """Where the blocks stand in the file; None for bytes in memory and for a spool."""
+        if not self.source.lasting:
+            return None
+        return np.array([(c.offset, c.length, c.repaired) for c in self._chunks], np.int64).reshape(-1, 3)
 
     def texts(self, blocks: Iterable[int]) -> Iterator[bytes]:
         """Texts of blocks, in one pass over the file from the first to the last of them."""

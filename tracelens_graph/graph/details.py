@@ -37,6 +37,13 @@ class Details:
         """
         raise NotImplementedError
 
+    def places(self) -> np.ndarray | None:
+        """Where the blocks stand in the trace's file: (offset, length, whether repaired) each.
+
+        None if they stand in no file that outlives this process.
+        """
+        return None
+
     def events(self, uids: Iterable[int]) -> dict[int, dict[str, Any]]:
         """uid -> the original event, for those that stand in the file.
 

@@ -13,8 +13,12 @@ from tracelens_graph.errors import OutputError
 
 
 @contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+def replacing(path: str | os.PathLike[str], mode: int = 0o666) -> Iterator[BinaryIO]:
     """A new file that takes the place of `path` when the block ends well, and vanishes when it does not.
+
+    Args:
+        path: the file.
+        mode: its permissions, of which the process's umask takes away.
 
     Raises:
         OutputError: it cannot be written, or something that is no ordinary file stands there.
@@ -24,7 +28,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         raise OutputError(f"{path}: is {'a folder' if target.is_dir() else 'no ordinary file'}; name a file")
     part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     try:
-        with open(part, "xb") as file:
+        with open(part, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             yield file
         os.replace(part, target)
     except OSError as error:

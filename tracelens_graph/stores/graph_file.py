@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from itertools import chain
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -41,18 +41,35 @@ def write_graph(core: Core, path: str | os.PathLike[str], progress: Callable[[in
         ChangedTraceError: the trace changed since it was loaded, so its events cannot be taken along.
     """
     with replacing(path) as file:
-        writer = SectionWriter(file)
-        for name, column in core.columns:
-            writer.column(f"columns.{name}", column)
-        writer.array("depends_on", core.depends_on)
-        writer.strings("names", core.names)
-        writer.strings("argsets", list(chain.from_iterable(core.argsets)))
-        writer.json("autograd_flows", list(core.autograd_flows))
-        writer.json("collectives", list(core.collective_args.items()))
-        writer.array("events.first", core.details.first)
-        writer.array("events.count", core.details.count)
+        writer = _begun(core, file)
         writer.blobs("events", _packed(core.details, progress))
-        writer.finish({"tool": __version__, "trace": core.trace_id, "info": asdict(core.info), "threads": core.threads})
+        _finish(writer, core, core.trace_id)
+
+
+def write_without_events(core: Core, file: BinaryIO, places: np.ndarray) -> None:
+    """Write a graph whose original events stay in the trace's file, where `places` says."""
+    writer = _begun(core, file)
+    writer.array("events.places", places)
+    _finish(writer, core, None)
+
+
+def _begun(core: Core, file: BinaryIO) -> SectionWriter:
+    """A file of sections with all of the graph but the original events."""
+    writer = SectionWriter(file)
+    for name, column in core.columns:
+        writer.column(f"columns.{name}", column)
+    writer.array("depends_on", core.depends_on)
+    writer.strings("names", core.names)
+    writer.strings("argsets", list(chain.from_iterable(core.argsets)))
+    writer.json("autograd_flows", list(core.autograd_flows))
+    writer.json("collectives", list(core.collective_args.items()))
+    writer.array("events.first", core.details.first)
+    writer.array("events.count", core.details.count)
+    return writer
+
+
+def _finish(writer: SectionWriter, core: Core, trace_id: str | None) -> None:
+    writer.finish({"tool": __version__, "trace": trace_id, "info": asdict(core.info), "threads": core.threads})
 
 
 def _packed(details: Details, progress: Callable[[int, int], None] | None) -> Iterator[bytes]:
@@ -65,11 +82,16 @@ def _packed(details: Details, progress: Callable[[int, int], None] | None) -> It
             progress(done, blocks)
 
 
-def read_graph(source: Source | str | os.PathLike[str] | bytes) -> Core:
+def read_graph(
+    source: Source | str | os.PathLike[str] | bytes,
+    events_at: Callable[[np.ndarray, np.ndarray, np.ndarray], Details] | None = None,
+) -> Core:
     """The graph of a file that `write_graph` wrote.
 
     Args:
         source: a `Source`, or whatever `loaders.sources.open_source` takes.
+        events_at: gives the original events where they stayed in the trace's file; called with the uid of the first
+            event, the number of events and the place of each block.
 
     Raises:
         NotATraceError: it is no saved graph.
@@ -80,7 +102,7 @@ def read_graph(source: Source | str | os.PathLike[str] | bytes) -> Core:
         raise NotATraceError(f"{source.name}: is no saved graph")
     sections = Sections(_buffer(source), source.name)
     try:
-        return _core(sections, source.name)
+        return _core(sections, source.name, events_at)
     except (KeyError, TypeError, ValueError, AttributeError):
         raise sections.damaged("content") from None
 
@@ -95,16 +117,23 @@ def _buffer(source: Source) -> bytes | mmap.mmap:
             raise TraceError(f"{source.name}: cannot be mapped into memory: {error}") from None
 
 
-def _core(sections: Sections, name: str) -> Core:
+def _core(sections: Sections, name: str, events_at: Callable[..., Details] | None) -> Core:
     facts = sections.facts
-    details = PackedDetails(
-        first=sections.array("events.first"),
-        count=sections.array("events.count"),
-        blocks=sections.array("events"),
-        ends=sections.array("events.ends"),
-        trace_id=facts["trace"],
-        name=name,
-    )
+    first, count = sections.array("events.first"), sections.array("events.count")
+    details: Details
+    if facts["trace"] is not None:
+        details = PackedDetails(
+            first=first,
+            count=count,
+            blocks=sections.array("events"),
+            ends=sections.array("events.ends"),
+            trace_id=facts["trace"],
+            name=name,
+        )
+    elif events_at is not None:
+        details = events_at(first, count, sections.array("events.places"))
+    else:
+        raise TraceError(f"{name}: is a cached graph without its events; name the trace, with --cache")
     texts = sections.strings("argsets")
     return Core(
         columns=_columns(sections),

@@ -1,0 +1,159 @@
+"""Graphs that were loaded before, kept for the user so that the next command on the same trace is instant.
+
+An entry is a graph file whose original events stay in the trace. Its name tells the trace's path and what the file
+was when it was loaded (size, times, inode), and the version of this program: whatever differs is another entry, so
+no entry is ever out of date. Entries are written beside and moved into place, hence whole or absent for every other
+process. Only their owner may read them: a trace may hold secrets.
+
+The folder is `$TRACELENS_GRAPH_CACHE`, else `tracelens_graph` in the platform's folder for caches. It may be deleted
+at any time.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from tracelens_graph._version import __version__
+from tracelens_graph.errors import OutputError, TraceError
+from tracelens_graph.graph.core import Core
+from tracelens_graph.loaders.kineto.details import FileDetails
+from tracelens_graph.loaders.sources import Source
+from tracelens_graph.schema import SCHEMA_VERSION
+from tracelens_graph.stores.files import replacing
+from tracelens_graph.stores.graph_file import read_graph, write_without_events
+
+LIMIT_BYTES = 10 * 1024**3
+"""Size of all entries together; those used longest ago go first."""
+
+_ENTRY = re.compile(r"[0-9a-f]{32}-[0-9a-f]{32}\.tlg")
+_PART = re.compile(r"\.[0-9a-f]{32}-[0-9a-f]{32}\.tlg\.[0-9a-f]+\.part")
+_ABANDONED_S = 3600
+"""Age at which a half-written entry has nobody left who writes it."""
+
+
+def cached_core(
+    path: str | os.PathLike[str], load: Callable[[], Core], warn: Callable[[str], Any] = warnings.warn
+) -> Core:
+    """The graph of a trace, from the cache if it is there, else loaded and kept.
+
+    Standard input, pipes and saved graphs are loaded and not kept.
+
+    Args:
+        path: the trace's file.
+        load: loads it.
+        warn: told in one line if the cache cannot be written.
+
+    Raises:
+        Whatever `load` raises.
+    """
+    if os.fspath(path) == "-" or not Path(path).is_file():
+        return load()
+    source = Source(str(path), path=Path(path).absolute())
+    if source.packing == "graph":
+        return load()
+    try:
+        entry = _entry(source)
+    except (OSError, RuntimeError) as error:  # no home folder, for one
+        warn(f"the cache is not used: {error}")
+        return load()
+    core = _read(entry, source)
+    if core is None:
+        core = load()
+        _keep(core, entry, source, warn)
+    return core
+
+
+def cache_folder() -> Path:
+    """Where entries are kept; the folder need not exist.
+
+    Raises:
+        RuntimeError: nothing tells the user's home folder.
+    """
+    if chosen := os.environ.get("TRACELENS_GRAPH_CACHE"):
+        return Path(chosen).expanduser().absolute()
+    if sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches"
+    elif sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    else:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or "")
+        if not base.is_absolute():  # such a value is to be ignored, says the XDG specification
+            base = Path.home() / ".cache"
+    return base / "tracelens_graph"
+
+
+def _entry(source: Source) -> Path:
+    """The file that holds, or would hold, the graph of a trace as its file is now."""
+    assert source.path is not None
+    path = source.path.resolve()
+    stat = path.stat()
+    state = (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino, __version__, SCHEMA_VERSION)
+    return cache_folder() / f"{_digest(os.fsencode(path))}-{_digest(repr(state).encode())}.tlg"
+
+
+def _digest(text: bytes) -> str:
+    return blake2b(text, digest_size=16).hexdigest()
+
+
+def _read(entry: Path, source: Source) -> Core | None:
+    """The graph of an entry; None if it is absent, damaged or somebody else's."""
+    try:
+        if hasattr(os, "getuid") and entry.stat().st_uid != os.getuid():
+            return None
+        core = read_graph(entry, partial(FileDetails.at, source))
+        source.check_unchanged()
+    except (OSError, TraceError):
+        return None
+    with suppress(OSError):
+        os.utime(entry)
+    core.info.source = source.name
+    return core
+
+
+def _keep(core: Core, entry: Path, source: Source, warn: Callable[[str], Any]) -> None:
+    places = core.details.places()
+    if places is None or core.columns.nbytes > LIMIT_BYTES:
+        return
+    try:
+        if _entry(source) != entry:  # the trace was written to while it was loaded
+            return
+        entry.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with replacing(entry, mode=0o600) as file:
+            write_without_events(core, file, places)
+        _make_room(entry)
+    except (OSError, OutputError) as error:
+        warn(f"the graph is not kept for the next command: {error}")
+
+
+def _make_room(newest: Path) -> None:
+    """Delete earlier states of the newest entry's trace, what was left half-written, and all beyond the limit."""
+    trace = newest.name.partition("-")[0]
+    total = 0
+    for changed, size, path in sorted(_files(newest.parent), reverse=True):
+        if _PART.fullmatch(path.name):
+            superfluous = changed < time.time() - _ABANDONED_S
+        else:
+            total += size
+            superfluous = path != newest and (total > LIMIT_BYTES or path.name.startswith(trace))
+        if superfluous:
+            with suppress(OSError):
+                path.unlink()
+
+
+def _files(folder: Path) -> Iterator[tuple[float, int, Path]]:
+    """Time of the last use, size and path of the cache's files; other files in the folder are left alone."""
+    for path in folder.iterdir():
+        if _ENTRY.fullmatch(path.name) or _PART.fullmatch(path.name):
+            with suppress(OSError):  # another process may delete it meanwhile
+                stat = path.stat()
+                yield stat.st_mtime, stat.st_size, path
