@@ -260,3 +260,24 @@ TABLES: Mapping[str, About] = {
     "comparison": COMPARISON,
 }
 """Name of a table -> its columns. A table may lack those that were not asked for."""
+
+TABLE_MEANING: Mapping[str, str] = {
+    "gpu_timeline": "What the GPUs' time was spent on: computation, exposed communication, exposed copies, nothing.",
+    "ops_summary_by_category": "Which kinds of operation the GPU time is charged to: matrix products, elementwise, ...",
+    "ops_summary": "Which ops the GPU time is charged to.",
+    "ops_unique_args": "Which calls the GPU time is charged to, one row per op, thread and set of arguments, with the "
+    "kernels of a call.",
+    "kernel_summary": "How long the kernels ran, one row per launching op, kernel and stream.",
+    "coll_analysis": "Which collectives ran, how large their messages were, and how long they took on this rank.",
+    "runtime_summary": "What the runtime and driver calls cost the host, what they launched, and how long it took until "
+    "that ran.",
+    "step_summary": "How long each step took, and what the GPU did for it.",
+    "short_kernel_histogram": "How many kernels are shorter than a threshold, by length.",
+    "short_kernels_summary": "Which kernels are shorter than a threshold, and which ops launch them.",
+    "attribution": "GPU time per name at one level of the graph: modules, ops, launches or kernels.",
+    "modules": "GPU time of every nn.Module, forward and backward, in the order of the module tree.",
+    "idle_causes": "What the host did in every gap in which the GPU had nothing to do.",
+    "overview": "Several traces side by side, one row each: which rank is the slowest.",
+    "comparison": "One table of several runs side by side, with the differences of each run from the first.",
+}
+"""Name of a table -> the question that it answers."""
