@@ -1,0 +1,307 @@
+"""What host threads do at any time, told by their innermost call: the ground on which idle GPU time is explained."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import numpy as np
+
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.intervals import Intervals, merge
+from tracelens_graph.graph.traversals import ancestors, nearest_above
+from tracelens_graph.schema import Flag, Kind
+
+ABSENT, DATA_LOADER, PROFILER, SYNCHRONIZATION, COPY_TO_DEVICE, ALLOCATION, LAUNCH, PYTHON = range(8)
+"""States of a thread. ABSENT: nothing is recorded, or the thread waits for others. DATA_LOADER and PROFILER hold for
+whatever is called there; the other states are those of the innermost call."""
+
+STATES = 8
+
+_WAITS = re.compile(r"Synchronize|QueueFinish|^(?:cuda|hip)Memcpy(?!.*Async)")
+_ALLOCATES = re.compile(
+    r"^(?:cuda|hip|cu)(?:Malloc|Free|Host(?:Alloc|Malloc|Free|Register|Unregister)"
+    r"|Mem(?:Alloc|Free|Create|Release|Map|Unmap|SetAccess|AddressReserve|AddressFree|PoolTrim))"
+)
+_TO_DEVICE = re.compile(r"HtoD|Host ?(?:->|To) ?Device", re.IGNORECASE)
+_FRAMES = {
+    DATA_LOADER: ("torch/utils/data/", "torch\\utils\\data\\", "nvidia/dali/"),
+    PROFILER: ("torch/profiler/", "torch\\profiler\\", "torch/autograd/profiler.py", "torch\\autograd\\profiler.py"),
+    ABSENT: ("run_backward",),
+}
+"""State -> what the names of its Python frames hold. In `run_backward` a thread waits for those of autograd."""
+
+
+def _state_of_call(name: str) -> int:
+    return SYNCHRONIZATION if _WAITS.search(name) else ALLOCATION if _ALLOCATES.search(name) else LAUNCH
+
+
+def _state_of_frame(name: str) -> int:
+    return next((state for state, parts in _FRAMES.items() if any(part in name for part in parts)), PYTHON)
+
+
+def _state_of_op(name: str) -> int:
+    return DATA_LOADER if _loads_data(name) else LAUNCH
+
+
+def _loads_data(name: str) -> bool:
+    """Such as `enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__` or `## data_load ##`."""
+    return "dataload" in name.lower().replace("_", "").replace(" ", "")
+
+
+def _per_name(core: Core, rows: np.ndarray, value: Callable[[str], int]) -> np.ndarray:
+    """A value of each row's name, which is computed once per name."""
+    codes = core.columns.name[rows]
+    values = np.zeros(len(core.names), np.uint8)
+    values[codes] = 1
+    for code in np.flatnonzero(values).tolist():
+        values[code] = value(core.names[code])
+    found: np.ndarray = values[codes]
+    return found
+
+
+def row_states(core: Core) -> np.ndarray:
+    """For every row the state its thread is in while this is the innermost call.
+
+    A copy call waits if it returns no sooner than its copy has ended. What waits within an op that copies to the
+    device, waits for that copy.
+    """
+    kind = core.columns.kind
+    state = np.zeros(len(kind), np.uint8)
+    state[kind == Kind.Module] = PYTHON
+    for of, value in (
+        (Kind.PythonFunction, _state_of_frame), (Kind.Op, _state_of_op), (Kind.RuntimeCall, _state_of_call),
+    ):  # fmt: skip
+        rows = np.flatnonzero(kind == of)
+        state[rows] = _per_name(core, rows, value)
+    _judge_copies(core, state)
+    return state
+
+
+def _judge_copies(core: Core, state: np.ndarray) -> None:
+    c = core.columns
+    copies = np.flatnonzero(c.kind == Kind.Memcpy)
+    copies = copies[c.parent[copies] >= 0]
+    call = c.parent[copies]
+    waits = ends(core, call) >= ends(core, copies)
+    to_device = _per_name(core, copies, lambda name: bool(_TO_DEVICE.search(name))) > 0
+    staged = _per_name(core, copies, lambda name: "Pageable" in name) > 0
+    state[call[waits]] = SYNCHRONIZATION
+    state[call[to_device & (waits | staged)]] = COPY_TO_DEVICE
+    waiting = np.flatnonzero(state == SYNCHRONIZATION)
+    copying = c.owner[copies[to_device]]
+    for_copy = np.isin(nearest_above(c, waiting, (Kind.Op,)), copying[copying >= 0])
+    state[waiting[for_copy]] = COPY_TO_DEVICE
+
+
+def ends(core: Core, rows: np.ndarray) -> np.ndarray:
+    """Ends of rows, ns."""
+    end: np.ndarray = core.columns.start_ns[rows] + core.columns.dur_ns[rows]
+    return end
+
+
+class Calls:
+    """The calls of the threads that launch GPU work, and the state each stands for.
+
+    Attributes:
+        state: of every row of the graph.
+        threads: codes of the threads.
+        rows: rows of the calls, ascending; those of a thread stand together.
+        marks: state -> rows of the frames, ops and annotations during which it holds.
+    """
+
+    def __init__(self, core: Core) -> None:
+        self.core, self._c, self.state = core, core.columns, row_states(core)
+        launches = np.zeros(len(core.threads), bool)
+        launches[self._c.thread[self._c.parent[core.everything.linked_gpu_rows]]] = True
+        self.threads = np.flatnonzero(launches)
+        self.rows = np.flatnonzero((self._c.kind <= Kind.RuntimeCall) & launches[self._c.thread])
+        notes = np.flatnonzero(self._c.kind == Kind.Annotation)
+        notes = notes[_per_name(core, notes, _loads_data) > 0]
+        self.marks = {
+            PROFILER: np.flatnonzero(self.state == PROFILER),
+            DATA_LOADER: np.concatenate((np.flatnonzero(self.state == DATA_LOADER), notes)),
+        }
+        state = self.state[self.rows]
+        self._waiting = self.rows[(state == SYNCHRONIZATION) | (state == COPY_TO_DEVICE)]
+        self._cut = self._cut_ends()
+
+    def waiting_at(self, thread: np.ndarray, at: np.ndarray) -> np.ndarray:
+        """Row of the waiting call that each thread is in at each instant, -1 for none."""
+        found = np.full(len(at), -1, np.int64)
+        for code in np.unique(self._c.thread[self._waiting]).tolist():
+            asked = np.flatnonzero(thread == code)
+            own = self._waiting[self._c.thread[self._waiting] == code]
+            begun = np.searchsorted(self._c.start_ns[own], at[asked], "right") - 1
+            found[asked] = np.where((begun >= 0) & (ends(self.core, own)[begun] > at[asked]), own[begun], -1)
+        return found
+
+    def busiest(self, thread: int, start: int, end: int, state: int) -> int:
+        """Row of the call in a state with the most time of its own on a thread within a span; -1 without one.
+
+        Of a state that holds for whatever is called, the outermost mark with the most time.
+        """
+        c = self._c
+        if state in self.marks:
+            rows = np.sort(self.marks[state])
+            rows = rows[c.thread[rows] == thread]
+        else:
+            rows = self._within(thread, start, end)
+        own = np.maximum(np.minimum(self.nested_ends(rows), end) - np.maximum(c.start_ns[rows], start), 0)
+        if state not in self.marks:
+            called = np.flatnonzero(np.isin(c.parent[rows], rows))
+            np.subtract.at(own, np.searchsorted(rows, c.parent[rows[called]]), own[called])
+            own[self.state[rows] != state] = 0
+        return int(rows[own.argmax()]) if own.any() else -1
+
+    def _within(self, thread: int, start: int, end: int) -> np.ndarray:
+        """Rows of a thread's calls that may lie in a span: those that start in it, and the chain open before it."""
+        c = self._c
+        rows = self.rows[slice(*np.searchsorted(c.thread[self.rows], (thread, thread + 1)))]
+        low, high = np.searchsorted(c.start_ns[rows], (start, end))
+        above = [] if not low else [*reversed(ancestors(c, int(rows[low - 1]))), int(rows[low - 1])]
+        return np.concatenate((np.array(above, np.int64), rows[low:high]))
+
+    def nested_ends(self, rows: np.ndarray) -> np.ndarray:
+        """Ends as they count for nesting: no later than those of callers, and than the start of what follows."""
+        end = ends(self.core, rows)
+        cut, cut_end = self._cut
+        if len(cut):
+            place = np.minimum(np.searchsorted(cut, rows), len(cut) - 1)
+            found = np.flatnonzero(cut[place] == rows)
+            end[found] = cut_end[place[found]]
+        return end
+
+    def _cut_ends(self) -> tuple[np.ndarray, np.ndarray]:
+        """Rows that end otherwise than recorded, ascending, and their ends.
+
+        They are the calls that outlive what they started in, and those that were open before such a call and are
+        not around it.
+        """
+        c = self._c
+        crossing = self.rows[(c.flags[self.rows] & Flag.outlives_parent.value) > 0]
+        rows, cut_ends = [crossing], [ends(self.core, crossing)]
+        above = c.parent[crossing].astype(np.int64)
+        while len(left := np.flatnonzero(above >= 0)):
+            cut_ends[0][left] = np.minimum(cut_ends[0][left], ends(self.core, above[left]))
+            above[left] = c.parent[above[left]]
+        earlier = self.rows[np.searchsorted(self.rows, crossing) - 1].astype(np.int64)
+        bound, around = c.start_ns[crossing], c.parent[crossing]
+        while len(left := np.flatnonzero((earlier >= 0) & (earlier < crossing) & (earlier != around))):
+            earlier, bound, around, crossing = earlier[left], bound[left], around[left], crossing[left]
+            rows.append(earlier)
+            cut_ends.append(np.minimum(ends(self.core, earlier), bound))
+            earlier = c.parent[earlier].astype(np.int64)
+        every, end = np.concatenate(rows), np.concatenate(cut_ends)
+        order = np.lexsort((end, every))
+        every, end = every[order], end[order]
+        first = np.flatnonzero(np.diff(every, prepend=-1))
+        return every[first], end[first]
+
+
+class Clock:
+    """Time that stands still within some intervals, so that nothing which lies there counts."""
+
+    def __init__(self, hidden: Intervals) -> None:
+        self._start, self._end = hidden
+        self._before = np.concatenate(([0], np.cumsum(self._end - self._start)))
+
+    def __call__(self, at: np.ndarray) -> np.ndarray:
+        """The clock's time at instants of the trace."""
+        if not len(self._start):
+            return at
+        begun = np.searchsorted(self._start, at, "right")
+        ahead = np.where(begun > 0, np.maximum(self._end[begun - 1] - at, 0), 0)
+        time: np.ndarray = at - self._before[begun] + ahead
+        return time
+
+
+class ThreadStates:
+    """The states of one thread, ready to be asked how long each lasted.
+
+    Args:
+        times, states: from each time up to the next the thread is in the state; the first time is -1. Of states
+            from one time on the last counts.
+    """
+
+    def __init__(self, times: np.ndarray, states: np.ndarray) -> None:
+        order = np.argsort(times, kind="stable")
+        self._times, self._states = times[order], states[order]
+        length = np.diff(self._times)
+        self._before: dict[int, np.ndarray] = {}
+        for state in np.flatnonzero(np.bincount(self._states, minlength=STATES)).tolist():
+            if state != ABSENT:
+                self._before[state] = before = np.zeros(len(order), np.int64)
+                np.cumsum(length * (self._states[:-1] == state), out=before[1:])
+
+    def with_state(self, state: int, during: Intervals) -> ThreadStates:
+        """The same, but in one state during some intervals."""
+        start, end = during
+        if not len(start):
+            return self
+        begun = np.searchsorted(start, self._times, "right")
+        outside = np.flatnonzero((begun == 0) | (self._times >= end[begun - 1]))
+        after = self._states[np.searchsorted(self._times, end, "right") - 1]
+        held = np.full(len(start), state, np.uint8)
+        return ThreadStates(
+            np.concatenate((self._times[outside], start, end)), np.concatenate((self._states[outside], held, after))
+        )
+
+    def present_from(self, at: np.ndarray) -> np.ndarray:
+        """For each time the first, not before it, at which the thread is there; the greatest number if it never is."""
+        present = np.append(self._times[self._states != ABSENT], np.iinfo(np.int64).max)
+        there = self._states[np.searchsorted(self._times, at, "right") - 1] != ABSENT
+        return np.where(there, at, present[np.searchsorted(present, at, "right")])
+
+    def add_spent(self, start: np.ndarray, end: np.ndarray, total: np.ndarray, at: np.ndarray) -> None:
+        """Add the time spent in each state within spans to the columns `at` of `total`, which has a row per state."""
+        low, high = (np.searchsorted(self._times, bound, "right") - 1 for bound in (start, end))
+        for state, before in self._before.items():
+            time = before[high] - before[low]
+            time += (end - self._times[high]) * (self._states[high] == state)
+            time -= (start - self._times[low]) * (self._states[low] == state)
+            total[state, at] += time
+
+
+class Timelines:
+    """How long threads were in which state, on a clock."""
+
+    def __init__(self, calls: Calls, clock: Clock) -> None:
+        core, c = calls.core, calls.core.columns
+        parent = c.parent[calls.rows]
+        state = calls.state[calls.rows]
+        above = np.where(parent >= 0, calls.state[parent], np.uint8(ABSENT))
+        change = np.flatnonzero(state != above)
+        rows, above = calls.rows[change], above[change]
+        start, end = clock(c.start_ns[rows]), clock(calls.nested_ends(rows))
+        if not (end > start).all():
+            solid = np.flatnonzero(end > start)
+            rows, above, start, end = rows[solid], above[solid], start[solid], end[solid]
+        thread, state = c.thread[rows], calls.state[rows]
+        self._threads: dict[int, ThreadStates] = {}
+        for code in calls.threads.tolist():
+            part = slice(*np.searchsorted(thread, (code, code + 1)))
+            # Of ends at one time the outermost comes last, and starts come after ends: the last one there holds.
+            found = ThreadStates(
+                np.concatenate(([-1], end[part][::-1], start[part])),
+                np.concatenate((np.array([ABSENT], np.uint8), above[part][::-1], state[part])),
+            )
+            for mark, marked in calls.marks.items():
+                mine = marked[c.thread[marked] == code]
+                found = found.with_state(mark, merge(clock(c.start_ns[mine]), clock(ends(core, mine))))
+            self._threads[code] = found
+
+    def present_from(self, thread: np.ndarray, at: np.ndarray) -> np.ndarray:
+        """`ThreadStates.present_from` for threads and times."""
+        found = np.empty(len(at), np.int64)
+        for code, states in self._threads.items():
+            some = np.flatnonzero(thread == code)
+            found[some] = states.present_from(at[some])
+        return found
+
+    def add_spent(self, thread: np.ndarray, start: np.ndarray, end: np.ndarray, total: np.ndarray) -> None:
+        """Add the time that threads spent in each state (row) within spans (columns)."""
+        for code, states in self._threads.items():
+            some = np.flatnonzero((thread == code) & (end > start))
+            if len(some):
+                states.add_spent(start[some], end[some], total, some)
