@@ -17,7 +17,7 @@ from corpus import CORPUS, GOLDENS, kineto_traces, needs_goldens, parametrize
 from tracelens_graph.analyses.compare import COMPARISONS, compare
 from tracelens_graph.analyses.compare_tracelens import compare_as_tracelens
 from tracelens_graph.analyses.outer_join import adds_up, canonical, fold
-from tracelens_graph.analyses.report_tables import Options, report_tables
+from tracelens_graph.analyses.report_tables import ReportOptions, report_tables
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.loading import load_core
 from tracelens_graph.stores.csv_tables import CsvTables
@@ -60,7 +60,7 @@ def test_known_answer() -> None:
     assert list(table["b::Count"]) == [7, 5, None, 2]
     assert table["Categories"] == [["other"]] * 4
     assert table.title == "GPU time by op: b against a"
-    assert table.notes == ["1 row of a not in b: 1.500 ms, 1 calls", "1 row of b not in a: 4.000 ms, 7 calls"]
+    assert table.notes == ["1 row of a not in b: 1.500 ms, 1 call", "1 row of b not in a: 4.000 ms, 7 calls"]
     assert table.about[f"{MAIN}__b_pct"].unit == "%"
     assert set(table.columns) == set(table.about)
 
@@ -247,7 +247,7 @@ def test_tables_without_rows() -> None:
 @parametrize("path", kineto_traces())
 def test_differences_add_up_on_real_traces(path: Path) -> None:
     core = load_core(path)
-    runs = {"all": report_tables(core), "linked": report_tables(core, Options(linked_only=True))}
+    runs = {"all": report_tables(core), "linked": report_tables(core, ReportOptions(linked_only=True))}
     for name, table in compare(runs).items():
         for column in COMPARISONS[name].compared:
             if adds_up(column) and f"all::{column}" in table.columns and name != "gpu_timeline":
@@ -323,7 +323,7 @@ def test_from_traces_the_layout_equals_the_reference(name: str) -> None:
     """But for the reference's times, which lost up to a few nanoseconds per event on their way."""
     assert CORPUS is not None
     runs = {
-        tag: report_tables(load_core(CORPUS / f"tracelens/{tag}/qwen1.5-0.5b.json.gz"), Options(linked_only=True))
+        tag: report_tables(load_core(CORPUS / f"tracelens/{tag}/qwen1.5-0.5b.json.gz"), ReportOptions(linked_only=True))
         for tag in ("h100", "mi300")
     }
     ours, expected = compare_as_tracelens(runs)[name], reference()[name]

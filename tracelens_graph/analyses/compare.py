@@ -44,7 +44,7 @@ class Comparison:
     shown: tuple[str, ...] = ()
     label: tuple[str, ...] = ()
     in_order: bool = False
-    counted: str = "calls"
+    counted: str = "call"
 
     @property
     def compared(self) -> list[str]:
@@ -78,7 +78,7 @@ COMPARISONS: Mapping[str, Comparison] = {
     "kernel_summary": Comparison(
         "Time by kernel", ("Parent cpu_op", "Kernel name"), "Kernel duration (µs)_sum", "us",
         "Kernel duration (µs)_count", others=("Kernel duration (µs)_mean",), carried=("Parent op category",),
-        shown=("Kernel duration (µs)_min", "Kernel duration (µs)_max"), counted="kernels",
+        shown=("Kernel duration (µs)_min", "Kernel duration (µs)_max"), counted="kernel",
         label=("Kernel name", "Parent cpu_op"),
     ),
 }  # fmt: skip
@@ -241,13 +241,19 @@ def _notes(how: Comparison, joined: Joined, tables: Mapping[str, Table]) -> list
         for one, other in ((first, tag), (tag, first)):
             lone = joined.has(one) & ~joined.has(other)
             if lone.any():
-                rows = f"{lone.sum():,} row{'s' if lone.sum() > 1 else ''} of {one}"
-                time = f"{np.nansum(joined.numbers(one, how.main)[lone]):,.3f} {how.unit}"
-                count = f", {int(np.nansum(joined.numbers(one, how.count)[lone])):,} {how.counted}" if how.count else ""
-                notes.append(f"{rows} not in {other}: {time}{count}")
+                time = np.nansum(joined.numbers(one, how.main)[lone])
+                calls = np.nansum(joined.numbers(one, how.count)[lone]) if how.count else 0
+                counted = f", {number(int(calls), how.counted)}" if how.count else ""
+                rows = number(int(lone.sum()), "row")
+                notes.append(f"{rows} of {one} not in {other}: {time:,.3f} {how.unit}{counted}")
     if len({table.title for table in tables.values()}) > 1:
         notes += [f"{tag}: {table.title}" for tag, table in tables.items() if table.title]
     return [*notes, *(f"{tag}: {note}" for tag, table in tables.items() for note in table.notes)]
+
+
+def number(count: int, thing: str) -> str:
+    """A number of things, in words."""
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
 def _as_list(cell: Any) -> Any:

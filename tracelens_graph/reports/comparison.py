@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.analyses.compare import COMPARISONS, SPLITS
+from tracelens_graph.analyses.compare import COMPARISONS, SPLITS, number
 from tracelens_graph.reports.terminal import printable, shorten
 from tracelens_graph.table import Table
 
@@ -55,8 +55,7 @@ def _by_op(table: Table, first: str, run: str) -> Iterator[str]:
             top = lone[np.argsort(-times, kind="stable")]
             some = ", ".join(f"{_short(names[i])} ({abs(change[i]):,.3f})" for i in top[:_LONE])
             more = f" and {len(lone) - _LONE:,} more" if len(lone) > _LONE else ""
-            count = f"{len(lone):,} op{'s' if len(lone) > 1 else ''}"
-            yield f"only in {printable(tag)}: {count}, {times.sum():,.3f} {how.unit}: {some}{more}"
+            yield f"only in {printable(tag)}: {number(len(lone), 'op')}, {times.sum():,.3f} {how.unit}: {some}{more}"
     if not np.any(change) and all(have.all() for have in here.values()):
         yield "no op takes longer or shorter"
 
@@ -110,11 +109,11 @@ def brief(table: Table, runs: Sequence[str]) -> Table:
             columns[heading] = shown[column]
             about[heading] = table.about[column]
     if how.count:
-        columns |= {f"{run} {how.counted}": shown[f"{run}::{how.count}"] for run in runs}
+        columns |= {f"{run} {how.counted}s": shown[f"{run}::{how.count}"] for run in runs}
     if any(shown["only_in"]):
         columns["only in"] = shown["only_in"]
     hidden = len(table) - len(shown)
-    notes = [*table.notes, *([f"{hidden:,} rows without a difference"] if hidden else [])]
+    notes = [*table.notes, *([f"{number(hidden, 'row')} without a difference"] if hidden else [])]
     return Table(table.name, columns, about, table.title, notes)
 
 
