@@ -269,7 +269,7 @@ TABLE_MEANING: Mapping[str, str] = {
     "kernels of a call.",
     "kernel_summary": "How long the kernels ran, one row per launching op, kernel and stream.",
     "coll_analysis": "Which collectives ran, how large their messages were, and how long they took on this rank.",
-    "runtime_summary": "What the runtime and driver calls cost the host, what they launched, and how long it took until "
+    "ops_summary_by_category": "Which kinds of operation the GPU time is charged to: GEMM, elementwise, ...",
     "that ran.",
     "step_summary": "How long each step took, and what the GPU did for it.",
     "short_kernel_histogram": "How many kernels are shorter than a threshold, by length.",
