@@ -86,7 +86,7 @@ class Table:
 
 def _series(values: np.ndarray | Sequence[Any]) -> Any:
     """Values for a DataFrame: whole numbers some of which are absent stay whole."""
-    whole = isinstance(values, list) and None in values and all(isinstance(v, int | None) for v in values)
+    whole = isinstance(values, list) and {type(v) for v in values} == {int, type(None)}
     if not whole:
         return values
     import pandas as pd

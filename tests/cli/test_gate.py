@@ -166,17 +166,17 @@ def test_suffixes() -> None:
 
 
 def test_figures_that_the_report_will_not_have_are_refused() -> None:
-    from tracelens_graph.analyses.report_tables import Options
+    from tracelens_graph.analyses.report_tables import ReportOptions
 
     for text, options, why in [
-        ("unlinked_percent > 1", Options(linked_only=True), "--linked-only leaves out"),
-        ("micro_idle_ms > 1", Options(), "needs --micro-idle"),
-        ("busy_ms > 1", Options(recompute=True), "--recompute splits the timeline"),
+        ("unlinked_percent > 1", ReportOptions(linked_only=True), "--linked-only leaves out"),
+        ("micro_idle_ms > 1", ReportOptions(), "needs --micro-idle"),
+        ("busy_ms > 1", ReportOptions(recompute=True), "--recompute splits the timeline"),
     ]:
         with pytest.raises(typer.BadParameter, match=why):
             parse([text], options=options)
-    assert parse(["unlinked_percent > 1", "busy_ms > 1"], options=Options())
-    assert parse(["macro_idle_ms > 1", "op:a:ms > 1"], options=Options(micro_idle_us=5.0))
+    assert parse(["unlinked_percent > 1", "busy_ms > 1"], options=ReportOptions())
+    assert parse(["macro_idle_ms > 1", "op:a:ms > 1"], options=ReportOptions(micro_idle_us=5.0))
 
 
 def test_what_is_not_in_the_trace_counts_as_0_and_is_said(tables: Tables) -> None:

@@ -16,7 +16,7 @@ from parity.departures import more_linked
 from parity.tolerances import tolerances
 
 from corpus import CORPUS, GOLDENS
-from tracelens_graph.analyses.report_tables import Options, Tables, report_tables
+from tracelens_graph.analyses.report_tables import ReportOptions, Tables, report_tables
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
 
@@ -54,12 +54,12 @@ class Case:
         return {name: read_reference(path) for name, path in paths.items() if path.exists()}
 
     @property
-    def options(self) -> Options:
+    def options(self) -> ReportOptions:
         """Our options that correspond to TraceLens's."""
         if self.flavour == "default":
-            return Options(linked_only=True)
+            return ReportOptions(linked_only=True)
         again = any("is_recompute" in row for row in read_reference(self.folder / "gpu_timeline.csv"))
-        return Options(
+        return ReportOptions(
             linked_only=True, micro_idle_us=5, short_kernels_us=10, histogram_bins=100, overlap=False,
             first_occurrence=True, call_stack=True, recompute=again,
         )  # fmt: skip

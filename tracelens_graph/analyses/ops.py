@@ -135,7 +135,7 @@ def ops_unique_args(
     beside = overlap(found) if overlapping else None
     if beside:
         keys["overlapping_kernel_names"] = (beside.names_code, beside.names)
-    labels, label = _thread_labels(core)
+    labels, label = thread_labels(core)
     argset = _argument_codes(core)
     group, first = group_by(
         c.name[found.rows], found.category, label[c.thread[found.rows]], argset[c.argset[found.rows]],
@@ -211,7 +211,7 @@ def _categories(found: Launchers, group: np.ndarray, groups: int) -> list[list[s
     return lists
 
 
-def _thread_labels(core: Core) -> tuple[list[tuple[str, str, str]], np.ndarray]:
+def thread_labels(core: Core) -> tuple[list[tuple[str, str, str]], np.ndarray]:
     """Names of process, label and thread of every thread code, and a code per different triple."""
     processes = {str(pid): (name, label) for pid, name, label in core.info.processes}
     threads = {(str(pid), str(tid)): name for pid, tid, name in core.info.threads}

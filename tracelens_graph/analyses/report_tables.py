@@ -18,7 +18,7 @@ from tracelens_graph.table import Table
 
 
 @dataclass(frozen=True)
-class Options:
+class ReportOptions:
     """What a report contains beside the default.
 
     Attributes:
@@ -47,26 +47,26 @@ class Options:
     by_module: bool = False
 
 
-def _unique_args(w: Window, o: Options) -> Table:
+def _unique_args(w: Window, o: ReportOptions) -> Table:
     return ops_unique_args(
         w, o.linked_only, first_occurrence=o.first_occurrence, call_stack=o.call_stack, overlapping=o.overlap,
         recompute=o.recompute, by_kernel_count=o.by_kernel_count, by_module=o.by_module,
     )  # fmt: skip
 
 
-def _histogram(w: Window, o: Options) -> Table:
+def _histogram(w: Window, o: ReportOptions) -> Table:
     return short_kernel_histogram(w, _threshold(o), o.histogram_bins)
 
 
-def _threshold(o: Options) -> float:
+def _threshold(o: ReportOptions) -> float:
     return 10.0 if o.short_kernels_us is None else o.short_kernels_us
 
 
-def _op_tables(table: Callable[..., Table]) -> Callable[[Window, Options], Table]:
+def _op_tables(table: Callable[..., Table]) -> Callable[[Window, ReportOptions], Table]:
     return lambda w, o: table(w, o.linked_only, recompute=o.recompute, by_module=o.by_module, call_stack=o.call_stack)
 
 
-TABLES: Mapping[str, Callable[[Window, Options], Table]] = {
+TABLES: Mapping[str, Callable[[Window, ReportOptions], Table]] = {
     "gpu_timeline": lambda w, o: gpu_timeline(w, o.linked_only, o.micro_idle_us, o.recompute),
     "ops_summary_by_category": _op_tables(ops_summary_by_category),
     "ops_summary": _op_tables(ops_summary),
@@ -86,7 +86,7 @@ _ON_DEMAND = ("short_kernel_histogram", "short_kernels_summary")
 class Tables(Mapping[str, Table]):
     """The tables of a window under some options; a table that is not in the report can be asked for all the same."""
 
-    def __init__(self, w: Window, options: Options) -> None:
+    def __init__(self, w: Window, options: ReportOptions) -> None:
         self.window = w
         self.options = options
         self._made: dict[str, Table] = {}
@@ -104,11 +104,11 @@ class Tables(Mapping[str, Table]):
         return sum(1 for _ in self)
 
 
-def report_tables(g: Core | Window, options: Options | None = None) -> Tables:
+def report_tables(g: Core | Window, options: ReportOptions | None = None) -> Tables:
     """The tables of a report.
 
     Args:
         g: the graph, or a window of it.
-        options: what to include; see `Options`.
+        options: what to include; see `ReportOptions`.
     """
-    return Tables(window_of(g), options or Options())
+    return Tables(window_of(g), options or ReportOptions())

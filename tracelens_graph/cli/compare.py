@@ -123,9 +123,9 @@ def _check_name(table: str, known: Mapping[str, object]) -> None:
 
 
 def _conditions(texts: Sequence[str], linked_only: bool) -> list[gate.Condition]:
-    from tracelens_graph.analyses.report_tables import Options
+    from tracelens_graph.analyses.report_tables import ReportOptions
 
-    conditions = gate.parse(texts, ("diff", "pct"), Options(linked_only=linked_only))
+    conditions = gate.parse(texts, ("diff", "pct"), ReportOptions(linked_only=linked_only))
     for condition in conditions:
         if not condition.suffix:
             raise typer.BadParameter(
@@ -173,9 +173,9 @@ def _tables(tag: str, run: str, window: WindowChoice, linked_only: bool) -> Run:
             )
         return CsvTables(run)
     core = load(run)
-    from tracelens_graph.analyses.report_tables import Options, report_tables
+    from tracelens_graph.analyses.report_tables import ReportOptions, report_tables
 
-    return report_tables(window.of(core), Options(linked_only=linked_only))
+    return report_tables(window.of(core), ReportOptions(linked_only=linked_only))
 
 
 def _write_all(runs: Mapping[str, Run], csv: Path | None, top: int | None) -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import typer
 
 if TYPE_CHECKING:
-    from tracelens_graph.analyses.report_tables import Options
+    from tracelens_graph.analyses.report_tables import ReportOptions
     from tracelens_graph.table import Table
 
 FAILED = 3
@@ -93,7 +93,7 @@ class Condition:
         return f"{self.name} is {value}{remark}, which is {self.operator} {self.number:.15g}"
 
 
-def parse(texts: Sequence[str], suffixes: Sequence[str] = (), options: Options | None = None) -> list[Condition]:
+def parse(texts: Sequence[str], suffixes: Sequence[str] = (), options: ReportOptions | None = None) -> list[Condition]:
     """Conditions from the command line, each `FIGURE OPERATOR NUMBER`.
 
     Args:
@@ -154,7 +154,7 @@ def conclude(remarks: Sequence[str], met: Sequence[str]) -> None:
         raise typer.Exit(FAILED)
 
 
-def _condition(text: str, suffixes: Sequence[str], options: Options | None) -> Condition:
+def _condition(text: str, suffixes: Sequence[str], options: ReportOptions | None) -> Condition:
     match = _CONDITION.fullmatch(text.strip())
     if not match or not match["figure"]:
         raise _refused(text, "a condition is a figure, an operator and a number, such as 'idle_percent > 20'")
@@ -172,7 +172,7 @@ def _condition(text: str, suffixes: Sequence[str], options: Options | None) -> C
     return Condition(_figure(text, name, options), suffix, match["operator"], number)
 
 
-def _figure(text: str, name: str, options: Options | None) -> Figure:
+def _figure(text: str, name: str, options: ReportOptions | None) -> Figure:
     kind, _, rest = name.partition(":")
     if kind in _NAMED and rest:
         row, _, field = rest.rpartition(":")

@@ -17,7 +17,7 @@ from tracelens_graph.cli.traces import traces_named
 from tracelens_graph.cli.windows import WindowChoice, with_window_options
 
 if TYPE_CHECKING:
-    from tracelens_graph.analyses.report_tables import Options
+    from tracelens_graph.analyses.report_tables import ReportOptions
     from tracelens_graph.graph.window import Window
     from tracelens_graph.table import Table
 
@@ -28,7 +28,7 @@ _ROWS_FOR_PEOPLE = 10
 class _Request:
     """What to do with each trace; may be sent to another process."""
 
-    options: Options
+    options: ReportOptions
     window: WindowChoice
     conditions: list[gate.Condition]
     folder: Path | None
@@ -144,10 +144,10 @@ def report(
 
     Example: tracelens-graph report trace.json.gz --step 3 --csv tables/ --fail-if 'idle_percent > 20'
     """  # fmt: skip
-    from tracelens_graph.analyses.report_tables import Options
+    from tracelens_graph.analyses.report_tables import ReportOptions
     from tracelens_graph.reports.terminal import terminal_width, wants_color
 
-    options = Options(
+    options = ReportOptions(
         linked_only=linked_only, micro_idle_us=micro_idle, short_kernels_us=short_kernels,
         histogram_bins=histogram_bins, overlap=overlap, first_occurrence=first_occurrence, call_stack=call_stack,
         recompute=recompute, by_kernel_count=by_kernel_count, by_module=by_module,

@@ -10,7 +10,7 @@ import pandas as pd
 
 from tracelens_graph.analyses.call_stacks import module_stacks, parent_modules
 from tracelens_graph.analyses.launchers import Launchers
-from tracelens_graph.analyses.ops import _thread_labels as thread_labels
+from tracelens_graph.analyses.ops import thread_labels
 from tracelens_graph.analyses.overlap import overlap
 from tracelens_graph.compat.kernel_frames import file_times
 from tracelens_graph.compat.launcher_frames import ARGUMENTS, DIRECT, SUBTREE, Details, as_tuples

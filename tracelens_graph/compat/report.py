@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracelens_graph.analyses.launchers import NO_LAUNCH, UNLINKED
-from tracelens_graph.analyses.report_tables import Options, report_tables
+from tracelens_graph.analyses.report_tables import ReportOptions, report_tables
 from tracelens_graph.compat.launcher_frames import as_tuples
 from tracelens_graph.compat.notices import refuse, warn_of_damage
 from tracelens_graph.errors import OutputError
@@ -122,7 +122,7 @@ def generate_perf_report_pytorch(
         output_xlsx_path = _beside(profile_json_path)
     core = profile_json_path if isinstance(profile_json_path, Core) else load_core(profile_json_path)
     warn_of_damage(core)
-    options = Options(
+    options = ReportOptions(
         linked_only=True,
         micro_idle_us=micro_idle_thresh_us,
         short_kernels_us=short_kernel_threshold_us,
@@ -156,7 +156,7 @@ def generate_perf_report_pytorch(
 
 def _chosen(
     core: Core,
-    options: Options,
+    options: ReportOptions,
     *,
     unlinked: bool,
     call_stack: bool,
