@@ -263,14 +263,14 @@ TABLES: Mapping[str, About] = {
 
 TABLE_MEANING: Mapping[str, str] = {
     "gpu_timeline": "What the GPUs' time was spent on: computation, exposed communication, exposed copies, nothing.",
-    "ops_summary_by_category": "Which kinds of operation the GPU time is charged to: matrix products, elementwise, ...",
+    "ops_summary_by_category": "Which kinds of operation the GPU time is charged to: GEMM, elementwise, ...",
     "ops_summary": "Which ops the GPU time is charged to.",
     "ops_unique_args": "Which calls the GPU time is charged to, one row per op, thread and set of arguments, with the "
     "kernels of a call.",
     "kernel_summary": "How long the kernels ran, one row per launching op, kernel and stream.",
     "coll_analysis": "Which collectives ran, how large their messages were, and how long they took on this rank.",
-    "ops_summary_by_category": "Which kinds of operation the GPU time is charged to: GEMM, elementwise, ...",
-    "that ran.",
+    "runtime_summary": "What the runtime and driver calls cost the host, what they launched, and how long that took to "
+    "start.",
     "step_summary": "How long each step took, and what the GPU did for it.",
     "short_kernel_histogram": "How many kernels are shorter than a threshold, by length.",
     "short_kernels_summary": "Which kernels are shorter than a threshold, and which ops launch them.",
