@@ -36,6 +36,9 @@ FormatOption = Annotated[
 ]
 
 
+ASCII_BRANCHES = str.maketrans("└├│─", "`||-")
+"""For terminals that have no lines to draw with."""
+
 LinkedOnly = Annotated[
     bool, typer.Option("--linked-only", help="Leave out GPU events whose launch is not in the trace.")
 ]
@@ -107,3 +110,12 @@ def formatted(table: Table, form: Format, width: int | None, color: bool) -> str
     from tracelens_graph.reports.terminal import table_text
 
     return table_text(table, width, color)
+
+
+def has_branches(encoding: str) -> bool:
+    """Whether an encoding has the lines that trees are drawn with."""
+    try:
+        "└├│─".encode(encoding)
+    except UnicodeEncodeError:
+        return False
+    return True

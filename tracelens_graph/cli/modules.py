@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tracelens_graph.cli.common import Format, LinkedOnly, Trace, load, write_table
-from tracelens_graph.cli.tree import _ASCII_BRANCHES, _has_branches
+from tracelens_graph.cli.common import ASCII_BRANCHES, Format, LinkedOnly, Trace, has_branches, load, write_table
 from tracelens_graph.cli.windows import WindowChoice, with_window_options
 
 if TYPE_CHECKING:
     from tracelens_graph.table import Table
 
-_ASCII = _ASCII_BRANCHES | str.maketrans("µ", "u")
+_ASCII = ASCII_BRANCHES | str.maketrans("µ", "u")
 
 
 class By(StrEnum):
@@ -85,6 +84,6 @@ def _draw(table: Table) -> None:
     from tracelens_graph.reports.module_text import module_text
     from tracelens_graph.reports.terminal import terminal_width, wants_color
 
-    in_ascii = not _has_branches(sys.stdout.encoding)
+    in_ascii = not has_branches(sys.stdout.encoding)
     for line in module_text(table, terminal_width(sys.stdout), wants_color(sys.stdout)):
         sys.stdout.write((line.translate(_ASCII) if in_ascii else line) + "\n")

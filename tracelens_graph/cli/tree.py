@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tracelens_graph.cli.attribution import compiled
-from tracelens_graph.cli.common import Trace, load
+from tracelens_graph.cli.common import ASCII_BRANCHES, Trace, has_branches, load
 
 if TYPE_CHECKING:
     from tracelens_graph.graph.core import Core
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from tracelens_graph.schema import Kind
 
 _LINES_FOR_PEOPLE = 200
-
-_ASCII_BRANCHES = str.maketrans("└├│─", "`||-")
-"""For terminals that have no lines to draw with."""
 
 
 class LabelStyle(StrEnum):
@@ -105,9 +102,9 @@ def tree(
     limit = (_LINES_FOR_PEOPLE if sys.stdout.isatty() else 0) if max_lines is None else max_lines
     drawn = islice(places, limit) if limit else places
     draw = tree_text.ladder_lines if up else tree_text.lines
-    in_ascii = not _has_branches(sys.stdout.encoding)
+    in_ascii = not has_branches(sys.stdout.encoding)
     for line in draw(core, drawn, style):
-        sys.stdout.write((line.translate(_ASCII_BRANCHES) if in_ascii else line) + "\n")
+        sys.stdout.write((line.translate(ASCII_BRANCHES) if in_ascii else line) + "\n")
     if more := sum(1 for _ in places):
         sys.stdout.write(f"... {more:,} more {'nodes' if up else 'lines'} (--max-lines 0 shows all)\n")
 
@@ -120,14 +117,6 @@ def _kinds(names: list[str] | None) -> list[Kind]:
         return kinds_named(names or [])
     except NodeNotFoundError as error:
         raise typer.BadParameter(f"--kind: {error}") from None
-
-
-def _has_branches(encoding: str) -> bool:
-    try:
-        "└├│─".encode(encoding)
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _places(core: Core, uid: int | None, wanted: dict[str, Any], up: bool, choice: Choice) -> Iterator[tuple[int, str]]:
