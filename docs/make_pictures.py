@@ -36,7 +36,7 @@ PURPOSE = {
     "categories": "rules that sort ops and kernels",
     "graph": "columns, call forest, launches, owners, steps, classes; traversals; Node",
     "cypher": "the same questions in Cypher; stands beside the package as cypher/",
-    "schema": "kinds, edges, properties, units",
+    "schema": "kinds, edges, properties, units; tables and their columns",
     "errors": "every error a user can meet",
     "table": "named columns with units",
 }
