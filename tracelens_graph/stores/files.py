@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import secrets
+import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -24,8 +25,11 @@ def replacing(path: str | os.PathLike[str], mode: int = 0o666) -> Iterator[Binar
         OutputError: it cannot be written, or something that is no ordinary file stands there.
     """
     target = Path(path).resolve()
-    if target.exists() and not target.is_file():
-        raise OutputError(f"{path}: is {'a folder' if target.is_dir() else 'no ordinary file'}; name a file")
+    # Asked once: another process may put a file there, or delete it, at any moment.
+    with suppress(OSError):
+        kind = target.stat().st_mode
+        if not stat.S_ISREG(kind):
+            raise OutputError(f"{path}: is {'a folder' if stat.S_ISDIR(kind) else 'no ordinary file'}; name a file")
     part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     try:
         with open(part, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
