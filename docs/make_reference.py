@@ -1,6 +1,7 @@
-"""Write the reference pages from the code: docs/reference.md from the schema and tables, docs/cli.md from the commands.
+"""Write the reference pages from the code: docs/reference.md from the schema, docs/tables.md from the tables and what
+they say about themselves, docs/cli.md from the commands.
 
-python docs/make_reference.py            write both
+python docs/make_reference.py            write all three
 python docs/make_reference.py --check    change nothing; end with 1 if one is out of date
 """
 
@@ -9,7 +10,8 @@ from __future__ import annotations
 import inspect
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from enum import Enum
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
@@ -20,15 +22,19 @@ from pages import DOCS, publish
 import tracelens_graph as tlg
 from tracelens_graph import schema
 from tracelens_graph.analyses.attribution import LEVELS
+from tracelens_graph.analyses.idle import CAUSE_MEANING
 from tracelens_graph.analyses.inventory import inventory
+from tracelens_graph.analyses.report_tables import TABLES as REPORT_TABLES
+from tracelens_graph.analyses.report_tables import ReportOptions, report_tables
 from tracelens_graph.analyses.timeline import ROW_MEANING
 from tracelens_graph.cli.app import app
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
 from tracelens_graph.loaders.kineto.categories import CATEGORIES
 from tracelens_graph.schema import REPAIR_MEANING
+from tracelens_graph.schema.tables import TABLE_MEANING, TABLES
 from tracelens_graph.simulate import simulate, write
-from tracelens_graph.table import Table
+from tracelens_graph.table import Column
 
 _MADE = "<!-- Made by docs/make_reference.py: change the code it reads, then run it. -->\n"
 _GROUPS = (("host", schema.HOST_KINDS), ("GPU", schema.GPU_KINDS), ("beside", schema.LAYER_KINDS))
@@ -105,27 +111,97 @@ def _reference(g: tlg.TraceGraph) -> Iterator[str]:
     yield "\n## Repairs\n\nWhat is mended in a broken file, by the name under which it is counted.\n\n"
     yield from _rows(("repair", "meaning"), ((_c(name), what) for name, what in REPAIR_MEANING.items()))
 
+    yield "\n## Tables\n\nEvery table and its columns: [tables.md](tables.md).\n"
+
+
+OTHER_TABLES = {
+    "attribution": ("tracelens-graph attribution TRACE --level module", 'tlg.attribution(g, level="module")'),
+    "modules": ("tracelens-graph modules TRACE --format table", "tlg.modules(g)"),
+    "idle_causes": ("", "from tracelens_graph.analyses.idle import idle_causes; idle_causes(g)"),
+    "overview": (
+        "tracelens-graph report TRACE TRACE",
+        "from tracelens_graph.analyses.overview import overview, overview_line; "
+        'overview([overview_line(g, "a"), overview_line(g, "b")])',
+    ),
+    "comparison": (
+        "tracelens-graph compare TRACE TRACE --table ops_summary",
+        'tlg.compare({"a": tlg.report_tables(g), "b": tlg.report_tables(g)})["ops_summary"]',
+    ),
+}
+"""Table that is in no report -> a command and a call in Python that give it."""
+
+
+def tables() -> str:
+    """The reference of the tables: what each answers, how to get it, its columns."""
+    with tempfile.TemporaryDirectory() as folder:
+        g = tlg.load(write(simulate(ranks=2, steps=1, layers=1), folder)[0])
+        return "".join(_tables(g))
+
+
+def _tables(g: tlg.TraceGraph) -> Iterator[str]:
+    yield _MADE + "# Tables\n\n"
     yield (
-        "\n## Tables\n\nEvery analysis gives a `Table`: `table.columns`, `table.records()`, `table.to_pandas()`.\n"
-        "Units and definitions travel along in `table.about` and in `DataFrame.attrs`.\n"
+        "Every analysis gives a `Table`: `table.columns`, `table.records()`, `table.to_pandas()`. Units and\n"
+        "definitions travel along in `table.about` and in `DataFrame.attrs`; `table.notes` say what is not in it.\n\n"
+        "*Busy* time is the length of a union of intervals: work that overlaps counts once. Everything else called\n"
+        "time is a sum or a statistic of durations. A uid is the position of an event in the file's event list.\n\n"
+        "In calls, `g` is what `tlg.load(TRACE)` gives; a window of it (`g.window(step=3)`) does as well, see\n"
+        "[windows-and-steps.md](windows-and-steps.md). *With* names the option of `tracelens-graph report` that\n"
+        "adds a column, in Python a field of `tlg.ReportOptions`.\n\n"
     )
-    for table, call, more in _tables(g):
-        yield f"\n### {table.name}\n\n{call}\n\n"
-        about = ((_c(name), about.unit, about.definition) for name, about in table.about.items())
-        yield from _rows(("column", "unit", "definition"), about)
-        yield more
+    yield from _rows(("table", "says"), ((f"[{name}](#{name})", TABLE_MEANING[name]) for name in TABLES))
+    yield (
+        "\n## In a report\n\n"
+        "`g.tables` has all of these as DataFrames, `tlg.report_tables(g, tlg.ReportOptions(...))` as Tables.\n"
+        "Those of short kernels are in a report with `--short-kernels`.\n"
+    )
+    optional = _optional_columns(g)
+    for name in REPORT_TABLES:
+        command = f"tracelens-graph report TRACE --table {name}"
+        yield from _table(name, TABLE_MEANING[name], command, f"tlg.{name}(g)", TABLES[name], optional[name])
+        if name == "gpu_timeline":
+            yield "\n`tracelens-graph timeline TRACE` prints it too. Its rows:\n\n"
+            yield from _rows(("type", "meaning"), ((_c(row), what) for row, what in ROW_MEANING.items()))
+    yield "\n## Of other commands and calls\n"
+    for name, access in OTHER_TABLES.items():
+        yield from _table(name, TABLE_MEANING[name], *access, TABLES[name])
+        if name == "idle_causes":
+            yield "\nIts rows:\n\n"
+            yield from _rows(("cause", "meaning"), ((_c(cause.name), what) for cause, what in CAUSE_MEANING.items()))
+        if name == "attribution":
+            yield f"\nLevels: {', '.join(map(_c, LEVELS))}; see [attribution.md](attribution.md).\n"
+    yield from _table("classes", "Classes of equal call subtrees with GPU work.", "", "g.classes()", g.classes().about)
+    yield "\n## Of the inventory\n\nWhat `tracelens-graph info TRACE` prints, part by part"
+    yield " (`from tracelens_graph.analyses.inventory import inventory; inventory(g)`).\n"
+    for name, part in inventory(g).items():
+        yield from _table(name, f"{part.title}.", "", "", part.about)
 
 
-def _tables(g: tlg.TraceGraph) -> Iterator[tuple[Table, str, str]]:
-    """Every table with its definitions, how to get it, and what else is to be said."""
-    meanings = "".join(_rows(("type", "meaning"), ((_c(name), what) for name, what in ROW_MEANING.items())))
-    call = "`gpu_timeline(g)`, `tracelens-graph timeline`; `is_recompute` only with `by_recompute`."
-    yield tlg.gpu_timeline(g, micro_idle_us=10, by_recompute=True), call, f"\nIts rows:\n\n{meanings}"
-    levels = f"`attribution(g, level)`, `tracelens-graph attribution`; levels: {', '.join(map(_c, LEVELS))}."
-    yield tlg.attribution(g), levels, ""
-    yield g.classes(), "`g.classes()`: classes of equal call subtrees.", ""
-    for name, table in inventory(g).items():
-        yield table, f"Part `{name}` of `tracelens-graph info`.", ""
+def _optional_columns(g: tlg.TraceGraph) -> dict[str, dict[str, str]]:
+    """Table of the report -> column -> the option with which the table has it."""
+    plain = report_tables(g)
+    switches = [field.name for field in fields(ReportOptions) if field.default is False]
+    found: dict[str, dict[str, str]] = {name: {} for name in REPORT_TABLES}
+    for switch in switches:
+        with_it = report_tables(g, ReportOptions(**{switch: True}))
+        for name, by_column in found.items():
+            for column in set(with_it[name].columns) - set(plain[name].columns):
+                by_column[column] = f"--{switch.replace('_', '-')}"
+    return found
+
+
+def _table(
+    name: str, meaning: str, command: str, call: str, about: Mapping[str, Column], optional: Mapping[str, str] = {}
+) -> Iterator[str]:
+    """The section on one table: what it says, how to get it, its columns."""
+    yield f"\n### {name}\n\n{meaning}\n\n"
+    if ways := [f"{kind}: {_c(text)}" for kind, text in (("Command", command), ("Python", call)) if text]:
+        yield "\\\n".join(ways) + "\n\n"
+    head, rows = ["column", "unit", "definition"], [[_c(c), a.unit, a.definition] for c, a in about.items()]
+    if optional:
+        head.append("with")
+        rows = [[*row, _c(optional[c]) if c in optional else ""] for row, c in zip(rows, about, strict=True)]
+    yield from _rows(head, rows)
 
 
 def _public(name: str) -> str:
@@ -237,4 +313,6 @@ def _rows(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(publish({DOCS / "reference.md": reference(), DOCS / "cli.md": command_line()}))
+    sys.exit(
+        publish({DOCS / "reference.md": reference(), DOCS / "tables.md": tables(), DOCS / "cli.md": command_line()})
+    )

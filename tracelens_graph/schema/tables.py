@@ -40,8 +40,8 @@ GPU_TIMELINE: About = {
     "is_recompute": Column("whether the block covers recomputation of activations"),
 }
 
-_IN_CALL = "the GPU events charged to a call, busy time per call"
-_BELOW = "all GPU events below a call, busy time per call"
+_IN_CALL = "the busy time of the GPU events charged to a call"
+_BELOW = "the busy time of all GPU events below a call"
 _FIVE = ("mean", "median", "std", "min", "max")
 
 _KEYS: About = {
@@ -80,7 +80,8 @@ OPS_UNIQUE_ARGS: About = {
     "Input type": Column("types of the inputs"),
     "Input Strides": Column("strides of the inputs, in elements"),
     "Concrete Inputs": Column("values of inputs that are no tensors, as text"),
-    **_KEYS,
+    "parent_module": _KEYS["parent_module"],
+    "is_recompute": _KEYS["is_recompute"],
     "num_kernels": Column("GPU events charged to each of the calls"),
     "overlapping_kernel_names": Column("kernels of other ops that run at the same time on other streams"),
     "operation_count": Column("calls"),

@@ -1,0 +1,84 @@
+"""docs/tables.md is current, its commands and calls work, and tables have the columns that it names."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import make_reference
+import pytest
+from pages import DOCS
+from typer.testing import CliRunner
+
+import tracelens_graph as tlg
+from tracelens_graph.analyses.report_tables import TABLES as REPORT_TABLES
+from tracelens_graph.cli.app import app
+from tracelens_graph.schema.tables import TABLE_MEANING, TABLES
+from tracelens_graph.simulate import simulate, write
+from tracelens_graph.table import Table
+
+SECTION = re.compile(r"^### (\S+)\n(.*?)(?=^##|\Z)", re.MULTILINE | re.DOTALL)
+SECTIONS = dict(SECTION.findall((DOCS / "tables.md").read_text()))
+WAYS = {kind: re.compile(rf"^{kind}: `(.+?)`", re.MULTILINE) for kind in ("Command", "Python")}
+COMMANDS = {name: found[1] for name, text in SECTIONS.items() if (found := WAYS["Command"].search(text))}
+CALLS = {name: found[1] for name, text in SECTIONS.items() if (found := WAYS["Python"].search(text))}
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(simulate(ranks=2, steps=2, layers=1), tmp_path_factory.mktemp("tables"))[0]
+
+
+@pytest.fixture(scope="module")
+def graph(trace: Path) -> tlg.TraceGraph:
+    return tlg.load(trace)
+
+
+def test_page_is_current() -> None:
+    assert make_reference.tables() == (DOCS / "tables.md").read_text(), "run docs/make_reference.py"
+
+
+def test_every_table_is_explained() -> None:
+    assert TABLE_MEANING.keys() == TABLES.keys()
+    assert TABLES.keys() <= SECTIONS.keys()
+    assert TABLES.keys() <= CALLS.keys()
+    assert TABLES.keys() - COMMANDS.keys() <= {"idle_causes"}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_command_works(name: str, trace: Path) -> None:
+    arguments = COMMANDS[name].replace("TRACE", str(trace)).split()[1:]
+    if COMMANDS[name].count("TRACE") > 1:
+        arguments[arguments.index(str(trace))] = str(trace.with_name("rank1.json.gz"))
+    result = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    assert len(result.output.splitlines()) > 2
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_call_gives_a_table_with_columns_of_the_page(name: str, graph: tlg.TraceGraph) -> None:
+    *statements, call = CALLS[name].split("; ")
+    known = {"tlg": tlg, "g": graph}
+    exec("\n".join([*statements, f"table = {call}"]), known)
+    table = known["table"]
+    assert isinstance(table, Table)
+    assert len(table)
+    columns = re.findall(r"^\| `(.+?)` \|", SECTIONS[name], re.MULTILINE)
+    if name == "comparison":
+        patterns = [re.sub("RUN|COLUMN", ".+", column) for column in columns]
+        assert all(any(re.fullmatch(pattern, column) for column in table.columns) for pattern in patterns)
+    else:
+        assert set(table.columns) <= set(columns)
+
+
+@pytest.mark.parametrize("name", REPORT_TABLES)
+def test_columns_of_the_page_are_in_the_table_under_some_options(name: str, graph: tlg.TraceGraph) -> None:
+    switches = {field.name: True for field in fields(tlg.ReportOptions) if field.default is False}
+    plain = tlg.report_tables(graph)[name].columns
+    full = tlg.report_tables(graph, tlg.ReportOptions(**switches))[name].columns
+    assert TABLES[name].keys() == full.keys()
+    section = SECTIONS[name]
+    assert {column for column in full if re.search(rf"^\| `{re.escape(column)}` \|.*`--", section, re.MULTILINE)} == (
+        full.keys() - plain.keys()
+    )
