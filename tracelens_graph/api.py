@@ -136,7 +136,7 @@ class TraceGraph(Core, views.ReadOnly, nx.MultiDiGraph):
         return GraphWindow(self)
 
     if TYPE_CHECKING:
-        window: Callable[..., GraphWindow]  # type: ignore[assignment]
+        window: Callable[..., GraphWindow]
 
     @property
     def tables(self) -> Frames:
