@@ -27,8 +27,8 @@ PURPOSE = {
     "api": "load(), TraceGraph: the core as a networkx graph",
     "loading": "load_core(): a trace or a saved graph, as core",
     "nxview": "networkx's mappings, read from the columns",
-    "reports": "tables and trees as text, CSV, JSON, Markdown",
-    "stores": "the graph file, exports",
+    "reports": "tables, trees, reports: text, CSV, JSON, Markdown, xlsx",
+    "stores": "the graph file, the cache, exports, pieces of traces",
     "loaders": "one folder per input format; stands beside the package as loaders/",
     "simulate": "training runs whose truth is known",
     "analyses": "one file per question; each answers with a Table",
@@ -38,6 +38,7 @@ PURPOSE = {
     "cypher": "the same questions in Cypher; stands beside the package as cypher/",
     "schema": "kinds, edges, properties, units; tables and their columns",
     "errors": "every error a user can meet",
+    "files": "files replaced as a whole or not at all",
     "table": "named columns with units",
 }
 """What each module of the package is for."""

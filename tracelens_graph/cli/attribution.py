@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from tracelens_graph.cli.common import Format, FormatOption, Trace, load, write_table
+from tracelens_graph.cli.common import CacheOption, Format, FormatOption, Trace, load, write_table
 from tracelens_graph.cli.windows import WindowChoice, with_window_options
 
 _ROWS_FOR_PEOPLE = 30
@@ -51,6 +51,7 @@ def attribution(
         ),
     ] = None,
     format: FormatOption = Format.table,
+    cache: CacheOption = False,
 ) -> None:
     """Charge GPU time to modules, ops, launches or kernels, by name.
 
@@ -60,7 +61,7 @@ def attribution(
     Example: tracelens-graph attribution trace.json.gz --level op --name '^aten::linear$'
     """
     pattern = compiled(name, "--name")
-    core = load(trace)
+    core = load(trace, cache)
     from tracelens_graph.analyses import attribution as analysis
     from tracelens_graph.reports.views import top as top_rows
 

@@ -62,6 +62,9 @@ def load(trace: str, cache: bool = False, processes: int | None = None) -> Core:
     from tracelens_graph.reports.progress import progress_on_terminal
     from tracelens_graph.reports.terminal import printable, shorten
 
+    def warn(text: str) -> None:
+        print(printable(f"warning: {text}"), file=sys.stderr)
+
     def loaded() -> Core:
         with progress_on_terminal(f"reading {shorten(printable(Path(trace).name), 40)}") as progress:
             return load_core(trace, progress=progress, processes=processes)
@@ -69,11 +72,11 @@ def load(trace: str, cache: bool = False, processes: int | None = None) -> Core:
     if cache:
         from tracelens_graph.stores.cache import cached_core
 
-        core = cached_core(trace, loaded)
+        core = cached_core(trace, loaded, warn)
     else:
         core = loaded()
     if core.info.damage:
-        print(printable(f"warning: {core.info.source}: {core.info.damage}"), file=sys.stderr)
+        warn(f"{core.info.source}: {core.info.damage}")
     return core
 
 

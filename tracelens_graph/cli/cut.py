@@ -73,10 +73,10 @@ def cut(
     if after is not None and before is not None and before < after:
         raise typer.BadParameter("--to: is before --from")
     core = load(trace, cache)
+    from tracelens_graph.files import replacing
     from tracelens_graph.reports.progress import progress_on_terminal
     from tracelens_graph.reports.terminal import printable
     from tracelens_graph.stores.cut import write_piece
-    from tracelens_graph.stores.files import replacing
 
     piece = _piece(core, uid, step, margin, after, before)
     with progress_on_terminal("cutting") as progress:

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tracelens_graph.cli.common import ASCII_BRANCHES, Format, LinkedOnly, Trace, has_branches, load, write_table
+from tracelens_graph.cli.common import (
+    ASCII_BRANCHES,
+    CacheOption,
+    Format,
+    LinkedOnly,
+    Trace,
+    has_branches,
+    load,
+    write_table,
+)
 from tracelens_graph.cli.windows import WindowChoice, with_window_options
 
 if TYPE_CHECKING:
@@ -62,6 +71,7 @@ def modules(
     format: Annotated[
         ModuleFormat, typer.Option("--format", "-f", help="text draws the tree; the others are tables in its order.")
     ] = ModuleFormat.text,
+    cache: CacheOption = False,
 ) -> None:
     """Draw the tree of nn.Modules with the GPU time of each: forward, backward, and what lies in no module.
 
@@ -70,7 +80,7 @@ def modules(
 
     Example: tracelens-graph modules trace.json.gz --by class --depth 3 --sort time
     """
-    core = load(trace)
+    core = load(trace, cache)
     from tracelens_graph.analyses import modules as analysis
 
     table = analysis.modules(window.of(core), by.value, depth, sort.value, linked_only, min_percent)

@@ -268,7 +268,7 @@ def _sorted(tables: Mapping[str, Table], column: str) -> dict[str, Table]:
 
 def _written(w: Window, tables: Mapping[str, Table], request: _Request, trace: str) -> Iterator[str]:
     """Write the files that were asked for; what to print instead, or about them."""
-    from tracelens_graph.stores.files import replacing
+    from tracelens_graph.files import replacing
 
     if request.table:
         from tracelens_graph.reports.views import top, view

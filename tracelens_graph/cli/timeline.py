@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tracelens_graph.cli.common import Format, FormatOption, LinkedOnly, Trace, load, write_table
+from tracelens_graph.cli.common import CacheOption, Format, FormatOption, LinkedOnly, Trace, load, write_table
 from tracelens_graph.cli.windows import WindowChoice, with_window_options
 
 
@@ -29,6 +29,7 @@ def timeline(
         bool, typer.Option("--by-recompute", help="Tell recomputation of activations from the rest.")
     ] = False,
     format: FormatOption = Format.table,
+    cache: CacheOption = False,
 ) -> None:
     """Show how long the GPU computed, communicated, copied and stood idle.
 
@@ -37,7 +38,7 @@ def timeline(
 
     Example: tracelens-graph timeline trace.json.gz --micro-idle 10
     """
-    core = load(trace)
+    core = load(trace, cache)
     from tracelens_graph.analyses.timeline import gpu_timeline
 
     table = gpu_timeline(window.of(core), linked_only=linked_only, micro_idle_us=micro_idle, by_recompute=by_recompute)

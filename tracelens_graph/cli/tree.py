@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tracelens_graph.cli.attribution import compiled
-from tracelens_graph.cli.common import ASCII_BRANCHES, Trace, has_branches, load
+from tracelens_graph.cli.common import ASCII_BRANCHES, CacheOption, Trace, has_branches, load
 
 if TYPE_CHECKING:
     from tracelens_graph.graph.core import Core
@@ -70,6 +70,7 @@ def tree(
             help=f"Stop after N lines (upwards: nodes); 0: all. Default: {_LINES_FOR_PEOPLE} on a terminal, else all.",
         ),
     ] = None,
+    cache: CacheOption = False,
 ) -> None:
     """Draw call trees: the whole trace, what is below some nodes, or what is above them.
 
@@ -85,7 +86,7 @@ def tree(
     if up and uid is None and not wanted:
         raise typer.BadParameter("--up needs nodes to start from: --uid, --name, --pattern, --ext-id, --pid or --tid")
     kinds = _kinds(kind)
-    core = load(trace)
+    core = load(trace, cache)
     import numpy as np
 
     from tracelens_graph.reports import tree_text

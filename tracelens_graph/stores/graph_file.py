@@ -23,7 +23,7 @@ from tracelens_graph.graph.core import Core, TraceInfo
 from tracelens_graph.graph.details import Details
 from tracelens_graph.loaders.sources import Source, open_source
 from tracelens_graph.schema import STORED
-from tracelens_graph.stores.files import replacing
+from tracelens_graph.files import replacing
 from tracelens_graph.stores.packed import LazyDict, LazyList, PackedDetails
 from tracelens_graph.stores.sections import Sections, SectionWriter
 
