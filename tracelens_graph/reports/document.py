@@ -43,6 +43,7 @@ KEY_COLUMNS: Mapping[str, Sequence[str]] = {
 """What the Markdown document shows: tables, and of these the columns that fit on a page."""
 
 _LONGEST = 80
+_FINDING = ("topic", "severity", "text", "evidence", "ask_next")
 
 
 class Finding(Protocol):
@@ -59,6 +60,10 @@ class Finding(Protocol):
     @property
     def evidence(self) -> Mapping[str, Any]:
         """The numbers that it stands on."""
+
+    @property
+    def severity(self) -> str:
+        """How much it matters."""
 
     @property
     def ask_next(self) -> str:
@@ -135,9 +140,7 @@ def report_json(findings: Iterable[Finding], tables: Mapping[str, Table], about:
         "trace": trace,
         "window": window or None,
         "options": options,
-        "verdict": [
-            {"topic": f.topic, "text": f.text, "evidence": dict(f.evidence), "ask_next": f.ask_next} for f in findings
-        ],
+        "verdict": [{key: getattr(finding, key) for key in _FINDING} for finding in findings],
     }
     objects = {name: {"definitions": _definitions(table), **table_object(table)} for name, table in tables.items()}
     return laid_out({**sound(document), "tables": objects}, 4) + "\n"
