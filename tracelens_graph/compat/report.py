@@ -25,7 +25,7 @@ from tracelens_graph.loading import load_core
 from tracelens_graph.reports.folder import write_folder
 from tracelens_graph.reports.xlsx import write_xlsx
 from tracelens_graph.schema import PYTHON_KINDS, Kind
-from tracelens_graph.stores.files import replacing
+from tracelens_graph.files import replacing
 from tracelens_graph.table import Table
 
 if TYPE_CHECKING:
