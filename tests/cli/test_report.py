@@ -1,0 +1,234 @@
+"""The report: what is printed, what is written, several traces, and odd ones."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from handmade import Run, small_trace, span
+
+from tracelens_graph.simulate import simulate, write
+
+DEFAULT = {
+    "gpu_timeline", "ops_summary_by_category", "ops_summary", "ops_unique_args", "kernel_summary", "coll_analysis",
+    "runtime_summary", "step_summary",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the traces of two ranks, one of which comes late, and what else the simulator writes."""
+    folder = tmp_path_factory.mktemp("job")
+    write(simulate(steps=1, layers=1, problem="late_rank"), folder)
+    return folder
+
+
+def as_file(folder: Path, events: list[dict[str, Any]], name: str = "t.json") -> Path:
+    path = folder / name
+    path.write_text(json.dumps({"traceEvents": events}))
+    return path
+
+
+def test_for_people(run: Run, trace_file: Path) -> None:
+    code, out, err = run("report", trace_file)
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0] == "small.json, rank 3 of 8, GPU of tests, 3 GPU events"
+    assert any(line.startswith("* ") for line in lines)
+    for title in ("GPU timeline", "GPU time by category of operation", "GPU time by operation", "GPU time by kernel"):
+        assert title in lines
+    assert "(no launch in trace)" in out
+    assert "100/100" in out
+    assert "\x1b" not in out
+
+
+def test_commands_of_the_verdict_can_be_run(run: Run, job: Path) -> None:
+    trace = job / "rank0.json.gz"
+    _, out, _ = run("report", trace)
+    asked = [line.partition("ask next: ")[2] for line in out.splitlines() if "ask next: " in line]
+    assert asked
+    import shlex
+
+    for command in asked:
+        program, *arguments = shlex.split(command)
+        assert program == "tracelens-graph"
+        assert str(trace) in arguments
+        assert run(*arguments)[0] == 0, command
+
+
+def test_files(run: Run, trace_file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "made" / "tables"
+    code, text, _ = run(
+        "report", trace_file, "--csv", out, "--json", tmp_path / "r.json", "--markdown", tmp_path / "r.md",
+        "--xlsx", tmp_path / "r.xlsx", "--short-kernels", "40", "--call-stack", "--recompute",
+    )  # fmt: skip
+    assert code == 0
+    short = {"short_kernel_histogram", "short_kernels_summary"}
+    assert {path.stem for path in out.iterdir()} == DEFAULT | short
+    assert f"10 tables written to {out}" in text
+    document = json.loads((tmp_path / "r.json").read_text())
+    assert set(document["tables"]) == DEFAULT | short
+    assert document["options"]["short_kernels_us"] == 40
+    assert document["verdict"]
+    assert (tmp_path / "r.md").read_text().startswith("# ")
+    import openpyxl
+
+    assert set(openpyxl.load_workbook(tmp_path / "r.xlsx").sheetnames) >= DEFAULT
+    with (out / "ops_unique_args.csv").open(newline="") as file:
+        header = next(csv.reader(file))
+    assert {"is_recompute", "call_stack", "entry_point"} < set(header)
+
+
+def test_one_table(run: Run, trace_file: Path) -> None:
+    _, text, _ = run("report", trace_file, "--table", "ops_unique_args", "--format", "csv")
+    row, lone = csv.DictReader(text.splitlines())
+    assert (row["name"], json.loads(row["Input Dims"]) if row["Input Dims"] else None) == ("aten::addmm", None)
+    assert lone["name"] == "(no launch in trace)"
+    _, text, _ = run("report", trace_file, "--table", "kernel_summary")
+    assert "uid" in text.splitlines()[1]
+    _, text, _ = run("report", trace_file, "--table", "short_kernel_histogram", "--format", "json")
+    assert json.loads(text)["table"] == "short_kernel_histogram"
+
+
+def test_linked_only(run: Run, trace_file: Path) -> None:
+    _, text, _ = run("report", trace_file, "--linked-only", "--table", "ops_summary", "--format", "csv")
+    assert [row["name"] for row in csv.DictReader(text.splitlines())] == ["aten::addmm"]
+
+
+def test_top_and_sort(run: Run, job: Path) -> None:
+    trace = job / "rank0.json.gz"
+
+    def names(*options: str) -> list[str]:
+        _, text, _ = run("report", trace, "--table", "ops_summary", "--format", "csv", *options)
+        return [row["name"] for row in csv.DictReader(text.splitlines())]
+
+    everything = names()
+    assert names("--top", "2") == everything[:2] + [name for name in everything[2:] if name.startswith("(")]
+    assert names("--sort", "name") == sorted(everything)
+    assert names("--sort", "calls") != everything
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--table", "op_summary"], "did you mean ops_summary?"),
+        (["--table", "zzz"], "there are gpu_timeline"),
+        (["--format", "csv"], "--format needs --table"),
+        (["--sort", "zzz"], "no table has a column 'zzz'"),
+        (["--fail-if", "idle_percentage > 3"], "idle_percent"),
+        (["--fail-if", "idle_percent"], "--fail-if"),
+    ],
+)
+def test_wrong_usage(run: Run, trace_file: Path, options: list[str], message: str) -> None:
+    code, out, err = run("report", trace_file, *options)
+    assert (code, out) == (2, "")
+    assert message in " ".join(err.replace("│", " ").split())
+
+
+def test_conditions(run: Run, trace_file: Path) -> None:
+    code, _, err = run("report", trace_file, "--fail-if", "idle_percent > 20", "--fail-if", "busy_percent < 10")
+    assert code == 3
+    assert err.splitlines() == ["failed: idle_percent is 43.3962, which is > 20"]
+    code, _, err = run("report", trace_file, "--fail-if", "op:aten::mm:ms > 1")
+    assert code == 0
+    assert "'aten::mm' is not in the trace" in err
+
+
+def test_ranks_get_a_line_each_and_the_slowest_one_the_report(run: Run, job: Path) -> None:
+    code, out, err = run("report", job / "rank0.json.gz", job / "rank1.json.gz")
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0] == "2 traces"
+    assert [line.split()[:2] for line in lines[3:5]] == [["rank0.json.gz", "0"], ["rank1.json.gz", "1"]]
+    assert lines[5].startswith("slowest: rank 1:")
+    assert lines[7].startswith("rank1.json.gz, rank 1")
+
+
+def test_folders_and_patterns(run: Run, job: Path, tmp_path: Path) -> None:
+    for name in ("rank0.json.gz", "rank1.json.gz"):
+        shutil.copy(job / name, tmp_path / name)
+    (tmp_path / "notes.txt").write_text("no trace")
+    assert run("report", tmp_path)[1].startswith("2 traces")
+    assert run("report", tmp_path / "rank?.json.gz")[1].startswith("2 traces")
+    (tmp_path / "broken.json").write_text("no trace either")
+    code, out, err = run("report", tmp_path, "--csv", tmp_path / "out", "--fail-if", "idle_percent >= 0")
+    assert (code, out.splitlines()[0]) == (3, "2 traces")
+    assert "left out: " in err
+    assert "broken.json" in err
+    assert "failed: rank0.json.gz: idle_percent" in err
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"rank0", "rank1"}
+    code, _, err = run("report", tmp_path / "nothing*.json")
+    assert code == 2
+    code, _, err = run("report", tmp_path / "broken.json", tmp_path / "notes.txt")
+    assert code == 1
+    assert "none of the 2 files is a trace" in err
+    code, _, err = run("report", tmp_path / "rank?.json.gz", "--table", "gpu_timeline")
+    assert code == 2
+    assert "take one trace, not 2" in " ".join(err.replace("│", " ").split())
+
+
+def test_files_of_one_name_are_told_apart(run: Run, job: Path, tmp_path: Path) -> None:
+    for rank in "01":
+        (tmp_path / rank).mkdir()
+        shutil.copy(job / f"rank{rank}.json.gz", tmp_path / rank / "trace.json.gz")
+    _, out, _ = run(
+        "report", tmp_path / "0" / "trace.json.gz", tmp_path / "1" / "trace.json.gz", "--csv", tmp_path / "o"
+    )
+    assert "0/trace.json.gz" in out
+    assert {path.name for path in (tmp_path / "o").iterdir()} == {"0_trace", "1_trace"}
+
+
+def gpu(name: str, ts: float, dur: float, **where: int) -> dict[str, Any]:
+    return span("kernel", name, ts, dur, pid=0, tid=7, **({"device": 0, "stream": 7} | where))
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        pytest.param([], id="no events"),
+        pytest.param([span("cpu_op", "aten::add", 0, 1)], id="CPU only"),
+        pytest.param([gpu("k", 0, 5)], id="one event"),
+        pytest.param([gpu("k", 0, 0)], id="one empty event"),
+        pytest.param([gpu("k", 0, 5), gpu("k", 2, 5), gpu("k", 20, 5)], id="overlapping kernels on one stream"),
+        pytest.param([gpu("k", 0, 5), gpu("k", 2, 5, device=1)], id="two devices"),
+        pytest.param([span("user_annotation", "ProfilerStep#1", 0, 5)], id="a step and nothing else"),
+    ],
+)
+def test_odd_traces(run: Run, tmp_path: Path, events: list[dict[str, Any]]) -> None:
+    path = as_file(tmp_path, events)
+    code, out, err = run("report", path)
+    assert (code, err) == (0, "")
+    assert out
+    every = ["--micro-idle", "5", "--short-kernels", "10", "--overlap", "--first-occurrence", "--call-stack",
+             "--recompute", "--by-kernel-count", "--by-module"]  # fmt: skip
+    for options in ([], every, ["--linked-only", *every]):
+        code, out, err = run("report", path, "--csv", tmp_path / "o", "--json", tmp_path / "r.json", "--markdown",
+                             tmp_path / "r.md", "--xlsx", tmp_path / "r.xlsx", *options)  # fmt: skip
+        assert (code, err) == (0, "")
+        json.loads((tmp_path / "r.json").read_text())
+    if not any(event["cat"] == "kernel" for event in events):
+        assert "no GPU events" in run("report", path)[1]
+
+
+def test_the_cache_answers_the_second_command(
+    run: Run, trace_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRACELENS_GRAPH_CACHE", str(tmp_path))
+    first = run("report", trace_file, "--cache")
+    import tracelens_graph.loading
+
+    monkeypatch.setattr(tracelens_graph.loading, "load_core", lambda *_, **__: pytest.fail("read the trace again"))
+    assert run("report", trace_file, "--cache") == first
+
+
+def test_standard_input(run: Run) -> None:
+    code, out, _ = run(
+        "report", "-", "--table", "gpu_timeline", input=gzip.compress(json.dumps(small_trace()).encode())
+    )
+    assert code == 0
+    assert out.startswith("GPU timeline")
