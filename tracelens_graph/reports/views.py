@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.graph.core import Core
+from tracelens_graph.reports.terminal import shorten
 from tracelens_graph.table import Column, Table
 
 
@@ -24,6 +25,9 @@ class View:
     columns: Mapping[str, str]
     instance: str = ""
 
+
+_LONGEST = 80
+"""Characters of a name or a list; kernels of C++ templates have thousands."""
 
 _SPLIT = {"parent_module": "module", "is_recompute": "recompute"}
 _SHARES = {"Percentage (%)": "%", "Cumulative Percentage (%)": "sum %"}
@@ -92,7 +96,7 @@ def view(table: Table, core: Core) -> Table:
     columns: dict[str, np.ndarray | list[Any]] = {}
     about = {}
     for column, heading in shown.items():
-        columns[heading] = _short_lists(table[column])
+        columns[heading] = _short_cells(table[column])
         about[heading] = table.about.get(column, Column(""))
     if how.instance:
         columns |= instances(core, list(table[how.instance]))
@@ -151,10 +155,11 @@ def sort(table: Table, column: str) -> Table:
     return table.take(np.array(known + missing, np.int64))
 
 
-def _short_lists(cells: Any) -> Any:
-    if isinstance(cells, np.ndarray) or not any(isinstance(cell, list) for cell in cells):
+def _short_cells(cells: Any) -> Any:
+    if isinstance(cells, np.ndarray):
         return cells
-    return [_short(cell) if isinstance(cell, list) else cell for cell in cells]
+    texts = (_short(cell) if isinstance(cell, list) else cell for cell in cells)
+    return [shorten(text, _LONGEST) if isinstance(text, str) else text for text in texts]
 
 
 def _short(cell: Any) -> str:
