@@ -32,7 +32,7 @@ class Line:
 
 FINDINGS = [
     Line(
-        "idle",
+        "idle_time",
         "The GPU stood idle for 43 % of the time",
         {"idle_percent": 43.4, "ratio": math.nan},
         "timeline TRACE `x`",
@@ -113,8 +113,10 @@ def test_markdown(core: Core) -> None:
     page = report_markdown(FINDINGS, tables(core), facts(core), top=1).splitlines()
     assert page[0] == r"# GPU report: \<parsed trace\>"
     assert page[2] == "18 entries, 3 GPU events; rank 3 of 8; GPU of tests."
-    assert page[6] == "* **idle**: The GPU stood idle for 43 % of the time More: `` timeline <parsed trace> `x` ``"
-    assert page[7] == r"* **compute**: \`gemm\` took \<most\> of it"
+    assert (
+        page[6] == "* **idle time**: The GPU stood idle for 43 % of the time. More: `` timeline <parsed trace> `x` ``"
+    )
+    assert page[7] == r"* **compute**: \`gemm\` took \<most\> of it."
     assert "| type | time ms | percent |" in page
     assert "7 more rows" in page
     assert page[-1] == "Not shown: `extra` (2 rows)."

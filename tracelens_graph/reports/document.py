@@ -199,7 +199,7 @@ def _facts_line(about: Facts) -> str:
 
 
 def _finding_line(finding: Finding, trace: str) -> str:
-    line = f"* **{escape(finding.topic)}**: {escape(finding.text)}"
+    line = f"* **{escape(finding.topic.replace('_', ' '))}**: {escape(finding.text)}."
     return f"{line} More: {code(finding.ask_next.replace('TRACE', trace))}" if finding.ask_next else line
 
 
