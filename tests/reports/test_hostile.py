@@ -16,7 +16,7 @@ import openpyxl
 import pytest
 from handmade import span
 
-from tracelens_graph.analyses.report_tables import Options, report_tables
+from tracelens_graph.analyses.report_tables import ReportOptions, report_tables
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
 from tracelens_graph.reports.csv import write_csv
@@ -84,7 +84,7 @@ def core() -> Core:
 
 @pytest.fixture(scope="module")
 def tables(core: Core) -> dict[str, Table]:
-    options = Options(short_kernels_us=50, call_stack=True, overlap=True, by_module=True)
+    options = ReportOptions(short_kernels_us=50, call_stack=True, overlap=True, by_module=True)
     return dict(report_tables(core, options)) | {"hostile": hostile_table([*NAMES, SURROGATE])}
 
 
