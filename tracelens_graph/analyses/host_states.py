@@ -84,14 +84,23 @@ def _judge_copies(core: Core, state: np.ndarray) -> None:
     copies = copies[c.parent[copies] >= 0]
     call = c.parent[copies]
     waits = ends(core, call) >= ends(core, copies)
-    to_device = _per_name(core, copies, lambda name: bool(_TO_DEVICE.search(name))) > 0
-    staged = _per_name(core, copies, lambda name: "Pageable" in name) > 0
+    to_device = copies_to_device(core, copies)
     state[call[waits]] = SYNCHRONIZATION
-    state[call[to_device & (waits | staged)]] = COPY_TO_DEVICE
+    state[call[to_device & (waits | pageable(core, copies))]] = COPY_TO_DEVICE
     waiting = np.flatnonzero(state == SYNCHRONIZATION)
     copying = c.owner[copies[to_device]]
     for_copy = np.isin(nearest_above(c, waiting, (Kind.Op,)), copying[copying >= 0])
     state[waiting[for_copy]] = COPY_TO_DEVICE
+
+
+def copies_to_device(core: Core, rows: np.ndarray) -> np.ndarray:
+    """Which GPU events are copies from the host to the device, by name."""
+    return _per_name(core, rows, lambda name: bool(_TO_DEVICE.search(name))) > 0
+
+
+def pageable(core: Core, rows: np.ndarray) -> np.ndarray:
+    """Which copies are from or to pageable memory, by name: these go through a buffer of the driver."""
+    return _per_name(core, rows, lambda name: "Pageable" in name) > 0
 
 
 def ends(core: Core, rows: np.ndarray) -> np.ndarray:

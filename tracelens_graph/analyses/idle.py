@@ -8,7 +8,7 @@ the causes add up to the idle time exactly.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import IntEnum
 from typing import Any
 
@@ -117,13 +117,14 @@ def idle_parts(g: Core | Window) -> Idle:
     if "idle" not in w.memo:
         device = w.core.columns.device[w.gpu_rows]
         found = [_of_device(w, w.gpu_rows[device == number]) for number in np.unique(device).tolist()]
-        arrays = ("start", "end", "row", "before", "parts", "waited")
-        empty = [np.zeros((len(Cause), 0) if name == "parts" else 0, np.int64) for name in arrays]
-        joined = [
-            np.concatenate([none, *(getattr(idle, name) for idle in found)], axis=-1)
-            for name, none in zip(arrays, empty, strict=True)
-        ]
-        w.memo["idle"] = Idle(*joined, total_ns=sum(idle.total_ns for idle in found))
+        none = np.zeros(0, np.int64)
+        empty = Idle(none, none, none, none, np.zeros((len(Cause), 0), np.int64), none, 0)
+        joined = {
+            part.name: np.concatenate([getattr(idle, part.name) for idle in (empty, *found)], axis=-1)
+            for part in fields(Idle)
+            if part.name != "total_ns"
+        }
+        w.memo["idle"] = Idle(**joined, total_ns=sum(idle.total_ns for idle in found))
     idle: Idle = w.memo["idle"]
     return idle
 
