@@ -172,6 +172,15 @@ def test_folders_and_patterns(run: Run, job: Path, tmp_path: Path) -> None:
     assert "take one trace, not 2" in " ".join(err.replace("│", " ").split())
 
 
+def test_a_broken_rank_is_not_passed_over_in_silence(run: Run, job: Path, tmp_path: Path) -> None:
+    shutil.copy(job / "rank0.json.gz", tmp_path / "rank0.json.gz")
+    (tmp_path / "rank1.json.gz").write_bytes(b"\x1f\x8b" + b"no gzip")
+    code, out, err = run("report", tmp_path, "--fail-if", "idle_percent > 99")
+    assert code == 1
+    assert out.startswith("1 trace\n")
+    assert "left out: " in err
+
+
 def test_files_of_one_name_are_told_apart(run: Run, job: Path, tmp_path: Path) -> None:
     for rank in "01":
         (tmp_path / rank).mkdir()

@@ -19,6 +19,7 @@ from tracelens_graph.analyses.launchers import NO_LAUNCH, UNLINKED, Launchers, l
 from tracelens_graph.analyses.overlap import Overlap, overlap
 from tracelens_graph.analyses.statistics import Groups
 from tracelens_graph.analyses.timeline import unlinked_notes
+from tracelens_graph.categories.ops import RULES
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.window import Window, window_of
@@ -61,8 +62,13 @@ def ops_summary_by_category(
     _append_unlinked(columns, found, {"op category": UNLINKED, "Count": len(found.unlinked)})
     time = _numbers(columns["total_direct_kernel_time_ms"])
     columns["total_direct_kernel_time_ms"] = time / 1e6
-    return _table("ops_summary_by_category", "GPU time by category of operation", columns | shares(time),
-                  OPS_SUMMARY_BY_CATEGORY, w, linked_only)  # fmt: skip
+    table = _table("ops_summary_by_category", "GPU time by category of operation", columns | shares(time),
+                   OPS_SUMMARY_BY_CATEGORY, w, linked_only)  # fmt: skip
+    other = float(sum(t for t, name in zip(time, table["op category"], strict=True) if name == RULES.other))
+    if other:
+        share = 100 * other / float(time.sum())
+        table.notes = [*table.notes, f"{RULES.other}: {share:.1f} % of this time is in operations of no known category"]
+    return table
 
 
 def ops_summary(

@@ -54,7 +54,7 @@ def overview(lines: Sequence[Line]) -> Table:
     columns = {name: [line[name] for line in ordered] for name in OVERVIEW}
     slow = slowest(ordered)
     notes = [] if slow is None else [_said(ordered, slow)]
-    return Table("overview", columns, OVERVIEW, f"{len(ordered)} traces", notes)
+    return Table("overview", columns, OVERVIEW, "1 trace" if len(ordered) == 1 else f"{len(ordered)} traces", notes)
 
 
 def slowest(lines: Sequence[Line]) -> int | None:

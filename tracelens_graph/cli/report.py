@@ -58,6 +58,7 @@ class _Outcome:
     remarks: list[str]
     line: Mapping[str, Any] | None = None
     error: str = ""
+    is_broken: bool = False
 
 
 @with_window_options
@@ -165,6 +166,8 @@ def report(
     )  # fmt: skip
     outcomes = _one_trace(paths[0], request) if len(paths) == 1 else _many_traces(paths, request)
     gate.conclude([line for o in outcomes for line in o.remarks], [line for o in outcomes for line in o.met])
+    if any(outcome.is_broken for outcome in outcomes):
+        raise typer.Exit(1)
 
 
 def _check_table(name: str | None) -> None:
@@ -198,15 +201,15 @@ def _many_traces(paths: list[str], request: _Request) -> list[_Outcome]:
     for outcome in outcomes:
         if outcome.error:
             print(printable(f"left out: {outcome.error}"), file=sys.stderr)
-    outcomes = [outcome for outcome in outcomes if outcome.line is not None]
-    if not outcomes:
+    read = [outcome for outcome in outcomes if outcome.line is not None]
+    if not read:
         raise TraceError(f"none of the {len(paths)} files is a trace that can be read")
-    lines = [outcome.line for outcome in outcomes if outcome.line is not None]
+    lines = [outcome.line for outcome in read if outcome.line is not None]
     sys.stdout.write(table_text(overview(lines), request.width, request.color) + "\n")
-    if not request.is_for_files_only:
-        sys.stdout.write(outcomes[slowest(lines) or 0].text)
+    if request.is_for_files_only:
+        sys.stdout.write("".join(outcome.text for outcome in read))
     else:
-        sys.stdout.write("".join(outcome.text for outcome in outcomes))
+        sys.stdout.write(read[slowest(lines) or 0].text)
     return outcomes
 
 
@@ -221,13 +224,13 @@ def _short_names(paths: list[str]) -> list[str]:
 
 def _work_of_many(path: str, request: _Request, name: str) -> _Outcome:
     from tracelens_graph.analyses.overview import overview_line
-    from tracelens_graph.errors import TraceError
+    from tracelens_graph.errors import NotATraceError, TraceError
 
     folder = request.folder and request.folder / name.replace(os.sep, "_").partition(".")[0]
     try:
         outcome, w = _result(path, replace(request, folder=folder), processes=1)
     except TraceError as error:
-        return _Outcome("", [], [], error=str(error))
+        return _Outcome("", [], [], error=str(error), is_broken=not isinstance(error, NotATraceError))
     return _Outcome(
         outcome.text,
         [f"{name}: {line}" for line in outcome.met],

@@ -20,10 +20,12 @@ class View:
     Attributes:
         columns: column -> heading; columns that the table lacks are passed over.
         instance: column with the uid of an instance, which is then shown with what Perfetto UI finds it by.
+        whole: whether all rows are shown, however few are asked for.
     """
 
     columns: Mapping[str, str]
     instance: str = ""
+    whole: bool = False
 
 
 _LONGEST = 80
@@ -33,7 +35,7 @@ _SPLIT = {"parent_module": "module", "is_recompute": "recompute"}
 _SHARES = {"Percentage (%)": "%", "Cumulative Percentage (%)": "sum %"}
 
 VIEWS: Mapping[str, View] = {
-    "gpu_timeline": View({"type": "type", "time ms": "time ms", "percent": "percent", "is_recompute": "recompute"}),
+    "gpu_timeline": View({"type": "type", "time ms": "time ms", "percent": "percent", "is_recompute": "recompute"}, whole=True),
     "ops_summary_by_category": View(
         {"op category": "category", **_SPLIT, "Count": "calls", "total_direct_kernel_time_ms": "GPU ms", **_SHARES}
     ),
@@ -125,7 +127,7 @@ def top(table: Table, count: int) -> Table:
         table: the table.
         count: how many rows; 0 for all.
     """
-    if not count or len(table) <= count:
+    if not count or len(table) <= count or (table.name in VIEWS and VIEWS[table.name].whole):
         return table
     labels = next(iter(table.columns.values()))
     brackets = [row for row, label in enumerate(labels) if isinstance(label, str) and label.startswith("(")]
