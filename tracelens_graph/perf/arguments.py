@@ -87,11 +87,17 @@ class Arguments:
         return found if isinstance(found, str) else ""
 
     def optional(self, index: int) -> Tensor | None:
-        """The tensor at a position; None if there is none."""
+        """The tensor at a position; None if there is none.
+
+        Raises:
+            CannotModel: one of its sizes is negative.
+        """
         dtype = self.type(index)
         shape = _sizes(self._at(0, index))
         if dtype in _NO_TENSOR or shape is None:
             return None
+        if any(size < 0 for size in shape):
+            raise CannotModel(f"argument {index} has a negative size")
         strides = _sizes(self._at(2, index))
         return Tensor(shape, dtype, strides if strides is not None and len(strides) == len(shape) else None)
 
@@ -114,7 +120,7 @@ class Arguments:
         found = []
         for i, shape in enumerate(shapes):
             sizes = _sizes(shape)
-            if sizes is not None:
+            if sizes is not None and all(size >= 0 for size in sizes):
                 stride = _sizes(strides[i]) if isinstance(strides, list) and i < len(strides) else None
                 found.append(Tensor(sizes, dtype, stride if stride is not None and len(stride) == len(sizes) else None))
         return found
