@@ -8,10 +8,13 @@ from tracelens_graph.perf.cost import CannotModel
 
 
 class ElementType(NamedTuple):
-    """Bits of one element, and the name of the precision among a device's peak rates; "" where it has none."""
+    """Bits of one element, the name of the precision among a device's peak rates ("" where it has none), and how many
+    numbers one element holds (2 in packed 4-bit types).
+    """
 
     bits: int
     precision: str
+    values: int = 1
 
 
 _TYPES = {
@@ -24,7 +27,7 @@ _TYPES = {
     "float8_e5m2": ElementType(8, "fp8"),
     "float8_e5m2fnuz": ElementType(8, "fp8"),
     "float8_e8m0fnu": ElementType(8, ""),
-    "float4_e2m1fn_x2": ElementType(8, "fp4"),
+    "float4_e2m1fn_x2": ElementType(8, "fp4", 2),
     "complex<float>": ElementType(64, "fp32"),
     "complex<double>": ElementType(128, "fp64"),
     "long int": ElementType(64, ""),
@@ -44,6 +47,13 @@ _SHORT = {
     "fp4": "float4_e2m1fn_x2", "int8": "signed char", "int32": "int", "int64": "long",
 }  # fmt: skip
 """Names that people use -> those above."""
+
+SCALAR_TYPES = {
+    0: "unsigned char", 1: "signed char", 2: "short", 3: "int", 4: "long int", 5: "c10::Half", 6: "float", 7: "double",
+    11: "bool", 15: "c10::BFloat16", 23: "c10::Float8_e5m2", 24: "c10::Float8_e4m3fn", 25: "c10::Float8_e5m2fnuz",
+    26: "c10::Float8_e4m3fnuz", 44: "c10::Float8_e8m0fnu", 45: "c10::Float4_e2m1fn_x2",
+}  # fmt: skip
+"""A dtype given as an argument is recorded as its number in `c10::ScalarType` -> the profiler's name."""
 
 
 def element_type(name: str) -> ElementType:

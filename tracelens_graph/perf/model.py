@@ -16,10 +16,12 @@ class Context:
     Attributes:
         kernels: names of the GPU events of the call, in the order of their launches.
         annotation: text of the innermost annotation around the call; serving engines write their batches there.
+        forward: of a backward op, the arguments of the forward op that it belongs to.
     """
 
     kernels: tuple[str, ...] = ()
     annotation: str = ""
+    forward: Arguments | None = None
 
 
 Estimate = Callable[[Arguments, Context], Cost]
