@@ -93,7 +93,7 @@ class Arguments:
             CannotModel: one of its sizes is negative.
         """
         dtype = self.type(index)
-        shape = _shape(self._at(0, index))
+        shape = _sizes(self._at(0, index))
         if dtype in _NO_TENSOR or shape is None:
             return None
         if any(size < 0 for size in shape):
@@ -169,12 +169,6 @@ def _list(text: str) -> list[Any]:
     except (ValueError, RecursionError):
         return []
     return found if isinstance(found, list) else []
-
-
-def _shape(value: Any) -> tuple[int, ...] | None:
-    """Sizes of a tensor: whole numbers that a tensor can have."""
-    found = _sizes(value)
-    return found if found is not None and all(0 <= size < 2**63 for size in found) else None
 
 
 def _sizes(value: Any) -> tuple[int, ...] | None:
