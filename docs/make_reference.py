@@ -27,6 +27,7 @@ from tracelens_graph.analyses.inventory import inventory
 from tracelens_graph.analyses.report_tables import TABLES as REPORT_TABLES
 from tracelens_graph.analyses.report_tables import ReportOptions, report_tables
 from tracelens_graph.analyses.timeline import ROW_MEANING
+from tracelens_graph.analyses.verdict import TOPICS
 from tracelens_graph.cli.app import app
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
@@ -171,6 +172,12 @@ def _tables(g: tlg.TraceGraph) -> Iterator[str]:
         if name == "attribution":
             yield f"\nLevels: {', '.join(map(_c, LEVELS))}; see [attribution.md](attribution.md).\n"
     yield from _table("classes", "Classes of equal call subtrees with GPU work.", "", "g.classes()", g.classes().about)
+    yield (
+        "\n## Verdict\n\n"
+        "No table, but what a report begins with: `tlg.verdict(g)` gives findings with `topic`, `text`, `evidence`\n"
+        "(the numbers behind it), `severity` (`fact`, `minor`, `major`) and `ask_next`.\n\n"
+    )
+    yield from _rows(("topic", "what it is about"), ((_c(topic), what) for topic, what in TOPICS.items()))
     yield "\n## Of the inventory\n\nWhat `tracelens-graph info TRACE` prints, part by part"
     yield " (`from tracelens_graph.analyses.inventory import inventory; inventory(g)`).\n"
     for name, part in inventory(g).items():
