@@ -230,7 +230,9 @@ def _work_of_many(path: str, request: _Request, name: str) -> _Outcome:
     try:
         outcome, w = _result(path, replace(request, folder=folder), processes=1)
     except TraceError as error:
-        return _Outcome("", [], [], error=str(error), is_broken=not isinstance(error, NotATraceError))
+        # Whatever else lies in a folder of traces is passed over, but not where a rank may be missing from a verdict.
+        is_broken = bool(request.conditions) or not isinstance(error, NotATraceError)
+        return _Outcome("", [], [], error=str(error), is_broken=is_broken)
     return _Outcome(
         outcome.text,
         [f"{name}: {line}" for line in outcome.met],
