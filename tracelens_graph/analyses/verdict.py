@@ -164,10 +164,9 @@ def _idle(
     idle, c = idle_parts(w), w.core.columns
     part = idle.parts[list(causes)].sum(axis=0)
     time = int(part.sum()) / 1e6
-    share, of_idle = _percent(time, times["total_time"]), _percent(time, times["idle_time"])
-    idle_matters = _percent(times["idle_time"], times["total_time"]) >= WORTH_SAYING
-    if share < WORTH_SAYING and not (idle_matters and of_idle >= MUCH_OF_IDLE):
+    if not _worth_saying(times, time, time):
         return
+    share, of_idle = _percent(time, times["total_time"]), _percent(time, times["idle_time"])
     longest, gaps = int(part.argmax()), int((part > 0).sum())
     row = culprit(w.core, idle, longest, causes[int(idle.parts[list(causes), longest].argmax())])
     because = w.core.names[c.name[row]] if row >= 0 else ""
@@ -183,6 +182,13 @@ def _idle(
     example = f"{gaps:,} gaps{few}, up to {_ms(int(part[longest]) / 1e6)}{where}" if gaps > 1 else f"one gap{where}"
     text = f"{text}: {share:.1f} % ({_ms(time)} in {example}){more}"
     yield _loss(topic, text, {**found, **evidence}, f"tracelens-graph tree TRACE --uid {uid} --up")
+
+
+def _worth_saying(times: Times, lost: float, idle: float) -> bool:
+    """Whether lost time is, `idle` of it idle: by its share of all time, or of much idle time."""
+    idle_matters = _percent(times["idle_time"], times["total_time"]) >= WORTH_SAYING
+    much_of_idle = _percent(idle, times["idle_time"]) >= MUCH_OF_IDLE
+    return _percent(lost, times["total_time"]) >= WORTH_SAYING or (idle_matters and much_of_idle)
 
 
 def _launches(w: Window, times: Times) -> Iterator[Finding]:
@@ -214,28 +220,38 @@ def _copies(w: Window, times: Times) -> Iterator[Finding]:
     """Copies that nothing runs beside; those to the device together with the idle time because of them."""
     total, exposed = times["total_time"], times["exposed_memcpy_time"]
     idle = int(idle_parts(w).parts[Cause.host_to_device_copy].sum()) / 1e6
-    if _percent(exposed + idle, total) < WORTH_SAYING:
+    if not _worth_saying(times, exposed + idle, idle):
         return
     what = gpu_classes(w.core, w.gpu_rows)
     copies = w.gpu_rows[what == MEMCPY]
     up = copies_to_device(w.core, copies)
     other_work = w.gpu_rows[what != MEMCPY]
-    exposed_up = _busy_ms(w.core, np.union1d(other_work, copies[up])) - _busy_ms(w.core, other_work)
+    exposed_up = _busy_ns(w.core, np.union1d(other_work, copies[up])) - _busy_ns(w.core, other_work)
+    exposed_else = round(exposed * 1e6) - exposed_up
     groups = (
-        ("host_to_device_copy", "Copied from host to device with nothing beside it", copies[up], exposed_up, idle),
-        ("other_copies", "Copied otherwise with nothing beside it", copies[~up], exposed - exposed_up, 0.0),
+        (
+            "host_to_device_copy",
+            "Copied from host to device with nothing beside it",
+            copies[up],
+            exposed_up / 1e6,
+            idle,
+        ),
+        ("other_copies", "Copied otherwise with nothing beside it", copies[~up], exposed_else / 1e6, 0.0),
     )
     for topic, text, rows, alone, waited in groups:
-        share = _percent(alone + waited, total)
-        if share < WORTH_SAYING:
+        if not _worth_saying(times, alone + waited, waited):
             continue
+        if not len(rows):  # the copies lie outside of the window
+            yield from _idle(w, times, topic, (Cause.host_to_device_copy,), "Waited for copies to the device")
+            continue
+        share = _percent(alone + waited, total)
         evidence = _volume(w.core, rows)
-        text += f": {share:.1f} % ({_ms(alone)}" + (f", and {_ms(waited)} idle for it" if waited else "") + ")"
+        text += f": {share:.1f} % ({_ms(alone)}" + (f", and {_ms(waited)} idle for it)" if waited else ")")
+        text += f" in {len(rows):,} cop{'y' if len(rows) == 1 else 'ies'}"
         if "bytes" in evidence:
-            text += (
-                f"; {evidence['copies']:,} copies, {evidence['bytes'] / 1e6:,.1f} MB at {evidence['gb_per_s']:.1f} GB/s"
-            )
-        text += f", {evidence['pageable_percent']:.0f} % of their time pageable"
+            text += f", {evidence['bytes'] / 1e6:,.1f} MB at {evidence['gb_per_s']:.1f} GB/s"
+        if share_pageable := evidence["pageable_percent"]:
+            text += f", {'all' if share_pageable == 100 else f'{share_pageable:.0f} % of their time'} pageable"
         evidence |= {"ms": alone + waited, "percent": share, "exposed_ms": alone, "idle_ms": waited}
         yield _loss(topic, text, evidence, f"tracelens-graph tree TRACE --uid {evidence['uid']} --up")
 
@@ -277,11 +293,11 @@ def _communication(w: Window, times: Times) -> Iterator[Finding]:
     )
 
 
-def _busy_ms(core: Core, rows: np.ndarray) -> float:
+def _busy_ns(core: Core, rows: np.ndarray) -> int:
     """Length of the union of GPU events, added up over devices."""
     c = core.columns
     devices, device = np.unique(c.device[rows], return_inverse=True)
-    return int(union_length_by_group(device, c.start_ns[rows], ends(core, rows), len(devices)).sum()) / 1e6
+    return int(union_length_by_group(device, c.start_ns[rows], ends(core, rows), len(devices)).sum())
 
 
 # --- what else there is to know ------------------------------------------------------------------------------
@@ -314,7 +330,7 @@ def _largest(w: Window) -> Iterator[Finding]:
             continue
         dur, code = c.dur_ns[gpu], c.name[node]
         time = np.bincount(code, weights=dur)  # exact: sums of whole numbers below 2**53
-        largest = int(time.argmax())
+        largest = int(code[time[code].argmax()])
         own = np.flatnonzero(code == largest)
         ms, share, count = float(time[largest]) / 1e6, _percent(float(time[largest]), whole), len(np.unique(node[own]))
         name, uid = core.names[largest], int(c.uid[node[own[dur[own].argmax()]]])
