@@ -187,7 +187,8 @@ def test_a_wait_for_copies_that_the_window_does_not_hold() -> None:
     together = losses(core)["host_to_device_copy"]
     assert (together.evidence["exposed_ms"], together.evidence["idle_ms"]) == (0.05, 0.049)
     assert together.text == (
-        "Copied from host to device with nothing beside it: 48.3 % (50 us, and 49 us idle for it) in 1 copy, all pageable"
+        "Copied from host to device with nothing beside it: 48.3 % (50 us, and 49 us idle for it) in 1 copy,"
+        " all pageable"
     )
 
 
