@@ -1,0 +1,315 @@
+"""Devices and what they can do: figures from vendors' documents, or from a file of the user's.
+
+`architecture("h100-sxm")` is a device that is known here, one file each in the folder `architectures`;
+`architecture("mine.toml")` is one of yours; `detect(...)` is the one that a trace was recorded on.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from functools import cache
+from importlib.resources import files
+from pathlib import Path, PurePath
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+
+from tracelens_graph.errors import AnalysisError
+from tracelens_graph.table import Column
+
+FIGURES: Mapping[str, Column] = {
+    "compute_units": Column("multiprocessors (NVIDIA) or compute units (AMD) in use"),
+    "memory_gb": Column("size of the device's memory, as its vendor gives it", "GB"),
+    "memory_bandwidth_gbps": Column("rate of the device's memory", "GB/s"),
+    "l2_mb": Column("size of the cache that all units share", "MB"),
+    **{
+        f"matrix_{precision}": Column(f"rate of the matrix units in {precision}, without sparsity", "TFLOPS")
+        for precision in ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "int8")
+    },
+    **{
+        f"vector_{precision}": Column(f"rate of the vector units in {precision}", "TFLOPS")
+        for precision in ("fp64", "fp32", "fp16", "bf16")
+    },
+}
+"""What an architecture may say of a device. A multiply-add counts as two operations."""
+
+_INSTEAD = {
+    "matrix_tf32": "matrix_fp32",
+    "matrix_fp32": "vector_fp32",
+    "matrix_fp64": "vector_fp64",
+    "vector_fp16": "vector_fp32",
+    "vector_bf16": "vector_fp32",
+}
+"""Where a rate is not given -> the one that holds: without matrix units for a precision products run on the vector
+units, without TF32 in fp32, and PyTorch's elementwise kernels compute on 16-bit elements in fp32."""
+
+_LEAST_MEMORY, _MOST_MEMORY = 0.9, 1.02
+"""Share of a device's memory that a driver shows: error correction and the driver keep some."""
+
+_VENDOR_WORDS = r"(?:NVIDIA |Tesla |AMD |Instinct )*"
+_LONGEST = 60
+"""Characters of a device's name that are shown."""
+
+
+class Source(NamedTuple):
+    """Where figures stand.
+
+    Attributes:
+        document, table: title of the document, and the table in it.
+        note: what was made of the numbers that stand there, such as halving rates with sparsity.
+        confirmed: false where nobody has compared the figures with the document: they were written down from memory.
+    """
+
+    document: str = ""
+    table: str = ""
+    note: str = ""
+    confirmed: bool = True
+
+
+class Figure(NamedTuple):
+    """A number and where it stands."""
+
+    value: float
+    source: Source
+
+
+class Rate(NamedTuple):
+    """A compute rate: the figure's name and value in TFLOPS."""
+
+    figure: str
+    tflops: float
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """A device.
+
+    Attributes:
+        key: short name, such as `h100-sxm`; that of its file without the suffix.
+        name: full name.
+        figures: what is known of it; the names are those of `FIGURES`.
+        achievable: whether the rates are those that measurements reach, not the vendor's peaks.
+        aliases: other short names.
+        device_names: patterns of the names by which drivers know it.
+        memory_sizes: sizes in GB that it was made with.
+    """
+
+    key: str
+    name: str
+    vendor: str
+    figures: Mapping[str, Figure]
+    achievable: bool = False
+    aliases: tuple[str, ...] = ()
+    device_names: tuple[str, ...] = ()
+    memory_sizes: tuple[float, ...] = ()
+
+    def value(self, figure: str) -> float | None:
+        """A figure; None if it is not known."""
+        found = self.figures.get(figure)
+        return found.value if found else None
+
+    def rate(self, compute_spec: str) -> Rate | None:
+        """The rate that holds for `matrix_bf16` and the like.
+
+        Where it is not given, that of the units which do such work instead: vector units for products in fp32 and
+        fp64, fp32 for TF32 and for vectors of 16-bit elements. None if there is none.
+        """
+        figure: str | None = compute_spec
+        while figure is not None and figure not in self.figures:
+            figure = _INSTEAD.get(figure)
+        return None if figure is None else Rate(figure, self.figures[figure].value)
+
+    def ridge(self, compute_spec: str) -> float | None:
+        """FLOPs per byte from which on compute bounds, not memory: rate / bandwidth. None if one is not known."""
+        rate, bandwidth = self.rate(compute_spec), self.value("memory_bandwidth_gbps")
+        return rate.tflops * 1e3 / bandwidth if rate and bandwidth else None
+
+    @property
+    def unconfirmed(self) -> list[str]:
+        """Figures that nobody has compared with their source."""
+        return [name for name, figure in self.figures.items() if not figure.source.confirmed]
+
+
+def architecture(name_or_path: str | os.PathLike[str]) -> Architecture:
+    """A device by its short name, or as a file describes it.
+
+    Args:
+        name_or_path: a name such as `h100-sxm`, in any case, or a path that ends in `.toml` (in the form of the files
+            in `architectures`) or `.json` (TraceLens's form: `name`, `mem_bw_gbps`, `max_achievable_tflops`).
+
+    Raises:
+        AnalysisError: no device has this name, or the file describes none; the message says what is wrong.
+        OSError: the file cannot be read.
+    """
+    if isinstance(name_or_path, os.PathLike) or PurePath(name_or_path).suffix.lower() in (".toml", ".json"):
+        path = Path(name_or_path)
+        form = _from_json if path.suffix.lower() == ".json" else _from_toml
+        return replace(form(path.read_bytes(), str(path)), key=path.stem)
+    known = {alias: found for found in shipped().values() for alias in (found.key, _plain(found.name), *found.aliases)}
+    wanted = _plain(name_or_path)
+    if wanted in known:
+        return known[wanted]
+    near = [key for key in shipped() if wanted and key.startswith(wanted)]
+    near = near or list(dict.fromkeys(known[alias].key for alias in get_close_matches(wanted, known, 3)))
+    hint = f"did you mean {_either(near)}?" if near else f"there are {', '.join(shipped())}, and files: mine.toml"
+    raise AnalysisError(f"no architecture has the name {name_or_path[:_LONGEST]!r}: {hint}")
+
+
+@cache
+def shipped() -> Mapping[str, Architecture]:
+    """All devices that are known here, by short name."""
+    folder = files("tracelens_graph.perf") / "architectures"
+    found = [(file.name.removesuffix(".toml"), file) for file in folder.iterdir() if file.name.endswith(".toml")]
+    return {key: _from_toml(file.read_bytes(), key) for key, file in sorted(found)}
+
+
+def detect(device_properties: Iterable[Any] | None) -> Architecture | str:
+    """The device that a trace was recorded on, from what the profiler wrote of it.
+
+    Name, number of multiprocessors and size of memory have to agree with one known device; nothing is guessed.
+
+    Args:
+        device_properties: the trace's `deviceProperties`.
+
+    Returns:
+        The device, or why it is not known, in words.
+    """
+    described = [one for one in device_properties or () if isinstance(one, Mapping)]
+    if not described:
+        return "the trace describes no device"
+    found: dict[str, Architecture] = {}
+    for one in described:
+        device = _detect_one(one)
+        if isinstance(device, str):
+            return device
+        found[device.key] = device
+    if len(found) > 1:
+        return f"the trace describes several different devices: {', '.join(found)}"
+    return next(iter(found.values()))
+
+
+def _detect_one(properties: Mapping[str, Any]) -> Architecture | str:
+    name, units = properties.get("name"), _recorded(properties, "numSms")
+    memory = _recorded(properties, "totalGlobalMem")
+    if not isinstance(name, str) or not name.strip():
+        return "the trace does not name its device"
+    shown = repr(name if len(name) <= _LONGEST else name[:_LONGEST] + "...")
+    named = [
+        one
+        for one in shipped().values()
+        if any(re.fullmatch(_VENDOR_WORDS + pattern, name.strip(), re.IGNORECASE) for pattern in one.device_names)
+    ]
+    if not named:
+        return f"no architecture is known for the device {shown}"
+    whole = [one for one in named if _has(one, units, memory)]
+    if not whole:
+        shows = f"{units:.0f} compute units" if units else "", f"{memory / 2**30:.0f} GiB" if memory else ""
+        other = f"it is a part of {_either([one.key for one in named])}, or another edition"
+        return f"the device {shown} shows {' and '.join(filter(None, shows))}: {other}"
+    if len(whole) > 1:
+        return f"the device {shown} may be {_either([one.key for one in whole])}"
+    return whole[0]
+
+
+def _recorded(properties: Mapping[str, Any], key: str) -> float | None:
+    """A number that the profiler wrote; None if it is absent or none that can be."""
+    value = properties.get(key)
+    return value if isinstance(value, int | float) and 0 < value < 2**53 else None
+
+
+def _has(one: Architecture, units: float | None, memory: float | None) -> bool:
+    """Whether a device has these multiprocessors and this memory in bytes, as far as they were recorded."""
+    if units is not None and units != one.value("compute_units"):
+        return False
+    return memory is None or any(_LEAST_MEMORY <= memory / 2**30 / size <= _MOST_MEMORY for size in one.memory_sizes)
+
+
+_Positive = Annotated[float, msgspec.Meta(gt=0, lt=1e12)]
+_Group = msgspec.defstruct(
+    "_Group",
+    [
+        *((word, bool if word == "confirmed" else str, default) for word, default in Source._field_defaults.items()),
+        *((figure, _Positive | None, None) for figure in FIGURES),
+    ],
+    forbid_unknown_fields=True,
+)
+
+
+class _Detection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    names: tuple[str, ...] = ()
+    memory_gb: tuple[float, ...] = ()
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    """Our form of an architecture. Sizes of memory in `detect` are those of other editions with the same figures."""
+
+    figures: list[_Group]  # type: ignore[valid-type]
+    name: str = ""
+    vendor: str = ""
+    achievable: bool = False
+    aliases: tuple[str, ...] = ()
+    detect: _Detection = _Detection()
+
+
+class _TraceLensFile(msgspec.Struct):
+    """TraceLens's form; what it needs for simulation only is left out."""
+
+    max_achievable_tflops: dict[str, _Positive]
+    name: str = ""
+    mem_bw_gbps: _Positive | None = None
+    memory_gb: _Positive | None = None
+    num_cus: _Positive | None = None
+
+
+def _decoded(key: str, decode: Callable[..., Any], text: bytes, form: type) -> Any:
+    try:
+        return decode(text, type=form)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise AnalysisError(f"{key}: describes no architecture: {error}") from None
+
+
+def _from_toml(text: bytes, key: str) -> Architecture:
+    file = _decoded(key, msgspec.toml.decode, text, _File)
+    figures: dict[str, Figure] = {}
+    for group in file.figures:
+        source = Source(*(getattr(group, word) for word in Source._fields))
+        given = {name: Figure(value, source) for name in FIGURES if (value := getattr(group, name)) is not None}
+        if twice := sorted(given.keys() & figures.keys()):
+            raise AnalysisError(f"{key}: given twice: {', '.join(twice)}")
+        figures |= given
+    memory = [figures["memory_gb"].value] if "memory_gb" in figures else []
+    return Architecture(
+        key,
+        file.name or key,
+        file.vendor,
+        figures,
+        file.achievable,
+        file.aliases,
+        file.detect.names,
+        file.detect.memory_gb or tuple(memory),
+    )
+
+
+def _from_json(text: bytes, key: str) -> Architecture:
+    file = _decoded(key, msgspec.json.decode, text, _TraceLensFile)
+    given = {
+        "compute_units": file.num_cus, "memory_gb": file.memory_gb, "memory_bandwidth_gbps": file.mem_bw_gbps,
+        **file.max_achievable_tflops,
+    }  # fmt: skip
+    figures = {name: Figure(value, Source(key)) for name, value in given.items() if value is not None}
+    return Architecture(key, file.name or key, "", figures, achievable=True)
+
+
+def _plain(name: str) -> str:
+    """A name as it is looked up: lower case, hyphens, without words that every device of a vendor has."""
+    words = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    return re.sub(r"^(?:(?:nvidia|amd|instinct|tesla|geforce)-)+", "", words)
+
+
+def _either(names: list[str]) -> str:
+    """`a, b or c`."""
+    return " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))

@@ -1,0 +1,131 @@
+"""The roofline model: the least time that work can take on a device, and what bounds it.
+
+S. Williams, A. Waterman, D. Patterson: Roofline: an insightful visual performance model for multicore
+architectures, Communications of the ACM 52 (2009).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from tracelens_graph.perf.architecture import Architecture
+from tracelens_graph.perf.cost import Cost
+from tracelens_graph.table import Column, Table
+
+Bound = Literal["COMPUTE_BOUND", "MEMORY_BOUND"]
+
+COST_COLUMNS: Mapping[str, Column] = {
+    "GFLOPS": Column("floating-point operations; a multiply-add counts as two", "1e9"),
+    "Data Moved (MB)": Column("least traffic to and from memory: each tensor once", "MiB"),
+    "FLOPS/Byte": Column("operations per byte moved", "FLOP/B"),
+    "Compute Spec": Column("units that compute it, and in which precision"),
+}
+ROOF_COLUMNS: Mapping[str, Column] = {
+    "Architecture": Column("the device"),
+    "Rate": Column("the device's rate that holds for the work"),
+    "TFLOPS/s": Column("that rate", "TFLOPS"),
+    "Ridge (FLOPS/Byte)": Column("operations per byte from which on compute bounds", "FLOP/B"),
+    "Compute Time (µs)": Column("operations / rate", "us"),
+    "Memory Time (µs)": Column("bytes moved / memory bandwidth", "us"),
+    "Roofline Time (µs)": Column("the larger of the two: no run can be faster", "us"),
+    "Roofline Bound": Column("COMPUTE_BOUND or MEMORY_BOUND: which of the two it is"),
+    "Pct Roofline": Column("roofline time / measured time", "%"),
+}
+
+
+@dataclass(frozen=True)
+class Roof:
+    """The least time that some work can take.
+
+    Attributes:
+        compute_us: operations / rate of the device.
+        memory_us: bytes / bandwidth of its memory.
+        rate: figure of the architecture that held as rate, such as `matrix_bf16`.
+    """
+
+    compute_us: float
+    memory_us: float
+    rate: str
+
+    @property
+    def time_us(self) -> float:
+        """The larger of the two times."""
+        return max(self.compute_us, self.memory_us)
+
+    @property
+    def bound(self) -> Bound:
+        """Which of the two times it is."""
+        return "COMPUTE_BOUND" if self.compute_us >= self.memory_us else "MEMORY_BOUND"
+
+    def percent(self, measured_us: float) -> float | None:
+        """Share of the least time in a measured one, in percent; None if nothing was measured."""
+        return 100 * self.time_us / measured_us if measured_us > 0 else None
+
+
+def roofline(cost: Cost, arch: Architecture) -> Roof | str:
+    """The least time in which a device can do some work.
+
+    Compute time = FLOPs / rate, memory time = bytes / bandwidth; computing and moving overlap at best, so the larger
+    one remains.
+
+    Returns:
+        The roof, or why there is none, in words.
+    """
+    if cost.flops <= 0:
+        return "it computes nothing"
+    if cost.bytes is None:
+        return "the bytes moved are not known"
+    if not cost.precision:
+        return "no device has a rate for this element type"
+    rate, bandwidth = arch.rate(cost.compute_spec), arch.value("memory_bandwidth_gbps")
+    if rate is None:
+        return f"{arch.key} has no rate for {cost.compute_spec}"
+    if bandwidth is None:
+        return f"the memory bandwidth of {arch.key} is not known"
+    try:
+        return Roof(cost.flops / (rate.tflops * 1e6), cost.bytes / (bandwidth * 1e3), rate.figure)
+    except OverflowError:
+        return "its size is beyond all measure"
+
+
+def roof_table(
+    cost: Cost, architectures: Sequence[Architecture] = (), measured_us: float | None = None, title: str = ""
+) -> Table:
+    """Work and traffic of a call, and its roof on each of some devices.
+
+    Args:
+        cost: the work.
+        architectures: devices, one row each; without any the only row says what holds on all.
+        measured_us: a measured time, to be compared with the roofs.
+        title: what it is that costs.
+    """
+    work = {
+        "GFLOPS": cost.flops / 1e9,
+        "Data Moved (MB)": None if cost.bytes is None else cost.bytes / 2**20,
+        "FLOPS/Byte": cost.intensity,
+        "Compute Spec": cost.compute_spec,
+    }
+    rows: list[dict[str, Any]] = []
+    notes = []
+    for arch in architectures:
+        rate, roof = arch.rate(cost.compute_spec), roofline(cost, arch)
+        row = dict.fromkeys(ROOF_COLUMNS) | {"Architecture": arch.key, **work}
+        row["Rate"], row["TFLOPS/s"] = rate or ("", None)
+        row["Ridge (FLOPS/Byte)"] = arch.ridge(cost.compute_spec)
+        if isinstance(roof, Roof):
+            row["Compute Time (µs)"], row["Memory Time (µs)"] = roof.compute_us, roof.memory_us
+            row["Roofline Time (µs)"], row["Roofline Bound"] = roof.time_us, roof.bound
+            row["Pct Roofline"] = None if measured_us is None else roof.percent(measured_us)
+            used = {roof.rate, "memory_bandwidth_gbps"} & set(arch.unconfirmed)
+            if used:
+                notes.append(f"{arch.key}: figures not compared with the vendor's document: {', '.join(sorted(used))}")
+        else:
+            notes.append(f"{arch.key}: no roof: {roof}")
+        rows.append(row)
+    about = {"Architecture": ROOF_COLUMNS["Architecture"], **COST_COLUMNS, **ROOF_COLUMNS} if rows else COST_COLUMNS
+    if measured_us is None:
+        about = {name: column for name, column in about.items() if name != "Pct Roofline"}
+    columns = {name: [row[name] for row in rows or [work]] for name in about}
+    return Table("model", columns, about, title, notes)
