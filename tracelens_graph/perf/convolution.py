@@ -111,8 +111,8 @@ def convolution(
 ) -> Cost:
     """Cost of a convolution.
 
-    FLOPs = 2 prod(w[1:]) prod(out), transposed prod(x) in place of prod(out), + [bias] prod(out). Bytes = input, filters
-    and bias (a number per channel) read once, result written once.
+    FLOPs = 2 prod(w[1:]) prod(out), transposed prod(x) in place of prod(out), + [bias] prod(out). Bytes = input,
+    filters and bias (a number per channel) read once, result written once.
 
     Args:
         geometry: shapes and settings.
@@ -280,7 +280,7 @@ def _apex_gradients(arguments: Arguments, context: Context) -> Cost:
 
 
 def _apex_backward(_: Arguments, context: Context) -> Cost:
-    """The backward op of a fused convolution has the gradient for its only argument: the sizes are the forward op's."""
+    """The backward op of a fused convolution has the gradient alone as argument: the sizes are the forward op's."""
     if context.forward is None:
         raise CannotModel("its forward op, which has the sizes, is not in the trace")
     return _apex_gradients(context.forward, context)

@@ -1,0 +1,331 @@
+"""Mixture-of-experts layers of serving engines: fused, in two stages, and the dispatch of tokens.
+
+A trace records how many tokens choose how many of how many experts, not which. The work is the same for every choice;
+the weights that are read are not: the value is what uniform routing is expected to touch, and the range runs from all
+tokens choosing the same experts to all choosing different ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from tracelens_graph.perf.arguments import Arguments, Tensor
+from tracelens_graph.perf.cost import CannotModel, Cost
+from tracelens_graph.perf.matrix import bytes_of, known, total
+from tracelens_graph.perf.model import Context, OpModel
+
+
+def experts_touched(experts: int, topk: int, tokens: int) -> float:
+    """Expected number of experts that at least one token chooses, if each chooses `topk` of them at random.
+
+    E (1 - ((E - k) / E)^M): an expert is left out by one token with probability (E - k) / E.
+    """
+    return experts * (1 - ((experts - topk) / experts) ** tokens)
+
+
+@dataclass(frozen=True)
+class Experts:
+    """Sizes and types of a layer of experts.
+
+    Attributes:
+        tokens: tokens that are routed.
+        hidden: width of a token.
+        inter: width inside an expert.
+        experts: number of experts.
+        topk: experts per token.
+        gated: whether the first product has a gate beside it (SwiGLU), of the same size.
+        dtype: type of the tokens.
+        dtype_weight: type of the weights; that of the tokens unless given.
+        dtype_out: type of the result; that of the tokens unless given.
+        weights_per_element: numbers in an element of the weights beyond what its type says (2: 4 bits in bytes).
+        compute: type whose precision the matrix units work in; that of the tokens unless given.
+    """
+
+    tokens: int
+    hidden: int
+    inter: int
+    experts: int
+    topk: int
+    gated: bool = True
+    dtype: str = "bf16"
+    dtype_weight: str = ""
+    dtype_out: str = ""
+    weights_per_element: int = 1
+    compute: str = ""
+
+    def cost(self, flops: int, matrix: int, rows: int | None, **shown: object) -> Cost:
+        """A cost, given what does not depend on routing and the numbers in one expert's weights.
+
+        Raises:
+            CannotModel: there are no experts, or a token cannot choose as many.
+        """
+        if not 1 <= self.topk <= self.experts:
+            raise CannotModel(f"a token cannot choose {self.topk} of {self.experts} experts")
+        weights = bytes_of(matrix, self.dtype_weight or self.dtype)
+        value, spread = None, None
+        if weights is not None and rows is not None:
+            each = weights / self.weights_per_element
+            least, most = min(self.topk, self.tokens * self.topk), min(self.experts, self.tokens * self.topk)
+            expected = min(max(experts_touched(self.experts, self.topk, self.tokens), least), most)
+            value, *ends = (rows + round(count * each) for count in (expected, least, most))
+            spread = (ends[0], ends[1])
+        params = {
+            "num_tokens": self.tokens,
+            "hidden_dim": self.hidden,
+            "inter_dim": self.inter,
+            "num_experts": self.experts,
+            "topk": self.topk,
+            **shown,
+            "input_dtype": self.dtype,
+            "weight_dtype": self.dtype_weight or self.dtype,
+            **({"output_dtype": self.dtype_out} if self.dtype_out else {}),
+        }
+        precision = known(self.compute or self.dtype).precision
+        return Cost(flops, value, "matrix", precision, params, bytes_range=spread)
+
+
+def fused_moe(layer: Experts) -> Cost:
+    """Cost of a whole layer in one kernel.
+
+    FLOPs = 2 M K N k (2 if gated) + 2 M K N k + M K (2k - 1) for M tokens of width K, k experts of width N each: both
+    products, and the weighted sum of k results. Bytes = tokens read, results written, weights of the experts touched;
+    what lies between the products stays on chip. Activation and scales are left out.
+
+    Raises:
+        CannotModel: there are no experts, or a token cannot choose as many.
+    """
+    one = layer.tokens * layer.hidden * layer.inter * layer.topk
+    first = 2 if layer.gated else 1
+    rows = layer.tokens * layer.hidden
+    return layer.cost(
+        2 * one * first + 2 * one + rows * (2 * layer.topk - 1),
+        layer.hidden * layer.inter * (first + 1),
+        total(bytes_of(rows, layer.dtype), bytes_of(rows, layer.dtype_out or layer.dtype)),
+        gated=layer.gated,
+    )
+
+
+def moe_up(layer: Experts) -> Cost:
+    """Cost of the first stage: every token times the weights of its experts.
+
+    FLOPs = 2 M K N k (2 if gated). Bytes = tokens read once, M k rows of width N written, weights of the experts
+    touched.
+
+    Raises:
+        CannotModel: there are no experts, or a token cannot choose as many.
+    """
+    first = 2 if layer.gated else 1
+    written = bytes_of(layer.tokens * layer.topk * layer.inter, layer.dtype_out or layer.dtype)
+    return layer.cost(
+        2 * layer.tokens * layer.hidden * layer.inter * layer.topk * first,
+        layer.hidden * layer.inter * first,
+        total(bytes_of(layer.tokens * layer.hidden, layer.dtype), written),
+        gated=layer.gated,
+    )
+
+
+def moe_down(layer: Experts) -> Cost:
+    """Cost of the second stage: what the first one wrote times the second weights, summed per token.
+
+    FLOPs = 2 M N K k. Bytes = M k rows of width N read, tokens written, weights of the experts touched.
+
+    Raises:
+        CannotModel: there are no experts, or a token cannot choose as many.
+    """
+    read = bytes_of(layer.tokens * layer.topk * layer.inter, layer.dtype)
+    return layer.cost(
+        2 * layer.tokens * layer.inter * layer.hidden * layer.topk,
+        layer.inter * layer.hidden,
+        total(read, bytes_of(layer.tokens * layer.hidden, layer.dtype_out or layer.dtype)),
+    )
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the parts of a layer stand among the arguments of an op.
+
+    Attributes:
+        x: tokens, (M, K), or the rows that the first stage wrote, (M, k, N).
+        w1: first weights, (E, N or 2 N, K).
+        w2: second weights, (E, K, N); where the op gets but one of both, the other has the same position.
+        choices: a tensor with k in its second dimension: chosen experts, their weights, rows written.
+        topk: the number k itself, where it is given.
+        out: tensor that takes the result, if there is one.
+        weights: whether the precision is that of the weights, to which tokens are quantised in the kernel.
+    """
+
+    x: int = 0
+    w1: int = 1
+    w2: int = 2
+    choices: int = 3
+    topk: int | None = None
+    out: int | None = None
+    weights: bool = False
+
+
+_Read = Callable[[Layout, Arguments], Experts]
+
+
+def _three(arguments: Arguments, index: int) -> Tensor:
+    """Weights of experts."""
+    found = arguments.tensor(index)
+    if len(found.shape) != 3 or not all(found.shape):
+        raise CannotModel(f"argument {index} is no stack of matrices")
+    return found
+
+
+def _choices(layout: Layout, arguments: Arguments) -> int:
+    if layout.topk is not None:
+        topk = arguments.integer(layout.topk)
+        if topk is None:
+            raise CannotModel("how many experts a token chooses is not recorded")
+        return topk
+    shape = arguments.tensor(layout.choices).shape
+    if len(shape) < 2:
+        raise CannotModel("how many experts a token chooses is not recorded")
+    return shape[1]
+
+
+def _packing(hidden: int, stored: int) -> int:
+    """Numbers per stored element, from the width of a token and that of the weights that it meets."""
+    if stored < 1 or hidden % stored or hidden // stored > 8:
+        raise CannotModel("the widths of tokens and weights differ")
+    return hidden // stored
+
+
+def _layer(layout: Layout, arguments: Arguments) -> Experts:
+    """Sizes from both weights: the second ones hold the true width of a token, the first ones a packed one."""
+    x, w1, w2 = arguments.tensor(layout.x), _three(arguments, layout.w1), _three(arguments, layout.w2)
+    experts, rows, stored = w1.shape
+    if (
+        w2.shape[0] != experts
+        or len(x.shape) < 2
+        or (layout.out is not None and not arguments.tensor(layout.out).shape)
+    ):
+        raise CannotModel("tokens and weights do not fit together")
+    hidden = w2.shape[1]
+    packing = _packing(hidden, stored)
+    inter = w2.shape[2] * packing
+    if rows not in (inter, 2 * inter):
+        raise CannotModel("first and second weights do not fit together")
+    topk = _choices(layout, arguments)
+    tokens = (x if layout.out is None else arguments.tensor(layout.out)).shape[0]
+    return _typed(Experts(tokens, hidden, inter, experts, topk, rows == 2 * inter), layout, arguments, (x, w1), packing)
+
+
+def _typed(
+    layer: Experts, layout: Layout, arguments: Arguments, tensors: tuple[Tensor, Tensor], packing: int
+) -> Experts:
+    """A layer with the types of its tokens and weights."""
+    x, weights = tensors
+    out = arguments.optional(layout.out) if layout.out is not None else None
+    return replace(
+        layer,
+        dtype=x.dtype,
+        dtype_weight=weights.dtype,
+        dtype_out=out.dtype if out is not None else "",
+        weights_per_element=max(packing // known(weights.dtype).values, 1),
+        compute=weights.dtype if layout.weights and known(weights.dtype).precision else "",
+    )
+
+
+def _up_by_rows(layout: Layout, arguments: Arguments) -> Experts:
+    """CK-tile's first stage has no second weights: the width inside an expert is that of the rows it writes."""
+    x, w1, out = arguments.tensor(layout.x), _three(arguments, layout.w1), _three(arguments, layout.choices)
+    if len(x.shape) != 2:
+        raise CannotModel("tokens and weights do not fit together")
+    (tokens, hidden), (experts, rows, stored), (_, topk, inter) = x.shape, w1.shape, out.shape
+    if rows not in (inter, 2 * inter):
+        raise CannotModel("weights and result do not fit together")
+    layer = Experts(tokens, hidden, inter, experts, topk, rows == 2 * inter)
+    return _typed(layer, layout, arguments, (x, w1), _packing(hidden, stored))
+
+
+def _down_by_rows(layout: Layout, arguments: Arguments) -> Experts:
+    """The second stage reads rows, (M, k, N); where the first weights are given too, they tell how N is packed."""
+    x, w2 = _three(arguments, layout.x), _three(arguments, layout.w2)
+    (tokens, topk, inter), (experts, hidden, stored) = x.shape, w2.shape
+    if layout.w1 != layout.w2:
+        packing = _packing(hidden, _three(arguments, layout.w1).shape[2])
+        inter = stored * packing
+        if x.shape[2] not in (inter, stored):
+            raise CannotModel("rows and weights do not fit together")
+    else:
+        inter *= known(x.dtype).values
+        packing = _packing(inter, stored)
+    return _typed(Experts(tokens, hidden, inter, experts, topk), layout, arguments, (x, w2), packing)
+
+
+def _triton(arguments: Arguments, _: Context) -> Cost:
+    """SGLang's `invoke_fused_moe_kernel`, once per stage: tokens, weights (E, N, K), …, result, …, choices (8).
+
+    FLOPs = 2 R N K for R = M k rows. Bytes = tokens (first stage) or rows (second) read, rows written, weights of the
+    experts touched.
+    """
+    a, weights, choices = arguments.tensor(0), _three(arguments, 1), arguments.tensor(8)
+    if len(choices.shape) != 2 or len(a.shape) != 2:
+        raise CannotModel("tokens or their choices are no matrix")
+    tokens, topk = choices.shape
+    experts, n, stored = weights.shape
+    k = a.shape[1]
+    packing = _packing(k, stored)
+    out = arguments.optional(3) or arguments.optional(2)
+    layer = Experts(tokens, k, n, experts, topk)
+    typed = _typed(layer, Layout(weights=True), arguments, (a, weights), packing)
+    written = bytes_of(tokens * topk * n, out.dtype if out is not None else a.dtype)
+    cost = typed.cost(2 * tokens * topk * n * k, n * k, total(bytes_of(a.elements, a.dtype), written))
+    shown = {
+        "m_work": tokens * topk,
+        "num_tokens": tokens,
+        "topk": topk,
+        "N": n,
+        "K": k,
+        "num_experts": experts,
+        "input_dtype": a.dtype,
+        "weight_dtype": weights.dtype,
+        "output_dtype": out.dtype if out is not None else a.dtype,
+    }
+    return replace(cost, params=shown)
+
+
+def _moved(arguments: Arguments, _: Context) -> Cost:
+    """Tokens sent to their experts, or results sent back: no arithmetic, every token once."""
+    tokens = arguments.tensor(0)
+    if len(tokens.shape) != 2:
+        raise CannotModel("the tokens are no matrix")
+    size = bytes_of(1, tokens.dtype)
+    params = {"num_tokens": tokens.shape[0], "hidden_dim": tokens.shape[1], "bpe": size}
+    return Cost(0, None if size is None else tokens.elements * size, "vector", "", params)
+
+
+def _model(stage: Callable[[Experts], Cost], read: _Read, sheet: str, layout: Layout) -> OpModel:
+    return OpModel(lambda arguments, _: stage(read(layout, arguments)), sheet)
+
+
+_FUSED, _UNFUSED = "MoE_fused_fwd", "MoE_unfused_fwd"
+_BLOCKSCALE = Layout(x=1, w1=2, w2=3, topk=8, out=0)
+_FLYDSL = Layout(weights=True)
+_GPTQ = Layout(choices=4)
+_VLLM = Layout(choices=4, weights=True)
+_DISPATCH = OpModel(_moved, "MoE_comm_fwd", backward=_moved)
+
+OPS: dict[str, OpModel] = {
+    "pseudo_op::moe_aiter_fused_1stage": _model(fused_moe, _layer, _FUSED, Layout()),
+    "aiter::fmoe_fp8_blockscale_g1u1": _model(fused_moe, _layer, _FUSED, _BLOCKSCALE),
+    "aiter::fmoe_g1u1": _model(fused_moe, _layer, _FUSED, _BLOCKSCALE),
+    "vllm::outplace_fused_experts": _model(fused_moe, _layer, _FUSED, _VLLM),
+    "vllm::inplace_fused_experts": _model(fused_moe, _layer, _FUSED, _VLLM),
+    "aiter::ck_moe_stage1": _model(moe_up, _layer, _UNFUSED, Layout(choices=6, out=6)),
+    "aiter::ck_moe_stage2": _model(moe_down, _down_by_rows, _UNFUSED, Layout(out=6)),
+    "aiter::moe_cktile2stages_gemm1_ck": _model(moe_up, _up_by_rows, _UNFUSED, Layout(w2=1, choices=2, out=2)),
+    "aiter::moe_cktile2stages_gemm2_ck": _model(moe_down, _down_by_rows, _UNFUSED, Layout(w2=1, out=2)),
+    "pseudo_op::moe_flydsl_stage1": _model(moe_up, _layer, _UNFUSED, _FLYDSL),
+    "pseudo_op::moe_flydsl_stage2": _model(moe_down, _layer, _UNFUSED, _FLYDSL),
+    "pseudo_op::moe_gptq_awq_up": _model(moe_up, _layer, _UNFUSED, _GPTQ),
+    "pseudo_op::moe_gptq_awq_down": _model(moe_down, _layer, _UNFUSED, _GPTQ),
+    "sglang_profiler::fused_moe_triton_kernels_invoke_fused_moe_kernel": OpModel(_triton, _UNFUSED),
+    "MoEDispatch": _DISPATCH,
+    "MoECombine": _DISPATCH,
+}
+"""Models of the ops."""
