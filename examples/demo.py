@@ -63,7 +63,7 @@ def main() -> None:
 
     headline("Try next")
     command = os.path.relpath(Path(sys.executable).with_name("tracelens-graph"))
-    print(f"  {command} info {OUT}/rank0.json.gz")
+    print(f"  {command} report {OUT}/rank0.json.gz")
     print(f"  {command} tree {OUT}/rank0.tlg --name aten::linear --gpu-time --max-lines 20")
     print(f"  {command} attribution {OUT}/rank0.tlg --level kernel --top 10")
     print("  README.md and docs/ say what else there is")

@@ -65,7 +65,7 @@ def test_top(run: Run, trace_file: Path, top: str, expected: int) -> None:
     _, out, _ = run("attribution", trace_file, "--level", "kernel", "--top", top, "-f", "json")
     table = json.loads(out)
     assert len(table["rows"]) == expected
-    assert any("more rows" in note for note in table["notes"]) == (expected < 3)
+    assert any("more row" in note for note in table["notes"]) == (expected < 3)
 
 
 def test_bad_pattern_is_wrong_usage(run: Run, trace_file: Path) -> None:

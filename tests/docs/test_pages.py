@@ -13,7 +13,7 @@ from corpus import CHECKOUT
 from tracelens_graph.simulate import PROBLEMS
 from tracelens_graph.simulate.__main__ import main as simulate
 
-GENERATED = {"reference.md", "cli.md"}
+GENERATED = {"reference.md", "cli.md", "tables.md", "parity.md"}
 BY_HAND = [page for page in PAGES if page.name not in GENERATED]
 TEXTS = [*PAGES, CHECKOUT / "CHANGELOG.md", *DOCS.glob("*.py"), *(CHECKOUT / "examples").glob("*.[pm][yd]")]
 LINK = re.compile(r"\]\(([^)\s]+)\)")

@@ -37,7 +37,7 @@ def test_the_top_rows_and_those_in_brackets() -> None:
     table = Table("t", {"name": ["a", "b", "c", "(no op)"], "n": np.arange(4)}, notes=["a note"])
     cut = top(table, 2)
     assert [row["name"] for row in cut.records()] == ["a", "b", "(no op)"]
-    assert list(cut.notes) == ["a note", "1 more rows (--top 0 shows all)"]
+    assert list(cut.notes) == ["a note", "1 more row (--top 0 shows all)"]
     assert top(table, 0) is table
     assert top(table, 4) is table
 

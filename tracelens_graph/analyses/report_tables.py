@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tracelens_graph.analyses.collectives import coll_analysis
+from tracelens_graph.analyses.idle import idle_causes
 from tracelens_graph.analyses.kernels import kernel_summary
 from tracelens_graph.analyses.ops import ops_summary, ops_summary_by_category, ops_unique_args
 from tracelens_graph.analyses.runtime import runtime_summary
@@ -76,11 +77,16 @@ TABLES: Mapping[str, Callable[[Window, ReportOptions], Table]] = {
     "runtime_summary": lambda w, o: runtime_summary(w),
     "step_summary": lambda w, o: step_summary(w),
     "short_kernel_histogram": _histogram,
+    "idle_causes": lambda w, o: idle_causes(w),
     "short_kernels_summary": lambda w, o: short_kernels_summary(w, _threshold(o), o.linked_only),
 }
-"""Name -> how the table is made. Those of short kernels are in a report if `short_kernels_us` is given."""
+"""Name -> how the table is made."""
 
-_ON_DEMAND = ("short_kernel_histogram", "short_kernels_summary")
+_SHORT_KERNELS = ("short_kernel_histogram", "short_kernels_summary")
+"""In a report if `short_kernels_us` is given."""
+
+_BY_NAME_ONLY = ("idle_causes",)
+"""In no report: its verdict says what they say."""
 
 
 class Tables(Mapping[str, Table]):
@@ -97,8 +103,8 @@ class Tables(Mapping[str, Table]):
         return self._made[name]
 
     def __iter__(self) -> Iterator[str]:
-        short = self.options.short_kernels_us is not None
-        return (name for name in TABLES if short or name not in _ON_DEMAND)
+        hidden = _BY_NAME_ONLY if self.options.short_kernels_us is not None else _BY_NAME_ONLY + _SHORT_KERNELS
+        return (name for name in TABLES if name not in hidden)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)

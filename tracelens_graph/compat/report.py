@@ -19,13 +19,13 @@ from tracelens_graph.analyses.report_tables import ReportOptions, report_tables
 from tracelens_graph.compat.launcher_frames import as_tuples
 from tracelens_graph.compat.notices import refuse, warn_of_damage
 from tracelens_graph.errors import OutputError
+from tracelens_graph.files import replacing
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.loading import load_core
 from tracelens_graph.reports.folder import write_folder
 from tracelens_graph.reports.xlsx import write_xlsx
 from tracelens_graph.schema import PYTHON_KINDS, Kind
-from tracelens_graph.files import replacing
 from tracelens_graph.table import Table
 
 if TYPE_CHECKING:

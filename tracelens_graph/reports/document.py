@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from shlex import quote
 from typing import Any, Protocol
 
 import numpy as np
@@ -200,7 +201,7 @@ def _facts_line(about: Facts) -> str:
 
 def _finding_line(finding: Finding, trace: str) -> str:
     line = f"* **{escape(finding.topic.replace('_', ' '))}**: {escape(finding.text)}."
-    return f"{line} More: {code(finding.ask_next.replace('TRACE', trace))}" if finding.ask_next else line
+    return f"{line} More: {code(finding.ask_next.replace('TRACE', quote(trace)))}" if finding.ask_next else line
 
 
 def _in_short(table: Table, key_columns: Sequence[str], top: int) -> Table:

@@ -9,8 +9,8 @@ from io import TextIOWrapper
 from pathlib import Path
 
 from tracelens_graph.errors import OutputError
-from tracelens_graph.reports.csv import write_csv
 from tracelens_graph.files import replacing
+from tracelens_graph.reports.csv import write_csv
 from tracelens_graph.table import Table
 
 _FILE_NAME = re.compile(r"\w[\w.-]*", re.ASCII)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from shlex import quote
 from textwrap import wrap
 
 from tracelens_graph.graph.core import Core
@@ -43,7 +44,7 @@ def verdict_lines(findings: Iterable[Finding], trace: str, width: int | None) ->
         text = printable(finding.text)
         yield from wrap(text, min(width or _WIDEST, _WIDEST), initial_indent="* ", subsequent_indent="  ")
         if finding.ask_next:
-            yield f"  {_NEXT}{printable(finding.ask_next.replace('TRACE', trace))}"
+            yield f"  {_NEXT}{printable(finding.ask_next.replace('TRACE', quote(trace)))}"
 
 
 def report_text(

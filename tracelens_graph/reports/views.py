@@ -134,7 +134,7 @@ def top(table: Table, count: int) -> Table:
     shown = np.union1d(np.arange(count), brackets).astype(np.int64)
     cut = table.take(shown)
     if hidden := len(table) - len(shown):
-        cut.notes = [*table.notes, f"{hidden:,} more rows (--top 0 shows all)"]
+        cut.notes = [*table.notes, f"{hidden:,} more {'row' if hidden == 1 else 'rows'} (--top 0 shows all)"]
     return cut
 
 

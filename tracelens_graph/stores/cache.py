@@ -25,11 +25,11 @@ from typing import Any
 
 from tracelens_graph._version import __version__
 from tracelens_graph.errors import OutputError, TraceError
+from tracelens_graph.files import replacing
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loaders.kineto.details import FileDetails
 from tracelens_graph.loaders.sources import Source
 from tracelens_graph.schema import SCHEMA_VERSION
-from tracelens_graph.files import replacing
 from tracelens_graph.stores.graph_file import read_graph, write_without_events
 
 LIMIT_BYTES = 10 * 1024**3

@@ -15,8 +15,8 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from tracelens_graph.errors import MissingExtraError, OutputError
-from tracelens_graph.graph.core import Core
 from tracelens_graph.files import replacing
+from tracelens_graph.graph.core import Core
 from tracelens_graph.stores.frames import Frame, Texts, edge_columns, node_columns
 from tracelens_graph.stores.graphml import write_graphml
 

@@ -18,12 +18,12 @@ import numpy as np
 
 from tracelens_graph._version import __version__
 from tracelens_graph.errors import NotATraceError, TraceError
+from tracelens_graph.files import replacing
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core, TraceInfo
 from tracelens_graph.graph.details import Details
 from tracelens_graph.loaders.sources import Source, open_source
 from tracelens_graph.schema import STORED
-from tracelens_graph.files import replacing
 from tracelens_graph.stores.packed import LazyDict, LazyList, PackedDetails
 from tracelens_graph.stores.sections import Sections, SectionWriter
 
