@@ -115,10 +115,15 @@ def _reference(g: tlg.TraceGraph) -> Iterator[str]:
     yield "\n## Tables\n\nEvery table and its columns: [tables.md](tables.md).\n"
 
 
+ROW_MEANINGS = {
+    "gpu_timeline": ROW_MEANING,
+    "idle_causes": {cause.name: meaning for cause, meaning in CAUSE_MEANING.items()},
+}
+"""Table with fixed rows -> name of a row -> its meaning."""
+
 OTHER_TABLES = {
     "attribution": ("tracelens-graph attribution TRACE --level module", 'tlg.attribution(g, level="module")'),
     "modules": ("tracelens-graph modules TRACE --format table", "tlg.modules(g)"),
-    "idle_causes": ("", "from tracelens_graph.analyses.idle import idle_causes; idle_causes(g)"),
     "overview": (
         "tracelens-graph report TRACE TRACE",
         "from tracelens_graph.analyses.overview import overview, overview_line; "
@@ -151,24 +156,24 @@ def _tables(g: tlg.TraceGraph) -> Iterator[str]:
         "adds a column, in Python a field of `tlg.ReportOptions`.\n\n"
     )
     yield from _rows(("table", "says"), ((f"[{name}](#{name})", TABLE_MEANING[name]) for name in TABLES))
+    reported = list(report_tables(g, ReportOptions(short_kernels_us=1)))
+    by_name = [name for name in REPORT_TABLES if name not in reported]
     yield (
         "\n## In a report\n\n"
         "`g.tables` has all of these as DataFrames, `tlg.report_tables(g, tlg.ReportOptions(...))` as Tables.\n"
-        "Those of short kernels are in a report with `--short-kernels`.\n"
+        f"Those of short kernels are in a report with `--short-kernels`, {', '.join(map(_c, by_name))} only by name.\n"
     )
     optional = _optional_columns(g)
     for name in REPORT_TABLES:
         command = f"tracelens-graph report TRACE --table {name}"
-        yield from _table(name, TABLE_MEANING[name], command, f"tlg.{name}(g)", TABLES[name], optional[name])
-        if name == "gpu_timeline":
-            yield "\n`tracelens-graph timeline TRACE` prints it too. Its rows:\n\n"
-            yield from _rows(("type", "meaning"), ((_c(row), what) for row, what in ROW_MEANING.items()))
+        call = f"tlg.{name}(g)" if name in tlg.__all__ else f'tlg.report_tables(g)["{name}"]'
+        yield from _table(name, TABLE_MEANING[name], command, call, TABLES[name], optional[name])
+        if name in ROW_MEANINGS:
+            yield "\nIts rows:\n\n"
+            yield from _rows(("row", "meaning"), ((_c(row), what) for row, what in ROW_MEANINGS[name].items()))
     yield "\n## Of other commands and calls\n"
     for name, access in OTHER_TABLES.items():
         yield from _table(name, TABLE_MEANING[name], *access, TABLES[name])
-        if name == "idle_causes":
-            yield "\nIts rows:\n\n"
-            yield from _rows(("cause", "meaning"), ((_c(cause.name), what) for cause, what in CAUSE_MEANING.items()))
         if name == "attribution":
             yield f"\nLevels: {', '.join(map(_c, LEVELS))}; see [attribution.md](attribution.md).\n"
     yield from _table("classes", "Classes of equal call subtrees with GPU work.", "", "g.classes()", g.classes().about)
