@@ -31,7 +31,12 @@ CORPUS = Path(os.environ.get("TRACELENS_GRAPH_CORPUS") or Path(__file__).parents
 TRACE = "tracelens/h100/qwen1.5-0.5b.json.gz"
 OURS = str(Path(sys.executable).with_name("tracelens-graph"))
 REPORT = f"{shlex.quote(OURS)} report {{trace}} --csv {{out}}"
-SWITCHES = "--micro-idle 5 --short-kernels 10 --overlap --first-occurrence --call-stack --recompute --by-kernel-count --by-module"
+SWITCHES = " ".join(
+    (
+        "--micro-idle 5 --short-kernels 10 --overlap --first-occurrence --call-stack",
+        "--recompute --by-kernel-count --by-module",
+    )
+)
 ONE_TABLE = f"{shlex.quote(OURS)} report {{trace}} --table ops_summary"
 MB = 1e6
 LARGE = 9_000_000

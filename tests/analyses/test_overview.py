@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-
 from handmade import small_trace
+
 from tracelens_graph.analyses.overview import overview, overview_line, slowest
 from tracelens_graph.loading import load_core
 from tracelens_graph.simulate import PROBLEMS, simulate

@@ -114,7 +114,7 @@ def test_markdown(core: Core) -> None:
     assert page[0] == r"# GPU report: \<parsed trace\>"
     assert page[2] == "18 entries, 3 GPU events; rank 3 of 8; GPU of tests."
     assert (
-        page[6] == "* **idle time**: The GPU stood idle for 43 % of the time. More: `` timeline <parsed trace> `x` ``"
+        page[6] == "* **idle time**: The GPU stood idle for 43 % of the time. More: `` timeline '<parsed trace>' `x` ``"
     )
     assert page[7] == r"* **compute**: \`gemm\` took \<most\> of it."
     assert "| type | time ms | percent |" in page

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
 from handmade import small_trace
+
 from tracelens_graph.analyses.report_tables import TABLES, report_tables
 from tracelens_graph.loading import load_core
 from tracelens_graph.reports.views import VIEWS, column_named, sort, top, view
@@ -23,7 +23,8 @@ def test_views_show_columns_that_tables_have() -> None:
 def test_an_instance_is_shown_with_what_perfetto_finds_it_by() -> None:
     core = load_core(small_trace())
     (row, lone) = view(report_tables(core)["ops_unique_args"], core).records()
-    assert (row["op"], row["uid"], row["ext id"], row["pid/tid"], row["start ms"]) == ("aten::addmm", 6, 2, "100/100", 0.04)
+    places = (row["op"], row["uid"], row["ext id"], row["pid/tid"], row["start ms"])
+    assert places == ("aten::addmm", 6, 2, "100/100", 0.04)
     assert (lone["op"], lone["uid"], lone["pid/tid"], lone["start ms"]) == ("(no launch in trace)", None, "", None)
 
 
@@ -42,9 +43,7 @@ def test_the_top_rows_and_those_in_brackets() -> None:
     assert top(table, 4) is table
 
 
-@pytest.mark.parametrize(
-    ("column", "order"), [("n", [2, 0, 1]), ("name", [1, 2, 0]), ("maybe", [1, 0, 2])]
-)
+@pytest.mark.parametrize(("column", "order"), [("n", [2, 0, 1]), ("name", [1, 2, 0]), ("maybe", [1, 0, 2])])
 def test_sorting(column: str, order: list[int]) -> None:
     table = Table("t", {"name": ["c", "a", "b"], "n": np.array([2.0, np.nan, 3.0]), "maybe": [1, 5, None]})
     assert [row["name"] for row in sort(table, column).records()] == [["c", "a", "b"][i] for i in order]

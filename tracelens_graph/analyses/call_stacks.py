@@ -11,7 +11,10 @@ from tracelens_graph.graph.traversals import ancestors
 from tracelens_graph.schema import PYTHON_KINDS, Kind
 
 _INSTANCE = re.compile(r"_\d+$")
-_WRAPPER = re.compile(r"_call_impl$|: __torch_function__$|torch/_inductor/runtime/|torch/_ops\.py\(\d+\): |torch/nn/modules/module\.py\(\d+\): |/_decorator")
+_WRAPPER = re.compile(
+    r"_call_impl$|: __torch_function__$|torch/_inductor/runtime/|torch/_ops\.py\(\d+\): "
+    r"|torch/nn/modules/module\.py\(\d+\): "
+)
 """Frames that only pass a call on."""
 
 NOT_FOUND = "Not found"

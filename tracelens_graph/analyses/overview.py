@@ -81,6 +81,6 @@ def _said(lines: Sequence[Line], slow: int) -> str:
     others = float(np.median([line[column] for i, line in enumerate(lines) if i != slow]))
     name = lines[slow]["trace"] if lines[slow]["rank"] is None else f"rank {lines[slow]['rank']}"
     if sign < 0:
-        return f"slowest: {name}: it communicates {mine:,.3f} ms, the others {others:,.3f} ms, in which they wait for it"
+        return f"slowest: {name}: it communicates {mine:,.3f} ms, the others, waiting for it, {others:,.3f} ms"
     what = column.removesuffix(" ms")
     return f"slowest: {name}: {what} {mine:,.3f} ms, the others {others:,.3f} ms"

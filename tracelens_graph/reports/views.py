@@ -35,7 +35,9 @@ _SPLIT = {"parent_module": "module", "is_recompute": "recompute"}
 _SHARES = {"Percentage (%)": "%", "Cumulative Percentage (%)": "sum %"}
 
 VIEWS: Mapping[str, View] = {
-    "gpu_timeline": View({"type": "type", "time ms": "time ms", "percent": "percent", "is_recompute": "recompute"}, whole=True),
+    "gpu_timeline": View(
+        {"type": "type", "time ms": "time ms", "percent": "percent", "is_recompute": "recompute"}, whole=True
+    ),
     "ops_summary_by_category": View(
         {"op category": "category", **_SPLIT, "Count": "calls", "total_direct_kernel_time_ms": "GPU ms", **_SHARES}
     ),
