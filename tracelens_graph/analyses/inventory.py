@@ -287,7 +287,7 @@ OPTIONS = (
         "call trees begin at ops and show no lines of source",
     ),
     Option(
-        "module frames", "with_stack=True, with_modules=True", _has_ops, _lacks(Kind.Module),
+        "module frames", "with_stack=True", _has_ops, _lacks(Kind.Module),
         "there is no time per nn.Module",
     ),
     Option(
