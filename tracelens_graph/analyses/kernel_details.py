@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.grouping import group_by
-from tracelens_graph.analyses.launchers import Launchers
+from tracelens_graph.analyses.launchers import OpCalls
 from tracelens_graph.analyses.statistics import Groups
 from tracelens_graph.graph.core import Core
 
@@ -16,7 +16,7 @@ _NAME_CHARACTERS = 64
 Details = list[dict[str, Any]]
 
 
-def details_of_groups(found: Launchers, group: np.ndarray, first: np.ndarray) -> tuple[list[Details], list[str]]:
+def details_of_groups(found: OpCalls, group: np.ndarray, first: np.ndarray) -> tuple[list[Details], list[str]]:
     """For each group of launchers its GPU events, by their place in the call, the shortest in total first.
 
     The first call of a group sets the pattern; calls with another number of GPU events are not in the statistics.
@@ -47,7 +47,7 @@ def details_of_groups(found: Launchers, group: np.ndarray, first: np.ndarray) ->
     return lists, notes if odd else []
 
 
-def details_of_unlinked(found: Launchers) -> Details:
+def details_of_unlinked(found: OpCalls) -> Details:
     """GPU events without a launch by name and stream, the shortest in total first."""
     c, rows = found.core.columns, found.unlinked
     group, first = group_by(c.name[rows], c.stream[rows])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tracelens_graph.analyses.grouping import Cells, group_by, picked
-from tracelens_graph.analyses.launchers import NO_LAUNCH, UNLINKED, Launchers, launchers
+from tracelens_graph.analyses.launchers import NO_LAUNCH, UNLINKED, OpCalls, launchers
 from tracelens_graph.analyses.statistics import Groups
 from tracelens_graph.analyses.timeline import unlinked_notes
 from tracelens_graph.categories.ops import call_category
@@ -54,7 +54,7 @@ def kernel_summary(g: Core | Window) -> Table:
     return Table("kernel_summary", columns, KERNEL_SUMMARY, w.titled("GPU time by kernel"), unlinked_notes(w, False))
 
 
-def _parents(found: Launchers) -> tuple[list[tuple[str, str]], np.ndarray]:
+def _parents(found: OpCalls) -> tuple[list[tuple[str, str]], np.ndarray]:
     """Category and name of launchers, each pair once, and which each has; the last pair is for events without one."""
     core, c = found.core, found.core.columns
     kinds = len(found.categories) + 1

@@ -1,4 +1,4 @@
-"""Launchers: the ops (or runtime calls, where no op is above) that GPU events are charged to, each call by itself.
+"""Calls of ops with the GPU events that belong to them, and the calls that GPU events are charged to: launchers.
 
 The tables of ops are groupings of these, so they are found once per window and kept with it.
 """
@@ -23,15 +23,15 @@ UNLINKED = "unlinked"
 
 
 @dataclass
-class Launchers:
-    """The launchers of some GPU events. Arrays over launchers are in the order of their starts.
+class OpCalls:
+    """Calls and their GPU events. Arrays over calls are in the order of their starts.
 
     Attributes:
         window: the window they were looked for in.
-        rows: row of each launcher.
-        gpu: rows of the GPU events, launcher by launcher, in the order of their launches.
-        of: position of the launcher of each of them, ascending.
-        unlinked: rows of GPU events without a launch in the trace; they have no launcher.
+        rows: row of each call.
+        gpu: rows of the GPU events, call by call, in the order of their launches.
+        of: position of the call of each of them, ascending.
+        unlinked: rows of GPU events without a launch in the trace, which belong to no call.
     """
 
     window: Window
@@ -119,7 +119,7 @@ def busy_by_group(core: Core, gpu: np.ndarray, group: np.ndarray, groups: int) -
     return busy
 
 
-def launchers(w: Window, linked_only: bool = False, communication: bool | None = None) -> Launchers:
+def launchers(w: Window, linked_only: bool = False, communication: bool | None = None) -> OpCalls:
     """The launchers in a window; found once per window.
 
     Args:
@@ -132,11 +132,11 @@ def launchers(w: Window, linked_only: bool = False, communication: bool | None =
     key = ("launchers", linked_only, communication)
     if key not in w.memo:
         w.memo[key] = _launchers(w, linked_only, communication)
-    found: Launchers = w.memo[key]
+    found: OpCalls = w.memo[key]
     return found
 
 
-def _launchers(w: Window, linked_only: bool, communication: bool) -> Launchers:
+def _launchers(w: Window, linked_only: bool, communication: bool) -> OpCalls:
     core, c = w.core, w.core.columns
     gpu = w.gpu_rows
     if not communication:
@@ -150,4 +150,4 @@ def _launchers(w: Window, linked_only: bool, communication: bool) -> Launchers:
     place[by_start] = np.arange(len(by_start))
     of = place[of]
     order = np.argsort(of, kind="stable")
-    return Launchers(w, rows[by_start], gpu[order], of[order], unlinked[:0] if linked_only else unlinked)
+    return OpCalls(w, rows[by_start], gpu[order], of[order], unlinked[:0] if linked_only else unlinked)

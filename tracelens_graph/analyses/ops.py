@@ -15,7 +15,7 @@ import numpy as np
 from tracelens_graph.analyses.call_stacks import entry_points, module_stacks, parent_modules
 from tracelens_graph.analyses.grouping import Cells, group_by, picked, shares, text_codes
 from tracelens_graph.analyses.kernel_details import details_of_groups, details_of_unlinked, truncated
-from tracelens_graph.analyses.launchers import NO_LAUNCH, UNLINKED, Launchers, launchers
+from tracelens_graph.analyses.launchers import NO_LAUNCH, UNLINKED, OpCalls, launchers
 from tracelens_graph.analyses.overlap import Overlap, overlap
 from tracelens_graph.analyses.statistics import Groups
 from tracelens_graph.analyses.timeline import unlinked_notes
@@ -197,7 +197,7 @@ def _table(name: str, title: str, columns: dict[str, Cells], about: About, w: Wi
     return Table(name, columns, shown, w.titled(title), unlinked_notes(w, linked_only))
 
 
-def _optional_keys(found: Launchers, recompute: bool, by_module: bool) -> dict[str, tuple[np.ndarray, Cells]]:
+def _optional_keys(found: OpCalls, recompute: bool, by_module: bool) -> dict[str, tuple[np.ndarray, Cells]]:
     """Further keys of grouping: column -> codes and cells, one per launcher."""
     keys: dict[str, tuple[np.ndarray, Cells]] = {}
     if by_module:
@@ -209,7 +209,7 @@ def _optional_keys(found: Launchers, recompute: bool, by_module: bool) -> dict[s
     return keys
 
 
-def _categories(found: Launchers, group: np.ndarray, groups: int) -> list[list[str]]:
+def _categories(found: OpCalls, group: np.ndarray, groups: int) -> list[list[str]]:
     pairs = np.unique(np.stack((group, found.category), axis=1), axis=0) if len(group) else np.zeros((0, 2), np.int64)
     lists: list[list[str]] = [[] for _ in range(groups)]
     for number, category in pairs.tolist():
@@ -263,7 +263,7 @@ def _numbers(cells: Cells) -> np.ndarray:
     return np.array(cells, float)
 
 
-def _append_unlinked(columns: dict[str, Cells], found: Launchers, known: dict[str, Any]) -> None:
+def _append_unlinked(columns: dict[str, Cells], found: OpCalls, known: dict[str, Any]) -> None:
     """Add the row of GPU events without a launch, each of which counts as a call of its own."""
     if not len(found.unlinked):
         return

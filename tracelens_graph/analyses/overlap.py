@@ -9,7 +9,7 @@ import numpy as np
 
 from tracelens_graph.analyses.grouping import Cells, group_by, text_codes
 from tracelens_graph.analyses.kernel_details import truncated
-from tracelens_graph.analyses.launchers import Launchers, busy_by_group
+from tracelens_graph.analyses.launchers import OpCalls, busy_by_group
 from tracelens_graph.analyses.statistics import Groups
 from tracelens_graph.graph.intervals import union_length_by_group
 
@@ -29,7 +29,7 @@ class Overlap:
         share: per launcher the share (0 to 1) of its busy time during which one of them ran.
     """
 
-    found: Launchers
+    found: OpCalls
     beside: np.ndarray
     share: np.ndarray
 
@@ -68,7 +68,7 @@ class Overlap:
         }
 
 
-def overlap(found: Launchers) -> Overlap:
+def overlap(found: OpCalls) -> Overlap:
     """Find what ran beside the GPU events of launchers: events of others on other streams, for 1 us or more."""
     c = found.core.columns
     by_start = np.argsort(c.start_ns[found.gpu], kind="stable")

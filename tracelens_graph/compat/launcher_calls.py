@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from tracelens_graph.analyses.call_stacks import module_stacks, parent_modules
-from tracelens_graph.analyses.launchers import Launchers
+from tracelens_graph.analyses.launchers import OpCalls
 from tracelens_graph.analyses.ops import thread_labels
 from tracelens_graph.analyses.overlap import overlap
 from tracelens_graph.compat.kernel_frames import file_times
@@ -21,7 +21,7 @@ from tracelens_graph.graph.node import Node
 
 def calls_frame(
     tree: TraceToTree,
-    found: Launchers,
+    found: OpCalls,
     *,
     arguments: Sequence[str] = ARGUMENTS,
     start: bool = False,
@@ -66,7 +66,7 @@ def calls_frame(
     return pd.DataFrame(columns)
 
 
-def kernel_details(found: Launchers) -> list[Details]:
+def kernel_details(found: OpCalls) -> list[Details]:
     """Name, duration (us) and stream of the GPU events charged to each launcher, in the order of their launches."""
     return _details(found.core, found.gpu, found.of, len(found))
 

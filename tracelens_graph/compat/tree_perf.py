@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tracelens_graph.analyses.launchers import Launchers, launchers
+from tracelens_graph.analyses.launchers import OpCalls, launchers
 from tracelens_graph.analyses.timeline import gpu_timeline
 from tracelens_graph.compat import launcher_frames
 from tracelens_graph.compat.event import TraceEvent
@@ -386,5 +386,5 @@ class TreePerfAnalyzer:
 
     # --- parts -------------------------------------------------------------------------------------------------
 
-    def _launchers(self, communication: bool = False) -> Launchers:
+    def _launchers(self, communication: bool = False) -> OpCalls:
         return launchers(self.tree.graph.everything, linked_only=True, communication=communication)
