@@ -1,0 +1,123 @@
+"""Which ops of a graph have a performance model, and what it says of each call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.traversals import rows_of_kind
+from tracelens_graph.perf.arguments import Arguments
+from tracelens_graph.perf.cost import CannotModel, Cost
+from tracelens_graph.perf.model import Context, OpModel
+from tracelens_graph.schema import Kind
+
+_NOTHING = Arguments("", "")
+
+
+@dataclass
+class Modelled:
+    """Ops that have a model and GPU work.
+
+    Attributes:
+        core: the graph.
+        rows: their rows, ascending; also those whose model does not apply.
+        code: per row what was estimated: a position in `costs`, or -1 - position in `reasons`.
+        costs: different estimates.
+        reasons: why models did not apply.
+    """
+
+    core: Core
+    rows: np.ndarray
+    code: np.ndarray
+    costs: list[Cost]
+    reasons: list[str]
+
+    @cached_property
+    def applies(self) -> np.ndarray:
+        """Per row whether its model applies."""
+        return self.code >= 0
+
+    def cost(self, position: int) -> Cost | None:
+        """The estimate for a row, by its position in `rows`."""
+        code = int(self.code[position])
+        return self.costs[code] if code >= 0 else None
+
+    def reason(self, position: int) -> str:
+        """Why the model of a row does not apply; empty if it does."""
+        code = int(self.code[position])
+        return "" if code >= 0 else self.reasons[-1 - code]
+
+
+def modelled(core: Core, models: Mapping[str, OpModel]) -> Modelled:
+    """Estimate every call of an op that has a model and GPU work below it.
+
+    Estimates are made once per op name, argument set and, where a model looks at them, names of the GPU events,
+    annotation, and forward op.
+    """
+    known = np.array([name in models for name in core.names] or [False])
+    c = core.columns
+    ops = rows_of_kind(c, (Kind.Op,))
+    low, high = np.searchsorted(core.gpu_rows, ops), np.searchsorted(core.gpu_rows, c.last[ops], "right")
+    picked = known[c.name[ops]] & (high > low)
+    rows, low, high = ops[picked], low[picked], high[picked]
+    contextual = np.array([name in models and models[name].uses_context for name in core.names] or [False])[
+        c.name[rows]
+    ]
+    keys = np.stack(
+        (
+            c.name[rows].astype(np.int64), c.argset[rows].astype(np.int64),
+            np.where(contextual, _kernels_code(core, low, high), 0),
+            np.where(contextual, _annotation_code(core, rows), 0),
+        ),
+        axis=1,
+    )  # fmt: skip
+    different, first, code = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    costs: list[Cost] = []
+    reasons: dict[str, int] = {}
+    numbers = np.zeros(len(different), np.int64)
+    for i, at in enumerate(first.tolist()):
+        model = models[core.names[c.name[rows[at]]]]
+        context = context_of(core, int(rows[at]), int(low[at]), int(high[at])) if contextual[at] else Context()
+        try:
+            costs.append(model.estimate(arguments_of(core, int(rows[at])), context))
+            numbers[i] = len(costs) - 1
+        except CannotModel as reason:
+            numbers[i] = -1 - reasons.setdefault(str(reason), len(reasons))
+    return Modelled(core, rows, numbers[code.reshape(-1)], costs, list(reasons))
+
+
+def arguments_of(core: Core, row: int) -> Arguments:
+    """The recorded arguments of an op."""
+    code = int(core.columns.argset[row])
+    return Arguments(*core.argsets[code]) if code >= 0 else _NOTHING
+
+
+def context_of(core: Core, row: int, low: int, high: int) -> Context:
+    """What a model may know of a call; its GPU events are those from `low` to `high` in the graph's order."""
+    c = core.columns
+    kernels = tuple(core.names[code] for code in c.name[core.gpu_rows[low:high]].tolist())
+    over = int(core.annotation[row])
+    forward = core.autograd.forward_of(row) if "Backward" in core.names[c.name[row]] else []
+    return Context(
+        kernels, core.names[c.name[over]] if over >= 0 else "", arguments_of(core, forward[0]) if forward else None
+    )
+
+
+def _kernels_code(core: Core, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """A number for the names of the GPU events from `low` to `high`, whatever their order."""
+    # Sums of well mixed numbers: equal sums of different names are as unlikely as equal hashes.
+    mixed = (np.arange(1, len(core.names) + 2, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)) ^ np.uint64(2**63 - 25)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed ^= mixed >> np.uint64(27)
+    running = np.concatenate((np.zeros(1, np.uint64), np.cumsum(mixed[core.columns.name[core.gpu_rows]])))
+    return (running[high] - running[low]).view(np.int64)
+
+
+def _annotation_code(core: Core, rows: np.ndarray) -> np.ndarray:
+    over = core.annotation[rows]
+    found: np.ndarray = np.where(over >= 0, core.columns.name[over].astype(np.int64) + 1, 0) if len(over) else over
+    return found
