@@ -17,18 +17,17 @@ from tracelens_graph.table import Column, Table
 Bound = Literal["COMPUTE_BOUND", "MEMORY_BOUND"]
 
 COST_COLUMNS: Mapping[str, Column] = {
-    "GFLOPS": Column("floating-point operations; a multiply-add counts as two", "1e9"),
+    "GFLOPS": Column("floating-point operations; a multiply-add counts as two", "GFLOP"),
     "Data Moved (MB)": Column("least traffic to and from memory: each tensor once", "MiB"),
     "FLOPS/Byte": Column("operations per byte moved", "FLOP/B"),
     "Compute Spec": Column("units that compute it, and in which precision"),
 }
 ROOF_COLUMNS: Mapping[str, Column] = {
     "Architecture": Column("the device"),
-    "Rate": Column("the device's rate that holds for the work"),
-    "TFLOPS/s": Column("that rate", "TFLOPS"),
-    "Ridge (FLOPS/Byte)": Column("operations per byte from which on compute bounds", "FLOP/B"),
-    "Compute Time (µs)": Column("operations / rate", "us"),
-    "Memory Time (µs)": Column("bytes moved / memory bandwidth", "us"),
+    "Rate (TFLOPS/s)": Column("rate of the device that holds for the work", "TFLOPS"),
+    "Ridge": Column("operations per byte from which on compute bounds", "FLOP/B"),
+    "Compute (µs)": Column("operations / rate", "us"),
+    "Memory (µs)": Column("bytes moved / memory bandwidth", "us"),
     "Roofline Time (µs)": Column("the larger of the two: no run can be faster", "us"),
     "Roofline Bound": Column("COMPUTE_BOUND or MEMORY_BOUND: which of the two it is"),
     "Pct Roofline": Column("roofline time / measured time", "%"),
@@ -108,24 +107,39 @@ def roof_table(
         "Compute Spec": cost.compute_spec,
     }
     rows: list[dict[str, Any]] = []
-    notes = []
+    notes, unconfirmed = _ranges(cost), []
     for arch in architectures:
         rate, roof = arch.rate(cost.compute_spec), roofline(cost, arch)
         row = dict.fromkeys(ROOF_COLUMNS) | {"Architecture": arch.key, **work}
-        row["Rate"], row["TFLOPS/s"] = rate or ("", None)
-        row["Ridge (FLOPS/Byte)"] = arch.ridge(cost.compute_spec)
+        row["Rate (TFLOPS/s)"] = rate.tflops if rate else None
+        row["Ridge"] = arch.ridge(cost.compute_spec)
         if isinstance(roof, Roof):
-            row["Compute Time (µs)"], row["Memory Time (µs)"] = roof.compute_us, roof.memory_us
+            row["Compute (µs)"], row["Memory (µs)"] = roof.compute_us, roof.memory_us
             row["Roofline Time (µs)"], row["Roofline Bound"] = roof.time_us, roof.bound
             row["Pct Roofline"] = None if measured_us is None else roof.percent(measured_us)
-            used = {roof.rate, "memory_bandwidth_gbps"} & set(arch.unconfirmed)
-            if used:
-                notes.append(f"{arch.key}: figures not compared with the vendor's document: {', '.join(sorted(used))}")
+            if roof.rate != cost.compute_spec:
+                notes.append(f"{arch.key}: {cost.compute_spec} runs at the rate of {roof.rate}")
+            if not {roof.rate, "memory_bandwidth_gbps"}.isdisjoint(arch.unconfirmed):
+                unconfirmed.append(arch.key)
         else:
             notes.append(f"{arch.key}: no roof: {roof}")
         rows.append(row)
+    if unconfirmed:
+        notes.append(f"not compared with the vendor's document: the figures of {', '.join(unconfirmed)}")
     about = {"Architecture": ROOF_COLUMNS["Architecture"], **COST_COLUMNS, **ROOF_COLUMNS} if rows else COST_COLUMNS
     if measured_us is None:
         about = {name: column for name, column in about.items() if name != "Pct Roofline"}
     columns = {name: [row[name] for row in rows or [work]] for name in about}
     return Table("model", columns, about, title, notes)
+
+
+def _ranges(cost: Cost) -> list[str]:
+    """Notes on what the arguments leave open."""
+    found = []
+    if cost.flops_range:
+        low, high = (flops / 1e9 for flops in cost.flops_range)
+        found.append(f"GFLOPS: {low:,.3f} to {high:,.3f}, as the arguments leave it open")
+    if cost.bytes_range:
+        low, high = (size / 2**20 for size in cost.bytes_range)
+        found.append(f"Data Moved: {low:,.3f} to {high:,.3f} MB, as the arguments leave it open")
+    return found

@@ -1,0 +1,288 @@
+"""The command `model`: each formula's options reach it, answers are right, wrong sizes are refused in one line."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from tracelens_graph.cli.model import FORMULAS, app, command_of
+from tracelens_graph.errors import AnalysisError
+from tracelens_graph.perf.arguments import Tensor
+from tracelens_graph.perf.attention import attention
+from tracelens_graph.perf.convolution import Geometry, convolution
+from tracelens_graph.perf.cost import CannotModel, Cost
+from tracelens_graph.perf.gemm import gemm
+
+# The least that each formula needs.
+LEAST = {
+    "gemm": "--m 64 --n 32 --k 16",
+    "grouped-gemm": "--m 64 --n 32 --k 16 --groups 4",
+    "convolution": "--x 2,8,16,16 --w 4,8,3,3",
+    "convolution-backward": "--x 2,8,16,16 --w 4,8,3,3",
+    "attention": "--batch 2 --n-q 16 --n-kv 16 --heads-q 4 --dim-qk 8",
+    "norm": "--source 2,8,16 --channels 16",
+    "rms-norm": "--source 2,8,16 --channels 16",
+    "moe": "--tokens 16 --hidden 32 --inter 8 --experts 4 --topk 2",
+    "unary": "--source 2,8",
+    "binary": "--first 2,8 --second 2,8",
+    "reduce": "--source 2,8",
+    "softmax": "--source 2,8",
+}
+
+
+def run(arguments: str, group: typer.Typer = app) -> tuple[int, str, str]:
+    """Exit code, standard output, standard error; errors of the package are raised."""
+    result = CliRunner(env={"COLUMNS": "200"}).invoke(group, arguments.split())
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.exit_code, result.stdout, result.stderr
+
+
+def only_row(arguments: str) -> dict[str, Any]:
+    code, out, err = run(f"{arguments} --format json")
+    assert (code, err) == (0, "")
+    (row,) = json.loads(out)["rows"]
+    assert isinstance(row, dict)
+    return row
+
+
+def shown(cost: Cost) -> dict[str, Any]:
+    """A cost as the command shows it."""
+    assert cost.bytes is not None
+    return {
+        "GFLOPS": cost.flops / 1e9,
+        "Data Moved (MB)": cost.bytes / 2**20,
+        "FLOPS/Byte": cost.intensity,
+        "Compute Spec": cost.compute_spec,
+    }
+
+
+def test_every_formula_has_its_least() -> None:
+    assert LEAST.keys() == FORMULAS.keys()
+
+
+@pytest.mark.parametrize("name", LEAST)
+def test_every_formula_gives_a_cost_and_a_roof(name: str) -> None:
+    row = only_row(f"{name} {LEAST[name]} --arch h100-sxm")
+    assert row["GFLOPS"] > 0
+    assert row["Data Moved (MB)"] > 0
+    assert row["Roofline Time (µs)"] > 0
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_help_explains_what_is_required(name: str) -> None:
+    code, out, _ = run(f"{name} --help")
+    assert code == 0
+    for word in LEAST[name].split()[::2]:
+        assert word in out
+    required = [line.strip("│ ").split() for line in out.splitlines() if line.startswith("│ *")]
+    assert required
+    assert all(len(words) > 4 and words[-1] == "[required]" for words in required)
+
+
+def test_group_lists_all() -> None:
+    code, out, _ = run("--help")
+    assert code == 0
+    for name in (*FORMULAS, "architectures"):
+        assert f"│ {name} " in out
+
+
+def test_brackets_in_help_are_kept() -> None:
+    assert "[bias]" in run("gemm --help")[1]
+
+
+def test_large_product_on_a_device() -> None:
+    """2 * 4096^3 FLOPs at 989.4e12 per second."""
+    row = only_row("gemm --m 4096 --n 4096 --k 4096 --dtype bf16 --arch h100-sxm --measured 0.2ms")
+    assert row["GFLOPS"] == 137.438953472
+    assert row["Data Moved (MB)"] == 96
+    assert row["Roofline Time (µs)"] == pytest.approx(138.911, abs=1e-3)
+    assert row["Roofline Bound"] == "COMPUTE_BOUND"
+    assert row["Pct Roofline"] == pytest.approx(138.911 / 2, abs=1e-3)
+
+
+def test_table_for_people() -> None:
+    code, out, _ = run("gemm --m 4096 --n 4096 --k 4096 --arch h100-sxm --arch mi300x")
+    assert code == 0
+    title, head, _, h100, mi300x, note = out.splitlines()
+    assert title.startswith("gemm: M 4096, N 4096, K 4096, bias False")
+    assert head.split()[:2] == ["Architecture", "GFLOPS"]
+    assert (h100.split()[0], mi300x.split()[0]) == ("h100-sxm", "mi300x")
+    assert h100.split()[-1] == "COMPUTE_BOUND"
+    assert note == "not compared with the vendor's document: the figures of h100-sxm, mi300x"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "cost"),
+    [
+        ("gemm --m 3 --n 5 --k 7 --batch 2 --bias --dtype fp32", gemm(3, 5, 7, batch=2, bias=True, dtype="fp32")),
+        (
+            "convolution --x 2,8,16,16 --w 4,4,3,3 --stride 2 --padding 1,1 --groups 2 --bias --dtype fp16",
+            convolution(
+                Geometry((2, 8, 16, 16), (4, 4, 3, 3), stride=(2,), padding=(1, 1), groups=2), bias=True, dtype="fp16"
+            ),
+        ),
+        (
+            "attention --batch 2 --n-q 16 --n-kv 16 --heads-q 4 --dim-qk 8 --heads-kv 2 --causal --alignment top-left",
+            attention(2, 16, 16, 4, 8, heads_kv=2, causal=True, alignment="top-left"),
+        ),
+    ],
+)
+def test_options_reach_the_formula(arguments: str, cost: Cost) -> None:
+    assert only_row(arguments) == shown(cost)
+
+
+def test_device_of_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text("[[figures]]\nmemory_bandwidth_gbps = 1000\nmatrix_bf16 = 100\n")
+    row = only_row(f"gemm --m 1024 --n 1024 --k 1024 --arch {path}")
+    assert row["Architecture"] == "mine"
+    assert row["Roofline Time (µs)"] == pytest.approx(2 * 1024**3 / 1e8)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ("gemm --n 1 --k 1", "Missing option '--m'"),
+        ("gemm --m -1 --n 1 --k 1", "-1 is not in the range x>=0"),
+        ("gemm --m 1.5 --n 1 --k 1", "'1.5' is not a valid"),
+        ("gemm --m 1 --n 1 --k 1 --dtype bf61", "--dtype: element type 'bf61' is not known"),
+        ("gemm --m 1 --n 1 --k 1 --measured 5us", "--measured needs --arch"),
+        ("gemm --m 1 --n 1 --k 1 --measured soon --arch l4", "--measured: 'soon' is no time"),
+        (f"gemm --m 1 --n 1 --k 1{'0' * 320}", "these sizes are beyond all measure"),
+        ("convolution --x 2,8,16,16 --w 4,7,3,3", "the channels of the input are not those of the filters"),
+        ("convolution --x=-2,8,16,16 --w 4,8,3,3", "a size is below 0"),
+        ("unary --source 2,x", "--source: '2,x' is no list of sizes such as 32,64,56,56"),
+        ("unary --source 1,1,1,1,1,1,1,1,1", "is no list of sizes"),
+        (f"unary --source {'9' * 5000}", "is no list of sizes"),
+        ("unary --source foo:2", "--source: element type 'foo' is not known"),
+        ("reduce --source 2,8 --dims 5", "dimension"),
+        ("attention --batch 1 --n-q 1 --n-kv 1 --heads-q 1 --dim-qk 1 --alignment left", "--alignment"),
+        ("winograd", "No such command 'winograd'"),
+    ],
+)
+def test_wrong_usage_ends_with_2_and_says_why(arguments: str, says: str) -> None:
+    code, out, err = run(arguments)
+    assert (code, out) == (2, "")
+    assert says in " ".join(err.replace("│", " ").split())
+
+
+@pytest.mark.parametrize("arguments", [f"gemm {LEAST['gemm']} --arch h100", "architectures h100"])
+def test_unknown_device_is_an_error_with_a_hint(arguments: str) -> None:
+    with pytest.raises(AnalysisError, match="did you mean h100-nvl, h100-pcie or h100-sxm?"):
+        run(arguments)
+
+
+def test_list_of_devices() -> None:
+    code, out, _ = run("architectures --format csv")
+    assert code == 0
+    assert out.startswith("architecture,device,memory_gb,")
+    assert "\nmi300x,AMD Instinct MI300X,192" in out
+
+
+def test_one_device() -> None:
+    code, out, _ = run("architectures H200 --format json")
+    assert code == 0
+    figures = {row["figure"]: row for row in json.loads(out)["rows"]}
+    assert figures["memory_bandwidth_gbps"]["value"] == 4800
+    assert figures["matrix_bf16"]["document"] == "NVIDIA H200 Tensor Core GPU (data sheet)"
+    assert figures["matrix_bf16"]["confirmed"] is False
+
+
+def test_formulas_are_imported_when_they_are_asked_for() -> None:
+    code = "import sys, tracelens_graph.cli.model; print([name for name in sys.modules if '.perf.' in name])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
+
+
+# -- any formula makes a command
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Sizes.
+
+    Attributes:
+        rows: number of rows.
+        tile: sizes of a tile.
+    """
+
+    rows: int
+    tile: tuple[int, ...] = (8, 8)
+
+
+calls: list[tuple[object, ...]] = []
+
+
+def formula(
+    shape: Shape,
+    other: Tensor | None,
+    *,
+    mode: Literal["fast", "exact"] = "fast",
+    factor: float = 1.5,
+    dtype: str = "",
+    wide: bool = True,
+    hidden: tuple[Tensor, ...] = (),
+) -> Cost:
+    """A formula for tests.
+
+    FLOPs = [red]rows[/red].
+
+    Args:
+        shape: its sizes.
+        other: another tensor.
+        mode, factor: how it
+            is done.
+        dtype: a type.
+        wide: whether it is wide.
+        hidden: no option can give it.
+
+    Raises:
+        CannotModel: there are 13 rows.
+    """
+    calls.append((shape, other, mode, factor, dtype, wide, hidden))
+    if shape.rows == 13:
+        raise CannotModel("13 is bad luck")
+    return Cost(shape.rows, None, "vector", params={"rows": shape.rows, "other": other})
+
+
+def test_defaults_are_those_of_the_formula() -> None:
+    calls.clear()
+    code, out, _ = run("--rows 2", command_of_tests())
+    assert code == 0
+    assert calls == [(Shape(2), None, "fast", 1.5, "", True, ())]
+    assert out.splitlines()[0] == "made: rows 2"
+
+
+def test_values_of_all_kinds_reach_it() -> None:
+    calls.clear()
+    given = "--rows 2 --tile 4,-1 --other fp32:3,1 --mode exact --factor 2.5 --dtype bf16 --no-wide"
+    assert run(given, command_of_tests())[0] == 0
+    assert calls == [(Shape(2, (4, -1)), Tensor((3, 1), "fp32"), "exact", 2.5, "bf16", False, ())]
+
+
+def test_help_is_its_docstring() -> None:
+    _, out, _ = run("--help", command_of_tests())
+    lines = " ".join(out.replace("│", " ").split())
+    assert "A formula for tests. FLOPs = [red]rows[/red]." in lines
+    assert "number of rows. [required]" in lines
+    assert "--mode <fast|exact> how it is done. [default: fast]" in lines
+    assert "hidden" not in lines
+    assert "bad luck" not in lines
+
+
+def test_reason_of_a_formula_is_shown() -> None:
+    code, _, err = run("--rows 13", command_of_tests())
+    assert code == 2
+    assert "13 is bad luck" in err
+
+
+def command_of_tests() -> typer.Typer:
+    return command_of("made", formula)
