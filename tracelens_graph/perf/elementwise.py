@@ -1,0 +1,358 @@
+"""Elementwise operations: unary, binary with broadcasting, gated activations, padding, fills, joins.
+
+Counted as in TraceLens: one FLOP per element of the result whatever the function, copies included; a plain number among
+operands is four bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+from math import prod
+from typing import Any
+
+from tracelens_graph.perf.arguments import Arguments, Tensor
+from tracelens_graph.perf.cost import CannotModel, Cost
+from tracelens_graph.perf.dtypes import element_type
+from tracelens_graph.perf.model import Context, OpModel
+from tracelens_graph.perf.vector import NUMBER, dense, kernel_element, present, vector_cost
+
+Shape = tuple[int, ...]
+
+
+def unary(source: Tensor, result: Tensor | None = None, *, flops: int = 1) -> Cost:
+    """A function of each element of a tensor; also a copy.
+
+    FLOPs = flops · E; bytes = source + result.
+
+    Args:
+        source: what is read; of a copy the destination, as its sizes are those of the work.
+        result: what is written, or the other end of a copy; like the source, without gaps, if not given.
+        flops: FLOPs per element.
+    """
+    return vector_cost(
+        flops * source.elements, (source, result or dense(source)), source, _unary_params(source, result)
+    )
+
+
+def _unary_params(source: Tensor, result: Tensor | None) -> dict[str, Any]:
+    return {
+        "op_shape": source.shape,
+        "dtype_in_out": (source.dtype, result.dtype if result and result.shape else None),
+        "stride_input": source.strides,
+        "stride_output": result.strides if result and result.shape else None,
+    }
+
+
+def binary(
+    first: Tensor, second: Tensor, result: Tensor | None = None, *, dtype: str = "", in_place: bool = False
+) -> Cost:
+    """A function of each pair of elements of two tensors, broadcast; `NUMBER` stands for a plain number.
+
+    FLOPs = elements of the broadcast shape; bytes = first + second + result.
+
+    Args:
+        first, second: operands.
+        result: what is written; of the broadcast shape and the promoted type if not given.
+        dtype: type of the result where it does not follow from the operands, as of comparisons.
+        in_place: whether the result takes the place of the first operand.
+
+    Raises:
+        CannotModel: the shapes do not broadcast.
+    """
+    shape = broadcast(first.shape, second.shape)
+    written = result or (dense(first) if in_place else Tensor(shape, dtype or promoted(first, second)))
+    of = second if first.shape == () != second.shape else first
+    params = {
+        "shape_in1": first.shape,
+        "shape_in2": second.shape,
+        "dtype_in1_in2_out": (first.dtype, second.dtype, result.dtype if result else None),
+        "stride_input1": _strides(first),
+        "stride_input2": _strides(second),
+        "stride_output": result.strides if result else None,
+    }
+    return vector_cost(prod(shape), (first, second, written), of, params)
+
+
+def _strides(operand: Tensor) -> Shape | None:
+    return () if operand == NUMBER else operand.strides
+
+
+def broadcast(*shapes: Shape) -> Shape:
+    """Shape of the result of an operation on tensors of these shapes, by the rules of numpy and PyTorch.
+
+    Raises:
+        CannotModel: they do not fit.
+    """
+    result: list[int] = []
+    for sizes in zip_longest(*map(reversed, shapes), fillvalue=1):
+        others = {size for size in sizes if size != 1} or {1}
+        if len(others) > 1:
+            raise CannotModel(f"shapes do not broadcast: {' and '.join(map(str, shapes))}")
+        result.append(others.pop())
+    return tuple(reversed(result))
+
+
+def promoted(first: Tensor, second: Tensor) -> str:
+    """Type of the result of arithmetic on two operands, by PyTorch's rules of promotion.
+
+    Floating point goes before integers; between equals one with dimensions goes before one without, then the larger.
+    """
+    ranks = [(_is_floating(one.dtype), one.shape != (), one != NUMBER, _bits(one.dtype)) for one in (first, second)]
+    high, low = (first, second) if ranks[0] >= ranks[1] else (second, first)
+    halves = {high.dtype.lower(), low.dtype.lower()}
+    return "float" if halves == {"c10::half", "c10::bfloat16"} and high.shape and low.shape else high.dtype
+
+
+def _is_floating(dtype: str) -> bool:
+    try:
+        kind = element_type(dtype)
+    except CannotModel:
+        return False
+    return kind.precision not in ("", "int8")
+
+
+def _bits(dtype: str) -> int:
+    try:
+        return element_type(dtype).bits
+    except CannotModel:
+        return 0
+
+
+def gated(result: Tensor, source: Tensor, *, flops: int) -> Cost:
+    """An activation of one half of a tensor times the other half: SiLU 5, GELU 8, GELU by tanh 10 FLOPs per result.
+
+    FLOPs = flops · E of the result; bytes = source + result.
+    """
+    cost = vector_cost(flops * result.elements, (source, result), source, _unary_params(source, result))
+    return replace(cost, params={**cost.params, "op_shape": result.shape})
+
+
+def resized(source: Tensor, shape: Shape) -> Cost:
+    """Padding by replication, upsampling to the nearest: each element of the result is one of the source.
+
+    FLOPs = E of the result; bytes = source + result.
+    """
+    result = Tensor(shape, source.dtype)
+    params = {**_unary_params(source, None), "op_shape": shape, "input_shape": source.shape, "output_shape": shape}
+    return vector_cost(result.elements, (source, result), source, params)
+
+
+@dataclass(frozen=True)
+class Unary:
+    """Reads the arguments of a unary operation.
+
+    Attributes:
+        other: what a tensor at position 1 is: what is written or the other end of a copy ("result"), or an operand.
+        in_place: whether the result takes the place of the source.
+    """
+
+    other: str = "result"
+    in_place: bool = False
+
+    def __call__(self, arguments: Arguments, context: Context) -> Cost:
+        """The cost of a call."""
+        source, other = arguments.optional(0), arguments.optional(1)
+        if self.other == "operand" and other is not None:
+            cost = binary(source or NUMBER, other, arguments.optional(2), in_place=self.in_place)
+            return replace(cost, params=_unary_params(source or other, None))
+        return unary(arguments.tensor(0), None if self.in_place else other)
+
+
+@dataclass(frozen=True)
+class Binary:
+    """Reads the arguments of a binary operation: operands at 0 and 1, the result anywhere behind.
+
+    Attributes:
+        dtype: type of the result where it does not follow from the operands.
+        in_place: whether the result takes the place of the first operand.
+        divides: whether integers give floating point.
+    """
+
+    dtype: str = ""
+    in_place: bool = False
+    divides: bool = False
+
+    def __call__(self, arguments: Arguments, context: Context) -> Cost:
+        """The cost of a call."""
+        first, second = (self._operand(arguments, index) for index in (0, 1))
+        if first == NUMBER == second:
+            raise CannotModel("neither operand is a tensor" if arguments.recorded else "shapes are not recorded")
+        result = next(iter(present(*map(arguments.optional, range(2, len(arguments))))), None)
+        integers = self.divides and not (_is_floating(first.dtype) or _is_floating(second.dtype))
+        dtype = "float" if integers else self.dtype
+        return binary(first, second, result, dtype=dtype, in_place=self.in_place)
+
+    @staticmethod
+    def _operand(arguments: Arguments, index: int) -> Tensor:
+        found = arguments.optional(index)
+        return NUMBER if found is None and arguments.type(index) == NUMBER.dtype else found or arguments.tensor(index)
+
+
+@dataclass(frozen=True)
+class Gated:
+    """Reads the arguments (result, source) of a gated activation."""
+
+    flops: int
+
+    def __call__(self, arguments: Arguments, context: Context) -> Cost:
+        """The cost of a call."""
+        return gated(arguments.tensor(0), arguments.tensor(1), flops=self.flops)
+
+
+def _padded(arguments: Arguments, context: Context) -> Cost:
+    """`(source, padding, …)`: pairs (before, after) from the last dimension backwards."""
+    source, padding = arguments.tensor(0), arguments.integers(1)
+    if padding is None or len(padding) % 2 or len(padding) > 2 * len(source.shape):
+        raise CannotModel("the padding is not recorded")
+    shape = list(source.shape)
+    for axis, pair in enumerate(zip(padding[::2], padding[1::2], strict=True), start=1):
+        shape[-axis] += sum(pair)
+    if min(shape, default=0) < 0:
+        raise CannotModel("the padding takes away more than there is")
+    return resized(source, tuple(shape))
+
+
+def _upsampled(arguments: Arguments, context: Context) -> Cost:
+    """`(source, output_size, …)`, or `(source, None, scale_factors)`: batch and channels stay."""
+    source, size = arguments.tensor(0), arguments.integers(1)
+    if size is None:
+        factors = _factors(arguments.text(2))
+        size = tuple(int(old * factor) for old, factor in zip(source.shape[2:], factors, strict=False))
+    if len(size) != len(source.shape) - 2 or min(size, default=0) < 0:
+        raise CannotModel("the size of the result is not recorded")
+    return resized(source, source.shape[:2] + size)
+
+
+def _factors(text: str) -> list[float]:
+    try:
+        factors = [float(word) for word in text.strip().removeprefix("[").removesuffix("]").split(",") if word.strip()]
+    except ValueError:
+        factors = []
+    return factors if all(0 < factor < 1e6 for factor in factors) else []
+
+
+def _filled(arguments: Arguments, context: Context) -> Cost:
+    """`(self, …)`: written, not read."""
+    target = arguments.tensor(0)
+    return vector_cost(0, [target], target, _unary_params(target, None))
+
+
+def _selected(arguments: Arguments, context: Context) -> Cost:
+    """Operands that are broadcast to one result, with or without a mask; types as the widest that is no mask."""
+    operands = present(*map(arguments.optional, range(3)))
+    values = [one for one in operands if one.dtype.lower() != "bool"]
+    if not values:
+        raise CannotModel("no operand but masks")
+    shape = broadcast(*(one.shape for one in operands))
+    widest = max(values, key=lambda one: (one.shape != (), _bits(one.dtype)))
+    result = Tensor(shape, widest.dtype)
+    return vector_cost(result.elements, [*operands, result], widest, _unary_params(result, None))
+
+
+def _joined(arguments: Arguments, context: Context) -> Cost:
+    """`([tensors], dim)`: each is copied once; the type of the list comes from the kernel."""
+    parts = arguments.tensors(0, kernel_element(context))
+    if not parts:
+        raise CannotModel("sizes in the list of tensors are not recorded")
+    result = Tensor((sum(part.elements for part in parts),), parts[0].dtype)
+    return vector_cost(0, [*parts, result], result, {"num_tensors": len(parts), "op_shape": result.shape})
+
+
+def _ranged(arguments: Arguments, context: Context) -> Cost:
+    """`(start, end, step, result)`: the result is recorded before it is resized, so its size follows from the rest."""
+    start, end, step = (arguments.number(index) for index in range(3))
+    result = arguments.tensor(3)
+    if start is None or end is None or not step or not 0 <= (end - start) / step < 1e18:
+        raise CannotModel("the range is not recorded")
+    result = Tensor((int(-(-(end - start) // step)),), result.dtype)
+    return vector_cost(result.elements, [result], result, _unary_params(result, None))
+
+
+def _models(sheet: str, families: Mapping[Any, Iterable[str]]) -> dict[str, OpModel]:
+    return {f"aten::{name}": OpModel(reader, sheet) for reader, names in families.items() for name in names}
+
+
+_UNARY, _BINARY = "UnaryElementwise", "BinaryElementwise"
+
+OPS: Mapping[str, OpModel] = {
+    **_models(
+        _UNARY,
+        {
+            Unary(): ("copy", "copy_", "sigmoid", "rsqrt", "silu", "neg"),
+            Unary("operand"): ("clamp_min", "clamp_max", "pow"),
+            Unary("operand", in_place=True): ("clamp_min_", "clamp_max_"),
+            _padded: ("replication_pad1d", "replication_pad2d", "replication_pad3d"),
+            _upsampled: ("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d"),
+        },
+    ),
+    **_models(
+        _BINARY,
+        {
+            Binary(): ("mul", "add", "sigmoid_backward", "threshold_backward"),
+            Binary(in_place=True): ("mul_", "add_", "div_"),
+            Binary(divides=True): ("div",),
+        },
+    ),
+    "LigerSiLUMulFunction": OpModel(Binary(), _BINARY),
+    "aiter::silu_and_mul": OpModel(Gated(5), _UNARY),
+    "_C::silu_and_mul": OpModel(Gated(5), _UNARY),
+    "sgl_kernel::silu_and_mul": OpModel(Gated(5), _UNARY),
+    "aiter::gelu_and_mul": OpModel(Gated(8), _UNARY),
+    "aiter::gelu_tanh_and_mul": OpModel(Gated(10), _UNARY),
+}
+"""Operations that TraceLens has a model for."""
+
+_FUNCTIONS = (
+    "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "ceil", "cos", "cosh", "digamma", "elu", "erf",
+    "erfc", "erfinv", "exp", "exp2", "expm1", "floor", "frac", "gelu", "hardsigmoid", "hardswish", "hardtanh",
+    "leaky_relu", "lgamma", "log", "log10", "log1p", "log2", "logit", "mish", "nan_to_num", "reciprocal", "relu",
+    "round", "sgn", "sigmoid", "sign", "silu", "sin", "sinc", "sinh", "softplus", "sqrt", "tan", "tanh", "trunc",
+    "rsqrt", "neg", "bitwise_not", "logical_not",
+)  # fmt: skip
+_ARITHMETIC = (
+    "atan2", "bitwise_and", "bitwise_or", "bitwise_xor", "copysign", "floor_divide", "fmax", "fmin", "fmod",
+    "hypot", "logaddexp", "logical_and", "logical_or", "logical_xor", "maximum", "minimum", "remainder", "sub",
+    "rsub", "xlogy",
+)  # fmt: skip
+_COMPARISONS = (
+    "eq", "ge", "gt", "le", "lt", "ne",
+)  # fmt: skip
+_BACKWARDS = (
+    "gelu_backward", "hardsigmoid_backward", "hardswish_backward", "hardtanh_backward",
+    "leaky_relu_backward", "logit_backward", "mish_backward", "native_dropout_backward", "silu_backward",
+    "softplus_backward", "tanh_backward",
+)  # fmt: skip
+
+EXTRA_OPS: Mapping[str, OpModel] = {
+    **_models(
+        _UNARY,
+        {
+            Unary(): (name for name in _FUNCTIONS if f"aten::{name}" not in OPS),
+            Unary(in_place=True): (f"{name}_" for name in _FUNCTIONS),
+            Unary("operand"): ("clamp",),
+            Unary("operand", in_place=True): ("clamp_", "pow_"),
+            _filled: ("fill_", "zero_"),
+            _selected: ("where", "masked_fill", "masked_fill_"),
+            _ranged: ("arange",),
+            _padded: ("reflection_pad1d", "reflection_pad2d", "reflection_pad3d", "constant_pad_nd"),
+            _upsampled: tuple(f"_upsample_nearest_exact{n}d" for n in (1, 2, 3)),
+        },
+    ),
+    **_models(
+        _BINARY,
+        {
+            Binary(): (*_ARITHMETIC, *_BACKWARDS),
+            Binary(in_place=True): (f"{name}_" for name in _ARITHMETIC),
+            Binary(dtype="bool"): _COMPARISONS,
+            Binary(dtype="bool", in_place=True): (f"{name}_" for name in _COMPARISONS),
+        },
+    ),
+    "aten::cat": OpModel(_joined, _UNARY, uses_context=True),
+    "_C::gelu_and_mul": OpModel(Gated(8), _UNARY),
+    "_C::gelu_tanh_and_mul": OpModel(Gated(10), _UNARY),
+    "sgl_kernel::gelu_and_mul": OpModel(Gated(8), _UNARY),
+    "sgl_kernel::gelu_tanh_and_mul": OpModel(Gated(10), _UNARY),
+}
+"""Operations of the same formulas that TraceLens has no model for."""

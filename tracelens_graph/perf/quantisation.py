@@ -1,0 +1,170 @@
+"""Quantisation: a tensor is written again in few bits, with scales for groups of elements.
+
+FLOPs per element as in TraceLens: 2.59375 by hardware counters for aiter's kernels, 6 for vLLM's Triton kernel
+(maximum, scale, division, bounds), 2 for fp4, 1 for a whole tensor with a given scale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tracelens_graph.perf.arguments import Arguments, Tensor
+from tracelens_graph.perf.cost import CannotModel, Cost
+from tracelens_graph.perf.model import Context, OpModel
+from tracelens_graph.perf.vector import dense, vector_cost
+
+_FP8 = "c10::Float8_e4m3fn"
+_BLOCK = 32
+"""Elements that share a scale in the microscaling formats (OCP Microscaling Formats, MX v1.0)."""
+
+
+def quantised_fp8(source: Tensor, *, group: int = 0) -> Cost:
+    """Quantisation to fp8 with an fp32 scale per group along the last dimension.
+
+    FLOPs = 6E; bytes = source + E + 4 · rows · groups of a row.
+
+    Args:
+        source: what is quantised.
+        group: elements of a group; 0: a whole row.
+    """
+    width = source.shape[-1] if source.shape else 1
+    rows = source.elements // width if width else 0
+    groups = max(1, -(-width // group)) if group > 0 else 1
+    params = {
+        "M": rows,
+        "N": width,
+        "group_size": group or width,
+        "num_groups": groups,
+        "shape_x": source.shape,
+        "dtype_x": source.dtype,
+    }
+    touched = (source, dense(source, _FP8), Tensor((rows, groups), "float"))
+    return vector_cost(6 * source.elements, touched, source, params)
+
+
+def quantised_mxfp4(source: Tensor) -> Cost:
+    """Quantisation to fp4 with an 8-bit scale for each 32 elements.
+
+    FLOPs = 2E; bytes = source + E/2 + E/32.
+    """
+    elements = source.elements
+    packed, scales = (Tensor((size,), "unsigned char") for size in (-(-elements // 2), elements // _BLOCK))
+    return vector_cost(2 * elements, (source, packed, scales), source, _params(source, source.dtype))
+
+
+def quantised_mxfp4_both_ways(source: Tensor) -> Cost:
+    """Quantisation to fp4 by rows and by columns at once, for the products of a forward and a backward pass.
+
+    FLOPs = E; bytes = source + 2 · E/2 + M · N/32 + N · M/32, rounded up.
+
+    Raises:
+        CannotModel: the source is no matrix.
+    """
+    if len(source.shape) != 2:
+        raise CannotModel("the source is no matrix")
+    rows, columns = source.shape
+    packed = Tensor((2, -(-source.elements // 2)), "unsigned char")
+    scales = Tensor((rows * -(-columns // _BLOCK) + columns * -(-rows // _BLOCK),), "unsigned char")
+    params = _params(source, "c10::Float4_e2m1fn_x2")
+    return vector_cost(source.elements, (source, packed, scales), source, params)
+
+
+def quantised_by_tensor(source: Tensor, dtype: str = "c10::Float8_e4m3fnuz") -> Cost:
+    """Quantisation with one scale for all.
+
+    FLOPs = E; bytes = source + result.
+    """
+    return vector_cost(source.elements, (source, dense(source, dtype)), source, _params(source, dtype))
+
+
+def _params(source: Tensor, dtype: str) -> dict[str, object]:
+    return {
+        "op_shape": source.shape,
+        "dtype_in_out": (source.dtype, dtype),
+        "stride_input": source.strides,
+        "stride_output": None,
+    }
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """Reads result, source and scales, all of them arguments; FLOPs in 32nds per element."""
+
+    flops: int
+    result: int = 0
+    source: int = 1
+    scales: int = 2
+
+    def __call__(self, arguments: Arguments, context: Context) -> Cost:
+        """The cost of a call."""
+        result, source, scales = (arguments.tensor(index) for index in (self.result, self.source, self.scales))
+        params = {
+            "shape_in1": source.shape,
+            "shape_in2": scales.shape,
+            "shape_out": result.shape,
+            "dtype_in1_in2_out": (source.dtype, scales.dtype, result.dtype),
+            "stride_input1": source.strides,
+            "stride_input2": scales.strides,
+            "stride_output": result.strides,
+        }
+        return vector_cost(source.elements * self.flops // 32, (source, scales, result), source, params)
+
+
+def _by_group(arguments: Arguments, context: Context) -> Cost:
+    """`(source, group size)`; vLLM's default is 128."""
+    return quantised_fp8(arguments.tensor(0), group=arguments.integer(1) or 128)
+
+
+@dataclass(frozen=True)
+class Mxfp4:
+    """Reads the source at a position."""
+
+    source: int = 0
+
+    def __call__(self, arguments: Arguments, context: Context) -> Cost:
+        """The cost of a call."""
+        return quantised_mxfp4(arguments.tensor(self.source))
+
+
+def _by_tensor(arguments: Arguments, context: Context) -> Cost:
+    return quantised_by_tensor(arguments.tensor(0))
+
+
+def _both_ways(arguments: Arguments, context: Context) -> Cost:
+    return quantised_mxfp4_both_ways(arguments.tensor(0))
+
+
+_AITER = Scaled(83)
+_GROUPED = {
+    "aiter::dynamic_per_token_scaled_quant": _AITER,
+    "aiter::dynamic_per_group_scaled_quant": _AITER,
+    "aiter::dynamic_per_tensor_quant": _AITER,
+    "_C::per_token_group_fp8_quant": Scaled(83, result=1, source=0),
+    "vllm::triton_per_token_group_quant_fp8": _by_group,
+    "sglang_profiler::fused_mxfp4_quant_fused_flatten_mxfp4_quant": Mxfp4(),
+    "sglang_profiler::quant_dynamic_mxfp4_quant": Mxfp4(),
+    "aiter::dynamic_per_group_scaled_quant_fp4": Mxfp4(1),
+    "aiter::fused_dynamic_mx_quant_moe_sort_hip": Mxfp4(2),
+    "aiter::fused_dynamic_mxfp4_quant_moe_sort_hip": Mxfp4(2),
+}
+
+OPS: Mapping[str, OpModel] = {
+    **{name: OpModel(reader, "GroupQuant_fwd") for name, reader in _GROUPED.items()},
+    **{
+        f"{library}::quantize_fp8_tensorwise": OpModel(_by_tensor, "UnaryElementwise")
+        for library in ("primus_turbo", "primus_turbo_cpp_extension")
+    },
+    **{
+        f"{library}::quantize_mxfp4_dual": OpModel(_both_ways, "UnaryElementwise")
+        for library in ("primus_turbo", "primus_turbo_cpp_extension", "primus")
+    },
+}
+"""Operations that TraceLens has a model for."""
+
+EXTRA_OPS: Mapping[str, OpModel] = {
+    "_C::static_scaled_fp8_quant": OpModel(Scaled(64), "GroupQuant_fwd"),
+    "_C::dynamic_scaled_fp8_quant": OpModel(Scaled(64), "GroupQuant_fwd"),
+    "_C::dynamic_per_token_scaled_fp8_quant": OpModel(Scaled(64), "GroupQuant_fwd"),
+}
+"""Operations of the same formulas that TraceLens has no model for."""

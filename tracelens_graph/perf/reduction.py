@@ -1,0 +1,299 @@
+"""Reductions along dimensions, scans, softmax, selections of the largest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+
+from tracelens_graph.perf.arguments import Arguments, Tensor
+from tracelens_graph.perf.cost import CannotModel, Cost
+from tracelens_graph.perf.dtypes import element_type
+from tracelens_graph.perf.elementwise import binary
+from tracelens_graph.perf.model import Context, OpModel
+from tracelens_graph.perf.vector import dense, vector_cost
+
+_TYPE_NUMBERS = {
+    0: "unsigned char", 1: "signed char", 2: "short", 3: "int", 4: "long", 5: "c10::Half", 6: "float", 7: "double",
+    11: "bool", 15: "c10::BFloat16",
+}  # fmt: skip
+"""Types as PyTorch numbers them where a `dtype` argument is recorded."""
+
+
+def reduction(
+    source: Tensor, dims: tuple[int, ...] | None, *, kind: str = "sum", dtype: str = "", scan: bool = False
+) -> Cost:
+    """A reduction along dimensions: sum, mean, largest, norm, variance, ….
+
+    FLOPs = E, one per element of the source; bytes = source + result. The backward pass reads what this one writes and
+    writes what it reads: it costs the same.
+
+    Args:
+        source: what is reduced.
+        dims: dimensions that go, negative from the end; None or none at all: all of them.
+        kind: name of the reduction, for the tables.
+        dtype: type of the result; that of the source if not given.
+        scan: whether the result keeps the shape (cumulative sums).
+
+    Raises:
+        CannotModel: the source has no such dimension.
+    """
+    result = Tensor(source.shape if scan else remaining(source.shape, dims), dtype or source.dtype)
+    return _reduced(source, [result], kind)
+
+
+def _reduced(source: Tensor, results: list[Tensor], kind: str) -> Cost:
+    params = {
+        "num_input_elems": source.elements,
+        "num_output_elems": results[0].elements,
+        "dtype_in_out": (source.dtype, None),
+        "reduce_type": kind,
+    }
+    return vector_cost(source.elements, [source, *results], source, params)
+
+
+def remaining(shape: tuple[int, ...], dims: tuple[int, ...] | None) -> tuple[int, ...]:
+    """Sizes that a reduction leaves.
+
+    Raises:
+        CannotModel: there is no such dimension.
+    """
+    if not dims:
+        return ()
+    rank = max(len(shape), 1)
+    if any(not -rank <= dim < rank for dim in dims):
+        raise CannotModel(f"no dimension {' or '.join(map(str, dims))} in shape {shape}")
+    gone = {dim % rank for dim in dims}
+    return tuple(size for index, size in enumerate(shape) if index not in gone)
+
+
+def softmax(source: Tensor, *, dtype: str = "") -> Cost:
+    """Softmax or its logarithm along a dimension: maximum, difference, exponential, sum, quotient.
+
+    FLOPs = 5E; bytes = source + result.
+    """
+    result = dense(source, dtype)
+    return vector_cost(5 * source.elements, (source, result), source, {"op_shape": source.shape})
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """Reads the arguments of a reduction.
+
+    Attributes:
+        kind: name of the reduction for the tables.
+        dims: position of the dimensions.
+        single: whether one dimension may be given as a number; else they are a list.
+        dtype: position of the type of the result, behind the dimensions; None if there is no such argument.
+        widens: whether integers are summed as 64 bit.
+        result: type of the result if it is not that of the source.
+        indices: whether positions of the values are written too, once a dimension is given.
+        pairs: whether a second tensor makes it an elementwise operation.
+    """
+
+    kind: str = "sum"
+    dims: int = 1
+    single: bool = False
+    dtype: int | None = None
+    widens: bool = False
+    result: str = ""
+    indices: bool = False
+    pairs: bool = False
+
+    def __call__(self, arguments: Arguments, context: Context) -> Cost:
+        """The cost of a call."""
+        source = arguments.tensor(0)
+        second = arguments.optional(1) if self.pairs else None
+        if second is not None:
+            return binary(source, second, arguments.optional(2))
+        dims = None if self._without_dims(arguments) else _dims(arguments, self.dims, self.single)
+        result = Tensor(remaining(source.shape, dims), self._result_type(arguments, source))
+        positions = [Tensor(result.shape, "long")] if self.indices and dims else []
+        return _reduced(source, [result, *positions], self.kind)
+
+    def _without_dims(self, arguments: Arguments) -> bool:
+        """Whether these are the arguments `(source, dtype)`."""
+        return self.dtype is not None and len(arguments) <= self.dims + 1
+
+    def _result_type(self, arguments: Arguments, source: Tensor) -> str:
+        result = self.result or ("long" if self.widens and _is_integer(source.dtype) else source.dtype)
+        if self.dtype is None:
+            return result
+        number = arguments.integer(self.dims if self._without_dims(arguments) else self.dtype)
+        return result if number is None else _TYPE_NUMBERS.get(number, result)
+
+
+def _is_integer(dtype: str) -> bool:
+    try:
+        return element_type(dtype).precision in ("", "int8")
+    except CannotModel:
+        return False
+
+
+def _dims(arguments: Arguments, index: int, single: bool) -> tuple[int, ...] | None:
+    """Dimensions of a reduction: a list, a number, or none, which means all of them.
+
+    Raises:
+        CannotModel: some are given but their values are not recorded.
+    """
+    listed, one = arguments.integers(index), arguments.integer(index)
+    if listed is not None:
+        return listed
+    if single and one is not None:
+        return (one,)
+    if arguments.type(index) in (("ScalarList", "Scalar") if single else ("ScalarList",)):
+        raise CannotModel("the reduced dimensions are not recorded")
+    return None
+
+
+@dataclass(frozen=True)
+class Scan:
+    """Reads the arguments `(source, dim, dtype)` of a cumulative sum or product."""
+
+    def __call__(self, arguments: Arguments, context: Context) -> Cost:
+        """The cost of a call."""
+        source = arguments.tensor(0)
+        number = arguments.integer(2)
+        widened = "long" if _is_integer(source.dtype) else source.dtype
+        dtype = widened if number is None else _TYPE_NUMBERS.get(number, widened)
+        return reduction(source, None, dtype=dtype, scan=True)
+
+
+def _softmax(arguments: Arguments, context: Context) -> Cost:
+    """`(source, dim, half_to_float)`."""
+    return softmax(arguments.tensor(0), dtype="float" if arguments.boolean(2) else "")
+
+
+def _softmax_backward(arguments: Arguments, context: Context) -> Cost:
+    """`(gradient, output, dim, type)`: product, sum, difference, product: 4E."""
+    gradient, output = arguments.tensor(0), arguments.tensor(1)
+    written = dense(output, _TYPE_NUMBERS.get(arguments.integer(3) or -1, output.dtype))
+    return vector_cost(4 * output.elements, (gradient, output, written), gradient, {"op_shape": output.shape})
+
+
+def _top(arguments: Arguments, context: Context) -> Cost:
+    """`(source, k, dim, …)`: each element is compared at least once; k values and their positions are written."""
+    source, k, dim = arguments.tensor(0), arguments.integer(1), arguments.integer(2)
+    if k is None or k < 0:
+        raise CannotModel("how many are taken is not recorded")
+    taken = k * prod(remaining(source.shape, (-1 if dim is None else dim,)))
+    return _reduced(source, [Tensor((taken,), source.dtype), Tensor((taken,), "long")], "topk")
+
+
+def _sorted(arguments: Arguments, context: Context) -> Cost:
+    """`(source, dim, descending)`, or with `stable` before: n·log₂ n comparisons along the dimension."""
+    source = arguments.tensor(0)
+    dim = arguments.integer(1 if arguments.integer(1) is not None else 2)
+    length = source.elements // max(prod(remaining(source.shape, (-1 if dim is None else dim,))), 1)
+    steps = max(length - 1, 1).bit_length()
+    results = (dense(source), dense(source, "long"))
+    return vector_cost(source.elements * steps, (source, *results), source, {"op_shape": source.shape})
+
+
+def pooling(source: Tensor, window: tuple[int, ...], result: tuple[int, ...], *, indices: bool = False) -> Cost:
+    """Largest or mean of windows: one FLOP per element of each window; positions of the largest are written if asked.
+
+    FLOPs = E of the result · elements of a window; bytes = source + result [+ 8 per index].
+    """
+    written = [Tensor(result, source.dtype), *([Tensor(result, "long")] if indices else [])]
+    params = {"input_shape": source.shape, "output_shape": result, "kernel_size": window}
+    return vector_cost(prod(result) * prod(window), (source, *written), source, params)
+
+
+@dataclass(frozen=True)
+class Pooling:
+    """Reads `(source, kernel, stride, padding, …)`; dilation and ceil_mode stand at the positions given."""
+
+    dilation: int | None
+    ceil: int
+    indices: bool
+
+    def __call__(self, arguments: Arguments, context: Context) -> Cost:
+        """The cost of a call."""
+        source, window = arguments.tensor(0), arguments.integers(1)
+        rank = len(window or ())
+        if not window or rank >= len(source.shape) or min(window) < 1:
+            raise CannotModel("the window is not recorded")
+        stride = _of_rank(arguments.integers(2) or window, rank)
+        padding = _of_rank(arguments.integers(3) or (0,), rank)
+        dilation = _of_rank((arguments.integers(self.dilation) if self.dilation else None) or (1,), rank)
+        if min(stride) < 1 or min(padding) < 0 or min(dilation) < 1:
+            raise CannotModel("stride, padding or dilation cannot be")
+        up = bool(arguments.boolean(self.ceil))
+        result = tuple(
+            _windows(size, pad, gap * (width - 1) + 1, step, up)
+            for size, width, step, pad, gap in zip(source.shape[-rank:], window, stride, padding, dilation, strict=True)
+        )
+        return pooling(source, window, source.shape[:-rank] + result, indices=self.indices)
+
+
+def _windows(size: int, padding: int, extent: int, step: int, up: bool) -> int:
+    """How many windows fit; none begins behind the source, even if rounded up."""
+    room = size + 2 * padding - extent
+    if room < 0:
+        raise CannotModel("the window is larger than the source")
+    count = (-(-room // step) if up else room // step) + 1
+    return count - 1 if up and (count - 1) * step >= size + padding else count
+
+
+def _of_rank(values: tuple[int, ...], rank: int) -> tuple[int, ...]:
+    if len(values) not in (1, rank):
+        raise CannotModel("stride, padding or dilation do not fit the window")
+    return values if len(values) == rank else values * rank
+
+
+def _max_pool_backward(arguments: Arguments, context: Context) -> Cost:
+    """`(gradient, source, kernel, stride, padding, dilation, ceil_mode, indices)`: one addition per gradient."""
+    gradient, source, indices = arguments.tensor(0), arguments.tensor(1), arguments.tensor(7)
+    params = {"input_shape": source.shape, "output_shape": gradient.shape}
+    return vector_cost(gradient.elements, (gradient, indices, dense(source, gradient.dtype)), gradient, params)
+
+
+def _model(reader: Reduction | Scan) -> OpModel:
+    def backward(arguments: Arguments, context: Context) -> Cost:
+        if arguments.optional(1) is not None:
+            raise CannotModel("no formula for the backward pass of an elementwise maximum")
+        return reader(arguments, context)
+
+    return OpModel(reader, "Reduce_fwd", backward=backward)
+
+
+OPS: Mapping[str, OpModel] = {
+    "aten::sum": _model(Reduction("sum", dtype=3, widens=True)),
+    "aten::mean": _model(Reduction("mean", dtype=3)),
+    "aten::max": _model(Reduction("max", single=True, indices=True, pairs=True)),
+    "aten::min": _model(Reduction("min", single=True, indices=True, pairs=True)),
+    "aten::amax": _model(Reduction("max")),
+    "aten::amin": _model(Reduction("min")),
+    "aten::norm": _model(Reduction("norm", dims=2)),
+    "aten::linalg_norm": _model(Reduction("norm", dims=2)),
+    "aten::std": _model(Reduction("sum")),
+    "aten::var": _model(Reduction("sum")),
+    "aten::logsumexp": _model(Reduction("sum")),
+    "aten::cumsum": _model(Scan()),
+    "aten::cumprod": _model(Scan()),
+}
+"""Operations that TraceLens has a model for; `reduce_type` as there."""
+
+EXTRA_OPS: Mapping[str, OpModel] = {
+    "aten::argmax": _model(Reduction("max", single=True, result="long")),
+    "aten::argmin": _model(Reduction("min", single=True, result="long")),
+    "aten::all": _model(Reduction("all", single=True, result="bool")),
+    "aten::any": _model(Reduction("any", single=True, result="bool")),
+    "aten::prod": _model(Reduction("prod", single=True, dtype=3, widens=True)),
+    "aten::linalg_vector_norm": _model(Reduction("norm", dims=2, dtype=4)),
+    "aten::count_nonzero": _model(Reduction("sum", single=True, result="long")),
+    "aten::topk": OpModel(_top, "Reduce_fwd"),
+    "aten::sort": OpModel(_sorted, "Reduce_fwd"),
+    "aten::_softmax": OpModel(_softmax, "Softmax_fwd"),
+    "aten::_log_softmax": OpModel(_softmax, "Softmax_fwd"),
+    "aten::_softmax_backward_data": OpModel(_softmax_backward, "Softmax_bwd"),
+    "aten::_log_softmax_backward_data": OpModel(_softmax_backward, "Softmax_bwd"),
+    "aten::max_pool2d_with_indices": OpModel(Pooling(4, 5, indices=True), "Pooling_fwd"),
+    "aten::max_pool3d_with_indices": OpModel(Pooling(4, 5, indices=True), "Pooling_fwd"),
+    "aten::avg_pool2d": OpModel(Pooling(None, 4, indices=False), "Pooling_fwd"),
+    "aten::avg_pool3d": OpModel(Pooling(None, 4, indices=False), "Pooling_fwd"),
+    "aten::max_pool2d_with_indices_backward": OpModel(_max_pool_backward, "Pooling_bwd"),
+    "aten::max_pool3d_with_indices_backward": OpModel(_max_pool_backward, "Pooling_bwd"),
+}
+"""Operations of the same formulas that TraceLens has no model for."""
