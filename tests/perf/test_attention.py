@@ -24,7 +24,40 @@ from tracelens_graph.perf.model import Context
 FLASH = "aten::_scaled_dot_product_flash_attention"
 EFFICIENT = "aten::_scaled_dot_product_efficient_attention"
 
-test_hostile = hostile(dict(OPS))
+_Q, _K, _ENDS = (BF16, (2, 6, 8, 16)), (BF16, (2, 6, 2, 16)), ("int", (4,))
+_HEADS_FIRST, _PACKED = (BF16, (2, 8, 6, 16)), (BF16, (10, 4, 8))
+_FLASH = (_Q, _K, _K, 0.1, 0.25, "True", -1, 0)
+_GRADIENT = (_Q, _Q, _K, _K, _Q, ("float", (2, 8, 6)))
+_VARLEN = (_ENDS, _ENDS, 6, 6, 0.0, 0.25)
+KNOWN = [
+    (FLASH, (*[_HEADS_FIRST] * 3, 0.0, "True", "False", 0.25)),
+    (EFFICIENT, (*[_HEADS_FIRST] * 3, (BF16, (2, 8, 6, 6)), "True", 0.0, "False", 0.25)),
+    (f"{FLASH}_backward", (*[_HEADS_FIRST] * 6, None, None, 6, 6, 0.0, "True", None, None, 0.25)),
+    (f"{EFFICIENT}_backward", (*[_HEADS_FIRST] * 4, None, *[_HEADS_FIRST] * 2, None, None, 0.0, "[True]", "True")),
+    *[(name, _FLASH) for name in ("flash_attn::_flash_attn_forward", "aiter::_flash_attn_forward", "aiter::mha_fwd")],
+    ("FlashAttnFunc", (*_FLASH[:6], "[-1, -1]")),
+    ("aiter::wrapper_fmha_v3_fwd", (None, *_FLASH)),
+    ("flash_attn::_flash_attn_varlen_forward", (*[_PACKED] * 3, *_VARLEN, "True", -1, -1)),
+    ("flash_attn_3::fwd", (_Q, _K, _K, *[None] * 20, 0.25, "True", -1, -1)),
+    ("flash_attn_3::fwd", (*[_PACKED] * 3, *[None] * 4, _ENDS, _ENDS, *[None] * 3, 6, 6, *[None] * 9, 0.25, "True")),
+    ("flash_attn::_flash_attn_backward", (*_GRADIENT, None, None, None, 0.0, 0.25, "True", -1, -1)),
+    ("flash_attn::_flash_attn_varlen_backward", (*[_PACKED] * 6, *[None] * 3, *_VARLEN, "True", -1, -1)),
+    ("flash_attn_3::bwd", (*_GRADIENT, *[None] * 9, 0.25, "True", -1, -1)),
+    ("aiter::_flash_attn_backward", (*_GRADIENT, *[None] * 4, 0.0, 0.25, "True", -1, -1)),
+    *[(f"aiter::{name}_bwd", (*_GRADIENT, 0.0, 0.25, "True", -1, -1)) for name in ("mha", "fmha_v3")],
+    ("aiter::wrapper_fmha_v3_bwd", (*_GRADIENT, None, 0.0, 0.25, "True", -1, -1)),
+    ("aiter::mha_varlen_bwd", (*[_PACKED] * 6, *_VARLEN, "False", "True", -1, -1)),
+    ("EvoformerAttention", (*[(BF16, (1, 3, 5, 4, 8))] * 3, (BF16, (1, 3, 1, 1, 5)), (BF16, (1, 1, 4, 5, 5)))),
+]
+test_hostile = hostile(dict(OPS), KNOWN)
+
+
+@pytest.mark.parametrize(("name", "arguments"), KNOWN)
+def test_known_calls(name: str, arguments: tuple[object, ...]) -> None:
+    cost = cost_of(dict(OPS), name, *arguments)
+    assert cost.flops > 0
+    assert cost.compute_spec == "matrix_bf16"
+    assert cost.params["causal"] is (name not in (EFFICIENT, "EvoformerAttention"))
 
 
 @pytest.mark.parametrize("row", golden_rows("SDPA_fwd"))
