@@ -33,6 +33,10 @@ FORMULAS = {
     "binary": "elementwise.binary",
     "reduce": "reduction.reduction",
     "softmax": "reduction.softmax",
+    "cross-entropy": "losses.cross_entropy",
+    "embedding": "embedding.rows_by_index",
+    "causal-conv1d": "ssm.causal_conv1d",
+    "mamba2": "ssm.mamba2",
 }
 """Command -> module of the performance models and the formula in it."""
 
@@ -128,8 +132,8 @@ def _report(
         table = roof_table(cost, devices, measured_us, title)
     except CannotModel as reason:
         raise typer.BadParameter(str(reason)) from None
-    except OverflowError:
-        raise typer.BadParameter("these sizes are beyond all measure") from None
+    except ArithmeticError:
+        raise typer.BadParameter("nothing can be computed of these sizes: one is 0, or beyond all measure") from None
     write_table(table, format)
 
 
@@ -141,9 +145,11 @@ def command_of(name: str, formula: Callable[..., Any]) -> typer.Typer:
         formula: a function that gives a Cost. Parameters become options, a group of them (a dataclass) one for each
             field; those of types that no option has keep their defaults.
     """
-    inputs = {one.path[-1]: one for one in _inputs(formula)}
+    found = list(_inputs(formula))
+    inputs = {one.path[-1]: one for one in found}
     own = list(inspect.signature(_report, eval_str=True).parameters.values())[2:]
-    assert inputs.keys().isdisjoint(one.name for one in own)
+    assert len(inputs) == len(found), f"{name}: two values would have one option"
+    assert inputs.keys().isdisjoint(one.name for one in own), f"{name}: an option of every formula is hidden"
     parameters = [*map(_Input.parameter, inputs.values()), *(one.replace(kind=one.KEYWORD_ONLY) for one in own)]
 
     def command(**given: Any) -> None:
@@ -209,7 +215,7 @@ class _Input:
             return None if self.default is inspect.Parameter.empty else self.default
         if self.kind in _texts():
             return _texts()[self.kind][1](given, self.flag)
-        if given and self.path[-1].startswith("dtype"):
+        if given and "dtype" in self.path[-1]:
             _check_type(given, self.flag)
         return given
 

@@ -1,4 +1,4 @@
-"""The roofline model: the least time that work can take on a device, and what bounds it.
+"""The roofline model: the least time that work can take on a device, and what bounds it. Caches are left out.
 
 S. Williams, A. Waterman, D. Patterson: Roofline: an insightful visual performance model for multicore
 architectures, Communications of the ACM 52 (2009).
@@ -28,7 +28,7 @@ ROOF_COLUMNS: Mapping[str, Column] = {
     "Ridge": Column("operations per byte from which on compute bounds", "FLOP/B"),
     "Compute (µs)": Column("operations / rate", "us"),
     "Memory (µs)": Column("bytes moved / memory bandwidth", "us"),
-    "Roofline Time (µs)": Column("the larger of the two: no run can be faster", "us"),
+    "Roofline Time (µs)": Column("the larger of the two: the least time, unless data lies in a cache", "us"),
     "Roofline Bound": Column("COMPUTE_BOUND or MEMORY_BOUND: which of the two it is"),
     "Pct Roofline": Column("roofline time / measured time", "%"),
 }
