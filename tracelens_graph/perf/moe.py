@@ -60,6 +60,8 @@ class Experts:
         Raises:
             CannotModel: there are no experts, or a token cannot choose as many.
         """
+        if max(self.tokens, self.hidden, self.inter, self.experts) >= 2**63:
+            raise CannotModel("the sizes are not those of tensors")
         if not 1 <= self.topk <= self.experts:
             raise CannotModel(f"a token cannot choose {self.topk} of {self.experts} experts")
         weights = bytes_of(matrix, self.dtype_weight or self.dtype)
@@ -189,7 +191,7 @@ def _choices(layout: Layout, arguments: Arguments) -> int:
 
 def _packing(hidden: int, stored: int) -> int:
     """Numbers per stored element, from the width of a token and that of the weights that it meets."""
-    if stored < 1 or hidden % stored or hidden // stored > 8:
+    if hidden % stored or hidden // stored > 8:
         raise CannotModel("the widths of tokens and weights differ")
     return hidden // stored
 
@@ -198,11 +200,8 @@ def _layer(layout: Layout, arguments: Arguments) -> Experts:
     """Sizes from both weights: the second ones hold the true width of a token, the first ones a packed one."""
     x, w1, w2 = arguments.tensor(layout.x), _three(arguments, layout.w1), _three(arguments, layout.w2)
     experts, rows, stored = w1.shape
-    if (
-        w2.shape[0] != experts
-        or len(x.shape) < 2
-        or (layout.out is not None and not arguments.tensor(layout.out).shape)
-    ):
+    tokens = x if layout.out is None else arguments.tensor(layout.out)
+    if w2.shape[0] != experts or min(len(x.shape), len(tokens.shape)) < 2:
         raise CannotModel("tokens and weights do not fit together")
     hidden = w2.shape[1]
     packing = _packing(hidden, stored)
@@ -210,8 +209,8 @@ def _layer(layout: Layout, arguments: Arguments) -> Experts:
     if rows not in (inter, 2 * inter):
         raise CannotModel("first and second weights do not fit together")
     topk = _choices(layout, arguments)
-    tokens = (x if layout.out is None else arguments.tensor(layout.out)).shape[0]
-    return _typed(Experts(tokens, hidden, inter, experts, topk, rows == 2 * inter), layout, arguments, (x, w1), packing)
+    layer = Experts(tokens.shape[0], hidden, inter, experts, topk, rows == 2 * inter)
+    return _typed(layer, layout, arguments, (x, w1), packing)
 
 
 def _typed(

@@ -1,0 +1,211 @@
+"""Convolutions: hand-computed costs of every form, the rows of the reference tables, and what must always hold."""
+
+from __future__ import annotations
+
+from math import prod
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from matrix_calls import BF16, FP32, call, cost_of, differences, golden_cost, golden_rows, hostile
+
+from tracelens_graph.perf.convolution import OPS, Geometry, convolution, convolution_backward
+from tracelens_graph.perf.cost import CannotModel
+from tracelens_graph.perf.model import Context
+
+X, W, OUT = (4, 6, 9, 8), (10, 3, 3, 2), (4, 10, 5, 7)
+"""Two groups, stride (2, 1), padding (1, 0): (9 + 2 - 3) // 2 + 1 = 5 by (8 - 2) // 1 + 1 = 7."""
+SETTINGS = ("[2, 1]", "[1, 0]", "[1, 1]", "False", "[0, 0]", "2")
+MULTIPLY_ADDS = 3 * 3 * 2 * (4 * 10 * 5 * 7)
+XS, WS, OUTS = prod(X), prod(W), prod(OUT)
+
+
+def forward(*arguments: object, dtype: str = BF16):  # type: ignore[no-untyped-def]
+    return cost_of(OPS, "aten::convolution", (dtype, X), (dtype, W), *arguments)
+
+
+def backward(mask: str, grad: tuple[object, ...] = (BF16, OUT), bias_sizes: str | None = "[10]"):  # type: ignore[no-untyped-def]
+    return cost_of(OPS, "aten::convolution_backward", grad, (BF16, X), (BF16, W), bias_sizes, *SETTINGS, mask)
+
+
+def test_forward() -> None:
+    cost = forward(None, *SETTINGS)
+    assert (cost.flops, cost.bytes, cost.compute_spec) == (2 * MULTIPLY_ADDS, 2 * (XS + WS + OUTS), "matrix_bf16")
+    assert cost.params["groups"] == 2
+    assert cost.params["stride"] == (2, 1)
+
+
+def test_the_bias_is_the_third_of_nine_arguments() -> None:
+    cost = forward((BF16, (10,)), *SETTINGS)
+    assert (cost.flops, cost.bytes) == (2 * MULTIPLY_ADDS + OUTS, 2 * (XS + WS + OUTS + 10))
+    assert cost.params["bias"] is True
+    assert forward(None, *SETTINGS).params["bias"] is False
+
+
+@pytest.mark.parametrize(
+    ("mask", "flops", "numbers"),
+    [
+        ("[True, True, False]", 4 * MULTIPLY_ADDS, 2 * (XS + WS + OUTS)),
+        ("[True, False, False]", 2 * MULTIPLY_ADDS, XS + WS + OUTS),
+        ("[False, True, False]", 2 * MULTIPLY_ADDS, XS + WS + OUTS),
+        ("[False, False, True]", OUTS, OUTS + 10),
+        ("[True, True, True]", 4 * MULTIPLY_ADDS + OUTS, 2 * (XS + WS + OUTS) + OUTS + 10),
+    ],
+)
+def test_backward_counts_the_gradients_that_are_asked_for(mask: str, flops: int, numbers: int) -> None:
+    cost = backward(mask)
+    assert (cost.flops, cost.bytes) == (flops, 2 * numbers)
+    assert cost.params["bias"] == mask.endswith("True]")
+
+
+def test_backward_without_gradients_has_no_cost() -> None:
+    with pytest.raises(CannotModel, match="no gradient"):
+        backward("[False, False, False]")
+
+
+def test_an_expanded_gradient_is_read_once() -> None:
+    """The gradient of a sum is one number, expanded."""
+    cost = backward("[False, True, False]", (BF16, OUT, (0, 0, 0, 0)))
+    assert cost.bytes == 2 * (1 + XS + WS)
+
+
+def test_backward_of_a_forward_call() -> None:
+    estimate = OPS["aten::convolution"].backward
+    assert estimate is not None
+    without = estimate(call((BF16, X), (BF16, W), None, *SETTINGS), Context())
+    assert (without.flops, without.bytes) == (4 * MULTIPLY_ADDS, 4 * (XS + WS + OUTS))
+    with_bias = estimate(call((BF16, X), (BF16, W), (BF16, (10,)), *SETTINGS), Context())
+    assert with_bias.flops == without.flops + OUTS
+
+
+def test_transposed_with_groups() -> None:
+    """Filters of a transposed convolution are (channels in, channels out / groups, …)."""
+    x, w = (2, 6, 5), (6, 4, 3)
+    cost = cost_of(
+        OPS, "aten::convolution", (FP32, x), (FP32, w), (FP32, (8,)), "[2]", "[1]", "[1]", "True", "[1]", "2"
+    )
+    out = (2, 8, (5 - 1) * 2 - 2 + 2 + 1 + 1)
+    assert Geometry(x, w, (2,), (1,), (1,), (1,), transposed=True, groups=2).out == out
+    assert cost.flops == 2 * prod(x) * 4 * 3 + prod(out)
+    assert cost.bytes == 4 * (prod(x) + prod(w) + prod(out) + 8)
+
+
+def test_three_dimensions_dilated_with_one_setting_for_all() -> None:
+    geometry = Geometry((1, 2, 9, 9, 9), (4, 2, 3, 3, 3), stride=(1,), padding=(2,), dilation=(2,))
+    assert geometry.out == (1, 4, 9, 9, 9)
+    assert convolution(geometry).flops == 2 * (2 * 27) * (4 * 9**3)
+    assert convolution(geometry).params["convNd"] == "conv3d"
+
+
+def test_apex_takes_padding_before_stride() -> None:
+    arguments = ((BF16, (1, 3, 8, 8)), (BF16, (4, 3, 3, 3)), (BF16, (1, 4, 1, 1)), 0, 2)
+    out = 4 * 3 * 3
+    cost = cost_of(OPS, "ConvBiasReLU_", *arguments)
+    assert (cost.flops, cost.bytes) == (2 * 27 * out + out, 2 * (192 + 108 + out + 4))
+    back = OPS["ConvBiasReLU_Backward"].estimate(call((BF16, (1, 4, 3, 3))), Context(forward=call(*arguments)))
+    assert (back.flops, back.bytes) == (4 * 27 * out + out, 2 * (2 * (192 + 108 + out) + out + 4))
+    with pytest.raises(CannotModel, match="forward op"):
+        OPS["ConvBiasReLU_Backward"].estimate(call((BF16, (1, 4, 3, 3))), Context())
+
+
+def test_float32_runs_as_tf32_where_the_kernel_says_so() -> None:
+    kernel = "sm80_xmma_fprop_implicit_gemm_tf32f32_tf32f32_f32_nhwckrsc_nchw"
+    arguments = ((FP32, X), (FP32, W), None, *SETTINGS)
+    assert cost_of(OPS, "aten::convolution", *arguments, kernels=(kernel,)).compute_spec == "matrix_tf32"
+    assert cost_of(OPS, "aten::convolution", *arguments).compute_spec == "matrix_fp32"
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        (("[2, 1]", "[1, 0]", "[1, 1]", "__import__('os').abort()", "[0, 0]", "2"), "transposed"),
+        (("[2, 1]", "[1, 0]", "[1, 1]", "False", "[0, 0]", "many"), "groups"),
+        (("[2, 1]", "[1, 0]", "[1, 1]", "False", "[0, 0]", "1"), "channels"),
+        (("[0, 1]", "[1, 0]", "[1, 1]", "False", "[0, 0]", "2"), "settings"),
+        (("[2, 1, 1]", "[1, 0]", "[1, 1]", "False", "[0, 0]", "2"), "settings"),
+        (("same", "[1, 0]", "[1, 1]", "False", "[0, 0]", "2"), "whole numbers"),
+        (("[2, 1]", "[1, 0]", "[90, 1]", "False", "[0, 0]", "2"), "do not fit"),
+    ],
+)
+def test_what_does_not_fit_has_no_cost(settings: tuple[str, ...], why: str) -> None:
+    with pytest.raises(CannotModel, match=why):
+        forward(None, *settings)
+
+
+def test_shapes_that_do_not_fit_have_no_cost() -> None:
+    with pytest.raises(CannotModel, match="shape of the result"):
+        backward("[True, True, False]", (BF16, (4, 10, 5, 6)))
+    with pytest.raises(CannotModel, match="do not fit"):
+        Geometry((1, 0, 5), (0, 0, 3)).out  # noqa: B018
+    with pytest.raises(CannotModel, match="which gradients"):
+        backward("True")
+
+
+def departed(row: dict[str, str]) -> set[str]:
+    """Columns where the reference is wrong: a bias that it does not see, a gradient that is not computed."""
+    if row["name"] == "aten::convolution":
+        biased = not row["Input Dims_first"].replace(" ", "").endswith("],[],[],[],[],[],[],[]]")
+        return {"GFLOPS_first", "Data Moved (MB)_first", "param: bias"} if biased else set()
+    unwanted = "[False, True, False]" in row["Concrete Inputs_first"]
+    return {"param: bias"} | ({"GFLOPS_first", "Data Moved (MB)_first"} if unwanted else set())
+
+
+@pytest.mark.parametrize("row", golden_rows("CONV_fwd", "CONV_bwd"))
+def test_the_rows_of_the_reference_tables(row: dict[str, str]) -> None:
+    assert differences(golden_cost(OPS, row), row) == departed(row)
+
+
+sides = st.integers(1, 12)
+settings = st.tuples(st.integers(1, 3), st.integers(0, 3), st.integers(1, 3))
+
+
+@given(sides, st.integers(1, 4), settings)
+def test_the_result_has_a_number_per_position_of_the_filter(
+    size: int, kernel: int, setting: tuple[int, int, int]
+) -> None:
+    stride, padding, dilation = setting
+    geometry = Geometry((1, 1, size), (1, 1, kernel), (stride,), (padding,), (dilation,))
+    starts = range(-padding, size + padding, stride)
+    positions = sum(start + dilation * (kernel - 1) < size + padding for start in starts)
+    if positions:
+        assert geometry.out == (1, 1, positions)
+        extra = (size + 2 * padding - dilation * (kernel - 1) - 1) % stride
+        back = Geometry(
+            (1, 1, positions), (1, 1, kernel), (stride,), (padding,), (dilation,), (extra,), transposed=True
+        )
+        assert back.out == geometry.x
+        assert back.multiply_adds == geometry.multiply_adds
+
+
+@given(st.tuples(*[st.integers(1, 8)] * 4), st.integers(0, 3), st.booleans())
+def test_more_is_never_cheaper(start: tuple[int, int, int, int], larger: int, transposed: bool) -> None:
+    costs = []
+    for batch, inward, outward, side in (
+        start,
+        tuple(size + (index == larger) for index, size in enumerate(start)),
+    ):
+        w = (inward, outward, 3) if transposed else (outward, inward, 3)
+        geometry = Geometry((batch, inward, side), w, padding=(1,), transposed=transposed)
+        for cost in (convolution(geometry, bias=True), convolution_backward(geometry, wanted=(True, True, True))):
+            assert cost.bytes is not None
+            costs.append((cost.flops, cost.bytes))
+    assert all(0 <= less <= more for pair in (0, 1) for less, more in zip(costs[pair], costs[pair + 2], strict=True))
+
+
+@given(st.integers(1, 5))
+def test_groups_divide_the_work(groups: int) -> None:
+    whole = Geometry((2, 60, 7), (60, 60, 3))
+    part = Geometry((2, 60, 7), (60, 60 // groups, 3), groups=groups)
+    assert convolution(part).flops * groups == convolution(whole).flops
+    assert convolution_backward(part).flops * groups == convolution_backward(whole).flops
+
+
+test_hostile_arguments = hostile(
+    OPS,
+    [
+        ("aten::convolution", ((BF16, X), (BF16, W), (BF16, (10,)), *SETTINGS)),
+        ("aten::convolution_backward", ((BF16, OUT), (BF16, X), (BF16, W), "[10]", *SETTINGS, "[True, True, True]")),
+        ("ConvBias_", ((BF16, (1, 3, 8, 8)), (BF16, (4, 3, 3, 3)), (BF16, (4,)), 0, 2)),
+        ("ConvBias_Backward", ((BF16, (1, 3, 8, 8)), (BF16, (4, 3, 3, 3)), (BF16, (4,)), 0, 2)),
+    ],
+)
