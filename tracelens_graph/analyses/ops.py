@@ -7,11 +7,18 @@ of single calls, added up over calls.
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
 
+from tracelens_graph.analyses.call_columns import (
+    argument_cells,
+    argument_codes,
+    by_time,
+    numbers,
+    statistic,
+    thread_labels,
+)
 from tracelens_graph.analyses.call_stacks import entry_points, module_stacks, parent_modules
 from tracelens_graph.analyses.grouping import Cells, group_by, picked, shares, text_codes
 from tracelens_graph.analyses.kernel_details import details_of_groups, details_of_unlinked, truncated
@@ -27,7 +34,6 @@ from tracelens_graph.schema.tables import OPS_SUMMARY, OPS_SUMMARY_BY_CATEGORY, 
 from tracelens_graph.table import Table
 
 STATISTICS = ("mean", "median", "std", "min", "max", "sum")
-ARGUMENTS = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
 
 
 def ops_summary_by_category(
@@ -58,9 +64,9 @@ def ops_summary_by_category(
     }
     if call_stack:
         columns["call_stack_first"] = module_stacks(w.core, found.rows[first])
-    columns = _sorted(columns, "total_direct_kernel_time_ms", found.core.columns.uid[found.rows[first]])
+    columns = by_time(columns, "total_direct_kernel_time_ms", found.core.columns.uid[found.rows[first]])
     _append_unlinked(columns, found, {"op category": UNLINKED, "Count": len(found.unlinked)})
-    time = _numbers(columns["total_direct_kernel_time_ms"])
+    time = numbers(columns["total_direct_kernel_time_ms"])
     columns["total_direct_kernel_time_ms"] = time / 1e6
     table = _table("ops_summary_by_category", "GPU time by category of operation", columns | shares(time),
                    OPS_SUMMARY_BY_CATEGORY, w, linked_only)  # fmt: skip
@@ -101,12 +107,12 @@ def ops_summary(
     }
     if call_stack:
         columns["call_stack_first"] = module_stacks(w.core, found.rows[first])
-    columns = _sorted(columns, "total_direct_kernel_time_sum", c.uid[found.rows[first]])
+    columns = by_time(columns, "total_direct_kernel_time_sum", c.uid[found.rows[first]])
     _append_unlinked(columns, found, {"name": NO_LAUNCH, "Count": len(found.unlinked), "Categories": [UNLINKED]})
-    time = _numbers(columns["total_direct_kernel_time_sum"])
+    time = numbers(columns["total_direct_kernel_time_sum"])
     for name in ("total_direct_kernel_time", "total_subtree_kernel_time"):
         for suffix, unit in (("sum", 1e3), ("ms", 1e6)):
-            columns[f"{name}_{suffix}"] = _numbers(columns[f"{name}_{suffix}"]) / unit
+            columns[f"{name}_{suffix}"] = numbers(columns[f"{name}_{suffix}"]) / unit
     return _table("ops_summary", "GPU time by operation", columns | shares(time), OPS_SUMMARY, w, linked_only)
 
 
@@ -142,7 +148,7 @@ def ops_unique_args(
     if beside:
         keys["overlapping_kernel_names"] = (beside.names_code, beside.names)
     labels, label = thread_labels(core)
-    argset = _argument_codes(core)
+    argset = argument_codes(core)
     group, first = group_by(
         c.name[found.rows], found.category, label[c.thread[found.rows]], argset[c.argset[found.rows]],
         *(codes for codes, _ in keys.values()),
@@ -154,7 +160,7 @@ def ops_unique_args(
     }
     for i, column in enumerate(("process_name", "process_label", "thread_name")):
         columns[column] = [labels[code][i] for code in label[c.thread[rows]].tolist()]
-    columns |= _arguments(core, c.argset[rows])
+    columns |= argument_cells(core, c.argset[rows])
     columns |= {name: picked(cells, first) for name, (_, cells) in keys.items()}
     columns["operation_count"] = np.bincount(group, minlength=len(first))
     if first_occurrence:
@@ -164,7 +170,7 @@ def ops_unique_args(
     direct, subtree = (Groups(group, values, len(first)) for values in (found.direct_ns, found.subtree_ns))
     for which in STATISTICS:
         for name, values in (("direct", direct), ("subtree", subtree)):
-            columns[f"total_{name}_kernel_time_{which}"] = _statistic(values, which)
+            columns[f"total_{name}_kernel_time_{which}"] = statistic(values, which)
     columns["ex_UID"] = c.uid[rows].tolist()
     details, notes = details_of_groups(found, group, first)
     columns["kernel_details_summary"] = details
@@ -174,13 +180,13 @@ def ops_unique_args(
     if call_stack:
         columns["call_stack"] = module_stacks(core, rows)
         columns["entry_point"] = entry_points(core, rows)
-    columns = _sorted(columns, "total_direct_kernel_time_sum", c.uid[rows])
+    columns = by_time(columns, "total_direct_kernel_time_sum", c.uid[rows])
     _append_unlinked(columns, found, {"name": NO_LAUNCH, "op category": UNLINKED,
                                       "operation_count": len(found.unlinked)})  # fmt: skip
-    time = _numbers(columns["total_direct_kernel_time_sum"])
+    time = numbers(columns["total_direct_kernel_time_sum"])
     for which in STATISTICS:
         for name in (f"total_direct_kernel_time_{which}", f"total_subtree_kernel_time_{which}"):
-            columns[name] = _numbers(columns[name]) / 1e3
+            columns[name] = numbers(columns[name]) / 1e3
     table = _table("ops_unique_args", "GPU time by operation and arguments", columns | shares(time),
                    OPS_UNIQUE_ARGS, w, linked_only)  # fmt: skip
     table.notes = [*table.notes, *notes]
@@ -217,50 +223,12 @@ def _categories(found: OpCalls, group: np.ndarray, groups: int) -> list[list[str
     return lists
 
 
-def thread_labels(core: Core) -> tuple[list[tuple[str, str, str]], np.ndarray]:
-    """Names of process, label and thread of every thread code, and a code per different triple."""
-    processes = {str(pid): (name, label) for pid, name, label in core.info.processes}
-    threads = {(str(pid), str(tid)): name for pid, tid, name in core.info.threads}
-    triples = [
-        (*processes.get(str(pid), ("Unknown", "Unknown")), threads.get((str(pid), str(tid)), "Unknown"))
-        for pid, tid in core.threads
-    ]
-    codes = {triple: i for i, triple in enumerate(dict.fromkeys(triples))}
-    return list(codes), np.array([codes[triple] for triple in triples] or [0], np.int64)
-
-
-def _argument_codes(core: Core) -> np.ndarray:
-    """For each argument set a code that is equal for sets that read the same; the last entry is "none recorded"."""
-    plain = [tuple(text.replace(" ", "") for text in argset) for argset in core.argsets]
-    return text_codes([*plain, None])
-
-
-def _arguments(core: Core, argset: np.ndarray) -> dict[str, Cells]:
-    texts = [core.argsets[code] if code >= 0 else ("",) * 4 for code in argset.tolist()]
-    return {column: [json.loads(text[i]) if text[i] else None for text in texts] for i, column in enumerate(ARGUMENTS)}
-
-
-def _statistic(values: Groups, which: str) -> np.ndarray:
-    found: np.ndarray = values.std() if which == "std" else getattr(values, which)
-    return found
-
-
 def _overlap_columns(beside: Overlap, group: np.ndarray, groups: int) -> dict[str, Cells]:
     columns = beside.details(group, groups)
     share = Groups(group, beside.share, groups)
     for which in ("mean", "median", "std", "min", "max"):
-        columns[f"overlap_pct_{which}"] = np.round(_statistic(share, which), 2)
+        columns[f"overlap_pct_{which}"] = np.round(statistic(share, which), 2)
     return columns
-
-
-def _sorted(columns: dict[str, Cells], by: str, uid: np.ndarray) -> dict[str, Cells]:
-    """Rows by time, the greatest first, then by first uid."""
-    order = np.lexsort((uid, -np.asarray(columns[by])))
-    return {name: picked(cells, order) for name, cells in columns.items()}
-
-
-def _numbers(cells: Cells) -> np.ndarray:
-    return np.array(cells, float)
 
 
 def _append_unlinked(columns: dict[str, Cells], found: OpCalls, known: dict[str, Any]) -> None:
@@ -271,7 +239,7 @@ def _append_unlinked(columns: dict[str, Cells], found: OpCalls, known: dict[str,
     times = Groups(np.zeros(len(dur), np.int64), dur, 1)
     known |= {f"total_{kind}_kernel_time_ms": times.sum[0] for kind in ("direct", "subtree")}
     for which in STATISTICS:
-        known |= {f"total_{kind}_kernel_time_{which}": _statistic(times, which)[0] for kind in ("direct", "subtree")}
+        known |= {f"total_{kind}_kernel_time_{which}": statistic(times, which)[0] for kind in ("direct", "subtree")}
     if "kernel_details_summary" in columns:
         details = details_of_unlinked(found)
         known |= {"kernel_details_summary": details, "trunc_kernel_details": truncated(details)}

@@ -42,8 +42,7 @@ class Groups:
     @cached_property
     def sum(self) -> np.ndarray:
         """Sum of the values, exact for integers."""
-        running = np.concatenate(([0], np.cumsum(self._sorted)))
-        return np.diff(running[self._begin])
+        return self._sums(self._sorted)
 
     @cached_property
     def mean(self) -> np.ndarray:
@@ -76,11 +75,15 @@ class Groups:
     def std(self, ddof: int = 1) -> np.ndarray:
         """Standard deviation; NaN for groups of `ddof` values or fewer."""
         deviation = self._sorted - np.repeat(self.mean, self.count)
-        squares = np.zeros(self.groups)
-        # Not by differences of a running sum: a group of small values after one of large ones would drown.
+        return np.sqrt(self._divided(self._sums(deviation * deviation), self.count - ddof))
+
+    def _sums(self, values: np.ndarray) -> np.ndarray:
+        # Not by differences of a running sum: small values after large ones would drown, and all after a NaN.
+        sums = np.zeros(self.groups, values.dtype)
         some = self.count > 0
-        squares[some] = np.add.reduceat(deviation * deviation, self._begin[:-1][some]) if some.any() else 0
-        return np.sqrt(self._divided(squares, self.count - ddof))
+        if some.any():
+            sums[some] = np.add.reduceat(values, self._begin[:-1][some])
+        return sums
 
     def _per_value(self, sums: np.ndarray) -> np.ndarray:
         return self._divided(sums, self.count)

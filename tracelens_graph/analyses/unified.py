@@ -27,22 +27,21 @@ _LEVELS = 5
 
 @dataclass
 class Unified:
-    """Which op each GPU event is given to.
+    """Which op each GPU event is given to. Arrays over GPU events are in the order of `core.gpu_rows`.
 
     Attributes:
-        owner: per GPU event of the graph, in the order of `core.gpu_rows`, the row of the op; -1 for communication that
-            is in no modelled op, for launches outside of ops, and for events without a launch.
-        rows: the ops that GPU events are given to, ascending.
-        costs: per such op its estimate, None without a model that applies.
-        reasons: per such op why it has none; empty if it has one.
-        from_forward: per such op whether the estimate is that of a forward op's backward pass.
+        owner: the row of the op; -1 for communication in no modelled op, launches outside of ops, no launch.
+        alone: whether the event stands for itself: launched outside of ops, or by an op with models below it.
+        codes: per row of the graph that is an op with a model: a position in `costs`, or -1 - position in `reasons`.
+        costs: different estimates.
+        reasons: why there is none.
     """
 
     owner: np.ndarray
-    rows: np.ndarray
-    costs: list[Cost | None]
+    alone: np.ndarray
+    codes: dict[int, int]
+    costs: list[Cost]
     reasons: list[str]
-    from_forward: np.ndarray
 
 
 def unified(core: Core, models: Mapping[str, OpModel]) -> Unified:
@@ -66,29 +65,21 @@ def unified(core: Core, models: Mapping[str, OpModel]) -> Unified:
     communicates = gpu_classes(core, gpu) == COMMUNICATION
     direct = np.zeros(len(ops), bool)
     direct[place[c.owner[gpu[launched]]]] = True
+    launching = ops[direct]
     direct[place[c.owner[gpu[launched & communicates]]]] = False
-    backward = _sole_backward(core, models, ops[direct & ~below & ~applies], ops[direct])
-    chosen = applies | (direct & ~below)
-    owner = _outermost(c.last, ops[chosen], gpu)
-    owner = np.where(launched, owner, -1)
-    # What lies beside the ops that were found: launched by an op that has models below it.
-    rest = (owner < 0) & launched & ~communicates
-    owner[rest] = c.owner[gpu[rest]]
-    rows = np.unique(owner[owner >= 0])
-    at = np.searchsorted(found.rows, rows)
-    costs: list[Cost | None] = []
-    reasons: list[str] = []
-    for row, position in zip(rows.tolist(), at.tolist(), strict=True):
-        has_model = position < len(found.rows) and found.rows[position] == row
-        if row in backward:
-            cost, reason = backward[row]
-        elif has_model:
-            cost, reason = found.cost(position), found.reason(position)
+    leaves = direct & ~below & ~applies
+    owner = np.where(launched, _outermost(c.last, ops[applies | leaves], gpu), -1)
+    alone = (owner < 0) & (c.parent[gpu] >= 0) & ~communicates
+    codes = dict(zip(found.rows.tolist(), found.code.tolist(), strict=True))
+    costs, reasons = list(found.costs), list(found.reasons)
+    for row, estimate in _sole_backward(core, models, ops[leaves], launching).items():
+        if isinstance(estimate, Cost):
+            codes[row] = len(costs)
+            costs.append(estimate)
         else:
-            cost, reason = None, "no model for this operation"
-        costs.append(cost)
-        reasons.append(reason)
-    return Unified(owner, rows, costs, reasons, np.isin(rows, list(backward)))
+            codes[row] = -1 - len(reasons)
+            reasons.append(estimate)
+    return Unified(owner, alone, codes, costs, reasons)
 
 
 def _outermost(last: np.ndarray, ops: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -105,7 +96,7 @@ def _outermost(last: np.ndarray, ops: np.ndarray, rows: np.ndarray) -> np.ndarra
 
 def _sole_backward(
     core: Core, models: Mapping[str, OpModel], candidates: np.ndarray, launching: np.ndarray
-) -> dict[int, tuple[Cost | None, str]]:
+) -> dict[int, Cost | str]:
     """Backward ops whose cost follows from their forward op, with the estimate or why there is none.
 
     Args:
@@ -122,8 +113,8 @@ def _sole_backward(
     named = np.array([wrappers.get(code, "") for code in range(len(names))], object)[c.name[above]]
     own = np.array(names, object)[c.name[candidates]]
     low, high = np.searchsorted(launching, above), np.searchsorted(launching, c.last[above], "right")
-    found: dict[int, tuple[Cost | None, str]] = {}
-    made: dict[tuple[int, int], tuple[Cost | None, str]] = {}
+    found: dict[int, Cost | str] = {}
+    made: dict[tuple[int, int], Cost | str] = {}
     for row in candidates[(above >= 0) & (named == own) & (high - low == 1)].tolist():
         for forward in core.autograd.forward_of(row)[:1]:
             model = models.get(names[c.name[forward]])
@@ -135,8 +126,8 @@ def _sole_backward(
     return found
 
 
-def _estimate(formula: Estimate, arguments: Arguments) -> tuple[Cost | None, str]:
+def _estimate(formula: Estimate, arguments: Arguments) -> Cost | str:
     try:
-        return formula(arguments, Context()), ""
+        return formula(arguments, Context())
     except CannotModel as reason:
-        return None, str(reason)
+        return str(reason)

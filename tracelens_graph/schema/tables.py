@@ -243,12 +243,55 @@ COMPARISON: About = {
     "COLUMN__RUN_pct": Column("that difference as share of the value in the first run", "%"),
 }
 
+_RATES = {
+    "TB/s": ("the bytes moved per second of GPU busy time", "TB/s"),
+    "TFLOPS/s": ("the operations per second of GPU busy time", "TFLOPS"),
+}
+_ROOF_SHARE = "the time at the roof as share of the GPU busy time"
+
+_COST: About = {
+    "GFLOPS": Column("floating-point operations of a call; a multiply-add counts as two", "GFLOP"),
+    "Data Moved (MB)": Column("least traffic of a call to and from memory: each tensor once", "MiB"),
+    "FLOPS/Byte": Column("operations per byte moved", "FLOP/B"),
+    "Compute Spec": Column("units that compute it, and in which precision"),
+    "Roofline Time": Column("time at the roof: the larger of operations / rate and bytes / bandwidth", "us"),
+    "Roofline Bound": Column("COMPUTE_BOUND or MEMORY_BOUND: which of the two it is"),
+}
+
+UNIFIED_PERF_SUMMARY: About = {
+    "name": Column("outermost op that a model covers, else the op that launched; one row per op for every GPU event"),
+    **{name: OPS_UNIQUE_ARGS[name] for name in list(OPS_UNIQUE_ARGS)[1:9]},
+    "is_recompute": _KEYS["is_recompute"],
+    "ex_UID": Column("uid of the first call; of an event that stands for itself, its own"),
+    "operation_count": Column("calls"),
+    "total_duration_us": Column("sum of the durations of the calls on the host", "us"),
+    "mean_duration_us": Column("mean of the durations of the calls on the host", "us"),
+    "std_duration_us": Column("standard deviation of the durations of the calls on the host", "us"),
+    **{name: _COST[name] for name in ("GFLOPS", "Data Moved (MB)", "FLOPS/Byte", "Compute Spec", "Roofline Bound")},
+    **{
+        key: value
+        for rate, (of, unit) in _RATES.items()
+        for key, value in statistics(rate + "_{}", of, unit, _FIVE).items()
+    },
+    **statistics("Kernel Time (µs)_{}", "GPU busy time per call", "us", (*_FIVE, "sum")),
+    **statistics("duration_us_{}", "the durations of the calls on the host", "us", ("median", "min", "max")),
+    "Roofline Time (µs)_first": _COST["Roofline Time"],
+    **statistics("Pct Roofline_{}", _ROOF_SHARE, "%", _FIVE),
+    "kernel_details_summary": OPS_UNIQUE_ARGS["kernel_details_summary"],
+    "trunc_kernel_details": OPS_UNIQUE_ARGS["trunc_kernel_details"],
+    "perf_params": Column("the sizes that operations and bytes follow from"),
+    "has_perf_model": Column("whether a model applies"),
+    "entry_point": OPS_UNIQUE_ARGS["entry_point"],
+    **SHARE,
+}
+
 TABLES: Mapping[str, About] = {
     "gpu_timeline": GPU_TIMELINE,
     "ops_summary_by_category": OPS_SUMMARY_BY_CATEGORY,
     "ops_summary": OPS_SUMMARY,
     "ops_unique_args": OPS_UNIQUE_ARGS,
     "kernel_summary": KERNEL_SUMMARY,
+    "unified_perf_summary": UNIFIED_PERF_SUMMARY,
     "attribution": ATTRIBUTION,
     "overview": OVERVIEW,
     "modules": MODULES,

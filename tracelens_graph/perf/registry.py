@@ -1,0 +1,51 @@
+"""Every model by the name of its operation. A registry is a mapping that is passed along, never changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from tracelens_graph.perf import (
+    attention,
+    collective_ops,
+    convolution,
+    elementwise,
+    embedding,
+    gemm,
+    grouped_gemm,
+    inference_attention,
+    losses,
+    moe,
+    normalization,
+    optimizer,
+    quantisation,
+    reduction,
+    rope,
+    routing,
+    sampling,
+    ssm,
+    triton,
+)
+from tracelens_graph.perf.model import OpModel
+
+_FAMILIES = (
+    gemm, convolution, attention, inference_attention, normalization, elementwise, reduction, losses, embedding,
+    optimizer, grouped_gemm, moe, routing, rope, ssm, quantisation, sampling, collective_ops, triton,
+)  # fmt: skip
+
+
+def _merged(attribute: str) -> Mapping[str, OpModel]:
+    found: dict[str, OpModel] = {}
+    for family in _FAMILIES:
+        for name, model in getattr(family, attribute, {}).items():
+            if name in found:
+                raise ValueError(f"{name} has two models, one of them in {family.__name__}")
+            found[name] = model
+    return MappingProxyType(found)
+
+
+TRACELENS_MODELS = _merged("OPS")
+"""Models of the operations that TraceLens has models of."""
+
+MODELS: Mapping[str, OpModel] = MappingProxyType({**_merged("EXTRA_OPS"), **TRACELENS_MODELS})
+"""All models."""
