@@ -6,7 +6,7 @@ import ast
 import csv
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,7 @@ def call(*given: Argument) -> Arguments:
     return Arguments(*(json.dumps(part) for part in (dims, types, strides, concrete)))
 
 
-def cost_of(ops: dict[str, OpModel], name: str, *given: Argument, kernels: tuple[str, ...] = ()) -> Cost:
+def cost_of(ops: Mapping[str, OpModel], name: str, *given: Argument, kernels: tuple[str, ...] = ()) -> Cost:
     """What the model of an op says of a call."""
     return ops[name].estimate(call(*given), Context(kernels))
 
@@ -72,7 +72,7 @@ def _trace(path: Path) -> str:
     return "/".join(path.parts[-3:-1])
 
 
-def golden_cost(ops: dict[str, OpModel], row: dict[str, str]) -> Cost:
+def golden_cost(ops: Mapping[str, OpModel], row: dict[str, str]) -> Cost:
     """Our cost of the call of a row."""
     recorded = (ast.literal_eval(row[f"{part}_first"]) for part in _PARTS)
     kernels = re.findall(r"'name': '([^']*)'", row["kernel_details__summarize_kernel_stats"])
@@ -122,7 +122,7 @@ def _spoilt(draw: st.DrawFn, calls: Sequence[tuple[str, Sequence[Argument]]]) ->
     return name, call(*spoilt[: draw(st.sampled_from([len(spoilt), len(spoilt), len(spoilt) - 1]))])
 
 
-def hostile(ops: dict[str, OpModel], calls: Sequence[tuple[str, Sequence[Argument]]]) -> Callable[[], None]:
+def hostile(ops: Mapping[str, OpModel], calls: Sequence[tuple[str, Sequence[Argument]]]) -> Callable[[], None]:
     """A test: whatever the arguments, models say a sane cost or why there is none.
 
     Args:

@@ -22,9 +22,11 @@ from matrix_calls import (
 )
 
 from tracelens_graph.perf.cost import CannotModel
-from tracelens_graph.perf.gemm import OPS, gemm
+from tracelens_graph.perf.gemm import EXTRA_OPS, OPS, gemm
 from tracelens_graph.perf.matrix import transposed
 from tracelens_graph.perf.model import Context
+
+MODELS = {**OPS, **EXTRA_OPS}
 
 M, N, K, B = 64, 96, 128, 5
 MNK = M * N * K
@@ -32,7 +34,7 @@ MNK = M * N * K
 
 @pytest.mark.parametrize("row", golden_rows("GEMM"))
 def test_the_rows_of_the_reference_tables(row: dict[str, str]) -> None:
-    assert not differences(golden_cost(OPS, row), row)
+    assert not differences(golden_cost(MODELS, row), row)
 
 
 def test_formula_without_a_trace() -> None:
@@ -127,13 +129,13 @@ KNOWN: list[tuple[str, tuple[object, ...], int, float, str]] = [
 
 @pytest.mark.parametrize(("name", "arguments", "flops", "size", "spec"), KNOWN)
 def test_known_answers(name: str, arguments: tuple[object, ...], flops: int, size: float, spec: str) -> None:
-    cost = cost_of(OPS, name, *arguments)
+    cost = cost_of(MODELS, name, *arguments)
     assert (cost.flops, cost.bytes, cost.compute_spec) == (flops, size, f"matrix_{spec}")
     assert (cost.params["M"], cost.params["N"], cost.params["K"]) == (M, N, K)
 
 
 def test_operands_of_different_types_count_each_with_its_own() -> None:
-    cost = cost_of(OPS, "aten::mm", (BF16, (M, K)), (FP32, (K, N)), (FP32, (M, N)))
+    cost = cost_of(MODELS, "aten::mm", (BF16, (M, K)), (FP32, (K, N)), (FP32, (M, N)))
     assert cost.bytes == 2 * M * K + 4 * K * N + 4 * M * N
     assert cost.params["dtype_A_B"] == (BF16, FP32)
 
@@ -149,14 +151,14 @@ def test_operands_of_different_types_count_each_with_its_own() -> None:
 )
 def test_scaled_mm_has_a_bias_where_its_schema_says(arguments: tuple[object, ...], bias: bool) -> None:
     """PyTorch 2.5 moved the scales in front of the bias."""
-    cost = cost_of(OPS, "aten::_scaled_mm", (FP8, (M, K)), (FP8, (K, N)), *arguments)
+    cost = cost_of(MODELS, "aten::_scaled_mm", (FP8, (M, K)), (FP8, (K, N)), *arguments)
     assert (cost.flops, cost.params["bias"]) == (2 * MNK + bias * M * N, bias)
     assert cost.bytes == M * K + K * N + 2 * M * N + 2 * bias * N
 
 
 def test_scaled_mm_of_packed_numbers() -> None:
     nvfp4 = cost_of(
-        OPS,
+        MODELS,
         "aten::_scaled_mm",
         (FP4, (M, K // 2)),
         (FP4, (K // 2, N)),
@@ -175,8 +177,8 @@ def test_transformer_engine_multiplies_column_major(trans_a: bool, trans_b: bool
     scale = (FP32, (1,))
     arguments = [(BYTES, a), scale, 0, 7, int(trans_a), (BYTES, b), scale, 0, 7, int(trans_b), (BF16, (N, M))]
     arguments += [scale, 4, scale]
-    with_bias = cost_of(OPS, "tex_ts::te_gemm_ts", *arguments, (BF16, (N,)), 4)
-    without = cost_of(OPS, "tex_ts::te_gemm_ts", *arguments, (BF16, (0,)), 4)
+    with_bias = cost_of(MODELS, "tex_ts::te_gemm_ts", *arguments, (BF16, (N,)), 4)
+    without = cost_of(MODELS, "tex_ts::te_gemm_ts", *arguments, (BF16, (0,)), 4)
     assert (with_bias.flops, without.flops) == (2 * MNK + M * N, 2 * MNK)
     assert without.bytes == M * K + K * N + 2 * M * N
     assert with_bias.bytes == M * K + K * N + 2 * M * N + 2 * N
@@ -188,7 +190,7 @@ def test_transformer_engine_multiplies_column_major(trans_a: bool, trans_b: bool
 def test_hipblaslt_flags(trans: tuple[bool, bool], trans_c: bool) -> None:
     a, b = (K, M) if trans[0] else (M, K), (N, K) if trans[1] else (K, N)
     cost = cost_of(
-        OPS, "primus_turbo::hipblaslt_gemm_fp8", (FP8, a), (FP32, ()), (FP8, b), (FP32, ()), 15, *trans, trans_c, ""
+        MODELS, "primus_turbo::hipblaslt_gemm_fp8", (FP8, a), (FP32, ()), (FP8, b), (FP32, ()), 15, *trans, trans_c, ""
     )
     assert (cost.flops, cost.bytes) == (2 * MNK, M * K + K * N + 2 * M * N)
     assert (cost.params["M"], cost.params["N"]) == ((N, M) if trans_c else (M, N))
@@ -197,14 +199,14 @@ def test_hipblaslt_flags(trans: tuple[bool, bool], trans_c: bool) -> None:
 def test_hipblaslt_fp4_is_packed_along_the_inner_size() -> None:
     scales = ("c10::Float8_e8m0fnu", (9, 9))
     arguments = ((FP4, (M, K // 2)), scales, (FP4, (N, K // 2)), scales, 15, False, True, False, "")
-    cost = cost_of(OPS, "primus_turbo_cpp_extension::hipblaslt_gemm_fp4", *arguments)
+    cost = cost_of(MODELS, "primus_turbo_cpp_extension::hipblaslt_gemm_fp4", *arguments)
     assert (cost.params["K"], cost.flops, cost.compute_spec) == (K, 2 * MNK, "matrix_fp4")
     assert cost.bytes == (M + N) * K // 2 + (M + N) * 4 + 2 * M * N
 
 
 def test_a_batch_may_stand_second() -> None:
-    name = next(name for name in OPS if "batched_gemm_a8w8" in name)
-    cost = cost_of(OPS, name, (BF16, (M, B, K)), (FP8, (B, N, K)))
+    name = next(name for name in MODELS if "batched_gemm_a8w8" in name)
+    cost = cost_of(MODELS, name, (BF16, (M, B, K)), (FP8, (B, N, K)))
     assert (cost.flops, cost.bytes) == (2 * B * MNK, B * (2 * M * K + N * K + 2 * M * N))
     assert cost.compute_spec == "matrix_fp8"
 
@@ -218,7 +220,7 @@ def test_a_batch_may_stand_second() -> None:
     ],
 )
 def test_float32_is_computed_as_tf32_where_the_kernel_says_so(kernel: str, dtype: str, spec: str) -> None:
-    cost = cost_of(OPS, "aten::mm", (dtype, (M, K)), (dtype, (K, N)), kernels=("memset", kernel))
+    cost = cost_of(MODELS, "aten::mm", (dtype, (M, K)), (dtype, (K, N)), kernels=("memset", kernel))
     assert cost.compute_spec == spec
 
 
@@ -238,7 +240,7 @@ def test_float32_is_computed_as_tf32_where_the_kernel_says_so(kernel: str, dtype
 )
 def test_transposition_is_read_from_kernel_names(kernels: tuple[str, ...], expected: tuple[bool, bool] | None) -> None:
     assert transposed(kernels) == expected
-    params = cost_of(OPS, "aten::mm", A, W, kernels=kernels).params
+    params = cost_of(MODELS, "aten::mm", A, W, kernels=kernels).params
     assert params.get("transpose") == expected
     assert ("transpose" in params) == (expected is not None)
 
@@ -257,11 +259,11 @@ def test_transposition_is_read_from_kernel_names(kernels: tuple[str, ...], expec
 )
 def test_what_does_not_fit_has_no_cost(name: str, arguments: tuple[object, ...], why: str) -> None:
     with pytest.raises(CannotModel, match=why):
-        cost_of(OPS, name, *arguments)
+        cost_of(MODELS, name, *arguments)
 
 
 def test_an_expanded_dimension_is_read_once() -> None:
-    one = cost_of(OPS, "aten::bmm", (BF16, (B, M, K)), (BF16, (B, K, N), (0, N, 1)))
+    one = cost_of(MODELS, "aten::bmm", (BF16, (B, M, K)), (BF16, (B, K, N), (0, N, 1)))
     assert one.bytes == 2 * (B * M * K + K * N + B * M * N)
 
 
@@ -282,14 +284,14 @@ def test_more_is_never_cheaper(start: tuple[int, int, int, int], larger: int, bi
 def test_work_does_not_depend_on_strides(strides: list[int], swapped: bool) -> None:
     shape = (B, M, K)
     b = (BF16, (B, K, N), (K * N, 1, K) if swapped else dense((B, K, N)))
-    assert cost_of(OPS, "aten::bmm", (BF16, shape, strides), b).flops == 2 * B * MNK
+    assert cost_of(MODELS, "aten::bmm", (BF16, shape, strides), b).flops == 2 * B * MNK
 
 
 def test_all_ops_are_of_the_gemm_sheet_and_have_no_backward_formula() -> None:
-    assert {(model.sheet, model.backward) for model in OPS.values()} == {("GEMM", None)}
-    for model in OPS.values():
+    assert {(model.sheet, model.backward) for model in MODELS.values()} == {("GEMM", None)}
+    for model in MODELS.values():
         with pytest.raises(CannotModel, match="not recorded"):
             model.estimate(call(), Context())
 
 
-test_hostile_arguments = hostile(OPS, [(name, arguments) for name, arguments, *_ in KNOWN])
+test_hostile_arguments = hostile(MODELS, [(name, arguments) for name, arguments, *_ in KNOWN])

@@ -11,8 +11,16 @@ from matrix_calls import BF16, FP8, FP32, call, cost_of, hostile
 
 from tracelens_graph.perf.arguments import Arguments
 from tracelens_graph.perf.cost import CannotModel, Cost
-from tracelens_graph.perf.grouped_gemm import OPS, grouped_gemm, grouped_gemm_backward, grouped_gemm_variable_k
+from tracelens_graph.perf.grouped_gemm import (
+    EXTRA_OPS,
+    OPS,
+    grouped_gemm,
+    grouped_gemm_backward,
+    grouped_gemm_variable_k,
+)
 from tracelens_graph.perf.model import Context
+
+MODELS = {**OPS, **EXTRA_OPS}
 
 M, N, K, G = 100, 30, 20, 4
 LENGTHS, OFFSETS = ("long int", (G,)), ("long int", (G + 1,))
@@ -21,7 +29,7 @@ FLOPS = 2 * M * N * K
 
 def listed(name: str, a: list[list[int]], b: list[list[int]]) -> Cost:
     """The older form: the operands of every group in a list."""
-    return OPS[name].estimate(Arguments(json.dumps([a, b]), json.dumps([BF16, BF16])), Context())
+    return MODELS[name].estimate(Arguments(json.dumps([a, b]), json.dumps([BF16, BF16])), Context())
 
 
 @pytest.mark.parametrize(
@@ -29,7 +37,9 @@ def listed(name: str, a: list[list[int]], b: list[list[int]]) -> Cost:
     [((G, K, N), False), ((G, N, K), True), ((G, N, K), None)],
 )
 def test_rows_by_matrices(matrices: tuple[int, ...], flag: bool | None) -> None:
-    cost = cost_of(OPS, "primus_turbo::grouped_gemm", (BF16, (M, K)), (BF16, matrices), LENGTHS, OFFSETS, False, flag)
+    cost = cost_of(
+        MODELS, "primus_turbo::grouped_gemm", (BF16, (M, K)), (BF16, matrices), LENGTHS, OFFSETS, False, flag
+    )
     assert (cost.flops, cost.bytes) == (FLOPS, 2 * (M * K + G * K * N + M * N))
     assert cost.bytes_range == (2 * (M * K + K * N + M * N), cost.bytes)
     assert cost.params == {"M": M, "K": K, "N": N, "G": G, "bpe_in": 2, "bpe_out": 2}
@@ -42,14 +52,14 @@ def test_groups_without_rows_are_not_read() -> None:
 
 
 def test_both_gradients() -> None:
-    estimate = OPS["primus_turbo::grouped_gemm"].backward
+    estimate = MODELS["primus_turbo::grouped_gemm"].backward
     assert estimate is not None
     cost = estimate(call((BF16, (M, K)), (BF16, (G, K, N)), LENGTHS, OFFSETS, False, False), Context())
     assert (cost.flops, cost.bytes) == (2 * FLOPS, 2 * (2 * M * N + 2 * M * K + 2 * G * K * N))
 
 
 def test_gradient_of_the_matrices_writes_one_per_group() -> None:
-    cost = cost_of(OPS, "primus_turbo::grouped_gemm_variable_k", (BF16, (M, K)), (BF16, (M, N)), LENGTHS, OFFSETS)
+    cost = cost_of(MODELS, "primus_turbo::grouped_gemm_variable_k", (BF16, (M, K)), (BF16, (M, N)), LENGTHS, OFFSETS)
     assert (cost.flops, cost.bytes) == (FLOPS, 2 * (M * K + M * N + G * K * N))
     assert cost.bytes_range is None
 
@@ -76,15 +86,15 @@ def test_listed_groups() -> None:
     ],
 )
 def test_aten(a: tuple[int, ...], b: tuple[int, ...], flops: int, numbers: int) -> None:
-    cost = cost_of(OPS, "aten::_grouped_mm", (BF16, a), (BF16, b), ("int", (G,)))
+    cost = cost_of(MODELS, "aten::_grouped_mm", (BF16, a), (BF16, b), ("int", (G,)))
     assert (cost.flops, cost.bytes) == (flops, 2 * numbers)
 
 
 def test_aten_scaled() -> None:
     scales = [(FP32, (M,)), (FP32, (G, N))]
     arguments = ((FP8, (M, K)), (FP8, (G, K, N)), *scales, ("int", (G,)), None, None)
-    assert cost_of(OPS, "aten::_scaled_grouped_mm", *arguments).bytes == M * K + G * K * N + 2 * M * N
-    cost = cost_of(OPS, "aten::_scaled_grouped_mm", *arguments, 6)
+    assert cost_of(MODELS, "aten::_scaled_grouped_mm", *arguments).bytes == M * K + G * K * N + 2 * M * N
+    cost = cost_of(MODELS, "aten::_scaled_grouped_mm", *arguments, 6)
     assert (cost.bytes, cost.compute_spec) == (M * K + G * K * N + 4 * M * N, "matrix_fp8")
 
 
@@ -98,7 +108,7 @@ def test_aten_scaled() -> None:
 )
 def test_what_does_not_fit_has_no_cost(a: tuple[int, ...], b: tuple[int, ...], why: str) -> None:
     with pytest.raises(CannotModel, match=why):
-        cost_of(OPS, "aten::_grouped_mm", (BF16, a), (BF16, b), ("int", (G,)))
+        cost_of(MODELS, "aten::_grouped_mm", (BF16, a), (BF16, b), ("int", (G,)))
 
 
 sizes = st.integers(0, 40)
@@ -116,7 +126,7 @@ def test_more_is_never_cheaper(start: tuple[int, int, int, int], larger: int) ->
 
 
 test_hostile_arguments = hostile(
-    OPS,
+    MODELS,
     [
         ("primus_turbo::grouped_gemm", ((BF16, (M, K)), (BF16, (G, K, N)), LENGTHS, OFFSETS, False, False)),
         ("primus_turbo::grouped_gemm_variable_k", ((BF16, (M, K)), (BF16, (M, N)), LENGTHS, OFFSETS)),

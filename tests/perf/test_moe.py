@@ -11,7 +11,9 @@ from matrix_calls import BF16, BYTES, FP4, FP8, FP32, call, cost_of, hostile
 
 from tracelens_graph.perf.cost import CannotModel
 from tracelens_graph.perf.model import Context
-from tracelens_graph.perf.moe import OPS, Experts, experts_touched, fused_moe, moe_down, moe_up
+from tracelens_graph.perf.moe import EXTRA_OPS, OPS, Experts, experts_touched, fused_moe, moe_down, moe_up
+
+MODELS = {**OPS, **EXTRA_OPS}
 
 M, K, N, E, TOP = 3, 64, 32, 8, 2
 TOUCHED = 8 * (1 - (6 / 8) ** 3)  # 4.625
@@ -170,7 +172,7 @@ KNOWN: list[tuple[str, tuple[object, ...], int, float, str]] = [
 
 @pytest.mark.parametrize(("name", "arguments", "flops", "size", "spec"), KNOWN)
 def test_known_answers(name: str, arguments: tuple[object, ...], flops: int, size: float, spec: str) -> None:
-    cost = cost_of(OPS, name, *arguments)
+    cost = cost_of(MODELS, name, *arguments)
     assert (cost.flops, cost.compute_spec) == (flops, f"matrix_{spec}")
     assert cost.bytes == pytest.approx(size, abs=1)
     assert cost.params["num_experts"] == E
@@ -180,9 +182,9 @@ def test_known_answers(name: str, arguments: tuple[object, ...], flops: int, siz
 
 @pytest.mark.parametrize("name", ["MoEDispatch", "MoECombine"])
 def test_moving_tokens_is_no_work(name: str) -> None:
-    cost = cost_of(OPS, name, X)
+    cost = cost_of(MODELS, name, X)
     assert (cost.flops, cost.bytes, cost.compute_spec) == (0, 2 * M * K, "")
-    estimate = OPS[name].backward
+    estimate = MODELS[name].backward
     assert estimate is not None
     assert estimate(call(X), Context()) == cost
 
@@ -203,14 +205,14 @@ def test_moving_tokens_is_no_work(name: str) -> None:
 )
 def test_what_does_not_fit_has_no_cost(arguments: tuple[object, ...], why: str) -> None:
     with pytest.raises(CannotModel, match=why):
-        cost_of(OPS, "pseudo_op::moe_aiter_fused_1stage", *arguments)
+        cost_of(MODELS, "pseudo_op::moe_aiter_fused_1stage", *arguments)
 
 
 def test_the_result_tells_the_tokens_of_a_fused_layer() -> None:
     with pytest.raises(CannotModel, match="do not fit"):
-        cost_of(OPS, "aiter::fmoe_g1u1", (BF16, ()), X, *weights(2 * N), None, None, None, None, TOP)
+        cost_of(MODELS, "aiter::fmoe_g1u1", (BF16, ()), X, *weights(2 * N), None, None, None, None, TOP)
     with pytest.raises(CannotModel, match="not recorded"):
-        cost_of(OPS, "aiter::fmoe_g1u1", X, X, *weights(2 * N), None, None, None, None, "two")
+        cost_of(MODELS, "aiter::fmoe_g1u1", X, X, *weights(2 * N), None, None, None, None, "two")
 
 
 layers = st.builds(
@@ -243,4 +245,4 @@ def test_both_stages_do_the_work_of_the_whole(layer: Experts) -> None:
     assert moe_up(layer).flops + moe_down(layer).flops + sums == fused_moe(layer).flops
 
 
-test_hostile_arguments = hostile(OPS, [(name, arguments) for name, arguments, *_ in KNOWN])
+test_hostile_arguments = hostile(MODELS, [(name, arguments) for name, arguments, *_ in KNOWN])

@@ -286,7 +286,7 @@ def _apex_backward(_: Arguments, context: Context) -> Cost:
     return _apex_gradients(context.forward, context)
 
 
-OPS: dict[str, OpModel] = {
+OPS: Mapping[str, OpModel] = {
     "aten::convolution": OpModel(_forward, "CONV_fwd", backward=_backward_of_forward, uses_context=True),
     "aten::convolution_backward": OpModel(_backward, "CONV_bwd", uses_context=True),
     "ConvBias_": OpModel(_apex_forward, "CONV_fwd", backward=_apex_gradients, uses_context=True),

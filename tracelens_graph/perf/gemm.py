@@ -259,9 +259,7 @@ _LAYOUTS: dict[str, Layout] = {
     "aten::mm": Layout(out=2, out_type=2),
     "aten::bmm": Layout(out=2, out_type=2),
     "aten::addmm": Layout(a=1, b=2, bias=0, beta=3, out=5),
-    "aten::_addmm_activation": Layout(a=1, b=2, bias=0, beta=3, out=6),
     "aten::baddbmm": Layout(a=1, b=2, bias=0, beta=3, out=5),
-    "aten::_int_mm": Layout(out=2, result="int"),
     "trtllm::cublas_scaled_mm": Layout(bias=4, out_type=5, raw="fp8"),
     "bitsandbytes::int8_linear_matmul": Layout(weight=True, out=2, result="int"),
     **dict.fromkeys(
@@ -317,5 +315,14 @@ _READERS: dict[str, Estimate] = {
     "primus_turbo_cpp_extension::hipblaslt_gemm_fp4": _hipblaslt,
 }
 
-OPS: dict[str, OpModel] = {name: OpModel(reader, "GEMM", uses_context=True) for name, reader in _READERS.items()}
+OPS: Mapping[str, OpModel] = {name: OpModel(reader, "GEMM", uses_context=True) for name, reader in _READERS.items()}
 """Models of the ops. None has a backward formula: each backward product is an op of its own."""
+
+EXTRA_OPS: Mapping[str, OpModel] = {
+    name: OpModel(partial(_read, layout), "GEMM", uses_context=True)
+    for name, layout in {
+        "aten::_addmm_activation": Layout(a=1, b=2, bias=0, beta=3, out=6),
+        "aten::_int_mm": Layout(out=2, result="int"),
+    }.items()
+}
+"""Models of ops that TraceLens has none of."""

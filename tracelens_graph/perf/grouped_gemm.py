@@ -5,6 +5,7 @@ How many rows a group has stands in a tensor, whose values a trace does not reco
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from math import prod
 
@@ -184,7 +185,7 @@ def _model(estimate: Estimate, backward: Estimate | None = None) -> OpModel:
 _ROWS = _model(_rows_by_matrices, partial(_rows_by_matrices, backward=True))
 _SUM = _model(_sum_over_rows)
 
-OPS: dict[str, OpModel] = {
+OPS: Mapping[str, OpModel] = {
     "primus_turbo::grouped_gemm": _ROWS,
     "primus_turbo::grouped_gemm_impl": _ROWS,
     "primus_turbo_cpp_extension::grouped_gemm": _ROWS,
@@ -193,7 +194,11 @@ OPS: dict[str, OpModel] = {
     "primus_turbo::grouped_gemm_variable_k_impl": _SUM,
     "primus_turbo_cpp_extension::grouped_gemm_variable_k": _SUM,
     "primus_turbo_cpp_extension::ck_grouped_gemm_variable_k": _SUM,
+}
+"""Models of the ops."""
+
+EXTRA_OPS: Mapping[str, OpModel] = {
     "aten::_grouped_mm": _model(partial(_aten, offsets=2, out_type=4)),
     "aten::_scaled_grouped_mm": _model(partial(_aten, offsets=4, out_type=7)),
 }
-"""Models of the ops."""
+"""Models of ops that TraceLens has none of."""

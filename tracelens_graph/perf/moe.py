@@ -7,7 +7,7 @@ tokens choosing the same experts to all choosing different ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from tracelens_graph.perf.arguments import Arguments, Tensor
@@ -309,12 +309,10 @@ _GPTQ = Layout(choices=4)
 _VLLM = Layout(choices=4, weights=True)
 _DISPATCH = OpModel(_moved, "MoE_comm_fwd", backward=_moved)
 
-OPS: dict[str, OpModel] = {
+OPS: Mapping[str, OpModel] = {
     "pseudo_op::moe_aiter_fused_1stage": _model(fused_moe, _layer, _FUSED, Layout()),
     "aiter::fmoe_fp8_blockscale_g1u1": _model(fused_moe, _layer, _FUSED, _BLOCKSCALE),
     "aiter::fmoe_g1u1": _model(fused_moe, _layer, _FUSED, _BLOCKSCALE),
-    "vllm::outplace_fused_experts": _model(fused_moe, _layer, _FUSED, _VLLM),
-    "vllm::inplace_fused_experts": _model(fused_moe, _layer, _FUSED, _VLLM),
     "aiter::ck_moe_stage1": _model(moe_up, _layer, _UNFUSED, Layout(choices=6, out=6)),
     "aiter::ck_moe_stage2": _model(moe_down, _down_by_rows, _UNFUSED, Layout(out=6)),
     "aiter::moe_cktile2stages_gemm1_ck": _model(moe_up, _up_by_rows, _UNFUSED, Layout(w2=1, choices=2, out=2)),
@@ -328,3 +326,9 @@ OPS: dict[str, OpModel] = {
     "MoECombine": _DISPATCH,
 }
 """Models of the ops."""
+
+EXTRA_OPS: Mapping[str, OpModel] = {
+    "vllm::outplace_fused_experts": _model(fused_moe, _layer, _FUSED, _VLLM),
+    "vllm::inplace_fused_experts": _model(fused_moe, _layer, _FUSED, _VLLM),
+}
+"""Models of ops that TraceLens has none of: it models only what they call, and that for weights of 4 bits alone."""
