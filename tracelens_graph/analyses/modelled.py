@@ -13,6 +13,7 @@ from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.perf.arguments import Arguments
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.model import Context, OpModel
+from tracelens_graph.perf.registry import model_named
 from tracelens_graph.schema import Kind
 
 _NOTHING = Arguments("", "")
@@ -58,9 +59,13 @@ def modelled(core: Core, models: Mapping[str, OpModel]) -> Modelled:
     Estimates are made once per op name, argument set and, where a model looks at them, names of the GPU events,
     annotation, and forward op.
     """
-    known = np.array([name in models for name in core.names] or [False])
     c = core.columns
     ops = rows_of_kind(c, (Kind.Op,))
+    named = {code: model_named(core.names[code], models) for code in np.unique(c.name[ops]).tolist()}
+    known = np.zeros(len(core.names) + 1, bool)
+    contextual = np.zeros(len(core.names) + 1, bool)
+    for code, model in named.items():
+        known[code], contextual[code] = model is not None, model is not None and model.uses_context
     low, high = np.searchsorted(core.gpu_rows, ops), np.searchsorted(core.gpu_rows, c.last[ops], "right")
     picked = known[c.name[ops]] & (high > low)
     rows, low, high = ops[picked], low[picked], high[picked]
@@ -72,6 +77,7 @@ def modelled(core: Core, models: Mapping[str, OpModel]) -> Modelled:
             c.name[rows].astype(np.int64), c.argset[rows].astype(np.int64),
             np.where(contextual, _kernels_code(core, low, high), 0),
             np.where(contextual, _annotation_code(core, rows), 0),
+            _forward_code(core, rows, contextual),
         ),
         axis=1,
     )  # fmt: skip
@@ -80,7 +86,8 @@ def modelled(core: Core, models: Mapping[str, OpModel]) -> Modelled:
     reasons: dict[str, int] = {}
     numbers = np.zeros(len(different), np.int64)
     for i, at in enumerate(first.tolist()):
-        model = models[core.names[c.name[rows[at]]]]
+        model = named[int(c.name[rows[at]])]
+        assert model is not None
         context = context_of(core, int(rows[at]), int(low[at]), int(high[at])) if contextual[at] else Context()
         try:
             costs.append(model.estimate(arguments_of(core, int(rows[at])), context))
@@ -100,11 +107,12 @@ def context_of(core: Core, row: int, low: int, high: int) -> Context:
     """What a model may know of a call; its GPU events are those from `low` to `high` in the graph's order."""
     c = core.columns
     kernels = tuple(core.names[code] for code in c.name[core.gpu_rows[low:high]].tolist())
-    over = int(core.annotation[row])
+    over, texts = int(core.annotation[row]), []
+    while over >= 0:
+        texts.append(core.names[c.name[over]])
+        over = int(core.annotation[over])
     forward = core.autograd.forward_of(row) if "Backward" in core.names[c.name[row]] else []
-    return Context(
-        kernels, core.names[c.name[over]] if over >= 0 else "", arguments_of(core, forward[0]) if forward else None
-    )
+    return Context(kernels, "\n".join(texts), arguments_of(core, forward[0]) if forward else None)
 
 
 def _kernels_code(core: Core, low: np.ndarray, high: np.ndarray) -> np.ndarray:
@@ -115,6 +123,17 @@ def _kernels_code(core: Core, low: np.ndarray, high: np.ndarray) -> np.ndarray:
     mixed ^= mixed >> np.uint64(27)
     running = np.concatenate((np.zeros(1, np.uint64), np.cumsum(mixed[core.columns.name[core.gpu_rows]])))
     return (running[high] - running[low]).view(np.int64)
+
+
+def _forward_code(core: Core, rows: np.ndarray, contextual: np.ndarray) -> np.ndarray:
+    """Of backward ops whose model looks at their forward op, a number for its name and arguments."""
+    c = core.columns
+    codes = np.zeros(len(rows), np.int64)
+    backward = [code for code, name in enumerate(core.names) if "Backward" in name]
+    for at in np.flatnonzero(contextual & np.isin(c.name[rows], backward)).tolist():
+        for forward in core.autograd.forward_of(int(rows[at]))[:1]:
+            codes[at] = int(c.name[forward]) * (len(core.argsets) + 1) + int(c.argset[forward]) + 2
+    return codes
 
 
 def _annotation_code(core: Core, rows: np.ndarray) -> np.ndarray:

@@ -18,6 +18,7 @@ from tracelens_graph.graph.traversals import climb, rows_of_kind
 from tracelens_graph.perf.arguments import Arguments
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.model import Context, Estimate, OpModel
+from tracelens_graph.perf.registry import model_named
 from tracelens_graph.schema import Kind
 
 _WRAPPER = "autograd::engine::evaluate_function: "
@@ -117,7 +118,7 @@ def _sole_backward(
     made: dict[tuple[int, int], Cost | str] = {}
     for row in candidates[(above >= 0) & (named == own) & (high - low == 1)].tolist():
         for forward in core.autograd.forward_of(row)[:1]:
-            model = models.get(names[c.name[forward]])
+            model = model_named(names[c.name[forward]], models)
             if model is not None and model.backward is not None:
                 key = (int(c.name[forward]), int(c.argset[forward]))
                 if key not in made:

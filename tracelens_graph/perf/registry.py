@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -49,3 +50,14 @@ TRACELENS_MODELS = _merged("OPS")
 
 MODELS: Mapping[str, OpModel] = MappingProxyType({**_merged("EXTRA_OPS"), **TRACELENS_MODELS})
 """All models."""
+
+_NUMBERED = re.compile(r"(sglang_profiler::.+)_\d+")
+"""SGLang numbers the instances of its ranges."""
+
+
+def model_named(name: str, models: Mapping[str, OpModel] = MODELS) -> OpModel | None:
+    """The model of an operation: by its name, by that name without a number of its instance, or as a compiled kernel."""
+    found = models.get(name)
+    if found is None and (numbered := _NUMBERED.fullmatch(name)):
+        found = models.get(numbered[1])
+    return triton.triton_model(name) if found is None else found

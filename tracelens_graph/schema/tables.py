@@ -285,6 +285,30 @@ UNIFIED_PERF_SUMMARY: About = {
     **SHARE,
 }
 
+PERF_SHEET: About = {
+    "name": Column("the operation"),
+    "num_kernels": OPS_UNIQUE_ARGS["num_kernels"],
+    "is_recompute": _KEYS["is_recompute"],
+    **{f"{name}_first": _COST[name] for name in ("GFLOPS", "Data Moved (MB)", "FLOPS/Byte")},
+    **{
+        key: value
+        for rate, (of, unit) in _RATES.items()
+        for key, value in statistics(rate + "_{}", of, unit, _FIVE).items()
+    },
+    **{f"{name}_first": OPS_UNIQUE_ARGS[name] for name in ("process_name", "process_label", "thread_name")},
+    "Compute Spec": _COST["Compute Spec"],
+    "Roofline Time (µs)_first": _COST["Roofline Time"],
+    "Roofline Bound_first": _COST["Roofline Bound"],
+    **statistics("Pct Roofline_{}", _ROOF_SHARE, "%", _FIVE),
+    "kernel_details__summarize_kernel_stats": OPS_UNIQUE_ARGS["kernel_details_summary"],
+    "trunc_kernel_details": OPS_UNIQUE_ARGS["trunc_kernel_details"],
+    **{f"{name}_first": OPS_UNIQUE_ARGS[name] for name in list(OPS_UNIQUE_ARGS)[5:9]},
+    **statistics("Kernel Time (µs)_{}", "GPU busy time of all GPU events below a call", "us", (*_FIVE, "sum")),
+    "name_count": Column("calls"),
+    "UID_first": Column("uid of the first call"),
+}
+"""Columns of the tables by family, beside one `param: ...` for each size."""
+
 TABLES: Mapping[str, About] = {
     "gpu_timeline": GPU_TIMELINE,
     "ops_summary_by_category": OPS_SUMMARY_BY_CATEGORY,
