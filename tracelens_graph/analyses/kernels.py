@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from tracelens_graph.analyses.grouping import Cells, group_by, picked
@@ -15,13 +17,21 @@ from tracelens_graph.schema import Kind
 from tracelens_graph.schema.tables import KERNEL_SUMMARY
 from tracelens_graph.table import Table
 
+if TYPE_CHECKING:
+    from tracelens_graph.categories.kernels import Rules
 
-def kernel_summary(g: Core | Window) -> Table:
+
+def kernel_summary(g: Core | Window, kernel_categories: bool = False, rules: Rules | None = None) -> Table:
     """Durations of kernels per launching op, kernel name and stream, the greatest sum first.
 
     Kernels only, without copies and fills; communication, and kernels whose launch is not in the trace, included.
     Two sums are the wholes of the percentages: all kernel durations, and the time from the first start to the
     last end of all GPU events.
+
+    Args:
+        g: the graph, or a window of it.
+        kernel_categories: add the category of each kernel, told by its name and op.
+        rules: what to tell it by; the built-in rules by default.
     """
     w = window_of(g)
     core, c = w.core, w.core.columns
@@ -35,10 +45,13 @@ def kernel_summary(g: Core | Window) -> Table:
     times = Groups(group, c.dur_ns[kernels], len(first))
     every = w.gpu_rows
     total = int(c.end_ns[every].max() - c.start_ns[every].min()) if len(every) else 0
+    parents = [names[i] for i in of[first].tolist()]
+    kernel_names = [core.names[i] for i in c.name[kernels[first]].tolist()]
     columns: dict[str, Cells] = {
-        "Parent op category": [names[i][0] for i in of[first].tolist()],
-        "Parent cpu_op": [names[i][1] for i in of[first].tolist()],
-        "Kernel name": [core.names[i] for i in c.name[kernels[first]].tolist()],
+        "Parent op category": [category for category, _ in parents],
+        "Parent cpu_op": [op for _, op in parents],
+        **({"kernel_category": _categories(kernel_names, parents, rules)} if kernel_categories else {}),
+        "Kernel name": kernel_names,
         "Kernel stream": [stream if stream >= 0 else None for stream in c.stream[kernels[first]].tolist()],
         "Kernel duration (µs)_sum": times.sum / 1e3,
         "Kernel duration (µs)_count": times.count,
@@ -51,7 +64,16 @@ def kernel_summary(g: Core | Window) -> Table:
     }
     order = np.lexsort((c.uid[kernels[first]], -times.sum))
     columns = {name: picked(cells, order) for name, cells in columns.items()}
-    return Table("kernel_summary", columns, KERNEL_SUMMARY, w.titled("GPU time by kernel"), unlinked_notes(w, False))
+    about = {name: KERNEL_SUMMARY[name] for name in columns}
+    return Table("kernel_summary", columns, about, w.titled("GPU time by kernel"), unlinked_notes(w, False))
+
+
+def _categories(kernels: list[str], parents: list[tuple[str, str]], rules: Rules | None) -> list[str]:
+    # The default table does without these rules, and without the time that it takes to import them.
+    from tracelens_graph.categories.kernels import RULES, kernel_categories
+
+    ops = ["" if category == UNLINKED else op for category, op in parents]
+    return kernel_categories(zip(kernels, ops, strict=True), rules or RULES)
 
 
 def _parents(found: OpCalls) -> tuple[list[tuple[str, str]], np.ndarray]:

@@ -51,7 +51,7 @@ class _Members:
 def perf_sheets(
     g: Core | Window,
     *,
-    models: Mapping[str, OpModel] = MODELS,
+    models: Mapping[str, OpModel] | None = None,
     arch: Architecture | None = None,
     recompute: bool = False,
     by_kernel_count: bool = False,
@@ -60,12 +60,13 @@ def perf_sheets(
 
     Args:
         g: the graph, or a window of it; GPU events outside of it do not count.
-        models: op name -> model.
+        models: op name -> model; None for all there are.
         arch: the device, for columns of the roofline.
         recompute: tell recomputation of activations from the rest.
         by_kernel_count: tell calls with different numbers of GPU events apart.
     """
     w = window_of(g)
+    models = MODELS if models is None else models
     memo = w.core.everything.memo
     key = ("modelled", id(models))
     if key not in memo:

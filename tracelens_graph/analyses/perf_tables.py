@@ -38,7 +38,7 @@ def unified_perf_summary(
     g: Core | Window,
     linked_only: bool = False,
     *,
-    models: Mapping[str, OpModel] = MODELS,
+    models: Mapping[str, OpModel] | None = None,
     arch: Architecture | None = None,
     recompute: bool = False,
     call_stack: bool = False,
@@ -48,14 +48,14 @@ def unified_perf_summary(
     Args:
         g: the graph, or a window of it.
         linked_only: without the rows of communication and of GPU events without a launch.
-        models: op name -> model.
+        models: op name -> model; None for all there are.
         arch: the device, for columns of the roofline.
         recompute: tell recomputation of activations from the rest.
         call_stack: show the Python function that the first call comes from, and the stack down to the kernels.
     """
     w = window_of(g)
     core, c = w.core, w.core.columns
-    chosen = unified_of(core, models)
+    chosen = unified_of(core, MODELS if models is None else models)
     calls, alone = _calls(w, chosen)
     found = CostedCalls(calls, _codes(chosen, calls.rows, alone), chosen.costs, arch)
     kernel = np.where(alone, c.name[calls.gpu[calls.first]], -1)

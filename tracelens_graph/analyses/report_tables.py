@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 from tracelens_graph.analyses.collectives import coll_analysis
 from tracelens_graph.analyses.idle import idle_causes
@@ -16,6 +19,10 @@ from tracelens_graph.analyses.timeline import gpu_timeline
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.table import Table
+
+if TYPE_CHECKING:
+    from tracelens_graph.perf.architecture import Architecture
+    from tracelens_graph.perf.model import OpModel
 
 
 @dataclass(frozen=True)
@@ -34,6 +41,9 @@ class ReportOptions:
         recompute: tell recomputation of activations from the rest.
         by_kernel_count: tell calls with different numbers of GPU events apart.
         by_module: tell the innermost module around an op.
+        models: add the tables of cost and rates, by performance models.
+        arch: the device, for the columns of the roofline in these.
+        registry: op name -> model; None for all there are.
     """
 
     linked_only: bool = False
@@ -46,6 +56,14 @@ class ReportOptions:
     recompute: bool = False
     by_kernel_count: bool = False
     by_module: bool = False
+    models: bool = True
+    arch: Architecture | None = None
+    registry: Mapping[str, OpModel] | None = field(default=None, repr=False)
+
+    def said(self) -> dict[str, Any]:
+        """The options as plain values, for documents."""
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("arch", "registry")}
+        return values | {"arch": self.arch.name if self.arch else None}
 
 
 def _unique_args(w: Window, o: ReportOptions) -> Table:
@@ -53,6 +71,15 @@ def _unique_args(w: Window, o: ReportOptions) -> Table:
         w, o.linked_only, first_occurrence=o.first_occurrence, call_stack=o.call_stack, overlapping=o.overlap,
         recompute=o.recompute, by_kernel_count=o.by_kernel_count, by_module=o.by_module,
     )  # fmt: skip
+
+
+def _unified(w: Window, o: ReportOptions) -> Table:
+    # The models are many, and a report without them need not import them.
+    from tracelens_graph.analyses.perf_tables import unified_perf_summary
+
+    return unified_perf_summary(
+        w, o.linked_only, models=o.registry, arch=o.arch, recompute=o.recompute, call_stack=o.call_stack
+    )
 
 
 def _histogram(w: Window, o: ReportOptions) -> Table:
@@ -73,6 +100,7 @@ TABLES: Mapping[str, Callable[[Window, ReportOptions], Table]] = {
     "ops_summary": _op_tables(ops_summary),
     "ops_unique_args": _unique_args,
     "kernel_summary": lambda w, o: kernel_summary(w),
+    "unified_perf_summary": _unified,
     "coll_analysis": lambda w, o: coll_analysis(w),
     "runtime_summary": lambda w, o: runtime_summary(w),
     "step_summary": lambda w, o: step_summary(w),
@@ -97,14 +125,27 @@ class Tables(Mapping[str, Table]):
         self.options = options
         self._made: dict[str, Table] = {}
 
+    @cached_property
+    def _sheets(self) -> dict[str, Table]:
+        from tracelens_graph.analyses.perf_sheets import perf_sheets
+
+        o = self.options
+        return perf_sheets(
+            self.window, models=o.registry, arch=o.arch, recompute=o.recompute, by_kernel_count=o.by_kernel_count
+        )
+
     def __getitem__(self, name: str) -> Table:
         if name not in self._made:
+            if name not in TABLES:
+                return self._sheets[name]
             self._made[name] = TABLES[name](self.window, self.options)
         return self._made[name]
 
     def __iter__(self) -> Iterator[str]:
         hidden = _BY_NAME_ONLY if self.options.short_kernels_us is not None else _BY_NAME_ONLY + _SHORT_KERNELS
-        return (name for name in TABLES if name not in hidden)
+        if not self.options.models:
+            return (name for name in TABLES if name not in hidden and name != "unified_perf_summary")
+        return chain((name for name in TABLES if name not in hidden), self._sheets)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)

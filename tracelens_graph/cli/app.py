@@ -15,7 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 from tracelens_graph._version import __version__
-from tracelens_graph.cli import attribution, compare, cut, export, info, modules, report, save, timeline, tree
+from tracelens_graph.cli import attribution, compare, cut, export, info, model, modules, report, save, timeline, tree
 from tracelens_graph.errors import TraceLensGraphError
 
 _CLOSED_PIPE = 141
@@ -79,6 +79,7 @@ COMMANDS = (
 )  # fmt: skip
 for command in COMMANDS:
     app.command(help=_paragraphs(command.__doc__))(command)
+app.add_typer(model.app, name="model")
 
 
 def _print_version(wanted: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,7 +18,9 @@ from tracelens_graph.cli.windows import WindowChoice, with_window_options
 
 if TYPE_CHECKING:
     from tracelens_graph.analyses.report_tables import ReportOptions
+    from tracelens_graph.graph.core import Core
     from tracelens_graph.graph.window import Window
+    from tracelens_graph.perf.architecture import Architecture
     from tracelens_graph.table import Table
 
 _ROWS_FOR_PEOPLE = 10
@@ -37,6 +39,7 @@ class _Request:
     markdown: Path | None
     table: str | None
     format: Format
+    arch_of_trace: bool
     rows: int | None
     sort: str | None
     cache: bool
@@ -98,6 +101,17 @@ def report(
         bool, typer.Option("--by-kernel-count", help="Tell calls with different numbers of kernels apart.")
     ] = False,
     by_module: Annotated[bool, typer.Option("--by-module", help="Tell the module around an op.")] = False,
+    no_models: Annotated[
+        bool, typer.Option("--no-models", help="Without the tables of cost and rates that performance models give.")
+    ] = False,
+    arch: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME|FILE|auto",
+            show_default=False,
+            help="Device for the roofline: a name such as h100-sxm, a file, or auto for that of the trace.",
+        ),
+    ] = None,
     top: Annotated[
         int | None,
         typer.Option(
@@ -151,8 +165,14 @@ def report(
     options = ReportOptions(
         linked_only=linked_only, micro_idle_us=micro_idle, short_kernels_us=short_kernels,
         histogram_bins=histogram_bins, overlap=overlap, first_occurrence=first_occurrence, call_stack=call_stack,
-        recompute=recompute, by_kernel_count=by_kernel_count, by_module=by_module,
+        recompute=recompute, by_kernel_count=by_kernel_count, by_module=by_module, models=not no_models,
     )  # fmt: skip
+    if arch is not None and no_models:
+        raise typer.BadParameter("--arch is for the tables that --no-models leaves out")
+    if arch is not None and arch != "auto":
+        from tracelens_graph.perf.architecture import architecture
+
+        options = replace(options, arch=architecture(arch))
     _check_table(table)
     if format is not Format.table and table is None:
         raise typer.BadParameter("--format needs --table; files are written by --csv, --xlsx, --json and --markdown")
@@ -161,7 +181,7 @@ def report(
     if len(paths) > 1 and (table or xlsx or json or markdown):
         raise typer.BadParameter(f"--table, --xlsx, --json and --markdown take one trace, not {len(paths)}")
     request = _Request(
-        options, window, conditions, csv, xlsx, json, markdown, table, format, top, sort, cache,
+        options, window, conditions, csv, xlsx, json, markdown, table, format, arch == "auto", top, sort, cache,
         terminal_width(sys.stdout), wants_color(sys.stdout),
     )  # fmt: skip
     outcomes = _one_trace(paths[0], request) if len(paths) == 1 else _many_traces(paths, request)
@@ -173,11 +193,16 @@ def report(
 def _check_table(name: str | None) -> None:
     from tracelens_graph.analyses.report_tables import TABLES
 
-    if name is not None and name not in TABLES:
+    if name is None or name in TABLES:
+        return
+    from tracelens_graph.perf.registry import SHEETS
+
+    if name not in SHEETS:
         from difflib import get_close_matches
 
-        near = get_close_matches(name, TABLES, 1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(TABLES)}"
+        known = [*TABLES, *SHEETS]
+        near = get_close_matches(name, known, 1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
         raise typer.BadParameter(f"--table: there is no table {name!r}; {hint}")
 
 
@@ -248,17 +273,33 @@ def _work(path: str, request: _Request) -> _Outcome:
 def _result(path: str, request: _Request, processes: int | None = None) -> tuple[_Outcome, Window]:
     """Everything that is asked of one trace: files are written, what is to be printed is returned."""
     core = load(path, cache=request.cache, processes=processes)
-    from tracelens_graph.analyses.report_tables import report_tables
+    from tracelens_graph.analyses.report_tables import TABLES, report_tables
+    from tracelens_graph.errors import AnalysisError
 
     w = request.window.of(core)
-    tables = report_tables(w, request.options)
+    options = replace(request.options, arch=_arch_of(core)) if request.arch_of_trace else request.options
+    tables = report_tables(w, options)
+    if request.table and request.table not in TABLES and request.table not in tables:
+        raise AnalysisError(f"no op of the {'window' if w.title else 'trace'} belongs in the table {request.table}")
     shown = {request.table: tables[request.table]} if request.table else tables
     if request.sort is not None:
         shown = _sorted(shown, request.sort)
-    text = "".join(_written(w, shown, request, path))
+    text = "".join(_written(w, shown, request, options, path))
     if request.conditions:
         return _Outcome(text, gate.check(request.conditions, tables), gate.remarks(request.conditions, tables)), w
     return _Outcome(text, [], []), w
+
+
+def _arch_of(core: Core) -> Architecture | None:
+    """The device that a trace was recorded on; without it, a warning that says why it is not known."""
+    from tracelens_graph.perf.architecture import detect
+    from tracelens_graph.reports.terminal import printable
+
+    found = detect(core.info.metadata.get("deviceProperties"))
+    if isinstance(found, str):
+        print(printable(f"warning: no roofline: {found}; name a device with --arch"), file=sys.stderr)
+        return None
+    return found
 
 
 def _sorted(tables: Mapping[str, Table], column: str) -> dict[str, Table]:
@@ -271,7 +312,9 @@ def _sorted(tables: Mapping[str, Table], column: str) -> dict[str, Table]:
     return {name: sort(table, by) if (by := found[name]) else table for name, table in tables.items()}
 
 
-def _written(w: Window, tables: Mapping[str, Table], request: _Request, trace: str) -> Iterator[str]:
+def _written(
+    w: Window, tables: Mapping[str, Table], request: _Request, options: ReportOptions, trace: str
+) -> Iterator[str]:
     """Write the files that were asked for; what to print instead, or about them."""
     from tracelens_graph.files import replacing
 
@@ -302,7 +345,7 @@ def _written(w: Window, tables: Mapping[str, Table], request: _Request, trace: s
     from tracelens_graph.reports.document import facts, report_json, report_markdown
     from tracelens_graph.reports.report_text import report_text
 
-    about, findings = facts(w, asdict(request.options)), verdict(w)
+    about, findings = facts(w, options.said()), verdict(w)
     rows = _ROWS_FOR_PEOPLE if request.rows is None else request.rows
     if request.json:
         with replacing(request.json) as file:

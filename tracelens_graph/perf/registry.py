@@ -51,6 +51,18 @@ TRACELENS_MODELS = _merged("OPS")
 MODELS: Mapping[str, OpModel] = MappingProxyType({**_merged("EXTRA_OPS"), **TRACELENS_MODELS})
 """All models."""
 
+SHEETS = tuple(
+    sorted(
+        {model.sheet for model in MODELS.values()}
+        | {
+            model.sheet.removesuffix("_fwd") + "_bwd"
+            for model in MODELS.values()
+            if model.backward and model.sheet.endswith("_fwd")
+        }
+    )
+)
+"""Names of all tables by family."""
+
 _NUMBERED = re.compile(r"(sglang_profiler::.+)_\d+")
 """SGLang numbers the instances of its ranges."""
 
