@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tracelens_graph.perf.arguments import Arguments, Tensor
-from tracelens_graph.perf.cost import CannotModel, Cost
-from tracelens_graph.perf.model import Context, OpModel
+from tracelens_graph.perf.cost import CannotModel, Cost, Unit
+from tracelens_graph.perf.model import Context, Estimate, OpModel
 from tracelens_graph.perf.normalization import Norm, rms_norm
 from tracelens_graph.perf.vector import dense, precision, traffic, vector_cost
 
@@ -102,12 +102,12 @@ class HyperConnection:
             params["hc3"] = projection.elements // max(n * channels, 1)
             flops += 2 * tokens * projection.elements
         moved = traffic(arguments.tensor(index) for index in self.touched)
-        unit = "vector" if self.projection is None else "matrix"
+        unit: Unit = "vector" if self.projection is None else "matrix"
         return Cost(flops, moved, unit, precision(streams), params)
 
 
 _SAME = Collective()
-_COLLECTIVES = {
+_COLLECTIVES: dict[str, Estimate] = {
     "_C_custom_ar::all_reduce": _SAME,
     "_C_custom_ar::qr_all_reduce": _SAME,
     "sgl_kernel::all_reduce_reg": _SAME,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
-from tracelens_graph.perf.model import Context, OpModel
+from tracelens_graph.perf.model import Context, Estimate, OpModel
 from tracelens_graph.perf.vector import dense, vector_cost
 
 _FP8 = "c10::Float8_e4m3fn"
@@ -136,7 +136,7 @@ def _both_ways(arguments: Arguments, context: Context) -> Cost:
 
 
 _AITER = Scaled(83)
-_GROUPED = {
+_GROUPED: dict[str, Estimate] = {
     "aiter::dynamic_per_token_scaled_quant": _AITER,
     "aiter::dynamic_per_group_scaled_quant": _AITER,
     "aiter::dynamic_per_tensor_quant": _AITER,

@@ -65,7 +65,8 @@ def given(arguments: Arguments) -> list[Tensor]:
 
 
 _OPAQUE = {1: "unsigned char", 2: "short", 4: "int", 8: "long", 16: "complex<double>"}
-_ELEMENT = re.compile(r"OpaqueType<(\d+)|\b\w*(?:Functor|Copy)\w*<\s*([\w:]+(?:<\w+>)?)")
+_SIZE = re.compile(r"OpaqueType<(\d{1,3})")
+_ELEMENT = re.compile(r"\b\w*(?:Functor|Copy)\w*<\s*([\w:]+(?:<\w+>)?)")
 
 
 def kernel_element(context: Context) -> str:
@@ -78,9 +79,10 @@ def kernel_element(context: Context) -> str:
         CannotModel: no kernel names one.
     """
     for kernel in context.kernels:
-        for size, name in _ELEMENT.findall(kernel[:4096]):
-            if size and int(size[:4]) in _OPAQUE:
-                return _OPAQUE[int(size[:4])]
+        size = _SIZE.search(kernel[:4096])
+        if size and int(size[1]) in _OPAQUE:
+            return _OPAQUE[int(size[1])]
+        for name in _ELEMENT.findall(kernel[:4096]):
             try:
                 element_type(name)
             except CannotModel:

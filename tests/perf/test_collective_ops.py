@@ -1,0 +1,91 @@
+"""Collectives of engines and hyper-connections: hand-computed costs and what must always hold."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from matrix_calls import BF16, FP32, Argument, cost_of, hostile
+from vector_calls import check_growth, scaled
+
+from tracelens_graph.perf.arguments import Tensor
+from tracelens_graph.perf.collective_ops import EXTRA_OPS, OPS, all_reduce_rms_norm, collective
+from tracelens_graph.perf.cost import CannotModel
+
+ALL = {**OPS, **EXTRA_OPS}
+M, D = 32, 512
+X, WEIGHT = (BF16, (M, D)), (BF16, (D,))
+E = M * D
+RMS = M * (2 * D + 2) + 2 * E
+N, C = 4, 96
+STREAMS, LAYER = (BF16, (M, N, C)), (BF16, (M, C))
+POST, MIX, ROWS, SPLIT = (FP32, (M, N, 1)), (FP32, (M, N, N)), N * N + 2 * N, 2
+OUT, SUMS, FN = (FP32, (SPLIT, M, ROWS)), (FP32, (SPLIT, M)), (FP32, (ROWS, N * C))
+S = M * N * C
+
+KNOWN: list[tuple[str, tuple[Argument, ...], int, int, str]] = [
+    ("_C_custom_ar::all_reduce", (7, X, X, 0, 0), 0, 4 * E, ""),
+    ("sgl_kernel::qr_all_reduce", (7, X, X, 3, True), 0, 4 * E, ""),
+    ("aiter::reduce_scatter", (7, X, (BF16, (8, D))), 0, 2 * E + 2 * 8 * D, ""),
+    ("aiter::all_gather_reg", (7, (BF16, (8, D)), X), 0, 2 * E + 2 * 8 * D, ""),
+    ("sglang::reg_all_gather_into_tensor", (X, (BF16, (8, D)), 7), 0, 2 * E + 2 * 8 * D, ""),
+    ("symm_mem::multimem_all_reduce_", (X, "sum", "0"), 0, 4 * E, ""),
+    ("aiter::fused_allreduce_rmsnorm", (7, 7, X, X, X, X, WEIGHT, 1e-5), E + RMS, 8 * E + 2 * D, "vector_bf16"),
+    ("aiter::fused_allreduce_rmsnorm_", (X, X, WEIGHT, 1e-5), E + RMS, 8 * E + 2 * D, "vector_bf16"),
+    (
+        "aiter::mhc_post",
+        (STREAMS, LAYER, STREAMS, POST, MIX, 0),
+        2 * S * (N + 1),
+        4 * S + 2 * M * C + 4 * M * N * (N + 1),
+        "vector_bf16",
+    ),
+    (
+        "aiter::mhc_pre_gemm_sqrsum",
+        (OUT, SUMS, STREAMS, FN, 64),
+        2 * M * ROWS * N * C,
+        2 * S + 4 * ROWS * N * C + 4 * SPLIT * M * (ROWS + 1),
+        "matrix_bf16",
+    ),
+    (
+        "aiter::mhc_pre_big_fuse_rmsnorm",
+        (POST, MIX, LAYER, OUT, SUMS, (FP32, (3,)), (FP32, (ROWS,)), STREAMS, (BF16, (C,)), 1e-5),
+        2 * S + 5 * M * C,
+        2 * S + 4 * SPLIT * M * ROWS + 2 * C + 2 * M * C + 4 * M * N * (N + 1),
+        "vector_bf16",
+    ),
+    (
+        "aiter::mhc_fused_post_pre_gemm_sqrsum",
+        (OUT, SUMS, STREAMS, LAYER, STREAMS, POST, MIX, FN, 64),
+        2 * S * (N + 1) + 2 * M * ROWS * N * C,
+        2 * M * C + 3 * 2 * S + 4 * M * N * (N + 1) + 4 * ROWS * N * C + 4 * SPLIT * M * (ROWS + 1),
+        "matrix_bf16",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "arguments", "flops", "moved", "spec"), KNOWN)
+def test_costs_computed_by_hand(name: str, arguments: tuple[Argument, ...], flops: int, moved: int, spec: str) -> None:
+    cost = cost_of(ALL, name, *arguments)
+    assert (cost.flops, cost.bytes, cost.compute_spec) == (flops, moved, spec)
+
+
+def test_formulas_without_a_trace() -> None:
+    sent, weight = Tensor((4, 8), "bf16"), Tensor((8,), "bf16")
+    assert collective(sent, sent).bytes == 128
+    assert all_reduce_rms_norm(sent, weight).bytes == 4 * 64 + 16
+
+
+def test_what_cannot_be_modelled_says_why() -> None:
+    with pytest.raises(CannotModel, match="residual is not"):
+        cost_of(ALL, "aiter::mhc_post", X, X, X, X, X)
+    with pytest.raises(CannotModel, match="do not divide"):
+        cost_of(ALL, "aiter::fused_allreduce_rmsnorm_", X, X, (BF16, (7,)))
+
+
+@given(st.sampled_from(KNOWN), st.sampled_from([M, C]), st.integers(0, 60))
+def test_more_work_costs_more(known: tuple[str, tuple[Argument, ...], int, int, str], size: int, more: int) -> None:
+    name, arguments, *_ = known
+    check_growth(ALL, name, arguments, scaled(arguments, size, size + more))
+
+
+test_whatever_the_arguments = hostile(ALL, [(name, arguments) for name, arguments, *_ in KNOWN])

@@ -1,0 +1,87 @@
+"""Optimizers: costs per element, types from kernels, and what must always hold."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from matrix_calls import hostile
+
+from tracelens_graph.perf.arguments import Arguments, Tensor
+from tracelens_graph.perf.cost import CannotModel
+from tracelens_graph.perf.model import Context
+from tracelens_graph.perf.optimizer import EXTRA_OPS, OPS, adam, sgd
+
+ALL = {**OPS, **EXTRA_OPS}
+LISTS = [[128, 128], [128]]
+E = 128 * 128 + 128
+MULTI = "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::TensorListMetadata<2>, {}>"
+ADAM = MULTI.format("at::native::FusedAdamMathFunctor<float, 4, (at::native::ADAM_MODE)0, false>")
+BF16_ADD = MULTI.format("at::native::BinaryOpListAlphaFunctor<c10::BFloat16, 2, 2, 0>, std::plus<float>, float")
+COPY = MULTI.format("at::native::UnaryOpFunctor<long, 2, 1, 1>, at::native::Copy<long, long> ")
+
+
+def lists(*given: Any, sizes: list[list[int]] = LISTS) -> Arguments:
+    """Arguments as the profiler records tensor lists: "L" stands for one, anything else for a number."""
+    dims = [sizes if one == "L" else [] for one in given]
+    types = ["TensorList" if one == "L" else "Scalar" for one in given]
+    return Arguments(json.dumps(dims), json.dumps(types), "", json.dumps(["" if o == "L" else str(o) for o in given]))
+
+
+STATE = ("L",) * 6
+KNOWN = [
+    ("aten::_fused_adam_", (*STATE, 1e-3, 0.9, 0.99, 0.0, 1e-8, False), ADAM, 13 * E, 4 * 7 * E, "fp32"),
+    ("aten::_fused_adam_", (*STATE, 1e-3, 0.9, 0.99, 0.01, 1e-8, False), ADAM, 15 * E, 4 * 7 * E, "fp32"),
+    ("aten::_fused_adamw_", (*STATE, 1e-3, 0.9, 0.99, 0.01, 1e-8, True), ADAM, 15 * E, 4 * 9 * E, "fp32"),
+    ("aten::_fused_sgd_", ("L", "L", "L", 0.1, 0.9, 1e-2, 0.0, True), ADAM, 8 * E, 4 * 5 * E, "fp32"),
+    ("aten::_fused_sgd_", ("L", "L", "L", 0.0, 0.0, 1e-2, 0.0, False), ADAM, 2 * E, 4 * 3 * E, "fp32"),
+    ("aten::_foreach_add_", ("L", "L", -0.001), BF16_ADD, 2 * E, 2 * 3 * E, "bf16"),
+    ("aten::_foreach_mul_", ("L", 0.9), BF16_ADD, E, 2 * 2 * E, "bf16"),
+    ("aten::_foreach_addcdiv_", ("L", "L", "L", 1), ADAM, 3 * E, 4 * 4 * E, "fp32"),
+    ("aten::_foreach_norm", ("L", 2), ADAM, 2 * E, 4 * E, "fp32"),
+    ("aten::_foreach_copy_", ("L", "L", False), COPY, 0, 8 * 2 * E, ""),
+]
+
+
+@pytest.mark.parametrize(("name", "arguments", "kernel", "flops", "moved", "precision"), KNOWN)
+def test_costs_computed_by_hand(
+    name: str, arguments: tuple[Any, ...], kernel: str, flops: int, moved: int, precision: str
+) -> None:
+    model = ALL[name]
+    assert model.uses_context
+    cost = model.estimate(lists(*arguments), Context((kernel,)))
+    assert (cost.flops, cost.bytes, cost.precision) == (flops, moved, precision)
+    assert cost.params["num_elements"] == E
+
+
+def test_formulas_without_a_trace() -> None:
+    parameters = [Tensor((10, 10), "fp32"), Tensor((10,), "fp32")]
+    assert (adam(parameters).flops, adam(parameters).bytes) == (13 * 110, 4 * 7 * 110)
+    assert (sgd(parameters, momentum=True).flops, sgd(parameters, momentum=True).bytes) == (4 * 110, 4 * 5 * 110)
+
+
+@pytest.mark.parametrize("name", sorted(ALL))
+def test_lists_whose_sizes_or_types_are_not_recorded(name: str) -> None:
+    empty = Arguments("[[], []]", '["TensorList", "TensorList"]')
+    with pytest.raises(CannotModel, match="sizes in the list of tensors are not recorded"):
+        ALL[name].estimate(empty, Context((ADAM,)))
+    with pytest.raises(CannotModel, match="no kernel names one"):
+        ALL[name].estimate(lists(*("L",) * 3), Context(("nameless",)))
+
+
+@given(st.sampled_from(KNOWN), st.lists(st.lists(st.integers(0, 9), max_size=3), min_size=1), st.integers(0, 9))
+def test_more_work_costs_more(known: tuple[Any, ...], sizes: list[list[int]], more: int) -> None:
+    name, arguments, kernel = known[:3]
+    small, large = (
+        ALL[name].estimate(lists(*arguments, sizes=one), Context((kernel,))) for one in (sizes, [*sizes, [more]])
+    )
+    assert small.bytes is not None
+    assert large.bytes is not None
+    assert 0 <= small.flops <= large.flops
+    assert 0 <= small.bytes <= large.bytes
+
+
+test_whatever_the_arguments = hostile(ALL, [(name, (1, 2, 3)) for name in ALL])

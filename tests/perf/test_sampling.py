@@ -1,0 +1,41 @@
+"""Sampling: hand-computed costs and what must always hold."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from matrix_calls import BF16, FP32, cost_of, hostile
+from vector_calls import check_growth, scaled
+
+from tracelens_graph.perf.arguments import Tensor
+from tracelens_graph.perf.cost import CannotModel
+from tracelens_graph.perf.sampling import EXTRA_OPS, OPS, random_numbers, sampled_by_noise
+
+ALL = {**OPS, **EXTRA_OPS}
+T, V = 6, 1000
+CALL = (("int", (T,)), (BF16, (T, V)), (FP32, (T, V)), 1.0, 1e-9)
+
+
+def test_costs_computed_by_hand() -> None:
+    cost = cost_of(ALL, "aiter::mixed_sample_outer_exponential", *CALL)
+    assert (cost.flops, cost.bytes, cost.compute_spec) == (2 * T * V, 6 * T * V + 4 * T, "vector_bf16")
+    assert (cost.params["T"], cost.params["V"]) == (T, V)
+    cost = cost_of(ALL, "aten::normal_", (FP32, (T, V)), 0.0, 1.0, None)
+    assert (cost.flops, cost.bytes) == (T * V, 4 * T * V)
+
+
+def test_formulas_without_a_trace() -> None:
+    logits = Tensor((2, 8), "bf16")
+    assert sampled_by_noise(logits, logits).bytes == 32 + 32 + 8
+    assert random_numbers(logits).bytes == 32
+    with pytest.raises(CannotModel, match="no dimension of tokens"):
+        sampled_by_noise(Tensor((), "bf16"), logits)
+
+
+@given(st.sampled_from([T, V]), st.integers(0, 99))
+def test_more_work_costs_more(size: int, more: int) -> None:
+    check_growth(ALL, "aiter::mixed_sample_outer_exponential", CALL, scaled(CALL, size, size + more))
+
+
+test_whatever_the_arguments = hostile(ALL, [("aiter::mixed_sample_outer_exponential", CALL), ("aten::normal_", CALL)])

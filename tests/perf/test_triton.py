@@ -1,0 +1,174 @@
+"""Kernels of the compiler: their names taken apart, hand-computed costs, the rows of the reference tables."""
+
+from __future__ import annotations
+
+import ast
+import csv
+import json
+import math
+import sys
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from matrix_calls import BF16, FP32, Argument, call
+from vector_calls import Row
+
+from corpus import GOLDENS, NO_GOLDENS
+from tracelens_graph.perf.arguments import Arguments, Tensor
+from tracelens_graph.perf.cost import CannotModel, Cost
+from tracelens_graph.perf.model import Context
+from tracelens_graph.perf.triton import FLOPS, compiled, fused_operations, triton_model
+
+B, H = 32, 2048
+E = B * H
+X, ROW, LONG = (BF16, (B, H)), (BF16, (H,)), ("long int", (B,))
+
+
+@pytest.mark.parametrize(
+    ("name", "operations"),
+    [
+        ("triton_poi_fused_add_0", ["add"]),
+        ("triton_poi_fused__unsafe_view_mul_silu_2", ["_unsafe_view", "mul", "silu"]),
+        ("triton_red_fused_add_mean_mul_pow_rsqrt_0", ["add", "mean", "mul", "pow", "rsqrt"]),
+        ("triton_per_fused__softmax__to_copy_11", ["_softmax", "_to_copy"]),
+        (
+            "triton_per_fused_native_layer_norm_native_layer_norm_backward_3",
+            ["native_layer_norm", "native_layer_norm_backward"],
+        ),
+        ("triton_poi_fused_copy__mul_1", ["copy_", "mul"]),
+        ("triton_poi_fused_add", ["add"]),
+        ("triton_poi_fused_add_unheard_of_mul_0", ["add", "mul"]),
+        ("triton_poi_fused_0", []),
+        ("triton_tem_fused_mm_0", []),
+        ("aten::add", []),
+        ("triton_poi_fused_" + "add_" * 10_000, []),
+    ],
+)
+def test_names_are_cut_into_operations(name: str, operations: list[str]) -> None:
+    found = list(fused_operations(name))
+    assert found[:9] == operations[:9] or (len(name) > 4096 and set(found) <= {"add"})
+    assert (triton_model(name) is None) == (not found)
+
+
+def cost_of(name: str, *arguments: Argument) -> Cost:
+    model = triton_model(name)
+    assert model is not None
+    return model.estimate(call(*arguments), Context())
+
+
+KNOWN: list[tuple[str, tuple[Argument, ...], int, int, tuple[int, int], str]] = [
+    # In place: two tensors in, one of them written; without: the range begins there.
+    ("triton_poi_fused_mul_silu_2", (X, X, E), 5 * E, 6 * E, (E, 1), "vector_bf16"),
+    ("triton_poi_fused_add_3", (X, ROW, X, E), E, 6 * E + 2 * H, (E, 1), "vector_bf16"),
+    ("triton_poi_fused__to_copy_1", ((FP32, (B, H)), X, E), 0, 6 * E, (E, 1), "vector_fp32"),
+    ("triton_red_fused_add_mean_mul_pow_rsqrt_0", (X, ROW, X, B, H), 7 * E, 4 * E + 2 * H, (B, H), "vector_bf16"),
+    ("triton_per_fused__softmax_0", (X, X, B, H), 5 * E, 4 * E, (B, H), "vector_bf16"),
+    # An embedding reads as many elements of its table as it writes.
+    (
+        "triton_poi_fused_embedding_0",
+        (("long int", (B,)), (BF16, (9999, H)), X, E),
+        0,
+        8 * B + 4 * E,
+        (E, 1),
+        "vector_bf16",
+    ),
+    # Symbolic sizes before the size of the space.
+    ("triton_poi_fused_neg_0", (X, X, B, H, E), E, 6 * E, (E, 1), "vector_bf16"),
+    ("triton_red_fused_sum_0", (X, (BF16, (B,)), 7, B, H), E, 2 * E + 2 * B, (B, H), "vector_bf16"),
+    ("triton_poi_fused_add_0", (X, X, X), E, 8 * E, (E, 1), "vector_bf16"),
+]
+
+
+@pytest.mark.parametrize(("name", "arguments", "flops", "moved", "space", "spec"), KNOWN)
+def test_costs_computed_by_hand(
+    name: str, arguments: tuple[Argument, ...], flops: int, moved: int, space: tuple[int, int], spec: str
+) -> None:
+    cost = cost_of(name, *arguments)
+    assert (cost.flops, cost.bytes) == (flops, moved)
+    assert (cost.params["xnumel"], cost.params["rnumel"]) == space
+    assert cost.compute_spec == spec
+
+
+def test_the_range_of_bytes_begins_without_a_change_in_place() -> None:
+    assert cost_of("triton_poi_fused_add_0", X, X, X, E).bytes_range == (6 * E, 8 * E)
+    assert cost_of("triton_poi_fused_clone_0", X, X, E).bytes_range is None
+    assert cost_of("triton_red_fused_sum_0", X, X, B, H).bytes_range is None
+
+
+def test_formula_without_a_trace() -> None:
+    cost = compiled(("add", "exp"), [Tensor((8,), "bf16")] * 3, 8)
+    assert (cost.flops, cost.bytes, cost.bytes_range) == (40, 64, (48, 64))
+
+
+def golden_rows() -> list[pytest.ParameterSet]:
+    """Rows of compiled kernels in the tables of all operations."""
+    csv.field_size_limit(sys.maxsize)
+    rows = {}
+    for path in sorted(GOLDENS.rglob("unified_perf_summary.csv")) if GOLDENS else []:
+        with path.open(newline="") as file:
+            for row in csv.DictReader(file):
+                if row["name"].startswith("triton_") and row["GFLOPS"]:
+                    rows[row["name"], row["Input Dims"]] = row
+    cases = [pytest.param(row, id=f"{name}-{index}") for index, ((name, _), row) in enumerate(rows.items())]
+    return cases or [pytest.param({}, id="no-goldens", marks=pytest.mark.skip(reason=NO_GOLDENS))]
+
+
+@pytest.mark.parametrize("row", golden_rows())
+def test_the_rows_of_the_reference_tables(row: Row) -> None:
+    parts = (ast.literal_eval(row[part]) for part in ("Input Dims", "Input type", "Input Strides", "Concrete Inputs"))
+    model = triton_model(row["name"])
+    assert model is not None
+    cost = model.estimate(Arguments(*map(json.dumps, parts)), Context())
+    assert cost.bytes is not None
+    assert cost.compute_spec == row["Compute Spec"].replace("bfloat16", "bf16") or "float'" in row["Input type"]
+    # Comparisons by >= and <= are counted there as nothing, those by > and < as one.
+    compares = any(f"_{name}_" in row["name"] for name in ("ge", "le"))
+    assert math.isclose(cost.flops / 1e9, float(row["GFLOPS"])) != compares
+    # There, fp32 and integers have no bytes, and what only moves data is written twice.
+    types = ast.literal_eval(row["Input type"])
+    if {"float", "int", "long int", "bool"}.isdisjoint(types) and cost.flops:
+        assert math.isclose(cost.bytes / 2**20, float(row["Data Moved (MB)"]))
+        assert dict(cost.params) == ast.literal_eval(row["perf_params"])
+    else:
+        assert not math.isclose(cost.bytes / 2**20, float(row["Data Moved (MB)"]))
+
+
+@given(st.lists(st.sampled_from(sorted(FLOPS)), min_size=1, max_size=8))
+def test_every_name_is_covered_by_known_operations(operations: list[str]) -> None:
+    found = fused_operations(f"triton_poi_fused_{'_'.join(operations)}_0")
+    assert "_".join(found) == "_".join(operations)
+    assert len(found) <= len(operations)
+
+
+def test_hostile_names_are_read_in_time() -> None:
+    started = time.perf_counter()
+    for name in (
+        "triton_poi_fused_" + "_" * 1_000_000,
+        "triton_red_fused_" + "1_" * 100_000,
+        "triton_per_fused_" + "a" * 10**6,
+    ):
+        fused_operations(name)
+    assert time.perf_counter() - started < 2
+
+
+def test_a_kernel_without_tensors_says_why() -> None:
+    with pytest.raises(CannotModel, match="no argument is a tensor"):
+        cost_of("triton_poi_fused_add_0", 7)
+    model = triton_model("triton_poi_fused_add_0")
+    assert model is not None
+    with pytest.raises(CannotModel):
+        model.estimate(Arguments("[[-1]]", '["float"]'), Context())
+
+
+@given(st.integers(0, 99), st.integers(0, 99), st.integers(0, 99))
+def test_more_work_costs_more(rows: int, width: int, more: int) -> None:
+    small, large = (
+        cost_of("triton_red_fused_add_mean_0", (BF16, (rows, one)), (BF16, (rows,)), rows, one)
+        for one in (width, width + more)
+    )
+    assert small.bytes is not None
+    assert large.bytes is not None
+    assert 0 <= small.flops <= large.flops
+    assert 0 <= small.bytes <= large.bytes
