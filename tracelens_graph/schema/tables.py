@@ -102,12 +102,31 @@ OPS_UNIQUE_ARGS: About = {
 KERNEL_SUMMARY: About = {
     "Parent op category": Column("category of the launching op; graph or runtime where no op is above the launch"),
     "Parent cpu_op": Column("op nearest above the launch; the runtime call where no op is"),
+    "kernel_category": Column("what the kernel does, told by its name and the op that launched it"),
     "Kernel name": Column("name of the kernel"),
     "Kernel stream": Column("stream on the device"),
     **statistics("Kernel duration (µs)_{}", "the durations", "us", ("sum", "count", "mean", "min", "max")),
     "Percent of kernels time (%)": Column("share of the sum over all kernels", "%"),
     "Percent of total time (%)": Column("sum as share of the time from the first to the last GPU event", "%"),
     "ex_UID": Column("uid of the first kernel"),
+}
+
+KERNEL_CATEGORY_DETAIL: About = {
+    "cpu_op": Column("op nearest above the launch; the runtime call where no op is"),
+    "kernel_category": KERNEL_SUMMARY["kernel_category"],
+    "kernel_name": Column("name of the kernel"),
+    "count": Column("kernels"),
+    "total_time_ms": Column("sum of their durations", "ms"),
+    "avg_time_us": Column("mean of their durations", "us"),
+}
+
+KERNEL_CATEGORY_SUMMARY: About = {
+    "cpu_op": KERNEL_CATEGORY_DETAIL["cpu_op"],
+    "kernel_category": KERNEL_SUMMARY["kernel_category"],
+    "count": KERNEL_CATEGORY_DETAIL["count"],
+    "total_time_ms": KERNEL_CATEGORY_DETAIL["total_time_ms"],
+    "% of parent time": Column("share of the sum over all kernels of the cpu_op", "%"),
+    "% of graph time": Column("the same, so called where the only cpu_op is a graph launch", "%"),
 }
 
 MODULES: About = {
@@ -315,6 +334,8 @@ TABLES: Mapping[str, About] = {
     "ops_summary": OPS_SUMMARY,
     "ops_unique_args": OPS_UNIQUE_ARGS,
     "kernel_summary": KERNEL_SUMMARY,
+    "kernel_category_detail": KERNEL_CATEGORY_DETAIL,
+    "kernel_category_summary": KERNEL_CATEGORY_SUMMARY,
     "unified_perf_summary": UNIFIED_PERF_SUMMARY,
     "attribution": ATTRIBUTION,
     "overview": OVERVIEW,
@@ -335,7 +356,10 @@ TABLE_MEANING: Mapping[str, str] = {
     "ops_summary": "Which ops the GPU time is charged to.",
     "ops_unique_args": "Which calls the GPU time is charged to, one row per op, thread and set of arguments, with the "
     "kernels of a call.",
+    "unified_perf_summary": "What calls should cost and what they reached, every GPU event in one row.",
     "kernel_summary": "How long the kernels ran, one row per launching op, kernel and stream.",
+    "kernel_category_detail": "Which kernels each launching op runs, and of which category they are.",
+    "kernel_category_summary": "What the kernels of each launching op do, by category: GEMM, attention, copies, ...",
     "coll_analysis": "Which collectives ran, how large their messages were, and how long they took on this rank.",
     "runtime_summary": "What the runtime and driver calls cost the host, what they launched, and how long that took to "
     "start.",

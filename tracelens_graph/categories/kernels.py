@@ -1,0 +1,182 @@
+"""The category of a kernel, told by its name and the op that launched it: the engine, and rules from a user's file.
+
+One table of rules serves every front end, whether ops are known (PyTorch), or a graph launch hides them, or names are
+those of a compiler (JAX). Rules are data that is passed along; nobody's rules change those of anybody else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tracelens_graph.categories.kernel_rules import CATEGORIES, NAME_RULES, OP_RULES, OTHER
+from tracelens_graph.errors import AnalysisError
+
+LONGEST = 8192
+"""Characters of a name that are looked at. Names of C++ templates can be megabytes long; what tells stands in front."""
+
+_FIELDS = {"category", "pattern", "op"}
+
+
+@dataclass(frozen=True)
+class KernelRule:
+    """A kernel whose name and op fit the patterns is of the category.
+
+    Attributes:
+        category: the category.
+        pattern: regular expression looked for in the kernel's name; "" fits every name.
+        op: regular expression looked for in the name or category of the launching op; "" fits every op, and none.
+    """
+
+    category: str
+    pattern: str = ""
+    op: str = ""
+
+    @cached_property
+    def _in_name(self) -> re.Pattern[str]:
+        return _compiled(self.pattern)
+
+    @cached_property
+    def _in_op(self) -> re.Pattern[str]:
+        return _compiled(self.op)
+
+    def fits_name(self, name: str) -> bool:
+        """Whether the pattern of names fits a name in lower case."""
+        return not self.pattern or self._in_name.search(name) is not None
+
+    def fits_op(self, op: str) -> bool:
+        """Whether the pattern of ops fits an op in lower case."""
+        return not self.op or self._in_op.search(op) is not None
+
+
+@dataclass(frozen=True, eq=False)
+class Rules:
+    """What categories of kernels are told by: the first rule that fits counts.
+
+    Attributes:
+        rules: the rules, in order.
+        categories: category -> what is in it.
+        other: category of a kernel that no rule fits.
+    """
+
+    rules: tuple[KernelRule, ...]
+    categories: Mapping[str, str]
+    other: str = OTHER
+
+    def fitting(self, name: str) -> list[KernelRule]:
+        """The rules that fit a kernel's name under some op or other, in order."""
+        name = name[:LONGEST].lower()
+        found = []
+        for rule in self.rules:
+            if rule.fits_name(name):
+                found.append(rule)
+                if not rule.op:
+                    break
+        return found
+
+    def category(self, fitting: Iterable[KernelRule], op: str) -> str:
+        """Category of a kernel that an op launched, of the rules that fit its name."""
+        op = op[:LONGEST].lower()
+        return next((rule.category for rule in fitting if rule.fits_op(op)), self.other)
+
+    def with_file(self, path: str | Path) -> Rules:
+        """These rules behind those of a TOML file, which therefore win.
+
+        The file holds entries `[[rule]]` with `category` and `pattern`, `op`, or both. A category that is not among
+        the known ones is declared in a table `[categories]`: its name, and what is in it.
+
+        Raises:
+            AnalysisError: the file cannot be read, or an entry is wrong; the message names the file and the entry.
+        """
+        import tomllib
+
+        try:
+            content = tomllib.loads(Path(path).read_text("utf-8"))
+        except OSError as error:
+            raise AnalysisError(f"cannot read kernel rules from {path}: {error.strerror}") from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise AnalysisError(f"{path} is no TOML file: {error}") from error
+        own = _declared(content, f"{path}")
+        categories = {**self.categories, **own}
+        entries = content.get("rule", [])
+        if not isinstance(entries, list):
+            raise AnalysisError(f"{path}: rules are written [[rule]], with two pairs of brackets")
+        rules = [_rule(entry, categories, f"{path}, rule {i}") for i, entry in enumerate(entries, 1)]
+        return replace(self, rules=(*rules, *self.rules), categories=categories)
+
+
+def _built_in() -> Iterable[KernelRule]:
+    for category, patterns in NAME_RULES:
+        for pattern in patterns:
+            yield KernelRule(category, pattern) if isinstance(pattern, str) else KernelRule(category, *pattern)
+    for category, op in OP_RULES:
+        yield KernelRule(category, op=op)
+
+
+RULES = Rules(tuple(_built_in()), CATEGORIES)
+"""The rules of `kernel_rules`."""
+
+
+def kernel_category(name: str, op: str = "", rules: Rules = RULES) -> str:
+    """Category of a kernel.
+
+    Args:
+        name: the kernel, as the profiler wrote it, mangled or not.
+        op: name or category of the op that launched it, where known.
+        rules: what to tell it by; `RULES` by default.
+    """
+    return rules.category(rules.fitting(name), op)
+
+
+def kernel_categories(kernels: Iterable[tuple[str, str]], rules: Rules = RULES) -> list[str]:
+    """Categories of many kernels, each given by its name and its op; a name is compared with the rules only once."""
+    fitting: dict[str, list[KernelRule]] = {}
+    found = []
+    for name, op in kernels:
+        if name not in fitting:
+            fitting[name] = rules.fitting(name)
+        found.append(rules.category(fitting[name], op))
+    return found
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    # Names are in lower case; a pattern that is so too needs no flag, which would keep `re` from looking for a prefix.
+    return re.compile(pattern, 0 if pattern == pattern.lower() else re.IGNORECASE)
+
+
+def _declared(content: Mapping[str, Any], where: str) -> dict[str, str]:
+    """The categories that a file declares."""
+    if unknown := sorted(content.keys() - {"rule", "categories"}):
+        raise AnalysisError(f"{where}: there is no {unknown[0]!r} in kernel rules, only 'rule' and 'categories'")
+    own = content.get("categories", {})
+    if not isinstance(own, dict) or not all(name.strip() and isinstance(text, str) for name, text in own.items()):
+        raise AnalysisError(f"{where}: [categories] holds names of categories and, as text, what is in them")
+    return own
+
+
+def _rule(entry: Any, categories: Mapping[str, str], where: str) -> KernelRule:
+    if not isinstance(entry, dict) or not all(isinstance(value, str) for value in entry.values()):
+        raise AnalysisError(f"{where}: a rule holds texts: category, and pattern or op or both")
+    if unknown := sorted(entry.keys() - _FIELDS):
+        raise AnalysisError(f"{where}: there is no {unknown[0]!r} in a rule, only category, pattern and op")
+    if "category" not in entry:
+        raise AnalysisError(f"{where}: the category is missing")
+    if not (entry.get("pattern") or entry.get("op")):
+        raise AnalysisError(f"{where}: neither pattern nor op is given, so the rule would fit every kernel")
+    if entry["category"] not in categories:
+        spelt = {category.lower(): category for category in categories}
+        near = get_close_matches(entry["category"].lower(), spelt, 1)
+        hint = f"did you mean {spelt[near[0]]!r}?" if near else "one of your own is declared in [categories]"
+        raise AnalysisError(f"{where}: there is no category {entry['category']!r}; {hint}")
+    rule = KernelRule(**entry)
+    for pattern in (rule.pattern, rule.op):
+        try:
+            _compiled(pattern)
+        except (re.error, OverflowError, RecursionError) as error:
+            raise AnalysisError(f"{where}: {pattern!r} is no regular expression: {error}") from error
+    return rule

@@ -1,0 +1,146 @@
+"""Short names of kernels for people: the function, without what C++ writes around it.
+
+`void at::native::(anonymous namespace)::f<4, g>(int)::{lambda(int)#1}` is `f`. A trace is untrusted, so this is no
+parser of C++ but one pass over the brackets of a name, which may be a megabyte long and need not be balanced.
+"""
+
+from __future__ import annotations
+
+import re
+
+LONGEST = 160
+"""Characters of a short name."""
+
+_READ = 1 << 16
+_OPENING = {")": "(", "]": "[", "}": "{", ">": "<"}
+_BRACKETS = re.compile(r"->|[<>(){}\[\]]")
+_UNNAMED = re.compile(r"\(anonymous namespace\)|<unnamed>|\{anonymous\}|\(anonymous\)")
+_QUALIFIERS = re.compile(r"\b(?:const|volatile|noexcept|__restrict__|mutable)\b|[&*]+")
+_NO_NAME = re.compile(r"(?:operator\b.*|'lambda.*|\$_\d+|_GLOBAL__N_\d*|)$", re.DOTALL)
+_SUFFIX = re.compile(r"(?:\.kd|\.part\.\d+|\.constprop\.\d+| ?\[clone [^\[\]]*\])+$")
+_TENSILE = re.compile(r"(?:Custom_)?Cijk_\w*?_MT\d+x\d+x\d+")
+_COPY = re.compile(r"Mem(?:cpy|set)\b")
+_PLAIN = re.compile(
+    r"(?:[\d.\s]|true|false|bool|char|short|int|long|float|double|unsigned|signed|void|__half|\(\w+\))*u?l*$"
+)
+
+_WRAPPERS = {
+    *("Kernel", "Kernel2", "device_kernel", "kentry", "_kernel_agent", "trampoline_kernel", "kernel_agent"),
+    *("enable_sm80_to_sm89", "enable_sm90", "enable_sm90_or_later", "enable_sm100_or_later"),
+}
+"""Templates that run what their first argument names."""
+
+_GENERIC = {"kernel", "run", "Run", "invoke", "globalKernel", "entry", "main", "dispatch", "combine"}
+"""Functions whose names say nothing without the namespace or class around them."""
+
+
+def short_name(name: str) -> str:
+    """The name of a kernel's function, without return type, namespaces, template arguments and parameters.
+
+    A lambda is called by the function that it is written in. Where the function only runs what its template argument
+    names (`cutlass::Kernel2<T>`), that is the name; a name like `kernel` keeps the namespace before it. A Tensile
+    name ends after the macro tile. Names that are not C++ come back as they are, but for the length.
+    """
+    text = _UNNAMED.sub("", _SUFFIX.sub("", " ".join(name[:_READ].split())))
+    if tensile := _TENSILE.match(text):
+        found = tensile[0]
+    elif text.startswith("_Z"):
+        found = _mangled(text)
+    elif _COPY.match(text):
+        found = text
+    else:
+        found = _demangled(text)
+    found = found or text
+    return found if len(found) <= LONGEST else found[: LONGEST - 1] + "…"
+
+
+def _demangled(text: str) -> str:
+    parts: list[str] = []
+    for _ in range(5):
+        outside, argument = _outside(text)
+        parts = _parts(outside)
+        if not parts or parts[-1] not in _WRAPPERS or not argument:
+            break
+        text = argument
+    return "::".join(parts[-2:] if parts and parts[-1] in _GENERIC else parts[-1:])
+
+
+def _outside(text: str) -> tuple[str, str]:
+    """What stands outside of all brackets, and the first template argument of the last name that is a type's name."""
+    pieces: list[str] = []
+    stack: list[str] = []
+    still_open = dict.fromkeys(_OPENING.values(), 0)
+    start, opened, arguments = 0, 0, ""
+    for bracket in _BRACKETS.finditer(text):
+        sign, at = bracket[0], bracket.start()
+        if not stack:
+            pieces.append(text[start:at])
+            start, opened = bracket.end(), at
+        if sign in still_open:
+            still_open[sign] += 1
+            stack.append(sign)
+            continue
+        # Inside of parentheses `>` may be a comparison, so it closes nothing else; `)` closes what `<` left open.
+        opening = _OPENING.get(sign, "")
+        if not still_open.get(opening) or (sign == ">" and stack[-1] != "<"):
+            continue
+        while (closed := stack.pop()) != opening:
+            still_open[closed] -= 1
+        still_open[opening] -= 1
+        if not stack:
+            start = at + 1
+            if sign == ">":
+                arguments = text[opened + 1 : at]
+    if not stack:
+        pieces.append(text[start:])
+    elif text[opened] == "<":
+        arguments = text[opened + 1 :]
+    return "".join(pieces), _first_type(arguments)
+
+
+def _first_type(arguments: str) -> str:
+    """The first of some template arguments that is neither a number nor a built-in type."""
+    depth, start = 0, 0
+    for sign in re.finditer(r"[<>(){},]", arguments):
+        if sign[0] == "," and depth == 0:
+            if not _PLAIN.match(arguments[start : sign.start()].strip()):
+                return arguments[start : sign.start()].strip()
+            start = sign.end()
+        elif sign[0] != ",":
+            depth += 1 if sign[0] in "<({" else -1
+    last = arguments[start:].strip()
+    return "" if _PLAIN.match(last) else last
+
+
+def _parts(outside: str) -> list[str]:
+    """Namespaces and function; what is left of lambdas and operators is dropped."""
+    words = re.sub(r" ?:: ?", "::", _QUALIFIERS.sub(" ", outside)).split()
+    named = [[part for part in word.split("::") if not _NO_NAME.match(part)] for word in words]
+    return next((parts for parts in reversed(named) if parts), [])
+
+
+_SOURCE_NAME = re.compile(r"L[a-z]n?\d{1,20}E|(\d{1,5}+)(?=[A-Za-z_])")
+
+
+def _mangled(text: str) -> str:
+    """The function of a name mangled as the Itanium C++ ABI has it; "" if nothing can be read."""
+    at = 0
+    names: list[str] = []
+    for _ in range(5):
+        names, at = _nested(text, at)
+        if not names or names[-1] not in _WRAPPERS:
+            break
+    return "::".join(names[-2:] if names and names[-1] in _GENERIC else names[-1:])
+
+
+def _nested(text: str, at: int) -> tuple[list[str], int]:
+    """The next run of names, each behind its length, and where it ends."""
+    names: list[str] = []
+    while found := _SOURCE_NAME.search(text, at):
+        if names and found.start() != at:
+            break
+        at = found.end()
+        if found[1]:
+            names.append(text[at : at + int(found[1])])
+            at += int(found[1])
+    return [name for name in names if not _NO_NAME.match(name)], at
