@@ -32,8 +32,10 @@ from tracelens_graph.cli.app import app
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
 from tracelens_graph.loaders.kineto.categories import CATEGORIES
+from tracelens_graph.perf.architecture import architecture
+from tracelens_graph.perf.registry import SHEETS
 from tracelens_graph.schema import REPAIR_MEANING
-from tracelens_graph.schema.tables import TABLE_MEANING, TABLES
+from tracelens_graph.schema.tables import PERF_SHEET, TABLE_MEANING, TABLES
 from tracelens_graph.simulate import simulate, write
 from tracelens_graph.table import Column
 
@@ -171,6 +173,15 @@ def _tables(g: tlg.TraceGraph) -> Iterator[str]:
         if name in ROW_MEANINGS:
             yield "\nIts rows:\n\n"
             yield from _rows(("row", "meaning"), ((_c(row), what) for row, what in ROW_MEANINGS[name].items()))
+    families = ", ".join(map(_c, SHEETS))
+    yield from _table(
+        "tables by family",
+        "What calls of one family of operations should cost and what they reached, nested calls too, so that these\n"
+        f"tables do not add up. Beside these columns each has `param: ...` for every size. Those there may be: {families}.",
+        "tracelens-graph report TRACE --table GEMM",
+        'tlg.report_tables(g)["GEMM"]',
+        PERF_SHEET,
+    )
     yield "\n## Of other commands and calls\n"
     for name, access in OTHER_TABLES.items():
         yield from _table(name, TABLE_MEANING[name], *access, TABLES[name])
@@ -192,10 +203,10 @@ def _tables(g: tlg.TraceGraph) -> Iterator[str]:
 def _optional_columns(g: tlg.TraceGraph) -> dict[str, dict[str, str]]:
     """Table of the report -> column -> the option with which the table has it."""
     plain = report_tables(g)
-    switches = [field.name for field in fields(ReportOptions) if field.default is False]
+    switches: dict[str, Any] = {field.name: True for field in fields(ReportOptions) if field.default is False}
     found: dict[str, dict[str, str]] = {name: {} for name in REPORT_TABLES}
-    for switch in switches:
-        with_it = report_tables(g, ReportOptions(**{switch: True}))
+    for switch, value in (switches | {"arch": architecture("h100-sxm")}).items():
+        with_it = report_tables(g, ReportOptions(**{switch: value}))
         for name, by_column in found.items():
             for column in set(with_it[name].columns) - set(plain[name].columns):
                 by_column[column] = f"--{switch.replace('_', '-')}"

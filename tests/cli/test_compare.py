@@ -51,7 +51,7 @@ def test_verdict_and_key_tables(run: Run, trace_file: Path, slower: Path) -> Non
     for title in ("GPU timeline", "GPU time by category of operation", "GPU time by operation", "GPU time by kernel"):
         assert f"{title}: slower against small" in lines
     assert out.count("have no launch in the trace") == 2  # one note per run, not one per table
-    assert lines[-1] == "more with --table: ops_unique_args"
+    assert lines[-1] == "more with --table: ops_unique_args, unified_perf_summary"
 
 
 def test_a_trace_does_not_differ_from_itself(run: Run, trace_file: Path) -> None:
@@ -95,7 +95,7 @@ def test_a_folder_of_our_tables_is_a_run(run: Run, trace_file: Path, tmp_path: P
     code, out, err = run("compare", trace_file, tmp_path / "tables", "--csv", tmp_path / "diff")
     assert code == 0
     assert "no op takes longer or shorter" in out
-    assert err == f"wrote 5 tables to {tmp_path / 'diff'}\n"
+    assert err == f"wrote 6 tables to {tmp_path / 'diff'}\n"
     for file in (tmp_path / "diff").iterdir():
         found = rows(file.read_text())
         assert found
@@ -202,7 +202,7 @@ def test_names_that_make_one_file_are_refused(run: Run, trace_file: Path, tmp_pa
 def test_layout_of_tracelens(run: Run, trace_file: Path, slower: Path, tmp_path: Path) -> None:
     code, out, err = run("compare", trace_file, slower, "--names", "a,../b", "--layout", "tracelens", "--csv", tmp_path)
     assert (code, out) == (0, "")
-    assert err.startswith("wrote 6 tables to ")
+    assert err.startswith("wrote 9 tables to ")
     assert {"ops_unique_args_only_baseline_.._b.csv", "gpu_timeline.csv"} < {file.name for file in tmp_path.iterdir()}
     found = {row["type"]: row for row in rows((tmp_path / "gpu_timeline.csv").read_text())}
     assert float(found["total_time"]["time ms__../b_diff"]) == pytest.approx(0.01025)

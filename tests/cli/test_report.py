@@ -18,6 +18,8 @@ DEFAULT = {
     "gpu_timeline", "ops_summary_by_category", "ops_summary", "ops_unique_args", "kernel_summary", "coll_analysis",
     "runtime_summary", "step_summary",
 }  # fmt: skip
+MODELLED = {"unified_perf_summary"}
+"""What models add; the op of the small trace has no shapes, so none applies."""
 
 
 @pytest.fixture(scope="module")
@@ -69,10 +71,10 @@ def test_files(run: Run, trace_file: Path, tmp_path: Path) -> None:
     )  # fmt: skip
     assert code == 0
     short = {"short_kernel_histogram", "short_kernels_summary"}
-    assert {path.stem for path in out.iterdir()} == DEFAULT | short
-    assert f"10 tables written to {out}" in text
+    assert {path.stem for path in out.iterdir()} == DEFAULT | MODELLED | short
+    assert f"{len(DEFAULT | MODELLED | short)} tables written to {out}" in text
     document = json.loads((tmp_path / "r.json").read_text())
-    assert set(document["tables"]) == DEFAULT | short
+    assert set(document["tables"]) == DEFAULT | MODELLED | short
     assert document["options"]["short_kernels_us"] == 40
     assert document["verdict"]
     assert (tmp_path / "r.md").read_text().startswith("# ")
@@ -93,6 +95,30 @@ def test_one_table(run: Run, trace_file: Path) -> None:
     assert "uid" in text.splitlines()[1]
     _, text, _ = run("report", trace_file, "--table", "short_kernel_histogram", "--format", "json")
     assert json.loads(text)["table"] == "short_kernel_histogram"
+
+
+def test_models_and_roofline(run: Run, job: Path, tmp_path: Path) -> None:
+    trace = job / "rank0.json.gz"
+    assert run("report", trace, "--csv", tmp_path / "m", "--arch", "auto")[0] == 0
+    found = {path.stem for path in (tmp_path / "m").iterdir()}
+    assert found > DEFAULT | MODELLED | {"GEMM", "SDPA_fwd", "Normalization"}
+    with (tmp_path / "m" / "GEMM.csv").open(newline="") as file:
+        row = next(csv.DictReader(file))
+    assert row["Roofline Bound_first"] in ("COMPUTE_BOUND", "MEMORY_BOUND")
+    assert 0 < float(row["Pct Roofline_mean"]) < 105
+    run("report", trace, "--csv", tmp_path / "n", "--no-models")
+    assert {path.stem for path in (tmp_path / "n").iterdir()} == DEFAULT
+    code, _, err = run("report", trace, "--table", "RoPE_fwd")
+    assert code == 1
+    assert "no op of the trace belongs in the table RoPE_fwd" in err
+
+
+def test_a_device_that_is_not_known_is_said(run: Run, trace_file: Path) -> None:
+    code, out, err = run("report", trace_file, "--arch", "auto", "--table", "unified_perf_summary")
+    assert code == 0
+    assert "warning: no roofline: " in err
+    assert run("report", trace_file, "--arch", "h1000")[0] == 1
+    assert run("report", trace_file, "--arch", "h200", "--no-models")[0] == 2
 
 
 def test_linked_only(run: Run, trace_file: Path) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracelens_graph.analyses.collectives import coll_analysis
 from tracelens_graph.analyses.idle import idle_causes
+from tracelens_graph.analyses.kernel_categories import kernel_category_detail, kernel_category_summary
 from tracelens_graph.analyses.kernels import kernel_summary
 from tracelens_graph.analyses.ops import ops_summary, ops_summary_by_category, ops_unique_args
 from tracelens_graph.analyses.runtime import runtime_summary
@@ -41,6 +42,7 @@ class ReportOptions:
         recompute: tell recomputation of activations from the rest.
         by_kernel_count: tell calls with different numbers of GPU events apart.
         by_module: tell the innermost module around an op.
+        kernel_categories: tell what kernels do by their names, and add the tables of that.
         models: add the tables of cost and rates, by performance models.
         arch: the device, for the columns of the roofline in these.
         registry: op name -> model; None for all there are.
@@ -56,6 +58,7 @@ class ReportOptions:
     recompute: bool = False
     by_kernel_count: bool = False
     by_module: bool = False
+    kernel_categories: bool = False
     models: bool = True
     arch: Architecture | None = None
     registry: Mapping[str, OpModel] | None = field(default=None, repr=False)
@@ -99,7 +102,9 @@ TABLES: Mapping[str, Callable[[Window, ReportOptions], Table]] = {
     "ops_summary_by_category": _op_tables(ops_summary_by_category),
     "ops_summary": _op_tables(ops_summary),
     "ops_unique_args": _unique_args,
-    "kernel_summary": lambda w, o: kernel_summary(w),
+    "kernel_summary": lambda w, o: kernel_summary(w, o.kernel_categories),
+    "kernel_category_detail": lambda w, o: kernel_category_detail(w),
+    "kernel_category_summary": lambda w, o: kernel_category_summary(w),
     "unified_perf_summary": _unified,
     "coll_analysis": lambda w, o: coll_analysis(w),
     "runtime_summary": lambda w, o: runtime_summary(w),
@@ -112,6 +117,12 @@ TABLES: Mapping[str, Callable[[Window, ReportOptions], Table]] = {
 
 _SHORT_KERNELS = ("short_kernel_histogram", "short_kernels_summary")
 """In a report if `short_kernels_us` is given."""
+
+_KERNEL_CATEGORIES = ("kernel_category_detail", "kernel_category_summary")
+"""In a report if `kernel_categories` is set."""
+
+_OF_MODELS = ("unified_perf_summary",)
+"""In a report if `models` is set, beside the tables by family."""
 
 _BY_NAME_ONLY = ("idle_causes",)
 """In no report: its verdict says what they say."""
@@ -142,10 +153,12 @@ class Tables(Mapping[str, Table]):
         return self._made[name]
 
     def __iter__(self) -> Iterator[str]:
-        hidden = _BY_NAME_ONLY if self.options.short_kernels_us is not None else _BY_NAME_ONLY + _SHORT_KERNELS
-        if not self.options.models:
-            return (name for name in TABLES if name not in hidden and name != "unified_perf_summary")
-        return chain((name for name in TABLES if name not in hidden), self._sheets)
+        o = self.options
+        hidden = set(_BY_NAME_ONLY)
+        hidden |= set(() if o.short_kernels_us is not None else _SHORT_KERNELS)
+        hidden |= set(() if o.kernel_categories else _KERNEL_CATEGORIES)
+        hidden |= set(() if o.models else _OF_MODELS)
+        return chain((name for name in TABLES if name not in hidden), self._sheets if o.models else ())
 
     def __len__(self) -> int:
         return sum(1 for _ in self)

@@ -101,6 +101,9 @@ def report(
         bool, typer.Option("--by-kernel-count", help="Tell calls with different numbers of kernels apart.")
     ] = False,
     by_module: Annotated[bool, typer.Option("--by-module", help="Tell the module around an op.")] = False,
+    kernel_categories: Annotated[
+        bool, typer.Option("--kernel-categories", help="Tell what kernels do by their names, and add tables of that.")
+    ] = False,
     no_models: Annotated[
         bool, typer.Option("--no-models", help="Without the tables of cost and rates that performance models give.")
     ] = False,
@@ -165,7 +168,8 @@ def report(
     options = ReportOptions(
         linked_only=linked_only, micro_idle_us=micro_idle, short_kernels_us=short_kernels,
         histogram_bins=histogram_bins, overlap=overlap, first_occurrence=first_occurrence, call_stack=call_stack,
-        recompute=recompute, by_kernel_count=by_kernel_count, by_module=by_module, models=not no_models,
+        recompute=recompute, by_kernel_count=by_kernel_count, by_module=by_module,
+        kernel_categories=kernel_categories, models=not no_models,
     )  # fmt: skip
     if arch is not None and no_models:
         raise typer.BadParameter("--arch is for the tables that --no-models leaves out")

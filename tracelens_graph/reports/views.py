@@ -59,9 +59,18 @@ VIEWS: Mapping[str, View] = {
     ),
     "kernel_summary": View(
         {
-            "Kernel name": "kernel", "Parent cpu_op": "op", "Parent op category": "category",
+            "Kernel name": "kernel", "kernel_category": "does", "Parent cpu_op": "op", "Parent op category": "category",
             "Kernel stream": "stream", "Kernel duration (µs)_count": "count", "Kernel duration (µs)_mean": "mean us",
             "Kernel duration (µs)_sum": "sum us", "Percent of kernels time (%)": "%",
+        },
+        instance="ex_UID",
+    ),
+    "unified_perf_summary": View(
+        {
+            "name": "op", "Input Dims": "shapes", "is_recompute": "recompute", "operation_count": "calls",
+            "Kernel Time (µs)_mean": "mean us", "Kernel Time (µs)_sum": "sum us", "Percentage (%)": "%",
+            "GFLOPS": "GFLOP", "Data Moved (MB)": "MB", "TFLOPS/s_mean": "TFLOPS/s", "TB/s_mean": "TB/s",
+            "Roofline Bound": "bound", "Pct Roofline_mean": "% of roof",
         },
         instance="ex_UID",
     ),
