@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
+from importlib import import_module
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from tracelens_graph.analyses.collectives import coll_analysis
-from tracelens_graph.analyses.idle import idle_causes
-from tracelens_graph.analyses.kernel_categories import kernel_category_detail, kernel_category_summary
 from tracelens_graph.analyses.kernels import kernel_summary
 from tracelens_graph.analyses.ops import ops_summary, ops_summary_by_category, ops_unique_args
 from tracelens_graph.analyses.runtime import runtime_summary
@@ -97,20 +96,30 @@ def _op_tables(table: Callable[..., Table]) -> Callable[[Window, ReportOptions],
     return lambda w, o: table(w, o.linked_only, recompute=o.recompute, by_module=o.by_module, call_stack=o.call_stack)
 
 
+def _seldom(module: str, table: str) -> Callable[[Window, ReportOptions], Table]:
+    """A table whose module is imported when someone asks for it."""
+
+    def made(w: Window, o: ReportOptions) -> Table:
+        found: Table = getattr(import_module(f"tracelens_graph.analyses.{module}"), table)(w)
+        return found
+
+    return made
+
+
 TABLES: Mapping[str, Callable[[Window, ReportOptions], Table]] = {
     "gpu_timeline": lambda w, o: gpu_timeline(w, o.linked_only, o.micro_idle_us, o.recompute),
     "ops_summary_by_category": _op_tables(ops_summary_by_category),
     "ops_summary": _op_tables(ops_summary),
     "ops_unique_args": _unique_args,
     "kernel_summary": lambda w, o: kernel_summary(w, o.kernel_categories),
-    "kernel_category_detail": lambda w, o: kernel_category_detail(w),
-    "kernel_category_summary": lambda w, o: kernel_category_summary(w),
+    "kernel_category_detail": _seldom("kernel_categories", "kernel_category_detail"),
+    "kernel_category_summary": _seldom("kernel_categories", "kernel_category_summary"),
     "unified_perf_summary": _unified,
     "coll_analysis": lambda w, o: coll_analysis(w),
     "runtime_summary": lambda w, o: runtime_summary(w),
     "step_summary": lambda w, o: step_summary(w),
     "short_kernel_histogram": _histogram,
-    "idle_causes": lambda w, o: idle_causes(w),
+    "idle_causes": _seldom("idle", "idle_causes"),
     "short_kernels_summary": lambda w, o: short_kernels_summary(w, _threshold(o), o.linked_only),
 }
 """Name -> how the table is made."""
