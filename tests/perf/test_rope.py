@@ -9,9 +9,9 @@ from matrix_calls import BF16, FP8, FP32, call, cost_of, differences, golden_cos
 
 from tracelens_graph.perf.cost import CannotModel
 from tracelens_graph.perf.model import Context
-from tracelens_graph.perf.rope import OPS, rope, rope_into_cache
+from tracelens_graph.perf.rope import EXTRA_OPS, OPS, rope, rope_into_cache
 
-MODELS = dict(OPS)
+MODELS = {**OPS, **EXTRA_OPS}
 _POSITIONS, _ROWS, _ANGLES = ("long int", (10,)), (BF16, (10, 128)), (BF16, (4096, 8))
 _LATENT = ((BF16, (10, 16, 512)), (BF16, (10, 16, 64)), (BF16, (10, 1, 512)), (BF16, (10, 1, 64)))
 test_hostile = hostile(

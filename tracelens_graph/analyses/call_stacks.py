@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from os.path import commonprefix
 
 import numpy as np
 
@@ -18,6 +20,8 @@ _WRAPPER = re.compile(
 """Frames that only pass a call on."""
 
 NOT_FOUND = "Not found"
+
+Stack = list[str | list[str]]
 
 
 def module_stacks(core: Core, rows: np.ndarray) -> list[list[str]]:
@@ -45,6 +49,35 @@ def entry_points(core: Core, rows: np.ndarray) -> list[str]:
     of a `.py` file above it that does more than pass the call on.
     """
     return [_entry_point(core, row) for row in rows.tolist()]
+
+
+def call_stacks(core: Core, rows: Sequence[np.ndarray]) -> list[Stack]:
+    """For each group of GPU events what is above them, the outermost first, down to the kernels.
+
+    Frames of Python files, modules without the number of the instance, and ops; then, where the ways part, one list
+    for each different way, in the order of the events.
+    """
+    return [_call_stack(core, events.tolist()) for events in rows]
+
+
+def _call_stack(core: Core, events: Sequence[int]) -> Stack:
+    ways = list(dict.fromkeys(tuple(_way(core, event)) for event in events))
+    if len(ways) == 1:
+        return list(ways[0])
+    common = commonprefix(ways)
+    return [*common, *(list(way[len(common) :]) for way in ways)]
+
+
+def _way(core: Core, event: int) -> list[str]:
+    """Names from the outermost frame to a GPU event."""
+    c, way = core.columns, [core.names[core.columns.name[event]]]
+    for above in ancestors(c, event):
+        kind, name = c.kind[above], core.names[c.name[above]]
+        if kind == Kind.Module:
+            way.append(_INSTANCE.sub("", name))
+        elif kind == Kind.Op or (kind in PYTHON_KINDS and ".py(" in name):
+            way.append(name)
+    return way[::-1]
 
 
 def _entry_point(core: Core, row: int) -> str:

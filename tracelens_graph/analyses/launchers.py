@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from tracelens_graph.analyses.gpu_class import COMMUNICATION, gpu_classes
-from tracelens_graph.categories.ops import op_category
+from tracelens_graph.categories.ops import RULES, Rules, op_category
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group, union_length_by_group
 from tracelens_graph.graph.traversals import busy_below, launcher, nearest_above
@@ -48,6 +48,11 @@ class OpCalls:
         """The graph."""
         return self.window.core
 
+    @property
+    def rules(self) -> Rules:
+        """What their categories are told by."""
+        return self.window.extension.op_rules if self.window.extension else RULES
+
     @cached_property
     def count(self) -> np.ndarray:
         """Number of GPU events charged to each."""
@@ -79,11 +84,20 @@ class OpCalls:
         return busy
 
     @cached_property
+    def _leading(self) -> np.ndarray:
+        """Of each the first GPU event that it launches itself, else the first: an op may fill its result before."""
+        own = np.flatnonzero(self.core.columns.owner[self.gpu] == self.rows[self.of])
+        calls, at = np.unique(self.of[own], return_index=True)
+        found: np.ndarray = self.gpu[self.first]
+        found[calls] = self.gpu[own[at]]
+        return found
+
+    @cached_property
     def _categories(self) -> tuple[list[str], np.ndarray]:
         c, names = self.core.columns, self.core.names
-        pair = c.name[self.rows].astype(np.int64) * max(len(names), 1) + c.name[self.gpu[self.first]]
+        pair = c.name[self.rows].astype(np.int64) * max(len(names), 1) + c.name[self._leading]
         pairs, back = np.unique(pair, return_inverse=True)
-        found = [op_category(names[p // len(names)], names[p % len(names)]) for p in pairs.tolist()]
+        found = [op_category(names[p // len(names)], names[p % len(names)], self.rules) for p in pairs.tolist()]
         labels = sorted(set(found))
         code = {label: i for i, label in enumerate(labels)}
         return labels, np.array([code[label] for label in found], np.int64)[back]

@@ -62,16 +62,13 @@ def modelled(core: Core, models: Mapping[str, OpModel]) -> Modelled:
     c = core.columns
     ops = rows_of_kind(c, (Kind.Op,))
     named = {code: model_named(core.names[code], models) for code in np.unique(c.name[ops]).tolist()}
-    known = np.zeros(len(core.names) + 1, bool)
-    contextual = np.zeros(len(core.names) + 1, bool)
+    known, looking = np.zeros(len(core.names) + 1, bool), np.zeros(len(core.names) + 1, bool)
     for code, model in named.items():
-        known[code], contextual[code] = model is not None, model is not None and model.uses_context
+        known[code], looking[code] = model is not None, model is not None and model.uses_context
     low, high = np.searchsorted(core.gpu_rows, ops), np.searchsorted(core.gpu_rows, c.last[ops], "right")
     picked = known[c.name[ops]] & (high > low)
     rows, low, high = ops[picked], low[picked], high[picked]
-    contextual = np.array([name in models and models[name].uses_context for name in core.names] or [False])[
-        c.name[rows]
-    ]
+    contextual = looking[c.name[rows]]
     keys = np.stack(
         (
             c.name[rows].astype(np.int64), c.argset[rows].astype(np.int64),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
 from tracelens_graph.analyses.call_columns import argument_codes, by_time, numbers, thread_labels
-from tracelens_graph.analyses.call_stacks import entry_points
+from tracelens_graph.analyses.call_stacks import call_stacks, entry_points
 from tracelens_graph.analyses.grouping import Cells, group_by, shares
+from tracelens_graph.analyses.kernel_details import Details
 from tracelens_graph.analyses.launchers import NO_LAUNCH, OpCalls
 from tracelens_graph.analyses.perf_rows import (
     STATISTICS,
@@ -107,6 +108,7 @@ def unified_perf_summary(
     columns["has_perf_model"] = [cost is not None for cost in costs]
     if call_stack:
         columns["entry_point"] = entry_points(core, rows)
+        columns["call_stack_full"] = call_stacks(core, _as_listed(calls, first, columns["kernel_details_summary"]))
     columns = by_time(columns, "Kernel Time (µs)_sum", numbers(columns["ex_UID"]))
     if not linked_only:
         _append_lines(columns, w, chosen)
@@ -144,6 +146,17 @@ def _calls(w: Window, chosen: Unified) -> tuple[OpCalls, np.ndarray]:
     call = place[np.concatenate((of, len(rows) + np.arange(len(single))))]
     order = np.lexsort((events, call))
     return OpCalls(w, every[by_start], events[order], call[order], single[:0]), is_alone[by_start]
+
+
+def _as_listed(calls: OpCalls, first: np.ndarray, details: Iterable[Details]) -> list[np.ndarray]:
+    """GPU events of some calls, in the order in which their kernel details name them."""
+    found = []
+    for call, entries in zip(first.tolist(), details, strict=True):
+        events = calls.gpu[calls.first[call] : calls.first[call] + calls.count[call]]
+        place = {entry["name"]: at for at, entry in reversed(list(enumerate(entries)))}
+        names = [calls.core.names[code] for code in calls.core.columns.name[events].tolist()]
+        found.append(events[np.argsort([place[name] for name in names], kind="stable")])
+    return found
 
 
 def _codes(chosen: Unified, rows: np.ndarray, alone: np.ndarray) -> np.ndarray:

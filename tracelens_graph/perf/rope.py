@@ -123,7 +123,7 @@ def _heads(tensor: Tensor, width: int) -> int:
 def _into_cache(out: int | None, args: Arguments, context: Context) -> Cost:
     """Rotation of latent queries and keys: plain and rotated part of queries (0, 1) and keys (2, 3), cache (4)."""
     query, query_rope, key, key_rope, cache = (args.tensor(at) for at in range(5))
-    if len(query.shape) != 3 or len(query_rope.shape) != 3 or len(key.shape) < 2:
+    if len(query.shape) != 3 or len(query_rope.shape) != 3 or min(len(key.shape), len(key_rope.shape)) < 2:
         raise CannotModel("queries and keys have other dimensions than tokens, heads and width")
     tokens, heads_q, dim_plain = query.shape
     dim_rope = query_rope.shape[2]
@@ -155,8 +155,10 @@ OPS: Mapping[str, OpModel] = {
     "FusedRoPEFunc": OpModel(_fused, "RoPE_fwd", backward=_fused),
     "aiter::rope_cached_positions_2c_fwd_impl": OpModel(_two_channels, "RoPE_fwd"),
     "sgl_kernel::rotary_embedding": OpModel(_in_place, "RoPE_fwd"),
-    "_C::rotary_embedding": OpModel(_in_place, "RoPE_fwd"),
     "aiter::fused_qk_rope_cat_and_cache_mla": OpModel(partial(_into_cache, None), "FusedRoPE_fwd"),
     "aiter::fused_qk_rope_concat_and_cache_mla": OpModel(partial(_into_cache, 5), "FusedRoPE_fwd"),
 }
 """Models of rotary embeddings. The backward pass is the rotation by the opposite angles."""
+
+EXTRA_OPS: Mapping[str, OpModel] = {"_C::rotary_embedding": OpModel(_in_place, "RoPE_fwd")}
+"""Models of rotary embeddings that TraceLens has none of."""

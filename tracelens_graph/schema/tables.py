@@ -301,6 +301,7 @@ UNIFIED_PERF_SUMMARY: About = {
     "perf_params": Column("the sizes that operations and bytes follow from"),
     "has_perf_model": Column("whether a model applies"),
     "entry_point": OPS_UNIQUE_ARGS["entry_point"],
+    "call_stack_full": Column("frames, modules and ops above the kernels of the first call, the outermost first"),
     **SHARE,
 }
 
