@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpus import kineto_traces, needs_corpus
+from corpus import CHECKOUT, kineto_traces, needs_corpus
 from tracelens_graph.categories.kernel_rules import CATEGORIES, NAME_RULES, OP_RULES, OTHER
 from tracelens_graph.categories.kernels import LONGEST, RULES, KernelRule, Rules, kernel_categories, kernel_category
 from tracelens_graph.errors import AnalysisError
@@ -137,6 +137,16 @@ def test_hardly_any_kernel_time_of_the_corpus_is_in_no_category() -> None:
     assert len(kernels) > 500
     other = {name: ns for name, ns in kernels.items() if kernel_category(name) == OTHER}
     assert sum(other.values()) <= MOST_OTHER * sum(kernels.values()), sorted(other, key=other.__getitem__)[-10:]
+
+
+@needs_corpus
+def test_page_is_current(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(CHECKOUT / "docs"))
+    import make_kernel_categories
+
+    assert make_kernel_categories.page() == make_kernel_categories.PAGE.read_text(), (
+        "run docs/make_kernel_categories.py"
+    )
 
 
 @given(st.text(), st.text())
