@@ -34,6 +34,7 @@ class Context:
     Attributes:
         nodes: key -> attributes; `kind` is one of `schema.CONTEXT_KINDS`.
         from_events: edge type -> (rows of events, numbers of context nodes), one edge per place.
+        between_events: edge type -> (rows of events, rows of events), for knowledge that joins events.
 
     The number of a context node is its place in `nodes`.
     """
@@ -41,6 +42,7 @@ class Context:
     def __init__(self) -> None:
         self.nodes: dict[str, dict[str, Any]] = {}
         self.from_events: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+        self.between_events: dict[str, tuple[np.ndarray, np.ndarray]] = {}
         self._numbers: dict[str, int] = {}
         self._pairs: dict[str, dict[tuple[int, int], None]] = {}
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import networkx as nx
 
+from tracelens_graph.analyses.knowledge import add_knowledge
 from tracelens_graph.graph.context import build_context
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.edges import edge_rows
@@ -96,6 +97,7 @@ class FullGraph(ReadOnly, nx.MultiDiGraph):
     def __init__(self, core: Core, events: LazyDict, index: UidIndex) -> None:
         self._core = core
         self.context = context = build_context(core)
+        add_knowledge(context, core)
         first = len(core.columns)
         texts = [FrozenDict(attributes) for attributes in context.nodes.values()]
 
@@ -107,6 +109,7 @@ class FullGraph(ReadOnly, nx.MultiDiGraph):
 
         def edges() -> TypedEdges:
             found = [(name, *edge_rows(core, name)) for name in ALL_EDGES]
+            found += [(name, *rows) for name, rows in context.between_events.items()]
             found += [(name, rows, to + first) for name, (rows, to) in context.from_events.items()]
             return found + [(name, here + first, to + first) for name, (here, to) in context.among.items()]
 
