@@ -101,9 +101,9 @@ NAME_RULES: Sequence[tuple[str, Sequence[str | tuple[str, str]]]] = [
             r"splitkv|m[qh]a_logits",
             r"(?:gqa|mqa)_\w{0,16}(?:decode|prefill|fwd|sparse)|attn_\w{0,12}fwd|gated_delta|delta_rule",
             r"recompute_w_u|solve_tril",
-            r"chunk_(?:fwd_kernel|gla|kda|scaled_dot)|fused_recurrent|linear_attn",
+            r"(?<!bmm_)chunk_(?:fwd_kernel|gla|kda|scaled_dot)|fused_recurrent|linear_attn",
             r"gemm_softmax_gemm|(?<![a-z])attn(?:_fwd|_output|$)|compute_attn|thd_(?:lse|out)_correction",
-            r"natten|(?<![a-z])fna_",
+            r"natten|(?<![a-z])fna_|(?<![a-z])attention(?:[<(]|$)",
         ],
     ),
     (
@@ -124,7 +124,7 @@ NAME_RULES: Sequence[tuple[str, Sequence[str | tuple[str, str]]]] = [
             r"top_?k_?top_?p|top_?p_?(?:sampl|renorm|mask)|min_?p_?sampl|top_?k_?(?:renorm|mask)\w{0,6}prob",
             r"chain_?speculative",
             r"rejection|speculative",
-            r"(?:random|token|greedy|gumbel|prob\w{0,8}|logits?|_)_?sampl(?:e|ing)(?!d?_?sof)",
+            r"(?:random|token|greedy|gumbel|prob\w{0,8}|logits?)_?sampl(?:e|ing)",
         ],
     ),
     (
@@ -155,6 +155,7 @@ NAME_RULES: Sequence[tuple[str, Sequence[str | tuple[str, str]]]] = [
             r"flatmm|matvec|dot_product|^dot(?:[._]|$)|(?:fusion|_)dot(?:[._]\d+|$)",
             r"(?<![a-z])(?:mma|wmma)_kernel|(?<![a-z])syrk|(?<![a-z])trsm",
             r"cutlass(?:3x)?_\d*\w{0,8}_?tensorop|persistent_mm|linear_kernel|cusparse|spmm|csrmm",
+            r"(?<![a-z])lora(?![a-z])|[sb]gmv",
         ],
     ),
     (
@@ -169,7 +170,7 @@ NAME_RULES: Sequence[tuple[str, Sequence[str | tuple[str, str]]]] = [
     (
         "Optimizer",
         [
-            r"optimizer|adam(?![a-z]{2}nt)|adagrad|adafactor|rmsprop|(?<![a-z])sgd|(?<![a-z])lion(?:_|$)",
+            r"optimizer|(?<!h)adam(?![a-z]{2}nt)|adagrad|adafactor|rmsprop|(?<![a-z])sgd|(?<![a-z])lion(?:_|$)",
             r"lamb(?:_|stage|functor)",
             r"newton_?schulz|(?<![a-z])muon|amp_(?:update_scale|foreach|non_finite)|clip_?grad",
             r"(?<![a-z])lars(?![a-z])",
@@ -235,7 +236,7 @@ NAME_RULES: Sequence[tuple[str, Sequence[str | tuple[str, str]]]] = [
             r"mem_?cpy|mem_?set|copy_?(?:buffer|kernel|packed|device|page|if|to)",
             r"(?:direct|strided|bulk|vec)\w{0,4}_?copy|copyfunctor|copy_fusion",
             r"(?<![a-z])copy(?![a-z])|(?:_|\d)copy(?:[_.\d]|$)|(?<![a-z])cpy_",
-            r"(?<!masked_)fill_?(?:buffer|functor|kernel|reverse|empty|value)",
+            r"(?<!masked_)fill_?(?:buffer|functor|kernel|reverse|empty|value|matrix)",
             r"(?<![a-z])(?<!masked_)fill(?![a-z])",
             r"cat_?arr|(?<![a-z])(?:chunk_)?cat(?:_|$)|concat|(?<![a-z])stack_|transpos|permut|nchw_?(?:to|2)",
             r"nhwc_?(?:to|2)|reformat|reorder",
@@ -251,13 +252,13 @@ NAME_RULES: Sequence[tuple[str, Sequence[str | tuple[str, str]]]] = [
     (
         "Elementwise",
         [
-            r"element_?wise|point_?wise|dropout|upsampl|interpolat|grid_?sampl",
+            r"element_?wise|elem_?wise|point_?wise|(?:lstm|gru|rnn)_?cell|dropout|upsampl|interpolat|grid_?sampl",
         ],
     ),
     (
         "Reduction",
         [
-            r"reduce|reduction|arg_?m(?:ax|in)|pool(?:ing)?(?![a-z])|(?:max|avg|average)_?pool|histogram|bincount",
+            r"reduce|reduction|arg_?m(?:ax|in)|pooling|(?:max|avg|average)_?pool|histogram|bincount",
             r"device_?scan|(?<![a-z])scan(?![a-z])",
             r"(?:inclusive|exclusive|block|warp|segmented|associative|lookback)_?(?:scan|sum)",
             r"cum(?:sum|prod|max)|prefix_?sum",
