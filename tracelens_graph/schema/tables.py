@@ -329,6 +329,24 @@ PERF_SHEET: About = {
 }
 """Columns of the tables by family, beside one `param: ...` for each size."""
 
+ROOFLINE_SUMMARY: About = {
+    "part": Column("what bounds the work, or why nothing runs; the parts add up to GPU time and idle time"),
+    "count": Column("GPU events; of idle time, gaps"),
+    "time ms": Column("sum of the durations of the GPU events; of idle time, its length", "ms"),
+    "percent": Column("share of the sum over all parts", "%"),
+    "at roof ms": Column("sum over calls of the least time on the device, but not more than a call took", "ms"),
+    "could be won ms": Column("the time less that at the roof", "ms"),
+    "meaning": Column("the part in words"),
+}
+
+UNMODELLED: About = {
+    "op": Column("op that the work is given to, or the runtime call where no op is above the launch"),
+    "reason": Column("why no performance model says what the work costs"),
+    "GPU events": Column("GPU events without a model"),
+    "GPU ms": Column("sum of their durations", "ms"),
+    "percent": Column("share of the sum over all GPU events of the window", "%"),
+}
+
 TABLES: Mapping[str, About] = {
     "gpu_timeline": GPU_TIMELINE,
     "ops_summary_by_category": OPS_SUMMARY_BY_CATEGORY,
@@ -338,6 +356,8 @@ TABLES: Mapping[str, About] = {
     "kernel_category_detail": KERNEL_CATEGORY_DETAIL,
     "kernel_category_summary": KERNEL_CATEGORY_SUMMARY,
     "unified_perf_summary": UNIFIED_PERF_SUMMARY,
+    "roofline_summary": ROOFLINE_SUMMARY,
+    "unmodelled": UNMODELLED,
     "attribution": ATTRIBUTION,
     "overview": OVERVIEW,
     "modules": MODULES,
@@ -367,6 +387,9 @@ TABLE_MEANING: Mapping[str, str] = {
     "step_summary": "How long each step took, and what the GPU did for it.",
     "short_kernel_histogram": "How many kernels are shorter than a threshold, by length.",
     "short_kernels_summary": "Which kernels are shorter than a threshold, and which ops launch them.",
+    "roofline_summary": "Which GPU time is bound by computing, which by memory, what has no model, and how much could "
+    "be won.",
+    "unmodelled": "Which operations have no performance model, and why.",
     "attribution": "GPU time per name at one level of the graph: modules, ops, launches or kernels.",
     "modules": "GPU time of every nn.Module, forward and backward, in the order of the module tree.",
     "idle_causes": "What the host did in every gap in which the GPU had nothing to do.",
