@@ -117,7 +117,10 @@ def main() -> int:
     """Renew the pages, or say which are out of date."""
     with tempfile.TemporaryDirectory(prefix="tracelens_graph-docs-") as folder:
         workspace(Path(folder))
-        pages = [page for page in PAGES if page.name in sys.argv] or PAGES
+        wanted = {Path(argument).name for argument in sys.argv[1:] if argument != "--check"}
+        if unknown := wanted - {page.name for page in PAGES}:
+            sys.exit(f"no page is called {', '.join(sorted(unknown))}")
+        pages = [page for page in PAGES if page.name in wanted] or PAGES
         return publish({page: with_outputs(page.read_text(), Path(folder)) for page in pages})
 
 

@@ -21,6 +21,9 @@ from tracelens_graph.schema import Kind
 from tracelens_graph.schema.tables import KERNEL_CATEGORY_DETAIL, KERNEL_CATEGORY_SUMMARY
 from tracelens_graph.table import Table
 
+GRAPH = "graph"
+"""Parent of kernels that a graph launch replays."""
+
 
 def kernel_category_detail(g: Core | Window, rules: Rules = RULES) -> Table:
     """Kernels by launching op, category and name; ops, categories and names with most time first.
@@ -78,12 +81,12 @@ class _Kernels:
     """Kernels by launching op and name, in the order of the tables.
 
     Attributes:
-        parents: name of the op, or of the call where no op is.
+        parents: name of the op, or of the call where no op is; GRAPH for graph launches.
         names: name of the kernel.
         categories: its category.
         count: number of kernels.
         sum_ns: sum of their durations.
-        only_graphs: whether all were launched by calls of one name that launch graphs.
+        only_graphs: whether graph launches replay them all.
     """
 
     parents: list[str]
@@ -109,11 +112,17 @@ def _kernels(w: Window, rules: Rules) -> _Kernels:
     owner = np.concatenate((found.rows[found.of], np.full(len(found.unlinked), -1)))
     is_kernel = c.kind[gpu] == Kind.Kernel
     gpu, owner = gpu[is_kernel], owner[is_kernel]
+    # All graph launches are one parent: what a graph replays does not depend on which call replays it.
+    graph = len(core.names)
+    replays = np.array([call_category(name) == GRAPH for name in core.names] or [False])
     parent = np.where(owner >= 0, c.name[owner], -1) if len(owner) else owner
+    replayed = (owner >= 0) & (c.kind[owner] == Kind.RuntimeCall) & replays[parent] if len(owner) else owner < 0
+    parent = np.where(replayed, graph, parent)
     group, first = group_by(parent, c.name[gpu])
-    parents = [core.names[code] if code >= 0 else NO_LAUNCH for code in parent[first].tolist()]
+    labels = {-1: NO_LAUNCH, graph: GRAPH}
+    parents = [labels[code] if code in labels else core.names[code] for code in parent[first].tolist()]
     names = [core.names[code] for code in c.name[gpu[first]].tolist()]
-    ops = ["" if code < 0 else op for code, op in zip(parent[first].tolist(), parents, strict=True)]
+    ops = [core.names[c.name[row]] if row >= 0 else "" for row in owner[first].tolist()]
     categories = kernel_categories(zip(names, ops, strict=True), rules)
     count = np.bincount(group, minlength=len(first))
     sum_ns = sum_by_group(group, c.dur_ns[gpu], len(first))
@@ -123,15 +132,13 @@ def _kernels(w: Window, rules: Rules) -> _Kernels:
     of_op, of_category = sum_by_group(op, sum_ns, len(first))[op], sum_by_group(both, sum_ns, len(first))[both]
     # Codes after sums keep the rows of an op, and of a category in it, together where sums are equal.
     order = np.lexsort((np.arange(len(first)), -sum_ns, both, -of_category, op, -of_op, parent[first] < 0))
-    calls = c.kind[owner] == Kind.RuntimeCall if len(owner) else owner
-    graphs = len(set(parents)) == 1 and bool(np.all(calls)) and call_category(parents[0]) == "graph"
     return _Kernels(
         [parents[i] for i in order.tolist()],
         [names[i] for i in order.tolist()],
         [categories[i] for i in order.tolist()],
         count[order],
         sum_ns[order],
-        graphs and bool(np.all(parent >= 0)),
+        bool(len(parent)) and bool(replayed.all()),
     )
 
 

@@ -112,7 +112,7 @@ KERNEL_SUMMARY: About = {
 }
 
 KERNEL_CATEGORY_DETAIL: About = {
-    "cpu_op": Column("op nearest above the launch; the runtime call where no op is"),
+    "cpu_op": Column("op nearest above the launch; the runtime call where no op is, `graph` for graph launches"),
     "kernel_category": KERNEL_SUMMARY["kernel_category"],
     "kernel_name": Column("name of the kernel"),
     "count": Column("kernels"),
