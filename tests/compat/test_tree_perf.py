@@ -543,7 +543,6 @@ def test_a_tree_can_be_kept_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("argument", "missing"),
     [
-        ({"arch": {"name": "MI300X"}}, r"performance models and rooflines \(arch\)"),
         ({"jax": True}, "traces of JAX"),
         ({"enable_pseudo_ops": True}, "pseudo ops"),
         ({"tree_postprocess_extension": print}, "extensions"),

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from tracelens_graph.categories.kernels import kernel_categories
 from tracelens_graph.compat.launcher_frames import as_tuples
 from tracelens_graph.compat.trace_to_tree import TraceToTree
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
-from tracelens_graph.graph.traversals import nearest_above
+from tracelens_graph.graph.traversals import launcher, nearest_above
 from tracelens_graph.schema import Kind
 
 _SHAPES = {
@@ -33,7 +34,12 @@ def file_times(tree: TraceToTree, rows: np.ndarray) -> np.ndarray:
 
 
 def kernel_columns(
-    tree: TraceToTree, rows: np.ndarray, launch: bool = False, op: bool = True, module: bool = False
+    tree: TraceToTree,
+    rows: np.ndarray,
+    launch: bool = False,
+    op: bool = True,
+    module: bool = False,
+    category: bool = False,
 ) -> dict[str, Any]:
     """Columns about kernels; what a kernel does not have is None or NaN.
 
@@ -43,6 +49,7 @@ def kernel_columns(
         launch: add the launch: UID, name, grid and block.
         op: add the op nearest above: UID, name, arguments, and the kernel's share of its GPU busy time.
         module: add the module nearest above: UID, name, and the kernel's share of its GPU busy time.
+        category: add what the kernel does, told by its name and the op that launched it.
     """
     core, c = tree.graph, tree.graph.columns
     columns: dict[str, Any] = {
@@ -52,6 +59,10 @@ def kernel_columns(
         "Kernel duration (µs)": c.dur_ns[rows] / 1000,
         "Kernel stream": _whole(c.stream[rows], c.stream[rows] >= 0),
     }
+    if category:
+        above = np.asarray(launcher(c, rows), np.int64)
+        names = zip(columns["Kernel name"], _names(core, above), strict=True)
+        columns["kernel_category"] = kernel_categories((kernel, over or "") for kernel, over in names)
     if launch:
         above = c.parent[rows].astype(np.int64)
         columns |= {"Launcher UID": _uids(core, above), "Launcher": _names(core, above)}

@@ -42,7 +42,7 @@ def calls_frame(
     }
     if start:
         columns["ts"] = file_times(tree, rows)
-    columns |= _arguments(core, rows, arguments)
+    columns |= argument_tuples(core, rows, arguments)
     if ids:
         external = c.external_id[rows].astype(np.int64)
         columns["pid"] = [core.threads[code][0] for code in c.thread[rows].tolist()]
@@ -80,7 +80,7 @@ def _details(core: Core, gpu: np.ndarray, group: np.ndarray, groups: int) -> lis
     return lists
 
 
-def _arguments(core: Core, rows: np.ndarray, names: Sequence[str]) -> dict[str, list[Any]]:
+def argument_tuples(core: Core, rows: np.ndarray, names: Sequence[str]) -> dict[str, list[Any]]:
     """Arguments of events as tuples, one tuple for all events of one argument set."""
     c = core.columns
     _, first, back = np.unique(c.argset[rows], return_index=True, return_inverse=True)

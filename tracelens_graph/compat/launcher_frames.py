@@ -18,7 +18,7 @@ DIRECT, SUBTREE = "total_direct_kernel_time", "total_subtree_kernel_time"
 ARGUMENTS = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
 STATISTICS = ("mean", "median", "std", "min", "max", "sum")
 
-_SAME_CALL = ("name", "op category", "process_name", "process_label", "thread_name", *ARGUMENTS)
+SAME_CALL = ("name", "op category", "process_name", "process_label", "thread_name", *ARGUMENTS)
 _IN_DETAILS: dict[str, tuple[str, Callable[[np.ndarray], Any]]] = {
     "mean": ("mean_duration_us", np.mean),
     "median": ("median_duration_us", np.median),
@@ -38,7 +38,7 @@ def as_tuples(value: Any) -> Any:
 
 def by_name(calls: pd.DataFrame, *keys: str) -> pd.DataFrame:
     """GPU time per name of launcher, and per further keys as far as the frame has them; the greatest first."""
-    group, first, present = _grouped(calls, ("name", *keys))
+    group, first, present = grouped(calls, ("name", *keys))
     table = calls[present].iloc[first].reset_index(drop=True)
     sums = {time: calls[time].groupby(group).sum() for time in (DIRECT, SUBTREE) if time in calls}
     table = table.assign(**{f"{time}_sum": total for time, total in sums.items()})
@@ -49,24 +49,24 @@ def by_name(calls: pd.DataFrame, *keys: str) -> pd.DataFrame:
         table["Categories"] = pd.Series([sorted(each) for each in labels], dtype=object)
     if "call_stack" in calls and "parent_module" in present:
         table["call_stack_first"] = calls["call_stack"].iloc[first].to_numpy()
-    return _sorted(table, calls, first, f"{DIRECT}_sum")
+    return greatest_first(table, calls, first, f"{DIRECT}_sum")
 
 
 def by_category(calls: pd.DataFrame, *keys: str) -> pd.DataFrame:
     """GPU time per category of launchers, and per further keys as far as the frame has them; the greatest first."""
-    group, first, present = _grouped(calls, ("op category", *keys))
+    group, first, present = grouped(calls, ("op category", *keys))
     table = calls[present].iloc[first].reset_index(drop=True)
     table["Count"] = np.bincount(group, minlength=len(first))
     if "call_stack" in calls and "parent_module" in present:
         table["call_stack_first"] = calls["call_stack"].iloc[first].to_numpy()
     table[f"{DIRECT}_ms"] = calls[DIRECT].groupby(group).sum() / 1000
-    return _sorted(table, calls, first, f"{DIRECT}_ms")
+    return greatest_first(table, calls, first, f"{DIRECT}_ms")
 
 
 def by_shape(calls: pd.DataFrame, name: str) -> pd.DataFrame:
     """GPU time of one op per dims, types and strides of its inputs; the greatest first."""
     calls = calls[calls["name"] == name]
-    group, first, present = _grouped(calls, ARGUMENTS[:3])
+    group, first, present = grouped(calls, ARGUMENTS[:3])
     times, kernels = calls[DIRECT].groupby(group), calls["direct_kernel_count"].groupby(group)
     table = calls[present].iloc[first].reset_index(drop=True)
     table["Total Kernel Time (µs)"] = times.sum()
@@ -76,7 +76,7 @@ def by_shape(calls: pd.DataFrame, name: str) -> pd.DataFrame:
     table["Max Direct Kernel Count"] = kernels.max()
     table["Min Direct Kernel Count"] = kernels.min()
     table["Total Kernel Time (ms)"] = times.sum() / 1000
-    return _sorted(table, calls, first, "Total Kernel Time (µs)")
+    return greatest_first(table, calls, first, "Total Kernel Time (µs)")
 
 
 def by_arguments(
@@ -90,7 +90,7 @@ def by_arguments(
         keys: further columns that tell rows apart, as far as the frame has them.
         shares: add each row's share of the time, and the running share.
     """
-    group, first, present = _grouped(calls, (*_SAME_CALL, *keys))
+    group, first, present = grouped(calls, (*SAME_CALL, *keys))
     table = calls[present].iloc[first].reset_index(drop=True)
     table["operation_count"] = np.bincount(group, minlength=len(first))
     if "ts" in calls:
@@ -104,7 +104,7 @@ def by_arguments(
         table["ex_UID"] = calls["UID"].iloc[first].to_numpy()
     odd = 0
     if "kernel_details" in calls:
-        details, odd = _details_by_place(calls["kernel_details"], group, len(first), statistics)
+        details, odd = details_by_place(calls["kernel_details"], group, len(first), statistics)
         table["kernel_details_summary"] = details
     if "overlapping_kernel_names" in present:
         table["overlapping_kernels_details_summary"] = _details_by_kernel(
@@ -114,15 +114,18 @@ def by_arguments(
         table = table.assign(**{f"overlap_pct_{w}": share.agg(w).round(2) for w in STATISTICS[:-1]})
     if "call_stack" in calls:
         table["call_stack"] = calls["call_stack"].iloc[first].to_numpy()
-    table = _sorted(table, calls, first, f"{DIRECT}_sum", shares)
+    table = greatest_first(table, calls, first, f"{DIRECT}_sum", shares)
     if odd:
-        table.attrs["notes"] = [
-            f"{odd:,} calls with another number of GPU events than the first of their row are not in kernel details"
-        ]
+        table.attrs["notes"] = [note_on_details(odd)]
     return table
 
 
-def _grouped(calls: pd.DataFrame, keys: Iterable[str]) -> tuple[np.ndarray, np.ndarray, list[str]]:
+def note_on_details(odd: int) -> str:
+    """What is said of calls that are not in the details of kernels."""
+    return f"{odd:,} calls with another number of GPU events than the first of their row are not in kernel details"
+
+
+def grouped(calls: pd.DataFrame, keys: Iterable[str]) -> tuple[np.ndarray, np.ndarray, list[str]]:
     """Number of the group of each call, position of the first call of each group, and the keys that the frame has."""
     present = [key for key in keys if key in calls]
     if not present:
@@ -133,7 +136,9 @@ def _grouped(calls: pd.DataFrame, keys: Iterable[str]) -> tuple[np.ndarray, np.n
     return group, np.unique(group, return_index=True)[1], present
 
 
-def _sorted(table: pd.DataFrame, calls: pd.DataFrame, first: np.ndarray, by: str, shares: bool = True) -> pd.DataFrame:
+def greatest_first(
+    table: pd.DataFrame, calls: pd.DataFrame, first: np.ndarray, by: str, shares: bool = True
+) -> pd.DataFrame:
     """Rows by a time, the greatest first, then by the first UID; with shares."""
     uid = calls["UID"].to_numpy()[first] if "UID" in calls else np.arange(len(first))
     time = table[by].to_numpy(float)
@@ -145,7 +150,7 @@ def _sorted(table: pd.DataFrame, calls: pd.DataFrame, first: np.ndarray, by: str
     return table
 
 
-def _details_by_place(
+def details_by_place(
     details: pd.Series[Any], group: np.ndarray, groups: int, statistics: Sequence[str]
 ) -> tuple[pd.Series[Any], int]:
     """Statistics of the kernels of each group by their place in the call, the shortest in total first.

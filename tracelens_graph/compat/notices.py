@@ -9,11 +9,6 @@ from tracelens_graph.errors import AnalysisError, DamagedTraceWarning
 from tracelens_graph.graph.core import Core
 
 _MISSING = {
-    "arch": "performance models and rooflines",
-    "gpu_arch": "performance models and rooflines",
-    "gpu_arch_json_path": "performance models and rooflines",
-    "gpu_arch_platform": "performance models and rooflines",
-    "topk_roofline_ops": "performance models and rooflines",
     "python_path": "simulated times",
     "enable_origami": "simulated times",
     "inductor_cache_dir": "performance models of compiled kernels",

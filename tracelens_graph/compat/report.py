@@ -15,14 +15,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracelens_graph.analyses.launchers import NO_LAUNCH, UNLINKED
+from tracelens_graph.analyses.perf_sheets import perf_sheets
 from tracelens_graph.analyses.report_tables import ReportOptions, report_tables
+from tracelens_graph.compat.devices import Device, device
 from tracelens_graph.compat.launcher_frames import as_tuples
 from tracelens_graph.compat.notices import refuse, warn_of_damage
+from tracelens_graph.compat.perf_params import in_order
 from tracelens_graph.errors import OutputError
 from tracelens_graph.files import replacing
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.loading import load_core
+from tracelens_graph.perf.model import OpModel
+from tracelens_graph.perf.registry import TRACELENS_MODELS
 from tracelens_graph.reports.folder import write_folder
 from tracelens_graph.reports.xlsx import write_xlsx
 from tracelens_graph.schema import PYTHON_KINDS, Kind
@@ -32,6 +37,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _OPS = ("ops_summary_by_category", "ops_summary", "ops_unique_args")
+_CATEGORIES = ("kernel_category_detail", "kernel_category_summary")
 _TUPLES = ("Input Dims", "Input dims", "Input type", "Input Strides", "Input strides", "Concrete Inputs")
 _PARENT = ("Parent op category", "Parent cpu_op")
 _OF_KERNELS = ("kernel_summary", "short_kernels_summary")
@@ -60,7 +66,7 @@ def generate_perf_report_pytorch(
     python_path: str | None = None,
     gpu_arch_json_path: str | None = None,
     gpu_arch_platform: str | None = None,
-    gpu_arch: Mapping[str, Any] | None = None,
+    gpu_arch: Device | None = None,
     inductor_cache_dir: str | None = None,
     group_by_num_kernels: bool = False,
     enable_origami: bool = False,
@@ -70,11 +76,14 @@ def generate_perf_report_pytorch(
     group_by_parent_module: bool = False,
     disable_coll_analysis: bool = False,
     enable_kernel_summary: bool = False,
+    use_kernel_name_categories: bool = False,
+    models: Mapping[str, OpModel] | None = None,
 ) -> dict[str, pd.DataFrame]:
     """Write a report of a trace, and return its sheets.
 
     The tables of ops cover GPU events whose launch is in the trace, without communication; the kernel summary and
-    the study of short kernels cover all kernels.
+    the study of short kernels cover all kernels. Each family of modelled ops, such as GEMM, has a sheet; families
+    that TraceLens has no sheets of come last.
 
     Args:
         profile_json_path: the trace, or whatever else `tracelens_graph.load` takes, or a loaded graph.
@@ -91,13 +100,21 @@ def generate_perf_report_pytorch(
         short_kernel_threshold_us, short_kernel_histogram_bins: below what a kernel is short, and number of bins.
         topk_short_kernels, topk_ops: rows to keep of short_kernels_summary and of ops_unique_args; shares remain
             those in the whole table.
-        group_by_num_kernels: tell calls with different numbers of GPU events apart in ops_unique_args.
+        topk_roofline_ops: rows to keep of each sheet of a family of ops.
+        gpu_arch_json_path, gpu_arch_platform, gpu_arch: the device, for columns of the roofline: TraceLens's
+            description of one in a file, a name such as `MI300X` (of which the vendor's figures hold), or the
+            description itself.
+        group_by_num_kernels: tell calls with different numbers of GPU events apart in ops_unique_args and in the
+            sheets of families.
         detect_recompute: tell recomputation of activations from the rest.
-        include_call_stack: add call_stack and entry_point to ops_unique_args.
+        include_call_stack: add where calls come from to unified_perf_summary.
         group_by_parent_module: tell modules around ops apart.
         disable_coll_analysis, enable_kernel_summary: as the command spells `collective_analysis`, `kernel_summary`.
-        enable_pseudo_ops, topk_roofline_ops, comparison_json_path, extension_file, python_path, gpu_arch_json_path,
-            gpu_arch_platform, gpu_arch, inductor_cache_dir, enable_origami: not available.
+        use_kernel_name_categories: tell by their names what kernels do: adds the sheets kernel_category_detail and
+            kernel_category_summary, and the column kernel_category to kernel_summary.
+        models: op name -> performance model; None for all there are.
+        enable_pseudo_ops, comparison_json_path, extension_file, python_path, inductor_cache_dir, enable_origami:
+            not available.
 
     Returns:
         Name of a sheet -> DataFrame. Arguments of ops are tuples, details of kernels lists of dictionaries; `attrs`
@@ -113,11 +130,12 @@ def generate_perf_report_pytorch(
         DamagedTraceWarning: the trace was broken; the message counts what was repaired and what was lost.
     """
     refuse(
-        enable_pseudo_ops=enable_pseudo_ops, topk_roofline_ops=topk_roofline_ops,
-        comparison_json_path=comparison_json_path, extension_file=extension_file, python_path=python_path,
-        gpu_arch_json_path=gpu_arch_json_path, gpu_arch_platform=gpu_arch_platform, gpu_arch=gpu_arch,
-        inductor_cache_dir=inductor_cache_dir, enable_origami=enable_origami,
+        enable_pseudo_ops=enable_pseudo_ops, comparison_json_path=comparison_json_path,
+        extension_file=extension_file, python_path=python_path, inductor_cache_dir=inductor_cache_dir,
+        enable_origami=enable_origami,
     )  # fmt: skip
+    path = None if gpu_arch_json_path is None else Path(gpu_arch_json_path)
+    arch = device(gpu_arch, path, gpu_arch_platform)
     if output_xlsx_path is None and output_csvs_dir is None:
         output_xlsx_path = _beside(profile_json_path)
     core = profile_json_path if isinstance(profile_json_path, Core) else load_core(profile_json_path)
@@ -131,12 +149,19 @@ def generate_perf_report_pytorch(
         recompute=detect_recompute,
         by_kernel_count=group_by_num_kernels,
         by_module=group_by_parent_module,
+        kernel_categories=use_kernel_name_categories,
+        arch=arch,
+        registry=models,
+    )
+    families = perf_sheets(
+        core, models=models, arch=arch, recompute=detect_recompute, by_kernel_count=group_by_num_kernels
     )
     tables = {
         name: _as_sheet(name, table)
         for name, table in _chosen(
             core,
             options,
+            families,
             unlinked=include_unlinked_kernels,
             call_stack=include_call_stack,
             overlap=include_overlap_info,
@@ -145,7 +170,8 @@ def generate_perf_report_pytorch(
             collectives=collective_analysis and not disable_coll_analysis,
         )
     }
-    for name, rows in (("ops_unique_args", topk_ops), ("short_kernels_summary", topk_short_kernels)):
+    shown = {"ops_unique_args": topk_ops, "short_kernels_summary": topk_short_kernels}
+    for name, rows in (shown | dict.fromkeys(families, topk_roofline_ops)).items():
         if rows is not None and name in tables and 0 <= rows < len(tables[name]):
             left_out = f"{len(tables[name]) - rows:,} rows are left out"
             tables[name] = tables[name].take(np.arange(rows))
@@ -157,6 +183,7 @@ def generate_perf_report_pytorch(
 def _chosen(
     core: Core,
     options: ReportOptions,
+    families: Mapping[str, Table],
     *,
     unlinked: bool,
     call_stack: bool,
@@ -170,19 +197,31 @@ def _chosen(
     timed = report_tables(core, replace(options, linked_only=not unlinked))
     yield "gpu_timeline", timed["gpu_timeline"]
     if len(rows_of_kind(core.columns, (Kind.Op, *PYTHON_KINDS))):
-        yield from ((name, tables[name]) for name in _OPS[:2])
-        detailed = replace(options, call_stack=call_stack)
-        yield "ops_unique_args", report_tables(core, detailed)["ops_unique_args"]
+        yield from ((name, tables[name]) for name in _OPS)
         if overlap:
-            beside = report_tables(core, replace(detailed, overlap=True))["ops_unique_args"]
+            beside = report_tables(core, replace(options, overlap=True))["ops_unique_args"]
             yield "ops_unique_args_kl_overlap", replace(beside, name="ops_unique_args_kl_overlap")
+        unified = report_tables(core, replace(options, call_stack=call_stack))["unified_perf_summary"]
+        if len(unified):
+            yield "unified_perf_summary", unified
+        yield from ((name, table) for name, table in families.items() if _family(name) in _FAMILIES)
     if kernels:
         yield "kernel_summary", tables["kernel_summary"]
+    if options.kernel_categories:
+        yield from ((name, tables[name]) for name in _CATEGORIES)
     if short:
         # Their percentages are of the timeline's total.
         yield from ((name, timed[name]) for name in ("short_kernel_histogram", "short_kernels_summary"))
     if collectives and len(found := tables["coll_analysis"]):
         yield "coll_analysis", found
+    yield from ((name, table) for name, table in families.items() if _family(name) not in _FAMILIES)
+
+
+def _family(sheet: str) -> str:
+    return sheet.removesuffix("_fwd").removesuffix("_bwd")
+
+
+_FAMILIES = {_family(model.sheet) for model in TRACELENS_MODELS.values()}
 
 
 def _as_sheet(name: str, table: Table) -> Table:
@@ -192,11 +231,15 @@ def _as_sheet(name: str, table: Table) -> Table:
         for column, cells in table.columns.items()
         if not (column == "ex_UID" and name in _OF_KERNELS)
     }
+    if "UID_first" in columns and len(table):
+        op = table["name"][int(np.argmin(table["UID_first"]))]
+        sizes = in_order((column for column in columns if column.startswith("param: ")), op)
+        columns = {column: columns[column] for column in ("name", *sizes, *columns)}
     return replace(table, columns=columns)
 
 
 def _cell(column: str, cell: Any) -> Any:
-    if column in _TUPLES:
+    if column.removesuffix("_first") in _TUPLES:
         return as_tuples(cell)
     return None if column in _PARENT and cell in (NO_LAUNCH, UNLINKED) else cell
 

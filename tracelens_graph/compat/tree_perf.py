@@ -20,15 +20,19 @@ import pandas as pd
 from tracelens_graph.analyses.launchers import OpCalls, launchers
 from tracelens_graph.analyses.timeline import gpu_timeline
 from tracelens_graph.compat import launcher_frames
+from tracelens_graph.compat.devices import Device, device
 from tracelens_graph.compat.event import TraceEvent
 from tracelens_graph.compat.kernel_frames import kernel_columns
 from tracelens_graph.compat.launcher_calls import calls_frame, kernel_details
 from tracelens_graph.compat.launcher_frames import ARGUMENTS, DIRECT, SUBTREE
 from tracelens_graph.compat.notices import refuse, warn_of_damage
 from tracelens_graph.compat.trace_to_tree import TraceToTree
+from tracelens_graph.compat.tree_perf_models import PerformanceMethods
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.intervals import union_length_by_group
 from tracelens_graph.graph.traversals import nearest_above, rows_of_kind
+from tracelens_graph.perf.model import OpModel
+from tracelens_graph.perf.registry import MODELS
 from tracelens_graph.schema import PYTHON_KINDS, Kind
 
 
@@ -52,7 +56,7 @@ class MeasuredEvent(TraceEvent):
         return super().__len__() + len(self._measured)
 
 
-class TreePerfAnalyzer:
+class TreePerfAnalyzer(PerformanceMethods):
     """GPU time of a trace by launcher, kernel and module.
 
     Args:
@@ -63,7 +67,11 @@ class TreePerfAnalyzer:
             else does, except `get_df_kernels`.
         rebuild_tree: build the tree as `add_python_func` says; with False it stays as it is.
         detect_recompute: tell recomputation of activations from the rest; makes Python frames part of the tree.
-        arch, jax, python_path, enable_pseudo_ops, tree_postprocess_extension, enable_origami, inductor_cache_dir:
+        arch: the device, for the roofline: TraceLens's description of one (parsed, or the path of its file), or a name
+            such as `h100-sxm`.
+        models: op name -> performance model; None for all there are.
+        use_kernel_name_categories: tell by their names what kernels do, in `get_df_kernels`.
+        jax, python_path, enable_pseudo_ops, tree_postprocess_extension, enable_origami, inductor_cache_dir:
             not available.
 
     Attributes:
@@ -77,7 +85,7 @@ class TreePerfAnalyzer:
         self,
         tree: Any,
         add_python_func: bool = False,
-        arch: Any = None,
+        arch: Device | None = None,
         jax: bool = False,
         python_path: str | None = None,
         event_to_category: Callable[[Mapping[str, Any]], str] | None = None,
@@ -88,12 +96,18 @@ class TreePerfAnalyzer:
         detect_recompute: bool = False,
         enable_origami: bool = False,
         inductor_cache_dir: str | None = None,
+        *,
+        models: Mapping[str, OpModel] | None = None,
+        use_kernel_name_categories: bool = False,
     ) -> None:
         refuse(
-            arch=arch, jax=jax, python_path=python_path, enable_pseudo_ops=enable_pseudo_ops,
+            jax=jax, python_path=python_path, enable_pseudo_ops=enable_pseudo_ops,
             tree_postprocess_extension=tree_postprocess_extension, enable_origami=enable_origami,
             inductor_cache_dir=inductor_cache_dir,
         )  # fmt: skip
+        self.arch = device(arch)
+        self.models = MODELS if models is None else models
+        self.use_kernel_name_categories = use_kernel_name_categories
         self.tree = tree if isinstance(tree, TraceToTree) else TraceToTree(tree)
         if event_to_category is not None:
             self.tree.event_to_category = event_to_category
@@ -290,6 +304,7 @@ class TreePerfAnalyzer:
             launch=launcher_detail and c.parent[row] >= 0,
             op=cpu_op_detail and nearest_above(c, rows, (Kind.Op,))[0] >= 0,
             module=nn_module_detail and self.add_python_func and nearest_above(c, rows, (Kind.Module,))[0] >= 0,
+            category=self.use_kernel_name_categories,
         )
         return {
             name: values.tolist()[0] if hasattr(values, "tolist") else values[0] for name, values in columns.items()
@@ -300,7 +315,8 @@ class TreePerfAnalyzer:
     ) -> pd.DataFrame:
         """One row per kernel (no copies, no fills), linked or not, in file order.
 
-        Columns: UID, Kernel name, Kernel t start (us on the file's clock), Kernel duration (µs), Kernel stream, and:
+        Columns: UID, Kernel name, Kernel t start (us on the file's clock), Kernel duration (µs), Kernel stream, with
+        `use_kernel_name_categories` kernel_category, and:
 
         Args:
             launcher_detail: the launch: Launcher UID, Launcher, Grid, Block (of the kernel where the launch has none).
@@ -311,7 +327,8 @@ class TreePerfAnalyzer:
         rows = rows_of_kind(self.tree.graph.columns, (Kind.Kernel,))
         rows = rows[np.argsort(self.tree.graph.columns.uid[rows])]
         module = nn_module_detail and self.add_python_func
-        return pd.DataFrame(kernel_columns(self.tree, rows, launcher_detail, cpu_op_detail, module))
+        category = self.use_kernel_name_categories
+        return pd.DataFrame(kernel_columns(self.tree, rows, launcher_detail, cpu_op_detail, module, category))
 
     def agg_kernels_in_subtree(
         self,

@@ -134,17 +134,20 @@ class Architecture:
         return [name for name, figure in self.figures.items() if not figure.source.confirmed]
 
 
-def architecture(name_or_path: str | os.PathLike[str]) -> Architecture:
+def architecture(name_or_path: str | os.PathLike[str] | Mapping[str, Any]) -> Architecture:
     """A device by its short name, or as a file describes it.
 
     Args:
         name_or_path: a name such as `h100-sxm`, in any case, or a path that ends in `.toml` (in the form of the files
-            in `architectures`) or `.json` (TraceLens's form: `name`, `mem_bw_gbps`, `max_achievable_tflops`).
+            in `architectures`) or `.json` (TraceLens's form: `name`, `mem_bw_gbps`, `max_achievable_tflops`), or
+            what such a JSON file holds.
 
     Raises:
         AnalysisError: no device has this name, or the file describes none; the message says what is wrong.
         OSError: the file cannot be read.
     """
+    if isinstance(name_or_path, Mapping):
+        return _from_json(name_or_path, "the given device", msgspec.convert)
     if isinstance(name_or_path, os.PathLike) or PurePath(name_or_path).suffix.lower() in (".toml", ".json"):
         path = Path(name_or_path)
         form = _from_json if path.suffix.lower() == ".json" else _from_toml
@@ -265,7 +268,7 @@ class _TraceLensFile(msgspec.Struct):
     num_cus: _Positive | None = None
 
 
-def _decoded(key: str, decode: Callable[..., Any], text: bytes, form: type) -> Any:
+def _decoded(key: str, decode: Callable[..., Any], text: Any, form: type) -> Any:
     try:
         return decode(text, type=form)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
@@ -294,8 +297,8 @@ def _from_toml(text: bytes, key: str) -> Architecture:
     )
 
 
-def _from_json(text: bytes, key: str) -> Architecture:
-    file = _decoded(key, msgspec.json.decode, text, _TraceLensFile)
+def _from_json(text: Any, key: str, decode: Callable[..., Any] = msgspec.json.decode) -> Architecture:
+    file = _decoded(key, decode, text, _TraceLensFile)
     given = {
         "compute_units": file.num_cus, "memory_gb": file.memory_gb, "memory_bandwidth_gbps": file.mem_bw_gbps,
         **file.max_achievable_tflops,
