@@ -7,6 +7,7 @@ TraceLensGraphError
 ├── NodeNotFoundError     no node answers the question (also a KeyError)
 ├── AnalysisError         a question that this graph cannot answer
 ├── OutputError           a file cannot be written, or not in that format
+├── ExtensionError        code of the user's own fails; the message says where
 └── MissingExtraError     an optional package is not installed; the message names the extra
 
 DamagedTraceWarning       a trace was repaired or is not whole; the message counts what
@@ -44,6 +45,10 @@ class AnalysisError(TraceLensGraphError):
 
 class OutputError(TraceLensGraphError):
     """A file cannot be written, or the format asked for is none of ours."""
+
+
+class ExtensionError(TraceLensGraphError):
+    """An extension cannot be loaded, or its code fails; the message names file and line."""
 
 
 class MissingExtraError(TraceLensGraphError, ImportError):

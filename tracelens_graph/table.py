@@ -80,6 +80,25 @@ class Table:
         )
         return frame
 
+    @staticmethod
+    def from_pandas(frame: pd.DataFrame, name: str) -> Table:
+        """A table of a DataFrame: an index with names becomes columns; absent cells are None, or NaN among numbers.
+
+        Title, notes, units and definitions are taken from `frame.attrs`, where `to_pandas` puts them.
+
+        Raises:
+            ValueError: two columns have one name.
+        """
+        if any(level is not None for level in frame.index.names):
+            frame = frame.reset_index()
+        said = frame.attrs
+        units, definitions = said.get("units", {}), said.get("definitions", {})
+        columns = {str(label): _cells(series) for label, series in frame.items()}
+        if len(columns) != frame.shape[1]:
+            raise ValueError(f"two columns of {name} have one name")
+        about = {column: Column(definitions.get(column, ""), units.get(column, "")) for column in columns}
+        return Table(name, columns, about, said.get("title") or name, list(said.get("notes", ())))
+
     def _repr_html_(self) -> str:
         return str(self.to_pandas().to_html())
 
@@ -92,3 +111,11 @@ def _series(values: np.ndarray | Sequence[Any]) -> Any:
     import pandas as pd
 
     return pd.array(values, dtype="Int64")
+
+
+def _cells(series: pd.Series[Any]) -> np.ndarray | list[Any]:
+    """Cells of a column: an array of numbers, else plain Python values."""
+    if isinstance(series.dtype, np.dtype) and series.dtype.kind in "iufb":
+        return series.to_numpy()
+    absent = series.isna().tolist()
+    return [None if missing else cell for cell, missing in zip(series.tolist(), absent, strict=True)]

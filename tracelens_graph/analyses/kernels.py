@@ -86,5 +86,5 @@ def _parents(found: OpCalls) -> tuple[list[tuple[str, str]], np.ndarray]:
     pairs = []
     for name, category in zip((keys // kinds).tolist(), (keys % kinds).tolist(), strict=True):
         text = core.names[name]
-        pairs.append((found.categories[category] if category < kinds - 1 else call_category(text), text))
+        pairs.append((found.categories[category] if category < kinds - 1 else call_category(text, found.rules), text))
     return [*pairs, (UNLINKED, NO_LAUNCH)], code

@@ -51,7 +51,7 @@ class OpCalls:
     @property
     def rules(self) -> Rules:
         """What their categories are told by."""
-        return self.window.extension.op_rules if self.window.extension else RULES
+        return self.window.extension.all_op_rules if self.window.extension else RULES
 
     @cached_property
     def count(self) -> np.ndarray:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from tracelens_graph.categories.op_names import OP_NAMES
 
@@ -22,23 +22,29 @@ class Rule:
 
 @dataclass(frozen=True)
 class Rules:
-    """What categories are told by. `dataclasses.replace` makes rules of one's own from others.
+    """What categories are told by.
 
     Attributes:
         names: full name of an operation -> category; these come first.
         by_name: patterns of names of operations, the first that matches counts.
         by_kernel: patterns of the name of the first kernel, likewise.
         by_call: patterns of names of runtime calls that launch without an operation, likewise.
-        other: category of an operation that nothing matches.
-        call: category of a runtime call that nothing matches.
+        behind: rules that are asked where none of these matches.
+        other: category of an operation that nothing matches, not even `behind`.
+        call: category of a runtime call that nothing matches, likewise.
     """
 
-    names: Mapping[str, str]
-    by_name: Sequence[Rule]
-    by_kernel: Sequence[Rule]
-    by_call: Sequence[Rule]
+    names: Mapping[str, str] = field(default_factory=dict)
+    by_name: Sequence[Rule] = ()
+    by_kernel: Sequence[Rule] = ()
+    by_call: Sequence[Rule] = ()
+    behind: Rules | None = None
     other: str = "other"
     call: str = "runtime"
+
+    def before(self, others: Rules) -> Rules:
+        """These rules, and the others where none of these matches."""
+        return replace(self, behind=self.behind.before(others) if self.behind else others)
 
 
 RULES = Rules(
@@ -64,17 +70,20 @@ def op_category(name: str, first_kernel: str, rules: Rules = RULES) -> str:
         first_kernel: name of the first GPU event charged to it; "" if there is none.
         rules: what to tell it by.
     """
-    return (
-        rules.names.get(name)
-        or _first_match(rules.by_name, name)
-        or _first_match(rules.by_kernel, first_kernel)
-        or rules.other
+    found = (
+        rules.names.get(name) or _first_match(rules.by_name, name) or _first_match(rules.by_kernel, first_kernel)
     )
+    if found is None and rules.behind:
+        return op_category(name, first_kernel, rules.behind)
+    return found or rules.other
 
 
 def call_category(name: str, rules: Rules = RULES) -> str:
     """Category of a runtime call that launches without an operation: `graph` for a graph launch, else `runtime`."""
-    return _first_match(rules.by_call, name) or rules.call
+    found = _first_match(rules.by_call, name)
+    if found is None and rules.behind:
+        return call_category(name, rules.behind)
+    return found or rules.call
 
 
 def _first_match(rules: Sequence[Rule], text: str) -> str | None:

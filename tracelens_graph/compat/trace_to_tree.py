@@ -135,7 +135,7 @@ class TraceToTree:
         Raises:
             NodeNotFoundError: there is none (also a KeyError).
         """
-        return TraceEvent(self, self.graph.row(UID))
+        return self._event(self.graph.row(UID))
 
     @overload
     def get_node_by_ext_id_pid_tid(
@@ -163,7 +163,7 @@ class TraceToTree:
     def get_parent_event(self, event: Mapping[str, Any]) -> TraceEvent | None:
         """The caller of an event; of GPU work its launch."""
         parent = self.parent_row(self._row(event))
-        return TraceEvent(self, parent) if parent >= 0 else None
+        return self._event(parent) if parent >= 0 else None
 
     def get_children_events(self, event: Mapping[str, Any]) -> list[TraceEvent]:
         """Calls made and GPU work launched, by start."""
@@ -196,7 +196,10 @@ class TraceToTree:
         return event.row if isinstance(event, TraceEvent) else self.graph.row(event["UID"])
 
     def _events(self, rows: Iterable[int]) -> list[TraceEvent]:
-        return [TraceEvent(self, row) for row in rows]
+        return [self._event(row) for row in rows]
+
+    def _event(self, row: int) -> TraceEvent:
+        return TraceEvent(self, row)
 
     # --- forward and backward, annotations -----------------------------------------------------------------------
 
@@ -303,7 +306,7 @@ class TraceToTree:
         return frames
 
     def _category_for_people(self, row: int) -> str:
-        return self.event_to_category(TraceEvent(self, row))
+        return self.event_to_category(self._event(row))
 
     def _labels(self, **wanted: Any) -> tree_text.Labels:
         return tree_text.Labels(self._category_for_people, **wanted)

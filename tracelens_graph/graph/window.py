@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
@@ -18,11 +18,24 @@ from tracelens_graph.graph import membership, traversals
 from tracelens_graph.schema import GPU_KINDS, Kind
 
 if TYPE_CHECKING:
+    from tracelens_graph.categories.ops import Rules
     from tracelens_graph.graph.core import Core
 
 _STEP_DIGITS = 18
 
 Threads = Literal["own", "all"]
+
+
+class Additions(Protocol):
+    """What analyses ask of an extension; see `tracelens_graph.extension`."""
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+
+    @property
+    def all_op_rules(self) -> Rules:
+        """What categories of ops are told by."""
 
 
 class Window:
@@ -31,12 +44,16 @@ class Window:
     Attributes:
         core: the graph.
         title: what was asked for, for the titles of tables; empty for the whole trace.
+        extension: what a user adds to the rules that analyses go by; see `extended`.
         memo: what tables have in common, kept by whoever computed it.
     """
 
-    def __init__(self, core: Core, mask: np.ndarray | None = None, title: str = "") -> None:
+    def __init__(
+        self, core: Core, mask: np.ndarray | None = None, title: str = "", extension: Additions | None = None
+    ) -> None:
         self.core = core
         self.title = title
+        self.extension = extension
         self.memo: dict[Any, Any] = {}
         self._mask = mask
 
@@ -61,7 +78,16 @@ class Window:
     def narrowed(self, mask: np.ndarray, title: str) -> Window:
         """The nodes of this window that a mask over all rows keeps."""
         both = mask if self._mask is None else self._mask & mask
-        return type(self)(self.core, both, "; ".join(filter(None, (self.title, title))))
+        return type(self)(self.core, both, "; ".join(filter(None, (self.title, title))), self.extension)
+
+    def extended(self, extension: Additions, core: Core | None = None) -> Window:
+        """The same nodes for analyses that go by an extension.
+
+        Args:
+            extension: what is added to the rules.
+            core: the same graph after the extension's own changes, which has the same rows.
+        """
+        return type(self)(core or self.core, self._mask, self.title, extension)
 
     def titled(self, text: str) -> str:
         """A table's title, with what the table was restricted to."""

@@ -77,6 +77,11 @@ class Arguments:
         """Whether shapes were recorded at all."""
         return bool(self._parts[0])
 
+    @property
+    def parts(self) -> tuple[list[Any], ...]:
+        """Dims, types, strides and values as recorded, one entry per argument; empty lists where they were not."""
+        return tuple(self._parts)
+
     def _at(self, part: int, index: int) -> Any:
         values = self._parts[part]
         return values[index] if -len(values) <= index < len(values) else None

@@ -1,0 +1,95 @@
+"""Times that a model other than the roofline predicts, such as a simulator of the device, beside the measured ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tracelens_graph.analyses.grouping import Cells
+from tracelens_graph.analyses.perf_rows import STATISTICS, CostedCalls, stats
+from tracelens_graph.analyses.statistics import Groups
+from tracelens_graph.perf.architecture import Architecture
+from tracelens_graph.perf.cost import CannotModel, Cost
+from tracelens_graph.table import Column
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a call has to do, as a performance model sees it.
+
+    Attributes:
+        op: name of the op.
+        cost: operations, bytes, precision, and in `params` the sizes that they follow from.
+        backward: whether it is the backward pass of a call of `op` instead of the call itself.
+    """
+
+    op: str
+    cost: Cost
+    backward: bool = False
+
+
+@dataclass(frozen=True)
+class TimeModel:
+    """A prediction of the time that work takes on a device.
+
+    Attributes:
+        label: how the columns are called: `<label> Time (µs)` and `Pct <label>`.
+        time_us: the time in us; None, or CannotModel raised, where the model does not apply. The device is None if
+            none was named.
+    """
+
+    label: str
+    time_us: Callable[[Work, Architecture | None], float | None]
+
+
+def time_columns(
+    found: CostedCalls, group: np.ndarray, first: np.ndarray, models: Sequence[TimeModel], backward: np.ndarray
+) -> dict[str, Cells]:
+    """Columns with predicted times, and their shares in measured ones.
+
+    Args:
+        found: calls with their costs.
+        group: number of the group of each call.
+        first: the first call of each group.
+        models: what predicts.
+        backward: per call whether its cost is that of the backward pass of the op that it is a call of.
+    """
+    columns: dict[str, Cells] = {}
+    busy = found.calls.direct_ns
+    for model in models:
+        times = _predicted(found, model, backward)
+        columns[f"{model.label} Time (µs)_first"] = [None if np.isnan(us) else us for us in times[first].tolist()]
+        share = np.divide(1e5 * times, busy, out=np.full(len(busy), np.nan), where=busy > 0)
+        columns |= stats(f"Pct {model.label}", Groups(group, share, len(first)))
+    return columns
+
+
+def time_about(models: Sequence[TimeModel]) -> Iterator[tuple[str, Column]]:
+    """Names and definitions of the columns."""
+    for model in models:
+        yield f"{model.label} Time (µs)_first", Column(f"time of a call that {model.label} predicts", "us")
+        for which in STATISTICS:
+            meaning = f"{which} over calls of the time that {model.label} predicts as share of the GPU busy time"
+            yield f"Pct {model.label}_{which}", Column(meaning, "%")
+
+
+def _predicted(found: CostedCalls, model: TimeModel, backward: np.ndarray) -> np.ndarray:
+    """The prediction for each call, us; NaN where there is none. Equal work is asked for once."""
+    core, name = found.calls.core, found.calls.core.columns.name[found.calls.rows]
+    keys = np.stack((name.astype(np.int64), found.cost.astype(np.int64), backward.astype(np.int64)), axis=1)
+    different, back = np.unique(keys, axis=0, return_inverse=True)
+    times = np.full(len(different), np.nan)
+    for i, (code, cost, is_backward) in enumerate(different.tolist()):
+        if cost >= 0:
+            times[i] = _time(model, Work(core.names[code], found.costs[cost], bool(is_backward)), found.arch)
+    return times[back.reshape(-1)]
+
+
+def _time(model: TimeModel, work: Work, arch: Architecture | None) -> float:
+    try:
+        found = model.time_us(work, arch)
+    except CannotModel:
+        return np.nan
+    return np.nan if found is None else float(found)

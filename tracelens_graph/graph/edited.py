@@ -1,0 +1,84 @@
+"""A graph with other names or other arguments: what an extension may change before a report is made.
+
+A graph is never changed; these return a new one that shares everything else with the old one. Nodes, their uids, times
+and links stay as they are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tracelens_graph.graph.columns import Columns
+from tracelens_graph.graph.core import Core
+
+ARGUMENTS = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
+
+
+def renamed(core: Core, names: Mapping[int, str]) -> Core:
+    """The graph with other names for some nodes.
+
+    Args:
+        core: the graph.
+        names: uid -> name.
+
+    Raises:
+        NodeNotFoundError: there is no node of a uid.
+    """
+    every = list(core.names)
+    codes = {name: code for code, name in enumerate(every)}
+    column = core.columns.name.astype(np.int64)
+    for row, name in zip(_rows(core, names), names.values(), strict=True):
+        if name not in codes:
+            codes[name] = len(every)
+            every.append(name)
+        column[row] = codes[name]
+    return _changed(core, {"name": column}, names=every)
+
+
+def with_arguments(core: Core, arguments: Mapping[int, Mapping[str, Sequence[Any]]]) -> Core:
+    """The graph with other recorded arguments for some ops, such as shapes that the profiler does not know.
+
+    Args:
+        core: the graph.
+        arguments: uid -> the parts that change, by their names in traces: `Input Dims`, `Input type`,
+            `Input Strides`, `Concrete Inputs`, each a list with an entry per argument.
+
+    Raises:
+        NodeNotFoundError: there is no node of a uid.
+        ValueError: a part has another name.
+    """
+    argsets = list(core.argsets)
+    codes = {argset: code for code, argset in enumerate(argsets)}
+    column = core.columns.argset.astype(np.int64)
+    for row, parts in zip(_rows(core, arguments), arguments.values(), strict=True):
+        if unknown := sorted(parts.keys() - set(ARGUMENTS)):
+            raise ValueError(f"{unknown[0]!r} is no part of arguments; there are {', '.join(ARGUMENTS)}")
+        old = argsets[column[row]] if column[row] >= 0 else ("",) * 4
+        texts = [json.dumps(list(parts[key])) if key in parts else old[i] for i, key in enumerate(ARGUMENTS)]
+        new = (texts[0], texts[1], texts[2], texts[3])
+        if new not in codes:
+            codes[new] = len(argsets)
+            argsets.append(new)
+        column[row] = codes[new]
+    return _changed(core, {"argset": column}, argsets=argsets)
+
+
+def _rows(core: Core, uids: Mapping[int, Any]) -> list[int]:
+    rows = core.rows_of(uids)
+    for uid in np.fromiter(uids, np.int64, len(uids))[rows < 0].tolist():
+        core.row(uid)  # says what is wrong with it
+    found: list[int] = rows.tolist()
+    return found
+
+
+def _changed(core: Core, columns: Mapping[str, np.ndarray], **parts: Any) -> Core:
+    same = {
+        name: getattr(core, name)
+        for name in ("names", "threads", "argsets", "autograd_flows", "depends_on", "info", "details")
+    }
+    arrays = Columns({**dict(core.columns), **columns})
+    return Core(columns=arrays, collectives=core.collective_args, **{**same, **parts})
