@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from os.path import commonprefix
 
 import numpy as np
 
@@ -64,8 +63,9 @@ def _call_stack(core: Core, events: Sequence[int]) -> Stack:
     ways = list(dict.fromkeys(tuple(_way(core, event)) for event in events))
     if len(ways) == 1:
         return list(ways[0])
-    common = commonprefix(ways)
-    return [*common, *(list(way[len(common) :]) for way in ways)]
+    levels = enumerate(zip(*ways, strict=False))
+    parted = next((depth for depth, names in levels if len(set(names)) > 1), min(map(len, ways)))
+    return [*ways[0][:parted], *(list(way[parted:]) for way in ways)]
 
 
 def _way(core: Core, event: int) -> list[str]:

@@ -178,7 +178,8 @@ def _append_lines(columns: dict[str, Cells], w: Window, chosen: Unified) -> None
         if not picked.any():
             continue
         times = Groups(np.zeros(int(picked.sum()), np.int64), c.dur_ns[gpu[picked]], 1)
+        kernel_time = stats("Kernel Time (µs)", times, (*STATISTICS, "sum"), 1e-3)
         known = {"name": name, "operation_count": int(times.count[0]), "has_perf_model": False}
-        known |= {key: float(value[0]) for key, value in stats("Kernel Time (µs)", times, (*STATISTICS, "sum"), 1e-3).items()}  # fmt: skip
+        known |= {column: float(values[0]) for column, values in kernel_time.items()}
         for column, cells in columns.items():
             columns[column] = [*(cells.tolist() if isinstance(cells, np.ndarray) else cells), known.get(column)]
