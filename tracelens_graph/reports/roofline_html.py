@@ -1,0 +1,361 @@
+"""The roofline as a picture: a web page that needs nothing else, with the tables that belong to it.
+
+Names come from a trace, so nothing on the page may obey them: texts are escaped, and the page's own policy lets a
+browser run the two scripts that it was written with, load nothing, and send nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from base64 import b64encode
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
+from html import escape
+from typing import Any
+
+from tracelens_graph.errors import MissingExtraError
+from tracelens_graph.perf.architecture import Architecture
+from tracelens_graph.reports.terminal import printable, shorten
+from tracelens_graph.table import Table
+
+MOST_MARKS = 2000
+"""Operations that are drawn; those with less time are counted below the picture."""
+
+_LONGEST, _LONGEST_NAME, _LONGEST_SHAPES = 400, 100, 120
+_ROWS = 30
+"""Rows of the tables below the picture."""
+_GREATEST_MARK, _SMALLEST_MARK = 46, 5
+"""Diameters in pixels."""
+
+_COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6d31")
+"""Told apart by those who see colours differently: M. Okabe, K. Ito, Color Universal Design (2008)."""
+_SYMBOLS = ("circle", "diamond", "square", "cross")
+"""One after the other, where there are more categories than colours."""
+_CLOSE = 1.6
+"""Roofs with rates nearer than this factor have their labels on different sides."""
+_ROOF_COLORS = ("#222222", "#777777", "#aaaaaa", "#555555")
+
+_NUMBER = re.compile(r"-?[\d,]+(?:\.\d+)?", re.ASCII)
+
+Record = Mapping[str, Any]
+
+
+def drawing_library() -> str:
+    """The program text of plotly.js, which draws in the browser.
+
+    Raises:
+        MissingExtraError: plotly is not installed.
+    """
+    try:
+        from plotly.offline import get_plotlyjs
+    except ImportError:
+        raise MissingExtraError("plotly", "plot") from None
+    return str(get_plotlyjs())
+
+
+def roofline_html(ops: Table, summary: Table, missing: Table, arch: Architecture, source: str) -> str:
+    """A page with the roofline of a device and the operations of a trace under it.
+
+    Both axes are logarithmic: operations per byte moved, and operations per second reached, as means over calls.
+    One mark per row of `unified_perf_summary` with operations and bytes, its area the share of GPU time, its colour
+    the category. The roofs are those of the precisions that occur; their ridge is where memory stops to bound.
+
+    Args:
+        ops: `unified_perf_summary`, made for the device.
+        summary: `roofline_summary`.
+        missing: `unmodelled`.
+        arch: the device.
+        source: name of the trace.
+
+    Raises:
+        MissingExtraError: plotly is not installed.
+    """
+    library = drawing_library()
+    records = [row for row in ops.records() if row["has_perf_model"]]
+    drawn = [row for row in records if _positive(row["FLOPS/Byte"]) and _positive(row["TFLOPS/s_mean"])]
+    marked = drawn[:MOST_MARKS]
+    still = [row for row in records if not row["GFLOPS"]]
+    unknown = len(records) - len(drawn) - len(still)
+    title = f"Roofline of {source} on {arch.name}"
+    notes = [f"{len(drawn) - len(marked):,} more operations are not drawn"] if len(drawn) > len(marked) else []
+    if not drawn:
+        notes.append("no operation with a model computes anything")
+    if unknown:
+        notes.append(f"{unknown:,} operations with a model are not drawn: their bytes or their time are not known")
+    body = [
+        f"<h1>{_text(title)}</h1>",
+        '<div id="roofline"></div>',
+        *(f"<p>{_text(note)}</p>" for note in notes),
+        _summary(summary),
+        _most_to_win(drawn),
+        _moving(still, arch),
+        _without_model(missing),
+    ]
+    return _page(title, "\n".join(filter(None, body)), library, _drawing(_figure(marked, arch)))
+
+
+# --- the picture -----------------------------------------------------------------------------------------------------
+
+
+def _figure(rows: Sequence[Record], arch: Architecture) -> dict[str, Any]:
+    """The picture as plotly.js takes it."""
+    roofs = _roofs(rows, arch)
+    low, high = _span([row["FLOPS/Byte"] for row in rows] + [ridge for *_, ridge in roofs])
+    bottom, top = _span([row["TFLOPS/s_mean"] for row in rows] + [rate for _, rate, _ in roofs])
+    lines, labels = _roof_lines(roofs, arch, low, high, bottom)
+    axis = {"type": "log", "gridcolor": "#eeeeee", "minor": {"showgrid": False}, "dtick": 1, "zeroline": False,
+            "showline": True, "linecolor": "#888888", "ticks": "outside", "exponentformat": "power"}  # fmt: skip
+    return {
+        "data": [*lines, *_marks(rows)],
+        "layout": {
+            "xaxis": axis | {"title": {"text": "FLOPs per byte"}, "range": [math.log10(low), math.log10(high)]},
+            "yaxis": axis | {"title": {"text": "TFLOPS/s"}, "range": [math.log10(bottom), math.log10(top)]},
+            "annotations": labels,
+            "legend": {"title": {"text": "category (share of GPU time)"}, "itemsizing": "constant"},
+            "hovermode": "closest",
+            "hoverlabel": {"align": "left"},
+            "plot_bgcolor": "white",
+            "margin": {"t": 20, "r": 20},
+        },
+        "config": {"responsive": True, "displaylogo": False, "showLink": False, "plotlyServerURL": ""},
+    }
+
+
+def _roofs(rows: Sequence[Record], arch: Architecture) -> list[tuple[str, float, float]]:
+    """Precisions that occur, with rate and ridge; those with the same rate together, the greatest rate first."""
+    by_rate: dict[float, list[str]] = {}
+    for spec in sorted({row["Compute Spec"] for row in rows if row["Compute Spec"]}):
+        rate = arch.rate(spec)
+        if rate:
+            by_rate.setdefault(rate.tflops, []).append(spec)
+    bandwidth = arch.value("memory_bandwidth_gbps")
+    if not bandwidth:
+        return []
+    return [(", ".join(specs), rate, rate * 1e3 / bandwidth) for rate, specs in sorted(by_rate.items(), reverse=True)]
+
+
+def _roof_lines(
+    roofs: Sequence[tuple[str, float, float]], arch: Architecture, low: float, high: float, bottom: float
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Lines and labels: the slope of the memory, and for each rate the level from its ridge on."""
+    bandwidth = arch.value("memory_bandwidth_gbps")
+    if not roofs or not bandwidth:
+        return [], []
+    begin, (_, top, greatest) = max(low, bottom * 1e3 / bandwidth), roofs[0]
+    middle = math.sqrt(begin * greatest)
+    lines = [_line([begin, greatest], [begin * bandwidth / 1e3, top], _ROOF_COLORS[0])]
+    labels = [_label(middle, middle * bandwidth / 1e3, f"memory {bandwidth / 1e3:,.2f} TB/s", xshift=-6)]
+    above = math.inf
+    for number, (specs, rate, ridge) in enumerate(roofs):
+        color = _ROOF_COLORS[number % len(_ROOF_COLORS)]
+        hover = f"ridge of {_text(specs)}: {ridge:,.1f} FLOPs per byte"
+        lines.append(_line([ridge, high], [rate, rate], color, hover))
+        side = "top" if above < _CLOSE * rate else "bottom"
+        labels.append(_label(high, rate, f"{_text(specs)} {rate:,.1f} TFLOPS/s, ridge {ridge:,.1f}", yanchor=side))
+        above = rate
+    return lines, labels
+
+
+def _line(x: list[float], y: list[float], color: str, hover: str = "") -> dict[str, Any]:
+    """A line; with a text for its first point, that point is marked."""
+    found: dict[str, Any] = {"type": "scatter", "mode": "lines", "x": x, "y": y, "showlegend": False}
+    found |= {"line": {"color": color, "width": 2}, "hoverinfo": "skip"}
+    if hover:
+        found |= {"mode": "lines+markers", "marker": {"color": color, "size": [8, 0]}}
+        found |= {"hoverinfo": "text", "hovertext": [hover, ""]}
+    return found
+
+
+def _label(x: float, y: float, text: str, **place: Any) -> dict[str, Any]:
+    """A text that ends at a point; what is above marks must not hide them."""
+    at = {"x": math.log10(x), "y": math.log10(y), "xanchor": "right", "yanchor": "bottom", "showarrow": False}
+    return at | {"text": text, "font": {"size": 12, "color": "#444444"}} | place
+
+
+def _marks(rows: Sequence[Record]) -> list[dict[str, Any]]:
+    """Marks of the operations, one trace of the picture per category, the one with the greatest time first."""
+    time: dict[str, float] = {}
+    for row in rows:
+        time[row["op category"]] = time.get(row["op category"], 0) + row["Percentage (%)"]
+    by_time = sorted(time, key=lambda category: -time[category])
+    greatest = max((row["Percentage (%)"] for row in rows), default=0) or 1
+    found = []
+    for place, category in enumerate(by_time):
+        own = [row for row in rows if row["op category"] == category]
+        again, color = divmod(place, len(_COLORS))
+        found.append({
+            "type": "scatter", "mode": "markers", "name": f"{_text(category)} ({time[category]:.1f} %)",
+            "x": [row["FLOPS/Byte"] for row in own], "y": [row["TFLOPS/s_mean"] for row in own],
+            "hoverinfo": "text", "hovertext": [_hover(row) for row in own],
+            "marker": {
+                "color": _COLORS[color], "symbol": _SYMBOLS[again % len(_SYMBOLS)], "opacity": 0.65, "line": {"color": "white", "width": 1},
+                "size": [row["Percentage (%)"] for row in own], "sizemode": "area", "sizemin": _SMALLEST_MARK / 2,
+                "sizeref": 2 * greatest / _GREATEST_MARK**2,
+            },
+        })  # fmt: skip
+    return found
+
+
+def _hover(row: Record) -> str:
+    """What is said of a mark, in the few tags that plotly.js knows."""
+    roof = row["Pct Roofline_mean"]
+    time, share = row["Kernel Time (µs)_sum"] / 1e3, row["Percentage (%)"]
+    lines = [
+        f"<b>{_text(_name(row))}</b>",
+        _text(_shapes(row)),
+        _text(", ".join(filter(None, (_types(row), row["Compute Spec"])))),
+        f"calls: {row['operation_count']:,}, {time:,.3f} ms ({share:.2f} %)",
+        f"{row['FLOPS/Byte']:,.2f} FLOPs per byte, {row['TFLOPS/s_mean']:,.3f} TFLOPS/s",
+        f"{roof:,.1f} % of the roof; {_bound(row)} bounds" if _positive(roof) else "no roof",
+    ]
+    return "<br>".join(lines)
+
+
+def _span(values: Iterable[float]) -> tuple[float, float]:
+    """Ends of a logarithmic axis with room for labels."""
+    positive = [value for value in values if value > 0]
+    return (min(positive) / 2.5, max(positive) * 2.5) if positive else (0.1, 1000.0)
+
+
+# --- the tables ------------------------------------------------------------------------------------------------------
+
+
+def _summary(table: Table) -> str:
+    header = ("part", "time ms", "%", "at roof ms", "could be won ms", "what it is")
+    rows = [
+        (row["part"], _ms(row["time ms"]), f"{row['percent']:.2f}", _ms(row["at roof ms"]), _ms(row["could be won ms"]),
+         row["meaning"])
+        for row in table.records()
+    ]  # fmt: skip
+    return _section(table.title, header, rows, table.notes)
+
+
+def _most_to_win(drawn: Sequence[Record]) -> str:
+    """Operations by the time that they take beyond that at the roof, which is that of the first call for all."""
+    won = [
+        (row["Kernel Time (µs)_sum"] - row["operation_count"] * row["Roofline Time (µs)_first"], row)
+        for row in drawn
+        if _positive(row["Roofline Time (µs)_first"])
+    ]
+    won.sort(key=lambda pair: -pair[0])
+    header = ("operation", "shapes", "calls", "time ms", "could be won ms", "% of roof", "bound")
+    rows = [
+        (_name(row), _shapes(row), f"{row['operation_count']:,}", _ms(row["Kernel Time (µs)_sum"] / 1e3),
+         _ms(more / 1e3), f"{row['Pct Roofline_mean']:.1f}", _bound(row))
+        for more, row in won
+        if more > 0
+    ]  # fmt: skip
+    return _section("Where most could be won", header, rows)
+
+
+def _moving(rows: Sequence[Record], arch: Architecture) -> str:
+    bandwidth = arch.value("memory_bandwidth_gbps")
+    header = ("operation", "shapes", "calls", "time ms", "TB/s", "% of bandwidth")
+    cells = [
+        (_name(row), _shapes(row), f"{row['operation_count']:,}", _ms(row["Kernel Time (µs)_sum"] / 1e3),
+         f"{rate:.3f}" if _positive(rate := row["TB/s_mean"]) else "",
+         f"{100e3 * rate / bandwidth:.1f}" if bandwidth and _positive(rate) else "")
+        for row in rows
+    ]  # fmt: skip
+    return _section("Operations that move data and compute nothing", header, cells)
+
+
+def _without_model(table: Table) -> str:
+    header = ("operation", "why", "GPU events", "time ms", "%")
+    rows = [
+        (row["op"], row["reason"], f"{row['GPU events']:,}", _ms(row["GPU ms"]), f"{row['percent']:.2f}")
+        for row in table.records()
+    ]
+    return _section(table.title, header, rows, table.notes)
+
+
+def _section(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], notes: Sequence[str] = ()) -> str:
+    """A heading, a table of texts and its notes; nothing without rows."""
+    if not rows:
+        return ""
+    more = [f"{len(rows) - _ROWS:,} more rows"] if len(rows) > _ROWS else []
+    lines = [f"<h2>{_text(title)}</h2>", "<table>", _row("th", header), *(_row("td", row) for row in rows[:_ROWS])]
+    return "\n".join([*lines, "</table>", *(f"<p>{_text(note)}</p>" for note in (*more, *notes))])
+
+
+def _row(tag: str, cells: Iterable[str]) -> str:
+    """A row; numbers stand to the right."""
+    return "<tr>" + "".join(f"<{tag}{_class(cell)}>{_text(cell)}</{tag}>" for cell in cells) + "</tr>"
+
+
+def _class(cell: str) -> str:
+    return ' class="number"' if _NUMBER.fullmatch(cell) else ""
+
+
+# --- texts -----------------------------------------------------------------------------------------------------------
+
+
+def _text(text: str) -> str:
+    """Text without anything that a browser, or plotly.js, would obey. For contents of elements, not for attributes."""
+    return escape(printable(shorten(text, _LONGEST)), quote=False)
+
+
+def _name(row: Record) -> str:
+    return shorten(str(row["name"]), _LONGEST_NAME)
+
+
+def _shapes(row: Record) -> str:
+    """Sizes of the tensors among the inputs, short: `[8, 16] [32, 16]`."""
+    return shorten(" ".join(str(dims) for dims in row["Input Dims"] or [] if dims), _LONGEST_SHAPES)
+
+
+def _types(row: Record) -> str:
+    types = [str(name).removeprefix("c10::") for name in row["Input type"] or [] if name and name != "Scalar"]
+    return shorten(", ".join(dict.fromkeys(types)), _LONGEST_SHAPES)
+
+
+def _bound(row: Record) -> str:
+    """`compute` or `memory`."""
+    return str(row["Roofline Bound"] or "").removesuffix("_BOUND").lower()
+
+
+def _ms(value: float) -> str:
+    return "" if math.isnan(value) else f"{value:,.3f}"
+
+
+def _positive(value: float | None) -> bool:
+    return value is not None and math.isfinite(value) and value > 0
+
+
+# --- the page --------------------------------------------------------------------------------------------------------
+
+_STYLE = """
+body { font: 15px/1.4 Helvetica, Arial, sans-serif; color: #222; margin: 1.5em auto; max-width: 1250px; padding: 0 1em }
+h1 { font-size: 1.4em } h2 { font-size: 1.1em; margin-top: 2em }
+#roofline { height: 640px }
+table { border-collapse: collapse; font-size: 13px }
+th, td { padding: 3px 10px; text-align: left; border-bottom: 1px solid #ddd }
+th { white-space: nowrap } td:nth-child(-n+2) { overflow-wrap: anywhere } td.number { text-align: right; white-space: nowrap }
+p { font-size: 13px; color: #444; margin: 0.3em 0 }
+"""
+
+
+def _drawing(figure: Mapping[str, Any]) -> str:
+    """The script that draws; no text in it can end it."""
+    text = json.dumps(figure, allow_nan=False)
+    for character in "<>&":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return f'const figure = {text};\nPlotly.newPlot("roofline", figure.data, figure.layout, figure.config);'
+
+
+def _page(title: str, body: str, *scripts: str) -> str:
+    allowed = " ".join(f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'" for text in scripts)
+    policy = f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:"
+    return "\n".join(
+        (
+            "<!DOCTYPE html>",
+            '<html lang="en"><head><meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
+            f"<title>{_text(title)}</title><style>{_STYLE}</style></head>",
+            f"<body>\n{body}",
+            *(f"<script>{text}</script>" for text in scripts),
+            "</body></html>\n",
+        )
+    )
