@@ -6,7 +6,7 @@ An op inside another modelled op is in its family's table as well, so these tabl
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +25,7 @@ from tracelens_graph.analyses.perf_rows import (
     work_columns,
 )
 from tracelens_graph.analyses.statistics import Groups
+from tracelens_graph.analyses.time_models import TimeModel, time_about, time_columns
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.perf.architecture import Architecture
@@ -47,6 +48,22 @@ class _Members:
     below: np.ndarray
     """Pairs (position in rows, row whose GPU events count): the op itself, or the backward ops of a forward op."""
 
+    @property
+    def is_backward(self) -> np.ndarray:
+        """Per row whether the estimate is of the backward pass of the op."""
+        found = np.zeros(len(self.rows), bool)
+        at, row = self.below.T
+        found[at[row != self.rows[at]]] = True
+        return found
+
+
+@dataclass(frozen=True)
+class _Predicted:
+    """What predicts times, and which calls are backward passes."""
+
+    models: Sequence[TimeModel]
+    backward: np.ndarray
+
 
 def perf_sheets(
     g: Core | Window,
@@ -55,6 +72,7 @@ def perf_sheets(
     arch: Architecture | None = None,
     recompute: bool = False,
     by_kernel_count: bool = False,
+    time_models: Sequence[TimeModel] = (),
 ) -> dict[str, Table]:
     """Cost and rates by family of operations, such as `GEMM` or `CONV_bwd`; families without calls are left out.
 
@@ -64,6 +82,7 @@ def perf_sheets(
         arch: the device, for columns of the roofline.
         recompute: tell recomputation of activations from the rest.
         by_kernel_count: tell calls with different numbers of GPU events apart.
+        time_models: what predicts times beside the roofline.
     """
     w = window_of(g)
     models = MODELS if models is None else models
@@ -77,7 +96,8 @@ def perf_sheets(
         calls, kept = _calls(w, members)
         if len(calls):
             costed = CostedCalls(calls, members.cost[kept], members.costs, arch)
-            tables[sheet] = _sheet(sheet, w, costed, recompute, by_kernel_count)
+            predicted = _Predicted(time_models, members.is_backward[kept])
+            tables[sheet] = _sheet(sheet, w, costed, recompute, by_kernel_count, predicted)
     return tables
 
 
@@ -140,7 +160,7 @@ def _joined(first: _Members | None, second: _Members) -> _Members:
         np.concatenate((first.rows, second.rows)),
         np.concatenate((first.cost, second.cost + len(first.costs))),
         [*first.costs, *second.costs],
-        np.concatenate((first.below, second.below + [len(first.rows), 0])),
+        np.concatenate((first.below, second.below + np.array((len(first.rows), 0)))),
     )
 
 
@@ -161,7 +181,9 @@ def _calls(w: Window, members: _Members) -> tuple[OpCalls, np.ndarray]:
     return OpCalls(w, members.rows[kept], pairs[order, 1], of[order], gpu[:0]), kept
 
 
-def _sheet(sheet: str, w: Window, found: CostedCalls, recompute: bool, by_kernel_count: bool) -> Table:
+def _sheet(
+    sheet: str, w: Window, found: CostedCalls, recompute: bool, by_kernel_count: bool, predicted: _Predicted
+) -> Table:
     calls, core, c = found.calls, w.core, w.core.columns
     params = [json.dumps(cost.params, sort_keys=True, default=str) for cost in found.costs]
     keys = [c.name[calls.rows], text_codes(params)[found.cost] if params else found.cost]
@@ -190,6 +212,7 @@ def _sheet(sheet: str, w: Window, found: CostedCalls, recompute: bool, by_kernel
         columns["Roofline Time (µs)_first"] = [roof.time_us if roof else None for roof in roofs]
         columns["Roofline Bound_first"] = [roof.bound if roof else None for roof in roofs]
         columns |= stats("Pct Roofline", Groups(group, found.percent_of_roof, len(first)))
+    columns |= time_columns(found, group, first, predicted.models, predicted.backward)
     details, notes = detail_columns(calls, group, first, "kernel_details__summarize_kernel_stats")
     columns |= details
     columns |= argument_columns(calls, first, "_first")
@@ -197,12 +220,13 @@ def _sheet(sheet: str, w: Window, found: CostedCalls, recompute: bool, by_kernel
     columns["name_count"] = np.bincount(group, minlength=len(first))
     columns["UID_first"] = c.uid[calls.rows[first]]
     columns = by_time(columns, "Kernel Time (µs)_sum", c.uid[calls.rows[first]])
-    return Table(sheet, columns, dict(_about(columns)), w.titled(f"Cost and rates: {sheet}"), notes)
+    about = dict(_about(columns, dict(time_about(predicted.models))))
+    return Table(sheet, columns, about, w.titled(f"Cost and rates: {sheet}"), notes)
 
 
-def _about(columns: Mapping[str, Cells]) -> Iterator[tuple[str, Column]]:
+def _about(columns: Mapping[str, Cells], more: Mapping[str, Column]) -> Iterator[tuple[str, Column]]:
     for name in columns:
         if name.startswith("param: "):
             yield name, Column("a size that operations and bytes follow from")
         else:
-            yield name, PERF_SHEET[name]
+            yield name, more[name] if name in more else PERF_SHEET[name]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from tracelens_graph.analyses.perf_rows import (
     work_columns,
 )
 from tracelens_graph.analyses.statistics import Groups
+from tracelens_graph.analyses.time_models import TimeModel, time_about, time_columns
 from tracelens_graph.analyses.timeline import unlinked_notes
 from tracelens_graph.analyses.unified import Unified, unified
 from tracelens_graph.graph.core import Core
@@ -43,6 +44,7 @@ def unified_perf_summary(
     arch: Architecture | None = None,
     recompute: bool = False,
     call_stack: bool = False,
+    time_models: Sequence[TimeModel] = (),
 ) -> Table:
     """Cost and rates per op and arguments, each GPU event in one row, the greatest time first.
 
@@ -53,6 +55,7 @@ def unified_perf_summary(
         arch: the device, for columns of the roofline.
         recompute: tell recomputation of activations from the rest.
         call_stack: show the Python function that the first call comes from, and the stack down to the kernels.
+        time_models: what predicts times beside the roofline.
     """
     w = window_of(g)
     core, c = w.core, w.core.columns
@@ -101,6 +104,7 @@ def unified_perf_summary(
         columns["Roofline Time (µs)_first"] = [roof.time_us if roof else None for roof in roofs]
         share = Groups(group, found.percent_of_roof, len(first))
         columns |= stats("Pct Roofline", share, ("mean", "median", "std", "min", "max"))
+    columns |= time_columns(found, group, first, time_models, np.isin(calls.rows, list(chosen.backward)))
     columns |= stats("Kernel Time (µs)", busy, ("median", "min", "max"), 1e-3)
     details, notes = detail_columns(calls, group, first, "kernel_details_summary")
     columns |= details
@@ -114,7 +118,8 @@ def unified_perf_summary(
         _append_lines(columns, w, chosen)
     columns |= shares(numbers(columns["Kernel Time (µs)_sum"]))
     title = w.titled("Cost and rates by operation and arguments")
-    about = {name: UNIFIED_PERF_SUMMARY[name] for name in columns}
+    known = {**UNIFIED_PERF_SUMMARY, **dict(time_about(time_models))}
+    about = {name: known[name] for name in columns}
     return Table("unified_perf_summary", columns, about, title, [*unlinked_notes(w, linked_only), *notes])
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from importlib import import_module
 from itertools import chain
@@ -21,6 +21,8 @@ from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.table import Table
 
 if TYPE_CHECKING:
+    from tracelens_graph.analyses.time_models import TimeModel
+    from tracelens_graph.extension import Extension
     from tracelens_graph.perf.architecture import Architecture
     from tracelens_graph.perf.model import OpModel
 
@@ -45,6 +47,7 @@ class ReportOptions:
         models: add the tables of cost and rates, by performance models.
         arch: the device, for the columns of the roofline in these.
         registry: op name -> model; None for all there are.
+        extension: what a user adds: rules, models, tables, changes of the graph.
     """
 
     linked_only: bool = False
@@ -61,11 +64,27 @@ class ReportOptions:
     models: bool = True
     arch: Architecture | None = None
     registry: Mapping[str, OpModel] | None = field(default=None, repr=False)
+    extension: Extension | None = None
 
     def said(self) -> dict[str, Any]:
         """The options as plain values, for documents."""
-        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("arch", "registry")}
-        return values | {"arch": self.arch.name if self.arch else None}
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _OBJECTS}
+        names = {"arch": self.arch and self.arch.name, "extension": self.extension and self.extension.name}
+        return values | names
+
+    @property
+    def chosen_models(self) -> Mapping[str, OpModel] | None:
+        """Op name -> model, those of the extension included; None for all that are built in."""
+        return self.extension.all_models if self.registry is None and self.extension else self.registry
+
+    @property
+    def time_models(self) -> Sequence[TimeModel]:
+        """What predicts times beside the roofline."""
+        return self.extension.time_models if self.extension else ()
+
+
+_OBJECTS = ("arch", "registry", "extension")
+"""Options that are no plain values."""
 
 
 def _unique_args(w: Window, o: ReportOptions) -> Table:
@@ -80,8 +99,9 @@ def _unified(w: Window, o: ReportOptions) -> Table:
     from tracelens_graph.analyses.perf_tables import unified_perf_summary
 
     return unified_perf_summary(
-        w, o.linked_only, models=o.registry, arch=o.arch, recompute=o.recompute, call_stack=o.call_stack
-    )
+        w, o.linked_only, models=o.chosen_models, arch=o.arch, recompute=o.recompute, call_stack=o.call_stack,
+        time_models=o.time_models,
+    )  # fmt: skip
 
 
 def _histogram(w: Window, o: ReportOptions) -> Table:
@@ -96,14 +116,19 @@ def _op_tables(table: Callable[..., Table]) -> Callable[[Window, ReportOptions],
     return lambda w, o: table(w, o.linked_only, recompute=o.recompute, by_module=o.by_module, call_stack=o.call_stack)
 
 
-def _seldom(module: str, table: str) -> Callable[[Window, ReportOptions], Table]:
-    """A table whose module is imported when someone asks for it."""
+def _seldom(module: str, table: str, with_rules: bool = False) -> Callable[[Window, ReportOptions], Table]:
+    """A table whose module is imported when someone asks for it; it may go by rules for kernels."""
 
     def made(w: Window, o: ReportOptions) -> Table:
-        found: Table = getattr(import_module(f"tracelens_graph.analyses.{module}"), table)(w)
+        rules = [o.extension.all_kernel_rules] if with_rules and o.extension else []
+        found: Table = getattr(import_module(f"tracelens_graph.analyses.{module}"), table)(w, *rules)
         return found
 
     return made
+
+
+def _kernel_summary(w: Window, o: ReportOptions) -> Table:
+    return kernel_summary(w, o.kernel_categories, o.extension.all_kernel_rules if o.extension else None)
 
 
 TABLES: Mapping[str, Callable[[Window, ReportOptions], Table]] = {
@@ -111,9 +136,9 @@ TABLES: Mapping[str, Callable[[Window, ReportOptions], Table]] = {
     "ops_summary_by_category": _op_tables(ops_summary_by_category),
     "ops_summary": _op_tables(ops_summary),
     "ops_unique_args": _unique_args,
-    "kernel_summary": lambda w, o: kernel_summary(w, o.kernel_categories),
-    "kernel_category_detail": _seldom("kernel_categories", "kernel_category_detail"),
-    "kernel_category_summary": _seldom("kernel_categories", "kernel_category_summary"),
+    "kernel_summary": _kernel_summary,
+    "kernel_category_detail": _seldom("kernel_categories", "kernel_category_detail", with_rules=True),
+    "kernel_category_summary": _seldom("kernel_categories", "kernel_category_summary", with_rules=True),
     "unified_perf_summary": _unified,
     "coll_analysis": lambda w, o: coll_analysis(w),
     "runtime_summary": lambda w, o: runtime_summary(w),
@@ -151,14 +176,23 @@ class Tables(Mapping[str, Table]):
 
         o = self.options
         return perf_sheets(
-            self.window, models=o.registry, arch=o.arch, recompute=o.recompute, by_kernel_count=o.by_kernel_count
-        )
+            self.window, models=o.chosen_models, arch=o.arch, recompute=o.recompute,
+            by_kernel_count=o.by_kernel_count, time_models=o.time_models,
+        )  # fmt: skip
+
+    @cached_property
+    def _sets(self) -> dict[str, Table]:
+        return self.options.extension.made_sets(self.window) if self.options.extension else {}
 
     def __getitem__(self, name: str) -> Table:
         if name not in self._made:
-            if name not in TABLES:
-                return self._sheets[name]
-            self._made[name] = TABLES[name](self.window, self.options)
+            extension = self.options.extension
+            if name in TABLES:
+                self._made[name] = TABLES[name](self.window, self.options)
+            elif extension and name in extension.tables:
+                self._made[name] = extension.made_table(name, self.window)
+            else:
+                return self._sets[name] if name in self._sets else self._sheets[name]
         return self._made[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -167,7 +201,8 @@ class Tables(Mapping[str, Table]):
         hidden |= set(() if o.short_kernels_us is not None else _SHORT_KERNELS)
         hidden |= set(() if o.kernel_categories else _KERNEL_CATEGORIES)
         hidden |= set(() if o.models else _OF_MODELS)
-        return chain((name for name in TABLES if name not in hidden), self._sheets if o.models else ())
+        own = o.extension.tables if o.extension else ()
+        return chain((name for name in TABLES if name not in hidden), self._sheets if o.models else (), own, self._sets)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -178,6 +213,15 @@ def report_tables(g: Core | Window, options: ReportOptions | None = None) -> Tab
 
     Args:
         g: the graph, or a window of it.
-        options: what to include; see `ReportOptions`.
+        options: what to include; see `ReportOptions`. Rules of the extension for kernels bring their categories.
+
+    Raises:
+        ExtensionError: code of the extension fails.
     """
-    return Tables(window_of(g), options or ReportOptions())
+    options = options or ReportOptions()
+    extension = options.extension
+    if extension is None:
+        return Tables(window_of(g), options)
+    if extension.kernel_rules:
+        options = replace(options, kernel_categories=True)
+    return Tables(extension.of(g), options)

@@ -20,9 +20,9 @@ class Work:
     """What a call has to do, as a performance model sees it.
 
     Attributes:
-        op: name of the op.
+        op: name of the op, as the row says.
         cost: operations, bytes, precision, and in `params` the sizes that they follow from.
-        backward: whether it is the backward pass of a call of `op` instead of the call itself.
+        backward: whether it is a backward pass, costed by what is known of the forward op.
     """
 
     op: str

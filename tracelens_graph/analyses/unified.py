@@ -36,6 +36,7 @@ class Unified:
         codes: per row of the graph that is an op with a model: a position in `costs`, or -1 - position in `reasons`.
         costs: different estimates.
         reasons: why there is none.
+        backward: rows of ops whose estimate is that of the backward pass of their forward op.
     """
 
     owner: np.ndarray
@@ -43,6 +44,7 @@ class Unified:
     codes: dict[int, int]
     costs: list[Cost]
     reasons: list[str]
+    backward: frozenset[int]
 
 
 def unified(core: Core, models: Mapping[str, OpModel]) -> Unified:
@@ -73,14 +75,15 @@ def unified(core: Core, models: Mapping[str, OpModel]) -> Unified:
     alone = (owner < 0) & (c.parent[gpu] >= 0) & ~communicates
     codes = dict(zip(found.rows.tolist(), found.code.tolist(), strict=True))
     costs, reasons = list(found.costs), list(found.reasons)
-    for row, estimate in _sole_backward(core, models, ops[leaves], launching).items():
+    backward = _sole_backward(core, models, ops[leaves], launching)
+    for row, estimate in backward.items():
         if isinstance(estimate, Cost):
             codes[row] = len(costs)
             costs.append(estimate)
         else:
             codes[row] = -1 - len(reasons)
             reasons.append(estimate)
-    return Unified(owner, alone, codes, costs, reasons)
+    return Unified(owner, alone, codes, costs, reasons, frozenset(backward))
 
 
 def _outermost(last: np.ndarray, ops: np.ndarray, rows: np.ndarray) -> np.ndarray:
