@@ -190,7 +190,7 @@ def nll_loss(rows: int, backward: bool) -> Kernel:
 
 def multi_tensor_apply(functor: str, numel: int, tensors: int) -> Kernel:
     """One kernel over all chunks of a list of parameters; `tensors` counts those read and written."""
-    types = f"<{_SPACE}TensorListMetadata<{min(tensors, 4)}>, {_SPACE}{functor}<float, 1, 1, 0> >"
+    types = f"<{_SPACE}TensorListMetadata<{min(tensors, 4)}>, {_SPACE}{functor}<c10::BFloat16, 1, 1, 0> >"
     duration = roofline(2 * numel, 2 * tensors * numel)
     grid = (math.ceil(numel / 65536), 1, 1)
     return Kernel(_NATIVE + "multi_tensor_apply_kernel" + types, duration, grid, (512, 1, 1), 40)

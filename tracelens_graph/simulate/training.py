@@ -211,7 +211,7 @@ def _optimize(t: Thread, states: list[_State]) -> None:
         ("aten::_foreach_mul_", (parameters, 0.99999), "BinaryOpScalarFunctor", 2),
         ("aten::_foreach_lerp_", (averages, grads, 0.1), "TernaryOpScalarFunctor", 3),
         ("aten::_foreach_mul_", (squares, 0.999), "BinaryOpScalarFunctor", 2),
-        ("aten::_foreach_addcmul_", (squares, grads, grads, 0.001), "PointwiseOpScalarFunctor", 3),
+        ("aten::_foreach_addcmul_", (squares, grads, grads, 0.001), "PointwiseOpScalarFunctor", 4),
         ("aten::_foreach_sqrt", (squares,), "UnaryOpFunctor", 2),
         ("aten::_foreach_div_", (scratch, rates), "BinaryOpScalarListFunctor", 2),
         ("aten::_foreach_add_", (scratch, 1e-8), "BinaryOpScalarFunctor", 2),
