@@ -18,6 +18,7 @@ from tracelens_graph.cli.windows import WindowChoice, with_window_options
 
 if TYPE_CHECKING:
     from tracelens_graph.analyses.report_tables import ReportOptions
+    from tracelens_graph.extension import Extension
     from tracelens_graph.graph.core import Core
     from tracelens_graph.graph.window import Window
     from tracelens_graph.perf.architecture import Architecture
@@ -31,6 +32,7 @@ class _Request:
     """What to do with each trace; may be sent to another process."""
 
     options: ReportOptions
+    extensions: list[str]
     window: WindowChoice
     conditions: list[gate.Condition]
     folder: Path | None
@@ -115,6 +117,14 @@ def report(
             help="Device for the roofline: a name such as h100-sxm, a file, or auto for that of the trace.",
         ),
     ] = None,
+    extension: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE|NAME",
+            show_default=False,
+            help="Python file of your own, or installed extension, that adds to the report; may be given again.",
+        ),
+    ] = None,
     top: Annotated[
         int | None,
         typer.Option(
@@ -177,7 +187,8 @@ def report(
         from tracelens_graph.perf.architecture import architecture
 
         options = replace(options, arch=architecture(arch))
-    _check_table(table)
+    options = replace(options, extension=_extension(extension or [], warn=True))
+    _check_table(table, options.extension)
     if format is not Format.table and table is None:
         raise typer.BadParameter("--format needs --table; files are written by --csv, --xlsx, --json and --markdown")
     conditions = gate.parse(fail_if or [], options=options)
@@ -185,8 +196,8 @@ def report(
     if len(paths) > 1 and (table or xlsx or json or markdown):
         raise typer.BadParameter(f"--table, --xlsx, --json and --markdown take one trace, not {len(paths)}")
     request = _Request(
-        options, window, conditions, csv, xlsx, json, markdown, table, format, arch == "auto", top, sort, cache,
-        terminal_width(sys.stdout), wants_color(sys.stdout),
+        options, extension or [], window, conditions, csv, xlsx, json, markdown, table, format, arch == "auto", top,
+        sort, cache, terminal_width(sys.stdout), wants_color(sys.stdout),
     )  # fmt: skip
     outcomes = _one_trace(paths[0], request) if len(paths) == 1 else _many_traces(paths, request)
     gate.conclude([line for o in outcomes for line in o.remarks], [line for o in outcomes for line in o.met])
@@ -194,17 +205,30 @@ def report(
         raise typer.Exit(1)
 
 
-def _check_table(name: str | None) -> None:
+def _extension(sources: list[str], warn: bool = False) -> Extension | None:
+    """What the user's extensions add up to; None without any."""
+    if not sources:
+        return None
+    from tracelens_graph.extension import combined, load_extension
+    from tracelens_graph.reports.terminal import printable
+
+    extension = combined(map(load_extension, sources))
+    for note in extension.notes if warn else ():
+        print(printable(f"warning: {note}"), file=sys.stderr)
+    return extension
+
+
+def _check_table(name: str | None, extension: Extension | None) -> None:
     from tracelens_graph.analyses.report_tables import TABLES
 
     if name is None or name in TABLES:
         return
     from tracelens_graph.perf.registry import SHEETS
 
-    if name not in SHEETS:
+    known = [*TABLES, *SHEETS, *(extension.table_names if extension else ())]
+    if name not in known and not (extension and extension.table_sets):
         from difflib import get_close_matches
 
-        known = [*TABLES, *SHEETS]
         near = get_close_matches(name, known, 1)
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
         raise typer.BadParameter(f"--table: there is no table {name!r}; {hint}")
@@ -225,8 +249,10 @@ def _many_traces(paths: list[str], request: _Request) -> list[_Outcome]:
     from tracelens_graph.reports.terminal import printable, table_text
 
     names = _short_names(paths)
+    # Functions of an extension cannot be sent to a process; it loads them itself.
+    alone = replace(request, options=replace(request.options, extension=None))
     with ProcessPoolExecutor(min(len(paths), cores())) as pool:
-        outcomes = list(pool.map(_work_of_many, paths, [request] * len(paths), names))
+        outcomes = list(pool.map(_work_of_many, paths, [alone] * len(paths), names))
     for outcome in outcomes:
         if outcome.error:
             print(printable(f"left out: {outcome.error}"), file=sys.stderr)
@@ -256,8 +282,9 @@ def _work_of_many(path: str, request: _Request, name: str) -> _Outcome:
     from tracelens_graph.errors import NotATraceError, TraceError
 
     folder = request.folder and request.folder / name.replace(os.sep, "_").partition(".")[0]
+    options = replace(request.options, extension=_extension(request.extensions))
     try:
-        outcome, w = _result(path, replace(request, folder=folder), processes=1)
+        outcome, w = _result(path, replace(request, folder=folder, options=options), processes=1)
     except TraceError as error:
         # Whatever else lies in a folder of traces is passed over, but not where a rank may be missing from a verdict.
         is_broken = bool(request.conditions) or not isinstance(error, NotATraceError)
@@ -280,10 +307,13 @@ def _result(path: str, request: _Request, processes: int | None = None) -> tuple
     from tracelens_graph.analyses.report_tables import TABLES, report_tables
     from tracelens_graph.errors import AnalysisError
 
-    w = request.window.of(core)
     options = replace(request.options, arch=_arch_of(core)) if request.arch_of_trace else request.options
+    w = request.window.of(options.extension.processed(core) if options.extension else core)
+    w = options.extension.of(w) if options.extension else w
     tables = report_tables(w, options)
     if request.table and request.table not in TABLES and request.table not in tables:
+        if options.extension and options.extension.table_sets:
+            raise AnalysisError(f"there is no table {request.table!r}; there are {', '.join(tables)}")
         raise AnalysisError(f"no op of the {'window' if w.title else 'trace'} belongs in the table {request.table}")
     shown = {request.table: tables[request.table]} if request.table else tables
     if request.sort is not None:
