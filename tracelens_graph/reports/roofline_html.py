@@ -190,7 +190,8 @@ def _marks(rows: Sequence[Record]) -> list[dict[str, Any]]:
             "x": [row["FLOPS/Byte"] for row in own], "y": [row["TFLOPS/s_mean"] for row in own],
             "hoverinfo": "text", "hovertext": [_hover(row) for row in own],
             "marker": {
-                "color": _COLORS[color], "symbol": _SYMBOLS[again % len(_SYMBOLS)], "opacity": 0.65, "line": {"color": "white", "width": 1},
+                "color": _COLORS[color], "symbol": _SYMBOLS[again % len(_SYMBOLS)], "opacity": 0.65,
+                "line": {"color": "white", "width": 1},
                 "size": [row["Percentage (%)"] for row in own], "sizemode": "area", "sizemin": _SMALLEST_MARK / 2,
                 "sizeref": 2 * greatest / _GREATEST_MARK**2,
             },
@@ -332,7 +333,8 @@ h1 { font-size: 1.4em } h2 { font-size: 1.1em; margin-top: 2em }
 #roofline { height: 640px }
 table { border-collapse: collapse; font-size: 13px }
 th, td { padding: 3px 10px; text-align: left; border-bottom: 1px solid #ddd }
-th { white-space: nowrap } td:nth-child(-n+2) { overflow-wrap: anywhere } td.number { text-align: right; white-space: nowrap }
+th { white-space: nowrap } td:nth-child(-n+2) { overflow-wrap: anywhere }
+td.number { text-align: right; white-space: nowrap }
 p { font-size: 13px; color: #444; margin: 0.3em 0 }
 """
 

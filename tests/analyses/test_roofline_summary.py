@@ -1,0 +1,312 @@
+"""Time under the roofline: known answers, idle time counted nanosecond by nanosecond, sums that must hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from handmade import span
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_traces import traces
+
+from corpus import kineto_traces, parametrize
+from tracelens_graph.analyses.launchers import NO_LAUNCH
+from tracelens_graph.analyses.perf_tables import COMMUNICATION, unified_perf_summary
+from tracelens_graph.analyses.roofline_summary import PART_MEANING, Part, roofline_summary, unmodelled, unmodelled_note
+from tracelens_graph.analyses.timeline import gpu_timeline
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.window import Window
+from tracelens_graph.loading import load_core
+from tracelens_graph.perf.architecture import Architecture, Figure, Source, architecture
+from tracelens_graph.perf.arguments import Arguments
+from tracelens_graph.perf.cost import CannotModel, Cost
+from tracelens_graph.perf.model import Context, OpModel
+from tracelens_graph.table import Table
+
+TOY = Architecture(
+    "toy",
+    "Toy",
+    "",
+    {name: Figure(value, Source()) for name, value in (("matrix_bf16", 1.0), ("memory_bandwidth_gbps", 1000.0))},
+)
+"""Does 10^6 operations, and moves 10^6 bytes, in a microsecond."""
+
+
+def always(flops: int, moved: int | None, precision: str = "bf16") -> OpModel:
+    return OpModel(lambda arguments, context: Cost(flops, moved, "matrix", precision), "GEMM")
+
+
+def refuses(arguments: Arguments, context: Context) -> Cost:
+    raise CannotModel("sizes are odd")
+
+
+MODELS: Mapping[str, OpModel] = {
+    "computes": always(4_000_000, 1_000_000),
+    "moves": always(1_000_000, 5_000_000),
+    "only moves": always(0, 2_000_000),
+    "odd type": always(1_000_000, 1_000_000, ""),
+    "refuses": OpModel(refuses, "GEMM"),
+}
+
+
+def op(name: str, start: float, dur: float) -> dict[str, Any]:
+    return span("cpu_op", name, start, dur)
+
+
+def launched(launch: float, returned: float, start: float, end: float, name: str = "k", stream: int = 7) -> list[Any]:
+    """A launch call and its kernel; the launch says which kernel it is."""
+    number = int(launch * 1000)
+    return [
+        span("cuda_runtime", "cudaLaunchKernel", launch, returned - launch, correlation=number),
+        span("kernel", name, start, end - start, 0, stream, device=0, stream=stream, correlation=number),
+    ]
+
+
+def parts(table: Table, column: str = "time ms") -> dict[str, float]:
+    """The parts that are there, in µs."""
+    times = np.round(np.asarray(table[column], float) * 1000, 9).tolist()
+    return {part: time for part, time in zip(table["part"], times, strict=True) if time}
+
+
+def every_part() -> Core:
+    return load_core(
+        [
+            op("computes", 0, 5), *launched(1, 3, 10, 20),
+            op("moves", 5, 4), *launched(6, 8, 30, 50),  # queued while the GPU is idle from 20 on
+            op("only moves", 54, 10), *launched(55, 62, 65, 70),  # the GPU is idle from 50 on, and waits for this
+            op("unheard of", 65, 2), *launched(65.5, 66, 70, 72),
+            op("refuses", 67, 1), *launched(67.1, 67.2, 72, 73),
+            op("odd type", 68, 1), *launched(68.1, 68.2, 73, 77),
+            op("c10d::allreduce_", 69, 1), *launched(69.1, 69.2, 75, 85, "ncclDevKernel_AllReduce", 9),
+            span("kernel", "lone", 90, 1, 0, 7, device=0, stream=7, correlation=1),
+            *launched(71, 72, 91, 93),
+            op("around", 73, 4), *launched(73.1, 73.2, 96, 97), op("moves", 74, 1), *launched(74.1, 74.2, 93, 96),
+        ]
+    )  # fmt: skip
+
+
+def test_known_answer() -> None:
+    table = roofline_summary(every_part(), TOY, MODELS)
+    assert parts(table) == {
+        "compute_bound": 10, "memory_bound": 23, "memory_only": 5, "no_roof": 4, "unmodelled": 7, "communication": 10,
+        "launch_bound": 15, "other_idle": 15,
+    }  # fmt: skip
+    assert dict(zip(table["part"], np.asarray(table["count"]).tolist(), strict=True)) == {
+        "compute_bound": 1, "memory_bound": 2, "memory_only": 1, "no_roof": 1, "unmodelled": 5, "communication": 1,
+        "launch_bound": 1, "other_idle": 2,
+    }  # fmt: skip
+    at_roof = {row["part"]: row["at roof ms"] * 1000 for row in table.records()}
+    # The second call of "moves" took 3 µs, less than the 5 µs at the roof: nothing could be won there.
+    assert at_roof == pytest.approx(
+        {"compute_bound": 4, "memory_bound": 8, "memory_only": 2, "launch_bound": 0}
+        | dict.fromkeys(("no_roof", "unmodelled", "communication", "other_idle"), np.nan),
+        nan_ok=True,
+    )
+    assert parts(table, "could be won ms") == pytest.approx(
+        {"compute_bound": 6, "memory_bound": 15, "memory_only": 3, "launch_bound": 15}
+        | dict.fromkeys(("no_roof", "unmodelled", "communication", "other_idle"), np.nan),
+        nan_ok=True,
+    )
+    assert sum(np.asarray(table["percent"]).tolist()) == pytest.approx(100)
+    assert table.title == "Time under the roofline of Toy"
+    assert (
+        list(table.notes)
+        == [
+            "1 GPU events (1.7 % of GPU time) have no launch in the trace: included",
+            "durations are added up: 0.002 ms of work ran beside other work",
+            "1 of 4 calls took less time than at the roof (0.003 ms): their data may have lain in a cache",
+            "no_roof: no device has a rate for this element type",
+            "other_idle: 0.005 ms end with GPU events without a launch in the trace",
+            "11.9 % of GPU time has no performance model",
+            "unheard of (3.4 %): no model for this operation",
+            "cudaLaunchKernel (3.4 %): launched outside of operations",
+            "refuses (1.7 %): sizes are odd",
+            "(no launch in trace) (1.7 %): its launch is not in the trace",
+            "around (1.7 %): launched beside operations with a model, by one without",
+        ]
+        or table.notes
+    )
+
+
+def test_what_has_no_model() -> None:
+    table = unmodelled(every_part(), MODELS)
+    found = {row["op"]: (row["reason"], row["GPU events"], round(row["GPU ms"] * 1000, 6)) for row in table.records()}
+    assert found == {
+        "unheard of": ("no model for this operation", 1, 2),
+        "cudaLaunchKernel": ("launched outside of operations", 1, 2),
+        "refuses": ("sizes are odd", 1, 1),
+        NO_LAUNCH: ("its launch is not in the trace", 1, 1),
+        "around": ("launched beside operations with a model, by one without", 1, 1),
+    }
+    assert np.asarray(table["percent"]) == pytest.approx(np.asarray(table["GPU ms"]) * 1000 / 59 * 100)
+    assert "communication is left out: 16.9 % of GPU time" in table.notes
+    note = unmodelled_note(every_part(), MODELS)
+    assert note.startswith("11.9 % of GPU time has no performance model: unheard of (3.4 %): no model for")
+    assert note.endswith("; and 2 more")
+    assert "\n" not in note
+
+
+def test_notes_where_there_is_nothing_to_say() -> None:
+    no_gpu = load_core([op("computes", 0, 1)])
+    assert unmodelled_note(no_gpu, MODELS) == ""
+    table = roofline_summary(no_gpu, TOY, MODELS)
+    assert parts(table) == {}
+    assert list(table.notes) == ["the trace has no GPU events"]
+    whole = load_core([op("computes", 0, 5), *launched(1, 3, 10, 20)])
+    assert unmodelled_note(whole, MODELS) == "all GPU time has a performance model"
+    beside = [op("c10d::allreduce_", 6, 1), *launched(6.1, 6.2, 20, 30, "ncclKernel")]
+    both = load_core([op("computes", 0, 5), *launched(1, 3, 10, 20), *beside])
+    assert unmodelled_note(both, MODELS) == "all GPU time but communication has a performance model"
+
+
+def test_long_names_are_cut_in_notes() -> None:
+    core = load_core([op("x" * 5000, 0, 5), *launched(1, 3, 10, 20)])
+    assert len(unmodelled_note(core, MODELS)) < 300
+    assert list(unmodelled(core, MODELS)["op"]) == ["x" * 5000]
+
+
+def test_a_stream_is_not_launch_bound_while_another_works() -> None:
+    core = load_core(
+        [
+            *launched(1, 2, 10, 20), *launched(3, 4, 15, 60, stream=8),
+            *launched(40, 50, 55, 70),  # its stream was idle from 20 on, the device was not
+            *launched(60, 71, 75, 80, stream=8),  # the device waits from 70 on
+        ]
+    )  # fmt: skip
+    assert parts(roofline_summary(core, TOY, MODELS)) == {"unmodelled": 75, "launch_bound": 5}
+
+
+def test_of_what_starts_together_the_first_launched_counts() -> None:
+    core = load_core([*launched(1, 2, 10, 20), *launched(3, 4, 30, 31), *launched(25, 26, 30, 32, stream=8)])
+    assert parts(roofline_summary(core, TOY, MODELS)) == {"unmodelled": 13, "other_idle": 10}
+
+
+def test_other_work_in_the_idle_time_of_a_window() -> None:
+    core = load_core(
+        [
+            *launched(1, 2, 10, 20), *launched(12, 14, 25, 35, stream=8), *launched(15, 50, 60, 70),
+            span("kernel", "on another device", 0, 100, 1, 7, device=1, stream=7, correlation=1),
+        ]
+    )  # fmt: skip
+    window = core.window(device=0, stream=7)
+    table = roofline_summary(window, TOY, MODELS)
+    assert parts(table) == {"unmodelled": 20, "launch_bound": 25, "outside_window": 10, "other_idle": 5}
+    assert "device 0; stream 7" in table.title
+
+
+def test_part_of_a_call_in_a_window_is_at_most_at_the_roof() -> None:
+    core = load_core([op("computes", 0, 5), *launched(1, 2, 10, 13), *launched(3, 4, 20, 30, stream=8)])
+    table = roofline_summary(core.window(stream=7), TOY, MODELS)
+    assert parts(table) == {"compute_bound": 3}
+    assert parts(table, "could be won ms").get("compute_bound", 0) == 0
+
+
+def check_sums(g: Core | Window, arch: Architecture = TOY, models: Mapping[str, OpModel] | None = None) -> None:
+    """All parts make up GPU durations and the timeline's idle time, in whole nanoseconds."""
+    table = roofline_summary(g, arch, models)
+    core = g.core if isinstance(g, Window) else g
+    w = g if isinstance(g, Window) else core.everything
+    timeline = {row["type"]: round(row["time ms"] * 1e6) for row in gpu_timeline(w).records()}
+    found = {part: round(ns * 1e6) for part, ns in zip(table["part"], np.asarray(table["time ms"]), strict=True)}
+    idle = sum(found.get(part.name, 0) for part in (Part.launch_bound, Part.outside_window, Part.other_idle))
+    assert idle == timeline.get("idle_time", 0)
+    assert sum(found.values()) - idle == int(core.columns.dur_ns[w.gpu_rows].sum())
+    assert min(found.values()) >= 0
+    for row in table.records():
+        if row["part"] in ("compute_bound", "memory_bound", "memory_only", "launch_bound"):
+            assert 0 <= row["at roof ms"] <= row["time ms"]
+            assert row["at roof ms"] + row["could be won ms"] == pytest.approx(row["time ms"])
+    missing = unmodelled(w, models)
+    assert sum(round(ms * 1e6) for ms in np.asarray(missing["GPU ms"]).tolist()) == found["unmodelled"]
+    counts = dict(zip(table["part"], np.asarray(table["count"]).tolist(), strict=True))
+    assert sum(np.asarray(missing["GPU events"]).tolist()) == counts["unmodelled"]
+    assert (np.diff(np.asarray(missing["GPU ms"])) <= 0).all()
+
+
+def launch_bound_ns(core: Core, w: Window) -> int:
+    """Launch-bound time by looking at every nanosecond by itself."""
+    c = core.columns
+    devices = set(c.device[w.gpu_rows].tolist())
+    events = [
+        (int(c.start_ns[row]), int(c.start_ns[row] + c.dur_ns[row]), int(c.parent[row]))
+        for row in core.gpu_rows.tolist()
+        if int(c.device[row]) in devices
+    ]
+    own = [(int(c.start_ns[row]), int(c.start_ns[row] + c.dur_ns[row])) for row in w.gpu_rows.tolist()]
+    found = 0
+    for t in range(min(start for start, _ in own), max(end for _, end in own)):
+        if any(start <= t < end for start, end, _ in events):
+            continue
+        begin = max([end for start, end, _ in events if start < end <= t], default=min(start for start, _ in own))
+        begin = max(begin, min(start for start, _ in own))
+        solid = [start for start, end, _ in events if start > t and end > start]
+        until = min([*solid, max(end for _, end in own)])
+        returns = [int(c.start_ns[p] + c.dur_ns[p]) for start, _, p in events if start == until and p >= 0]
+        found += bool(returns) and min(returns) > begin
+    return found
+
+
+CALLS = st.lists(
+    st.tuples(
+        st.sampled_from([*MODELS, "unheard of", None]),
+        st.sampled_from(["k", "k", "ncclKernel"]),
+        st.integers(1, 15),  # ns that the launch lasts
+        st.integers(-10, 40),  # ns from its return to the kernel
+        st.integers(0, 25),  # ns that the kernel lasts
+        st.integers(7, 9),
+        st.integers(0, 1),
+        st.booleans(),
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+@st.composite
+def work(draw: st.DrawFn) -> Core:
+    """Launches one after the other, in ops and outside; kernels on several streams and devices, some without launch."""
+    events, now = [], 1000
+    for number, (name, kernel, lasts, delay, dur, stream, device, linked) in enumerate(draw(CALLS), 1):
+        if name is not None:
+            events.append(op(name, now / 1000, (lasts + 2) / 1000))
+        if linked:
+            events.append(span("cuda_runtime", "cudaLaunchKernel", (now + 1) / 1000, lasts / 1000, correlation=number))
+        start, place = now + 1 + lasts + delay, {"device": device, "stream": stream}
+        events.append(span("kernel", kernel, start / 1000, dur / 1000, device, stream, correlation=number, **place))
+        now += lasts + draw(st.integers(3, 20))
+    return load_core(events)
+
+
+@settings(deadline=None)
+@given(work(), st.integers(1000, 1200), st.integers(1000, 1200))
+def test_parts_make_up_the_whole(core: Core, one: int, other: int) -> None:
+    windows = [core.everything, core.window(after_ns=min(one, other) - 1000, before_ns=max(one, other) - 1000)]
+    windows += [core.window(stream=stream) for stream in sorted(set(core.columns.stream[core.gpu_rows].tolist()))]
+    for window in windows:
+        check_sums(window, models=MODELS)
+        if len(window.gpu_rows):
+            table = roofline_summary(window, TOY, MODELS)
+            assert round(parts(table).get("launch_bound", 0) * 1000) == launch_bound_ns(core, window)
+
+
+@settings(deadline=None)
+@given(traces())
+def test_parts_of_any_trace_make_up_the_whole(trace: dict[str, Any]) -> None:
+    check_sums(load_core(trace))
+
+
+@parametrize("path", kineto_traces())
+def test_real_traces(path: Path) -> None:
+    core = load_core(path)
+    check_sums(core, architecture("h100-sxm"))
+    unified = unified_perf_summary(core)
+    without = {row["name"].partition("->")[0] for row in unified.records() if not row["has_perf_model"]}
+    assert set(unmodelled(core)["op"]) == without - {COMMUNICATION}
+
+
+def test_every_part_has_a_meaning() -> None:
+    assert list(PART_MEANING) == list(Part)
