@@ -14,7 +14,7 @@ from handmade import HOSTILE, small_trace, span
 from hypothesis import given, settings
 from made_traces import traces
 from parity.cases import Case, cases, path_of
-from parity.comparing import read_reference
+from parity.comparing import parsed, read_reference
 
 from corpus import NO_GOLDENS
 from tracelens_graph.compat.report import generate_perf_report_pytorch
@@ -402,3 +402,9 @@ def test_sheets_and_columns_are_those_of_the_reference(case: Case, tmp_path: Pat
         # Without ops TraceLens leaves the column out, even where a runtime call is known.
         extra = {"Parent cpu_op"} if name == "kernel_summary" and "ops_summary" not in frames else set()
         assert [column for column in frames[name] if column not in extra] == header
+    if "unified_perf_summary" in frames:
+        theirs = {int(row["ex_UID"]): row for row in read_reference(files["unified_perf_summary"])}
+        for row in frames["unified_perf_summary"].to_dict("records"):
+            same = theirs.get(row["ex_UID"], {})
+            if same.get("name") == row["name"] and row["perf_params"] and same["perf_params"]:
+                assert list(row["perf_params"]) == list(parsed(same["perf_params"]))

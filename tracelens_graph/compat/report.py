@@ -231,6 +231,11 @@ def _as_sheet(name: str, table: Table) -> Table:
         for column, cells in table.columns.items()
         if not (column == "ex_UID" and name in _OF_KERNELS)
     }
+    if "perf_params" in columns:
+        cells = zip(table["name"], table["perf_params"], strict=True)
+        columns["perf_params"] = [
+            params and {size: params[size] for size in in_order(params, op)} for op, params in cells
+        ]
     if "UID_first" in columns and len(table):
         op = table["name"][int(np.argmin(table["UID_first"]))]
         sizes = in_order((column for column in columns if column.startswith("param: ")), op)
