@@ -47,20 +47,24 @@ def _page(known: Sequence[Departure], found: Account) -> Iterator[str]:
         for name, count in sorted(found.cells.items(), key=lambda item: (-found.departed[item[0]], item[0]))
     )
     yield from _rows(("table", "cells compared", "departures", "share"), shares)
-    yield "\nA row that only one side has counts as one departure.\n\n## What equal means\n\n"
+    yield "\nA row that only one side has counts as one departure. So does each rate and roof that follows from work which\n"
+    yield "departs: that these follow from ours is computed again in a test of its own.\n\n## What equal means\n\n"
     yield (
         "* Keys, counts and text are equal. Lists are parsed and compared element by element.\n"
         f"* Durations of single events, their sums and statistics are equal to within {EXACT:f} us.\n"
         "* Times that are lengths of unions of intervals may differ by what TraceLens loses by adding up absolute\n"
         f"  times in float64: {PER_INTERVAL_US:g} us per interval, so n times that in a sum over n intervals, and\n"
         "  shares by what follows from that. Here such times are whole nanoseconds, and sums are exact.\n"
+        "* Operations, bytes and the sizes that they follow from are equal. Rates are work by time and may differ in\n"
+        "  the proportion in which the time may.\n"
         "* Rows stand in the same order, but for rows whose times differ by less than that.\n\n"
         "Ours are made with `linked_only`, for TraceLens leaves out GPU events without a launch in the trace. The\n"
         "default here counts all of them and shows those in a line of their own.\n\n## Departures\n"
     )
     for departure, covered in zip(known, found.covered, strict=True):
-        yield f"\n### {departure.table}: {', '.join(departure.columns)}\n\n{' '.join(departure.reason.split())}\n\n"
-        where = " and ".join(f"`{column}` is `{text}`" for column, text in departure.where.items())
+        yield f"\n### {', '.join(departure.tables)}: {', '.join(departure.columns)}\n\n"
+        yield f"{' '.join(departure.reason.split())}\n\n"
+        where = " and ".join(f"{_c(column)} is {_any(text)}" for column, text in departure.where.items())
         yield from _rows(
             ("cells", "rows", "traces", "cause shown by"),
             [(f"{covered:,}", where or "all", ", ".join(map(_c, departure.traces)), _c(departure.test))],
@@ -83,6 +87,10 @@ def _page(known: Sequence[Departure], found: Account) -> Iterator[str]:
 
 def _c(text: str) -> str:
     return f"`{text}`"
+
+
+def _any(text: str | Sequence[str]) -> str:
+    return " or ".join(map(_c, [text] if isinstance(text, str) else text))
 
 
 def _rows(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:

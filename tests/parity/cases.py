@@ -14,14 +14,22 @@ import numpy as np
 from parity.comparing import LAYOUTS, Comparison, compare, read_reference
 from parity.departures import more_linked
 from parity.tolerances import tolerances
+from perf.test_roofline import TRACELENS_MI300X
 
 from corpus import CORPUS, GOLDENS
 from tracelens_graph.analyses.report_tables import ReportOptions, Tables, report_tables
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
+from tracelens_graph.perf.architecture import Architecture, Figure, Source
+from tracelens_graph.perf.registry import TRACELENS_MODELS
+from tracelens_graph.table import Table
 
 GPU_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")
 HOST_CATEGORIES = ("cuda_runtime", "cuda_driver", "hip_runtime")
+
+_RATES = {"memory_bandwidth_gbps": TRACELENS_MI300X["mem_bw_gbps"], **TRACELENS_MI300X["max_achievable_tflops"]}
+MI300X = Architecture("mi300x", "MI300X", "", {name: Figure(rate, Source()) for name, rate in _RATES.items()})
+"""The device that TraceLens compared all traces with."""
 
 
 @dataclass(frozen=True)
@@ -57,11 +65,11 @@ class Case:
     def options(self) -> ReportOptions:
         """Our options that correspond to TraceLens's."""
         if self.flavour == "default":
-            return ReportOptions(linked_only=True)
+            return ReportOptions(linked_only=True, registry=TRACELENS_MODELS)
         again = any("is_recompute" in row for row in read_reference(self.folder / "gpu_timeline.csv"))
         return ReportOptions(
             linked_only=True, micro_idle_us=5, short_kernels_us=10, histogram_bins=100, overlap=False,
-            first_occurrence=True, call_stack=True, recompute=again,
+            first_occurrence=True, call_stack=True, recompute=again, arch=MI300X, registry=TRACELENS_MODELS,
         )  # fmt: skip
 
     def tables(self) -> Tables:
@@ -80,7 +88,7 @@ def compared(case: Case) -> list[Comparison]:
         return int(np.searchsorted(linked, core.columns.last[row], "right") - np.searchsorted(linked, row))
 
     allowed = tolerances(reference, below, len(core.gpu_rows))
-    return [compare(name, rows, ours[name], allowed[name]) for name, rows in reference.items()]
+    return [compare(name, rows, ours.get(name, Table(name, {})), allowed[name]) for name, rows in reference.items()]
 
 
 def cases() -> list[Case]:

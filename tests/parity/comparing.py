@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tracelens_graph.analyses.launchers import NO_LAUNCH, UNLINKED
+from tracelens_graph.perf.registry import SHEETS
 from tracelens_graph.table import Table
 
 Row = Mapping[str, Any]
@@ -30,6 +31,7 @@ ROW, ORDER = "(row)", "(order)"
 """Names for what is no cell: that a row is in both tables, and that the rows are in one order."""
 
 _ARGUMENTS = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
+DETAILS = ("kernel_details_summary", "kernel_details__summarize_kernel_stats")
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,16 @@ LAYOUTS = {
             *("In msg nelems", "Out msg nelems", "In split size", "Out split size", "stream"),
         ),
         "dur_sum",
+    ),
+    "unified_perf_summary": Layout(
+        ("name", "op category", "process_name", "process_label", "thread_name", *_ARGUMENTS, "is_recompute"),
+        "Kernel Time (µs)_sum",
+    ),
+    # Rows differ in the sizes (`param: ...`) that a model reads from the arguments; where it reads others than
+    # TraceLens, the arguments still say which rows belong together.
+    **dict.fromkeys(
+        SHEETS,
+        Layout(("name", *(f"{column}_first" for column in _ARGUMENTS), "is_recompute"), "Kernel Time (µs)_sum"),
     ),
 }
 """Table -> how it is compared."""
@@ -195,7 +207,7 @@ def compare(name: str, reference: Sequence[Mapping[str, str]], table: Table, tol
     keys = [key for key in layout.keys if key in columns]
     found = Comparison(name, columns)
     records = table.records()
-    like = records[0] if records else {}
+    like = {key: next((r[key] for r in records if r.get(key) is not None), None) for key in keys}
     waiting: dict[str, list[int]] = {}
     for place, record in enumerate(records):
         waiting.setdefault(_key([record.get(key) for key in keys]), []).append(place)
@@ -235,7 +247,8 @@ def _compared(
 
 def _same_order_of_ties(row: Row) -> Row:
     """The row with kernels that took equally long in a fixed order, if they are sorted by time as they should be."""
-    kernels = row.get("kernel_details_summary") or []
+    listed = next((column for column in DETAILS if row.get(column)), "")
+    kernels = row.get(listed) or []
     time = [kernel["total_duration_us"] for kernel in kernels]
     if any(a > b + EXACT for a, b in pairwise(time)):
         return row
@@ -244,7 +257,7 @@ def _same_order_of_ties(row: Row) -> Row:
         range(len(kernels)),
         key=lambda i: (round(time[i], 6), kernels[i]["name"], *(round(kernels[i][value], 6) for value in values)),
     )
-    lists = ("kernel_details_summary", "trunc_kernel_details")
+    lists = (listed, "trunc_kernel_details")
     return {
         **row,
         **{column: [row[column][i] for i in order] for column in lists if len(row.get(column) or ()) == len(order)},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from parity.comparing import ORDER, ROW, Comparison, Row
@@ -12,20 +13,43 @@ from parity.comparing import ORDER, ROW, Comparison, Row
 FILE = Path(__file__).with_name("departures.toml")
 
 
+_RATES = ("TB/s_", "TFLOPS/s_", "Pct Roofline_")
+FOLLOWS: Mapping[str, tuple[str, ...]] = {
+    "GFLOPS": ("FLOPS/Byte", "TFLOPS/s_", "Roofline ", "Pct Roofline_"),
+    "Data Moved (MB)": ("FLOPS/Byte", "TB/s_", "Roofline ", "Pct Roofline_"),
+    "Compute Spec": ("Roofline ", "Pct Roofline_"),
+    "name_count": ("Kernel Time (µs)_", "kernel_details", "trunc_kernel_details", *_RATES),
+}
+"""Column -> beginnings of the columns that are computed from it, and differ where it does."""
+
+
 @dataclass(frozen=True)
 class Departure:
     """Cells that differ for a known reason; see the head of departures.toml."""
 
-    table: str
+    table: str | Sequence[str]
     columns: Sequence[str]
     traces: Sequence[str]
     reason: str
     test: str
-    where: Mapping[str, str] = field(default_factory=dict)
+    where: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
+
+    @property
+    def tables(self) -> Sequence[str]:
+        """Names of the tables."""
+        return [self.table] if isinstance(self.table, str) else self.table
+
+    def of(self, trace: str) -> bool:
+        """Whether the departure is about this trace."""
+        return any(fnmatchcase(trace, pattern) for pattern in self.traces)
 
     def covers(self, theirs: Row, ours: Row) -> bool:
         """Whether the departure is about this pair of rows."""
-        return all(text in (str(theirs.get(column)), str(ours.get(column))) for column, text in self.where.items())
+        return all(
+            any(_fits(text, value) for text in ([texts] if isinstance(texts, str) else texts) for value in values)
+            for column, texts in self.where.items()
+            for values in [(_text(theirs, column), _text(ours, column))]
+        )
 
 
 @dataclass(frozen=True)
@@ -77,11 +101,12 @@ def account(known: Sequence[Departure], compared: Iterable[tuple[str, Comparison
         differing = {(difference.pair, difference.column) for difference in comparison.differences}
         explained = set()
         for number, departure in enumerate(known):
-            if departure.table != table or trace not in departure.traces:
+            if table not in departure.tables or not departure.of(trace):
                 continue
             cells = _cells(departure, comparison)
-            found.covered[number] += len(cells & differing)
-            explained |= cells
+            following = _following(cells, comparison) & differing
+            found.covered[number] += len(cells & differing | following)
+            explained |= cells | following
             found.wide += [
                 f"{trace} {table}: {column} of row {pair} is covered by {departure.test} and equal"
                 for pair, column in sorted(cells - differing)
@@ -97,8 +122,34 @@ def account(known: Sequence[Departure], compared: Iterable[tuple[str, Comparison
 def _cells(departure: Departure, comparison: Comparison) -> set[tuple[int, str]]:
     """Cells that a departure covers; a row that only one side has is one cell."""
     cells = {(-1, ORDER)} if ORDER in departure.columns else set()
+    columns = [column for column in comparison.columns if _plain(column) in departure.columns]
     for pair, (theirs, ours) in enumerate(comparison.pairs):
         if departure.covers(theirs, ours):
-            both = bool(theirs and ours)
-            cells |= {(pair, column) for column in departure.columns if column != ORDER and (both or column == ROW)}
+            if theirs and ours:
+                cells |= {(pair, column) for column in columns}
+            if ROW in departure.columns:
+                cells.add((pair, ROW))
     return cells
+
+
+def _following(cells: Iterable[tuple[int, str]], comparison: Comparison) -> set[tuple[int, str]]:
+    """Cells that are computed from some cells."""
+    return {
+        (pair, column)
+        for pair, cause in cells
+        for column in comparison.columns
+        if column.startswith(FOLLOWS.get(_plain(cause), ())) and column not in FOLLOWS
+    }
+
+
+def _fits(text: str, value: str) -> bool:
+    return value.endswith(text[1:]) if text.startswith("…") else value == text
+
+
+def _text(row: Row, column: str) -> str:
+    return str(row.get(column, row.get(f"{column}_first")))
+
+
+def _plain(column: str) -> str:
+    """Name of a column whether it is that of the first call or of all; `GFLOPS_first` and `GFLOPS` are the same."""
+    return column.removesuffix("_first")

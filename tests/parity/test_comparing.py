@@ -225,4 +225,6 @@ def test_files_are_read_as_text(tmp_path: Path) -> None:
 
 
 def test_layouts_sort_by_a_time() -> None:
-    assert all(not layout.by or any(word in layout.by for word in ("time", "dur")) for layout in LAYOUTS.values())
+    assert all(
+        not layout.by or any(word in layout.by.lower() for word in ("time", "dur")) for layout in LAYOUTS.values()
+    )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from parity.comparing import EXACT, PER_INTERVAL_US, Row, Tolerance, parsed
+from parity.comparing import DETAILS, EXACT, PER_INTERVAL_US, Row, Tolerance, parsed
+
+from tracelens_graph.perf.registry import SHEETS
 
 Rows = Sequence[Mapping[str, str]]
 
@@ -27,6 +29,9 @@ def tolerances(reference: Mapping[str, Rows], below: Callable[[int], int], event
     ):
         if name in reference:
             found[name] = _of_calls(reference[name], calls, key)
+    for name in reference:
+        if name in SHEETS or name == "unified_perf_summary":
+            found[name] = _of_costs(reference[name])
     return found
 
 
@@ -101,3 +106,32 @@ def _of_calls(rows: Rows, calls: _Calls, key: str) -> Tolerance:
         return EXACT
 
     return tolerance
+
+
+def _of_costs(rows: Rows) -> Tolerance:
+    """Busy times are lengths of unions; rates, which are work by time, differ by as much in proportion.
+
+    Work, and what the arguments say, is exact.
+    """
+    per_call = {id(row): PER_INTERVAL_US * _kernels(row) for row in rows}
+    of_row = {id(row): per_call[id(row)] * int(row.get("name_count") or row["operation_count"]) for row in rows}
+    every, total_us = sum(of_row.values()), sum(float(row["Kernel Time (µs)_sum"]) for row in rows)
+
+    def tolerance(column: str, row: Row) -> float:
+        us, (of, _, statistic) = per_call[id(row)], column.rpartition("_")
+        if column == "Percentage (%)":
+            return 100 * (of_row[id(row)] + every) / total_us
+        if column == "Cumulative Percentage (%)":
+            return 200 * every / total_us
+        if of == "Kernel Time (µs)":
+            return of_row[id(row)] if statistic == "sum" else us * (2 if statistic == "std" else 1)
+        if of in ("TB/s", "TFLOPS/s", "Pct Roofline"):
+            least, most = float(row["Kernel Time (µs)_min"]), row[f"{of}_max"]
+            return float(most or 0) * us / (least - us) * (2 if statistic == "std" else 1) if least > us else 0.0
+        return EXACT if "duration_us" in column or "kernel_details" in column else 0.0
+
+    return tolerance
+
+
+def _kernels(row: Row) -> int:
+    return max(1, *(len(parsed(row[column])) for column in DETAILS if row.get(column)))
