@@ -1,0 +1,110 @@
+"""The command roofline: what it prints and writes, and what it asks for."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from handmade import Run, small_trace
+
+from tracelens_graph.simulate import simulate, write
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A simulated training run on a device that is known."""
+    folder = tmp_path_factory.mktemp("job")
+    write(simulate(ranks=1, steps=2, layers=1), folder)
+    return folder / "rank0.json.gz"
+
+
+def test_prints_the_parts(run: Run, trained: Path) -> None:
+    code, out, err = run("roofline", trained)
+    assert (code, err) == (0, "")
+    assert out.startswith("Time under the roofline of NVIDIA H100 SXM5\n")
+    for part in ("compute_bound", "memory_bound", "unmodelled", "communication", "launch_bound", "other_idle"):
+        assert f"\n{part} " in out
+
+
+def test_draws(run: Run, trained: Path, tmp_path: Path) -> None:
+    pytest.importorskip("plotly")
+    page = tmp_path / "roofline.html"
+    code, out, err = run("roofline", trained, "-o", page)
+    assert (code, err) == (0, "")
+    assert out.endswith(f"roofline drawn in {page}\n")
+    text = page.read_text()
+    assert "<h1>Roofline of rank0.json.gz on NVIDIA H100 SXM5</h1>" in text
+    assert "aten::mm" in text
+
+
+def test_for_programs(run: Run, trained: Path, tmp_path: Path) -> None:
+    pytest.importorskip("plotly")
+    code, out, err = run("roofline", trained, "--format", "csv", "-o", tmp_path / "r.html")
+    assert code == 0
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert sum(float(row["percent"]) for row in rows) == pytest.approx(100)
+    assert err == f"roofline drawn in {tmp_path / 'r.html'}\n"
+    assert (tmp_path / "r.html").exists()
+
+
+def test_of_a_step(run: Run, trained: Path) -> None:
+    _, out, _ = run("roofline", trained, "--step", "3", "--format", "csv")
+    _, whole, _ = run("roofline", trained, "--format", "csv")
+    time, total = ({row["part"]: float(row["time ms"]) for row in csv.DictReader(io.StringIO(t))} for t in (out, whole))
+    assert 0 < time["compute_bound"] < total["compute_bound"]
+
+
+def test_another_device(run: Run, trained: Path) -> None:
+    code, out, _ = run("roofline", trained, "--arch", "mi300x")
+    assert code == 0
+    assert out.startswith("Time under the roofline of AMD Instinct MI300X\n")
+
+
+def test_a_device_of_ones_own(run: Run, trace_file: Path, tmp_path: Path) -> None:
+    file = tmp_path / "mine.json"
+    file.write_text(json.dumps({"name": "Mine", "mem_bw_gbps": 1000, "max_achievable_tflops": {"matrix_bf16": 100}}))
+    code, out, _ = run("roofline", trace_file, "--arch", file)
+    assert code == 0
+    assert out.startswith("Time under the roofline of Mine\n")
+
+
+def test_without_a_known_device(run: Run, trace_file: Path, tmp_path: Path) -> None:
+    page = tmp_path / "r.html"
+    code, out, err = run("roofline", trace_file, "-o", page)
+    assert (code, out) == (1, "")
+    assert (
+        err == "error: no roofline: no architecture is known for the device 'GPU of tests'; name a device with --arch\n"
+    )
+    assert not page.exists()
+
+
+def test_a_trace_that_describes_no_device(run: Run, tmp_path: Path) -> None:
+    trace = tmp_path / "t.json"
+    trace.write_text(json.dumps({"traceEvents": small_trace()["traceEvents"]}))
+    code, _, err = run("roofline", trace)
+    assert (code, err) == (1, "error: no roofline: the trace describes no device; name a device with --arch\n")
+
+
+def test_no_such_device(run: Run, trace_file: Path) -> None:
+    code, _, err = run("roofline", trace_file, "--arch", "h1000")
+    assert code == 1
+    assert err.startswith("error: no architecture has the name 'h1000'")
+
+
+def test_a_missing_package_is_said_before_the_trace_is_read(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "plotly.offline", None)
+    code, _, err = run("roofline", tmp_path / "absent.json", "-o", tmp_path / "r.html")
+    assert (code, err) == (1, "error: plotly is not installed: pip install 'tracelens_graph[plot]'\n")
+
+
+def test_where_nothing_can_be_written(run: Run, trained: Path, tmp_path: Path) -> None:
+    pytest.importorskip("plotly")
+    code, out, err = run("roofline", trained, "-o", tmp_path / "no" / "r.html")
+    assert (code, out) == (1, "")
+    assert err.startswith(f"error: {tmp_path / 'no' / 'r.html'}: cannot be written")
