@@ -47,8 +47,10 @@ def _page(known: Sequence[Departure], found: Account) -> Iterator[str]:
         for name, count in sorted(found.cells.items(), key=lambda item: (-found.departed[item[0]], item[0]))
     )
     yield from _rows(("table", "cells compared", "departures", "share"), shares)
-    yield "\nA row that only one side has counts as one departure. So does each rate and roof that follows from work which\n"
-    yield "departs: that these follow from ours is computed again in a test of its own.\n\n## What equal means\n\n"
+    yield (
+        "\nA row that only one side has counts as one departure. So does each rate and roof that follows from work\n"
+        "which departs: that these follow from ours is computed again in a test of its own.\n\n## What equal means\n\n"
+    )
     yield (
         "* Keys, counts and text are equal. Lists are parsed and compared element by element.\n"
         f"* Durations of single events, their sums and statistics are equal to within {EXACT:f} us.\n"

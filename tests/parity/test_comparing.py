@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from parity.comparing import CUMULATIVE, LAYOUTS, ORDER, ROW, Comparison, compare, equal, parsed, read_reference
-from parity.departures import Departure, account
+from parity.departures import Account, Departure, account
 
 from tracelens_graph.table import Table
 
@@ -200,6 +200,36 @@ def test_other_departures_do_not(other: Departure) -> None:
     found = account([other], [("t", against(ours(Count=np.array([3, 2, 9]))))])
     assert len(found.unexplained) == 1
     assert found.covered == [0]
+
+
+@pytest.mark.parametrize(
+    "same",
+    [
+        replace(COUNT, table=["kernel_summary", "ops_summary"]),
+        replace(COUNT, traces=["u", "t*"]),
+        replace(COUNT, where={"name": ["aten::sub", "aten::mul"]}),
+        replace(COUNT, where={"name": "…::mul"}),
+    ],
+)
+def test_departures_name_several_of_a_sort(same: Departure) -> None:
+    found = account([same], [("t", against(ours(Count=np.array([3, 2, 9]))))])
+    assert (found.unexplained, found.wide, found.covered) == ([], [], [1])
+
+
+def test_what_is_computed_from_a_departure_may_differ_and_need_not() -> None:
+    theirs = [
+        {"name": "aten::mm", "GFLOPS_first": "4.0", "TFLOPS/s_min": "2.0", "TFLOPS/s_max": "2.0", "TB/s_min": "1.0"}
+    ]
+    mine = {"name": ["aten::mm"], "GFLOPS_first": [2.0], "TFLOPS/s_min": [1.0], "TFLOPS/s_max": [2.0]}
+
+    def found(moved: float) -> Account:
+        known = Departure("GEMM", ["GFLOPS"], ["t"], "why", "test")
+        table = Table("GEMM", {**mine, "TB/s_min": [moved], "Kernel Time (µs)_sum": [1.0]})
+        rows = [{**row, "Kernel Time (µs)_sum": "1.0"} for row in theirs]
+        return account([known], [("t", compare("GEMM", rows, table, lambda column, row: 0.0))])
+
+    assert (found(1.0).unexplained, found(1.0).wide, found(1.0).covered) == ([], [], [2])
+    assert len(found(0.5).unexplained) == 1
 
 
 def test_departures_that_cover_equal_cells_are_too_wide() -> None:

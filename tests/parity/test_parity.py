@@ -11,6 +11,7 @@ from parity.cases import Case, cases, compared
 from parity.departures import account, departures, more_linked
 
 from corpus import CHECKOUT, NO_GOLDENS, needs_goldens
+from tracelens_graph.perf.registry import SHEETS
 
 CASES = [pytest.param(case, id=str(case)) for case in cases()] or [
     pytest.param(None, id="no-reference", marks=pytest.mark.skip(reason=NO_GOLDENS))
@@ -22,6 +23,8 @@ def test_tables_equal_the_reference(case: Case) -> None:
     tables = compared(case)
     assert sum(comparison.cells for comparison in tables) >= 24
     assert account(departures(), [(str(case), comparison) for comparison in tables]).unexplained == []
+    if not case.trace.startswith("inference/"):
+        assert {name for name in case.tables() if name in SHEETS} <= set(case.reference)
 
 
 @needs_goldens
