@@ -62,6 +62,26 @@ class TraceEvent(Mapping[str, Any]):
         return f"TraceEvent({dict(self)})"
 
 
+class MeasuredEvent(TraceEvent):
+    """The view of an event, with further keys for what was found out about it."""
+
+    __slots__ = ("_measured",)
+
+    def __init__(self, tree: TraceToTree, row: int, measured: Mapping[str, Any]) -> None:
+        super().__init__(tree, row)
+        self._measured = measured
+
+    def __getitem__(self, key: str) -> Any:
+        return self._measured[key] if key in self._measured else super().__getitem__(key)
+
+    def __iter__(self) -> Iterator[str]:
+        yield from super().__iter__()
+        yield from self._measured
+
+    def __len__(self) -> int:
+        return super().__len__() + len(self._measured)
+
+
 def _ts(tree: TraceToTree, row: int) -> float:
     return (int(tree.graph.columns.start_ns[row]) + tree.clock_ns) / 1000
 
@@ -81,14 +101,27 @@ def _parent(tree: TraceToTree, row: int) -> int | None:
     return None if parent < 0 else int(tree.graph.columns.uid[parent])
 
 
+def _uid(tree: TraceToTree, row: int) -> int:
+    return int(tree.graph.columns.uid[row])
+
+
+def _children(tree: TraceToTree, row: int) -> list[int]:
+    found: list[int] = tree.graph.columns.uid[tree.child_rows(row)].tolist()
+    return found
+
+
+def _name(tree: TraceToTree, row: int) -> str:
+    return tree.graph.names[tree.graph.columns.name[row]]
+
+
 _KEYS: dict[str, Callable[[TraceToTree, int], Any]] = {
-    "UID": lambda tree, row: int(tree.graph.columns.uid[row]),
+    "UID": _uid,
     "args": lambda tree, row: Node(tree.graph, row).args,
     "cat": lambda tree, row: tree.category(row),
-    "children": lambda tree, row: tree.graph.columns.uid[tree.child_rows(row)].tolist(),
+    "children": _children,
     "cpu_op_root": lambda tree, row: bool(tree.is_root_op[row]),
     "dur": _dur,
-    "name": lambda tree, row: tree.graph.names[tree.graph.columns.name[row]],
+    "name": _name,
     "parent": _parent,
     "ph": lambda tree, row: tree.phase(row),
     "pid": lambda tree, row: Node(tree.graph, row).pid,

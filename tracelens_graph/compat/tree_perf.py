@@ -11,7 +11,7 @@ are returned.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from tracelens_graph.analyses.launchers import OpCalls, launchers
 from tracelens_graph.analyses.timeline import gpu_timeline
 from tracelens_graph.compat import launcher_frames
 from tracelens_graph.compat.devices import Device, device
-from tracelens_graph.compat.event import TraceEvent
+from tracelens_graph.compat.event import MeasuredEvent, TraceEvent
 from tracelens_graph.compat.kernel_frames import kernel_columns
 from tracelens_graph.compat.launcher_calls import calls_frame, kernel_details
 from tracelens_graph.compat.launcher_frames import ARGUMENTS, DIRECT, SUBTREE
@@ -34,26 +34,6 @@ from tracelens_graph.graph.traversals import nearest_above, rows_of_kind
 from tracelens_graph.perf.model import OpModel
 from tracelens_graph.perf.registry import MODELS
 from tracelens_graph.schema import PYTHON_KINDS, Kind
-
-
-class MeasuredEvent(TraceEvent):
-    """The view of an event, with further keys for what was found out about it."""
-
-    __slots__ = ("_measured",)
-
-    def __init__(self, tree: TraceToTree, row: int, measured: Mapping[str, Any]) -> None:
-        super().__init__(tree, row)
-        self._measured = measured
-
-    def __getitem__(self, key: str) -> Any:
-        return self._measured[key] if key in self._measured else super().__getitem__(key)
-
-    def __iter__(self) -> Iterator[str]:
-        yield from super().__iter__()
-        yield from self._measured
-
-    def __len__(self) -> int:
-        return super().__len__() + len(self._measured)
 
 
 class TreePerfAnalyzer(PerformanceMethods):
