@@ -1,0 +1,53 @@
+"""A trace for extensions to work on, and what tests ask of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from handmade import span
+
+from tracelens_graph.analyses.report_tables import ReportOptions, Tables, report_tables
+from tracelens_graph.extension import Extension
+from tracelens_graph.perf.arguments import Arguments
+from tracelens_graph.perf.cost import Cost
+from tracelens_graph.perf.model import Context, OpModel
+
+KERNEL_US = (40.0, 10.0, 20.0)
+"""Durations of the kernels of `my::norm`, `my::norm` again in step 2, and `aten::mm`."""
+
+
+def trace() -> dict[str, Any]:
+    """Two steps: `my::norm` in each, `aten::mm` in the second, one kernel each."""
+    events: list[dict[str, Any]] = [
+        span("user_annotation", "ProfilerStep#1", 0, 100),
+        span("user_annotation", "ProfilerStep#2", 100, 200),
+    ]
+    calls = [("my::norm", 10, [[4, 8]]), ("my::norm", 110, [[4, 8]]), ("aten::mm", 130, [[4, 8], [8, 2]])]
+    for i, ((name, ts, dims), us) in enumerate(zip(calls, KERNEL_US, strict=True)):
+        events += [
+            span("cpu_op", name, ts, 10, External_id=i, Input_Dims=dims, Input_type=["c10::BFloat16"] * len(dims)),
+            span("cuda_runtime", "cudaLaunchKernel", ts + 2, 2, External_id=i, correlation=i + 1),
+            span("kernel", f"{name[-4:]}_kernel<{i}>", ts + 5, us, 0, 7, device=0, stream=7, correlation=i + 1),
+        ]
+    return {"schemaVersion": 1, "traceEvents": events}
+
+
+NORM, NORM_KERNEL, MM_KERNEL = 2, 4, 10
+"""Uids of the first `my::norm`, of its kernel, and of the kernel of `aten::mm`."""
+
+
+def tables_of(g: Any, extension: Extension, **options: Any) -> Tables:
+    return report_tables(g, ReportOptions(extension=extension, **options))
+
+
+def categories(tables: Tables) -> dict[str, int]:
+    table = tables["ops_summary_by_category"]
+    return dict(zip(table["op category"], table["Count"], strict=True))
+
+
+def norm_cost(arguments: Arguments, context: Context) -> Cost:
+    x = arguments.tensor(0)
+    return Cost(7 * x.elements, 2 * x.bytes, "vector", "bf16", {"shape": x.shape})
+
+
+NORM_MODEL = OpModel(norm_cost, "MyNorm_fwd")
