@@ -113,23 +113,20 @@ def test_known_answer() -> None:
     )
     assert sum(np.asarray(table["percent"]).tolist()) == pytest.approx(100)
     assert table.title == "Time under the roofline of Toy"
-    assert (
-        list(table.notes)
-        == [
-            "1 GPU events (1.7 % of GPU time) have no launch in the trace: included",
-            "durations are added up: 0.002 ms of work ran beside other work",
-            "1 of 4 calls took less time than at the roof (0.003 ms): their data may have lain in a cache",
-            "no_roof: no device has a rate for this element type",
-            "other_idle: 0.005 ms end with GPU events without a launch in the trace",
-            "11.9 % of GPU time has no performance model",
-            "unheard of (3.4 %): no model for this operation",
-            "cudaLaunchKernel (3.4 %): launched outside of operations",
-            "refuses (1.7 %): sizes are odd",
-            "(no launch in trace) (1.7 %): its launch is not in the trace",
-            "around (1.7 %): launched beside operations with a model, by one without",
-        ]
-        or table.notes
-    )
+    said = list(table.notes)
+    assert said[2].startswith("1 of 4 calls took less time than at the roof (0.003 ms): ")
+    assert said[:2] + said[3:] == [
+        "1 GPU events (1.7 % of GPU time) have no launch in the trace: included",
+        "durations are added up: 0.002 ms of work ran beside other work",
+        "no_roof: no device has a rate for this element type",
+        "other_idle: 0.005 ms end with GPU events without a launch in the trace",
+        "11.9 % of GPU time has no performance model",
+        "without a model: unheard of (3.4 %): no model for this operation",
+        "without a model: cudaLaunchKernel (3.4 %): launched outside of operations",
+        "without a model: refuses (1.7 %): sizes are odd",
+        "without a model: around (1.7 %): launched beside operations with a model, by one without",
+        "without a model: (no launch in trace) (1.7 %): its launch is not in the trace",
+    ]
 
 
 def test_what_has_no_model() -> None:

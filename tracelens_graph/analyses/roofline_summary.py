@@ -43,15 +43,15 @@ class Part(IntEnum):
 
 
 PART_MEANING = {
-    Part.compute_bound: "ops that, at the device's rates, take longer to compute than to move their data",
-    Part.memory_bound: "ops that, at the device's rates, take longer to move their data than to compute",
-    Part.memory_only: "ops that move data and compute nothing; at the roof: bytes / bandwidth",
+    Part.compute_bound: "ops that, at the device's rates, compute longer than they move data",
+    Part.memory_bound: "ops that, at the device's rates, move data longer than they compute",
+    Part.memory_only: "ops that move data and compute nothing",
     Part.no_roof: "ops with a model whose cost has no roof on the device",
     Part.unmodelled: "GPU work without a model",
     Part.communication: "kernels of communication libraries",
-    Part.launch_bound: "nothing runs, and the launch of what runs next had not returned when the gap began",
+    Part.launch_bound: "nothing runs: the next launch had not returned when the gap began",
     Part.outside_window: "nothing of the window runs, but other work on its devices",
-    Part.other_idle: "nothing runs, for another reason or one that the trace does not tell",
+    Part.other_idle: "nothing runs, for other reasons or ones the trace does not tell",
 }
 
 _ROOFED = (Part.compute_bound, Part.memory_bound, Part.memory_only)
@@ -148,7 +148,7 @@ def roofline_summary(g: Core | Window, arch: Architecture, models: Mapping[str, 
         *[f"no_roof: {_short(reason)}" for reason in dict.fromkeys(why[n] for n in without_roof)],
         *_idle_note(idle),
         *filter(None, [_share_note(w, work, missing)]),
-        *_named(missing, _NAMED),
+        *(f"without a model: {line}" for line in _named(missing, _NAMED)),
     ]
     title = w.titled(f"Time under the roofline of {arch.name}")
     return Table("roofline_summary", columns, ROOFLINE_SUMMARY, title, notes)
@@ -172,7 +172,10 @@ def unmodelled_note(g: Core | Window, models: Mapping[str, OpModel] | None = Non
     w = window_of(g)
     work = _work(w, MODELS if models is None else models)
     table = _unmodelled(w, work)
-    return ": ".join(filter(None, (_share_note(w, work, table), "; ".join(_named(table, _NAMED_IN_LINE)))))
+    named = _named(table, _NAMED_IN_LINE)
+    if len(table) > len(named):
+        named.append(f"and {len(table) - len(named):,} more")
+    return ": ".join(filter(None, (_share_note(w, work, table), "; ".join(named))))
 
 
 def _work(w: Window, models: Mapping[str, OpModel]) -> _Work:
@@ -275,16 +278,15 @@ def _share_note(w: Window, work: _Work, table: Table) -> str:
     if not len(table):
         apart = " but communication" if work.communicates.any() else ""
         return f"all GPU time{apart} has a performance model"
-    return f"{_percent(np.asarray(table['percent']).sum())} of GPU time has no performance model"
+    return f"{_percent(float(np.asarray(table['percent']).sum()))} of GPU time has no performance model"
 
 
 def _named(table: Table, most: int) -> list[str]:
-    """The largest operations without a model, and how many more there are."""
-    lines = [
+    """The largest operations without a model."""
+    return [
         f"{_short(op)} ({_percent(percent)}): {_short(reason)}"
         for op, reason, _, _, percent in islice(table.rows(), most)
     ]
-    return [*lines, f"and {len(table) - most:,} more"] if len(table) > most else lines
 
 
 def _overlap_note(w: Window, duration: int) -> list[str]:
@@ -299,7 +301,7 @@ def _faster_note(took: np.ndarray, roof: np.ndarray) -> list[str]:
         return []
     return [
         f"{int(fast.sum()):,} of {len(took):,} calls took less time than at the roof "
-        f"({took[fast].sum() / 1e6:,.3f} ms): their data may have lain in a cache"
+        f"({took[fast].sum() / 1e6:,.3f} ms): their data lay in a cache, or the device is another"
     ]
 
 

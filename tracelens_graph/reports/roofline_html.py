@@ -33,8 +33,8 @@ _COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8
 """Told apart by those who see colours differently: M. Okabe, K. Ito, Color Universal Design (2008)."""
 _SYMBOLS = ("circle", "diamond", "square", "cross")
 """One after the other, where there are more categories than colours."""
-_CLOSE = 1.6
-"""Roofs with rates nearer than this factor have their labels on different sides."""
+_PLOT_HEIGHT, _LABEL_HEIGHT = 500, 32
+"""Pixels, about."""
 _ROOF_COLORS = ("#222222", "#777777", "#aaaaaa", "#555555")
 
 _NUMBER = re.compile(r"-?[\d,]+(?:\.\d+)?", re.ASCII)
@@ -102,22 +102,28 @@ def roofline_html(ops: Table, summary: Table, missing: Table, arch: Architecture
 def _figure(rows: Sequence[Record], arch: Architecture) -> dict[str, Any]:
     """The picture as plotly.js takes it."""
     roofs = _roofs(rows, arch)
-    low, high = _span([row["FLOPS/Byte"] for row in rows] + [ridge for *_, ridge in roofs])
-    bottom, top = _span([row["TFLOPS/s_mean"] for row in rows] + [rate for _, rate, _ in roofs])
-    lines, labels = _roof_lines(roofs, arch, low, high, bottom)
+    across = _span([row["FLOPS/Byte"] for row in rows] + [ridge for *_, ridge in roofs])
+    upwards = _span([row["TFLOPS/s_mean"] for row in rows] + [rate for _, rate, _ in roofs])
+    lines, labels = _roof_lines(roofs, arch, across, upwards)
     axis = {"type": "log", "gridcolor": "#eeeeee", "minor": {"showgrid": False}, "dtick": 1, "zeroline": False,
             "showline": True, "linecolor": "#888888", "ticks": "outside", "exponentformat": "power"}  # fmt: skip
     return {
         "data": [*lines, *_marks(rows)],
         "layout": {
-            "xaxis": axis | {"title": {"text": "FLOPs per byte"}, "range": [math.log10(low), math.log10(high)]},
-            "yaxis": axis | {"title": {"text": "TFLOPS/s"}, "range": [math.log10(bottom), math.log10(top)]},
+            "xaxis": axis | {"title": {"text": "FLOPs per byte"}, "range": [math.log10(end) for end in across]},
+            "yaxis": axis | {"title": {"text": "TFLOPS/s"}, "range": [math.log10(end) for end in upwards]},
             "annotations": labels,
-            "legend": {"title": {"text": "category (share of GPU time)"}, "itemsizing": "constant"},
+            "legend": {
+                "title": {"text": "share of GPU time", "side": "left"},
+                "itemsizing": "constant",
+                "orientation": "h",
+                "yanchor": "top",
+                "y": -0.13,
+            },
             "hovermode": "closest",
             "hoverlabel": {"align": "left"},
             "plot_bgcolor": "white",
-            "margin": {"t": 20, "r": 20},
+            "margin": {"t": 30, "r": 210},
         },
         "config": {"responsive": True, "displaylogo": False, "showLink": False, "plotlyServerURL": ""},
     }
@@ -137,24 +143,31 @@ def _roofs(rows: Sequence[Record], arch: Architecture) -> list[tuple[str, float,
 
 
 def _roof_lines(
-    roofs: Sequence[tuple[str, float, float]], arch: Architecture, low: float, high: float, bottom: float
+    roofs: Sequence[tuple[str, float, float]],
+    arch: Architecture,
+    across: tuple[float, float],
+    upwards: tuple[float, float],
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Lines and labels: the slope of the memory, and for each rate the level from its ridge on."""
     bandwidth = arch.value("memory_bandwidth_gbps")
     if not roofs or not bandwidth:
         return [], []
-    begin, (_, top, greatest) = max(low, bottom * 1e3 / bandwidth), roofs[0]
+    begin, (_, top, greatest) = max(across[0], upwards[0] * 1e3 / bandwidth), roofs[0]
     middle = math.sqrt(begin * greatest)
     lines = [_line([begin, greatest], [begin * bandwidth / 1e3, top], _ROOF_COLORS[0])]
-    labels = [_label(middle, middle * bandwidth / 1e3, f"memory {bandwidth / 1e3:,.2f} TB/s", xshift=-6)]
-    above = math.inf
+    slope = {"x": math.log10(middle), "xanchor": "right", "xshift": -8, "yanchor": "bottom"}
+    labels = [_label(middle * bandwidth / 1e3, f"memory {bandwidth / 1e3:,.2f} TB/s", slope)]
+    decade, free = _PLOT_HEIGHT / math.log10(upwards[1] / upwards[0]), math.inf
     for number, (specs, rate, ridge) in enumerate(roofs):
         color = _ROOF_COLORS[number % len(_ROOF_COLORS)]
         hover = f"ridge of {_text(specs)}: {ridge:,.1f} FLOPs per byte"
-        lines.append(_line([ridge, high], [rate, rate], color, hover))
-        side = "top" if above < _CLOSE * rate else "bottom"
-        labels.append(_label(high, rate, f"{_text(specs)} {rate:,.1f} TFLOPS/s, ridge {ridge:,.1f}", yanchor=side))
-        above = rate
+        lines.append(_line([ridge, across[1]], [rate, rate], color, hover))
+        text = f"{_text(specs)}<br>{rate:,.1f} TFLOPS/s, ridge {ridge:,.1f}"
+        height = decade * math.log10(rate)
+        shift = min(0, free - height)  # labels of near roofs stand below each other
+        place = {"xref": "paper", "x": 1, "xanchor": "left", "xshift": 5, "yanchor": "middle", "yshift": shift}
+        labels.append(_label(rate, text, place))
+        free = height + shift - _LABEL_HEIGHT
     return lines, labels
 
 
@@ -168,10 +181,10 @@ def _line(x: list[float], y: list[float], color: str, hover: str = "") -> dict[s
     return found
 
 
-def _label(x: float, y: float, text: str, **place: Any) -> dict[str, Any]:
-    """A text that ends at a point; what is above marks must not hide them."""
-    at = {"x": math.log10(x), "y": math.log10(y), "xanchor": "right", "yanchor": "bottom", "showarrow": False}
-    return at | {"text": text, "font": {"size": 12, "color": "#444444"}} | place
+def _label(y: float, text: str, place: Mapping[str, Any]) -> dict[str, Any]:
+    """A text beside a line, where no mark can be under it."""
+    look = {"showarrow": False, "align": "left", "font": {"size": 12, "color": "#444444"}}
+    return look | {"text": text, "y": math.log10(y)} | place
 
 
 def _marks(rows: Sequence[Record]) -> list[dict[str, Any]]:
@@ -330,7 +343,7 @@ def _positive(value: float | None) -> bool:
 _STYLE = """
 body { font: 15px/1.4 Helvetica, Arial, sans-serif; color: #222; margin: 1.5em auto; max-width: 1250px; padding: 0 1em }
 h1 { font-size: 1.4em } h2 { font-size: 1.1em; margin-top: 2em }
-#roofline { height: 640px }
+#roofline { height: 680px }
 table { border-collapse: collapse; font-size: 13px }
 th, td { padding: 3px 10px; text-align: left; border-bottom: 1px solid #ddd }
 th { white-space: nowrap } td:nth-child(-n+2) { overflow-wrap: anywhere }
