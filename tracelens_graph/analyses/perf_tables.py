@@ -60,7 +60,7 @@ def unified_perf_summary(
     w = window_of(g)
     core, c = w.core, w.core.columns
     chosen = unified_of(core, MODELS if models is None else models)
-    calls, alone = _calls(w, chosen)
+    calls, alone = unified_calls(w, chosen)
     found = CostedCalls(calls, _codes(chosen, calls.rows, alone), chosen.costs, arch)
     kernel = np.where(alone, c.name[calls.gpu[calls.first]], -1)
     _, label = thread_labels(core)
@@ -133,7 +133,7 @@ def unified_of(core: Core, models: Mapping[str, OpModel]) -> Unified:
     return found
 
 
-def _calls(w: Window, chosen: Unified) -> tuple[OpCalls, np.ndarray]:
+def unified_calls(w: Window, chosen: Unified) -> tuple[OpCalls, np.ndarray]:
     """The ops that GPU events of a window are given to, and events that stand for themselves; which these are."""
     core, c = w.core, w.core.columns
     gpu = core.gpu_rows

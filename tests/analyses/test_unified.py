@@ -1,0 +1,258 @@
+"""Each GPU event has one op: known answers, the rule spelled out once more, and sums on all traces and windows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from call_trees import BACKWARD, FORWARD, Call, annotation, frame, launch, load, op
+from handmade import span
+from hypothesis import given
+from hypothesis import strategies as st
+from made_traces import traces
+
+from corpus import kineto_traces, parametrize
+from tracelens_graph.analyses.gpu_class import COMMUNICATION, gpu_classes
+from tracelens_graph.analyses.launchers import NO_LAUNCH
+from tracelens_graph.analyses.perf_tables import COMMUNICATION as COMMUNICATION_LINE
+from tracelens_graph.analyses.perf_tables import unified_calls, unified_of, unified_perf_summary
+from tracelens_graph.analyses.unified import unified
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.node import Node
+from tracelens_graph.graph.window import Window
+from tracelens_graph.loading import load_core
+from tracelens_graph.perf.arguments import Arguments
+from tracelens_graph.perf.cost import CannotModel, Cost
+from tracelens_graph.perf.model import Context, OpModel
+from tracelens_graph.perf.registry import MODELS
+from tracelens_graph.schema import Kind
+
+GPU = {"pid": 0, "tid": 7, "device": 0, "stream": 7}
+TOTAL = "Kernel Time (µs)_sum"
+
+
+def matrix_product(arguments: Arguments, context: Context) -> Cost:
+    return Cost(2_000_000, 1_000_000, "matrix", "bf16", {"M": 1})
+
+
+def refuses(arguments: Arguments, context: Context) -> Cost:
+    raise CannotModel("made to refuse")
+
+
+def backward_product(arguments: Arguments, context: Context) -> Cost:
+    return Cost(4_000_000, 1_000_000, "matrix", "bf16")
+
+
+REGISTRY: Mapping[str, OpModel] = {
+    "aten::mm": OpModel(matrix_product, "GEMM"),
+    "aten::linear": OpModel(matrix_product, "GEMM", backward=backward_product),
+    "nn.Module: A_0": OpModel(refuses, "GEMM"),
+    "ProfilerStep#1": OpModel(matrix_product, "GEMM"),
+}
+
+
+def launched(ts: float, number: int, name: str = "kernel", dur: float = 2.0, tid: int = 1) -> list[dict[str, Any]]:
+    return [
+        span("cuda_runtime", "cudaLaunchKernel", ts, 0.5, tid=tid, correlation=number),
+        span("kernel", name, 1000 + 10 * number, dur, **GPU, correlation=number),
+    ]
+
+
+def by_name(core: Core, **options: Any) -> dict[str, dict[str, Any]]:
+    return {row["name"]: row for row in unified_perf_summary(core, models=REGISTRY, **options).records()}
+
+
+def test_the_outermost_modelled_op_has_all_below_it() -> None:
+    core = load_core([
+        span("cpu_op", "aten::linear", 0, 20, tid=1), span("cpu_op", "aten::mm", 1, 8, tid=1), *launched(2, 1, "gemm"),
+        *launched(10, 2, "bias"),
+    ])  # fmt: skip
+    assert list(by_name(core)) == ["aten::linear"]
+    row = by_name(core)["aten::linear"]
+    assert (row[TOTAL], row["operation_count"], row["GFLOPS"], row["has_perf_model"]) == (4.0, 1, 0.002, True)
+    assert row["TFLOPS/s_mean"] == pytest.approx(2e6 / 4e-6 / 1e12)
+    assert row["TB/s_mean"] == pytest.approx(1e6 / 4e-6 / 1e12)
+
+
+def test_events_beside_a_modelled_op_stand_for_themselves() -> None:
+    """The outer op launches work itself, but its other work belongs to the modelled op below it."""
+    core = load_core([
+        span("cpu_op", "aten::outer", 0, 20, tid=1), *launched(1, 1, "fill"),
+        span("cpu_op", "aten::mm", 5, 5, tid=1), *launched(6, 2, "gemm"), *launched(30, 3, "graph"),
+    ])  # fmt: skip
+    rows = by_name(core, call_stack=True)
+    assert {name: row[TOTAL] for name, row in rows.items()} == {
+        "aten::mm": 2.0, "aten::outer->fill (Synthetic Op)": 2.0, "cudaLaunchKernel->graph (Synthetic Op)": 2.0,
+    }  # fmt: skip
+    alone = rows["aten::outer->fill (Synthetic Op)"]
+    assert core.node(alone["ex_UID"]).name == "fill"
+    assert alone["has_perf_model"] is False
+    assert alone["call_stack_full"] == ["aten::outer", "fill"]
+
+
+def test_an_op_whose_model_does_not_apply_is_as_without_a_model() -> None:
+    core = load_core([span("cpu_op", "nn.Module: A_0", 0, 9, tid=1), *launched(1, 1)])
+    row = by_name(core)["nn.Module: A_0"]
+    assert (row["has_perf_model"], row["GFLOPS"], row[TOTAL]) == (False, None, 2.0)
+
+
+def test_the_only_backward_op_has_the_cost_of_the_backward_pass() -> None:
+    def trace(*more: dict[str, Any]) -> Core:
+        return load_core([
+            span("cpu_op", "aten::linear", 0, 9, tid=1, Sequence_number=5), *launched(1, 1, "forward"),
+            span("cpu_op", "autograd::engine::evaluate_function: LinearBackward0", 100, 50, tid=2, Sequence_number=5,
+                 Fwd_thread_id=1),
+            span("cpu_op", "LinearBackward0", 101, 20, tid=2, Sequence_number=5, Fwd_thread_id=1),
+            *launched(102, 2, "gradient", tid=2), *more,
+            {"ph": "s", "cat": "fwdbwd", "name": "fwdbwd", "id": 1, "pid": 100, "tid": 1, "ts": 0},
+            {"ph": "f", "cat": "fwdbwd", "name": "fwdbwd", "id": 1, "pid": 100, "tid": 2, "ts": 101, "bp": "e"},
+        ])  # fmt: skip
+
+    assert by_name(trace())["LinearBackward0"]["GFLOPS"] == 0.004
+    second = by_name(trace(span("cpu_op", "aten::add_", 130, 9, tid=2), *launched(131, 3, "add", tid=2)))
+    assert second["LinearBackward0"]["GFLOPS"] is None
+
+
+def test_calls_stack_up_to_where_they_part() -> None:
+    core = load_core([
+        span("python_function", "a.py(1): run", 0, 100, tid=1),
+        span("python_function", "nn.Module: Net_7", 1, 90, tid=1),
+        span("python_function", "<built-in function mm>", 2, 80, tid=1), span("cpu_op", "aten::linear", 3, 70, tid=1),
+        span("cpu_op", "aten::zero_", 4, 5, tid=1), *launched(5, 1, "fill", 1.0), *launched(20, 2, "gemm", 5.0),
+        *launched(30, 3, "gemm", 5.0),
+    ])  # fmt: skip
+    row = by_name(core, call_stack=True)["aten::linear"]
+    above = ["a.py(1): run", "nn.Module: Net", "aten::linear"]
+    assert row["call_stack_full"] == [*above, ["aten::zero_", "fill"], ["gemm"]]
+    assert row["entry_point"] == "a.py(1): run"
+
+
+def test_a_category_is_that_of_what_the_op_launches_itself() -> None:
+    core = load_core([
+        span("cpu_op", "aten::pool", 0, 30, tid=1), span("cpu_op", "aten::fill_", 1, 5, tid=1),
+        *launched(2, 1, "void at::native::vectorized_elementwise_kernel<4>"),
+        *launched(9, 2, "void at::native::reduce_kernel<512>"),
+    ])  # fmt: skip
+    assert {name: row["op category"] for name, row in by_name(core).items()} == {"aten::pool": "reduce"}
+
+
+def test_communication_and_lost_launches_have_a_line_each() -> None:
+    core = load_core([
+        span("cpu_op", "c10d::allreduce_", 0, 9, tid=1), *launched(1, 1, "ncclDevKernel_AllReduce", 7.0),
+        span("kernel", "before", 900, 3, **GPU, correlation=99), span("cpu_op", "aten::mm", 20, 9, tid=1),
+        *launched(21, 2, "gemm"),
+    ])  # fmt: skip
+    table = unified_perf_summary(core, models=REGISTRY)
+    assert [(row["name"], row[TOTAL]) for row in table.records()] == [
+        ("aten::mm", 2.0), (COMMUNICATION_LINE, 7.0), (NO_LAUNCH, 3.0),
+    ]  # fmt: skip
+    assert sum(table["Percentage (%)"]) == pytest.approx(100)
+    only = unified_perf_summary(core, linked_only=True, models=REGISTRY)
+    assert list(only["name"]) == ["aten::mm"]
+
+
+# --- the rule, spelled out
+
+LEAVES = st.sampled_from(["kernel", "ncclDevKernel_AllReduce", "fill"]).map(launch)
+CALLS = st.recursive(
+    LEAVES,
+    lambda inner: st.builds(
+        lambda make, name, calls: make(name, *calls),
+        st.sampled_from([op, op, op, frame, annotation]),
+        st.sampled_from(["aten::mm", "aten::linear", "aten::x", "aten::y", "nn.Module: A_0", "ProfilerStep#1"]),
+        st.lists(inner, max_size=3),
+    ),
+    max_leaves=12,
+)
+"""Trees of calls, launches of computation and of communication among them."""
+
+
+def owner(event: Node, communicates: set[int]) -> int | None:
+    """The op that an event is given to, by looking at its ancestors one by one."""
+    for one in (node for node in reversed(event.ancestors) if node.kind == Kind.Op):
+        if applies(one):
+            return one.uid
+        # What an op launches itself is what has no op between.
+        own = [event.uid for event in one.kernels if nearest_op(event) == one.uid]
+        below = any(applies(node) for node in one.subtree if node.uid != one.uid)
+        if own and not below and not communicates & set(own):
+            return one.uid
+    return None
+
+
+def applies(node: Node) -> bool:
+    return node.kind == Kind.Op and node.name in ("aten::mm", "aten::linear", "ProfilerStep#1") and bool(node.kernels)
+
+
+def nearest_op(event: Node) -> int | None:
+    return next((node.uid for node in event.ancestors if node.kind == Kind.Op), None)
+
+
+@given(st.lists(CALLS, max_size=4))
+def test_events_are_given_by_the_rule(calls: list[Call]) -> None:
+    core = load({FORWARD: calls})
+    found, c = unified(core, REGISTRY), core.columns
+    is_communication = gpu_classes(core, core.gpu_rows) == COMMUNICATION
+    communicates = set(c.uid[core.gpu_rows[is_communication]].tolist())
+    for row, given_to, alone in zip(core.gpu_rows.tolist(), found.owner.tolist(), found.alone.tolist(), strict=True):
+        event = core.node(int(c.uid[row]))
+        expected = owner(event, communicates)
+        assert (int(c.uid[given_to]) if given_to >= 0 else None) == expected
+        assert alone == (expected is None and event.parent is not None and event.uid not in communicates)
+
+
+# --- sums
+
+
+def check(window: Window, models: Mapping[str, OpModel]) -> np.ndarray:
+    """Each event of the window is in one row or one of the two lines; the rows of those that are in rows."""
+    core, c = window.core, window.core.columns
+    calls, _ = unified_calls(window, unified_of(core, models))
+    assert len(np.unique(calls.gpu)) == len(calls.gpu)
+    assert set(calls.gpu.tolist()) <= set(window.gpu_rows.tolist())
+    left = np.setdiff1d(window.gpu_rows, calls.gpu)
+    linked = c.parent[left] >= 0
+    assert (gpu_classes(core, left[linked]) == COMMUNICATION).all()
+    assert int(calls.direct_sum_ns.sum() + c.dur_ns[left].sum()) == int(c.dur_ns[window.gpu_rows].sum())
+    table = unified_perf_summary(window, models=models)
+    times = dict(zip(table["name"], table[TOTAL], strict=True))
+    assert sum(table[TOTAL]) * 1e3 == pytest.approx(int(calls.direct_ns.sum() + c.dur_ns[left].sum()), abs=1)
+    for line, part in ((COMMUNICATION_LINE, left[linked]), (NO_LAUNCH, left[~linked])):
+        assert (line in times) == bool(len(part))
+        assert times.get(line, 0.0) * 1e3 == pytest.approx(int(c.dur_ns[part].sum()), abs=1)
+    assert sum(table["operation_count"]) == len(calls) + len(left)
+    gone = unified_perf_summary(window, linked_only=True, models=models)
+    assert len(table.records()) - len(gone.records()) == len({*times} & {COMMUNICATION_LINE, NO_LAUNCH})
+    return calls.gpu
+
+
+def check_steps(core: Core, models: Mapping[str, OpModel]) -> None:
+    """Steps share no event, and together have those of all steps."""
+    steps = list(dict.fromkeys(int(step.name.rpartition("#")[2]) for step in core.steps()))
+    if steps:
+        parts = np.concatenate([check(core.window(step=step), models) for step in steps])
+        assert sorted(parts.tolist()) == sorted(check(core.window(step=steps), models).tolist())
+
+
+@given(traces())
+def test_sums_of_made_traces(made: dict[str, Any]) -> None:
+    core = load_core(made)
+    check(core.everything, REGISTRY)
+    check_steps(core, REGISTRY)
+
+
+@given(st.lists(CALLS, max_size=4), st.lists(CALLS, max_size=4))
+def test_sums_of_trees_of_calls(first: list[Call], second: list[Call]) -> None:
+    core = load({FORWARD: first, BACKWARD: second})
+    check(core.everything, REGISTRY)
+    check_steps(core, REGISTRY)
+
+
+@parametrize("path", kineto_traces())
+def test_sums_of_real_traces(path: Path) -> None:
+    core = load_core(path)
+    check(core.everything, MODELS)
+    check_steps(core, MODELS)
