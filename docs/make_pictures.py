@@ -25,6 +25,7 @@ PURPOSE = {
     "cli": "one file per command: parse, call an analysis, present",
     "compat": "the names that users of TraceLens know",
     "api": "load(), TraceGraph: the core as a networkx graph",
+    "extension": "categories, models, tables of the user's own",
     "loading": "load_core(): a trace or a saved graph, as core",
     "nxview": "networkx's mappings, read from the columns",
     "reports": "tables, trees, reports: text, CSV, JSON, Markdown, xlsx",

@@ -33,7 +33,7 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
 from tracelens_graph.loaders.kineto.categories import CATEGORIES
 from tracelens_graph.perf.architecture import architecture
-from tracelens_graph.perf.registry import SHEETS
+from tracelens_graph.perf.registry import sheets
 from tracelens_graph.schema import REPAIR_MEANING
 from tracelens_graph.schema.tables import PERF_SHEET, TABLE_MEANING, TABLES
 from tracelens_graph.simulate import simulate, write
@@ -173,7 +173,7 @@ def _tables(g: tlg.TraceGraph) -> Iterator[str]:
         if name in ROW_MEANINGS:
             yield "\nIts rows:\n\n"
             yield from _rows(("row", "meaning"), ((_c(row), what) for row, what in ROW_MEANINGS[name].items()))
-    families = ", ".join(map(_c, SHEETS))
+    families = ", ".join(map(_c, sheets()))
     yield from _table(
         "tables by family",
         "What calls of one family of operations should cost and what they reached, nested calls too, so that these\n"

@@ -32,7 +32,7 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.perf.cost import CannotModel
 from tracelens_graph.perf.model import OpModel
-from tracelens_graph.perf.registry import MODELS, SHEETS
+from tracelens_graph.perf.registry import MODELS, sheets
 from tracelens_graph.table import Table
 
 if TYPE_CHECKING:
@@ -75,26 +75,27 @@ class Extension:
     notes: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        self._check("op_rules", [self.op_rules], ops.Rules)
-        self._check("models", _values(self.models), OpModel)
+        self._check("op_rules", (self.op_rules,), ops.Rules)
+        self._check("models", self.models, OpModel)
         self._check("kernel_rules", self.kernel_rules, kernels.KernelRule)
         self._check("time_models", self.time_models, TimeModel)
-        for what, made in (("tables", _values(self.tables)), ("table_sets", self.table_sets)):
-            self._check(what, made, Callable)
-        self._check("postprocess", [self.postprocess] if self.postprocess is not None else [], Callable)
+        self._check("tables", self.tables)
+        self._check("table_sets", self.table_sets)
+        self._check("postprocess", () if self.postprocess is None else (self.postprocess,))
         for table in self.tables:
             self._check_table(table)
 
-    def _check(self, what: str, given: Any, kind: Any) -> None:
+    def _check(self, what: str, given: Any, kind: type | None = None) -> None:
+        """Check that there are objects of a kind, or functions, and nothing else."""
         if not isinstance(given, Iterable):
             raise ExtensionError(f"{self.name}: {what} is of type {type(given).__name__}")
-        for one in given:
-            if not (callable(one) if kind is Callable else isinstance(one, kind)):
-                wanted = "a function" if kind is Callable else kind.__name__
-                raise ExtensionError(f"{self.name}: {what} holds {one!r:.60}, which is no {wanted.removeprefix('a ')}")
+        for one in given.values() if isinstance(given, Mapping) else given:
+            if not (isinstance(one, kind) if kind else callable(one)):
+                wanted = kind.__name__ if kind else "function"
+                raise ExtensionError(f"{self.name}: {what} holds {one!r:.60}, which is no {wanted}")
 
     def _check_table(self, table: str) -> None:
-        if table in TABLES or table in SHEETS:
+        if table in TABLES or table in sheets():
             raise ExtensionError(f"{self.name}: {table} is the name of a built-in table; choose another")
 
     # --- rules and registries, the built-in ones included --------------------------------------------------------
@@ -118,14 +119,14 @@ class Extension:
     @cached_property
     def all_models(self) -> Mapping[str, OpModel]:
         """All performance models by the names of their ops."""
-        return {**MODELS, **self.models} if self.models else MODELS
+        return _Behind(self.models, MODELS) if self.models else MODELS
 
     @property
     def table_names(self) -> list[str]:
         """Names of the tables that a report can have beside the built-in ones, as far as they are known before."""
         models = [model for model in self.models.values() if model.sheet]
         backward = {m.sheet.removesuffix("_fwd") + "_bwd" for m in models if m.backward and m.sheet.endswith("_fwd")}
-        return [*self.tables, *sorted(({model.sheet for model in models} | backward) - set(SHEETS))]
+        return [*self.tables, *sorted(({model.sheet for model in models} | backward) - set(sheets()))]
 
     # --- what it does --------------------------------------------------------------------------------------------
 
@@ -192,6 +193,23 @@ class Extension:
                 self._check_table(name)
                 found[name] = as_table(name, one, self.name)
         return found
+
+
+class _Behind(Mapping[str, OpModel]):
+    """Two registries, the second asked where the first knows nothing; neither is gone through before it has to be."""
+
+    def __init__(self, first: Mapping[str, OpModel], second: Mapping[str, OpModel]) -> None:
+        self._first = first
+        self._second = second
+
+    def __getitem__(self, name: str) -> OpModel:
+        return self._first[name] if name in self._first else self._second[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return chain(self._first, (name for name in self._second if name not in self._first))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 def combined(extensions: Iterable[Extension]) -> Extension:
@@ -322,10 +340,6 @@ def _from_module(module: ModuleType, name: str) -> Extension:
 
 def _either(names: Sequence[str]) -> str:
     return ", ".join(names[:-1]) + f" or {names[-1]}"
-
-
-def _values(given: Any) -> Any:
-    return given.values() if isinstance(given, Mapping) else given
 
 
 # --- errors ------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import pytest
 from extended import categories, tables_of, trace
 
 from tracelens_graph.analyses.report_tables import report_tables
+from tracelens_graph.compat.report import generate_perf_report_pytorch
 from tracelens_graph.errors import ExtensionError
 from tracelens_graph.extension import load_extension
 from tracelens_graph.graph.core import Core
@@ -145,3 +146,15 @@ def test_the_tree_is_not_rebuilt(core: Core, write: Callable[..., Path], stateme
     path = write(f"def tree_postprocess_extension(tree):\n    event = tree.events[0]\n    {statement}\n")
     with pytest.raises(ExtensionError, match=re.escape(message)):
         tables_of(core, load_extension(path))
+
+
+def test_the_report_takes_a_file(core: Core, write: Callable[..., Path], tmp_path: Path) -> None:
+    frames = generate_perf_report_pytorch(core, output_csvs_dir=tmp_path / "out", extension_file=str(write(HOOKS)))
+    assert set(frames["ops_summary_by_category"]["op category"]) == {"MyNorm_fwd", "products"}
+    assert frames["Marked"]["uid"].tolist() == [8]
+    assert frames["MyNorm_fwd"]["name_count"].sum() == 2
+    assert (tmp_path / "out" / "Marked.csv").read_text().split() == ["uid", "8"]
+    plain = generate_perf_report_pytorch(core, output_csvs_dir=tmp_path / "plain")
+    assert plain.keys() & {"Marked", "MyNorm_fwd"} == set()
+    with pytest.raises(ExtensionError, match="no.py: cannot be read"):
+        generate_perf_report_pytorch(core, output_csvs_dir=tmp_path / "plain", extension_file="no.py")

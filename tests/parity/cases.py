@@ -20,15 +20,14 @@ from corpus import CORPUS, GOLDENS
 from tracelens_graph.analyses.report_tables import ReportOptions, Tables, report_tables
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
-from tracelens_graph.perf.architecture import Architecture, Figure, Source
+from tracelens_graph.perf.architecture import architecture
 from tracelens_graph.perf.registry import TRACELENS_MODELS
 from tracelens_graph.table import Table
 
 GPU_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")
 HOST_CATEGORIES = ("cuda_runtime", "cuda_driver", "hip_runtime")
 
-_RATES = {"memory_bandwidth_gbps": TRACELENS_MI300X["mem_bw_gbps"], **TRACELENS_MI300X["max_achievable_tflops"]}
-MI300X = Architecture("mi300x", "MI300X", "", {name: Figure(rate, Source()) for name, rate in _RATES.items()})
+MI300X = architecture(TRACELENS_MI300X)
 """The device that TraceLens compared all traces with."""
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tracelens_graph.analyses.launchers import NO_LAUNCH, UNLINKED
-from tracelens_graph.perf.registry import SHEETS
+from tracelens_graph.perf.registry import sheets
 from tracelens_graph.table import Table
 
 Row = Mapping[str, Any]
@@ -31,6 +31,7 @@ ROW, ORDER = "(row)", "(order)"
 """Names for what is no cell: that a row is in both tables, and that the rows are in one order."""
 
 _ARGUMENTS = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
+SHEETS = sheets()
 DETAILS = ("kernel_details_summary", "kernel_details__summarize_kernel_stats")
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from parity.cases import Case, cases, compared
+from parity.comparing import SHEETS
 from parity.departures import account, departures, more_linked
 
 from corpus import CHECKOUT, NO_GOLDENS, needs_goldens
-from tracelens_graph.perf.registry import SHEETS
 
 CASES = [pytest.param(case, id=str(case)) for case in cases()] or [
     pytest.param(None, id="no-reference", marks=pytest.mark.skip(reason=NO_GOLDENS))

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from parity.comparing import DETAILS, EXACT, PER_INTERVAL_US, Row, Tolerance, parsed
-
-from tracelens_graph.perf.registry import SHEETS
+from parity.comparing import DETAILS, EXACT, PER_INTERVAL_US, SHEETS, Row, Tolerance, parsed
 
 Rows = Sequence[Mapping[str, str]]
 

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matrix_calls import BF16, FP8, FP32, call, cost_of, differences, golden_cost, golden_rows, hostile
 
-from tracelens_graph.perf.attention import (
+from tracelens_graph.perf.cost import CannotModel
+from tracelens_graph.perf.families.attention import (
     OPS,
     Alignment,
     Heads,
@@ -18,7 +19,6 @@ from tracelens_graph.perf.attention import (
     packed_lengths,
     packed_range,
 )
-from tracelens_graph.perf.cost import CannotModel
 from tracelens_graph.perf.model import Context
 
 FLASH = "aten::_scaled_dot_product_flash_attention"

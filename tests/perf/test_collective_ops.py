@@ -9,8 +9,8 @@ from matrix_calls import BF16, FP32, Argument, cost_of, hostile
 from vector_calls import check_growth, scaled
 
 from tracelens_graph.perf.arguments import Tensor
-from tracelens_graph.perf.collective_ops import EXTRA_OPS, OPS, all_reduce_rms_norm, collective
 from tracelens_graph.perf.cost import CannotModel
+from tracelens_graph.perf.families.collective_ops import EXTRA_OPS, OPS, all_reduce_rms_norm, collective
 
 ALL = {**OPS, **EXTRA_OPS}
 M, D = 32, 512

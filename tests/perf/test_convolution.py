@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matrix_calls import BF16, FP32, call, cost_of, differences, golden_cost, golden_rows, hostile
 
-from tracelens_graph.perf.convolution import OPS, Geometry, convolution, convolution_backward
 from tracelens_graph.perf.cost import CannotModel
+from tracelens_graph.perf.families.convolution import OPS, Geometry, convolution, convolution_backward
 from tracelens_graph.perf.model import Context
 
 X, W, OUT = (4, 6, 9, 8), (10, 3, 3, 2), (4, 10, 5, 7)

@@ -14,7 +14,17 @@ from vector_calls import BYTES, SPEC, Departure, Row, check_growth, check_row, e
 
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel
-from tracelens_graph.perf.elementwise import EXTRA_OPS, NUMBER, OPS, binary, broadcast, gated, promoted, resized, unary
+from tracelens_graph.perf.families.elementwise import (
+    EXTRA_OPS,
+    NUMBER,
+    OPS,
+    binary,
+    broadcast,
+    gated,
+    promoted,
+    resized,
+    unary,
+)
 from tracelens_graph.perf.model import Context
 
 ALL = {**OPS, **EXTRA_OPS}

@@ -10,7 +10,7 @@ from vector_calls import check_growth, scaled
 
 from tracelens_graph.perf.arguments import Tensor
 from tracelens_graph.perf.cost import CannotModel
-from tracelens_graph.perf.embedding import EXTRA_OPS, OPS, elements_by_index, rows_by_index, rows_put_back
+from tracelens_graph.perf.families.embedding import EXTRA_OPS, OPS, elements_by_index, rows_by_index, rows_put_back
 
 ALL = {**OPS, **EXTRA_OPS}
 V, D, B, S = 50, 8, 3, 7

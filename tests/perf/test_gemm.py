@@ -22,8 +22,8 @@ from matrix_calls import (
 )
 
 from tracelens_graph.perf.cost import CannotModel
-from tracelens_graph.perf.gemm import EXTRA_OPS, OPS, gemm
-from tracelens_graph.perf.matrix import transposed
+from tracelens_graph.perf.families.gemm import EXTRA_OPS, OPS, gemm
+from tracelens_graph.perf.families.matrix import transposed
 from tracelens_graph.perf.model import Context
 
 MODELS = {**OPS, **EXTRA_OPS}

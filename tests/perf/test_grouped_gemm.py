@@ -11,7 +11,7 @@ from matrix_calls import BF16, FP8, FP32, call, cost_of, hostile
 
 from tracelens_graph.perf.arguments import Arguments
 from tracelens_graph.perf.cost import CannotModel, Cost
-from tracelens_graph.perf.grouped_gemm import (
+from tracelens_graph.perf.families.grouped_gemm import (
     EXTRA_OPS,
     OPS,
     grouped_gemm,

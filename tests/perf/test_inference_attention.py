@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from matrix_calls import BF16, FP8, call, differences, golden_rows, hostile
 
 from tracelens_graph.perf.arguments import Arguments
-from tracelens_graph.perf.attention import Heads, attention
-from tracelens_graph.perf.batch import Batch, Requests, read_batch
 from tracelens_graph.perf.cost import CannotModel, Cost
-from tracelens_graph.perf.inference_attention import OPS, batch_attention, gated_delta_net, sparse_attention
+from tracelens_graph.perf.families.attention import Heads, attention
+from tracelens_graph.perf.families.batch import Batch, Requests, read_batch
+from tracelens_graph.perf.families.inference_attention import OPS, batch_attention, gated_delta_net, sparse_attention
 from tracelens_graph.perf.model import Context, Estimate
 
 DECODE = "execute_32_context_0(sq0sk0sqsq0sqsk0)_generation_32(sq32sk55086sqsq32sqsk55086)"

@@ -10,7 +10,7 @@ from vector_calls import check_growth, expanded, scaled
 
 from tracelens_graph.perf.arguments import Tensor
 from tracelens_graph.perf.cost import CannotModel
-from tracelens_graph.perf.losses import EXTRA_OPS, OPS, cross_entropy, difference_loss, negative_log_likelihood
+from tracelens_graph.perf.families.losses import EXTRA_OPS, OPS, cross_entropy, difference_loss, negative_log_likelihood
 
 ALL = {**OPS, **EXTRA_OPS}
 B, S, V = 6, 7, 1000

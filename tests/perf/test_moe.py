@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from matrix_calls import BF16, BYTES, FP4, FP8, FP32, call, cost_of, hostile
 
 from tracelens_graph.perf.cost import CannotModel
+from tracelens_graph.perf.families.moe import EXTRA_OPS, OPS, Experts, experts_touched, fused_moe, moe_down, moe_up
 from tracelens_graph.perf.model import Context
-from tracelens_graph.perf.moe import EXTRA_OPS, OPS, Experts, experts_touched, fused_moe, moe_down, moe_up
 
 MODELS = {**OPS, **EXTRA_OPS}
 

@@ -12,8 +12,8 @@ from vector_calls import BYTES, FLOPS, Departure, Row, check_growth, check_row, 
 
 from tracelens_graph.perf.arguments import Tensor
 from tracelens_graph.perf.cost import CannotModel
+from tracelens_graph.perf.families.normalization import EXTRA_OPS, OPS, Norm, normalization, rms_norm
 from tracelens_graph.perf.model import Context
-from tracelens_graph.perf.normalization import EXTRA_OPS, OPS, Norm, normalization, rms_norm
 
 ALL = {**OPS, **EXTRA_OPS}
 

@@ -12,8 +12,8 @@ from matrix_calls import hostile
 
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel
+from tracelens_graph.perf.families.optimizer import EXTRA_OPS, OPS, adam, sgd
 from tracelens_graph.perf.model import Context
-from tracelens_graph.perf.optimizer import EXTRA_OPS, OPS, adam, sgd
 
 ALL = {**OPS, **EXTRA_OPS}
 LISTS = [[128, 128], [128]]

@@ -10,7 +10,7 @@ from vector_calls import check_growth, expanded, scaled
 
 from tracelens_graph.perf.arguments import Tensor
 from tracelens_graph.perf.cost import CannotModel
-from tracelens_graph.perf.quantisation import (
+from tracelens_graph.perf.families.quantisation import (
     EXTRA_OPS,
     OPS,
     quantised_by_tensor,

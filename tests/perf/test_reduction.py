@@ -15,8 +15,8 @@ from vector_calls import BYTES, Departure, Row, check_growth, check_row, differi
 
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel
+from tracelens_graph.perf.families.reduction import EXTRA_OPS, OPS, pooling, reduction, remaining, softmax
 from tracelens_graph.perf.model import Context
-from tracelens_graph.perf.reduction import EXTRA_OPS, OPS, pooling, reduction, remaining, softmax
 
 ALL = {**OPS, **EXTRA_OPS}
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from matrix_calls import BF16, FP8, FP32, call, cost_of, differences, golden_cost, golden_rows, hostile
 
 from tracelens_graph.perf.cost import CannotModel
+from tracelens_graph.perf.families.rope import EXTRA_OPS, OPS, rope, rope_into_cache
 from tracelens_graph.perf.model import Context
-from tracelens_graph.perf.rope import EXTRA_OPS, OPS, rope, rope_into_cache
 
 MODELS = {**OPS, **EXTRA_OPS}
 _POSITIONS, _ROWS, _ANGLES = ("long int", (10,)), (BF16, (10, 128)), (BF16, (4096, 8))

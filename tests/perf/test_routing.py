@@ -10,7 +10,7 @@ from vector_calls import check_growth, expanded, scaled
 
 from tracelens_graph.perf.arguments import Tensor
 from tracelens_graph.perf.cost import CannotModel
-from tracelens_graph.perf.routing import EXTRA_OPS, OPS, scored_experts
+from tracelens_graph.perf.families.routing import EXTRA_OPS, OPS, scored_experts
 
 ALL = {**OPS, **EXTRA_OPS}
 M, E, K, D = 30, 64, 8, 128

@@ -10,7 +10,7 @@ from vector_calls import check_growth, scaled
 
 from tracelens_graph.perf.arguments import Tensor
 from tracelens_graph.perf.cost import CannotModel
-from tracelens_graph.perf.sampling import EXTRA_OPS, OPS, random_numbers, sampled_by_noise
+from tracelens_graph.perf.families.sampling import EXTRA_OPS, OPS, random_numbers, sampled_by_noise
 
 ALL = {**OPS, **EXTRA_OPS}
 T, V = 6, 1000

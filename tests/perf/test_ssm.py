@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from matrix_calls import BF16, FP32, call, cost_of, hostile
 
 from tracelens_graph.perf.cost import CannotModel
+from tracelens_graph.perf.families.ssm import OPS, Scan, causal_conv1d, mamba2
 from tracelens_graph.perf.model import Context
-from tracelens_graph.perf.ssm import OPS, Scan, causal_conv1d, mamba2
 
 MODELS = dict(OPS)
 FORWARD, BACKWARD = "DaoAILab::_causal_conv1d_fwd_cpp", "DaoAILab::_causal_conv1d_bwd_cpp"

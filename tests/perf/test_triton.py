@@ -18,8 +18,8 @@ from vector_calls import Row
 from corpus import GOLDENS, NO_GOLDENS
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
+from tracelens_graph.perf.families.triton import FLOPS, compiled, fused_operations, triton_model
 from tracelens_graph.perf.model import Context
-from tracelens_graph.perf.triton import FLOPS, compiled, fused_operations, triton_model
 
 B, H = 32, 2048
 E = B * H

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,9 +14,11 @@ from tracelens_graph.analyses.grouping import Cells
 from tracelens_graph.analyses.kernel_details import details_of_groups, truncated
 from tracelens_graph.analyses.launchers import OpCalls
 from tracelens_graph.analyses.statistics import Groups
-from tracelens_graph.perf.architecture import Architecture
 from tracelens_graph.perf.cost import Cost
-from tracelens_graph.perf.roofline import Roof, roofline
+
+if TYPE_CHECKING:
+    from tracelens_graph.perf.architecture import Architecture
+    from tracelens_graph.perf.roofline import Roof
 
 RATES = ("TB/s", "TFLOPS/s")
 STATISTICS = ("mean", "median", "std", "min", "max")
@@ -41,8 +43,12 @@ class CostedCalls:
     @cached_property
     def roofs(self) -> list[Roof | None]:
         """The roof of each estimate; None where there is none."""
-        found = [roofline(cost, self.arch) if self.arch else None for cost in self.costs]
-        return [roof if isinstance(roof, Roof) else None for roof in found]
+        if self.arch is None:
+            return [None] * len(self.costs)
+        from tracelens_graph.perf.roofline import roofline
+
+        found = (roofline(cost, self.arch) for cost in self.costs)
+        return [None if isinstance(roof, str) else roof for roof in found]
 
     def per_call(self, values: Iterable[float | int | None]) -> np.ndarray:
         """A figure of the estimates for each call, NaN where it is not known."""

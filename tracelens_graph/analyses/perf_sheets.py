@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,14 +29,17 @@ from tracelens_graph.analyses.statistics import Groups
 from tracelens_graph.analyses.time_models import TimeModel, time_about, time_columns
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
-from tracelens_graph.perf.architecture import Architecture
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.model import Context, OpModel
 from tracelens_graph.perf.registry import MODELS, model_named
 from tracelens_graph.schema.tables import PERF_SHEET
 from tracelens_graph.table import Column, Table
 
+if TYPE_CHECKING:
+    from tracelens_graph.perf.architecture import Architecture
+
 _FORWARD, _BACKWARD = "_fwd", "_bwd"
+_NOTHING = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -115,16 +119,18 @@ def _families(core: Core, found: Modelled, models: Mapping[str, OpModel]) -> dic
         at = np.sort(np.concatenate(parts))
         rows = found.rows[at]
         families[sheet] = _Members(rows, found.code[at], found.costs, np.stack((np.arange(len(rows)), rows), axis=1))
+    for sheet in sheets:
         if sheet.endswith(_FORWARD):
-            backward = _backward_of(core, rows, models)
+            name = sheet.removesuffix(_FORWARD) + _BACKWARD
+            own = families.get(name)
+            backward = _backward_of(core, families[sheet].rows, models, own.rows if own else _NOTHING)
             if backward is not None:
-                name = sheet.removesuffix(_FORWARD) + _BACKWARD
-                families[name] = _joined(families.get(name), backward)
+                families[name] = _joined(own, backward)
     return families
 
 
-def _backward_of(core: Core, rows: np.ndarray, models: Mapping[str, OpModel]) -> _Members | None:
-    """Forward ops as calls of their backward pass."""
+def _backward_of(core: Core, rows: np.ndarray, models: Mapping[str, OpModel], own: np.ndarray) -> _Members | None:
+    """Forward ops as calls of their backward pass, unless that consists of ops with a model of it (`own`, ascending)."""
     c = core.columns
     costs: list[Cost] = []
     known: dict[tuple[int, int], int] = {}
@@ -135,7 +141,7 @@ def _backward_of(core: Core, rows: np.ndarray, models: Mapping[str, OpModel]) ->
         model = model_named(core.names[c.name[row]], models)
         formula = model.backward if model else None
         backward = core.autograd.backward_of(row) if formula else []
-        if formula is None or not backward:
+        if formula is None or not backward or _any_below(core, backward, own):
             continue
         key = (int(c.name[row]), int(c.argset[row]))
         if key not in known:
@@ -151,6 +157,11 @@ def _backward_of(core: Core, rows: np.ndarray, models: Mapping[str, OpModel]) ->
     if not picked:
         return None
     return _Members(np.array(picked), np.array(codes), costs, np.array(below, np.int64).reshape(-1, 2))
+
+
+def _any_below(core: Core, tops: Sequence[int], rows: np.ndarray) -> bool:
+    low, high = np.searchsorted(rows, tops), np.searchsorted(rows, core.columns.last[tops], "right")
+    return bool((high > low).any())
 
 
 def _joined(first: _Members | None, second: _Members) -> _Members:

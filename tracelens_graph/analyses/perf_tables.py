@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,11 +28,13 @@ from tracelens_graph.analyses.timeline import unlinked_notes
 from tracelens_graph.analyses.unified import Unified, unified
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
-from tracelens_graph.perf.architecture import Architecture
 from tracelens_graph.perf.model import OpModel
 from tracelens_graph.perf.registry import MODELS
 from tracelens_graph.schema.tables import UNIFIED_PERF_SUMMARY
 from tracelens_graph.table import Table
+
+if TYPE_CHECKING:
+    from tracelens_graph.perf.architecture import Architecture
 
 COMMUNICATION = "(communication)"
 

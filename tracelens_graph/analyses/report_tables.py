@@ -97,11 +97,14 @@ def _unique_args(w: Window, o: ReportOptions) -> Table:
 def _unified(w: Window, o: ReportOptions) -> Table:
     # The models are many, and a report without them need not import them.
     from tracelens_graph.analyses.perf_tables import unified_perf_summary
+    from tracelens_graph.analyses.roofline_summary import unmodelled_note
 
-    return unified_perf_summary(
+    table = unified_perf_summary(
         w, o.linked_only, models=o.chosen_models, arch=o.arch, recompute=o.recompute, call_stack=o.call_stack,
         time_models=o.time_models,
     )  # fmt: skip
+    table.notes = [*table.notes, *filter(None, [unmodelled_note(w, o.chosen_models)])]
+    return table
 
 
 def _histogram(w: Window, o: ReportOptions) -> Table:
@@ -184,6 +187,12 @@ class Tables(Mapping[str, Table]):
     def _sets(self) -> dict[str, Table]:
         return self.options.extension.made_sets(self.window) if self.options.extension else {}
 
+    @property
+    def of_extension(self) -> list[str]:
+        """Names of the tables that the extension adds."""
+        extension = self.options.extension
+        return [*extension.tables, *self._sets] if extension else []
+
     def __getitem__(self, name: str) -> Table:
         if name not in self._made:
             extension = self.options.extension
@@ -201,8 +210,8 @@ class Tables(Mapping[str, Table]):
         hidden |= set(() if o.short_kernels_us is not None else _SHORT_KERNELS)
         hidden |= set(() if o.kernel_categories else _KERNEL_CATEGORIES)
         hidden |= set(() if o.models else _OF_MODELS)
-        own = o.extension.tables if o.extension else ()
-        return chain((name for name in TABLES if name not in hidden), self._sheets if o.models else (), own, self._sets)
+        shown = (name for name in TABLES if name not in hidden)
+        return chain(shown, self._sheets if o.models else (), self.of_extension)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import islice
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,13 +20,14 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import merge, sum_by_group, union_length
 from tracelens_graph.graph.traversals import launcher
 from tracelens_graph.graph.window import Window, window_of
-from tracelens_graph.perf.architecture import Architecture
 from tracelens_graph.perf.cost import Cost
 from tracelens_graph.perf.model import OpModel
 from tracelens_graph.perf.registry import MODELS
-from tracelens_graph.perf.roofline import roofline
 from tracelens_graph.schema.tables import ROOFLINE_SUMMARY, UNMODELLED
 from tracelens_graph.table import Table
+
+if TYPE_CHECKING:
+    from tracelens_graph.perf.architecture import Architecture
 
 
 class Part(IntEnum):
@@ -197,6 +199,8 @@ def _work(w: Window, models: Mapping[str, OpModel]) -> _Work:
 def _bounds(costs: list[Cost], arch: Architecture) -> tuple[np.ndarray, np.ndarray, list[str]]:
     """Of each estimate the part it belongs to, its least time in ns (NaN for none), and why there is none."""
     parts, least, why = np.full(len(costs), Part.no_roof), np.full(len(costs), np.nan), [""] * len(costs)
+    from tracelens_graph.perf.roofline import roofline
+
     bandwidth = arch.value("memory_bandwidth_gbps")
     for n, cost in enumerate(costs):
         roof = roofline(cost, arch)

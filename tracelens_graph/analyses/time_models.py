@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tracelens_graph.analyses.grouping import Cells
 from tracelens_graph.analyses.perf_rows import STATISTICS, CostedCalls, stats
 from tracelens_graph.analyses.statistics import Groups
-from tracelens_graph.perf.architecture import Architecture
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.table import Column
+
+if TYPE_CHECKING:
+    from tracelens_graph.perf.architecture import Architecture
 
 
 @dataclass(frozen=True)

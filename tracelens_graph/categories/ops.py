@@ -70,9 +70,7 @@ def op_category(name: str, first_kernel: str, rules: Rules = RULES) -> str:
         first_kernel: name of the first GPU event charged to it; "" if there is none.
         rules: what to tell it by.
     """
-    found = (
-        rules.names.get(name) or _first_match(rules.by_name, name) or _first_match(rules.by_kernel, first_kernel)
-    )
+    found = rules.names.get(name) or _first_match(rules.by_name, name) or _first_match(rules.by_kernel, first_kernel)
     if found is None and rules.behind:
         return op_category(name, first_kernel, rules.behind)
     return found or rules.other

@@ -15,7 +15,20 @@ import typer
 from typer.core import TyperGroup
 
 from tracelens_graph._version import __version__
-from tracelens_graph.cli import attribution, compare, cut, export, info, model, modules, report, save, timeline, tree
+from tracelens_graph.cli import (
+    attribution,
+    compare,
+    cut,
+    export,
+    info,
+    model,
+    modules,
+    report,
+    roofline,
+    save,
+    timeline,
+    tree,
+)
 from tracelens_graph.errors import TraceLensGraphError
 
 _CLOSED_PIPE = 141
@@ -73,9 +86,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 COMMANDS = (
-    report.report, info.info, tree.tree, modules.modules, timeline.timeline, attribution.attribution, compare.compare,
-    cut.cut,
-    export.export, save.save,
+    report.report, info.info, tree.tree, modules.modules, timeline.timeline, attribution.attribution, roofline.roofline,
+    compare.compare, cut.cut, export.export, save.save,
 )  # fmt: skip
 for command in COMMANDS:
     app.command(help=_paragraphs(command.__doc__))(command)

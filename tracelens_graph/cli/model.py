@@ -10,35 +10,35 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from functools import cache
-from importlib import import_module
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import typer
 from typer.core import TyperGroup
 
+from tracelens_graph import perf
 from tracelens_graph.cli.common import Format, FormatOption, write_table
 from tracelens_graph.cli.durations import to_ns
 
 FORMULAS = {
-    "gemm": "gemm.gemm",
-    "grouped-gemm": "grouped_gemm.grouped_gemm",
-    "convolution": "convolution.convolution",
-    "convolution-backward": "convolution.convolution_backward",
-    "attention": "attention.attention",
-    "norm": "normalization.normalization",
-    "rms-norm": "normalization.rms_norm",
-    "moe": "moe.fused_moe",
-    "unary": "elementwise.unary",
-    "binary": "elementwise.binary",
-    "reduce": "reduction.reduction",
-    "softmax": "reduction.softmax",
-    "cross-entropy": "losses.cross_entropy",
-    "embedding": "embedding.rows_by_index",
-    "causal-conv1d": "ssm.causal_conv1d",
-    "mamba2": "ssm.mamba2",
+    "gemm": "gemm",
+    "grouped-gemm": "grouped_gemm",
+    "convolution": "convolution",
+    "convolution-backward": "convolution_backward",
+    "attention": "attention",
+    "norm": "normalization",
+    "rms-norm": "rms_norm",
+    "moe": "fused_moe",
+    "unary": "unary",
+    "binary": "binary",
+    "reduce": "reduction",
+    "softmax": "softmax",
+    "cross-entropy": "cross_entropy",
+    "embedding": "rows_by_index",
+    "causal-conv1d": "causal_conv1d",
+    "mamba2": "mamba2",
 }
-"""Command -> module of the performance models and the formula in it."""
+"""Command -> formula."""
 
 _PARAGRAPHS = re.compile(r"\n[ \t]*\n")
 _SECTION = re.compile(r"^(?:Args|Attributes|Returns|Raises):$", re.MULTILINE)
@@ -57,9 +57,7 @@ class _Commands(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         if name in FORMULAS and name not in self._made:
-            module, _, formula = FORMULAS[name].rpartition(".")
-            perf = import_module(f"tracelens_graph.perf.{module}")
-            self._made[name] = typer.main.get_command(command_of(name, getattr(perf, formula)))
+            self._made[name] = typer.main.get_command(command_of(name, getattr(perf, FORMULAS[name])))
         return self._made[name]
 
     def __iter__(self) -> Iterator[str]:

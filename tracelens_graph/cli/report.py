@@ -223,9 +223,9 @@ def _check_table(name: str | None, extension: Extension | None) -> None:
 
     if name is None or name in TABLES:
         return
-    from tracelens_graph.perf.registry import SHEETS
+    from tracelens_graph.perf.registry import sheets
 
-    known = [*TABLES, *SHEETS, *(extension.table_names if extension else ())]
+    known = [*TABLES, *sheets(), *(extension.table_names if extension else ())]
     if name not in known and not (extension and extension.table_sets):
         from difflib import get_close_matches
 

@@ -22,9 +22,11 @@ from tracelens_graph.compat.launcher_frames import as_tuples
 from tracelens_graph.compat.notices import refuse, warn_of_damage
 from tracelens_graph.compat.perf_params import in_order
 from tracelens_graph.errors import OutputError
+from tracelens_graph.extension import load_extension
 from tracelens_graph.files import replacing
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import rows_of_kind
+from tracelens_graph.graph.window import Window
 from tracelens_graph.loading import load_core
 from tracelens_graph.perf.model import OpModel
 from tracelens_graph.perf.registry import TRACELENS_MODELS
@@ -112,8 +114,9 @@ def generate_perf_report_pytorch(
         disable_coll_analysis, enable_kernel_summary: as the command spells `collective_analysis`, `kernel_summary`.
         use_kernel_name_categories: tell by their names what kernels do: adds the sheets kernel_category_detail and
             kernel_category_summary, and the column kernel_category to kernel_summary.
+        extension_file: a Python file of your own that adds to the report, with TraceLens's hooks or an `Extension`.
         models: op name -> performance model; None for all there are.
-        enable_pseudo_ops, comparison_json_path, extension_file, python_path, inductor_cache_dir, enable_origami:
+        enable_pseudo_ops, comparison_json_path, python_path, inductor_cache_dir, enable_origami:
             not available.
 
     Returns:
@@ -124,15 +127,15 @@ def generate_perf_report_pytorch(
         TraceError: the trace cannot be read.
         AnalysisError: an argument asks for what is not available.
         OutputError: a file cannot be written.
+        ExtensionError: the extension cannot be loaded, or its code fails.
         MissingExtraError: the workbook needs the extra `xlsx`.
 
     Warns:
         DamagedTraceWarning: the trace was broken; the message counts what was repaired and what was lost.
     """
     refuse(
-        enable_pseudo_ops=enable_pseudo_ops, comparison_json_path=comparison_json_path,
-        extension_file=extension_file, python_path=python_path, inductor_cache_dir=inductor_cache_dir,
-        enable_origami=enable_origami,
+        enable_pseudo_ops=enable_pseudo_ops, comparison_json_path=comparison_json_path, python_path=python_path,
+        inductor_cache_dir=inductor_cache_dir, enable_origami=enable_origami,
     )  # fmt: skip
     path = None if gpu_arch_json_path is None else Path(gpu_arch_json_path)
     arch = device(gpu_arch, path, gpu_arch_platform)
@@ -152,14 +155,17 @@ def generate_perf_report_pytorch(
         kernel_categories=use_kernel_name_categories,
         arch=arch,
         registry=models,
+        extension=None if extension_file is None else load_extension(Path(extension_file)),
     )
+    w = options.extension.of(core) if options.extension else core.everything
     families = perf_sheets(
-        core, models=models, arch=arch, recompute=detect_recompute, by_kernel_count=group_by_num_kernels
-    )
+        w, models=options.chosen_models, arch=arch, recompute=detect_recompute, by_kernel_count=group_by_num_kernels,
+        time_models=options.time_models,
+    )  # fmt: skip
     tables = {
         name: _as_sheet(name, table)
         for name, table in _chosen(
-            core,
+            w,
             options,
             families,
             unlinked=include_unlinked_kernels,
@@ -181,7 +187,7 @@ def generate_perf_report_pytorch(
 
 
 def _chosen(
-    core: Core,
+    w: Window,
     options: ReportOptions,
     families: Mapping[str, Table],
     *,
@@ -193,15 +199,15 @@ def _chosen(
     collectives: bool,
 ) -> Iterator[tuple[str, Table]]:
     """The tables of the report, in the order of its sheets."""
-    tables = report_tables(core, options)
-    timed = report_tables(core, replace(options, linked_only=not unlinked))
+    tables = report_tables(w, options)
+    timed = report_tables(w, replace(options, linked_only=not unlinked))
     yield "gpu_timeline", timed["gpu_timeline"]
-    if len(rows_of_kind(core.columns, (Kind.Op, *PYTHON_KINDS))):
+    if len(rows_of_kind(w.core.columns, (Kind.Op, *PYTHON_KINDS))):
         yield from ((name, tables[name]) for name in _OPS)
         if overlap:
-            beside = report_tables(core, replace(options, overlap=True))["ops_unique_args"]
+            beside = report_tables(w, replace(options, overlap=True))["ops_unique_args"]
             yield "ops_unique_args_kl_overlap", replace(beside, name="ops_unique_args_kl_overlap")
-        unified = report_tables(core, replace(options, call_stack=call_stack))["unified_perf_summary"]
+        unified = report_tables(w, replace(options, call_stack=call_stack))["unified_perf_summary"]
         if len(unified):
             yield "unified_perf_summary", unified
         yield from ((name, table) for name, table in families.items() if _family(name) in _FAMILIES)
@@ -215,6 +221,7 @@ def _chosen(
     if collectives and len(found := tables["coll_analysis"]):
         yield "coll_analysis", found
     yield from ((name, table) for name, table in families.items() if _family(name) not in _FAMILIES)
+    yield from ((name, tables[name]) for name in tables.of_extension)
 
 
 def _family(sheet: str) -> str:

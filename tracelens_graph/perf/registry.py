@@ -3,73 +3,90 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from types import MappingProxyType
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import import_module
 
-from tracelens_graph.perf import (
-    attention,
-    collective_ops,
-    convolution,
-    elementwise,
-    embedding,
-    gemm,
-    grouped_gemm,
-    inference_attention,
-    losses,
-    moe,
-    normalization,
-    optimizer,
-    quantisation,
-    reduction,
-    rope,
-    routing,
-    sampling,
-    ssm,
-    triton,
-)
 from tracelens_graph.perf.model import OpModel
 
-_FAMILIES = (
-    gemm, convolution, attention, inference_attention, normalization, elementwise, reduction, losses, embedding,
-    optimizer, grouped_gemm, moe, routing, rope, ssm, quantisation, sampling, collective_ops, triton,
+_COMMON = (
+    "gemm", "convolution", "attention", "normalization", "elementwise", "reduction", "losses", "embedding", "optimizer",
+    "sampling",
 )  # fmt: skip
+"""Families of PyTorch's own operations, which every trace has."""
 
+_SERVING = (
+    "inference_attention", "grouped_gemm", "moe", "routing", "rope", "ssm", "quantisation",
+    "collective_ops",
+)  # fmt: skip
+"""Families of other libraries' operations, and few of PyTorch's."""
 
-def _merged(attribute: str) -> Mapping[str, OpModel]:
-    found: dict[str, OpModel] = {}
-    for family in _FAMILIES:
-        for name, model in getattr(family, attribute, {}).items():
-            if name in found:
-                raise ValueError(f"{name} has two models, one of them in {family.__name__}")
-            found[name] = model
-    return MappingProxyType(found)
+_PLAIN = re.compile(r"aten::\w+|autograd::.+|torch::autograd::\w+|\w+Backward\d+|record_param_comms")
+"""Names that need no family but the common ones, unless `_RARE` names them: it takes time to import the others."""
 
-
-TRACELENS_MODELS = _merged("OPS")
-"""Models of the operations that TraceLens has models of."""
-
-MODELS: Mapping[str, OpModel] = MappingProxyType({**_merged("EXTRA_OPS"), **TRACELENS_MODELS})
-"""All models."""
-
-SHEETS = tuple(
-    sorted(
-        {model.sheet for model in MODELS.values()}
-        | {
-            model.sheet.removesuffix("_fwd") + "_bwd"
-            for model in MODELS.values()
-            if model.backward and model.sheet.endswith("_fwd")
-        }
-    )
-)
-"""Names of all tables by family."""
+_RARE = ("aten::_grouped_mm", "aten::_scaled_grouped_mm")
 
 _NUMBERED = re.compile(r"(sglang_profiler::.+)_\d+")
 """SGLang numbers the instances of its ranges."""
 
 
+class Models(Mapping[str, OpModel]):
+    """Models of some attributes of the families; a family is imported when a name may be in it.
+
+    Args:
+        attributes: `OPS`, models of the operations that TraceLens models, and `EXTRA_OPS`, all others.
+    """
+
+    def __init__(self, *attributes: str) -> None:
+        self._attributes = attributes
+        self._parts: dict[tuple[str, ...], dict[str, OpModel]] = {}
+
+    def __getitem__(self, name: str) -> OpModel:
+        common = self._part(_COMMON)
+        if name in common or (_PLAIN.fullmatch(name) and name not in _RARE):
+            return common[name]
+        return self._part(_SERVING)[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._part(_COMMON) | self._part(_SERVING))
+
+    def __len__(self) -> int:
+        return len(self._part(_COMMON)) + len(self._part(_SERVING))
+
+    def _part(self, families: tuple[str, ...]) -> dict[str, OpModel]:
+        if families not in self._parts:
+            modules = [import_module(f"tracelens_graph.perf.families.{family}") for family in families]
+            tables = [getattr(module, attribute, {}) for attribute in self._attributes for module in modules]
+            self._parts[families] = {name: model for table in reversed(tables) for name, model in table.items()}
+        return self._parts[families]
+
+
+TRACELENS_MODELS: Mapping[str, OpModel] = Models("OPS")
+"""Models of the operations that TraceLens has models of."""
+
+MODELS: Mapping[str, OpModel] = Models("OPS", "EXTRA_OPS")
+"""All models."""
+
+
+@cache
+def sheets() -> tuple[str, ...]:
+    """Names of all tables by family."""
+    found = {model.sheet for model in MODELS.values()}
+    found |= {
+        model.sheet.removesuffix("_fwd") + "_bwd"
+        for model in MODELS.values()
+        if model.backward and model.sheet.endswith("_fwd")
+    }
+    return tuple(sorted(found))
+
+
 def model_named(name: str, models: Mapping[str, OpModel] = MODELS) -> OpModel | None:
-    """The model of an operation: by its name, by that name without a number of its instance, or as a compiled kernel."""
+    """The model of an operation: by its name, by that without a number of the instance, or as a compiled kernel."""
     found = models.get(name)
     if found is None and (numbered := _NUMBERED.fullmatch(name)):
         found = models.get(numbered[1])
-    return triton.triton_model(name) if found is None else found
+    if found is None and name.startswith("triton_"):
+        from tracelens_graph.perf.families.triton import triton_model
+
+        found = triton_model(name)
+    return found

@@ -183,8 +183,8 @@ def _line(x: list[float], y: list[float], color: str, hover: str = "") -> dict[s
 
 def _label(y: float, text: str, place: Mapping[str, Any]) -> dict[str, Any]:
     """A text beside a line, where no mark can be under it."""
-    look = {"showarrow": False, "align": "left", "font": {"size": 12, "color": "#444444"}}
-    return look | {"text": text, "y": math.log10(y)} | place
+    look: dict[str, Any] = {"showarrow": False, "align": "left", "font": {"size": 12, "color": "#444444"}}
+    return {**look, "text": text, "y": math.log10(y), **place}
 
 
 def _marks(rows: Sequence[Record]) -> list[dict[str, Any]]:

@@ -14,10 +14,10 @@ from math import prod
 from typing import Any
 
 from tracelens_graph.perf.arguments import Arguments, Tensor
-from tracelens_graph.perf.attention import Call, Heads, attention_call
-from tracelens_graph.perf.batch import Batch, Requests, read_batch
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.dtypes import element_type
+from tracelens_graph.perf.families.attention import Call, Heads, attention_call
+from tracelens_graph.perf.families.batch import Batch, Requests, read_batch
 from tracelens_graph.perf.model import Context, OpModel
 
 _SHEET = "InferenceAttention_fwd"

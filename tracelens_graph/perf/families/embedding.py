@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
+from tracelens_graph.perf.families.vector import traffic, vector_cost
 from tracelens_graph.perf.model import Context, OpModel
-from tracelens_graph.perf.vector import traffic, vector_cost
 
 
 def rows_by_index(table: Tensor, indices: Tensor, dim: int = 0) -> Cost:

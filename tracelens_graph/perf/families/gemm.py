@@ -14,7 +14,7 @@ from types import MappingProxyType
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.dtypes import SCALAR_TYPES
-from tracelens_graph.perf.matrix import bytes_of, known, matrix_precision, stored_bytes, total, transposed
+from tracelens_graph.perf.families.matrix import bytes_of, known, matrix_precision, stored_bytes, total, transposed
 from tracelens_graph.perf.model import Context, Estimate, OpModel
 
 SCALE_BLOCK = 32

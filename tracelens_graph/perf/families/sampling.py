@@ -7,8 +7,8 @@ from math import prod
 
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
+from tracelens_graph.perf.families.vector import vector_cost
 from tracelens_graph.perf.model import Context, OpModel
-from tracelens_graph.perf.vector import vector_cost
 
 
 def sampled_by_noise(logits: Tensor, noise: Tensor) -> Cost:

@@ -12,7 +12,7 @@ from math import prod
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.dtypes import SCALAR_TYPES
-from tracelens_graph.perf.matrix import bytes_of, known, total
+from tracelens_graph.perf.families.matrix import bytes_of, known, total
 from tracelens_graph.perf.model import Context, Estimate, OpModel
 
 

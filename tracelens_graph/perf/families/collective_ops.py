@@ -11,9 +11,9 @@ from typing import Any
 
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost, Unit
+from tracelens_graph.perf.families.normalization import Norm, rms_norm
+from tracelens_graph.perf.families.vector import dense, precision, traffic, vector_cost
 from tracelens_graph.perf.model import Context, Estimate, OpModel
-from tracelens_graph.perf.normalization import Norm, rms_norm
-from tracelens_graph.perf.vector import dense, precision, traffic, vector_cost
 
 
 def collective(sent: Tensor, received: Tensor) -> Cost:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
+from tracelens_graph.perf.families.vector import kernel_element, vector_cost
 from tracelens_graph.perf.model import Context, OpModel
-from tracelens_graph.perf.vector import kernel_element, vector_cost
 
 
 def adam(parameters: Iterable[Tensor], *, decay: bool = False, decoupled: bool = False, amsgrad: bool = False) -> Cost:

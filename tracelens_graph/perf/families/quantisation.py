@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
+from tracelens_graph.perf.families.vector import dense, vector_cost
 from tracelens_graph.perf.model import Context, Estimate, OpModel
-from tracelens_graph.perf.vector import dense, vector_cost
 
 _FP8 = "c10::Float8_e4m3fn"
 _BLOCK = 32

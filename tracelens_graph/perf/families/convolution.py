@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
-from tracelens_graph.perf.matrix import bytes_of, known, matrix_precision, stored_bytes, total
+from tracelens_graph.perf.families.matrix import bytes_of, known, matrix_precision, stored_bytes, total
 from tracelens_graph.perf.model import Context, OpModel
 
 _NOTHING_KNOWN: Mapping[str, int | None] = MappingProxyType({})

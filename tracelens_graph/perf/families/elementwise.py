@@ -15,8 +15,8 @@ from typing import Any
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.dtypes import element_type
+from tracelens_graph.perf.families.vector import NUMBER, dense, kernel_element, present, vector_cost
 from tracelens_graph.perf.model import Context, OpModel
-from tracelens_graph.perf.vector import NUMBER, dense, kernel_element, present, vector_cost
 
 Shape = tuple[int, ...]
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
+from tracelens_graph.perf.families.vector import dense, present, vector_cost
 from tracelens_graph.perf.model import Context, Estimate, OpModel
-from tracelens_graph.perf.vector import dense, present, vector_cost
 
 
 @dataclass(frozen=True)

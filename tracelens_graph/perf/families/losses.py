@@ -8,9 +8,9 @@ from math import prod
 
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
-from tracelens_graph.perf.elementwise import broadcast
+from tracelens_graph.perf.families.elementwise import broadcast
+from tracelens_graph.perf.families.vector import dense, vector_cost
 from tracelens_graph.perf.model import Context, OpModel
-from tracelens_graph.perf.vector import dense, vector_cost
 
 
 def cross_entropy(logits: Tensor, targets: Tensor) -> Cost:

@@ -13,8 +13,8 @@ from math import prod
 
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
+from tracelens_graph.perf.families.vector import given, precision, traffic
 from tracelens_graph.perf.model import Context, OpModel
-from tracelens_graph.perf.vector import given, precision, traffic
 
 FLOPS: Mapping[str, int] = {
     name: flops

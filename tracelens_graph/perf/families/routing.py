@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
+from tracelens_graph.perf.families.vector import given, vector_cost
 from tracelens_graph.perf.model import Context, OpModel
-from tracelens_graph.perf.vector import given, vector_cost
 
 
 def scored_experts(gating: Tensor, topk: int, *, flops: int = 6) -> Cost:

@@ -9,9 +9,9 @@ from math import prod
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.dtypes import element_type
-from tracelens_graph.perf.elementwise import binary
+from tracelens_graph.perf.families.elementwise import binary
+from tracelens_graph.perf.families.vector import dense, vector_cost
 from tracelens_graph.perf.model import Context, OpModel
-from tracelens_graph.perf.vector import dense, vector_cost
 
 _TYPE_NUMBERS = {
     0: "unsigned char", 1: "signed char", 2: "short", 3: "int", 4: "long", 5: "c10::Half", 6: "float", 7: "double",
