@@ -130,7 +130,7 @@ def _families(core: Core, found: Modelled, models: Mapping[str, OpModel]) -> dic
 
 
 def _backward_of(core: Core, rows: np.ndarray, models: Mapping[str, OpModel], own: np.ndarray) -> _Members | None:
-    """Forward ops as calls of their backward pass, unless that consists of ops with a model of it (`own`, ascending)."""
+    """Forward ops as calls of their backward pass, unless ops below that have a model of it (rows `own`, ascending)."""
     c = core.columns
     costs: list[Cost] = []
     known: dict[tuple[int, int], int] = {}
