@@ -19,6 +19,7 @@ from extended import KERNEL_US, NORM_KERNEL, NORM_MODEL, categories, norm_cost, 
 from tracelens_graph.analyses.kernels import kernel_summary
 from tracelens_graph.analyses.ops import ops_summary_by_category
 from tracelens_graph.analyses.report_tables import report_tables
+from tracelens_graph.analyses.time_models import TimeModel
 from tracelens_graph.categories.kernels import KernelRule
 from tracelens_graph.categories.ops import RULES, Rule, Rules, call_category, op_category
 from tracelens_graph.errors import ExtensionError
@@ -371,6 +372,7 @@ def test_functions_that_fail_name_their_line(core: Core, write: Callable[..., Pa
         ({"kernel_rules": [("GEMM", "x")]}, "which is no KernelRule"),
         ({"tables": {"mine": Table("mine", {})}}, "which is no function"),
         ({"tables": 3}, "tables is of type int"),
+        ({"kernel_rules": [KernelRule("GEMM", "(")]}, "'(' is no regular expression"),
         ({"postprocess": 3}, "postprocess holds 3, which is no function"),
         ({"tables": {"ops_summary": print}}, "ops_summary is the name of a built-in table"),
         ({"tables": {"GEMM": print}}, "GEMM is the name of a built-in table"),
@@ -404,3 +406,18 @@ def test_sets_of_tables(core: Core) -> None:
     ):
         with pytest.raises(ExtensionError, match=message):
             list(tables_of(core, Extension(table_sets=sets)))  # type: ignore[arg-type]
+
+
+def test_models_return_costs_and_times(core: Core, write: Callable[..., Path]) -> None:
+    path = write(
+        """
+        from tracelens_graph.extension import Extension
+        from tracelens_graph.perf.model import OpModel
+
+        extension = Extension(models={"my::norm": OpModel(lambda *given: 7, "GEMM")})
+        """
+    )
+    with pytest.raises(ExtensionError, match=f"{path}: a Cost is wanted of a model, not 7"):
+        tables_of(core, load_extension(path))["GEMM"]
+    with pytest.raises(ExtensionError, match="S: a time in us is wanted, not 'fast'"):
+        tables_of(core, Extension(time_models=[TimeModel("S", lambda *given: "fast")]))["GEMM"]

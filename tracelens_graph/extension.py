@@ -10,6 +10,7 @@ each other's. Its code runs because a user names it; nothing in a trace can make
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -30,7 +31,7 @@ from tracelens_graph.categories import kernels, ops
 from tracelens_graph.errors import ExtensionError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
-from tracelens_graph.perf.cost import CannotModel
+from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.model import OpModel
 from tracelens_graph.perf.registry import MODELS, sheets
 from tracelens_graph.table import Table
@@ -84,6 +85,11 @@ class Extension:
         self._check("postprocess", () if self.postprocess is None else (self.postprocess,))
         for table in self.tables:
             self._check_table(table)
+        for pattern in chain.from_iterable((rule.pattern, rule.op) for rule in self.kernel_rules):
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ExtensionError(f"{self.name}: {pattern!r} is no regular expression: {error}") from error
 
     def _check(self, what: str, given: Any, kind: type | None = None) -> None:
         """Check that there are objects of a kind, or functions, and nothing else."""
@@ -381,22 +387,25 @@ def _place(traceback: TracebackType | None, file: str) -> str:
 def _guarded(extension: Extension, file: str) -> Extension:
     """The extension with every function of its own within `own_code`."""
 
-    def guard(function: Any) -> Any:
+    def guard(function: Any, returns: type = object) -> Any:
         @wraps(function)
         def call(*given: Any) -> Any:
             with own_code(file):
-                return function(*given)
+                found = function(*given)
+            if not isinstance(found, returns):
+                raise ExtensionError(f"{file}: a {returns.__name__} is wanted of a model, not {found!r:.60}")
+            return found
 
         return call
 
+    def model(one: OpModel) -> OpModel:
+        return replace(one, estimate=guard(one.estimate, Cost), backward=one.backward and guard(one.backward, Cost))
+
     return replace(
         extension,
-        models={
-            op: replace(model, estimate=guard(model.estimate), backward=model.backward and guard(model.backward))
-            for op, model in extension.models.items()
-        },
+        models={op: model(one) for op, one in extension.models.items()},
         tables={name: guard(make) for name, make in extension.tables.items()},
         table_sets=tuple(map(guard, extension.table_sets)),
         postprocess=extension.postprocess and guard(extension.postprocess),
-        time_models=tuple(replace(model, time_us=guard(model.time_us)) for model in extension.time_models),
+        time_models=tuple(replace(one, time_us=guard(one.time_us)) for one in extension.time_models),
     )

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from numbers import Real
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tracelens_graph.analyses.grouping import Cells
 from tracelens_graph.analyses.perf_rows import STATISTICS, CostedCalls, stats
 from tracelens_graph.analyses.statistics import Groups
+from tracelens_graph.errors import ExtensionError
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.table import Column
 
@@ -92,7 +94,11 @@ def _predicted(found: CostedCalls, model: TimeModel, backward: np.ndarray) -> np
 
 def _time(model: TimeModel, work: Work, arch: Architecture | None) -> float:
     try:
-        found = model.time_us(work, arch)
+        found: Any = model.time_us(work, arch)
     except CannotModel:
         return np.nan
-    return np.nan if found is None else float(found)
+    if found is None:
+        return np.nan
+    if not isinstance(found, Real):
+        raise ExtensionError(f"{model.label}: a time in us is wanted, not {found!r:.60}")
+    return float(found)
