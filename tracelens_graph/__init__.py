@@ -19,13 +19,19 @@ if TYPE_CHECKING:
     from tracelens_graph.analyses.attribution import attribution as attribution
     from tracelens_graph.analyses.collectives import coll_analysis as coll_analysis
     from tracelens_graph.analyses.compare import compare as compare
+    from tracelens_graph.analyses.kernel_categories import kernel_category_detail as kernel_category_detail
+    from tracelens_graph.analyses.kernel_categories import kernel_category_summary as kernel_category_summary
     from tracelens_graph.analyses.kernels import kernel_summary as kernel_summary
     from tracelens_graph.analyses.modules import modules as modules
     from tracelens_graph.analyses.ops import ops_summary as ops_summary
     from tracelens_graph.analyses.ops import ops_summary_by_category as ops_summary_by_category
     from tracelens_graph.analyses.ops import ops_unique_args as ops_unique_args
+    from tracelens_graph.analyses.perf_sheets import perf_sheets as perf_sheets
+    from tracelens_graph.analyses.perf_tables import unified_perf_summary as unified_perf_summary
     from tracelens_graph.analyses.report_tables import ReportOptions as ReportOptions
     from tracelens_graph.analyses.report_tables import report_tables as report_tables
+    from tracelens_graph.analyses.roofline_summary import roofline_summary as roofline_summary
+    from tracelens_graph.analyses.roofline_summary import unmodelled as unmodelled
     from tracelens_graph.analyses.runtime import runtime_summary as runtime_summary
     from tracelens_graph.analyses.short_kernels import short_kernel_histogram as short_kernel_histogram
     from tracelens_graph.analyses.short_kernels import short_kernels_summary as short_kernels_summary
@@ -41,18 +47,22 @@ if TYPE_CHECKING:
     from tracelens_graph.errors import AnalysisError as AnalysisError
     from tracelens_graph.errors import ChangedTraceError as ChangedTraceError
     from tracelens_graph.errors import DamagedTraceWarning as DamagedTraceWarning
+    from tracelens_graph.errors import ExtensionError as ExtensionError
     from tracelens_graph.errors import MissingExtraError as MissingExtraError
     from tracelens_graph.errors import NodeNotFoundError as NodeNotFoundError
     from tracelens_graph.errors import NotATraceError as NotATraceError
     from tracelens_graph.errors import OutputError as OutputError
     from tracelens_graph.errors import TraceError as TraceError
     from tracelens_graph.errors import TraceLensGraphError as TraceLensGraphError
+    from tracelens_graph.extension import load_extension as load_extension
+    from tracelens_graph.perf.architecture import architecture as architecture
     from tracelens_graph.schema import Kind as Kind
 
 _HOME = {
     "AnalysisError": "errors",
     "ChangedTraceError": "errors",
     "DamagedTraceWarning": "errors",
+    "ExtensionError": "errors",
     "Kind": "schema",
     "MissingExtraError": "errors",
     "NodeNotFoundError": "errors",
@@ -64,23 +74,31 @@ _HOME = {
     "TraceLensGraphError": "errors",
     "TraceToTree": "compat.trace_to_tree",
     "TreePerfAnalyzer": "compat.tree_perf",
+    "architecture": "perf.architecture",
     "attribution": "analyses.attribution",
     "coll_analysis": "analyses.collectives",
     "compare": "analyses.compare",
     "from_networkx": "api",
     "generate_perf_report_pytorch": "compat.report",
     "gpu_timeline": "analyses.timeline",
+    "kernel_category_detail": "analyses.kernel_categories",
+    "kernel_category_summary": "analyses.kernel_categories",
     "kernel_summary": "analyses.kernels",
     "load": "api",
+    "load_extension": "extension",
     "modules": "analyses.modules",
     "ops_summary": "analyses.ops",
     "ops_summary_by_category": "analyses.ops",
     "ops_unique_args": "analyses.ops",
+    "perf_sheets": "analyses.perf_sheets",
     "report_tables": "analyses.report_tables",
+    "roofline_summary": "analyses.roofline_summary",
     "runtime_summary": "analyses.runtime",
     "short_kernel_histogram": "analyses.short_kernels",
     "short_kernels_summary": "analyses.short_kernels",
     "step_summary": "analyses.steps",
+    "unified_perf_summary": "analyses.perf_tables",
+    "unmodelled": "analyses.roofline_summary",
     "verdict": "analyses.verdict",
 }
 
@@ -88,6 +106,7 @@ __all__ = [
     "AnalysisError",
     "ChangedTraceError",
     "DamagedTraceWarning",
+    "ExtensionError",
     "Kind",
     "MissingExtraError",
     "NodeNotFoundError",
@@ -100,23 +119,31 @@ __all__ = [
     "TraceToTree",
     "TreePerfAnalyzer",
     "__version__",
+    "architecture",
     "attribution",
     "coll_analysis",
     "compare",
     "from_networkx",
     "generate_perf_report_pytorch",
     "gpu_timeline",
+    "kernel_category_detail",
+    "kernel_category_summary",
     "kernel_summary",
     "load",
+    "load_extension",
     "modules",
     "ops_summary",
     "ops_summary_by_category",
     "ops_unique_args",
+    "perf_sheets",
     "report_tables",
+    "roofline_summary",
     "runtime_summary",
     "short_kernel_histogram",
     "short_kernels_summary",
     "step_summary",
+    "unified_perf_summary",
+    "unmodelled",
     "verdict",
 ]
 
