@@ -126,6 +126,11 @@ ROW_MEANINGS = {
 OTHER_TABLES = {
     "attribution": ("tracelens-graph attribution TRACE --level module", 'tlg.attribution(g, level="module")'),
     "modules": ("tracelens-graph modules TRACE --format table", "tlg.modules(g)"),
+    "roofline_summary": (
+        "tracelens-graph roofline TRACE --arch h100-sxm",
+        'tlg.roofline_summary(g, tlg.architecture("h100-sxm"))',
+    ),
+    "unmodelled": ("", "tlg.unmodelled(g)"),
     "overview": (
         "tracelens-graph report TRACE TRACE",
         "from tracelens_graph.analyses.overview import overview, overview_line; "

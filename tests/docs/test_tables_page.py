@@ -44,7 +44,7 @@ def test_every_table_is_explained() -> None:
     assert TABLE_MEANING.keys() == TABLES.keys()
     assert TABLES.keys() <= SECTIONS.keys()
     assert TABLES.keys() <= CALLS.keys()
-    assert TABLES.keys() <= COMMANDS.keys()
+    assert TABLES.keys() - {"unmodelled"} <= COMMANDS.keys()
 
 
 @pytest.mark.parametrize("name", COMMANDS)
