@@ -182,7 +182,8 @@ def _tables(g: tlg.TraceGraph) -> Iterator[str]:
     yield from _table(
         "tables by family",
         "What calls of one family of operations should cost and what they reached, nested calls too, so that these\n"
-        f"tables do not add up. Beside these columns each has `param: ...` for every size. Those there may be: {families}.",
+        "tables do not add up. Beside these columns each has `param: ...` for every size. Those there may be: "
+        f"{families}.",
         "tracelens-graph report TRACE --table GEMM",
         'tlg.report_tables(g)["GEMM"]',
         PERF_SHEET,

@@ -15,14 +15,15 @@ from typing import Any
 import numpy as np
 import pytest
 from extended import KERNEL_US, NORM_KERNEL, NORM_MODEL, categories, norm_cost, tables_of, trace
+from handmade import small_trace
 
 from tracelens_graph.analyses.kernels import kernel_summary
 from tracelens_graph.analyses.ops import ops_summary_by_category
-from tracelens_graph.analyses.report_tables import report_tables
+from tracelens_graph.analyses.report_tables import ReportOptions, report_tables
 from tracelens_graph.analyses.time_models import TimeModel
 from tracelens_graph.categories.kernels import KernelRule
 from tracelens_graph.categories.ops import RULES, Rule, Rules, call_category, op_category
-from tracelens_graph.errors import ExtensionError
+from tracelens_graph.errors import AnalysisError, ExtensionError
 from tracelens_graph.extension import GROUP, Extension, as_table, combined, load_extension
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.edited import renamed
@@ -421,3 +422,15 @@ def test_models_return_costs_and_times(core: Core, write: Callable[..., Path]) -
         tables_of(core, load_extension(path))["GEMM"]
     with pytest.raises(ExtensionError, match="S: a time in us is wanted, not 'fast'"):
         tables_of(core, Extension(time_models=[TimeModel("S", lambda *given: "fast")]))["GEMM"]
+
+
+def test_a_toml_file_holds_patterns_of_kernel_names(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('[[rule]]\ncategory = "MoE"\npattern = "gemm"\n')
+    ext = load_extension(file)
+    assert [(rule.category, rule.pattern) for rule in ext.kernel_rules] == [("MoE", "gemm")]
+    tables = report_tables(load_core(small_trace()), ReportOptions(extension=ext, kernel_categories=True))
+    assert "MoE" in tables["kernel_category_summary"]["kernel_category"]
+    file.write_text("[[rule]]\n")
+    with pytest.raises(AnalysisError, match="mine.toml, rule 1"):
+        load_extension(file)

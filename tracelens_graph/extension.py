@@ -281,15 +281,20 @@ def load_extension(source: str | os.PathLike[str]) -> Extension:
     """An extension from a file of the user's, or from an installed package.
 
     Args:
-        source: path of a Python file (a name that ends in `.py`, or has a folder in it), or the name of an entry point
-            in the group `tracelens_graph.extensions`. A file defines `extension`, an `Extension`, or hooks by the
-            names that TraceLens gives them (see `compat.hooks`), or both; an entry point leads to an `Extension` or
-            to a module of that kind.
+        source: path of a Python file (a name that ends in `.py`, or has a folder in it), of a TOML file with patterns
+            of kernel names (see `categories.kernels.Rules.with_file`), or the name of an entry point in the group
+            `tracelens_graph.extensions`. A Python file defines `extension`, an `Extension`, or hooks by the names that
+            TraceLens gives them (see `compat.hooks`), or both; an entry point leads to an `Extension` or to a module
+            of that kind.
 
     Raises:
         ExtensionError: there is no such extension, or its code fails; the message names file and line.
+        AnalysisError: the TOML file cannot be read, or an entry of it is wrong.
     """
     text = os.fspath(source)
+    if text.endswith(".toml"):
+        rules = kernels.RULES.with_file(text).rules
+        return Extension(kernel_rules=rules[: len(rules) - len(kernels.RULES.rules)], name=text)
     if isinstance(source, os.PathLike) or text.endswith(".py") or os.path.basename(text) != text:
         return _from_module(_executed(Path(source)), text)
     there = entry_points(group=GROUP)

@@ -143,8 +143,19 @@ def test_what_has_no_model() -> None:
     assert "communication is left out: 16.9 % of GPU time" in table.notes
     note = unmodelled_note(every_part(), MODELS)
     assert note.startswith("11.9 % of GPU time has no performance model: unheard of (3.4 %): no model for")
-    assert note.endswith("; and 2 more")
+    assert note.endswith("its launch is not in the trace")
     assert "\n" not in note
+
+
+def test_the_ten_largest_without_a_model_are_named() -> None:
+    events = []
+    for n in range(12):
+        events.append(span("cpu_op", f"unheard {n}", 10 * n, 5))
+        events.append(span("cuda_runtime", "cudaLaunchKernel", 10 * n + 1, 1, correlation=n + 1))
+        events.append(span("kernel", "k", 500 + 10 * n, 1 + n / 10, pid=0, tid=7, correlation=n + 1))
+    note = unmodelled_note(load_core(events))
+    assert [f"unheard {n} " in note for n in range(12)] == [False, False] + [True] * 10
+    assert note.endswith("; and 2 more")
 
 
 def test_notes_where_there_is_nothing_to_say() -> None:

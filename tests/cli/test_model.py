@@ -17,9 +17,9 @@ from typer.testing import CliRunner
 from tracelens_graph.cli.model import FORMULAS, app, command_of
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.perf.arguments import Tensor
+from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.families.attention import attention
 from tracelens_graph.perf.families.convolution import Geometry, convolution
-from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.families.gemm import gemm
 
 # The least that each formula needs.

@@ -114,7 +114,7 @@ def test_models_and_roofline(run: Run, job: Path, tmp_path: Path) -> None:
 
 
 def test_a_device_that_is_not_known_is_said(run: Run, trace_file: Path) -> None:
-    code, out, err = run("report", trace_file, "--arch", "auto", "--table", "unified_perf_summary")
+    code, _, err = run("report", trace_file, "--arch", "auto", "--table", "unified_perf_summary")
     assert code == 0
     assert "warning: no roofline: " in err
     assert run("report", trace_file, "--arch", "h1000")[0] == 1

@@ -63,7 +63,7 @@ _OUTSIDE_OF_OPS = "launched outside of operations"
 _BESIDE_MODELS = "launched beside operations with a model, by one without"
 _NO_LAUNCH = "its launch is not in the trace"
 
-_NAMED, _NAMED_IN_LINE = 10, 3
+_NAMED = 10
 """Operations without a model that are named, in lines of their own and in one line."""
 _LONGEST = 100
 """Characters of a name or reason in a note."""
@@ -174,7 +174,7 @@ def unmodelled_note(g: Core | Window, models: Mapping[str, OpModel] | None = Non
     w = window_of(g)
     work = _work(w, MODELS if models is None else models)
     table = _unmodelled(w, work)
-    named = _named(table, _NAMED_IN_LINE)
+    named = _named(table, _NAMED)
     if len(table) > len(named):
         named.append(f"and {len(table) - len(named):,} more")
     return ": ".join(filter(None, (_share_note(w, work, table), "; ".join(named))))

@@ -122,7 +122,7 @@ def report(
         typer.Option(
             metavar="FILE|NAME",
             show_default=False,
-            help="Python file of your own, or installed extension, that adds to the report; may be given again.",
+            help="Python file of yours, TOML file of kernel patterns, or installed extension; may be given again.",
         ),
     ] = None,
     top: Annotated[
@@ -358,9 +358,11 @@ def _written(
         table = tables[request.table]
         rows = request.rows or 0
         if request.format is Format.table:
-            table = view(table, w.core)
             rows = _ROWS_FOR_PEOPLE if request.rows is None else rows
-        yield formatted(top(table, rows), request.format, request.width, request.color)
+        table = top(table, rows)
+        if request.format is Format.table:
+            table = view(table, w.core)
+        yield formatted(table, request.format, request.width, request.color)
         return
     if request.folder:
         from tracelens_graph.reports.folder import write_folder

@@ -74,7 +74,7 @@ def report_text(
     silent = []
     for table in tables.values():
         if len(table):
-            blocks.append(table_text(top(view(table, core), rows), width, color))
+            blocks.append(table_text(view(top(table, rows), core), width, color))
         else:
             silent += [f"{table.title}: {note}" for note in table.notes or ["nothing"]]
     if silent:

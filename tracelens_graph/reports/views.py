@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from tracelens_graph.categories.kernel_names import properties
+from tracelens_graph.categories.short_names import short_name
 from tracelens_graph.graph.core import Core
 from tracelens_graph.reports.terminal import shorten
 from tracelens_graph.table import Column, Table
@@ -109,7 +111,8 @@ def view(table: Table, core: Core) -> Table:
     columns: dict[str, np.ndarray | list[Any]] = {}
     about = {}
     for column, heading in shown.items():
-        columns[heading] = _short_cells(table[column])
+        cells = table[column]
+        columns[heading] = _short_cells([_kernel(name) for name in cells] if column == "Kernel name" else cells)
         about[heading] = table.about.get(column, Column(""))
     if how.instance:
         columns |= instances(core, list(table[how.instance]))
@@ -166,6 +169,12 @@ def sort(table: Table, column: str) -> Table:
     known.sort(key=lambda i: -values[i] if numbers else str(values[i]))
     missing = sorted(set(range(len(values))) - set(known))
     return table.take(np.array(known + missing, np.int64))
+
+
+def _kernel(name: str) -> str:
+    """A kernel's name without templates and parameters; of a generic one with the function that it applies."""
+    functor = properties(name).get("functor")
+    return f"{short_name(name)} [{functor}]" if functor else short_name(name)
 
 
 def _short_cells(cells: Any) -> Any:
