@@ -312,3 +312,13 @@ def test_every_command_runs(problem: str | None, tmp_path: Path) -> None:
         result = CliRunner().invoke(app, command[1:])
         assert result.exit_code == 0, (found.ask_next, result.output)
         assert result.stdout
+
+
+def test_work_replayed_outside_of_ops_is_named() -> None:
+    launch = {"ph": "X", "cat": "cuda_runtime", "name": "cudaGraphLaunch", "pid": 1, "tid": 1, "ts": 0, "dur": 2,
+              "args": {"correlation": 1}}  # fmt: skip
+    kernel = {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 5, "dur": 9,
+              "args": {"correlation": 1, "device": 0, "stream": 7}}  # fmt: skip
+    found = finding(load_core([launch, kernel]), "outside_ops")
+    assert found.text == "Largest launch outside of ops: cudaGraphLaunch, 100.0 % of the GPU time (9 us in 1 call)"
+    assert found.evidence["uid"] == 0

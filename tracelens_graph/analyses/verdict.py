@@ -68,6 +68,7 @@ TOPICS: Mapping[str, str] = {
     "unknown": "idle for no known cause",
     "unlinked": "GPU time whose launch is not in the trace",
     "largest_op": "the op with most GPU time",
+    "outside_ops": "the call outside of ops with most GPU time, such as a graph launch",
     "largest_kernel": "the kernel or copy with most GPU time",
     "long_step": "a step that takes longer than the others",
 }
@@ -318,13 +319,19 @@ def _unlinked(w: Window) -> Iterator[Finding]:
 
 
 def _largest(w: Window) -> Iterator[Finding]:
-    """The op and the kernel with most GPU time, as sums of durations, each with its longest instance."""
+    """The op and the kernel with most GPU time, as sums of durations, each with its longest instance.
+
+    Also the runtime call that launches most work outside of any op, if that is worth saying: whole models are replayed
+    by graph launches.
+    """
     core, c, rows = w.core, w.core.columns, w.gpu_rows
     owned = rows[c.owner[rows] >= 0]
+    bare = rows[(c.owner[rows] < 0) & (c.parent[rows] >= 0)]
     whole = int(c.dur_ns[rows].sum())
-    for topic, what, times, gpu, node, option in (
-        ("largest_op", "op", "calls", owned, c.owner[owned], "--gpu-time"),
-        ("largest_kernel", "kernel", "runs", rows, rows, "--up"),
+    for topic, what, once, gpu, node, option in (
+        ("largest_op", "op", "call", owned, c.owner[owned], "--gpu-time"),
+        ("outside_ops", "launch outside of ops", "call", bare, c.parent[bare], "--gpu-time"),
+        ("largest_kernel", "kernel", "run", rows, rows, "--up"),
     ):
         if not len(gpu):
             continue
@@ -333,7 +340,10 @@ def _largest(w: Window) -> Iterator[Finding]:
         largest = int(code[time[code].argmax()])
         own = np.flatnonzero(code == largest)
         ms, share, count = float(time[largest]) / 1e6, _percent(float(time[largest]), whole), len(np.unique(node[own]))
+        if topic == "outside_ops" and share < WORTH_SAYING:
+            continue
         name, uid = core.names[largest], int(c.uid[node[own[dur[own].argmax()]]])
+        times = once if count == 1 else f"{once}s"
         evidence: dict[str, Any] = {"name": name, "ms": ms, "percent_of_gpu_time": share, "count": count, "uid": uid}
         text = f"Largest {what}: {_short(name)}, {share:.1f} % of the GPU time ({_ms(ms)} in {count:,} {times})"
         yield Finding(topic, text, evidence, ask_next=f"tracelens-graph tree TRACE --uid {uid} {option}")
