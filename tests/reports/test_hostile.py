@@ -144,7 +144,7 @@ def test_json_is_strict(core: Core, tables: dict[str, Table]) -> None:
 
 
 def test_markdown_is_text_only(core: Core, tables: dict[str, Table]) -> None:
-    pages = [*map(table_markdown, tables.values()), report_markdown([], tables, facts(core), top=0)]
+    pages = [*map(table_markdown, tables.values()), report_markdown(core, [], tables, facts(core), rows=0)]
     for page in pages:
         assert not CONTROL.search(page)
         # Nothing that opens a tag, a link, an image or code, and no bar that splits a cell, without a backslash.

@@ -389,7 +389,7 @@ def _written(
         yield f"verdict and {len(tables)} tables written to {request.json}\n"
     if request.markdown:
         with replacing(request.markdown) as file:
-            file.write(report_markdown(findings, tables, about, rows).encode())
+            file.write(report_markdown(w.core, findings, tables, about, rows).encode())
         yield f"verdict and key tables written to {request.markdown}\n"
     if not request.is_for_files_only:
         yield report_text(w.core, about, findings, tables, trace, rows, request.width, request.color)

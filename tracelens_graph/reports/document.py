@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from shlex import quote
 from typing import Any, Protocol
@@ -15,33 +15,11 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.reports.json import laid_out, sound, table_object
 from tracelens_graph.reports.markdown import code, escape, table_markdown
+from tracelens_graph.reports.views import VIEWS, top, view
 from tracelens_graph.table import Table
 
 SCHEMA_VERSION = 1
 """Grows when a key of the JSON document vanishes or changes its meaning; new keys may come at any time."""
-
-KEY_COLUMNS: Mapping[str, Sequence[str]] = {
-    "gpu_timeline": ("type", "is_recompute", "time ms", "percent"),
-    "ops_summary_by_category": ("op category", "Count", "total_direct_kernel_time_ms", "Percentage (%)"),
-    "ops_summary": ("name", "Count", "total_direct_kernel_time_ms", "Percentage (%)"),
-    "ops_unique_args": (
-        "name", "Input Dims", "Input type", "operation_count", "total_direct_kernel_time_sum", "Percentage (%)",
-        "ex_UID",
-    ),
-    "kernel_summary": (
-        "Kernel name", "Parent cpu_op", "Kernel duration (µs)_count", "Kernel duration (µs)_mean",
-        "Kernel duration (µs)_sum", "Percent of kernels time (%)",
-    ),
-    "coll_analysis": (
-        "Collective name", "Process Group Name", "dtype", "In msg size (MB)_first", "operation_count", "dur_mean",
-        "dur_sum",
-    ),
-    "runtime_summary": ("name", "calls", "host_sum_us", "gpu_events", "delay_median_us", "delay_max_us"),
-    "step_summary": (
-        "name", "step_time_ms", "busy_time_ms", "exposed_comm_time_ms", "idle_time_ms", "busy_percent", "uid",
-    ),
-}  # fmt: skip
-"""What the Markdown document shows: tables, and of these the columns that fit on a page."""
 
 _LONGEST = 80
 _FINDING = ("topic", "severity", "text", "evidence", "ask_next")
@@ -147,25 +125,26 @@ def report_json(findings: Iterable[Finding], tables: Mapping[str, Table], about:
     return laid_out({**sound(document), "tables": objects}, 4) + "\n"
 
 
-def report_markdown(findings: Iterable[Finding], tables: Mapping[str, Table], about: Facts, top: int = 10) -> str:
-    """The report as a page: the verdict, then the first rows of the tables that say most.
+def report_markdown(
+    core: Core, findings: Iterable[Finding], tables: Mapping[str, Table], about: Facts, rows: int = 10
+) -> str:
+    """The report as a page: the verdict, then the first rows of the tables that people read.
 
     Args:
+        core: the graph, for the places of instances.
         findings: the verdict.
         tables: all tables; those that are not shown are named at the end.
         about: the trace.
-        top: rows per table; 0 for all.
+        rows: rows per table; 0 for all.
     """
     blocks = [f"# GPU report: {escape(about.source)}", _facts_line(about), "## Verdict"]
     lines = [_finding_line(finding, about.source) for finding in findings]
     blocks.append("\n".join(lines) or "Nothing to report.")
     others = []
     for name, table in tables.items():
-        if name in KEY_COLUMNS and len(table):
-            blocks += [
-                f"## {escape(table.title or name)}",
-                table_markdown(_in_short(table, KEY_COLUMNS[name], top), _LONGEST).rstrip(),
-            ]
+        if name in VIEWS and len(table):
+            shown = replace(view(top(table, rows), core), title="")
+            blocks += [f"## {escape(table.title or name)}", table_markdown(shown, _LONGEST).rstrip()]
         else:
             others.append(f"{code(name)} ({len(table):,} rows)")
     if others:
@@ -202,14 +181,3 @@ def _facts_line(about: Facts) -> str:
 def _finding_line(finding: Finding, trace: str) -> str:
     line = f"* **{escape(finding.topic.replace('_', ' '))}**: {escape(finding.text)}."
     return f"{line} More: {code(finding.ask_next.replace('TRACE', quote(trace)))}" if finding.ask_next else line
-
-
-def _in_short(table: Table, key_columns: Sequence[str], top: int) -> Table:
-    """The first rows and the columns that fit on a page, without a title."""
-    hidden = len(table) - top if top and len(table) > top else 0
-    columns = {name: table[name] for name in key_columns if name in table.columns}
-    short = Table(table.name, columns or table.columns, table.about, notes=table.notes)
-    if hidden:
-        short = short.take(np.arange(top))
-        short.notes = [*table.notes, f"{hidden:,} more rows"]
-    return short
