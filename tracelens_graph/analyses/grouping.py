@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from tracelens_graph.graph.arrays import distinct
+
 Cells = np.ndarray | list[Any]
 
 
@@ -16,13 +18,15 @@ def group_by(*keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     code = np.zeros(len(keys[0]), np.int64)
     for key in keys:
-        _, part = np.unique(key, return_inverse=True)
-        _, code = np.unique(code * (int(part.max()) + 1) + part, return_inverse=True)
-    _, first, group = np.unique(code, return_index=True, return_inverse=True)
+        values, part = distinct(key)
+        _, code = distinct(code * len(values) + part)
+    # What is written last stays, so writing backwards leaves the first row of each.
+    first = np.empty(int(code.max()) + 1, np.int64)
+    first[code[::-1]] = np.arange(len(code) - 1, -1, -1)
     order = np.argsort(first)
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
-    return place[group], first[order]
+    return place[code], first[order]
 
 
 def shares(values: np.ndarray) -> dict[str, Cells]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from tracelens_graph.analyses.gpu_class import COMMUNICATION, gpu_classes
 from tracelens_graph.categories.ops import RULES, Rules, op_category
+from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group, union_length_by_group
 from tracelens_graph.graph.traversals import busy_below, launcher, nearest_above
@@ -158,7 +159,7 @@ def _launchers(w: Window, linked_only: bool, communication: bool) -> OpCalls:
     owner = np.asarray(launcher(c, gpu), np.int64)
     unlinked = gpu[owner < 0]
     gpu, owner = gpu[owner >= 0], owner[owner >= 0]
-    rows, of = np.unique(owner, return_inverse=True)
+    rows, of = distinct(owner)
     by_start = np.lexsort((rows, c.start_ns[rows]))
     place = np.empty_like(by_start)
     place[by_start] = np.arange(len(by_start))

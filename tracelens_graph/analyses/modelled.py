@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.perf.arguments import Arguments
@@ -61,7 +62,7 @@ def modelled(core: Core, models: Mapping[str, OpModel]) -> Modelled:
     """
     c = core.columns
     ops = rows_of_kind(c, (Kind.Op,))
-    named = {code: model_named(core.names[code], models) for code in np.unique(c.name[ops]).tolist()}
+    named = {code: model_named(core.names[code], models) for code in distinct(c.name[ops])[0].tolist()}
     known, looking = np.zeros(len(core.names) + 1, bool), np.zeros(len(core.names) + 1, bool)
     for code, model in named.items():
         known[code], looking[code] = model is not None, model is not None and model.uses_context

@@ -27,6 +27,7 @@ from tracelens_graph.analyses.overlap import Overlap, overlap
 from tracelens_graph.analyses.statistics import Groups
 from tracelens_graph.analyses.timeline import unlinked_notes
 from tracelens_graph.categories.ops import RULES
+from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.window import Window, window_of
@@ -216,10 +217,10 @@ def _optional_keys(found: OpCalls, recompute: bool, by_module: bool) -> dict[str
 
 
 def _categories(found: OpCalls, group: np.ndarray, groups: int) -> list[list[str]]:
-    pairs = np.unique(np.stack((group, found.category), axis=1), axis=0) if len(group) else np.zeros((0, 2), np.int64)
+    kinds = max(len(found.categories), 1)
     lists: list[list[str]] = [[] for _ in range(groups)]
-    for number, category in pairs.tolist():
-        lists[number].append(found.categories[category])
+    for pair in distinct(group * kinds + found.category)[0].tolist():
+        lists[pair // kinds].append(found.categories[pair % kinds])
     return lists
 
 

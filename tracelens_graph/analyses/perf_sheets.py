@@ -27,6 +27,7 @@ from tracelens_graph.analyses.perf_rows import (
 )
 from tracelens_graph.analyses.statistics import Groups
 from tracelens_graph.analyses.time_models import TimeModel, time_about, time_columns
+from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.perf.cost import CannotModel, Cost
@@ -109,7 +110,7 @@ def _families(core: Core, found: Modelled, models: Mapping[str, OpModel]) -> dic
     """Calls by family; the backward passes of forward ops with a formula for them are families of their own."""
     c = core.columns
     sheets: dict[str, list[np.ndarray]] = {}
-    for code in np.unique(c.name[found.rows]).tolist():
+    for code in distinct(c.name[found.rows])[0].tolist():
         model = model_named(core.names[code], models)
         if model is not None and model.sheet:
             at = np.flatnonzero((c.name[found.rows] == code) & found.applies)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from tracelens_graph.analyses.grouping import Cells, picked
+from tracelens_graph.analyses.grouping import Cells, group_by, picked
 from tracelens_graph.analyses.launchers import NO_LAUNCH
 from tracelens_graph.analyses.statistics import Groups
 from tracelens_graph.analyses.timeline import unlinked_notes
+from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group, union_length_by_group
@@ -30,21 +31,26 @@ def runtime_summary(g: Core | Window) -> Table:
     calls, gpu = w.rows_of_kind(Kind.RuntimeCall), w.linked_gpu_rows
     unlinked = w.gpu_rows[c.parent[w.gpu_rows] < 0]
     # The first of a call's GPU events in row order is the one that starts first.
-    launches, first = np.unique(c.parent[gpu], return_index=True)
+    _, first = group_by(c.parent[gpu])
+    launches = c.parent[gpu[first]]
     delay = c.start_ns[gpu[first]] - c.start_ns[launches]
-    codes = np.unique(np.concatenate((c.name[calls], c.name[launches])))
+    codes, _ = distinct(np.concatenate((c.name[calls], c.name[launches])))
     names = len(codes)
+    place = np.zeros(len(core.names) + 1, np.int64)
+    place[codes] = np.arange(names)
 
     def of(rows: np.ndarray) -> np.ndarray:
-        return np.searchsorted(codes, c.name[rows])
+        return place[c.name[rows]]
 
     host = Groups(of(calls), c.dur_ns[calls], names)
     work = Groups(of(c.parent[gpu]), c.dur_ns[gpu], names)
     waits = Groups(of(launches), delay, names)
-    idle = ~np.isin(calls, launches)
+    launched = np.zeros(len(c) + 1, bool)
+    launched[launches] = True
+    idle = ~launched[calls]
     longest = np.full(names, -1, np.int64)
-    by_length = np.argsort(c.dur_ns[calls], kind="stable")
-    longest[of(calls[by_length])] = c.uid[calls[by_length]]
+    longest_calls = calls[c.dur_ns[calls] == host.max[of(calls)]]
+    longest[of(longest_calls)] = c.uid[longest_calls]
     columns: dict[str, Cells] = {
         "name": [core.names[code] for code in codes.tolist()],
         "calls": host.count,
@@ -80,8 +86,9 @@ def runtime_summary(g: Core | Window) -> Table:
 
 def _self_ns(c: Columns, calls: np.ndarray) -> np.ndarray:
     """Duration of each call without that of the calls inside it (a runtime call may make driver calls)."""
-    inner = np.flatnonzero((c.kind <= Kind.RuntimeCall) & (c.parent >= 0))
-    inner = inner[np.isin(c.parent[inner], calls)]
+    is_call = np.zeros(len(c) + 1, bool)  # the last entry is for roots, whose parent is -1
+    is_call[calls] = True
+    inner = np.flatnonzero(is_call[c.parent] & (c.kind <= Kind.RuntimeCall))
     outer = c.parent[inner]
     inside = union_length_by_group(
         np.searchsorted(calls, outer), c.start_ns[inner], np.minimum(c.end_ns[inner], c.end_ns[outer]), len(calls)

@@ -10,6 +10,7 @@ from tracelens_graph.analyses.grouping import Cells, picked
 from tracelens_graph.analyses.launchers import NO_LAUNCH
 from tracelens_graph.analyses.statistics import Groups
 from tracelens_graph.analyses.timeline import times_by_group, unlinked_notes
+from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.membership import process_of_thread
@@ -45,8 +46,8 @@ def step_summary(g: Core | Window, top_ops: int = 3) -> Table:
     w = window_of(g)
     core, c = w.core, w.core.columns
     gpu = w.gpu_rows
-    of_gpu = core.step[gpu]
-    steps = np.union1d(w.rows_of_kind(Kind.Step), of_gpu[of_gpu >= 0])
+    of_gpu = core.gpu_step[gpu]
+    steps, _ = distinct(np.concatenate((w.rows_of_kind(Kind.Step), of_gpu[of_gpu >= 0])))
     title = w.titled("Steps")
     if not len(steps):
         return Table("step_summary", {name: [] for name in STEP_SUMMARY}, STEP_SUMMARY, title,
@@ -87,7 +88,7 @@ def _top_ops(core: Core, gpu: np.ndarray, group: np.ndarray, groups: int, top: i
     # One further name: without a launch.
     kinds = len(core.names) + 1
     name = np.where(owner >= 0, c.name[owner], kinds - 1).astype(np.int64)
-    pairs, of = np.unique(group * kinds + name, return_inverse=True)
+    pairs, of = distinct(group * kinds + name)
     time = sum_by_group(of, c.dur_ns[gpu], len(pairs))
     total = sum_by_group(pairs // kinds, time, groups)
     order = np.lexsort((pairs, -time, pairs // kinds))

@@ -119,6 +119,13 @@ class Core:
         return membership.step_rows(self.columns, self.threads)
 
     @cached_property
+    def gpu_step(self) -> np.ndarray:
+        """As `step`, but said of GPU events only; -1 for all others."""
+        if "step" in self.__dict__:
+            return np.where(np.isin(self.columns.kind, GPU_KINDS), self.step, -1)
+        return membership.step_rows(self.columns, self.threads, gpu_only=True)
+
+    @cached_property
     def annotation(self) -> np.ndarray:
         """Per row the row of the innermost annotation over it, -1 for none."""
         return membership.annotation_rows(self.columns)

@@ -67,6 +67,8 @@ def union_length_by_group(group: np.ndarray, start: np.ndarray, end: np.ndarray,
 
 def sum_by_group(group: np.ndarray, values: np.ndarray, groups: int) -> np.ndarray:
     """Sum of integer values per group, 0 <= group < groups, exact."""
+    if len(values) and len(values) * int(np.abs(values).max()) < 2**53:  # floats hold these sums exactly
+        return np.bincount(group, weights=values, minlength=groups).astype(np.int64)
     order = np.argsort(group, kind="stable")
     running = np.concatenate(([0], np.cumsum(values[order])))
     return np.diff(running[np.searchsorted(group[order], np.arange(groups + 1))])

@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.forest import build_forest
 from tracelens_graph.graph.traversals import innermost_at, rows_of_kind
-from tracelens_graph.schema import HOST_KINDS, Kind
+from tracelens_graph.schema import GPU_KINDS, HOST_KINDS, Kind
 
 _HOST_LAYER = (Kind.MemoryEvent,)
 
@@ -35,7 +36,7 @@ class _Ranges:
         """Row of the innermost range of the group at each instant, -1 for none."""
         found = np.full(len(instants), -1, np.int64)
         begin, end = self._columns.start_ns[self.rows], self._columns.end_ns[self.rows]
-        for number in np.unique(self.group).tolist():
+        for number in distinct(self.group)[0].tolist():
             lo, hi = np.searchsorted(self.group, (number, number + 1))
             asked = np.flatnonzero(group == number)
             parent = np.where(self._parent[lo:hi] >= 0, self._parent[lo:hi] - lo, -1)
@@ -50,12 +51,16 @@ def process_of_thread(threads: Sequence[tuple[Any, Any]]) -> np.ndarray:
     return np.array([codes.setdefault(pid, len(codes)) for pid, _ in threads] or [0], np.int64)
 
 
-def step_rows(columns: Columns, threads: Sequence[tuple[Any, Any]]) -> np.ndarray:
-    """For every row the row of its step, -1 for none."""
+def step_rows(columns: Columns, threads: Sequence[tuple[Any, Any]], gpu_only: bool = False) -> np.ndarray:
+    """For every row, or for GPU events only, the row of its step, -1 for none."""
     process = process_of_thread(threads)
     marks = rows_of_kind(columns, (Kind.Step,))
     ranges = _Ranges(columns, marks, process[columns.thread[marks]])
-    return _spread(columns, ranges, process[columns.thread], marks)
+    host = _launches(columns) if gpu_only else _host(columns)
+    found = _spread(columns, ranges, process[columns.thread], marks, host)
+    if gpu_only:
+        found[host] = -1
+    return found
 
 
 def annotation_rows(columns: Columns) -> np.ndarray:
@@ -65,7 +70,7 @@ def annotation_rows(columns: Columns) -> np.ndarray:
     """
     marks = rows_of_kind(columns, (Kind.Annotation, Kind.Step))
     ranges = _Ranges(columns, marks, columns.thread[marks].astype(np.int64))
-    found = _spread(columns, ranges, columns.thread, marks)
+    found = _spread(columns, ranges, columns.thread, marks, _host(columns))
     found[ranges.rows] = ranges.enclosing
     return found
 
@@ -78,19 +83,30 @@ def inside(columns: Columns, marks: np.ndarray, group: np.ndarray) -> np.ndarray
         marks: rows of the annotations; they belong to themselves.
         group: per row of the graph a number; an annotation holds host events of its own group only.
     """
-    found = _spread(columns, _Ranges(columns, marks, group[marks]), group, marks) >= 0
+    found = _spread(columns, _Ranges(columns, marks, group[marks]), group, marks, _host(columns)) >= 0
     found[marks] = True
     return found
 
 
-def _spread(columns: Columns, ranges: _Ranges, group: np.ndarray, marks: np.ndarray) -> np.ndarray:
-    """From the ranges to all rows: by start on the host, through the launch on the device."""
+def _host(columns: Columns) -> np.ndarray:
+    """Rows of what happens on the host, annotations included."""
+    return rows_of_kind(columns, (*HOST_KINDS, *_HOST_LAYER, Kind.Annotation, Kind.Step))
+
+
+def _launches(columns: Columns) -> np.ndarray:
+    """Rows of the calls that launched GPU events."""
+    launched = np.zeros(len(columns) + 1, bool)
+    launched[columns.parent[rows_of_kind(columns, GPU_KINDS)]] = True
+    return np.flatnonzero(launched[:-1])
+
+
+def _spread(columns: Columns, ranges: _Ranges, group: np.ndarray, marks: np.ndarray, host: np.ndarray) -> np.ndarray:
+    """From the ranges to rows of the host, by their starts, and to GPU events, through their launches."""
     found = np.full(len(columns), -1, np.int64)
     if not len(marks):
         return found
-    host = rows_of_kind(columns, (*HOST_KINDS, *_HOST_LAYER, Kind.Annotation, Kind.Step))
     found[host] = ranges.at(group[host], columns.start_ns[host])
-    gpu = rows_of_kind(columns, (Kind.Kernel, Kind.Memcpy, Kind.Memset))
+    gpu = rows_of_kind(columns, GPU_KINDS)
     launched = columns.parent[gpu] >= 0
     found[gpu[launched]] = found[columns.parent[gpu[launched]]]
     lone = gpu[~launched]

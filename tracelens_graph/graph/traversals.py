@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.intervals import union_length_by_group
 from tracelens_graph.schema import GPU_KINDS, Kind
@@ -79,20 +80,22 @@ def busy_below(columns: Columns, rows: np.ndarray, gpu: np.ndarray) -> np.ndarra
         gpu: rows of GPU events, ascending.
     """
     low, high = np.searchsorted(gpu, rows, "left"), np.searchsorted(gpu, columns.last[rows], "right")
-    spans, back = np.unique(np.stack((low, high), axis=1), axis=0, return_inverse=True)
+    width = len(gpu) + 1
+    spans, back = np.unique(low * width + high, return_inverse=True)
+    low, high = spans // width, spans % width
     busy = np.zeros(len(spans), np.int64)
     # Expanding every span to its events costs their total number; blocks keep the memory of it bounded.
-    sizes = spans[:, 1] - spans[:, 0]
+    sizes = high - low
     block = np.cumsum(sizes) // 4_000_000
-    for number in np.unique(block).tolist():
+    for number in distinct(block)[0].tolist():
         picked = np.flatnonzero(block == number)
         count = sizes[picked]
         group = np.repeat(np.arange(len(picked)), count)
-        begin = np.repeat(spans[picked, 0] - np.concatenate(([0], np.cumsum(count)[:-1])), count)
+        begin = np.repeat(low[picked] - np.concatenate(([0], np.cumsum(count)[:-1])), count)
         events = gpu[begin + np.arange(len(group))]
         start = columns.start_ns[events]
         busy[picked] = union_length_by_group(group, start, start + columns.dur_ns[events], len(picked))
-    return busy[back.reshape(-1)]
+    return busy[back]
 
 
 def subtree_sums(columns: Columns, values: np.ndarray) -> np.ndarray:
