@@ -88,6 +88,20 @@ SPLITS = ("is_recompute", "parent_module")
 """Columns that split rows where a report was told to."""
 
 
+def lacked(runs: Mapping[str, Run]) -> dict[str, list[str]]:
+    """Table that can be compared -> the runs that do not have it."""
+    return {name: [tag for tag, run in runs.items() if name not in run] for name in COMPARISONS}
+
+
+def notes_on_lacked(runs: Mapping[str, Run]) -> list[str]:
+    """What is to be said of tables that some runs have and others lack."""
+    return [
+        f"{name} is not compared: {', '.join(without)} does not have it"
+        for name, without in lacked(runs).items()
+        if 0 < len(without) < len(runs)
+    ]
+
+
 def compare(runs: Mapping[str, Run], tables: Iterable[str] | None = None) -> dict[str, Table]:
     """Join the tables of several runs, each run against the first.
 
@@ -108,8 +122,7 @@ def compare(runs: Mapping[str, Run], tables: Iterable[str] | None = None) -> dic
     """
     if len(runs) < 2:
         raise AnalysisError("a comparison needs at least two runs")
-    there = {tag: set(run) for tag, run in runs.items()}
-    lacking = {name: [tag for tag in runs if name not in there[tag]] for name in COMPARISONS}
+    lacking = lacked(runs)
     wanted = [name for name, without in lacking.items() if not without] if tables is None else list(tables)
     for name in wanted:
         if name not in COMPARISONS:
@@ -120,13 +133,8 @@ def compare(runs: Mapping[str, Run], tables: Iterable[str] | None = None) -> dic
         raise AnalysisError("there is no table that all runs have")
     compared = {name: _compared(name, {tag: run[name] for tag, run in runs.items()}) for name in wanted}
     if tables is None:
-        notes = [
-            f"{name} is not compared: {', '.join(without)} does not have it"
-            for name, without in lacking.items()
-            if 0 < len(without) < len(runs)
-        ]
         first = compared[wanted[0]]
-        first.notes = [*first.notes, *notes]
+        first.notes = [*first.notes, *notes_on_lacked(runs)]
     return compared
 
 

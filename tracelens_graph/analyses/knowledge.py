@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from tracelens_graph.analyses.launchers import launchers
-from tracelens_graph.analyses.modelled import Modelled, modelled
+from tracelens_graph.analyses.modelled import Modelled, modelled_of
 from tracelens_graph.analyses.perf_tables import unified_of
 from tracelens_graph.categories.kernel_names import properties
 from tracelens_graph.categories.kernels import kernel_category
@@ -31,7 +31,7 @@ def add_knowledge(context: Context, core: Core, models: Mapping[str, OpModel] = 
     """
     _categories_of_ops(context, core)
     _kernel_names(context, core)
-    _costs(context, core, modelled(core, models))
+    _costs(context, core, modelled_of(core, models))
     chosen = unified_of(core, models)
     given = chosen.owner >= 0
     context.between_events["MODELLED_BY"] = core.gpu_rows[given], chosen.owner[given]

@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from tracelens_graph.analyses.grouping import group_by
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import rows_of_kind
@@ -70,19 +71,16 @@ def modelled(core: Core, models: Mapping[str, OpModel]) -> Modelled:
     picked = known[c.name[ops]] & (high > low)
     rows, low, high = ops[picked], low[picked], high[picked]
     contextual = looking[c.name[rows]]
-    keys = np.stack(
-        (
-            c.name[rows].astype(np.int64), c.argset[rows].astype(np.int64),
-            np.where(contextual, _kernels_code(core, low, high), 0),
-            np.where(contextual, _annotation_code(core, rows), 0),
-            _forward_code(core, rows, contextual),
-        ),
-        axis=1,
-    )  # fmt: skip
-    different, first, code = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    code, first = group_by(
+        c.name[rows],
+        c.argset[rows],
+        np.where(contextual, _kernels_code(core, low, high), 0),
+        np.where(contextual, _annotation_code(core, rows), 0),
+        _forward_code(core, rows, contextual),
+    )
     costs: list[Cost] = []
     reasons: dict[str, int] = {}
-    numbers = np.zeros(len(different), np.int64)
+    numbers = np.zeros(len(first), np.int64)
     for i, at in enumerate(first.tolist()):
         model = named[int(c.name[rows[at]])]
         assert model is not None
@@ -92,7 +90,17 @@ def modelled(core: Core, models: Mapping[str, OpModel]) -> Modelled:
             numbers[i] = len(costs) - 1
         except CannotModel as reason:
             numbers[i] = -1 - reasons.setdefault(str(reason), len(reasons))
-    return Modelled(core, rows, numbers[code.reshape(-1)], costs, list(reasons))
+    return Modelled(core, rows, numbers[code], costs, list(reasons))
+
+
+def modelled_of(core: Core, models: Mapping[str, OpModel]) -> Modelled:
+    """What `modelled` says, found once per graph and registry."""
+    memo = core.everything.memo
+    key = ("modelled", id(models))
+    if key not in memo:
+        memo[key] = (modelled(core, models), models)  # the registry is kept, so that its id stays its own
+    found: Modelled = memo[key][0]
+    return found
 
 
 def arguments_of(core: Core, row: int) -> Arguments:

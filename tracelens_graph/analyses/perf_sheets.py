@@ -15,7 +15,7 @@ import numpy as np
 from tracelens_graph.analyses.call_columns import by_time
 from tracelens_graph.analyses.grouping import Cells, group_by, text_codes
 from tracelens_graph.analyses.launchers import OpCalls
-from tracelens_graph.analyses.modelled import Modelled, arguments_of, modelled
+from tracelens_graph.analyses.modelled import Modelled, arguments_of, modelled_of
 from tracelens_graph.analyses.perf_rows import (
     STATISTICS,
     CostedCalls,
@@ -91,11 +91,7 @@ def perf_sheets(
     """
     w = window_of(g)
     models = MODELS if models is None else models
-    memo = w.core.everything.memo
-    key = ("modelled", id(models))
-    if key not in memo:
-        memo[key] = (modelled(w.core, models), models)  # the registry is kept, so that its id stays its own
-    found: Modelled = memo[key][0]
+    found = modelled_of(w.core, models)
     tables = {}
     for sheet, members in sorted(_families(w.core, found, models).items()):
         calls, kept = _calls(w, members)

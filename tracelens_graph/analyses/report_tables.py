@@ -193,6 +193,16 @@ class Tables(Mapping[str, Table]):
         extension = self.options.extension
         return [*extension.tables, *self._sets] if extension else []
 
+    @property
+    def _built_in(self) -> list[str]:
+        """Names of the tables that are in the report whatever the trace holds."""
+        o = self.options
+        hidden = set(_BY_NAME_ONLY)
+        hidden |= set(() if o.short_kernels_us is not None else _SHORT_KERNELS)
+        hidden |= set(() if o.kernel_categories else _KERNEL_CATEGORIES)
+        hidden |= set(() if o.models else _OF_MODELS)
+        return [name for name in TABLES if name not in hidden]
+
     def __getitem__(self, name: str) -> Table:
         if name not in self._made:
             extension = self.options.extension
@@ -205,13 +215,13 @@ class Tables(Mapping[str, Table]):
         return self._made[name]
 
     def __iter__(self) -> Iterator[str]:
-        o = self.options
-        hidden = set(_BY_NAME_ONLY)
-        hidden |= set(() if o.short_kernels_us is not None else _SHORT_KERNELS)
-        hidden |= set(() if o.kernel_categories else _KERNEL_CATEGORIES)
-        hidden |= set(() if o.models else _OF_MODELS)
-        shown = (name for name in TABLES if name not in hidden)
-        return chain(shown, self._sheets if o.models else (), self.of_extension)
+        return chain(self._built_in, self._sheets if self.options.models else (), self.of_extension)
+
+    def __contains__(self, name: object) -> bool:
+        # Unlike that of Mapping it computes no table.
+        if name in TABLES:
+            return name in self._built_in
+        return name in self.of_extension or (self.options.models and name in self._sheets)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tracelens_graph.analyses.gpu_class import COMMUNICATION, gpu_classes
-from tracelens_graph.analyses.modelled import arguments_of, modelled
+from tracelens_graph.analyses.modelled import arguments_of, modelled_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import climb, rows_of_kind
 from tracelens_graph.perf.arguments import Arguments
@@ -54,7 +54,7 @@ def unified(core: Core, models: Mapping[str, OpModel]) -> Unified:
     that is the only one its autograd call launches work by, if the model of its forward op knows the backward pass;
     an op that launches work itself and has no op with a model below it, unless that work is communication.
     """
-    c, found = core.columns, modelled(core, models)
+    c, found = core.columns, modelled_of(core, models)
     ops = rows_of_kind(c, (Kind.Op,))
     place = np.full(len(c) + 1, -1, np.int64)
     place[ops] = np.arange(len(ops))

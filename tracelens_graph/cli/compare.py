@@ -180,10 +180,15 @@ def _tables(tag: str, run: str, window: WindowChoice, linked_only: bool) -> Run:
 
 def _write_all(runs: Mapping[str, Run], csv: Path | None, top: int | None) -> None:
     from tracelens_graph.analyses.compare import compare as analysis
+    from tracelens_graph.analyses.compare import lacked, notes_on_lacked
     from tracelens_graph.reports.comparison import brief, verdict
     from tracelens_graph.reports.views import top as first_rows
 
-    tables = analysis(runs)
+    there = [name for name, without in lacked(runs).items() if not without]
+    # What is only named is not computed: the tables of models take as long as all others.
+    tables = analysis(runs, there if csv else [name for name in _KEY_TABLES if name in there] or there)
+    first = next(iter(tables.values()))
+    first.notes = [*first.notes, *notes_on_lacked(runs)]
     for line in verdict(tables, list(runs)):
         print(line)
     if csv is not None:
@@ -200,7 +205,7 @@ def _write_all(runs: Mapping[str, Run], csv: Path | None, top: int | None) -> No
             shown.notes = [note for note in shown.notes if note not in said]
             said += [note for note in shown.notes if note.startswith(of_runs)]
             write_table(shown, Format.table)
-    if rest := [name for name in tables if name not in _KEY_TABLES]:
+    if rest := [name for name in there if name not in _KEY_TABLES]:
         print(f"\nmore with --table: {', '.join(rest)}")
 
 
