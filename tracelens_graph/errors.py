@@ -7,6 +7,8 @@ TraceLensGraphError
 ├── NodeNotFoundError     no node answers the question (also a KeyError)
 ├── AnalysisError         a question that this graph cannot answer
 ├── OutputError           a file cannot be written, or not in that format
+├── DatabaseError         the database cannot be reached, refuses, or does not hold what was asked for
+│   └── ServerError       a local server cannot be set up, started or stopped
 ├── ExtensionError        code of the user's own fails; the message says where
 └── MissingExtraError     an optional package is not installed; the message names the extra
 
@@ -45,6 +47,14 @@ class AnalysisError(TraceLensGraphError):
 
 class OutputError(TraceLensGraphError):
     """A file cannot be written, or the format asked for is none of ours."""
+
+
+class DatabaseError(TraceLensGraphError):
+    """The database cannot be reached, refuses, or does not hold what was asked for; the message says which."""
+
+
+class ServerError(DatabaseError):
+    """A local database server cannot be set up, started or stopped."""
 
 
 class ExtensionError(TraceLensGraphError):
