@@ -45,7 +45,7 @@ def test_categories(full: Any) -> None:
 def test_costs_stand_on_signatures(full: Any) -> None:
     of = {op: end for op in (1, 4) for _, end, kind in full.out_edges(op, keys=True) if kind == "HAS_SIGNATURE"}
     known, unknown = full.nodes[of[1]], full.nodes[of[4]]
-    assert (known["flops"], known["bytes"], known["compute_spec"]) == (
+    assert (known["flops"], known["moved_bytes"], known["compute_spec"]) == (
         2 * 8 * 16 * 4,
         2 * (128 + 64 + 32),
         "matrix_bf16",

@@ -10,6 +10,7 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.schema import Kind
 
 COMPUTATION, COMMUNICATION, MEMCPY = 0, 1, 2
+CLASS_NAMES = ("computation", "communication", "memcpy")
 
 COMMUNICATION_NAME = re.compile(r"nccl|rccl|cross_device_reduce", re.IGNORECASE)
 """Kernels and fills of communication libraries."""

@@ -1,40 +1,63 @@
-"""What analyses know of a graph, as nodes and edges of it: categories, costs of signatures, parsed kernel names."""
+"""What analyses know of a graph, as nodes, edges and properties of it: categories, costs, parsed names, the device."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
+from tracelens_graph.analyses.gpu_class import CLASS_NAMES, gpu_classes
 from tracelens_graph.analyses.launchers import launchers
 from tracelens_graph.analyses.modelled import Modelled, modelled_of
 from tracelens_graph.analyses.perf_tables import unified_of
 from tracelens_graph.categories.kernel_names import properties
 from tracelens_graph.categories.kernels import kernel_category
-from tracelens_graph.graph.context import Context, content_key
+from tracelens_graph.categories.short_names import short_name
+from tracelens_graph.graph.context import Context, EventProperty, content_key
 from tracelens_graph.graph.core import Core
+from tracelens_graph.perf.architecture import Architecture, detect
+from tracelens_graph.perf.cost import Cost
 from tracelens_graph.perf.model import OpModel
 from tracelens_graph.perf.registry import MODELS
 from tracelens_graph.schema import Kind
+from tracelens_graph.schema.database import RATES
 
 
-def add_knowledge(context: Context, core: Core, models: Mapping[str, OpModel] = MODELS) -> None:
+def add_knowledge(
+    context: Context,
+    core: Core,
+    models: Mapping[str, OpModel] = MODELS,
+    arch: Architecture | None = None,
+) -> None:
     """Add to the context of a graph what analyses know of it.
 
-    Categories of ops and of kernel names (IN_CATEGORY); operations, bytes and units on signatures, or why no model
-    applies; what the name of a kernel tells, on its node; the op that each GPU event is modelled by (MODELLED_BY).
+    Categories of ops and of kernel names (IN_CATEGORY); operations, bytes and units on signatures and on ops, or why
+    no model applies; what the name of a kernel tells, on its node; the op that each GPU event is modelled by
+    (MODELLED_BY); what each GPU event does; the rates of devices.
 
     Args:
         context: what `build_context` made.
         core: the graph.
         models: op name -> model.
+        arch: the device; None for the one that the trace tells of, if it is known.
     """
+    _gpu_classes(context, core)
     _categories_of_ops(context, core)
     _kernel_names(context, core)
-    _costs(context, core, modelled_of(core, models))
+    _signatures(context, core, modelled_of(core, models))
     chosen = unified_of(core, models)
     given = chosen.owner >= 0
     context.between_events["MODELLED_BY"] = core.gpu_rows[given], chosen.owner[given]
+    _costs(context, chosen.codes, chosen.costs, chosen.reasons)
+    found = arch or detect(core.info.metadata.get("deviceProperties"))
+    if isinstance(found, Architecture):
+        _devices(context, found)
+
+
+def _gpu_classes(context: Context, core: Core) -> None:
+    rows = core.gpu_rows
+    context.of_events["gpu_class"] = EventProperty(rows, gpu_classes(core, rows), CLASS_NAMES)
 
 
 def _categories_of_ops(context: Context, core: Core) -> None:
@@ -44,7 +67,10 @@ def _categories_of_ops(context: Context, core: Core) -> None:
     def category_of(code: int) -> int:
         return _category(context, "op", found.categories[code])
 
-    context.join_events("IN_CATEGORY", found.rows[is_op], found.category[is_op], category_of)
+    rows, codes = found.rows[is_op], found.category[is_op]
+    order = np.argsort(rows, kind="stable")
+    context.of_events["category"] = EventProperty(rows[order], codes[order], found.categories)
+    context.join_events("IN_CATEGORY", rows, codes, category_of)
 
 
 def _category(context: Context, of: str, name: str) -> int:
@@ -56,26 +82,51 @@ def _kernel_names(context: Context, core: Core) -> None:
     for code in np.unique(c.name[rows[c.kind[rows] == Kind.Kernel]]).tolist():
         name = core.names[code]
         key = content_key("kname", name)
-        context.nodes[key] |= properties(name)
+        category = kernel_category(name)
+        context.nodes[key] |= {"short_name": short_name(name), "category": category, **properties(name)}
         number = context.add(key, "KernelName")
-        context.join("IN_CATEGORY", number, _category(context, "kernel", kernel_category(name)))
+        context.join("IN_CATEGORY", number, _category(context, "kernel", category))
 
 
-def _costs(context: Context, core: Core, found: Modelled) -> None:
-    """Costs stand on signatures; of a model that looks at more than arguments, that of the first call."""
+def _signatures(context: Context, core: Core, found: Modelled) -> None:
+    """Costs stand on signatures as far as all calls agree: models may look at more than arguments."""
     rows, numbers = context.from_events["HAS_SIGNATURE"]
+    number, code = numbers[np.searchsorted(rows, found.rows)], found.code
+    pairs = np.unique(np.stack((number, code), axis=1), axis=0)
     keys = list(context.nodes)
-    seen: set[int] = set()
-    for position, number in enumerate(numbers[np.searchsorted(rows, found.rows)].tolist()):
-        if number in seen:
-            continue
-        seen.add(number)
-        node, cost = context.nodes[keys[number]], found.cost(position)
-        if cost is None:
-            node["no_model"] = found.reason(position)
-            continue
-        node["flops"] = cost.flops
-        if cost.bytes is not None:
-            node["bytes"] = cost.bytes
-        if cost.compute_spec:
-            node["compute_spec"] = cost.compute_spec
+    for at, one in zip(*(part.tolist() for part in np.unique(pairs[:, 0], return_index=True)[::-1]), strict=True):
+        calls = pairs[at : np.searchsorted(pairs[:, 0], one, "right"), 1].tolist()
+        said = [_cost(found.costs[c]) if c >= 0 else {"no_model": found.reasons[-1 - c]} for c in calls]
+        context.nodes[keys[one]] |= {
+            name: value for name, value in said[0].items() if all(other.get(name) == value for other in said)
+        }
+
+
+def _cost(cost: Cost) -> dict[str, Any]:
+    known = {"flops": cost.flops, "moved_bytes": cost.bytes, "compute_spec": cost.compute_spec}
+    return {name: value for name, value in known.items() if value not in (None, "")}
+
+
+def _costs(context: Context, codes: Mapping[int, int], costs: list[Cost], reasons: list[str]) -> None:
+    """Costs of ops, those of backward passes included, that follow from the forward op."""
+    rows = np.array(sorted(codes), np.int64)
+    code = np.array([codes[row] for row in rows.tolist()], np.int64)
+    applies = code >= 0
+    context.of_events["no_model"] = EventProperty(rows[~applies], -1 - code[~applies], reasons)
+    rows, code = rows[applies], code[applies]
+    specs = [cost.compute_spec for cost in costs]
+    told = np.array([bool(spec) for spec in specs], bool)[code] if len(code) else applies[:0]
+    context.of_events["compute_spec"] = EventProperty(rows[told], code[told], specs)
+    context.of_events["flops"] = EventProperty(rows, np.array([float(cost.flops) for cost in costs])[code])
+    moved = np.array([np.nan if cost.bytes is None else float(cost.bytes) for cost in costs])[code]
+    known = ~np.isnan(moved)
+    context.of_events["moved_bytes"] = EventProperty(rows[known], moved[known])
+
+
+def _devices(context: Context, arch: Architecture) -> None:
+    rates = {f"{figure}_tflops": found.tflops for figure in RATES if (found := arch.rate(figure))}
+    for node in context.nodes.values():
+        if node["kind"] == "Device":
+            node |= {"architecture": arch.key, "memory_bandwidth_gbps": arch.value("memory_bandwidth_gbps"), **rates}
+        elif node["kind"] == "Trace":
+            node["architecture"] = arch.key

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -28,6 +28,20 @@ ARGSET_PARTS = ("input_dims", "input_types", "input_strides", "concrete_inputs")
 """Attributes of a signature: the parts of its argument set, as JSON."""
 
 
+class EventProperty(NamedTuple):
+    """What is known of some events.
+
+    Attributes:
+        rows: their rows, ascending.
+        values: one per row; codes into `texts`, if there are any.
+        texts: the texts that values are codes of.
+    """
+
+    rows: np.ndarray
+    values: np.ndarray
+    texts: Sequence[str] | None = None
+
+
 class Context:
     """Context and knowledge nodes of one graph, and the edges to and among them.
 
@@ -35,6 +49,7 @@ class Context:
         nodes: key -> attributes; `kind` is one of `schema.CONTEXT_KINDS`.
         from_events: edge type -> (rows of events, numbers of context nodes), one edge per place.
         between_events: edge type -> (rows of events, rows of events), for knowledge that joins events.
+        of_events: name of a property -> what is known of events.
 
     The number of a context node is its place in `nodes`.
     """
@@ -43,6 +58,7 @@ class Context:
         self.nodes: dict[str, dict[str, Any]] = {}
         self.from_events: dict[str, tuple[np.ndarray, np.ndarray]] = {}
         self.between_events: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+        self.of_events: dict[str, EventProperty] = {}
         self._numbers: dict[str, int] = {}
         self._pairs: dict[str, dict[tuple[int, int], None]] = {}
 

@@ -1,0 +1,234 @@
+"""How the graph stands in a database: labels, keys, properties with types and units, constraints and indexes.
+
+Every node has `name`. An event is `:Event` and its kind; GPU work is `:GpuEvent` too. The nodes with the most GPU time
+of their kind are `:Hot` (the first 1 %) and `:Warm` (the next 9 %).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from tracelens_graph.schema import CONTEXT_KINDS, DERIVED, GPU_KINDS, STORED, Kind
+
+Type = Literal["int", "float", "str", "bool", "strs"]
+"""Type of a property; `strs` is a list of texts."""
+
+Scope = Literal["trace", "run", ""]
+"""Within what a key is unique: one trace, one run, or the whole database (knowledge that all traces share)."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A property of nodes in the database."""
+
+    name: str
+    type: Type
+    meaning: str
+    unit: str = ""
+
+
+@dataclass(frozen=True)
+class Key:
+    """What identifies the nodes of a label: `name`, unique within `scope`."""
+
+    name: str
+    scope: Scope
+
+
+EVENT, GPU_EVENT = "Event", "GpuEvent"
+HOT, WARM = "Hot", "Warm"
+HEAT = {HOT: 0.01, WARM: 0.09}
+"""Extra label -> the share of the nodes of a kind that have it, those with the most GPU time first."""
+
+KEYS: Mapping[str, Key] = {
+    EVENT: Key("uid", "trace"),
+    "Run": Key("name", ""),
+    "Trace": Key("id", ""),
+    "Process": Key("key", "trace"),
+    "Thread": Key("key", "trace"),
+    "Device": Key("key", "trace"),
+    "Stream": Key("key", "trace"),
+    "ProcessGroup": Key("key", "run"),
+    "Collective": Key("key", "run"),
+    "Signature": Key("key", ""),
+    "KernelName": Key("key", ""),
+    "Category": Key("key", ""),
+    "SubtreeClass": Key("key", ""),
+}
+"""Label -> key; a constraint each. Scope trace or run is a property of that name beside the key."""
+
+KNOWLEDGE = tuple(kind for kind in CONTEXT_KINDS if KEYS[kind] == Key("key", ""))
+"""Labels of nodes that all traces of a database share."""
+
+PATHS = "Trace", ("run", "name")
+"""A name is unique in its run: a constraint of its own."""
+
+_MEANING = {prop.name: (prop.meaning, prop.unit) for prop in STORED + DERIVED}
+_AS_IN_MEMORY = (
+    "start_ns", "dur_ns", "gpu_sum_ns", "gpu_busy_ns", "external_id", "correlation", "device", "stream", "bytes",
+    "sequence", "forward_thread",
+)  # fmt: skip
+
+EVENT_PROPERTIES = (
+    Stored("uid", "int", "zero-based position of the event in the file's event list"),
+    Stored("name", "str", "name of the event"),
+    Stored("pre", "int", "place in pre-order of the call forest"),
+    Stored("last", "int", "`pre` of the last descendant: the subtree of n is `pre >= n.pre AND pre <= n.last`"),
+    Stored("depth", "int", "number of ancestors"),
+    *(Stored(name, "int", *_MEANING[name]) for name in _AS_IN_MEMORY),
+    Stored("end_ns", "int", "end, from the trace's start", "ns"),
+    Stored("gpu_events", "int", "GPU events in the subtree, itself included; absent for none"),
+    Stored("step", "int", "n of the `ProfilerStep#n` that holds the event"),
+    Stored("recompute", "bool", "true where activations are recomputed for the backward pass; else absent"),
+    Stored("thread", "int", "number of (pid, tid) in the trace's list `threads`"),
+    Stored("owner_rule", "str", "how a GPU event got the op it is charged to"),
+    Stored("flags", "strs", "what was odd about the event, by the names of `schema.Flag`"),
+    Stored("gpu_class", "str", "of a GPU event: computation, communication or memcpy"),
+    Stored("category", "str", "of an op with GPU work: kind of operation; of a kernel: kind by its name"),
+    Stored("flops", "float", "of a modelled op: floating-point operations, a multiply-add counts as two"),
+    Stored("moved_bytes", "float", "of a modelled op: least traffic to and from memory, each tensor once", "B"),
+    Stored("compute_spec", "str", "of a modelled op: units and precision that compute it, such as matrix_bf16"),
+    Stored("no_model", "str", "of an op that has a model which does not apply: why"),
+    Stored("class_with_kernels", "str", "hash of the call subtree with shapes and with the names of kernels"),
+    Stored("collective", "str", "recorded arguments of a collective, JSON"),
+    Stored("args", "str", "all recorded arguments, JSON; only after `push --with-args`"),
+)
+"""Properties of events, beside `trace`, the id of their trace. Absent values are no property."""
+
+RATES = (
+    "matrix_fp64", "matrix_fp32", "matrix_tf32", "matrix_fp16", "matrix_bf16", "matrix_fp8", "matrix_fp4",
+    "matrix_int8", "vector_fp64", "vector_fp32", "vector_fp16", "vector_bf16",
+)  # fmt: skip
+"""Compute specs for which a device may have a rate: property `<spec>_tflops`."""
+
+_ARGSET = tuple(
+    Stored(name, "str", f"{meaning}, JSON as recorded")
+    for name, meaning in (
+        ("input_dims", "dims of the inputs"),
+        ("input_types", "types of the inputs"),
+        ("input_strides", "strides of the inputs"),
+        ("concrete_inputs", "values of the inputs that are no tensors"),
+    )
+)
+
+CONTEXT_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
+    "Run": (Stored("name", "str", "name of the run"),),
+    "Trace": (
+        Stored("id", "str", "hash of the file's decompressed bytes"),
+        Stored("name", "str", "name of the trace, unique in its run"),
+        Stored("run", "str", "name of its run"),
+        Stored("path", "str", "`run/name`"),
+        Stored("state", "str", "loading, complete or dropping; only complete traces answer queries"),
+        Stored("pushed_ns", "int", "when it was completed, since 1970", "ns"),
+        Stored("source", "str", "name of the file"),
+        Stored("rank", "int", "rank in its job"),
+        Stored("start_epoch_ns", "int", "absolute time of `start_ns = 0`, since 1970", "ns"),
+        Stored("dur_ns", "int", "from the trace's first event to the end of its last", "ns"),
+        Stored("events", "int", "entries of the file's event list"),
+        Stored("nodes", "int", "event nodes that were pushed"),
+        Stored("edges", "int", "edges that were pushed"),
+        Stored("damage", "str", "what was repaired in the file and what was lost; absent for a sound file"),
+        Stored("labels", "strs", "`key=value` as the user gave them"),
+        Stored("lean", "bool", "true where some events were left out"),
+        Stored("options", "str", "what was pushed, JSON"),
+        Stored("schema_version", "int", "version of the graph model"),
+        Stored("tool_version", "str", "version of tracelens_graph that pushed it"),
+        Stored("architecture", "str", "short name of the device, where the trace tells"),
+        Stored("info", "str", "facts about the file, JSON"),
+        Stored("threads", "str", "[pid, tid] of every thread number, JSON"),
+    ),
+    "Process": (
+        Stored("name", "str", "name of the process, else its number"),
+        Stored("pid", "str", "number of the process, as text"),
+        Stored("labels", "str", "labels that the profiler gave it"),
+    ),
+    "Thread": (
+        Stored("name", "str", "name of the thread, else its number"),
+        Stored("pid", "str", "number of the process, as text"),
+        Stored("tid", "str", "number of the thread, as text"),
+    ),
+    "Device": (
+        Stored("name", "str", "name of the device, else its index"),
+        Stored("device", "int", "index of the device"),
+        Stored("architecture", "str", "its short name among the known ones"),
+        Stored("memory_bandwidth_gbps", "float", "rate of its memory", "GB/s"),
+        *(Stored(f"{rate}_tflops", "float", f"rate that holds for {rate}, dense", "TFLOPS") for rate in RATES),
+        Stored("properties", "str", "recorded properties, JSON"),
+    ),
+    "Stream": (
+        Stored("name", "str", "`stream n`"),
+        Stored("device", "int", "index of the device"),
+        Stored("stream", "int", "number of the stream"),
+    ),
+    "ProcessGroup": (
+        Stored("name", "str", "name of the group"),
+        Stored("description", "str", "what the program calls it"),
+        Stored("size", "int", "number of ranks"),
+        Stored("ranks", "str", "ranks, JSON"),
+    ),
+    "Collective": (
+        Stored("name", "str", "kind of collective"),
+        Stored("sequence", "int", "sequence number, or place in the group's order"),
+        Stored("dtype", "str", "type of the elements"),
+        Stored("in_bytes", "int", "input of one rank", "B"),
+        Stored("out_bytes", "int", "output of one rank", "B"),
+        Stored("source_rank", "int", "of a transfer: who sends"),
+        Stored("target_rank", "int", "of a transfer: who receives"),
+    ),
+    "Signature": (
+        Stored("name", "str", "name of the op"),
+        *_ARGSET,
+        Stored("flops", "float", "floating-point operations of a call, where the arguments alone tell"),
+        Stored("moved_bytes", "float", "least traffic of a call, where the arguments alone tell", "B"),
+        Stored("compute_spec", "str", "units and precision that compute it"),
+        Stored("no_model", "str", "why no model applies"),
+    ),
+    "KernelName": (
+        Stored("name", "str", "the whole name"),
+        Stored("short_name", "str", "a readable form of it"),
+        Stored("category", "str", "kind of kernel, by its name"),
+        Stored("family", "str", "whose naming it is"),
+        Stored("operation", "str", "what is computed, as the name says"),
+        Stored("dtype", "str", "type of the first operand's elements"),
+        Stored("dtype_b", "str", "of the second, where it is another"),
+        Stored("out_dtype", "str", "of the result"),
+        Stored("compute_dtype", "str", "of the accumulator"),
+        *(Stored(f"tile_{axis}", "int", f"size of a thread block's tile along {axis.upper()}") for axis in "mnk"),
+        Stored("stages", "int", "buffers of the pipeline over K"),
+        Stored("transposes", "str", "for A and B, T where it is transposed and N where not"),
+        Stored("layout", "str", "order of the dimensions"),
+        *(Stored(f"instruction_{axis}", "int", f"{axis.upper()} of the matrix instruction") for axis in "mnk"),
+        *(Stored(f"cluster_{axis}", "int", f"thread blocks of a cluster along {axis.upper()}") for axis in "mn"),
+        Stored("split_k", "int", "thread blocks that share a sum over K; 1 for an unknown number, 0 for none"),
+        Stored("arch", "str", "architecture that it was compiled for"),
+        Stored("epilogue", "str", "what is fused behind the product"),
+        Stored("head_dim", "int", "size of an attention head"),
+        Stored("causal", "bool", "whether attention is masked causally"),
+        Stored("fused", "str", "names of the operations that a compiler fused"),
+        Stored("functor", "str", "function that a generic kernel applies"),
+    ),
+    "Category": (
+        Stored("name", "str", "the category"),
+        Stored("of", "str", "op or kernel: what it sorts"),
+    ),
+    "SubtreeClass": (
+        Stored("name", "str", "normalised name of the root"),
+        Stored("root", "str", "kind of the root"),
+        Stored("without_shapes", "str", "hash of the call subtree without shapes"),
+    ),
+}
+"""Label -> properties, beside the scope (`trace` or `run`) and, where it is none of them, the key."""
+
+INDEXES: tuple[tuple[str, tuple[str, ...]], ...] = (
+    (EVENT, ("trace", "pre")),
+    (GPU_EVENT, ("trace", "pre")),
+    *((kind.name, ("trace", "pre")) for kind in Kind if kind not in GPU_KINDS),
+)
+"""Label and properties of each range index. Names are in none: a name may be longer than an index can hold."""
+
+
+def event_labels(kind: Kind) -> tuple[str, ...]:
+    """Labels of the events of a kind, without those of heat."""
+    return (EVENT, kind.name, GPU_EVENT) if kind in GPU_KINDS else (EVENT, kind.name)
