@@ -25,13 +25,15 @@ _MADE = "<!-- Made by docs/make_parity.py: change tests/parity/departures.toml o
 def parity() -> str:
     """The page."""
     known = departures()
-    found = account(known, [(str(case), comparison) for case in cases() for comparison in compared(case)])
+    tables = [(str(case), comparison) for case in cases() for comparison in compared(case)]
+    found = account(known, tables)
     if found.unexplained or found.wide:
         raise SystemExit("the comparison does not hold: run pytest tests/parity")
-    return "".join(_page(known, found))
+    others = account([one for one in known if not one.modelled_here_alone], tables)
+    return "".join(_page(known, found, len(others.unexplained)))
 
 
-def _page(known: Sequence[Departure], found: Account) -> Iterator[str]:
+def _page(known: Sequence[Departure], found: Account, filled: int) -> Iterator[str]:
     traces = sorted({case.trace for case in cases()})
     cells, departed = sum(found.cells.values()), sum(found.departed.values())
     yield _MADE + "# Parity with TraceLens\n\n"
@@ -40,10 +42,11 @@ def _page(known: Sequence[Departure], found: Account) -> Iterator[str]:
         f"holds ours against those that TraceLens 0.1.0 (commit 171dd747) wrote for {len(traces)} real traces, cell\n"
         "by cell, with its default options and with further ones. A cell that differs fails the test, unless it is\n"
         "listed below; so does an entry below that covers a cell which does not differ.\n\n"
-        f"**{departed:,} of {cells:,} cells depart ({departed / cells:.1%}).**\n\n"
+        f"**{departed:,} of {cells:,} cells depart ({departed / cells:.1%}), {filled:,} of them because there are\n"
+        "models here of ops that TraceLens has none for and leaves empty.**\n\n"
     )
     shares = (
-        (_c(name), f"{count:,}", f"{found.departed[name]:,}", f"{found.departed[name] / count:.1%}")
+        (_c(name), f"{count:,}", f"{(n := found.departed[name]):,}", f"{n / count:.1%}" if count else "only here")
         for name, count in sorted(found.cells.items(), key=lambda item: (-found.departed[item[0]], item[0]))
     )
     yield from _rows(("table", "cells compared", "departures", "share"), shares)
@@ -61,15 +64,24 @@ def _page(known: Sequence[Departure], found: Account) -> Iterator[str]:
         "  the proportion in which the time may.\n"
         "* Rows stand in the same order, but for rows whose times differ by less than that.\n\n"
         "Ours are made with `linked_only`, for TraceLens leaves out GPU events without a launch in the trace. The\n"
-        "default here counts all of them and shows those in a line of their own.\n\n## Departures\n"
+        "default here counts all of them and shows those in a line of their own. They are made with all performance\n"
+        "models, as by default.\n\n## Departures\n"
     )
     for departure, covered in zip(known, found.covered, strict=True):
         yield f"\n### {', '.join(departure.tables)}: {', '.join(departure.columns)}\n\n"
         yield f"{' '.join(departure.reason.split())}\n\n"
-        where = " and ".join(f"{_c(column)} is {_any(text)}" for column, text in departure.where.items())
+        conditions = [f"{_c(column)} is {_any(text)}" for column, text in departure.where.items()]
+        conditions += ["TraceLens has no model of the op"] if departure.modelled_here_alone else []
         yield from _rows(
             ("cells", "rows", "traces", "cause shown by"),
-            [(f"{covered:,}", where or "all", ", ".join(map(_c, departure.traces)), _c(departure.test))],
+            [
+                (
+                    f"{covered:,}",
+                    " and ".join(conditions) or "all",
+                    ", ".join(map(_c, departure.traces)),
+                    _c(departure.test),
+                )
+            ],
         )
     yield (
         "\n## GPU events linked here and not there\n\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from tracelens_graph.loading import load_core
 from tracelens_graph.perf.arguments import Arguments
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.model import Context, OpModel
-from tracelens_graph.perf.registry import MODELS
+from tracelens_graph.perf.registry import MODELS, TRACELENS_MODELS
 from tracelens_graph.schema import Kind
 
 GPU = {"pid": 0, "tid": 7, "device": 0, "stream": 7}
@@ -53,6 +54,14 @@ REGISTRY: Mapping[str, OpModel] = {
     "ProfilerStep#1": OpModel(matrix_product, "GEMM"),
 }
 
+SILENT: Mapping[str, OpModel] = {
+    name: OpModel(product, "GEMM", claims=False)
+    for name, product in (("aten::x", matrix_product), ("aten::y", refuses), ("LinearBackward0", matrix_product))
+}
+"""Models that say what an op should cost, and leave events to whom they are without them."""
+
+BOTH = {**REGISTRY, **SILENT}
+
 
 def launched(ts: float, number: int, name: str = "kernel", dur: float = 2.0, tid: int = 1) -> list[dict[str, Any]]:
     return [
@@ -61,8 +70,8 @@ def launched(ts: float, number: int, name: str = "kernel", dur: float = 2.0, tid
     ]
 
 
-def by_name(core: Core, **options: Any) -> dict[str, dict[str, Any]]:
-    return {row["name"]: row for row in unified_perf_summary(core, models=REGISTRY, **options).records()}
+def by_name(core: Core, models: Mapping[str, OpModel] = REGISTRY, **options: Any) -> dict[str, dict[str, Any]]:
+    return {row["name"]: row for row in unified_perf_summary(core, models=models, **options).records()}
 
 
 def test_the_outermost_modelled_op_has_all_below_it() -> None:
@@ -99,6 +108,33 @@ def test_an_op_whose_model_does_not_apply_is_as_without_a_model() -> None:
     assert (row["has_perf_model"], row["GFLOPS"], row[TOTAL]) == (False, None, 2.0)
 
 
+def test_models_that_claim_nothing_price_the_rows_that_there_are() -> None:
+    core = load_core([
+        # a wrapper: what it calls does the work
+        span("cpu_op", "aten::embedding", 0, 9, tid=1), span("cpu_op", "aten::index_select", 1, 5, tid=1),
+        *launched(2, 1, "rows"),
+        # it fills by an op with such a model, and works by itself
+        span("cpu_op", "lib::sum", 20, 9, tid=1), span("cpu_op", "aten::index_select", 21, 3, tid=1),
+        *launched(22, 2, "fill"), *launched(26, 3, "sum"),
+        # the op in it claims its events, and the rest stands for itself
+        span("cpu_op", "aten::embedding", 40, 9, tid=1), span("cpu_op", "aten::mm", 41, 3, tid=1),
+        *launched(42, 4, "gemm"), *launched(46, 5, "rest"),
+        # the model of an op that does all its work itself
+        span("cpu_op", "aten::embedding", 60, 9, tid=1), *launched(62, 6, "rows"), *launched(65, 7, "rows"),
+    ])  # fmt: skip
+    more = dict.fromkeys(("aten::embedding", "aten::index_select"), OpModel(matrix_product, "GEMM", claims=False))
+    rows = by_name(core, {**REGISTRY, **more})
+    assert {name: (row[TOTAL], row["GFLOPS"]) for name, row in rows.items()} == {
+        "aten::index_select": (2.0, 0.002), "lib::sum": (4.0, None), "aten::mm": (2.0, 0.002),
+        "aten::embedding->rest (Synthetic Op)": (2.0, None), "aten::embedding": (4.0, 0.002),
+    }  # fmt: skip
+    assert {name: row[TOTAL] for name, row in by_name(core).items()} == {name: row[TOTAL] for name, row in rows.items()}
+    claiming = {name: replace(model, claims=True) for name, model in more.items()}
+    assert {name: row[TOTAL] for name, row in by_name(core, {**REGISTRY, **claiming}).items()} == {
+        "aten::embedding": 10.0, "aten::index_select": 2.0, "lib::sum->sum (Synthetic Op)": 2.0,
+    }  # fmt: skip
+
+
 def test_the_only_backward_op_has_the_cost_of_the_backward_pass() -> None:
     def trace(*more: dict[str, Any]) -> Core:
         return load_core([
@@ -112,6 +148,7 @@ def test_the_only_backward_op_has_the_cost_of_the_backward_pass() -> None:
         ])  # fmt: skip
 
     assert by_name(trace())["LinearBackward0"]["GFLOPS"] == 0.004
+    assert by_name(trace(), BOTH)["LinearBackward0"]["GFLOPS"] == 0.002  # it has a model of its own
     second = by_name(trace(span("cpu_op", "aten::add_", 130, 9, tid=2), *launched(131, 3, "add", tid=2)))
     assert second["LinearBackward0"]["GFLOPS"] is None
 
@@ -191,10 +228,10 @@ def nearest_op(event: Node) -> int | None:
     return next((node.uid for node in event.ancestors if node.kind == Kind.Op), None)
 
 
-@given(st.lists(CALLS, max_size=4))
-def test_events_are_given_by_the_rule(calls: list[Call]) -> None:
+@given(st.lists(CALLS, max_size=4), st.sampled_from([REGISTRY, BOTH]))
+def test_events_are_given_by_the_rule(calls: list[Call], models: Mapping[str, OpModel]) -> None:
     core = load({FORWARD: calls})
-    found, c = unified(core, REGISTRY), core.columns
+    found, c = unified(core, models), core.columns
     is_communication = gpu_classes(core, core.gpu_rows) == COMMUNICATION
     communicates = set(c.uid[core.gpu_rows[is_communication]].tolist())
     for row, given_to, alone in zip(core.gpu_rows.tolist(), found.owner.tolist(), found.alone.tolist(), strict=True):
@@ -240,15 +277,15 @@ def check_steps(core: Core, models: Mapping[str, OpModel]) -> None:
 @given(traces())
 def test_sums_of_made_traces(made: dict[str, Any]) -> None:
     core = load_core(made)
-    check(core.everything, REGISTRY)
-    check_steps(core, REGISTRY)
+    check(core.everything, BOTH)
+    check_steps(core, BOTH)
 
 
 @given(st.lists(CALLS, max_size=4), st.lists(CALLS, max_size=4))
 def test_sums_of_trees_of_calls(first: list[Call], second: list[Call]) -> None:
     core = load({FORWARD: first, BACKWARD: second})
-    check(core.everything, REGISTRY)
-    check_steps(core, REGISTRY)
+    check(core.everything, BOTH)
+    check_steps(core, BOTH)
 
 
 @parametrize("path", kineto_traces())
@@ -256,3 +293,14 @@ def test_sums_of_real_traces(path: Path) -> None:
     core = load_core(path)
     check(core.everything, MODELS)
     check_steps(core, MODELS)
+
+
+@parametrize("path", kineto_traces())
+def test_further_models_move_no_event(path: Path) -> None:
+    core = load_core(path)
+    with_all, with_those_of_tracelens = unified(core, MODELS), unified(core, TRACELENS_MODELS)
+    assert with_all.owner.tolist() == with_those_of_tracelens.owner.tolist()
+    assert with_all.alone.tolist() == with_those_of_tracelens.alone.tolist()
+    for row, code in with_those_of_tracelens.codes.items():
+        if code >= 0:
+            assert with_all.costs[with_all.codes[row]] == with_those_of_tracelens.costs[code]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from parity.comparing import LAYOUTS, Comparison, compare, read_reference
+from parity.comparing import LAYOUTS, SHEETS, Comparison, compare, read_reference
 from parity.departures import more_linked
 from parity.tolerances import tolerances
 from perf.test_roofline import TRACELENS_MI300X
@@ -21,7 +21,6 @@ from tracelens_graph.analyses.report_tables import ReportOptions, Tables, report
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
 from tracelens_graph.perf.architecture import architecture
-from tracelens_graph.perf.registry import TRACELENS_MODELS
 from tracelens_graph.table import Table
 
 GPU_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")
@@ -64,11 +63,11 @@ class Case:
     def options(self) -> ReportOptions:
         """Our options that correspond to TraceLens's."""
         if self.flavour == "default":
-            return ReportOptions(linked_only=True, registry=TRACELENS_MODELS)
+            return ReportOptions(linked_only=True)
         again = any("is_recompute" in row for row in read_reference(self.folder / "gpu_timeline.csv"))
         return ReportOptions(
             linked_only=True, micro_idle_us=5, short_kernels_us=10, histogram_bins=100, overlap=False,
-            first_occurrence=True, call_stack=True, recompute=again, arch=MI300X, registry=TRACELENS_MODELS,
+            first_occurrence=True, call_stack=True, recompute=again, arch=MI300X,
         )  # fmt: skip
 
     def tables(self) -> Tables:
@@ -78,7 +77,7 @@ class Case:
 
 @cache
 def compared(case: Case) -> list[Comparison]:
-    """Every table of TraceLens held against ours."""
+    """Every table of TraceLens held against ours, and our tables by family that it has not against nothing."""
     core, reference, ours = graph(case.trace), case.reference, case.tables()
     linked = core.gpu_rows[core.columns.parent[core.gpu_rows] >= 0]
 
@@ -87,7 +86,9 @@ def compared(case: Case) -> list[Comparison]:
         return int(np.searchsorted(linked, core.columns.last[row], "right") - np.searchsorted(linked, row))
 
     allowed = tolerances(reference, below, len(core.gpu_rows))
-    return [compare(name, rows, ours.get(name, Table(name, {})), allowed[name]) for name, rows in reference.items()]
+    found = [compare(name, rows, ours.get(name, Table(name, {})), allowed[name]) for name, rows in reference.items()]
+    more = [name for name in ours if name in SHEETS and name not in reference] if len(reference) > 1 else []
+    return found + [compare(name, [], ours[name], allowed["gpu_timeline"]) for name in more]
 
 
 def cases() -> list[Case]:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 from parity.comparing import ORDER, ROW, Comparison, Row
 
+from tracelens_graph.perf.registry import TRACELENS_MODELS, model_named
+
 FILE = Path(__file__).with_name("departures.toml")
 
 
@@ -33,6 +35,7 @@ class Departure:
     reason: str
     test: str
     where: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
+    modelled_here_alone: bool = False
 
     @property
     def tables(self) -> Sequence[str]:
@@ -45,11 +48,18 @@ class Departure:
 
     def covers(self, theirs: Row, ours: Row) -> bool:
         """Whether the departure is about this pair of rows."""
+        if self.modelled_here_alone and not modelled_here_alone((ours or theirs)["name"]):
+            return False
         return all(
             any(_fits(text, value) for text in ([texts] if isinstance(texts, str) else texts) for value in values)
             for column, texts in self.where.items()
             for values in [(_text(theirs, column), _text(ours, column))]
         )
+
+
+def modelled_here_alone(op: str) -> bool:
+    """Whether an op has a model, and none that TraceLens has."""
+    return model_named(op) is not None and model_named(op, TRACELENS_MODELS) is None
 
 
 @dataclass(frozen=True)

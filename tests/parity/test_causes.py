@@ -16,7 +16,9 @@ from parity.departures import departures, more_linked
 
 from corpus import NO_GOLDENS, needs_goldens
 from tracelens_graph.analyses.launchers import NO_LAUNCH
+from tracelens_graph.analyses.modelled import arguments_of, context_of
 from tracelens_graph.loading import load_core
+from tracelens_graph.perf.registry import model_named
 from tracelens_graph.schema import Kind
 
 
@@ -146,6 +148,29 @@ def test_rates_follow_from_work_and_time(case: Case) -> None:
                     slow, mean, median, fast = found
                     assert (slow, fast) == pytest.approx((amount / most * 1e6, amount / least * 1e6)), (name, row)
                     assert slow * (1 - 1e-12) <= min(mean, median) <= max(mean, median) <= fast * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("case", departing("test_further_models_fill_what_is_empty"))
+def test_further_models_fill_what_is_empty(case: Case) -> None:
+    """Figures are those that the model has of the call, and TraceLens has neither figures nor a row in their place."""
+    core = graph(case.trace)
+    c, gpu = core.columns, core.gpu_rows
+    for table, theirs, ours in departed(case, "test_further_models_fill_what_is_empty"):
+        figures = {key.removesuffix("_first"): value for key, value in ours.items()}
+        model = model_named(ours["name"])
+        assert model is not None
+        assert not model.claims
+        if table == "unified_perf_summary":
+            assert theirs["has_perf_model"] == "False"
+            assert {theirs[column] for column in ("GFLOPS", "Data Moved (MB)", "Compute Spec", "perf_params")} == {""}
+        else:
+            assert not theirs
+            assert model.sheet == table
+        (row,) = np.flatnonzero(c.uid == figures["ex_UID" if theirs else "UID"]).tolist()
+        low, high = np.searchsorted(gpu, (row, c.last[row] + 1)).tolist()
+        cost = model.estimate(arguments_of(core, row), context_of(core, row, low, high))
+        assert (figures["GFLOPS"], figures["Data Moved (MB)"]) == (cost.flops / 1e9, cost.bytes / 2**20)
+        assert figures["Compute Spec"] == cost.compute_spec
 
 
 @pytest.mark.parametrize("case", departing("test_truth_values_are_bytes"))

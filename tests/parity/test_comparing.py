@@ -232,6 +232,14 @@ def test_what_is_computed_from_a_departure_may_differ_and_need_not() -> None:
     assert len(found(0.5).unexplained) == 1
 
 
+def test_departures_of_ops_that_are_modelled_here_alone() -> None:
+    here_alone = replace(COUNT, where={}, modelled_here_alone=True)
+    for name, covered in (("aten::embedding", True), ("aten::mul", False), ("aten::no_such_op", False)):
+        row = {"name": name}
+        assert [here_alone.covers(row, row), here_alone.covers(row, {}), here_alone.covers({}, row)] == [covered] * 3
+    assert len(account([here_alone], [("t", against(ours(Count=np.array([3, 2, 9]))))]).unexplained) == 1
+
+
 def test_departures_that_cover_equal_cells_are_too_wide() -> None:
     compared = [("t", against(ours(Count=np.array([3, 2, 9]))))]
     assert len(account([replace(COUNT, where={})], compared).wide) == 2

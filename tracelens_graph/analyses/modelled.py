@@ -28,6 +28,7 @@ class Modelled:
     Attributes:
         core: the graph.
         rows: their rows, ascending; also those whose model does not apply.
+        claims: per row whether its model claims the events below the op.
         code: per row what was estimated: a position in `costs`, or -1 - position in `reasons`.
         costs: different estimates.
         reasons: why models did not apply.
@@ -35,6 +36,7 @@ class Modelled:
 
     core: Core
     rows: np.ndarray
+    claims: np.ndarray
     code: np.ndarray
     costs: list[Cost]
     reasons: list[str]
@@ -64,9 +66,10 @@ def modelled(core: Core, models: Mapping[str, OpModel]) -> Modelled:
     c = core.columns
     ops = rows_of_kind(c, (Kind.Op,))
     named = {code: model_named(core.names[code], models) for code in distinct(c.name[ops])[0].tolist()}
-    known, looking = np.zeros(len(core.names) + 1, bool), np.zeros(len(core.names) + 1, bool)
+    known, looking, claiming = np.zeros((3, len(core.names) + 1), bool)
     for code, model in named.items():
-        known[code], looking[code] = model is not None, model is not None and model.uses_context
+        if model is not None:
+            known[code], looking[code], claiming[code] = True, model.uses_context, model.claims
     low, high = np.searchsorted(core.gpu_rows, ops), np.searchsorted(core.gpu_rows, c.last[ops], "right")
     picked = known[c.name[ops]] & (high > low)
     rows, low, high = ops[picked], low[picked], high[picked]
@@ -90,7 +93,7 @@ def modelled(core: Core, models: Mapping[str, OpModel]) -> Modelled:
             numbers[i] = len(costs) - 1
         except CannotModel as reason:
             numbers[i] = -1 - reasons.setdefault(str(reason), len(reasons))
-    return Modelled(core, rows, numbers[code], costs, list(reasons))
+    return Modelled(core, rows, claiming[c.name[rows]], numbers[code], costs, list(reasons))
 
 
 def modelled_of(core: Core, models: Mapping[str, OpModel]) -> Modelled:

@@ -1,7 +1,8 @@
-"""One op per GPU event: the outermost op that a performance model covers, else the op that launched it.
+"""One op per GPU event: the outermost op whose performance model claims it, else the op that launched it.
 
 Models overlap: a model of `aten::linear` would cover the work of the `aten::addmm` inside it. Here every GPU event is
-given to one op, so that the time of all rows adds up.
+given to one op, so that the time of all rows adds up. Models of operations that TraceLens has none for claim nothing
+(`OpModel.claims`): which op an event is given to does not depend on them, only what is known of its cost.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Unified:
 
     Attributes:
         owner: the row of the op; -1 for communication in no modelled op, launches outside of ops, no launch.
-        alone: whether the event stands for itself: launched outside of ops, or by an op with models below it.
+        alone: whether the event stands for itself: launched outside of ops, or by an op above one that claims events.
         codes: per row of the graph that is an op with a model: a position in `costs`, or -1 - position in `reasons`.
         costs: different estimates.
         reasons: why there is none.
@@ -50,17 +51,19 @@ class Unified:
 def unified(core: Core, models: Mapping[str, OpModel]) -> Unified:
     """Give every GPU event to one op.
 
-    From the outermost op inwards, the first of these that covers the event: an op whose model applies; a backward op
-    that is the only one its autograd call launches work by, if the model of its forward op knows the backward pass;
-    an op that launches work itself and has no op with a model below it, unless that work is communication.
+    From the outermost op inwards, the first of these that covers the event: an op whose model applies and claims what
+    is below; an op that launches work itself and has no such op below it, unless that work is communication. The cost
+    is what the op's own model says, whether it claims or not; of a backward op without one, that is the only op its
+    autograd call launches work by, what the model of its forward op says of the backward pass.
     """
     c, found = core.columns, modelled_of(core, models)
     ops = rows_of_kind(c, (Kind.Op,))
     place = np.full(len(c) + 1, -1, np.int64)
     place[ops] = np.arange(len(ops))
-    applies = np.zeros(len(ops), bool)
-    applies[place[found.rows[found.applies]]] = True
-    running = np.concatenate(([0], np.cumsum(applies)))
+    claims, priced = np.zeros((2, len(ops)), bool)
+    claims[place[found.rows[found.applies & found.claims]]] = True
+    priced[place[found.rows[found.applies]]] = True
+    running = np.concatenate(([0], np.cumsum(claims)))
     below = running[np.searchsorted(ops, c.last[ops], "right")] - running[np.arange(1, len(ops) + 1)] > 0
 
     gpu = core.gpu_rows
@@ -70,12 +73,12 @@ def unified(core: Core, models: Mapping[str, OpModel]) -> Unified:
     direct[place[c.owner[gpu[launched]]]] = True
     launching = ops[direct]
     direct[place[c.owner[gpu[launched & communicates]]]] = False
-    leaves = direct & ~below & ~applies
-    owner = np.where(launched, _outermost(c.last, ops[applies | leaves], gpu), -1)
+    leaves = direct & ~below & ~claims
+    owner = np.where(launched, _outermost(c.last, ops[claims | leaves], gpu), -1)
     alone = (owner < 0) & (c.parent[gpu] >= 0) & ~communicates
     codes = dict(zip(found.rows.tolist(), found.code.tolist(), strict=True))
     costs, reasons = list(found.costs), list(found.reasons)
-    backward = _sole_backward(core, models, ops[leaves], launching)
+    backward = _sole_backward(core, models, ops[leaves & ~priced], launching)
     for row, estimate in backward.items():
         if isinstance(estimate, Cost):
             codes[row] = len(costs)

@@ -37,9 +37,12 @@ class OpModel:
         sheet: table in which it is shown, such as `GEMM` or `CONV_bwd`.
         backward: the cost of the backward pass that belongs to a call of this op; None if no formula is known.
         uses_context: whether the estimate depends on the context, so that it is made per call and not per signature.
+        claims: whether the GPU events below the op are given to it where each has one op; if not, the op has those
+            that it would have without a model, and the model only says what they should cost.
     """
 
     estimate: Estimate
     sheet: str
     backward: Estimate | None = None
     uses_context: bool = False
+    claims: bool = True

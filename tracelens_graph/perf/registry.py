@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
 
@@ -30,11 +31,15 @@ _NUMBERED = re.compile(r"(sglang_profiler::.+)_\d+")
 """SGLang numbers the instances of its ranges."""
 
 
+_EXTRA = "EXTRA_OPS"
+
+
 class Models(Mapping[str, OpModel]):
     """Models of some attributes of the families; a family is imported when a name may be in it.
 
     Args:
-        attributes: `OPS`, models of the operations that TraceLens models, and `EXTRA_OPS`, all others.
+        attributes: `OPS`, models of the operations that TraceLens models, and `EXTRA_OPS`, all others. The latter
+            claim no events, so that whatever has an op of its own there has the same one here.
     """
 
     def __init__(self, *attributes: str) -> None:
@@ -56,15 +61,19 @@ class Models(Mapping[str, OpModel]):
     def _part(self, families: tuple[str, ...]) -> dict[str, OpModel]:
         if families not in self._parts:
             modules = [import_module(f"tracelens_graph.perf.families.{family}") for family in families]
-            tables = [getattr(module, attribute, {}) for attribute in self._attributes for module in modules]
-            self._parts[families] = {name: model for table in reversed(tables) for name, model in table.items()}
+            self._parts[families] = {
+                name: replace(model, claims=False) if attribute == _EXTRA else model
+                for attribute in self._attributes
+                for module in modules
+                for name, model in getattr(module, attribute, {}).items()
+            }
         return self._parts[families]
 
 
 TRACELENS_MODELS: Mapping[str, OpModel] = Models("OPS")
 """Models of the operations that TraceLens has models of."""
 
-MODELS: Mapping[str, OpModel] = Models("OPS", "EXTRA_OPS")
+MODELS: Mapping[str, OpModel] = Models("OPS", _EXTRA)
 """All models."""
 
 
