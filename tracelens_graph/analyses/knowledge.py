@@ -43,7 +43,7 @@ def add_knowledge(
         arch: the device; None for the one that the trace tells of, if it is known.
     """
     _gpu_classes(context, core)
-    _categories_of_ops(context, core)
+    _categories(context, core)
     _kernel_names(context, core)
     _signatures(context, core, modelled_of(core, models))
     chosen = unified_of(core, models)
@@ -60,17 +60,22 @@ def _gpu_classes(context: Context, core: Core) -> None:
     context.of_events["gpu_class"] = EventProperty(rows, gpu_classes(core, rows), CLASS_NAMES)
 
 
-def _categories_of_ops(context: Context, core: Core) -> None:
-    found = launchers(core.everything)
-    is_op = core.columns.kind[found.rows] == Kind.Op
+def _categories(context: Context, core: Core) -> None:
+    """Of ops that launch GPU work themselves, and of GPU events by their names."""
+    c, found = core.columns, launchers(core.everything)
+    is_op = c.kind[found.rows] == Kind.Op
 
     def category_of(code: int) -> int:
         return _category(context, "op", found.categories[code])
 
-    rows, codes = found.rows[is_op], found.category[is_op]
+    ops, codes = found.rows[is_op], found.category[is_op]
+    context.join_events("IN_CATEGORY", ops, codes, category_of)
+    names, of = np.unique(c.name[core.gpu_rows], return_inverse=True)
+    texts = [*found.categories, *(kernel_category(core.names[name]) for name in names.tolist())]
+    rows = np.concatenate((ops, core.gpu_rows))
     order = np.argsort(rows, kind="stable")
-    context.of_events["category"] = EventProperty(rows[order], codes[order], found.categories)
-    context.join_events("IN_CATEGORY", rows, codes, category_of)
+    values = np.concatenate((codes, of + len(found.categories)))
+    context.of_events["category"] = EventProperty(rows[order], values[order], texts)
 
 
 def _category(context: Context, of: str, name: str) -> int:

@@ -1,0 +1,195 @@
+"""A graph as it stands in a database: nodes with equal labels side by side in columns, and edges of one type.
+
+What is pushed, exported for an offline import, and compared with what is in a database is made here, once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from tracelens_graph._version import __version__
+from tracelens_graph.graph.context import Context
+from tracelens_graph.graph.core import Core
+from tracelens_graph.schema import SCHEMA_VERSION, Kind
+from tracelens_graph.schema.database import EVENT, Stored
+from tracelens_graph.stores.frames import Texts
+
+
+@dataclass(frozen=True)
+class Options:
+    """What of a graph goes into a database.
+
+    Attributes:
+        kinds: kinds of events that are taken; all others are left out.
+        min_gpu_time_ns: calls with less GPU time below them are left out.
+        with_args: take all recorded arguments along.
+    """
+
+    kinds: tuple[str, ...] = tuple(kind.name for kind in Kind)
+    min_gpu_time_ns: int = 0
+    with_args: bool = False
+
+    @property
+    def lean(self) -> bool:
+        """Whether events are left out."""
+        return self.min_gpu_time_ns > 0 or len(self.kinds) < len(Kind)
+
+    @property
+    def text(self) -> str:
+        """The options as JSON."""
+        return json.dumps(asdict(self))
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where a trace stands among others.
+
+    Attributes:
+        run: name of its run.
+        name: its own name, unique in the run.
+        labels: `key=value`.
+    """
+
+    run: str
+    name: str
+    labels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """Nodes with the same labels.
+
+    Attributes:
+        labels: the first one is that of `schema.database.KEYS`.
+        properties: what the columns hold; the first one is the key.
+        columns: one per property; arrays, lists or `Texts`.
+    """
+
+    labels: tuple[str, ...]
+    properties: tuple[Stored, ...]
+    columns: tuple[Any, ...]
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+    def rows(self, low: int, high: int) -> list[list[Any]]:
+        """Some of the nodes, each as the values of its properties; None for none."""
+        return _rows(self.columns, low, high)
+
+
+@dataclass(frozen=True)
+class Edges:
+    """Edges of one type between nodes of two labels, named by their keys."""
+
+    type: str
+    source: str
+    target: str
+    columns: tuple[Any, Any]
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+    def rows(self, low: int, high: int) -> list[list[Any]]:
+        """Keys of both ends of some of the edges."""
+        return _rows(self.columns, low, high)
+
+
+def _rows(columns: Sequence[Any], low: int, high: int) -> list[list[Any]]:
+    parts = (column[low:high] for column in columns)
+    plain = [part if isinstance(part, list) else part.tolist() for part in parts]
+    return list(map(list, zip(*plain, strict=True)))
+
+
+@dataclass
+class Image:
+    """A graph as nodes and edges of a database.
+
+    Attributes:
+        trace: properties of its Trace node, without `state` and `pushed_ns`.
+        nodes: knowledge first, then context, then events.
+        edges: by type.
+        left_out_nodes, left_out_edges: what a lean image has not.
+        replaced: characters that no database can hold, and that are U+FFFD in the image.
+    """
+
+    trace: dict[str, Any]
+    nodes: list[Nodes] = field(default_factory=list)
+    edges: list[Edges] = field(default_factory=list)
+    left_out_nodes: int = 0
+    left_out_edges: int = 0
+    replaced: int = 0
+
+    @property
+    def events(self) -> int:
+        """Number of events."""
+        return sum(len(nodes) for nodes in self.nodes if nodes.labels[0] == EVENT)
+
+    @property
+    def size(self) -> int:
+        """Number of nodes and edges, the Trace node left out."""
+        return sum(map(len, self.nodes)) + sum(map(len, self.edges))
+
+
+def image_of(core: Core, context: Context, placement: Placement, options: Options) -> Image:
+    """The nodes and edges that stand for a graph.
+
+    Calls that are left out pass their callees on to the nearest call above that is taken, as CALLS. Other edges need
+    both their ends; those that have not are counted.
+
+    Args:
+        core: the graph.
+        context: its context, with what analyses know.
+        placement: its run and name.
+        options: what is taken.
+
+    Raises:
+        ChangedTraceError: the file, whose hash names the trace, is no longer the one that was loaded.
+    """
+    from tracelens_graph.stores.neo4j import context_image, event_image
+
+    trace = _trace(core, context, placement, options)
+    kept = event_image.kept_rows(core, options)
+    columns = event_image.columns(core, context, options)
+    replaced = 0
+    for name, column in columns.items():
+        if isinstance(column, Texts):
+            columns[name], places = column.without(context_image.SURROGATES)
+            replaced += places
+    image = Image(trace, replaced=replaced, left_out_nodes=int((~kept).sum()))
+    image.nodes = [*context_image.nodes(context, trace), *event_image.nodes(core, columns, kept)]
+    image.edges, image.left_out_edges = event_image.edges(core, context, kept)
+    image.edges += context_image.edges(core, context, kept, trace)
+    trace |= {"nodes": image.events, "edges": sum(map(len, image.edges))}
+    return image
+
+
+def _trace(core: Core, context: Context, placement: Placement, options: Options) -> dict[str, Any]:
+    from tracelens_graph.stores.neo4j.context_image import sound
+
+    info = replace(core.info, source=os.path.basename(core.info.source))
+    known = next(node for node in context.nodes.values() if node["kind"] == "Trace")
+    found = {
+        "id": core.trace_id,
+        "name": placement.name,
+        "run": placement.run,
+        "path": f"{placement.run}/{placement.name}",
+        "source": info.source,
+        "rank": info.rank,
+        "start_epoch_ns": info.start_epoch_ns,
+        "dur_ns": int(core.columns.end_ns.max(initial=0)),
+        "events": info.events,
+        "damage": info.damage or None,
+        "labels": list(placement.labels),
+        "lean": options.lean or None,
+        "options": options.text,
+        "schema_version": SCHEMA_VERSION,
+        "tool_version": __version__,
+        "architecture": known.get("architecture"),
+        "info": json.dumps(asdict(info)),
+        "threads": json.dumps(core.threads),
+    }
+    return {name: sound(value) if isinstance(value, str) else value for name, value in found.items()}
