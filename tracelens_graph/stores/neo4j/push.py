@@ -120,9 +120,9 @@ def _claim(tx: ManagedTransaction, trace: Mapping[str, Any]) -> None:
 
 
 def _complete(tx: ManagedTransaction, trace: str, now_ns: int) -> None:
-    state = "MATCH (t:Trace {id: $id, state: 'loading'}) SET t.state = 'complete', t.pushed_ns = $now RETURN t.id AS id"
-    if tx.run(state, id=trace, now=now_ns).single() is None:
-        raise DatabaseError("the trace was completed or dropped by somebody else while it was pushed: push it again")
+    state = "MATCH (t:Trace {id: $id}) WHERE t.state <> 'dropping' SET t.state = 'complete', t.pushed_ns = $now"
+    if tx.run(f"{state} RETURN t.id AS id", id=trace, now=now_ns).single() is None:
+        raise DatabaseError("the trace was dropped by somebody else while it was pushed: push it again")
 
 
 class _Writer:

@@ -1,0 +1,55 @@
+"""A question asked twice: of the database on a real server, and of the graph in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from tracelens_graph.analyses.questions import QUESTIONS
+from tracelens_graph.database import Database
+from tracelens_graph.graph.core import Core
+from tracelens_graph.stores.neo4j.connection import Connection
+from tracelens_graph.table import Table
+
+Answers = tuple[Table, Table]
+
+
+@pytest.fixture(scope="session")
+def database(neo4j: Connection) -> Iterator[Database]:
+    with Database(neo4j) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def ask(database: Database) -> Callable[..., Answers]:
+    """The answers of a query and of its twin; each trace is pushed once.
+
+    Called with a graph, or with a sequence of `Placed`, the name of the question, and its parameters.
+    """
+    pushed: set[str] = set()
+
+    def push(core: Core, **placement: Any) -> None:
+        if core.trace_id not in pushed:
+            database.push(core, **placement)
+            pushed.add(core.trace_id)
+
+    def both(graphs: Core | Sequence[Any], name: str, **parameters: Any) -> Answers:
+        if isinstance(graphs, Core):
+            push(graphs)
+            asked = {"trace": graphs.trace_id, **parameters}
+        else:
+            for placed in graphs:
+                push(placed.core, run=placed.run, name=placed.name, labels=placed.labels)
+            asked = parameters
+        return database.ask(name, **asked), QUESTIONS[name](graphs, **parameters)
+
+    return both
+
+
+@pytest.fixture(scope="session")
+def neo4j() -> Connection:
+    import os
+
+    return Connection(os.environ.get("NEO4J_URI", "bolt://127.0.0.1:17687"))

@@ -1,0 +1,188 @@
+"""Graphs in a Neo4j database: push, list, ask, pull, drop.
+
+with tlg.connect("bolt://127.0.0.1:7687", password="...") as db:
+    db.push(tlg.load("trace.json.gz"), run="llama-70b", name="rank0")
+    db.query("gpu_timeline")
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+
+from tracelens_graph.analyses.knowledge import add_knowledge
+from tracelens_graph.graph.context import build_context
+from tracelens_graph.graph.core import Core
+from tracelens_graph.stores.neo4j import catalog, query
+from tracelens_graph.stores.neo4j.connection import (
+    DEFAULT_DATABASE,
+    DEFAULT_URI,
+    DEFAULT_USER,
+    Connection,
+    errors_in_words,
+)
+from tracelens_graph.stores.neo4j.image import Image, Options, Placement, image_of
+from tracelens_graph.stores.neo4j.push import Outcome, push_image
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from tracelens_graph.perf.architecture import Architecture
+    from tracelens_graph.table import Table
+
+EVERYTHING = Options()
+
+
+def image(core: Core, placement: Placement, options: Options = EVERYTHING, arch: Architecture | None = None) -> Image:
+    """The nodes and edges that stand for a graph in a database, with what analyses know of it.
+
+    Raises:
+        ChangedTraceError: the file, whose hash names the trace, is no longer the one that was loaded.
+    """
+    context = build_context(core, placement.run)
+    add_knowledge(context, core, arch=arch)
+    return image_of(core, context, placement, options)
+
+
+def default_name(core: Core) -> str:
+    """The name of a trace that is given none: that of its file, without suffixes."""
+    name = PurePath(core.info.source).name
+    return name.partition(".")[0] or core.trace_id[:12]
+
+
+class Database:
+    """A connection to a database of graphs; `connect` makes one. It closes itself at the end of a `with`."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self._driver = connection.driver()
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the connection."""
+        self._driver.close()
+
+    def __repr__(self) -> str:
+        return f"<Database {self.connection.database} at {self.connection.uri}>"
+
+    def push(
+        self,
+        core: Core,
+        *,
+        run: str = "",
+        name: str = "",
+        labels: Sequence[str] = (),
+        options: Options = EVERYTHING,
+        replace: bool = False,
+        arch: Architecture | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Outcome:
+        """Write a graph into the database. Cut off at any point, the next push of the same trace completes it.
+
+        Args:
+            core: the graph.
+            run: name of its run; by default the trace is a run of its own, called by its id.
+            name: name of the trace, unique in its run; by default that of its file.
+            labels: `key=value`, for queries that follow one of them over runs.
+            options: what of the graph is taken.
+            replace: whether the same trace, pushed with other options, gives way.
+            arch: its device; by default what the trace tells.
+            progress: called with rows written and rows in all.
+
+        Returns:
+            "pushed", "completed" (an earlier push was cut off), "replaced", or "unchanged" if it is there already.
+
+        Raises:
+            DatabaseError: the database cannot be reached or refuses, or has the trace with other options.
+            ChangedTraceError: the trace file is no longer the one that was loaded.
+        """
+        placement = Placement(run or core.trace_id, name or default_name(core), tuple(labels))
+        return self.push_image(image(core, placement, options, arch), replace=replace, progress=progress)
+
+    def push_image(
+        self, image: Image, *, replace: bool = False, progress: Callable[[int, int], None] | None = None
+    ) -> Outcome:
+        """As `push`, of what `image` made."""
+        with self._in_words():
+            return push_image(self._driver, self.connection.database, image, replace=replace, progress=progress)
+
+    def traces(self) -> list[dict[str, Any]]:
+        """Properties of all traces, complete or not, by run, rank and name."""
+        with self._in_words():
+            return catalog.traces(self._driver, self.connection.database)
+
+    def drop(self, wanted: str) -> list[str]:
+        """Delete all traces of a run, or one trace, with the knowledge that no other trace uses.
+
+        Args:
+            wanted: name of a run; or id, `run/name`, or name of a trace.
+
+        Returns:
+            Paths of the traces that are gone.
+
+        Raises:
+            DatabaseError: nothing is called so, or several traces are.
+        """
+        known = self.traces()
+        found = [trace for trace in known if trace.get("run") == wanted] or [catalog.resolve(known, wanted)]
+        with self._in_words():
+            for trace in found:
+                catalog.drop_trace(self._driver, self.connection.database, trace["id"])
+        return [trace.get("path", trace["id"]) for trace in found]
+
+    def ask(self, question: str, *, timeout_s: float = 60, write: bool = False, **parameters: Any) -> Table:
+        """The answer to a query of the library by its name, or to a Cypher statement.
+
+        Args:
+            question: the name of a query, or a statement.
+            timeout_s: after how long the server gives up.
+            write: whether a statement may write; by default the server refuses.
+            parameters: of the query, instead of its defaults, or of the statement.
+
+        Raises:
+            DatabaseError: the database cannot be reached or refuses; or there is no such query, parameter or trace.
+        """
+        with self._in_words():
+            if question.replace("_", "").isalnum():
+                found = query.named(question)
+                return query.ask(self._driver, self.connection.database, found, parameters, timeout_s)
+            return query.run(self._driver, self.connection.database, question, parameters, timeout_s, write)
+
+    def query(self, question: str, *, timeout_s: float = 60, write: bool = False, **parameters: Any) -> pd.DataFrame:
+        """As `ask`, as a DataFrame; definitions in `df.attrs`."""
+        return self.ask(question, timeout_s=timeout_s, write=write, **parameters).to_pandas()
+
+    def _in_words(self) -> AbstractContextManager[None]:
+        return errors_in_words(self.connection)
+
+
+def connect(
+    uri: str | None = None, *, user: str | None = None, password: str | None = None, database: str | None = None
+) -> Database:
+    """A connection to a database of graphs.
+
+    Args:
+        uri: `bolt://...`, `neo4j://...`, `neo4j+s://...`; by default NEO4J_URI, else port 7687 of this machine.
+        user, database: by default NEO4J_USER and NEO4J_DATABASE, else `neo4j`.
+        password: by default NEO4J_PASSWORD; "" for a server without authentication.
+
+    Raises:
+        DatabaseError: the address is none.
+    """
+    said = os.environ
+    return Database(
+        Connection(
+            uri=uri or said.get("NEO4J_URI") or DEFAULT_URI,
+            user=user or said.get("NEO4J_USER") or DEFAULT_USER,
+            password=said.get("NEO4J_PASSWORD", "") if password is None else password,
+            database=database or said.get("NEO4J_DATABASE") or DEFAULT_DATABASE,
+        )
+    )
