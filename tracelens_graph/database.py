@@ -14,6 +14,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from tracelens_graph.analyses.knowledge import add_knowledge
+from tracelens_graph.cypher import parse
 from tracelens_graph.graph.context import build_context
 from tracelens_graph.graph.core import Core
 from tracelens_graph.stores.neo4j import catalog, query
@@ -142,7 +143,7 @@ class Database:
         """The answer to a query of the library by its name, or to a Cypher statement.
 
         Args:
-            question: the name of a query, or a statement.
+            question: the name of a query, or a statement; one of the form of the library's takes parameters like them.
             timeout_s: after how long the server gives up.
             write: whether a statement may write; by default the server refuses.
             parameters: of the query, instead of its defaults, or of the statement.
@@ -150,11 +151,14 @@ class Database:
         Raises:
             DatabaseError: the database cannot be reached or refuses; or there is no such query, parameter or trace.
         """
+        driver, database = self._driver, self.connection.database
         with self._in_words():
-            if question.replace("_", "").isalnum():
-                found = query.named(question)
-                return query.ask(self._driver, self.connection.database, found, parameters, timeout_s)
-            return query.run(self._driver, self.connection.database, question, parameters, timeout_s, write)
+            if question.isidentifier():
+                return query.ask(driver, database, query.named(question), parameters, timeout_s)
+            own = parse("query", "", question)
+            if own.defaults:
+                question, parameters = query.prepared(driver, database, own, parameters)
+            return query.run(driver, database, question, parameters, timeout_s, write)
 
     def query(self, question: str, *, timeout_s: float = 60, write: bool = False, **parameters: Any) -> pd.DataFrame:
         """As `ask`, as a DataFrame; definitions in `df.attrs`."""

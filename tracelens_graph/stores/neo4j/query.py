@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,18 @@ if TYPE_CHECKING:
 
 TRACE_PARAMETERS = ("trace", "a", "b")
 """Parameters that name a trace."""
+
+_READING = (
+    "db.labels", "db.relationshipTypes", "db.propertyKeys", "db.schema.", "db.index.", "db.info", "db.ping",
+    "dbms.components",
+)  # fmt: skip
+"""What the names of procedures begin with that only read."""
+
+_REFUSED = {
+    "LoadCSV": "LOAD CSV reads files and addresses",
+    "TerminateTransactions": "it ends transactions of others",
+}
+"""Steps of a plan that the server takes for reading."""
 
 
 def named(name: str) -> Query:
@@ -31,6 +43,31 @@ def named(name: str) -> Query:
     return known[name]
 
 
+def prepared(driver: Driver, database: str, query: Query, parameters: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The statement of a query with parameters in the place of defaults, and their values; traces by their ids.
+
+    Args:
+        driver: a connection.
+        database: name of the database.
+        query: the query.
+        parameters: instead of its defaults; a trace by id, `run/name` or name.
+
+    Raises:
+        DatabaseError: it has no such parameter, or no complete trace is called so, or several are.
+    """
+    for name in parameters:
+        if name not in query.defaults:
+            near = get_close_matches(name, query.defaults, 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise DatabaseError(f"{query.name} has no parameter {name!r}{hint} (it has {', '.join(query.defaults)})")
+    given = dict(parameters)
+    for name in TRACE_PARAMETERS:
+        if given.get(name) is not None:
+            complete = [trace for trace in traces(driver, database) if trace["state"] == "complete"]
+            given[name] = resolve(complete, str(given[name]))["id"]
+    return query.statement(given.keys()), given
+
+
 def ask(driver: Driver, database: str, query: Query, parameters: Mapping[str, Any], timeout_s: float) -> Table:
     """The answer to a question of the library.
 
@@ -42,28 +79,66 @@ def ask(driver: Driver, database: str, query: Query, parameters: Mapping[str, An
         timeout_s: after how long the server gives up.
 
     Raises:
-        DatabaseError: it has no such parameter, or no trace is called so, or several are.
+        DatabaseError: as `prepared`, or the server refuses.
     """
-    for name in parameters:
-        if name not in query.defaults:
-            near = get_close_matches(name, query.defaults, 1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise DatabaseError(f"{query.name} has no parameter {name!r}{hint} (it has {', '.join(query.defaults)})")
-    given = dict(parameters)
-    for name in TRACE_PARAMETERS:
-        if given.get(name) is not None:
-            complete = [trace for trace in traces(driver, database) if trace["state"] == "complete"]
-            given[name] = resolve(complete, given[name])["id"]
-    table = run(driver, database, query.statement(given.keys()), given, timeout_s)
-    table.name, table.title = query.name, query.title
-    table.about = {name: Column(meaning) for name, meaning in query.columns.items() if name in table.columns}
-    return table
+    table = _run(driver, database, *prepared(driver, database, query, parameters), timeout_s, write=False)
+    about = {name: Column(meaning) for name, meaning in query.columns.items() if name in table.columns}
+    return Table(query.name, table.columns, about, query.title)
 
 
 def run(
     driver: Driver, database: str, statement: str, parameters: Mapping[str, Any], timeout_s: float, write: bool = False
 ) -> Table:
-    """The result of a statement; without `write` in a session in which the server refuses to write."""
+    """The result of a statement.
+
+    Without `write` the server refuses to write. What it would take for reading and is none is found in the plan that
+    it makes of the statement, and refused: reading files or addresses, procedures that end the work of others.
+
+    Args:
+        driver: a connection.
+        database: name of the database.
+        statement: one statement in Cypher.
+        parameters: what it calls `$name`.
+        timeout_s: after how long the server gives up.
+        write: whether it may write.
+
+    Raises:
+        DatabaseError: it is refused.
+    """
+    if not write:
+        refused = _not_reading(driver, database, statement, parameters)
+        if refused:
+            raise DatabaseError(f"refused: {refused}; --write (in Python write=True) allows it")
+    return _run(driver, database, statement, parameters, timeout_s, write)
+
+
+def _not_reading(driver: Driver, database: str, statement: str, parameters: Mapping[str, Any]) -> str:
+    """Why a statement does more than read; empty if it only reads."""
+    from neo4j import READ_ACCESS
+
+    with driver.session(database=database, default_access_mode=READ_ACCESS) as session:
+        summary = session.run(f"EXPLAIN {statement}", dict(parameters)).consume()
+    for operator, details in _steps(summary.plan or {}):
+        if operator in _REFUSED:
+            return _REFUSED[operator]
+        if operator == "ProcedureCall" and not details.startswith(_READING):
+            return f"{details.partition('(')[0]} may do more than read"
+        if operator == "AdministrationCommand":
+            return "it is a command of administration"
+    return "" if summary.query_type in ("r", "s") else "it writes"
+
+
+def _steps(plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Operators of a plan and what they say of themselves."""
+    if "operatorType" in plan:
+        yield plan["operatorType"].partition("@")[0], str(plan.get("args", {}).get("Details", ""))
+    for child in plan.get("children", ()):
+        yield from _steps(child)
+
+
+def _run(
+    driver: Driver, database: str, statement: str, parameters: Mapping[str, Any], timeout_s: float, write: bool
+) -> Table:
     from neo4j import READ_ACCESS, WRITE_ACCESS
 
     mode = WRITE_ACCESS if write else READ_ACCESS
@@ -73,7 +148,26 @@ def run(
     ):
         result = tx.run(statement, dict(parameters))
         names = list(result.keys())
-        rows = [list(record.values()) for record in result]
+        rows = [[_plain(value) for value in record.values()] for record in result]
         tx.commit()
     columns = list(map(list, zip(*rows, strict=True))) if rows else [[] for _ in names]
     return Table("query", dict(zip(names, columns, strict=True)))
+
+
+def _plain(value: Any) -> Any:
+    """A value that every table can hold: nodes and relationships as dictionaries, a path as a list of its nodes."""
+    if value is None or isinstance(value, (str, bool, int, float)):
+        return value
+    if isinstance(value, (list, tuple)):
+        return [_plain(one) for one in value]
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    from neo4j.graph import Node, Path, Relationship
+
+    if isinstance(value, Path):
+        return [_plain(node) for node in value.nodes]
+    if isinstance(value, Node):
+        return {"labels": sorted(value.labels), **_plain(dict(value))}
+    if isinstance(value, Relationship):
+        return {"type": value.type, **_plain(dict(value))}
+    return str(value)

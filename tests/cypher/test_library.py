@@ -1,0 +1,84 @@
+"""The library of queries by its form; what the queries answer is tested in tests/questions."""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+import pytest
+
+from tracelens_graph.analyses.questions import QUESTIONS, THEMES
+from tracelens_graph.cypher import Query, library, parse
+
+EVERY = pytest.mark.parametrize("query", library().values(), ids=lambda query: query.name)
+ONE_TRACE, SEVERAL = {"trace"}, {"a", "b", "run", "label"}
+
+
+def test_every_query_has_a_twin_in_its_theme() -> None:
+    assert {query.theme for query in library().values()} == set(THEMES)
+    assert set(library()) == set(QUESTIONS)
+    for query in library().values():
+        assert f".{query.theme}" in QUESTIONS[query.name].__module__
+
+
+@EVERY
+def test_the_header_says_what_a_reader_needs(query: Query) -> None:
+    assert re.match(r"[A-Z][^:]+: .+[.?]$", query.title)
+    assert query.columns
+    assert list(query.parameters) == list(query.defaults)
+    assert all(query.parameters.values())
+    assert all(query.columns.values())
+
+
+@EVERY
+def test_it_is_one_statement_of_the_common_form(query: Query) -> None:
+    text = "\n".join(line for line in query.text.splitlines() if not line.lstrip().startswith("//"))
+    assert ";" not in text
+    assert text.startswith("WITH {")
+    assert "RETURN" in text
+    assert not re.search(r"\b(CREATE|MERGE|SET|DELETE|REMOVE|LOAD CSV)\b", text)
+    # A chain of comparisons seeks with one bound only.
+    assert not re.search(r"\.pre <=? *\w+\.pre", text)
+    # Two paths of any length in one pattern count a kernel once per enclosing op.
+    assert not re.search(r"\[[^\]]*\*[^\]]*\][^,\n]*\[[^\]]*\*[^\]]*\]", text)
+
+
+@EVERY
+def test_it_sees_complete_traces_only(query: Query) -> None:
+    assert "state" in query.text
+    assert ("complete" in query.text) or query.name == "incomplete_traces"
+
+
+@EVERY
+def test_its_twin_takes_its_parameters_with_its_defaults(query: Query) -> None:
+    given = inspect.signature(QUESTIONS[query.name]).parameters
+    graph, *others = given.values()
+    assert graph.default is inspect.Parameter.empty
+    wanted = {name: value for name, value in query.defaults.items() if name != "trace"}
+    assert {one.name: _literal(one.default) for one in others} == wanted
+
+
+def _literal(value: object) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return f"'{value}'" if isinstance(value, str) else str(value)
+
+
+def test_parameters_take_the_place_of_defaults() -> None:
+    query = parse(
+        "x",
+        "y",
+        "// X: what?\n//\n// Columns:\n//   n: number\nWITH {trace: null, top: 10, k: 'a b'} AS p\nRETURN 1 AS n",
+    )
+    assert dict(query.defaults) == {"trace": "null", "top": "10", "k": "'a b'"}
+    assert "WITH {trace: $trace, top: 10, k: $k} AS p" in query.statement({"trace", "k"})
+    assert query.columns == {"n": "number"}
+    assert query.title == "X: what?"
+
+
+def test_a_meaning_may_go_on_in_the_next_line() -> None:
+    query = parse(
+        "x", "y", "// X: what?\n// Further words.\n//\n// Columns:\n//   n: number\n//      of things\nRETURN 1 AS n"
+    )
+    assert query.columns == {"n": "number of things"}
+    assert query.notes == "Further words."

@@ -1,0 +1,104 @@
+"""Asking a real server: what is answered, and what is refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from handmade import small_trace
+
+from tracelens_graph.database import Database
+from tracelens_graph.errors import DatabaseError
+from tracelens_graph.loading import load_core
+from tracelens_graph.stores.neo4j.connection import Connection
+
+
+@pytest.fixture(scope="module")
+def database(neo4j: Connection) -> Database:
+    with Database(neo4j) as found:
+        for name in ("one", "two"):
+            trace = small_trace() | {"trace_id": f"query-{name}"}
+            found.push(load_core(json.dumps(trace).encode()), run=f"query-{name}", name="same")
+        yield found
+
+
+def test_a_statement_gives_a_table_with_plain_values(database: Database) -> None:
+    found = database.ask(
+        "MATCH path = (o:Op)-[c:CALLS]->(r:RuntimeCall) WHERE r.trace = $t RETURN o.name AS name, r, c, path LIMIT 1",
+        t=database.traces()[0]["id"],
+    )
+    row = found.records()[0]
+    assert row["r"]["labels"][:1] == ["Event"]
+    assert row["c"] == {"type": "CALLS"}
+    assert [node["name"] for node in row["path"]] == [row["name"], row["r"]["name"]]
+    json.dumps(row)
+
+
+def test_no_rows_are_a_table_too(database: Database) -> None:
+    found = database.query("MATCH (n:Op {name: 'none such'}) RETURN n.name AS name, n.uid AS uid")
+    assert list(found.columns) == ["name", "uid"]
+    assert found.empty
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE (n:X)",
+        "MATCH (n:Op) SET n.name = ''",
+        "MATCH (n:Op) DETACH DELETE n",
+        "CREATE INDEX x FOR (n:X) ON (n.y)",
+        "LOAD CSV FROM 'file:///etc/passwd' AS line RETURN line",
+        "L\\u004FAD CSV FROM 'file:///etc/passwd' AS line RETURN line",
+        "CALL () { LOAD CSV FROM 'file:///x.csv' AS line RETURN line } RETURN line",
+        "CALL dbms.killConnection('bolt-1')",
+        "CALL db.labels() YIELD label CALL dbms.killConnection(label) YIELD message RETURN message",
+        "TERMINATE TRANSACTIONS 'neo4j-transaction-1'",
+        "SHOW TRANSACTIONS YIELD transactionId AS t TERMINATE TRANSACTIONS t YIELD message RETURN message",
+        "ALTER CURRENT USER SET PASSWORD FROM 'a' TO 'longer than eight'",
+        "PROFILE CREATE (n:X)",
+        "PROFILE LOAD CSV FROM 'file:///x.csv' AS line RETURN line",
+    ],
+)
+def test_what_does_more_than_read_is_refused(database: Database, statement: str) -> None:
+    with pytest.raises(DatabaseError):
+        database.ask(statement)
+
+
+def test_what_only_reads_is_not(database: Database) -> None:
+    assert "Op" in list(database.ask("CALL db.labels() YIELD label RETURN label")["label"])
+    assert len(database.ask("SHOW INDEXES"))
+
+
+def test_with_write_it_writes(database: Database) -> None:
+    database.ask("CREATE (n:QueryTest {name: 'x'})", write=True)
+    assert len(database.ask("MATCH (n:QueryTest) RETURN n")) == 1
+    database.ask("MATCH (n:QueryTest) DELETE n", write=True)
+    assert not len(database.ask("MATCH (n:QueryTest) RETURN n"))
+
+
+def test_a_statement_that_takes_too_long_is_ended(database: Database) -> None:
+    with pytest.raises(DatabaseError, match="time"):
+        database.ask("UNWIND range(1, 100000000000) AS x RETURN count(x)", timeout_s=0.5)
+
+
+def test_a_name_of_several_traces_is_an_error(database: Database) -> None:
+    with pytest.raises(DatabaseError, match="query-one/same, query-two/same"):
+        database.ask("category_shares", trace="same")
+    ids = {path: database.ask("category_shares", trace=path) for path in ("query-one/same", "query-two/same")}
+    assert len(ids["query-one/same"]) > 0
+
+
+@pytest.mark.parametrize(
+    ("question", "parameters", "said"),
+    [
+        ("categry_shares", {}, "did you mean category_shares"),
+        ("category_shares", {"tracee": 1}, "did you mean trace"),
+        ("category_shares", {"trace": "query-one/sam"}, "did you mean query-one/same"),
+        ("MATCH (n RETURN n", {}, "SyntaxError"),
+        ("MATCH (n {uid: $missing}) RETURN n", {}, "missing"),
+    ],
+)
+def test_mistakes_are_one_line(database: Database, question: str, parameters: dict[str, str], said: str) -> None:
+    with pytest.raises(DatabaseError, match=said) as caught:
+        database.ask(question, **parameters)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,105 @@
+"""`tracelens-graph db query` and `db queries`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tracelens_graph.cli.common import Format, FormatOption, write_table
+from tracelens_graph.cli.db.connection import Database, Uri, User, connection
+from tracelens_graph.stores.neo4j.connection import DEFAULT_DATABASE, DEFAULT_USER
+
+if TYPE_CHECKING:
+    from tracelens_graph.table import Table
+
+
+def query(
+    question: Annotated[
+        str,
+        typer.Argument(
+            metavar="QUESTION", show_default=False, help="Name of a query, a file, or a statement in Cypher."
+        ),
+    ],
+    uri: Uri = None,
+    user: User = DEFAULT_USER,
+    database: Database = DEFAULT_DATABASE,
+    param: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--param", "-p", metavar="NAME=VALUE", show_default=False, help="A parameter; may be given several times."
+        ),
+    ] = None,
+    format: FormatOption = Format.table,
+    csv: Annotated[bool, typer.Option("--csv", help="As --format csv.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="As --format json.")] = False,
+    timeout: Annotated[float, typer.Option(metavar="SECONDS", min=0.001, help="When the server gives up.")] = 60.0,
+    write: Annotated[bool, typer.Option("--write", help="Allow a statement to write.")] = False,
+) -> None:
+    """Ask the database: a query of the library by its name, a file, or a statement of your own.
+
+    Unless --write is given the server refuses to write. `db queries` lists the library.
+    """
+    if csv and as_json:
+        raise typer.BadParameter("--csv and --json: choose one")
+    given = dict(map(_parameter, param or ()))
+    form = Format.csv if csv else Format.json if as_json else format
+    from tracelens_graph.database import Database as Graphs
+
+    with Graphs(connection(uri, user, database)) as graphs:
+        write_table(graphs.ask(_text(question), timeout_s=timeout, write=write, **given), form)
+
+
+def queries(
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", show_default=False, help="Show the whole text of this query.")
+    ] = None,
+    format: FormatOption = Format.table,
+) -> None:
+    """List the library of queries, or show one of them."""
+    if name is None:
+        write_table(_listed(), format)
+        return
+    from tracelens_graph.stores.neo4j.query import named
+
+    typer.echo(named(name).text.rstrip())
+
+
+def _listed() -> Table:
+    from tracelens_graph.cypher import library
+    from tracelens_graph.table import Column, Table
+
+    found = list(library().values())
+    columns = {
+        "query": [one.name for one in found],
+        "theme": [one.theme for one in found],
+        "answers": [one.title for one in found],
+        "parameters": [", ".join(f"{key}={value}" for key, value in one.defaults.items()) for one in found],
+    }
+    about = {
+        "query": Column("name, for `db query`"),
+        "theme": Column("folder of its file"),
+        "answers": Column("what it answers"),
+        "parameters": Column("parameters and their defaults"),
+    }
+    return Table("queries", columns, about, "Queries of the library")
+
+
+def _parameter(text: str) -> tuple[str, Any]:
+    """Name and value of `name=value`; the value as JSON if it is some, else as text."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.isidentifier():
+        raise typer.BadParameter(f"--param {text}: it has the form NAME=VALUE")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+def _text(question: str) -> str:
+    """A statement; that of a file, where one is named. Names of queries stay as they are."""
+    if question.endswith(".cypher"):
+        return Path(question).read_text("utf-8")
+    return question
