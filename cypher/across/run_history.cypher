@@ -1,0 +1,55 @@
+// Run history: how long the GPU took in each of many traces, and what changed from one to the next.
+//
+// With a label, traces are in the order of its values, numbers first, and those without it are left out; else in that
+// of pushing. Changes are against the row above, so give a name where runs hold several traces.
+//
+// Parameters:
+//   label: key of a label, such as commit; null for the order of pushing
+//   run: only traces of this run; null for all
+//   name: only traces of this name, such as rank0; null for all
+//
+// Columns:
+//   label_value: value of the label asked for
+//   run: name of the run
+//   trace: name of the trace
+//   gpu_total_ms: from the first start to the last end of a GPU event, ms
+//   gpu_busy_ms: any GPU event runs, ms
+//   computation_ms: a computation kernel or a fill runs, ms
+//   exposed_comm_ms: communication runs and no computation, ms
+//   idle_percent: share of the total in which nothing runs, %
+//   total_change_percent: change of the total against the trace before, %
+//   busy_change_percent: change of the busy time against the trace before, %
+WITH {label: null, run: null, name: null} AS p
+MATCH (t:Trace {state: 'complete'})
+WHERE (p.run IS NULL OR t.run = p.run) AND (p.name IS NULL OR t.name = p.name)
+WITH p, t, [l IN t.labels WHERE l STARTS WITH p.label + '='][0] AS label
+WITH p, t, substring(label, size(p.label) + 1) AS value
+WHERE p.label IS NULL OR value IS NOT NULL
+CALL (t) {
+  MATCH (k:GpuEvent)
+  WHERE k.trace = t.id AND k.pre >= 0
+  WITH k.start_ns AS start, k.end_ns AS end,
+       CASE k.gpu_class WHEN 'computation' THEN 0 WHEN 'communication' THEN 1 ELSE 2 END AS class ORDER BY start
+  WITH min(start) AS first, max(end) AS last, collect({start: start, end: end, class: class}) AS events
+  UNWIND [0, 1, 2] AS class
+  WITH last - first AS total, class, reduce(
+    union = {ns: 0, to: first}, e IN [e IN events WHERE e.class <= class AND e.end > e.start] |
+    CASE WHEN e.end <= union.to THEN union
+         ELSE {ns: union.ns + e.end - CASE WHEN e.start > union.to THEN e.start ELSE union.to END, to: e.end} END
+  ).ns AS ns ORDER BY class
+  RETURN coalesce(total, 0) AS total, collect(ns) AS unions
+}
+WITH t, value, total, unions[0] AS computation, unions[1] AS active, unions[2] AS busy,
+     CASE WHEN value =~ '-?[0-9]+([.][0-9]+)?' THEN toFloat(value) END AS number
+ORDER BY number, value, t.pushed_ns
+WITH collect({
+  value: value, run: t.run, trace: t.name, total: total / 1e6, busy: busy / 1e6, computation: computation / 1e6,
+  exposed: (active - computation) / 1e6, idle: CASE WHEN total > 0 THEN 100.0 * (total - busy) / total END
+}) AS rows
+UNWIND range(0, size(rows) - 1) AS i
+WITH rows[i] AS r, CASE WHEN i > 0 THEN rows[i - 1] END AS before
+RETURN r.value AS label_value, r.run AS run, r.trace AS trace,
+       r.total AS gpu_total_ms, r.busy AS gpu_busy_ms, r.computation AS computation_ms, r.exposed AS exposed_comm_ms,
+       r.idle AS idle_percent,
+       CASE WHEN before.total > 0 THEN 100 * (r.total - before.total) / before.total END AS total_change_percent,
+       CASE WHEN before.busy > 0 THEN 100 * (r.busy - before.busy) / before.busy END AS busy_change_percent
