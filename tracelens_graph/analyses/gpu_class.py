@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 
+from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.core import Core
 from tracelens_graph.schema import Kind
 
@@ -21,12 +22,11 @@ COPY_KERNEL_NAME = re.compile(r"MEMORY_COPY_\w*TO|__amd_rocclr_copyBuffer|\bcopy
 
 def gpu_classes(core: Core, rows: np.ndarray) -> np.ndarray:
     """COMPUTATION, COMMUNICATION or MEMCPY for each GPU row; a fill is computation."""
-    names = core.names
-    communicates = np.fromiter((bool(COMMUNICATION_NAME.search(n)) for n in names), bool, len(names))
-    copies = np.fromiter((bool(COPY_KERNEL_NAME.search(n)) for n in names), bool, len(names))
-    kind, name = core.columns.kind[rows], core.columns.name[rows]
+    kind, (codes, name) = core.columns.kind[rows], distinct(core.columns.name[rows])
+    names = [core.names[code] for code in codes.tolist()]
+    communicates = np.array([COMMUNICATION_NAME.search(one) is not None for one in names], bool)
+    copies = np.array([COPY_KERNEL_NAME.search(one) is not None for one in names], bool)
     found = np.full(len(rows), COMPUTATION, np.int8)
-    if len(rows):
-        found[communicates[name]] = COMMUNICATION
-        found[(kind == Kind.Memcpy) | ((kind == Kind.Kernel) & copies[name])] = MEMCPY
+    found[communicates[name]] = COMMUNICATION
+    found[(kind == Kind.Memcpy) | ((kind == Kind.Kernel) & copies[name])] = MEMCPY
     return found

@@ -27,7 +27,7 @@ from tracelens_graph.analyses.perf_rows import (
 )
 from tracelens_graph.analyses.statistics import Groups
 from tracelens_graph.analyses.time_models import TimeModel, time_about, time_columns
-from tracelens_graph.graph.arrays import distinct
+from tracelens_graph.graph.arrays import distinct, distinct_pairs
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.perf.cost import CannotModel, Cost
@@ -178,15 +178,15 @@ def _calls(w: Window, members: _Members) -> tuple[OpCalls, np.ndarray]:
     low, high = np.searchsorted(gpu, members.below[:, 1]), np.searchsorted(gpu, c.last[members.below[:, 1]], "right")
     size = np.maximum(high - low, 0)
     event = gpu[np.repeat(low - np.concatenate(([0], np.cumsum(size)[:-1])), size) + np.arange(int(size.sum()))]
-    pairs = np.unique(np.stack((np.repeat(members.below[:, 0], size), event), axis=1), axis=0)
-    kept, of = np.unique(pairs[:, 0], return_inverse=True)
+    member, event = distinct_pairs(np.repeat(members.below[:, 0], size), event)
+    kept, of = np.unique(member, return_inverse=True)
     in_file = np.argsort(c.uid[members.rows[kept]], kind="stable")
     place = np.empty_like(in_file)
     place[in_file] = np.arange(len(in_file))
     of = place[of]
     order = np.argsort(of, kind="stable")
     kept = kept[in_file]
-    return OpCalls(w, members.rows[kept], pairs[order, 1], of[order], gpu[:0]), kept
+    return OpCalls(w, members.rows[kept], event[order], of[order], gpu[:0]), kept
 
 
 def _sheet(

@@ -22,3 +22,12 @@ def distinct(key: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             there[shifted] = True
             return np.flatnonzero(there) + low, (np.cumsum(there) - 1)[shifted]
     return np.unique(key, return_inverse=True)
+
+
+def distinct_pairs(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Different pairs of entries at one position, ascending by the first, then by the second."""
+    order = np.lexsort((second, first))
+    first, second = first[order], second[order]
+    new = np.ones(len(order), bool)
+    new[1:] = (first[1:] != first[:-1]) | (second[1:] != second[:-1])
+    return first[new], second[new]

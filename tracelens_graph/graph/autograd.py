@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracelens_graph.graph.arrays import distinct_pairs
 from tracelens_graph.graph.links import Flow
 from tracelens_graph.graph.membership import process_of_thread
 from tracelens_graph.graph.recompute import Passes, recomputation
@@ -80,7 +81,7 @@ def link_autograd(core: Core) -> Autograd:
     by_number = _by_number(core, makers, runners, by_arrow)
     forward, backward = (np.concatenate(ends) for ends in zip(by_arrow, by_number, strict=True))
     again = recomputation(core, Passes(makers, runners, forward, backward))
-    forward, backward = _sorted_pairs(
+    forward, backward = distinct_pairs(
         np.concatenate((forward, again.forward)), np.concatenate((backward, again.backward))
     )
     return Autograd(forward, backward, again.mask, lost)
@@ -220,11 +221,6 @@ def _names_fit(core: Core, forward: np.ndarray, backward: np.ndarray) -> np.ndar
 
 def _plain(name: str) -> str:
     return re.split(r"::|: ", name)[-1].replace("_", "").lower()
-
-
-def _sorted_pairs(forward: np.ndarray, backward: np.ndarray) -> Pairs:
-    pairs = np.unique(np.stack((forward, backward), axis=1).astype(np.int64), axis=0)
-    return pairs[:, 0].copy(), pairs[:, 1].copy()
 
 
 def _codes(left: Sequence[np.ndarray], right: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
