@@ -40,12 +40,14 @@ class Autograd:
     Attributes:
         forward, backward: rows of linked pairs, many to many, by forward and then backward row.
         recompute: per row of the graph whether it belongs to a recomputation of activations.
+        by_arrow: rows of the pairs that the file's own arrows join, in the order of the arrows.
         lost_arrows: arrows of the file with an end on no op.
     """
 
     forward: np.ndarray
     backward: np.ndarray
     recompute: np.ndarray
+    by_arrow: Pairs
     lost_arrows: int = 0
 
     def backward_of(self, row: int) -> list[int]:
@@ -84,7 +86,7 @@ def link_autograd(core: Core) -> Autograd:
     forward, backward = distinct_pairs(
         np.concatenate((forward, again.forward)), np.concatenate((backward, again.backward))
     )
-    return Autograd(forward, backward, again.mask, lost)
+    return Autograd(forward, backward, again.mask, by_arrow, lost)
 
 
 def _makers(core: Core, rows: np.ndarray) -> np.ndarray:

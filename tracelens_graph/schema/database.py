@@ -93,6 +93,7 @@ EVENT_PROPERTIES = (
     Stored("no_model", "str", "of an op that has a model which does not apply: why"),
     Stored("class_with_kernels", "str", "hash of the call subtree with shapes and with the names of kernels"),
     Stored("collective", "str", "recorded arguments of a collective, JSON"),
+    Stored("arrows", "str", "of a backward op: uids of the ops that the file's own arrows to it come from, JSON"),
     Stored("args", "str", "all recorded arguments, JSON; only after `push --with-args`"),
 )
 """Properties of events, beside `trace`, the id of their trace. Absent values are no property."""
@@ -130,6 +131,7 @@ CONTEXT_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
         Stored("nodes", "int", "event nodes that were pushed"),
         Stored("edges", "int", "edges that were pushed"),
         Stored("damage", "str", "what was repaired in the file and what was lost; absent for a sound file"),
+        Stored("lost_arrows", "int", "arrows from forward to backward ops that end on no op; absent for none"),
         Stored("labels", "strs", "`key=value` as the user gave them"),
         Stored("lean", "bool", "true where some events were left out"),
         Stored("options", "str", "what was pushed, JSON"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -75,6 +76,7 @@ def columns(core: Core, context: Context, options: Options) -> dict[str, Any]:
         found[name] = _spread(len(c), of.rows, of.values, of.texts)
     arguments = {uid: msgspec.json.encode(one).decode() for uid, one in core.collective_args.items()}
     found["collective"] = _texts_of(core, arguments)
+    found["arrows"] = _texts_of(core, _arrows(core))
     if options.with_args:
         found["args"] = _texts_of(core, dict(_arguments(core)))
     return found
@@ -116,6 +118,14 @@ def _texts_of(core: Core, texts: Mapping[int, str]) -> Texts:
     there = np.flatnonzero(rows >= 0)
     found: Texts = _spread(len(core.columns), rows[there], there, list(texts.values()))
     return found
+
+
+def _arrows(core: Core) -> dict[int, str]:
+    """uid of a backward op -> uids of the forward ops whose arrows lead to it, in the order of the arrows."""
+    found: dict[int, list[int]] = {}
+    for forward, backward in zip(*(core.columns.uid[rows].tolist() for rows in core.autograd.by_arrow), strict=True):
+        found.setdefault(backward, []).append(forward)
+    return {uid: json.dumps(uids) for uid, uids in found.items()}
 
 
 def _arguments(core: Core) -> Iterator[tuple[int, str]]:

@@ -183,6 +183,7 @@ def _trace(core: Core, context: Context, placement: Placement, options: Options)
         "dur_ns": int(core.columns.end_ns.max(initial=0)),
         "events": info.events,
         "damage": info.damage or None,
+        "lost_arrows": core.autograd.lost_arrows or None,
         "labels": list(placement.labels),
         "lean": options.lean or None,
         "options": options.text,
