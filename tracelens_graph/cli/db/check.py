@@ -1,0 +1,19 @@
+"""`tracelens-graph db check`: can the database be used?"""
+
+from __future__ import annotations
+
+import typer
+
+from tracelens_graph.cli.db.connection import Database, Uri, User, connection
+
+
+def check(uri: Uri = None, user: User = "neo4j", database: Database = "neo4j") -> None:
+    """Say in one line whether a Neo4j database can be used, or what is wrong with it (then the exit code is 1)."""
+    from tracelens_graph.reports.terminal import printable
+    from tracelens_graph.stores.neo4j.check import check as look
+    from tracelens_graph.stores.neo4j.server import standard_folder
+
+    chosen = connection(uri, user, database)
+    health = look(chosen, standard_folder())
+    held = f"{health.traces:,} complete trace{'' if health.traces == 1 else 's'}"
+    typer.echo(printable(f"{chosen.uri} is Neo4j {health.version} {health.edition}; {chosen.database} holds {held}"))

@@ -1,0 +1,54 @@
+"""Which database a command talks to: options, variables of the environment, and the password."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from tracelens_graph.stores.neo4j.connection import Connection
+
+Uri = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URI",
+        envvar="NEO4J_URI",
+        show_default="the server of `db start`, else bolt://127.0.0.1:7687",
+        help="Neo4j server: bolt:// or neo4j://, with +s encrypted.",
+    ),
+]
+
+User = Annotated[
+    str, typer.Option(metavar="NAME", envvar=["NEO4J_USER", "NEO4J_USERNAME"], help="Name to log in with.")
+]
+
+Database = Annotated[str, typer.Option(metavar="NAME", envvar="NEO4J_DATABASE", help="Database of the server.")]
+
+
+def connection(uri: str | None, user: str, database: str) -> Connection:
+    """The database that a command was given.
+
+    The password is taken from NEO4J_PASSWORD, else asked for on a terminal; empty where the server asks for none.
+
+    Raises:
+        DatabaseError: the URI is none.
+    """
+    from tracelens_graph.stores.neo4j.connection import DEFAULT_URI, Connection
+    from tracelens_graph.stores.neo4j.server import running, standard_folder
+
+    logging.getLogger("neo4j").addHandler(logging.NullHandler())  # its warnings come as errors in words
+    local = running(standard_folder()) if uri is None else None
+    chosen = Connection(uri or (local.uri if local else DEFAULT_URI), user, database=database)
+    return Connection(chosen.uri, user, _password(chosen), database)
+
+
+def _password(of: Connection) -> str:
+    given = os.environ.get("NEO4J_PASSWORD")
+    if given is None and sys.stdin.isatty():
+        prompt = f"password of {of.user} at {of.uri} (empty for none)"
+        given = typer.prompt(prompt, default="", hide_input=True, show_default=False, err=True)
+    return given or ""

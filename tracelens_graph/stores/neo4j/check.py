@@ -1,0 +1,82 @@
+"""Whether a database can be used, and what is wrong with it if not."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from tracelens_graph.errors import DatabaseError
+from tracelens_graph.stores.neo4j.connection import Connection, errors_in_words
+from tracelens_graph.stores.neo4j.server import is_up, running
+
+if TYPE_CHECKING:
+    from neo4j import Driver
+
+OLDEST = (5, 26)
+"""First version of Neo4j that everything is made for."""
+
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_COMPONENTS = "CALL dbms.components() YIELD name, versions, edition RETURN name, versions[0] AS version, edition"
+_TRACES = "MATCH (t:Trace {state: 'complete'}) RETURN count(t)"
+
+
+@dataclass(frozen=True)
+class Health:
+    """What a database that can be used says of itself.
+
+    Attributes:
+        version: of the server.
+        edition: of the server, `community` or `enterprise`.
+        traces: how many complete traces it holds.
+    """
+
+    version: str
+    edition: str
+    traces: int
+
+
+def check(connection: Connection, local: Path) -> Health:
+    """Connect, log in, look at version and database.
+
+    Args:
+        connection: the database.
+        local: folder of this machine's own server, which may be just starting.
+
+    Raises:
+        DatabaseError: what is wrong, in one line.
+    """
+    try:
+        with errors_in_words(connection), connection.driver() as driver:
+            driver.verify_connectivity()
+            return _health(driver, connection)
+    except DatabaseError:
+        _say_if_starting(connection, local)
+        raise
+
+
+def _health(driver: Driver, connection: Connection) -> Health:
+    with driver.session(database=connection.database, default_access_mode="READ") as session:
+        found = [record for record in session.run(_COMPONENTS) if record["name"] == "Neo4j Kernel"]
+        version, edition = (str(found[0]["version"]), str(found[0]["edition"])) if found else ("unknown", "unknown")
+        if not is_new_enough(version):
+            oldest = ".".join(map(str, OLDEST))
+            raise DatabaseError(f"{connection.uri} is version {version} of Neo4j; {oldest} or later is needed")
+        with session.begin_transaction() as transaction:
+            counted = transaction.run(_TRACES).single(strict=True)
+    return Health(version, edition, int(counted[0]))
+
+
+def is_new_enough(version: str) -> bool:
+    """Whether a version of Neo4j, as it says it itself (5.26.31, 2025.01.0), is one that everything is made for."""
+    match = re.match(r"(\d+)\.(\d+)", version)
+    return match is not None and (int(match[1]), int(match[2])) >= OLDEST
+
+
+def _say_if_starting(connection: Connection, local: Path) -> None:
+    server = running(local)
+    place = urlsplit(connection.uri)
+    if server and (place.hostname in _LOOPBACK) and (place.port or 7687) == server.bolt_port and not is_up(server):
+        raise DatabaseError(f"the server at {connection.uri} is still starting: try again in a few seconds") from None

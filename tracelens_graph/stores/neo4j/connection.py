@@ -1,0 +1,175 @@
+"""Which Neo4j database, as whom; and what goes wrong with it, in words.
+
+>>> with errors_in_words(connection), connection.driver() as driver:
+...     driver.execute_query("RETURN 1", database_=connection.database)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from urllib.parse import SplitResult, urlsplit
+
+from tracelens_graph._version import __version__
+from tracelens_graph.errors import DatabaseError
+
+if TYPE_CHECKING:
+    import neo4j
+
+SCHEMES = ("bolt", "bolt+s", "bolt+ssc", "neo4j", "neo4j+s", "neo4j+ssc")
+"""What a URI of a database begins with; +s is encrypted, +ssc without a check of the certificate."""
+
+DEFAULT_URI = "bolt://127.0.0.1:7687"
+DEFAULT_USER = "neo4j"
+DEFAULT_DATABASE = "neo4j"
+
+_CONNECT_S = 5.0
+"""Seconds until an address that does not answer counts as dead."""
+
+_HANDSHAKE_S = 20.0
+"""Seconds for greeting and login, which take long on a server that is busy."""
+
+_LONGEST = 400
+"""Characters of a server's message that are shown."""
+
+
+@dataclass(frozen=True)
+class Connection:
+    """A database and who asks it.
+
+    Attributes:
+        uri: where the server is, `bolt://host:port` or another of `SCHEMES`.
+        user: name to log in with.
+        password: empty where the server asks for none. It is never shown.
+        database: name of the database.
+
+    Raises:
+        DatabaseError: the URI is none, or holds a name or a password.
+    """
+
+    uri: str = DEFAULT_URI
+    user: str = DEFAULT_USER
+    password: str = field(default="", repr=False)
+    database: str = DEFAULT_DATABASE
+
+    def __post_init__(self) -> None:
+        parts = _parts(self.uri)
+        if parts.username is not None or parts.password is not None:
+            raise DatabaseError("user and password do not belong into the URI: set NEO4J_USER and NEO4J_PASSWORD")
+        if parts.scheme not in SCHEMES:
+            known = ", ".join(f"{scheme}://" for scheme in SCHEMES)
+            raise DatabaseError(f"{self.uri!r} is no URI of a Neo4j server: those begin with {known}")
+        if not parts.hostname:
+            raise DatabaseError(f"{self.uri!r} names no host")
+
+    def driver(self) -> neo4j.Driver:
+        """The official driver for this database; close it after use."""
+        from neo4j import GraphDatabase
+
+        return GraphDatabase.driver(
+            self.uri,
+            auth=(self.user, self.password) if self.password else None,
+            user_agent=f"tracelens_graph/{__version__}",
+            connection_timeout=_CONNECT_S,
+            connection_acquisition_timeout=_HANDSHAKE_S,
+        )
+
+
+def _parts(uri: str) -> SplitResult:
+    try:
+        parts = urlsplit(uri)
+        _ = parts.port
+        (parts.hostname or "").encode("idna")  # as is done to look it up
+    except ValueError as error:
+        place = uri.rpartition("@")[2]
+        raise DatabaseError(f"{place!r} is no URI of a server: {str(error).lower()}") from None
+    return parts
+
+
+@contextmanager
+def errors_in_words(connection: Connection) -> Iterator[None]:
+    """Turns whatever the driver raises inside the block into one clear line.
+
+    Raises:
+        DatabaseError: what went wrong; the driver's own error is its cause.
+    """
+    from neo4j.exceptions import ConfigurationError, Neo4jError, ServiceUnavailable, SessionExpired
+
+    try:
+        yield
+    except Neo4jError as error:
+        raise DatabaseError(_refusal(error, connection)) from error
+    except (ServiceUnavailable, SessionExpired, ConfigurationError) as error:
+        raise DatabaseError(_failure(error, connection)) from error
+
+
+def _refusal(error: neo4j.exceptions.Neo4jError, connection: Connection) -> str:
+    """What a server says no to."""
+    kind = (error.code or "").rpartition(".")[2]
+    where = connection.uri
+    if kind == "AuthenticationRateLimit":
+        return f"{where}: too many wrong passwords; wait a few seconds"
+    if kind in ("Unauthorized", "TokenExpired"):
+        if not connection.password:
+            return f"{where} asks for a password: set NEO4J_PASSWORD"
+        return f"{where}: wrong user or password for {connection.user!r}"
+    if kind == "CredentialsExpired":
+        return f"{where}: the password of {connection.user!r} is still the initial one, which must be changed first"
+    if kind == "DatabaseNotFound":
+        return f"{where} has no database {connection.database!r}"
+    if kind == "DatabaseUnavailable":
+        return f"{where}: the database {connection.database!r} is not available: it is starting, stopping or stopped"
+    return f"{where}: {_one_line(error.message or kind)} ({kind})"
+
+
+def _failure(error: BaseException, connection: Connection) -> str:
+    """Why there is no talking to a server."""
+    from neo4j.exceptions import IncompleteCommit, SessionExpired
+
+    where = connection.uri
+    causes = list(_chain(error))
+    texts = " ".join(str(one) for one in causes)
+    kinds = {one.__name__ for cause in causes for one in type(cause).__mro__}
+    if isinstance(error, IncompleteCommit):
+        return f"{where}: the connection was lost during a commit, whose changes may be there or not"
+    if isinstance(error, SessionExpired) or "defunct connection" in texts:
+        return f"{where}: the connection was lost"
+    if "gaierror" in kinds:
+        return f"no host {urlsplit(where).hostname!r} is known"
+    if "looks like HTTP" in texts:
+        return f"{where} is not the Bolt port of a Neo4j server: a web server answers there"
+    if "SSLCertVerificationError" in kinds:
+        return f"{where}: the server's certificate is not trusted; +ssc in place of +s takes any"
+    if "SSLError" in kinds or "BoltSecurityError" in kinds:
+        return f"{where}: the server offers no encryption; try {urlsplit(where).scheme.partition('+')[0]}://"
+    if "ConnectionRefusedError" in kinds:
+        return f"no server answers at {where}"
+    if "UnsupportedServerProduct" in kinds:
+        return f"{where}: what answers there is no Neo4j server, or one that the driver does not know"
+    if "handshake" in texts:
+        return f"{where}: what answers there does not talk like a Neo4j server"
+    if "TimeoutError" in kinds or "timed out" in texts:
+        return f"no server answers at {where} in time"
+    return f"{where}: {_one_line(str(error))}"
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """An error and all that led to it."""
+    seen: set[int] = set()
+    todo: list[BaseException | None] = [error]
+    while todo:
+        one = todo.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        yield one
+        todo.append(one.__cause__ or (None if one.__suppress_context__ else one.__context__))
+        if isinstance(one, BaseExceptionGroup):
+            todo += one.exceptions
+
+
+def _one_line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST else line[: _LONGEST - 3] + "..."

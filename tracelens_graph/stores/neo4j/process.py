@@ -1,0 +1,52 @@
+"""A program that goes on when the one that started it has ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+_INTERVAL_S = 0.05
+
+
+def spawn(command: list[str], environment: Mapping[str, str], output: Path) -> int:
+    """Start a program in a session of its own, with what it prints in a file; its process id."""
+    nothing = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
+    to_file = (os.POSIX_SPAWN_OPEN, 1, str(output), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    both = (os.POSIX_SPAWN_DUP2, 1, 2)
+    pid = os.posix_spawnp(command[0], command, environment, file_actions=[nothing, to_file, both], setsid=True)
+    with suppress(ProcessLookupError):  # it has ended already
+        while not arguments(pid):  # which the system shows only a moment after the start
+            os.kill(pid, 0)
+            time.sleep(_INTERVAL_S)
+    return pid
+
+
+def arguments(pid: int) -> str:
+    """How a living process was called, or nothing if there is none of this id."""
+    with suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)  # until then a child that has ended is still listed
+    if Path("/proc/self/cmdline").exists():
+        try:
+            return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            return ""
+    told = subprocess.run(["ps", "-ww", "-o", "command=", "-p", str(pid)], capture_output=True, text=True)
+    return told.stdout
+
+
+def end(pid: int, mark: str, patience_s: float) -> bool:
+    """Ask the process of this id to end, if `mark` is in its arguments; whether it is gone in time."""
+    deadline = time.monotonic() + patience_s
+    if mark in arguments(pid):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+    while mark in arguments(pid):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_INTERVAL_S)
+    return True
