@@ -23,13 +23,14 @@ from tracelens_graph.schema import EVENT_EDGES, Kind
 
 PURPOSE = {
     "cli": "one file per command: parse, call an analysis, present",
+    "database": "graphs in Neo4j: push, ask, pull, drop",
     "compat": "the names that users of TraceLens know",
     "api": "load(), TraceGraph: the core as a networkx graph",
     "extension": "categories, models, tables of the user's own",
     "loading": "load_core(): a trace or a saved graph, as core",
     "nxview": "networkx's mappings, read from the columns",
     "reports": "tables, trees, reports: text, CSV, JSON, Markdown, xlsx",
-    "stores": "the graph file, the cache, exports, pieces of traces",
+    "stores": "the graph file, the cache, exports, pieces of traces, Neo4j",
     "loaders": "one folder per input format; stands beside the package as loaders/",
     "simulate": "training runs whose truth is known",
     "analyses": "one file per question; each answers with a Table",
@@ -111,41 +112,41 @@ def layers_picture() -> str:
     top = 16
     for modules, apart in layers():
         if shapes:
-            shapes.append(_arrow((_WIDTH / 2, top - 26), (_WIDTH / 2, top - 4)))
+            shapes.append(arrow((_WIDTH / 2, top - 26), (_WIDTH / 2, top - 4)))
         gap = 10 if apart else 0
         width = (_WIDTH - 32 - gap * (len(modules) - 1)) / len(modules)
         lines = {module: textwrap.wrap(PURPOSE[module], int(width / 6.2)) for module in modules}
         height = 32 + 14 * max(map(len, lines.values()))
         for place, module in enumerate(modules):
             left = 16 + place * (width + gap)
-            shapes.append(_rectangle(left, top, width, height, "#e8eef7", 0))
-            shapes.append(_text(left + width / 2, top + 20, module, 14, bold=True))
-            shapes += [_text(left + width / 2, top + 37 + 14 * n, line, 11) for n, line in enumerate(lines[module])]
+            shapes.append(rectangle(left, top, width, height, "#e8eef7", 0))
+            shapes.append(text(left + width / 2, top + 20, module, 14, bold=True))
+            shapes += [text(left + width / 2, top + 37 + 14 * n, line, 11) for n, line in enumerate(lines[module])]
         top += height + 26
-    return _svg(top - 10, shapes)
+    return svg(top - 10, shapes)
 
 
 def graph_picture() -> str:
     """One module call down to its kernel, with the edges around it."""
-    return _svg(390, _graph_shapes())
+    return svg(390, _graph_shapes())
 
 
 def _graph_shapes() -> Iterator[str]:
-    yield _text(300, 28, "a thread: host events nest by time", 12)
-    yield _text(785, 28, "the backward thread", 12)
-    yield _text(785, 378, "a stream of the device", 12)
+    yield text(300, 28, "a thread: host events nest by time", 12)
+    yield text(785, 28, "the backward thread", 12)
+    yield text(785, 378, "a stream of the device", 12)
     for source, target, edge in ARROWS:
         a, b = BOXES[source], BOXES[target]
         begin, end = _border(a, b), _border(b, a)
-        yield _arrow(begin, end)
+        yield arrow(begin, end)
         x, y = (begin[0] + end[0]) / 2, (begin[1] + end[1]) / 2
-        yield _rectangle(x - 3.4 * len(edge), y - 17 if a.y == b.y else y - 8, 6.8 * len(edge), 14, "white", 0, "none")
-        yield _text(x, y - 6 if a.y == b.y else y + 3, edge, 10)
+        yield rectangle(x - 3.4 * len(edge), y - 17 if a.y == b.y else y - 8, 6.8 * len(edge), 14, "white", 0, "none")
+        yield text(x, y - 6 if a.y == b.y else y + 3, edge, 10)
     for box in BOXES.values():
         left, top = box.x - _BOX_WIDTH / 2, box.y - _BOX_HEIGHT / 2
-        yield _rectangle(left, top, _BOX_WIDTH, _BOX_HEIGHT, _FILL.get(box.kind, "#e8eef7"), 8)
-        yield _text(box.x, box.y - 4, box.kind.name, 13, bold=True)
-        yield _text(box.x, box.y + 14, box.name, 11)
+        yield rectangle(left, top, _BOX_WIDTH, _BOX_HEIGHT, _FILL.get(box.kind, "#e8eef7"), 8)
+        yield text(box.x, box.y - 4, box.kind.name, 13, bold=True)
+        yield text(box.x, box.y + 14, box.name, 11)
 
 
 def _border(box: Box, towards: Box) -> tuple[float, float]:
@@ -155,29 +156,33 @@ def _border(box: Box, towards: Box) -> tuple[float, float]:
     return box.x + dx * scale, box.y + dy * scale
 
 
-def _svg(height: int, shapes: Iterable[str]) -> str:
+def svg(height: int, shapes: Iterable[str], width: int = _WIDTH) -> str:
+    """A picture."""
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
         'font-family="Helvetica, Arial, sans-serif">\n'
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" markerHeight="8" orient="auto">'
         '<path d="M0,0 L8,4 L0,8 z" fill="#555"/></marker></defs>\n'
-        f'<rect width="{_WIDTH}" height="{height}" fill="white"/>\n'
+        f'<rect width="{width}" height="{height}" fill="white"/>\n'
         + "".join(f"{shape}\n" for shape in shapes)
         + "</svg>\n"
     )
 
 
-def _rectangle(x: float, y: float, width: float, height: float, fill: str, round_: int, stroke: str = "#8aa0bd") -> str:
+def rectangle(x: float, y: float, width: float, height: float, fill: str, round_: int, stroke: str = "#8aa0bd") -> str:
+    """A rectangle with round corners."""
     size = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"'
     return f'<rect {size} rx="{round_}" fill="{fill}" stroke="{stroke}"/>'
 
 
-def _text(x: float, y: float, words: str, size: int, bold: bool = False) -> str:
+def text(x: float, y: float, words: str, size: int, bold: bool = False) -> str:
+    """Words around a place."""
     weight = ' font-weight="bold"' if bold else ""
     return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="middle"{weight}>{escape(words)}</text>'
 
 
-def _arrow(begin: tuple[float, float], end: tuple[float, float]) -> str:
+def arrow(begin: tuple[float, float], end: tuple[float, float]) -> str:
+    """A line with a tip."""
     places = f'x1="{begin[0]:.1f}" y1="{begin[1]:.1f}" x2="{end[0]:.1f}" y2="{end[1]:.1f}"'
     return f'<line {places} stroke="#555" marker-end="url(#tip)"/>'
 

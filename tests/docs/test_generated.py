@@ -12,6 +12,7 @@ from pathlib import Path
 
 import make_pictures
 import make_reference
+import make_schema_picture
 import pytest
 import run_examples
 import typer
@@ -87,6 +88,9 @@ def test_every_command_and_option_is_documented() -> None:
 
 def test_pictures_are_current() -> None:
     assert make_pictures.layers_picture() == (DOCS / "pictures/layers.svg").read_text(), "run docs/make_pictures.py"
+    assert make_schema_picture.schema_picture() == (DOCS / "pictures/schema.svg").read_text(), (
+        "run make_schema_picture.py"
+    )
     assert make_pictures.graph_picture() == (DOCS / "pictures/graph.svg").read_text(), "run docs/make_pictures.py"
 
 
