@@ -122,6 +122,7 @@ CONTEXT_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
         Stored("run", "str", "name of its run"),
         Stored("path", "str", "`run/name`"),
         Stored("state", "str", "loading, complete or dropping; only complete traces answer queries"),
+        Stored("begun_ns", "int", "when it was first pushed, since 1970", "ns"),
         Stored("pushed_ns", "int", "when it was completed, since 1970", "ns"),
         Stored("source", "str", "name of the file"),
         Stored("rank", "int", "rank in its job"),

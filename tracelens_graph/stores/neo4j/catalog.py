@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from tracelens_graph.errors import DatabaseError
-from tracelens_graph.schema.database import KEYS, KNOWLEDGE
-from tracelens_graph.stores.neo4j.statements import DELETE_EVENTS
+from tracelens_graph.stores.neo4j.statements import DELETE_CONTEXT, DELETE_EVENTS, DELETE_UNUSED
 
 if TYPE_CHECKING:
-    from neo4j import Driver, ManagedTransaction
+    from neo4j import Driver, ManagedTransaction, Record
+
+DELETED_AT_ONCE = 5000
+"""Nodes of a transaction, with all their edges."""
 
 _TRACES = "MATCH (t:Trace) RETURN properties(t) AS t ORDER BY t.run, t.rank, t.name"
-_OF_TRACE = [label for label, key in KEYS.items() if key.scope == "trace" and label != "Event"]
 
 
 def traces(driver: Driver, database: str) -> list[dict[str, Any]]:
     """Properties of all traces, by run, rank and name; also of those that are not complete."""
     found, *_ = driver.execute_query(_TRACES, database_=database, routing_="r")
     return [record["t"] for record in found]
+
+
+def meant(known: Sequence[Mapping[str, Any]], wanted: str) -> list[Mapping[str, Any]]:
+    """All traces of the run of that name, else the trace that is meant.
+
+    Raises:
+        DatabaseError: nothing is called so, or several traces are.
+    """
+    return [trace for trace in known if trace["run"] == wanted] or [resolve(known, wanted)]
 
 
 def resolve(known: Sequence[Mapping[str, Any]], wanted: str) -> Mapping[str, Any]:
@@ -40,30 +51,46 @@ def resolve(known: Sequence[Mapping[str, Any]], wanted: str) -> Mapping[str, Any
     return found[0]
 
 
-def drop_trace(driver: Driver, database: str, trace: str) -> None:
+def drop_trace(driver: Driver, database: str, trace: str, progress: Callable[[int, int], None] | None = None) -> None:
     """Delete a trace, and knowledge that no other trace uses; in batches, and to be gone on with if it is cut off.
 
     Knowledge stays while another trace is being pushed, which may be about to use it.
+
+    Args:
+        driver: a connection.
+        database: name of the database.
+        trace: its id.
+        progress: called with events deleted and events in all.
     """
     with driver.session(database=database) as session:
-        run = session.execute_write(_begin, trace)
-        session.run(DELETE_EVENTS, trace=trace).consume()
-        session.execute_write(_end, trace, run)
-        for label in KNOWLEDGE:
-            session.run(
-                f"MATCH (n:{label}) WHERE NOT EXISTS {{ (n)<--() }} AND NOT EXISTS {{ (:Trace {{state: 'loading'}}) }} "
-                "CALL (n) { DETACH DELETE n } IN TRANSACTIONS OF 10000 ROWS"
-            ).consume()
+        began = session.execute_write(_begin, trace, time.time_ns())
+        if began is None:
+            return
+        scope, events, done = {"trace": trace, "begun": began["begun"]}, began["events"], 0
+        while deleted := session.execute_write(_delete, DELETE_EVENTS, limit=DELETED_AT_ONCE, **scope):
+            done += deleted
+            if progress:
+                progress(min(done, events), events)
+        session.execute_write(_delete_context, run=began["run"], **scope)
+        for statement in DELETE_UNUSED:
+            while session.execute_write(_delete, statement, limit=DELETED_AT_ONCE):
+                pass
 
 
-def _begin(tx: ManagedTransaction, trace: str) -> str | None:
-    record = tx.run("MATCH (t:Trace {id: $id}) SET t.state = 'dropping' RETURN t.run AS run", id=trace).single()
-    return record["run"] if record else None
+def _begin(tx: ManagedTransaction, trace: str, now_ns: int) -> Record | None:
+    """From here on no push of the trace gets a batch in."""
+    return tx.run(
+        "MATCH (t:Trace {id: $id}) SET t.state = 'dropping', t.begun_ns = coalesce(t.begun_ns, $now) "
+        "RETURN t.run AS run, t.begun_ns AS begun, coalesce(t.nodes, 0) AS events",
+        id=trace, now=now_ns,
+    ).single()  # fmt: skip
 
 
-def _end(tx: ManagedTransaction, trace: str, run: str | None) -> None:
-    tx.run(f"MATCH (n:{'|'.join(_OF_TRACE)} {{trace: $trace}}) DETACH DELETE n", trace=trace).consume()
-    for label in ("Collective", "ProcessGroup"):
-        tx.run(f"MATCH (n:{label}) WHERE n.run = $run AND NOT EXISTS {{ (n)<--() }} DETACH DELETE n", run=run).consume()
-    tx.run("MATCH (t:Trace {id: $trace}) DETACH DELETE t", trace=trace).consume()
-    tx.run("MATCH (r:Run {name: $run}) WHERE NOT EXISTS { (r)<--() } DETACH DELETE r", run=run).consume()
+def _delete(tx: ManagedTransaction, statement: str, **parameters: Any) -> int:
+    number: int = tx.run(statement, parameters).single(strict=True)["deleted"]
+    return number
+
+
+def _delete_context(tx: ManagedTransaction, **parameters: Any) -> None:
+    for statement in DELETE_CONTEXT:
+        tx.run(statement, parameters).consume()

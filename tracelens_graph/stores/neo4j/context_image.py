@@ -39,7 +39,8 @@ def nodes(context: Context, trace: Mapping[str, Any]) -> Iterator[Nodes]:
         filled = [prop for prop in others if any(prop.name in one for one in by_label[label])]
         taken = (key, *filled)
         columns = tuple([_cast(prop, one.get(prop.name)) for one in by_label[label]] for prop in taken)
-        yield Nodes((label,), taken, columns)
+        sizes = [sum(len(value) for value in row if isinstance(value, str)) for row in zip(*columns, strict=True)]
+        yield Nodes((label,), taken, columns, np.array(sizes, np.int64))
 
 
 def _properties(key: str, attributes: Mapping[str, Any], trace: Mapping[str, Any]) -> dict[str, Any]:

@@ -141,6 +141,7 @@ def nodes(core: Core, columns: Mapping[str, Any], kept: np.ndarray) -> Iterator[
     """Events by kind and heat, in pre-order each; columns without any value are left out."""
     kind, heat = core.columns.kind, _heat(core, kept)
     there = [prop for prop in EVENT_PROPERTIES if prop.name in columns]
+    sizes = sum(_sizes(column) for column in columns.values() if isinstance(column, Texts))
     for one in Kind:
         for level, label in enumerate(("", *HEAT)):
             rows = np.flatnonzero(kept & (kind == one) & (heat == level))
@@ -149,7 +150,12 @@ def nodes(core: Core, columns: Mapping[str, Any], kept: np.ndarray) -> Iterator[
             taken = [(prop, columns[prop.name][rows]) for prop in there]
             taken = [(prop, column) for prop, column in taken if _has_values(column)]
             labels = (*event_labels(one), label) if label else event_labels(one)
-            yield Nodes(labels, *map(tuple, zip(*taken, strict=True)))
+            yield Nodes(labels, *map(tuple, zip(*taken, strict=True)), sizes=sizes[rows])
+
+
+def _sizes(column: Texts) -> np.ndarray:
+    lengths: np.ndarray = np.fromiter(map(len, (*column.texts, "")), np.int64)
+    return lengths[column.codes]
 
 
 def _heat(core: Core, kept: np.ndarray) -> np.ndarray:

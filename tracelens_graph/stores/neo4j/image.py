@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from tracelens_graph._version import __version__
 from tracelens_graph.graph.context import Context
 from tracelens_graph.graph.core import Core
@@ -67,11 +69,13 @@ class Nodes:
         labels: the first one is that of `schema.database.KEYS`.
         properties: what the columns hold; the first one is the key.
         columns: one per property; arrays, lists or `Texts`.
+        sizes: characters of text of each node.
     """
 
     labels: tuple[str, ...]
     properties: tuple[Stored, ...]
     columns: tuple[Any, ...]
+    sizes: np.ndarray
 
     def __len__(self) -> int:
         return len(self.columns[0])

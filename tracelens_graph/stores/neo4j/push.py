@@ -1,39 +1,37 @@
 """Writing a graph into a database, so that it may be stopped at any point and gone on with.
 
 Every statement merges, so writing a batch twice is writing it once. The Trace node is `loading` until the last edge
-stands, and only then `complete`; whoever pushes the same trace again completes what is there.
+stands, and only then `complete`; whoever pushes the same trace again completes what is there. `begun_ns` tells a trace
+from one that was dropped and pushed anew meanwhile: every batch asks for it.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from threading import Event, Lock
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Mapping
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from tracelens_graph.errors import DatabaseError
 from tracelens_graph.schema.database import EVENT
 from tracelens_graph.stores.neo4j.catalog import drop_trace
-from tracelens_graph.stores.neo4j.image import Edges, Image, Nodes
-from tracelens_graph.stores.neo4j.statements import constraints, indexes, write_edges, write_nodes
+from tracelens_graph.stores.neo4j.image import Image
+from tracelens_graph.stores.neo4j.statements import constraints, indexes
+from tracelens_graph.stores.neo4j.writer import SESSIONS, LostEndsError, Progress, Writer, batches
 
 if TYPE_CHECKING:
-    from neo4j import Driver, ManagedTransaction, Session
-
-BATCH = 5000
-"""Rows of a transaction: less costs time, more brings none."""
-
-SESSIONS = 2
-"""Transactions side by side; more were slower."""
+    from neo4j import Driver, ManagedTransaction
 
 Outcome = Literal["pushed", "completed", "replaced", "unchanged"]
-Progress = Callable[[int, int], None]
+
+LONGEST_NAME = 500
+"""Characters of the name of a run or a trace: an index holds 8,000 bytes."""
 
 _COMPARED = {
     "path": "name",
     "labels": "labels",
     "options": "options",
+    "architecture": "device",
     "schema_version": "version of the graph model",
     "tool_version": "version of tracelens_graph",
 }
@@ -57,55 +55,66 @@ def push_image(
         driver: a connection.
         database: name of the database.
         image: the graph.
-        replace: whether a trace that is there with other options gives way.
+        replace: whether the same trace, if it is there, gives way, whatever its state and options.
         progress: called with rows written and rows in all.
 
     Returns:
         "pushed", "completed" (an earlier push was cut off), "replaced", or "unchanged" if it is there already.
 
     Raises:
-        DatabaseError: the trace is there with other options, its name is taken in its run, or it was changed by
-            somebody else at the same time.
+        DatabaseError: the trace is there with other options, its name is too long or taken in its run, or somebody else
+            dropped it at the same time.
     """
+    for what in ("run", "name"):
+        if len(image.trace[what]) > LONGEST_NAME:
+            raise DatabaseError(
+                f"a {what} of {len(image.trace[what]):,} characters is too long: {LONGEST_NAME} at most"
+            )
     make_schema(driver, database)
     with driver.session(database=database) as session:
-        there = session.execute_read(_find, image.trace["id"])
-        outcome: Outcome = "pushed"
-        if there is not None:
-            outcome = _decide(there, image, replace)
-            if outcome == "unchanged":
-                return outcome
-            if outcome == "replaced":
-                drop_trace(driver, database, image.trace["id"])
-        session.execute_write(_claim, image.trace)
-    writer = _Writer(driver, database, image, progress)
-    shared = [nodes for nodes in image.nodes if nodes.labels[0] != EVENT]
-    writer.write(((write_nodes(nodes), nodes) for nodes in shared), sessions=1)
-    writer.write((write_nodes(nodes), nodes) for nodes in image.nodes if nodes.labels[0] == EVENT)
-    writer.write((write_edges(edges), edges) for edges in image.edges)
-    with driver.session(database=database) as session:
-        session.execute_write(_complete, image.trace["id"], time.time_ns())
-    return outcome
+        claim = session.execute_write(_claim, image.trace, replace)
+        if claim.gives_way:
+            drop_trace(driver, database, image.trace["id"])
+            claim = session.execute_write(_claim, image.trace, False)._replace(outcome=claim.outcome)
+        if claim.outcome == "unchanged":
+            return "unchanged"
+        try:
+            _write(driver, database, image, claim.begun_ns, progress)
+        except LostEndsError:  # shared knowledge was dropped with another trace; what is there stays
+            _write(driver, database, image, claim.begun_ns, progress)
+        session.execute_write(_complete, image.trace["id"], claim.begun_ns)
+    return claim.outcome
 
 
-def _decide(there: Mapping[str, Any], image: Image, replace: bool) -> Outcome:
-    if replace or there["state"] == "dropping":
-        return "replaced"
-    differs = [name for key, name in _COMPARED.items() if there.get(key) != image.trace.get(key)]
-    if differs:
-        raise DatabaseError(
-            f"{there.get('path')} is in the database with another {' and '.join(differs)}: push it with --replace"
-        )
-    return "unchanged" if there["state"] == "complete" else "completed"
+def _write(driver: Driver, database: str, image: Image, begun_ns: int, progress: Progress | None) -> None:
+    scope = {"trace": image.trace["id"], "run": image.trace["run"], "begun": begun_ns}
+    writer = Writer(driver, database, scope, image.size, progress)
+    for nodes in image.nodes:
+        if nodes.labels[0] != EVENT:  # in one session, as two pushes that want the same nodes would only wait
+            writer.write(batches(nodes, sessions=1))
+    of_events = (batches(nodes) for nodes in image.nodes if nodes.labels[0] == EVENT)
+    events = list(chain.from_iterable(chain.from_iterable(of_events)))  # no two want the same node
+    writer.write([events[session::SESSIONS] for session in range(SESSIONS)])
+    for edges in image.edges:
+        writer.write(batches(edges))
 
 
-def _find(tx: ManagedTransaction, trace: str) -> dict[str, Any] | None:
-    record = tx.run("MATCH (t:Trace {id: $id}) RETURN properties(t) AS t", id=trace).single()
-    return record["t"] if record else None
+class _Claim(NamedTuple):
+    """What is to be done about a trace.
+
+    Attributes:
+        outcome: what it will have been.
+        begun_ns: that of its Trace node.
+        gives_way: whether what is there has to be dropped first.
+    """
+
+    outcome: Outcome
+    begun_ns: int
+    gives_way: bool = False
 
 
-def _claim(tx: ManagedTransaction, trace: Mapping[str, Any]) -> None:
-    """Write the Trace node; whoever is called like it keeps the name."""
+def _claim(tx: ManagedTransaction, trace: Mapping[str, Any], replace: bool) -> _Claim:
+    """Make the Trace node, or go on with the one that is there."""
     named = tx.run(
         "MATCH (t:Trace {run: $run, name: $name}) WHERE t.id <> $id RETURN t.id AS id",
         run=trace["run"], name=trace["name"], id=trace["id"],
@@ -114,76 +123,43 @@ def _claim(tx: ManagedTransaction, trace: Mapping[str, Any]) -> None:
         raise DatabaseError(
             f"{trace['path']} is the name of another trace in the database ({named['id']}): choose one with --name"
         )
-    tx.run(
-        "MERGE (t:Trace {id: $trace.id}) ON CREATE SET t.state = 'loading' SET t += $trace", trace=dict(trace)
-    ).consume()
+    found = tx.run(
+        "MERGE (t:Trace {id: $trace.id}) ON CREATE SET t += $trace, t.state = 'loading', t.begun_ns = $now "
+        "RETURN t.begun_ns = $now AS new, properties(t) AS t",
+        trace=dict(trace), now=time.time_ns(),
+    ).single(strict=True)  # fmt: skip
+    there = found["t"]
+    if found["new"]:
+        return _Claim("pushed", there["begun_ns"])
+    if there["state"] == "dropping":
+        return _Claim("pushed", 0, gives_way=True)
+    if replace:
+        return _Claim("replaced", 0, gives_way=True)
+    differs = [
+        f"{what} ({_shown(there.get(key))}, not {_shown(trace.get(key))})"
+        for key, what in _COMPARED.items()
+        if (there.get(key) or None) != (trace.get(key) or None)
+    ]
+    if differs:
+        raise DatabaseError(
+            f"{there['path']} is in the database with another {' and another '.join(differs)}: push it with --replace"
+        )
+    return _Claim("unchanged" if there["state"] == "complete" else "completed", there["begun_ns"])
 
 
-def _complete(tx: ManagedTransaction, trace: str, now_ns: int) -> None:
-    state = "MATCH (t:Trace {id: $id}) WHERE t.state <> 'dropping' SET t.state = 'complete', t.pushed_ns = $now"
-    if tx.run(f"{state} RETURN t.id AS id", id=trace, now=now_ns).single() is None:
-        raise DatabaseError("the trace was dropped by somebody else while it was pushed: push it again")
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(value) or "none"
+    return "none" if value in (None, "") else str(value)
 
 
-class _Writer:
-    """Writes nodes or edges in batches, in several sessions side by side.
-
-    Each session has a stretch of its own of the rows, so that two of them rarely want the same node.
-    """
-
-    def __init__(self, driver: Driver, database: str, image: Image, progress: Progress | None) -> None:
-        self._driver = driver
-        self._database = database
-        self._scope = {"trace": image.trace["id"], "run": image.trace["run"]}
-        self._progress = progress
-        self._size = image.size
-        self._done = 0
-        self._lock = Lock()
-        self._stop = Event()
-
-    def write(self, groups: Iterable[tuple[str, Nodes | Edges]], sessions: int = SESSIONS) -> None:
-        with ThreadPoolExecutor(sessions) as pool:
-            try:
-                for statement, group in groups:
-                    starts = range(0, len(group), BATCH)
-                    share = -(-len(starts) // sessions)
-                    stretches = [starts[low : low + share] for low in range(0, len(starts), share)]
-                    for future in [pool.submit(self._stretch, statement, group, stretch) for stretch in stretches]:
-                        future.result()
-            except BaseException:
-                self._stop.set()
-                raise
-
-    def _stretch(self, statement: str, group: Nodes | Edges, starts: Sequence[int]) -> None:
-        with self._driver.session(database=self._database) as session:
-            for low in starts:
-                if self._stop.is_set():
-                    return
-                rows = group.rows(low, low + BATCH)
-                found = _commit(session, statement, {"rows": rows, **self._scope})
-                if isinstance(group, Edges) and found != len(rows):
-                    raise DatabaseError(
-                        f"ends of {len(rows) - found:,} edges {group.type} are gone from the database; somebody "
-                        "dropped traces at the same time: push it again"
-                    )
-                self._count(len(rows))
-
-    def _count(self, rows: int) -> None:
-        with self._lock:
-            self._done += rows
-            if self._progress:
-                self._progress(self._done, self._size)
-
-
-def _commit(session: Session, statement: str, parameters: dict[str, Any]) -> int:
-    """Run a statement that merges; the number of pairs that it says it found."""
-    from neo4j.exceptions import IncompleteCommit
-
-    def work(tx: ManagedTransaction) -> int:
-        record = tx.run(statement, parameters).single()
-        return record["found"] if record else 0
-
-    try:
-        return session.execute_write(work)
-    except IncompleteCommit:  # nobody knows whether it was committed; merging again is safe
-        return session.execute_write(work)
+def _complete(tx: ManagedTransaction, trace: str, begun_ns: int) -> None:
+    done = tx.run(
+        "MATCH (t:Trace {id: $id}) SET t.begun_ns = t.begun_ns "
+        "WITH t WHERE t.begun_ns = $begun AND t.state <> 'dropping' "
+        "SET t.pushed_ns = CASE t.state WHEN 'complete' THEN t.pushed_ns ELSE $now END, t.state = 'complete' "
+        "RETURN t.id AS id",
+        id=trace, begun=begun_ns, now=time.time_ns(),
+    ).single()  # fmt: skip
+    if done is None:
+        raise DatabaseError("the trace was dropped or replaced by somebody else while it was pushed")

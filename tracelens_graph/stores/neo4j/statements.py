@@ -5,7 +5,7 @@ Labels, types and names of properties come from `schema` alone; everything of a 
 
 from __future__ import annotations
 
-from tracelens_graph.schema.database import EVENT, INDEXES, KEYS, PATHS
+from tracelens_graph.schema.database import EVENT, INDEXES, KEYS, KNOWLEDGE, PATHS
 from tracelens_graph.stores.neo4j.image import Edges, Nodes
 
 
@@ -35,8 +35,18 @@ def _properties(names: tuple[str, ...]) -> str:
     return ", ".join(f"n.{name}" for name in names)
 
 
+_GUARD = (
+    " WITH count(*) AS found MATCH (t:Trace {id: $trace}) SET t.begun_ns = t.begun_ns "
+    "WITH t, found WHERE t.begun_ns = $begun AND t.state <> 'dropping' RETURN found"
+)
+"""End of a statement that writes, so that what is dropped at the same time is either seen or sees what was written.
+
+It locks the Trace node until the commit, and returns no row unless the trace is still the one that the writer began.
+"""
+
+
 def write_nodes(nodes: Nodes) -> str:
-    """The statement that writes nodes: parameters `rows`, `trace` and `run`.
+    """The statement that writes nodes, and returns their number as `found`: parameters `rows`, `trace`, `run`, `begun`.
 
     On nodes that several traces share nothing is taken away that this one does not know.
     """
@@ -46,14 +56,14 @@ def write_nodes(nodes: Nodes) -> str:
         for place, prop in enumerate(nodes.properties)
     ][1:]
     change = f" SET {', '.join(changes)}" if changes else ""
-    return f"UNWIND $rows AS r MERGE (n:{':'.join(nodes.labels)} {_key(nodes.labels[0], 'r[0]')}){change}"
+    return f"UNWIND $rows AS r MERGE (n:{':'.join(nodes.labels)} {_key(nodes.labels[0], 'r[0]')}){change}{_GUARD}"
 
 
 def write_edges(edges: Edges) -> str:
-    """The statement that writes edges: parameters `rows`, `trace` and `run`; it returns the number of pairs found."""
+    """The statement that writes edges: parameters as above; `found` is the number of pairs whose ends exist."""
     return (
         f"UNWIND $rows AS r MATCH (a:{edges.source} {_key(edges.source, 'r[0]')}) "
-        f"MATCH (b:{edges.target} {_key(edges.target, 'r[1]')}) MERGE (a)-[:{edges.type}]->(b) RETURN count(*) AS found"
+        f"MATCH (b:{edges.target} {_key(edges.target, 'r[1]')}) MERGE (a)-[:{edges.type}]->(b){_GUARD}"
     )
 
 
@@ -63,8 +73,36 @@ def _key(label: str, value: str) -> str:
     return f"{{{scope}{key.name}: {value}}}"
 
 
-DELETE_EVENTS = (
-    f"MATCH (n:{EVENT}) WHERE n.trace = $trace AND n.pre >= 0 CALL (n) {{ DETACH DELETE n }} "
-    "IN TRANSACTIONS OF 10000 ROWS"
+_DROPPING = (
+    "MATCH (t:Trace {id: $trace}) SET t.begun_ns = t.begun_ns WITH t WHERE t.begun_ns = $begun AND t.state = 'dropping'"
 )
-"""Parameter `trace`; for a transaction of its own."""
+
+DELETE_EVENTS = (
+    f"{_DROPPING} MATCH (n:{EVENT}) WHERE n.trace = $trace AND n.pre >= 0 WITH n LIMIT $limit "
+    "DETACH DELETE n RETURN count(*) AS deleted"
+)
+"""Parameters `trace`, `begun` and `limit`."""
+
+DELETE_CONTEXT = (
+    *(
+        f"{_DROPPING} MATCH (n:{label} {{trace: $trace}}) DETACH DELETE n"
+        for label, key in KEYS.items()
+        if key.scope == "trace" and label != EVENT
+    ),
+    f"{_DROPPING} DETACH DELETE t",
+    *(
+        f"MATCH (n:{label} {{run: $run}}) WHERE NOT EXISTS {{ (n)<--() }} DETACH DELETE n"
+        for label in ("Collective", "ProcessGroup")
+    ),
+    "MATCH (n:Run {name: $run}) WHERE NOT EXISTS { (n)<--() } DETACH DELETE n",
+)
+"""What is left of a trace without events, and of a run without traces: parameters `trace`, `begun` and `run`."""
+
+DELETE_UNUSED = tuple(
+    "OPTIONAL MATCH (t:Trace {state: 'loading'}) WITH count(t) AS loading WHERE loading = 0 "
+    f"MATCH (n:{label}) WHERE NOT EXISTS {{ (n)<--() }} WITH n LIMIT $limit "
+    "SET n.name = n.name WITH n WHERE NOT EXISTS { (n)<--() } "  # again, as now it is locked
+    "DETACH DELETE n RETURN count(*) AS deleted"
+    for label in KNOWLEDGE
+)
+"""Knowledge that no trace uses; none while a trace is being pushed, which may be about to. Parameter `limit`."""

@@ -1,0 +1,155 @@
+"""Writing nodes and edges in batches, in several sessions side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from queue import SimpleQueue
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from tracelens_graph.errors import DatabaseError
+from tracelens_graph.stores.neo4j.image import Edges, Nodes
+from tracelens_graph.stores.neo4j.statements import write_edges, write_nodes
+
+if TYPE_CHECKING:
+    from neo4j import Driver, ManagedTransaction, Session
+
+BATCH = 5000
+"""Rows of a transaction: less costs time, more brings none."""
+
+BATCH_BYTES = 8_000_000
+"""Characters of text in a transaction, so that long names fill neither memory; a longer row goes alone."""
+
+FEW = 1000
+"""Rows that one session writes alone."""
+
+SESSIONS = 2
+"""Transactions side by side; more were slower."""
+
+Progress = Callable[[int, int], None]
+
+
+class LostEndsError(DatabaseError):
+    """Nodes that were written are gone again: somebody dropped traces at the same time."""
+
+
+class Batch(NamedTuple):
+    """Rows `low` to `high` of some nodes or edges, written in one transaction."""
+
+    statement: str
+    group: Nodes | Edges
+    low: int
+    high: int
+
+
+def batches(group: Nodes | Edges, sessions: int = SESSIONS) -> list[list[Batch]]:
+    """Batches of nodes or edges: for each session those of a stretch of its own, all about as large.
+
+    So two sessions rarely want the same node, and end at about the same time.
+    """
+    statement = write_nodes(group) if isinstance(group, Nodes) else write_edges(group)
+    stretches = _parts(range(0, len(group)), sessions if len(group) > FEW else 1)
+    return [
+        [Batch(statement, group, low, high) for part in _parts(stretch, -(-len(stretch) // BATCH))
+         for low, high in _short(group, part)]
+        for stretch in stretches
+    ]  # fmt: skip
+
+
+def _parts(rows: range, number: int) -> list[range]:
+    ends = [rows.start + len(rows) * i // number for i in range(number + 1)]
+    return [range(low, high) for low, high in pairwise(ends)]
+
+
+def _short(group: Nodes | Edges, rows: range) -> Iterator[tuple[int, int]]:
+    """The rows, in parts that hold no more text than a transaction may."""
+    if isinstance(group, Edges):
+        yield rows.start, rows.stop
+        return
+    ends = np.cumsum(group.sizes[rows.start : rows.stop])
+    low = 0
+    while low < len(rows):
+        before = ends[low - 1] if low else 0
+        high = max(low + 1, int(np.searchsorted(ends, before + BATCH_BYTES, "right")))
+        yield rows.start + low, rows.start + high
+        low = high
+
+
+class Writer:
+    """Writes batches of one trace.
+
+    The threads are daemons: who interrupts the program need not wait until a server answers that is gone.
+
+    Args:
+        driver: a connection.
+        database: name of the database.
+        scope: parameters of all statements.
+        size: rows in all.
+        progress: called with rows written and rows in all.
+    """
+
+    def __init__(
+        self, driver: Driver, database: str, scope: Mapping[str, Any], size: int, progress: Progress | None
+    ) -> None:
+        self._driver = driver
+        self._database = database
+        self._scope = scope
+        self._size = size
+        self._done = 0
+        self._progress = progress
+        self._stop = Event()
+
+    def write(self, queues: Iterable[Sequence[Batch]]) -> None:
+        """Write batches, those of each queue in their order, the queues side by side.
+
+        Raises:
+            LostEndsError: ends of edges are not in the database.
+            DatabaseError: the trace is no longer ours.
+        """
+        news: SimpleQueue[int | BaseException] = SimpleQueue()
+        queues = [queue for queue in queues if queue]
+        for queue in queues:
+            Thread(target=self._work, args=(queue, news), daemon=True).start()
+        try:
+            for _ in range(sum(map(len, queues))):
+                said = news.get()
+                if isinstance(said, BaseException):
+                    raise said
+                self._done += said
+                if self._progress:
+                    self._progress(min(self._done, self._size), self._size)
+        except BaseException:
+            self._stop.set()
+            raise
+
+    def _work(self, queue: Sequence[Batch], news: SimpleQueue[int | BaseException]) -> None:
+        try:
+            with self._driver.session(database=self._database) as session:
+                for batch in queue:
+                    if self._stop.is_set():
+                        return
+                    news.put(self._commit(session, batch))
+        except BaseException as error:
+            news.put(error)
+
+    def _commit(self, session: Session, batch: Batch) -> int:
+        from neo4j.exceptions import IncompleteCommit
+
+        rows = batch.group.rows(batch.low, batch.high)
+        parameters = {"rows": rows, **self._scope}
+
+        def work(tx: ManagedTransaction) -> None:
+            record = tx.run(batch.statement, parameters).single()
+            if record is None:
+                raise DatabaseError("the trace was dropped or replaced by somebody else while it was pushed")
+            if record["found"] != len(rows):
+                raise LostEndsError("nodes were dropped by somebody else while edges to them were pushed: push again")
+
+        try:
+            session.execute_write(work)
+        except IncompleteCommit:  # nobody knows whether it was committed; merging again is safe
+            session.execute_write(work)
+        return len(rows)
