@@ -1,0 +1,46 @@
+// Forward and backward: GPU time of ops in the forward pass against that of their backward passes.
+//
+// Each GPU event counts for the nearest op above its launch that is linked with the other pass, so nested ops share
+// nothing. Work of neither pass (optimizer, copies) is in no row: what percentages lack to 100.
+//
+// Parameters:
+//   trace: run/name, name or id of a trace; null for the one that was pushed last
+//   step: n of ProfilerStep#n; null for all
+//
+// Columns:
+//   name: forward op
+//   forward_calls: calls with GPU work charged to them
+//   forward_us: sum of the durations of the GPU events that they are the nearest linked op above, us
+//   recomputed_calls: calls that run again what checkpointing dropped
+//   recomputed_us: sum of the durations of their GPU events, us
+//   backward_calls: backward ops of such calls with GPU work charged to them
+//   backward_us: sum of the durations of their GPU events, us
+//   ratio: backward_us / forward_us; absent without forward time
+//   percent: the three sums together as share of the sum over all GPU events, %
+//   uid: smallest uid of the forward ops
+WITH {trace: null, step: null} AS p
+MATCH (t:Trace {state: 'complete'})
+WHERE p.trace IS NULL OR p.trace IN [t.id, t.path, t.name]
+WITH p, t ORDER BY t.pushed_ns DESC LIMIT 1
+MATCH (k:GpuEvent) WHERE k.trace = t.id AND k.pre >= 0 AND (p.step IS NULL OR k.step = p.step)
+OPTIONAL MATCH (k)-[:CHARGED_TO]->(o:Op)
+OPTIONAL MATCH (k)<-[:LAUNCHES]-(r:RuntimeCall) WHERE o IS NULL
+WITH coalesce(o, r) AS call, sum(k.dur_ns) AS time
+WITH collect([call, time]) AS calls, sum(time) AS whole
+UNWIND calls AS charged
+WITH charged[0] AS call, charged[1] AS time, whole
+MATCH (call) ((x WHERE NOT EXISTS { (x)-[:HAS_BACKWARD]-() })<-[:CALLS]-())*
+  (op WHERE EXISTS { (op)-[:HAS_BACKWARD]-() })
+WITH op, sum(time) AS time, whole
+OPTIONAL MATCH (op)<-[:HAS_BACKWARD]-(f:Op)
+WITH op, time, whole, f ORDER BY coalesce(f.recompute, false), f.start_ns, f.pre
+WITH op, time, whole, head(collect(f)) AS f
+WITH coalesce(f, op) AS f, CASE WHEN f IS NOT NULL THEN 2 WHEN op.recompute THEN 1 ELSE 0 END AS side, time, whole
+WITH whole, f.name AS name, min(f.uid) AS uid,
+     count(CASE side WHEN 0 THEN 1 END) AS forward_calls, sum(CASE side WHEN 0 THEN time ELSE 0 END) AS forward,
+     count(CASE side WHEN 1 THEN 1 END) AS recomputed_calls, sum(CASE side WHEN 1 THEN time ELSE 0 END) AS recomputed,
+     count(CASE side WHEN 2 THEN 1 END) AS backward_calls, sum(CASE side WHEN 2 THEN time ELSE 0 END) AS backward
+RETURN name, forward_calls, forward / 1e3 AS forward_us, recomputed_calls, recomputed / 1e3 AS recomputed_us,
+       backward_calls, backward / 1e3 AS backward_us, CASE WHEN forward > 0 THEN 1.0 * backward / forward END AS ratio,
+       CASE WHEN whole > 0 THEN 100.0 * (forward + recomputed + backward) / whole ELSE 0.0 END AS percent, uid
+ORDER BY forward + recomputed + backward DESC

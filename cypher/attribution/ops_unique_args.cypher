@@ -1,0 +1,88 @@
+// GPU time by operation and arguments: which calls the GPU time is charged to.
+//
+// Time is charged to the op nearest above a launch, to the runtime call where no op is, and to nobody where the
+// launch is not in the trace. A call's time is the length of the union of its GPU events.
+// Names of process and thread are Unknown where the trace does not give them.
+//
+// Parameters:
+//   trace: run/name, name or id of a trace; null for the one that was pushed last
+//   step: n of ProfilerStep#n; null for all
+//
+// Columns:
+//   name: op nearest above the launch; the runtime call where no op is
+//   op category: kind of operation: told by its name, else by the name of its first kernel
+//   process_name: name of the process
+//   process_label: label of the process
+//   thread_name: name of the thread
+//   Input Dims: sizes of the inputs, one list per argument, JSON
+//   Input type: types of the inputs, JSON
+//   Input Strides: strides of the inputs, in elements, JSON
+//   Concrete Inputs: values of inputs that are no tensors, JSON
+//   operation_count: calls
+//   total_direct_kernel_time_mean: mean of the busy time of the GPU events charged to a call, us
+//   total_direct_kernel_time_median: median of the busy time of the GPU events charged to a call, us
+//   total_direct_kernel_time_std: standard deviation (one degree of freedom less; none for a single value) of the busy time of the GPU events charged to a call, us
+//   total_direct_kernel_time_min: smallest of the busy time of the GPU events charged to a call, us
+//   total_direct_kernel_time_max: greatest of the busy time of the GPU events charged to a call, us
+//   total_direct_kernel_time_sum: sum of the busy time of the GPU events charged to a call, us
+//   total_subtree_kernel_time_mean: mean of the busy time of all GPU events below a call, us
+//   total_subtree_kernel_time_median: median of the busy time of all GPU events below a call, us
+//   total_subtree_kernel_time_std: standard deviation (one degree of freedom less; none for a single value) of the busy time of all GPU events below a call, us
+//   total_subtree_kernel_time_min: smallest of the busy time of all GPU events below a call, us
+//   total_subtree_kernel_time_max: greatest of the busy time of all GPU events below a call, us
+//   total_subtree_kernel_time_sum: sum of the busy time of all GPU events below a call, us
+//   ex_UID: uid of the first call
+//   Percentage (%): share of total_direct_kernel_time_sum in the sum over all rows, %
+WITH {trace: null, step: null} AS p
+MATCH (t:Trace {state: 'complete'})
+WHERE p.trace IS NULL OR p.trace IN [t.id, t.path, t.name]
+WITH p, t ORDER BY t.pushed_ns DESC LIMIT 1
+MATCH (k:GpuEvent) WHERE k.trace = t.id AND k.pre >= 0 AND (p.step IS NULL OR k.step = p.step)
+OPTIONAL MATCH (k)-[:CHARGED_TO]->(o:Op)
+OPTIONAL MATCH (k)<-[:LAUNCHES]-(r:RuntimeCall) WHERE o IS NULL
+WITH p, t, coalesce(o, r, k) AS call, k ORDER BY k.start_ns
+WITH p, t, call, collect([k.start_ns, k.end_ns]) AS events
+WITH p, t, call, reduce(s = {busy: 0, end: 0}, e IN events | CASE WHEN e[1] <= s.end THEN s ELSE
+       {busy: s.busy + e[1] - CASE WHEN e[0] > s.end THEN e[0] ELSE s.end END, end: e[1]} END).busy AS busy,
+     size(events) AS charged
+WITH call, busy, CASE
+       WHEN call:GpuEvent OR call.gpu_events = charged THEN busy
+       WHEN p.step IS NULL THEN call.gpu_busy_ns
+       ELSE reduce(s = {busy: 0, end: 0}, e IN COLLECT {
+         MATCH (b:GpuEvent) WHERE b.trace = t.id AND b.pre > call.pre AND b.pre <= call.last AND b.step = p.step
+         WITH b ORDER BY b.start_ns
+         RETURN [b.start_ns, b.end_ns]
+       } | CASE WHEN e[1] <= s.end THEN s ELSE
+         {busy: s.busy + e[1] - CASE WHEN e[0] > s.end THEN e[0] ELSE s.end END, end: e[1]} END).busy
+     END AS subtree
+OPTIONAL MATCH (call)-[:HAS_SIGNATURE]->(g:Signature)
+OPTIONAL MATCH (call:!GpuEvent)-[:ON_THREAD]->(h:Thread)-[:IN_PROCESS]->(c:Process)
+WITH *, CASE WHEN call:GpuEvent THEN ['(no launch in trace)', 'unlinked'] ELSE [call.name, call.category] END AS op,
+     CASE WHEN NOT call:GpuEvent THEN [
+       CASE WHEN c.name <> c.pid THEN c.name ELSE 'Unknown' END,
+       coalesce(c.labels, CASE WHEN c.name <> c.pid THEN '' ELSE 'Unknown' END),
+       CASE WHEN h.name <> h.tid THEN h.name ELSE 'Unknown' END
+     ] END AS place
+ORDER BY call.start_ns, call.pre
+WITH op, place, replace(g.input_dims, ' ', '') AS dims, replace(g.input_types, ' ', '') AS types,
+     replace(g.input_strides, ' ', '') AS strides, replace(g.concrete_inputs, ' ', '') AS concrete,
+     head(collect(call)) AS first, head(collect(g)) AS args, count(*) AS calls, sum(busy) AS total,
+     [avg(busy), percentileCont(busy, 0.5), CASE WHEN count(*) > 1 THEN stDev(busy) END, min(busy), max(busy)] AS direct,
+     [avg(subtree), percentileCont(subtree, 0.5), CASE WHEN count(*) > 1 THEN stDev(subtree) END, min(subtree),
+      max(subtree), sum(subtree)] AS below
+WITH collect({op: op, place: place, first: first, args: args, calls: calls, total: total, direct: direct, below: below})
+     AS rows, sum(total) AS whole
+UNWIND rows AS row
+RETURN row.op[0] AS name, row.op[1] AS `op category`, row.place[0] AS process_name, row.place[1] AS process_label,
+       row.place[2] AS thread_name, row.args.input_dims AS `Input Dims`, row.args.input_types AS `Input type`,
+       row.args.input_strides AS `Input Strides`, row.args.concrete_inputs AS `Concrete Inputs`,
+       row.calls AS operation_count,
+       row.direct[0] / 1e3 AS total_direct_kernel_time_mean, row.direct[1] / 1e3 AS total_direct_kernel_time_median,
+       row.direct[2] / 1e3 AS total_direct_kernel_time_std, row.direct[3] / 1e3 AS total_direct_kernel_time_min,
+       row.direct[4] / 1e3 AS total_direct_kernel_time_max, row.total / 1e3 AS total_direct_kernel_time_sum,
+       row.below[0] / 1e3 AS total_subtree_kernel_time_mean, row.below[1] / 1e3 AS total_subtree_kernel_time_median,
+       row.below[2] / 1e3 AS total_subtree_kernel_time_std, row.below[3] / 1e3 AS total_subtree_kernel_time_min,
+       row.below[4] / 1e3 AS total_subtree_kernel_time_max, row.below[5] / 1e3 AS total_subtree_kernel_time_sum,
+       CASE WHEN NOT row.first:GpuEvent THEN row.first.uid END AS ex_UID,
+       CASE WHEN whole > 0 THEN 100.0 * row.total / whole END AS `Percentage (%)`
+ORDER BY row.total DESC

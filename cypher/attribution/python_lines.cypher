@@ -1,0 +1,40 @@
+// Lines of Python: which line launched how much GPU time.
+//
+// Of each GPU event the innermost frame `file(line): function` above its launch counts. Backward passes are launched by
+// a thread without Python frames.
+//
+// Parameters:
+//   trace: run/name, name or id of a trace; null for the one that was pushed last
+//   without: pass over frames whose name holds this text, such as 'torch/', and take the next one above
+//   step: n of ProfilerStep#n; null for all
+//
+// Columns:
+//   name: `file(line): function`
+//   frames: calls of it with GPU work
+//   gpu_events: GPU events below them
+//   gpu_sum_us: sum of their durations, us
+//   gpu_busy_us: length of the union of these GPU events, us
+//   percent: share of the sum over all GPU events, %
+//   uid: the first of these calls
+WITH {trace: null, without: null, step: null} AS p
+MATCH (t:Trace {state: 'complete'})
+WHERE p.trace IS NULL OR p.trace IN [t.id, t.path, t.name]
+WITH p, t ORDER BY t.pushed_ns DESC LIMIT 1
+MATCH (k:GpuEvent) WHERE k.trace = t.id AND k.pre >= 0 AND (p.step IS NULL OR k.step = p.step)
+OPTIONAL MATCH (k)<-[:LAUNCHES]-(r:RuntimeCall)
+OPTIONAL MATCH (r) (()<-[:CALLS]-(x WHERE NOT x:PythonFunction OR NOT x.name CONTAINS '): '
+                                      OR (p.without IS NOT NULL AND x.name CONTAINS p.without)))*
+  ()<-[:CALLS]-(f:PythonFunction
+    WHERE f.name CONTAINS '): ' AND (p.without IS NULL OR NOT f.name CONTAINS p.without))
+WITH k, f, coalesce(f.name, CASE WHEN r IS NULL THEN '(no launch in trace)' ELSE '(no line of Python)' END) AS name
+ORDER BY k.start_ns
+WITH name, count(DISTINCT f) AS frames, sum(k.dur_ns) AS time, min(f.pre) AS first,
+     collect([k.start_ns, k.end_ns]) AS events, collect(DISTINCT f) AS nodes
+WITH name, frames, time, size(events) AS events, [f IN nodes WHERE f.pre = first | f.uid][0] AS uid,
+     reduce(s = {busy: 0, end: 0}, e IN events | CASE WHEN e[1] <= s.end THEN s ELSE
+       {busy: s.busy + e[1] - CASE WHEN e[0] > s.end THEN e[0] ELSE s.end END, end: e[1]} END).busy AS busy
+WITH collect([name, frames, events, time, busy, uid]) AS rows, sum(time) AS whole
+UNWIND rows AS row
+RETURN row[0] AS name, row[1] AS frames, row[2] AS gpu_events, row[3] / 1e3 AS gpu_sum_us, row[4] / 1e3 AS gpu_busy_us,
+       CASE WHEN whole > 0 THEN 100.0 * row[3] / whole ELSE 0.0 END AS percent, row[5] AS uid
+ORDER BY row[3] DESC
