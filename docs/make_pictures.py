@@ -24,6 +24,7 @@ from tracelens_graph.schema import EVENT_EDGES, Kind
 PURPOSE = {
     "cli": "one file per command: parse, call an analysis, present",
     "database": "graphs in Neo4j: push, ask, pull, drop",
+    "ogm": "what push stored, as objects of py2neo",
     "compat": "the names that users of TraceLens know",
     "api": "load(), TraceGraph: the core as a networkx graph",
     "extension": "categories, models, tables of the user's own",
