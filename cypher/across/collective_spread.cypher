@@ -1,8 +1,8 @@
 // Collective spread: how far apart the ranks of a run began each collective, how long they took, and who came last.
 //
 // Collectives that two ranks at least took part in, those with the most waiting first. Ranks are put on one clock by
-// the absolute starts of their traces; a rank that waits for the last one runs its kernel meanwhile. Where the ends
-// lie apart, too, clocks differ, or the ranks did not wait for one another.
+// the absolute starts of their traces; a rank that waits for the last one runs its kernel meanwhile. Where ends lie
+// apart, clocks differ, or ranks do not wait for one another; durations do not depend on clocks.
 //
 // Parameters:
 //   run: name of a run; null for that of the trace that was pushed last

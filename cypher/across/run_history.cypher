@@ -6,7 +6,7 @@
 // Parameters:
 //   label: key of a label, such as commit; null for the order of pushing
 //   run: only traces of this run; null for all
-//   name: only traces of this name, such as rank0; null for all
+//   named: only traces of this name, such as rank0; null for all
 //
 // Columns:
 //   label_value: value of the label asked for
@@ -19,9 +19,9 @@
 //   idle_percent: share of the total in which nothing runs, %
 //   total_change_percent: change of the total against the trace before, %
 //   busy_change_percent: change of the busy time against the trace before, %
-WITH {label: null, run: null, name: null} AS p
+WITH {label: null, run: null, named: null} AS p
 MATCH (t:Trace {state: 'complete'})
-WHERE (p.run IS NULL OR t.run = p.run) AND (p.name IS NULL OR t.name = p.name)
+WHERE (p.run IS NULL OR t.run = p.run) AND (p.named IS NULL OR t.name = p.named)
 WITH p, t, [l IN t.labels WHERE l STARTS WITH p.label + '='][0] AS label
 WITH p, t, substring(label, size(p.label) + 1) AS value
 WHERE p.label IS NULL OR value IS NOT NULL

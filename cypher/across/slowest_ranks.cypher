@@ -1,6 +1,7 @@
 // Slowest ranks: which ranks of a run the others waited for, and how long each waited itself.
 //
-// Over all collectives that two ranks at least took part in, the ranks that waited least first: they come late.
+// Over all collectives that two ranks at least took part in, the ranks that waited least first: they come late. Where
+// the clocks of ranks differ, go by `collective_us`: who comes late has the least.
 //
 // Parameters:
 //   run: name of a run; null for that of the trace that was pushed last

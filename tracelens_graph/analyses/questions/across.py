@@ -283,7 +283,7 @@ def ops_only_in_one(traces: Sequence[Placed], a: str | None = None, b: str | Non
 
 
 def run_history(
-    traces: Sequence[Placed], label: str | None = None, run: str | None = None, name: str | None = None
+    traces: Sequence[Placed], label: str | None = None, run: str | None = None, named: str | None = None
 ) -> Table:
     """How long the GPU took in each of many traces, in the order of a label's values or of pushing.
 
@@ -295,12 +295,12 @@ def run_history(
         label: key of a label, such as `commit`; traces without it are left out. By default the order is that of
             pushing.
         run: only traces of this run.
-        name: only traces of this name.
+        named: only traces of this name.
     """
     chosen = []
     for place, trace in enumerate(traces):
         value = trace.value_of(label) if label is not None else None
-        wanted = run in (None, trace.run) and name in (None, trace.name)
+        wanted = run in (None, trace.run) and named in (None, trace.name)
         if wanted and (label is None or value is not None):
             number = float(value) if value is not None and _NUMBER.fullmatch(value) else float("inf")
             chosen.append((number, value or "", place, value, trace))

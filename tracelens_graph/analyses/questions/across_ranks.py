@@ -110,8 +110,8 @@ def collective_spread(
 ) -> Table:
     """How far apart the ranks of a run began each collective, how long they took, and who came last.
 
-    Collectives that two ranks at least took part in, those with the most waiting first. Where not only starts but
-    ends lie apart, clocks differ, or the ranks did not wait for one another.
+    Collectives that two ranks at least took part in, those with the most waiting first. Where ends lie apart, clocks
+    differ, or ranks do not wait for one another; durations do not depend on clocks.
 
     Args:
         traces: in the order of pushing.
@@ -155,7 +155,8 @@ def collective_spread(
 def slowest_ranks(traces: Sequence[Placed], run: str | None = None, kind: str | None = None) -> Table:
     """Which ranks of a run the others waited for, and how long each waited itself.
 
-    Over all collectives that two ranks at least took part in, the ranks that waited least first: they come late.
+    Over all collectives that two ranks at least took part in, the ranks that waited least first: they come late. Where
+    the clocks of ranks differ, go by `collective_us`: who comes late has the least.
 
     Args:
         traces: in the order of pushing.

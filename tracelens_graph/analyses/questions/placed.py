@@ -59,7 +59,10 @@ def pair(traces: Sequence[Placed], a: str | None, b: str | None) -> tuple[Placed
     """
     other = last(traces) if b is None else _called(traces, b)
     if a is not None:
-        return _called([trace for trace in traces if trace is not other], a), other
+        one = _called(traces, a)
+        if one is other:
+            raise AnalysisError(f"{other.path} is compared with itself")
+        return one, other
     earlier = traces[: traces.index(other)]
     if not earlier:
         raise AnalysisError(f"no trace was pushed before {other.path}")
