@@ -12,7 +12,7 @@ from handmade import small_trace
 from tracelens_graph.database import Database
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
-from tracelens_graph.schema import CONTEXT_KINDS, HOST_KINDS, Kind
+from tracelens_graph.schema import CONTEXT_KINDS, Kind
 from tracelens_graph.stores.neo4j.connection import Connection
 
 py2neo = pytest.importorskip("py2neo", reason="needs the extra py2neo")
