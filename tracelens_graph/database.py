@@ -26,11 +26,13 @@ from tracelens_graph.stores.neo4j.connection import (
     errors_in_words,
 )
 from tracelens_graph.stores.neo4j.image import Image, Options, Placement, image_of
+from tracelens_graph.stores.neo4j.pull import pull_trace
 from tracelens_graph.stores.neo4j.push import Outcome, push_image
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from tracelens_graph.api import TraceGraph
     from tracelens_graph.perf.architecture import Architecture
     from tracelens_graph.table import Table
 
@@ -120,11 +122,12 @@ class Database:
         with self._in_words():
             return catalog.traces(self._driver, self.connection.database)
 
-    def drop(self, wanted: str) -> list[str]:
+    def drop(self, wanted: str, progress: Callable[[int, int], None] | None = None) -> list[str]:
         """Delete all traces of a run, or one trace, with the knowledge that no other trace uses.
 
         Args:
             wanted: name of a run; or id, `run/name`, or name of a trace.
+            progress: called for each trace with events deleted and events in all.
 
         Returns:
             Paths of the traces that are gone.
@@ -132,12 +135,35 @@ class Database:
         Raises:
             DatabaseError: nothing is called so, or several traces are.
         """
-        known = self.traces()
-        found = [trace for trace in known if trace.get("run") == wanted] or [catalog.resolve(known, wanted)]
+        found = catalog.meant(self.traces(), wanted)
         with self._in_words():
             for trace in found:
-                catalog.drop_trace(self._driver, self.connection.database, trace["id"])
-        return [trace.get("path", trace["id"]) for trace in found]
+                catalog.drop_trace(self._driver, self.connection.database, trace["id"], progress)
+        return [trace["path"] for trace in found]
+
+    def pull(self, trace: str, *, progress: Callable[[int, int], None] | None = None) -> TraceGraph:
+        """The graph of a trace in the database, equal to the one that was pushed.
+
+        The arguments of events, `node.args`, are there if they were pushed. Halves of characters, which no database
+        holds, come back as U+FFFD.
+
+        Args:
+            trace: id, `run/name`, or name of the trace.
+            progress: called with events read and events in all.
+
+        Raises:
+            DatabaseError: the database cannot be reached or refuses; there is no such trace; it is not complete, was
+                pushed without some of its events or by another version; or somebody changed it.
+        """
+        from tracelens_graph.api import TraceGraph
+
+        graph: TraceGraph = TraceGraph(self.pull_core(trace, progress=progress))
+        return graph
+
+    def pull_core(self, trace: str, *, progress: Callable[[int, int], None] | None = None) -> Core:
+        """As `pull`, without the face of networkx."""
+        with self._in_words():
+            return pull_trace(self._driver, self.connection.database, trace, progress)
 
     def ask(self, question: str, *, timeout_s: float = 60, write: bool = False, **parameters: Any) -> Table:
         """The answer to a query of the library by its name, or to a Cypher statement.

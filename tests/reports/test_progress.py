@@ -46,3 +46,12 @@ def test_long_work_shows_a_line_and_wipes_it(clock: list[float]) -> None:
         show(150_000_000, 200_000_000)
     first, second = "reading x.json: 25 %", "reading x.json: 75 %"
     assert terminal.getvalue().split("\r") == ["", first, second, " " * len(second), ""]
+
+
+def test_rate_and_time_left(clock: list[float]) -> None:
+    terminal = Terminal()
+    with progress_on_terminal("pushing x", terminal, unit="rows") as show:
+        assert show is not None
+        clock[0] += 10
+        show(20_000, 300_000)
+    assert terminal.getvalue().split("\r")[1] == "pushing x: 6 %, 2,000 rows/s, 2:20 left"

@@ -23,12 +23,19 @@ class progress_on_terminal:  # noqa: N801 (used like a function)
 
     >>> with progress_on_terminal("reading trace.json") as progress:
     ...     load_core("trace.json", progress=progress)
+
+    Args:
+        what: what is being done.
+        stream: where the line is drawn, by default standard error.
+        unit: what is counted; if given, the line tells the rate and the time that is left.
     """
 
-    def __init__(self, what: str, stream: TextIO | None = None) -> None:
+    def __init__(self, what: str, stream: TextIO | None = None, unit: str = "") -> None:
         self._what = what
+        self._unit = unit
+        self._start = time.monotonic()
         self._stream = stream or sys.stderr
-        self._next = time.monotonic() + _PATIENCE
+        self._next = self._start + _PATIENCE
         self._drawn = 0
 
     def __enter__(self) -> Callable[[int, int], None] | None:
@@ -47,6 +54,10 @@ class progress_on_terminal:  # noqa: N801 (used like a function)
             return
         self._next = now + _INTERVAL
         line = f"{self._what}: {100 * done // max(total, 1)} %"
+        if self._unit and done:
+            seconds = now - self._start
+            left_s = round(seconds * (total - done) / done)
+            line += f", {done / seconds:,.0f} {self._unit}/s, {left_s // 60}:{left_s % 60:02} left"
         self._stream.write("\r" + line.ljust(self._drawn))
         self._stream.flush()
         self._drawn = max(self._drawn, len(line))

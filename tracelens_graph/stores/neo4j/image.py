@@ -45,6 +45,20 @@ class Options:
         """The options as JSON."""
         return json.dumps(asdict(self))
 
+    @classmethod
+    def of(cls, text: str) -> Options:
+        """The options from JSON."""
+        said = json.loads(text)
+        return cls(tuple(said["kinds"]), said["min_gpu_time_ns"], said["with_args"])
+
+    @property
+    def words(self) -> str:
+        """The options for people."""
+        words = [", ".join(self.kinds) if len(self.kinds) < len(Kind) else "all events"]
+        if self.min_gpu_time_ns:
+            words.append(f"calls of {self.min_gpu_time_ns / 1e3:g} us GPU time or more")
+        return "; ".join([*words, *["all arguments"] * self.with_args])
+
 
 @dataclass(frozen=True)
 class Placement:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from tracelens_graph.errors import DatabaseError
 from tracelens_graph.schema.database import EVENT
 from tracelens_graph.stores.neo4j.catalog import drop_trace
-from tracelens_graph.stores.neo4j.image import Image
+from tracelens_graph.stores.neo4j.image import Image, Options
 from tracelens_graph.stores.neo4j.statements import constraints, indexes
 from tracelens_graph.stores.neo4j.writer import SESSIONS, LostEndsError, Progress, Writer, batches
 
@@ -28,12 +28,12 @@ LONGEST_NAME = 500
 """Characters of the name of a run or a trace: an index holds 8,000 bytes."""
 
 _COMPARED = {
-    "path": "name",
-    "labels": "labels",
-    "options": "options",
-    "architecture": "device",
-    "schema_version": "version of the graph model",
-    "tool_version": "version of tracelens_graph",
+    "path": "another name",
+    "labels": "other labels",
+    "options": "other options",
+    "architecture": "another device",
+    "schema_version": "another version of the graph model",
+    "tool_version": "another version of tracelens_graph",
 }
 """Properties of a trace that must agree with what is there -> what to call them."""
 
@@ -136,18 +136,18 @@ def _claim(tx: ManagedTransaction, trace: Mapping[str, Any], replace: bool) -> _
     if replace:
         return _Claim("replaced", 0, gives_way=True)
     differs = [
-        f"{what} ({_shown(there.get(key))}, not {_shown(trace.get(key))})"
+        f"{what} ({_shown(key, there.get(key))}, not {_shown(key, trace.get(key))})"
         for key, what in _COMPARED.items()
         if (there.get(key) or None) != (trace.get(key) or None)
     ]
     if differs:
-        raise DatabaseError(
-            f"{there['path']} is in the database with another {' and another '.join(differs)}: push it with --replace"
-        )
+        raise DatabaseError(f"{there['path']} is in the database with {' and '.join(differs)}: push it with --replace")
     return _Claim("unchanged" if there["state"] == "complete" else "completed", there["begun_ns"])
 
 
-def _shown(value: Any) -> str:
+def _shown(key: str, value: Any) -> str:
+    if key == "options" and value:
+        return Options.of(value).words
     if isinstance(value, list):
         return ", ".join(value) or "none"
     return "none" if value in (None, "") else str(value)

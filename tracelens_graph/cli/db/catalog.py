@@ -1,0 +1,126 @@
+"""`tracelens-graph db list` and `db drop`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tracelens_graph.cli.common import Format, FormatOption, write_table
+from tracelens_graph.cli.db.connection import Database, Uri, User, connection
+from tracelens_graph.stores.neo4j.connection import DEFAULT_DATABASE, DEFAULT_USER
+
+if TYPE_CHECKING:
+    from tracelens_graph.table import Table
+
+
+def list_(
+    uri: Uri = None,
+    user: User = DEFAULT_USER,
+    database: Database = DEFAULT_DATABASE,
+    format: FormatOption = Format.table,
+) -> None:
+    """List the traces of the database, complete or not.
+
+    Example: tracelens-graph db list
+    """
+    from tracelens_graph.database import Database as Graphs
+
+    with Graphs(connection(uri, user, database)) as graphs:
+        traces = graphs.traces()
+    write_table(_listed(traces), format)
+
+
+def drop(
+    wanted: Annotated[
+        list[str],
+        typer.Argument(metavar="RUN|TRACE...", show_default=False, help="Runs, or traces by name, run/name or id."),
+    ],
+    uri: Uri = None,
+    user: User = DEFAULT_USER,
+    database: Database = DEFAULT_DATABASE,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Drop traces, or whole runs, from the database.
+
+    Knowledge that no other trace uses goes with them. Stopped at any point, the same command goes on.
+
+    Example: tracelens-graph db drop llama-70b/rank0
+    """
+    from tracelens_graph.database import Database as Graphs
+    from tracelens_graph.reports.progress import progress_on_terminal
+    from tracelens_graph.reports.terminal import printable, shorten
+    from tracelens_graph.stores.neo4j.catalog import meant
+
+    with Graphs(connection(uri, user, database)) as graphs:
+        known = graphs.traces()
+        traces = {trace["id"]: trace for one in wanted for trace in meant(known, one)}
+        if not yes:
+            _ask(traces.values())
+        for trace in traces.values():
+            with progress_on_terminal(f"dropping {shorten(printable(trace['path']), 40)}", unit="events") as progress:
+                graphs.drop(trace["id"], progress)
+            typer.echo(printable(f"dropped {trace['path']}: {trace.get('nodes', 0):,} events"))
+
+
+def _ask(traces: Collection[Mapping[str, Any]]) -> None:
+    from tracelens_graph.reports.terminal import printable
+
+    if not sys.stdin.isatty():
+        raise typer.BadParameter("nobody can be asked here: add --yes")
+    for trace in traces:
+        typer.echo(printable(f"{trace['path']}: {trace.get('nodes', 0):,} events"), err=True)
+    typer.confirm(f"drop {len(traces)} trace{'s' if len(traces) > 1 else ''}?", abort=True, err=True)
+
+
+def _listed(traces: Sequence[Mapping[str, Any]]) -> Table:
+    from tracelens_graph.table import Column, Table
+
+    about = {
+        "run": Column("name of the run"),
+        "rank": Column("rank in its job"),
+        "name": Column("name of the trace, unique in its run"),
+        "state": Column("complete; or loading or dropping, which is to be gone on with"),
+        "events": Column("event nodes"),
+        "edges": Column("edges"),
+        "pushed": Column("when it was completed, UTC"),
+        "labels": Column("key=value, as given"),
+        "lean": Column("what was taken, where some events were left out"),
+        "device": Column("device it was recorded on"),
+        "damage": Column("what was repaired in the file and what was lost"),
+        "id": Column("hash of the file's decompressed bytes"),
+    }
+    rows = [
+        (
+            trace["run"], trace.get("rank"), trace["name"], trace["state"], trace.get("nodes"), trace.get("edges"),
+            _time(trace.get("pushed_ns")), ", ".join(trace.get("labels", ())), _lean(trace), trace.get("architecture"),
+            trace.get("damage"), trace["id"],
+        )
+        for trace in traces
+    ]  # fmt: skip
+    columns = (
+        dict(zip(about, map(list, zip(*rows, strict=True)), strict=True)) if rows else {name: [] for name in about}
+    )
+    return Table("traces", columns, about, "Traces in the database")
+
+
+def _time(ns: int | None) -> str | None:
+    return None if ns is None else datetime.fromtimestamp(ns // 10**9, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _lean(trace: Mapping[str, Any]) -> str | None:
+    """The kinds of events, and the least GPU time, that a lean trace was pushed with."""
+    if not trace.get("lean"):
+        return None
+    from tracelens_graph.schema import Kind
+
+    options = json.loads(trace["options"])
+    kinds = options["kinds"] if len(options["kinds"]) < len(Kind) else []
+    least_ns = options["min_gpu_time_ns"]
+    return "; ".join(
+        [*([", ".join(kinds)] if kinds else []), *([f"{least_ns / 1e3:g} us or more"] if least_ns else [])]
+    )
