@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
@@ -113,14 +112,6 @@ def _time(ns: int | None) -> str | None:
 
 
 def _lean(trace: Mapping[str, Any]) -> str | None:
-    """The kinds of events, and the least GPU time, that a lean trace was pushed with."""
-    if not trace.get("lean"):
-        return None
-    from tracelens_graph.schema import Kind
+    from tracelens_graph.stores.neo4j.image import Options
 
-    options = json.loads(trace["options"])
-    kinds = options["kinds"] if len(options["kinds"]) < len(Kind) else []
-    least_ns = options["min_gpu_time_ns"]
-    return "; ".join(
-        [*([", ".join(kinds)] if kinds else []), *([f"{least_ns / 1e3:g} us or more"] if least_ns else [])]
-    )
+    return Options.of(trace["options"]).words if trace.get("lean") else None
