@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from neo4j_server import neo4j, neo4j_program, pytest_unconfigure  # noqa: F401 (fixtures and a hook for all tests)
 
 from corpus import CORPUS, GOLDENS, NO_CORPUS, NO_GOLDENS
 

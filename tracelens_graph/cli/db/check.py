@@ -5,9 +5,10 @@ from __future__ import annotations
 import typer
 
 from tracelens_graph.cli.db.connection import Database, Uri, User, connection
+from tracelens_graph.stores.neo4j.connection import DEFAULT_DATABASE, DEFAULT_USER
 
 
-def check(uri: Uri = None, user: User = "neo4j", database: Database = "neo4j") -> None:
+def check(uri: Uri = None, user: User = DEFAULT_USER, database: Database = DEFAULT_DATABASE) -> None:
     """Say in one line whether a Neo4j database can be used, or what is wrong with it (then the exit code is 1)."""
     from tracelens_graph.reports.terminal import printable
     from tracelens_graph.stores.neo4j.check import check as look

@@ -59,7 +59,7 @@ def start(
         place, java, jars.jars_folder(), password=given, bolt_port=bolt_port, http_port=http_port, memory=memory
     )
     typer.echo("Neo4j is ready")
-    _show(server, "that of NEO4J_PASSWORD" if given and password else password)
+    _show(server, None if password is None else "that of NEO4J_PASSWORD" if given else f"{password}   (shown this once)")
 
 
 def stop(folder: Folder = None) -> None:
@@ -102,7 +102,7 @@ def _show(server: Server, password: str | None) -> None:
     from tracelens_graph.stores.neo4j.connection import DEFAULT_URI, DEFAULT_USER
 
     lines = {"uri": server.uri, "Browser": server.browser, "folder": str(server.folder), "user": DEFAULT_USER}
-    lines["password"] = f"{password}   (shown this once)" if password else "the one it was set up with"
+    lines["password"] = password or "the one it was set up with"
     for name, value in lines.items():
         typer.echo(printable(f"  {name:9s} {value}"))
     if server.uri != DEFAULT_URI:

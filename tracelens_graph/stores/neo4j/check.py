@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from tracelens_graph.errors import DatabaseError
-from tracelens_graph.stores.neo4j.connection import Connection, errors_in_words
+from tracelens_graph.stores.neo4j.connection import LOOPBACK, Connection, errors_in_words
 from tracelens_graph.stores.neo4j.server import is_up, running
+from tracelens_graph.stores.neo4j.settings import BOLT_PORT
 
 if TYPE_CHECKING:
     from neo4j import Driver
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 OLDEST = (5, 26)
 """First version of Neo4j that everything is made for."""
 
-_LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _COMPONENTS = "CALL dbms.components() YIELD name, versions, edition RETURN name, versions[0] AS version, edition"
 _TRACES = "MATCH (t:Trace {state: 'complete'}) RETURN count(t)"
 
@@ -78,5 +78,5 @@ def is_new_enough(version: str) -> bool:
 def _say_if_starting(connection: Connection, local: Path) -> None:
     server = running(local)
     place = urlsplit(connection.uri)
-    if server and (place.hostname in _LOOPBACK) and (place.port or 7687) == server.bolt_port and not is_up(server):
+    if server and place.hostname in LOOPBACK and (place.port or BOLT_PORT) == server.bolt_port and not is_up(server):
         raise DatabaseError(f"the server at {connection.uri} is still starting: try again in a few seconds") from None

@@ -25,6 +25,9 @@ DEFAULT_URI = "bolt://127.0.0.1:7687"
 DEFAULT_USER = "neo4j"
 DEFAULT_DATABASE = "neo4j"
 
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+"""Names of this machine."""
+
 _CONNECT_S = 5.0
 """Seconds until an address that does not answer counts as dead."""
 
@@ -145,7 +148,8 @@ def _failure(error: BaseException, connection: Connection) -> str:
     if "SSLError" in kinds or "BoltSecurityError" in kinds:
         return f"{where}: the server offers no encryption; try {urlsplit(where).scheme.partition('+')[0]}://"
     if "ConnectionRefusedError" in kinds:
-        return f"no server answers at {where}"
+        start = " (`tracelens-graph db start` starts one)" if urlsplit(where).hostname in LOOPBACK else ""
+        return f"no server answers at {where}{start}"
     if "UnsupportedServerProduct" in kinds:
         return f"{where}: what answers there is no Neo4j server, or one that the driver does not know"
     if "handshake" in texts:

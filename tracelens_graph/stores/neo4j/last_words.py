@@ -28,7 +28,7 @@ def last_words(logs: Path, output: str) -> str:
 
 
 def reason_in(text: str) -> str:
-    """The innermost two causes of a stack trace, else its message, else the line that complains and its next, else nothing."""
+    """The innermost two causes of a stack trace, else its message, else the line that complains and its next."""
     causes = _CAUSE.findall(text)[-2:]
     if len(causes) == 2 and causes[1] in causes[0]:
         causes.pop()

@@ -1,0 +1,101 @@
+"""The Neo4j server that tests talk to: the one of NEO4J_URI, else one of their own for the whole run.
+
+The own server is started by the first test that needs it, on free ports and in a temporary folder, and shared by all
+processes of a run (pytest-xdist). The process that the user started ends it, and a small watcher does so if that one is
+killed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tracelens_graph.errors import ServerError
+from tracelens_graph.stores.neo4j import jars, process, server
+from tracelens_graph.stores.neo4j.connection import DEFAULT_USER, Connection
+from tracelens_graph.stores.neo4j.java import find_java
+from tracelens_graph.stores.neo4j.settings import Memory
+
+SMALL = Memory("512m", "64m")
+_WATCHER = "while kill -0 $0 2>/dev/null; do sleep 1; done; kill $1"
+
+
+@pytest.fixture(scope="session")
+def neo4j_program() -> tuple[server.Java, Path]:
+    """A Java and the server's files, fetched if need be."""
+    try:
+        java = find_java()
+        return java, jars.fetch(java)
+    except ServerError as error:
+        pytest.skip(f"no Neo4j here: {error}")
+
+
+@pytest.fixture(scope="session")
+def neo4j(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Connection:
+    """A database that tests may write to. Others use it at the same time: keep to traces of your own."""
+    if uri := os.environ.get("NEO4J_URI"):
+        return Connection(uri, os.environ.get("NEO4J_USER", DEFAULT_USER), os.environ.get("NEO4J_PASSWORD", ""))
+    folder = _shared_folder(request.config, tmp_path_factory)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    told = folder / "connection.json"
+    with _locked(folder / "lock"):
+        if not told.exists():
+            password = secrets.token_hex(12)
+            started, _ = server.start(
+                folder / "home",
+                *request.getfixturevalue("neo4j_program"),
+                password=password,
+                memory=SMALL,
+                **free_ports(),
+            )
+            _watch(request.config, started.pid, folder)
+            descriptor = os.open(told, os.O_WRONLY | os.O_CREAT, 0o600)
+            with open(descriptor, "w") as file:
+                json.dump({"uri": started.uri, "password": password}, file)
+    known = json.loads(told.read_text())
+    return Connection(known["uri"], DEFAULT_USER, known["password"])
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End the server, in the process that ends last."""
+    factory = getattr(config, "_tmp_path_factory", None)
+    if factory is None or _is_worker(config) or factory._basetemp is None:
+        return
+    server.stop(_shared_folder(config, factory) / "home")
+
+
+def free_ports() -> dict[str, int]:
+    """Ports for a server beside all others, as arguments of `start`."""
+    with socket.socket() as bolt, socket.socket() as http:
+        bolt.bind(("127.0.0.1", 0))
+        http.bind(("127.0.0.1", 0))
+        return {"bolt_port": bolt.getsockname()[1], "http_port": http.getsockname()[1]}
+
+
+def _shared_folder(config: pytest.Config, factory: pytest.TempPathFactory) -> Path:
+    own = factory.getbasetemp()
+    return (own.parent if _is_worker(config) else own) / "neo4j"
+
+
+def _is_worker(config: pytest.Config) -> bool:
+    return hasattr(config, "workerinput")
+
+
+def _watch(config: pytest.Config, pid: int, folder: Path) -> None:
+    first = os.getppid() if _is_worker(config) else os.getpid()
+    process.spawn(["sh", "-c", _WATCHER, str(first), str(pid)], os.environ, folder / "watcher.log")
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
