@@ -5,7 +5,9 @@
 
 A ```console block holds shell commands (`$ command`), a ```pycon block a dialogue with Python (`>>> statement`), a
 ```python block statements without output. All Python of a page shares one namespace. Examples run in a folder
-that holds `examples/` and the `demo/` that `make demo` writes, so they need nothing else.
+that holds `examples/` and the `demo/` that `make demo` writes, so they need nothing else; pages about databases find
+an empty one by NEO4J_URI, of a server that is started for them. Seconds, times of day and ports may differ from what
+a page shows.
 """
 
 from __future__ import annotations
@@ -22,9 +24,14 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from pages import CHECKOUT, PAGES, publish
 
+from tracelens_graph.stores.neo4j.connection import Connection
+
+_DATABASE = re.compile(r"^(\$ .*tracelens-graph db (?!queries)|>>> .*\bconnect\()", re.MULTILINE)
+_VOLATILE = re.compile(r"\d+\.\d s\b|\d{4}-\d\d-\d\dT[\d:]+Z|127\.0\.0\.1:\d+")
 _BLOCK = re.compile(r"^```(console|pycon|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _WIDTH = 140
 
@@ -55,10 +62,41 @@ def with_outputs(page: str, folder: Path) -> str:
             text = "".join(_prompted(source) + _prompt(source, namespace) for source in _statements(text))
         else:
             exec(compile(text, "<documentation>", "exec"), namespace)
-        return f"```{language}\n{text}```"
+        new = f"```{language}\n{text}```"
+        return match[0] if _VOLATILE.sub("", new) == _VOLATILE.sub("", match[0]) else new
 
     with contextlib.chdir(folder):
         return _BLOCK.sub(renewed, page)
+
+
+def needs_database(page: str) -> bool:
+    """Whether examples of a page talk to a database."""
+    return any(_DATABASE.search(block) for _, block in _BLOCK.findall(page))
+
+
+@contextlib.contextmanager
+def server(folder: Path) -> Iterator[Connection]:
+    """A Neo4j server of its own in a folder."""
+    from tracelens_graph.stores.neo4j import jars
+    from tracelens_graph.stores.neo4j.java import find_java
+    from tracelens_graph.stores.neo4j.server import start, stop
+    from tracelens_graph.stores.neo4j.settings import Memory
+
+    java = find_java()
+    started, password = start(folder, java, jars.fetch(java), memory=Memory("512m", "64m"))
+    try:
+        yield Connection(started.uri, password=password or "")
+    finally:
+        stop(folder)
+
+
+@contextlib.contextmanager
+def empty_database(connection: Connection) -> Iterator[None]:
+    """The database without any node, where commands and Python look for it."""
+    with connection.driver() as driver, driver.session(database=connection.database) as session:
+        session.run("MATCH (n) CALL (n) { DETACH DELETE n } IN TRANSACTIONS").consume()
+    with mock.patch.dict(os.environ, NEO4J_URI=connection.uri, NEO4J_PASSWORD=connection.password):
+        yield
 
 
 def _commands(text: str) -> Iterator[str]:
@@ -120,8 +158,15 @@ def main() -> int:
         wanted = {Path(argument).name for argument in sys.argv[1:] if argument != "--check"}
         if unknown := wanted - {page.name for page in PAGES}:
             sys.exit(f"no page is called {', '.join(sorted(unknown))}")
-        pages = [page for page in PAGES if page.name in wanted] or PAGES
-        return publish({page: with_outputs(page.read_text(), Path(folder)) for page in pages})
+        pages = {page: page.read_text() for page in PAGES if page.name in wanted or not wanted}
+        asking = {page: text for page, text in pages.items() if needs_database(text)}
+        new = {page: with_outputs(text, Path(folder)) for page, text in pages.items() if page not in asking}
+        if asking:
+            with server(Path(folder) / "neo4j") as connection:
+                for page, text in asking.items():
+                    with empty_database(connection):
+                        new[page] = with_outputs(text, Path(folder))
+        return publish(new)
 
 
 if __name__ == "__main__":

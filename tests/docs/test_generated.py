@@ -41,10 +41,23 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if "\n```" in page.read_text()], ids=lambda page: page.name)
+EXAMPLES = [page for page in PAGES if "\n```" in page.read_text()]
+ASKING = [page for page in EXAMPLES if run_examples.needs_database(page.read_text())]
+
+
+@pytest.mark.parametrize("page", sorted({*EXAMPLES} - {*ASKING}), ids=lambda page: page.name)
 def test_examples_print_what_the_page_shows(page: Path, workspace: Path) -> None:
     text = page.read_text()
     assert run_examples.with_outputs(text, workspace) == text, "run docs/run_examples.py"
+
+
+@pytest.mark.usefixtures("neo4j_program")
+def test_examples_of_databases_print_what_their_pages_show(workspace: Path, tmp_path: Path) -> None:
+    with run_examples.server(tmp_path / "neo4j") as connection:
+        for page in ASKING:
+            text = page.read_text()
+            with run_examples.empty_database(connection):
+                assert run_examples.with_outputs(text, workspace) == text, f"run docs/run_examples.py {page.name}"
 
 
 def test_example_that_fails_is_an_error(tmp_path: Path) -> None:

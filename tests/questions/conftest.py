@@ -46,10 +46,3 @@ def ask(database: Database) -> Callable[..., Answers]:
         return database.ask(name, **asked), QUESTIONS[name](graphs, **parameters)
 
     return both
-
-
-@pytest.fixture(scope="session")
-def neo4j() -> Connection:
-    import os
-
-    return Connection(os.environ.get("NEO4J_URI", "bolt://127.0.0.1:17687"))

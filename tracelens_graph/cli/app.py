@@ -19,6 +19,7 @@ from tracelens_graph.cli import (
     attribution,
     compare,
     cut,
+    db,
     export,
     info,
     model,
@@ -92,6 +93,7 @@ COMMANDS = (
 for command in COMMANDS:
     app.command(help=_paragraphs(command.__doc__))(command)
 app.add_typer(model.app, name="model")
+app.add_typer(db.app, name="db")
 
 
 def _print_version(wanted: bool) -> None:

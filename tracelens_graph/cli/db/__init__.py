@@ -4,8 +4,19 @@ from __future__ import annotations
 
 import typer
 
-from tracelens_graph.cli.db import check, server
+from tracelens_graph.cli.db import catalog, check, demo, push, query, server
 
-app = typer.Typer(no_args_is_help=True, help="Traces in a Neo4j database, and a server for it.")
-for command in (server.start, server.stop, check.check):
-    app.command()(command)
+app = typer.Typer(no_args_is_help=True, help="Traces in a Neo4j database: push, ask, pull; and a local server for it.")
+COMMANDS = {
+    "start": server.start,
+    "stop": server.stop,
+    "check": check.check,
+    "demo": demo.demo,
+    "push": push.push,
+    "list": catalog.list_,
+    "query": query.query,
+    "queries": query.queries,
+    "drop": catalog.drop,
+}
+for name, command in COMMANDS.items():
+    app.command(name)(command)
