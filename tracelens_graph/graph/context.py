@@ -68,7 +68,7 @@ class Context:
         arrays = {name: np.array(list(pairs), np.int64) for name, pairs in self._pairs.items()}
         return {name: (pairs[:, 0], pairs[:, 1]) for name, pairs in arrays.items()}
 
-    def add(self, key: str, kind: str, **attributes: Any) -> int:
+    def add(self, key: str, kind: str, /, **attributes: Any) -> int:
         """The number of a node, which is made unless it is there; empty attributes are left out."""
         if key not in self._numbers:
             self._numbers[key] = len(self.nodes)
@@ -148,11 +148,12 @@ def _add_streams(context: Context, core: Core, trace: int) -> None:
     rows = rows[(c.device[rows] != -1) & (c.stream[rows] != -1)]
     pairs, codes = np.unique(np.stack((c.device[rows], c.stream[rows]), axis=1), axis=0, return_inverse=True)
     properties = core.info.metadata.get("deviceProperties")
-    of_device = {one.get("id"): one for one in properties if isinstance(one, dict)} if properties else {}
+    listed = properties if isinstance(properties, list) else []
+    of_device = {one["id"]: one for one in listed if isinstance(one, dict) and isinstance(one.get("id"), int)}
 
     def stream_of(code: int) -> int:
         device, stream = pairs[code].tolist()
-        known = {key: value for key, value in of_device.get(device, {}).items() if key not in ("id", "kind")}
+        known = {key: value for key, value in of_device.get(device, {}).items() if key not in ("id", "kind", "device")}
         on = context.add(f"device:{device}", "Device", device=device, **known)
         context.join("IN_TRACE", on, trace)
         number = context.add(f"stream:{device}:{stream}", "Stream", device=device, stream=stream)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.graph.context import Context
+from tracelens_graph.graph.context import Context, content_key
 from tracelens_graph.graph.core import Core
 from tracelens_graph.schema.database import CONTEXT_PROPERTIES, EVENT, KEYS, KNOWLEDGE, RATES, Stored
 from tracelens_graph.stores.neo4j.image import Edges, Nodes
@@ -18,6 +18,7 @@ SURROGATES = re.compile("[\ud800-\udfff]")
 """Halves of characters, which no database can hold."""
 
 _OF_DEVICE = {"kind", "device", "architecture", "memory_bandwidth_gbps", *(f"{rate}_tflops" for rate in RATES)}
+_LONGEST_KEY = 500
 _CAST = {"int": int, "float": float, "bool": bool}
 
 
@@ -26,10 +27,29 @@ def sound(text: str) -> str:
     return SURROGATES.sub("\ufffd", text)
 
 
+def cast(prop: Stored, value: Any) -> Any:
+    """A value of the declared type; None for one that is not of that type, or that no database can hold."""
+    if value is None:
+        return None
+    if prop.type == "str":
+        return sound(str(value))
+    if prop.type == "strs":
+        return [sound(str(one)) for one in value]
+    try:
+        number = _CAST[prop.type](value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return None if isinstance(number, int) and not -(2**63) <= number < 2**63 else number
+
+
 def nodes(context: Context, trace: Mapping[str, Any]) -> Iterator[Nodes]:
-    """Nodes by label, knowledge first; the Trace node is left out."""
+    """Nodes by label, knowledge first, by key each; the Trace node is left out.
+
+    Who pushes traces side by side writes the knowledge that they share in the same order, so that nobody waits for
+    somebody who waits for him.
+    """
     by_label: dict[str, list[dict[str, Any]]] = {}
-    for key, attributes in context.nodes.items():
+    for key, attributes in sorted(context.nodes.items()):
         by_label.setdefault(attributes["kind"], []).append(_properties(key, attributes, trace))
     for label in sorted(by_label, key=lambda label: label not in KNOWLEDGE):
         if label == "Trace":
@@ -38,7 +58,7 @@ def nodes(context: Context, trace: Mapping[str, Any]) -> Iterator[Nodes]:
         others = [prop for prop in CONTEXT_PROPERTIES[label] if prop.name != key.name]
         filled = [prop for prop in others if any(prop.name in one for one in by_label[label])]
         taken = (key, *filled)
-        columns = tuple([_cast(prop, one.get(prop.name)) for one in by_label[label]] for prop in taken)
+        columns = tuple([cast(prop, one.get(prop.name)) for one in by_label[label]] for prop in taken)
         sizes = [sum(len(value) for value in row if isinstance(value, str)) for row in zip(*columns, strict=True)]
         yield Nodes((label,), taken, columns, np.array(sizes, np.int64))
 
@@ -54,7 +74,7 @@ def _properties(key: str, attributes: Mapping[str, Any], trace: Mapping[str, Any
         "Stream": f"stream {attributes.get('stream')}",
         "ProcessGroup": key,
     }
-    found = {"name": names.get(label, ""), **attributes, "key": key}
+    found = {"name": names.get(label, ""), **attributes, "key": _key(key, label, trace)}
     if label == "Run":
         found["name"] = trace["run"]
     if label == "Device":
@@ -62,26 +82,17 @@ def _properties(key: str, attributes: Mapping[str, Any], trace: Mapping[str, Any
     return found
 
 
-def _cast(prop: Stored, value: Any) -> Any:
-    """A value of the declared type; None for one that is not of that type."""
-    if value is None:
-        return None
-    if prop.type == "str":
-        return sound(str(value))
-    number = _CAST[prop.type](value)
-    return None if isinstance(number, int) and not -(2**63) <= number < 2**63 else number
-
-
 def edges(core: Core, context: Context, kept: np.ndarray, trace: Mapping[str, Any]) -> Iterator[Edges]:
     """Edges from events that are taken to context nodes, by their target, and edges among context nodes."""
     labels = np.array([node["kind"] for node in context.nodes.values()])
     keys = np.array([_key(key, node["kind"], trace) for key, node in context.nodes.items()], object)
     uid = core.columns.uid
+    place = np.argsort(np.argsort(keys))
     for name, (rows, numbers) in context.from_events.items():
         taken = kept[rows]
         rows, numbers = rows[taken], numbers[taken]
         if len(rows):
-            order = np.argsort(numbers, kind="stable")  # so that those who write side by side rarely meet at a node
+            order = np.argsort(place[numbers], kind="stable")  # who write side by side rarely meet at a node
             target = str(labels[numbers[0]])
             yield Edges(name, EVENT, target, (uid[rows[order]], keys[numbers[order]]))
     for name, (source, target) in context.among.items():
@@ -92,5 +103,8 @@ def edges(core: Core, context: Context, kept: np.ndarray, trace: Mapping[str, An
 
 
 def _key(key: str, label: str, trace: Mapping[str, Any]) -> str:
+    """The key of a node: one that is too long for an index, or that no database can hold, is hashed."""
     by_name = {"Trace": trace["id"], "Run": trace["run"]}
+    if len(key) > _LONGEST_KEY or SURROGATES.search(key):
+        key = content_key(label.lower(), key)
     return by_name.get(label, key)

@@ -17,7 +17,7 @@ from tracelens_graph._version import __version__
 from tracelens_graph.graph.context import Context
 from tracelens_graph.graph.core import Core
 from tracelens_graph.schema import SCHEMA_VERSION, Kind
-from tracelens_graph.schema.database import EVENT, Stored
+from tracelens_graph.schema.database import CONTEXT_PROPERTIES, EVENT, Stored
 from tracelens_graph.stores.frames import Texts
 
 
@@ -186,7 +186,7 @@ def image_of(core: Core, context: Context, placement: Placement, options: Option
 
 
 def _trace(core: Core, context: Context, placement: Placement, options: Options) -> dict[str, Any]:
-    from tracelens_graph.stores.neo4j.context_image import sound
+    from tracelens_graph.stores.neo4j.context_image import cast
 
     info = replace(core.info, source=os.path.basename(core.info.source))
     known = next(node for node in context.nodes.values() if node["kind"] == "Trace")
@@ -211,4 +211,4 @@ def _trace(core: Core, context: Context, placement: Placement, options: Options)
         "info": json.dumps(asdict(info)),
         "threads": json.dumps(core.threads),
     }
-    return {name: sound(value) if isinstance(value, str) else value for name, value in found.items()}
+    return {prop.name: cast(prop, found[prop.name]) for prop in CONTEXT_PROPERTIES["Trace"] if prop.name in found}
