@@ -1,0 +1,223 @@
+"""What is pushed, without a server: declared properties of the declared types, sound texts, every end of an edge."""
+
+from __future__ import annotations
+
+import json
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pytest
+from handmade import HOSTILE, small_trace, span
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from made_traces import traces
+
+from tracelens_graph.database import image
+from tracelens_graph.graph.core import Core
+from tracelens_graph.loading import load_core
+from tracelens_graph.schema import Kind
+from tracelens_graph.schema.database import (
+    CONTEXT_PROPERTIES,
+    EVENT,
+    EVENT_PROPERTIES,
+    INDEXES,
+    KEYS,
+    KNOWLEDGE,
+    Stored,
+    event_labels,
+)
+from tracelens_graph.simulate import simulate
+from tracelens_graph.stores.neo4j.image import Image, Nodes, Options, Placement
+from tracelens_graph.stores.neo4j.statements import write_edges, write_nodes
+from tracelens_graph.stores.neo4j.writer import BATCH, BATCH_BYTES, batches
+
+TYPES = {"int": int, "float": float, "str": str, "bool": bool, "strs": list}
+LONG = "x" * 1_000_000
+NAMES = (
+    "'; MATCH (n) DETACH DELETE n //", 'a"b`c\\', "line\nbreak\r\t", "nul\x00", "half \ud800", "`}) SET n:Admin", "",
+    LONG, HOSTILE,
+)  # fmt: skip
+
+
+def hostile_trace() -> bytes:
+    """Odd names of everything that has one, numbers beyond 64 bits, metadata of the wrong types."""
+    trace = small_trace()
+    trace["distributedInfo"]["rank"] = 2**70
+    trace["deviceProperties"] = [
+        {"id": 0, "device": 9, "key": "k", "self": 1, "kind": "Trace", "name": NAMES[0], "architecture": ["x"],
+         "memory_bandwidth_gbps": "much"},
+        {"id": [1]},
+    ]  # fmt: skip
+    for i, name in enumerate(NAMES):
+        ts, lane = 2000 + 100 * i, {"pid": f"{name}p", "tid": f"{name}t"}
+        shapes = {"Input_Dims": [[2**70, i]], "Input_type": [name]}
+        group = {"Process_Group_Name": name, "Collective_name": "allreduce", "In_msg_nelems": 2**70, "dtype": name}
+        gpu = {"device": 0, "stream": 7, "correlation": 1000 + i}
+        trace["traceEvents"] += [
+            span("cpu_op", name, ts, 50, **lane, External_id=2**70 + i, Sequence_number=2**65, **shapes),
+            span("cuda_runtime", "cudaLaunchKernel", ts + 5, 5, **lane, correlation=1000 + i),
+            span("kernel", f"ncclDevKernel_AllReduce {name}", ts + 20, 5, 0, 7, **gpu, **group),
+        ]
+    return json.dumps(trace).encode()
+
+
+def image_of(core: Core, **options: Any) -> Image:
+    return image(core, Placement("run", "name", ("a=b",)), Options(**options))
+
+
+def rows(nodes: Nodes) -> list[dict[str, Any]]:
+    found = nodes.rows(0, len(nodes))
+    return [dict(zip((prop.name for prop in nodes.properties), row, strict=True)) for row in found]
+
+
+def texts(value: Any) -> list[str]:
+    return value if isinstance(value, list) else [value] if isinstance(value, str) else []
+
+
+def assert_sound(found: Image) -> None:
+    assert_declared([found.trace], CONTEXT_PROPERTIES["Trace"])
+    keys: dict[str, set[Any]] = {"Trace": {found.trace["id"]}}
+    for nodes in found.nodes:
+        label = nodes.labels[0]
+        declared = EVENT_PROPERTIES if label == EVENT else (*CONTEXT_PROPERTIES[label], Stored("key", "str", ""))
+        assert len(set(nodes.properties)) == len(nodes.properties)
+        of_nodes = rows(nodes)
+        assert_declared(of_nodes, declared)
+        for node, size in zip(of_nodes, nodes.sizes.tolist(), strict=True):
+            assert isinstance(node["name"], str)
+            assert size >= sum(len(value) for value in node.values() if isinstance(value, str))
+        if label == EVENT:
+            assert nodes.labels[: len(event_labels(Kind[nodes.labels[1]]))] == event_labels(Kind[nodes.labels[1]])
+        here = [node[KEYS[label].name] for node in of_nodes]
+        assert all(len(key) <= 500 for key in here if isinstance(key, str))
+        assert not keys.setdefault(label, set()) & set(here)
+        keys[label] |= set(here)
+        assert len(set(here)) == len(here)
+    seen: set[tuple[Any, ...]] = set()
+    for edges in found.edges:
+        for source, target in edges.rows(0, len(edges)):
+            assert source in keys[edges.source]
+            assert target in keys[edges.target]
+            edge = edges.type, edges.source, source, edges.target, target
+            assert edge not in seen
+            seen.add(edge)
+    assert len(seen) == found.trace["edges"]
+    assert found.trace["nodes"] == len(keys.get(EVENT, ()))
+
+
+def assert_declared(found: list[dict[str, Any]], declared: tuple[Stored, ...]) -> None:
+    types = {prop.name: prop.type for prop in declared}
+    for name, value in chain.from_iterable(one.items() for one in found):
+        if value is None:
+            continue
+        wanted = TYPES[types[name]]
+        assert type(value) is wanted, (name, value)
+        if wanted is int:
+            assert -(2**63) <= value < 2**63
+        for text in texts(value):
+            text.encode()
+
+
+@hypothesis_settings(max_examples=60)
+@given(traces())
+def test_any_trace(trace: dict[str, Any]) -> None:
+    assert_sound(image_of(load_core(trace), with_args=True))
+
+
+def test_hostile_names_and_numbers() -> None:
+    core = load_core(hostile_trace())
+    found = image_of(core, with_args=True)
+    assert_sound(found)
+    there = {row["name"] for nodes in found.nodes if nodes.labels[0] == EVENT for row in rows(nodes)}
+    assert {name.replace("\ud800", "\ufffd") for name in NAMES} <= there
+    assert found.trace["rank"] is None
+
+
+def test_nothing_of_a_trace_is_in_a_statement() -> None:
+    plain, hostile = (image_of(load_core(trace)) for trace in (json.dumps(small_trace()).encode(), hostile_trace()))
+    for found in (plain, hostile):
+        statements = [*map(write_nodes, found.nodes), *map(write_edges, found.edges)]
+        assert all(set(text) <= set(map(chr, range(32, 127))) and len(text) < 2000 for text in statements)
+        assert not any("DETACH" in text or "Admin" in text for text in statements)
+
+
+def test_no_index_holds_a_name() -> None:
+    indexed = {*chain.from_iterable(properties for _, properties in INDEXES)}
+    assert indexed <= {"trace", "pre"}
+    assert {key.name for key in KEYS.values()} == {"uid", "key", "id", "name"}
+    assert [label for label, key in KEYS.items() if key.name == "name"] == ["Run"]  # the user's own, and not longer
+
+
+@pytest.fixture(scope="module")
+def simulated() -> Core:
+    return load_core(simulate(1, 2, 2, seed=5).ranks[0].trace)
+
+
+def test_knowledge_comes_first(simulated: Core) -> None:
+    labels = [nodes.labels[0] for nodes in image_of(simulated).nodes]
+    knows = [label in KNOWLEDGE for label in labels]
+    assert knows == sorted(knows, reverse=True)
+    assert labels.index(EVENT) == len(labels) - labels.count(EVENT)
+
+
+def test_two_images_are_equal(simulated: Core) -> None:
+    one, other = image_of(simulated), image_of(simulated)
+    assert one.trace == other.trace
+    for a, b in zip((*one.nodes, *one.edges), (*other.nodes, *other.edges), strict=True):
+        assert a.rows(0, len(a)) == b.rows(0, len(b))
+
+
+def test_lean_images_say_what_they_lack(simulated: Core) -> None:
+    whole = image_of(simulated)
+    lean = image_of(simulated, kinds=("Op", "Kernel", "Memcpy", "Memset"), min_gpu_time_ns=5000)
+    assert_sound(lean)
+    assert lean.trace["lean"] is True
+    assert whole.trace["lean"] is None
+    assert lean.trace["nodes"] + lean.left_out_nodes == whole.trace["nodes"]
+    kinds = {nodes.labels[1] for nodes in lean.nodes if nodes.labels[0] == EVENT}
+    assert kinds == {"Op", "Kernel", "Memcpy", "Memset"}
+    ops = [row for nodes in lean.nodes if nodes.labels[1:2] == ("Op",) for row in rows(nodes)]
+    assert min(op["gpu_sum_ns"] for op in ops) >= 5000
+
+
+def test_calls_of_a_lean_image_lead_to_the_nearest_caller(simulated: Core) -> None:
+    lean = image_of(simulated, kinds=("Module", "Op"))
+    calls = next(edges for edges in lean.edges if edges.type == "CALLS").rows(0, 10**9)
+    for source, target in calls[:: max(1, len(calls) // 50)]:
+        above = simulated.node(target).parent
+        while above is not None and above.kind.name not in ("Module", "Op"):
+            above = above.parent
+        assert above is not None
+        assert above.uid == source
+    kept = set(chain.from_iterable(calls))
+    roots = {source for source, _ in calls} - {target for _, target in calls}
+    assert len(calls) == len(kept) - len(roots)
+
+
+def test_options_come_back_from_text() -> None:
+    options = Options(("Op", "Kernel"), 5000, with_args=True)
+    assert Options.of(options.text) == options
+    assert options.words == "Op, Kernel; calls of 5 us GPU time or more; all arguments"
+    assert Options().words == "all events"
+
+
+@pytest.mark.parametrize("length", [1, 999, 1001, 4999, 12_345])
+def test_batches_hold_every_row_once(length: int) -> None:
+    for sessions in (1, 2):
+        nodes = nodes_of_sizes(np.zeros(length, np.int64))
+        found = [batch for queue in batches(nodes, sessions) for batch in queue]
+        covered = [row for batch in found for row in range(batch.low, batch.high)]
+        assert covered == list(range(length))
+        assert max(batch.high - batch.low for batch in found) <= BATCH
+
+
+def test_batches_hold_little_text() -> None:
+    sizes = np.array([10, BATCH_BYTES // 2, BATCH_BYTES // 2, 3 * BATCH_BYTES, 1, 1], np.int64)
+    found = [(batch.low, batch.high) for queue in batches(nodes_of_sizes(sizes)) for batch in queue]
+    assert found == [(0, 2), (2, 3), (3, 4), (4, 6)]
+
+
+def nodes_of_sizes(sizes: np.ndarray) -> Nodes:
+    uid = Stored("uid", "int", "")
+    return Nodes((EVENT, "Op"), (uid,), (np.arange(len(sizes)),), sizes)
