@@ -133,7 +133,7 @@ CONTEXT_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
         Stored("edges", "int", "edges that were pushed"),
         Stored("damage", "str", "what was repaired in the file and what was lost; absent for a sound file"),
         Stored("lost_arrows", "int", "arrows from forward to backward ops that end on no op; absent for none"),
-        Stored("labels", "strs", "`key=value` as the user gave them"),
+        Stored("labels", "strs", "`key=value` as the user gave them; absent for none"),
         Stored("lean", "bool", "true where some events were left out"),
         Stored("options", "str", "what was pushed, JSON"),
         Stored("schema_version", "int", "version of the graph model"),

@@ -202,7 +202,7 @@ def _trace(core: Core, context: Context, placement: Placement, options: Options)
         "events": info.events,
         "damage": info.damage or None,
         "lost_arrows": core.autograd.lost_arrows or None,
-        "labels": list(placement.labels),
+        "labels": list(placement.labels) or None,
         "lean": options.lean or None,
         "options": options.text,
         "schema_version": SCHEMA_VERSION,
