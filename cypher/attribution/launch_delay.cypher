@@ -14,7 +14,8 @@
 //   delay_median_us: median of these times, us
 //   delay_p99_us: 99 of 100 of these times are not longer, us
 //   delay_max_us: greatest of these times, us
-//   after_mean_us: mean of the times from the end of a call to the start of its first GPU event; negative where that is earlier, us
+//   after_mean_us: mean of the times from the end of a call to the start of its first GPU event, us; negative where
+//     that starts before the call returns
 //   after_median_us: median of these times, us
 //   after_p99_us: 99 of 100 of these times are not longer, us
 //   after_max_us: greatest of these times, us

@@ -23,7 +23,7 @@ WITH {trace: null, step: null} AS p
 MATCH (t:Trace {state: 'complete'})
 WHERE p.trace IS NULL OR p.trace IN [t.id, t.path, t.name]
 WITH p, t ORDER BY t.pushed_ns DESC LIMIT 1
-// Outermost recomputed module calls, and the last call of the same module before each.
+// Outermost recomputed module calls, each with the last call of the same module before it, whose place it takes.
 CALL (t) {
   MATCH (m:Module) WHERE m.trace = t.id AND m.pre >= 0
   WITH m ORDER BY m.start_ns, m.pre
@@ -33,34 +33,42 @@ CALL (t) {
   WHERE NOT EXISTS { (m)<-[:CALLS*]-(a:Module) WHERE a.recompute }
   RETURN collect([m.pre, repeated]) AS repeats
 }
-// All module calls, and the GPU time that is charged to each.
+// All module calls with those around them, and the GPU time that each is charged with.
 CALL (p, t) {
-  MATCH (m:Module) WHERE m.trace = t.id AND m.pre >= 0
-  RETURN m, '' AS line, CASE WHEN p.step IS NULL OR m.step = p.step THEN 1 ELSE 0 END AS calls,
+  MATCH (a:Module) WHERE a.trace = t.id AND a.pre >= 0
+  MATCH (m:Module) WHERE m.trace = t.id AND m.pre >= a.pre AND m.pre <= a.last
+  WITH p, m, a ORDER BY a.pre
+  RETURN m, collect(a) AS chain, '' AS line, CASE WHEN p.step IS NULL OR m.step = p.step THEN 1 ELSE 0 END AS calls,
          0 AS events, 0 AS forward, 0 AS backward
   UNION ALL
+  CALL (t) {
+    MATCH (m:Module) WHERE m.trace = t.id AND m.pre >= 0 AND m.gpu_events > 0
+    RETURN m AS s, m, 1 AS ahead
+    UNION ALL
+    MATCH (s:Op) WHERE s.trace = t.id AND s.pre >= 0 AND s.gpu_events > 0
+    MATCH (s)<-[:HAS_BACKWARD]-(f:Op) (()<-[:CALLS]-(:!Module))* ()<-[:CALLS]-(m:Module)
+    WITH s, m ORDER BY f.start_ns, f.pre
+    RETURN s, head(collect(m)) AS m, 0 AS ahead
+  }
+  MATCH (k:GpuEvent) WHERE k.trace = t.id AND k.pre > s.pre AND k.pre <= s.last AND (p.step IS NULL OR k.step = p.step)
+  WITH k, m, ahead ORDER BY s.pre DESC
+  WITH k, head(collect([m, ahead])) AS charged
+  WITH charged[0] AS m, charged[1] AS ahead, count(*) AS events, sum(k.dur_ns) AS time
+  UNWIND [[m, '', events, time * ahead, time * (1 - ahead)], [null, 'Non-nn.Module GPU Ops', -events, -time, 0]] AS row
+  RETURN row[0] AS m, null AS chain, row[1] AS line, 0 AS calls, row[2] AS events, row[3] AS forward, row[4] AS backward
+  UNION ALL
   MATCH (k:GpuEvent) WHERE k.trace = t.id AND k.pre >= 0 AND (p.step IS NULL OR k.step = p.step)
-  OPTIONAL MATCH (k)<-[:LAUNCHES]-(r:RuntimeCall)
-  WITH r, count(*) AS events, sum(k.dur_ns) AS time
-  OPTIONAL MATCH (r)
-    (()<-[:CALLS]-(x:!Module WHERE NOT EXISTS { (x)<-[:HAS_BACKWARD]-()<-[:CALLS*]-(:Module) }))*
-    ()<-[:CALLS]-(s:Module|Op WHERE s:Module OR EXISTS { (s)<-[:HAS_BACKWARD]-()<-[:CALLS*]-(:Module) })
-  WITH r, s, sum(events) AS events, sum(time) AS time
-  WITH s, CASE WHEN s IS NOT NULL THEN '' WHEN r IS NULL THEN '(no launch in trace)'
-               ELSE 'Non-nn.Module GPU Ops' END AS line, sum(events) AS events, sum(time) AS time
-  OPTIONAL MATCH (s:Op)<-[:HAS_BACKWARD]-(f:Op) (()<-[:CALLS]-(:!Module))* ()<-[:CALLS]-(m:Module)
-  WITH s, line, events, time, f, m ORDER BY f.start_ns, f.pre
-  WITH s, line, events, time, head(collect(m)) AS m
-  RETURN coalesce(m, s) AS m, line, 0 AS calls, events, CASE WHEN m IS NULL THEN time ELSE 0 END AS forward,
-         CASE WHEN m IS NULL THEN 0 ELSE time END AS backward
+  WITH CASE k.owner_rule WHEN 'unlinked' THEN '(no launch in trace)' ELSE 'Non-nn.Module GPU Ops' END AS line,
+       count(*) AS events, sum(k.dur_ns) AS forward
+  RETURN null AS m, null AS chain, line, 0 AS calls, events, forward, 0 AS backward
 }
-WITH repeats, m, line, sum(calls) AS calls, sum(events) AS events, sum(forward) AS forward, sum(backward) AS backward
-WITH *, COLLECT { MATCH (m)<-[:CALLS*0..]-(a:Module) RETURN a ORDER BY a.pre } AS chain
-WITH *, [a IN chain WHERE a.recompute][0] AS top
-WITH *, [one IN repeats WHERE one[0] = top.pre | one[1]][0] AS repeated
+WITH repeats, m, line, head(collect(chain)) AS chain, sum(calls) AS calls, sum(events) AS events,
+     sum(forward) AS forward, sum(backward) AS backward
+WITH *, [a IN chain WHERE a.recompute][0].pre AS top
+WITH *, [one IN repeats WHERE one[0] = top | one[1]][0] AS repeated
 WITH *, CASE WHEN repeated IS NULL THEN chain
              ELSE COLLECT { MATCH (repeated)<-[:CALLS*0..]-(a:Module) RETURN a ORDER BY a.pre }
-                  + [a IN chain WHERE a.pre > top.pre] END AS modules
+                  + [a IN chain WHERE a.pre > top] END AS modules
 WITH *, CASE line WHEN '' THEN [a IN modules | CASE WHEN a.name STARTS WITH 'nn.Module: ' THEN substring(a.name, 11)
                                                     ELSE a.name END] ELSE [line] END AS names
 ORDER BY calls DESC, m.start_ns, m.pre

@@ -21,13 +21,15 @@
 //   operation_count: calls
 //   total_direct_kernel_time_mean: mean of the busy time of the GPU events charged to a call, us
 //   total_direct_kernel_time_median: median of the busy time of the GPU events charged to a call, us
-//   total_direct_kernel_time_std: standard deviation (one degree of freedom less; none for a single value) of the busy time of the GPU events charged to a call, us
+//   total_direct_kernel_time_std: standard deviation of the busy time of the GPU events charged to a call, us;
+//     absent for a single call
 //   total_direct_kernel_time_min: smallest of the busy time of the GPU events charged to a call, us
 //   total_direct_kernel_time_max: greatest of the busy time of the GPU events charged to a call, us
 //   total_direct_kernel_time_sum: sum of the busy time of the GPU events charged to a call, us
 //   total_subtree_kernel_time_mean: mean of the busy time of all GPU events below a call, us
 //   total_subtree_kernel_time_median: median of the busy time of all GPU events below a call, us
-//   total_subtree_kernel_time_std: standard deviation (one degree of freedom less; none for a single value) of the busy time of all GPU events below a call, us
+//   total_subtree_kernel_time_std: standard deviation of the busy time of all GPU events below a call, us; absent
+//     for a single call
 //   total_subtree_kernel_time_min: smallest of the busy time of all GPU events below a call, us
 //   total_subtree_kernel_time_max: greatest of the busy time of all GPU events below a call, us
 //   total_subtree_kernel_time_sum: sum of the busy time of all GPU events below a call, us
@@ -67,7 +69,8 @@ ORDER BY call.start_ns, call.pre
 WITH op, place, replace(g.input_dims, ' ', '') AS dims, replace(g.input_types, ' ', '') AS types,
      replace(g.input_strides, ' ', '') AS strides, replace(g.concrete_inputs, ' ', '') AS concrete,
      head(collect(call)) AS first, head(collect(g)) AS args, count(*) AS calls, sum(busy) AS total,
-     [avg(busy), percentileCont(busy, 0.5), CASE WHEN count(*) > 1 THEN stDev(busy) END, min(busy), max(busy)] AS direct,
+     [avg(busy), percentileCont(busy, 0.5), CASE WHEN count(*) > 1 THEN stDev(busy) END, min(busy),
+      max(busy)] AS direct,
      [avg(subtree), percentileCont(subtree, 0.5), CASE WHEN count(*) > 1 THEN stDev(subtree) END, min(subtree),
       max(subtree), sum(subtree)] AS below
 WITH collect({op: op, place: place, first: first, args: args, calls: calls, total: total, direct: direct, below: below})

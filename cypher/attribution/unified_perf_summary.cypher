@@ -29,7 +29,7 @@
 //   TFLOPS/s_mean: mean of the operations per second of GPU busy time, TFLOPS
 //   Kernel Time (µs)_mean: mean of the GPU busy time per call, us
 //   Kernel Time (µs)_median: median of the GPU busy time per call, us
-//   Kernel Time (µs)_std: standard deviation of the GPU busy time per call (one degree of freedom less), us
+//   Kernel Time (µs)_std: standard deviation of the GPU busy time per call, us; absent for a single call
 //   Kernel Time (µs)_min: smallest GPU busy time per call, us
 //   Kernel Time (µs)_max: greatest GPU busy time per call, us
 //   Kernel Time (µs)_sum: sum of the GPU busy time per call, us
@@ -43,7 +43,8 @@ MATCH (k:GpuEvent) WHERE k.trace = t.id AND k.pre >= 0 AND (p.step IS NULL OR k.
 OPTIONAL MATCH (k)-[:MODELLED_BY]->(m:Op)
 OPTIONAL MATCH (k)-[:CHARGED_TO]->(o:Op) WHERE m IS NULL
 OPTIONAL MATCH (k)<-[:LAUNCHES]-(r:RuntimeCall) WHERE m IS NULL
-WITH k, m, CASE WHEN m IS NULL THEN k END AS alone, CASE WHEN k.gpu_class <> 'communication' THEN coalesce(o, r) END AS launcher,
+WITH k, m, CASE WHEN m IS NULL THEN k END AS alone,
+     CASE WHEN k.gpu_class <> 'communication' THEN coalesce(o, r) END AS launcher,
      CASE WHEN m IS NOT NULL THEN '' WHEN r IS NULL THEN '(no launch in trace)'
           WHEN k.gpu_class = 'communication' THEN '(communication)' ELSE '' END AS line
 ORDER BY k.start_ns
@@ -58,6 +59,8 @@ WITH op, alone, line, busy, g, CASE WHEN alone IS NULL THEN op ELSE {} END AS co
        coalesce(c.labels, CASE WHEN c.name <> c.pid THEN '' ELSE 'Unknown' END),
        CASE WHEN h.name <> h.tid THEN h.name ELSE 'Unknown' END
      ] END AS place
+WITH *, CASE WHEN busy > 0 THEN cost.flops / busy END AS flop_rate,
+     CASE WHEN busy > 0 THEN cost.moved_bytes / busy END AS byte_rate
 ORDER BY op.start_ns, op.pre, alone.pre
 WITH place, op.name AS op_name, CASE line WHEN '' THEN alone.name ELSE line END AS kernel,
      CASE line WHEN '' THEN coalesce(alone.op_category, op.category) END AS category,
@@ -67,12 +70,12 @@ WITH place, op.name AS op_name, CASE line WHEN '' THEN alone.name ELSE line END 
                    moved: cost.moved_bytes, spec: cost.compute_spec, args: g})) AS first,
      count(*) AS calls, sum(busy) AS time, CASE WHEN count(op) > 0 THEN sum(op.dur_ns) END AS host,
      [avg(busy), percentileCont(busy, 0.5), CASE WHEN count(*) > 1 THEN stDev(busy) END, min(busy), max(busy)] AS times,
-     collect(CASE WHEN busy > 0 THEN toFloat(cost.flops) / busy END) AS flop_rates,
-     collect(CASE WHEN busy > 0 THEN toFloat(cost.moved_bytes) / busy END) AS byte_rates
+     CASE count(flop_rate) WHEN count(*) THEN avg(flop_rate) END AS flop_rate,
+     CASE count(byte_rate) WHEN count(*) THEN avg(byte_rate) END AS byte_rate
 WITH collect({name: CASE WHEN kernel IS NULL THEN op_name WHEN first.line <> '' THEN kernel
                          ELSE op_name + '->' + kernel + ' (Synthetic Op)' END,
               category: category, place: place, first: first, calls: calls, time: time, host: host, times: times,
-              flop_rates: flop_rates, byte_rates: byte_rates}) AS rows, sum(time) AS whole
+              flop_rate: flop_rate, byte_rate: byte_rate}) AS rows, sum(time) AS whole
 UNWIND rows AS row
 WITH row, row.first AS first, whole
 RETURN row.name AS name, row.category AS `op category`, row.place[0] AS process_name, row.place[1] AS process_label,
@@ -82,10 +85,7 @@ RETURN row.name AS name, row.category AS `op category`, row.place[0] AS process_
        first.flops / 1e9 AS GFLOPS, first.moved / 2.0 ^ 20 AS `Data Moved (MB)`,
        CASE WHEN first.moved > 0 THEN first.flops / first.moved END AS `FLOPS/Byte`,
        CASE first.line WHEN '' THEN coalesce(first.spec, '') END AS `Compute Spec`,
-       CASE size(row.byte_rates) WHEN row.calls
-         THEN reduce(sum = 0.0, rate IN row.byte_rates | sum + rate) / row.calls / 1e3 END AS `TB/s_mean`,
-       CASE size(row.flop_rates) WHEN row.calls
-         THEN reduce(sum = 0.0, rate IN row.flop_rates | sum + rate) / row.calls / 1e3 END AS `TFLOPS/s_mean`,
+       row.byte_rate / 1e3 AS `TB/s_mean`, row.flop_rate / 1e3 AS `TFLOPS/s_mean`,
        row.times[0] / 1e3 AS `Kernel Time (µs)_mean`, row.times[1] / 1e3 AS `Kernel Time (µs)_median`,
        row.times[2] / 1e3 AS `Kernel Time (µs)_std`, row.times[3] / 1e3 AS `Kernel Time (µs)_min`,
        row.times[4] / 1e3 AS `Kernel Time (µs)_max`, row.time / 1e3 AS `Kernel Time (µs)_sum`,

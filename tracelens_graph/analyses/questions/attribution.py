@@ -9,20 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from tracelens_graph.analyses import kernels, ops, perf_tables, runtime
-from tracelens_graph.analyses.questions.attribution_calls import (
-    forward_backward,
-    launch_delay,
-    unlaunched_gpu_time,
-)
+from tracelens_graph.analyses.questions import attribution_calls, attribution_places
+from tracelens_graph.analyses.questions.attribution_calls import forward_backward, launch_delay, unlaunched_gpu_time
 from tracelens_graph.analyses.questions.attribution_places import gpu_time_under, modules, python_lines
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window
-from tracelens_graph.table import Table
+from tracelens_graph.schema.tables import RUNTIME_SUMMARY, TABLES
+from tracelens_graph.table import Column, Table
 
 _CALL = ("name", "op category", "process_name", "process_label", "thread_name", "Input Dims", "Input type",
          "Input Strides", "Concrete Inputs")  # fmt: skip
 
-SHOWN: Mapping[str, tuple[str, ...]] = {
+_SHOWN: Mapping[str, tuple[str, ...]] = {
     "ops_summary_by_category": ("op category", "Count", "total_direct_kernel_time_ms", "Percentage (%)"),
     "ops_summary": (
         "name", "total_direct_kernel_time_ms", "total_subtree_kernel_time_ms", "Count", "Categories", "Percentage (%)",
@@ -46,6 +44,14 @@ SHOWN: Mapping[str, tuple[str, ...]] = {
     ),
 }  # fmt: skip
 """Table of the report -> the columns of its query."""
+
+ABOUT: Mapping[str, Mapping[str, Column]] = {
+    **{table: {name: TABLES[table][name] for name in names} for table, names in _SHOWN.items()},
+    "runtime_summary": RUNTIME_SUMMARY,
+    **attribution_places.ABOUT,
+    **attribution_calls.ABOUT,
+}
+"""Name of a query -> its columns."""
 
 
 def ops_summary_by_category(g: Core, step: int | None = None) -> Table:
@@ -107,9 +113,8 @@ def _of_step(g: Core, step: int | None) -> Core | Window:
 
 
 def _shown(table: Table) -> Table:
-    names = SHOWN[table.name]
-    columns = {name: table[name] for name in names}
-    return Table(table.name, columns, {name: table.about[name] for name in names}, table.title, table.notes)
+    about = ABOUT[table.name]
+    return Table(table.name, {name: table[name] for name in about}, about, table.title, table.notes)
 
 
 QUESTIONS: Mapping[str, Callable[..., Table]] = {

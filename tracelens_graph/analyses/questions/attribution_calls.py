@@ -60,6 +60,9 @@ UNLAUNCHED = {
     "uid": Column("the one that starts first"),
 }
 
+ABOUT = {"launch_delay": LAUNCH_DELAY, "forward_backward": FORWARD_BACKWARD, "unlaunched_gpu_time": UNLAUNCHED}
+"""Name of a query -> its columns."""
+
 
 def launch_delay(g: Core, by: Literal["op", "call"] = "op", step: int | None = None) -> Table:
     """From a launch call to the start of its first GPU event, by op or by launch call.

@@ -57,6 +57,9 @@ PYTHON_LINES = {
     "uid": Column("the first of these calls"),
 }
 
+ABOUT = {"modules": MODULES, "gpu_time_under": GPU_TIME_UNDER, "python_lines": PYTHON_LINES}
+"""Name of a query -> its columns."""
+
 
 def modules(g: Core, step: int | None = None) -> Table:
     """GPU time of every nn.Module by its place in the module tree, as in the module view.
