@@ -1,0 +1,193 @@
+"""When GPUs worked and when not: the timeline, steps, exposed communication, overlap of streams, idle gaps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from tracelens_graph.analyses import steps as step_tables
+from tracelens_graph.analyses import timeline
+from tracelens_graph.analyses.gpu_class import COMMUNICATION, COMPUTATION, gpu_classes
+from tracelens_graph.analyses.grouping import text_codes
+from tracelens_graph.analyses.host_states import Clock, ends
+from tracelens_graph.analyses.questions.gpu_work import percent
+from tracelens_graph.analyses.questions.timeline_gaps import ABOUT as ABOUT_GAPS
+from tracelens_graph.analyses.questions.timeline_gaps import idle_gaps
+from tracelens_graph.graph.arrays import distinct
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.intervals import merge, sum_by_group, union_length, union_length_by_group
+from tracelens_graph.graph.window import Window, window_of
+from tracelens_graph.schema.tables import GPU_TIMELINE, STEP_SUMMARY
+from tracelens_graph.table import Column, Table
+
+_OF_STEPS = [name for name in STEP_SUMMARY if name != "top_ops"]
+
+ABOUT: Mapping[str, Mapping[str, Column]] = {
+    "gpu_timeline": {name: GPU_TIMELINE[name] for name in ("type", "time ms", "percent")},
+    "steps": {name: STEP_SUMMARY[name] for name in _OF_STEPS},
+    "exposed_communication": {
+        "collective": Column("kind of collective; absent for kernels of which it is not known"),
+        "group": Column("name of the process group, else its key"),
+        "group_description": Column("what the program calls it"),
+        "group_size": Column("number of ranks in it"),
+        "kernels": Column("number of kernels"),
+        "total_us": Column("sum of their durations", "us"),
+        "exposed_us": Column("sum of the parts of them without computation on the device", "us"),
+        "exposed_percent": Column("exposed_us as share of total_us", "%"),
+        "mean_us": Column("mean of their durations", "us"),
+        "max_us": Column("greatest of their durations", "us"),
+    },
+    "stream_overlap": {
+        "device": Column("index of the device"),
+        "stream_a": Column("number of the first stream"),
+        "events_a": Column("its GPU events"),
+        "busy_a_us": Column("time in which it works", "us"),
+        "stream_b": Column("number of the second stream"),
+        "events_b": Column("its GPU events"),
+        "busy_b_us": Column("time in which it works", "us"),
+        "both_us": Column("time in which both work", "us"),
+        "percent_of_a": Column("both_us as share of busy_a_us", "%"),
+        "percent_of_b": Column("both_us as share of busy_b_us", "%"),
+    },
+    **ABOUT_GAPS,
+}
+"""Name of a question -> columns of its table."""
+
+
+def gpu_timeline(g: Core, step: int | None = None) -> Table:
+    """Where the GPUs' time went, all devices and streams pooled, as in the report.
+
+    Args:
+        g: the graph.
+        step: n of `ProfilerStep#n`, for the GPU events that were launched in it.
+
+    Raises:
+        AnalysisError: the trace has no such step.
+    """
+    return timeline.gpu_timeline(_of_step(g, step))
+
+
+def steps(g: Core) -> Table:
+    """How long each step took and what the GPU did for it, as in the report; without the ops of each step."""
+    table = step_tables.step_summary(g, top_ops=0)
+    columns = {name: table[name] for name in _OF_STEPS}
+    return Table("steps", columns, ABOUT["steps"], table.title, table.notes)
+
+
+def exposed_communication(g: Core, step: int | None = None) -> Table:
+    """How long collectives ran, and for how long no computation ran beside them, the longest first.
+
+    A communication kernel is exposed while no kernel or fill computes on its device. Parts of several kernels are
+    added up; where no two communication kernels of a device meet, and there is but one device, they add up to
+    exposed_comm_time of the timeline.
+
+    Args:
+        g: the graph.
+        step: n of `ProfilerStep#n`, for the GPU events that were launched in it.
+
+    Returns:
+        One row per kind of collective and process group, and one for kernels of which both are unknown.
+
+    Raises:
+        AnalysisError: the trace has no such step.
+    """
+    w = window_of(_of_step(g, step))
+    core, c = w.core, w.core.columns
+    what = gpu_classes(core, w.gpu_rows)
+    rows, computing = (w.gpu_rows[what == one] for one in (COMMUNICATION, COMPUTATION))
+    exposed = np.zeros(len(rows), np.int64)
+    for device in distinct(c.device[rows])[0].tolist():
+        here, beside = c.device[rows] == device, computing[c.device[computing] == device]
+        uncovered = Clock(merge(c.start_ns[beside], ends(core, beside)))
+        exposed[here] = uncovered(ends(core, rows[here])) - uncovered(c.start_ns[rows[here]])
+    found = core.collectives
+    nodes = [found.nodes[found.of_row[row]] if row in found.of_row else None for row in rows.tolist()]
+    group = text_codes([(one.kind, one.group_key) if one else None for one in nodes])
+    firsts = [nodes[i] for i in np.unique(group, return_index=True)[1].tolist()]
+    count = np.bincount(group, minlength=len(firsts))
+    longest = np.zeros(len(firsts), np.int64)
+    np.maximum.at(longest, group, c.dur_ns[rows])
+    total, alone = (sum_by_group(group, ns, len(firsts)) for ns in (c.dur_ns[rows], exposed))
+    columns = {
+        "collective": [one and one.kind for one in firsts],
+        "group": [one and (one.group or one.group_key) for one in firsts],
+        "group_description": [one and (one.group_description or None) for one in firsts],
+        "group_size": [one and one.group_size for one in firsts],
+        "kernels": count,
+        "total_us": total / 1e3,
+        "exposed_us": alone / 1e3,
+        "exposed_percent": percent(alone, total),
+        "mean_us": total / 1e3 / np.maximum(count, 1),
+        "max_us": longest / 1e3,
+    }
+    name = "exposed_communication"
+    return Table(name, columns, ABOUT[name], w.titled("Exposed communication")).take(np.lexsort((-total, -alone)))
+
+
+def stream_overlap(
+    g: Core,
+    step: int | None = None,
+    device: int | None = None,
+    stream_a: int | None = None,
+    stream_b: int | None = None,
+) -> Table:
+    """How long two streams of a device work at once; times are lengths of unions of intervals.
+
+    Args:
+        g: the graph.
+        step: n of `ProfilerStep#n`, for the GPU events that were launched in it.
+        device: index of a device; by default that of the busiest stream.
+        stream_a: number of a stream; by default the busiest but `stream_b`.
+        stream_b: number of another stream; by default the busiest but `stream_a`.
+
+    Returns:
+        One row; none where there are no two such streams.
+
+    Raises:
+        AnalysisError: the trace has no such step.
+    """
+    w = window_of(_of_step(g, step))
+    c, rows = w.core.columns, w.gpu_rows
+    rows = rows[(c.device[rows] != -1) & (c.stream[rows] != -1)]
+    if device is not None:
+        rows = rows[c.device[rows] == device]
+    lanes, lane = np.unique(np.stack((c.device[rows], c.stream[rows]), axis=1), axis=0, return_inverse=True)
+    lane = lane.reshape(-1)
+    start, end = c.start_ns[rows], ends(w.core, rows)
+    busy = union_length_by_group(lane, start, end, len(lanes))
+    order = np.lexsort((lanes[:, 1], lanes[:, 0], -busy))
+
+    def busiest(of_device: int | None, wanted: int | None, other: int | None) -> int | None:
+        for one in order.tolist():
+            on, stream = lanes[one].tolist()
+            if of_device in (None, on) and wanted in (None, stream) and stream != other:
+                return int(one)
+        return None
+
+    a = busiest(device, stream_a, stream_b)
+    b = None if a is None else busiest(int(lanes[a, 0]), stream_b, int(lanes[a, 1]))
+    both = np.isin(lane, (a, b)) if b is not None else np.zeros(len(rows), bool)
+    pair = np.array([] if b is None else [(a, b)], np.int64).reshape(-1, 2)
+    count = np.bincount(lane, minlength=len(lanes))
+    shared = busy[pair].sum(axis=1) - union_length(start[both], end[both])
+    columns: dict[str, np.ndarray] = {"device": lanes[pair[:, 0], 0]}
+    for side, one in (("a", pair[:, 0]), ("b", pair[:, 1])):
+        columns |= {f"stream_{side}": lanes[one, 1], f"events_{side}": count[one], f"busy_{side}_us": busy[one] / 1e3}
+    columns["both_us"] = shared / 1e3
+    columns |= {f"percent_of_{side}": percent(shared, busy[one]) for side, one in zip("ab", pair.T, strict=True)}
+    return Table("stream_overlap", columns, ABOUT["stream_overlap"], w.titled("Overlap of two streams"))
+
+
+def _of_step(g: Core, step: int | None) -> Core | Window:
+    return g if step is None else g.window(step=step)
+
+
+QUESTIONS: Mapping[str, Callable[..., Table]] = {
+    "gpu_timeline": gpu_timeline,
+    "steps": steps,
+    "exposed_communication": exposed_communication,
+    "idle_gaps": idle_gaps,
+    "stream_overlap": stream_overlap,
+}
+"""Name of a query -> its twin."""
