@@ -8,6 +8,7 @@ into it. Needs chromium, and playwright, which is in no list of requirements: `p
 
 from __future__ import annotations
 
+import base64
 import os
 import shutil
 import sys
@@ -17,17 +18,17 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
 
-from pages import CHECKOUT, DOCS
+from pages import DOCS
 
 from tracelens_graph.cypher import library
 from tracelens_graph.database import connect
 from tracelens_graph.loading import load_core
 from tracelens_graph.simulate import simulate, write
+from tracelens_graph.stores.neo4j.browser import FAVOURITES, STYLE, favourites, style
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-STYLE = CHECKOUT / "cypher" / "browser" / "tracelens.grass"
 
 LAYER = """MATCH (m:Module) WHERE m.gpu_events >= 4 AND m.last - m.pre < 45
 WITH m ORDER BY m.gpu_sum_ns DESC LIMIT 1
@@ -56,11 +57,12 @@ def main(address: str) -> None:
     """Push the example and take all pictures."""
     with connect() as database:
         for rank in example_ranks():
-            database.push(load_core(rank), run="example")
+            database.push(load_core(rank), run="example", replace=True)
         bolt, password = database.connection.uri, database.connection.password
     with browser() as page:
         login(page, address, bolt, password)
-        load_style(page)
+        drop(page, STYLE, style())
+        drop(page, FAVOURITES, favourites())
         for name, question in PICTURES.items():
             page.keyboard.press("Escape")
             run(page, ":clear")
@@ -68,6 +70,13 @@ def main(address: str) -> None:
             run(page, found.text if found else question)
             page.screenshot(path=DOCS / "pictures" / f"{name}.png")
             print(DOCS / "pictures" / f"{name}.png")
+        run(page, ":clear")
+        page.click("[data-testid=navigationFavorites]")
+        page.wait_for_timeout(1500)
+        for theme in ("structure", "timeline"):
+            page.click(f"text={theme}")
+            page.wait_for_timeout(500)
+        page.screenshot(path=DOCS / "pictures" / "browser-favourites.png")
 
 
 def example_ranks() -> list[str]:
@@ -84,7 +93,7 @@ def browser() -> Iterator[Page]:
 
     with sync_playwright() as playwright:
         opened = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=_ARGUMENTS)
-        yield opened.new_page(viewport={"width": 1400, "height": 900})
+        yield opened.new_page(viewport={"width": 1400, "height": 700})
         opened.close()
 
 
@@ -96,28 +105,26 @@ def login(page: Page, address: str, bolt: str, password: str) -> None:
         page.fill("[data-testid=username]", os.environ.get("NEO4J_USER", "neo4j"))
         page.fill("[data-testid=password]", password)
         page.click("[data-testid=connect]")
-    page.wait_for_selector("text=You are connected", timeout=60_000)
-    page.add_style_tag(content="[data-testid=bannerTest], div[class*=udc], div[class*=Udc] {display: none}")
-
-
-def load_style(page: Page) -> None:
-    """Drop the style on the page, as a user does with a file."""
-    drop(page, STYLE.name, STYLE.read_text())
-    page.wait_for_timeout(1500)
-
-
-def drop(page: Page, name: str, text: str) -> None:
-    """Drop a file on the page."""
+    page.wait_for_selector("text=Connected to Neo4j", state="attached", timeout=60_000)
     page.evaluate(
-        """([name, text]) => {
+        """() => [...document.querySelectorAll('div')].find(one =>
+            one.textContent.startsWith('To help make Neo4j Browser better') && one.clientHeight < 80)?.remove()"""
+    )
+
+
+def drop(page: Page, name: str, content: bytes) -> None:
+    """Drop a file on the page, as a user does."""
+    page.evaluate(
+        """([name, content]) => {
             const data = new DataTransfer();
-            data.items.add(new File([text], name));
+            data.items.add(new File([Uint8Array.from(atob(content), c => c.charCodeAt(0))], name));
             const target = document.querySelector('[data-testid=activeEditor]') || document.body;
             for (const type of ['dragenter', 'dragover', 'drop'])
                 target.dispatchEvent(new DragEvent(type, {dataTransfer: data, bubbles: true, cancelable: true}));
         }""",
-        [name, text],
+        [name, base64.b64encode(content).decode()],
     )
+    page.wait_for_timeout(1500)
 
 
 def run(page: Page, statement: str) -> Any:

@@ -41,6 +41,8 @@ def query(
     """Ask the database: a query of the library by its name, a file, or a statement of your own.
 
     Unless --write is given the server refuses to write. `db queries` lists the library.
+
+    Example: tracelens-graph db query idle_gaps --param trace=llama-70b/rank0 --csv
     """
     if csv and as_json:
         raise typer.BadParameter("--csv and --json: choose one")
@@ -56,9 +58,24 @@ def queries(
     name: Annotated[
         str | None, typer.Argument(metavar="NAME", show_default=False, help="Show the whole text of this query.")
     ] = None,
+    save: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", file_okay=False, show_default=False, help="Write the library and a style for Neo4j Browser."
+        ),
+    ] = None,
     format: FormatOption = Format.table,
 ) -> None:
-    """List the library of queries, or show one of them."""
+    """List the library of queries, or show one of them.
+
+    Example: tracelens-graph db queries path_to_python
+    """
+    if save is not None:
+        from tracelens_graph.stores.neo4j.browser import write_browser_files
+
+        for path in write_browser_files(save):
+            typer.echo(path)
+        return
     if name is None:
         write_table(_listed(), format)
         return

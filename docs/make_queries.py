@@ -1,0 +1,67 @@
+"""Write docs/queries.md: the library of queries, from the headers of its files.
+
+    python docs/make_queries.py            write the page
+    python docs/make_queries.py --check    change nothing; end with 1 if it is out of date
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+
+from pages import DOCS, publish
+
+from tracelens_graph.analyses.questions import THEMES
+from tracelens_graph.cypher import Query, library
+
+HEAD = """# Library of queries
+
+One question per query, each answered by the database (`tracelens-graph db query NAME`, `db.query(NAME)` in Python, or
+pasted into [Neo4j Browser](neo4j-browser.md)) and by the graph in memory (`tlg.QUESTIONS[NAME](g)`): the tests hold
+both to the same table, on real traces. How to ask: [Asking a database](asking.md).
+
+`trace`, `a` and `b` name a trace: its id, `run/name`, or its name. Only complete traces answer.
+"""
+
+ABOUT = {
+    "timeline": "When the GPU worked, and when not",
+    "attribution": "What the GPU's time is charged to",
+    "shapes": "Arguments, kernels, copies",
+    "structure": "Calls that are alike, and calls that are not",
+    "across": "Across traces, runs and platforms",
+    "quality": "What the traces do not tell",
+}
+assert tuple(ABOUT) == THEMES
+
+
+def queries_page() -> str:
+    """The page."""
+    by_theme = sorted(library().values(), key=lambda query: THEMES.index(query.theme))
+    parts = [HEAD]
+    for theme, queries in groupby(by_theme, key=lambda query: query.theme):
+        parts.append(f"## {ABOUT[theme]}\n")
+        parts += [part for query in queries for part in _section(query)]
+    return "\n".join(parts)
+
+
+def _section(query: Query) -> Iterator[str]:
+    yield f"### `{query.name}`\n"
+    yield f"{_escaped(query.title)}{' ' + _escaped(query.notes) if query.notes else ''}\n"
+    defaults = query.defaults
+    yield from _table("parameter", "", {f"`{name}`, `{defaults[name]}`": m for name, m in query.parameters.items()})
+    yield from _table("column", "", {f"`{name}`": meaning for name, meaning in query.columns.items()})
+
+
+def _table(first: str, second: str, rows: Mapping[str, str]) -> Iterator[str]:
+    if rows:
+        yield f"| {first} | {second} |\n|---|---|"
+        yield "".join(f"| {name} | {_escaped(meaning)} |\n" for name, meaning in rows.items())
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;")
+
+
+if __name__ == "__main__":
+    sys.exit(publish({DOCS / "queries.md": queries_page()}))
