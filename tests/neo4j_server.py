@@ -48,13 +48,11 @@ def neo4j(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     told = folder / "connection.json"
     with _locked(folder / "lock"):
         if not told.exists():
+            java, files = request.getfixturevalue("neo4j_program")
             password = secrets.token_hex(12)
+            bolt, http = free_ports()
             started, _ = server.start(
-                folder / "home",
-                *request.getfixturevalue("neo4j_program"),
-                password=password,
-                memory=SMALL,
-                **free_ports(),
+                folder / "home", java, files, password=password, bolt_port=bolt, http_port=http, memory=SMALL
             )
             _watch(request.config, started.pid, folder)
             descriptor = os.open(told, os.O_WRONLY | os.O_CREAT, 0o600)
@@ -72,12 +70,12 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     server.stop(_shared_folder(config, factory) / "home")
 
 
-def free_ports() -> dict[str, int]:
-    """Ports for a server beside all others, as arguments of `start`."""
-    with socket.socket() as bolt, socket.socket() as http:
-        bolt.bind(("127.0.0.1", 0))
-        http.bind(("127.0.0.1", 0))
-        return {"bolt_port": bolt.getsockname()[1], "http_port": http.getsockname()[1]}
+def free_ports() -> tuple[int, int]:
+    """Two ports that nobody listens at."""
+    with socket.socket() as one, socket.socket() as other:
+        one.bind(("127.0.0.1", 0))
+        other.bind(("127.0.0.1", 0))
+        return one.getsockname()[1], other.getsockname()[1]
 
 
 def _shared_folder(config: pytest.Config, factory: pytest.TempPathFactory) -> Path:

@@ -10,21 +10,20 @@ _EXCEPTION = re.compile(r"^(?:Exception in thread \S+ )?(?:[\w$]+\.)+\w*(?:Excep
 _COMPLAINT = re.compile(
     r"^(?!.*warning)[# ]*(.*(?:ERROR|[Ee]rror|insufficient|Unrecognized|Invalid).*\n?.*)", re.MULTILINE
 )
+LOG = "neo4j.log"
+"""Name of the log of one start, of those of a server."""
+
 _LONGEST = 400
 
 
 def last_words(logs: Path, output: str) -> str:
-    """Why a server ended: what Java printed, else the last error of its last start.
+    """Why a server ended: what Java printed, else the error in its log.
 
     Args:
         logs: folder of its logs.
         output: name of the file among them that holds what it printed.
     """
-    return (
-        reason_in(_text(logs / output))
-        or reason_in(_text(logs / "neo4j.log").rpartition("Starting...")[2])
-        or f"it does not say why; look into {logs}"
-    )
+    return reason_in(_text(logs / output)) or reason_in(_text(logs / LOG)) or f"it does not say why; look into {logs}"
 
 
 def reason_in(text: str) -> str:

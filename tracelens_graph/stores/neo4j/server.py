@@ -16,9 +16,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
-from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
 from tracelens_graph.errors import DatabaseError, ServerError
@@ -26,7 +25,7 @@ from tracelens_graph.files import replacing
 from tracelens_graph.stores.neo4j import process
 from tracelens_graph.stores.neo4j.connection import DEFAULT_USER, Connection, errors_in_words
 from tracelens_graph.stores.neo4j.java import Java
-from tracelens_graph.stores.neo4j.last_words import last_words, reason_in
+from tracelens_graph.stores.neo4j.last_words import LOG, last_words, reason_in
 from tracelens_graph.stores.neo4j.settings import HOST, Memory, configuration, free_ports
 
 SHORTEST_PASSWORD = 8
@@ -42,6 +41,7 @@ _OPTIONS = (
     "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
 )
 _STATE, _OUTPUT = "server.json", "output.log"
+_STARTED = b" Started."
 _INTERVAL_S = 0.1
 
 
@@ -144,6 +144,8 @@ def start(
             _write_state(server)
             _set_password(server, java, jars, chosen)
         command = _command(server, java, jars, memory.heap)
+        with suppress(FileNotFoundError):
+            os.replace(folder / "logs" / LOG, folder / "logs" / f"previous-{LOG}")
         server = replace(server, pid=process.spawn(command, _environment(), folder / "logs" / _OUTPUT))
         _write_state(server)
         try:
@@ -249,7 +251,7 @@ def _set_password(server: Server, java: Java, jars: Path, password: str) -> None
 
 
 def _wait(server: Server, password: str | None, deadline: float) -> None:
-    """Until the web port answers, which a server opens last, and a login works where the password is known."""
+    """Until the server says that it has started, and a login works where the password is known."""
     while time.monotonic() < deadline:
         up = is_up(server)
         try:
@@ -267,15 +269,11 @@ def _wait(server: Server, password: str | None, deadline: float) -> None:
 
 
 def is_up(server: Server) -> bool:
-    """Whether a server answers on its web port."""
-    asked = HTTPConnection(HOST, server.http_port, timeout=5)
+    """Whether a server that runs has finished starting; its own log tells, as its ports may be those of another."""
     try:
-        asked.request("GET", "/", headers={"Accept": "application/json"})
-        return "neo4j_version" in json.loads(asked.getresponse().read())
-    except (OSError, HTTPException, ValueError):
+        return _STARTED in (server.folder / "logs" / LOG).read_bytes()
+    except OSError:
         return False
-    finally:
-        asked.close()
 
 
 def _log_in(server: Server, password: str) -> None:
