@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tracelens_graph.analyses.ops import ops_unique_args as ops_unique_args
     from tracelens_graph.analyses.perf_sheets import perf_sheets as perf_sheets
     from tracelens_graph.analyses.perf_tables import unified_perf_summary as unified_perf_summary
+    from tracelens_graph.analyses.questions import QUESTIONS as QUESTIONS
     from tracelens_graph.analyses.report_tables import ReportOptions as ReportOptions
     from tracelens_graph.analyses.report_tables import report_tables as report_tables
     from tracelens_graph.analyses.roofline_summary import roofline_summary as roofline_summary
@@ -44,9 +45,12 @@ if TYPE_CHECKING:
     from tracelens_graph.compat.report import generate_perf_report_pytorch as generate_perf_report_pytorch
     from tracelens_graph.compat.trace_to_tree import TraceToTree as TraceToTree
     from tracelens_graph.compat.tree_perf import TreePerfAnalyzer as TreePerfAnalyzer
+    from tracelens_graph.database import Database as Database
+    from tracelens_graph.database import connect as connect
     from tracelens_graph.errors import AnalysisError as AnalysisError
     from tracelens_graph.errors import ChangedTraceError as ChangedTraceError
     from tracelens_graph.errors import DamagedTraceWarning as DamagedTraceWarning
+    from tracelens_graph.errors import DatabaseError as DatabaseError
     from tracelens_graph.errors import ExtensionError as ExtensionError
     from tracelens_graph.errors import MissingExtraError as MissingExtraError
     from tracelens_graph.errors import NodeNotFoundError as NodeNotFoundError

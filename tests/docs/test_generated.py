@@ -10,7 +10,9 @@ from collections import defaultdict
 from itertools import chain
 from pathlib import Path
 
+import make_database_schema
 import make_pictures
+import make_queries
 import make_reference
 import make_schema_picture
 import pytest
@@ -75,6 +77,12 @@ def test_outputs_are_put_below_their_examples(tmp_path: Path) -> None:
         "...     i\n1\n2\n>>> 1 / 0\nTraceback (most recent call last):\nZeroDivisionError: division by zero\n" in new
     )
     assert run_examples.with_outputs(new, tmp_path) == new
+
+
+def test_pages_about_the_database_are_current() -> None:
+    assert make_queries.queries_page() == (DOCS / "queries.md").read_text(), "run docs/make_queries.py"
+    schema = (DOCS / "database-schema.md").read_text()
+    assert make_database_schema.schema_page() == schema, "run docs/make_database_schema.py"
 
 
 def test_reference_is_current() -> None:

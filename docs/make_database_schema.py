@@ -1,0 +1,80 @@
+"""Write docs/database-schema.md: labels, properties, edges, constraints and indexes, from the schema.
+
+python docs/make_database_schema.py            write the page
+python docs/make_database_schema.py --check    change nothing; end with 1 if it is out of date
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+
+from pages import DOCS, publish
+
+from tracelens_graph.schema import CONTEXT_EDGES, CONTEXT_KINDS, EVENT_EDGES, KIND_MEANING, Kind
+from tracelens_graph.schema.database import CONTEXT_PROPERTIES, EVENT_PROPERTIES, KEYS, Stored, event_labels
+from tracelens_graph.stores.neo4j.statements import constraints, indexes
+
+HEAD = """# The graph in the database
+
+What [`db push`](database.md) makes of a trace. Every node has `name`; every time has its unit in the property's name.
+What was not recorded is no property.
+
+![Labels and types of edges](pictures/schema.svg)
+
+## Events
+
+An event has the label `Event` and that of its kind; GPU work is `GpuEvent` too. It is identified by `trace`, the id of
+its trace, and `uid`. The first 1 % of a kind by GPU time are `Hot`, the next 9 % `Warm`.
+"""
+
+CONTEXT = """## Context and knowledge
+
+Context belongs to one trace (`trace`) or one run (`run`). Knowledge (`Signature`, `KernelName`, `Category`,
+`SubtreeClass`) is keyed by its content alone, and shared by all traces of a database.
+"""
+
+INDEXES = """## Constraints and indexes
+
+Made by the first push. No index holds names, because a name may be longer than an index can hold; a query of all events
+of a kind reads `WHERE n.trace = $trace AND n.pre >= 0`.
+"""
+
+
+def schema_page() -> str:
+    """The page."""
+    kinds = ((f"`{':'.join(event_labels(kind))}`", KIND_MEANING[kind]) for kind in Kind)
+    edges = (
+        (f"`{one.name}`", _ends(one.source), _ends(one.target), one.meaning) for one in EVENT_EDGES + CONTEXT_EDGES
+    )
+    parts = [HEAD, _table(("labels", "what"), kinds), _properties(EVENT_PROPERTIES), CONTEXT]
+    for label, meaning in CONTEXT_KINDS.items():
+        key = KEYS[label]
+        unique = f"`{key.name}`" + (f" within its {key.scope}" if key.scope else "")
+        parts += [f"### `{label}`\n", f"{meaning[0].upper()}{meaning[1:]}. Key: {unique}.\n"]
+        parts.append(_properties(CONTEXT_PROPERTIES[label]))
+    parts += ["## Edges\n", _table(("type", "from", "to", "what"), edges), INDEXES]
+    parts.append("```cypher\n" + "".join(f"{one};\n" for one in (*constraints(), *indexes())) + "```\n")
+    return "\n".join(parts)
+
+
+def _ends(labels: str) -> str:
+    return ", ".join("any event" if label == "event" else f"`{label}`" for label in labels.split("|"))
+
+
+def _properties(properties: Iterable[Stored]) -> str:
+    rows: Iterator[tuple[str, ...]] = (
+        (f"`{one.name}`", one.type if one.type != "strs" else "list of str", one.unit, one.meaning)
+        for one in properties
+    )
+    return _table(("property", "type", "unit", "meaning"), rows)
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    lines += [f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(publish({DOCS / "database-schema.md": schema_page()}))
