@@ -1,7 +1,7 @@
 """Write docs/queries.md: the library of queries, from the headers of its files.
 
-    python docs/make_queries.py            write the page
-    python docs/make_queries.py --check    change nothing; end with 1 if it is out of date
+python docs/make_queries.py            write the page
+python docs/make_queries.py --check    change nothing; end with 1 if it is out of date
 """
 
 from __future__ import annotations

@@ -278,7 +278,7 @@ _COST: About = {
 }
 
 UNIFIED_PERF_SUMMARY: About = {
-    "name": Column("outermost op that a model covers, else the op that launched; one row per op for every GPU event"),
+    "name": Column("outermost op whose model claims it, else the op that launched; one row per op for every GPU event"),
     **{name: OPS_UNIQUE_ARGS[name] for name in list(OPS_UNIQUE_ARGS)[1:9]},
     "is_recompute": _KEYS["is_recompute"],
     "ex_UID": Column("uid of the first call; of an event that stands for itself, its own"),
