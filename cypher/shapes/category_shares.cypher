@@ -1,0 +1,30 @@
+// Kernel categories: what kinds of kernels the GPU time goes to.
+//
+// Copies and fills, which have no category, stand in rows of their own.
+//
+// Parameters:
+//   trace: run/name, name or id of a trace; null for the one that was pushed last
+//   step: n of ProfilerStep#n; null for all
+//
+// Columns:
+//   category: kind of kernel, by its name; Memcpy and Memset for copies and fills
+//   names: number of different names
+//   count: number of GPU events
+//   gpu_time_us: sum of their durations, us
+//   mean_time_us: mean of their durations, us
+//   percent: share of the GPU time, the sum of the durations of all GPU events, %
+WITH {trace: null, step: null} AS p
+MATCH (t:Trace {state: 'complete'})
+WHERE p.trace IS NULL OR p.trace IN [t.id, t.path, t.name]
+WITH p, t ORDER BY t.pushed_ns DESC LIMIT 1
+MATCH (k:GpuEvent) WHERE k.trace = t.id AND k.pre >= 0 AND (p.step IS NULL OR k.step = p.step)
+MATCH (k)-[:NAMED]->(n:KernelName)
+WITH n, CASE WHEN k:Memcpy THEN 'Memcpy' WHEN k:Memset THEN 'Memset' ELSE n.category END AS category,
+     count(*) AS events, sum(k.dur_ns) AS ns
+WITH category, count(*) AS names, sum(events) AS events, sum(ns) AS ns
+WITH collect({category: category, names: names, events: events, ns: ns}) AS found, sum(ns) AS total
+UNWIND found AS f
+RETURN f.category AS category, f.names AS names, f.events AS count, f.ns / 1e3 AS gpu_time_us,
+       f.ns / 1e3 / f.events AS mean_time_us,
+       CASE WHEN total > 0 THEN 100.0 * f.ns / total END AS percent
+ORDER BY gpu_time_us DESC, category

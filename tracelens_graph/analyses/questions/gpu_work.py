@@ -1,0 +1,57 @@
+"""What the tables of shapes and of structure have in common: GPU time, its shares, and the modules it belongs to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.traversals import climb, nearest_above
+from tracelens_graph.schema import Kind
+from tracelens_graph.table import Column
+
+COUNT = Column("number of GPU events")
+GPU_TIME = Column("sum of the durations of the GPU events", "us")
+MEAN_TIME = Column("mean of the durations of the GPU events", "us")
+PERCENT = Column("share of the GPU time, the sum of the durations of all GPU events", "%")
+STEP_NOTE = "n of ProfilerStep#n"
+
+
+def percent(part_ns: np.ndarray, whole_ns: int | np.ndarray) -> np.ndarray:
+    """Shares in percent; NaN where the whole is zero."""
+    whole = np.broadcast_to(np.asarray(whole_ns, float), np.shape(part_ns))
+    return np.divide(100.0 * part_ns, whole, out=np.full(np.shape(part_ns), np.nan), where=whole > 0)
+
+
+def names_of(core: Core, rows: np.ndarray) -> list[str | None]:
+    """Names of rows; None for -1."""
+    return [core.names[core.columns.name[row]] if row >= 0 else None for row in rows.tolist()]
+
+
+def uids_of(core: Core, rows: np.ndarray) -> list[int | None]:
+    """Uids of rows; None for -1."""
+    return [int(core.columns.uid[row]) if row >= 0 else None for row in rows.tolist()]
+
+
+def known(values: np.ndarray) -> list[Any]:
+    """Values as a list, None for NaN."""
+    return [None if value != value else value for value in values.tolist()]
+
+
+def modules_of(core: Core, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """For each GPU row the row of the module call it belongs to, -1 for none, and whether as backward work.
+
+    That is the nearest module above; where a backward op comes first, the module around its forward op.
+    """
+    c, forward, backward = core.columns, core.autograd.forward, core.autograd.backward
+    # Of several forward ops the earliest: the one that is no recomputation.
+    order = np.lexsort((forward, c.start_ns[forward], backward))
+    ops, first = np.unique(backward[order], return_index=True)
+    stop = c.kind == Kind.Module
+    stop[ops] = True
+    found = climb(c.parent, c.parent[rows], stop)
+    is_backward = (found >= 0) & (c.kind[found] != Kind.Module)
+    origin = forward[order][first][np.searchsorted(ops, found[is_backward])]
+    found[is_backward] = nearest_above(c, origin, (Kind.Module,))
+    return found, is_backward

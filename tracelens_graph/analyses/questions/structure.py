@@ -1,0 +1,247 @@
+"""Structure: what repeats, what should be alike and is not, where kernels come from, what is computed again.
+
+Functions take a graph or a window of it, those with `step` also the number of one `ProfilerStep` to look at; they
+raise AnalysisError where the trace has no such step. GPU time is the sum of the durations of GPU events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from tracelens_graph.analyses.grouping import Cells, group_by, picked, text_codes
+from tracelens_graph.analyses.questions.gpu_work import COUNT, GPU_TIME, PERCENT, names_of, percent
+from tracelens_graph.analyses.questions.structure_layers import odd_layers
+from tracelens_graph.errors import AnalysisError
+from tracelens_graph.graph.arrays import distinct
+from tracelens_graph.graph.classes import argset_text, class_rows, hex_of, normal_name, subtree_classes
+from tracelens_graph.graph.classes import distinct as distinct_classes
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.intervals import sum_by_group
+from tracelens_graph.graph.traversals import ancestors, launcher, nearest_above
+from tracelens_graph.graph.window import Window, narrow, window_of
+from tracelens_graph.schema import PYTHON_KINDS, Kind
+from tracelens_graph.table import Column, Table
+
+_KINDS = {"Module": Kind.Module, "Op": Kind.Op}
+
+ABOUT: Mapping[str, Mapping[str, Column]] = {
+    "repeated_subtrees": {
+        "name": Column("name of the call, without what differs between instances"),
+        "kind": Column("Module or Op"),
+        "count": Column("number of calls that are alike"),
+        "gpu_events": Column("number of GPU events in one of them"),
+        "gpu_time_us": Column("sum of the durations of the GPU events of all of them", "us"),
+        "mean_gpu_time_us": Column("the same per call", "us"),
+        "percent": PERCENT,
+        "class": Column("what they are instances of"),
+        "uid": Column("the first of them"),
+    },
+    "path_to_python": {
+        "level": Column("0 for the kernel, 1 for its launch, and so on"),
+        "link": Column("how it is tied to the level below: launched by, called by, backward of"),
+        "kind": Column("what it is"),
+        "name": Column("its name; that of a PythonFunction tells file and line"),
+        "uid": Column("which event it is"),
+        "dur_us": Column("how long it takes", "us"),
+        "gpu_time_us": Column("sum of the durations of the GPU events below it", "us"),
+    },
+    "unusual_kernels": {
+        "op": Column("op that the kernels are charged to"),
+        "kernel": Column("name of the kernel"),
+        "calls": Column("number of calls of the op with kernels"),
+        "same_arguments": Column("how many of them have the arguments of this call, itself included"),
+        "input_dims": Column("sizes of the inputs of this call, JSON"),
+        "count": Column("number of kernels of that name in the call"),
+        "gpu_time_us": Column("sum of their durations", "us"),
+        "percent": Column("share of the time of all kernels of the op", "%"),
+        "uid": Column("the call"),
+    },
+    "recomputed_share": {
+        "op": Column("op that the work is charged to, else the runtime call that launched it"),
+        "module": Column("innermost nn.Module around it, without the number of the instance; absent for none"),
+        "gpu_events": COUNT,
+        "gpu_time_us": GPU_TIME,
+        "percent": PERCENT,
+    },
+}
+"""Definitions of the columns of each table here."""
+
+
+def repeated_subtrees(g: Core, kind: str | None = None, min_count: int = 2) -> Table:
+    """Parts of the call tree that run again and again, the greatest time first.
+
+    Calls are alike if they call the same, with the same arguments, down to the kernels. What only ever runs as a part
+    of one larger call of the table that is repeated as often is left out. A part stands inside of others, so times of
+    different rows do not add up.
+
+    Args:
+        g: the graph.
+        kind: "Module" or "Op"; None for modules where the trace knows any, else ops.
+        min_count: least number of repetitions.
+
+    Raises:
+        AnalysisError: there is no such kind.
+    """
+    if kind is not None and kind not in _KINDS:
+        raise AnalysisError(f"kind is Module or Op, not {kind!r}")
+    c, every = g.columns, class_rows(g)
+    if kind is None:
+        kind = "Module" if (c.kind[every] == Kind.Module).any() else "Op"
+    rows = every[c.kind[every] == _KINDS[kind]]
+    lanes = subtree_classes(g)[rows]
+    first, number = distinct_classes(lanes)
+    count, ns = np.bincount(number, minlength=len(first)), sum_by_group(number, g.gpu_sum_ns[rows], len(first))
+    # All instances of a class hold the same, so one shows what they all stand in.
+    above = nearest_above(c, rows[first], (_KINDS[kind],))
+    around = (
+        np.where(above >= 0, count[number[np.searchsorted(rows, above) % max(len(rows), 1)]], 0) if len(rows) else count
+    )
+    kept = np.flatnonzero((count >= min_count) & (around != count))
+    kept = kept[np.lexsort((first[kept], -ns[kept]))]
+    root, count, ns = rows[first[kept]], count[kept], ns[kept]
+    columns: dict[str, Cells] = {
+        "name": [normal_name(_KINDS[kind], g.names[code]) for code in c.name[root].tolist()],
+        "kind": [kind] * len(root),
+        "count": count,
+        "gpu_events": np.searchsorted(g.gpu_rows, c.last[root], "right") - np.searchsorted(g.gpu_rows, root),
+        "gpu_time_us": ns / 1e3,
+        "mean_gpu_time_us": ns / 1e3 / np.maximum(count, 1),
+        "percent": percent(ns, int(c.dur_ns[g.gpu_rows].sum())),
+        "class": [f"class:{key}" for key in hex_of(lanes[first[kept]])],
+        "uid": c.uid[root],
+    }
+    return Table("repeated_subtrees", columns, ABOUT["repeated_subtrees"], f"Repeated subtrees: {kind}")
+
+
+def path_to_python(g: Core, uid: int | None = None) -> Table:
+    """The calls that lead from a GPU event up to the line of Python it comes from.
+
+    A backward op has no Python above it: where there is none, the way goes on with the forward op that the nearest
+    backward op belongs to.
+
+    Args:
+        g: the graph.
+        uid: the kernel, copy or fill; None for the longest kernel with a launch in the trace.
+
+    Raises:
+        NodeNotFoundError: no node has this uid.
+        AnalysisError: the node is no GPU event.
+    """
+    c = g.columns
+    kernel = _longest_kernel(g) if uid is None else g.row(uid)
+    if uid is not None and not np.isin(kernel, g.gpu_rows):
+        raise AnalysisError(f"uid {uid} is a {Kind(int(c.kind[kernel])).name}, no kernel, copy or fill")
+    way = [] if kernel is None else [kernel, *ancestors(c, kernel)]
+    links: list[str | None] = [None, "launched by", *["called by"] * len(way)][: len(way)]
+    if way and not np.isin(c.kind[way], PYTHON_KINDS).any():
+        turn = next((i for i, row in enumerate(way) if len(g.autograd.forward_of(row))), None)
+        if turn is not None:
+            forward = min(g.autograd.forward_of(way[turn]), key=lambda row: (int(c.start_ns[row]), row))
+            rest = ancestors(c, forward)
+            way, links = (
+                [*way[: turn + 1], forward, *rest],
+                [*links[: turn + 1], "backward of", *["called by"] * len(rest)],
+            )
+    columns: dict[str, Cells] = {
+        "level": list(range(len(way))),
+        "link": links,
+        "kind": [Kind(kind).name for kind in c.kind[way].tolist()] if way else [],
+        "name": [g.names[code] for code in c.name[way].tolist()] if way else [],
+        "uid": c.uid[way].tolist() if way else [],
+        "dur_us": (c.dur_ns[way] / 1e3).tolist() if way else [],
+        "gpu_time_us": (g.gpu_sum_ns[way] / 1e3).tolist() if way else [],
+    }
+    return Table("path_to_python", columns, ABOUT["path_to_python"], "From kernel to Python")
+
+
+def unusual_kernels(g: Core | Window, min_calls: int = 5, step: int | None = None) -> Table:
+    """Kernels that a single call of an op runs, and no other call of that op, the greatest time first.
+
+    Args:
+        g: the graph, or a window of it.
+        min_calls: how many calls of the op with kernels there must be.
+        step: n of ProfilerStep#n.
+    """
+    w = narrow(window_of(g), step=step)
+    core, c = w.core, w.core.columns
+    kernels = w.rows_of_kind(Kind.Kernel)
+    kernels = kernels[c.owner[kernels] >= 0]
+    owner = c.owner[kernels]
+    op, of_op = distinct(c.name[owner])
+    calls, of_call = distinct(owner)
+    number = np.bincount(distinct(c.name[calls])[1], minlength=len(op))
+    total = sum_by_group(of_op, c.dur_ns[kernels], len(op))
+    arguments = text_codes([*(argset_text(core, code) for code in range(len(core.argsets))), None])
+    like, _ = group_by(c.name[calls], arguments[c.argset[calls]])
+    alike = np.bincount(like, minlength=1)[like] if len(like) else like
+
+    group, first = group_by(owner, c.name[kernels])
+    pair, _ = group_by(c.name[owner[first]], c.name[kernels[first]])
+    alone = np.bincount(pair, minlength=1)[pair] == 1 if len(pair) else pair > 0
+    found = np.flatnonzero(alone & (number[of_op[first]] >= min_calls))
+    ns = sum_by_group(group, c.dur_ns[kernels], len(first))[found]
+    at = first[found]
+    columns: dict[str, Cells] = {
+        "op": names_of(core, owner[at]),
+        "kernel": names_of(core, kernels[at]),
+        "calls": number[of_op[at]],
+        "same_arguments": alike[of_call[at]],
+        "input_dims": [(core.argsets[code][0] or None) if code >= 0 else None for code in c.argset[owner[at]].tolist()],
+        "count": np.bincount(group, minlength=len(first))[found],
+        "gpu_time_us": ns / 1e3,
+        "percent": percent(ns, total[of_op[at]]),
+        "uid": c.uid[owner[at]],
+    }
+    order = np.lexsort((columns["uid"], -ns))
+    columns = {name: picked(cells, order) for name, cells in columns.items()}
+    return Table("unusual_kernels", columns, ABOUT["unusual_kernels"], w.titled("Kernels that one call of an op runs"))
+
+
+def recomputed_share(g: Core | Window, step: int | None = None) -> Table:
+    """GPU time of recomputation of activations by op and module, the greatest first.
+
+    Args:
+        g: the graph, or a window of it.
+        step: n of ProfilerStep#n.
+    """
+    w = narrow(window_of(g), step=step)
+    core, c = w.core, w.core.columns
+    again = w.gpu_rows[core.recompute[w.gpu_rows]]
+    module = nearest_above(c, again, (Kind.Module,))
+    plain = [normal_name(Kind.Module, name) for name in names_of(core, module) if name is not None]
+    label = np.full(len(again), -1)
+    label[module >= 0] = text_codes(plain)
+    texts = dict(zip(label[module >= 0].tolist(), plain, strict=True))
+    op = launcher(c, again)
+    group, first = group_by(np.where(op >= 0, c.name[op], -1) if len(op) else op, label)
+    ns = sum_by_group(group, c.dur_ns[again], len(first))
+    columns: dict[str, Cells] = {
+        "op": names_of(core, op[first]),
+        "module": [texts.get(code) for code in label[first].tolist()],
+        "gpu_events": np.bincount(group, minlength=len(first)),
+        "gpu_time_us": ns / 1e3,
+        "percent": percent(ns, int(c.dur_ns[w.gpu_rows].sum())),
+    }
+    order = np.argsort(-ns, kind="stable")
+    columns = {name: picked(cells, order) for name, cells in columns.items()}
+    return Table("recomputed_share", columns, ABOUT["recomputed_share"], w.titled("Recomputation by op and module"))
+
+
+def _longest_kernel(core: Core) -> int | None:
+    """Row of the longest kernel, of those with a launch if there are any; None without kernels."""
+    c = core.columns
+    kernels = core.everything.rows_of_kind(Kind.Kernel)
+    order = np.lexsort((c.uid[kernels], -c.dur_ns[kernels], c.parent[kernels] < 0))
+    return int(kernels[order[0]]) if len(order) else None
+
+
+QUESTIONS: Mapping[str, Callable[..., Table]] = {
+    "repeated_subtrees": repeated_subtrees,
+    "odd_layers": odd_layers,
+    "path_to_python": path_to_python,
+    "unusual_kernels": unusual_kernels,
+    "recomputed_share": recomputed_share,
+}
+"""Name of a query -> its twin."""
