@@ -1,6 +1,7 @@
 // Common signatures: how long the GPU worked in two traces for ops with the same arguments.
 //
-// Signatures that both traces ran and that have GPU time in one of them at least, the greatest differences first.
+// Signatures that led to GPU work in both traces, and are charged with some of it in one at least; the greatest
+// differences first.
 //
 // Parameters:
 //   a: run/name, name or id of a trace; null for the one that was pushed before b
@@ -13,8 +14,8 @@
 //   input_types: types of the inputs, JSON
 //   input_strides: strides of the inputs, JSON
 //   concrete_inputs: values of the inputs that are no tensors, JSON
-//   count_a: calls in a, whether they launched GPU work or not
-//   count_b: calls in b
+//   count_a: calls in a that led to GPU work
+//   count_b: calls in b that led to GPU work
 //   gpu_time_a_us: sum of the durations of the GPU events that are charged to the calls in a, us
 //   gpu_time_b_us: the same in b, us
 //   ratio: GPU time of b over that of a; null where a has none
@@ -26,17 +27,22 @@ WITH p, b ORDER BY b.pushed_ns DESC LIMIT 1
 MATCH (a:Trace {state: 'complete'})
 WHERE a.id <> b.id AND CASE WHEN p.a IS NULL THEN a.pushed_ns < b.pushed_ns ELSE p.a IN [a.id, a.path, a.name] END
 WITH p, a, b ORDER BY a.pushed_ns DESC LIMIT 1
-UNWIND [a, b] AS t
-MATCH (o:Op)-[:HAS_SIGNATURE]->(s:Signature)
-WHERE o.trace = t.id AND o.pre >= 0
-OPTIONAL MATCH (o)<-[:CHARGED_TO]-(k:GpuEvent)
-WITH p, a, b, t, s, count(DISTINCT o) AS calls, sum(k.dur_ns) AS ns
-WITH p, s,
-     sum(CASE WHEN t = a THEN calls ELSE 0 END) AS count_a,
-     sum(CASE WHEN t = b THEN calls ELSE 0 END) AS count_b,
-     sum(CASE WHEN t = a THEN ns ELSE 0 END) AS ns_a,
-     sum(CASE WHEN t = b THEN ns ELSE 0 END) AS ns_b
-WHERE count_a > 0 AND count_b > 0 AND ns_a + ns_b > 0
+CALL (a, b) {
+  UNWIND [a, b] AS t
+  MATCH (o:Op)-[:HAS_SIGNATURE]->(s:Signature)
+  WHERE o.trace = t.id AND o.pre >= 0 AND o.gpu_events > 0
+  WITH t, s, collect(o) AS ops, b
+  CALL (ops) {
+    UNWIND ops AS o
+    MATCH (o)<-[:CHARGED_TO]-(k:GpuEvent)
+    RETURN sum(k.dur_ns) AS ns
+  }
+  WITH s, collect({b: t = b, count: size(ops), ns: ns}) AS sides
+  WHERE size(sides) = 2
+  RETURN s, [side IN sides WHERE NOT side.b][0] AS of_a, [side IN sides WHERE side.b][0] AS of_b
+}
+WITH p, s, of_a.count AS count_a, of_b.count AS count_b, of_a.ns AS ns_a, of_b.ns AS ns_b
+WHERE ns_a + ns_b > 0
 WITH p, s, count_a, count_b, ns_a, ns_b ORDER BY abs(ns_b - ns_a) DESC, s.name, s.key
 WITH p, collect({s: s, count_a: count_a, count_b: count_b, ns_a: ns_a, ns_b: ns_b})[..p.top] AS rows
 UNWIND rows AS r

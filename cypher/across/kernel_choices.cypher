@@ -1,6 +1,6 @@
 // Kernel choices: where two traces launched different kernels for an op with the same arguments, and what that cost.
 //
-// Signatures for which both launched GPU work, and not under the same names; the greatest costs and gains first.
+// Signatures that both charge with GPU work, but not of the same names; the greatest costs and gains first.
 //
 // Parameters:
 //   a: run/name, name or id of a trace; null for the one that was pushed before b
@@ -16,8 +16,8 @@
 //   kernels_a: kernels, copies and fills charged to the calls in a, those with the most time first; short names,
 //     or whole ones where the short names of a and b are the same
 //   kernels_b: the same in b
-//   count_a: calls in a, whether they launched GPU work or not
-//   count_b: calls in b
+//   count_a: calls in a that led to GPU work
+//   count_b: calls in b that led to GPU work
 //   call_time_a_us: GPU time charged to a call in a, on average, us
 //   call_time_b_us: the same in b, us
 //   cost_us: GPU time of the calls in b beyond what as many took in a, us; negative where b gained
@@ -31,7 +31,7 @@ WITH p, a, b ORDER BY a.pushed_ns DESC LIMIT 1
 CALL (a, b) {
   UNWIND [a, b] AS t
   MATCH (o:Op)-[:HAS_SIGNATURE]->(s:Signature)
-  WHERE o.trace = t.id AND o.pre >= 0
+  WHERE o.trace = t.id AND o.pre >= 0 AND o.gpu_events > 0
   WITH b, t, s, collect(o) AS ops
   CALL (ops) {
     UNWIND ops AS o

@@ -36,8 +36,8 @@ _SIGNATURE = {
     "concrete_inputs": Column("values of the inputs that are no tensors, JSON"),
 }
 _COUNTS = {
-    "count_a": Column("calls in a, whether they launched GPU work or not"),
-    "count_b": Column("calls in b"),
+    "count_a": Column("calls in a that led to GPU work"),
+    "count_b": Column("calls in b that led to GPU work"),
 }
 
 ABOUT: Mapping[str, Mapping[str, Column]] = {
@@ -93,11 +93,11 @@ _HISTORY = {
 
 @dataclass
 class Signatures:
-    """The signatures of a trace: names of ops with their argument sets.
+    """The signatures of a trace, names of ops with their argument sets, as far as they led to GPU work.
 
     Attributes:
         core: the graph.
-        rows: rows of all ops.
+        rows: rows of the ops with GPU work below.
         of: number of the signature of each.
         codes: what tells the signatures of this trace apart.
     """
@@ -111,13 +111,14 @@ class Signatures:
     def of_core(core: Core) -> Signatures:
         """Those of a graph."""
         c = core.columns
-        rows = rows_of_kind(c, (Kind.Op,))
+        rows, gpu = rows_of_kind(c, (Kind.Op,)), core.gpu_rows
+        rows = rows[np.searchsorted(gpu, rows) < np.searchsorted(gpu, c.last[rows], "right")]
         codes, of = distinct(c.name[rows].astype(np.int64) * (len(core.argsets) + 1) + c.argset[rows] + 1)
         return Signatures(core, rows, of, codes)
 
     @cached_property
     def calls(self) -> np.ndarray:
-        """Number of calls of each signature."""
+        """Number of calls of each."""
         return np.bincount(self.of, minlength=len(self.codes))
 
     @cached_property
@@ -191,7 +192,8 @@ class _Pair:
 def common_signatures(traces: Sequence[Placed], a: str | None = None, b: str | None = None, top: int = 100) -> Table:
     """Ops with the same arguments that two traces ran: how often, and how long the GPU worked for them.
 
-    Signatures that have GPU time in one of the traces at least, the greatest differences first.
+    Signatures that led to GPU work in both traces, and are charged with some of it in one at least; the greatest
+    differences first.
 
     Args:
         traces: in the order of pushing.
@@ -223,7 +225,7 @@ def common_signatures(traces: Sequence[Placed], a: str | None = None, b: str | N
 def kernel_choices(traces: Sequence[Placed], a: str | None = None, b: str | None = None, top: int = 100) -> Table:
     """Where two traces launched different kernels for an op with the same arguments, and what that cost.
 
-    Signatures for which both launched GPU work, and not under the same names; the greatest costs and gains first.
+    Signatures that both charge with GPU work, but not of the same names; the greatest costs and gains first.
 
     Args:
         traces: in the order of pushing.
@@ -269,17 +271,25 @@ def ops_only_in_one(traces: Sequence[Placed], a: str | None = None, b: str | Non
     Raises:
         AnalysisError: there are not two such traces.
     """
-    two = _Pair(*pair(traces, a, b))
     rows = []
-    for placed, here, there in ((two.a, two.in_a, two.in_b), (two.b, two.in_b, two.in_a)):
-        lone: dict[str, tuple[int, int]] = dict.fromkeys(set(here.names) - set(there.names), (0, 0))
-        for name, calls, ns in zip(here.names, here.calls.tolist(), here.gpu_ns.tolist(), strict=True):
-            if name in lone:
-                lone[name] = lone[name][0] + calls, lone[name][1] + ns
-        for name, (calls, ns) in lone.items():
-            said = {"only_in": placed.path, "name": name, "count": calls, "gpu_time_us": ns / 1e3}
-            rows.append(((-ns, -calls, name), said))
-    return _table("ops_only_in_one", two.title("Ops that only one of two traces has"), _first(rows))
+    one, other = pair(traces, a, b)
+    ops = {placed.path: _ops(placed.core) for placed in (one, other)}
+    for path, there in ((one.path, other.path), (other.path, one.path)):
+        for name, (calls, ns) in ops[path].items():
+            if name not in ops[there]:
+                rows.append(
+                    ((-ns, -calls, name), {"only_in": path, "name": name, "count": calls, "gpu_time_us": ns / 1e3})
+                )
+    return _table("ops_only_in_one", f"Ops that only {one.path} or only {other.path} has", _first(rows))
+
+
+def _ops(core: Core) -> dict[str, tuple[int, int]]:
+    """Name of each op -> number of its calls, and ns of the GPU events charged to them."""
+    c, gpu = core.columns, core.gpu_rows
+    calls = np.bincount(c.name[rows_of_kind(c, (Kind.Op,))], minlength=len(core.names))
+    gpu = gpu[c.owner[gpu] >= 0]
+    ns = sum_by_group(c.name[c.owner[gpu]], c.dur_ns[gpu], len(core.names))
+    return {core.names[code]: (int(calls[code]), int(ns[code])) for code in np.flatnonzero(calls).tolist()}
 
 
 def run_history(
@@ -305,23 +315,31 @@ def run_history(
             number = float(value) if value is not None and _NUMBER.fullmatch(value) else float("inf")
             chosen.append((number, value or "", place, value, trace))
     rows: list[dict[str, Any]] = []
+    before: dict[str, float] = {}
     for _, _, _, value, trace in sorted(chosen, key=lambda one: one[:3]):
         table = gpu_timeline(trace.core)
-        times = dict(zip(table["type"], table["time ms"], strict=True))
-        said = {
-            "label_value": value,
-            "run": trace.run,
-            "trace": trace.name,
-            **{column: float(times.get(row, 0.0)) for column, row in _HISTORY.items()},
-        }
-        total, busy = said["gpu_total_ms"], said["gpu_busy_ms"]
-        said["idle_percent"] = 100 * (total - busy) / total if total else None
-        for what in ("total", "busy"):
-            before = rows[-1][f"gpu_{what}_ms"] if rows else 0.0
-            change = said[f"gpu_{what}_ms"] - before
-            said[f"{what}_change_percent"] = 100 * change / before if before else None
-        rows.append(said)
+        rows_of = dict(zip(table["type"], table["time ms"], strict=True))
+        times = {column: float(rows_of.get(row, 0.0)) for column, row in _HISTORY.items()}
+        total, idle = times["gpu_total_ms"], float(rows_of.get("idle_time", 0.0))
+        rows.append(
+            {
+                "label_value": value,
+                "run": trace.run,
+                "trace": trace.name,
+                **times,
+                "idle_percent": 100 * idle / total if total else None,
+                "total_change_percent": _change("gpu_total_ms", times, before),
+                "busy_change_percent": _change("gpu_busy_ms", times, before),
+            }
+        )
+        before = times
     return _table("run_history", "GPU time, trace after trace", rows)
+
+
+def _change(column: str, times: Mapping[str, float], before: Mapping[str, float]) -> float | None:
+    """Change in percent of what was before; None if there was nothing."""
+    base = before.get(column)
+    return 100 * (times[column] - base) / base if base else None
 
 
 def _first(rows: list[tuple[tuple[Any, ...], dict[str, Any]]], top: int | None = None) -> list[dict[str, Any]]:

@@ -1,0 +1,136 @@
+"""The ranks of a run side by side: collectives, and who comes late to them."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from placed_traces import dlrm, marked, ranks_of, simulated
+from same_tables import assert_same
+
+from corpus import needs_corpus
+from tracelens_graph.analyses.questions.across_ranks import QUESTIONS
+from tracelens_graph.analyses.questions.placed import Placed
+from tracelens_graph.errors import AnalysisError
+from tracelens_graph.table import Table
+
+Ask = Callable[..., tuple[Table, Table]]
+
+
+def test_the_spread_of_a_collective() -> None:
+    (row,) = QUESTIONS["collective_spread"](ranks_of((10.0, 30.0), (25.0, 15.5), (12.0, 28.0))).records()
+    assert (row["kind"], row["group"], row["sequence"], row["ranks"]) == ("allreduce", "0", 7, 3)
+    assert (row["first_start_us"], row["last_start_us"], row["start_skew_us"]) == (10.0, 25.0, 15.0)
+    assert (row["end_skew_us"], row["wait_us"]) == (0.5, 15.0 + 13.0)
+    assert (row["shortest_us"], row["longest_us"], row["duration_spread_us"]) == (15.5, 30.0, 14.5)
+    assert (row["last_trace"], row["last_rank"]) == ("rank1", 1)
+
+
+def test_absolute_starts_put_ranks_on_one_clock() -> None:
+    later = ranks_of((10.0, 30.0), (10.0, 30.0), epoch_ns=(1_700_000_000_000_000_000, 1_700_000_000_000_004_000))
+    (row,) = QUESTIONS["collective_spread"](later).records()
+    assert (row["start_skew_us"], row["end_skew_us"], row["last_rank"]) == (4.0, 4.0, 1)
+
+
+def test_of_equally_late_ranks_the_smallest_is_named_and_all_are_counted() -> None:
+    ranks = ranks_of((10.0, 30.0), (25.0, 15.0), (25.0, 15.0))
+    assert QUESTIONS["collective_spread"](ranks)["last_rank"] == [1]
+    table = QUESTIONS["slowest_ranks"](ranks)
+    assert list(table.rows()) == [
+        ("rank1", 1, 1, 1, 0, 0.0, 0.0, 15.0),
+        ("rank2", 2, 1, 1, 0, 0.0, 0.0, 15.0),
+        ("rank0", 0, 1, 0, 1, 15.0, 15.0, 30.0),
+    ]
+
+
+def test_one_rank_alone_meets_nobody() -> None:
+    alone = ranks_of((10.0, 30.0))
+    assert len(QUESTIONS["collective_spread"](alone)) == len(QUESTIONS["slowest_ranks"](alone)) == 0
+    both = [*ranks_of((10.0, 30.0), (11.0, 30.0)), *ranks_of((10.0, 30.0), run="another")]
+    assert len(QUESTIONS["collective_spread"](both)) == 0  # the run pushed last
+    assert len(QUESTIONS["collective_spread"](both, run="across ranks")) == 1
+    assert len(QUESTIONS["collective_spread"](both, run="across ranks", kind="broadcast")) == 0
+    with pytest.raises(AnalysisError, match="no run is called 'nothing'; there are across ranks, another"):
+        QUESTIONS["slowest_ranks"](both, run="nothing")
+
+
+def test_collectives_are_as_they_were_simulated() -> None:
+    placed, truth = simulated()
+    rows = {row["sequence"]: row for row in QUESTIONS["collective_spread"](placed, top=1000).records()}
+    assert set(rows) == {one["seq"] for one in truth["collectives"]}
+    for one in truth["collectives"]:
+        row = rows[one["seq"]]
+        assert (row["kind"], row["last_rank"]) == (one["kind"], one["last_rank"])
+        assert round(row["start_skew_us"] * 1000) == one["skew_ns"]
+        assert round(row["shortest_us"] * 1000) == one["transfer_ns"]
+        assert row["end_skew_us"] == 0.0
+    assert QUESTIONS["slowest_ranks"](placed)["rank"][0] == 1
+
+
+@needs_corpus
+def test_eight_real_ranks_end_together() -> None:
+    rows = QUESTIONS["collective_spread"](dlrm()).records()
+    assert [row["ranks"] for row in rows] == [8] * 8
+    assert sorted(row["kind"] for row in rows) == ["all_to_all"] * 5 + ["allreduce"] * 3
+    assert all(1.0 <= row["end_skew_us"] <= 7.0 for row in rows)
+    assert rows[0]["start_skew_us"] == max(row["start_skew_us"] for row in rows) == 7624.0
+    late = QUESTIONS["slowest_ranks"](dlrm()).records()[0]
+    assert (late["rank"], late["times_last"], late["times_first"]) == (7, 5, 0)
+
+
+def test_made_up_ranks_are_as_in_the_reference_tables(goldens: Path) -> None:
+    folder = goldens / "multirank-synthetic4"
+    placed = [Placed(marked(folder / "synthetic4" / f"rank{n}_trace.json"), "four", f"rank{n}") for n in range(4)]
+    rows = {}
+    for row in QUESTIONS["collective_spread"](placed, top=1000).records():
+        _, group, _, place = row["collective"].split(":")
+        rows[f"{group}_{place.removeprefix('#')}"] = row
+    reference = _csv(folder / "synthetic4_report" / "nccl_implicit_sync.csv")
+    assert len(reference) == 36
+    for wanted in reference:
+        row = rows[wanted["collective_id"]]
+        assert row["kind"] == wanted["Collective name"]
+        assert row["shortest_us"] == pytest.approx(float(wanted["comm_latency"]))
+        assert row["start_skew_us"] == pytest.approx(float(wanted["skew in start time"]))
+        assert row["end_skew_us"] == pytest.approx(float(wanted["skew in end time"]))
+        assert row["wait_us"] / 4 == pytest.approx(float(wanted["avg_wait_time"]))
+    kinds = sorted({wanted["Collective name"] for wanted in reference})
+    by_kind = [QUESTIONS["slowest_ranks"](placed, kind=kind).records() for kind in kinds]
+    for wanted in _csv(folder / "synthetic4_report" / "straggler_summary.csv"):
+        mine = [row for rows in by_kind for row in rows if row["rank"] == int(wanted["rank"])]
+        assert sum(row["times_last"] for row in mine) == int(wanted["times_arrived_last"])
+        assert sum(row["times_first"] for row in mine) == int(wanted["times_arrived_first"])
+        assert sum(row["wait_us"] for row in mine) == pytest.approx(float(wanted["total_wait_time_us"]), abs=0.06)
+
+
+def _csv(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.parametrize("name", ["collective_spread", "slowest_ranks"])
+def test_the_database_sees_the_same_ranks(ask: Ask, name: str) -> None:
+    placed, _ = simulated()
+    assert_same(*ask(placed, name, run=placed[0].run))
+    by_hand = ranks_of((10.0, 30.0), (25.0, 15.5), (25.0, 28.0))
+    for kind in (None, "allreduce", "broadcast"):
+        assert_same(*ask(by_hand, name, run=by_hand[0].run, kind=kind))
+
+
+@needs_corpus
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("collective_spread", {}),
+        ("collective_spread", {"kind": "allreduce", "top": 2}),
+        ("slowest_ranks", {}),
+        ("slowest_ranks", {"kind": "all_to_all"}),
+    ],
+)
+def test_the_database_sees_the_same_eight_ranks(ask: Ask, name: str, parameters: dict[str, Any]) -> None:
+    query, twin = ask(dlrm(), name, run="across dlrm", **parameters)
+    assert_same(query, twin)
+    assert len(twin) > 0
