@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from tracelens_graph.errors import DatabaseError
-from tracelens_graph.stores.neo4j.statements import DELETE_CONTEXT, DELETE_EVENTS, DELETE_UNUSED
+from tracelens_graph.stores.neo4j.statements import BEGIN_DROP, DELETE_CONTEXT, DELETE_EVENTS, DELETE_UNUSED
 
 if TYPE_CHECKING:
     from neo4j import Driver, ManagedTransaction, Record
@@ -78,12 +78,7 @@ def drop_trace(driver: Driver, database: str, trace: str, progress: Callable[[in
 
 
 def _begin(tx: ManagedTransaction, trace: str, now_ns: int) -> Record | None:
-    """From here on no push of the trace gets a batch in."""
-    return tx.run(
-        "MATCH (t:Trace {id: $id}) SET t.state = 'dropping', t.begun_ns = coalesce(t.begun_ns, $now) "
-        "RETURN t.run AS run, t.begun_ns AS begun, coalesce(t.nodes, 0) AS events",
-        id=trace, now=now_ns,
-    ).single()  # fmt: skip
+    return tx.run(BEGIN_DROP, trace=trace, now=now_ns).single()
 
 
 def _delete(tx: ManagedTransaction, statement: str, **parameters: Any) -> int:

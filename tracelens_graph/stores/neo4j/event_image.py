@@ -197,8 +197,15 @@ def edges(core: Core, context: Context, kept: np.ndarray) -> tuple[list[Edges], 
         whole = kept[source] & kept[target]
         left_out += int((~whole).sum())
         if whole.any():
-            found.append(Edges(name, EVENT, EVENT, (uid[source[whole]], uid[target[whole]])))
+            found.append(_together(name, source[whole], target[whole], uid))
     return found, left_out
+
+
+def _together(name: str, source: np.ndarray, target: np.ndarray, uid: np.ndarray) -> Edges:
+    """Edges with those of one node together, on the side that has fewer nodes."""
+    by_source = np.count_nonzero(np.bincount(source)) < np.count_nonzero(np.bincount(target))
+    order = np.argsort(source if by_source else target, kind="stable")
+    return Edges(name, EVENT, EVENT, (uid[source[order]], uid[target[order]]), by_source)
 
 
 def _calls_among(core: Core, kept: np.ndarray) -> EdgeRows:

@@ -101,12 +101,17 @@ class Nodes:
 
 @dataclass(frozen=True)
 class Edges:
-    """Edges of one type between nodes of two labels, named by their keys."""
+    """Edges of one type between nodes of two labels, named by their keys.
+
+    Those of one node stand together: of a target, or with `by_source` of a source. So who write parts of them side by
+    side rarely want the same node.
+    """
 
     type: str
     source: str
     target: str
     columns: tuple[Any, Any]
+    by_source: bool = False
 
     def __len__(self) -> int:
         return len(self.columns[0])

@@ -36,13 +36,21 @@ def _properties(names: tuple[str, ...]) -> str:
 
 
 _GUARD = (
-    " WITH count(*) AS found MATCH (t:Trace {id: $trace}) SET t.begun_ns = t.begun_ns "
+    " WITH count(*) AS found MERGE (t:Trace {id: $trace}) "
     "WITH t, found WHERE t.begun_ns = $begun AND t.state <> 'dropping' RETURN found"
 )
-"""End of a statement that writes, so that what is dropped at the same time is either seen or sees what was written.
+"""End of a statement that writes: no row unless the trace is still the one that the writer began.
 
-It locks the Trace node until the commit, and returns no row unless the trace is still the one that the writer began.
+MERGE keeps a shared lock on the key until the commit. `BEGIN_DROP` needs that key alone, so whoever drops the trace
+sees all that was written, and whoever writes sees that it is dropped.
 """
+
+BEGIN_DROP = (
+    "MATCH (t:Trace {id: $trace}) REMOVE t.id SET t.id = $trace, t.state = 'dropping', "
+    "t.begun_ns = coalesce(t.begun_ns, $now) "
+    "RETURN t.run AS run, t.begun_ns AS begun, coalesce(t.nodes, 0) AS events"
+)
+"""From its commit on no push of the trace gets a batch in. Parameters `trace` and `now`."""
 
 
 def write_nodes(nodes: Nodes) -> str:

@@ -51,12 +51,25 @@ def batches(group: Nodes | Edges, sessions: int = SESSIONS) -> list[list[Batch]]
     So two sessions rarely want the same node, and end at about the same time.
     """
     statement = write_nodes(group) if isinstance(group, Nodes) else write_edges(group)
-    stretches = _parts(range(0, len(group)), sessions if len(group) > FEW else 1)
+    stretches = _stretches(group, sessions if len(group) > FEW else 1)
     return [
         [Batch(statement, group, low, high) for part in _parts(stretch, -(-len(stretch) // BATCH))
          for low, high in _short(group, part)]
         for stretch in stretches
     ]  # fmt: skip
+
+
+def _stretches(group: Nodes | Edges, number: int) -> list[range]:
+    """About equal parts of the rows, if possible cut where the edges of a node end."""
+    ends = [len(group) * i // number for i in range(number + 1)]
+    if isinstance(group, Edges) and number > 1:
+        column = np.asarray(group.columns[0 if group.by_source else 1])
+        changes = np.flatnonzero(column[1:] != column[:-1]) + 1
+        for i in range(1, number):
+            near = changes[np.abs(changes - ends[i]) < len(group) // (4 * number)]
+            if len(near):
+                ends[i] = int(near[np.argmin(np.abs(near - ends[i]))])
+    return [range(low, high) for low, high in pairwise(ends)]
 
 
 def _parts(rows: range, number: int) -> list[range]:

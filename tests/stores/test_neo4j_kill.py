@@ -1,0 +1,154 @@
+"""A push that is killed, or whose server is, at any point: the next one completes it, nothing lost, nothing doubled."""
+
+from __future__ import annotations
+
+import pickle
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from neo4j_contents import Contents, assert_same, contents
+from neo4j_server import SMALL, free_ports
+
+from tracelens_graph.database import Database, image
+from tracelens_graph.loading import load_core
+from tracelens_graph.simulate import simulate
+from tracelens_graph.stores.neo4j import server
+from tracelens_graph.stores.neo4j.connection import DEFAULT_USER, Connection
+from tracelens_graph.stores.neo4j.image import Placement
+
+PASSWORD = "of-tests-only"
+KILLS, SERVER_KILLS = 20, 4
+MOMENTS = ("before", "within", "after")
+"""Before a transaction is begun, before its commit, after it."""
+
+CHILD = """
+import itertools, os, pickle, signal, sys
+from tracelens_graph.stores.neo4j.connection import Connection
+from tracelens_graph.stores.neo4j.push import push_image
+from tracelens_graph.stores.neo4j.writer import Writer
+
+uri, password, file, at, moment, *victims = sys.argv[1:]
+numbers, commit = itertools.count(), Writer._commit
+
+def kill():
+    for victim in victims:
+        os.kill(int(victim) or os.getpid(), signal.SIGKILL)
+
+class Session:
+    def __init__(self, session):
+        self.session = session
+
+    def execute_write(self, work):
+        def then_kill(tx):
+            work(tx)
+            kill()
+            victims.clear()
+        return self.session.execute_write(then_kill)
+
+def killing(writer, session, batch):
+    if next(numbers) != int(at):
+        return commit(writer, session, batch)
+    if moment == "before":
+        kill()
+    rows = commit(writer, Session(session) if moment == "within" else session, batch)
+    if moment == "after":
+        kill()
+    return rows
+
+Writer._commit = killing
+with open(file, "rb") as opened:
+    image = pickle.load(opened)
+with Connection(uri, password=password).driver() as driver:
+    print(push_image(driver, "neo4j", image))
+"""
+
+
+class Home:
+    """A server that may be killed, in a folder of its own."""
+
+    def __init__(self, folder: Path, program: tuple[Any, Path]) -> None:
+        self.folder = folder
+        self.program = program
+        self.ports = free_ports()
+        self.start()
+
+    def start(self) -> None:
+        started, _ = server.start(self.folder, *self.program, password=PASSWORD, memory=SMALL, **self.ports)
+        self.pid = started.pid
+        self.connection = Connection(started.uri, DEFAULT_USER, PASSWORD)
+
+    def wait_for_its_end(self) -> None:
+        deadline = time.monotonic() + 30
+        while server.running(self.folder) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert server.running(self.folder) is None
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory, neo4j_program: tuple[Any, Path]) -> Iterator[Home]:
+    folder = tmp_path_factory.mktemp("killed") / "home"
+    try:
+        yield Home(folder, neo4j_program)
+    finally:
+        server.stop(folder)
+
+
+@pytest.fixture(scope="module")
+def pushed(home: Home, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, Contents]:
+    """The image of about 20,000 nodes as a file, its trace, and the database after an undisturbed push."""
+    core = load_core(simulate(1, steps=8, layers=4, seed=20).ranks[0].trace)
+    made = image(core, Placement("killed", "rank0", ("seed=20",)))
+    assert 18_000 < sum(map(len, made.nodes)) < 25_000
+    file = tmp_path_factory.mktemp("image") / "image"
+    file.write_bytes(pickle.dumps(made))
+    with Database(home.connection) as database:
+        assert database.push_image(made) == "pushed"
+        found = contents(home.connection)
+        database.drop("killed")
+    assert len(found.nodes) > sum(map(len, made.nodes)) * 0.99
+    return file, core.trace_id, found
+
+
+def points() -> list[tuple[int, int, str, str]]:
+    """Seeded: number, batch, moment, and who is killed; the server's last, as it is slow after its start."""
+    drawn = random.Random(20)
+    chosen = [(drawn.randrange(BATCHES), MOMENTS[i % 3]) for i in range(KILLS)]
+    victims = ["client"] * (KILLS - SERVER_KILLS) + ["server", "server", "both", "both"]
+    return [(i, *point, victim) for i, (point, victim) in enumerate(zip(chosen, victims, strict=True))]
+
+
+BATCHES = 60
+"""Batches of the push, about; a kill after the last of them would be none."""
+
+
+@pytest.mark.parametrize(("number", "batch", "moment", "victim"), points())
+def test_the_next_push_completes_it(
+    number: int, batch: int, moment: str, victim: str, home: Home, pushed: tuple[Path, str, Contents]
+) -> None:
+    file, trace, expected = pushed
+    assert contents(home.connection) == Contents({}, {})  # type: ignore[arg-type]
+    pids = {"client": ["0"], "server": [str(home.pid)], "both": [str(home.pid), "0"]}[victim]
+    arguments = [home.connection.uri, PASSWORD, str(file), str(batch), moment, *pids]
+    with subprocess.Popen([sys.executable, "-c", CHILD, *arguments], stdout=subprocess.PIPE, text=True) as child:
+        if victim != "client":
+            home.wait_for_its_end()
+            home.start()
+        said, _ = child.communicate(timeout=120)
+    with Database(home.connection) as database:
+        states = {one["id"]: one["state"] for one in database.traces()}
+        if victim == "server":  # the driver waited for it
+            assert (child.returncode, said) == (0, "pushed\n")
+        else:
+            assert child.returncode == -signal.SIGKILL
+            assert states == {trace: "loading"}
+            assert database.push_image(pickle.loads(file.read_bytes())) == "completed"
+        assert_same(contents(home.connection), expected)
+        assert database.push_image(pickle.loads(file.read_bytes())) == "unchanged"
+        database.drop("killed")
