@@ -108,6 +108,10 @@ def test_models_and_roofline(run: Run, job: Path, tmp_path: Path) -> None:
     assert 0 < float(row["Pct Roofline_mean"]) < 105
     run("report", trace, "--csv", tmp_path / "n", "--no-models")
     assert {path.stem for path in (tmp_path / "n").iterdir()} == DEFAULT
+    _, text, _ = run("report", trace)
+    assert "--table with one of" in text
+    assert "Cost and rates: GEMM" not in text
+    assert "Cost and rates: GEMM" in run("report", trace, "--table", "GEMM")[1]
     code, _, err = run("report", trace, "--table", "RoPE_fwd")
     assert code == 1
     assert "no op of the trace belongs in the table RoPE_fwd" in err

@@ -8,7 +8,7 @@ from handmade import small_trace
 
 from tracelens_graph.analyses.report_tables import TABLES, report_tables
 from tracelens_graph.loading import load_core
-from tracelens_graph.reports.views import VIEWS, column_named, sort, top, view
+from tracelens_graph.reports.views import VIEWS, column_named, is_sheet, sort, top, view
 from tracelens_graph.schema import tables as schema
 from tracelens_graph.table import Table
 
@@ -26,6 +26,23 @@ def test_an_instance_is_shown_with_what_perfetto_finds_it_by() -> None:
     places = (row["op"], row["uid"], row["ext id"], row["pid/tid"], row["start ms"])
     assert places == ("aten::addmm", 6, 2, "100/100", 0.04)
     assert (lone["op"], lone["uid"], lone["pid/tid"], lone["start ms"]) == ("(no launch in trace)", None, "", None)
+
+
+def test_a_family_of_operations_is_shown_by_its_parameters() -> None:
+    sheet = Table(
+        "GEMM",
+        {
+            "name": ["aten::mm"], "param: M": [4], "param: bias": [False], "GFLOPS_first": [1.0], "TB/s_mean": [2.0],
+            "TB/s_std": [0.1], "Kernel Time (µs)_sum": [5.0], "name_count": [3], "UID_first": [6],
+        },
+    )  # fmt: skip
+    assert is_sheet(sheet)
+    (row,) = view(sheet, load_core(small_trace())).records()
+    shown = {name: value for name, value in row.items() if name not in ("ext id", "pid/tid", "start ms")}
+    assert shown == {
+        "op": "aten::mm", "M": 4, "bias": False, "calls": 3, "sum us": 5.0, "GFLOP": 1.0, "TB/s": 2.0, "uid": 6,
+    }  # fmt: skip
+    assert column_named(sheet, "sum us") == "Kernel Time (µs)_sum"
 
 
 def test_shapes_are_short() -> None:

@@ -10,7 +10,7 @@ from textwrap import wrap
 from tracelens_graph.graph.core import Core
 from tracelens_graph.reports.document import Facts, Finding
 from tracelens_graph.reports.terminal import bold, printable, table_text
-from tracelens_graph.reports.views import top, view
+from tracelens_graph.reports.views import is_sheet, top, view
 from tracelens_graph.table import Table
 
 _NEXT = "ask next: "
@@ -71,12 +71,16 @@ def report_text(
     """
     blocks = [bold(printable(heading(about)), color) + "\n"]
     blocks.append("\n".join(verdict_lines(findings, trace, width)) + "\n")
-    silent = []
-    for table in tables.values():
-        if len(table):
+    silent, families = [], []
+    for name, table in tables.items():
+        if is_sheet(table):
+            families.append(name)
+        elif len(table):
             blocks.append(table_text(view(top(table, rows), core), width, color))
         else:
             silent += [f"{table.title}: {note}" for note in table.notes or ["nothing"]]
+    if families:
+        blocks.append(f"Cost and rates by family of operations: --table with one of {', '.join(families)}\n")
     if silent:
         blocks.append("\n".join(printable(line) for line in silent) + "\n")
     return "\n".join(blocks)

@@ -101,10 +101,27 @@ VIEWS: Mapping[str, View] = {
 }  # fmt: skip
 """Name of a table -> its view. Other tables are shown whole."""
 
+_PARAMETER = "param: "
+_SHEET = View(
+    {
+        "name": "op", _PARAMETER: "", "is_recompute": "recompute", "name_count": "calls",
+        "Kernel Time (µs)_mean": "mean us", "Kernel Time (µs)_sum": "sum us", "GFLOPS_first": "GFLOP",
+        "Data Moved (MB)_first": "MB", "TFLOPS/s_mean": "TFLOPS/s", "TB/s_mean": "TB/s", "Roofline Bound": "bound",
+        "Pct Roofline_mean": "% of roof",
+    },
+    instance="UID_first",
+)  # fmt: skip
+"""View of the tables by family of operations, each of which has parameters of its own."""
+
+
+def is_sheet(table: Table) -> bool:
+    """Whether a table is that of a family of operations: too wide, and too many, to be read one after the other."""
+    return table.name not in VIEWS and _SHEET.instance in table.columns
+
 
 def view(table: Table, core: Core) -> Table:
     """The columns of a table that people are shown."""
-    how = VIEWS.get(table.name)
+    how = _view_of(table)
     if how is None:
         return table
     shown = {column: heading for column, heading in how.columns.items() if column in table.columns}
@@ -118,6 +135,16 @@ def view(table: Table, core: Core) -> Table:
         columns |= instances(core, list(table[how.instance]))
         about["start ms"] = Column("start, from the trace's start", "ms")
     return Table(table.name, columns, about, table.title, table.notes)
+
+
+def _view_of(table: Table) -> View | None:
+    if not is_sheet(table):
+        return VIEWS.get(table.name)
+    parameters = {name: name.removeprefix(_PARAMETER) for name in table.columns if name.startswith(_PARAMETER)}
+    columns: dict[str, str] = {}
+    for column, heading in _SHEET.columns.items():
+        columns |= parameters if column == _PARAMETER else {column: heading}
+    return View(columns, _SHEET.instance)
 
 
 def instances(core: Core, uids: Sequence[int | None]) -> dict[str, list[Any]]:
@@ -156,7 +183,7 @@ def column_named(table: Table, name: str) -> str | None:
     """The column of a table that has this name or, in its view, this heading; None if none has."""
     if name in table.columns:
         return name
-    how = VIEWS.get(table.name)
+    how = _view_of(table)
     headings = {heading: column for column, heading in how.columns.items()} if how else {}
     return column if (column := headings.get(name)) in table.columns else None
 
