@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from tracelens_graph.cli.db import catalog, check, demo, push, query, server
+from tracelens_graph.cli.db import catalog, check, demo, export, pull, push, query, server
 
 app = typer.Typer(no_args_is_help=True, help="Traces in a Neo4j database: push, ask, pull; and a local server for it.")
 COMMANDS = {
@@ -13,6 +13,8 @@ COMMANDS = {
     "check": check.check,
     "demo": demo.demo,
     "push": push.push,
+    "pull": pull.pull,
+    "export": export.export,
     "list": catalog.list_,
     "query": query.query,
     "queries": query.queries,

@@ -1,0 +1,50 @@
+"""`tracelens-graph db export`."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tracelens_graph.cli.db.images import Arch, Label, MinGpuTime, Name, Only, Run, Traces, WithArgs, counts, wanted
+
+
+def export(
+    folder: Annotated[
+        Path,
+        typer.Argument(metavar="DIR", show_default=False, file_okay=False, help="New folder for the files."),
+    ],
+    traces: Traces,
+    run: Run = "",
+    name: Name = "",
+    label: Label = None,
+    only: Only = "",
+    min_gpu_time: MinGpuTime = "",
+    with_args: WithArgs = False,
+    arch: Arch = "auto",
+) -> None:
+    """Write traces as files for `neo4j-admin database import`: the same graph as `db push`, into a new database.
+
+    Example: tracelens-graph db export import/ traces/ --run llama-70b
+    """
+    from tracelens_graph.reports.progress import progress_on_terminal
+    from tracelens_graph.reports.terminal import printable, shorten
+    from tracelens_graph.stores.neo4j.bulk import SCHEMA, BulkExport
+
+    chosen = wanted(traces, run, name, label, only, min_gpu_time, with_args, arch)
+    with BulkExport(folder) as exported:
+        for image in chosen.images():
+            start = time.monotonic()
+            with progress_on_terminal(
+                f"writing {shorten(printable(image.trace['name']), 40)}", unit="rows"
+            ) as progress:
+                exported.add(image, progress)
+            typer.echo(printable(f"wrote {counts(image, time.monotonic() - start)}"))
+    done = exported.done
+    typer.echo(
+        f"{done.nodes:,} nodes, {done.edges:,} edges, {done.size / 1e6:,.1f} MB; to import, stop the server and:"
+    )
+    typer.echo(printable(f"  {done.command}"))
+    typer.echo(f"then start it and run {SCHEMA}; README.txt tells more")

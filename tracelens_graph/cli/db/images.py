@@ -1,0 +1,198 @@
+"""What `db push` and `db export` share: which traces, what they are called, and how much of them is taken."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tracelens_graph.cli.common import load
+from tracelens_graph.cli.durations import to_ns
+from tracelens_graph.cli.traces import SUFFIXES, traces_named
+
+if TYPE_CHECKING:
+    from tracelens_graph.perf.architecture import Architecture
+    from tracelens_graph.stores.neo4j.image import Image, Options
+
+Traces = Annotated[
+    list[str],
+    typer.Argument(metavar="TRACE...", show_default=False, help="Traces, saved graphs, folders or patterns."),
+]
+
+Run = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME", show_default=False, help="Run that the traces are the ranks of; else each is its own."
+    ),
+]
+
+Name = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        show_default=False,
+        help="Name of the trace, unique in its run; else that of its file, with folders as far as files are "
+        "called alike.",
+    ),
+]
+
+Label = Annotated[
+    list[str] | None,
+    typer.Option(metavar="KEY=VALUE", show_default=False, help="What is to be known of it; may be given again."),
+]
+
+Only = Annotated[
+    str,
+    typer.Option(metavar="KINDS", show_default=False, help="Only events of these kinds: gpu,Op or host; with commas."),
+]
+
+MinGpuTime = Annotated[
+    str,
+    typer.Option(metavar="TIME", show_default=False, help="Leave out calls with less GPU time below them: 5us."),
+]
+
+WithArgs = Annotated[bool, typer.Option("--with-args", help="Take all recorded arguments of the events along.")]
+
+Arch = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME|FILE|auto", help="The device: a name such as h100-sxm, a file, or auto for that of the trace."
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Traces that a command was given.
+
+    Attributes:
+        files: where they are.
+        names: what each is called.
+        run: name of the run of all of them; empty where each is its own.
+        labels: `key=value`.
+        options: what of them is taken.
+        device: None for what the traces tell.
+    """
+
+    files: Sequence[str]
+    names: Sequence[str]
+    run: str
+    labels: tuple[str, ...]
+    options: Options
+    device: Architecture | None
+
+    def images(self) -> Iterator[Image]:
+        """One trace after the other, as it stands in a database."""
+        from tracelens_graph.database import image
+        from tracelens_graph.stores.neo4j.image import Placement
+
+        for file, name in zip(self.files, self.names, strict=True):
+            core = load(file)
+            made = image(core, Placement(self.run or core.trace_id, name, self.labels), self.options, self.device)
+            del core  # memory is needed for the next
+            yield made
+
+
+def wanted(
+    traces: list[str],
+    run: str,
+    name: str,
+    label: list[str] | None,
+    only: str,
+    min_gpu_time: str,
+    with_args: bool,
+    arch: str,
+) -> Wanted:
+    """What the arguments and options mean, before anything is read.
+
+    Raises:
+        typer.BadParameter: one of them is none.
+    """
+    files = traces_named(traces)
+    return Wanted(
+        files,
+        _names(files, name),
+        run,
+        _labels(label or []),
+        _options(only, min_gpu_time, with_args),
+        _device(arch),
+    )
+
+
+def counts(image: Image, seconds: float) -> str:
+    """How much was written of a trace, for people; seconds 0 where nothing was to be done."""
+    text = f"{image.trace['path']}: {image.trace['nodes']:,} events, {image.trace['edges']:,} edges"
+    if seconds:
+        text += f" in {seconds:.1f} s"
+    if image.left_out_nodes:
+        text += f"; left out {image.left_out_nodes:,} events and {image.left_out_edges:,} edges"
+    if image.replaced:
+        text += f"; {image.replaced:,} characters that no database can hold are U+FFFD"
+    return text
+
+
+def _names(files: Sequence[str], name: str) -> list[str]:
+    """A name for each file: without suffixes, and with as many folders as tell it from the others.
+
+    Raises:
+        typer.BadParameter: one name is given for several files.
+    """
+    if name:
+        if len(files) > 1:
+            raise typer.BadParameter(f"--name is for one trace, and these are {len(files)}")
+        return [name]
+    parts = [("stdin",) if file == "-" else _parts(file) for file in files]
+    lengths = [1] * len(files)
+    while True:
+        names = ["/".join(part[-length:]) for part, length in zip(parts, lengths, strict=True)]
+        count = Counter(names)
+        alike = [i for i, one in enumerate(names) if count[one] > 1 and lengths[i] < len(parts[i])]
+        if not alike:
+            break
+        for i in alike:
+            lengths[i] += 1
+    if twice := [one for one, times in count.items() if times > 1]:
+        raise typer.BadParameter(f"several files would be called {twice[0]}: push them one by one with --name")
+    return names
+
+
+def _parts(file: str) -> tuple[str, ...]:
+    path = Path(file).absolute()
+    suffix = next((suffix for suffix in SUFFIXES if path.name.endswith(suffix)), path.suffix)
+    return (*path.parts[1:-1], path.name.removesuffix(suffix) or path.name)
+
+
+def _labels(given: Sequence[str]) -> tuple[str, ...]:
+    keys = [label.partition("=")[0] for label in given]
+    for label, key in zip(given, keys, strict=True):
+        if "=" not in label or not key:
+            raise typer.BadParameter(f"--label {label}: it has the form KEY=VALUE")
+        if keys.count(key) > 1:
+            raise typer.BadParameter(f"--label: {key} is given twice")
+    return tuple(sorted(given))
+
+
+def _options(only: str, min_gpu_time: str, with_args: bool) -> Options:
+    from tracelens_graph.errors import NodeNotFoundError
+    from tracelens_graph.graph.core import kinds_named
+    from tracelens_graph.schema import Kind
+    from tracelens_graph.stores.neo4j.image import Options
+
+    try:
+        wanted = kinds_named([one.strip() for one in only.split(",")]) if only else list(Kind)
+    except NodeNotFoundError as error:
+        raise typer.BadParameter(f"--only: {error}") from None
+    kinds = tuple(kind.name for kind in Kind if kind in wanted)
+    return Options(kinds, to_ns(min_gpu_time, "--min-gpu-time") if min_gpu_time else 0, with_args)
+
+
+def _device(arch: str) -> Architecture | None:
+    if arch == "auto":
+        return None
+    from tracelens_graph.perf.architecture import architecture
+
+    return architecture(arch)

@@ -1,0 +1,36 @@
+"""`tracelens-graph db pull`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tracelens_graph.cli.db.connection import Database, Uri, User, connection
+from tracelens_graph.stores.neo4j.connection import DEFAULT_DATABASE, DEFAULT_USER
+
+
+def pull(
+    trace: Annotated[str, typer.Argument(metavar="TRACE", show_default=False, help="A trace by name, run/name or id.")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", show_default=False, help="File to write.")],
+    uri: Uri = None,
+    user: User = DEFAULT_USER,
+    database: Database = DEFAULT_DATABASE,
+) -> None:
+    """Pull the graph of a trace out of the database, into a file that every command takes in place of a trace.
+
+    Example: tracelens-graph db pull llama-70b/rank0 -o rank0.tlg
+    """
+    from tracelens_graph.database import Database as Graphs
+    from tracelens_graph.reports.progress import progress_on_terminal
+    from tracelens_graph.reports.terminal import printable, shorten
+    from tracelens_graph.stores.graph_file import write_graph
+
+    with (
+        Graphs(connection(uri, user, database)) as graphs,
+        progress_on_terminal(f"pulling {shorten(printable(trace), 40)}", unit="events") as progress,
+    ):
+        core = graphs.pull_core(trace, progress=progress)
+    write_graph(core, out)
+    typer.echo(f"wrote {printable(str(out))}: {len(core.columns):,} nodes, {out.stat().st_size / 1e6:,.1f} MB")
