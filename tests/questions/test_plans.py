@@ -1,0 +1,67 @@
+"""How the server goes about the queries: by indexes, with both bounds of a range."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from tracelens_graph.cypher import Query, library
+from tracelens_graph.database import Database
+from tracelens_graph.loading import load_core
+from tracelens_graph.schema import Kind
+from tracelens_graph.schema.database import EVENT, GPU_EVENT
+from tracelens_graph.simulate import simulate, write
+from tracelens_graph.stores.neo4j.query import prepared
+
+EVENTS = {EVENT, GPU_EVENT, *Kind.__members__}
+
+
+@pytest.fixture(scope="module")
+def traces(database: Database, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Two ranks with enough events that a scan of all would not be cheaper."""
+    folder = tmp_path_factory.mktemp("plans")
+    write(simulate(ranks=2, steps=6, seed=31), folder)
+    paths = []
+    for rank, file in enumerate(sorted(folder.glob("rank*.json.gz"))):
+        database.push(load_core(str(file)), run="plans", name=f"rank{rank}")
+        paths.append(f"plans/rank{rank}")
+    return paths
+
+
+@pytest.mark.parametrize("query", library().values(), ids=lambda query: query.name)
+def test_events_are_found_by_indexes(database: Database, traces: list[str], query: Query) -> None:
+    given: dict[str, Any] = {"trace": traces[0], "a": traces[0], "b": traces[1], "run": "plans"}
+    given = {name: value for name, value in given.items() if name in query.defaults}
+    with database.connection.driver() as driver, driver.session(database=database.connection.database) as session:
+        statement, values = prepared(driver, database.connection.database, query, given)
+        plan = session.run(f"EXPLAIN {statement}", values).consume().plan
+    for operator, details in steps(plan or {}):
+        assert operator != "AllNodesScan"
+        if operator in ("NodeByLabelScan", "UnionNodeByLabelsScan", "IntersectionNodeByLabelsScan"):
+            assert not EVENTS & set(details.partition(":")[2].replace("|", " ").replace("&", " ").split()), details
+        if operator.startswith("NodeIndexSeek") and ("pre >" in details or "pre <" in details):
+            # Either all of a trace, from 0 on, or a range with both its ends.
+            assert "pre >= $auto" in details or ("pre >" in details and "pre <" in details), details
+
+
+def steps(plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield plan["operatorType"].partition("@")[0], str(plan.get("args", {}).get("Details", ""))
+    for child in plan.get("children", ()):
+        yield from steps(child)
+
+
+def test_a_bad_plan_would_be_seen(database: Database, traces: list[str]) -> None:
+    """What the test above looks for is what the server says."""
+    with database.connection.driver() as driver, driver.session(database=database.connection.database) as session:
+
+        def plan(statement: str) -> list[tuple[str, str]]:
+            return list(steps(session.run(f"EXPLAIN {statement}").consume().plan or {}))
+
+        assert ("NodeByLabelScan", "n:Op") in plan("MATCH (n:Op) WHERE n.name = 'x' RETURN n")
+        pair = "MATCH (m:Module), (k:GpuEvent) WHERE m.trace = 'x' AND m.pre >= 0 AND k.trace = 'x'"
+        both = [d for _, d in plan(f"{pair} AND k.pre > m.pre AND k.pre <= m.last RETURN count(*)") if "GpuEvent" in d]
+        chain = [d for _, d in plan(f"{pair} AND m.pre < k.pre <= m.last RETURN count(*)") if "GpuEvent" in d]
+    assert any("pre >" in details and "pre <=" in details for details in both)
+    assert not any("pre >" in details and "pre <=" in details for details in chain)
