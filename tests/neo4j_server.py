@@ -12,6 +12,7 @@ import json
 import os
 import secrets
 import socket
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,21 +22,31 @@ import pytest
 from tracelens_graph.errors import ServerError
 from tracelens_graph.stores.neo4j import jars, process, server
 from tracelens_graph.stores.neo4j.connection import DEFAULT_USER, Connection
-from tracelens_graph.stores.neo4j.java import find_java
+from tracelens_graph.stores.neo4j.java import Java, find_java
 from tracelens_graph.stores.neo4j.settings import Memory
 
 SMALL = Memory("512m", "64m")
-_WATCHER = "while kill -0 $0 2>/dev/null; do sleep 1; done; kill $1"
+PATIENCE_S = 300
+"""Seconds for a start, on a machine that has other things to do."""
+
+_FAST_START = "-XX:TieredStopAtLevel=1"
+"""Servers that live for seconds are not worth what Java's second compiler costs: 40 % of a start."""
+
+_STOP = "import pathlib, sys; from tracelens_graph.stores.neo4j.server import stop; stop(pathlib.Path(sys.argv[1]))"
+_WATCHER = f'while kill -0 "$0" 2>/dev/null; do sleep 1; done; exec "$1" -c "{_STOP}" "$2"'
 
 
 @pytest.fixture(scope="session")
-def neo4j_program() -> tuple[server.Java, Path]:
+def neo4j_program() -> Iterator[tuple[Java, Path]]:
     """A Java and the server's files, fetched if need be."""
-    try:
-        java = find_java()
-        return java, jars.fetch(java)
-    except ServerError as error:
-        pytest.skip(f"no Neo4j here: {error}")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAVA_TOOL_OPTIONS", _FAST_START)
+        try:
+            java = find_java()
+            files = jars.fetch(java)
+        except ServerError as error:
+            pytest.skip(f"no Neo4j here: {error}")
+        yield java, files
 
 
 @pytest.fixture(scope="session")
@@ -51,10 +62,11 @@ def neo4j(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
             java, files = request.getfixturevalue("neo4j_program")
             password = secrets.token_hex(12)
             bolt, http = free_ports()
+            _watch(request.config, folder / "home")
             started, _ = server.start(
-                folder / "home", java, files, password=password, bolt_port=bolt, http_port=http, memory=SMALL
-            )
-            _watch(request.config, started.pid, folder)
+                folder / "home", java, files, password=password, bolt_port=bolt, http_port=http, memory=SMALL,
+                patience_s=PATIENCE_S,
+            )  # fmt: skip
             descriptor = os.open(told, os.O_WRONLY | os.O_CREAT, 0o600)
             with open(descriptor, "w") as file:
                 json.dump({"uri": started.uri, "password": password}, file)
@@ -87,9 +99,10 @@ def _is_worker(config: pytest.Config) -> bool:
     return hasattr(config, "workerinput")
 
 
-def _watch(config: pytest.Config, pid: int, folder: Path) -> None:
+def _watch(config: pytest.Config, home: Path) -> None:
     first = os.getppid() if _is_worker(config) else os.getpid()
-    process.spawn(["sh", "-c", _WATCHER, str(first), str(pid)], os.environ, folder / "watcher.log")
+    command = ["sh", "-c", _WATCHER, str(first), sys.executable, str(home)]
+    process.spawn(command, os.environ, home.with_name("watcher.log"))
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
-from neo4j_server import SMALL, free_ports
+from neo4j_server import PATIENCE_S, SMALL, free_ports
 from typer.testing import CliRunner
 
 from tracelens_graph.cli.db import app
@@ -381,7 +381,9 @@ def test_a_life(neo4j_program: Program, tmp_path: Path, monkeypatch: pytest.Monk
     bolt, http = free_ports()
 
     def start() -> tuple[server.Server, str | None]:
-        return server.start(home, java, files, password=PASSWORD, bolt_port=bolt, http_port=http, memory=SMALL)
+        return server.start(
+            home, java, files, password=PASSWORD, bolt_port=bolt, http_port=http, memory=SMALL, patience_s=PATIENCE_S
+        )
 
     try:
         started, password = start()
