@@ -86,7 +86,10 @@ def pull_trace(driver: Driver, database: str, wanted: str, progress: Progress | 
     with driver.session(
         database=database, default_access_mode="READ", notifications_min_severity="OFF"
     ) as session:  # the server warns of types of edges that no trace has
-        core = _Reader(session, trace, progress).core()
+        try:
+            core = _Reader(session, trace, progress).core()
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise _damaged(trace, "a property or a label is not what was pushed") from error
     if trace not in traces(driver, database):
         raise DatabaseError(f"{trace['path']} was changed by somebody else while it was read: pull it again")
     return core
@@ -147,13 +150,10 @@ class _Reader:
         at = {"low": low, "high": high}
         absent = {prop.name: prop.absent for prop in _NUMBERS if prop.absent is not None}
         (found,) = next(self._rows(_READ_NUMBERS, absent=absent, **at))
-        try:
-            numbers = np.array(found, np.int64).reshape(-1, len(_NUMBERS) + 2)
-        except (TypeError, OverflowError):
-            raise self._damaged("a property is missing") from None
+        numbers = np.array(found, np.int64).reshape(-1, len(_NUMBERS) + 2)
         numbers = numbers[np.argsort(numbers[:, 0])]
         if not np.array_equal(numbers[:, 0], np.arange(low, high)):
-            raise self._damaged("events are missing")
+            raise _damaged(self._trace, "events are missing")
         for place, prop in enumerate(_NUMBERS, 2):
             self._arrays[prop.name][low:high] = numbers[:, place]
         for begin, end in _short(low, numbers[:, 1]):
@@ -215,9 +215,9 @@ class _Reader:
         fits = (above < row[called]) & (row[called] <= last[above]) & (last[called] <= last[above])
         fits &= depth[called] == depth[above] + 1
         if not fits.all() or (depth[~called] != 0).any() or (last < row).any():
-            raise self._damaged("calls are missing")
+            raise _damaged(self._trace, "calls are missing")
         if self._size and not 0 <= a["thread"].min() <= a["thread"].max() < threads:
-            raise self._damaged("threads are missing")
+            raise _damaged(self._trace, "threads are missing")
 
     def _flows(self, columns: Columns) -> list[Flow]:
         """Both ends of every arrow from a forward to a backward op, and of those that lead nowhere."""
@@ -231,7 +231,7 @@ class _Reader:
             at = np.minimum(np.searchsorted(columns.uid, uids, sorter=order), self._size - 1)
             rows = order[at] if len(at) else at
             if (columns.uid[rows] != uids).any():
-                raise self._damaged("ends of arrows are missing")
+                raise _damaged(self._trace, "ends of arrows are missing")
             ends = zip(columns.thread[rows].tolist(), columns.start_ns[rows].tolist(), strict=True)
             flows += [(phase, key, thread, time) for key, (thread, time) in enumerate(ends)]
         for key in range(self._trace.get("lost_arrows", 0)):
@@ -276,8 +276,9 @@ class _Reader:
         if self._progress:
             self._progress(self._done, self._in_all)
 
-    def _damaged(self, what: str) -> DatabaseError:
-        return DatabaseError(f"{self._trace['path']} was changed in the database, {what}: push it again with --replace")
+
+def _damaged(trace: Mapping[str, Any], what: str) -> DatabaseError:
+    return DatabaseError(f"{trace['path']} was changed in the database, {what}: push it again with --replace")
 
 
 def _short(first: int, sizes: np.ndarray) -> Iterator[tuple[int, int]]:
