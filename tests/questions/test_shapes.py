@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,10 +24,9 @@ from tracelens_graph.analyses.questions.shapes import (
     copies,
     graph_launches,
     kernels_by_tile,
-    modules_of_signature,
-    op_signatures,
     short_kernels,
 )
+from tracelens_graph.analyses.questions.shapes_signatures import modules_of_signature, op_signatures
 from tracelens_graph.analyses.short_kernels import short_kernels_summary
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
@@ -113,7 +112,7 @@ def moving() -> Core:
 def graphs() -> Core:
     """Launches of graphs: twice one of two kernels, once another, once with nothing of it in the trace."""
     events: list[dict[str, Any]] = []
-    launches = (
+    launches: Sequence[tuple[float, str, list[tuple[str, float]]]] = (
         (0.0, "cudaGraphLaunch", [("a", 5.0), ("b", 7.0)]),
         (100.0, "cudaGraphLaunch", [("a", 6.0), ("b", 2.0)]),
         (200.0, "cudaGraphLaunch", [("b", 1.0), ("a", 1.0), ("a", 1.0)]),

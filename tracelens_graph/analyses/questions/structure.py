@@ -21,7 +21,7 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.traversals import ancestors, launcher, nearest_above
 from tracelens_graph.graph.window import Window, narrow, window_of
-from tracelens_graph.schema import PYTHON_KINDS, Kind
+from tracelens_graph.schema import GPU_KINDS, PYTHON_KINDS, Kind
 from tracelens_graph.table import Column, Table
 
 _KINDS = {"Module": Kind.Module, "Op": Kind.Op}
@@ -130,9 +130,7 @@ def path_to_python(g: Core, uid: int | None = None) -> Table:
         AnalysisError: the node is no GPU event.
     """
     c = g.columns
-    kernel = _longest_kernel(g) if uid is None else g.row(uid)
-    if uid is not None and not np.isin(kernel, g.gpu_rows):
-        raise AnalysisError(f"uid {uid} is a {Kind(int(c.kind[kernel])).name}, no kernel, copy or fill")
+    kernel = _longest_kernel(g) if uid is None else _gpu_event(g, uid)
     way = [] if kernel is None else [kernel, *ancestors(c, kernel)]
     links: list[str | None] = [None, "launched by", *["called by"] * len(way)][: len(way)]
     if way and not np.isin(c.kind[way], PYTHON_KINDS).any():
@@ -235,6 +233,15 @@ def _longest_kernel(core: Core) -> int | None:
     kernels = core.everything.rows_of_kind(Kind.Kernel)
     order = np.lexsort((c.uid[kernels], -c.dur_ns[kernels], c.parent[kernels] < 0))
     return int(kernels[order[0]]) if len(order) else None
+
+
+def _gpu_event(core: Core, uid: int) -> int:
+    """Row of a GPU event by its uid."""
+    row = core.row(uid)
+    kind = Kind(int(core.columns.kind[row]))
+    if kind not in GPU_KINDS:
+        raise AnalysisError(f"uid {uid} is of kind {kind.name}, no kernel, copy or fill")
+    return row
 
 
 QUESTIONS: Mapping[str, Callable[..., Table]] = {
