@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any, NamedTuple
 
 from tracelens_graph.stores.neo4j.connection import Connection
+from tracelens_graph.stores.neo4j.image import Nodes
 
 TIMES = ("begun_ns", "pushed_ns")
 """Properties that differ between two pushes of the same."""
@@ -37,6 +38,12 @@ def contents(connection: Connection, *traces: str) -> Contents:
 
 def _node(labels: list[str], properties: dict[str, Any]) -> str:
     return repr((sorted(labels), sorted(item for item in properties.items() if item[0] not in TIMES)))
+
+
+def rows(nodes: Nodes) -> list[dict[str, Any]]:
+    """Nodes of an image as the database has them, absent properties as None."""
+    found = nodes.rows(0, len(nodes))
+    return [dict(zip((prop.name for prop in nodes.properties), row, strict=True)) for row in found]
 
 
 def assert_same(found: Contents, expected: Contents) -> None:

@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from handmade import HOSTILE, small_trace, span
+from handmade import small_trace
+from hostile import NAMES, hostile_trace
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from made_traces import traces
+from neo4j_contents import rows
 
 from tracelens_graph.database import image
 from tracelens_graph.graph.core import Core
@@ -33,42 +35,10 @@ from tracelens_graph.stores.neo4j.statements import write_edges, write_nodes
 from tracelens_graph.stores.neo4j.writer import BATCH, BATCH_BYTES, batches
 
 TYPES = {"int": int, "float": float, "str": str, "bool": bool, "strs": list}
-LONG = "x" * 1_000_000
-NAMES = (
-    "'; MATCH (n) DETACH DELETE n //", 'a"b`c\\', "line\nbreak\r\t", "nul\x00", "half \ud800", "`}) SET n:Admin", "",
-    LONG, HOSTILE,
-)  # fmt: skip
-
-
-def hostile_trace() -> bytes:
-    """Odd names of everything that has one, numbers beyond 64 bits, metadata of the wrong types."""
-    trace = small_trace()
-    trace["distributedInfo"]["rank"] = 2**70
-    trace["deviceProperties"] = [
-        {"id": 0, "device": 9, "key": "k", "self": 1, "kind": "Trace", "name": NAMES[0], "architecture": ["x"],
-         "memory_bandwidth_gbps": "much"},
-        {"id": [1]},
-    ]  # fmt: skip
-    for i, name in enumerate(NAMES):
-        ts, lane = 2000 + 100 * i, {"pid": f"{name}p", "tid": f"{name}t"}
-        shapes = {"Input_Dims": [[2**70, i]], "Input_type": [name]}
-        group = {"Process_Group_Name": name, "Collective_name": "allreduce", "In_msg_nelems": 2**70, "dtype": name}
-        gpu = {"device": 0, "stream": 7, "correlation": 1000 + i}
-        trace["traceEvents"] += [
-            span("cpu_op", name, ts, 50, **lane, External_id=2**70 + i, Sequence_number=2**65, **shapes),
-            span("cuda_runtime", "cudaLaunchKernel", ts + 5, 5, **lane, correlation=1000 + i),
-            span("kernel", f"ncclDevKernel_AllReduce {name}", ts + 20, 5, 0, 7, **gpu, **group),
-        ]
-    return json.dumps(trace).encode()
 
 
 def image_of(core: Core, **options: Any) -> Image:
     return image(core, Placement("run", "name", ("a=b",)), Options(**options))
-
-
-def rows(nodes: Nodes) -> list[dict[str, Any]]:
-    found = nodes.rows(0, len(nodes))
-    return [dict(zip((prop.name for prop in nodes.properties), row, strict=True)) for row in found]
 
 
 def texts(value: Any) -> list[str]:

@@ -1,0 +1,1 @@
+from neo4j_home import home  # noqa: F401 (a fixture)
