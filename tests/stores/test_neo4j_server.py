@@ -302,9 +302,8 @@ def test_last_words(text: str, reason: str) -> None:
 class TestProcess:
     def test_a_life(self, tmp_path: Path) -> None:
         pid = process.spawn(["sh", "-c", "echo said; exec sleep 60.25"], os.environ, tmp_path / "output")
-        while "sleep 60.25" not in process.arguments(pid):
+        while (tmp_path / "output").read_text() != "said\n":
             time.sleep(0.01)
-        assert (tmp_path / "output").read_text() == "said\n"
         assert stat.S_IMODE((tmp_path / "output").stat().st_mode) == 0o600
         assert os.getsid(pid) == pid
         assert process.end(pid, "sleep 60.25", 10)
@@ -424,3 +423,39 @@ def test_a_life(neo4j_program: Program, tmp_path: Path, monkeypatch: pytest.Monk
     finally:
         server.stop(home)
     assert "is running" in CliRunner().invoke(app, ["stop", "--folder", str(home)]).stdout
+
+
+def test_a_start_that_was_cut_off(neo4j_program: Program, tmp_path: Path) -> None:
+    """A server that runs, whose password nobody was told, is set up anew."""
+    java, files = neo4j_program
+    home = tmp_path / "home"
+    bolt, http = free_ports()
+
+    def start() -> server.Server:
+        return server.start(home, java, files, bolt_port=bolt, http_port=http, memory=SMALL, patience_s=PATIENCE_S)[0]
+
+    with subprocess.Popen(
+        [sys.executable, "-c", _CUT_OFF, str(home), str(java.path), str(java.version), str(files), str(bolt), str(http)]
+    ) as first:
+        while not (left := server.running(home)):
+            assert first.poll() is None
+            time.sleep(0.05)
+        first.kill()
+    assert not left.ready
+    try:
+        begun = start()
+        assert begun.ready
+        assert begun.pid != left.pid
+        assert process.arguments(left.pid) == ""
+    finally:
+        server.stop(home)
+
+
+_CUT_OFF = """
+import sys
+from pathlib import Path
+from tracelens_graph.stores.neo4j.java import Java
+from tracelens_graph.stores.neo4j.server import start
+home, java, version, files, bolt, http = sys.argv[1:]
+start(Path(home), Java(Path(java), int(version)), Path(files), bolt_port=int(bolt), http_port=int(http))
+"""

@@ -46,7 +46,7 @@ def start(
 
     place = folder or local.standard_folder()
     memory = Memory(heap, page_cache)
-    if found := local.running(place):
+    if (found := local.running(place)) and found.ready:
         typer.echo("Neo4j runs already")
         _show(found, None)
         return
@@ -59,7 +59,9 @@ def start(
         place, java, jars.jars_folder(), password=given, bolt_port=bolt_port, http_port=http_port, memory=memory
     )
     typer.echo("Neo4j is ready")
-    _show(server, None if password is None else "that of NEO4J_PASSWORD" if given else f"{password}   (shown this once)")
+    if password is not None:
+        password = "that of NEO4J_PASSWORD" if given else f"{password}   (shown this once)"
+    _show(server, password)
 
 
 def stop(folder: Folder = None) -> None:

@@ -7,7 +7,6 @@ Neo4j, hashed, and to whoever was told it when the server was set up; this modul
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import secrets
@@ -129,7 +128,9 @@ def start(
     folder = folder.expanduser().resolve()
     with _only_one(folder):
         if found := running(folder):
-            return found, None
+            if found.ready:
+                return found, None
+            process.end(found.pid, found.mark, patience_s)  # its start was cut off: nobody was told its password
         known = _state(folder) or Server(folder)
         ports = free_ports(bolt_port, http_port)
         server = replace(known, bolt_port=ports[0], http_port=ports[1], pid=0)
@@ -139,7 +140,7 @@ def start(
             file.write(configuration(*ports, memory.page_cache, settings or {}).encode())
         chosen = None
         if not server.ready:
-            shutil.rmtree(folder / "data", ignore_errors=True)  # of a start that was cut off: nobody knows its password
+            shutil.rmtree(folder / "data", ignore_errors=True)
             chosen = secrets.token_hex(12) if password is None else password
             _write_state(server)
             _set_password(server, java, jars, chosen)
@@ -196,6 +197,10 @@ def _write_state(server: Server) -> None:
 @contextmanager
 def _only_one(folder: Path) -> Iterator[None]:
     """The folder, made if need be, with no other process that starts its server meanwhile."""
+    if os.name == "nt":
+        raise ServerError("`db start` needs Linux or macOS; elsewhere docker/compose.yaml starts a server")
+    import fcntl
+
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not (folder / _STATE).exists() and any(path.name != ".lock" for path in folder.iterdir()):
