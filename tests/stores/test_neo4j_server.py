@@ -339,7 +339,11 @@ class TestFolder:
     @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"pid": "x"}', "\xff"])
     def test_a_damaged_state(self, tmp_path: Path, text: str) -> None:
         (tmp_path / "server.json").write_text(text, encoding="latin-1")
+        (tmp_path / "data").mkdir()
         assert server.running(tmp_path) is None
+        with pytest.raises(ServerError, match="is damaged"):
+            server.start(tmp_path, Java(Path("java"), 17), tmp_path)
+        assert (tmp_path / "data").exists()
 
     def test_a_folder_of_something_else_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / "thesis.txt").write_text("")

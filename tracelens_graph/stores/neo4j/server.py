@@ -131,7 +131,10 @@ def start(
             if found.ready:
                 return found, None
             process.end(found.pid, found.mark, patience_s)  # its start was cut off: nobody was told its password
-        known = _state(folder) or Server(folder)
+        known = _state(folder)
+        if known is None and (folder / _STATE).exists():
+            raise ServerError(f"{folder / _STATE} is damaged: put it right, or name another folder")
+        known = known or Server(folder)
         ports = free_ports(bolt_port, http_port)
         server = replace(known, bolt_port=ports[0], http_port=ports[1], pid=0)
         for name in ("conf", "logs", "import"):
