@@ -21,7 +21,7 @@ _TRACES = "MATCH (t:Trace) RETURN properties(t) AS t ORDER BY t.run, t.rank, t.n
 
 def traces(driver: Driver, database: str) -> list[dict[str, Any]]:
     """Properties of all traces, by run, rank and name; also of those that are not complete."""
-    driver.verify_connectivity(database=database)  # a query alone would try for half a minute
+    driver.verify_connectivity()  # a query alone would try for half a minute
     found, *_ = driver.execute_query(_TRACES, database_=database, routing_="r")
     return [record["t"] for record in found]
 
