@@ -37,7 +37,7 @@ def test_bare_command_loads_no_heavy_package(option: str) -> None:
 
 
 def test_public_names_are_sorted_and_importable() -> None:
-    assert list(tracelens_graph.__all__) == sorted(tracelens_graph.__all__)
+    assert list(tracelens_graph.__all__) == sorted(tracelens_graph.__all__, key=lambda name: (not name.isupper(), name))
     missing = [name for name in tracelens_graph.__all__ if not hasattr(tracelens_graph, name)]
     assert missing == []
     assert set(tracelens_graph.__all__) <= set(dir(tracelens_graph))

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tracelens_graph.analyses.perf_sheets import perf_sheets as perf_sheets
     from tracelens_graph.analyses.perf_tables import unified_perf_summary as unified_perf_summary
     from tracelens_graph.analyses.questions import QUESTIONS as QUESTIONS
+    from tracelens_graph.analyses.questions.placed import Placed as Placed
     from tracelens_graph.analyses.report_tables import ReportOptions as ReportOptions
     from tracelens_graph.analyses.report_tables import report_tables as report_tables
     from tracelens_graph.analyses.roofline_summary import roofline_summary as roofline_summary
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from tracelens_graph.errors import NodeNotFoundError as NodeNotFoundError
     from tracelens_graph.errors import NotATraceError as NotATraceError
     from tracelens_graph.errors import OutputError as OutputError
+    from tracelens_graph.errors import ServerError as ServerError
     from tracelens_graph.errors import TraceError as TraceError
     from tracelens_graph.errors import TraceLensGraphError as TraceLensGraphError
     from tracelens_graph.extension import load_extension as load_extension
@@ -75,7 +77,9 @@ _HOME = {
     "NotATraceError": "errors",
     "OutputError": "errors",
     "QUESTIONS": "analyses.questions",
+    "Placed": "analyses.questions.placed",
     "ReportOptions": "analyses.report_tables",
+    "ServerError": "errors",
     "TraceError": "errors",
     "TraceGraph": "api",
     "TraceLensGraphError": "errors",
@@ -123,7 +127,9 @@ __all__ = [
     "NodeNotFoundError",
     "NotATraceError",
     "OutputError",
+    "Placed",
     "ReportOptions",
+    "ServerError",
     "TraceError",
     "TraceGraph",
     "TraceLensGraphError",
