@@ -24,19 +24,19 @@ WITH p, t ORDER BY t.pushed_ns DESC LIMIT 1
 CALL (p, t) {
   WITH p, t WHERE p.under IS NULL
   MATCH (b:Event) WHERE b.trace = t.id AND b.pre >= 0 AND b.depth = 0 AND b.gpu_events > 0
-  RETURN b
-  UNION
+  RETURN 0 AS above, b
+  UNION ALL
   MATCH (n:Event {trace: t.id, uid: p.under})-[:CALLS|LAUNCHES]->(b) WHERE b.gpu_events > 0
-  RETURN b
-  UNION
+  RETURN 0 AS above, b
+  UNION ALL
   WITH p, t, [p.under, 'nn.Module: ' + p.under] AS names WHERE p.under IS :: STRING NOT NULL
-  MATCH (n:Event) WHERE n.trace = t.id AND n.pre >= 0 AND n.name IN names AND n.gpu_events > 0
-    AND n:Module|PythonFunction|Op|RuntimeCall AND NOT EXISTS { (n)<-[:CALLS*]-(o) WHERE o.name IN names }
+  MATCH (n:Module|PythonFunction|Op|RuntimeCall) WHERE n.trace = t.id AND n.pre >= 0 AND n.name IN names
   MATCH (n)-[:CALLS|LAUNCHES]->(b) WHERE b.gpu_events > 0
-  RETURN b
+  RETURN n.pre AS above, b
 }
 MATCH (k:GpuEvent) WHERE k.trace = t.id AND k.pre >= b.pre AND k.pre <= b.last AND (p.step IS NULL OR k.step = p.step)
-WITH b, k ORDER BY k.start_ns
+WITH k, b ORDER BY above
+WITH k, head(collect(b)) AS b ORDER BY k.start_ns
 WITH [label IN labels(b) WHERE NOT label IN ['Event', 'GpuEvent', 'Hot', 'Warm']][0] AS kind, b.name AS name,
      collect(DISTINCT b) AS nodes, min(b.pre) AS first, sum(k.dur_ns) AS time, collect([k.start_ns, k.end_ns]) AS events
 WITH kind, name, size(nodes) AS nodes, [b IN nodes WHERE b.pre = first | b.uid][0] AS uid, time, size(events) AS events,
