@@ -1,6 +1,6 @@
 // Incomplete traces: which traces of the database lack something, and what.
 //
-// Traces that are being pushed or dropped answer no other query; of damaged files and in lean pushes events are missing.
+// Traces that are being pushed or dropped answer no other query; damaged files and lean pushes lack events.
 //
 // Parameters:
 //   run: name of a run; null for all
@@ -18,6 +18,6 @@
 WITH {run: null} AS p
 MATCH (t:Trace)
 WHERE (p.run IS NULL OR t.run = p.run) AND (t.state <> 'complete' OR t.damage IS NOT NULL OR t.lean)
-RETURN t.run AS run, t.name AS trace, t.rank AS rank, t.state AS state, t.damage AS damage, coalesce(t.lean, false) AS lean,
-  CASE WHEN t.lean THEN t.options END AS options, t.events AS entries, t.nodes AS nodes
+RETURN t.run AS run, t.name AS trace, t.rank AS rank, t.state AS state, t.damage AS damage,
+  coalesce(t.lean, false) AS lean, CASE WHEN t.lean THEN t.options END AS options, t.events AS entries, t.nodes AS nodes
 ORDER BY run, rank, trace

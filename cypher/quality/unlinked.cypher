@@ -29,7 +29,8 @@ WITH k.device AS device, k.stream AS stream, count(*) AS events, sum(k.dur_ns) A
   min(CASE WHEN k.owner_rule <> 'unlinked' THEN k.start_ns END) AS first_linked,
   max(CASE WHEN k.owner_rule = 'unlinked' THEN k.start_ns END) AS last_lone
 WITH collect({
-    device: device, stream: stream, events: events, time: time, lone: lone, lost: lost, first: first_linked, last: last_lone
+    device: device, stream: stream, events: events, time: time, lone: lone, lost: lost,
+    first: first_linked, last: last_lone
   }) AS streams, sum(time) AS whole
 UNWIND streams AS s
 RETURN s.device AS device, s.stream AS stream, s.events AS gpu_events, s.lone AS unlinked_events,

@@ -32,8 +32,8 @@ MATCH (k:GpuEvent)
 WHERE k.trace = t.id AND k.pre >= 0 AND (p.step IS NULL OR k.step = p.step) AND k.gpu_class = 'communication'
 OPTIONAL MATCH (k)-[:MEMBER_OF]->(c:Collective)
 OPTIONAL MATCH (c)-[:IN_GROUP]->(g:ProcessGroup)
-WITH computation, coalesce(k.device, -1) AS device, c.name AS collective, g, count(*) AS kernels, sum(k.dur_ns) AS total,
-  max(k.dur_ns) AS longest, collect([k.start_ns, 0, -1]) + collect([k.end_ns, 0, 1]) AS own
+WITH computation, coalesce(k.device, -1) AS device, c.name AS collective, g, count(*) AS kernels,
+  sum(k.dur_ns) AS total, max(k.dur_ns) AS longest, collect([k.start_ns, 0, -1]) + collect([k.end_ns, 0, 1]) AS own
 UNWIND own + coalesce(head([m IN computation WHERE m.device = device | m.points]), []) AS point
 WITH device, collective, g, kernels, total, longest, point ORDER BY point[0]
 WITH device, collective, g, kernels, total, longest, collect(point) AS points
@@ -43,7 +43,8 @@ WITH collective, g, kernels, total, longest, reduce(s = [0, 0, 0, 0], e IN point
     [s[0] + e[1], e[0], s[2] + CASE WHEN s[0] > 0 THEN e[0] - s[1] ELSE 0 END,
      s[3] + e[2] * (s[2] + CASE WHEN s[0] > 0 THEN e[0] - s[1] ELSE 0 END)]
   )[3] AS hidden
-WITH collective, g, sum(kernels) AS kernels, sum(total) AS total, sum(total - hidden) AS exposed, max(longest) AS longest
+WITH collective, g, sum(kernels) AS kernels, sum(total) AS total, sum(total - hidden) AS exposed,
+  max(longest) AS longest
 RETURN collective, g.name AS group, g.description AS group_description, g.size AS group_size, kernels,
   total / 1e3 AS total_us, exposed / 1e3 AS exposed_us,
   CASE WHEN total > 0 THEN 100.0 * exposed / total END AS exposed_percent,

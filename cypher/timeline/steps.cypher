@@ -63,7 +63,8 @@ WITH s, events, [classes IN [
       ELSE u
     END)[0]
   ] AS busy,
-  reduce(end = 0, e IN events | CASE WHEN e.end > end THEN e.end ELSE end END) - coalesce(head(events).start, 0) AS total
+  reduce(end = 0, e IN events | CASE WHEN e.end > end THEN e.end ELSE end END) - coalesce(head(events).start, 0)
+    AS total
 RETURN s.name AS name, s.number AS step, s.pid AS pid, s.start / 1e6 AS start_ms, s.time / 1e6 AS step_time_ms,
   size(events) AS gpu_events, reduce(sum = 0, e IN events | sum + e.time) / 1e6 AS gpu_sum_ms,
   busy[0] / 1e6 AS computation_time_ms, (busy[1] - busy[0]) / 1e6 AS exposed_comm_time_ms,

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from tracelens_graph.analyses import roofline_summary
-from tracelens_graph.analyses.grouping import group_by
+from tracelens_graph.analyses.grouping import Cells, group_by
 from tracelens_graph.analyses.host_states import ends
-from tracelens_graph.analyses.questions.gpu_work import names_of, percent, uids_of
+from tracelens_graph.analyses.questions.gpu_work import names_of, percent
 from tracelens_graph.analyses.questions.placed import Placed
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
@@ -87,7 +87,7 @@ def unlinked(g: Core, step: int | None = None) -> Table:
     device, stream = (
         [number if number != -1 else None for number in column[rows[first]].tolist()] for column in (c.device, c.stream)
     )
-    columns = {
+    columns: dict[str, Cells] = {
         "device": device,
         "stream": stream,
         "gpu_events": np.bincount(group, minlength=len(first)),
@@ -121,7 +121,7 @@ def outliving_events(g: Core) -> Table:
     callees = np.bincount(group[callee], minlength=len(worst))
     total = sum_by_group(group, np.where(callee, excess, 0), len(worst))
     exceeds = callee[worst]
-    columns = {
+    columns: dict[str, Cells] = {
         "kind": [Kind(kind).name for kind in c.kind[rows[worst]].tolist()],
         "name": names_of(g, rows[worst]),
         "count": np.bincount(group, minlength=len(worst)),
@@ -129,12 +129,11 @@ def outliving_events(g: Core) -> Table:
         "greatest_excess_us": np.where(exceeds, excess[worst] / 1e3, np.nan),
         "total_excess_us": np.where(exceeds, total / 1e3, np.nan),
         "caller": names_of(g, np.where(exceeds, c.parent[rows[worst]], -1)),
-        "uid": uids_of(g, rows[worst]),
+        "uid": c.uid[rows[worst]],
     }
     table = Table("outliving_events", columns, ABOUT["outliving_events"], "Calls that outlive their callers")
-    by_count = sorted(
-        range(len(worst)), key=lambda i: (-int(columns["count"][i]), columns["kind"][i], columns["name"][i])
-    )
+    keys = list(zip(columns["count"], columns["kind"], columns["name"], strict=True))
+    by_count = sorted(range(len(keys)), key=lambda at: (-keys[at][0], *keys[at][1:]))
     return table.take(np.array(by_count, np.int64))
 
 
@@ -164,7 +163,7 @@ def incomplete_traces(traces: Sequence[Placed], run: str | None = None) -> Table
     """
     found = [one for one in traces if one.core.info.damage and run in (None, one.run)]
     found.sort(key=lambda one: (one.run, one.core.info.rank is None, one.core.info.rank or 0, one.name))
-    columns = {
+    columns: dict[str, Cells] = {
         "run": [one.run for one in found],
         "trace": [one.name for one in found],
         "rank": [one.core.info.rank for one in found],

@@ -9,7 +9,7 @@ import numpy as np
 from tracelens_graph.analyses import steps as step_tables
 from tracelens_graph.analyses import timeline
 from tracelens_graph.analyses.gpu_class import COMMUNICATION, COMPUTATION, gpu_classes
-from tracelens_graph.analyses.grouping import text_codes
+from tracelens_graph.analyses.grouping import Cells, text_codes
 from tracelens_graph.analyses.host_states import Clock, ends
 from tracelens_graph.analyses.questions.gpu_work import percent
 from tracelens_graph.analyses.questions.timeline_gaps import ABOUT as ABOUT_GAPS
@@ -109,7 +109,7 @@ def exposed_communication(g: Core, step: int | None = None) -> Table:
     longest = np.zeros(len(firsts), np.int64)
     np.maximum.at(longest, group, c.dur_ns[rows])
     total, alone = (sum_by_group(group, ns, len(firsts)) for ns in (c.dur_ns[rows], exposed))
-    columns = {
+    columns: dict[str, Cells] = {
         "collective": [one and one.kind for one in firsts],
         "group": [one and (one.group or one.group_key) for one in firsts],
         "group_description": [one and (one.group_description or None) for one in firsts],
@@ -167,8 +167,8 @@ def stream_overlap(
 
     a = busiest(device, stream_a, stream_b)
     b = None if a is None else busiest(int(lanes[a, 0]), stream_b, int(lanes[a, 1]))
-    both = np.isin(lane, (a, b)) if b is not None else np.zeros(len(rows), bool)
     pair = np.array([] if b is None else [(a, b)], np.int64).reshape(-1, 2)
+    both = np.isin(lane, pair)
     count = np.bincount(lane, minlength=len(lanes))
     shared = busy[pair].sum(axis=1) - union_length(start[both], end[both])
     columns: dict[str, np.ndarray] = {"device": lanes[pair[:, 0], 0]}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
+from tracelens_graph.analyses.grouping import Cells
 from tracelens_graph.analyses.host_states import ends
 from tracelens_graph.analyses.idle import idle_parts
-from tracelens_graph.analyses.questions.gpu_work import names_of, uids_of
+from tracelens_graph.analyses.questions.gpu_work import names_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import ancestors, rows_of_kind
 from tracelens_graph.schema import HOST_KINDS, PYTHON_KINDS, Kind
@@ -60,12 +61,12 @@ def idle_gaps(g: Core, device: int | None = None, min_us: float = 1, top: int = 
     start, end, row = idle.start[shown], idle.end[shown], idle.row[shown]
     launch = c.parent[row].astype(np.int64)
     linked = launch >= 0
-    columns = {
+    columns: dict[str, Cells] = {
         "device": [number if number != -1 else None for number in c.device[row].tolist()],
         "gap_start_ms": start / 1e6,
         "gap_us": length[shown] / 1e3,
         "next": names_of(g, row),
-        "next_uid": uids_of(g, row),
+        "next_uid": c.uid[row],
         "launch": names_of(g, launch),
         "launch_begin_us": np.where(linked, (c.start_ns[launch] - start) / 1e3, np.nan),
         "launch_end_us": np.where(linked, (ends(g, launch) - start) / 1e3, np.nan),
@@ -93,7 +94,7 @@ class _Host:
     def longest(self, thread: int, start: int, end: int) -> dict[str, tuple[int, int]]:
         """The row with the longest part in a span, and that part in ns, for each key of `_SAID` that has any."""
         c = self._c
-        rows = np.fromiter(self._within(thread, start, end), np.int64)
+        rows = self._within(thread, start, end)
         part = np.minimum(ends(self._g, rows), end) - np.maximum(c.start_ns[rows], start)
         rows, part = rows[part > 0], part[part > 0]
         found = {}
@@ -104,13 +105,13 @@ class _Host:
                 found[what] = int(rows[fits][at]), int(part[fits][at])
         return found
 
-    def _within(self, thread: int, start: int, end: int) -> Iterator[int]:
+    def _within(self, thread: int, start: int, end: int) -> np.ndarray:
         """Rows that may lie in a span: what began before the last runtime call ahead of it is over, or encloses it."""
         c = self._c
         calls = self._calls[c.thread[self._calls] == thread]
         before = calls[ends(self._g, calls) <= start]
         low = int(before[-1]) if len(before) else -1
-        yield from ancestors(c, low) if low >= 0 else ()
+        around = np.array(ancestors(c, low) if low >= 0 else [], np.int64)
         rows = self._rows[np.searchsorted(self._rows, low, "right") :]
         rows = rows[c.thread[rows] == thread]
-        yield from rows[: np.searchsorted(c.start_ns[rows], end)].tolist()
+        return np.concatenate((around, rows[: np.searchsorted(c.start_ns[rows], end)]))
