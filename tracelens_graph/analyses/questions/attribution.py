@@ -10,10 +10,14 @@ from collections.abc import Callable, Mapping
 
 from tracelens_graph.analyses import kernels, ops, perf_tables, runtime
 from tracelens_graph.analyses.questions import attribution_calls, attribution_places
-from tracelens_graph.analyses.questions.attribution_calls import forward_backward, launch_delay, unlaunched_gpu_time
+from tracelens_graph.analyses.questions.attribution_calls import (
+    forward_backward,
+    launch_delay,
+    of_step,
+    unlaunched_gpu_time,
+)
 from tracelens_graph.analyses.questions.attribution_places import gpu_time_under, modules, python_lines
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.window import Window
 from tracelens_graph.schema.tables import RUNTIME_SUMMARY, TABLES
 from tracelens_graph.table import Column, Table
 
@@ -60,7 +64,7 @@ def ops_summary_by_category(g: Core, step: int | None = None) -> Table:
     Raises:
         AnalysisError: the trace has no such step.
     """
-    return _shown(ops.ops_summary_by_category(_of_step(g, step)))
+    return _shown(ops.ops_summary_by_category(of_step(g, step)))
 
 
 def ops_summary(g: Core, step: int | None = None) -> Table:
@@ -69,7 +73,7 @@ def ops_summary(g: Core, step: int | None = None) -> Table:
     Raises:
         AnalysisError: the trace has no such step.
     """
-    return _shown(ops.ops_summary(_of_step(g, step)))
+    return _shown(ops.ops_summary(of_step(g, step)))
 
 
 def ops_unique_args(g: Core, step: int | None = None) -> Table:
@@ -78,7 +82,7 @@ def ops_unique_args(g: Core, step: int | None = None) -> Table:
     Raises:
         AnalysisError: the trace has no such step.
     """
-    return _shown(ops.ops_unique_args(_of_step(g, step)))
+    return _shown(ops.ops_unique_args(of_step(g, step)))
 
 
 def kernel_summary(g: Core, step: int | None = None) -> Table:
@@ -87,7 +91,7 @@ def kernel_summary(g: Core, step: int | None = None) -> Table:
     Raises:
         AnalysisError: the trace has no such step.
     """
-    return _shown(kernels.kernel_summary(_of_step(g, step)))
+    return _shown(kernels.kernel_summary(of_step(g, step)))
 
 
 def unified_perf_summary(g: Core, step: int | None = None) -> Table:
@@ -96,7 +100,7 @@ def unified_perf_summary(g: Core, step: int | None = None) -> Table:
     Raises:
         AnalysisError: the trace has no such step.
     """
-    return _shown(perf_tables.unified_perf_summary(_of_step(g, step)))
+    return _shown(perf_tables.unified_perf_summary(of_step(g, step)))
 
 
 def runtime_summary(g: Core, step: int | None = None) -> Table:
@@ -105,11 +109,7 @@ def runtime_summary(g: Core, step: int | None = None) -> Table:
     Raises:
         AnalysisError: the trace has no such step.
     """
-    return runtime.runtime_summary(_of_step(g, step))
-
-
-def _of_step(g: Core, step: int | None) -> Core | Window:
-    return g if step is None else g.window(step=step)
+    return runtime.runtime_summary(of_step(g, step))
 
 
 def _shown(table: Table) -> Table:

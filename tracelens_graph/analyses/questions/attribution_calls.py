@@ -77,7 +77,7 @@ def launch_delay(g: Core, by: Literal["op", "call"] = "op", step: int | None = N
     """
     if by not in ("op", "call"):
         raise AnalysisError(f'by is "op" or "call", not {by!r}')
-    w, c = _of_step(g, step), g.columns
+    w, c = of_step(g, step), g.columns
     gpu = w.linked_gpu_rows
     # The first of a call's GPU events in row order is the one that starts first.
     _, first = group_by(c.parent[gpu])
@@ -114,7 +114,7 @@ def forward_backward(g: Core, step: int | None = None) -> Table:
     Raises:
         AnalysisError: the trace has no such step.
     """
-    w, c = _of_step(g, step), g.columns
+    w, c = of_step(g, step), g.columns
     forward, backward = g.autograd.forward, g.autograd.backward
     linked, is_backward = np.zeros((2, len(c) + 1), bool)
     linked[forward] = linked[backward] = is_backward[backward] = True
@@ -156,7 +156,7 @@ def unlaunched_gpu_time(g: Core, step: int | None = None) -> Table:
     Raises:
         AnalysisError: the trace has no such step.
     """
-    w, c = _of_step(g, step), g.columns
+    w, c = of_step(g, step), g.columns
     rows = w.gpu_rows[c.parent[w.gpu_rows] < 0]
     rows = rows[np.lexsort((c.uid[rows], c.start_ns[rows]))]
     group, first = group_by(c.kind[rows], c.name[rows])
@@ -183,5 +183,10 @@ def unlaunched_gpu_time(g: Core, step: int | None = None) -> Table:
     return table.take(np.argsort(-sums, kind="stable"))
 
 
-def _of_step(g: Core, step: int | None) -> Window:
+def of_step(g: Core, step: int | None) -> Window:
+    """The step of that number, or all of the trace for None.
+
+    Raises:
+        AnalysisError: the trace has no such step.
+    """
     return g.everything if step is None else g.window(step=step)
