@@ -1,4 +1,4 @@
-"""What the tables of shapes and of structure have in common: GPU time, its shares, and the modules it belongs to."""
+"""What the tables of several themes have in common: GPU time, its shares, and the modules it belongs to."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ COUNT = Column("number of GPU events")
 GPU_TIME = Column("sum of the durations of the GPU events", "us")
 MEAN_TIME = Column("mean of the durations of the GPU events", "us")
 PERCENT = Column("share of the GPU time, the sum of the durations of all GPU events", "%")
-STEP_NOTE = "n of ProfilerStep#n"
 
 
 def percent(part_ns: np.ndarray, whole_ns: int | np.ndarray) -> np.ndarray:

@@ -231,10 +231,10 @@ def graph_launches(g: Core | Window, step: int | None = None) -> Table:
     w = narrow(window_of(g), step=step)
     core, c = w.core, w.core.columns
     calls = w.rows_of_kind(Kind.RuntimeCall)
-    begins = np.array([name.startswith(GRAPH_LAUNCHES) for name in core.names] or [False])
-    holds = np.array(["GraphLaunch" in name for name in core.names] or [False])
+    begins = np.array([name.startswith(GRAPH_LAUNCHES) for name in core.names], bool)
+    holds = np.array(["GraphLaunch" in name for name in core.names], bool)
     above = c.parent[calls]
-    inner = (above >= 0) & (c.kind[above] == Kind.RuntimeCall) & holds[c.name[above]] if len(calls) else above < 0
+    inner = (above >= 0) & (c.kind[above] == Kind.RuntimeCall) & holds[c.name[above]]
     calls = calls[begins[c.name[calls]] & ~inner]
     low, high = np.searchsorted(core.gpu_rows, calls), np.searchsorted(core.gpu_rows, c.last[calls], "right")
     _, graph = distinct_classes(subtree_classes(core, kernel_names=True)[calls])

@@ -84,7 +84,7 @@ def op_signatures(g: Core | Window, op: str | None = None, step: int | None = No
     given = w.holds(core.gpu_rows) & (chosen.owner >= 0)
     gpu, owner = core.gpu_rows[given], chosen.owner[given]
     op = op or _longest_op(core, gpu, owner)
-    mine = np.array([name == op for name in core.names] or [False])[c.name[owner]] if len(owner) else owner >= 0
+    mine = np.array([name == op for name in core.names], bool)[c.name[owner]]
     gpu = gpu[mine]
     rows, of = distinct(owner[mine])
     ns = union_length_by_group(of, c.start_ns[gpu], c.end_ns[gpu], len(rows))
@@ -150,8 +150,7 @@ def modules_of_signature(
     gpu, row, key = _below(w, op, sizes, input_dims)
     ns = sum_by_group(key, c.dur_ns[gpu], int(key.max(initial=-1)) + 1)
     module, backward = modules_of(core, gpu)
-    inside = nearest_above(c, module, (Kind.Module,)) if len(module) else module
-    inside[module < 0] = -1
+    inside = np.where(module >= 0, nearest_above(c, module, (Kind.Module,)), -1)
     group, first = group_by(key, _name(core, module), _name(core, inside), backward)
     time, whole = sum_by_group(group, c.dur_ns[gpu], len(first)), ns[key[first]]
     uid = np.full(len(first), np.iinfo(np.int64).max)
@@ -197,9 +196,9 @@ def _below(
     An event counts once for each of the sizes of the calls above it.
     """
     core, c = w.core, w.core.columns
-    called = np.array([name == op for name in core.names] or [False])
+    called = np.array([name == op for name in core.names], bool)
     calls = rows_of_kind(c, (Kind.Op,))
-    calls = calls[called[c.name[calls]] & _fits(sizes, dims)[c.argset[calls]]] if len(calls) else calls
+    calls = calls[called[c.name[calls]] & _fits(sizes, dims)[c.argset[calls]]]
     low, high = np.searchsorted(w.gpu_rows, calls), np.searchsorted(w.gpu_rows, c.last[calls], "right")
     count = high - low
     row = np.repeat(calls, count)
@@ -262,4 +261,4 @@ def _argument_texts(core: Core, argsets: np.ndarray) -> dict[str, Cells]:
 
 def _name(core: Core, rows: np.ndarray) -> np.ndarray:
     """Codes of names of rows; -1 for -1."""
-    return np.where(rows >= 0, core.columns.name[rows], -1) if len(rows) else rows
+    return np.where(rows >= 0, core.columns.name[rows], -1)

@@ -95,9 +95,7 @@ def repeated_subtrees(g: Core, kind: str | None = None, min_count: int = 2) -> T
     count, ns = np.bincount(number, minlength=len(first)), sum_by_group(number, g.gpu_sum_ns[rows], len(first))
     # All instances of a class hold the same, so one shows what they all stand in.
     above = nearest_above(c, rows[first], (_KINDS[kind],))
-    around = (
-        np.where(above >= 0, count[number[np.searchsorted(rows, above) % max(len(rows), 1)]], 0) if len(rows) else count
-    )
+    around = np.where(above >= 0, count[number[np.searchsorted(rows, above)]], 0)
     kept = np.flatnonzero((count >= min_count) & (around != count))
     kept = kept[np.lexsort((first[kept], -ns[kept]))]
     root, count, ns = rows[first[kept]], count[kept], ns[kept]
@@ -142,14 +140,15 @@ def path_to_python(g: Core, uid: int | None = None) -> Table:
                 [*way[: turn + 1], forward, *rest],
                 [*links[: turn + 1], "backward of", *["called by"] * len(rest)],
             )
+    rows = np.array(way, np.int64)
     columns: dict[str, Cells] = {
-        "level": list(range(len(way))),
+        "level": np.arange(len(rows)),
         "link": links,
-        "kind": [Kind(kind).name for kind in c.kind[way].tolist()] if way else [],
-        "name": [g.names[code] for code in c.name[way].tolist()] if way else [],
-        "uid": c.uid[way].tolist() if way else [],
-        "dur_us": (c.dur_ns[way] / 1e3).tolist() if way else [],
-        "gpu_time_us": (g.gpu_sum_ns[way] / 1e3).tolist() if way else [],
+        "kind": [Kind(kind).name for kind in c.kind[rows].tolist()],
+        "name": names_of(g, rows),
+        "uid": c.uid[rows],
+        "dur_us": c.dur_ns[rows] / 1e3,
+        "gpu_time_us": g.gpu_sum_ns[rows] / 1e3,
     }
     return Table("path_to_python", columns, ABOUT["path_to_python"], "From kernel to Python")
 
@@ -173,11 +172,11 @@ def unusual_kernels(g: Core | Window, min_calls: int = 5, step: int | None = Non
     total = sum_by_group(of_op, c.dur_ns[kernels], len(op))
     arguments = text_codes([*(argset_text(core, code) for code in range(len(core.argsets))), None])
     like, _ = group_by(c.name[calls], arguments[c.argset[calls]])
-    alike = np.bincount(like, minlength=1)[like] if len(like) else like
+    alike = np.bincount(like)[like]
 
     group, first = group_by(owner, c.name[kernels])
     pair, _ = group_by(c.name[owner[first]], c.name[kernels[first]])
-    alone = np.bincount(pair, minlength=1)[pair] == 1 if len(pair) else pair > 0
+    alone = np.bincount(pair)[pair] == 1
     found = np.flatnonzero(alone & (number[of_op[first]] >= min_calls))
     ns = sum_by_group(group, c.dur_ns[kernels], len(first))[found]
     at = first[found]
@@ -213,7 +212,7 @@ def recomputed_share(g: Core | Window, step: int | None = None) -> Table:
     label[module >= 0] = text_codes(plain)
     texts = dict(zip(label[module >= 0].tolist(), plain, strict=True))
     op = launcher(c, again)
-    group, first = group_by(np.where(op >= 0, c.name[op], -1) if len(op) else op, label)
+    group, first = group_by(np.where(op >= 0, c.name[op], -1), label)
     ns = sum_by_group(group, c.dur_ns[again], len(first))
     columns: dict[str, Cells] = {
         "op": names_of(core, op[first]),
