@@ -10,7 +10,8 @@ import numpy as np
 from tracelens_graph.analyses.gpu_class import CLASS_NAMES, gpu_classes
 from tracelens_graph.analyses.launchers import launchers
 from tracelens_graph.analyses.modelled import Modelled, modelled_of
-from tracelens_graph.analyses.perf_tables import unified_of
+from tracelens_graph.analyses.perf_tables import unified_calls, unified_of
+from tracelens_graph.analyses.unified import Unified
 from tracelens_graph.categories.kernel_names import properties
 from tracelens_graph.categories.kernels import kernel_category
 from tracelens_graph.categories.short_names import short_name
@@ -43,10 +44,10 @@ def add_knowledge(
         arch: the device; None for the one that the trace tells of, if it is known.
     """
     _gpu_classes(context, core)
-    _categories(context, core)
     _kernel_names(context, core)
     _signatures(context, core, modelled_of(core, models))
     chosen = unified_of(core, models)
+    _categories(context, core, chosen)
     given = chosen.owner >= 0
     context.between_events["MODELLED_BY"] = core.gpu_rows[given], chosen.owner[given]
     _costs(context, chosen.codes, chosen.costs, chosen.reasons)
@@ -60,22 +61,28 @@ def _gpu_classes(context: Context, core: Core) -> None:
     context.of_events["gpu_class"] = EventProperty(rows, gpu_classes(core, rows), CLASS_NAMES)
 
 
-def _categories(context: Context, core: Core) -> None:
-    """Of ops that launch GPU work themselves, and of GPU events by their names."""
+def _categories(context: Context, core: Core, chosen: Unified) -> None:
+    """Of ops and calls that launch GPU work or whose model covers it, and of GPU events by their names.
+
+    A GPU event that stands for itself has the category of its own launch, too.
+    """
     c, found = core.columns, launchers(core.everything)
+    given, alone = unified_calls(core.everything, chosen)
     is_op = c.kind[found.rows] == Kind.Op
 
     def category_of(code: int) -> int:
         return _category(context, "op", found.categories[code])
 
-    ops, codes = found.rows[is_op], found.category[is_op]
-    context.join_events("IN_CATEGORY", ops, codes, category_of)
+    context.join_events("IN_CATEGORY", found.rows[is_op], found.category[is_op], category_of)
     names, of = np.unique(c.name[core.gpu_rows], return_inverse=True)
-    texts = [*found.categories, *(kernel_category(core.names[name]) for name in names.tolist())]
-    rows = np.concatenate((ops, core.gpu_rows))
-    order = np.argsort(rows, kind="stable")
-    values = np.concatenate((codes, of + len(found.categories)))
-    context.of_events["category"] = EventProperty(rows[order], values[order], texts)
+    texts = [*found.categories, *given.categories, *(kernel_category(core.names[name]) for name in names.tolist())]
+    # Of an op in several places the first counts: that of the launcher.
+    rows, first = np.unique(np.concatenate((found.rows, given.rows[~alone], core.gpu_rows)), return_index=True)
+    codes = (found.category, given.category[~alone] + len(found.categories), of + len(texts) - len(names))
+    context.of_events["category"] = EventProperty(rows, np.concatenate(codes)[first], texts)
+    events, kinds = given.gpu[given.first[alone]], given.category[alone]
+    order = np.argsort(events)
+    context.of_events["op_category"] = EventProperty(events[order], kinds[order], given.categories)
 
 
 def _category(context: Context, of: str, name: str) -> int:

@@ -86,7 +86,10 @@ EVENT_PROPERTIES = (
     Stored("owner_rule", "str", "how a GPU event got the op it is charged to"),
     Stored("flags", "strs", "what was odd about the event, by the names of `schema.Flag`"),
     Stored("gpu_class", "str", "of a GPU event: computation, communication or memcpy"),
-    Stored("category", "str", "of an op with GPU work: kind of operation; of a kernel: kind by its name"),
+    Stored(
+        "category", "str", "of an op or call that GPU work is given to: kind of operation; of a kernel: by its name"
+    ),
+    Stored("op_category", "str", "of a GPU event that no op's model covers: kind of operation of its launch"),
     Stored("flops", "float", "of a modelled op: floating-point operations, a multiply-add counts as two"),
     Stored("moved_bytes", "float", "of a modelled op: least traffic to and from memory, each tensor once", "B"),
     Stored("compute_spec", "str", "of a modelled op: units and precision that compute it, such as matrix_bf16"),
