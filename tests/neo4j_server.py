@@ -14,12 +14,12 @@ import secrets
 import socket
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
-from tracelens_graph.errors import ServerError
+from tracelens_graph.errors import OutputError, ServerError
 from tracelens_graph.stores.neo4j import jars, process, server
 from tracelens_graph.stores.neo4j.connection import DEFAULT_USER, Connection
 from tracelens_graph.stores.neo4j.java import Java, find_java
@@ -79,7 +79,8 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     factory = getattr(config, "_tmp_path_factory", None)
     if factory is None or _is_worker(config) or factory._basetemp is None:
         return
-    server.stop(_shared_folder(config, factory) / "home")
+    with suppress(OutputError):  # another run of pytest may have tidied up the folder of this one
+        server.stop(_shared_folder(config, factory) / "home")
 
 
 def free_ports() -> tuple[int, int]:
