@@ -25,7 +25,7 @@ def export(
     with_args: WithArgs = False,
     arch: Arch = "auto",
 ) -> None:
-    """Write traces as files for `neo4j-admin database import`: the same graph as `db push`, into a new database.
+    """Write traces as files for `neo4j-admin database import`: the same graph as `db push`, into an empty database.
 
     Example: tracelens-graph db export import/ traces/ --run llama-70b
     """

@@ -38,12 +38,13 @@ _LONGEST = 1_000_000
 _ABOUT = f"""\
 Graphs of traces, as files for the importer of Neo4j 5; written by tracelens_graph.
 
-1. Stop the database server. The database must be new: to delete one that is there, add --overwrite-destination.
+1. Stop the database server. The database must be empty; --overwrite-destination deletes what it holds.
 2. In this folder:
 
      neo4j-admin {_IMPORT}
 
-   Without neo4j-admin, as with a server of `tracelens-graph db start`, with its folder and the folder of its jars:
+   A server of `tracelens-graph db start` has no script of that name, but the same program. FOLDER is what `db start`
+   printed; JARS is what python -c "from tracelens_graph.stores.neo4j.jars import *; print(jars_folder())" prints:
 
      NEO4J_HOME=FOLDER NEO4J_CONF=FOLDER/conf java -cp 'JARS/*' org.neo4j.cli.AdminTool {_IMPORT}
 
