@@ -287,6 +287,25 @@ class Bench:
             size = f"x{copies}, {path.stat().st_size / MB:.0f} MB"
             self.add(Result("one table, saved graph", size, median["ours"], "allowed", 0.3, "s", 1.0))
 
+    def push(self, tiles: list[int]) -> None:
+        """Pushing into Neo4j, beside a bare loop that sends the same rows with the same statements."""
+        from push import own_server, speed
+
+        from tracelens_graph.loading import load_core
+
+        with own_server() as driver:
+            for copies in tiles:
+                found = speed(driver, load_core(self.tiled(copies)), self.runs)
+                size = f"x{copies}, {found.nodes:,} nodes, {found.edges:,} edges"
+                rows = found.nodes + found.edges
+                self.add(
+                    Result("push", size, found.ours_s, "bare loop", found.bare_s, "s", 1.25),
+                    Result(
+                        "rows of a push", size, rows / found.ours_s / 1e3, "bare loop", rows / found.bare_s / 1e3, "k/s"
+                    ),
+                    Result("nodes and edges of it", size, found.image_s, "push", found.ours_s, "s"),
+                )
+
     def start(self, _tiles: list[int]) -> None:
         """`--help` and `--version`, beside a bare typer application with as many commands."""
         commands = printed(COUNT_COMMANDS)
@@ -315,6 +334,7 @@ SECTIONS: dict[str, Callable[[Bench, list[int]], None]] = {
     "load": Bench.load,
     "graph": Bench.graph,
     "saved": Bench.saved,
+    "push": Bench.push,
     "start": Bench.start,
 }
 
