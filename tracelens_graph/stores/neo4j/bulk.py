@@ -99,7 +99,7 @@ class BulkExport:
         self._files: dict[str, TextIO] = {}
         self._options: list[str] = []
         self._context: dict[tuple[str, str, str], tuple[int, dict[str, Any]]] = {}
-        self._joined: dict[tuple[str, int, int], None] = {}
+        self._joined: set[tuple[Any, ...]] = set()
         self._paths: set[str] = set()
         self._nodes = self._edges = 0
 
@@ -194,16 +194,19 @@ class BulkExport:
                 ends.append(numbers.of(np.asarray(keys)))
             else:
                 scope = scopes[KEYS[label].scope]
-                ends.append(np.array([self._context[label, scope, key][0] for key in keys], np.int64))
-        pairs = zip(*(rows.tolist() for rows in distinct_pairs(*ends)), strict=True)
-        if EVENT not in (edges.source, edges.target):  # perhaps another trace had the same
-            new = {(edges.type, *pair): None for pair in pairs if (edges.type, *pair) not in self._joined}
-            self._joined |= new
-            pairs = ((source, target) for _, source, target in new)
+                found = (self._context[label, scope, key][0] for key in keys)
+                ends.append(np.fromiter(found, np.int64, len(keys)))
+        source, target = distinct_pairs(*ends)
+        if EVENT not in (edges.source, edges.target):  # then another trace may have had the same
+            pairs = [(edges.type, *pair) for pair in zip(source.tolist(), target.tolist(), strict=True)]
+            new = np.array([pair not in self._joined for pair in pairs], bool)
+            source, target = source[new], target[new]
+            self._joined.update(pairs)
         file = self._file("relationships", (edges.type,), ())
-        for source, target in pairs:
-            file.write(f"{source},{target}\n")
-            self._edges += 1
+        for low in range(0, len(source), ROWS_AT_ONCE):
+            rows = slice(low, low + ROWS_AT_ONCE)
+            file.writelines(f"{a},{b}\n" for a, b in zip(source[rows].tolist(), target[rows].tolist(), strict=True))
+        self._edges += len(source)
 
     def _finish(self) -> None:
         for (label, *_), (number, values) in self._context.items():
@@ -268,6 +271,9 @@ class _Fields:
         self.longest = 0
         self.has_breaks = False
         self._known: dict[int, tuple[Sequence[str], list[str]]] = {}
+        self._writers: Mapping[Type, Callable[[Any], str]] = {
+            "str": self.text, "strs": self._list, "bool": _bool, "float": _float, "int": str,
+        }  # fmt: skip
 
     def forget(self) -> None:
         """Let go of the texts of a trace."""
@@ -278,7 +284,7 @@ class _Fields:
         if isinstance(column, Texts):
             return list(map(self._quoted(column.texts).__getitem__, column.codes.tolist()))
         values = column if isinstance(column, list) else column.tolist()
-        write = {"str": self.text, "strs": self._list, "bool": _bool, "float": _float, "int": str}[prop.type]
+        write = self._writers[prop.type]
         return ["" if value is None else write(value) for value in values]
 
     def text(self, text: str) -> str:
