@@ -115,13 +115,17 @@ def write_piece(
         Number of entries written.
 
     Raises:
-        AnalysisError: the graph comes from no file, so there are no original events.
+        AnalysisError: the graph comes from no file, so there are no original events, or no more than their arguments.
         ChangedTraceError: the file is no longer the one that was loaded.
     """
     if not len(piece.core.details.first):
         raise AnalysisError(f"{piece.core.info.source or 'the graph'}: holds no original events to cut out")
     entries = _Entries(piece)
     entries.read(progress)
+    if not entries.are_events:
+        raise AnalysisError(
+            f"{piece.core.info.source or 'the graph'}: holds arguments of events only, nothing to cut out"
+        )
     texts = entries.chosen()
     head = json.dumps(piece.core.info.metadata, separators=(",", ":")).encode()[1:-1]
     import gzip
@@ -175,7 +179,13 @@ _RAWS = msgspec.json.Decoder(list[Raw])
 
 
 class _Entries:
-    """Finds the entries of a piece in the file's event list."""
+    """Finds the entries of a piece in the file's event list.
+
+    Attributes:
+        are_events: whether anything that was read looks like an event.
+    """
+
+    are_events = False
 
     def __init__(self, piece: Piece) -> None:
         core, c = piece.core, piece.core.columns
@@ -198,6 +208,7 @@ class _Entries:
         firsts = self._details.first.tolist()
         for done, (first, text) in enumerate(zip(firsts, self._details.texts(blocks), strict=True), 1):
             heads = _heads(text)
+            self.are_events = self.are_events or any(head is not None for head in heads)
             role = self._role[first : first + len(heads)]
             places = np.flatnonzero(role == _INSIDE).tolist()
             others = [(i, h) for i in np.flatnonzero(role == _NOT_A_NODE).tolist() if (h := heads[i]) is not None]
