@@ -14,17 +14,16 @@ TIMES = ("begun_ns", "pushed_ns")
 _NODES = "MATCH (n) WHERE $traces IS NULL OR n.trace IN $traces OR n.id IN $traces RETURN labels(n), properties(n)"
 _EDGES = """
 MATCH (a)-[r]->(b) WHERE $traces IS NULL OR a.trace IN $traces OR a.id IN $traces
-WITH type(r) AS type, properties(r) AS properties, a, b
-RETURN type, properties, a.trace, a.run, coalesce(a.uid, a.key, a.id, a.name),
+RETURN type(r), size(keys(r)), a.trace, a.run, coalesce(a.uid, a.key, a.id, a.name),
        b.trace, b.run, coalesce(b.uid, b.key, b.id, b.name)
 """
 
 
 class Contents(NamedTuple):
-    """Nodes and edges as texts, with how often they are there."""
+    """Nodes as texts and edges as tuples, with how often they are there."""
 
     nodes: Counter[str]
-    edges: Counter[str]
+    edges: Counter[tuple[Any, ...]]
 
 
 def contents(connection: Connection, *traces: str) -> Contents:
@@ -32,7 +31,7 @@ def contents(connection: Connection, *traces: str) -> Contents:
     with connection.driver() as driver, driver.session(database=connection.database) as session:
         wanted = list(traces) or None
         nodes = Counter(_node(*record.values()) for record in session.run(_NODES, traces=wanted))
-        edges = Counter(repr(record.values()) for record in session.run(_EDGES, traces=wanted))
+        edges = Counter(tuple(record.values()) for record in session.run(_EDGES, traces=wanted))
     return Contents(nodes, edges)
 
 

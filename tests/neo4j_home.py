@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,9 +37,20 @@ class Home:
 
     def wait_for_its_end(self) -> None:
         deadline = time.monotonic() + 30
-        while server.running(self.folder) and time.monotonic() < deadline:
+        while server.running(self.folder) or not self._ports_are_free():
+            assert time.monotonic() < deadline
             time.sleep(0.02)
-        assert server.running(self.folder) is None
+
+    def _ports_are_free(self) -> bool:
+        """Sockets of a process live longer than its arguments."""
+        for port in self.ports:
+            with socket.socket() as one:
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    one.bind(("127.0.0.1", port))
+                except OSError:
+                    return False
+        return True
 
 
 @pytest.fixture(scope="module")

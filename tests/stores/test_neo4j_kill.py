@@ -102,6 +102,7 @@ def test_the_next_push_completes_it(
     number: int, batch: int, moment: str, victim: str, home: Home, pushed: tuple[Path, str, Contents]
 ) -> None:
     file, trace, expected = pushed
+    made = pickle.loads(file.read_bytes())
     assert contents(home.connection) == Contents({}, {})  # type: ignore[arg-type]
     pids = {"client": ["0"], "server": [str(home.pid)], "both": [str(home.pid), "0"]}[victim]
     arguments = [home.connection.uri, PASSWORD, str(file), str(batch), moment, *pids]
@@ -120,7 +121,7 @@ def test_the_next_push_completes_it(
             assert (child.returncode, said) == (0, "pushed\n")
         if child.returncode:
             assert states == {trace: "loading"}
-            assert database.push_image(pickle.loads(file.read_bytes())) == "completed"
+            assert database.push_image(made) == "completed"
         assert_same(contents(home.connection), expected)
-        assert database.push_image(pickle.loads(file.read_bytes())) == "unchanged"
+        assert database.push_image(made) == "unchanged"
         database.drop("killed")

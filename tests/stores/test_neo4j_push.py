@@ -73,7 +73,7 @@ def expected(*images: Image) -> Contents:
         nodes["Trace", found.trace["id"]] = repr((["Trace"], sorted(trace.items())))
         for group in found.edges:
             for source, target in group.rows(0, len(group)):
-                edges.add(repr([group.type, {}, *ends(group.source, source), *ends(group.target, target)]))
+                edges.add((group.type, 0, *ends(group.source, source), *ends(group.target, target)))
     return Contents(Counter(nodes.values()), Counter(edges))
 
 
