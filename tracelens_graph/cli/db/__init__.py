@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import typer
 
 from tracelens_graph.cli.db import catalog, check, demo, export, pull, push, query, server
 
 app = typer.Typer(no_args_is_help=True, help="Traces in a Neo4j database: push, ask, pull; and a local server for it.")
-COMMANDS = {
+COMMANDS: dict[str, Callable[..., None]] = {
     "start": server.start,
     "stop": server.stop,
     "check": check.check,
