@@ -73,6 +73,9 @@ def assert_sound(found: Image) -> None:
             assert edge not in seen
             seen.add(edge)
     assert len(seen) == found.trace["edges"]
+    entered = {(label, key) for _, _, _, label, key in seen}
+    for label in keys.keys() - {EVENT, "Trace"}:
+        assert {(label, key) for key in keys[label]} <= entered  # else the next drop of another trace would take it
     assert found.trace["nodes"] == len(keys.get(EVENT, ()))
 
 
@@ -145,6 +148,9 @@ def test_lean_images_say_what_they_lack(simulated: Core) -> None:
     assert lean.trace["lean"] is True
     assert whole.trace["lean"] is None
     assert lean.trace["nodes"] + lean.left_out_nodes == whole.trace["nodes"]
+    gone = sum(map(len, whole.nodes)) - sum(map(len, lean.nodes)) - lean.left_out_nodes
+    assert 0 < gone < 400  # context and knowledge of what is left out
+    assert 0 <= whole.trace["edges"] - lean.trace["edges"] - lean.left_out_edges < 2 * gone  # among those
     kinds = {nodes.labels[1] for nodes in lean.nodes if nodes.labels[0] == EVENT}
     assert kinds == {"Op", "Kernel", "Memcpy", "Memset"}
     ops = [row for nodes in lean.nodes if nodes.labels[1:2] == ("Op",) for row in rows(nodes)]

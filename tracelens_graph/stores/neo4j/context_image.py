@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -42,14 +43,27 @@ def cast(prop: Stored, value: Any) -> Any:
     return None if isinstance(number, int) and not -(2**63) <= number < 2**63 else number
 
 
-def nodes(context: Context, trace: Mapping[str, Any]) -> Iterator[Nodes]:
-    """Nodes by label, knowledge first, by key each; the Trace node is left out.
+def used_nodes(context: Context, kept: np.ndarray) -> np.ndarray:
+    """Per context node whether it is the trace, or edges lead there from events that are taken."""
+    used = np.array([node["kind"] == "Trace" for node in context.nodes.values()])
+    for rows, numbers in context.from_events.values():
+        used[numbers[kept[rows]]] = True
+    among = list(context.among.values())
+    before = -1
+    while before != (before := int(used.sum())):
+        for source, target in among:
+            used[target[used[source]]] = True
+    return used
+
+
+def nodes(context: Context, used: np.ndarray, trace: Mapping[str, Any]) -> Iterator[Nodes]:
+    """Nodes that are used by label, knowledge first, by key each; the Trace node is left out.
 
     Who pushes traces side by side writes the knowledge that they share in the same order, so that nobody waits for
     somebody who waits for him.
     """
     by_label: dict[str, list[dict[str, Any]]] = {}
-    for key, attributes in sorted(context.nodes.items()):
+    for key, attributes in sorted(compress(context.nodes.items(), used.tolist())):
         by_label.setdefault(attributes["kind"], []).append(_properties(key, attributes, trace))
     for label in sorted(by_label, key=lambda label: label not in KNOWLEDGE):
         if label == "Trace":
@@ -82,7 +96,9 @@ def _properties(key: str, attributes: Mapping[str, Any], trace: Mapping[str, Any
     return found
 
 
-def edges(core: Core, context: Context, kept: np.ndarray, trace: Mapping[str, Any]) -> Iterator[Edges]:
+def edges(
+    core: Core, context: Context, kept: np.ndarray, used: np.ndarray, trace: Mapping[str, Any]
+) -> Iterator[Edges]:
     """Edges from events that are taken to context nodes, by their target, and edges among context nodes."""
     labels = np.array([node["kind"] for node in context.nodes.values()])
     keys = np.array([_key(key, node["kind"], trace) for key, node in context.nodes.items()], object)
@@ -96,6 +112,7 @@ def edges(core: Core, context: Context, kept: np.ndarray, trace: Mapping[str, An
             target = str(labels[numbers[0]])
             yield Edges(name, EVENT, target, (uid[rows[order]], keys[numbers[order]]))
     for name, (source, target) in context.among.items():
+        source, target = source[used[source]], target[used[source]]
         ends = np.char.add(np.char.add(labels[source], " "), labels[target])
         for pair in dict.fromkeys(ends.tolist()):
             here = ends == pair

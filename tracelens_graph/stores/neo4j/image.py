@@ -183,9 +183,11 @@ def image_of(core: Core, context: Context, placement: Placement, options: Option
             columns[name], places = column.without(context_image.SURROGATES)
             replaced += places
     image = Image(trace, replaced=replaced, left_out_nodes=int((~kept).sum()))
-    image.nodes = [*context_image.nodes(context, trace), *event_image.nodes(core, columns, kept)]
+    used = context_image.used_nodes(context, kept)
+    image.nodes = [*context_image.nodes(context, used, trace), *event_image.nodes(core, columns, kept)]
     image.edges, image.left_out_edges = event_image.edges(core, context, kept)
-    image.edges += context_image.edges(core, context, kept, trace)
+    image.left_out_edges += sum(int((~kept[rows]).sum()) for rows, _ in context.from_events.values())
+    image.edges += context_image.edges(core, context, kept, used, trace)
     trace |= {"nodes": image.events, "edges": sum(map(len, image.edges))}
     return image
 
