@@ -141,7 +141,10 @@ def nodes(core: Core, columns: Mapping[str, Any], kept: np.ndarray) -> Iterator[
     """Events by kind and heat, in pre-order each; columns without any value are left out."""
     kind, heat = core.columns.kind, _heat(core, kept)
     there = [prop for prop in EVENT_PROPERTIES if prop.name in columns]
-    sizes = sum(_sizes(column) for column in columns.values() if isinstance(column, Texts))
+    sizes = np.zeros(len(kind), np.int64)
+    for column in columns.values():
+        if isinstance(column, Texts):
+            sizes += _sizes(column)
     for one in Kind:
         for level, label in enumerate(("", *HEAT)):
             rows = np.flatnonzero(kept & (kind == one) & (heat == level))
@@ -150,7 +153,8 @@ def nodes(core: Core, columns: Mapping[str, Any], kept: np.ndarray) -> Iterator[
             taken = [(prop, columns[prop.name][rows]) for prop in there]
             taken = [(prop, column) for prop, column in taken if _has_values(column)]
             labels = (*event_labels(one), label) if label else event_labels(one)
-            yield Nodes(labels, *map(tuple, zip(*taken, strict=True)), sizes=sizes[rows])
+            properties, of_rows = zip(*taken, strict=True)
+            yield Nodes(labels, properties, of_rows, sizes[rows])
 
 
 def _sizes(column: Texts) -> np.ndarray:
@@ -203,7 +207,7 @@ def edges(core: Core, context: Context, kept: np.ndarray) -> tuple[list[Edges], 
 
 def _together(name: str, source: np.ndarray, target: np.ndarray, uid: np.ndarray) -> Edges:
     """Edges with those of one node together, on the side that has fewer nodes."""
-    by_source = np.count_nonzero(np.bincount(source)) < np.count_nonzero(np.bincount(target))
+    by_source = bool(np.count_nonzero(np.bincount(source)) < np.count_nonzero(np.bincount(target)))
     order = np.argsort(source if by_source else target, kind="stable")
     return Edges(name, EVENT, EVENT, (uid[source[order]], uid[target[order]]), by_source)
 
