@@ -68,10 +68,10 @@ def nodes(context: Context, used: np.ndarray, trace: Mapping[str, Any]) -> Itera
     for label in sorted(by_label, key=lambda label: label not in KNOWLEDGE):
         if label == "Trace":
             continue
-        key = Stored(KEYS[label].name, "str", "key")
-        others = [prop for prop in CONTEXT_PROPERTIES[label] if prop.name != key.name]
+        key_property = Stored(KEYS[label].name, "str", "key")
+        others = [prop for prop in CONTEXT_PROPERTIES[label] if prop.name != key_property.name]
         filled = [prop for prop in others if any(prop.name in one for one in by_label[label])]
-        taken = (key, *filled)
+        taken = (key_property, *filled)
         columns = tuple([cast(prop, one.get(prop.name)) for one in by_label[label]] for prop in taken)
         sizes = [sum(len(value) for value in row if isinstance(value, str)) for row in zip(*columns, strict=True)]
         yield Nodes((label,), taken, columns, np.array(sizes, np.int64))
@@ -109,14 +109,14 @@ def edges(
         rows, numbers = rows[taken], numbers[taken]
         if len(rows):
             order = np.argsort(place[numbers], kind="stable")  # who write side by side rarely meet at a node
-            target = str(labels[numbers[0]])
-            yield Edges(name, EVENT, target, (uid[rows[order]], keys[numbers[order]]))
+            yield Edges(name, EVENT, str(labels[numbers[0]]), (uid[rows[order]], keys[numbers[order]]))
     for name, (source, target) in context.among.items():
         source, target = source[used[source]], target[used[source]]
         ends = np.char.add(np.char.add(labels[source], " "), labels[target])
         for pair in dict.fromkeys(ends.tolist()):
             here = ends == pair
-            yield Edges(name, *pair.split(" "), (keys[source[here]], keys[target[here]]))
+            begin, end = pair.split(" ")
+            yield Edges(name, begin, end, (keys[source[here]], keys[target[here]]))
 
 
 def _key(key: str, label: str, trace: Mapping[str, Any]) -> str:
