@@ -61,7 +61,8 @@ class Database:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self._driver = connection.driver()
+        with self._in_words():
+            self._driver = connection.driver()
 
     def __enter__(self) -> Database:
         return self
@@ -165,7 +166,7 @@ class Database:
         with self._in_words():
             return pull_trace(self._driver, self.connection.database, trace, progress)
 
-    def ask(self, question: str, *, timeout_s: float = 60, write: bool = False, **parameters: Any) -> Table:
+    def ask(self, question: str, /, *, timeout_s: float = 60, write: bool = False, **parameters: Any) -> Table:
         """The answer to a query of the library by its name, or to a Cypher statement.
 
         Args:
@@ -186,7 +187,7 @@ class Database:
                 question, parameters = query.prepared(driver, database, own, parameters)
             return query.run(driver, database, question, parameters, timeout_s, write)
 
-    def query(self, question: str, *, timeout_s: float = 60, write: bool = False, **parameters: Any) -> pd.DataFrame:
+    def query(self, question: str, /, *, timeout_s: float = 60, write: bool = False, **parameters: Any) -> pd.DataFrame:
         """As `ask`, as a DataFrame; definitions in `df.attrs`."""
         return self.ask(question, timeout_s=timeout_s, write=write, **parameters).to_pandas()
 

@@ -57,9 +57,9 @@ def table_text(table: Table, width: int | None = None, color: bool = False) -> s
         width: longest line; columns of text are cut to fit. None cuts nothing but what no line can be meant to hold.
         color: whether to use terminal escapes.
     """
-    names = list(table.columns)
     cells = [_column_cells(name, values, table.about[name].unit if name in table.about else "")
-             for name, values in zip(names, _plain(table), strict=True)]  # fmt: skip
+             for name, values in zip(table.columns, _plain(table), strict=True)]  # fmt: skip
+    names = [_cell(name, 0, is_id=True) for name in table.columns]
     lines = [bold(printable(table.title), color)] if table.title else []
     if len(table):
         widths = [max(len(name), *map(len, column)) for name, (column, _) in zip(names, cells, strict=True)]

@@ -10,10 +10,16 @@ import typer
 
 from tracelens_graph.cli.common import Format, FormatOption, write_table
 from tracelens_graph.cli.db.connection import Database, Uri, User, connection
+from tracelens_graph.errors import DatabaseError
 from tracelens_graph.stores.neo4j.connection import DEFAULT_DATABASE, DEFAULT_USER
 
 if TYPE_CHECKING:
     from tracelens_graph.table import Table
+
+LONGEST_S = 10**6
+
+_TAKEN = ("timeout_s", "write")
+"""Names that mean something to the function that asks."""
 
 
 def query(
@@ -35,7 +41,7 @@ def query(
     format: FormatOption = Format.table,
     csv: Annotated[bool, typer.Option("--csv", help="As --format csv.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="As --format json.")] = False,
-    timeout: Annotated[float, typer.Option(metavar="SECONDS", min=0.001, help="When the server gives up.")] = 60.0,
+    timeout: Annotated[float, typer.Option(metavar="SECONDS", help="When the server gives up.")] = 60.0,
     write: Annotated[bool, typer.Option("--write", help="Allow a statement to write.")] = False,
 ) -> None:
     """Ask the database: a query of the library by its name, a file, or a statement of your own.
@@ -46,6 +52,8 @@ def query(
     """
     if csv and as_json:
         raise typer.BadParameter("--csv and --json: choose one")
+    if not 0.001 <= timeout <= LONGEST_S:
+        raise typer.BadParameter(f"--timeout {timeout}: it is a number of seconds from 0.001 to {LONGEST_S:,}")
     given = dict(map(_parameter, param or ()))
     form = Format.csv if csv else Format.json if as_json else format
     from tracelens_graph.database import Database as Graphs
@@ -109,14 +117,19 @@ def _parameter(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not equals or not name.isidentifier():
         raise typer.BadParameter(f"--param {text}: it has the form NAME=VALUE")
+    if name in _TAKEN:
+        raise typer.BadParameter(f"--param {text}: no parameter can be called so; choose another name")
     try:
         return name, json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         return name, value
 
 
 def _text(question: str) -> str:
     """A statement; that of a file, where one is named. Names of queries stay as they are."""
     if question.endswith(".cypher"):
-        return Path(question).read_text("utf-8")
+        try:
+            return Path(question).read_text("utf-8")
+        except UnicodeDecodeError:
+            raise DatabaseError(f"{question}: it is no text in UTF-8") from None
     return question

@@ -21,9 +21,9 @@ _TRACES = "MATCH (t:Trace) RETURN properties(t) AS t ORDER BY t.run, t.rank, t.n
 
 def traces(driver: Driver, database: str) -> list[dict[str, Any]]:
     """Properties of all traces, by run, rank and name; also of those that are not complete."""
-    driver.verify_connectivity()  # a query alone would try for half a minute
-    found, *_ = driver.execute_query(_TRACES, database_=database, routing_="r")
-    return [record["t"] for record in found]
+    driver.verify_connectivity()  # no connection of a server that was started anew meanwhile
+    with driver.session(database=database, default_access_mode="READ") as session:  # which does not try for long
+        return [record["t"] for record in session.run(_TRACES)]
 
 
 def meant(known: Sequence[Mapping[str, Any]], wanted: str) -> list[Mapping[str, Any]]:

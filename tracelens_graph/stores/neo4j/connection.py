@@ -106,6 +106,10 @@ def errors_in_words(connection: Connection) -> Iterator[None]:
         raise DatabaseError(_refusal(error, connection)) from error
     except (ServiceUnavailable, SessionExpired, ConfigurationError) as error:
         raise DatabaseError(_failure(error, connection)) from error
+    except UnicodeEncodeError as error:
+        raise DatabaseError("a text holds half of a character (a lone surrogate), which no database takes") from error
+    except OverflowError as error:
+        raise DatabaseError("a number is too large: a database takes whole numbers of 64 bits") from error
 
 
 def _refusal(error: neo4j.exceptions.Neo4jError, connection: Connection) -> str:

@@ -149,7 +149,8 @@ def _run(
         result = tx.run(statement, dict(parameters))
         names = list(result.keys())
         rows = [[_plain(value) for value in record.values()] for record in result]
-        tx.commit()
+        if write:
+            tx.commit()
     columns = list(map(list, zip(*rows, strict=True))) if rows else [[] for _ in names]
     return Table("query", dict(zip(names, columns, strict=True)))
 
