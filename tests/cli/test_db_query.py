@@ -1,0 +1,96 @@
+"""`db query`, `db queries` and `db demo` on a real server."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+from handmade import Run, small_trace
+
+from tracelens_graph.cypher import library
+from tracelens_graph.stores.neo4j.connection import Connection
+
+
+@pytest.fixture
+def pushed(run: Run, neo4j: Connection, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    """Path of a trace in the database that no other test has."""
+    for name, value in (("URI", neo4j.uri), ("USER", neo4j.user), ("PASSWORD", neo4j.password)):
+        monkeypatch.setenv(f"NEO4J_{name}", value)
+    (tmp_path / "small.json").write_text(json.dumps(small_trace() | {"mark": "db query"}))
+    code, _, err = run("db", "push", tmp_path / "small.json", "--run", "cli-query")
+    assert (code, err) == (0, "")
+    return "cli-query/small"
+
+
+def test_a_query_by_name(run: Run, pushed: str) -> None:
+    code, text, _ = run("db", "query", "category_shares", "--param", f"trace={pushed}")
+    assert code == 0
+    assert text.startswith(library()["category_shares"].title)
+    _, text, _ = run("db", "query", "category_shares", "-p", f"trace={pushed}", "--csv")
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert list(rows[0]) == list(library()["category_shares"].columns)
+    _, text, _ = run("db", "query", "category_shares", "-p", f"trace={pushed}", "--json")
+    assert [row["count"] for row in json.loads(text)["rows"]] == [int(row["count"]) for row in rows]
+
+
+def test_a_statement_with_parameters(run: Run, pushed: str) -> None:
+    statement = "MATCH (t:Trace {path: $path})<-[:IN_TRACE]-(d:Device) RETURN $number AS number, t.nodes AS nodes"
+    code, text, _ = run("db", "query", statement, "-p", f"path={pushed}", "-p", "number=7", "--csv")
+    assert code == 0
+    assert text.splitlines()[:2] == ["number,nodes", "7,13"]
+
+
+def test_a_file_in_the_form_of_the_library(run: Run, pushed: str, tmp_path: Path) -> None:
+    file = tmp_path / "mine.cypher"
+    file.write_text(library()["category_shares"].text)
+    ours = run("db", "query", "category_shares", "-p", f"trace={pushed}", "--csv")
+    assert run("db", "query", file, "-p", f"trace={pushed}", "--csv") == ours
+    file.write_text("WITH {path: 'a'} AS p LOAD CSV FROM 'file:///x' AS line RETURN line")
+    assert run("db", "query", file, "-p", "path=b")[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("nothing_of_the_kind",), 1, "no query is called 'nothing_of_the_kind'"),
+        (("category_shares", "-p", "trace=nowhere"), 1, "no trace 'nowhere'"),
+        (("category_shares", "-p", "tarce=x"), 1, "did you mean trace"),
+        (("category_shares", "-p", "trace"), 2, "NAME=VALUE"),
+        (("category_shares", "--csv", "--json"), 2, "choose one"),
+        (("MATCH (n) DETACH DELETE n",), 1, "--write"),
+        (("no/such/file.cypher",), 1, "no such file"),
+    ],
+)
+def test_mistakes(run: Run, pushed: str, arguments: tuple[str, ...], code: int, said: str) -> None:
+    got, out, err = run("db", "query", *arguments)
+    assert (got, out) == (code, "")
+    assert said in " ".join(err.split())
+
+
+def test_the_library_is_listed_shown_and_saved(run: Run, tmp_path: Path) -> None:
+    _, text, _ = run("db", "queries", "--format", "csv")
+    assert [row["query"] for row in csv.DictReader(io.StringIO(text))] == list(library())
+    assert run("db", "queries", "gpu_timeline")[1].strip() == library()["gpu_timeline"].text.strip()
+    assert run("db", "queries", "gpu_timelin")[0] == 1
+    code, text, _ = run("db", "queries", "--save", tmp_path / "browser")
+    assert code == 0
+    with zipfile.ZipFile(tmp_path / "browser" / "queries.zip") as archive:
+        texts = {name: archive.read(name).decode() for name in archive.namelist()}
+    assert texts == {f"{query.theme}/{query.name}.cypher": query.text for query in library().values()}
+    assert "node.Kernel" in (tmp_path / "browser" / "tracelens.grass").read_text()
+
+
+def test_the_demo_says_where_to_look_and_what_to_ask(run: Run, pushed: str) -> None:
+    code, text, err = run("db", "demo")
+    assert (code, err) == (0, "")
+    assert "demo/rank0" in text
+    assert "/browser/" in text
+    assert library()["path_to_python"].text.strip() in text
+    _, listed, _ = run("db", "query", "path_to_python", "-p", "trace=demo/rank0", "--csv")
+    kinds = [row["kind"] for row in csv.DictReader(io.StringIO(listed))]
+    assert kinds[:2] == ["Kernel", "RuntimeCall"]
+    assert "PythonFunction" in kinds
