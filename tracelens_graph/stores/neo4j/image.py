@@ -187,6 +187,7 @@ def image_of(core: Core, context: Context, placement: Placement, options: Option
     image.nodes = [*context_image.nodes(context, used, trace), *event_image.nodes(core, columns, kept)]
     image.edges, image.left_out_edges = event_image.edges(core, context, kept)
     image.left_out_edges += sum(int((~kept[rows]).sum()) for rows, _ in context.from_events.values())
+    image.left_out_edges += sum(int((~used[source]).sum()) for source, _ in context.among.values())
     image.edges += context_image.edges(core, context, kept, used, trace)
     trace |= {"nodes": image.events, "edges": sum(map(len, image.edges))}
     return image
