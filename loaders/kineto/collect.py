@@ -20,7 +20,7 @@ from msgspec import Raw
 from tracelens_graph.graph.links import DEPENDENCY_ID
 from tracelens_graph.loaders.kineto.categories import CATEGORIES, Family
 from tracelens_graph.loaders.kineto.records import CollectiveEvent, records
-from tracelens_graph.loaders.kineto.times import as_floats, digits_to_ns, floats_need_digits, floats_to_ns
+from tracelens_graph.loaders.kineto.times import LONGEST_NS, as_floats, digits_to_ns, floats_need_digits, floats_to_ns
 from tracelens_graph.schema import Flag
 
 _RAW_LIST = msgspec.json.Decoder(list[Raw])
@@ -208,7 +208,7 @@ class Collector:
         if event.get("ph") == "M":
             odd[index] = event
             return None
-        if category not in CATEGORIES:
+        if not isinstance(category, str) or category not in CATEGORIES:
             odd[index] = "no category" if category is None else "other category"
             return None
         record = self._records.by_category[category]
@@ -340,7 +340,7 @@ class Collector:
         if len(dur) and dur.min() < 0:
             flags[dur < 0] |= Flag.negative_duration.value
             dur = np.maximum(dur, 0)
-        return dur, flags
+        return np.minimum(dur, LONGEST_NS), flags
 
     def _ids(self, values: list[Any]) -> np.ndarray:
         """Ids as int64; -1 for none; ids that are text or too large get codes that stand for them."""

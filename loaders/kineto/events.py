@@ -23,6 +23,8 @@ KEPT_METADATA = (
 )  # fmt: skip
 """Top-level keys that are kept. All others stay out: real traces carried tokens and host names in them."""
 
+_TYPES = {"deviceProperties": list, "distributedInfo": dict}
+
 _KEPT_DISTRIBUTED = (
     "backend", "rank", "world_size", "pg_count", "pg_config", "nccl_version", "ranks", "num_ranks", "group_size",
 )  # fmt: skip
@@ -142,10 +144,14 @@ def _compact(text: bytes) -> str:
 
 
 def metadata_of(keys: dict[str, Any]) -> dict[str, Any]:
-    """The top-level keys that may be kept, without host names and environment."""
-    kept = {key: keys[key] for key in KEPT_METADATA if key in keys}
-    if isinstance(distributed := kept.get("distributedInfo"), dict):
+    """The top-level keys that may be kept, without host names and environment, and without what is damaged."""
+    kept = {key: keys[key] for key in KEPT_METADATA if key in keys and isinstance(keys[key], _TYPES.get(key, object))}
+    if distributed := kept.get("distributedInfo"):
         kept["distributedInfo"] = {key: distributed[key] for key in _KEPT_DISTRIBUTED if key in distributed}
+    if devices := kept.get("deviceProperties"):
+        kept["deviceProperties"] = [
+            device for device in devices if isinstance(device, dict) and isinstance(device.get("id", 0), int | str)
+        ]
     return kept
 
 

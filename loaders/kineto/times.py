@@ -16,7 +16,11 @@ from msgspec import Raw
 EXACT_BELOW_US = 2.0**43
 _PACK = msgspec.msgpack.Encoder().encode
 _PACKED = np.dtype([("head", "u1"), ("value", ">f8")])
-_LIMIT_NS = 2**62
+_EARLIEST_NS, _LATEST_NS = -(2**60), 2**62
+"""Times are kept within these, so that what lies between two of them, and a duration more, is less than 2**63."""
+
+LONGEST_NS = 2**53
+"""Longest duration that is kept, 104 days: sums of many fit into 64 bits, and floats carry them."""
 
 
 def as_floats(values: list[float]) -> np.ndarray:
@@ -32,10 +36,10 @@ def floats_need_digits(times: np.ndarray) -> bool:
 
 
 def floats_to_ns(times: np.ndarray) -> np.ndarray:
-    """Microseconds as floats, each below 2**43, to nanoseconds; anything absurd is clipped to +-2**62."""
+    """Microseconds as floats, each below 2**43, to nanoseconds; anything absurd is clipped."""
     ns = np.rint(times * 1000.0)
-    if len(ns) and not max(ns.max(), -ns.min()) < _LIMIT_NS:
-        ns = np.clip(np.nan_to_num(ns), -_LIMIT_NS, _LIMIT_NS)
+    if len(ns) and not (ns.max() < _LATEST_NS and ns.min() > _EARLIEST_NS):
+        ns = np.clip(np.nan_to_num(ns), _EARLIEST_NS, _LATEST_NS)
     return ns.astype(np.int64)
 
 
@@ -52,7 +56,9 @@ def digits_to_ns(times: Sequence[Raw]) -> np.ndarray:
                 values = np.fromstring(text.replace(b".", b"").decode("latin-1"), np.int64, sep=",")
             except (ValueError, DeprecationWarning):
                 values = np.empty(0, np.int64)
-        if len(values) == count and (not count or abs(values).max() < _LIMIT_NS // 1000):
+        if len(values) == count and (
+            not count or (values.max() < _LATEST_NS // 1000 and values.min() > _EARLIEST_NS // 1000)
+        ):
             return values if points else values * 1000
     return np.array([_one(t) for t in times], np.int64)
 
@@ -65,12 +71,13 @@ def _one(time: Raw) -> int:
         ns = int((value * 1000).to_integral_value(ROUND_HALF_EVEN))
     except (InvalidOperation, ValueError, OverflowError):
         return 0
-    return max(-_LIMIT_NS, min(_LIMIT_NS, ns))
+    return max(_EARLIEST_NS, min(_LATEST_NS, ns))
 
 
 def epoch_ns(base: object) -> int:
-    """`baseTimeNanoseconds` of a trace, number or text; 0 where there is none."""
+    """`baseTimeNanoseconds` of a trace, number or text; 0 where there is none that can be."""
     try:
-        return int(base)  # type: ignore[call-overload]
+        ns = int(base)  # type: ignore[call-overload]
     except (TypeError, ValueError, OverflowError):
         return 0
+    return ns if _EARLIEST_NS < ns < _LATEST_NS else 0

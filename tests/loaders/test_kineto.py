@@ -257,6 +257,34 @@ def test_events_that_cannot_be_read_are_counted() -> None:
     assert core.node(6).args == {}
 
 
+@pytest.mark.parametrize("category", [{}, [], [{}], 7, True])
+def test_a_category_that_is_no_text_is_none_that_is_known(category: Any) -> None:
+    core = load_core([op(), {"ph": "X", "name": "x", "cat": category, "ts": 1, "dur": 1}])
+    assert len(core.columns) == 1
+    assert core.info.left_out == {"other category": 1}
+
+
+ABSURD = (1e300, -1e300, 9e15, -9e15, 4.7e15, -1e12)
+
+
+@given(st.lists(st.tuples(st.sampled_from(ABSURD) | st.floats(allow_nan=False), st.sampled_from(ABSURD)), min_size=1))
+def test_absurd_times_do_not_overflow(times: list[tuple[float, float]]) -> None:
+    c = load_core([op(ts=ts, dur=dur, tid=place % 2) for place, (ts, dur) in enumerate(times)]).columns
+    assert len(c) == len(times)
+    assert min(c.start_ns.min(), c.dur_ns.min()) >= 0
+    assert (c.end_ns >= c.start_ns).all()
+    assert sum(c.dur_ns.tolist()) == int(c.dur_ns.sum())
+
+
+@pytest.mark.parametrize("damaged", [7, True, "text", {"a": {}}, [7, None, {"id": []}], 10**400])
+def test_damaged_metadata_is_left_out(damaged: Any) -> None:
+    trace = sample() | dict.fromkeys(("deviceProperties", "distributedInfo", "baseTimeNanoseconds"), damaged)
+    info = load_core(json.dumps(trace).encode()).info
+    assert info.rank is None
+    assert info.metadata.get("deviceProperties", []) == []
+    assert info.start_epoch_ns < 2**62
+
+
 def test_wrong_types_of_fields_are_read_where_they_can_be() -> None:
     core = load_core([{**op(), "name": 17, "pid": None, "tid": 2.5, "args": None}, {**op(), "args": ["x"]}])
     assert [core.node(uid).name for uid in (0, 1)] == ["17", "aten::add"]

@@ -133,7 +133,7 @@ def _devices(g: Core) -> Table:
             device,
             # ROCm may number devices differently in events; the name is safe where all devices share it.
             str(known.get("name", "")) or (next(iter(names)) if len(names) == 1 else ""),
-            memory / 2**30 if isinstance(memory, int | float) else None,
+            memory / 2**30 if isinstance(memory, int | float) and memory < 2**63 else None,
             f"{known['computeMajor']}.{known.get('computeMinor', 0)}" if "computeMajor" in known else None,
             known.get("numSms"),
             len(rows),
