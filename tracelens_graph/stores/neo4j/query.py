@@ -12,7 +12,7 @@ from tracelens_graph.stores.neo4j.catalog import resolve, traces
 from tracelens_graph.table import Column, Table
 
 if TYPE_CHECKING:
-    from neo4j import Driver
+    from neo4j import Driver, Session
 
 TRACE_PARAMETERS = ("trace", "a", "b")
 """Parameters that name a trace."""
@@ -114,9 +114,7 @@ def run(
 
 def _not_reading(driver: Driver, database: str, statement: str, parameters: Mapping[str, Any]) -> str:
     """Why a statement does more than read; empty if it only reads."""
-    from neo4j import READ_ACCESS
-
-    with driver.session(database=database, default_access_mode=READ_ACCESS) as session:
+    with _session(driver, database) as session:
         summary = session.run(f"EXPLAIN {statement}", dict(parameters)).consume()
     for operator, details in _steps(summary.plan or {}):
         if operator in _REFUSED:
@@ -126,6 +124,12 @@ def _not_reading(driver: Driver, database: str, statement: str, parameters: Mapp
         if operator == "AdministrationCommand":
             return "it is a command of administration"
     return "" if summary.query_type in ("r", "s") else "it writes"
+
+
+def _session(driver: Driver, database: str, write: bool = False) -> Session:
+    """A session without warnings: of properties that no trace has, say, with which the driver prints the statement."""
+    mode = "WRITE" if write else "READ"
+    return driver.session(database=database, default_access_mode=mode, notifications_min_severity="OFF")
 
 
 def _steps(plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -139,11 +143,8 @@ def _steps(plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def _run(
     driver: Driver, database: str, statement: str, parameters: Mapping[str, Any], timeout_s: float, write: bool
 ) -> Table:
-    from neo4j import READ_ACCESS, WRITE_ACCESS
-
-    mode = WRITE_ACCESS if write else READ_ACCESS
     with (
-        driver.session(database=database, default_access_mode=mode) as session,
+        _session(driver, database, write) as session,
         session.begin_transaction(timeout=timeout_s) as tx,
     ):
         result = tx.run(statement, dict(parameters))
