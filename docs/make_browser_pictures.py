@@ -3,20 +3,19 @@
     NEO4J_URI=bolt://127.0.0.1:7687 python docs/make_browser_pictures.py http://127.0.0.1:7474
 
 The server, of `db start` for instance, runs with or without a password (NEO4J_PASSWORD). The example run is pushed
-into it. Needs chromium, and playwright, which is in no list of requirements: `pip install playwright`.
+into it. Needs Chromium or Chrome. tests/stores/test_neo4j_browser.py drives Neo4j Browser by the functions below, too.
 """
 
 from __future__ import annotations
 
 import base64
-import os
 import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pages import DOCS
 
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 
-LAYER = """MATCH (m:Module) WHERE m.gpu_events >= 4 AND m.last - m.pre < 45
+LAYER = """MATCH (m:Module) WHERE m.gpu_events > 1 AND m.last - m.pre < 100
 WITH m ORDER BY m.gpu_sum_ns DESC LIMIT 1
 MATCH (n:Event) WHERE n.trace = m.trace AND n.pre >= m.pre AND n.pre <= m.last
 RETURN n"""
@@ -50,6 +49,10 @@ PICTURES = {
 }
 """Name of a picture -> name of a query, or a statement."""
 
+_SETTLED_MS = 5000
+"""Until the nodes of a drawing stand still."""
+
+_PROGRAMS = "chromium", "google-chrome"
 _ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]
 
 
@@ -58,24 +61,19 @@ def main(address: str) -> None:
     with connect() as database:
         for rank in example_ranks():
             database.push(load_core(rank), run="example", replace=True)
-        bolt, password = database.connection.uri, database.connection.password
+        known = database.connection
     with browser() as page:
-        login(page, address, bolt, password)
+        login(page, address, known.uri, known.password, known.user)
         drop(page, STYLE, style())
         drop(page, FAVOURITES, favourites())
         for name, question in PICTURES.items():
-            page.keyboard.press("Escape")
-            run(page, ":clear")
             found = library().get(question)
             run(page, found.text if found else question)
+            page.wait_for_timeout(_SETTLED_MS)
             page.screenshot(path=DOCS / "pictures" / f"{name}.png")
             print(DOCS / "pictures" / f"{name}.png")
-        run(page, ":clear")
-        page.click("[data-testid=navigationFavorites]")
-        page.wait_for_timeout(1500)
-        for theme in ("structure", "timeline"):
-            page.click(f"text={theme}")
-            page.wait_for_timeout(500)
+        clear(page)
+        open_favourites(page, "structure", "timeline")
         page.screenshot(path=DOCS / "pictures" / "browser-favourites.png")
 
 
@@ -86,23 +84,28 @@ def example_ranks() -> list[str]:
     return [str(file) for file in sorted(folder.glob("rank*.json.gz"))]
 
 
+def program() -> str | None:
+    """The browser of this machine, if there is one that serves."""
+    return next(filter(None, map(shutil.which, _PROGRAMS)), None)
+
+
 @contextmanager
 def browser() -> Iterator[Page]:
     """A page of a headless browser."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=_ARGUMENTS)
+        opened = playwright.chromium.launch(executable_path=program(), args=_ARGUMENTS)
         yield opened.new_page(viewport={"width": 1400, "height": 700})
         opened.close()
 
 
-def login(page: Page, address: str, bolt: str, password: str) -> None:
+def login(page: Page, address: str, bolt: str, password: str, user: str = "neo4j") -> None:
     """Open Neo4j Browser and connect."""
     way = "" if password else "&preselectAuthMethod=NO_AUTH"
     page.goto(f"{address}/browser/?dbms={bolt}{way}&db=neo4j")
     if password:
-        page.fill("[data-testid=username]", os.environ.get("NEO4J_USER", "neo4j"))
+        page.fill("[data-testid=username]", user)
         page.fill("[data-testid=password]", password)
         page.click("[data-testid=connect]")
     page.wait_for_selector("text=Connected to Neo4j", state="attached", timeout=60_000)
@@ -127,15 +130,33 @@ def drop(page: Page, name: str, content: bytes) -> None:
     page.wait_for_timeout(1500)
 
 
-def run(page: Page, statement: str) -> Any:
-    """Run a statement and wait for its result."""
-    editor = page.locator("[data-testid=activeEditor] .view-lines")
-    editor.click()
+def run(page: Page, statement: str) -> None:
+    """Run a statement and wait for its result, which then is the only one on the page."""
+    clear(page)
+    _enter(page, statement)
+    page.wait_for_selector("[data-testid=frame-loaded-contents]", timeout=60_000)
+
+
+def clear(page: Page) -> None:
+    """Take all results off the page."""
+    _enter(page, ":clear")
+    page.wait_for_selector("[data-testid=frame]", state="detached")
+
+
+def open_favourites(page: Page, *themes: str) -> None:
+    """Open the drawer of favourites, and folders in it."""
+    page.click("[data-testid=navigationFavorites]")
+    for theme in themes:
+        page.click(f"[data-testid=expandFolder-{theme}]")
+    page.wait_for_timeout(1000)
+
+
+def _enter(page: Page, text: str) -> None:
+    page.locator("[data-testid=activeEditor] .view-lines").click()
     page.keyboard.press("Control+a")
-    page.keyboard.insert_text(statement)
-    page.keyboard.press("Escape")
+    page.keyboard.insert_text(text)
+    page.keyboard.press("Escape")  # closes the list of completions, which would take the next key
     page.keyboard.press("Control+Enter")
-    page.wait_for_timeout(6000)
 
 
 if __name__ == "__main__":
