@@ -18,7 +18,7 @@ from tracelens_graph.cypher import Query, library
 HEAD = """# Library of queries
 
 One question per query, each answered by the database (`tracelens-graph db query NAME`, `db.query(NAME)` in Python, or
-pasted into [Neo4j Browser](neo4j-browser.md)) and by the graph in memory (`tlg.QUESTIONS[NAME](g)`): the tests hold
+pasted into [Neo4j Browser](neo4j-browser.md)) and by the graph in memory (`tlg.QUESTIONS[NAME]` of it): the tests hold
 both to the same table, on real traces. How to ask: [Asking a database](asking.md).
 
 `trace`, `a` and `b` name a trace: its id, `run/name`, or its name. Only complete traces answer.

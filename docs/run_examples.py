@@ -28,6 +28,7 @@ from unittest import mock
 
 from pages import CHECKOUT, PAGES, publish
 
+from tracelens_graph.database import Database
 from tracelens_graph.stores.neo4j.connection import Connection
 
 _DATABASE = re.compile(r"^(\$ .*tracelens-graph db (?!queries)|>>> .*\bconnect\()", re.MULTILINE)
@@ -93,8 +94,8 @@ def server(folder: Path) -> Iterator[Connection]:
 @contextlib.contextmanager
 def empty_database(connection: Connection) -> Iterator[None]:
     """The database without any node, where commands and Python look for it."""
-    with connection.driver() as driver, driver.session(database=connection.database) as session:
-        session.run("MATCH (n) CALL (n) { DETACH DELETE n } IN TRANSACTIONS").consume()
+    with Database(connection) as database:
+        database.query("MATCH (n) DETACH DELETE n", write=True)
     with mock.patch.dict(os.environ, NEO4J_URI=connection.uri, NEO4J_PASSWORD=connection.password):
         yield
 
