@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +21,9 @@ LONGEST_S = 10**6
 
 _TAKEN = ("timeout_s", "write")
 """Names that mean something to the function that asks."""
+
+TEXTS = ("trace", "a", "b", "run", "named", "label", "kind", "op", "input_dims", "dtype", "without", "by")
+"""Parameters of the library that are texts, also where they look like a number or a list: run=20260131."""
 
 
 def query(
@@ -54,7 +58,8 @@ def query(
         raise typer.BadParameter("--csv and --json: choose one")
     if not 0.001 <= timeout <= LONGEST_S:
         raise typer.BadParameter(f"--timeout {timeout}: it is a number of seconds from 0.001 to {LONGEST_S:,}")
-    given = dict(map(_parameter, param or ()))
+    texts = TEXTS if question.isidentifier() else ()
+    given = dict(_parameter(one, texts) for one in param or ())
     form = Format.csv if csv else Format.json if as_json else format
     from tracelens_graph.database import Database as Graphs
 
@@ -112,17 +117,18 @@ def _listed() -> Table:
     return Table("queries", columns, about, "Queries of the library")
 
 
-def _parameter(text: str) -> tuple[str, Any]:
-    """Name and value of `name=value`; the value as JSON if it is some, else as text."""
+def _parameter(text: str, texts: Collection[str]) -> tuple[str, Any]:
+    """Name and value of `name=value`; the value as JSON if it is some, else, and for names in `texts`, as text."""
     name, equals, value = text.partition("=")
     if not equals or not name.isidentifier():
         raise typer.BadParameter(f"--param {text}: it has the form NAME=VALUE")
     if name in _TAKEN:
         raise typer.BadParameter(f"--param {text}: no parameter can be called so; choose another name")
     try:
-        return name, json.loads(value)
+        read = json.loads(value)
     except (ValueError, RecursionError):
         return name, value
+    return name, value if name in texts and not isinstance(read, str | None) else read
 
 
 def _text(question: str) -> str:
