@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -154,7 +155,7 @@ def test_linked_timelines_equal_the_reference(golden: Path, trace: Path) -> None
         assert len(extra) == MORE_LINKED[name]
         recompute = core.recompute
         core = without(core, extra)
-        core.autograd = type(core.autograd)(core.autograd.forward, core.autograd.backward, recompute)
+        core.autograd = replace(core.autograd, recompute=recompute)
     table = gpu_timeline(
         core,
         linked_only=True,
