@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracelens_graph.analyses.knowledge import add_knowledge
 from tracelens_graph.cypher import parse
+from tracelens_graph.files import stem
 from tracelens_graph.graph.context import build_context
 from tracelens_graph.graph.core import Core
 from tracelens_graph.stores.neo4j import catalog, query
@@ -52,8 +53,7 @@ def image(core: Core, placement: Placement, options: Options = EVERYTHING, arch:
 
 def default_name(core: Core) -> str:
     """The name of a trace that is given none: that of its file, without suffixes."""
-    name = PurePath(core.info.source).name
-    return name.partition(".")[0] or core.trace_id[:12]
+    return stem(PurePath(core.info.source).name) or core.trace_id[:12]
 
 
 class Database:

@@ -1,4 +1,4 @@
-"""Writing files so that nobody ever sees half of one."""
+"""Writing files so that nobody ever sees half of one; what a trace is called by its file."""
 
 from __future__ import annotations
 
@@ -11,6 +11,17 @@ from pathlib import Path
 from typing import BinaryIO
 
 from tracelens_graph.errors import OutputError
+
+_SUFFIXES = (".json", ".gz", ".zst", ".zip", ".tlg", ".trace", ".pt")
+"""What names of trace files end with, one behind the other."""
+
+
+def stem(name: str) -> str:
+    """The name of a trace file without what all are called: `worker0.123` of `worker0.123.pt.trace.json.gz`."""
+    path = Path(name)
+    while path.suffix in _SUFFIXES and path.stem:
+        path = Path(path.stem)
+    return path.name
 
 
 @contextmanager

@@ -15,6 +15,7 @@ import typer
 from tracelens_graph.cli import gate
 from tracelens_graph.cli.common import Format, FormatOption, LinkedOnly, load, write_table
 from tracelens_graph.cli.windows import WindowChoice, with_window_options
+from tracelens_graph.files import stem
 
 if TYPE_CHECKING:
     from tracelens_graph.analyses.compare import Run
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 _ROWS_FOR_PEOPLE = 10
 _ROWS_OF_ONE_TABLE = 30
 _KEY_TABLES = ("gpu_timeline", "ops_summary_by_category", "ops_summary", "kernel_summary")
-_SUFFIXES = (".json", ".gz", ".zst", ".zip", ".tlg", ".trace", ".pt")
 
 
 class Layout(StrEnum):
@@ -147,20 +147,13 @@ def _given_names(names: str, runs: int) -> list[str]:
 def _names(runs: Sequence[str]) -> list[str]:
     """What tells the runs apart: their files, else the folders that hold them, else both, else their place."""
     paths = [Path("stdin") if run == "-" else Path(run).absolute() for run in runs]
-    files = [_without_suffixes(path.name) for path in paths]
+    files = [stem(path.name) for path in paths]
     folders = [path.parent.name for path in paths]
     both = [f"{folder}/{file}" for folder, file in zip(folders, files, strict=True)]
     for tags in (files, folders, both):
         if len(set(tags)) == len(runs) and all(tags):
             return tags
     return [f"{file}#{place}" for place, file in enumerate(files, 1)]
-
-
-def _without_suffixes(name: str) -> str:
-    path = Path(name)
-    while path.suffix in _SUFFIXES and path.stem:
-        path = Path(path.stem)
-    return path.name
 
 
 def _tables(tag: str, run: str, window: WindowChoice, linked_only: bool) -> Run:

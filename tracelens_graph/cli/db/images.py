@@ -12,7 +12,8 @@ import typer
 
 from tracelens_graph.cli.common import load
 from tracelens_graph.cli.durations import to_ns
-from tracelens_graph.cli.traces import SUFFIXES, traces_named
+from tracelens_graph.cli.traces import traces_named
+from tracelens_graph.files import stem
 
 if TYPE_CHECKING:
     from tracelens_graph.perf.architecture import Architecture
@@ -162,8 +163,7 @@ def _names(files: Sequence[str], name: str) -> list[str]:
 
 def _parts(file: str) -> tuple[str, ...]:
     path = Path(file).absolute()
-    suffix = next((suffix for suffix in SUFFIXES if path.name.endswith(suffix)), path.suffix)
-    return (*path.parts[1:-1], path.name.removesuffix(suffix) or path.name)
+    return (*path.parts[1:-1], stem(path.name))
 
 
 def _labels(given: Sequence[str]) -> tuple[str, ...]:
