@@ -15,7 +15,7 @@ demo: $(VENV)/.installed
 	$(RUN) examples/demo.py
 
 test: $(VENV)/.installed-dev
-	$(RUN) -m pytest -n auto --maxprocesses 2
+	$(RUN) -m pytest -n auto --maxprocesses 2 --dist worksteal
 
 bench: $(VENV)/.installed-dev
 	$(RUN) benchmarks/run.py $(BENCH)
