@@ -121,8 +121,9 @@ def _cost(cost: Cost) -> dict[str, Any]:
 
 def _costs(context: Context, codes: Mapping[int, int], costs: list[Cost], reasons: list[str]) -> None:
     """Costs of ops, those of backward passes included, that follow from the forward op."""
-    rows = np.array(sorted(codes), np.int64)
-    code = np.array([codes[row] for row in rows.tolist()], np.int64)
+    rows, code = (np.fromiter(part, np.int64, len(codes)) for part in (codes.keys(), codes.values()))
+    order = np.argsort(rows)
+    rows, code = rows[order], code[order]
     applies = code >= 0
     context.of_events["no_model"] = EventProperty(rows[~applies], -1 - code[~applies], reasons)
     rows, code = rows[applies], code[applies]

@@ -13,7 +13,6 @@ from tracelens_graph.analyses.questions import attribution_calls, attribution_pl
 from tracelens_graph.analyses.questions.attribution_calls import (
     forward_backward,
     launch_delay,
-    of_step,
     unlaunched_gpu_time,
 )
 from tracelens_graph.analyses.questions.attribution_places import gpu_time_under, modules, python_lines
@@ -64,7 +63,7 @@ def ops_summary_by_category(g: Core, step: int | None = None) -> Table:
     Raises:
         AnalysisError: the trace has no such step.
     """
-    return _shown(ops.ops_summary_by_category(of_step(g, step)))
+    return _shown(ops.ops_summary_by_category(g.window(step=step)))
 
 
 def ops_summary(g: Core, step: int | None = None) -> Table:
@@ -73,7 +72,7 @@ def ops_summary(g: Core, step: int | None = None) -> Table:
     Raises:
         AnalysisError: the trace has no such step.
     """
-    return _shown(ops.ops_summary(of_step(g, step)))
+    return _shown(ops.ops_summary(g.window(step=step)))
 
 
 def ops_unique_args(g: Core, step: int | None = None) -> Table:
@@ -82,7 +81,7 @@ def ops_unique_args(g: Core, step: int | None = None) -> Table:
     Raises:
         AnalysisError: the trace has no such step.
     """
-    return _shown(ops.ops_unique_args(of_step(g, step)))
+    return _shown(ops.ops_unique_args(g.window(step=step)))
 
 
 def kernel_summary(g: Core, step: int | None = None) -> Table:
@@ -91,7 +90,7 @@ def kernel_summary(g: Core, step: int | None = None) -> Table:
     Raises:
         AnalysisError: the trace has no such step.
     """
-    return _shown(kernels.kernel_summary(of_step(g, step)))
+    return _shown(kernels.kernel_summary(g.window(step=step)))
 
 
 def unified_perf_summary(g: Core, step: int | None = None) -> Table:
@@ -100,7 +99,7 @@ def unified_perf_summary(g: Core, step: int | None = None) -> Table:
     Raises:
         AnalysisError: the trace has no such step.
     """
-    return _shown(perf_tables.unified_perf_summary(of_step(g, step)))
+    return _shown(perf_tables.unified_perf_summary(g.window(step=step)))
 
 
 def runtime_summary(g: Core, step: int | None = None) -> Table:
@@ -109,7 +108,7 @@ def runtime_summary(g: Core, step: int | None = None) -> Table:
     Raises:
         AnalysisError: the trace has no such step.
     """
-    return runtime.runtime_summary(of_step(g, step))
+    return runtime.runtime_summary(g.window(step=step))
 
 
 def _shown(table: Table) -> Table:

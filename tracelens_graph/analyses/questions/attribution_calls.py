@@ -13,7 +13,6 @@ from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.traversals import climb, launcher
-from tracelens_graph.graph.window import Window
 from tracelens_graph.schema import Kind
 from tracelens_graph.schema.tables import statistics
 from tracelens_graph.table import Column, Table
@@ -77,7 +76,7 @@ def launch_delay(g: Core, by: Literal["op", "call"] = "op", step: int | None = N
     """
     if by not in ("op", "call"):
         raise AnalysisError(f'by is "op" or "call", not {by!r}')
-    w, c = of_step(g, step), g.columns
+    w, c = g.window(step=step), g.columns
     gpu = w.linked_gpu_rows
     # The first of a call's GPU events in row order is the one that starts first.
     _, first = group_by(c.parent[gpu])
@@ -114,7 +113,7 @@ def forward_backward(g: Core, step: int | None = None) -> Table:
     Raises:
         AnalysisError: the trace has no such step.
     """
-    w, c = of_step(g, step), g.columns
+    w, c = g.window(step=step), g.columns
     forward, backward = g.autograd.forward, g.autograd.backward
     linked, is_backward = np.zeros((2, len(c) + 1), bool)
     linked[forward] = linked[backward] = is_backward[backward] = True
@@ -156,7 +155,7 @@ def unlaunched_gpu_time(g: Core, step: int | None = None) -> Table:
     Raises:
         AnalysisError: the trace has no such step.
     """
-    w, c = of_step(g, step), g.columns
+    w, c = g.window(step=step), g.columns
     rows = w.gpu_rows[c.parent[w.gpu_rows] < 0]
     rows = rows[np.lexsort((c.uid[rows], c.start_ns[rows]))]
     group, first = group_by(c.kind[rows], c.name[rows])
@@ -181,12 +180,3 @@ def unlaunched_gpu_time(g: Core, step: int | None = None) -> Table:
     }
     table = Table("unlaunched_gpu_time", columns, UNLAUNCHED, w.titled("GPU work whose launch is not in the trace"))
     return table.take(np.argsort(-sums, kind="stable"))
-
-
-def of_step(g: Core, step: int | None) -> Window:
-    """The step of that number, or all of the trace for None.
-
-    Raises:
-        AnalysisError: the trace has no such step.
-    """
-    return g.everything if step is None else g.window(step=step)

@@ -7,7 +7,6 @@ import numpy as np
 from tracelens_graph.analyses import modules as module_tree
 from tracelens_graph.analyses.grouping import Cells, group_by
 from tracelens_graph.analyses.launchers import NO_LAUNCH
-from tracelens_graph.analyses.questions.attribution_calls import of_step
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group, union_length_by_group
@@ -67,7 +66,7 @@ def modules(g: Core, step: int | None = None) -> Table:
     Raises:
         AnalysisError: the trace has no such step.
     """
-    w = of_step(g, step)
+    w = g.window(step=step)
     found = module_tree.modules(w)
     depth, total, uid = found["depth"], found["total us"], found["uid"]
     own = np.rint(np.asarray(total) * 1000).astype(np.int64)
@@ -101,7 +100,7 @@ def gpu_time_under(g: Core, under: int | str | None = None, step: int | None = N
         AnalysisError: the trace has no such step.
         NodeNotFoundError: no node has this uid.
     """
-    w, c = of_step(g, step), g.columns
+    w, c = g.window(step=step), g.columns
     inside = np.zeros(len(c) + 1, bool)
     if under is None:
         inside[-1] = True  # roots have parent -1
@@ -140,7 +139,7 @@ def python_lines(g: Core, without: str | None = None, step: int | None = None) -
     Raises:
         AnalysisError: the trace has no such step.
     """
-    w, c = of_step(g, step), g.columns
+    w, c = g.window(step=step), g.columns
     fits = [_LINE_MARK in name and (without is None or without not in name) for name in g.names]
     stops = (c.kind == Kind.PythonFunction) & np.array([*fits, False], bool)[c.name]
     gpu = w.gpu_rows

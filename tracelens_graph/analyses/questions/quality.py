@@ -16,7 +16,6 @@ from tracelens_graph.analyses.questions.gpu_work import names_of, percent
 from tracelens_graph.analyses.questions.placed import Placed
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
-from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import Flag, Kind
 from tracelens_graph.schema.tables import UNMODELLED
 from tracelens_graph.table import Column, Table
@@ -75,7 +74,7 @@ def unlinked(g: Core, step: int | None = None) -> Table:
     Raises:
         AnalysisError: the trace has no such step.
     """
-    w = window_of(_of_step(g, step))
+    w = g.window(step=step)
     c, rows = w.core.columns, w.gpu_rows
     group, first = group_by(c.device[rows], c.stream[rows])
     lone = c.parent[rows] < 0
@@ -147,7 +146,7 @@ def unmodelled_time(g: Core, step: int | None = None) -> Table:
     Raises:
         AnalysisError: the trace has no such step.
     """
-    table = roofline_summary.unmodelled(_of_step(g, step))
+    table = roofline_summary.unmodelled(g.window(step=step))
     return Table("unmodelled_time", table.columns, table.about, table.title, table.notes)
 
 
@@ -175,10 +174,6 @@ def incomplete_traces(traces: Sequence[Placed], run: str | None = None) -> Table
         "nodes": [len(one.core.columns) for one in found],
     }
     return Table("incomplete_traces", columns, ABOUT["incomplete_traces"], "Traces that lack something")
-
-
-def _of_step(g: Core, step: int | None) -> Core | Window:
-    return g if step is None else g.window(step=step)
 
 
 QUESTIONS: Mapping[str, Callable[..., Table]] = {

@@ -17,7 +17,6 @@ from tracelens_graph.analyses.questions.timeline_gaps import idle_gaps
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import merge, sum_by_group, union_length, union_length_by_group
-from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema.tables import GPU_TIMELINE, STEP_SUMMARY
 from tracelens_graph.table import Column, Table
 
@@ -65,7 +64,7 @@ def gpu_timeline(g: Core, step: int | None = None) -> Table:
     Raises:
         AnalysisError: the trace has no such step.
     """
-    return timeline.gpu_timeline(_of_step(g, step))
+    return timeline.gpu_timeline(g.window(step=step))
 
 
 def steps(g: Core) -> Table:
@@ -92,7 +91,7 @@ def exposed_communication(g: Core, step: int | None = None) -> Table:
     Raises:
         AnalysisError: the trace has no such step.
     """
-    w = window_of(_of_step(g, step))
+    w = g.window(step=step)
     core, c = w.core, w.core.columns
     what = gpu_classes(core, w.gpu_rows)
     rows, computing = (w.gpu_rows[what == one] for one in (COMMUNICATION, COMPUTATION))
@@ -147,7 +146,7 @@ def stream_overlap(
     Raises:
         AnalysisError: the trace has no such step.
     """
-    w = window_of(_of_step(g, step))
+    w = g.window(step=step)
     c, rows = w.core.columns, w.gpu_rows
     rows = rows[(c.device[rows] != -1) & (c.stream[rows] != -1)]
     if device is not None:
@@ -177,10 +176,6 @@ def stream_overlap(
     columns["both_us"] = shared / 1e3
     columns |= {f"percent_of_{side}": percent(shared, busy[one]) for side, one in zip("ab", pair.T, strict=True)}
     return Table("stream_overlap", columns, ABOUT["stream_overlap"], w.titled("Overlap of two streams"))
-
-
-def _of_step(g: Core, step: int | None) -> Core | Window:
-    return g if step is None else g.window(step=step)
 
 
 QUESTIONS: Mapping[str, Callable[..., Table]] = {

@@ -61,10 +61,9 @@ def prepared(driver: Driver, database: str, query: Query, parameters: Mapping[st
             hint = f"; did you mean {near[0]}?" if near else ""
             raise DatabaseError(f"{query.name} has no parameter {name!r}{hint} (it has {', '.join(query.defaults)})")
     given = dict(parameters)
-    for name in TRACE_PARAMETERS:
-        if given.get(name) is not None:
-            complete = [trace for trace in traces(driver, database) if trace["state"] == "complete"]
-            given[name] = resolve(complete, str(given[name]))["id"]
+    if named_traces := [name for name in TRACE_PARAMETERS if given.get(name) is not None]:
+        complete = [trace for trace in traces(driver, database) if trace["state"] == "complete"]
+        given |= {name: resolve(complete, str(given[name]))["id"] for name in named_traces}
     return query.statement(given.keys()), given
 
 
@@ -106,16 +105,16 @@ def run(
         DatabaseError: it is refused.
     """
     if not write:
-        refused = _not_reading(driver, database, statement, parameters)
+        refused = _not_reading(driver, database, statement, parameters, timeout_s)
         if refused:
             raise DatabaseError(f"refused: {refused}; --write (in Python write=True) allows it")
     return _run(driver, database, statement, parameters, timeout_s, write)
 
 
-def _not_reading(driver: Driver, database: str, statement: str, parameters: Mapping[str, Any]) -> str:
+def _not_reading(driver: Driver, database: str, statement: str, parameters: Mapping[str, Any], timeout_s: float) -> str:
     """Why a statement does more than read; empty if it only reads."""
-    with _session(driver, database) as session:
-        summary = session.run(f"EXPLAIN {statement}", dict(parameters)).consume()
+    with _session(driver, database) as session, session.begin_transaction(timeout=timeout_s) as tx:
+        summary = tx.run(f"EXPLAIN {statement}", dict(parameters)).consume()
     for operator, details in _steps(summary.plan or {}):
         if operator in _REFUSED:
             return _REFUSED[operator]
