@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from handmade import span
 
 from tracelens_graph.analyses.report_tables import ReportOptions, Tables, report_tables
 from tracelens_graph.extension import Extension
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.window import Window
 from tracelens_graph.perf.arguments import Arguments
 from tracelens_graph.perf.cost import Cost
 from tracelens_graph.perf.model import Context, OpModel
@@ -34,6 +37,15 @@ def trace() -> dict[str, Any]:
 
 NORM, NORM_KERNEL, MM_KERNEL = 2, 4, 10
 """Uids of the first `my::norm`, of its kernel, and of the kernel of `aten::mm`."""
+
+
+_OF_MODELS: dict[int, Extension] = {}
+
+
+def with_models(g: Core | Window, models: Mapping[str, OpModel]) -> Window:
+    """A graph or window for analyses that know these models only; one extension per registry, so results are shared."""
+    extension = _OF_MODELS.setdefault(id(models), Extension(registry=models, name="models"))
+    return extension.of(g)
 
 
 def tables_of(g: Any, extension: Extension, **options: Any) -> Tables:

@@ -17,22 +17,29 @@ import pytest
 from extended import KERNEL_US, NORM_KERNEL, NORM_MODEL, categories, norm_cost, tables_of, trace
 from handmade import small_trace
 
+from tracelens_graph.analyses.extension_tables import as_table
+from tracelens_graph.analyses.kernel_categories import kernel_category_summary
 from tracelens_graph.analyses.kernels import kernel_summary
-from tracelens_graph.analyses.ops import ops_summary_by_category
+from tracelens_graph.analyses.ops import ops_summary, ops_summary_by_category
+from tracelens_graph.analyses.perf_sheets import perf_sheets
+from tracelens_graph.analyses.perf_tables import unified_perf_summary
 from tracelens_graph.analyses.report_tables import ReportOptions, report_tables
-from tracelens_graph.analyses.time_models import TimeModel
 from tracelens_graph.categories.kernels import KernelRule
-from tracelens_graph.categories.ops import RULES, Rule, Rules, call_category, op_category
+from tracelens_graph.categories.ops import RULES, OpRules, Rule, call_category, op_category
 from tracelens_graph.errors import AnalysisError, ExtensionError
-from tracelens_graph.extension import GROUP, Extension, as_table, combined, load_extension
+from tracelens_graph.extension import Extension, combined
+from tracelens_graph.extension_loading import GROUP, load_extension
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.edited import renamed
+from tracelens_graph.graph.window import narrow
 from tracelens_graph.loading import load_core
 from tracelens_graph.perf.architecture import architecture
 from tracelens_graph.perf.arguments import Arguments
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.model import Context, OpModel
 from tracelens_graph.perf.registry import MODELS
+from tracelens_graph.perf.time_model import TimeModel
+from tracelens_graph.reports.json import table_object
 from tracelens_graph.table import Column, Table
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples" / "extensions"
@@ -59,7 +66,7 @@ def write(tmp_path: Path) -> Callable[..., Path]:
 
 
 def test_rules_of_ops_count_in_every_table(core: Core) -> None:
-    tables = tables_of(core, Extension(op_rules=Rules(names={"my::norm": "my norms"})))
+    tables = tables_of(core, Extension(op_rules=OpRules(names={"my::norm": "my norms"})))
     assert categories(tables) == {"my norms": 2, "GEMM": 1}
     assert dict(zip(tables["ops_summary"]["name"], tables["ops_summary"]["Categories"], strict=True)) == {
         "my::norm": ["my norms"], "aten::mm": ["GEMM"],
@@ -70,7 +77,7 @@ def test_rules_of_ops_count_in_every_table(core: Core) -> None:
 
 
 def test_rules_ask_own_patterns_before_built_in_names() -> None:
-    own = Rules(
+    own = OpRules(
         by_name=(Rule(re.compile("aten::m"), "mine"),),
         by_kernel=(Rule(re.compile("special"), "special"),),
         by_call=(Rule(re.compile("cudaLaunch"), "launches"),),
@@ -82,7 +89,7 @@ def test_rules_ask_own_patterns_before_built_in_names() -> None:
     assert call_category("cudaLaunchKernel", own) == "launches"
     assert call_category("cudaGraphLaunch", own) == "graph"
     assert call_category("cudaMemcpyAsync", own) == RULES.call
-    first = Rules(names={"aten::mm": "first"})
+    first = OpRules(names={"aten::mm": "first"})
     assert op_category("aten::mm", "", first.before(own)) == "first"
     assert op_category("aten::max", "", first.before(own)) == "mine"
 
@@ -184,9 +191,9 @@ def test_other_nodes_need_windows_taken_afterwards(core: Core) -> None:
 def test_analyses_never_see_each_others_extensions(core: Core) -> None:
     plain = {name: json.dumps(list(table.rows()), default=str) for name, table in report_tables(core).items()}
     built_in = dict(MODELS), dict(RULES.names)
-    one = Extension(op_rules=Rules(names={"my::norm": "one"}), models={"my::norm": NORM_MODEL},
+    one = Extension(op_rules=OpRules(names={"my::norm": "one"}), models={"my::norm": NORM_MODEL},
                     kernel_rules=(KernelRule("one", "norm"),))  # fmt: skip
-    two = Extension(op_rules=Rules(names={"my::norm": "two"}))
+    two = Extension(op_rules=OpRules(names={"my::norm": "two"}))
     of_one, of_two = tables_of(core, one), tables_of(core, two)
     assert categories(of_one) == {"one": 2, "GEMM": 1}
     assert categories(of_two) == {"two": 2, "GEMM": 1}
@@ -199,7 +206,7 @@ def test_analyses_never_see_each_others_extensions(core: Core) -> None:
 
 
 def test_single_analyses_take_an_extended_window(core: Core) -> None:
-    extension = Extension(op_rules=Rules(names={"my::norm": "mine"}))
+    extension = Extension(op_rules=OpRules(names={"my::norm": "mine"}))
     assert "mine" in ops_summary_by_category(extension.of(core.window(step=2)))["op category"]
     assert "mine" in kernel_summary(extension.of(core))["Parent op category"]
     assert "mine" not in ops_summary_by_category(core)["op category"]
@@ -212,13 +219,45 @@ def test_single_analyses_take_an_extended_window(core: Core) -> None:
 # --- several -----------------------------------------------------------------------------------------------------
 
 
+def test_single_tables_and_the_report_go_by_one_extension(core: Core) -> None:
+    rules = (KernelRule("Mine", "norm_kernel"),)
+    extension = Extension(
+        models={"my::norm": NORM_MODEL}, kernel_rules=rules, op_rules=OpRules({"my::norm": "my norms"})
+    )
+    w = extension.of(core)
+    report = tables_of(core, extension)
+    for name, alone in {
+        "kernel_summary": kernel_summary(w, kernel_categories=True),
+        "kernel_category_summary": kernel_category_summary(w),
+        "unified_perf_summary": unified_perf_summary(w),
+        "ops_summary": ops_summary(w),
+        "GEMM": perf_sheets(w)["GEMM"],
+    }.items():
+        assert table_object(alone)["rows"] == table_object(report[name])["rows"]
+    assert "Mine" in kernel_summary(w, kernel_categories=True)["kernel_category"]
+    assert unified_perf_summary(w)["has_perf_model"].count(True) > unified_perf_summary(core)["has_perf_model"].count(
+        True
+    )
+    # A window that goes by an extension needs no options, and narrowing keeps it.
+    assert report_tables(w)["kernel_summary"].records() == report["kernel_summary"].records()
+    assert "Mine" in kernel_summary(narrow(w, step=1), kernel_categories=True)["kernel_category"]
+
+
+def test_a_registry_takes_the_place_of_the_built_in_models(core: Core) -> None:
+    only = Extension(registry={"my::norm": NORM_MODEL})
+    known = dict(zip(*(unified_perf_summary(only.of(core))[key] for key in ("name", "has_perf_model")), strict=True))
+    assert known == {"my::norm": True, "aten::mm": False}
+    with pytest.raises(ExtensionError, match="only one"):
+        combined([only, Extension(registry={}, name="none")])
+
+
 def test_extensions_add_up(core: Core) -> None:
     one = Extension(
-        name="one", op_rules=Rules(names={"my::norm": "one"}), models={"my::norm": NORM_MODEL},
+        name="one", op_rules=OpRules(names={"my::norm": "one"}), models={"my::norm": NORM_MODEL},
         tables={"a": lambda w: Table("a", {"x": [1]})}, postprocess=lambda g: renamed(g, {NORM_KERNEL: "first"}),
     )  # fmt: skip
     two = Extension(
-        name="two", op_rules=Rules(names={"my::norm": "two", "aten::mm": "two"}),
+        name="two", op_rules=OpRules(names={"my::norm": "two", "aten::mm": "two"}),
         tables={"b": lambda w: Table("b", {"x": [2]})},
         postprocess=lambda g: renamed(g, {NORM_KERNEL: g.node(NORM_KERNEL).name + " then second"}),
     )  # fmt: skip
@@ -241,14 +280,14 @@ def test_a_file_defines_an_extension(core: Core, write: Callable[..., Path]) -> 
         """
         from __future__ import annotations
         from dataclasses import dataclass
-        from tracelens_graph.categories.ops import Rules
+        from tracelens_graph.categories.ops import OpRules
         from tracelens_graph.extension import Extension
 
         @dataclass
         class Names:
             category: str
 
-        extension = Extension(op_rules=Rules(names={"my::norm": Names("from a file").category}))
+        extension = Extension(op_rules=OpRules(names={"my::norm": Names("from a file").category}))
         """
     )
     extension = load_extension(path)
@@ -275,9 +314,9 @@ def installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
     """A package with extensions, as if it were installed."""
     source = tmp_path / "acme_tracelens.py"
     source.write_text(
-        "from tracelens_graph.categories.ops import Rules\n"
+        "from tracelens_graph.categories.ops import OpRules\n"
         "from tracelens_graph.extension import Extension\n"
-        "ours = Extension(op_rules=Rules(names={'my::norm': 'acme'}), tables={'fails': lambda w: 1 / 0})\n"
+        "ours = Extension(op_rules=OpRules(names={'my::norm': 'acme'}), tables={'fails': lambda w: 1 / 0})\n"
         "op_category_extension = {'my::norm': 'by hook'}\n"
         "number = 3\n"
     )
@@ -288,7 +327,7 @@ def installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
         for name, attribute in (("acme", ":ours"), ("module", ""), ("number", ":number"), ("gone", ":gone"))
     ]
     found = importlib.metadata.EntryPoints(points)
-    monkeypatch.setattr("tracelens_graph.extension.entry_points", lambda **chosen: found.select(**chosen))
+    monkeypatch.setattr("tracelens_graph.extension_loading.entry_points", lambda **chosen: found.select(**chosen))
     return sys.modules[__name__]
 
 
@@ -349,7 +388,7 @@ def test_a_missing_file(tmp_path: Path) -> None:
 def test_functions_that_fail_name_their_line(core: Core, write: Callable[..., Path], part: str, table: str) -> None:
     path = write(
         f"""
-        from tracelens_graph.analyses.time_models import TimeModel
+        from tracelens_graph.perf.time_model import TimeModel
         from tracelens_graph.extension import Extension
         from tracelens_graph.perf.model import OpModel
 
@@ -368,7 +407,7 @@ def test_functions_that_fail_name_their_line(core: Core, write: Callable[..., Pa
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"op_rules": {"a": "b"}}, "op_rules holds {'a': 'b'}, which is no Rules"),
+        ({"op_rules": {"a": "b"}}, "op_rules holds {'a': 'b'}, which is no OpRules"),
         ({"models": {"a": norm_cost}}, "which is no OpModel"),
         ({"kernel_rules": [("GEMM", "x")]}, "which is no KernelRule"),
         ({"tables": {"mine": Table("mine", {})}}, "which is no function"),

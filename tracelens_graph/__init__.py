@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from tracelens_graph.errors import ServerError as ServerError
     from tracelens_graph.errors import TraceError as TraceError
     from tracelens_graph.errors import TraceLensGraphError as TraceLensGraphError
-    from tracelens_graph.extension import load_extension as load_extension
+    from tracelens_graph.extension_loading import load_extension as load_extension
     from tracelens_graph.perf.architecture import architecture as architecture
     from tracelens_graph.schema import Kind as Kind
 
@@ -97,7 +97,7 @@ _HOME = {
     "kernel_category_summary": "analyses.kernel_categories",
     "kernel_summary": "analyses.kernels",
     "load": "api",
-    "load_extension": "extension",
+    "load_extension": "extension_loading",
     "modules": "analyses.modules",
     "ops_summary": "analyses.ops",
     "ops_summary_by_category": "analyses.ops",

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import re
 
-from tracelens_graph.analyses.time_models import TimeModel, Work
 from tracelens_graph.categories.kernels import KernelRule
-from tracelens_graph.categories.ops import Rule, Rules
+from tracelens_graph.categories.ops import OpRules, Rule
 from tracelens_graph.extension import Extension
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.edited import renamed
@@ -19,10 +18,11 @@ from tracelens_graph.perf.arguments import Arguments
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.model import Context, OpModel
 from tracelens_graph.perf.roofline import Roof, roofline
+from tracelens_graph.perf.time_model import TimeModel, Work
 from tracelens_graph.schema import Kind
 from tracelens_graph.table import Column, Table
 
-op_rules = Rules(
+op_rules = OpRules(
     names={"aten::_log_softmax": "loss", "aten::_log_softmax_backward_data": "loss"},
     by_name=(Rule(re.compile("aten::nll_loss"), "loss"), Rule(re.compile("aten::_foreach_"), "optimizer")),
 )

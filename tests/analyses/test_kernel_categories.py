@@ -15,7 +15,7 @@ from corpus import kineto_traces, parametrize
 from tracelens_graph.analyses.kernel_categories import kernel_category_detail, kernel_category_summary
 from tracelens_graph.analyses.kernels import kernel_summary
 from tracelens_graph.analyses.launchers import NO_LAUNCH
-from tracelens_graph.categories.kernels import RULES
+from tracelens_graph.extension_loading import load_extension
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
 from tracelens_graph.schema.tables import KERNEL_CATEGORY_DETAIL, KERNEL_CATEGORY_SUMMARY
@@ -128,10 +128,11 @@ def test_the_op_takes_part_in_the_decision() -> None:
 def test_own_rules(tmp_path: Path) -> None:
     file = tmp_path / "rules.toml"
     file.write_text('[[rule]]\ncategory = "MoE"\npattern = "nvjet"\nop = "graphlaunch"\n')
-    core, rules = load_core(graph_launch()), RULES.with_file(file)
-    assert kernel_category_summary(core, rules)["kernel_category"][0] == "MoE"
-    assert kernel_category_detail(core, rules)["kernel_category"][0] == "MoE"
-    assert kernel_summary(core, True, rules)["kernel_category"][0] == "MoE"
+    core = load_core(graph_launch())
+    w = load_extension(file).of(core)
+    assert kernel_category_summary(w)["kernel_category"][0] == "MoE"
+    assert kernel_category_detail(w)["kernel_category"][0] == "MoE"
+    assert kernel_summary(w, True)["kernel_category"][0] == "MoE"
     assert kernel_category_summary(core)["kernel_category"][0] == "GEMM"
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from call_trees import BACKWARD, FORWARD, Call, frame, launch, load, op, run
+from extended import with_models
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -65,7 +66,7 @@ def sized(name: str, rows: int, *calls: Call, seq: int | None = None) -> Call:
 
 
 def sheets(core: Core | Window, **options: Any) -> dict[str, Table]:
-    return perf_sheets(core, models=REGISTRY, **options)
+    return perf_sheets(with_models(core, REGISTRY), **options)
 
 
 def said(table: Table, *columns: str) -> list[tuple[Any, ...]]:
@@ -131,7 +132,7 @@ def test_calls_are_told_apart_by_number_of_kernels_and_by_recomputation() -> Non
 
 
 def test_without_models_there_is_no_table() -> None:
-    assert perf_sheets(load({FORWARD: [sized("aten::mm", 8, launch())]}), models={}) == {}
+    assert perf_sheets(with_models(load({FORWARD: [sized("aten::mm", 8, launch())]}), {})) == {}
 
 
 # --- counts
@@ -168,7 +169,7 @@ def expected(window: Window, models: Mapping[str, OpModel]) -> Counter[str]:
 
 def check(window: Window, models: Mapping[str, OpModel]) -> None:
     """Each call of a modelled op is in one row of one table; besides there are forward ops in tables of backward."""
-    tables = perf_sheets(window, models=models)
+    tables = perf_sheets(with_models(window, models))
     counted: Counter[str] = Counter()
     for sheet, table in tables.items():
         for row in table.records():

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from extended import with_models
 from handmade import span
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -25,6 +26,7 @@ from tracelens_graph.perf.architecture import Architecture, Figure, Source, arch
 from tracelens_graph.perf.arguments import Arguments
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.model import Context, OpModel
+from tracelens_graph.perf.registry import MODELS as ALL_MODELS
 from tracelens_graph.table import Table
 
 TOY = Architecture(
@@ -90,7 +92,7 @@ def every_part() -> Core:
 
 
 def test_known_answer() -> None:
-    table = roofline_summary(every_part(), TOY, MODELS)
+    table = roofline_summary(with_models(every_part(), MODELS), TOY)
     assert parts(table) == {
         "compute_bound": 10, "memory_bound": 23, "memory_only": 5, "no_roof": 4, "unmodelled": 7, "communication": 10,
         "launch_bound": 15, "other_idle": 15,
@@ -130,7 +132,7 @@ def test_known_answer() -> None:
 
 
 def test_what_has_no_model() -> None:
-    table = unmodelled(every_part(), MODELS)
+    table = unmodelled(with_models(every_part(), MODELS))
     found = {row["op"]: (row["reason"], row["GPU events"], round(row["GPU ms"] * 1000, 6)) for row in table.records()}
     assert found == {
         "unheard of": ("no model for this operation", 1, 2),
@@ -141,7 +143,7 @@ def test_what_has_no_model() -> None:
     }
     assert np.asarray(table["percent"]) == pytest.approx(np.asarray(table["GPU ms"]) * 1000 / 59 * 100)
     assert "communication is left out: 16.9 % of GPU time" in table.notes
-    note = unmodelled_note(every_part(), MODELS)
+    note = unmodelled_note(with_models(every_part(), MODELS))
     assert note.startswith("11.9 % of GPU time has no performance model: unheard of (3.4 %): no model for")
     assert note.endswith("its launch is not in the trace")
     assert "\n" not in note
@@ -160,21 +162,21 @@ def test_the_ten_largest_without_a_model_are_named() -> None:
 
 def test_notes_where_there_is_nothing_to_say() -> None:
     no_gpu = load_core([op("computes", 0, 1)])
-    assert unmodelled_note(no_gpu, MODELS) == ""
-    table = roofline_summary(no_gpu, TOY, MODELS)
+    assert unmodelled_note(with_models(no_gpu, MODELS)) == ""
+    table = roofline_summary(with_models(no_gpu, MODELS), TOY)
     assert parts(table) == {}
     assert list(table.notes) == ["the trace has no GPU events"]
     whole = load_core([op("computes", 0, 5), *launched(1, 3, 10, 20)])
-    assert unmodelled_note(whole, MODELS) == "all GPU time has a performance model"
+    assert unmodelled_note(with_models(whole, MODELS)) == "all GPU time has a performance model"
     beside = [op("c10d::allreduce_", 6, 1), *launched(6.1, 6.2, 20, 30, "ncclKernel")]
     both = load_core([op("computes", 0, 5), *launched(1, 3, 10, 20), *beside])
-    assert unmodelled_note(both, MODELS) == "all GPU time but communication has a performance model"
+    assert unmodelled_note(with_models(both, MODELS)) == "all GPU time but communication has a performance model"
 
 
 def test_long_names_are_cut_in_notes() -> None:
     core = load_core([op("x" * 5000, 0, 5), *launched(1, 3, 10, 20)])
-    assert len(unmodelled_note(core, MODELS)) < 300
-    assert list(unmodelled(core, MODELS)["op"]) == ["x" * 5000]
+    assert len(unmodelled_note(with_models(core, MODELS))) < 300
+    assert list(unmodelled(with_models(core, MODELS))["op"]) == ["x" * 5000]
 
 
 def test_a_stream_is_not_launch_bound_while_another_works() -> None:
@@ -185,12 +187,12 @@ def test_a_stream_is_not_launch_bound_while_another_works() -> None:
             *launched(60, 71, 75, 80, stream=8),  # the device waits from 70 on
         ]
     )  # fmt: skip
-    assert parts(roofline_summary(core, TOY, MODELS)) == {"unmodelled": 75, "launch_bound": 5}
+    assert parts(roofline_summary(with_models(core, MODELS), TOY)) == {"unmodelled": 75, "launch_bound": 5}
 
 
 def test_of_what_starts_together_the_first_launched_counts() -> None:
     core = load_core([*launched(1, 2, 10, 20), *launched(3, 4, 30, 31), *launched(25, 26, 30, 32, stream=8)])
-    assert parts(roofline_summary(core, TOY, MODELS)) == {"unmodelled": 13, "other_idle": 10}
+    assert parts(roofline_summary(with_models(core, MODELS), TOY)) == {"unmodelled": 13, "other_idle": 10}
 
 
 def test_other_work_in_the_idle_time_of_a_window() -> None:
@@ -201,23 +203,23 @@ def test_other_work_in_the_idle_time_of_a_window() -> None:
         ]
     )  # fmt: skip
     window = core.window(device=0, stream=7)
-    table = roofline_summary(window, TOY, MODELS)
+    table = roofline_summary(with_models(window, MODELS), TOY)
     assert parts(table) == {"unmodelled": 20, "launch_bound": 25, "outside_window": 10, "other_idle": 5}
     assert "device 0; stream 7" in table.title
 
 
 def test_part_of_a_call_in_a_window_is_at_most_at_the_roof() -> None:
     core = load_core([op("computes", 0, 5), *launched(1, 2, 10, 13), *launched(3, 4, 20, 30, stream=8)])
-    table = roofline_summary(core.window(stream=7), TOY, MODELS)
+    table = roofline_summary(with_models(core.window(stream=7), MODELS), TOY)
     assert parts(table) == {"compute_bound": 3}
     assert parts(table, "could be won ms").get("compute_bound", 0) == 0
 
 
-def check_sums(g: Core | Window, arch: Architecture = TOY, models: Mapping[str, OpModel] | None = None) -> None:
+def check_sums(g: Core | Window, arch: Architecture = TOY, models: Mapping[str, OpModel] = ALL_MODELS) -> None:
     """All parts make up GPU durations and the timeline's idle time, in whole nanoseconds."""
-    table = roofline_summary(g, arch, models)
-    core = g.core if isinstance(g, Window) else g
-    w = g if isinstance(g, Window) else core.everything
+    w = with_models(g, models)
+    core = w.core
+    table = roofline_summary(w, arch)
     timeline = {row["type"]: round(row["time ms"] * 1e6) for row in gpu_timeline(w).records()}
     found = {part: round(ns * 1e6) for part, ns in zip(table["part"], np.asarray(table["time ms"]), strict=True)}
     idle = sum(found.get(part.name, 0) for part in (Part.launch_bound, Part.outside_window, Part.other_idle))
@@ -228,7 +230,7 @@ def check_sums(g: Core | Window, arch: Architecture = TOY, models: Mapping[str, 
         if row["part"] in ("compute_bound", "memory_bound", "memory_only", "launch_bound"):
             assert 0 <= row["at roof ms"] <= row["time ms"]
             assert row["at roof ms"] + row["could be won ms"] == pytest.approx(row["time ms"])
-    missing = unmodelled(w, models)
+    missing = unmodelled(w)
     assert sum(round(ms * 1e6) for ms in np.asarray(missing["GPU ms"]).tolist()) == found["unmodelled"]
     counts = dict(zip(table["part"], np.asarray(table["count"]).tolist(), strict=True))
     assert sum(np.asarray(missing["GPU events"]).tolist()) == counts["unmodelled"]
@@ -297,7 +299,7 @@ def test_parts_make_up_the_whole(core: Core, one: int, other: int) -> None:
     for window in windows:
         check_sums(window, models=MODELS)
         if len(window.gpu_rows):
-            table = roofline_summary(window, TOY, MODELS)
+            table = roofline_summary(with_models(window, MODELS), TOY)
             assert round(parts(table).get("launch_bound", 0) * 1000) == launch_bound_ns(core, window)
 
 

@@ -9,13 +9,13 @@ import pytest
 from extended import NORM_MODEL, norm_cost, tables_of, trace
 from handmade import span
 
-from tracelens_graph.analyses.time_models import TimeModel, Work
 from tracelens_graph.extension import Extension
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
 from tracelens_graph.perf.architecture import architecture
 from tracelens_graph.perf.cost import CannotModel
 from tracelens_graph.perf.model import OpModel
+from tracelens_graph.perf.time_model import TimeModel, Work
 
 
 @pytest.fixture

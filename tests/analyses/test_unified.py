@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from call_trees import BACKWARD, FORWARD, Call, annotation, frame, launch, load, op
+from extended import with_models
 from handmade import span
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +20,7 @@ from corpus import kineto_traces, parametrize
 from tracelens_graph.analyses.gpu_class import COMMUNICATION, gpu_classes
 from tracelens_graph.analyses.launchers import NO_LAUNCH
 from tracelens_graph.analyses.perf_tables import COMMUNICATION as COMMUNICATION_LINE
-from tracelens_graph.analyses.perf_tables import unified_calls, unified_of, unified_perf_summary
+from tracelens_graph.analyses.perf_tables import attributed_calls, unified_perf_summary
 from tracelens_graph.analyses.unified import unified
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
@@ -71,7 +72,7 @@ def launched(ts: float, number: int, name: str = "kernel", dur: float = 2.0, tid
 
 
 def by_name(core: Core, models: Mapping[str, OpModel] = REGISTRY, **options: Any) -> dict[str, dict[str, Any]]:
-    return {row["name"]: row for row in unified_perf_summary(core, models=models, **options).records()}
+    return {row["name"]: row for row in unified_perf_summary(with_models(core, models), **options).records()}
 
 
 def test_the_outermost_modelled_op_has_all_below_it() -> None:
@@ -182,12 +183,12 @@ def test_communication_and_lost_launches_have_a_line_each() -> None:
         span("kernel", "before", 900, 3, **GPU, correlation=99), span("cpu_op", "aten::mm", 20, 9, tid=1),
         *launched(21, 2, "gemm"),
     ])  # fmt: skip
-    table = unified_perf_summary(core, models=REGISTRY)
+    table = unified_perf_summary(with_models(core, REGISTRY))
     assert [(row["name"], row[TOTAL]) for row in table.records()] == [
         ("aten::mm", 2.0), (COMMUNICATION_LINE, 7.0), (NO_LAUNCH, 3.0),
     ]  # fmt: skip
     assert sum(table["Percentage (%)"]) == pytest.approx(100)
-    only = unified_perf_summary(core, linked_only=True, models=REGISTRY)
+    only = unified_perf_summary(with_models(core, REGISTRY), linked_only=True)
     assert list(only["name"]) == ["aten::mm"]
 
 
@@ -231,7 +232,7 @@ def nearest_op(event: Node) -> int | None:
 @given(st.lists(CALLS, max_size=4), st.sampled_from([REGISTRY, BOTH]))
 def test_events_are_given_by_the_rule(calls: list[Call], models: Mapping[str, OpModel]) -> None:
     core = load({FORWARD: calls})
-    found, c = unified(core, models), core.columns
+    found, c = unified(with_models(core, models)), core.columns
     is_communication = gpu_classes(core, core.gpu_rows) == COMMUNICATION
     communicates = set(c.uid[core.gpu_rows[is_communication]].tolist())
     for row, given_to, alone in zip(core.gpu_rows.tolist(), found.owner.tolist(), found.alone.tolist(), strict=True):
@@ -247,21 +248,21 @@ def test_events_are_given_by_the_rule(calls: list[Call], models: Mapping[str, Op
 def check(window: Window, models: Mapping[str, OpModel]) -> np.ndarray:
     """Each event of the window is in one row or one of the two lines; the rows of those that are in rows."""
     core, c = window.core, window.core.columns
-    calls, _ = unified_calls(window, unified_of(core, models))
+    calls, _ = attributed_calls(with_models(window, models))
     assert len(np.unique(calls.gpu)) == len(calls.gpu)
     assert set(calls.gpu.tolist()) <= set(window.gpu_rows.tolist())
     left = np.setdiff1d(window.gpu_rows, calls.gpu)
     linked = c.parent[left] >= 0
     assert (gpu_classes(core, left[linked]) == COMMUNICATION).all()
     assert int(calls.direct_sum_ns.sum() + c.dur_ns[left].sum()) == int(c.dur_ns[window.gpu_rows].sum())
-    table = unified_perf_summary(window, models=models)
+    table = unified_perf_summary(with_models(window, models))
     times = dict(zip(table["name"], table[TOTAL], strict=True))
     assert sum(table[TOTAL]) * 1e3 == pytest.approx(int(calls.direct_ns.sum() + c.dur_ns[left].sum()), abs=1)
     for line, part in ((COMMUNICATION_LINE, left[linked]), (NO_LAUNCH, left[~linked])):
         assert (line in times) == bool(len(part))
         assert times.get(line, 0.0) * 1e3 == pytest.approx(int(c.dur_ns[part].sum()), abs=1)
     assert sum(table["operation_count"]) == len(calls) + len(left)
-    gone = unified_perf_summary(window, linked_only=True, models=models)
+    gone = unified_perf_summary(with_models(window, models), linked_only=True)
     assert len(table.records()) - len(gone.records()) == len({*times} & {COMMUNICATION_LINE, NO_LAUNCH})
     return calls.gpu
 
@@ -298,7 +299,7 @@ def test_sums_of_real_traces(path: Path) -> None:
 @parametrize("path", kineto_traces())
 def test_further_models_move_no_event(path: Path) -> None:
     core = load_core(path)
-    with_all, with_those_of_tracelens = unified(core, MODELS), unified(core, TRACELENS_MODELS)
+    with_all, with_those_of_tracelens = unified(with_models(core, MODELS)), unified(with_models(core, TRACELENS_MODELS))
     assert with_all.owner.tolist() == with_those_of_tracelens.owner.tolist()
     assert with_all.alone.tolist() == with_those_of_tracelens.alone.tolist()
     for row, code in with_those_of_tracelens.codes.items():

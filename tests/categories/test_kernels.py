@@ -14,7 +14,14 @@ from hypothesis import strategies as st
 
 from corpus import CHECKOUT, kineto_traces, needs_corpus
 from tracelens_graph.categories.kernel_rules import CATEGORIES, NAME_RULES, OP_RULES, OTHER
-from tracelens_graph.categories.kernels import LONGEST, RULES, KernelRule, Rules, kernel_categories, kernel_category
+from tracelens_graph.categories.kernels import (
+    LONGEST,
+    RULES,
+    KernelRule,
+    KernelRules,
+    kernel_categories,
+    kernel_category,
+)
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.loading import load_core
 from tracelens_graph.schema import Kind
@@ -236,5 +243,5 @@ class TestOwnRules:
             RULES.with_file(binary)
 
     def test_rules_can_be_made_from_nothing(self) -> None:
-        rules = Rules((KernelRule("Mine", "x"),), {"Mine": ""}, "Theirs")
+        rules = KernelRules((KernelRule("Mine", "x"),), {"Mine": ""}, "Theirs")
         assert kernel_categories([("axe", ""), ("gemm", "")], rules) == ["Mine", "Theirs"]

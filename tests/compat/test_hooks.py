@@ -13,7 +13,7 @@ from extended import categories, tables_of, trace
 from tracelens_graph.analyses.report_tables import report_tables
 from tracelens_graph.compat.report import generate_perf_report_pytorch
 from tracelens_graph.errors import ExtensionError
-from tracelens_graph.extension import load_extension
+from tracelens_graph.extension_loading import load_extension
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from extended import with_models
 from handmade import span
 from hypothesis import given, settings
 from made_traces import traces
@@ -304,7 +305,7 @@ def test_the_sheets_of_a_report(case: Case, tmp_path: Any) -> None:
     analyzer = TreePerfAnalyzer(core, arch=DEVICE, models=TRACELENS_MODELS)
     report = generate_perf_report_pytorch(core, output_csvs_dir=tmp_path, gpu_arch=DEVICE, models=TRACELENS_MODELS)
     models = {name: model_named(name, TRACELENS_MODELS) for name in core.names}
-    shown = perf_sheets(core, models=TRACELENS_MODELS)
+    shown = perf_sheets(with_models(core, TRACELENS_MODELS))
     for sheet in shown:
         family, bwd = (sheet, False)
         if not any(model and model.sheet == sheet for model in models.values()):

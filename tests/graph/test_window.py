@@ -160,3 +160,30 @@ def test_a_step_of_thousands_of_digits_has_no_number() -> None:
     core = load_core([span("user_annotation", "ProfilerStep#" + "9" * 5000, 0, 10)])
     with pytest.raises(AnalysisError, match="steps in it: none"):
         core.window(step=1)
+
+
+def test_results_are_kept_per_window_function_and_key() -> None:
+    core, calls = two_steps(), []
+
+    def events_on(w: Window, device: int) -> int:
+        calls.append(device)
+        return int((w.core.columns.device[w.gpu_rows] == device).sum())
+
+    w = core.window(step=5)
+    assert [w.once(events_on, device) for device in (0, 1, 0)] == [w.once(events_on, device) for device in (0, 1, 0)]
+    assert calls == [0, 1]
+    core.everything.once(events_on, 0)
+    assert calls == [0, 1, 0]
+    w.remember(99, events_on, 7)
+    assert w.once(events_on, 7) == 99
+    assert calls == [0, 1, 0]
+
+
+def test_windows_of_one_extension_share_the_whole_trace() -> None:
+    core, extension = two_steps(), object()
+    step, under = core.window(step=4).extended(extension), core.window(under="aten::mm").extended(extension)
+    assert step.whole is under.whole
+    assert step.whole.extension is extension
+    assert len(step.whole.gpu_rows) == len(core.gpu_rows)
+    assert core.window(step=4).whole is core.everything
+    assert core.window(step=4).extended(object()).whole is not step.whole

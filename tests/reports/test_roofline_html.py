@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from extended import with_models
 from handmade import span
 
 from tracelens_graph.analyses.perf_tables import unified_perf_summary
@@ -74,8 +75,9 @@ def trace(names: list[str], dims: list[Any] | None = None) -> Core:
 
 
 def page(core: Core, arch: Architecture = TOY, source: str = "t.json") -> str:
-    ops = unified_perf_summary(core, models=MODELS, arch=arch)
-    return roofline_html(ops, roofline_summary(core, arch, MODELS), unmodelled(core, MODELS), arch, source)
+    w = with_models(core, MODELS)
+    ops = unified_perf_summary(w, arch=arch)
+    return roofline_html(ops, roofline_summary(w, arch), unmodelled(w), arch, source)
 
 
 def figure(text: str) -> dict[str, Any]:

@@ -114,19 +114,20 @@ class Idle:
 def idle_parts(g: Core | Window) -> Idle:
     """The idle gaps, each split over its causes."""
     w = window_of(g)
-    if "idle" not in w.memo:
-        device = w.core.columns.device[w.gpu_rows]
-        found = [_of_device(w, w.gpu_rows[device == number]) for number in np.unique(device).tolist()]
-        none = np.zeros(0, np.int64)
-        empty = Idle(none, none, none, none, np.zeros((len(Cause), 0), np.int64), none, 0)
-        joined = {
-            part.name: np.concatenate([getattr(idle, part.name) for idle in (empty, *found)], axis=-1)
-            for part in fields(Idle)
-            if part.name != "total_ns"
-        }
-        w.memo["idle"] = Idle(**joined, total_ns=sum(idle.total_ns for idle in found))
-    idle: Idle = w.memo["idle"]
-    return idle
+    return w.once(_idle_parts)
+
+
+def _idle_parts(w: Window) -> Idle:
+    device = w.core.columns.device[w.gpu_rows]
+    by_device = [_of_device(w, w.gpu_rows[device == number]) for number in np.unique(device).tolist()]
+    none = np.zeros(0, np.int64)
+    empty = Idle(none, none, none, none, np.zeros((len(Cause), 0), np.int64), none, 0)
+    joined = {
+        part.name: np.concatenate([getattr(idle, part.name) for idle in (empty, *by_device)], axis=-1)
+        for part in fields(Idle)
+        if part.name != "total_ns"
+    }
+    return Idle(**joined, total_ns=sum(idle.total_ns for idle in by_device))
 
 
 def _of_device(w: Window, rows: np.ndarray) -> Idle:
@@ -212,11 +213,11 @@ def _before_launch(
 
 def calls_of(core: Core) -> Calls:
     """The calls of the launching threads; all windows of a graph share them."""
-    memo = core.everything.memo
-    if "calls" not in memo:
-        memo["calls"] = Calls(core)
-    found: Calls = memo["calls"]
-    return found
+    return core.everything.once(_calls)
+
+
+def _calls(everything: Window) -> Calls:
+    return Calls(everything.core)
 
 
 def _outside(w: Window, rows: np.ndarray) -> Intervals:

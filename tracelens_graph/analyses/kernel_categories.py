@@ -12,8 +12,9 @@ import numpy as np
 from tracelens_graph.analyses.grouping import Cells, group_by, picked, text_codes
 from tracelens_graph.analyses.launchers import NO_LAUNCH, launchers
 from tracelens_graph.analyses.timeline import unlinked_notes
-from tracelens_graph.categories.kernels import RULES, Rules, kernel_categories
+from tracelens_graph.categories.kernels import kernel_categories
 from tracelens_graph.categories.ops import call_category
+from tracelens_graph.extension import extension_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.window import Window, window_of
@@ -25,17 +26,16 @@ GRAPH = "graph"
 """Parent of kernels that a graph launch replays."""
 
 
-def kernel_category_detail(g: Core | Window, rules: Rules = RULES) -> Table:
+def kernel_category_detail(g: Core | Window) -> Table:
     """Kernels by launching op, category and name; ops, categories and names with most time first.
 
     Kernels only, without copies and fills. Those without a launch in the trace come last, under a name of their own.
 
     Args:
-        g: the graph, or a window of it.
-        rules: what categories are told by.
+        g: the graph, or a window of it; the rules are those of its extension.
     """
     w = window_of(g)
-    found = _found(w, rules)
+    found = w.once(_kernels)
     columns: dict[str, Cells] = {
         "cpu_op": found.parents,
         "kernel_category": found.categories,
@@ -45,20 +45,19 @@ def kernel_category_detail(g: Core | Window, rules: Rules = RULES) -> Table:
         "avg_time_us": found.sum_ns / np.maximum(found.count, 1) / 1e3,
     }
     title = w.titled("Kernels by op and category")
-    return Table("kernel_category_detail", columns, KERNEL_CATEGORY_DETAIL, title, _notes(w, found, rules))
+    return Table("kernel_category_detail", columns, KERNEL_CATEGORY_DETAIL, title, _notes(w, found))
 
 
-def kernel_category_summary(g: Core | Window, rules: Rules = RULES) -> Table:
+def kernel_category_summary(g: Core | Window) -> Table:
     """Time by launching op and category of its kernels, and the share of the category in the op's kernel time.
 
     The share is called `% of graph time` where all kernels come from graph launches, else `% of parent time`.
 
     Args:
-        g: the graph, or a window of it.
-        rules: what categories are told by.
+        g: the graph, or a window of it; the rules are those of its extension.
     """
     w = window_of(g)
-    found = _found(w, rules)
+    found = w.once(_kernels)
     parent = text_codes(found.parents)
     group, first = group_by(parent, text_codes(found.categories))
     count, sum_ns = sum_by_group(group, found.count, len(first)), sum_by_group(group, found.sum_ns, len(first))
@@ -73,7 +72,7 @@ def kernel_category_summary(g: Core | Window, rules: Rules = RULES) -> Table:
     }
     about = {name: KERNEL_CATEGORY_SUMMARY[name] for name in columns}
     title = w.titled("GPU time by op and category of kernels")
-    return Table("kernel_category_summary", columns, about, title, _notes(w, found, rules))
+    return Table("kernel_category_summary", columns, about, title, _notes(w, found))
 
 
 @dataclass
@@ -97,15 +96,7 @@ class _Kernels:
     only_graphs: bool
 
 
-def _found(w: Window, rules: Rules) -> _Kernels:
-    key = ("kernel categories", rules)
-    if key not in w.memo:
-        w.memo[key] = _kernels(w, rules)
-    found: _Kernels = w.memo[key]
-    return found
-
-
-def _kernels(w: Window, rules: Rules) -> _Kernels:
+def _kernels(w: Window) -> _Kernels:
     core, c = w.core, w.core.columns
     found = launchers(w)
     gpu = np.concatenate((found.gpu, found.unlinked))
@@ -123,7 +114,7 @@ def _kernels(w: Window, rules: Rules) -> _Kernels:
     parents = [labels[code] if code in labels else core.names[code] for code in parent[first].tolist()]
     names = [core.names[code] for code in c.name[gpu[first]].tolist()]
     ops = [core.names[c.name[row]] if row >= 0 else "" for row in owner[first].tolist()]
-    categories = kernel_categories(zip(names, ops, strict=True), rules)
+    categories = kernel_categories(zip(names, ops, strict=True), extension_of(w).all_kernel_rules)
     count = np.bincount(group, minlength=len(first))
     sum_ns = sum_by_group(group, c.dur_ns[gpu], len(first))
 
@@ -142,16 +133,16 @@ def _kernels(w: Window, rules: Rules) -> _Kernels:
     )
 
 
-def _notes(w: Window, found: _Kernels, rules: Rules) -> list[str]:
+def _notes(w: Window, found: _Kernels) -> list[str]:
     """What is not in the table, and how much of it could not be told."""
-    notes = unlinked_notes(w, False)
+    notes, unknown = unlinked_notes(w, False), extension_of(w).all_kernel_rules.other
     c, every = w.core.columns, w.gpu_rows
     beside = every[c.kind[every] != Kind.Kernel]
     if len(beside):
         ms = int(c.dur_ns[beside].sum()) / 1e6
         notes.append(f"{len(beside):,} copies and fills ({ms:,.3f} ms) are no kernels: left out")
-    other = np.array([category == rules.other for category in found.categories], bool)
+    other = np.array([category == unknown for category in found.categories], bool)
     if found.sum_ns[other].any():
         share = 100 * int(found.sum_ns[other].sum()) / int(found.sum_ns.sum())
-        notes.append(f"{share:.1f} % of kernel time is in {rules.other}: no rule fits these names")
+        notes.append(f"{share:.1f} % of kernel time is in {unknown}: no rule fits these names")
     return notes

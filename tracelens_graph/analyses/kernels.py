@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from tracelens_graph.analyses.grouping import Cells, group_by, picked
@@ -11,17 +9,15 @@ from tracelens_graph.analyses.launchers import NO_LAUNCH, UNLINKED, OpCalls, lau
 from tracelens_graph.analyses.statistics import Groups
 from tracelens_graph.analyses.timeline import unlinked_notes
 from tracelens_graph.categories.ops import call_category
+from tracelens_graph.extension import extension_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import Kind
 from tracelens_graph.schema.tables import KERNEL_SUMMARY
 from tracelens_graph.table import Table
 
-if TYPE_CHECKING:
-    from tracelens_graph.categories.kernels import Rules
 
-
-def kernel_summary(g: Core | Window, kernel_categories: bool = False, rules: Rules | None = None) -> Table:
+def kernel_summary(g: Core | Window, kernel_categories: bool = False) -> Table:
     """Durations of kernels per launching op, kernel name and stream, the greatest sum first.
 
     Kernels only, without copies and fills; communication, and kernels whose launch is not in the trace, included.
@@ -31,7 +27,6 @@ def kernel_summary(g: Core | Window, kernel_categories: bool = False, rules: Rul
     Args:
         g: the graph, or a window of it.
         kernel_categories: add the category of each kernel, told by its name and op.
-        rules: what to tell it by; the built-in rules by default.
     """
     w = window_of(g)
     core, c = w.core, w.core.columns
@@ -50,7 +45,7 @@ def kernel_summary(g: Core | Window, kernel_categories: bool = False, rules: Rul
     columns: dict[str, Cells] = {
         "Parent op category": [category for category, _ in parents],
         "Parent cpu_op": [op for _, op in parents],
-        **({"kernel_category": _categories(kernel_names, parents, rules)} if kernel_categories else {}),
+        **({"kernel_category": _categories(w, kernel_names, parents)} if kernel_categories else {}),
         "Kernel name": kernel_names,
         "Kernel stream": [stream if stream >= 0 else None for stream in c.stream[kernels[first]].tolist()],
         "Kernel duration (µs)_sum": times.sum / 1e3,
@@ -68,12 +63,12 @@ def kernel_summary(g: Core | Window, kernel_categories: bool = False, rules: Rul
     return Table("kernel_summary", columns, about, w.titled("GPU time by kernel"), unlinked_notes(w, False))
 
 
-def _categories(kernels: list[str], parents: list[tuple[str, str]], rules: Rules | None) -> list[str]:
+def _categories(w: Window, kernels: list[str], parents: list[tuple[str, str]]) -> list[str]:
     # The default table does without these rules, and without the time that it takes to import them.
-    from tracelens_graph.categories.kernels import RULES, kernel_categories
+    from tracelens_graph.categories.kernels import kernel_categories
 
     ops = ["" if category == UNLINKED else op for category, op in parents]
-    return kernel_categories(zip(kernels, ops, strict=True), rules or RULES)
+    return kernel_categories(zip(kernels, ops, strict=True), extension_of(w).all_kernel_rules)
 
 
 def _parents(found: OpCalls) -> tuple[list[tuple[str, str]], np.ndarray]:

@@ -9,26 +9,25 @@ import numpy as np
 
 from tracelens_graph.analyses.gpu_class import CLASS_NAMES, gpu_classes
 from tracelens_graph.analyses.launchers import launchers
-from tracelens_graph.analyses.modelled import Modelled, modelled_of
-from tracelens_graph.analyses.perf_tables import unified_calls, unified_of
-from tracelens_graph.analyses.unified import Unified
+from tracelens_graph.analyses.modelled import Modelled, modelled
+from tracelens_graph.analyses.perf_tables import attributed_calls
+from tracelens_graph.analyses.unified import unified
 from tracelens_graph.categories.kernel_names import properties
 from tracelens_graph.categories.kernels import kernel_category
 from tracelens_graph.categories.short_names import short_name
+from tracelens_graph.extension import extension_of
 from tracelens_graph.graph.context import Context, EventProperty, content_key
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.perf.architecture import Architecture, detect
 from tracelens_graph.perf.cost import Cost
-from tracelens_graph.perf.model import OpModel
-from tracelens_graph.perf.registry import MODELS
 from tracelens_graph.schema import Kind
 from tracelens_graph.schema.database import RATES
 
 
 def add_knowledge(
     context: Context,
-    core: Core,
-    models: Mapping[str, OpModel] = MODELS,
+    g: Core | Window,
     arch: Architecture | None = None,
 ) -> None:
     """Add to the context of a graph what analyses know of it.
@@ -39,15 +38,15 @@ def add_knowledge(
 
     Args:
         context: what `build_context` made.
-        core: the graph.
-        models: op name -> model.
+        g: the graph; of a window the extension counts, and the whole graph is looked at.
         arch: the device; None for the one that the trace tells of, if it is known.
     """
+    w = window_of(g).whole
+    core, chosen = w.core, unified(w)
     _gpu_classes(context, core)
-    _kernel_names(context, core)
-    _signatures(context, core, modelled_of(core, models))
-    chosen = unified_of(core, models)
-    _categories(context, core, chosen)
+    _kernel_names(context, w)
+    _signatures(context, core, modelled(w))
+    _categories(context, w)
     given = chosen.owner >= 0
     context.between_events["MODELLED_BY"] = core.gpu_rows[given], chosen.owner[given]
     _costs(context, chosen.codes, chosen.costs, chosen.reasons)
@@ -61,13 +60,13 @@ def _gpu_classes(context: Context, core: Core) -> None:
     context.of_events["gpu_class"] = EventProperty(rows, gpu_classes(core, rows), CLASS_NAMES)
 
 
-def _categories(context: Context, core: Core, chosen: Unified) -> None:
+def _categories(context: Context, w: Window) -> None:
     """Of ops and calls that launch GPU work or whose model covers it, and of GPU events by their names.
 
     A GPU event that stands for itself has the category of its own launch, too.
     """
-    c, found = core.columns, launchers(core.everything)
-    given, alone = unified_calls(core.everything, chosen)
+    core, c, found, rules = w.core, w.core.columns, launchers(w), extension_of(w).all_kernel_rules
+    given, alone = attributed_calls(w)
     is_op = c.kind[found.rows] == Kind.Op
 
     def category_of(code: int) -> int:
@@ -75,7 +74,11 @@ def _categories(context: Context, core: Core, chosen: Unified) -> None:
 
     context.join_events("IN_CATEGORY", found.rows[is_op], found.category[is_op], category_of)
     names, of = np.unique(c.name[core.gpu_rows], return_inverse=True)
-    texts = [*found.categories, *given.categories, *(kernel_category(core.names[name]) for name in names.tolist())]
+    texts = [
+        *found.categories,
+        *given.categories,
+        *(kernel_category(core.names[name], rules=rules) for name in names.tolist()),
+    ]
     # Of an op in several places the first counts: that of the launcher.
     rows, first = np.unique(np.concatenate((found.rows, given.rows[~alone], core.gpu_rows)), return_index=True)
     codes = (found.category, given.category[~alone] + len(found.categories), of + len(texts) - len(names))
@@ -89,12 +92,12 @@ def _category(context: Context, of: str, name: str) -> int:
     return context.add(f"category:{of}:{name}", "Category", name=name, of=of)
 
 
-def _kernel_names(context: Context, core: Core) -> None:
-    c, rows = core.columns, core.gpu_rows
+def _kernel_names(context: Context, w: Window) -> None:
+    core, c, rows, rules = w.core, w.core.columns, w.core.gpu_rows, extension_of(w).all_kernel_rules
     for code in np.unique(c.name[rows[c.kind[rows] == Kind.Kernel]]).tolist():
         name = core.names[code]
         key = content_key("kname", name)
-        category = kernel_category(name)
+        category = kernel_category(name, rules=rules)
         context.nodes[key] |= {"short_name": short_name(name), "category": category, **properties(name)}
         number = context.add(key, "KernelName")
         context.join("IN_CATEGORY", number, _category(context, "kernel", category))

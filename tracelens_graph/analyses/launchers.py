@@ -11,7 +11,8 @@ from functools import cached_property
 import numpy as np
 
 from tracelens_graph.analyses.gpu_class import COMMUNICATION, gpu_classes
-from tracelens_graph.categories.ops import RULES, Rules, op_category
+from tracelens_graph.categories.ops import OpRules, op_category
+from tracelens_graph.extension import extension_of
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group, union_length_by_group
@@ -50,9 +51,9 @@ class OpCalls:
         return self.window.core
 
     @property
-    def rules(self) -> Rules:
+    def rules(self) -> OpRules:
         """What their categories are told by."""
-        return self.window.extension.all_op_rules if self.window.extension else RULES
+        return extension_of(self.window).all_op_rules
 
     @cached_property
     def count(self) -> np.ndarray:
@@ -144,11 +145,7 @@ def launchers(w: Window, linked_only: bool = False, communication: bool | None =
     """
     if communication is None:
         communication = not linked_only
-    key = ("launchers", linked_only, communication)
-    if key not in w.memo:
-        w.memo[key] = _launchers(w, linked_only, communication)
-    found: OpCalls = w.memo[key]
-    return found
+    return w.once(_launchers, linked_only, communication)
 
 
 def _launchers(w: Window, linked_only: bool, communication: bool) -> OpCalls:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from tracelens_graph.analyses.grouping import group_by
+from tracelens_graph.extension import extension_of
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import rows_of_kind
+from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.perf.arguments import Arguments
 from tracelens_graph.perf.cost import CannotModel, Cost
-from tracelens_graph.perf.model import Context, OpModel
+from tracelens_graph.perf.model import Context
 from tracelens_graph.perf.registry import model_named
 from tracelens_graph.schema import Kind
 
@@ -57,13 +58,20 @@ class Modelled:
         return "" if code >= 0 else self.reasons[-1 - code]
 
 
-def modelled(core: Core, models: Mapping[str, OpModel]) -> Modelled:
-    """Estimate every call of an op that has a model and GPU work below it.
+def modelled(g: Core | Window) -> Modelled:
+    """Estimate every call of an op that has a model and GPU work below it; found once per graph and extension.
 
     Estimates are made once per op name, argument set and, where a model looks at them, names of the GPU events,
     annotation, and forward op.
+
+    Args:
+        g: the graph, or a window of it: the whole graph is looked at, by the models of the window's extension.
     """
-    c = core.columns
+    return window_of(g).whole.once(_modelled)
+
+
+def _modelled(w: Window) -> Modelled:
+    core, c, models = w.core, w.core.columns, extension_of(w).all_models
     ops = rows_of_kind(c, (Kind.Op,))
     named = {code: model_named(core.names[code], models) for code in distinct(c.name[ops])[0].tolist()}
     known, looking, claiming = np.zeros((3, len(core.names) + 1), bool)
@@ -94,16 +102,6 @@ def modelled(core: Core, models: Mapping[str, OpModel]) -> Modelled:
         except CannotModel as reason:
             numbers[i] = -1 - reasons.setdefault(str(reason), len(reasons))
     return Modelled(core, rows, claiming[c.name[rows]], numbers[code], costs, list(reasons))
-
-
-def modelled_of(core: Core, models: Mapping[str, OpModel]) -> Modelled:
-    """What `modelled` says, found once per graph and registry."""
-    memo = core.everything.memo
-    key = ("modelled", id(models))
-    if key not in memo:
-        memo[key] = (modelled(core, models), models)  # the registry is kept, so that its id stays its own
-    found: Modelled = memo[key][0]
-    return found
 
 
 def arguments_of(core: Core, row: int) -> Arguments:

@@ -15,7 +15,7 @@ import numpy as np
 from tracelens_graph.analyses.call_columns import by_time
 from tracelens_graph.analyses.grouping import Cells, group_by, text_codes
 from tracelens_graph.analyses.launchers import OpCalls
-from tracelens_graph.analyses.modelled import Modelled, arguments_of, modelled_of
+from tracelens_graph.analyses.modelled import Modelled, arguments_of, modelled
 from tracelens_graph.analyses.perf_rows import (
     STATISTICS,
     CostedCalls,
@@ -26,13 +26,15 @@ from tracelens_graph.analyses.perf_rows import (
     work_columns,
 )
 from tracelens_graph.analyses.statistics import Groups
-from tracelens_graph.analyses.time_models import TimeModel, time_about, time_columns
+from tracelens_graph.analyses.time_models import time_about, time_columns
+from tracelens_graph.extension import extension_of
 from tracelens_graph.graph.arrays import distinct, distinct_pairs
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.model import Context, OpModel
-from tracelens_graph.perf.registry import MODELS, model_named
+from tracelens_graph.perf.registry import model_named
+from tracelens_graph.perf.time_model import TimeModel
 from tracelens_graph.schema.tables import PERF_SHEET
 from tracelens_graph.table import Column, Table
 
@@ -73,31 +75,27 @@ class _Predicted:
 def perf_sheets(
     g: Core | Window,
     *,
-    models: Mapping[str, OpModel] | None = None,
     arch: Architecture | None = None,
     recompute: bool = False,
     by_kernel_count: bool = False,
-    time_models: Sequence[TimeModel] = (),
 ) -> dict[str, Table]:
     """Cost and rates by family of operations, such as `GEMM` or `CONV_bwd`; families without calls are left out.
 
     Args:
-        g: the graph, or a window of it; GPU events outside of it do not count.
-        models: op name -> model; None for all there are.
+        g: the graph, or a window of it; GPU events outside of it do not count. Models, and what else predicts times,
+            are those of its extension.
         arch: the device, for columns of the roofline.
         recompute: tell recomputation of activations from the rest.
         by_kernel_count: tell calls with different numbers of GPU events apart.
-        time_models: what predicts times beside the roofline.
     """
     w = window_of(g)
-    models = MODELS if models is None else models
-    found = modelled_of(w.core, models)
+    extension = extension_of(w)
     tables = {}
-    for sheet, members in sorted(_families(w.core, found, models).items()):
+    for sheet, members in sorted(_families(w.core, modelled(w), extension.all_models).items()):
         calls, kept = _calls(w, members)
         if len(calls):
             costed = CostedCalls(calls, members.cost[kept], members.costs, arch)
-            predicted = _Predicted(time_models, members.is_backward[kept])
+            predicted = _Predicted(extension.time_models, members.is_backward[kept])
             tables[sheet] = _sheet(sheet, w, costed, recompute, by_kernel_count, predicted)
     return tables
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,13 +23,12 @@ from tracelens_graph.analyses.perf_rows import (
     work_columns,
 )
 from tracelens_graph.analyses.statistics import Groups
-from tracelens_graph.analyses.time_models import TimeModel, time_about, time_columns
+from tracelens_graph.analyses.time_models import time_about, time_columns
 from tracelens_graph.analyses.timeline import unlinked_notes
 from tracelens_graph.analyses.unified import Unified, unified
+from tracelens_graph.extension import extension_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
-from tracelens_graph.perf.model import OpModel
-from tracelens_graph.perf.registry import MODELS
 from tracelens_graph.schema.tables import UNIFIED_PERF_SUMMARY
 from tracelens_graph.table import Table
 
@@ -43,27 +42,23 @@ def unified_perf_summary(
     g: Core | Window,
     linked_only: bool = False,
     *,
-    models: Mapping[str, OpModel] | None = None,
     arch: Architecture | None = None,
     recompute: bool = False,
     call_stack: bool = False,
-    time_models: Sequence[TimeModel] = (),
 ) -> Table:
     """Cost and rates per op and arguments, each GPU event in one row, the greatest time first.
 
     Args:
-        g: the graph, or a window of it.
+        g: the graph, or a window of it; models, and what else predicts times, are those of its extension.
         linked_only: without the rows of communication and of GPU events without a launch.
-        models: op name -> model; None for all there are.
         arch: the device, for columns of the roofline.
         recompute: tell recomputation of activations from the rest.
         call_stack: show the Python function that the first call comes from, and the stack down to the kernels.
-        time_models: what predicts times beside the roofline.
     """
     w = window_of(g)
-    core, c = w.core, w.core.columns
-    chosen = unified_of(core, MODELS if models is None else models)
-    calls, alone = unified_calls(w, chosen)
+    core, c, time_models = w.core, w.core.columns, extension_of(w).time_models
+    chosen = unified(w)
+    calls, alone = attributed_calls(w)
     found = CostedCalls(calls, _codes(chosen, calls.rows, alone), chosen.costs, arch)
     kernel = np.where(alone, c.name[calls.gpu[calls.first]], -1)
     _, label = thread_labels(core)
@@ -126,19 +121,13 @@ def unified_perf_summary(
     return Table("unified_perf_summary", columns, about, title, [*unlinked_notes(w, linked_only), *notes])
 
 
-def unified_of(core: Core, models: Mapping[str, OpModel]) -> Unified:
-    """Which op each GPU event of a graph is given to; found once per graph and registry."""
-    memo = core.everything.memo
-    key = ("unified", id(models))
-    if key not in memo:
-        memo[key] = (unified(core, models), models)  # the registry is kept, so that its id stays its own
-    found: Unified = memo[key][0]
-    return found
+def attributed_calls(w: Window) -> tuple[OpCalls, np.ndarray]:
+    """The ops that `unified` gives the GPU events of a window to, and events that stand for themselves.
 
-
-def unified_calls(w: Window, chosen: Unified) -> tuple[OpCalls, np.ndarray]:
-    """The ops that GPU events of a window are given to, and events that stand for themselves; which these are."""
-    core, c = w.core, w.core.columns
+    Returns:
+        The calls, and for each whether it is an event that stands for itself.
+    """
+    core, c, chosen = w.core, w.core.columns, unified(w)
     gpu = core.gpu_rows
     inside = w.holds(gpu)
     given, alone = inside & (chosen.owner >= 0), inside & chosen.alone

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from importlib import import_module
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from tracelens_graph.analyses.collectives import coll_analysis
+from tracelens_graph.analyses.extension_tables import extension_table, extension_table_sets
 from tracelens_graph.analyses.kernels import kernel_summary
 from tracelens_graph.analyses.ops import ops_summary, ops_summary_by_category, ops_unique_args
 from tracelens_graph.analyses.runtime import runtime_summary
 from tracelens_graph.analyses.short_kernels import short_kernel_histogram, short_kernels_summary
 from tracelens_graph.analyses.steps import step_summary
 from tracelens_graph.analyses.timeline import gpu_timeline
+from tracelens_graph.extension import extension_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.table import Table
 
 if TYPE_CHECKING:
-    from tracelens_graph.analyses.time_models import TimeModel
     from tracelens_graph.extension import Extension
     from tracelens_graph.perf.architecture import Architecture
-    from tracelens_graph.perf.model import OpModel
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,7 @@ class ReportOptions:
         kernel_categories: tell what kernels do by their names, and add the tables of that.
         models: add the tables of cost and rates, by performance models.
         arch: the device, for the columns of the roofline in these.
-        registry: op name -> model; None for all there are.
-        extension: what a user adds: rules, models, tables, changes of the graph.
+        extension: what a user adds: rules, models, tables, changes of the graph; None for that of the window.
     """
 
     linked_only: bool = False
@@ -63,7 +62,6 @@ class ReportOptions:
     kernel_categories: bool = False
     models: bool = True
     arch: Architecture | None = None
-    registry: Mapping[str, OpModel] | None = field(default=None, repr=False)
     extension: Extension | None = None
 
     def said(self) -> dict[str, Any]:
@@ -72,18 +70,8 @@ class ReportOptions:
         names = {"arch": self.arch and self.arch.name, "extension": self.extension and self.extension.name}
         return values | names
 
-    @property
-    def chosen_models(self) -> Mapping[str, OpModel] | None:
-        """Op name -> model, those of the extension included; None for all that are built in."""
-        return self.extension.all_models if self.registry is None and self.extension else self.registry
 
-    @property
-    def time_models(self) -> Sequence[TimeModel]:
-        """What predicts times beside the roofline."""
-        return self.extension.time_models if self.extension else ()
-
-
-_OBJECTS = ("arch", "registry", "extension")
+_OBJECTS = ("arch", "extension")
 """Options that are no plain values."""
 
 
@@ -100,10 +88,9 @@ def _unified(w: Window, o: ReportOptions) -> Table:
     from tracelens_graph.analyses.roofline_summary import unmodelled_note
 
     table = unified_perf_summary(
-        w, o.linked_only, models=o.chosen_models, arch=o.arch, recompute=o.recompute, call_stack=o.call_stack,
-        time_models=o.time_models,
+        w, o.linked_only, arch=o.arch, recompute=o.recompute, call_stack=o.call_stack
     )  # fmt: skip
-    table.notes = [*table.notes, *filter(None, [unmodelled_note(w, o.chosen_models)])]
+    table.notes = [*table.notes, *filter(None, [unmodelled_note(w)])]
     return table
 
 
@@ -119,19 +106,14 @@ def _op_tables(table: Callable[..., Table]) -> Callable[[Window, ReportOptions],
     return lambda w, o: table(w, o.linked_only, recompute=o.recompute, by_module=o.by_module, call_stack=o.call_stack)
 
 
-def _seldom(module: str, table: str, with_rules: bool = False) -> Callable[[Window, ReportOptions], Table]:
-    """A table whose module is imported when someone asks for it; it may go by rules for kernels."""
+def _seldom(module: str, table: str) -> Callable[[Window, ReportOptions], Table]:
+    """A table whose module is imported when someone asks for it."""
 
     def made(w: Window, o: ReportOptions) -> Table:
-        rules = [o.extension.all_kernel_rules] if with_rules and o.extension else []
-        found: Table = getattr(import_module(f"tracelens_graph.analyses.{module}"), table)(w, *rules)
+        found: Table = getattr(import_module(f"tracelens_graph.analyses.{module}"), table)(w)
         return found
 
     return made
-
-
-def _kernel_summary(w: Window, o: ReportOptions) -> Table:
-    return kernel_summary(w, o.kernel_categories, o.extension.all_kernel_rules if o.extension else None)
 
 
 TABLES: Mapping[str, Callable[[Window, ReportOptions], Table]] = {
@@ -139,9 +121,9 @@ TABLES: Mapping[str, Callable[[Window, ReportOptions], Table]] = {
     "ops_summary_by_category": _op_tables(ops_summary_by_category),
     "ops_summary": _op_tables(ops_summary),
     "ops_unique_args": _unique_args,
-    "kernel_summary": _kernel_summary,
-    "kernel_category_detail": _seldom("kernel_categories", "kernel_category_detail", with_rules=True),
-    "kernel_category_summary": _seldom("kernel_categories", "kernel_category_summary", with_rules=True),
+    "kernel_summary": lambda w, o: kernel_summary(w, o.kernel_categories),
+    "kernel_category_detail": _seldom("kernel_categories", "kernel_category_detail"),
+    "kernel_category_summary": _seldom("kernel_categories", "kernel_category_summary"),
     "unified_perf_summary": _unified,
     "coll_analysis": lambda w, o: coll_analysis(w),
     "runtime_summary": lambda w, o: runtime_summary(w),
@@ -178,20 +160,16 @@ class Tables(Mapping[str, Table]):
         from tracelens_graph.analyses.perf_sheets import perf_sheets
 
         o = self.options
-        return perf_sheets(
-            self.window, models=o.chosen_models, arch=o.arch, recompute=o.recompute,
-            by_kernel_count=o.by_kernel_count, time_models=o.time_models,
-        )  # fmt: skip
+        return perf_sheets(self.window, arch=o.arch, recompute=o.recompute, by_kernel_count=o.by_kernel_count)
 
     @cached_property
     def _sets(self) -> dict[str, Table]:
-        return self.options.extension.made_sets(self.window) if self.options.extension else {}
+        return extension_table_sets(self.window)
 
     @property
     def of_extension(self) -> list[str]:
         """Names of the tables that the extension adds."""
-        extension = self.options.extension
-        return [*extension.tables, *self._sets] if extension else []
+        return [*extension_of(self.window).tables, *self._sets]
 
     @property
     def _built_in(self) -> list[str]:
@@ -205,11 +183,10 @@ class Tables(Mapping[str, Table]):
 
     def __getitem__(self, name: str) -> Table:
         if name not in self._made:
-            extension = self.options.extension
             if name in TABLES:
                 self._made[name] = TABLES[name](self.window, self.options)
-            elif extension and name in extension.tables:
-                self._made[name] = extension.made_table(name, self.window)
+            elif name in extension_of(self.window).tables:
+                self._made[name] = extension_table(self.window, name)
             else:
                 return self._sets[name] if name in self._sets else self._sheets[name]
         return self._made[name]
@@ -238,9 +215,7 @@ def report_tables(g: Core | Window, options: ReportOptions | None = None) -> Tab
         ExtensionError: code of the extension fails.
     """
     options = options or ReportOptions()
-    extension = options.extension
-    if extension is None:
-        return Tables(window_of(g), options)
-    if extension.kernel_rules:
+    w = options.extension.of(g) if options.extension else window_of(g)
+    if extension_of(w).kernel_rules:
         options = replace(options, kernel_categories=True)
-    return Tables(extension.of(g), options)
+    return Tables(w, options)

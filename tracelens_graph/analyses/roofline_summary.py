@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import islice
@@ -14,15 +13,13 @@ from tracelens_graph.analyses.gpu_class import COMMUNICATION, gpu_classes
 from tracelens_graph.analyses.grouping import Cells, group_by
 from tracelens_graph.analyses.host_states import ends
 from tracelens_graph.analyses.launchers import NO_LAUNCH
-from tracelens_graph.analyses.perf_tables import unified_of
 from tracelens_graph.analyses.timeline import unlinked_notes
+from tracelens_graph.analyses.unified import unified
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import merge, sum_by_group, union_length
 from tracelens_graph.graph.traversals import launcher
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.perf.cost import Cost
-from tracelens_graph.perf.model import OpModel
-from tracelens_graph.perf.registry import MODELS
 from tracelens_graph.schema.tables import ROOFLINE_SUMMARY, UNMODELLED
 from tracelens_graph.table import Table
 
@@ -88,7 +85,7 @@ class _Work:
     reasons: list[str]
 
 
-def roofline_summary(g: Core | Window, arch: Architecture, models: Mapping[str, OpModel] | None = None) -> Table:
+def roofline_summary(g: Core | Window, arch: Architecture) -> Table:
     """Where the time lies under the roofline of a device, and how much could be won.
 
     The parts add up exactly to the sum of the durations of the GPU events and the idle time of the GPU timeline.
@@ -100,14 +97,13 @@ def roofline_summary(g: Core | Window, arch: Architecture, models: Mapping[str, 
     Args:
         g: the graph, or a window of it.
         arch: the device.
-        models: op name -> model; None for all there are.
 
     Returns:
         One row per part. At the roof a call takes the time that the roofline gives, but not more than it took; the
         rest could be won. Launch-bound time could be won as a whole. Of the other parts neither is known.
     """
     w = window_of(g)
-    c, work = w.core.columns, _work(w, MODELS if models is None else models)
+    c, work = w.core.columns, _work(w)
     duration = c.dur_ns[work.gpu]
     bounds, least, why = _bounds(work.costs, arch)
     part = np.append(bounds, Part.unmodelled)[np.where(work.code >= 0, work.code, -1)]
@@ -156,23 +152,22 @@ def roofline_summary(g: Core | Window, arch: Architecture, models: Mapping[str, 
     return Table("roofline_summary", columns, ROOFLINE_SUMMARY, title, notes)
 
 
-def unmodelled(g: Core | Window, models: Mapping[str, OpModel] | None = None) -> Table:
+def unmodelled(g: Core | Window) -> Table:
     """GPU time that no performance model covers, by operation and reason, the greatest first.
 
     These are the GPU events in rows of `unified_perf_summary` without a model; communication is left out.
 
     Args:
         g: the graph, or a window of it.
-        models: op name -> model; None for all there are.
     """
     w = window_of(g)
-    return _unmodelled(w, _work(w, MODELS if models is None else models))
+    return _unmodelled(w, _work(w))
 
 
-def unmodelled_note(g: Core | Window, models: Mapping[str, OpModel] | None = None) -> str:
+def unmodelled_note(g: Core | Window) -> str:
     """One line on the share of GPU time that no performance model covers; empty without GPU events."""
     w = window_of(g)
-    work = _work(w, MODELS if models is None else models)
+    work = _work(w)
     table = _unmodelled(w, work)
     named = _named(table, _NAMED)
     if len(table) > len(named):
@@ -180,9 +175,9 @@ def unmodelled_note(g: Core | Window, models: Mapping[str, OpModel] | None = Non
     return ": ".join(filter(None, (_share_note(w, work, table), "; ".join(named))))
 
 
-def _work(w: Window, models: Mapping[str, OpModel]) -> _Work:
+def _work(w: Window) -> _Work:
     core, c = w.core, w.core.columns
-    chosen = unified_of(core, models)
+    chosen = unified(w)
     inside = w.holds(core.gpu_rows)
     gpu, owner, alone = core.gpu_rows[inside], chosen.owner[inside], chosen.alone[inside]
     reasons = [*chosen.reasons, NO_MODEL, _OUTSIDE_OF_OPS, _BESIDE_MODELS, _NO_LAUNCH]

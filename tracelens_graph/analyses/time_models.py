@@ -1,9 +1,8 @@
-"""Times that a model other than the roofline predicts, such as a simulator of the device, beside the measured ones."""
+"""Columns with the times that models other than the roofline predict, beside the measured ones."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -13,40 +12,12 @@ from tracelens_graph.analyses.grouping import Cells
 from tracelens_graph.analyses.perf_rows import STATISTICS, CostedCalls, stats
 from tracelens_graph.analyses.statistics import Groups
 from tracelens_graph.errors import ExtensionError
-from tracelens_graph.perf.cost import CannotModel, Cost
+from tracelens_graph.perf.cost import CannotModel
+from tracelens_graph.perf.time_model import TimeModel, Work
 from tracelens_graph.table import Column
 
 if TYPE_CHECKING:
     from tracelens_graph.perf.architecture import Architecture
-
-
-@dataclass(frozen=True)
-class Work:
-    """What a call has to do, as a performance model sees it.
-
-    Attributes:
-        op: name of the op, as the row says.
-        cost: operations, bytes, precision, and in `params` the sizes that they follow from.
-        backward: whether it is a backward pass, costed by what is known of the forward op.
-    """
-
-    op: str
-    cost: Cost
-    backward: bool = False
-
-
-@dataclass(frozen=True)
-class TimeModel:
-    """A prediction of the time that work takes on a device.
-
-    Attributes:
-        label: how the columns are called: `<label> Time (µs)` and `Pct <label>`.
-        time_us: the time in us; None, or CannotModel raised, where the model does not apply. The device is None if
-            none was named.
-    """
-
-    label: str
-    time_us: Callable[[Work, Architecture | None], float | None]
 
 
 def time_columns(

@@ -135,10 +135,7 @@ def _holes(busy: tuple[np.ndarray, np.ndarray], first: int, last: int) -> np.nda
 
 def unlinked_notes(w: Window, left_out: bool) -> list[str]:
     """What is to be said under a table about GPU events without a launch in the trace."""
-    key = ("unlinked notes", left_out)
-    if key not in w.memo:
-        w.memo[key] = _unlinked_notes(w, left_out)
-    return list(w.memo[key])
+    return list(w.once(_unlinked_notes, left_out))
 
 
 def _unlinked_notes(w: Window, left_out: bool) -> list[str]:

@@ -7,18 +7,19 @@ given to one op, so that the time of all rows adds up. Models of operations that
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from tracelens_graph.analyses.gpu_class import COMMUNICATION, gpu_classes
-from tracelens_graph.analyses.modelled import arguments_of, modelled_of
+from tracelens_graph.analyses.modelled import arguments_of, modelled
+from tracelens_graph.extension import extension_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import climb, rows_of_kind
+from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.perf.arguments import Arguments
 from tracelens_graph.perf.cost import CannotModel, Cost
-from tracelens_graph.perf.model import Context, Estimate, OpModel
+from tracelens_graph.perf.model import Context, Estimate
 from tracelens_graph.perf.registry import model_named
 from tracelens_graph.schema import Kind
 
@@ -48,15 +49,22 @@ class Unified:
     backward: frozenset[int]
 
 
-def unified(core: Core, models: Mapping[str, OpModel]) -> Unified:
-    """Give every GPU event to one op.
+def unified(g: Core | Window) -> Unified:
+    """Give every GPU event of a graph to one op; found once per graph and extension.
 
     From the outermost op inwards, the first of these that covers the event: an op whose model applies and claims what
     is below; an op that launches work itself and has no such op below it, unless that work is communication. The cost
     is what the op's own model says, whether it claims or not; of a backward op without one, that is the only op its
     autograd call launches work by, what the model of its forward op says of the backward pass.
+
+    Args:
+        g: the graph, or a window of it: the whole graph is looked at, by the models of the window's extension.
     """
-    c, found = core.columns, modelled_of(core, models)
+    return window_of(g).whole.once(_unified)
+
+
+def _unified(w: Window) -> Unified:
+    core, c, found = w.core, w.core.columns, modelled(w)
     ops = rows_of_kind(c, (Kind.Op,))
     place = np.full(len(c) + 1, -1, np.int64)
     place[ops] = np.arange(len(ops))
@@ -78,7 +86,7 @@ def unified(core: Core, models: Mapping[str, OpModel]) -> Unified:
     alone = (owner < 0) & (c.parent[gpu] >= 0) & ~communicates
     codes = dict(zip(found.rows.tolist(), found.code.tolist(), strict=True))
     costs, reasons = list(found.costs), list(found.reasons)
-    backward = _sole_backward(core, models, ops[leaves & ~priced], launching)
+    backward = _sole_backward(w, ops[leaves & ~priced], launching)
     for row, estimate in backward.items():
         if isinstance(estimate, Cost):
             codes[row] = len(costs)
@@ -101,18 +109,15 @@ def _outermost(last: np.ndarray, ops: np.ndarray, rows: np.ndarray) -> np.ndarra
     return found
 
 
-def _sole_backward(
-    core: Core, models: Mapping[str, OpModel], candidates: np.ndarray, launching: np.ndarray
-) -> dict[int, Cost | str]:
+def _sole_backward(w: Window, candidates: np.ndarray, launching: np.ndarray) -> dict[int, Cost | str]:
     """Backward ops whose cost follows from their forward op, with the estimate or why there is none.
 
     Args:
-        core: the graph.
-        models: op name -> model.
+        w: the whole trace.
         candidates: rows of ops that launch work and have no model of their own.
         launching: rows of all ops that launch work, ascending.
     """
-    c, names = core.columns, core.names
+    core, c, names, models = w.core, w.core.columns, w.core.names, extension_of(w).all_models
     wrappers = {code: name.removeprefix(_WRAPPER) for code, name in enumerate(names) if name.startswith(_WRAPPER)}
     if not wrappers:
         return {}

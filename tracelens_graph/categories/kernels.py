@@ -1,7 +1,7 @@
 """The category of a kernel, told by its name and the op that launched it: the engine, and rules from a user's file.
 
 One table of rules serves every front end, whether ops are known (PyTorch), or a graph launch hides them, or names are
-those of a compiler (JAX). Rules are data that is passed along; nobody's rules change those of anybody else.
+those of a compiler (JAX). KernelRules are data that is passed along; nobody's rules change those of anybody else.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class KernelRule:
 
 
 @dataclass(frozen=True, eq=False)
-class Rules:
+class KernelRules:
     """What categories of kernels are told by: the first rule that fits counts.
 
     Attributes:
@@ -84,7 +84,7 @@ class Rules:
         op = op[:LONGEST].lower()
         return next((rule.category for rule in fitting if rule.fits_op(op)), self.other)
 
-    def with_file(self, path: str | Path) -> Rules:
+    def with_file(self, path: str | Path) -> KernelRules:
         """These rules behind those of a TOML file, which therefore win.
 
         The file holds entries `[[rule]]` with `category` and `pattern`, `op`, or both. A category that is not among
@@ -118,11 +118,11 @@ def _built_in() -> Iterable[KernelRule]:
         yield KernelRule(category, op=op)
 
 
-RULES = Rules(tuple(_built_in()), CATEGORIES)
+RULES = KernelRules(tuple(_built_in()), CATEGORIES)
 """The rules of `kernel_rules`."""
 
 
-def kernel_category(name: str, op: str = "", rules: Rules = RULES) -> str:
+def kernel_category(name: str, op: str = "", rules: KernelRules = RULES) -> str:
     """Category of a kernel.
 
     Args:
@@ -133,7 +133,7 @@ def kernel_category(name: str, op: str = "", rules: Rules = RULES) -> str:
     return rules.category(rules.fitting(name), op)
 
 
-def kernel_categories(kernels: Iterable[tuple[str, str]], rules: Rules = RULES) -> list[str]:
+def kernel_categories(kernels: Iterable[tuple[str, str]], rules: KernelRules = RULES) -> list[str]:
     """Categories of many kernels, each given by its name and its op; a name is compared with the rules only once."""
     fitting: dict[str, list[KernelRule]] = {}
     found = []

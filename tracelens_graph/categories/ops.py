@@ -1,6 +1,6 @@
 """The category of an operation: by its name, else by the first kernel it launches.
 
-Rules are data, asked in this order: the full name; patterns of names; patterns of the first kernel's name; `other`.
+OpRules are data, asked in this order: the full name; patterns of names; patterns of the first kernel's name; `other`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Rules:
+class OpRules:
     """What categories are told by.
 
     Attributes:
@@ -38,16 +38,16 @@ class Rules:
     by_name: Sequence[Rule] = ()
     by_kernel: Sequence[Rule] = ()
     by_call: Sequence[Rule] = ()
-    behind: Rules | None = None
+    behind: OpRules | None = None
     other: str = "other"
     call: str = "runtime"
 
-    def before(self, others: Rules) -> Rules:
+    def before(self, others: OpRules) -> OpRules:
         """These rules, and the others where none of these matches."""
         return replace(self, behind=self.behind.before(others) if self.behind else others)
 
 
-RULES = Rules(
+RULES = OpRules(
     names=OP_NAMES,
     by_name=(
         Rule(re.compile("triton"), "triton"),
@@ -62,7 +62,7 @@ RULES = Rules(
 """The rules of TraceLens (tables and order)."""
 
 
-def op_category(name: str, first_kernel: str, rules: Rules = RULES) -> str:
+def op_category(name: str, first_kernel: str, rules: OpRules = RULES) -> str:
     """Category of an operation.
 
     Args:
@@ -76,7 +76,7 @@ def op_category(name: str, first_kernel: str, rules: Rules = RULES) -> str:
     return found or rules.other
 
 
-def call_category(name: str, rules: Rules = RULES) -> str:
+def call_category(name: str, rules: OpRules = RULES) -> str:
     """Category of a runtime call that launches without an operation: `graph` for a graph launch, else `runtime`."""
     found = _first_match(rules.by_call, name)
     if found is None and rules.behind:

@@ -209,7 +209,8 @@ def _extension(sources: list[str], warn: bool = False) -> Extension | None:
     """What the user's extensions add up to; None without any."""
     if not sources:
         return None
-    from tracelens_graph.extension import combined, load_extension
+    from tracelens_graph.extension import combined
+    from tracelens_graph.extension_loading import load_extension
     from tracelens_graph.reports.terminal import printable
 
     extension = combined(map(load_extension, sources))
@@ -309,8 +310,8 @@ def _result(path: str, request: _Request, processes: int | None = None) -> tuple
 
     options = replace(request.options, arch=_arch_of(core)) if request.arch_of_trace else request.options
     w = request.window.of(options.extension.processed(core) if options.extension else core)
-    w = options.extension.of(w) if options.extension else w
     tables = report_tables(w, options)
+    w = tables.window
     if request.table and request.table not in TABLES and request.table not in tables:
         if options.extension and options.extension.table_sets:
             raise AnalysisError(f"there is no table {request.table!r}; there are {', '.join(tables)}")

@@ -21,7 +21,7 @@ from functools import cached_property
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from tracelens_graph.categories.ops import Rules
+from tracelens_graph.categories.ops import OpRules
 from tracelens_graph.compat.event import TraceEvent
 from tracelens_graph.compat.perf_classes import adapted, category_of, table_of
 from tracelens_graph.compat.trace_to_tree import TraceToTree
@@ -74,7 +74,7 @@ def from_hooks(module: ModuleType, name: str) -> Extension:
     others = [hook for hook in vars(module) if hook.endswith("_extension") and hook not in known]
     trees = _Trees(change)
     return Extension(
-        op_rules=Rules(names=categories),
+        op_rules=OpRules(names=categories),
         models={op: adapted(op, one, families.get(op) or table_of(one), name) for op, one in classes.items()},
         table_sets=(trees.frames_of(frames),) if frames else (),
         postprocess=trees.changed if change else None,
@@ -112,21 +112,25 @@ class _Trees:
         again = WritableTree(after)
         again.written = {row: {key: value for key, value in keys.items() if key not in ("name", "args")}
                          for row, keys in tree.written.items()}  # fmt: skip
-        after.everything.memo[("tree of hooks", id(self))] = again
+        after.everything.remember(again, _tree_of, self)
         return after
 
     def frames_of(self, frames: Callable[[TraceToTree], Any]) -> Callable[[Window], Mapping[str, pd.DataFrame]]:
         """The hook for tables as a function of a window; the tree is that of the whole trace."""
 
         def made(w: Window) -> Mapping[str, pd.DataFrame]:
-            tree = w.core.everything.memo.get(("tree of hooks", id(self))) or WritableTree(w.core)
-            found: Mapping[str, pd.DataFrame] = frames(tree)
+            found: Mapping[str, pd.DataFrame] = frames(w.core.everything.once(_tree_of, self))
             if w.title and isinstance(found, Mapping):
                 for frame in found.values():
                     frame.attrs["notes"] = [*frame.attrs.get("notes", ()), f"of the whole trace, not only {w.title}"]
             return found
 
         return made
+
+
+def _tree_of(everything: Window, trees: _Trees) -> WritableTree:
+    """The tree that the hook for tables is given; `changed` remembers one that keeps what the other hook wrote."""
+    return WritableTree(everything.core)
 
 
 class WritableTree(TraceToTree):

@@ -14,13 +14,14 @@ from tracelens_graph.analyses.grouping import Cells
 from tracelens_graph.analyses.launchers import OpCalls, busy_by_group
 from tracelens_graph.analyses.modelled import arguments_of, context_of
 from tracelens_graph.analyses.perf_rows import CostedCalls, work_columns
-from tracelens_graph.analyses.unified import Unified
+from tracelens_graph.analyses.unified import unified
 from tracelens_graph.compat.launcher_calls import argument_tuples, kernel_details
 from tracelens_graph.compat.launcher_frames import ARGUMENTS
 from tracelens_graph.compat.perf_params import in_order
 from tracelens_graph.compat.trace_to_tree import TraceToTree
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
+from tracelens_graph.graph.window import Window
 from tracelens_graph.perf.architecture import Architecture
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.model import Context, OpModel
@@ -46,18 +47,17 @@ def calls_of(core: Core, rows: Sequence[int], backward: bool = False) -> OpCalls
     return OpCalls(core.everything, np.array(rows, np.int64), found[:, 1], found[:, 0], gpu[:0])
 
 
-def unified_calls(core: Core, chosen: Unified, communication: bool = False) -> tuple[OpCalls, np.ndarray]:
+def unified_perf_calls(w: Window, communication: bool = False) -> tuple[OpCalls, np.ndarray]:
     """The ops that GPU events are given to, by start, and events that stand for themselves.
 
     Args:
-        core: the graph.
-        chosen: which op each GPU event is given to.
+        w: the whole trace.
         communication: give communication that is in no modelled op to the op that launched it.
 
     Returns:
         The calls, and which of them stand for a GPU event: their row is that of the op or call that launched it.
     """
-    c, gpu = core.columns, core.gpu_rows
+    core, c, gpu, chosen = w.core, w.core.columns, w.core.gpu_rows, unified(w)
     owner = chosen.owner
     if communication:
         left = (owner < 0) & ~chosen.alone & (gpu_classes(core, gpu) == COMMUNICATION)

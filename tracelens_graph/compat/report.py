@@ -22,7 +22,8 @@ from tracelens_graph.compat.launcher_frames import as_tuples
 from tracelens_graph.compat.notices import refuse, warn_of_damage
 from tracelens_graph.compat.perf_params import in_order
 from tracelens_graph.errors import OutputError
-from tracelens_graph.extension import load_extension
+from tracelens_graph.extension import Extension, combined
+from tracelens_graph.extension_loading import load_extension
 from tracelens_graph.files import replacing
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import rows_of_kind
@@ -154,14 +155,12 @@ def generate_perf_report_pytorch(
         by_module=group_by_parent_module,
         kernel_categories=use_kernel_name_categories,
         arch=arch,
-        registry=models,
-        extension=None if extension_file is None else load_extension(Path(extension_file)),
     )
-    w = options.extension.of(core) if options.extension else core.everything
-    families = perf_sheets(
-        w, models=options.chosen_models, arch=arch, recompute=detect_recompute, by_kernel_count=group_by_num_kernels,
-        time_models=options.time_models,
-    )  # fmt: skip
+    extensions = [] if extension_file is None else [load_extension(Path(extension_file))]
+    if models is not None:
+        extensions.append(Extension(registry=models, name="models"))
+    w = combined(extensions).of(core) if extensions else core.everything
+    families = perf_sheets(w, arch=arch, recompute=detect_recompute, by_kernel_count=group_by_num_kernels)
     tables = {
         name: _as_sheet(name, table)
         for name, table in _chosen(

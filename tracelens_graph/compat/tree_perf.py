@@ -29,10 +29,10 @@ from tracelens_graph.compat.notices import refuse, warn_of_damage
 from tracelens_graph.compat.trace_to_tree import TraceToTree
 from tracelens_graph.compat.tree_perf_models import PerformanceMethods
 from tracelens_graph.errors import AnalysisError
+from tracelens_graph.extension import Extension
 from tracelens_graph.graph.intervals import union_length_by_group
 from tracelens_graph.graph.traversals import nearest_above, rows_of_kind
 from tracelens_graph.perf.model import OpModel
-from tracelens_graph.perf.registry import MODELS
 from tracelens_graph.schema import PYTHON_KINDS, Kind
 
 
@@ -86,9 +86,10 @@ class TreePerfAnalyzer(PerformanceMethods):
             inductor_cache_dir=inductor_cache_dir,
         )  # fmt: skip
         self.arch = device(arch)
-        self.models = MODELS if models is None else models
         self.use_kernel_name_categories = use_kernel_name_categories
         self.tree = tree if isinstance(tree, TraceToTree) else TraceToTree(tree)
+        everything = self.tree.graph.everything
+        self.window = everything if models is None else Extension(registry=models, name="models").of(everything)
         if event_to_category is not None:
             self.tree.event_to_category = event_to_category
         self.include_unlinked_kernels = include_unlinked_kernels

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tracelens_graph.analyses.perf_tables import unified_of
+from tracelens_graph.analyses.unified import unified
 from tracelens_graph.compat import perf_frames
 from tracelens_graph.compat.event import TraceEvent
 from tracelens_graph.compat.perf_calls import (
@@ -21,11 +21,13 @@ from tracelens_graph.compat.perf_calls import (
     metric_columns,
     perf_frame,
     size_columns,
-    unified_calls,
     unified_frame,
+    unified_perf_calls,
 )
 from tracelens_graph.compat.trace_to_tree import TraceToTree
 from tracelens_graph.errors import AnalysisError
+from tracelens_graph.extension import extension_of
+from tracelens_graph.graph.window import Window
 from tracelens_graph.perf.architecture import Architecture
 from tracelens_graph.perf.cost import CannotModel
 from tracelens_graph.perf.model import OpModel
@@ -40,14 +42,19 @@ class PerformanceMethods:
     Attributes:
         tree: the tree of the trace.
         arch: the device, for the roofline; None for none.
-        models: op name -> performance model.
+        window: the whole trace; performance models are those of its extension.
         detect_recompute: whether frames tell recomputation of activations from the rest.
     """
 
     tree: TraceToTree
     arch: Architecture | None
-    models: Mapping[str, OpModel]
+    window: Window
     detect_recompute: bool
+
+    @property
+    def models(self) -> Mapping[str, OpModel]:
+        """Op name -> performance model."""
+        return extension_of(self.window).all_models
 
     # --- one family --------------------------------------------------------------------------------------------
 
@@ -167,7 +174,7 @@ class PerformanceMethods:
         That is the outermost op that a model covers, else the op that launched the event. Not among them are
         communication that is in no modelled op, and what is launched outside of ops or beside modelled ones.
         """
-        calls, alone = unified_calls(self.tree.graph, unified_of(self.tree.graph, self.models))
+        calls, alone = unified_perf_calls(self.window)
         return [TraceEvent(self.tree, row) for row in calls.rows[~alone].tolist()]
 
     def build_df_unified_perf_table(
@@ -192,9 +199,9 @@ class PerformanceMethods:
             include_nccl: give communication that is in no modelled op to the op that launched it; without `events`.
         """
         core = self.tree.graph
-        chosen = unified_of(core, self.models)
+        chosen = unified(self.window)
         if events is None:
-            calls, alone = unified_calls(core, chosen, include_nccl)
+            calls, alone = unified_perf_calls(self.window, include_nccl)
         else:
             rows = np.array([core.row(event["UID"]) for event in events], np.int64)
             below = np.searchsorted(core.gpu_rows, core.columns.last[rows], "right") > np.searchsorted(

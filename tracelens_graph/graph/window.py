@@ -7,9 +7,9 @@ A window is a set of nodes. It holds an event or does not; it never cuts one. So
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, TypeVarTuple
 
 import numpy as np
 
@@ -18,7 +18,6 @@ from tracelens_graph.graph import membership, traversals
 from tracelens_graph.schema import GPU_KINDS, Kind
 
 if TYPE_CHECKING:
-    from tracelens_graph.categories.ops import Rules
     from tracelens_graph.graph.core import Core
 
 _STEP_DIGITS = 18
@@ -26,16 +25,8 @@ _STEP_DIGITS = 18
 Threads = Literal["own", "all"]
 
 
-class Additions(Protocol):
-    """What analyses ask of an extension; see `tracelens_graph.extension`."""
-
-    @property
-    def name(self) -> str:
-        """What messages call it."""
-
-    @property
-    def all_op_rules(self) -> Rules:
-        """What categories of ops are told by."""
+_Result = TypeVar("_Result")
+_Key = TypeVarTuple("_Key")
 
 
 class Window:
@@ -44,23 +35,45 @@ class Window:
     Attributes:
         core: the graph.
         title: what was asked for, for the titles of tables; empty for the whole trace.
-        extension: what a user adds to the rules that analyses go by; see `extended`.
-        memo: what tables have in common, kept by whoever computed it.
+        extension: what a user adds to the rules of analyses, None for nothing. The graph knows nothing of it;
+            `tracelens_graph.extension.extension_of(window)` gives it its type.
     """
 
     def __init__(
-        self, core: Core, mask: np.ndarray | None = None, title: str = "", extension: Additions | None = None
+        self, core: Core, mask: np.ndarray | None = None, title: str = "", extension: Hashable | None = None
     ) -> None:
         self.core = core
         self.title = title
         self.extension = extension
-        self.memo: dict[Any, Any] = {}
         self._mask = mask
+        self._kept: dict[tuple[Callable[..., Any], tuple[Any, ...]], Any] = {}
+
+    def once(self, function: Callable[[Window, *_Key], _Result], *key: *_Key) -> _Result:
+        """`function(window, *key)`, called the first time only; later calls with an equal key give the same result.
+
+        For what several tables of a window share. What does not depend on the window but on the graph and the
+        extension belongs to `window.whole.once(...)`.
+        """
+        slot = (function, key)
+        if slot not in self._kept:
+            self._kept[slot] = function(self, *key)
+        result: _Result = self._kept[slot]
+        return result
+
+    def remember(self, result: _Result, function: Callable[[Window, *_Key], _Result], *key: *_Key) -> None:
+        """Have `once(function, *key)` give this result without calling the function."""
+        self._kept[function, key] = result
+
+    @property
+    def whole(self) -> Window:
+        """The window that holds the whole trace, under the same extension."""
+        everything = self.core.everything
+        return everything if self.extension is None else everything.once(Window.extended, self.extension)
 
     @cached_property
     def gpu_rows(self) -> np.ndarray:
         """Rows of GPU events, ascending."""
-        return self._kept(self.core.gpu_rows)
+        return self._inside(self.core.gpu_rows)
 
     @cached_property
     def linked_gpu_rows(self) -> np.ndarray:
@@ -69,7 +82,7 @@ class Window:
 
     def rows_of_kind(self, *kinds: Kind) -> np.ndarray:
         """Rows of nodes of these kinds, ascending."""
-        return self._kept(traversals.rows_of_kind(self.core.columns, kinds))
+        return self._inside(traversals.rows_of_kind(self.core.columns, kinds))
 
     def holds(self, rows: np.ndarray) -> np.ndarray:
         """Whether each row is in the window."""
@@ -80,20 +93,19 @@ class Window:
         both = mask if self._mask is None else self._mask & mask
         return type(self)(self.core, both, "; ".join(filter(None, (self.title, title))), self.extension)
 
-    def extended(self, extension: Additions, core: Core | None = None) -> Window:
-        """The same nodes for analyses that go by an extension.
+    def extended(self, extension: Hashable) -> Window:
+        """The same nodes for analyses that go by an extension."""
+        return type(self)(self.core, self._mask, self.title, extension)
 
-        Args:
-            extension: what is added to the rules.
-            core: the same graph after the extension's own changes, which has the same rows.
-        """
-        return type(self)(core or self.core, self._mask, self.title, extension)
+    def moved_to(self, core: Core) -> Window:
+        """The same rows of another graph, such as a copy with other names."""
+        return type(self)(core, self._mask, self.title, self.extension)
 
     def titled(self, text: str) -> str:
         """A table's title, with what the table was restricted to."""
         return f"{text} ({self.title})" if self.title else text
 
-    def _kept(self, rows: np.ndarray) -> np.ndarray:
+    def _inside(self, rows: np.ndarray) -> np.ndarray:
         return rows if self._mask is None else rows[self._mask[rows]]
 
     def __repr__(self) -> str:

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tracelens_graph.analyses.grouping import Cells, group_by, picked, text_codes
-from tracelens_graph.analyses.perf_tables import unified_of
 from tracelens_graph.analyses.questions.gpu_work import GPU_TIME, modules_of, names_of, percent
+from tracelens_graph.analyses.unified import unified
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.classes import argset_text
 from tracelens_graph.graph.context import ARGSET_PARTS
@@ -18,7 +18,6 @@ from tracelens_graph.graph.traversals import nearest_above, rows_of_kind
 from tracelens_graph.graph.window import Window, narrow, window_of
 from tracelens_graph.perf.architecture import Architecture, detect
 from tracelens_graph.perf.cost import Cost
-from tracelens_graph.perf.registry import MODELS
 from tracelens_graph.perf.roofline import Roof, roofline
 from tracelens_graph.schema import Kind
 from tracelens_graph.table import Column, Table
@@ -80,7 +79,7 @@ def op_signatures(g: Core | Window, op: str | None = None, step: int | None = No
     """
     w = narrow(window_of(g), step=step)
     core, c = w.core, w.core.columns
-    chosen = unified_of(core, MODELS)
+    chosen = unified(core)
     given = w.holds(core.gpu_rows) & (chosen.owner >= 0)
     gpu, owner = core.gpu_rows[given], chosen.owner[given]
     op = op or _longest_op(core, gpu, owner)
