@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tracelens_graph.errors import NotATraceError
+from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.build import EventTable, build_core
 from tracelens_graph.graph.core import Core, TraceInfo
 from tracelens_graph.loaders.kineto.chunks import Walker
@@ -25,7 +26,7 @@ from tracelens_graph.loaders.kineto.details import FileDetails
 from tracelens_graph.loaders.kineto.events import context_of, event_table, merge, metadata_of
 from tracelens_graph.loaders.kineto.times import epoch_ns
 from tracelens_graph.loaders.sources import Source
-from tracelens_graph.schema import Kind
+from tracelens_graph.schema import GPU_KINDS
 
 SPLIT_FROM = 24 * 1024 * 1024
 """Bytes of JSON from which a second process pays."""
@@ -210,7 +211,7 @@ def _needs_flows(table: EventTable, out: Collected) -> bool:
     if not out.launch_flows:
         return False
     kind, correlation = table.columns["kind"], table.columns["correlation"]
-    gpu = (kind >= Kind.Kernel) & (kind <= Kind.Memset)
+    gpu = is_kind(kind, GPU_KINDS)
     return out.big_flows or bool((correlation[gpu] == -1).any())
 
 

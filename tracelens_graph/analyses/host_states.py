@@ -7,10 +7,11 @@ from collections.abc import Callable
 
 import numpy as np
 
+from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import Intervals, merge
 from tracelens_graph.graph.traversals import ancestors, nearest_above
-from tracelens_graph.schema import Flag, Kind
+from tracelens_graph.schema import HOST_KINDS, Flag, Kind
 
 ABSENT, DATA_LOADER, PROFILER, SYNCHRONIZATION, COPY_TO_DEVICE, ALLOCATION, LAUNCH, PYTHON = range(8)
 """States of a thread. ABSENT: nothing is recorded, or the thread waits for others. DATA_LOADER and PROFILER hold for
@@ -124,7 +125,7 @@ class Calls:
         launches = np.zeros(len(core.threads), bool)
         launches[self._c.thread[self._c.parent[core.everything.linked_gpu_rows]]] = True
         self.threads = np.flatnonzero(launches)
-        self.rows = np.flatnonzero((self._c.kind <= Kind.RuntimeCall) & launches[self._c.thread])
+        self.rows = np.flatnonzero(is_kind(self._c.kind, HOST_KINDS) & launches[self._c.thread])
         notes = np.flatnonzero(self._c.kind == Kind.Annotation)
         notes = notes[_per_name(core, notes, _loads_data) > 0]
         self.marks = {

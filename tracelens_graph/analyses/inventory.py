@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.gpu_class import COMMUNICATION, gpu_classes
+from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import union_length
 from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.schema import (
     FLAG_MEANING,
+    HOST_KINDS,
     KIND_MEANING,
     OWNER_RULE_MEANING,
     PYTHON_KINDS,
@@ -61,7 +63,7 @@ def _trace(g: Core) -> Table:
         ("rank", g.info.rank, ""),
         ("world size", distributed.get("world_size"), ""),
         ("backend", distributed.get("backend"), ""),
-        ("threads", len(np.unique(c.thread[c.kind <= Kind.RuntimeCall])), ""),
+        ("threads", len(np.unique(c.thread[is_kind(c.kind, HOST_KINDS)])), ""),
         ("streams", len({(n.device, n.stream) for n in g.nodes_at(_first_of_streams(g))}), ""),
     ]
     what, value, unit = zip(*facts, strict=True)

@@ -8,12 +8,12 @@ from tracelens_graph.analyses.grouping import Cells, group_by, picked
 from tracelens_graph.analyses.launchers import NO_LAUNCH
 from tracelens_graph.analyses.statistics import Groups
 from tracelens_graph.analyses.timeline import unlinked_notes
-from tracelens_graph.graph.arrays import distinct
+from tracelens_graph.graph.arrays import distinct, is_kind
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group, union_length_by_group
 from tracelens_graph.graph.window import Window, window_of
-from tracelens_graph.schema import Kind
+from tracelens_graph.schema import HOST_KINDS, Kind
 from tracelens_graph.schema.tables import RUNTIME_SUMMARY
 from tracelens_graph.table import Table
 
@@ -88,7 +88,7 @@ def _self_ns(c: Columns, calls: np.ndarray) -> np.ndarray:
     """Duration of each call without that of the calls inside it (a runtime call may make driver calls)."""
     is_call = np.zeros(len(c) + 1, bool)  # the last entry is for roots, whose parent is -1
     is_call[calls] = True
-    inner = np.flatnonzero(is_call[c.parent] & (c.kind <= Kind.RuntimeCall))
+    inner = np.flatnonzero(is_call[c.parent] & is_kind(c.kind, HOST_KINDS))
     outer = c.parent[inner]
     inside = union_length_by_group(
         np.searchsorted(calls, outer), c.start_ns[inner], np.minimum(c.end_ns[inner], c.end_ns[outer]), len(calls)

@@ -17,6 +17,7 @@ from typing import Any, Literal, overload
 import numpy as np
 
 from tracelens_graph.compat.event import TraceEvent
+from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import climb, nearest_above
 from tracelens_graph.loaders.kineto.times import epoch_ns
@@ -74,8 +75,8 @@ class TraceToTree:
         """
         c = self.graph.columns
         self.add_python_func = add_python_func
-        in_forest = np.isin(c.kind, HOST_KINDS) | (np.isin(c.kind, GPU_KINDS) & (c.parent >= 0))
-        self.in_tree = in_forest if add_python_func else in_forest & ~np.isin(c.kind, PYTHON_KINDS)
+        in_forest = is_kind(c.kind, HOST_KINDS) | (is_kind(c.kind, GPU_KINDS) & (c.parent >= 0))
+        self.in_tree = in_forest if add_python_func else in_forest & ~is_kind(c.kind, PYTHON_KINDS)
         shown = [kind for kind in HOST_KINDS if add_python_func or kind not in PYTHON_KINDS]
         parent = nearest_above(c, np.arange(len(c)), shown)
         self._parent = np.where(self.in_tree, parent, -1)

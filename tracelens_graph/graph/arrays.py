@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 _SPREAD = 16
 """How many times its number of entries the range of a key may be for a table of it to pay."""
+
+
+def is_kind(kind: np.ndarray, kinds: Iterable[int]) -> np.ndarray:
+    """For each entry of a column of kinds whether it is one of some kinds."""
+    wanted = np.zeros(256, bool)
+    wanted[list(kinds)] = True
+    return wanted[kind]
 
 
 def distinct(key: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

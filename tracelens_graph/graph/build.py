@@ -9,18 +9,30 @@ from typing import Any
 
 import numpy as np
 
+from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core, TraceInfo
 from tracelens_graph.graph.details import Details, NoDetails
 from tracelens_graph.graph.forest import Forest, build_forest
 from tracelens_graph.graph.links import Flow, dependencies, link_by_correlation, link_by_flow
 from tracelens_graph.graph.traversals import climb
-from tracelens_graph.schema import STORED, Flag, Kind, OwnerRule
+from tracelens_graph.schema import (
+    DEVICE_KINDS,
+    GPU_KINDS,
+    HOST_KINDS,
+    LAYER_KINDS,
+    NESTING_RANK,
+    STORED,
+    Flag,
+    Kind,
+    OwnerRule,
+)
 
 PASSES_ON = ("execute",)
 """Ops that only stand for the op above them, which is charged instead."""
 
-_ON_DEVICE = (Kind.Kernel, Kind.Memcpy, Kind.Memset, Kind.DeviceAnnotation, Kind.SyncEvent)
+_RANK_OF_KIND = np.zeros(256, np.uint8)
+_RANK_OF_KIND[list(NESTING_RANK)] = list(NESTING_RANK.values())
 
 
 @dataclass
@@ -55,16 +67,16 @@ def build_core(table: EventTable) -> Core:
     table.info.start_epoch_ns += origin
     autograd_flows, launch_flows = (_shifted(flows, origin) for flows in (table.autograd_flows, table.launch_flows))
     kind = columns["kind"]
-    host = np.flatnonzero(kind <= Kind.RuntimeCall)
+    host = np.flatnonzero(is_kind(kind, HOST_KINDS))
     host = host[np.argsort(columns["uid"][host], kind="stable")]
-    gpu = np.flatnonzero((kind >= Kind.Kernel) & (kind <= Kind.Memset))
-    layer = np.flatnonzero(kind > Kind.Memset)
-    _fill_devices(columns, np.flatnonzero(np.isin(kind, _ON_DEVICE)), table.threads)
+    gpu = np.flatnonzero(is_kind(kind, GPU_KINDS))
+    layer = np.flatnonzero(is_kind(kind, LAYER_KINDS))
+    _fill_devices(columns, np.flatnonzero(is_kind(kind, DEVICE_KINDS)), table.threads)
     forest = build_forest(
         columns["thread"][host],
         columns["start_ns"][host],
         columns["dur_ns"][host],
-        np.maximum(kind[host], np.uint8(Kind.PythonFunction)),
+        _RANK_OF_KIND[kind[host]],
     )
     host = host[forest.order]
     columns["flags"][host[forest.outlives]] |= Flag.outlives_parent.value

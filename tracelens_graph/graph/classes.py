@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelens_graph.schema import GPU_KINDS, Kind
+from tracelens_graph.graph.traversals import rows_of_kind
+from tracelens_graph.schema import GPU_KINDS, HOST_KINDS, Kind
 from tracelens_graph.table import Column, Table
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def subtree_classes(core: Core, shapes: bool = True, kernel_names: bool = False)
 def class_rows(core: Core) -> np.ndarray:
     """Rows of the roots of call subtrees that hold GPU work: host events, ascending."""
     c, gpu = core.columns, core.gpu_rows
-    host = np.flatnonzero(c.kind <= Kind.RuntimeCall)
+    host = rows_of_kind(c, HOST_KINDS)
     return host[np.searchsorted(gpu, host) < np.searchsorted(gpu, c.last[host], "right")]
 
 

@@ -17,12 +17,11 @@ import numpy as np
 
 from tracelens_graph.graph.classes import argset_text, class_rows, distinct, hex_of, normal_name, subtree_classes
 from tracelens_graph.graph.traversals import rows_of_kind
-from tracelens_graph.schema import GPU_KINDS, Kind
+from tracelens_graph.schema import DEVICE_KINDS, Kind
 
 if TYPE_CHECKING:
     from tracelens_graph.graph.core import Core
 
-_DEVICE_KINDS = (*GPU_KINDS, Kind.DeviceAnnotation, Kind.SyncEvent)
 
 ARGSET_PARTS = ("input_dims", "input_types", "input_strides", "concrete_inputs")
 """Attributes of a signature: the parts of its argument set, as JSON."""
@@ -138,13 +137,13 @@ def _add_threads(context: Context, core: Core, trace: int) -> None:
         context.join("IN_PROCESS", thread, process)
         return thread
 
-    rows = rows_of_kind(c, [kind for kind in Kind if kind not in _DEVICE_KINDS])
+    rows = rows_of_kind(c, [kind for kind in Kind if kind not in DEVICE_KINDS])
     context.join_events("ON_THREAD", rows, c.thread[rows], thread_of)
 
 
 def _add_streams(context: Context, core: Core, trace: int) -> None:
     c = core.columns
-    rows = rows_of_kind(c, _DEVICE_KINDS)
+    rows = rows_of_kind(c, DEVICE_KINDS)
     rows = rows[(c.device[rows] != -1) & (c.stream[rows] != -1)]
     pairs, codes = np.unique(np.stack((c.device[rows], c.stream[rows]), axis=1), axis=0, return_inverse=True)
     properties = core.info.metadata.get("deviceProperties")

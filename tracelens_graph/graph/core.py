@@ -16,13 +16,14 @@ import numpy as np
 
 from tracelens_graph.errors import NodeNotFoundError
 from tracelens_graph.graph import membership, traversals
+from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.details import Details
 from tracelens_graph.graph.identity import content_id
 from tracelens_graph.graph.links import Flow
 from tracelens_graph.graph.node import Node
 from tracelens_graph.graph.window import Threads, Window, narrow
-from tracelens_graph.schema import GPU_KINDS, REPAIR_MEANING, Kind
+from tracelens_graph.schema import FOREST_KINDS, GPU_KINDS, HOST_KINDS, PYTHON_KINDS, REPAIR_MEANING, Kind
 
 if TYPE_CHECKING:
     from tracelens_graph.graph.autograd import Autograd
@@ -122,7 +123,7 @@ class Core:
     def gpu_step(self) -> np.ndarray:
         """As `step`, but said of GPU events only; -1 for all others."""
         if "step" in self.__dict__:
-            return np.where(np.isin(self.columns.kind, GPU_KINDS), self.step, -1)
+            return np.where(is_kind(self.columns.kind, GPU_KINDS), self.step, -1)
         return membership.step_rows(self.columns, self.threads, gpu_only=True)
 
     @cached_property
@@ -153,8 +154,7 @@ class Core:
     def gpu_sum_ns(self) -> np.ndarray:
         """Per row the sum of the durations of the GPU events in its subtree, itself included, ns."""
         c = self.columns
-        is_gpu = (c.kind >= Kind.Kernel) & (c.kind <= Kind.Memset)
-        return traversals.subtree_sums(c, np.where(is_gpu, c.dur_ns, 0))
+        return traversals.subtree_sums(c, np.where(is_kind(c.kind, GPU_KINDS), c.dur_ns, 0))
 
     def gpu_busy_ns(self, rows: np.ndarray) -> np.ndarray:
         """For each row the length of the union of the GPU events in its subtree, itself included, ns."""
@@ -292,7 +292,7 @@ class Core:
         c = self.columns
         keep = np.ones(len(c), bool)
         if kind is not None:
-            keep &= np.isin(c.kind, kinds_named(kind))
+            keep &= is_kind(c.kind, kinds_named(kind))
         tests = [name, None if pattern is None else re.compile(pattern)]
         for test in tests:
             if test is not None and len(c):
@@ -342,7 +342,7 @@ class Core:
     def roots(self) -> list[Node]:
         """Roots of the call forest, thread by thread, then GPU events without a launch."""
         c = self.columns
-        return self.nodes_at(np.flatnonzero((c.parent < 0) & (c.kind <= Kind.Memset)))
+        return self.nodes_at(np.flatnonzero((c.parent < 0) & is_kind(c.kind, FOREST_KINDS)))
 
     def __eq__(self, other: object) -> bool:
         return self is other
@@ -375,11 +375,7 @@ def kinds_named(kind: Kind | str | Iterable[Kind | str]) -> list[Kind]:
         return [kind]
     if not isinstance(kind, str):
         return [found for one in kind for found in kinds_named(one)]
-    groups = {
-        "gpu": list(GPU_KINDS),
-        "host": [Kind.Module, Kind.PythonFunction, Kind.Op, Kind.RuntimeCall],
-        "python": [Kind.Module, Kind.PythonFunction],
-    }
+    groups = {"gpu": list(GPU_KINDS), "host": list(HOST_KINDS), "python": list(PYTHON_KINDS)}
     lookup = {k.name.lower(): [k] for k in Kind} | groups
     try:
         return lookup[kind.lower()]

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from tracelens_graph.graph.arrays import distinct
+from tracelens_graph.graph.arrays import distinct, is_kind
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.intervals import union_length_by_group
 from tracelens_graph.schema import GPU_KINDS, Kind
@@ -17,9 +17,7 @@ from tracelens_graph.schema import GPU_KINDS, Kind
 
 def rows_of_kind(columns: Columns, kinds: Iterable[Kind]) -> np.ndarray:
     """Rows of nodes of these kinds, ascending."""
-    table = np.zeros(256, bool)
-    table[list(kinds)] = True
-    return np.flatnonzero(table[columns.kind])
+    return np.flatnonzero(is_kind(columns.kind, kinds))
 
 
 def gpu_rows(columns: Columns, linked_only: bool = False) -> np.ndarray:

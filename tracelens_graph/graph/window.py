@@ -15,7 +15,8 @@ import numpy as np
 
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph import membership, traversals
-from tracelens_graph.schema import GPU_KINDS, Kind
+from tracelens_graph.graph.arrays import is_kind
+from tracelens_graph.schema import GPU_KINDS, HOST_KINDS, Kind
 
 if TYPE_CHECKING:
     from tracelens_graph.graph.core import Core
@@ -207,7 +208,7 @@ def _under(window: Window, under: int | str) -> Window:
     else:
         spellings = {under, f"nn.Module: {under}"}
         fits = np.fromiter((name in spellings for name in core.names), bool, len(core.names))
-        rows = np.flatnonzero(fits[c.name] & (c.kind <= Kind.RuntimeCall)) if len(c) else np.zeros(0, np.int64)
+        rows = np.flatnonzero(fits[c.name] & is_kind(c.kind, HOST_KINDS)) if len(c) else np.zeros(0, np.int64)
         if not len(rows):
             raise AnalysisError(f"the trace has no module, function, op or runtime call {under!r}")
         label = f"under {under}"
@@ -221,7 +222,7 @@ def _on(window: Window, what: Literal["device", "stream"], wanted: list[int]) ->
     """GPU events on a device or stream, and the calls that lead to them."""
     c = window.core.columns
     column = c.device if what == "device" else c.stream
-    is_gpu = np.isin(c.kind, GPU_KINDS)
+    is_gpu = is_kind(c.kind, GPU_KINDS)
     there = np.unique(column[is_gpu]).tolist()
     if missing := sorted(set(wanted) - set(there)):
         raise AnalysisError(f"no GPU event is on {what} {_listed(missing)}; there are {_listed(there)}")

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
 from tracelens_graph.schema import FLAG_MEANING, GPU_KINDS, STORED, Flag, Kind, OwnerRule
@@ -42,7 +43,7 @@ def attributes_of(core: Core, low: int, high: int) -> list[dict[str, Any]]:
             packed[argset] = pickle.dumps(Node(core, low + place).shapes)
         found[place].update(pickle.loads(packed[argset]))
     rules = [rule.name for rule in OwnerRule]
-    on_gpu = np.flatnonzero(np.isin(kind, GPU_KINDS))
+    on_gpu = np.flatnonzero(is_kind(kind, GPU_KINDS))
     for place, rule in zip(on_gpu.tolist(), c.owner_rule[part][on_gpu].tolist(), strict=True):
         found[place]["owner_rule"] = rules[rule]
     flags = c.flags[part]

@@ -9,13 +9,23 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.errors import TraceError
+from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core, TraceInfo
 from tracelens_graph.graph.details import NoDetails
 from tracelens_graph.graph.traversals import nearest_above
 from tracelens_graph.nxview.attributes import NUMBERS
 from tracelens_graph.nxview.copies import garbage_collection_paused
-from tracelens_graph.schema import CONTEXT_KINDS, FLAG_MEANING, GPU_KINDS, Kind, OwnerRule
+from tracelens_graph.schema import (
+    CONTEXT_KINDS,
+    FLAG_MEANING,
+    FOREST_KINDS,
+    GPU_KINDS,
+    HOST_KINDS,
+    LAYER_KINDS,
+    Kind,
+    OwnerRule,
+)
 
 _NEEDED = ("kind", "name", "start_ns", "dur_ns")
 _ARGUMENTS = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
@@ -128,7 +138,7 @@ def _parents(table: _Table, edges: dict[str, list[tuple[int, int]]]) -> np.ndarr
     kind, uid = table.columns["kind"], table.columns["uid"]
     parent = np.full(len(kind), -1, np.int64)
     for source, target in edges.get("CALLS", []) + edges.get("LAUNCHES", []):
-        if kind[source] > Kind.RuntimeCall or kind[target] > Kind.Memset:
+        if kind[source] not in HOST_KINDS or kind[target] not in FOREST_KINDS:
             raise TraceError(
                 f"edge {uid[source]} -> {uid[target]}: a {Kind(int(kind[source])).name} cannot call or launch "
                 f"a {Kind(int(kind[target])).name}"
@@ -142,13 +152,13 @@ def _parents(table: _Table, edges: dict[str, list[tuple[int, int]]]) -> np.ndarr
 def _preorder(table: _Table, parent: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Places in row order, and per row its last descendant and its depth."""
     c = table.columns
-    kind, gpu = c["kind"], (c["kind"] >= Kind.Kernel) & (c["kind"] <= Kind.Memset)
+    kind, gpu = c["kind"], is_kind(c["kind"], GPU_KINDS)
     thread_rank = np.zeros(len(table.threads), np.int64)
     texts = [tuple((isinstance(part, str), part) for part in thread) for thread in table.threads]
     thread_rank[sorted(range(len(texts)), key=texts.__getitem__)] = np.arange(len(texts))
     rank = thread_rank[c["thread"]]
     # One order in which siblings, and roots, follow one another; the rules are those of graph/build.py.
-    group = np.where(kind > Kind.Memset, 2, np.where(gpu, 1, 0))
+    group = np.where(is_kind(kind, LAYER_KINDS), 2, np.where(gpu, 1, 0))
     lone = gpu & (parent < 0)
     first = np.where(group == 2, kind, np.where(lone, c["device"], np.where(gpu, 0, rank * (parent < 0))))
     second = np.where(group == 2, rank, np.where(lone, c["stream"], 0))
@@ -182,7 +192,7 @@ def _preorder(table: _Table, parent: np.ndarray) -> tuple[np.ndarray, np.ndarray
 def _owners_where_unknown(columns: Columns) -> dict[str, np.ndarray]:
     """Owner and rule of GPU events that come without: the nearest op above."""
     owner, rule = columns.owner.copy(), columns.owner_rule.copy()
-    unknown = np.flatnonzero(np.isin(columns.kind, GPU_KINDS) & (rule == OwnerRule.none))
+    unknown = np.flatnonzero(is_kind(columns.kind, GPU_KINDS) & (rule == OwnerRule.none))
     found = nearest_above(columns, unknown, (Kind.Op,))
     owner[unknown] = found
     lone = columns.parent[unknown] < 0

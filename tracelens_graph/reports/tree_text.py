@@ -18,10 +18,11 @@ from itertools import islice
 
 import numpy as np
 
+from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
 from tracelens_graph.reports.terminal import printable, shorten
-from tracelens_graph.schema import GPU_KINDS, Kind
+from tracelens_graph.schema import FOREST_KINDS, GPU_KINDS, Kind
 
 NAME_WIDTH = 64
 """Characters of a name that are shown."""
@@ -89,9 +90,9 @@ def subtree(core: Core, row: int, choice: Choice) -> Iterator[Place]:
 def forest(core: Core, choice: Choice) -> Iterator[Place]:
     """All of the call forest, thread by thread under headings, then GPU events without a launch."""
     c = core.columns
-    roots = np.flatnonzero((c.parent < 0) & (c.kind <= Kind.Memset))
+    roots = np.flatnonzero((c.parent < 0) & is_kind(c.kind, FOREST_KINDS))
     names = {(str(pid), str(tid)): name for pid, tid, name in core.info.threads}
-    group = np.where(np.isin(c.kind[roots], GPU_KINDS), HEADING, c.thread[roots])
+    group = np.where(is_kind(c.kind[roots], GPU_KINDS), HEADING, c.thread[roots])
     edges = np.flatnonzero(np.append(True, group[1:] != group[:-1])) if len(roots) else roots
     for begin, end in zip(edges.tolist(), [*edges[1:].tolist(), len(roots)], strict=False):
         low, high = int(roots[begin]), int(c.last[roots[end - 1]]) + 1
@@ -183,7 +184,7 @@ class Labels:
         asked, c = np.asarray(rows, np.int64), core.columns
         found = [""] * len(rows)
         if self.duration:
-            on_gpu = np.isin(c.kind[asked], GPU_KINDS).tolist()
+            on_gpu = is_kind(c.kind[asked], GPU_KINDS).tolist()
             for i, dur in enumerate(c.dur_ns[asked].tolist()):
                 found[i] += f", Duration: {dur / 1000}" if on_gpu[i] else ""
         if self.gpu_time:

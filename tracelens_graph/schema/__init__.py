@@ -14,7 +14,7 @@ SCHEMA_VERSION = 1
 
 
 class Kind(IntEnum):
-    """What an event node is. The order is the order of ties at one instant: Python, op, runtime call, GPU."""
+    """What an event node is. Numbers are those of saved graphs; what kinds have in common is told by the sets below."""
 
     Module = 0
     PythonFunction = 1
@@ -31,15 +31,24 @@ class Kind(IntEnum):
     MemoryEvent = 12
 
 
-HOST_KINDS = (Kind.Module, Kind.PythonFunction, Kind.Op, Kind.RuntimeCall)
+NESTING_RANK = {Kind.Module: 0, Kind.PythonFunction: 0, Kind.Op: 1, Kind.RuntimeCall: 2}
+"""Host kinds, and which is the outer one of two events with the same start and end: that of the lower rank."""
+
+HOST_KINDS = tuple(NESTING_RANK)
 """Kinds that nest in the call forest."""
 
 PYTHON_KINDS = (Kind.Module, Kind.PythonFunction)
 GPU_KINDS = (Kind.Kernel, Kind.Memcpy, Kind.Memset)
 """GPU work, and nothing else is: decided by the event's category, never by a `stream` argument."""
 
-LAYER_KINDS = tuple(kind for kind in Kind if kind > Kind.Memset)
+FOREST_KINDS = (*HOST_KINDS, *GPU_KINDS)
+"""Kinds that have a place in the call forest."""
+
+LAYER_KINDS = tuple(kind for kind in Kind if kind not in FOREST_KINDS)
 """Kinds that stand beside the call forest: they cover or accompany events, and are nobody's parent."""
+
+DEVICE_KINDS = (*GPU_KINDS, Kind.DeviceAnnotation, Kind.SyncEvent)
+"""Kinds that are recorded on a device, so that their process and thread stand for a device and a stream."""
 
 KIND_MEANING = {
     Kind.Module: "an nn.Module frame of the Python stack (`nn.Module: Linear_3`)",
@@ -170,16 +179,16 @@ class EdgeType:
     meaning: str
 
 
+_HOST, _GPU = ("|".join(kind.name for kind in kinds) for kinds in (HOST_KINDS, GPU_KINDS))
+
 EVENT_EDGES = (
-    EdgeType("CALLS", "Module|PythonFunction|Op|RuntimeCall", "Module|PythonFunction|Op|RuntimeCall", "host nesting"),
-    EdgeType("LAUNCHES", "RuntimeCall", "Kernel|Memcpy|Memset", "runtime call to the GPU event it launched"),
-    EdgeType("CHARGED_TO", "Kernel|Memcpy|Memset", "Op", "GPU event to the op it is charged to"),
+    EdgeType("CALLS", _HOST, _HOST, "host nesting"),
+    EdgeType("LAUNCHES", "RuntimeCall", _GPU, "runtime call to the GPU event it launched"),
+    EdgeType("CHARGED_TO", _GPU, "Op", "GPU event to the op it is charged to"),
     EdgeType("HAS_BACKWARD", "Op", "Op", "forward op to its backward op"),
-    EdgeType("NEXT_ON_STREAM", "Kernel|Memcpy|Memset", "Kernel|Memcpy|Memset", "next GPU event of the same stream"),
+    EdgeType("NEXT_ON_STREAM", _GPU, _GPU, "next GPU event of the same stream"),
     EdgeType("SYNCS", "RuntimeCall", "SyncEvent", "runtime call to the synchronisation it asked for"),
-    EdgeType(
-        "DEPENDS_ON", "Kernel|Memcpy|Memset", "Kernel|Memcpy|Memset", "GPU event to one it waits for, as recorded"
-    ),
+    EdgeType("DEPENDS_ON", _GPU, _GPU, "GPU event to one it waits for, as recorded"),
     EdgeType("DURING", "event", "Annotation|Step", "event to the innermost annotation over it"),
 )
 """Edges between event nodes."""
@@ -187,10 +196,10 @@ EVENT_EDGES = (
 CONTEXT_EDGES = (
     EdgeType("MEMBER_OF", "Kernel", "Collective", "kernel to the collective it is this rank's part of"),
     EdgeType("HAS_SIGNATURE", "Op", "Signature", "op to its name and argument set"),
-    EdgeType("NAMED", "Kernel|Memcpy|Memset", "KernelName", "GPU event to its name"),
+    EdgeType("NAMED", _GPU, "KernelName", "GPU event to its name"),
     EdgeType("INSTANCE_OF", "event", "SubtreeClass", "root of a call subtree with GPU work to its class"),
     EdgeType("IN_CATEGORY", "Op|KernelName", "Category", "op that launches GPU work, or name of a kernel, to its kind"),
-    EdgeType("MODELLED_BY", "Kernel|Memcpy|Memset", "Op", "GPU event to the one op whose model covers it"),
+    EdgeType("MODELLED_BY", _GPU, "Op", "GPU event to the one op whose model covers it"),
     EdgeType("ON_THREAD", "event", "Thread", "host event to its thread"),
     EdgeType("ON_STREAM", "event", "Stream", "device event to its stream"),
     EdgeType("IN_PROCESS", "Thread", "Process", "thread to its process"),

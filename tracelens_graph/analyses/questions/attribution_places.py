@@ -7,11 +7,11 @@ import numpy as np
 from tracelens_graph.analyses import modules as module_tree
 from tracelens_graph.analyses.grouping import Cells, group_by
 from tracelens_graph.analyses.launchers import NO_LAUNCH
-from tracelens_graph.graph.arrays import distinct
+from tracelens_graph.graph.arrays import distinct, is_kind
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group, union_length_by_group
 from tracelens_graph.graph.traversals import climb
-from tracelens_graph.schema import Kind
+from tracelens_graph.schema import FOREST_KINDS, HOST_KINDS, Kind
 from tracelens_graph.table import Column, Table
 
 NO_LINE = "(no line of Python)"
@@ -109,7 +109,7 @@ def gpu_time_under(g: Core, under: int | str | None = None, step: int | None = N
     else:
         inside[_outermost(g, under)] = True
     gpu = w.gpu_rows
-    below = np.flatnonzero(inside[c.parent] & (c.kind <= Kind.Memset))
+    below = np.flatnonzero(inside[c.parent] & is_kind(c.kind, FOREST_KINDS))
     low, high = np.searchsorted(gpu, below), np.searchsorted(gpu, c.last[below], "right")
     below, low, high = below[high > low], low[high > low], high[high > low]
     group, first = group_by(c.kind[below], c.name[below])
@@ -166,7 +166,7 @@ def _outermost(g: Core, name: str) -> np.ndarray:
     """Rows of calls of this name that lie in no other."""
     c, spellings = g.columns, {name, f"nn.Module: {name}"}
     fits = np.array([*(one in spellings for one in g.names), False], bool)
-    rows = np.flatnonzero(fits[c.name] & (c.kind <= Kind.RuntimeCall))
+    rows = np.flatnonzero(fits[c.name] & is_kind(c.kind, HOST_KINDS))
     reach = np.maximum.accumulate(np.concatenate(([-1], c.last[rows[:-1]]))) if len(rows) else rows
     return rows[rows > reach]
 

@@ -14,7 +14,7 @@ from tracelens_graph.analyses.grouping import Cells, group_by, picked, text_code
 from tracelens_graph.analyses.questions.gpu_work import COUNT, GPU_TIME, PERCENT, names_of, percent
 from tracelens_graph.analyses.questions.structure_layers import odd_layers
 from tracelens_graph.errors import AnalysisError
-from tracelens_graph.graph.arrays import distinct
+from tracelens_graph.graph.arrays import distinct, is_kind
 from tracelens_graph.graph.classes import argset_text, class_rows, hex_of, normal_name, subtree_classes
 from tracelens_graph.graph.classes import distinct as distinct_classes
 from tracelens_graph.graph.core import Core
@@ -131,7 +131,7 @@ def path_to_python(g: Core, uid: int | None = None) -> Table:
     kernel = _longest_kernel(g) if uid is None else _gpu_event(g, uid)
     way = [] if kernel is None else [kernel, *ancestors(c, kernel)]
     links: list[str | None] = [None, "launched by", *["called by"] * len(way)][: len(way)]
-    if way and not np.isin(c.kind[way], PYTHON_KINDS).any():
+    if way and not is_kind(c.kind[way], PYTHON_KINDS).any():
         turn = next((i for i, row in enumerate(way) if len(g.autograd.forward_of(row))), None)
         if turn is not None:
             forward = min(g.autograd.forward_of(way[turn]), key=lambda row: (int(c.start_ns[row]), row))

@@ -10,12 +10,13 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.classes import class_rows, hex_of, subtree_classes
 from tracelens_graph.graph.context import Context
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.edges import EdgeRows, edge_rows
 from tracelens_graph.graph.traversals import climb, subtree_sums
-from tracelens_graph.schema import EVENT_EDGES, GPU_KINDS, HOST_KINDS, Flag, Kind, OwnerRule
+from tracelens_graph.schema import EVENT_EDGES, FOREST_KINDS, GPU_KINDS, HOST_KINDS, Flag, Kind, OwnerRule
 from tracelens_graph.schema.database import EVENT, EVENT_PROPERTIES, HEAT, event_labels
 from tracelens_graph.stores.frames import Frame, Texts, recorded_columns
 from tracelens_graph.stores.neo4j.image import Edges, Nodes, Options
@@ -46,7 +47,7 @@ def kept_rows(core: Core, options: Options) -> np.ndarray:
     kind = core.columns.kind
     kept: np.ndarray = np.isin(kind, [Kind[name] for name in options.kinds])
     if options.min_gpu_time_ns:
-        kept &= ~np.isin(kind, HOST_KINDS) | (core.gpu_sum_ns >= options.min_gpu_time_ns)
+        kept &= ~is_kind(kind, HOST_KINDS) | (core.gpu_sum_ns >= options.min_gpu_time_ns)
     return kept
 
 
@@ -54,7 +55,7 @@ def columns(core: Core, context: Context, options: Options) -> dict[str, Any]:
     """The properties of all events by name, one value per row."""
     c = core.columns
     rows = np.arange(len(c))
-    below = subtree_sums(c, np.isin(c.kind, GPU_KINDS).astype(np.int64))
+    below = subtree_sums(c, is_kind(c.kind, GPU_KINDS).astype(np.int64))
     recorded: Frame = recorded_columns(core)
     found: dict[str, Any] = {prop.name: recorded[prop.name] for prop in EVENT_PROPERTIES if prop.name in recorded}
     found |= {
@@ -166,7 +167,7 @@ def _heat(core: Core, kept: np.ndarray) -> np.ndarray:
     """Per row the place of its label in HEAT, from 1 on; 0 for none."""
     kind, time = core.columns.kind, core.gpu_sum_ns
     heat = np.zeros(len(kind), np.int8)
-    for one in (*HOST_KINDS, *GPU_KINDS):
+    for one in FOREST_KINDS:
         rows = np.flatnonzero(kept & (kind == one))
         rows = rows[np.argsort(-time[rows], kind="stable")]
         low = 0
@@ -215,7 +216,7 @@ def _together(name: str, source: np.ndarray, target: np.ndarray, uid: np.ndarray
 def _calls_among(core: Core, kept: np.ndarray) -> EdgeRows:
     """Calls that are taken, each with the nearest call above it that is taken."""
     c = core.columns
-    callers = kept & np.isin(c.kind, HOST_KINDS)
+    callers = kept & is_kind(c.kind, HOST_KINDS)
     rows = np.flatnonzero(callers)
     above = climb(c.parent, c.parent[rows], callers)
     order = np.argsort(above, kind="stable")
