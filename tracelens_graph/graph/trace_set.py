@@ -1,0 +1,268 @@
+"""Several traces as one object: graphs in an order, each with its name, run, rank, labels and place on a common clock.
+
+What asks about more than one trace takes a `TraceSet`: reports over folders, comparisons, pushes, questions about the
+ranks of a job. A set can be made of whatever holds graphs:
+
+    TraceSet.of([a, b])
+    TraceSet.of({"before": a, "after": b.window(step=3)})
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import PurePath
+from typing import Any, overload
+
+from tracelens_graph.errors import AnalysisError
+from tracelens_graph.files import stem
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.node import Node
+from tracelens_graph.graph.window import Window, window_of
+
+NODES_PER_TRACE = 2**40
+"""A node of a set is `ordinal * NODES_PER_TRACE + uid`. Uids of synthetic nodes start at 2**39, so they fit too."""
+
+_RANK_IN_NAME = re.compile(r"rank[-_ ]?(\d{1,6})(?!\d)", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Member:
+    """A trace and its place in a set.
+
+    Attributes:
+        graph: the graph, or the window of it that counts.
+        name: name of the trace, unique in its run.
+        run: name of the run; empty for a trace that is its own run.
+        rank: rank in its job; None where neither the metadata nor the name of the file tells.
+        labels: `key=value`, as the user gave them.
+        offset_ns: what to add to a time of this graph to get one on the clock of the set.
+    """
+
+    graph: Core | Window
+    name: str
+    run: str = ""
+    rank: int | None = None
+    labels: tuple[str, ...] = ()
+    offset_ns: int = 0
+
+    @property
+    def core(self) -> Core:
+        """The graph, whole."""
+        return self.graph.core if isinstance(self.graph, Window) else self.graph
+
+    @property
+    def window(self) -> Window:
+        """The part of it that counts."""
+        return window_of(self.graph)
+
+    @property
+    def path(self) -> str:
+        """Run and name in one text, as databases have it."""
+        return f"{self.run or self.core.trace_id}/{self.name}"
+
+    def value_of(self, key: str) -> str | None:
+        """The value of the first label with this key; None if there is none."""
+        return next((label[len(key) + 1 :] for label in self.labels if label.startswith(f"{key}=")), None)
+
+
+class TraceSet(Sequence[Member]):
+    """Traces in an order, such as the ranks of a job or the runs to be compared.
+
+    Attributes:
+        notes: what is to be said of the set, a line each: what was left out, which ranks are missing.
+    """
+
+    def __init__(self, members: Iterable[Member], notes: Iterable[str] = ()) -> None:
+        self._members = tuple(members)
+        self.notes = (*notes, *_rank_notes(self._members))
+
+    @classmethod
+    def of(cls, given: Any, run: str = "") -> TraceSet:
+        """The set of whatever holds graphs: a set, members, graphs or windows, or a mapping from names to these.
+
+        Ranks come from the metadata, else from the names of the files (`rank3`); clock offsets from the absolute
+        starts of the traces. Where nothing tells, a rank is None and an offset 0.
+
+        Args:
+            given: the graphs.
+            run: name of their run.
+
+        Raises:
+            AnalysisError: there are other things among them.
+        """
+        if isinstance(given, TraceSet):
+            return given
+        if isinstance(given, Core | Window):
+            given = [given]
+        if isinstance(given, Mapping):
+            named = [(str(name), graph) for name, graph in given.items()]
+        elif isinstance(given, Iterable):
+            named = [("", graph) for graph in given]
+        else:
+            raise AnalysisError(f"graphs are wanted, not {type(given).__name__}")
+        if named and all(isinstance(one, Member) for _, one in named):
+            return cls(one for _, one in named)
+        for _, graph in named:
+            if not isinstance(graph, Core | Window):
+                raise AnalysisError(f"a graph or a window is wanted, not {type(graph).__name__}")
+        windows = [window_of(graph) for _, graph in named]
+        names = _unique([name or _default_name(w) for (name, _), w in zip(named, windows, strict=True)])
+        starts = [w.core.info.start_epoch_ns for w in windows]
+        zero = min((start for start in starts if start), default=0)
+        return cls(
+            Member(graph, name, run, _rank(w.core), (), start - zero if start else 0)
+            for (_, graph), name, w, start in zip(named, names, windows, starts, strict=True)
+        )
+
+    # --- reading -------------------------------------------------------------------------------------------------
+
+    @overload
+    def __getitem__(self, at: int | str) -> Member: ...
+    @overload
+    def __getitem__(self, at: slice) -> TraceSet: ...
+    def __getitem__(self, at: int | str | slice) -> Member | TraceSet:
+        """A member by its place, its path, its trace id or its name; several by a slice."""
+        if isinstance(at, slice):
+            return TraceSet(self._members[at])
+        return self._called(at) if isinstance(at, str) else self._members[at]
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __iter__(self) -> Iterator[Member]:
+        return iter(self._members)
+
+    def __repr__(self) -> str:
+        names = [member.name for member in self._members]
+        shown = ", ".join(names[:4]) + (f" and {len(names) - 4:,} more" if len(names) > 4 else "")
+        return f"<TraceSet of {len(names):,}: {shown}>"
+
+    @property
+    def graphs(self) -> list[Core | Window]:
+        """The graphs."""
+        return [member.graph for member in self._members]
+
+    def narrowed(self, **conditions: Any) -> TraceSet:
+        """The set of the windows of its graphs that meet some conditions; see `Core.window`."""
+        from tracelens_graph.graph.window import narrow
+
+        return TraceSet(replace(one, graph=narrow(one.window, **conditions)) for one in self._members)
+
+    def last(self) -> Member:
+        """The last member.
+
+        Raises:
+            AnalysisError: there is none.
+        """
+        if not self._members:
+            raise AnalysisError("there are no traces")
+        return self._members[-1]
+
+    def of_run(self, run: str | None = None) -> TraceSet:
+        """The traces of a run.
+
+        Args:
+            run: its name; by default that of the last trace.
+
+        Raises:
+            AnalysisError: there is no such run.
+        """
+        wanted = self.last().run if run is None else run
+        members = [one for one in self._members if one.run == wanted]
+        if not members:
+            runs = dict.fromkeys(one.run for one in self._members)
+            raise AnalysisError(f"no run is called {wanted!r}; there are {', '.join(runs)}")
+        return TraceSet(members)
+
+    def pair(self, a: str | None = None, b: str | None = None) -> tuple[Member, Member]:
+        """Two traces to be compared.
+
+        Args:
+            a: path, name or id of one; by default the one before the other.
+            b: path, name or id of the other; by default the last.
+
+        Raises:
+            AnalysisError: there are not two such traces, or a name is that of several.
+        """
+        other = self.last() if b is None else self._called(b)
+        if a is not None:
+            one = self._called(a)
+            if one is other:
+                raise AnalysisError(f"{other.path} is compared with itself")
+            return one, other
+        earlier = self._members[: self._members.index(other)]
+        if not earlier:
+            raise AnalysisError(f"there is no trace before {other.path}")
+        return earlier[-1], other
+
+    def _called(self, what: str) -> Member:
+        exact = [one for one in self._members if what in (one.path, one.core.trace_id)]
+        fitting = exact or [one for one in self._members if one.name == what]
+        if len(fitting) != 1:
+            said = f"{what} is the name of several traces" if fitting else f"no trace is called {what!r} among"
+            raise AnalysisError(f"{said}: {', '.join(one.path for one in fitting or self._members)}")
+        return fitting[0]
+
+    # --- nodes ---------------------------------------------------------------------------------------------------
+
+    def node_id(self, ordinal: int, uid: int) -> int:
+        """The number that a node has in the set."""
+        return ordinal * NODES_PER_TRACE + uid
+
+    def node(self, number: int) -> Node:
+        """The node with a number of the set.
+
+        Raises:
+            NodeNotFoundError: the set has no such trace, or the trace no such node.
+        """
+        from tracelens_graph.errors import NodeNotFoundError
+
+        ordinal, uid = divmod(number, NODES_PER_TRACE)
+        if not 0 <= ordinal < len(self._members):
+            raise NodeNotFoundError(f"node {number} is in trace {ordinal} of a set of {len(self._members)}")
+        return self._members[ordinal].core.node(uid)
+
+
+def _default_name(w: Window) -> str:
+    return stem(PurePath(w.core.info.source).name) or w.core.trace_id[:12]
+
+
+def _unique(names: list[str]) -> list[str]:
+    """The names; those that several have with their place behind."""
+    count = Counter(names)
+    return [name if count[name] == 1 else f"{name}#{place}" for place, name in enumerate(names, 1)]
+
+
+def _rank(core: Core) -> int | None:
+    """Rank in the job: from the metadata, else from the name of the file."""
+    if core.info.rank is not None:
+        return core.info.rank
+    found = _RANK_IN_NAME.search(PurePath(core.info.source).name)
+    return int(found[1]) if found else None
+
+
+def _rank_notes(members: Sequence[Member]) -> Iterator[str]:
+    """Which ranks of a run are missing, doubled, or of a job of another size."""
+    for run in dict.fromkeys(one.run for one in members):
+        ranks = [one for one in members if one.run == run and one.core.info.world_size]
+        sizes = Counter(one.core.info.world_size for one in ranks)
+        if len(ranks) < 2 or not sizes:
+            continue
+        size = sizes.most_common(1)[0][0] or 0
+        where = f"run {run}: " if run else ""
+        for one in ranks:
+            if one.core.info.world_size != size:
+                yield f"{where}{one.name} is of a job of {one.core.info.world_size} ranks, the others of {size}"
+        there = Counter(one.rank for one in ranks if one.rank is not None)
+        if missing := [rank for rank in range(size) if rank not in there]:
+            yield f"{where}of {size} ranks {_listed(missing)} {'is' if len(missing) == 1 else 'are'} missing"
+        if doubled := sorted(rank for rank, count in there.items() if count > 1):
+            yield f"{where}rank {_listed(doubled)} is there more than once"
+
+
+def _listed(numbers: Sequence[int], most: int = 8) -> str:
+    text = ", ".join(map(str, numbers[:most]))
+    return text if len(numbers) <= most else f"{text} and {len(numbers) - most:,} more"
