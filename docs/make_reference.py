@@ -21,13 +21,13 @@ from pages import DOCS, publish
 
 import tracelens_graph as tlg
 from tracelens_graph import schema
-from tracelens_graph.analyses.attribution import LEVELS
-from tracelens_graph.analyses.idle import CAUSE_MEANING
-from tracelens_graph.analyses.inventory import inventory
-from tracelens_graph.analyses.report_tables import TABLES as REPORT_TABLES
-from tracelens_graph.analyses.report_tables import ReportOptions, report_tables
-from tracelens_graph.analyses.timeline import ROW_MEANING
-from tracelens_graph.analyses.verdict import TOPICS
+from tracelens_graph.analyses.idle.idle import CAUSE_MEANING
+from tracelens_graph.analyses.places.attribution import LEVELS
+from tracelens_graph.analyses.report.inventory import inventory
+from tracelens_graph.analyses.report.report_tables import TABLES as REPORT_TABLES
+from tracelens_graph.analyses.report.report_tables import ReportOptions, report_tables
+from tracelens_graph.analyses.report.verdict import TOPICS
+from tracelens_graph.analyses.timeline.timeline import ROW_MEANING
 from tracelens_graph.cli.app import app
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
@@ -35,7 +35,8 @@ from tracelens_graph.loaders.kineto.categories import CATEGORIES
 from tracelens_graph.perf.architecture import architecture
 from tracelens_graph.perf.registry import sheets
 from tracelens_graph.schema import REPAIR_MEANING
-from tracelens_graph.schema.tables import PERF_SHEET, TABLE_MEANING, TABLES
+from tracelens_graph.schema.tables import TABLE_MEANING, TABLES
+from tracelens_graph.schema.tables.performance import PERF_SHEET
 from tracelens_graph.simulate import simulate, write
 from tracelens_graph.table import Column
 
@@ -133,7 +134,7 @@ OTHER_TABLES = {
     "unmodelled": ("", "tlg.unmodelled(g)"),
     "overview": (
         "tracelens-graph report TRACE TRACE",
-        "from tracelens_graph.analyses.overview import overview, overview_line; "
+        "from tracelens_graph.analyses.across.overview import overview, overview_line; "
         'overview([overview_line(g, "a"), overview_line(g, "b")])',
     ),
     "comparison": (
@@ -201,7 +202,7 @@ def _tables(g: tlg.TraceGraph) -> Iterator[str]:
     )
     yield from _rows(("topic", "what it is about"), ((_c(topic), what) for topic, what in TOPICS.items()))
     yield "\n## Of the inventory\n\nWhat `tracelens-graph info TRACE` prints, part by part"
-    yield " (`from tracelens_graph.analyses.inventory import inventory; inventory(g)`).\n"
+    yield " (`from tracelens_graph.analyses.report.inventory import inventory; inventory(g)`).\n"
     for name, part in inventory(g).items():
         yield from _table(name, f"{part.title}.", "", "", part.about)
 

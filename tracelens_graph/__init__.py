@@ -16,30 +16,29 @@ from typing import TYPE_CHECKING, Any
 from tracelens_graph._version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from tracelens_graph.analyses.attribution import attribution as attribution
-    from tracelens_graph.analyses.collectives import coll_analysis as coll_analysis
-    from tracelens_graph.analyses.compare import compare as compare
-    from tracelens_graph.analyses.kernel_categories import kernel_category_detail as kernel_category_detail
-    from tracelens_graph.analyses.kernel_categories import kernel_category_summary as kernel_category_summary
-    from tracelens_graph.analyses.kernels import kernel_summary as kernel_summary
-    from tracelens_graph.analyses.modules import modules as modules
-    from tracelens_graph.analyses.ops import ops_summary as ops_summary
-    from tracelens_graph.analyses.ops import ops_summary_by_category as ops_summary_by_category
-    from tracelens_graph.analyses.ops import ops_unique_args as ops_unique_args
-    from tracelens_graph.analyses.perf_sheets import perf_sheets as perf_sheets
-    from tracelens_graph.analyses.perf_tables import unified_perf_summary as unified_perf_summary
+    from tracelens_graph.analyses.across.compare import compare as compare
+    from tracelens_graph.analyses.kernels.kernel_categories import kernel_category_detail as kernel_category_detail
+    from tracelens_graph.analyses.kernels.kernel_categories import kernel_category_summary as kernel_category_summary
+    from tracelens_graph.analyses.kernels.kernels import kernel_summary as kernel_summary
+    from tracelens_graph.analyses.kernels.short_kernels import short_kernel_histogram as short_kernel_histogram
+    from tracelens_graph.analyses.kernels.short_kernels import short_kernels_summary as short_kernels_summary
+    from tracelens_graph.analyses.launches.runtime import runtime_summary as runtime_summary
+    from tracelens_graph.analyses.ops.ops import ops_summary as ops_summary
+    from tracelens_graph.analyses.ops.ops import ops_summary_by_category as ops_summary_by_category
+    from tracelens_graph.analyses.ops.ops import ops_unique_args as ops_unique_args
+    from tracelens_graph.analyses.performance.perf_sheets import perf_sheets as perf_sheets
+    from tracelens_graph.analyses.performance.perf_tables import unified_perf_summary as unified_perf_summary
+    from tracelens_graph.analyses.performance.roofline_summary import roofline_summary as roofline_summary
+    from tracelens_graph.analyses.performance.roofline_summary import unmodelled as unmodelled
+    from tracelens_graph.analyses.places.attribution import attribution as attribution
+    from tracelens_graph.analyses.places.modules import modules as modules
     from tracelens_graph.analyses.questions import QUESTIONS as QUESTIONS
-    from tracelens_graph.analyses.questions.placed import Placed as Placed
-    from tracelens_graph.analyses.report_tables import ReportOptions as ReportOptions
-    from tracelens_graph.analyses.report_tables import report_tables as report_tables
-    from tracelens_graph.analyses.roofline_summary import roofline_summary as roofline_summary
-    from tracelens_graph.analyses.roofline_summary import unmodelled as unmodelled
-    from tracelens_graph.analyses.runtime import runtime_summary as runtime_summary
-    from tracelens_graph.analyses.short_kernels import short_kernel_histogram as short_kernel_histogram
-    from tracelens_graph.analyses.short_kernels import short_kernels_summary as short_kernels_summary
-    from tracelens_graph.analyses.steps import step_summary as step_summary
-    from tracelens_graph.analyses.timeline import gpu_timeline as gpu_timeline
-    from tracelens_graph.analyses.verdict import verdict as verdict
+    from tracelens_graph.analyses.report.report_tables import ReportOptions as ReportOptions
+    from tracelens_graph.analyses.report.report_tables import report_tables as report_tables
+    from tracelens_graph.analyses.report.verdict import verdict as verdict
+    from tracelens_graph.analyses.timeline.collectives import coll_analysis as coll_analysis
+    from tracelens_graph.analyses.timeline.steps import step_summary as step_summary
+    from tracelens_graph.analyses.timeline.timeline import gpu_timeline as gpu_timeline
     from tracelens_graph.api import TraceGraph as TraceGraph
     from tracelens_graph.api import from_networkx as from_networkx
     from tracelens_graph.api import load as load
@@ -61,6 +60,8 @@ if TYPE_CHECKING:
     from tracelens_graph.errors import TraceError as TraceError
     from tracelens_graph.errors import TraceLensGraphError as TraceLensGraphError
     from tracelens_graph.extension_loading import load_extension as load_extension
+    from tracelens_graph.graph.trace_set import TraceMember as TraceMember
+    from tracelens_graph.graph.trace_set import TraceSet as TraceSet
     from tracelens_graph.perf.architecture import architecture as architecture
     from tracelens_graph.schema import Kind as Kind
 
@@ -77,8 +78,9 @@ _HOME = {
     "NotATraceError": "errors",
     "OutputError": "errors",
     "QUESTIONS": "analyses.questions",
-    "Placed": "analyses.questions.placed",
-    "ReportOptions": "analyses.report_tables",
+    "TraceMember": "graph.trace_set",
+    "TraceSet": "graph.trace_set",
+    "ReportOptions": "analyses.report.report_tables",
     "ServerError": "errors",
     "TraceError": "errors",
     "TraceGraph": "api",
@@ -86,32 +88,32 @@ _HOME = {
     "TraceToTree": "compat.trace_to_tree",
     "TreePerfAnalyzer": "compat.tree_perf",
     "architecture": "perf.architecture",
-    "attribution": "analyses.attribution",
-    "coll_analysis": "analyses.collectives",
-    "compare": "analyses.compare",
+    "attribution": "analyses.places.attribution",
+    "coll_analysis": "analyses.timeline.collectives",
+    "compare": "analyses.across.compare",
     "connect": "database",
     "from_networkx": "api",
     "generate_perf_report_pytorch": "compat.report",
-    "gpu_timeline": "analyses.timeline",
-    "kernel_category_detail": "analyses.kernel_categories",
-    "kernel_category_summary": "analyses.kernel_categories",
-    "kernel_summary": "analyses.kernels",
+    "gpu_timeline": "analyses.timeline.timeline",
+    "kernel_category_detail": "analyses.kernels.kernel_categories",
+    "kernel_category_summary": "analyses.kernels.kernel_categories",
+    "kernel_summary": "analyses.kernels.kernels",
     "load": "api",
     "load_extension": "extension_loading",
-    "modules": "analyses.modules",
-    "ops_summary": "analyses.ops",
-    "ops_summary_by_category": "analyses.ops",
-    "ops_unique_args": "analyses.ops",
-    "perf_sheets": "analyses.perf_sheets",
-    "report_tables": "analyses.report_tables",
-    "roofline_summary": "analyses.roofline_summary",
-    "runtime_summary": "analyses.runtime",
-    "short_kernel_histogram": "analyses.short_kernels",
-    "short_kernels_summary": "analyses.short_kernels",
-    "step_summary": "analyses.steps",
-    "unified_perf_summary": "analyses.perf_tables",
-    "unmodelled": "analyses.roofline_summary",
-    "verdict": "analyses.verdict",
+    "modules": "analyses.places.modules",
+    "ops_summary": "analyses.ops.ops",
+    "ops_summary_by_category": "analyses.ops.ops",
+    "ops_unique_args": "analyses.ops.ops",
+    "perf_sheets": "analyses.performance.perf_sheets",
+    "report_tables": "analyses.report.report_tables",
+    "roofline_summary": "analyses.performance.roofline_summary",
+    "runtime_summary": "analyses.launches.runtime",
+    "short_kernel_histogram": "analyses.kernels.short_kernels",
+    "short_kernels_summary": "analyses.kernels.short_kernels",
+    "step_summary": "analyses.timeline.steps",
+    "unified_perf_summary": "analyses.performance.perf_tables",
+    "unmodelled": "analyses.performance.roofline_summary",
+    "verdict": "analyses.report.verdict",
 }
 
 __all__ = [
@@ -127,12 +129,13 @@ __all__ = [
     "NodeNotFoundError",
     "NotATraceError",
     "OutputError",
-    "Placed",
     "ReportOptions",
     "ServerError",
     "TraceError",
     "TraceGraph",
     "TraceLensGraphError",
+    "TraceMember",
+    "TraceSet",
     "TraceToTree",
     "TreePerfAnalyzer",
     "__version__",

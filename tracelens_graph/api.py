@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import networkx as nx
 
-from tracelens_graph.analyses.report_tables import report_tables
+from tracelens_graph.analyses.report.report_tables import report_tables
 from tracelens_graph.errors import DamagedTraceWarning
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from tracelens_graph.analyses.knowledge import add_knowledge
+from tracelens_graph.analyses.report.knowledge import add_knowledge
 from tracelens_graph.cypher import parse
 from tracelens_graph.files import stem
 from tracelens_graph.graph.context import build_context

@@ -12,16 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tracelens_graph.column import Column as Column
+from tracelens_graph.column import Role as Role
+
 if TYPE_CHECKING:
     import pandas as pd
-
-
-@dataclass(frozen=True)
-class Column:
-    """What a column holds: a definition in one sentence and the unit of its numbers."""
-
-    definition: str
-    unit: str = ""
 
 
 @dataclass
@@ -31,7 +26,7 @@ class Table:
     Attributes:
         name: the table's name, also its file name in reports.
         columns: column name -> numpy array, or a list where cells are not numbers.
-        about: column name -> definition and unit.
+        about: column name -> what it says about itself.
         title: one line for people; says what the table was restricted to.
         notes: lines that belong under the table, such as counts of what is not in it.
     """
@@ -77,6 +72,7 @@ class Table:
             notes=list(self.notes),
             units={name: about.unit for name, about in self.about.items() if about.unit},
             definitions={name: about.definition for name, about in self.about.items()},
+            roles={name: about.role.name for name, about in self.about.items()},
         )
         return frame
 
@@ -84,10 +80,11 @@ class Table:
     def from_pandas(frame: pd.DataFrame, name: str) -> Table:
         """A table of a DataFrame: an index with names becomes columns; absent cells are None, or NaN among numbers.
 
-        Title, notes, units and definitions are taken from `frame.attrs`, where `to_pandas` puts them.
+        Title, notes, units, definitions and roles (names of `Role`) are taken from `frame.attrs`, where `to_pandas`
+        puts them.
 
         Raises:
-            ValueError: two columns have one name.
+            ValueError: two columns have one name, or there is no such role.
         """
         if any(level is not None for level in frame.index.names):
             frame = frame.reset_index()
@@ -96,7 +93,13 @@ class Table:
         columns = {str(label): _cells(series) for label, series in frame.items()}
         if len(columns) != frame.shape[1]:
             raise ValueError(f"two columns of {name} have one name")
-        about = {column: Column(definitions.get(column, ""), units.get(column, "")) for column in columns}
+        roles = said.get("roles", {})
+        if unknown := [role for role in roles.values() if role not in Role.__members__]:
+            raise ValueError(f"{name}: there is no role {unknown[0]!r}; there are {', '.join(Role.__members__)}")
+        about = {
+            column: Column(definitions.get(column, ""), units.get(column, ""), Role[roles.get(column, "value")])
+            for column in columns
+        }
         return Table(name, columns, about, said.get("title") or name, list(said.get("notes", ())))
 
     def _repr_html_(self) -> str:

@@ -9,8 +9,8 @@
 // Columns:
 //   op: op that the work is given to, or the runtime call where no op is above the launch
 //   reason: why no performance model says what the work costs
-//   GPU events: GPU events without a model
-//   GPU ms: sum of their durations, ms
+//   gpu_events: GPU events without a model
+//   gpu_sum_ms: sum of their durations, ms
 //   percent: share of the sum over all GPU events, %
 WITH {trace: null, step: null} AS p
 MATCH (t:Trace {state: 'complete'})
@@ -33,6 +33,6 @@ WITH whole, k.dur_ns AS time, coalesce(m.name, o.name, c.name, '(no launch in tr
     ELSE 'its launch is not in the trace'
   END AS reason
 WITH whole, op, reason, count(*) AS events, sum(time) AS time
-RETURN op, reason, events AS `GPU events`, time / 1e6 AS `GPU ms`,
+RETURN op, reason, events AS gpu_events, time / 1e6 AS gpu_sum_ms,
   CASE WHEN whole > 0 THEN 100.0 * time / whole ELSE 0.0 END AS percent
 ORDER BY time DESC

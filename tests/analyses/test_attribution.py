@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from corpus import kineto_traces, parametrize
-from tracelens_graph.analyses.attribution import LEVELS, NO_LAUNCH, attribution
+from tracelens_graph.analyses.places.attribution import LEVELS, NO_LAUNCH, attribution
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core

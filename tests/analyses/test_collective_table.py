@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from made_traces import traces
 
 from corpus import CORPUS, GOLDENS, NO_GOLDENS, kineto_traces, parametrize
-from tracelens_graph.analyses.collectives import coll_analysis
-from tracelens_graph.analyses.gpu_class import COMMUNICATION, gpu_classes
+from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, gpu_classes
+from tracelens_graph.analyses.timeline.collectives import coll_analysis
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.loading import load_core
 from tracelens_graph.reports.csv import write_csv
 from tracelens_graph.schema import Kind
-from tracelens_graph.schema.tables import COLL_ANALYSIS
+from tracelens_graph.schema.tables.timeline import COLL_ANALYSIS
 from tracelens_graph.table import Table
 
 ARGUMENTS = {

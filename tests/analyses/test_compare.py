@@ -14,12 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corpus import CORPUS, GOLDENS, kineto_traces, needs_goldens, parametrize
-from tracelens_graph.analyses.compare import COMPARISONS, compare
-from tracelens_graph.analyses.compare_tracelens import compare_as_tracelens
-from tracelens_graph.analyses.outer_join import adds_up, canonical, fold
-from tracelens_graph.analyses.report_tables import ReportOptions, report_tables
+from tracelens_graph.analyses.across.compare import COMPARISONS, compare
+from tracelens_graph.analyses.across.compare_tracelens import compare_as_tracelens
+from tracelens_graph.analyses.across.outer_join import canonical, fold
+from tracelens_graph.analyses.report.report_tables import ReportOptions, report_tables
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.loading import load_core
+from tracelens_graph.schema.tables import TABLES, about_columns
 from tracelens_graph.stores.csv_tables import CsvTables
 from tracelens_graph.table import Table
 
@@ -32,7 +33,7 @@ def ops(*rows: tuple[str, float, int], notes: tuple[str, ...] = ()) -> Table:
         "name": names, MAIN: np.array(times, float), "Count": np.array(counts, np.int64),
         "Categories": [["other"]] * len(names),
     }  # fmt: skip
-    return Table("ops_summary", columns, notes=notes)
+    return Table("ops_summary", columns, about_columns("ops_summary", columns), notes=notes)
 
 
 def timeline(**times: float) -> Table:
@@ -59,7 +60,7 @@ def test_known_answer() -> None:
     np.testing.assert_array_equal(table[f"a::{MAIN}"], [math.nan, 10.0, 1.5, 3.0])
     assert list(table["b::Count"]) == [7, 5, None, 2]
     assert table["Categories"] == [["other"]] * 4
-    assert table.title == "GPU time by op: b against a"
+    assert table.title == "Which ops the GPU time is charged to: b against a"
     assert table.notes == ["1 row of a not in b: 1.500 ms, 1 call", "1 row of b not in a: 4.000 ms, 7 calls"]
     assert table.about[f"{MAIN}__b_pct"].unit == "%"
     assert set(table.columns) == set(table.about)
@@ -250,7 +251,7 @@ def test_differences_add_up_on_real_traces(path: Path) -> None:
     runs = {"all": report_tables(core), "linked": report_tables(core, ReportOptions(linked_only=True))}
     for name, table in compare(runs).items():
         for column in COMPARISONS[name].compared:
-            if adds_up(column) and f"all::{column}" in table.columns and name != "gpu_timeline":
+            if TABLES[name].columns[column].adds_up and f"all::{column}" in table.columns and name != "gpu_timeline":
                 totals = [np.nansum(np.asarray(run[name][column], float)) for run in runs.values()]
                 found = np.nansum(np.asarray(table[f"{column}__linked_diff"], float))
                 assert found == pytest.approx(totals[1] - totals[0], rel=1e-9, abs=1e-6)

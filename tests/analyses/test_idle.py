@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from made_traces import traces
 
 from corpus import kineto_traces, parametrize
-from tracelens_graph.analyses import idle
-from tracelens_graph.analyses.host_states import (
+from tracelens_graph.analyses.idle import idle
+from tracelens_graph.analyses.idle.host_states import (
     ABSENT,
     COPY_TO_DEVICE,
     DATA_LOADER,
@@ -23,8 +23,8 @@ from tracelens_graph.analyses.host_states import (
     SYNCHRONIZATION,
     row_states,
 )  # fmt: skip
-from tracelens_graph.analyses.idle import Cause, idle_causes, idle_parts
-from tracelens_graph.analyses.timeline import gpu_timeline
+from tracelens_graph.analyses.idle.idle import Cause, idle_causes, idle_parts
+from tracelens_graph.analyses.timeline.timeline import gpu_timeline
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window
 from tracelens_graph.loading import load_core
@@ -54,7 +54,7 @@ def op(name: str, ts: float, dur: float, **where: Any) -> dict[str, Any]:
 
 def causes_us(g: Core | Window) -> dict[str, float]:
     table = idle_causes(g)
-    return {cause: round(1000 * ms, 3) for cause, ms in zip(table["cause"], np.asarray(table["idle ms"]), strict=True)}
+    return {cause: round(1000 * ms, 3) for cause, ms in zip(table["cause"], np.asarray(table["idle_ms"]), strict=True)}
 
 
 FIRST = [call(0, 2, 1), gpu(5, 95, 1)]
@@ -142,11 +142,11 @@ def test_the_table_names_the_longest_example() -> None:
         gpu(190, 10, 2), frame("train.py(5): other", 205, 10), call(220, 5, 3), gpu(230, 5, 3),
     ])  # fmt: skip
     row = next(row for row in idle_causes(core).records() if row["cause"] == "python")
-    assert (row["gaps"], row["idle ms"], row["longest ms"], row["gap start ms"]) == (2, 0.1, 0.08, 0.1)
-    assert (row["because"], core.node(row["because uid"]).start_ns) == ("train.py(4): log", 105_000)
-    assert core.node(row["ends with uid"]).start_ns == 190_000
-    assert row["percent of idle"] == pytest.approx(100 * 100 / 120)
-    assert row["percent of total"] == pytest.approx(100 * 100 / 230)
+    assert (row["gaps"], row["idle_ms"], row["longest_ms"], row["gap_start_ms"]) == (2, 0.1, 0.08, 0.1)
+    assert (row["because"], core.node(row["because_uid"]).start_ns) == ("train.py(4): log", 105_000)
+    assert core.node(row["ends_with_uid"]).start_ns == 190_000
+    assert row["percent_of_idle"] == pytest.approx(100 * 100 / 120)
+    assert row["percent_of_total"] == pytest.approx(100 * 100 / 230)
 
 
 def test_gpu_work_outside_of_a_window_is_no_idleness_of_the_host() -> None:
@@ -319,7 +319,7 @@ def check_sums(w: Window) -> None:
         times = dict(zip(timeline["type"], np.asarray(timeline["time ms"]).tolist(), strict=True))
         assert round(times["idle_time"] * 1e6) == found.parts.sum()
         assert round(times["total_time"] * 1e6) == found.total_ns
-    shares = np.asarray(idle_causes(w)["percent of idle"], float)
+    shares = np.asarray(idle_causes(w)["percent_of_idle"], float)
     assert not len(shares) or shares.sum() == pytest.approx(100)
 
 

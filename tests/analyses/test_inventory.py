@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from handmade import HOSTILE, small_trace, span
 
-from tracelens_graph.analyses.inventory import OPTIONS, inventory
+from tracelens_graph.analyses.report.inventory import OPTIONS, inventory
 from tracelens_graph.loading import load_core
 
 
@@ -72,9 +72,9 @@ def test_collectives_without_their_arguments() -> None:
 
 def test_launches() -> None:
     table = inventory(load_core(small_trace()))["launches"]
-    assert dict(zip(table["rule"], table["GPU events"], strict=True)) == {"nearest_op": 2, "no_op": 0, "unlinked": 1}
+    assert dict(zip(table["rule"], table["gpu_events"], strict=True)) == {"nearest_op": 2, "no_op": 0, "unlinked": 1}
     assert np.sum(table["percent"]) == pytest.approx(100)
-    assert np.sum(table["sum ms"]) == pytest.approx(0.10025)
+    assert np.sum(table["gpu_sum_ms"]) == pytest.approx(0.10025)
 
 
 def test_device_of_a_vendor_who_numbers_differently() -> None:
@@ -83,11 +83,11 @@ def test_device_of_a_vendor_who_numbers_differently() -> None:
         if "device" in event.get("args", {}):
             event["args"]["device"] = event["pid"] = 2
     table = inventory(load_core(trace))["devices"]
-    assert table.records()[1] | {"memory GiB": None} == {
-        "device": 2, "name": "GPU of tests", "memory GiB": None, "compute": None, "SMs": None, "GPU events": 3,
-        "sum ms": 0.10025, "busy ms": 0.09,
+    assert table.records()[1] | {"memory_gib": None} == {
+        "device": 2, "name": "GPU of tests", "memory_gib": None, "compute": None, "sms": None, "gpu_events": 3,
+        "gpu_sum_ms": 0.10025, "gpu_busy_ms": 0.09,
     }  # fmt: skip
-    assert table.records()[0]["GPU events"] == 0
+    assert table.records()[0]["gpu_events"] == 0
 
 
 @pytest.mark.parametrize(

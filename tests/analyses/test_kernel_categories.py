@@ -12,13 +12,13 @@ from hypothesis import given
 from made_traces import traces
 
 from corpus import kineto_traces, parametrize
-from tracelens_graph.analyses.kernel_categories import kernel_category_detail, kernel_category_summary
-from tracelens_graph.analyses.kernels import kernel_summary
-from tracelens_graph.analyses.launchers import NO_LAUNCH
+from tracelens_graph.analyses.kernels.kernel_categories import kernel_category_detail, kernel_category_summary
+from tracelens_graph.analyses.kernels.kernels import kernel_summary
+from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.extension_loading import load_extension
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
-from tracelens_graph.schema.tables import KERNEL_CATEGORY_DETAIL, KERNEL_CATEGORY_SUMMARY
+from tracelens_graph.schema.tables.kernels import KERNEL_CATEGORY_DETAIL, KERNEL_CATEGORY_SUMMARY
 
 NVJET = "nvjet_tst_320x128_64x3_1x2_h_bz_coopB_TNT"
 SCALE = (

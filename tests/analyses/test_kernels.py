@@ -11,8 +11,8 @@ from hypothesis import given
 from made_traces import traces
 
 from corpus import kineto_traces, parametrize
-from tracelens_graph.analyses.kernels import kernel_summary
-from tracelens_graph.analyses.launchers import NO_LAUNCH, UNLINKED
+from tracelens_graph.analyses.kernels.kernels import kernel_summary
+from tracelens_graph.analyses.ops.launchers import NO_LAUNCH, UNLINKED
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
 from tracelens_graph.schema import Kind

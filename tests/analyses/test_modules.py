@@ -16,16 +16,16 @@ from made_traces import events as other_events
 from made_traces import traces
 
 from corpus import kineto_traces, parametrize
-from tracelens_graph.analyses.attribution import attribution
-from tracelens_graph.analyses.launchers import NO_LAUNCH
-from tracelens_graph.analyses.modules import NON_MODULE, WHOLE, modules
+from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
+from tracelens_graph.analyses.places.attribution import attribution
+from tracelens_graph.analyses.places.modules import NON_MODULE, WHOLE, modules
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.loading import load_core
 from tracelens_graph.schema import Kind
-from tracelens_graph.schema.tables import MODULES
+from tracelens_graph.schema.tables.places import MODULE_TREE
 from tracelens_graph.simulate import simulate
 from tracelens_graph.table import Table
 
@@ -88,12 +88,12 @@ def backward_op(name: str, sequence: int) -> list[Event]:
 
 
 def paths(table: Table) -> dict[str, tuple[float, float]]:
-    return {row["path"]: (row["forward us"], row["backward us"]) for row in table.records()}
+    return {row["path"]: (row["forward_us"], row["backward_us"]) for row in table.records()}
 
 
 def test_known_answer() -> None:
     table = modules(load_core(training_step()))
-    assert list(table.columns) == list(MODULES)
+    assert list(table.columns) == list(MODULE_TREE)
     assert [(row["depth"], row["module"], row["class"], row["calls"]) for row in table.records()] == [
         (0, WHOLE, WHOLE, 0),
         (1, "Net_0", "Net", 1),
@@ -114,7 +114,7 @@ def test_known_answer() -> None:
         NO_LAUNCH: (7.0, 0.0),
     }
     assert table["uid"] == [None, 0, 1, 6, None, None, None]
-    assert list(table["total us"]) == [row["forward us"] + row["backward us"] for row in table.records()]
+    assert list(table["total_us"]) == [row["forward_us"] + row["backward_us"] for row in table.records()]
     assert np.asarray(table["percent"])[[0, 1]] == pytest.approx([100, 100 * 633.003 / 1050.003])
     assert list(table.notes) == [
         "1 GPU events (0.7 % of GPU time) have no launch in the trace: included",
@@ -168,7 +168,7 @@ def test_calls_of_one_instance_at_one_place_are_one_line() -> None:
     )
     elsewhere = [module("B_0", 0, 20, tid=3), *work(1, 8, 3, tid=3)]
     rows = modules(load_core(first + second + elsewhere)).records()
-    assert [(row["path"], row["calls"], row["total us"], row["uid"]) for row in rows] == [
+    assert [(row["path"], row["calls"], row["total_us"], row["uid"]) for row in rows] == [
         ("", 0, 16.0, None),
         ("A_0", 2, 8.0, 0),
         ("A_0/B_0", 2, 8.0, 1),
@@ -285,13 +285,13 @@ def test_deep_nesting_and_long_names_stay_small() -> None:
     assert len(table) == 2001
     assert np.asarray(table["depth"]).tolist() == list(range(2001))
     assert max(map(len, table["path"])) < 5000
-    assert set(table["total us"]) == {5.0}
+    assert set(table["total_us"]) == {5.0}
 
 
 def test_a_module_may_be_called_as_our_own_lines_are() -> None:
     core = load_core([module(NON_MODULE, 0, 10), *work(1, 5, 1), *work(20, 7, 2)])
     rows = modules(core).records()
-    assert [(row["module"], row["uid"], row["total us"]) for row in rows] == [
+    assert [(row["module"], row["uid"], row["total_us"]) for row in rows] == [
         (WHOLE, None, 12.0),
         (NON_MODULE, 0, 5.0),
         (NON_MODULE, None, 7.0),
@@ -319,7 +319,7 @@ def check_sums(g: Core | Window, table: Table, linked_only: bool = False) -> Non
     if not len(table):
         return
     depth = np.asarray(table["depth"]).tolist()
-    for name in ("forward us", "backward us", "total us"):
+    for name in ("forward_us", "backward_us", "total_us"):
         times = ns(table[name])
         open_lines: list[tuple[int, int]] = []
         sums: Counter[int] = Counter()
@@ -331,9 +331,9 @@ def check_sums(g: Core | Window, table: Table, linked_only: bool = False) -> Non
                 sums[open_lines[-1][1]] += times[line]
             open_lines.append((level, line))
         assert all(times[line] == total for line, total in sums.items())
-    assert ns(table["total us"])[0] == int(w.core.columns.dur_ns[rows].sum())
-    assert ns(table["total us"]) == [
-        a + b for a, b in zip(ns(table["forward us"]), ns(table["backward us"]), strict=True)
+    assert ns(table["total_us"])[0] == int(w.core.columns.dur_ns[rows].sum())
+    assert ns(table["total_us"]) == [
+        a + b for a, b in zip(ns(table["forward_us"]), ns(table["backward_us"]), strict=True)
     ]
 
 
@@ -366,7 +366,7 @@ def plainly(core: Core) -> Times:
 def places(table: Table) -> Times:
     """Path -> times, of modules and the whole."""
     return {
-        row["path"]: (round(row["forward us"] * 1000), round(row["backward us"] * 1000))
+        row["path"]: (round(row["forward_us"] * 1000), round(row["backward_us"] * 1000))
         for row in table.records()
         if row["uid"] is not None or row["depth"] == 0
     }
@@ -463,12 +463,12 @@ def check_against_attribution(core: Core, table: Table) -> None:
             continue
         del above[row["depth"] - 1 :]
         if row["uid"] is not None:
-            own[f"nn.Module: {row['module']}"] += round(row["total us"] * 1000)
+            own[f"nn.Module: {row['module']}"] += round(row["total_us"] * 1000)
             if above:
-                own[above[-1]] -= round(row["total us"] * 1000)
+                own[above[-1]] -= round(row["total_us"] * 1000)
             above.append(f"nn.Module: {row['module']}")
         elif row["depth"] == 1:
-            own["(no module)" if row["module"] == NON_MODULE else NO_LAUNCH] += round(row["total us"] * 1000)
+            own["(no module)" if row["module"] == NON_MODULE else NO_LAUNCH] += round(row["total_us"] * 1000)
     charged = attribution(core, level="module")
     exclusive = zip(charged["name"], ns(charged["exclusive_sum_us"]), strict=True)
     assert +own == {name: time for name, time in exclusive if time}

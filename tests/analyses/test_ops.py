@@ -12,8 +12,8 @@ from hypothesis import given
 from made_traces import traces
 
 from corpus import kineto_traces, parametrize
-from tracelens_graph.analyses.launchers import NO_LAUNCH, UNLINKED, launchers
-from tracelens_graph.analyses.ops import ops_summary, ops_summary_by_category, ops_unique_args
+from tracelens_graph.analyses.ops.launchers import NO_LAUNCH, UNLINKED, launchers
+from tracelens_graph.analyses.ops.ops import ops_summary, ops_summary_by_category, ops_unique_args
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window
 from tracelens_graph.loading import load_core

@@ -8,9 +8,9 @@ from handmade import span
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracelens_graph.analyses.launchers import launchers
-from tracelens_graph.analyses.ops import ops_unique_args
-from tracelens_graph.analyses.overlap import SHORTEST_NS, overlap
+from tracelens_graph.analyses.ops.launchers import launchers
+from tracelens_graph.analyses.ops.ops import ops_unique_args
+from tracelens_graph.analyses.ops.overlap import SHORTEST_NS, overlap
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
 

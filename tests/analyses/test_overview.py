@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from handmade import small_trace
 
-from tracelens_graph.analyses.overview import overview, overview_line, slowest
+from tracelens_graph.analyses.across.overview import overview, overview_line, slowest
 from tracelens_graph.loading import load_core
 from tracelens_graph.simulate import PROBLEMS, simulate
 
@@ -33,7 +33,7 @@ def test_without_communication_the_longest_steps_tell() -> None:
 def test_one_trace_and_traces_without_gpu_events() -> None:
     nothing = [{"ph": "X", "cat": "cpu_op", "name": "aten::add", "pid": 1, "tid": 1, "ts": 0, "dur": 2}]
     line = overview_line(load_core(nothing), "cpu.json")
-    assert (line["total ms"], line["rank"], line["steps"]) == (None, None, 0)
+    assert (line["total_ms"], line["rank"], line["steps"]) == (None, None, 0)
     assert slowest([line]) is None
     assert slowest([line, line]) is None
     assert list(overview([line, line]).notes) == []

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corpus import kineto_traces, parametrize
-from tracelens_graph.analyses.modelled import arguments_of
-from tracelens_graph.analyses.perf_sheets import perf_sheets
+from tracelens_graph.analyses.performance.modelled import arguments_of
+from tracelens_graph.analyses.performance.perf_sheets import perf_sheets
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window
 from tracelens_graph.loading import load_core

@@ -15,10 +15,16 @@ from hypothesis import strategies as st
 from made_traces import traces
 
 from corpus import kineto_traces, parametrize
-from tracelens_graph.analyses.launchers import NO_LAUNCH
-from tracelens_graph.analyses.perf_tables import COMMUNICATION, unified_perf_summary
-from tracelens_graph.analyses.roofline_summary import PART_MEANING, Part, roofline_summary, unmodelled, unmodelled_note
-from tracelens_graph.analyses.timeline import gpu_timeline
+from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
+from tracelens_graph.analyses.performance.perf_tables import COMMUNICATION, unified_perf_summary
+from tracelens_graph.analyses.performance.roofline_summary import (
+    PART_MEANING,
+    Part,
+    roofline_summary,
+    unmodelled,
+    unmodelled_note,
+)
+from tracelens_graph.analyses.timeline.timeline import gpu_timeline
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window
 from tracelens_graph.loading import load_core
@@ -68,7 +74,7 @@ def launched(launch: float, returned: float, start: float, end: float, name: str
     ]
 
 
-def parts(table: Table, column: str = "time ms") -> dict[str, float]:
+def parts(table: Table, column: str = "time_ms") -> dict[str, float]:
     """The parts that are there, in µs."""
     times = np.round(np.asarray(table[column], float) * 1000, 9).tolist()
     return {part: time for part, time in zip(table["part"], times, strict=True) if time}
@@ -101,14 +107,14 @@ def test_known_answer() -> None:
         "compute_bound": 1, "memory_bound": 2, "memory_only": 1, "no_roof": 1, "unmodelled": 5, "communication": 1,
         "launch_bound": 1, "other_idle": 2,
     }  # fmt: skip
-    at_roof = {row["part"]: row["at roof ms"] * 1000 for row in table.records()}
+    at_roof = {row["part"]: row["at_roof_ms"] * 1000 for row in table.records()}
     # The second call of "moves" took 3 µs, less than the 5 µs at the roof: nothing could be won there.
     assert at_roof == pytest.approx(
         {"compute_bound": 4, "memory_bound": 8, "memory_only": 2, "launch_bound": 0}
         | dict.fromkeys(("no_roof", "unmodelled", "communication", "other_idle"), np.nan),
         nan_ok=True,
     )
-    assert parts(table, "could be won ms") == pytest.approx(
+    assert parts(table, "could_be_won_ms") == pytest.approx(
         {"compute_bound": 6, "memory_bound": 15, "memory_only": 3, "launch_bound": 15}
         | dict.fromkeys(("no_roof", "unmodelled", "communication", "other_idle"), np.nan),
         nan_ok=True,
@@ -133,7 +139,9 @@ def test_known_answer() -> None:
 
 def test_what_has_no_model() -> None:
     table = unmodelled(with_models(every_part(), MODELS))
-    found = {row["op"]: (row["reason"], row["GPU events"], round(row["GPU ms"] * 1000, 6)) for row in table.records()}
+    found = {
+        row["op"]: (row["reason"], row["gpu_events"], round(row["gpu_sum_ms"] * 1000, 6)) for row in table.records()
+    }
     assert found == {
         "unheard of": ("no model for this operation", 1, 2),
         "cudaLaunchKernel": ("launched outside of operations", 1, 2),
@@ -141,7 +149,7 @@ def test_what_has_no_model() -> None:
         NO_LAUNCH: ("its launch is not in the trace", 1, 1),
         "around": ("launched beside operations with a model, by one without", 1, 1),
     }
-    assert np.asarray(table["percent"]) == pytest.approx(np.asarray(table["GPU ms"]) * 1000 / 59 * 100)
+    assert np.asarray(table["percent"]) == pytest.approx(np.asarray(table["gpu_sum_ms"]) * 1000 / 59 * 100)
     assert "communication is left out: 16.9 % of GPU time" in table.notes
     note = unmodelled_note(with_models(every_part(), MODELS))
     assert note.startswith("11.9 % of GPU time has no performance model: unheard of (3.4 %): no model for")
@@ -212,7 +220,7 @@ def test_part_of_a_call_in_a_window_is_at_most_at_the_roof() -> None:
     core = load_core([op("computes", 0, 5), *launched(1, 2, 10, 13), *launched(3, 4, 20, 30, stream=8)])
     table = roofline_summary(with_models(core.window(stream=7), MODELS), TOY)
     assert parts(table) == {"compute_bound": 3}
-    assert parts(table, "could be won ms").get("compute_bound", 0) == 0
+    assert parts(table, "could_be_won_ms").get("compute_bound", 0) == 0
 
 
 def check_sums(g: Core | Window, arch: Architecture = TOY, models: Mapping[str, OpModel] = ALL_MODELS) -> None:
@@ -221,20 +229,20 @@ def check_sums(g: Core | Window, arch: Architecture = TOY, models: Mapping[str, 
     core = w.core
     table = roofline_summary(w, arch)
     timeline = {row["type"]: round(row["time ms"] * 1e6) for row in gpu_timeline(w).records()}
-    found = {part: round(ns * 1e6) for part, ns in zip(table["part"], np.asarray(table["time ms"]), strict=True)}
+    found = {part: round(ns * 1e6) for part, ns in zip(table["part"], np.asarray(table["time_ms"]), strict=True)}
     idle = sum(found.get(part.name, 0) for part in (Part.launch_bound, Part.outside_window, Part.other_idle))
     assert idle == timeline.get("idle_time", 0)
     assert sum(found.values()) - idle == int(core.columns.dur_ns[w.gpu_rows].sum())
     assert min(found.values()) >= 0
     for row in table.records():
         if row["part"] in ("compute_bound", "memory_bound", "memory_only", "launch_bound"):
-            assert 0 <= row["at roof ms"] <= row["time ms"]
-            assert row["at roof ms"] + row["could be won ms"] == pytest.approx(row["time ms"])
+            assert 0 <= row["at_roof_ms"] <= row["time_ms"]
+            assert row["at_roof_ms"] + row["could_be_won_ms"] == pytest.approx(row["time_ms"])
     missing = unmodelled(w)
-    assert sum(round(ms * 1e6) for ms in np.asarray(missing["GPU ms"]).tolist()) == found["unmodelled"]
+    assert sum(round(ms * 1e6) for ms in np.asarray(missing["gpu_sum_ms"]).tolist()) == found["unmodelled"]
     counts = dict(zip(table["part"], np.asarray(table["count"]).tolist(), strict=True))
-    assert sum(np.asarray(missing["GPU events"]).tolist()) == counts["unmodelled"]
-    assert (np.diff(np.asarray(missing["GPU ms"])) <= 0).all()
+    assert sum(np.asarray(missing["gpu_events"]).tolist()) == counts["unmodelled"]
+    assert (np.diff(np.asarray(missing["gpu_sum_ms"])) <= 0).all()
 
 
 def launch_bound_ns(core: Core, w: Window) -> int:

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from made_traces import traces
 
 from corpus import kineto_traces, parametrize
-from tracelens_graph.analyses.launchers import NO_LAUNCH
-from tracelens_graph.analyses.runtime import runtime_summary
+from tracelens_graph.analyses.launches.runtime import runtime_summary
+from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.loading import load_core

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from made_traces import traces
 
 from corpus import CORPUS, GOLDENS, NO_GOLDENS, kineto_traces, parametrize
-from tracelens_graph.analyses.launchers import NO_LAUNCH
-from tracelens_graph.analyses.short_kernels import ARGUMENTS, short_kernel_histogram, short_kernels_summary
+from tracelens_graph.analyses.kernels.short_kernels import ARGUMENTS, short_kernel_histogram, short_kernels_summary
+from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from made_traces import traces
 
 from corpus import kineto_traces, parametrize
-from tracelens_graph.analyses.steps import OUTSIDE, TIMES, step_summary
-from tracelens_graph.analyses.timeline import gpu_timeline, times_by_group
+from tracelens_graph.analyses.timeline.steps import OUTSIDE, TIMES, step_summary
+from tracelens_graph.analyses.timeline.timeline import gpu_timeline, times_by_group
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.loading import load_core

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corpus import CORPUS, GOLDENS, NO_GOLDENS, kineto_traces, parametrize
-from tracelens_graph.analyses.timeline import gpu_timeline
+from tracelens_graph.analyses.timeline.timeline import gpu_timeline
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core

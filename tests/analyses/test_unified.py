@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from made_traces import traces
 
 from corpus import kineto_traces, parametrize
-from tracelens_graph.analyses.gpu_class import COMMUNICATION, gpu_classes
-from tracelens_graph.analyses.launchers import NO_LAUNCH
-from tracelens_graph.analyses.perf_tables import COMMUNICATION as COMMUNICATION_LINE
-from tracelens_graph.analyses.perf_tables import attributed_calls, unified_perf_summary
-from tracelens_graph.analyses.unified import unified
+from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
+from tracelens_graph.analyses.performance.perf_tables import COMMUNICATION as COMMUNICATION_LINE
+from tracelens_graph.analyses.performance.perf_tables import attributed_calls, unified_perf_summary
+from tracelens_graph.analyses.performance.unified import unified
+from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, gpu_classes
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
 from tracelens_graph.graph.window import Window

@@ -17,9 +17,9 @@ from made_traces import traces
 from typer.testing import CliRunner
 
 from corpus import kineto_traces, parametrize
-from tracelens_graph.analyses.idle import Cause, idle_causes
-from tracelens_graph.analyses.timeline import gpu_timeline
-from tracelens_graph.analyses.verdict import TOPICS, Finding, verdict
+from tracelens_graph.analyses.idle.idle import Cause, idle_causes
+from tracelens_graph.analyses.report.verdict import TOPICS, Finding, verdict
+from tracelens_graph.analyses.timeline.timeline import gpu_timeline
 from tracelens_graph.cli.app import app
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window
@@ -283,7 +283,7 @@ def check(g: Core) -> None:
         times = dict(zip(timeline["type"], np.asarray(timeline["time ms"]).tolist(), strict=True))
         assert found[0].evidence["idle_ms"] == times["idle_time"]
         assert found[1].evidence["computation_ms"] == times["computation_time"]
-    causes = {Cause[row["cause"]]: row["idle ms"] for row in idle_causes(g).records()}
+    causes = {Cause[row["cause"]]: row["idle_ms"] for row in idle_causes(g).records()}
     for one in found:
         if one.topic in ("data_loader", "synchronization", "python", "allocation", "profiler", "outside"):
             assert one.evidence["ms"] == causes[Cause[one.topic]]

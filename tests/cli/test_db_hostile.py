@@ -13,14 +13,11 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import get_args, get_type_hints
 from urllib.parse import urlsplit
 
 import pytest
 from handmade import HOSTILE, Run, small_trace
 
-from tracelens_graph.analyses.questions import QUESTIONS
-from tracelens_graph.cli.db.query import TEXTS
 from tracelens_graph.cypher import library
 from tracelens_graph.stores.neo4j import server
 from tracelens_graph.stores.neo4j.connection import Connection
@@ -246,17 +243,6 @@ def test_texts_that_look_like_something_else(run: Run, pushed: str, trace: Path)
     assert run("db", "query", "steps", "-p", "trace=null")[0] == 0
     assert run("db", "query", "RETURN $a + 1 AS b", "-p", "a=1", "--csv")[1] == "b\n2\n"
     assert run("db", "drop", number, "--yes")[0] == 0
-
-
-def test_texts_are_the_parameters_of_the_library_that_are_texts() -> None:
-    texts = {"trace"}
-    for twin in QUESTIONS.values():
-        for name, kind in get_type_hints(twin).items():
-            kinds = set(get_args(kind)) or {kind}
-            literal = kinds and all(isinstance(one, str) for one in kinds)
-            if name != "return" and (literal or (str in kinds and int not in kinds)):
-                texts.add(name)
-    assert texts == set(TEXTS)
 
 
 EVIL = (

@@ -11,8 +11,8 @@ from handmade import small_trace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracelens_graph.analyses.ops import ops_summary, ops_summary_by_category
-from tracelens_graph.analyses.timeline import ROW_MEANING, gpu_timeline
+from tracelens_graph.analyses.ops.ops import ops_summary, ops_summary_by_category
+from tracelens_graph.analyses.timeline.timeline import ROW_MEANING, gpu_timeline
 from tracelens_graph.cli.gate import FAILED, Reading, check, conclude, parse, read, remarks
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
@@ -119,14 +119,14 @@ def test_line_of_a_value_next_to_the_limit_makes_sense() -> None:
         ("> 20", "a condition is a figure, an operator and a number"),
         ("idl_percent > 20", "there is no figure 'idl_percent'; did you mean idle_percent?"),
         ("Idle_Percent > 20", "did you mean idle_percent?"),
-        ("xyz > 20", "there are computation_ms|percent, .*op:NAME:ms|percent|count"),
+        ("xyz > 20", "there are computation_ms|percent, .*op:NAME:ms|count|percent"),
         ("idle_percent => 20", "there is no operator =>; there are >, >=, <, <=, ==, !="),
         ("idle_percent = 20", "there is no operator ="),
         ("idle_percent > 20%", "'20%' is no number"),
         ("idle_percent > ", "'' is no number"),
         ("idle_percent > nan", "'nan' is no number"),
         ("idle_percent > inf", "'inf' is no number"),
-        ("op:aten::mm > 1", "'op:aten::mm' must end in one of :ms, :percent, :count"),
+        ("op:aten::mm > 1", "'op:aten::mm' must end in one of :ms, :count, :percent"),
         ("category:GEMM > 1", "must end in one of"),
         ("op::ms > 1", "must end in one of"),
         ("category:GEMM:us > 1", "must end in one of"),
@@ -166,7 +166,7 @@ def test_suffixes() -> None:
 
 
 def test_figures_that_the_report_will_not_have_are_refused() -> None:
-    from tracelens_graph.analyses.report_tables import ReportOptions
+    from tracelens_graph.analyses.report.report_tables import ReportOptions
 
     for text, options, why in [
         ("unlinked_percent > 1", ReportOptions(linked_only=True), "--linked-only leaves out"),

@@ -62,10 +62,10 @@ def test_counts_are_those_of_the_file(run: Run, path: Path) -> None:
     assert told["trace"]["nodes"] == kinds.total()
     assert told["trace"]["steps"] == kinds["Step"]
     gpu = [event for event in events if KIND_OF_CATEGORY.get(event.get("cat", "")) in GPU]
-    assert sum(row["GPU events"] for row in told["launches"]) == len(gpu)
-    assert sum(row["GPU events"] for row in told["devices"]) == len(gpu)
+    assert sum(row["gpu_events"] for row in told["launches"]) == len(gpu)
+    assert sum(row["gpu_events"] for row in told["devices"]) == len(gpu)
     total_us = sum(float(event["dur"]) for event in gpu)
-    assert abs(sum(row["sum ms"] for row in told["launches"]) * 1000 - total_us) < 0.01
+    assert abs(sum(row["gpu_sum_ms"] for row in told["launches"]) * 1000 - total_us) < 0.01
     assert told["trace"]["rank"] == parsed.get("distributedInfo", {}).get("rank")
 
 

@@ -46,13 +46,13 @@ def test_windows(run: Run, trace_file: Path) -> None:
 def test_tables(run: Run, trace_file: Path) -> None:
     _, out, _ = run("modules", trace_file, "--format", "csv")
     rows = list(csv.DictReader(io.StringIO(out)))
-    assert [(row["path"], row["total us"], row["uid"]) for row in rows] == [
+    assert [(row["path"], row["total_us"], row["uid"]) for row in rows] == [
         ("", "100.25", ""),
         ("Linear_0", "70.25", "4"),
         ("(no launch in trace)", "30.0", ""),
     ]
     _, out, _ = run("modules", trace_file, "-f", "json")
-    assert json.loads(out)["table"] == "modules"
+    assert json.loads(out)["table"] == "module_tree"
     _, out, _ = run("modules", trace_file, "-f", "md")
     assert "| Linear\\_0 |" in out
     _, out, _ = run("modules", trace_file, "-f", "table")

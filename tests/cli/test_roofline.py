@@ -54,7 +54,7 @@ def test_for_programs(run: Run, trained: Path, tmp_path: Path) -> None:
 def test_of_a_step(run: Run, trained: Path) -> None:
     _, out, _ = run("roofline", trained, "--step", "3", "--format", "csv")
     _, whole, _ = run("roofline", trained, "--format", "csv")
-    time, total = ({row["part"]: float(row["time ms"]) for row in csv.DictReader(io.StringIO(t))} for t in (out, whole))
+    time, total = ({row["part"]: float(row["time_ms"]) for row in csv.DictReader(io.StringIO(t))} for t in (out, whole))
     assert 0 < time["compute_bound"] < total["compute_bound"]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from extended import categories, tables_of, trace
 
-from tracelens_graph.analyses.report_tables import report_tables
+from tracelens_graph.analyses.report.report_tables import report_tables
 from tracelens_graph.compat.report import generate_perf_report_pytorch
 from tracelens_graph.errors import ExtensionError
 from tracelens_graph.extension_loading import load_extension

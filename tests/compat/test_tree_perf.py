@@ -17,7 +17,7 @@ from parity.comparing import compare
 from parity.tolerances import tolerances
 
 from corpus import NO_GOLDENS, kineto_traces, parametrize
-from tracelens_graph.analyses.ops import ops_summary, ops_summary_by_category, ops_unique_args
+from tracelens_graph.analyses.ops.ops import ops_summary, ops_summary_by_category, ops_unique_args
 from tracelens_graph.compat.trace_to_tree import TraceToTree
 from tracelens_graph.compat.tree_perf import TreePerfAnalyzer
 from tracelens_graph.errors import AnalysisError, DamagedTraceWarning, NotATraceError

@@ -15,9 +15,9 @@ from made_traces import traces
 from parity.cases import Case, cases, graph
 
 from corpus import NO_GOLDENS
-from tracelens_graph.analyses.kernel_categories import kernel_category_detail
-from tracelens_graph.analyses.perf_sheets import perf_sheets
-from tracelens_graph.analyses.perf_tables import unified_perf_summary
+from tracelens_graph.analyses.kernels.kernel_categories import kernel_category_detail
+from tracelens_graph.analyses.performance.perf_sheets import perf_sheets
+from tracelens_graph.analyses.performance.perf_tables import unified_perf_summary
 from tracelens_graph.compat.perf_params import in_order
 from tracelens_graph.compat.report import generate_perf_report_pytorch
 from tracelens_graph.compat.tree_perf import TreePerfAnalyzer

@@ -12,7 +12,7 @@ from pages import DOCS
 from typer.testing import CliRunner
 
 import tracelens_graph as tlg
-from tracelens_graph.analyses.report_tables import TABLES as REPORT_TABLES
+from tracelens_graph.analyses.report.report_tables import TABLES as REPORT_TABLES
 from tracelens_graph.cli.app import app
 from tracelens_graph.perf.architecture import architecture
 from tracelens_graph.schema.tables import TABLE_MEANING, TABLES

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tracelens_graph.analyses.attribution import attribution
-from tracelens_graph.analyses.timeline import gpu_timeline
+from tracelens_graph.analyses.places.attribution import attribution
+from tracelens_graph.analyses.timeline.timeline import gpu_timeline
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
 from tracelens_graph.schema import Kind

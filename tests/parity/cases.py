@@ -17,7 +17,7 @@ from parity.tolerances import tolerances
 from perf.test_roofline import TRACELENS_MI300X
 
 from corpus import CORPUS, GOLDENS
-from tracelens_graph.analyses.report_tables import ReportOptions, Tables, report_tables
+from tracelens_graph.analyses.report.report_tables import ReportOptions, Tables, report_tables
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
 from tracelens_graph.perf.architecture import architecture

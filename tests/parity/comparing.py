@@ -16,7 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from tracelens_graph.analyses.launchers import NO_LAUNCH, UNLINKED
+from tracelens_graph.analyses.ops.launchers import NO_LAUNCH, UNLINKED
 from tracelens_graph.perf.registry import sheets
 from tracelens_graph.table import Table
 

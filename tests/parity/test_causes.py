@@ -15,8 +15,8 @@ from parity.comparing import Row, parsed
 from parity.departures import departures, more_linked
 
 from corpus import NO_GOLDENS, needs_goldens
-from tracelens_graph.analyses.launchers import NO_LAUNCH
-from tracelens_graph.analyses.modelled import arguments_of, context_of
+from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
+from tracelens_graph.analyses.performance.modelled import arguments_of, context_of
 from tracelens_graph.loading import load_core
 from tracelens_graph.perf.registry import model_named
 from tracelens_graph.schema import Kind

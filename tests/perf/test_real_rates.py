@@ -14,7 +14,7 @@ from pathlib import Path
 from handmade import span
 
 from corpus import kineto_traces, needs_corpus, parametrize, trace_id
-from tracelens_graph.analyses.perf_sheets import perf_sheets
+from tracelens_graph.analyses.performance.perf_sheets import perf_sheets
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
 from tracelens_graph.perf.architecture import Architecture, architecture, detect

@@ -26,7 +26,7 @@ def database(neo4j: Connection) -> Iterator[Database]:
 def ask(database: Database) -> Callable[..., Answers]:
     """The answers of a query and of its twin; each trace is pushed once.
 
-    Called with a graph, or with a sequence of `Placed`, the name of the question, and its parameters.
+    Called with a graph, or with a sequence of `TraceMember`, the name of the question, and its parameters.
     """
     pushed: set[str] = set()
 

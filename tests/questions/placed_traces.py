@@ -11,7 +11,8 @@ from typing import Any
 from handmade import HOSTILE, span
 
 from corpus import CORPUS
-from tracelens_graph.analyses.questions.placed import Placed
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.trace_set import TraceMember
 from tracelens_graph.loading import load_core
 from tracelens_graph.simulate import simulate
 
@@ -58,6 +59,11 @@ def graph_of(calls: list[Call], **more: Any) -> Any:
     return load_core({"traceEvents": events, **more})
 
 
+def placed(core: Core, run: str, name: str, labels: tuple[str, ...] = ()) -> TraceMember:
+    """A trace as it stands in a run."""
+    return TraceMember(core, name, run, labels)
+
+
 def chain(*names: str) -> Any:
     """Ops each below the one before; the innermost launches a kernel of 4 us."""
     where = {"pid": 0, "tid": 7, "device": 0, "stream": 7}
@@ -71,10 +77,10 @@ def chain(*names: str) -> Any:
 
 
 @cache
-def two() -> tuple[Placed, Placed]:
+def two() -> tuple[TraceMember, TraceMember]:
     return (
-        Placed(graph_of(OLD), "across", "old", ("commit=b1", "size=10", "empty=")),
-        Placed(graph_of(NEW), "across", "new", ("commit=a2", "size=9", "size=99")),
+        placed(graph_of(OLD), "across", "old", ("commit=b1", "size=10", "empty=")),
+        placed(graph_of(NEW), "across", "new", ("commit=a2", "size=9", "size=99")),
     )
 
 
@@ -85,31 +91,33 @@ def marked(path: Path) -> Any:
 
 
 @cache
-def pair_of(model: str) -> tuple[Placed, Placed]:
+def pair_of(model: str) -> tuple[TraceMember, TraceMember]:
     assert CORPUS
     h100, mi300 = (marked(CORPUS / "tracelens" / device / f"{model}.json.gz") for device in ("h100", "mi300"))
     run = f"across {model}"
-    return Placed(h100, run, "h100", ("device=h100",)), Placed(mi300, run, "mi300", ("device=mi300",))
+    return placed(h100, run, "h100", ("device=h100",)), placed(mi300, run, "mi300", ("device=mi300",))
 
 
 @cache
-def dlrm() -> tuple[Placed, ...]:
+def dlrm() -> tuple[TraceMember, ...]:
     assert CORPUS
     folder = CORPUS / "dlrm-8-ranks" / "kineto"
-    return tuple(Placed(marked(folder / f"rank{n}.json.gz"), "across dlrm", f"rank{n}") for n in range(8))
+    return tuple(placed(marked(folder / f"rank{n}.json.gz"), "across dlrm", f"rank{n}") for n in range(8))
 
 
 @cache
-def simulated() -> tuple[tuple[Placed, ...], dict[str, Any]]:
+def simulated() -> tuple[tuple[TraceMember, ...], dict[str, Any]]:
     """Two ranks, of which the second waits for its data; and the truth."""
     run = simulate(steps=2, layers=1, seed=11, problem="late_rank")
-    placed = tuple(Placed(load_core(one.trace), "across simulated", f"rank{one.rank}") for one in run.ranks)
-    return placed, run.ranks[0].truth
+    ranks = tuple(placed(load_core(one.trace), "across simulated", f"rank{one.rank}") for one in run.ranks)
+    return ranks, run.ranks[0].truth
 
 
-def ranks_of(*starts: tuple[float, float], epoch_ns: tuple[int, ...] = (), run: str = "across ranks") -> list[Placed]:
+def ranks_of(
+    *starts: tuple[float, float], epoch_ns: tuple[int, ...] = (), run: str = "across ranks"
+) -> list[TraceMember]:
     """Ranks that take part in one collective each: its start and duration, in us."""
-    placed = []
+    ranks = []
     for rank, (start, dur) in enumerate(starts):
         collective = {"Collective_name": "allreduce", "Process_Group_Name": "0", "Seq": 7, "dtype": "Float"}
         kernel = span("kernel", "ncclDevKernel_AllReduce", start, dur, 0, 7, device=0, stream=7, **collective)
@@ -120,5 +128,5 @@ def ranks_of(*starts: tuple[float, float], epoch_ns: tuple[int, ...] = (), run: 
             "baseTimeNanoseconds": base,
             "distributedInfo": {"rank": rank},
         }
-        placed.append(Placed(load_core(trace), run, f"rank{rank}"))
-    return placed
+        ranks.append(placed(load_core(trace), run, f"rank{rank}"))
+    return ranks

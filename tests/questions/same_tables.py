@@ -6,6 +6,7 @@ import json
 import math
 from typing import Any
 
+from tracelens_graph.analyses.questions import QUESTIONS, Question
 from tracelens_graph.table import Table
 
 RELATIVE = 1e-9
@@ -60,3 +61,8 @@ def _equal(one: Any, other: Any) -> bool:
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(_equal, one, other))
     return bool(one == other)
+
+
+def of_theme(theme: str) -> dict[str, Question]:
+    """The questions of a theme that have a query."""
+    return {name: one for name, one in QUESTIONS.items() if one.query and one.query.theme == theme}

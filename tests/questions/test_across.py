@@ -9,12 +9,11 @@ import pytest
 from handmade import HOSTILE
 from hypothesis import given
 from made_traces import traces
-from placed_traces import OLD, chain, dlrm, graph_of, pair_of, simulated, two
+from placed_traces import OLD, chain, dlrm, graph_of, pair_of, placed, simulated, two
 from same_tables import assert_same
 
 from corpus import needs_corpus
-from tracelens_graph.analyses.questions.across import QUESTIONS
-from tracelens_graph.analyses.questions.placed import Placed
+from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.loading import load_core
 from tracelens_graph.schema import Kind
@@ -44,8 +43,8 @@ def test_common_signatures_count_calls_and_charged_time() -> None:
 
 def test_who_delegates_in_one_trace_only_has_no_ratio_there() -> None:
     both = [
-        Placed(chain("aten::linear"), "across", "fused"),
-        Placed(chain("aten::linear", "aten::mm"), "across", "two"),
+        placed(chain("aten::linear"), "across", "fused"),
+        placed(chain("aten::linear", "aten::mm"), "across", "two"),
     ]
     (row,) = QUESTIONS["common_signatures"](both).records()
     assert (row["name"], row["gpu_time_a_us"], row["gpu_time_b_us"], row["ratio"]) == ("aten::linear", 4.0, 0.0, 0.0)
@@ -73,7 +72,7 @@ def test_ops_only_in_one() -> None:
 
 def test_the_last_two_are_compared_unless_others_are_named() -> None:
     old, new = two()
-    more = Placed(graph_of(OLD, extra=1), "other run", "old")
+    more = placed(graph_of(OLD, extra=1), "other run", "old")
     both, compare = [old, new, more], QUESTIONS["ops_only_in_one"]
     assert set(compare(both)["only_in"]) == {"across/new", "other run/old"}
     assert set(compare(both, b="new")["only_in"]) == {"across/old", "across/new"}
@@ -85,7 +84,7 @@ def test_the_last_two_are_compared_unless_others_are_named() -> None:
     ("named", "said"),
     [
         ({"a": "nobody"}, "no trace is called 'nobody' among: across/old"),
-        ({"b": "across/old"}, "no trace was pushed before across/old"),
+        ({"b": "across/old"}, "there is no trace before across/old"),
         ({"a": "across/new", "b": "new"}, "across/new is compared with itself"),
     ],
 )
@@ -95,7 +94,7 @@ def test_traces_that_are_not_there(named: dict[str, str], said: str) -> None:
 
 
 def test_a_name_of_several_is_none() -> None:
-    again = Placed(graph_of(OLD, extra=1), "other run", "old")
+    again = placed(graph_of(OLD, extra=1), "other run", "old")
     with pytest.raises(AnalysisError, match="old is the name of several traces: across/old, other run/old"):
         QUESTIONS["kernel_choices"]([*two(), again], a="old")
     with pytest.raises(AnalysisError, match="there are no traces"):
@@ -105,7 +104,7 @@ def test_a_name_of_several_is_none() -> None:
 @given(traces(), traces())
 @pytest.mark.filterwarnings("ignore::tracelens_graph.errors.DamagedTraceWarning")
 def test_comparing_the_other_way_round_turns_the_differences(one: dict[str, Any], other: dict[str, Any]) -> None:
-    a, b = Placed(load_core(one), "made", "a"), Placed(load_core(other), "made", "b")
+    a, b = placed(load_core(one), "made", "a"), placed(load_core(other), "made", "b")
     there, back = (QUESTIONS["common_signatures"]([a, b], a=x, b=y, top=10**6) for x, y in (("a", "b"), ("b", "a")))
     turned = [
         (*row[:5], row[6], row[5], row[8], row[7], -row[10]) for row in back.rows()
@@ -119,7 +118,7 @@ def test_comparing_the_other_way_round_turns_the_differences(one: dict[str, Any]
 @given(traces())
 @pytest.mark.filterwarnings("ignore::tracelens_graph.errors.DamagedTraceWarning")
 def test_a_trace_against_itself_has_all_charged_time_and_no_other_choice(trace: dict[str, Any]) -> None:
-    same = [Placed(load_core(trace), "made", "a"), Placed(load_core(trace), "made", "b")]
+    same = [placed(load_core(trace), "made", "a"), placed(load_core(trace), "made", "b")]
     table = QUESTIONS["common_signatures"](same, a="made/a", b="made/b", top=10**6)
     c, gpu = same[0].core.columns, same[0].core.gpu_rows
     charged = int(c.dur_ns[gpu[c.owner[gpu] >= 0]].sum())
@@ -153,12 +152,12 @@ def test_history_in_the_order_of_a_label() -> None:
 def test_numbers_come_before_other_values() -> None:
     core = two()[0].core
     values = ["v2", "10", "-3", "2.5", "1e1", ""]
-    placed = [Placed(core, "r", str(n), (f"k={value}",)) for n, value in enumerate(values)]
-    assert QUESTIONS["run_history"](placed, label="k")["label_value"] == ["-3", "2.5", "10", "", "1e1", "v2"]
+    named = [placed(core, "r", str(n), (f"k={value}",)) for n, value in enumerate(values)]
+    assert QUESTIONS["run_history"](named, label="k")["label_value"] == ["-3", "2.5", "10", "", "1e1", "v2"]
 
 
 def test_a_trace_without_gpu_work_takes_no_time() -> None:
-    idle = Placed(graph_of([("aten::view", [[8]], [])]), "across", "idle")
+    idle = placed(graph_of([("aten::view", [[8]], [])]), "across", "idle")
     first, second = QUESTIONS["run_history"]([idle, two()[0]]).records()
     assert (first["gpu_total_ms"], first["gpu_busy_ms"], first["idle_percent"]) == (0.0, 0.0, None)
     assert second["total_change_percent"] is None

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from placed_traces import dlrm, marked, ranks_of, simulated
+from placed_traces import dlrm, marked, placed, ranks_of, simulated
 from same_tables import assert_same
 
 from corpus import needs_corpus
-from tracelens_graph.analyses.questions.across_ranks import QUESTIONS
-from tracelens_graph.analyses.questions.placed import Placed
+from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.table import Table
 
@@ -83,7 +82,7 @@ def test_eight_real_ranks_end_together() -> None:
 
 def test_made_up_ranks_are_as_in_the_reference_tables(goldens: Path) -> None:
     folder = goldens / "multirank-synthetic4"
-    placed = [Placed(marked(folder / "synthetic4" / f"rank{n}_trace.json"), "four", f"rank{n}") for n in range(4)]
+    placed = [placed(marked(folder / "synthetic4" / f"rank{n}_trace.json"), "four", f"rank{n}") for n in range(4)]
     rows = {}
     for row in QUESTIONS["collective_spread"](placed, top=1000).records():
         _, group, _, place = row["collective"].split(":")

@@ -13,19 +13,13 @@ import pytest
 from handmade import HOSTILE, small_trace, span
 from hypothesis import given
 from made_traces import traces
-from same_tables import assert_same
+from placed_traces import placed
+from same_tables import assert_same, of_theme
 
 from corpus import CORPUS, parametrize
-from tracelens_graph.analyses.questions.placed import Placed
-from tracelens_graph.analyses.questions.quality import (
-    ABOUT,
-    QUESTIONS,
-    incomplete_traces,
-    outliving_events,
-    unlinked,
-    unmodelled_time,
-)
-from tracelens_graph.analyses.roofline_summary import unmodelled
+from tracelens_graph.analyses.performance.roofline_summary import unmodelled
+from tracelens_graph.analyses.questions import QUESTIONS
+from tracelens_graph.cypher import library
 from tracelens_graph.database import Database
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
@@ -35,12 +29,19 @@ from tracelens_graph.simulate import simulate
 from tracelens_graph.stores.neo4j.image import Options
 from tracelens_graph.table import Table
 
+QUERIES = of_theme("quality")
+
+incomplete_traces = QUESTIONS["incomplete_traces"]
+outliving_events = QUESTIONS["outliving_events"]
+unlinked = QUESTIONS["unlinked"]
+unmodelled_time = QUESTIONS["unmodelled_time"]
+
 Ask = Callable[..., tuple[Table, Table]]
 
 REAL = ("b200/eager-serving", "mi300/qwen1.5-0.5b", "mi210/gpu-only", "mi300/resnet-ddp-checkpointing")
 FILES = [CORPUS / "tracelens" / f"{name}.json.gz" for name in REAL] if CORPUS else []
 
-OF_A_TRACE = [name for name in QUESTIONS if name != "incomplete_traces"]
+OF_A_TRACE = [name for name in QUERIES if name != "incomplete_traces"]
 BF16 = {"Input_Dims": [[64, 64], [64, 64]], "Input_type": ["c10::BFloat16", "c10::BFloat16"]}
 
 
@@ -149,7 +150,7 @@ def test_a_stream_without_launches() -> None:
 
 def test_unmodelled_time_is_that_of_the_report() -> None:
     table = unmodelled_time(work())
-    assert {(row["op"], row["reason"], row["GPU ms"]) for row in table.records()} == {
+    assert {(row["op"], row["reason"], row["gpu_sum_ms"]) for row in table.records()} == {
         ("(no launch in trace)", "its launch is not in the trace", 0.035),
         (HOSTILE, "no model for this operation", 0.005),
         ("cudaLaunchKernel", "launched outside of operations", 0.005),
@@ -172,12 +173,12 @@ def test_events_that_outlive_their_callers() -> None:
 
 
 def test_damaged_traces_are_incomplete() -> None:
-    placed = [Placed(work(), "a", "sound"), Placed(damaged(), "b", "cut"), Placed(damaged(), "a", "cut")]
-    rows = incomplete_traces(placed).records()
+    found = [placed(work(), "a", "sound"), placed(damaged(), "b", "cut"), placed(damaged(), "a", "cut")]
+    rows = incomplete_traces(found).records()
     assert [(row["run"], row["trace"]) for row in rows] == [("a", "cut"), ("b", "cut")]
     assert rows[0]["damage"] == damaged().info.damage != ""
     assert (rows[0]["state"], rows[0]["lean"], rows[0]["nodes"]) == ("complete", False, len(damaged().columns))
-    assert [row["run"] for row in incomplete_traces(placed, run="b").records()] == ["b"]
+    assert [row["run"] for row in incomplete_traces(found, run="b").records()] == ["b"]
 
 
 @pytest.mark.parametrize("name", ["unlinked", "unmodelled_time"])
@@ -204,7 +205,7 @@ def test_nothing_is_lost_and_nothing_counts_twice(trace: dict[str, Any]) -> None
     assert sum(outliving["callees"]) == len(late)
     assert np.nansum(outliving["total_excess_us"]) * 1000 == pytest.approx(sum(late))
     for name in OF_A_TRACE:
-        assert list(QUESTIONS[name](g).columns) == list(ABOUT[name])
+        assert list(QUESTIONS[name](g).columns) == list(library()[name].columns)
 
 
 # --- the database -----------------------------------------------------------------------------------------------
@@ -229,7 +230,7 @@ def test_the_database_says_the_same_of_a_step(ask: Ask, trace: str, number: int,
 
 
 def test_the_database_knows_damaged_traces(ask: Ask) -> None:
-    query, twin = ask([Placed(damaged(), "quality", "cut")], "incomplete_traces", run="quality")
+    query, twin = ask([placed(damaged(), "quality", "cut")], "incomplete_traces", run="quality")
     assert_same(query, twin)
     assert len(twin) == 1
 

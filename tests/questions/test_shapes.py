@@ -13,27 +13,29 @@ from call_trees import BACKWARD, FORWARD, Call, frame, op, run, trace
 from handmade import HOSTILE, small_trace, span
 from hypothesis import given
 from made_traces import traces
-from same_tables import assert_same
+from same_tables import assert_same, of_theme
 
 from corpus import CORPUS, parametrize
-from tracelens_graph.analyses.perf_tables import unified_perf_summary
-from tracelens_graph.analyses.questions.shapes import (
-    QUESTIONS,
-    SIZES,
-    category_shares,
-    copies,
-    graph_launches,
-    kernels_by_tile,
-    short_kernels,
-)
-from tracelens_graph.analyses.questions.shapes_signatures import modules_of_signature, op_signatures
-from tracelens_graph.analyses.short_kernels import short_kernels_summary
+from tracelens_graph.analyses.kernels.copies import SIZES
+from tracelens_graph.analyses.kernels.short_kernels import short_kernels_summary
+from tracelens_graph.analyses.performance.perf_tables import unified_perf_summary
+from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
 from tracelens_graph.perf.architecture import architecture
 from tracelens_graph.simulate import simulate
 from tracelens_graph.table import Table
+
+QUERIES = of_theme("shapes")
+
+category_shares = QUESTIONS["category_shares"]
+copies = QUESTIONS["copies"]
+graph_launches = QUESTIONS["graph_launches"]
+kernels_by_tile = QUESTIONS["kernels_by_tile"]
+modules_of_signature = QUESTIONS["modules_of_signature"]
+op_signatures = QUESTIONS["op_signatures"]
+short_kernels = QUESTIONS["short_kernels"]
 
 Ask = Callable[..., tuple[Table, Table]]
 
@@ -172,7 +174,7 @@ def test_short_kernels_are_those_of_the_report() -> None:
         ("aten::mm", GEMM, 1, 20.0), ("aten::mm", SMALL, 1, 3.0), ("aten::mm", "splitKreduce_kernel", 1, 2.0),
     ]  # fmt: skip
     for core in (nested(), moving(), simulated()):
-        mine, report = short_kernels(core, 50), short_kernels_summary(core, 50)
+        mine, report = short_kernels(core, threshold_us=50), short_kernels_summary(core, 50)
         for column in ("sum", "percent of total time"):
             name = f"Short Kernel duration (µs) {column}"
             assert np.sum(mine[name]) == pytest.approx(np.sum(report[name]))
@@ -305,7 +307,7 @@ def test_every_gpu_event_is_in_one_row(made: dict[str, Any]) -> None:
     found = category_shares(core)
     assert np.sum(found["count"]) == len(gpu)
     assert np.sum(found["gpu_time_us"]) == pytest.approx(core.columns.dur_ns[gpu].sum() / 1e3)
-    for name, question in QUESTIONS.items():
+    for name, question in QUERIES.items():
         table = question(core)
         assert table.name == name
         assert set(table.columns) == set(table.about)
@@ -313,7 +315,7 @@ def test_every_gpu_event_is_in_one_row(made: dict[str, Any]) -> None:
 
 
 CASES: list[tuple[str, dict[str, Any]]] = [
-    *((name, {}) for name in QUESTIONS),
+    *((name, {}) for name in QUERIES),
     ("kernels_by_tile", {"dtype": "bf16", "tile_n": 128}),
     ("short_kernels", {"threshold_us": 3.5}),
     ("op_signatures", {"op": "aten::add"}),
@@ -329,14 +331,14 @@ def test_the_database_says_the_same(ask: Ask, core: Callable[[], Core], name: st
     assert_same(*ask(core(), name, **parameters))
 
 
-@pytest.mark.parametrize("name", QUESTIONS)
+@pytest.mark.parametrize("name", QUERIES)
 def test_the_database_says_the_same_of_a_step(ask: Ask, name: str) -> None:
     assert_same(*ask(nested(), name, step=2))
     step = int(simulated().steps()[-1].name.partition("#")[2])
     assert_same(*ask(simulated(), name, step=step))
 
 
-@pytest.mark.parametrize("name", QUESTIONS)
+@pytest.mark.parametrize("name", QUERIES)
 def test_the_database_says_the_same_of_hostile_names(ask: Ask, name: str) -> None:
     assert_same(*ask(load_core(small_trace()), name))
 

@@ -13,22 +13,23 @@ from call_trees import BACKWARD, FORWARD, Call, annotation, frame, launch, load,
 from handmade import small_trace, span
 from hypothesis import given
 from made_traces import traces
-from same_tables import assert_same
+from same_tables import assert_same, of_theme
 
 from corpus import CORPUS, needs_corpus, parametrize
-from tracelens_graph.analyses.questions.structure import (
-    QUESTIONS,
-    path_to_python,
-    recomputed_share,
-    repeated_subtrees,
-    unusual_kernels,
-)
-from tracelens_graph.analyses.questions.structure_layers import odd_layers
+from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.errors import AnalysisError, NodeNotFoundError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
 from tracelens_graph.simulate import simulate
 from tracelens_graph.table import Table
+
+QUERIES = of_theme("structure")
+
+odd_layers = QUESTIONS["odd_layers"]
+path_to_python = QUESTIONS["path_to_python"]
+recomputed_share = QUESTIONS["recomputed_share"]
+repeated_subtrees = QUESTIONS["repeated_subtrees"]
+unusual_kernels = QUESTIONS["unusual_kernels"]
 
 Ask = Callable[..., tuple[Table, Table]]
 
@@ -133,13 +134,13 @@ def test_parts_of_ops_that_run_as_often_as_the_op_are_left_out() -> None:
 def test_repetitions_are_of_one_class(made: dict[str, Any]) -> None:
     core = load_core(made)
     for kind in ("Module", "Op"):
-        every = repeated_subtrees(core, kind, min_count=1)
+        every = repeated_subtrees(core, kind=kind, min_count=1)
         known = {f"class:{one['class']}": one for one in core.classes().records()}
         for one in every.records():
             whole = known[one["class"]]
             assert (one["count"], one["name"], one["uid"]) == (whole["count"], whole["name"], whole["uid"])
             assert one["gpu_time_us"] * 1e3 == pytest.approx(whole["gpu_sum_ns"])
-        repeated = repeated_subtrees(core, kind)
+        repeated = repeated_subtrees(core, kind=kind)
         assert len(repeated) <= sum(1 for one in known.values() if one["count"] > 1 and one["kind"] == kind)
 
 
@@ -207,7 +208,7 @@ def named(core: Core, name: str) -> int:
 
 
 def test_the_way_from_a_kernel_up() -> None:
-    found = path_to_python(trained(), named(trained(), "gemm"))
+    found = path_to_python(trained(), uid=named(trained(), "gemm"))
     assert rows(found, "level", "link", "kind", "name") == [
         (0, None, "Kernel", "gemm"),
         (1, "launched by", "RuntimeCall", "cudaLaunchKernel"),
@@ -220,7 +221,7 @@ def test_the_way_from_a_kernel_up() -> None:
 
 
 def test_backward_work_comes_from_the_line_of_its_forward_op() -> None:
-    found = path_to_python(trained(), named(trained(), "dgrad"))
+    found = path_to_python(trained(), uid=named(trained(), "dgrad"))
     assert rows(found, "link", "name")[2:6] == [
         ("called by", "aten::mm"),
         ("called by", "MmBackward0"),
@@ -242,9 +243,9 @@ def test_the_longest_kernel_is_one_with_a_launch() -> None:
 
 def test_only_gpu_events_have_a_way_up() -> None:
     with pytest.raises(AnalysisError, match="of kind Op"):
-        path_to_python(trained(), named(trained(), "aten::mm"))
+        path_to_python(trained(), uid=named(trained(), "aten::mm"))
     with pytest.raises(NodeNotFoundError):
-        path_to_python(trained(), 10_000)
+        path_to_python(trained(), uid=10_000)
 
 
 # --- kernels that are unusual, and work that is done again --------------------------------------------------------
@@ -285,14 +286,14 @@ def test_recomputation_of_a_simulated_job(core: Callable[[], Core]) -> None:
 @given(traces())
 def test_tables_are_described_whatever_the_trace(made: dict[str, Any]) -> None:
     core = load_core(made)
-    for name, question in QUESTIONS.items():
+    for name, question in QUERIES.items():
         table = question(core)
         assert table.name == name
         assert set(table.columns) == set(table.about)
 
 
 CASES: list[tuple[str, dict[str, Any]]] = [
-    *((name, {}) for name in QUESTIONS),
+    *((name, {}) for name in QUERIES),
     ("repeated_subtrees", {"kind": "Op"}),
     ("repeated_subtrees", {"kind": "Module", "min_count": 1}),
     ("odd_layers", {"min_layers": 5}),
@@ -322,7 +323,7 @@ def test_the_database_says_the_same_of_every_kernel(ask: Ask) -> None:
     # Of a training step a kernel of the backward pass, which has its Python elsewhere.
     g = simulated()
     uids = g.columns.uid[g.gpu_rows[::-1]].tolist()
-    backward = next(uid for uid in uids if "backward of" in path_to_python(g, uid)["link"])
+    backward = next(uid for uid in uids if "backward of" in path_to_python(g, uid=uid)["link"])
     assert_same(*ask(g, "path_to_python", uid=backward))
 
 
@@ -334,7 +335,7 @@ def test_what_leads_to_python_can_be_drawn(ask: Ask) -> None:
     assert all(path is not None for path in paths[1:])
 
 
-@pytest.mark.parametrize("name", QUESTIONS)
+@pytest.mark.parametrize("name", QUERIES)
 def test_the_database_says_the_same_of_hostile_names(ask: Ask, name: str) -> None:
     assert_same(*ask(load_core(small_trace()), name))
 

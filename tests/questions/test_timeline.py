@@ -13,25 +13,27 @@ from handmade import HOSTILE, small_trace, span
 from hypothesis import given
 from hypothesis import strategies as st
 from made_traces import traces
-from same_tables import assert_same
+from same_tables import assert_same, of_theme
 
 from corpus import CORPUS, parametrize
-from tracelens_graph.analyses.questions.timeline import (
-    ABOUT,
-    QUESTIONS,
-    exposed_communication,
-    gpu_timeline,
-    idle_gaps,
-    steps,
-    stream_overlap,
-)
-from tracelens_graph.analyses.steps import OUTSIDE
+from tracelens_graph.analyses.questions import QUESTIONS
+from tracelens_graph.analyses.timeline.steps import OUTSIDE
+from tracelens_graph.cypher import library
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
 from tracelens_graph.schema import PYTHON_KINDS, Kind
+from tracelens_graph.schema.tables.timeline import STEPS
 from tracelens_graph.simulate import simulate
 from tracelens_graph.table import Table
+
+QUERIES = of_theme("timeline")
+
+exposed_communication = QUESTIONS["exposed_communication"]
+gpu_timeline = QUESTIONS["gpu_timeline"]
+idle_gaps = QUESTIONS["idle_gaps"]
+steps = QUESTIONS["steps"]
+stream_overlap = QUESTIONS["stream_overlap"]
 
 Ask = Callable[..., tuple[Table, Table]]
 
@@ -148,7 +150,7 @@ def test_steps_are_those_of_the_report() -> None:
     assert (first["gpu_events"], first["computation_time_ms"], first["busy_percent"]) == (1, 0.03, 30)
     assert (second["gpu_sum_ms"], second["busy_time_ms"], second["idle_time_ms"]) == (0.053, 0.043, 0.045)
     assert (outside["gpu_events"], outside["uid"]) == (1, None)
-    assert list(steps(two_steps()).columns) == list(ABOUT["steps"])
+    assert list(steps(two_steps()).columns) == list(STEPS)
 
 
 def test_exposed_is_what_no_computation_covers() -> None:
@@ -282,9 +284,9 @@ def test_gaps_are_counted_by_the_nanosecond(spans: list[tuple[bool, int, int, in
 @given(traces())
 def test_any_trace_is_answered(trace: dict[str, Any]) -> None:
     g = load_core(trace)
-    for name, question in QUESTIONS.items():
+    for name, question in QUERIES.items():
         table = question(g)
-        assert list(table.columns) == list(ABOUT[name])
+        assert list(table.columns) == list(library()[name].columns)
         assert {len(cells) for cells in table.columns.values()} == {len(table)}
 
 
@@ -308,13 +310,13 @@ def test_no_call_of_the_thread_has_a_longer_part_in_a_gap() -> None:
 # --- the database -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", list(QUESTIONS))
+@pytest.mark.parametrize("name", QUERIES)
 @pytest.mark.parametrize("trace", list(MADE))
 def test_the_database_says_the_same(ask: Ask, trace: str, name: str) -> None:
     assert_same(*ask(MADE[trace](), name))
 
 
-@pytest.mark.parametrize("name", list(QUESTIONS))
+@pytest.mark.parametrize("name", QUERIES)
 @parametrize("path", FILES)
 def test_the_database_says_the_same_of_real_traces(ask: Ask, path: Path, name: str) -> None:
     assert_same(*ask(load_core(path), name))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from handmade import HOSTILE
 
-from tracelens_graph.analyses.compare import compare
+from tracelens_graph.analyses.across.compare import compare
 from tracelens_graph.reports.comparison import brief, verdict
 from tracelens_graph.table import Table
 

@@ -12,8 +12,8 @@ import pytest
 from handmade import HOSTILE, small_trace
 
 import tracelens_graph
-from tracelens_graph.analyses.ops import ops_summary, ops_summary_by_category
-from tracelens_graph.analyses.timeline import gpu_timeline
+from tracelens_graph.analyses.ops.ops import ops_summary, ops_summary_by_category
+from tracelens_graph.analyses.timeline.timeline import gpu_timeline
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
 from tracelens_graph.reports.document import facts, report_json, report_markdown
@@ -116,7 +116,7 @@ def test_markdown(core: Core) -> None:
         page[6] == "* **idle time**: The GPU stood idle for 43 % of the time. More: `` timeline '<parsed trace>' `x` ``"
     )
     assert page[7] == r"* **compute**: \`gemm\` took \<most\> of it."
-    assert "| type | time ms | percent |" in page
+    assert "| type | time ms | % of total time |" in page
     assert r"1 more row (--top 0 shows all)" in page
     assert page[-1] == "Not shown: `extra` (2 rows)."
 
@@ -124,9 +124,9 @@ def test_markdown(core: Core) -> None:
 def test_markdown_shows_all_rows_and_the_columns_that_fit(core: Core) -> None:
     page = report_markdown(core, [], tables(core), facts(core), rows=0)
     assert "Nothing to report." in page
-    assert "| op | category | calls | GPU ms | below ms | % | sum % |" in page
+    assert "| op | GPU ms | below ms | calls | category | % of GPU time | sum of these % |" in page
     assert "more rows" not in page
-    assert page.count("\n| aten::addmm | GEMM | 1 | 0.060 | 0.060 | 66.667 | 66.667 |") == 1
+    assert page.count("\n| aten::addmm | 0.060 | 0.060 | 1 | GEMM | 66.667 | 66.667 |") == 1
     assert "exposed\\_memcpy\\_time" in page
 
 

@@ -16,7 +16,7 @@ import openpyxl
 import pytest
 from handmade import span
 
-from tracelens_graph.analyses.report_tables import ReportOptions, report_tables
+from tracelens_graph.analyses.report.report_tables import ReportOptions, report_tables
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
 from tracelens_graph.reports.csv import write_csv

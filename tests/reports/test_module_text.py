@@ -11,19 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corpus import kineto_traces, parametrize
-from tracelens_graph.analyses.modules import modules
+from tracelens_graph.analyses.places.modules import modules
 from tracelens_graph.loading import load_core
 from tracelens_graph.reports.module_text import module_text
 from tracelens_graph.table import Table
 
 Row = tuple[int, str, int, int, float, float, int | None]
-"""Depth, module, instances, calls, forward and backward us, uid."""
+"""Depth, module, instances, calls, forward and backward_us, uid."""
 
 
 def table(rows: list[Row], **options: Any) -> Table:
     depth, module, instances, calls, forward, backward, uid = (list(c) for c in zip(*rows, strict=True))
-    times = {"forward us": np.array(forward), "backward us": np.array(backward)}
-    times["total us"] = times["forward us"] + times["backward us"]
+    times = {"forward_us": np.array(forward), "backward_us": np.array(backward)}
+    times["total_us"] = times["forward_us"] + times["backward_us"]
     columns = {"depth": np.array(depth), "module": module, "instances": instances, "calls": calls} | times
     return Table("modules", columns | {"uid": uid}, **options)
 

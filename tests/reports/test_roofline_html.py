@@ -17,8 +17,8 @@ import pytest
 from extended import with_models
 from handmade import span
 
-from tracelens_graph.analyses.perf_tables import unified_perf_summary
-from tracelens_graph.analyses.roofline_summary import roofline_summary, unmodelled
+from tracelens_graph.analyses.performance.perf_tables import unified_perf_summary
+from tracelens_graph.analyses.performance.roofline_summary import roofline_summary, unmodelled
 from tracelens_graph.errors import MissingExtraError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core

@@ -16,7 +16,7 @@ from tracelens_graph.reports.csv import write_csv
 from tracelens_graph.reports.json import table_json
 from tracelens_graph.reports.markdown import table_markdown
 from tracelens_graph.reports.terminal import printable, table_text
-from tracelens_graph.table import Column, Table
+from tracelens_graph.table import Column, Role, Table
 
 
 def table() -> Table:
@@ -30,7 +30,7 @@ def table() -> Table:
             "uid": np.array([1234567, 8]),
             "dims": [[[1, 2], []], None],
         },
-        {"time us": Column("time", "us"), "percent": Column("share", "%")},
+        {"time us": Column("time", "us"), "percent": Column("share", "%"), "uid": Column("node", role=Role.uid)},
         "A demonstration",
         ["one note"],
     )

@@ -6,18 +6,11 @@ import numpy as np
 import pytest
 from handmade import small_trace
 
-from tracelens_graph.analyses.report_tables import TABLES, report_tables
+from tracelens_graph.analyses.report.report_tables import report_tables
 from tracelens_graph.loading import load_core
-from tracelens_graph.reports.views import VIEWS, column_named, is_sheet, sort, top, view
-from tracelens_graph.schema import tables as schema
+from tracelens_graph.reports.views import column_named, is_sheet, sort, top, view
+from tracelens_graph.schema.tables import about_columns
 from tracelens_graph.table import Table
-
-
-def test_views_show_columns_that_tables_have() -> None:
-    for name, how in VIEWS.items():
-        assert set(how.columns) <= set(schema.TABLES[name])
-        assert not how.instance or how.instance in schema.TABLES[name]
-    assert set(VIEWS) <= set(TABLES)
 
 
 def test_an_instance_is_shown_with_what_perfetto_finds_it_by() -> None:
@@ -29,13 +22,11 @@ def test_an_instance_is_shown_with_what_perfetto_finds_it_by() -> None:
 
 
 def test_a_family_of_operations_is_shown_by_its_parameters() -> None:
-    sheet = Table(
-        "GEMM",
-        {
-            "name": ["aten::mm"], "param: M": [4], "param: bias": [False], "GFLOPS_first": [1.0], "TB/s_mean": [2.0],
-            "TB/s_std": [0.1], "Kernel Time (µs)_sum": [5.0], "name_count": [3], "UID_first": [6],
-        },
-    )  # fmt: skip
+    columns = {
+        "name": ["aten::mm"], "param: M": [4], "param: bias": [False], "GFLOPS_first": [1.0], "TB/s_mean": [2.0],
+        "TB/s_std": [0.1], "Kernel Time (µs)_sum": [5.0], "name_count": [3], "UID_first": [6],
+    }  # fmt: skip
+    sheet = Table("GEMM", columns, about_columns("GEMM", columns))
     assert is_sheet(sheet)
     (row,) = view(sheet, load_core(small_trace())).records()
     shown = {name: value for name, value in row.items() if name not in ("ext id", "pid/tid", "start ms")}
@@ -46,7 +37,8 @@ def test_a_family_of_operations_is_shown_by_its_parameters() -> None:
 
 
 def test_shapes_are_short() -> None:
-    table = Table("ops_unique_args", {"name": ["a"], "Input Dims": [[[8, 16], [], [4]]], "ex_UID": [None]})
+    columns = {"name": ["a"], "Input Dims": [[[8, 16], [], [4]]], "ex_UID": [None]}
+    table = Table("ops_unique_args", columns, about_columns("ops_unique_args", columns))
     (row,) = view(table, load_core(small_trace())).records()
     assert row["shapes"] == "[8,16] [4]"
 
@@ -67,7 +59,7 @@ def test_sorting(column: str, order: list[int]) -> None:
 
 
 def test_columns_are_found_by_name_and_by_heading() -> None:
-    table = Table("ops_summary", {"name": [], "Count": []})
+    table = Table("ops_summary", {"name": [], "Count": []}, about_columns("ops_summary", ("name", "Count")))
     assert column_named(table, "Count") == "Count"
     assert column_named(table, "calls") == "Count"
     assert column_named(table, "GPU ms") is None

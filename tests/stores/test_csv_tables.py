@@ -91,7 +91,7 @@ ROW = st.tuples(st.text(), st.integers(-(2**53), 2**53), st.floats(), st.lists(P
 @given(st.lists(ROW, min_size=1, max_size=6))
 def test_our_files_come_back(tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[Any, ...]]) -> None:
     names, counts, times, dims = map(list, zip(*rows, strict=True))
-    file = tmp_path_factory.getbasetemp() / "ops.csv"
+    file = tmp_path_factory.getbasetemp() / "ops_summary.csv"
     with file.open("w", newline="", encoding="utf-8") as out:
         write_csv(Table("ops", {"name": names, "count": counts, "time": np.array(times), "dims": dims}), out)
     table = read_table(file)

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from made_traces import traces
 
 from corpus import CORPUS, needs_corpus
-from tracelens_graph.analyses.inventory import inventory
-from tracelens_graph.analyses.report_tables import report_tables
+from tracelens_graph.analyses.report.inventory import inventory
+from tracelens_graph.analyses.report.report_tables import report_tables
 from tracelens_graph.api import TraceGraph, from_networkx
 from tracelens_graph.database import Database
 from tracelens_graph.errors import DatabaseError

@@ -62,7 +62,7 @@ def attribution(
     """
     pattern = compiled(name, "--name")
     core = load(trace, cache)
-    from tracelens_graph.analyses import attribution as analysis
+    from tracelens_graph.analyses.places import attribution as analysis
     from tracelens_graph.reports.views import top as top_rows
 
     table = analysis.attribution(window.of(core), level=level.value, name=pattern)

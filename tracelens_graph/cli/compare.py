@@ -18,7 +18,7 @@ from tracelens_graph.cli.windows import WindowChoice, with_window_options
 from tracelens_graph.files import stem
 
 if TYPE_CHECKING:
-    from tracelens_graph.analyses.compare import Run
+    from tracelens_graph.analyses.across.compare import Run
     from tracelens_graph.table import Table
 
 _ROWS_FOR_PEOPLE = 10
@@ -108,7 +108,7 @@ def _check_output(table: str | None, format: Format, csv: Path | None, layout: L
     if layout is Layout.tracelens and table is None and csv is None:
         raise typer.BadParameter("--layout tracelens needs --csv or --table")
     if layout is Layout.own and table is not None:
-        from tracelens_graph.analyses.compare import COMPARISONS
+        from tracelens_graph.analyses.across.compare import COMPARISONS
 
         _check_name(table, COMPARISONS)
 
@@ -123,7 +123,7 @@ def _check_name(table: str, known: Mapping[str, object]) -> None:
 
 
 def _conditions(texts: Sequence[str], linked_only: bool) -> list[gate.Condition]:
-    from tracelens_graph.analyses.report_tables import ReportOptions
+    from tracelens_graph.analyses.report.report_tables import ReportOptions
 
     conditions = gate.parse(texts, ("diff", "pct"), ReportOptions(linked_only=linked_only))
     for condition in conditions:
@@ -166,14 +166,14 @@ def _tables(tag: str, run: str, window: WindowChoice, linked_only: bool) -> Run:
             )
         return CsvTables(run)
     core = load(run)
-    from tracelens_graph.analyses.report_tables import ReportOptions, report_tables
+    from tracelens_graph.analyses.report.report_tables import ReportOptions, report_tables
 
     return report_tables(window.of(core), ReportOptions(linked_only=linked_only))
 
 
 def _write_all(runs: Mapping[str, Run], csv: Path | None, top: int | None) -> None:
-    from tracelens_graph.analyses.compare import compare as analysis
-    from tracelens_graph.analyses.compare import lacked, notes_on_lacked
+    from tracelens_graph.analyses.across.compare import compare as analysis
+    from tracelens_graph.analyses.across.compare import lacked, notes_on_lacked
     from tracelens_graph.reports.comparison import brief, verdict
     from tracelens_graph.reports.views import top as first_rows
 
@@ -203,7 +203,7 @@ def _write_all(runs: Mapping[str, Run], csv: Path | None, top: int | None) -> No
 
 
 def _write_one(runs: Mapping[str, Run], name: str, format: Format, top: int | None) -> None:
-    from tracelens_graph.analyses.compare import compare as analysis
+    from tracelens_graph.analyses.across.compare import compare as analysis
     from tracelens_graph.reports.comparison import brief
 
     table = analysis(runs, [name])[name]
@@ -222,7 +222,7 @@ def _write(table: Table, format: Format, top: int | None) -> None:
 def _write_as_tracelens(
     runs: Mapping[str, Run], name: str | None, format: Format, csv: Path | None, top: int | None
 ) -> None:
-    from tracelens_graph.analyses.compare_tracelens import compare_as_tracelens
+    from tracelens_graph.analyses.across.compare_tracelens import compare_as_tracelens
 
     tables = compare_as_tracelens(runs)
     if name is not None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import typer
 
 if TYPE_CHECKING:
-    from tracelens_graph.analyses.report_tables import ReportOptions
+    from tracelens_graph.analyses.report.report_tables import ReportOptions
     from tracelens_graph.table import Table
 
 FAILED = 3
@@ -30,12 +30,6 @@ _OPERATORS = {
 _CONDITION = re.compile(r"(?P<figure>.*?)\s*(?P<operator>[<>=!]+)\s*(?P<number>[^<>=!]*)", re.DOTALL)
 
 _TIMELINE = "gpu_timeline"
-_TIMELINE_FIELDS = {"ms": "time ms", "percent": "percent"}
-_NAMED = {
-    "category": ("ops_summary_by_category", "op category"),
-    "op": ("ops_summary", "name"),
-}
-_NAMED_FIELDS = {"ms": "total_direct_kernel_time_ms", "percent": "Percentage (%)", "count": "Count"}
 _UNLINKED = "unlinked_percent"
 
 
@@ -174,16 +168,19 @@ def _condition(text: str, suffixes: Sequence[str], options: ReportOptions | None
 
 def _figure(text: str, name: str, options: ReportOptions | None) -> Figure:
     kind, _, rest = name.partition(":")
-    if kind in _NAMED and rest:
+    named = _named()
+    if kind in named and rest:
         row, _, field = rest.rpartition(":")
-        if not row or field not in _NAMED_FIELDS:
-            endings = ", ".join(f":{known}" for known in _NAMED_FIELDS)
+        table, fields = named[kind], _fields(named[kind])
+        if not row or field not in fields:
+            endings = ", ".join(f":{known}" for known in fields)
             raise _refused(text, f"{name!r} must end in one of {endings}")
-        return Figure(name, *_NAMED[kind], (row,), _NAMED_FIELDS[field])
+        return Figure(name, table, _key(table), (row,), fields[field])
     if name == _UNLINKED:
         if options and options.linked_only:
             raise _refused(text, "--linked-only leaves out what it asks for")
-        return Figure(name, *_NAMED["category"], ("unlinked",), _NAMED_FIELDS["percent"])
+        table = named["category"]
+        return Figure(name, table, _key(table), ("unlinked",), _fields(table)["percent"])
     figures = _timeline_figures()
     if name not in figures:
         near = _near(name, [*figures, _UNLINKED])
@@ -197,25 +194,46 @@ def _figure(text: str, name: str, options: ReportOptions | None) -> Figure:
 
 
 def _timeline_figures() -> dict[str, Figure]:
-    from tracelens_graph.analyses.timeline import ROW_MEANING
+    from tracelens_graph.analyses.timeline.timeline import ROW_MEANING
 
     figures = {}
     for row in ROW_MEANING:
         # Idle time may be split, and is then the sum of its parts.
         rows = (row, "micro_idle_time", "macro_idle_time") if row == "idle_time" else (row,)
-        for field, column in _TIMELINE_FIELDS.items():
+        for field, column in _fields(_TIMELINE).items():
             short = f"{row.removesuffix('_time')}_{field}"
             for name in (short, f"{row}_{field}"):
-                figures[name] = Figure(short, _TIMELINE, "type", rows, column)
+                figures[name] = Figure(short, _TIMELINE, _key(_TIMELINE), rows, column)
     return figures
 
 
 def _forms(timeline: Mapping[str, Figure]) -> str:
     """All figures there are, in one line."""
     rows = dict.fromkeys(figure.text.rpartition("_")[0] for figure in timeline.values())
-    fields = "|".join(_NAMED_FIELDS)
-    named = [f"{kind}:NAME:{fields}" for kind in _NAMED]
-    return ", ".join([*(f"{row}_{'|'.join(_TIMELINE_FIELDS)}" for row in rows), _UNLINKED, *named])
+    named = [f"{kind}:NAME:{'|'.join(_fields(table))}" for kind, table in _named().items()]
+    return ", ".join([*(f"{row}_{'|'.join(_fields(_TIMELINE))}" for row in rows), _UNLINKED, *named])
+
+
+def _named() -> dict[str, str]:
+    """What a row is called in a figure -> the table that it stands in."""
+    from tracelens_graph.schema.tables import TABLES
+
+    return {schema.figure: name for name, schema in TABLES.items() if schema.figure}
+
+
+def _fields(table: str) -> dict[str, str]:
+    """What a number of a row is called in a figure -> its column."""
+    from tracelens_graph.schema.tables import TABLES
+
+    return {column.figure: name for name, column in TABLES[table].columns.items() if column.figure}
+
+
+def _key(table: str) -> str:
+    """The column with the names of rows."""
+    from tracelens_graph.column import keys
+    from tracelens_graph.schema.tables import TABLES
+
+    return keys(TABLES[table].columns)[0]
 
 
 def _near(wanted: str, known: Sequence[str]) -> str:

@@ -37,7 +37,7 @@ def info(
     Example: tracelens-graph info trace.json.gz
     """
     core = load(trace)
-    from tracelens_graph.analyses.inventory import inventory
+    from tracelens_graph.analyses.report.inventory import inventory
 
     tables = inventory(core)
     if format is InfoFormat.json:

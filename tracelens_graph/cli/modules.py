@@ -81,7 +81,7 @@ def modules(
     Example: tracelens-graph modules trace.json.gz --by class --depth 3 --sort time
     """
     core = load(trace, cache)
-    from tracelens_graph.analyses import modules as analysis
+    from tracelens_graph.analyses.places import modules as analysis
 
     table = analysis.modules(window.of(core), by.value, depth, sort.value, linked_only, min_percent)
     if format is ModuleFormat.text:

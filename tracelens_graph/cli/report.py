@@ -17,7 +17,7 @@ from tracelens_graph.cli.traces import traces_named
 from tracelens_graph.cli.windows import WindowChoice, with_window_options
 
 if TYPE_CHECKING:
-    from tracelens_graph.analyses.report_tables import ReportOptions
+    from tracelens_graph.analyses.report.report_tables import ReportOptions
     from tracelens_graph.extension import Extension
     from tracelens_graph.graph.core import Core
     from tracelens_graph.graph.window import Window
@@ -172,7 +172,7 @@ def report(
 
     Example: tracelens-graph report trace.json.gz --step 3 --csv tables/ --fail-if 'idle_percent > 20'
     """  # fmt: skip
-    from tracelens_graph.analyses.report_tables import ReportOptions
+    from tracelens_graph.analyses.report.report_tables import ReportOptions
     from tracelens_graph.reports.terminal import terminal_width, wants_color
 
     options = ReportOptions(
@@ -220,7 +220,7 @@ def _extension(sources: list[str], warn: bool = False) -> Extension | None:
 
 
 def _check_table(name: str | None, extension: Extension | None) -> None:
-    from tracelens_graph.analyses.report_tables import TABLES
+    from tracelens_graph.analyses.report.report_tables import TABLES
 
     if name is None or name in TABLES:
         return
@@ -245,7 +245,7 @@ def _many_traces(paths: list[str], request: _Request) -> list[_Outcome]:
     """Work on many traces, one process each as far as there are cores; print a line each, and one report."""
     from concurrent.futures import ProcessPoolExecutor
 
-    from tracelens_graph.analyses.overview import overview, slowest
+    from tracelens_graph.analyses.across.overview import overview, slowest
     from tracelens_graph.errors import TraceError
     from tracelens_graph.reports.terminal import printable, table_text
 
@@ -279,7 +279,7 @@ def _short_names(paths: list[str]) -> list[str]:
 
 
 def _work_of_many(path: str, request: _Request, name: str) -> _Outcome:
-    from tracelens_graph.analyses.overview import overview_line
+    from tracelens_graph.analyses.across.overview import overview_line
     from tracelens_graph.errors import NotATraceError, TraceError
 
     folder = request.folder and request.folder / name.replace(os.sep, "_").partition(".")[0]
@@ -305,7 +305,7 @@ def _work(path: str, request: _Request) -> _Outcome:
 def _result(path: str, request: _Request, processes: int | None = None) -> tuple[_Outcome, Window]:
     """Everything that is asked of one trace: files are written, what is to be printed is returned."""
     core = load(path, cache=request.cache, processes=processes)
-    from tracelens_graph.analyses.report_tables import TABLES, report_tables
+    from tracelens_graph.analyses.report.report_tables import TABLES, report_tables
     from tracelens_graph.errors import AnalysisError
 
     options = replace(request.options, arch=_arch_of(core)) if request.arch_of_trace else request.options
@@ -378,7 +378,7 @@ def _written(
         yield f"{len(tables)} tables written to {request.xlsx}\n"
     if request.is_for_files_only and not (request.json or request.markdown):
         return
-    from tracelens_graph.analyses.verdict import verdict
+    from tracelens_graph.analyses.report.verdict import verdict
     from tracelens_graph.reports.document import facts, report_json, report_markdown
     from tracelens_graph.reports.report_text import report_text
 

@@ -54,12 +54,12 @@ def roofline(
     core = load(trace, cache)
     device = device or _device_of(core)
     w = window.of(core)
-    from tracelens_graph.analyses.roofline_summary import roofline_summary
+    from tracelens_graph.analyses.performance.roofline_summary import roofline_summary
 
     summary = roofline_summary(w, device)
     if output is not None:
-        from tracelens_graph.analyses.perf_tables import unified_perf_summary
-        from tracelens_graph.analyses.roofline_summary import unmodelled
+        from tracelens_graph.analyses.performance.perf_tables import unified_perf_summary
+        from tracelens_graph.analyses.performance.roofline_summary import unmodelled
         from tracelens_graph.files import replacing
         from tracelens_graph.reports.roofline_html import roofline_html
 

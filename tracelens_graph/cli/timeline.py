@@ -39,7 +39,7 @@ def timeline(
     Example: tracelens-graph timeline trace.json.gz --micro-idle 10
     """
     core = load(trace, cache)
-    from tracelens_graph.analyses.timeline import gpu_timeline
+    from tracelens_graph.analyses.timeline.timeline import gpu_timeline
 
     table = gpu_timeline(window.of(core), linked_only=linked_only, micro_idle_us=micro_idle, by_recompute=by_recompute)
     write_table(table, format)

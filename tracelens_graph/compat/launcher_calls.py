@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tracelens_graph.analyses.call_columns import thread_labels
-from tracelens_graph.analyses.call_stacks import module_stacks, parent_modules
-from tracelens_graph.analyses.launchers import OpCalls
-from tracelens_graph.analyses.overlap import overlap
+from tracelens_graph.analyses.ops.launchers import OpCalls
+from tracelens_graph.analyses.ops.overlap import overlap
+from tracelens_graph.analyses.shared.call_columns import thread_labels
+from tracelens_graph.analyses.shared.call_stacks import module_stacks, parent_modules
 from tracelens_graph.compat.kernel_frames import file_times
 from tracelens_graph.compat.launcher_frames import ARGUMENTS, DIRECT, SUBTREE, Details, as_tuples
 from tracelens_graph.compat.trace_to_tree import TraceToTree

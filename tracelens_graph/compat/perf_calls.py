@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tracelens_graph.analyses.call_columns import thread_labels
-from tracelens_graph.analyses.gpu_class import COMMUNICATION, gpu_classes
-from tracelens_graph.analyses.grouping import Cells
-from tracelens_graph.analyses.launchers import OpCalls, busy_by_group
-from tracelens_graph.analyses.modelled import arguments_of, context_of
-from tracelens_graph.analyses.perf_rows import CostedCalls, work_columns
-from tracelens_graph.analyses.unified import unified
+from tracelens_graph.analyses.ops.launchers import OpCalls, busy_by_group
+from tracelens_graph.analyses.performance.modelled import arguments_of, context_of
+from tracelens_graph.analyses.performance.perf_rows import CostedCalls, work_columns
+from tracelens_graph.analyses.performance.unified import unified
+from tracelens_graph.analyses.shared.call_columns import thread_labels
+from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, gpu_classes
+from tracelens_graph.analyses.shared.grouping import Cells
 from tracelens_graph.compat.launcher_calls import argument_tuples, kernel_details
 from tracelens_graph.compat.launcher_frames import ARGUMENTS
 from tracelens_graph.compat.perf_params import in_order

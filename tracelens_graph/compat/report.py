@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracelens_graph.analyses.launchers import NO_LAUNCH, UNLINKED
-from tracelens_graph.analyses.perf_sheets import perf_sheets
-from tracelens_graph.analyses.report_tables import ReportOptions, report_tables
+from tracelens_graph.analyses.ops.launchers import NO_LAUNCH, UNLINKED
+from tracelens_graph.analyses.performance.perf_sheets import perf_sheets
+from tracelens_graph.analyses.report.report_tables import ReportOptions, report_tables
 from tracelens_graph.compat.devices import Device, device
 from tracelens_graph.compat.launcher_frames import as_tuples
 from tracelens_graph.compat.notices import refuse, warn_of_damage

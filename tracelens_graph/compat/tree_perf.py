@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tracelens_graph.analyses.launchers import OpCalls, launchers
-from tracelens_graph.analyses.timeline import gpu_timeline
+from tracelens_graph.analyses.ops.launchers import OpCalls, launchers
+from tracelens_graph.analyses.timeline.timeline import gpu_timeline
 from tracelens_graph.compat import launcher_frames
 from tracelens_graph.compat.devices import Device, device
 from tracelens_graph.compat.event import MeasuredEvent, TraceEvent

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tracelens_graph.analyses.unified import unified
+from tracelens_graph.analyses.performance.unified import unified
 from tracelens_graph.compat import perf_frames
 from tracelens_graph.compat.event import TraceEvent
 from tracelens_graph.compat.perf_calls import (

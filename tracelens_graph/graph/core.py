@@ -77,8 +77,17 @@ class TraceInfo:
     @property
     def rank(self) -> int | None:
         """Rank in its job, from the metadata."""
-        rank = (self.metadata.get("distributedInfo") or {}).get("rank")
-        return rank if isinstance(rank, int) and not isinstance(rank, bool) else None
+        return self._in_job("rank")
+
+    @property
+    def world_size(self) -> int | None:
+        """Number of ranks of its job, from the metadata."""
+        return self._in_job("world_size")
+
+    def _in_job(self, key: str) -> int | None:
+        job = self.metadata.get("distributedInfo")
+        found = job.get(key) if isinstance(job, dict) else None
+        return found if isinstance(found, int) and not isinstance(found, bool) else None
 
 
 class Core:

@@ -29,23 +29,25 @@ _RANK_IN_NAME = re.compile(r"rank[-_ ]?(\d{1,6})(?!\d)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class Member:
+class TraceMember:
     """A trace and its place in a set.
 
     Attributes:
         graph: the graph, or the window of it that counts.
         name: name of the trace, unique in its run.
         run: name of the run; empty for a trace that is its own run.
-        rank: rank in its job; None where neither the metadata nor the name of the file tells.
         labels: `key=value`, as the user gave them.
-        offset_ns: what to add to a time of this graph to get one on the clock of the set.
+        rank: rank in its job; by default that of the metadata, else of the file's name, else None.
+        clock_ns: time since 1970 at which the graph's own clock is 0; by default what the trace tells, 0 for nothing.
+        offset_ns: what to add to a time of this graph to get one on the clock of the set; set by `TraceSet`.
     """
 
     graph: Core | Window
     name: str
     run: str = ""
-    rank: int | None = None
     labels: tuple[str, ...] = ()
+    rank: int | None = None
+    clock_ns: int | None = None
     offset_ns: int = 0
 
     @property
@@ -68,15 +70,15 @@ class Member:
         return next((label[len(key) + 1 :] for label in self.labels if label.startswith(f"{key}=")), None)
 
 
-class TraceSet(Sequence[Member]):
+class TraceSet(Sequence[TraceMember]):
     """Traces in an order, such as the ranks of a job or the runs to be compared.
 
     Attributes:
         notes: what is to be said of the set, a line each: what was left out, which ranks are missing.
     """
 
-    def __init__(self, members: Iterable[Member], notes: Iterable[str] = ()) -> None:
-        self._members = tuple(members)
+    def __init__(self, members: Iterable[TraceMember], notes: Iterable[str] = ()) -> None:
+        self._members = _on_one_clock(members)
         self.notes = (*notes, *_rank_notes(self._members))
 
     @classmethod
@@ -103,27 +105,22 @@ class TraceSet(Sequence[Member]):
             named = [("", graph) for graph in given]
         else:
             raise AnalysisError(f"graphs are wanted, not {type(given).__name__}")
-        if named and all(isinstance(one, Member) for _, one in named):
+        if named and all(isinstance(one, TraceMember) for _, one in named):
             return cls(one for _, one in named)
         for _, graph in named:
             if not isinstance(graph, Core | Window):
                 raise AnalysisError(f"a graph or a window is wanted, not {type(graph).__name__}")
         windows = [window_of(graph) for _, graph in named]
         names = _unique([name or _default_name(w) for (name, _), w in zip(named, windows, strict=True)])
-        starts = [w.core.info.start_epoch_ns for w in windows]
-        zero = min((start for start in starts if start), default=0)
-        return cls(
-            Member(graph, name, run, _rank(w.core), (), start - zero if start else 0)
-            for (_, graph), name, w, start in zip(named, names, windows, starts, strict=True)
-        )
+        return cls(TraceMember(graph, name, run) for (_, graph), name in zip(named, names, strict=True))
 
     # --- reading -------------------------------------------------------------------------------------------------
 
     @overload
-    def __getitem__(self, at: int | str) -> Member: ...
+    def __getitem__(self, at: int | str) -> TraceMember: ...
     @overload
     def __getitem__(self, at: slice) -> TraceSet: ...
-    def __getitem__(self, at: int | str | slice) -> Member | TraceSet:
+    def __getitem__(self, at: int | str | slice) -> TraceMember | TraceSet:
         """A member by its place, its path, its trace id or its name; several by a slice."""
         if isinstance(at, slice):
             return TraceSet(self._members[at])
@@ -132,7 +129,7 @@ class TraceSet(Sequence[Member]):
     def __len__(self) -> int:
         return len(self._members)
 
-    def __iter__(self) -> Iterator[Member]:
+    def __iter__(self) -> Iterator[TraceMember]:
         return iter(self._members)
 
     def __repr__(self) -> str:
@@ -151,7 +148,7 @@ class TraceSet(Sequence[Member]):
 
         return TraceSet(replace(one, graph=narrow(one.window, **conditions)) for one in self._members)
 
-    def last(self) -> Member:
+    def last(self) -> TraceMember:
         """The last member.
 
         Raises:
@@ -177,7 +174,7 @@ class TraceSet(Sequence[Member]):
             raise AnalysisError(f"no run is called {wanted!r}; there are {', '.join(runs)}")
         return TraceSet(members)
 
-    def pair(self, a: str | None = None, b: str | None = None) -> tuple[Member, Member]:
+    def pair(self, a: str | None = None, b: str | None = None) -> tuple[TraceMember, TraceMember]:
         """Two traces to be compared.
 
         Args:
@@ -198,7 +195,7 @@ class TraceSet(Sequence[Member]):
             raise AnalysisError(f"there is no trace before {other.path}")
         return earlier[-1], other
 
-    def _called(self, what: str) -> Member:
+    def _called(self, what: str) -> TraceMember:
         exact = [one for one in self._members if what in (one.path, one.core.trace_id)]
         fitting = exact or [one for one in self._members if one.name == what]
         if len(fitting) != 1:
@@ -226,6 +223,20 @@ class TraceSet(Sequence[Member]):
         return self._members[ordinal].core.node(uid)
 
 
+def _on_one_clock(members: Iterable[TraceMember]) -> tuple[TraceMember, ...]:
+    """The members with their ranks, and with offsets to the earliest of their clocks; 0 where nothing tells."""
+    told = [
+        replace(
+            one,
+            rank=_rank(one.core) if one.rank is None else one.rank,
+            clock_ns=one.core.info.start_epoch_ns if one.clock_ns is None else one.clock_ns,
+        )
+        for one in members
+    ]
+    zero = min((one.clock_ns for one in told if one.clock_ns), default=0)
+    return tuple(replace(one, offset_ns=one.clock_ns - zero if one.clock_ns else 0) for one in told)
+
+
 def _default_name(w: Window) -> str:
     return stem(PurePath(w.core.info.source).name) or w.core.trace_id[:12]
 
@@ -244,7 +255,7 @@ def _rank(core: Core) -> int | None:
     return int(found[1]) if found else None
 
 
-def _rank_notes(members: Sequence[Member]) -> Iterator[str]:
+def _rank_notes(members: Sequence[TraceMember]) -> Iterator[str]:
     """Which ranks of a run are missing, doubled, or of a job of another size."""
     for run in dict.fromkeys(one.run for one in members):
         ranks = [one for one in members if one.run == run and one.core.info.world_size]

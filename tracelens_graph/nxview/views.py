@@ -9,7 +9,7 @@ from typing import Any
 
 import networkx as nx
 
-from tracelens_graph.analyses.knowledge import add_knowledge
+from tracelens_graph.analyses.report.knowledge import add_knowledge
 from tracelens_graph.graph.context import build_context
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.edges import edge_rows

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.analyses.compare import COMPARISONS, SPLITS, number
+from tracelens_graph.analyses.across.compare import COMPARISONS, number
 from tracelens_graph.reports.terminal import printable, shorten
 from tracelens_graph.table import Table
 
@@ -96,8 +96,8 @@ def brief(table: Table, runs: Sequence[str]) -> Table:
         for run in runs[1:]:
             change = np.asarray(table.columns.get(f"{column}__{run}_diff", np.zeros(len(table))), float)
             differs |= np.nan_to_num(change) != 0
-    shown = table if how.in_order else table.take(np.flatnonzero(differs))
-    keys = [*(how.label or how.keys), *(split for split in SPLITS if split in shown.columns)]
+    shown = table if how.ordered else table.take(np.flatnonzero(differs))
+    keys = [key for key in how.label if key in shown.columns]
     columns: dict[str, Any] = {key: list(map(_cell, shown[key])) for key in keys}
     about = {key: table.about[key] for key in keys}
     for place, run in enumerate(runs):

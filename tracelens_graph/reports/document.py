@@ -15,7 +15,7 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.reports.json import laid_out, sound, table_object
 from tracelens_graph.reports.markdown import code, escape, table_markdown
-from tracelens_graph.reports.views import VIEWS, top, view
+from tracelens_graph.reports.views import for_people, top, view
 from tracelens_graph.table import Table
 
 SCHEMA_VERSION = 1
@@ -88,12 +88,10 @@ def facts(g: Core | Window, options: Mapping[str, Any] | None = None) -> Facts:
     """
     w = window_of(g)
     info = w.core.info
-    job = info.metadata.get("distributedInfo")
-    world_size = job.get("world_size") if isinstance(job, dict) else None
     return Facts(
         source=Path(info.source).name,
         rank=info.rank,
-        world_size=world_size if isinstance(world_size, int) else None,
+        world_size=info.world_size,
         devices=_devices(w),
         events=info.events,
         nodes=len(w.core.columns),
@@ -142,7 +140,7 @@ def report_markdown(
     blocks.append("\n".join(lines) or "Nothing to report.")
     others = []
     for name, table in tables.items():
-        if name in VIEWS and len(table):
+        if for_people(table) and len(table):
             shown = replace(view(top(table, rows), core), title="")
             blocks += [f"## {escape(table.title or name)}", table_markdown(shown, _LONGEST).rstrip()]
         else:

@@ -54,9 +54,9 @@ def module_text(table: Table, width: int | None = None, color: bool = False) -> 
 
 def _times(table: Table) -> list[str]:
     """What heads the times, empty for a single one, and the times of each line; they align at their ends."""
-    has_backward = np.any(np.asarray(table["backward us"]) > 0)
+    has_backward = np.any(np.asarray(table["backward_us"]) > 0)
     which = ("forward", "backward", "total") if has_backward else ("total",)
-    columns = [[name, *(f"{us:,.2f}" for us in table[f"{name} us"])] for name in which]
+    columns = [[name, *(f"{us:,.2f}" for us in table[f"{name}_us"])] for name in which]
     # The dots before the first column fill it; the others are filled here.
     widths = [0, *(max(map(len, column)) for column in columns[1:])]
     head, *times = (

@@ -239,7 +239,7 @@ def _span(values: Iterable[float]) -> tuple[float, float]:
 def _summary(table: Table) -> str:
     header = ("part", "time ms", "%", "at roof ms", "could be won ms", "what it is")
     rows = [
-        (row["part"], _ms(row["time ms"]), f"{row['percent']:.2f}", _ms(row["at roof ms"]), _ms(row["could be won ms"]),
+        (row["part"], _ms(row["time_ms"]), f"{row['percent']:.2f}", _ms(row["at_roof_ms"]), _ms(row["could_be_won_ms"]),
          row["meaning"])
         for row in table.records()
     ]  # fmt: skip
@@ -279,7 +279,7 @@ def _moving(rows: Sequence[Record], arch: Architecture) -> str:
 def _without_model(table: Table) -> str:
     header = ("operation", "why", "GPU events", "time ms", "%")
     rows = [
-        (row["op"], row["reason"], f"{row['GPU events']:,}", _ms(row["GPU ms"]), f"{row['percent']:.2f}")
+        (row["op"], row["reason"], f"{row['gpu_events']:,}", _ms(row["gpu_sum_ms"]), f"{row['percent']:.2f}")
         for row in table.records()
     ]
     return _section(table.title, header, rows, table.notes)

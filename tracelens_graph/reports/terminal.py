@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
+    from tracelens_graph.column import Column
     from tracelens_graph.table import Table
 
 _NARROWEST = 32
@@ -57,9 +58,9 @@ def table_text(table: Table, width: int | None = None, color: bool = False) -> s
         width: longest line; columns of text are cut to fit. None cuts nothing but what no line can be meant to hold.
         color: whether to use terminal escapes.
     """
-    cells = [_column_cells(name, values, table.about[name].unit if name in table.about else "")
-             for name, values in zip(table.columns, _plain(table), strict=True)]  # fmt: skip
-    names = [_cell(name, 0, is_id=True) for name in table.columns]
+    plain = zip(table.columns, _plain(table), strict=True)
+    cells = [_column_cells(values, table.about.get(name)) for name, values in plain]
+    names = [_cell(_heading(table, name), 0, is_id=True) for name in table.columns]
     lines = [bold(printable(table.title), color)] if table.title else []
     if len(table):
         widths = [max(len(name), *map(len, column)) for name, (column, _) in zip(names, cells, strict=True)]
@@ -73,15 +74,20 @@ def table_text(table: Table, width: int | None = None, color: bool = False) -> s
     return "\n".join(lines) + "\n"
 
 
+def _heading(table: Table, name: str) -> str:
+    about = table.about.get(name)
+    return about.heading if about and about.heading else name
+
+
 def _plain(table: Table) -> list[Sequence[Any]]:
     return [v if isinstance(v, list | tuple) else v.tolist() for v in table.columns.values()]  # type: ignore[union-attr]
 
 
-def _column_cells(name: str, values: Sequence[Any], unit: str) -> tuple[list[str], bool]:
+def _column_cells(values: Sequence[Any], about: Column | None) -> tuple[list[str], bool]:
     """The cells of a column as text, and whether they are numbers, which stand to the right."""
     right = all(isinstance(v, int | float | None) and not isinstance(v, bool) for v in values)
-    digits = 2 if unit == "%" else 3
-    is_id = name.lower().endswith("uid")
+    digits = 2 if about and about.unit == "%" else 3
+    is_id = about is not None and about.is_id
     return [_cell(value, digits, is_id) for value in values], right
 
 

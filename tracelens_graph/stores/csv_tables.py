@@ -19,15 +19,8 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.errors import TraceError
-from tracelens_graph.schema.tables import TABLES
+from tracelens_graph.schema.tables import about_columns
 from tracelens_graph.table import Table
-
-_TEXT = {
-    "name", "type", "op category", "process_name", "process_label", "thread_name", "Parent op category",
-    "Parent cpu_op", "Kernel name", "parent_module", "call_stack", "call_stack_first", "entry_point",
-    "Collective name", "Process Group Name", "dtype", "Compute Spec", "Roofline Bound",
-}  # fmt: skip
-"""Columns of names, which stay text whatever they look like."""
 
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*([eE][-+]?\d+)?|\.\d+([eE][-+]?\d+)?|inf|nan)", re.ASCII)
 _WHOLE = re.compile(r"[-+]?\d{1,18}", re.ASCII)
@@ -84,14 +77,15 @@ def read_table(file: Path) -> Table:
         if len(row) != len(header):
             raise TraceError(f"{file}: row {number} has {len(row)} cells, the header {len(header)}")
     texts = zip(*rows, strict=True) if rows else iter([()] * len(header))
-    columns = {name: _column(name, cells) for name, cells in zip(header, texts, strict=True)}
-    about = {name: column for name, column in TABLES.get(file.stem, {}).items() if name in columns}
+    about = about_columns(file.stem, header)
+    named = {name for name, column in about.items() if column.is_text}
+    columns = {
+        name: list(cells) if name in named else _column(cells) for name, cells in zip(header, texts, strict=True)
+    }
     return Table(file.stem, columns, about)
 
 
-def _column(name: str, cells: Sequence[str]) -> np.ndarray | list[Any]:
-    if name in _TEXT:
-        return list(cells)
+def _column(cells: Sequence[str]) -> np.ndarray | list[Any]:
     if all(map(_WHOLE.fullmatch, cells)):
         return np.array(list(map(int, cells)), np.int64)
     if all(not cell or _NUMBER.fullmatch(cell) for cell in cells):

@@ -22,9 +22,6 @@ LONGEST_S = 10**6
 _TAKEN = ("timeout_s", "write")
 """Names that mean something to the function that asks."""
 
-TEXTS = ("trace", "a", "b", "run", "named", "label", "kind", "op", "input_dims", "dtype", "without", "by")
-"""Parameters of the library that are texts, also where they look like a number or a list: run=20260131."""
-
 
 def query(
     question: Annotated[
@@ -58,8 +55,7 @@ def query(
         raise typer.BadParameter("--csv and --json: choose one")
     if not 0.001 <= timeout <= LONGEST_S:
         raise typer.BadParameter(f"--timeout {timeout}: it is a number of seconds from 0.001 to {LONGEST_S:,}")
-    texts = TEXTS if question.isidentifier() else ()
-    given = dict(_parameter(one, texts) for one in param or ())
+    given = dict(_parameter(one, _texts(question)) for one in param or ())
     form = Format.csv if csv else Format.json if as_json else format
     from tracelens_graph.database import Database as Graphs
 
@@ -115,6 +111,16 @@ def _listed() -> Table:
         "parameters": Column("parameters and their defaults"),
     }
     return Table("queries", columns, about, "Queries of the library")
+
+
+def _texts(question: str) -> set[str]:
+    """Parameters of a query of the library that are texts, also where they look like a number: run=20260131."""
+    from tracelens_graph.analyses.questions import QUESTIONS
+
+    if question not in QUESTIONS:
+        return set()
+    parameters = QUESTIONS[question].parameters.values()
+    return {"trace", *(one.name for one in parameters if str in one.types and int not in one.types)}
 
 
 def _parameter(text: str, texts: Collection[str]) -> tuple[str, Any]:

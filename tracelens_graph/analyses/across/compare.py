@@ -1,0 +1,269 @@
+"""Runs side by side: what took longer, what took less, and what only one of them has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tracelens_graph.analyses.across.outer_join import Joined
+from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
+from tracelens_graph.column import Compared, TableSchema, count_column, keys, main_column
+from tracelens_graph.errors import AnalysisError
+from tracelens_graph.schema.tables import TABLES, about_columns
+from tracelens_graph.schema.tables.across import COMPARISON
+from tracelens_graph.table import Column, Table
+
+Run = Mapping[str, Table]
+"""The tables of a report by name."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How one table is compared, as its columns say.
+
+    Attributes:
+        title: what it is about.
+        keys: columns that tell its rows apart.
+        main: column by whose change rows are sorted, in `unit`.
+        count: column that counts what a row stands for, which is called `counted`.
+        others: further columns with differences.
+        carried: columns of text that the rows keep.
+        beside: columns that stand beside each other without a difference.
+        label: keys that people need to see.
+        ordered: rows keep their order, and rows that share a key may not be summed.
+    """
+
+    title: str
+    keys: tuple[str, ...]
+    main: str
+    unit: str
+    count: str
+    others: tuple[str, ...]
+    carried: tuple[str, ...]
+    beside: tuple[str, ...]
+    label: tuple[str, ...]
+    ordered: bool
+    counted: str
+
+    @classmethod
+    def of(cls, schema: TableSchema) -> Comparison:
+        """The comparison of a table that has a main column."""
+        about = schema.columns
+
+        def with_part(part: Compared) -> tuple[str, ...]:
+            return tuple(name for name, column in about.items() if column.compared == part)
+
+        main = main_column(about)
+        seen = tuple(name for name in keys(about) if about[name].heading)
+        return cls(
+            title=schema.answers.rstrip("."),
+            keys=tuple(keys(about)),
+            main=main,
+            unit=about[main].unit,
+            count=count_column(about),
+            others=with_part("diff"),
+            carried=with_part("carried"),
+            beside=with_part("beside"),
+            label=seen or tuple(keys(about)),
+            ordered=schema.ordered,
+            counted=schema.counts,
+        )
+
+    @property
+    def compared(self) -> list[str]:
+        """All columns with differences."""
+        return [column for column in (self.main, *self.others, self.count) if column]
+
+
+COMPARISONS: Mapping[str, Comparison] = {
+    name: Comparison.of(schema) for name, schema in TABLES.items() if main_column(schema.columns)
+}
+"""Name of a table -> how it is compared."""
+
+
+def lacked(runs: Mapping[str, Run]) -> dict[str, list[str]]:
+    """Table that can be compared -> the runs that do not have it."""
+    return {name: [tag for tag, run in runs.items() if name not in run] for name in COMPARISONS}
+
+
+def notes_on_lacked(runs: Mapping[str, Run]) -> list[str]:
+    """What is to be said of tables that some runs have and others lack."""
+    return [
+        f"{name} is not compared: {', '.join(without)} does not have it"
+        for name, without in lacked(runs).items()
+        if 0 < len(without) < len(runs)
+    ]
+
+
+def compare(runs: Mapping[str, Run], tables: Iterable[str] | None = None) -> dict[str, Table]:
+    """Join the tables of several runs, each run against the first.
+
+    Rows are joined on what they are about (`COMPARISONS[name].keys`), after those of one run that share it were
+    summed. For every compared column `c` and run `r` there is `r::c`, and from the second run on `c__r_diff`
+    (value less that of the first run; a sum or count that a run does not have is 0, a mean is unknown) and
+    `c__r_pct` (that difference in percent of the first run's value). `only_in` names the runs that have a row
+    which others lack. The differences of sums add up to the difference of the totals. Rows are sorted by the
+    size of the largest difference; the timeline keeps its order.
+
+    Args:
+        runs: name of a run -> its tables, as `report_tables` or a folder of CSV files gives them.
+        tables: which to compare; by default all of `COMPARISONS` that every run has.
+
+    Raises:
+        AnalysisError: there are less than two runs, a table is not there or none is, or their rows cannot be
+            compared.
+    """
+    if len(runs) < 2:
+        raise AnalysisError("a comparison needs at least two runs")
+    lacking = lacked(runs)
+    wanted = [name for name, without in lacking.items() if not without] if tables is None else list(tables)
+    for name in wanted:
+        if name not in COMPARISONS:
+            raise AnalysisError(f"there is no comparison of {name!r}; there are {', '.join(COMPARISONS)}")
+        if lacking[name]:
+            raise AnalysisError(f"{lacking[name][0]} has no table {name}")
+    if not wanted:
+        raise AnalysisError("there is no table that all runs have")
+    compared = {name: _compared(name, {tag: run[name] for tag, run in runs.items()}) for name in wanted}
+    if tables is None:
+        first = compared[wanted[0]]
+        first.notes = [*first.notes, *notes_on_lacked(runs)]
+    return compared
+
+
+def join(name: str, by: Sequence[str], tables: Mapping[str, Table]) -> tuple[list[str], Joined]:
+    """The tables of one name joined on the keys that all of them have; returns these, too.
+
+    Raises:
+        AnalysisError: one lacks the first key, or only some timelines were split.
+    """
+    # Tables that somebody else made need not say what their columns are.
+    tables = {tag: replace(one, about={**about_columns(name, one.columns), **one.about}) for tag, one in tables.items()}
+    held = [table.columns for table in tables.values() if table.columns]
+    shared = [key for key in by if all(key in columns for columns in held)]
+    for tag, table in tables.items():
+        if len(table) and by[0] not in table.columns:
+            raise AnalysisError(f"{tag}: table {name} has no column {by[0]!r}")
+    if name in COMPARISONS and COMPARISONS[name].ordered:
+        for key in by:
+            if key not in shared and any(key in columns for columns in held):
+                raise AnalysisError(f"only some of the timelines are split by {key}, so they cannot be compared")
+    if name == "gpu_timeline":
+        tables = _with_equal_idle_rows(tables)
+    if name == "kernel_summary":  # TraceLens leaves the parent of a kernel without a launch empty
+        tables = {
+            tag: _mapped(table, "Parent cpu_op", {"": NO_LAUNCH, None: NO_LAUNCH}) for tag, table in tables.items()
+        }
+    return shared, Joined.of(tables, shared)
+
+
+def _with_equal_idle_rows(tables: Mapping[str, Table]) -> Mapping[str, Table]:
+    """The timelines; where only some split idle time into short and long gaps, none does."""
+    split = {"micro_idle_time" in table.columns.get("type", ()) for table in tables.values() if len(table)}
+    if len(split) < 2:
+        return tables
+    whole = {"micro_idle_time": "idle_time", "macro_idle_time": "idle_time"}
+    return {tag: _mapped(table, "type", whole) for tag, table in tables.items()}
+
+
+def _mapped(table: Table, column: str, names: Mapping[Any, str]) -> Table:
+    """The table with other names in a column."""
+    if column not in table.columns:
+        return table
+    cells = [names.get(cell, cell) for cell in table[column]]
+    return Table(table.name, {**table.columns, column: cells}, table.about, table.title, table.notes)
+
+
+def _compared(name: str, tables: Mapping[str, Table]) -> Table:
+    how = COMPARISONS[name]
+    by, joined = join(name, how.keys, tables)
+    tags = list(tables)
+    if not how.ordered:
+        joined = joined.take(_by_change(joined, tags, how.main))
+    about = {column: about for table in joined.tables.values() for column, about in table.about.items()}
+    columns: dict[str, Any] = {}
+    told: dict[str, Column] = {}
+    for place, key in enumerate(by):
+        columns[key] = [_as_list(cells[place]) for cells in joined.keys]
+        told[key] = about.get(key, Column("what tells rows apart"))
+    for column in how.carried:
+        if any(column in table.columns for table in tables.values()):
+            columns[column] = joined.combined(column)
+            told[column] = about.get(column, Column("kept from the runs"))
+    columns["only_in"] = _only_in(joined, tags)
+    told["only_in"] = COMPARISON["only_in"]
+    for column in (*how.compared, *how.beside):
+        if not any(column in table.columns for table in tables.values()):
+            continue
+        what = about.get(column, Column(column, how.unit if column == how.main else ""))
+        for tag in tags:
+            columns[f"{tag}::{column}"] = joined.cells(tag, column)
+            told[f"{tag}::{column}"] = Column(f"{what.definition}, in {tag}", what.unit)
+        for tag in tags[1:] if column in how.compared else ():
+            columns |= differences(joined, tags[0], tag, column)
+            told[f"{column}__{tag}_diff"] = Column(f"{what.definition}, {tag} less {tags[0]}", what.unit)
+            told[f"{column}__{tag}_pct"] = Column(f"that difference as share of {tags[0]}", "%")
+    title = f"{_title(how, tables)}: {', '.join(tags[1:])} against {tags[0]}"
+    return Table(name, columns, told, title, _notes(how, joined, tables))
+
+
+def differences(joined: Joined, first: str, tag: str, column: str) -> dict[str, np.ndarray]:
+    """`column__tag_diff` and `column__tag_pct`: a run less the first run, and in percent of it."""
+    base = joined.numbers(first, column)
+    change = joined.numbers(tag, column) - base
+    with np.errstate(divide="ignore", invalid="ignore"):
+        percent = np.where(base != 0, 100 * change / base, np.nan)
+    return {f"{column}__{tag}_diff": change, f"{column}__{tag}_pct": percent}
+
+
+def _by_change(joined: Joined, tags: Sequence[str], main: str) -> np.ndarray:
+    """Rows by the largest change of a run against the first, then by the largest value, then by key."""
+    if not len(joined):
+        return np.empty(0, np.int64)
+    values = np.nan_to_num(np.array([joined.numbers(tag, main) for tag in tags], float))
+    change = np.abs(values[1:] - values[0]).max(axis=0)
+    by_key = np.empty(len(joined), np.int64)
+    by_key[sorted(range(len(joined)), key=lambda row: repr(joined.keys[row]))] = np.arange(len(joined))
+    return np.lexsort((by_key, -values.max(axis=0), -change))
+
+
+def _only_in(joined: Joined, tags: Sequence[str]) -> list[str]:
+    has = np.array([joined.has(tag) for tag in tags])
+    return ["" if all(row) else ", ".join(tag for tag, yes in zip(tags, row, strict=True) if yes) for row in has.T]
+
+
+def _title(how: Comparison, tables: Mapping[str, Table]) -> str:
+    """The title that all runs give the table, else what it is about, without what each was restricted to."""
+    titles = list(dict.fromkeys(table.title for table in tables.values() if table.title))
+    if len(titles) == 1:
+        return titles[0]
+    return titles[0].partition(" (")[0] if titles else how.title
+
+
+def _notes(how: Comparison, joined: Joined, tables: Mapping[str, Table]) -> list[str]:
+    first, *rest = tables
+    notes = []
+    for tag in rest:
+        for one, other in ((first, tag), (tag, first)):
+            lone = joined.has(one) & ~joined.has(other)
+            if lone.any():
+                time = np.nansum(joined.numbers(one, how.main)[lone])
+                calls = np.nansum(joined.numbers(one, how.count)[lone]) if how.count else 0
+                counted = f", {number(int(calls), how.counted)}" if how.count else ""
+                rows = number(int(lone.sum()), "row")
+                notes.append(f"{rows} of {one} not in {other}: {time:,.3f} {how.unit}{counted}")
+    if len({table.title for table in tables.values()}) > 1:
+        notes += [f"{tag}: {table.title}" for tag, table in tables.items() if table.title]
+    return [*notes, *(f"{tag}: {note}" for tag, table in tables.items() for note in table.notes)]
+
+
+def number(count: int, thing: str) -> str:
+    """A number of things, in words."""
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
+def _as_list(cell: Any) -> Any:
+    return [_as_list(part) for part in cell] if isinstance(cell, tuple) else cell

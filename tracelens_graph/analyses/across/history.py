@@ -1,0 +1,99 @@
+"""The history of many traces, and which of them lack something."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from tracelens_graph.analyses.shared.grouping import Cells
+from tracelens_graph.analyses.timeline.timeline import gpu_timeline
+from tracelens_graph.graph.trace_set import TraceSet
+from tracelens_graph.schema.tables.across import INCOMPLETE_TRACES, RUN_HISTORY
+from tracelens_graph.table import Table
+
+_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
+
+
+_HISTORY = {
+    "gpu_total_ms": "total_time",
+    "gpu_busy_ms": "busy_time",
+    "computation_ms": "computation_time",
+    "exposed_comm_ms": "exposed_comm_time",
+}
+"""Column of the history -> row of the timeline."""
+
+
+def run_history(traces: TraceSet, label: str | None = None, run: str | None = None, named: str | None = None) -> Table:
+    """How long the GPU took in each of many traces, in the order of a label's values or of pushing.
+
+    Values that are numbers come first, in their order, then the others in that of texts. Changes are against the row
+    above, so give a name (`rank0`) where runs hold several traces. Times are those of the GPU timeline.
+
+    Args:
+        traces: the traces, in order.
+        label: key of a label, such as `commit`; traces without it are left out. By default the order is that of
+            pushing.
+        run: only traces of this run.
+        named: only traces of this name.
+    """
+    chosen = []
+    for place, trace in enumerate(traces):
+        value = trace.value_of(label) if label is not None else None
+        wanted = run in (None, trace.run) and named in (None, trace.name)
+        if wanted and (label is None or value is not None):
+            number = float(value) if value is not None and _NUMBER.fullmatch(value) else float("inf")
+            chosen.append((number, value or "", place, value, trace))
+    rows: list[dict[str, Any]] = []
+    before: dict[str, float] = {}
+    for _, _, _, value, trace in sorted(chosen, key=lambda one: one[:3]):
+        table = gpu_timeline(trace.window)
+        rows_of = dict(zip(table["type"], table["time ms"], strict=True))
+        times = {column: float(rows_of.get(row, 0.0)) for column, row in _HISTORY.items()}
+        total, idle = times["gpu_total_ms"], float(rows_of.get("idle_time", 0.0))
+        rows.append(
+            {
+                "label_value": value,
+                "run": trace.run,
+                "trace": trace.name,
+                **times,
+                "idle_percent": 100 * idle / total if total else None,
+                "total_change_percent": _change("gpu_total_ms", times, before),
+                "busy_change_percent": _change("gpu_busy_ms", times, before),
+            }
+        )
+        before = times
+    columns = {column: [row[column] for row in rows] for column in RUN_HISTORY}
+    return Table("run_history", columns, RUN_HISTORY, "GPU time, trace after trace")
+
+
+def _change(column: str, times: Mapping[str, float], before: Mapping[str, float]) -> float | None:
+    """Change in percent of what was before; None if there was nothing."""
+    base = before.get(column)
+    return 100 * (times[column] - base) / base if base else None
+
+
+def incomplete_traces(traces: TraceSet, run: str | None = None) -> Table:
+    """Traces that lack something: those of files that were damaged.
+
+    In a database there may be more: traces whose push or drop has not ended, and lean ones. A graph in memory is
+    always complete.
+
+    Args:
+        traces: the traces.
+        run: name of a run; by default all.
+    """
+    found = [one for one in traces if one.core.info.damage and run in (None, one.run)]
+    found.sort(key=lambda one: (one.run, one.rank is None, one.rank or 0, one.name))
+    columns: dict[str, Cells] = {
+        "run": [one.run for one in found],
+        "trace": [one.name for one in found],
+        "rank": [one.rank for one in found],
+        "state": ["complete"] * len(found),
+        "damage": [one.core.info.damage for one in found],
+        "lean": [False] * len(found),
+        "options": [None] * len(found),
+        "entries": [one.core.info.events for one in found],
+        "nodes": [len(one.core.columns) for one in found],
+    }
+    return Table("incomplete_traces", columns, INCOMPLETE_TRACES, "Traces that lack something")

@@ -1,0 +1,236 @@
+"""Two traces side by side, signature by signature.
+
+Of the traces of a set `b` is the last and `a` the one before it, unless the path (`run/name`), name or id of another
+is given.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from tracelens_graph.categories.short_names import short_name
+from tracelens_graph.graph.arrays import distinct
+from tracelens_graph.graph.classes import argset_text
+from tracelens_graph.graph.context import ARGSET_PARTS, content_key
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.intervals import sum_by_group
+from tracelens_graph.graph.trace_set import TraceMember, TraceSet
+from tracelens_graph.graph.traversals import rows_of_kind
+from tracelens_graph.schema import Kind
+from tracelens_graph.schema.tables import TABLES
+from tracelens_graph.table import Table
+
+
+@dataclass
+class Signatures:
+    """The signatures of a trace, names of ops with their argument sets, as far as they led to GPU work.
+
+    Attributes:
+        core: the graph.
+        rows: rows of the ops with GPU work below.
+        of: number of the signature of each.
+        codes: what tells the signatures of this trace apart.
+    """
+
+    core: Core
+    rows: np.ndarray
+    of: np.ndarray
+    codes: np.ndarray
+
+    @staticmethod
+    def of_core(core: Core) -> Signatures:
+        """Those of a graph."""
+        c = core.columns
+        rows, gpu = rows_of_kind(c, (Kind.Op,)), core.gpu_rows
+        rows = rows[np.searchsorted(gpu, rows) < np.searchsorted(gpu, c.last[rows], "right")]
+        codes, of = distinct(c.name[rows].astype(np.int64) * (len(core.argsets) + 1) + c.argset[rows] + 1)
+        return Signatures(core, rows, of, codes)
+
+    @cached_property
+    def calls(self) -> np.ndarray:
+        """Number of calls of each."""
+        return np.bincount(self.of, minlength=len(self.codes))
+
+    @cached_property
+    def charged(self) -> tuple[np.ndarray, np.ndarray]:
+        """Rows of the GPU events that are charged to an op, and the number of its signature for each."""
+        gpu = self.core.gpu_rows
+        owner = self.core.columns.owner[gpu]
+        gpu, owner = gpu[owner >= 0], owner[owner >= 0]
+        return gpu, self.of[np.searchsorted(self.rows, owner)]
+
+    @cached_property
+    def gpu_ns(self) -> np.ndarray:
+        """Sum of the durations of the GPU events charged to each signature."""
+        gpu, of = self.charged
+        return sum_by_group(of, self.core.columns.dur_ns[gpu], len(self.codes))
+
+    @cached_property
+    def kernels(self) -> dict[int, list[str]]:
+        """Number of a signature -> names of the GPU events charged to it, those with the most time first."""
+        gpu, of = self.charged
+        c, width = self.core.columns, max(len(self.core.names), 1)
+        pairs, number = distinct(of * width + c.name[gpu])
+        times = sum_by_group(number, c.dur_ns[gpu], len(pairs)).tolist()
+        found: dict[int, list[tuple[int, str]]] = {}
+        for one, time in zip(pairs.tolist(), times, strict=True):
+            found.setdefault(one // width, []).append((-time, self.core.names[one % width]))
+        return {one: [name for _, name in sorted(names)] for one, names in found.items()}
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Name of the op of each."""
+        return [self.core.names[code] for code in (self.codes // (len(self.core.argsets) + 1)).tolist()]
+
+    def argset(self, one: int) -> int:
+        """Number of the argument set of a signature, -1 for none."""
+        return int(self.codes[one]) % (len(self.core.argsets) + 1) - 1
+
+    @cached_property
+    def keys(self) -> dict[str, int]:
+        """Key that a signature has in every trace -> its number."""
+        numbered = ((one, self.argset(one)) for one in range(len(self.codes)))
+        texts = ((one, [] if code < 0 else [argset_text(self.core, code)]) for one, code in numbered)
+        return {content_key("sig", self.names[one], *text): one for one, text in texts}
+
+    def described(self, one: int) -> dict[str, str | None]:
+        """Name and arguments of a signature."""
+        code = self.argset(one)
+        parts = self.core.argsets[code] if code >= 0 else ("",) * len(ARGSET_PARTS)
+        return {"name": self.names[one], **{key: part or None for key, part in zip(ARGSET_PARTS, parts, strict=True)}}
+
+
+@dataclass
+class _Pair:
+    """Two traces and the signatures that both ran."""
+
+    a: TraceMember
+    b: TraceMember
+
+    def __post_init__(self) -> None:
+        self.in_a, self.in_b = Signatures.of_core(self.a.core), Signatures.of_core(self.b.core)
+
+    def common(self) -> list[tuple[str, int, int]]:
+        """Key of each common signature, and its number in either trace."""
+        return [(key, one, self.in_b.keys[key]) for key, one in self.in_a.keys.items() if key in self.in_b.keys]
+
+    def title(self, what: str) -> str:
+        """`what`, and which traces it is about."""
+        return f"{what}: {self.b.path} (b) against {self.a.path} (a)"
+
+
+def common_signatures(traces: TraceSet, a: str | None = None, b: str | None = None, top: int = 100) -> Table:
+    """Ops with the same arguments that two traces ran: how often, and how long the GPU worked for them.
+
+    Signatures that led to GPU work in both traces, and are charged with some of it in one at least; the greatest
+    differences first.
+
+    Args:
+        traces: the traces, in order.
+        a: path, name or id of one trace; by default the one before the other.
+        b: path, name or id of the other; by default the last.
+        top: number of signatures.
+
+    Raises:
+        AnalysisError: there are not two such traces.
+    """
+    two = _Pair(*traces.pair(a, b))
+    rows = []
+    for key, one, other in two.common():
+        ns_a, ns_b = int(two.in_a.gpu_ns[one]), int(two.in_b.gpu_ns[other])
+        if ns_a or ns_b:
+            said = {
+                **two.in_a.described(one),
+                "count_a": int(two.in_a.calls[one]),
+                "count_b": int(two.in_b.calls[other]),
+                "gpu_time_a_us": ns_a / 1e3,
+                "gpu_time_b_us": ns_b / 1e3,
+                "ratio": ns_b / ns_a if ns_a else None,
+                "difference_us": (ns_b - ns_a) / 1e3,
+            }
+            rows.append(((-abs(ns_b - ns_a), said["name"], key), said))
+    return _table("common_signatures", two.title("GPU time by signature"), _first(rows, top))
+
+
+def kernel_choices(traces: TraceSet, a: str | None = None, b: str | None = None, top: int = 100) -> Table:
+    """Where two traces launched different kernels for an op with the same arguments, and what that cost.
+
+    Signatures that both charge with GPU work, but not of the same names; the greatest costs and gains first.
+
+    Args:
+        traces: the traces, in order.
+        a: path, name or id of one trace; by default the one before the other.
+        b: path, name or id of the other; by default the last.
+        top: number of signatures.
+
+    Raises:
+        AnalysisError: there are not two such traces.
+    """
+    two = _Pair(*traces.pair(a, b))
+    rows = []
+    for key, one, other in two.common():
+        names_a, names_b = two.in_a.kernels.get(one, []), two.in_b.kernels.get(other, [])
+        if not names_a or not names_b or set(names_a) == set(names_b):
+            continue
+        short_a, short_b = [[short_name(name) for name in names] for names in (names_a, names_b)]
+        calls_a, calls_b = int(two.in_a.calls[one]), int(two.in_b.calls[other])
+        time_a, time_b = int(two.in_a.gpu_ns[one]) / calls_a / 1e3, int(two.in_b.gpu_ns[other]) / calls_b / 1e3
+        cost = (time_b - time_a) * calls_b
+        said = {
+            **two.in_a.described(one),
+            "kernels_a": names_a if short_a == short_b else short_a,
+            "kernels_b": names_b if short_a == short_b else short_b,
+            "count_a": calls_a,
+            "count_b": calls_b,
+            "call_time_a_us": time_a,
+            "call_time_b_us": time_b,
+            "cost_us": cost,
+        }
+        rows.append(((-abs(cost), said["name"], key), said))
+    return _table("kernel_choices", two.title("Different kernels for the same signature"), _first(rows, top))
+
+
+def ops_only_in_one(traces: TraceSet, a: str | None = None, b: str | None = None) -> Table:
+    """Names of ops that only one of two traces has, those with the most GPU time first.
+
+    Args:
+        traces: the traces, in order.
+        a: path, name or id of one trace; by default the one before the other.
+        b: path, name or id of the other; by default the last.
+
+    Raises:
+        AnalysisError: there are not two such traces.
+    """
+    rows = []
+    one, other = traces.pair(a, b)
+    ops = {placed.path: _ops(placed.core) for placed in (one, other)}
+    for path, there in ((one.path, other.path), (other.path, one.path)):
+        for name, (calls, ns) in ops[path].items():
+            if name not in ops[there]:
+                rows.append(
+                    ((-ns, -calls, name), {"only_in": path, "name": name, "count": calls, "gpu_time_us": ns / 1e3})
+                )
+    return _table("ops_only_in_one", f"Ops that only {one.path} or only {other.path} has", _first(rows))
+
+
+def _ops(core: Core) -> dict[str, tuple[int, int]]:
+    """Name of each op -> number of its calls, and ns of the GPU events charged to them."""
+    c, gpu = core.columns, core.gpu_rows
+    calls = np.bincount(c.name[rows_of_kind(c, (Kind.Op,))], minlength=len(core.names))
+    gpu = gpu[c.owner[gpu] >= 0]
+    ns = sum_by_group(c.name[c.owner[gpu]], c.dur_ns[gpu], len(core.names))
+    return {core.names[code]: (int(calls[code]), int(ns[code])) for code in np.flatnonzero(calls).tolist()}
+
+
+def _first(rows: list[tuple[tuple[Any, ...], dict[str, Any]]], top: int | None = None) -> list[dict[str, Any]]:
+    """The first rows in the order of their keys."""
+    return [said for _, said in sorted(rows, key=lambda row: row[0])[:top]]
+
+
+def _table(name: str, title: str, rows: list[dict[str, Any]]) -> Table:
+    about = TABLES[name].columns
+    return Table(name, {column: [row[column] for row in rows] for column in about}, about, title)

@@ -1,0 +1,293 @@
+"""Why the GPU stood idle: what the host did in every gap, instead of giving it work.
+
+A gap ends with a GPU event. Until the launch call of that event began, the gap is due to what the launching thread
+did; from then on, to the launch. While the launching thread was not there (autograd's before the backward pass), the
+one that launched the event before the gap is looked at. A gap is split by what covers it, in whole nanoseconds, so
+the causes add up to the idle time exactly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+
+from tracelens_graph.analyses.idle.host_states import (
+    ALLOCATION,
+    COPY_TO_DEVICE,
+    DATA_LOADER,
+    LAUNCH,
+    PROFILER,
+    PYTHON,
+    STATES,
+    SYNCHRONIZATION,
+    Calls,
+    Clock,
+    Timelines,
+    ends,
+)
+from tracelens_graph.analyses.timeline.timeline import unlinked_notes
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.intervals import Intervals, merge
+from tracelens_graph.graph.window import Window, window_of
+from tracelens_graph.schema.tables.timeline import IDLE_CAUSES
+from tracelens_graph.table import Table
+
+
+class Cause(IntEnum):
+    """What idle time is due to."""
+
+    outside = 0
+    data_loader = 1
+    profiler = 2
+    synchronization = 3
+    host_to_device_copy = 4
+    allocation = 5
+    launches = 6
+    python = 7
+    queued = 8
+    unknown_no_launch = 9
+    unknown_not_recorded = 10
+    unknown_late_start = 11
+
+
+CAUSE_MEANING = {
+    Cause.outside: "the GPU ran work that is not in the window",
+    Cause.data_loader: "the host waited for the next batch, or made it",
+    Cause.profiler: "the host was in the profiler's own code",
+    Cause.synchronization: "a call that waits for the GPU kept the host from launching ahead",
+    Cause.host_to_device_copy: "a copy to the device held the host",
+    Cause.allocation: "the host had the driver allocate or release memory",
+    Cause.launches: "the host was in ops and launch calls, or the launch was on its way to the GPU",
+    Cause.python: "the host was in Python, in no op and no call",
+    Cause.queued: "the work had been launched already, and the GPU went from one piece to the next",
+    Cause.unknown_no_launch: "no known cause: the launch of the work that ends the gap is not in the trace",
+    Cause.unknown_not_recorded: "no known cause: nothing is recorded on the thread that launched next",
+    Cause.unknown_late_start: "no known cause: the work began more than 0.1 ms after its launch",
+}
+
+LONGEST_START_NS = 100_000
+"""An idle GPU starts work microseconds, at most some tens, after its launch call returned, and goes as fast from one
+piece of queued work to the next. What takes longer than this has another reason, which the trace does not tell."""
+
+_OF_STATE = {
+    Cause.data_loader: DATA_LOADER,
+    Cause.profiler: PROFILER,
+    Cause.synchronization: SYNCHRONIZATION,
+    Cause.host_to_device_copy: COPY_TO_DEVICE,
+    Cause.allocation: ALLOCATION,
+    Cause.launches: LAUNCH,
+    Cause.python: PYTHON,
+}
+"""Causes that are told by what a thread does."""
+
+UNKNOWN = (Cause.unknown_no_launch, Cause.unknown_not_recorded, Cause.unknown_late_start)
+"""No known cause, and why."""
+
+
+@dataclass(frozen=True)
+class Idle:
+    """The idle gaps of the devices, by device and time, and what each is due to.
+
+    A gap is a stretch in which a device runs nothing, between its first start and its last end.
+
+    Attributes:
+        start, end: of the gaps, ns.
+        row: the GPU event that ends each gap.
+        before: the GPU event that started last before it.
+        parts: ns by cause (row) and gap (column); the column of a gap adds up to its length.
+        waited: row of the waiting call in which each gap began, -1 for none.
+        total_ns: from the first start to the last end of a device, added up over devices.
+    """
+
+    start: np.ndarray
+    end: np.ndarray
+    row: np.ndarray
+    before: np.ndarray
+    parts: np.ndarray
+    waited: np.ndarray
+    total_ns: int
+
+
+def idle_parts(g: Core | Window) -> Idle:
+    """The idle gaps, each split over its causes."""
+    w = window_of(g)
+    return w.once(_idle_parts)
+
+
+def _idle_parts(w: Window) -> Idle:
+    device = w.core.columns.device[w.gpu_rows]
+    by_device = [_of_device(w, w.gpu_rows[device == number]) for number in np.unique(device).tolist()]
+    none = np.zeros(0, np.int64)
+    empty = Idle(none, none, none, none, np.zeros((len(Cause), 0), np.int64), none, 0)
+    joined = {
+        part.name: np.concatenate([getattr(idle, part.name) for idle in (empty, *by_device)], axis=-1)
+        for part in fields(Idle)
+        if part.name != "total_ns"
+    }
+    return Idle(**joined, total_ns=sum(idle.total_ns for idle in by_device))
+
+
+def _of_device(w: Window, rows: np.ndarray) -> Idle:
+    """The gaps between the GPU events of one device."""
+    c = w.core.columns
+    # Rows without a launch come last: of events that start together, one with a launch ends the gap.
+    rows = rows[np.argsort(c.start_ns[rows], kind="stable")]
+    start = c.start_ns[rows]
+    reach = np.maximum.accumulate(start + c.dur_ns[rows])
+    at = np.flatnonzero(start[1:] > reach[:-1])
+    begin, end, row, before = reach[at], start[at + 1], rows[at + 1], rows[at]
+    parts, waited = _split(w, begin, end, row, before)
+    return Idle(begin, end, row, before, parts, waited, int(reach[-1] - start[0]))
+
+
+def _split(
+    w: Window, begin: np.ndarray, end: np.ndarray, row: np.ndarray, before: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Parts of the gaps of one device by cause, and the waiting calls in which they began."""
+    core, c, calls = w.core, w.core.columns, calls_of(w.core)
+    parts = np.zeros((len(Cause), len(begin)), np.int64)
+    waited = np.full(len(begin), -1, np.int64)
+    clock = Clock(_outside(w, row))
+    parts[Cause.outside] = end - begin - (clock(end) - clock(begin))
+    linked = np.flatnonzero(c.parent[row] >= 0)
+    call, call_before = c.parent[row[linked]], c.parent[before[linked]]
+    own = c.thread[call]
+    other = np.where(call_before >= 0, c.thread[call_before], own)
+    first, last, returned = begin[linked], end[linked], ends(core, call)
+    launched = np.clip(c.start_ns[call], first, last)
+    states, waited[linked] = _before_launch(calls, clock, own, other, first, launched)
+
+    released = np.clip(returned, launched, last)
+    in_call, to_start = clock(released) - clock(launched), clock(last) - clock(released)
+    copying = calls.state[call] == COPY_TO_DEVICE
+    late = to_start > LONGEST_START_NS
+    queued = ~late & (returned <= first)
+    states[COPY_TO_DEVICE] += in_call * copying
+    states[LAUNCH] += in_call * ~copying + to_start * ~(late | queued)
+    for cause, state in _OF_STATE.items():
+        parts[cause, linked] = states[state]
+    parts[Cause.queued, linked] = to_start * queued
+    parts[Cause.unknown_late_start, linked] = to_start * late
+    rest = end - begin - parts.sum(axis=0)
+    parts[Cause.unknown_no_launch] = np.where(c.parent[row] >= 0, 0, rest)
+    parts[Cause.unknown_not_recorded] = np.where(c.parent[row] >= 0, rest, 0)
+    return parts, waited
+
+
+def _before_launch(
+    calls: Calls, clock: Clock, own: np.ndarray, other: np.ndarray, first: np.ndarray, launched: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """What the host did from the begin of each gap to the launch that ends it.
+
+    Args:
+        calls, clock: of the threads; the time on which the parts are measured.
+        own, other: thread that launched what ends the gap, and what came before it.
+        first, launched: the stretch, ns.
+
+    Returns:
+        Time by state (row) and gap (column), and the waiting call in which each gap began, -1 for none.
+    """
+    threads = Timelines(calls, clock)
+    start, launch = clock(first), clock(launched)
+    there = start.copy()
+    if len(away := np.flatnonzero(other != own)):
+        there[away] = np.minimum(threads.present_from(own[away], start[away]), launch[away])
+    at_work = np.where(there > start, other, own)
+    call = calls.waiting_at(at_work, first)
+    waits = np.flatnonzero(call >= 0)
+    free = start.copy()
+    free[waits] = clock(np.minimum(first[waits] + calls.core.columns.dur_ns[call[waits]], launched[waits]))
+    states = np.zeros((STATES, len(first)), np.int64)
+    threads.add_spent(at_work, start, free, states)
+    # As much as the call lasted is due to the call, unless data were loaded or the profiler was at work meanwhile.
+    states[[state for state in range(STATES) if state not in calls.marks]] = 0
+    states[calls.state[call[waits]], waits] += (free - start - states.sum(axis=0))[waits]
+    seen = np.maximum(free, there)
+    threads.add_spent(other, free, seen, states)
+    threads.add_spent(own, seen, launch, states)
+    return states, call
+
+
+def calls_of(core: Core) -> Calls:
+    """The calls of the launching threads; all windows of a graph share them."""
+    return core.everything.once(_calls)
+
+
+def _calls(everything: Window) -> Calls:
+    return Calls(everything.core)
+
+
+def _outside(w: Window, rows: np.ndarray) -> Intervals:
+    """When the device of some GPU events of the window ran what is not in the window."""
+    core, c, every = w.core, w.core.columns, w.core.gpu_rows
+    if len(every) == len(w.gpu_rows) or not len(rows):
+        every = every[:0]
+    else:
+        every = every[~w.holds(every) & (c.device[every] == c.device[rows[0]])]
+    return merge(c.start_ns[every], ends(core, every))
+
+
+def idle_causes(g: Core | Window) -> Table:
+    """Idle time of the GPU by cause; the causes add up to it exactly.
+
+    A gap between two GPU events of a device is due to what the thread that launched the second one did before it
+    began to launch it. Data loading and the profiler's own code come first. Then, if the gap began while the host
+    waited in a synchronising call, as much of the gap as that call lasted is due to the call: so much sooner the host
+    would have launched. The rest is told by the innermost call of the thread. From the launch call on, the gap is due
+    to the launch; where that had returned before the gap, to the GPU's way from one piece of work to the next; but a
+    start later than 0.1 ms after the launch has no known cause. Of several devices the times are added up.
+
+    Args:
+        g: the graph, or a window of it.
+
+    Returns:
+        One row per cause with its gaps, its time, and the longest example; those without a known cause last.
+    """
+    w = window_of(g)
+    idle, c = idle_parts(w), w.core.columns
+    sums = idle.parts.sum(axis=1)
+    total = int(sums.sum())
+    columns: dict[str, list[Any]] = {name: [] for name in IDLE_CAUSES}
+    for number in sorted(np.flatnonzero(sums).tolist(), key=lambda n: (n in UNKNOWN, -sums[n])):
+        cause, part, time = Cause(number), idle.parts[number], int(sums[number])
+        longest = int(part.argmax())
+        because = culprit(w.core, idle, longest, cause)
+        values = (
+            cause.name,
+            int((part > 0).sum()),
+            time / 1e6,
+            100 * time / total,
+            100 * time / idle.total_ns,
+            int(part[longest]) / 1e6,
+            int(idle.start[longest]) / 1e6,
+            int(c.uid[idle.row[longest]]),
+            w.core.names[c.name[because]] if because >= 0 else "",
+            int(c.uid[because]) if because >= 0 else None,
+            CAUSE_MEANING[cause],
+        )
+        for cells, value in zip(columns.values(), values, strict=True):
+            cells.append(value)
+    notes = unlinked_notes(w, left_out=False)
+    if len(w.gpu_rows) and not total:
+        notes = [*notes, "the GPU was never idle"]
+    texts = ("cause", "because", "because_uid", "meaning")
+    arrays = {name: cells if name in texts else np.array(cells) for name, cells in columns.items()}
+    return Table("idle_causes", arrays, IDLE_CAUSES, w.titled("Idle GPU time by cause"), notes)
+
+
+def culprit(core: Core, idle: Idle, gap: int, cause: Cause) -> int:
+    """Row of the host event to which the part of a gap with this cause is due most; -1 where there is none."""
+    if cause not in _OF_STATE:
+        return -1
+    c, calls, state = core.columns, calls_of(core), _OF_STATE[cause]
+    wait = int(idle.waited[gap])
+    if wait >= 0 and calls.state[wait] == state:
+        return wait
+    for call in c.parent[[idle.row[gap], idle.before[gap]]].tolist():
+        row = calls.busiest(int(c.thread[call]), int(idle.start[gap]), int(idle.end[gap]), state) if call >= 0 else -1
+        if row >= 0:
+            return row
+    return -1

@@ -1,0 +1,96 @@
+"""The longest gaps in which a device did nothing, and what the thread that ended each did meanwhile."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tracelens_graph.analyses.idle.host_states import ends
+from tracelens_graph.analyses.idle.idle import idle_parts
+from tracelens_graph.analyses.shared.gpu_work import names_of
+from tracelens_graph.analyses.shared.grouping import Cells
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.traversals import ancestors, rows_of_kind
+from tracelens_graph.graph.window import Window, window_of
+from tracelens_graph.schema import HOST_KINDS, PYTHON_KINDS, Kind
+from tracelens_graph.schema.tables.timeline import IDLE_GAPS
+from tracelens_graph.table import Table
+
+_SAID = {"call": (Kind.RuntimeCall,), "op": (Kind.Op,), "frame": PYTHON_KINDS}
+"""What is said of the host in a gap -> the kinds that it is looked for among."""
+
+
+def idle_gaps(g: Core | Window, device: int | None = None, min_us: float = 1, top: int = 20) -> Table:
+    """The longest gaps in which a device did nothing, and what the launching thread did meanwhile.
+
+    A gap lies between the first start and the last end of a device, and ends with a GPU event. The call, the op and
+    the frame are those of the thread that launched it, with the longest part in the gap; of equals the innermost.
+    `idle_causes` of the report splits all gaps by cause.
+
+    Args:
+        g: the graph, or a window of it.
+        device: index of a device; by default all of them.
+        min_us: shorter gaps are left out.
+        top: how many gaps are shown.
+    """
+    w = window_of(g)
+    core, c, idle = w.core, w.core.columns, idle_parts(w)
+    length = idle.end - idle.start
+    shown = np.flatnonzero((length >= min_us * 1000) & (device is None or c.device[idle.row] == device))
+    shown = shown[np.lexsort((idle.start[shown], -length[shown]))][:top]
+    start, end, row = idle.start[shown], idle.end[shown], idle.row[shown]
+    launch = c.parent[row].astype(np.int64)
+    linked = launch >= 0
+    columns: dict[str, Cells] = {
+        "device": [number if number != -1 else None for number in c.device[row].tolist()],
+        "gap_start_ms": start / 1e6,
+        "gap_us": length[shown] / 1e3,
+        "next": names_of(core, row),
+        "next_uid": c.uid[row],
+        "launch": names_of(core, launch),
+        "launch_begin_us": np.where(linked, (c.start_ns[launch] - start) / 1e3, np.nan),
+        "launch_end_us": np.where(linked, (ends(core, launch) - start) / 1e3, np.nan),
+    }
+    host = _Host(core)
+    found = [
+        host.longest(int(c.thread[call]), *span) if call >= 0 else {}
+        for call, *span in zip(launch.tolist(), start.tolist(), end.tolist(), strict=True)
+    ]
+    for what in _SAID:
+        best = [one.get(what, (-1, 0)) for one in found]
+        columns[what] = names_of(core, np.array([at for at, _ in best], np.int64))
+        columns[f"{what}_us"] = [part / 1e3 if at >= 0 else None for at, part in best]
+    return Table("idle_gaps", columns, IDLE_GAPS, w.titled("The longest gaps in which a device did nothing"))
+
+
+class _Host:
+    """The calls of the threads, to be asked what a thread did within a span."""
+
+    def __init__(self, g: Core) -> None:
+        self._g, self._c = g, g.columns
+        self._rows = rows_of_kind(g.columns, HOST_KINDS)
+        self._calls = rows_of_kind(g.columns, (Kind.RuntimeCall,))
+
+    def longest(self, thread: int, start: int, end: int) -> dict[str, tuple[int, int]]:
+        """The row with the longest part in a span, and that part in ns, for each key of `_SAID` that has any."""
+        c = self._c
+        rows = self._within(thread, start, end)
+        part = np.minimum(ends(self._g, rows), end) - np.maximum(c.start_ns[rows], start)
+        rows, part = rows[part > 0], part[part > 0]
+        found = {}
+        for what, kinds in _SAID.items():
+            fits = np.isin(c.kind[rows], kinds)
+            if fits.any():
+                at = np.lexsort((rows[fits], part[fits]))[-1]
+                found[what] = int(rows[fits][at]), int(part[fits][at])
+        return found
+
+    def _within(self, thread: int, start: int, end: int) -> np.ndarray:
+        """Rows that may lie in a span: what began before the last runtime call ahead of it is over, or encloses it."""
+        c = self._c
+        calls = self._calls[c.thread[self._calls] == thread]
+        before = calls[ends(self._g, calls) <= start]
+        low = int(before[-1]) if len(before) else -1
+        around = np.array(ancestors(c, low) if low >= 0 else [], np.int64)
+        rows = self._rows[np.searchsorted(self._rows, low, "right") :]
+        rows = rows[c.thread[rows] == thread]
+        return np.concatenate((around, rows[: np.searchsorted(c.start_ns[rows], end)]))

@@ -1,0 +1,102 @@
+"""Runtime and driver calls: how long the host is in them, and how long their GPU work waits."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
+from tracelens_graph.analyses.shared.grouping import Cells, group_by, picked
+from tracelens_graph.analyses.shared.statistics import Groups
+from tracelens_graph.analyses.timeline.timeline import unlinked_notes
+from tracelens_graph.graph.arrays import distinct, is_kind
+from tracelens_graph.graph.columns import Columns
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.intervals import sum_by_group, union_length_by_group
+from tracelens_graph.graph.window import Window, window_of
+from tracelens_graph.schema import HOST_KINDS, Kind
+from tracelens_graph.schema.tables.places import RUNTIME_SUMMARY
+from tracelens_graph.table import Table
+
+
+def runtime_summary(g: Core | Window) -> Table:
+    """Host time, GPU work and launch delay per name of runtime or driver call, the longest on the host first.
+
+    The delay of a call is the start of its first GPU event minus the start of the call: the time in the call, in
+    the stream's queue, and on the way between. (Holistic Trace Analysis subtracts the end of the call instead.)
+    GPU events whose launch is not in the trace are a row of their own, the last, so the GPU columns add up to all
+    GPU events of the window; those launched before the window count under the name of their launch.
+    """
+    w = window_of(g)
+    core, c = w.core, w.core.columns
+    calls, gpu = w.rows_of_kind(Kind.RuntimeCall), w.linked_gpu_rows
+    unlinked = w.gpu_rows[c.parent[w.gpu_rows] < 0]
+    # The first of a call's GPU events in row order is the one that starts first.
+    _, first = group_by(c.parent[gpu])
+    launches = c.parent[gpu[first]]
+    delay = c.start_ns[gpu[first]] - c.start_ns[launches]
+    codes, _ = distinct(np.concatenate((c.name[calls], c.name[launches])))
+    names = len(codes)
+    place = np.zeros(len(core.names) + 1, np.int64)
+    place[codes] = np.arange(names)
+
+    def of(rows: np.ndarray) -> np.ndarray:
+        return place[c.name[rows]]
+
+    host = Groups(of(calls), c.dur_ns[calls], names)
+    work = Groups(of(c.parent[gpu]), c.dur_ns[gpu], names)
+    waits = Groups(of(launches), delay, names)
+    launched = np.zeros(len(c) + 1, bool)
+    launched[launches] = True
+    idle = ~launched[calls]
+    longest = np.full(names, -1, np.int64)
+    longest_calls = calls[c.dur_ns[calls] == host.max[of(calls)]]
+    longest[of(longest_calls)] = c.uid[longest_calls]
+    columns: dict[str, Cells] = {
+        "name": [core.names[code] for code in codes.tolist()],
+        "calls": host.count,
+        "host_sum_us": host.sum / 1e3,
+        "host_mean_us": host.mean / 1e3,
+        "host_median_us": host.median / 1e3,
+        "host_max_us": host.max / 1e3,
+        "host_self_us": sum_by_group(of(calls), _self_ns(c, calls), names) / 1e3,
+        "gpu_events": work.count,
+        "gpu_sum_us": work.sum / 1e3,
+        "calls_without_gpu": np.bincount(of(calls[idle]), minlength=names),
+        "delay_min_us": waits.min / 1e3,
+        "delay_median_us": waits.median / 1e3,
+        "delay_p90_us": waits.quantile(0.9) / 1e3,
+        "delay_max_us": waits.max / 1e3,
+        "longest_uid": [uid if uid >= 0 else None for uid in longest.tolist()],
+    }
+    order = np.lexsort((codes, -work.sum, -host.sum))
+    columns = {name: picked(cells, order) for name, cells in columns.items()}
+    if len(unlinked):
+        known = {"name": NO_LAUNCH, "calls": 0, "host_sum_us": 0.0, "host_self_us": 0.0, "calls_without_gpu": 0,
+                 "gpu_events": len(unlinked), "gpu_sum_us": int(c.dur_ns[unlinked].sum()) / 1e3}  # fmt: skip
+        columns = {name: _appended(cells, known.get(name)) for name, cells in columns.items()}
+    notes = unlinked_notes(w, False) if len(calls) or len(w.gpu_rows) else []
+    if not len(calls):
+        notes.insert(0, f"the {'window' if w.title else 'trace'} has no runtime or driver calls")
+    if outside := int(np.count_nonzero(~w.holds(c.parent[gpu]))):
+        notes.append(f"{outside:,} GPU events were launched by calls outside of the window")
+    if early := int(np.count_nonzero(delay < 0)):
+        notes.append(f"{early:,} of {len(delay):,} delays are negative: the clocks of host and device differ")
+    return Table("runtime_summary", columns, RUNTIME_SUMMARY, w.titled("Runtime and driver calls"), notes)
+
+
+def _self_ns(c: Columns, calls: np.ndarray) -> np.ndarray:
+    """Duration of each call without that of the calls inside it (a runtime call may make driver calls)."""
+    is_call = np.zeros(len(c) + 1, bool)  # the last entry is for roots, whose parent is -1
+    is_call[calls] = True
+    inner = np.flatnonzero(is_call[c.parent] & is_kind(c.kind, HOST_KINDS))
+    outer = c.parent[inner]
+    inside = union_length_by_group(
+        np.searchsorted(calls, outer), c.start_ns[inner], np.minimum(c.end_ns[inner], c.end_ns[outer]), len(calls)
+    )
+    return c.dur_ns[calls] - inside
+
+
+def _appended(cells: Cells, value: object) -> Cells:
+    if isinstance(cells, np.ndarray):
+        return np.append(cells, np.array([np.nan if value is None else value], cells.dtype))
+    return [*cells, value]

@@ -1,0 +1,165 @@
+"""Calls of ops with the GPU events that belong to them, and the calls that GPU events are charged to: launchers.
+
+The tables of ops are groupings of these, so they are found once per window and kept with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, gpu_classes
+from tracelens_graph.categories.ops import OpRules, op_category
+from tracelens_graph.extension import extension_of
+from tracelens_graph.graph.arrays import distinct
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.intervals import sum_by_group, union_length_by_group
+from tracelens_graph.graph.traversals import busy_below, launcher, nearest_above
+from tracelens_graph.graph.window import Window
+from tracelens_graph.schema import Kind
+
+NO_LAUNCH = "(no launch in trace)"
+UNLINKED = "unlinked"
+
+
+@dataclass
+class OpCalls:
+    """Calls and their GPU events. Arrays over calls are in the order of their starts.
+
+    Attributes:
+        window: the window they were looked for in.
+        rows: row of each call.
+        gpu: rows of the GPU events, call by call, in the order of their launches.
+        of: position of the call of each of them, ascending.
+        unlinked: rows of GPU events without a launch in the trace, which belong to no call.
+    """
+
+    window: Window
+    rows: np.ndarray
+    gpu: np.ndarray
+    of: np.ndarray
+    unlinked: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def core(self) -> Core:
+        """The graph."""
+        return self.window.core
+
+    @property
+    def rules(self) -> OpRules:
+        """What their categories are told by."""
+        return extension_of(self.window).all_op_rules
+
+    @cached_property
+    def count(self) -> np.ndarray:
+        """Number of GPU events charged to each."""
+        return np.bincount(self.of, minlength=len(self.rows))
+
+    @cached_property
+    def first(self) -> np.ndarray:
+        """Position in `gpu` of the first GPU event of each."""
+        return np.searchsorted(self.of, np.arange(len(self.rows)))
+
+    @cached_property
+    def direct_sum_ns(self) -> np.ndarray:
+        """Sum of the durations of the GPU events charged to each."""
+        return sum_by_group(self.of, self.core.columns.dur_ns[self.gpu], len(self.rows))
+
+    @cached_property
+    def direct_ns(self) -> np.ndarray:
+        """Busy time of the GPU events charged to each."""
+        return busy_by_group(self.core, self.gpu, self.of, len(self.rows))
+
+    @cached_property
+    def subtree_ns(self) -> np.ndarray:
+        """Busy time of all linked GPU events of the window below each, communication included."""
+        c, below = self.core.columns, self.window.linked_gpu_rows
+        low, high = np.searchsorted(below, self.rows), np.searchsorted(below, c.last[self.rows], "right")
+        busy = self.direct_ns.copy()
+        more = np.flatnonzero(high - low != self.count)
+        busy[more] = busy_below(c, self.rows[more], below)
+        return busy
+
+    @cached_property
+    def _leading(self) -> np.ndarray:
+        """Of each the first GPU event that it launches itself, else the first: an op may fill its result before."""
+        own = np.flatnonzero(self.core.columns.owner[self.gpu] == self.rows[self.of])
+        calls, at = np.unique(self.of[own], return_index=True)
+        found: np.ndarray = self.gpu[self.first]
+        found[calls] = self.gpu[own[at]]
+        return found
+
+    @cached_property
+    def _categories(self) -> tuple[list[str], np.ndarray]:
+        c, names = self.core.columns, self.core.names
+        pair = c.name[self.rows].astype(np.int64) * max(len(names), 1) + c.name[self._leading]
+        pairs, back = np.unique(pair, return_inverse=True)
+        found = [op_category(names[p // len(names)], names[p % len(names)], self.rules) for p in pairs.tolist()]
+        labels = sorted(set(found))
+        code = {label: i for i, label in enumerate(labels)}
+        return labels, np.array([code[label] for label in found], np.int64)[back]
+
+    @property
+    def categories(self) -> list[str]:
+        """The categories there are, sorted."""
+        return self._categories[0]
+
+    @property
+    def category(self) -> np.ndarray:
+        """Category of each, as a position in `categories`."""
+        return self._categories[1]
+
+    @cached_property
+    def module(self) -> np.ndarray:
+        """Row of the nearest module above each, -1 for none."""
+        return nearest_above(self.core.columns, self.rows, (Kind.Module,))
+
+
+def busy_by_group(core: Core, gpu: np.ndarray, group: np.ndarray, groups: int) -> np.ndarray:
+    """Busy time of the GPU events of each group, ns; `group` ascends."""
+    c = core.columns
+    busy = sum_by_group(group, c.dur_ns[gpu], groups)
+    several = np.bincount(group, minlength=groups) > 1
+    if several.any():
+        picked = several[group]
+        start = c.start_ns[gpu[picked]]
+        number = np.cumsum(several) - 1
+        busy[several] = union_length_by_group(
+            number[group[picked]], start, start + c.dur_ns[gpu[picked]], int(several.sum())
+        )
+    return busy
+
+
+def launchers(w: Window, linked_only: bool = False, communication: bool | None = None) -> OpCalls:
+    """The launchers in a window; found once per window.
+
+    Args:
+        w: the window.
+        linked_only: without GPU events whose launch is not in the trace.
+        communication: whether communication kernels are charged; by default unless `linked_only`, as TraceLens does.
+    """
+    if communication is None:
+        communication = not linked_only
+    return w.once(_launchers, linked_only, communication)
+
+
+def _launchers(w: Window, linked_only: bool, communication: bool) -> OpCalls:
+    core, c = w.core, w.core.columns
+    gpu = w.gpu_rows
+    if not communication:
+        gpu = gpu[gpu_classes(core, gpu) != COMMUNICATION]
+    owner = np.asarray(launcher(c, gpu), np.int64)
+    unlinked = gpu[owner < 0]
+    gpu, owner = gpu[owner >= 0], owner[owner >= 0]
+    rows, of = distinct(owner)
+    by_start = np.lexsort((rows, c.start_ns[rows]))
+    place = np.empty_like(by_start)
+    place[by_start] = np.arange(len(by_start))
+    of = place[of]
+    order = np.argsort(of, kind="stable")
+    return OpCalls(w, rows[by_start], gpu[order], of[order], unlinked[:0] if linked_only else unlinked)

@@ -1,0 +1,249 @@
+"""GPU time per operation: by category, by name, and by name and arguments.
+
+Time is charged to launchers: the op nearest above a launch, or the runtime call where there is none. "Direct"
+time is that of the GPU events charged to a launcher, "subtree" time that of all below it. Both are busy times
+of single calls, added up over calls.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tracelens_graph.analyses.ops.kernel_details import details_of_groups, details_of_unlinked, truncated
+from tracelens_graph.analyses.ops.launchers import NO_LAUNCH, UNLINKED, OpCalls, launchers
+from tracelens_graph.analyses.ops.overlap import Overlap, overlap
+from tracelens_graph.analyses.shared.call_columns import (
+    argument_cells,
+    argument_codes,
+    by_time,
+    numbers,
+    statistic,
+    thread_labels,
+)
+from tracelens_graph.analyses.shared.call_stacks import entry_points, module_stacks, parent_modules
+from tracelens_graph.analyses.shared.grouping import Cells, group_by, picked, shares, text_codes
+from tracelens_graph.analyses.shared.statistics import Groups
+from tracelens_graph.analyses.timeline.timeline import unlinked_notes
+from tracelens_graph.categories.ops import RULES
+from tracelens_graph.column import About
+from tracelens_graph.graph.arrays import distinct
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.intervals import sum_by_group
+from tracelens_graph.graph.window import Window, window_of
+from tracelens_graph.schema.tables.ops import OPS_SUMMARY, OPS_SUMMARY_BY_CATEGORY, OPS_UNIQUE_ARGS
+from tracelens_graph.table import Table
+
+STATISTICS = ("mean", "median", "std", "min", "max", "sum")
+
+
+def ops_summary_by_category(
+    g: Core | Window,
+    linked_only: bool = False,
+    *,
+    recompute: bool = False,
+    by_module: bool = False,
+    call_stack: bool = False,
+) -> Table:
+    """GPU time per category of operation, the greatest first.
+
+    Args:
+        g: the graph, or a window of it.
+        linked_only: leave out GPU events whose launch is not in the trace, and communication.
+        recompute: tell recomputation of activations from the rest.
+        by_module: tell the innermost module around the op.
+        call_stack: show the modules around the first call.
+    """
+    found = launchers(w := window_of(g), linked_only)
+    keys = _optional_keys(found, recompute, by_module)
+    group, first = group_by(found.category, *(codes for codes, _ in keys.values()))
+    columns: dict[str, Cells] = {"op category": [found.categories[i] for i in found.category[first].tolist()]}
+    columns |= {name: picked(cells, first) for name, (_, cells) in keys.items()}
+    columns |= {
+        "Count": np.bincount(group, minlength=len(first)),
+        "total_direct_kernel_time_ms": sum_by_group(group, found.direct_ns, len(first)),
+    }
+    if call_stack:
+        columns["call_stack_first"] = module_stacks(w.core, found.rows[first])
+    columns = by_time(columns, "total_direct_kernel_time_ms", found.core.columns.uid[found.rows[first]])
+    _append_unlinked(columns, found, {"op category": UNLINKED, "Count": len(found.unlinked)})
+    time = numbers(columns["total_direct_kernel_time_ms"])
+    columns["total_direct_kernel_time_ms"] = time / 1e6
+    table = _table("ops_summary_by_category", "GPU time by category of operation", columns | shares(time),
+                   OPS_SUMMARY_BY_CATEGORY, w, linked_only)  # fmt: skip
+    other = float(sum(t for t, name in zip(time, table["op category"], strict=True) if name == RULES.other))
+    if other:
+        share = 100 * other / float(time.sum())
+        table.notes = [*table.notes, f"{RULES.other}: {share:.1f} % of this time is in operations of no known category"]
+    return table
+
+
+def ops_summary(
+    g: Core | Window,
+    linked_only: bool = False,
+    *,
+    recompute: bool = False,
+    by_module: bool = False,
+    call_stack: bool = False,
+) -> Table:
+    """GPU time per name of operation, the greatest first.
+
+    Arguments are those of `ops_summary_by_category`.
+    """
+    found = launchers(w := window_of(g), linked_only)
+    c = found.core.columns
+    keys = _optional_keys(found, recompute, by_module)
+    group, first = group_by(c.name[found.rows], *(codes for codes, _ in keys.values()))
+    direct = sum_by_group(group, found.direct_ns, len(first))
+    subtree = sum_by_group(group, found.subtree_ns, len(first))
+    columns: dict[str, Cells] = {"name": [found.core.names[i] for i in c.name[found.rows[first]].tolist()]}
+    columns |= {name: picked(cells, first) for name, (_, cells) in keys.items()}
+    columns |= {
+        "total_direct_kernel_time_sum": direct,
+        "total_subtree_kernel_time_sum": subtree,
+        "total_direct_kernel_time_ms": direct,
+        "total_subtree_kernel_time_ms": subtree,
+        "Count": np.bincount(group, minlength=len(first)),
+        "Categories": _categories(found, group, len(first)),
+    }
+    if call_stack:
+        columns["call_stack_first"] = module_stacks(w.core, found.rows[first])
+    columns = by_time(columns, "total_direct_kernel_time_sum", c.uid[found.rows[first]])
+    _append_unlinked(columns, found, {"name": NO_LAUNCH, "Count": len(found.unlinked), "Categories": [UNLINKED]})
+    time = numbers(columns["total_direct_kernel_time_sum"])
+    for name in ("total_direct_kernel_time", "total_subtree_kernel_time"):
+        for suffix, unit in (("sum", 1e3), ("ms", 1e6)):
+            columns[f"{name}_{suffix}"] = numbers(columns[f"{name}_{suffix}"]) / unit
+    return _table("ops_summary", "GPU time by operation", columns | shares(time), OPS_SUMMARY, w, linked_only)
+
+
+def ops_unique_args(
+    g: Core | Window,
+    linked_only: bool = False,
+    *,
+    first_occurrence: bool = False,
+    call_stack: bool = False,
+    overlapping: bool = False,
+    recompute: bool = False,
+    by_kernel_count: bool = False,
+    by_module: bool = False,
+) -> Table:
+    """GPU time per operation, thread and set of arguments, the greatest first.
+
+    Args:
+        g: the graph, or a window of it.
+        linked_only: leave out GPU events whose launch is not in the trace, and communication.
+        first_occurrence: when each row was called first, from the first call of all.
+        call_stack: modules around the first call, and the line of Python that it comes from.
+        overlapping: tell which kernels of other operations run at the same time on other streams.
+        recompute: tell recomputation of activations from the rest.
+        by_kernel_count: tell calls with different numbers of GPU events apart.
+        by_module: tell the innermost module around the op.
+    """
+    found = launchers(w := window_of(g), linked_only)
+    core, c = found.core, found.core.columns
+    keys = _optional_keys(found, recompute, by_module)
+    if by_kernel_count:
+        keys["num_kernels"] = (found.count, found.count)
+    beside = overlap(found) if overlapping else None
+    if beside:
+        keys["overlapping_kernel_names"] = (beside.names_code, beside.names)
+    labels, label = thread_labels(core)
+    argset = argument_codes(core)
+    group, first = group_by(
+        c.name[found.rows], found.category, label[c.thread[found.rows]], argset[c.argset[found.rows]],
+        *(codes for codes, _ in keys.values()),
+    )  # fmt: skip
+    rows = found.rows[first]
+    columns: dict[str, Cells] = {
+        "name": [core.names[i] for i in c.name[rows].tolist()],
+        "op category": [found.categories[i] for i in found.category[first].tolist()],
+    }
+    for i, column in enumerate(("process_name", "process_label", "thread_name")):
+        columns[column] = [labels[code][i] for code in label[c.thread[rows]].tolist()]
+    columns |= argument_cells(core, c.argset[rows])
+    columns |= {name: picked(cells, first) for name, (_, cells) in keys.items()}
+    columns["operation_count"] = np.bincount(group, minlength=len(first))
+    if first_occurrence:
+        start = c.start_ns[found.rows]
+        earliest = Groups(group, start, len(first)).min
+        columns["first_occurrence_time"] = (earliest - (start.min() if len(start) else 0)) / 1e3
+    direct, subtree = (Groups(group, values, len(first)) for values in (found.direct_ns, found.subtree_ns))
+    for which in STATISTICS:
+        for name, values in (("direct", direct), ("subtree", subtree)):
+            columns[f"total_{name}_kernel_time_{which}"] = statistic(values, which)
+    columns["ex_UID"] = c.uid[rows].tolist()
+    details, notes = details_of_groups(found, group, first)
+    columns["kernel_details_summary"] = details
+    columns["trunc_kernel_details"] = [truncated(entry) for entry in details]
+    if beside:
+        columns |= _overlap_columns(beside, group, len(first))
+    if call_stack:
+        columns["call_stack"] = module_stacks(core, rows)
+        columns["entry_point"] = entry_points(core, rows)
+    columns = by_time(columns, "total_direct_kernel_time_sum", c.uid[rows])
+    _append_unlinked(columns, found, {"name": NO_LAUNCH, "op category": UNLINKED,
+                                      "operation_count": len(found.unlinked)})  # fmt: skip
+    time = numbers(columns["total_direct_kernel_time_sum"])
+    for which in STATISTICS:
+        for name in (f"total_direct_kernel_time_{which}", f"total_subtree_kernel_time_{which}"):
+            columns[name] = numbers(columns[name]) / 1e3
+    table = _table("ops_unique_args", "GPU time by operation and arguments", columns | shares(time),
+                   OPS_UNIQUE_ARGS, w, linked_only)  # fmt: skip
+    table.notes = [*table.notes, *notes]
+    return table
+
+
+# --- parts -------------------------------------------------------------------------------------------------------
+
+
+def _table(name: str, title: str, columns: dict[str, Cells], about: About, w: Window, linked_only: bool) -> Table:
+    if linked_only:
+        title += ", without communication and GPU events without a launch"
+    shown = {column: about[column] for column in columns}
+    return Table(name, columns, shown, w.titled(title), unlinked_notes(w, linked_only))
+
+
+def _optional_keys(found: OpCalls, recompute: bool, by_module: bool) -> dict[str, tuple[np.ndarray, Cells]]:
+    """Further keys of grouping: column -> codes and cells, one per launcher."""
+    keys: dict[str, tuple[np.ndarray, Cells]] = {}
+    if by_module:
+        names = parent_modules(found.core, found.module)
+        keys["parent_module"] = (text_codes(names), names)
+    if recompute:
+        again = found.core.recompute[found.rows]
+        keys["is_recompute"] = (again, again.tolist())
+    return keys
+
+
+def _categories(found: OpCalls, group: np.ndarray, groups: int) -> list[list[str]]:
+    kinds = max(len(found.categories), 1)
+    lists: list[list[str]] = [[] for _ in range(groups)]
+    for pair in distinct(group * kinds + found.category)[0].tolist():
+        lists[pair // kinds].append(found.categories[pair % kinds])
+    return lists
+
+
+def _overlap_columns(beside: Overlap, group: np.ndarray, groups: int) -> dict[str, Cells]:
+    columns = beside.details(group, groups)
+    share = Groups(group, beside.share, groups)
+    for which in ("mean", "median", "std", "min", "max"):
+        columns[f"overlap_pct_{which}"] = np.round(statistic(share, which), 2)
+    return columns
+
+
+def _append_unlinked(columns: dict[str, Cells], found: OpCalls, known: dict[str, Any]) -> None:
+    """Add the row of GPU events without a launch, each of which counts as a call of its own."""
+    if not len(found.unlinked):
+        return
+    dur = found.core.columns.dur_ns[found.unlinked]
+    times = Groups(np.zeros(len(dur), np.int64), dur, 1)
+    known |= {f"total_{kind}_kernel_time_ms": times.sum[0] for kind in ("direct", "subtree")}
+    for which in STATISTICS:
+        known |= {f"total_{kind}_kernel_time_{which}": statistic(times, which)[0] for kind in ("direct", "subtree")}
+    if "kernel_details_summary" in columns:
+        details = details_of_unlinked(found)
+        known |= {"kernel_details_summary": details, "trunc_kernel_details": truncated(details)}
+    for name, cells in columns.items():
+        columns[name] = [*(cells.tolist() if isinstance(cells, np.ndarray) else cells), known.get(name)]

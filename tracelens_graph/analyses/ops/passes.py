@@ -1,0 +1,58 @@
+"""Ops in the forward pass, in recomputation and in their backward passes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tracelens_graph.analyses.shared.grouping import group_by
+from tracelens_graph.analyses.shared.statistics import Groups
+from tracelens_graph.graph.arrays import distinct
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.intervals import sum_by_group
+from tracelens_graph.graph.traversals import climb, launcher
+from tracelens_graph.graph.window import Window, window_of
+from tracelens_graph.schema.tables.ops import FORWARD_BACKWARD
+from tracelens_graph.table import Table
+
+
+def forward_backward(g: Core | Window) -> Table:
+    """GPU time of ops in the forward pass against that of their backward passes.
+
+    Each GPU event counts for the nearest op above its launch that is linked with the other pass, so nested ops share
+    nothing. Work of neither pass (optimizer, copies) is in no row: what percentages lack to 100.
+    """
+    w = window_of(g)
+    core, c = w.core, w.core.columns
+    forward, backward = core.autograd.forward, core.autograd.backward
+    linked, is_backward = np.zeros((2, len(c) + 1), bool)
+    linked[forward] = linked[backward] = is_backward[backward] = True
+    gpu = w.linked_gpu_rows
+    op = climb(c.parent, launcher(c, gpu), linked)
+    gpu, op = gpu[op >= 0], op[op >= 0]
+    # Of the forward ops of one backward op the original one stands for it, not its recomputation.
+    order = np.lexsort((forward, c.start_ns[forward], core.recompute[forward], backward))
+    stands_for = np.arange(len(c) + 1)
+    stands_for[backward[order[::-1]]] = forward[order[::-1]]
+    again = core.recompute[op] if len(op) else np.zeros(0, bool)
+    side = np.where(is_backward[op], 2, np.where(again, 1, 0))
+    codes, group = distinct(c.name[stands_for[op]] if len(op) else op)
+    cell = group * 3 + side
+    sums = sum_by_group(cell, c.dur_ns[gpu], 3 * len(codes)).reshape(-1, 3)
+    _, once = group_by(op)
+    calls = np.bincount(cell[once], minlength=3 * len(codes)).reshape(-1, 3)
+    total = int(c.dur_ns[w.gpu_rows].sum())
+    columns = {
+        "name": [core.names[i] for i in codes.tolist()],
+        **{
+            name: values
+            for i, part in enumerate(("forward", "recomputed", "backward"))
+            for name, values in ((f"{part}_calls", calls[:, i]), (f"{part}_us", sums[:, i] / 1e3))
+        },
+        "ratio": np.divide(sums[:, 2], sums[:, 0], out=np.full(len(codes), np.nan), where=sums[:, 0] > 0),
+        "percent": 100 * sums.sum(axis=1) / max(total, 1),
+        "uid": Groups(group, c.uid[stands_for[op]] if len(op) else op, len(codes)).min.astype(np.int64),
+    }
+    table = Table(
+        "forward_backward", columns, FORWARD_BACKWARD, w.titled("GPU time of forward and backward pass by op")
+    )
+    return table.take(np.argsort(-sums.sum(axis=1), kind="stable"))

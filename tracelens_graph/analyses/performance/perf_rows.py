@@ -1,0 +1,126 @@
+"""Calls with the cost that a model gives them: the common part of the performance tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tracelens_graph.analyses.ops.kernel_details import details_of_groups, truncated
+from tracelens_graph.analyses.ops.launchers import OpCalls
+from tracelens_graph.analyses.shared.call_columns import argument_cells, statistic, thread_labels
+from tracelens_graph.analyses.shared.grouping import Cells
+from tracelens_graph.analyses.shared.statistics import Groups
+from tracelens_graph.perf.cost import Cost
+
+if TYPE_CHECKING:
+    from tracelens_graph.perf.architecture import Architecture
+    from tracelens_graph.perf.roofline import Roof
+
+RATES = ("TB/s", "TFLOPS/s")
+STATISTICS = ("mean", "median", "std", "min", "max")
+
+
+@dataclass
+class CostedCalls:
+    """Calls, and what models say of them.
+
+    Attributes:
+        calls: the calls with their GPU events.
+        cost: per call the position of its estimate in `costs`, -1 for none.
+        costs: different estimates.
+        arch: the device that roofs are computed for; None for none.
+    """
+
+    calls: OpCalls
+    cost: np.ndarray
+    costs: Sequence[Cost]
+    arch: Architecture | None = None
+
+    @cached_property
+    def roofs(self) -> list[Roof | None]:
+        """The roof of each estimate; None where there is none."""
+        if self.arch is None:
+            return [None] * len(self.costs)
+        from tracelens_graph.perf.roofline import roofline
+
+        found = (roofline(cost, self.arch) for cost in self.costs)
+        return [None if isinstance(roof, str) else roof for roof in found]
+
+    def per_call(self, values: Iterable[float | int | None]) -> np.ndarray:
+        """A figure of the estimates for each call, NaN where it is not known."""
+        table = np.array([np.nan if value is None else value for value in values] + [np.nan], float)
+        return table[self.cost]
+
+    @cached_property
+    def rates(self) -> Mapping[str, np.ndarray]:
+        """Per call the achieved rates, in 10^12 bytes and 10^12 operations per second of busy time; NaN if unknown."""
+        seconds = self.calls.direct_ns / 1e9
+        known = seconds > 0
+        flops = self.per_call(cost.flops for cost in self.costs)
+        moved = self.per_call(cost.bytes for cost in self.costs)
+        return {
+            name: np.divide(work / 1e12, seconds, out=np.full(len(seconds), np.nan), where=known)
+            for name, work in (("TB/s", moved), ("TFLOPS/s", flops))
+        }
+
+    @cached_property
+    def percent_of_roof(self) -> np.ndarray:
+        """Per call the time at the roof as share of the busy time, in percent; NaN if unknown."""
+        least = self.per_call(None if roof is None else roof.time_us * 1e3 for roof in self.roofs)
+        busy = self.calls.direct_ns
+        return np.divide(100 * least, busy, out=np.full(len(busy), np.nan), where=busy > 0)
+
+    def of_first(self, first: np.ndarray) -> list[Cost | None]:
+        """The estimates of some calls."""
+        return [self.costs[code] if code >= 0 else None for code in self.cost[first].tolist()]
+
+    def roof_of_first(self, first: np.ndarray) -> list[Roof | None]:
+        """The roofs of some calls."""
+        return [self.roofs[code] if code >= 0 else None for code in self.cost[first].tolist()]
+
+
+def work_columns(costs: Sequence[Cost | None], suffix: str = "") -> dict[str, Cells]:
+    """Operations, bytes and intensity of estimates, None where not known."""
+    return {
+        f"GFLOPS{suffix}": [None if cost is None else cost.flops / 1e9 for cost in costs],
+        f"Data Moved (MB){suffix}": [
+            None if cost is None or cost.bytes is None else cost.bytes / 2**20 for cost in costs
+        ],
+        f"FLOPS/Byte{suffix}": [None if cost is None else cost.intensity for cost in costs],
+    }
+
+
+def stats(name: str, values: Groups, which: Iterable[str] = STATISTICS, scale: float = 1) -> dict[str, Cells]:
+    """Columns `name_mean` and so on."""
+    return {f"{name}_{w}": statistic(values, w) * scale for w in which}
+
+
+def detail_columns(
+    calls: OpCalls, group: np.ndarray, first: np.ndarray, name: str
+) -> tuple[dict[str, Cells], list[str]]:
+    """What the calls of each group consist of, and notes on what that leaves out."""
+    details, notes = details_of_groups(calls, group, first)
+    return {name: details, "trunc_kernel_details": [truncated(entry) for entry in details]}, notes
+
+
+def place_columns(calls: OpCalls, first: np.ndarray, suffix: str = "") -> dict[str, Cells]:
+    """Names of process, label and thread of some calls."""
+    labels, label = thread_labels(calls.core)
+    codes = label[calls.core.columns.thread[calls.rows[first]]].tolist()
+    names = ("process_name", "process_label", "thread_name")
+    return {f"{name}{suffix}": [labels[code][i] for code in codes] for i, name in enumerate(names)}
+
+
+def argument_columns(calls: OpCalls, first: np.ndarray, suffix: str = "") -> dict[str, Cells]:
+    """Recorded arguments of some calls."""
+    cells = argument_cells(calls.core, calls.core.columns.argset[calls.rows[first]])
+    return {f"{name}{suffix}": values for name, values in cells.items()}
+
+
+def params_of(cost: Cost | None) -> dict[str, Any] | None:
+    """The sizes an estimate follows from; None without one."""
+    return None if cost is None else dict(cost.params)

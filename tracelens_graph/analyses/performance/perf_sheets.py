@@ -1,0 +1,231 @@
+"""One table per family of operations: sizes, cost and rates of every call, nested ones too.
+
+An op inside another modelled op is in its family's table as well, so these tables do not add up; the unified one does.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelens_graph.analyses.ops.launchers import OpCalls
+from tracelens_graph.analyses.performance.modelled import Modelled, arguments_of, modelled
+from tracelens_graph.analyses.performance.perf_rows import (
+    STATISTICS,
+    CostedCalls,
+    argument_columns,
+    detail_columns,
+    place_columns,
+    stats,
+    work_columns,
+)
+from tracelens_graph.analyses.performance.time_models import time_about, time_columns
+from tracelens_graph.analyses.shared.call_columns import by_time
+from tracelens_graph.analyses.shared.grouping import Cells, group_by, text_codes
+from tracelens_graph.analyses.shared.statistics import Groups
+from tracelens_graph.extension import extension_of
+from tracelens_graph.graph.arrays import distinct, distinct_pairs
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.window import Window, window_of
+from tracelens_graph.perf.cost import CannotModel, Cost
+from tracelens_graph.perf.model import Context, OpModel
+from tracelens_graph.perf.registry import model_named
+from tracelens_graph.perf.time_model import TimeModel
+from tracelens_graph.schema.tables.performance import PERF_SHEET, size_columns
+from tracelens_graph.table import Table
+
+if TYPE_CHECKING:
+    from tracelens_graph.perf.architecture import Architecture
+
+_FORWARD, _BACKWARD = "_fwd", "_bwd"
+_NOTHING = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True)
+class _Members:
+    """Calls of one family: rows of ops, and which estimate each has."""
+
+    rows: np.ndarray
+    cost: np.ndarray
+    costs: list[Cost]
+    below: np.ndarray
+    """Pairs (position in rows, row whose GPU events count): the op itself, or the backward ops of a forward op."""
+
+    @property
+    def is_backward(self) -> np.ndarray:
+        """Per row whether the estimate is of the backward pass of the op."""
+        found = np.zeros(len(self.rows), bool)
+        at, row = self.below.T
+        found[at[row != self.rows[at]]] = True
+        return found
+
+
+@dataclass(frozen=True)
+class _Predicted:
+    """What predicts times, and which calls are backward passes."""
+
+    models: Sequence[TimeModel]
+    backward: np.ndarray
+
+
+def perf_sheets(
+    g: Core | Window,
+    *,
+    arch: Architecture | None = None,
+    recompute: bool = False,
+    by_kernel_count: bool = False,
+) -> dict[str, Table]:
+    """Cost and rates by family of operations, such as `GEMM` or `CONV_bwd`; families without calls are left out.
+
+    Args:
+        g: the graph, or a window of it; GPU events outside of it do not count. Models, and what else predicts times,
+            are those of its extension.
+        arch: the device, for columns of the roofline.
+        recompute: tell recomputation of activations from the rest.
+        by_kernel_count: tell calls with different numbers of GPU events apart.
+    """
+    w = window_of(g)
+    extension = extension_of(w)
+    tables = {}
+    for sheet, members in sorted(_families(w.core, modelled(w), extension.all_models).items()):
+        calls, kept = _calls(w, members)
+        if len(calls):
+            costed = CostedCalls(calls, members.cost[kept], members.costs, arch)
+            predicted = _Predicted(extension.time_models, members.is_backward[kept])
+            tables[sheet] = _sheet(sheet, w, costed, recompute, by_kernel_count, predicted)
+    return tables
+
+
+def _families(core: Core, found: Modelled, models: Mapping[str, OpModel]) -> dict[str, _Members]:
+    """Calls by family; the backward passes of forward ops with a formula for them are families of their own."""
+    c = core.columns
+    sheets: dict[str, list[np.ndarray]] = {}
+    for code in distinct(c.name[found.rows])[0].tolist():
+        model = model_named(core.names[code], models)
+        if model is not None and model.sheet:
+            at = np.flatnonzero((c.name[found.rows] == code) & found.applies)
+            sheets.setdefault(model.sheet, []).append(at)
+    families = {}
+    for sheet, parts in sheets.items():
+        at = np.sort(np.concatenate(parts))
+        rows = found.rows[at]
+        families[sheet] = _Members(rows, found.code[at], found.costs, np.stack((np.arange(len(rows)), rows), axis=1))
+    for sheet in sheets:
+        if sheet.endswith(_FORWARD):
+            name = sheet.removesuffix(_FORWARD) + _BACKWARD
+            own = families.get(name)
+            backward = _backward_of(core, families[sheet].rows, models, own.rows if own else _NOTHING)
+            if backward is not None:
+                families[name] = _joined(own, backward)
+    return families
+
+
+def _backward_of(core: Core, rows: np.ndarray, models: Mapping[str, OpModel], own: np.ndarray) -> _Members | None:
+    """Forward ops as calls of their backward pass, unless ops below that have a model of it (rows `own`, ascending)."""
+    c = core.columns
+    costs: list[Cost] = []
+    known: dict[tuple[int, int], int] = {}
+    picked: list[int] = []
+    codes: list[int] = []
+    below: list[tuple[int, int]] = []
+    for row in rows.tolist():
+        model = model_named(core.names[c.name[row]], models)
+        formula = model.backward if model else None
+        backward = core.autograd.backward_of(row) if formula else []
+        if formula is None or not backward or _any_below(core, backward, own):
+            continue
+        key = (int(c.name[row]), int(c.argset[row]))
+        if key not in known:
+            try:
+                costs.append(formula(arguments_of(core, row), Context()))
+                known[key] = len(costs) - 1
+            except CannotModel:
+                known[key] = -1
+        if known[key] >= 0:
+            below += [(len(picked), op) for op in backward]
+            picked.append(row)
+            codes.append(known[key])
+    if not picked:
+        return None
+    return _Members(np.array(picked), np.array(codes), costs, np.array(below, np.int64).reshape(-1, 2))
+
+
+def _any_below(core: Core, tops: Sequence[int], rows: np.ndarray) -> bool:
+    low, high = np.searchsorted(rows, tops), np.searchsorted(rows, core.columns.last[tops], "right")
+    return bool((high > low).any())
+
+
+def _joined(first: _Members | None, second: _Members) -> _Members:
+    if first is None:
+        return second
+    return _Members(
+        np.concatenate((first.rows, second.rows)),
+        np.concatenate((first.cost, second.cost + len(first.costs))),
+        [*first.costs, *second.costs],
+        np.concatenate((first.below, second.below + np.array((len(first.rows), 0)))),
+    )
+
+
+def _calls(w: Window, members: _Members) -> tuple[OpCalls, np.ndarray]:
+    """The calls that have GPU events in the window, and their positions among the members."""
+    c, gpu = w.core.columns, w.linked_gpu_rows
+    low, high = np.searchsorted(gpu, members.below[:, 1]), np.searchsorted(gpu, c.last[members.below[:, 1]], "right")
+    size = np.maximum(high - low, 0)
+    event = gpu[np.repeat(low - np.concatenate(([0], np.cumsum(size)[:-1])), size) + np.arange(int(size.sum()))]
+    member, event = distinct_pairs(np.repeat(members.below[:, 0], size), event)
+    kept, of = np.unique(member, return_inverse=True)
+    in_file = np.argsort(c.uid[members.rows[kept]], kind="stable")
+    place = np.empty_like(in_file)
+    place[in_file] = np.arange(len(in_file))
+    of = place[of]
+    order = np.argsort(of, kind="stable")
+    kept = kept[in_file]
+    return OpCalls(w, members.rows[kept], event[order], of[order], gpu[:0]), kept
+
+
+def _sheet(
+    sheet: str, w: Window, found: CostedCalls, recompute: bool, by_kernel_count: bool, predicted: _Predicted
+) -> Table:
+    calls, core, c = found.calls, w.core, w.core.columns
+    params = [json.dumps(cost.params, sort_keys=True, default=str) for cost in found.costs]
+    keys = [c.name[calls.rows], text_codes(params)[found.cost] if params else found.cost]
+    again = core.recompute[calls.rows] if recompute else None
+    if again is not None:
+        keys.append(again)
+    if by_kernel_count:
+        keys.append(calls.count)
+    group, first = group_by(*keys)
+    costs = found.of_first(first)
+    names = dict.fromkeys(name for cost in costs if cost for name in cost.params)
+    columns: dict[str, Cells] = {"name": [core.names[i] for i in c.name[calls.rows[first]].tolist()]}
+    for name in names:
+        columns[f"param: {name}"] = [cost.params.get(name) if cost else None for cost in costs]
+    if by_kernel_count:
+        columns["num_kernels"] = calls.count[first]
+    if again is not None:
+        columns["is_recompute"] = again[first].tolist()
+    columns |= work_columns(costs, "_first")
+    for name, values in found.rates.items():
+        columns |= stats(name, Groups(group, values, len(first)))
+    columns |= place_columns(calls, first, "_first")
+    columns["Compute Spec"] = [cost.compute_spec if cost else "" for cost in costs]
+    if found.arch:
+        roofs = found.roof_of_first(first)
+        columns["Roofline Time (µs)_first"] = [roof.time_us if roof else None for roof in roofs]
+        columns["Roofline Bound_first"] = [roof.bound if roof else None for roof in roofs]
+        columns |= stats("Pct Roofline", Groups(group, found.percent_of_roof, len(first)))
+    columns |= time_columns(found, group, first, predicted.models, predicted.backward)
+    details, notes = detail_columns(calls, group, first, "kernel_details__summarize_kernel_stats")
+    columns |= details
+    columns |= argument_columns(calls, first, "_first")
+    columns |= stats("Kernel Time (µs)", Groups(group, calls.direct_ns, len(first)), (*STATISTICS, "sum"), 1e-3)
+    columns["name_count"] = np.bincount(group, minlength=len(first))
+    columns["UID_first"] = c.uid[calls.rows[first]]
+    columns = by_time(columns, "Kernel Time (µs)_sum", c.uid[calls.rows[first]])
+    known = {**PERF_SHEET, **size_columns(columns), **dict(time_about(predicted.models))}
+    about = {name: known[name] for name in columns}
+    return Table(sheet, columns, about, w.titled(f"Cost and rates: {sheet}"), notes)

@@ -1,0 +1,182 @@
+"""Performance tables: one row per op and arguments with what it should cost and what it reached."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelens_graph.analyses.ops.kernel_details import Details
+from tracelens_graph.analyses.ops.launchers import NO_LAUNCH, OpCalls
+from tracelens_graph.analyses.performance.perf_rows import (
+    STATISTICS,
+    CostedCalls,
+    argument_columns,
+    detail_columns,
+    params_of,
+    place_columns,
+    stats,
+    work_columns,
+)
+from tracelens_graph.analyses.performance.time_models import time_about, time_columns
+from tracelens_graph.analyses.performance.unified import Unified, unified
+from tracelens_graph.analyses.shared.call_columns import argument_codes, by_time, numbers, thread_labels
+from tracelens_graph.analyses.shared.call_stacks import call_stacks, entry_points
+from tracelens_graph.analyses.shared.grouping import Cells, group_by, shares
+from tracelens_graph.analyses.shared.statistics import Groups
+from tracelens_graph.analyses.timeline.timeline import unlinked_notes
+from tracelens_graph.extension import extension_of
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.window import Window, window_of
+from tracelens_graph.schema.tables.performance import UNIFIED_PERF_SUMMARY
+from tracelens_graph.table import Table
+
+if TYPE_CHECKING:
+    from tracelens_graph.perf.architecture import Architecture
+
+COMMUNICATION = "(communication)"
+
+
+def unified_perf_summary(
+    g: Core | Window,
+    linked_only: bool = False,
+    *,
+    arch: Architecture | None = None,
+    recompute: bool = False,
+    call_stack: bool = False,
+) -> Table:
+    """Cost and rates per op and arguments, each GPU event in one row, the greatest time first.
+
+    Args:
+        g: the graph, or a window of it; models, and what else predicts times, are those of its extension.
+        linked_only: without the rows of communication and of GPU events without a launch.
+        arch: the device, for columns of the roofline.
+        recompute: tell recomputation of activations from the rest.
+        call_stack: show the Python function that the first call comes from, and the stack down to the kernels.
+    """
+    w = window_of(g)
+    core, c, time_models = w.core, w.core.columns, extension_of(w).time_models
+    chosen = unified(w)
+    calls, alone = attributed_calls(w)
+    found = CostedCalls(calls, _codes(chosen, calls.rows, alone), chosen.costs, arch)
+    kernel = np.where(alone, c.name[calls.gpu[calls.first]], -1)
+    _, label = thread_labels(core)
+    keys = [c.name[calls.rows], kernel, calls.category, label[c.thread[calls.rows]],
+            argument_codes(core)[c.argset[calls.rows]]]  # fmt: skip
+    again = core.recompute[calls.rows] if recompute else None
+    if again is not None:
+        keys.append(again)
+    group, first = group_by(*keys)
+    rows, costs = calls.rows[first], found.of_first(first)
+    columns: dict[str, Cells] = {
+        "name": [_name(core, row, code) for row, code in zip(rows.tolist(), kernel[first].tolist(), strict=True)],
+        "op category": [calls.categories[i] for i in calls.category[first].tolist()],
+        **place_columns(calls, first),
+        **argument_columns(calls, first),
+    }
+    if again is not None:
+        columns["is_recompute"] = again[first].tolist()
+    columns["ex_UID"] = np.where(alone[first], c.uid[calls.gpu[calls.first[first]]], c.uid[rows]).tolist()
+    columns["operation_count"] = np.bincount(group, minlength=len(first))
+    host = Groups(group, c.dur_ns[calls.rows], len(first))
+    columns |= {
+        "total_duration_us": host.sum / 1e3,
+        "mean_duration_us": host.mean / 1e3,
+        "std_duration_us": host.std() / 1e3,
+        **work_columns(costs),
+        "Compute Spec": [cost.compute_spec if cost else "" for cost in costs],
+    }
+    if arch:
+        roofs = found.roof_of_first(first)
+        columns["Roofline Bound"] = [roof.bound if roof else None for roof in roofs]
+    busy = Groups(group, calls.direct_ns, len(first))
+    rates = {name: Groups(group, values, len(first)) for name, values in found.rates.items()}
+    for name, values in rates.items():
+        columns |= stats(name, values, ("mean", "std"))
+    columns |= stats("Kernel Time (µs)", busy, ("mean", "std", "sum"), 1e-3)
+    columns |= stats("duration_us", host, ("median", "min", "max"), 1e-3)
+    for name, values in rates.items():
+        columns |= stats(name, values, ("median", "min", "max"))
+    if arch:
+        columns["Roofline Time (µs)_first"] = [roof.time_us if roof else None for roof in roofs]
+        share = Groups(group, found.percent_of_roof, len(first))
+        columns |= stats("Pct Roofline", share, ("mean", "median", "std", "min", "max"))
+    columns |= time_columns(found, group, first, time_models, np.isin(calls.rows, list(chosen.backward)))
+    columns |= stats("Kernel Time (µs)", busy, ("median", "min", "max"), 1e-3)
+    details, notes = detail_columns(calls, group, first, "kernel_details_summary")
+    columns |= details
+    columns["perf_params"] = [params_of(cost) for cost in costs]
+    columns["has_perf_model"] = [cost is not None for cost in costs]
+    if call_stack:
+        columns["entry_point"] = entry_points(core, rows)
+        columns["call_stack_full"] = call_stacks(core, _as_listed(calls, first, columns["kernel_details_summary"]))
+    columns = by_time(columns, "Kernel Time (µs)_sum", numbers(columns["ex_UID"]))
+    if not linked_only:
+        _append_lines(columns, w, chosen)
+    columns |= shares(numbers(columns["Kernel Time (µs)_sum"]))
+    title = w.titled("Cost and rates by operation and arguments")
+    known = {**UNIFIED_PERF_SUMMARY, **dict(time_about(time_models))}
+    about = {name: known[name] for name in columns}
+    return Table("unified_perf_summary", columns, about, title, [*unlinked_notes(w, linked_only), *notes])
+
+
+def attributed_calls(w: Window) -> tuple[OpCalls, np.ndarray]:
+    """The ops that `unified` gives the GPU events of a window to, and events that stand for themselves.
+
+    Returns:
+        The calls, and for each whether it is an event that stands for itself.
+    """
+    core, c, chosen = w.core, w.core.columns, unified(w)
+    gpu = core.gpu_rows
+    inside = w.holds(gpu)
+    given, alone = inside & (chosen.owner >= 0), inside & chosen.alone
+    rows, of = np.unique(chosen.owner[given], return_inverse=True)
+    single = gpu[alone]
+    launcher = np.where(c.owner[single] >= 0, c.owner[single], c.parent[single])
+    every = np.concatenate((rows, launcher)).astype(np.int64)
+    is_alone = np.arange(len(every)) >= len(rows)
+    by_start = np.lexsort((every, c.start_ns[every]))
+    place = np.empty_like(by_start)
+    place[by_start] = np.arange(len(by_start))
+    events = np.concatenate((gpu[given], single))
+    call = place[np.concatenate((of, len(rows) + np.arange(len(single))))]
+    order = np.lexsort((events, call))
+    return OpCalls(w, every[by_start], events[order], call[order], single[:0]), is_alone[by_start]
+
+
+def _as_listed(calls: OpCalls, first: np.ndarray, details: Iterable[Details]) -> list[np.ndarray]:
+    """GPU events of some calls, in the order in which their kernel details name them."""
+    found = []
+    for call, entries in zip(first.tolist(), details, strict=True):
+        events = calls.gpu[calls.first[call] : calls.first[call] + calls.count[call]]
+        place = {entry["name"]: at for at, entry in reversed(list(enumerate(entries)))}
+        names = [calls.core.names[code] for code in calls.core.columns.name[events].tolist()]
+        found.append(events[np.argsort([place[name] for name in names], kind="stable")])
+    return found
+
+
+def _codes(chosen: Unified, rows: np.ndarray, alone: np.ndarray) -> np.ndarray:
+    found = np.array([chosen.codes.get(row, -1) for row in rows.tolist()], np.int64)
+    return np.where(alone, -1, np.maximum(found, -1))
+
+
+def _name(core: Core, row: int, kernel: int) -> str:
+    name = core.names[core.columns.name[row]]
+    return name if kernel < 0 else f"{name}->{core.names[kernel]} (Synthetic Op)"
+
+
+def _append_lines(columns: dict[str, Cells], w: Window, chosen: Unified) -> None:
+    """Add a row for communication that is in no modelled op, and one for GPU events without a launch."""
+    core, c = w.core, w.core.columns
+    gpu = core.gpu_rows
+    left = w.holds(gpu) & (chosen.owner < 0) & ~chosen.alone
+    for name, picked in ((COMMUNICATION, left & (c.parent[gpu] >= 0)), (NO_LAUNCH, left & (c.parent[gpu] < 0))):
+        if not picked.any():
+            continue
+        times = Groups(np.zeros(int(picked.sum()), np.int64), c.dur_ns[gpu[picked]], 1)
+        kernel_time = stats("Kernel Time (µs)", times, (*STATISTICS, "sum"), 1e-3)
+        known = {"name": name, "operation_count": int(times.count[0]), "has_perf_model": False}
+        known |= {column: float(values[0]) for column, values in kernel_time.items()}
+        for column, cells in columns.items():
+            columns[column] = [*(cells.tolist() if isinstance(cells, np.ndarray) else cells), known.get(column)]

@@ -1,0 +1,319 @@
+"""Where the GPU's time lies under the roofline, how much could be won there, and what no model covers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelens_graph.analyses.idle.host_states import ends
+from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
+from tracelens_graph.analyses.performance.unified import unified
+from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, gpu_classes
+from tracelens_graph.analyses.shared.grouping import Cells, group_by
+from tracelens_graph.analyses.timeline.timeline import unlinked_notes
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.intervals import merge, sum_by_group, union_length
+from tracelens_graph.graph.traversals import launcher
+from tracelens_graph.graph.window import Window, window_of
+from tracelens_graph.perf.cost import Cost
+from tracelens_graph.schema.tables.performance import ROOFLINE_SUMMARY, UNMODELLED
+from tracelens_graph.table import Table
+
+if TYPE_CHECKING:
+    from tracelens_graph.perf.architecture import Architecture
+
+
+class Part(IntEnum):
+    """Where time may lie, in the order of the table."""
+
+    compute_bound = 0
+    memory_bound = 1
+    memory_only = 2
+    no_roof = 3
+    unmodelled = 4
+    communication = 5
+    launch_bound = 6
+    outside_window = 7
+    other_idle = 8
+
+
+PART_MEANING = {
+    Part.compute_bound: "ops that, at the device's rates, compute longer than they move data",
+    Part.memory_bound: "ops that, at the device's rates, move data longer than they compute",
+    Part.memory_only: "ops that move data and compute nothing",
+    Part.no_roof: "ops with a model whose cost has no roof on the device",
+    Part.unmodelled: "GPU work without a model",
+    Part.communication: "kernels of communication libraries",
+    Part.launch_bound: "nothing runs: the next launch had not returned when the gap began",
+    Part.outside_window: "nothing of the window runs, but other work on its devices",
+    Part.other_idle: "nothing runs, for other reasons or ones the trace does not tell",
+}
+
+_ROOFED = (Part.compute_bound, Part.memory_bound, Part.memory_only)
+
+NO_MODEL = "no model for this operation"
+_OUTSIDE_OF_OPS = "launched outside of operations"
+_BESIDE_MODELS = "launched beside operations with a model, by one without"
+_NO_LAUNCH = "its launch is not in the trace"
+
+_NAMED = 10
+"""Operations without a model that are named, in lines of their own and in one line."""
+_LONGEST = 100
+"""Characters of a name or reason in a note."""
+
+
+@dataclass
+class _Work:
+    """What is known of the GPU events of a window.
+
+    Attributes:
+        gpu: their rows, ascending.
+        op: row of the op each is given to; of others the row of what launched it, -1 for no launch.
+        code: position in `costs`, or -1 - position in `reasons`.
+        communicates: whether each is communication, which has no roof.
+    """
+
+    gpu: np.ndarray
+    op: np.ndarray
+    code: np.ndarray
+    communicates: np.ndarray
+    costs: list[Cost]
+    reasons: list[str]
+
+
+def roofline_summary(g: Core | Window, arch: Architecture) -> Table:
+    """Where the time lies under the roofline of a device, and how much could be won.
+
+    The parts add up exactly to the sum of the durations of the GPU events and the idle time of the GPU timeline.
+    Every GPU event counts for the op that `unified_perf_summary` shows it with, and is bound by what bounds that op:
+    S. Williams, A. Waterman, D. Patterson: Roofline, Communications of the ACM 52 (2009). Idle time is launch-bound
+    in gaps that end with a GPU event whose launch call returned after the gap had begun: until then the GPU could
+    not have known of the work. All devices are pooled, as in the timeline.
+
+    Args:
+        g: the graph, or a window of it.
+        arch: the device.
+
+    Returns:
+        One row per part. At the roof a call takes the time that the roofline gives, but not more than it took; the
+        rest could be won. Launch-bound time could be won as a whole. Of the other parts neither is known.
+    """
+    w = window_of(g)
+    c, work = w.core.columns, _work(w)
+    duration = c.dur_ns[work.gpu]
+    bounds, least, why = _bounds(work.costs, arch)
+    part = np.append(bounds, Part.unmodelled)[np.where(work.code >= 0, work.code, -1)]
+    part[work.communicates] = Part.communication
+    time = sum_by_group(part, duration, len(Part))
+    count = np.bincount(part, minlength=len(Part))
+    idle = _idle(w)
+    time[Part.launch_bound], time[Part.outside_window], time[Part.other_idle] = (
+        idle.launch_ns,
+        idle.outside_ns,
+        idle.other_ns,
+    )
+    count[Part.launch_bound], count[Part.other_idle] = idle.launch_gaps, idle.other_gaps
+
+    roofed = np.flatnonzero(np.isin(part, _ROOFED))
+    call, first = group_by(work.op[roofed])
+    of_call = part[roofed[first]]
+    took = sum_by_group(call, duration[roofed], len(first))
+    roof = least[work.code[roofed[first]]]
+    at_roof = sum_by_group(of_call, np.minimum(np.rint(roof), took).astype(np.int64), len(Part))
+
+    missing = _unmodelled(w, work)
+    without_roof = np.unique(work.code[part == Part.no_roof]).tolist()
+    shown = [p for p in Part if p is not Part.outside_window or time[p]]
+    known = np.isin(shown, (*_ROOFED, Part.launch_bound))
+    total = int(time.sum())
+    columns: dict[str, Cells] = {
+        "part": [p.name for p in shown],
+        "count": count[shown],
+        "time_ms": time[shown] / 1e6,
+        "percent": 100 * time[shown] / total if total else np.full(len(shown), np.nan),
+        "at_roof_ms": np.where(known, at_roof[shown] / 1e6, np.nan),
+        "could_be_won_ms": np.where(known, (time - at_roof)[shown] / 1e6, np.nan),
+        "meaning": [PART_MEANING[p] for p in shown],
+    }
+    notes = [
+        *unlinked_notes(w, left_out=False),
+        *_overlap_note(w, int(duration.sum())),
+        *_faster_note(took, roof),
+        *[f"no_roof: {_short(reason)}" for reason in dict.fromkeys(why[n] for n in without_roof)],
+        *_idle_note(idle),
+        *filter(None, [_share_note(w, work, missing)]),
+        *(f"without a model: {line}" for line in _named(missing, _NAMED)),
+    ]
+    title = w.titled(f"Time under the roofline of {arch.name}")
+    return Table("roofline_summary", columns, ROOFLINE_SUMMARY, title, notes)
+
+
+def unmodelled(g: Core | Window) -> Table:
+    """GPU time that no performance model covers, by operation and reason, the greatest first.
+
+    These are the GPU events in rows of `unified_perf_summary` without a model; communication is left out.
+
+    Args:
+        g: the graph, or a window of it.
+    """
+    w = window_of(g)
+    return _unmodelled(w, _work(w))
+
+
+def unmodelled_note(g: Core | Window) -> str:
+    """One line on the share of GPU time that no performance model covers; empty without GPU events."""
+    w = window_of(g)
+    work = _work(w)
+    table = _unmodelled(w, work)
+    named = _named(table, _NAMED)
+    if len(table) > len(named):
+        named.append(f"and {len(table) - len(named):,} more")
+    return ": ".join(filter(None, (_share_note(w, work, table), "; ".join(named))))
+
+
+def _work(w: Window) -> _Work:
+    core, c = w.core, w.core.columns
+    chosen = unified(w)
+    inside = w.holds(core.gpu_rows)
+    gpu, owner, alone = core.gpu_rows[inside], chosen.owner[inside], chosen.alone[inside]
+    reasons = [*chosen.reasons, NO_MODEL, _OUTSIDE_OF_OPS, _BESIDE_MODELS, _NO_LAUNCH]
+    no_model, outside, beside, no_launch = range(-1 - len(chosen.reasons), -1 - len(reasons), -1)
+    of_row = np.full(len(c) + 1, no_model)
+    of_row[np.fromiter(chosen.codes.keys(), np.int64)] = np.fromiter(chosen.codes.values(), np.int64)
+    code = of_row[owner]
+    code[alone] = np.where(c.owner[gpu[alone]] >= 0, beside, outside)
+    code[(owner < 0) & (c.parent[gpu] < 0)] = no_launch
+    op = np.where(owner >= 0, owner, launcher(c, gpu))
+    return _Work(gpu, op, code, gpu_classes(core, gpu) == COMMUNICATION, chosen.costs, reasons)
+
+
+def _bounds(costs: list[Cost], arch: Architecture) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """Of each estimate the part it belongs to, its least time in ns (NaN for none), and why there is none."""
+    parts, least, why = np.full(len(costs), Part.no_roof), np.full(len(costs), np.nan), [""] * len(costs)
+    from tracelens_graph.perf.roofline import roofline
+
+    bandwidth = arch.value("memory_bandwidth_gbps")
+    for n, cost in enumerate(costs):
+        roof = roofline(cost, arch)
+        if not isinstance(roof, str):
+            parts[n] = Part.compute_bound if roof.bound == "COMPUTE_BOUND" else Part.memory_bound
+            least[n] = roof.time_us * 1e3
+        elif cost.flops == 0 and cost.bytes is not None and bandwidth and cost.bytes < 2**63:
+            parts[n] = Part.memory_only
+            least[n] = cost.bytes / bandwidth
+        else:
+            why[n] = roof
+    return parts, least, why
+
+
+@dataclass(frozen=True)
+class _Idle:
+    """Idle time of a window: its parts in ns, and numbers of gaps."""
+
+    launch_ns: int = 0
+    outside_ns: int = 0
+    other_ns: int = 0
+    launch_gaps: int = 0
+    other_gaps: int = 0
+    no_launch_ns: int = 0
+
+
+def _idle(w: Window) -> _Idle:
+    core, c = w.core, w.core.columns
+    rows, every = w.gpu_rows, w.core.gpu_rows
+    if not len(rows):
+        return _Idle()
+    first, last = int(c.start_ns[rows].min()), int(ends(core, rows).max())
+    idle = last - first - union_length(c.start_ns[rows], ends(core, rows))
+    every = every[np.isin(c.device[every], np.unique(c.device[rows]))]
+    call, never = c.parent[every], np.iinfo(np.int64).max
+    returned = np.where(call >= 0, ends(core, call), never)
+    order = np.lexsort((returned, c.start_ns[every]))
+    start, returned = c.start_ns[every][order], returned[order]
+    busy = merge(start, ends(core, every)[order])
+    # A window may begin or end with an event of no length, which is in no busy interval.
+    begin = np.clip(np.append(first, busy[1]), first, last)
+    end = np.clip(np.append(busy[0], last), first, last)
+    begin, end = begin[end > begin], end[end > begin]
+    next_returned = returned[np.searchsorted(start, end)]
+    length, linked = end - begin, next_returned < never
+    late = linked & (next_returned > begin)
+    launch, gaps = int(length[late].sum()), int(length.sum())
+    return _Idle(launch, idle - gaps, gaps - launch, int(late.sum()), int((~late).sum()), int(length[~linked].sum()))
+
+
+def _unmodelled(w: Window, work: _Work) -> Table:
+    c = w.core.columns
+    duration = c.dur_ns[work.gpu]
+    left = np.flatnonzero((work.code < 0) & ~work.communicates)
+    op = work.op[left]
+    group, first = group_by(np.where(op >= 0, c.name[op], -1), work.code[left])
+    time = sum_by_group(group, duration[left], len(first))
+    order = np.lexsort((first, -time))
+    names = [w.core.names[c.name[row]] if row >= 0 else NO_LAUNCH for row in op[first[order]].tolist()]
+    columns: dict[str, Cells] = {
+        "op": names,
+        "reason": [work.reasons[-1 - code] for code in work.code[left[first[order]]].tolist()],
+        "gpu_events": np.bincount(group, minlength=len(first))[order],
+        "gpu_sum_ms": time[order] / 1e6,
+        "percent": 100 * time[order] / max(int(duration.sum()), 1),
+    }
+    notes = unlinked_notes(w, left_out=False)
+    communication = int(duration[work.communicates].sum())
+    if communication:
+        notes.append(f"communication is left out: {_percent(100 * communication / int(duration.sum()))} of GPU time")
+    return Table("unmodelled", columns, UNMODELLED, w.titled("GPU time without a performance model"), notes)
+
+
+def _share_note(w: Window, work: _Work, table: Table) -> str:
+    """The share of GPU time without a model; empty without GPU time."""
+    total = int(w.core.columns.dur_ns[work.gpu].sum())
+    if not total:
+        return ""
+    if not len(table):
+        apart = " but communication" if work.communicates.any() else ""
+        return f"all GPU time{apart} has a performance model"
+    return f"{_percent(float(np.asarray(table['percent']).sum()))} of GPU time has no performance model"
+
+
+def _named(table: Table, most: int) -> list[str]:
+    """The largest operations without a model."""
+    return [
+        f"{_short(op)} ({_percent(percent)}): {_short(reason)}"
+        for op, reason, _, _, percent in islice(table.rows(), most)
+    ]
+
+
+def _overlap_note(w: Window, duration: int) -> list[str]:
+    start, end = w.core.columns.start_ns[w.gpu_rows], ends(w.core, w.gpu_rows)
+    over = duration - union_length(start, end)
+    return [f"durations are added up: {over / 1e6:,.3f} ms of work ran beside other work"] if over else []
+
+
+def _faster_note(took: np.ndarray, roof: np.ndarray) -> list[str]:
+    fast = roof > took
+    if not fast.any():
+        return []
+    return [
+        f"{int(fast.sum()):,} of {len(took):,} calls took less time than at the roof "
+        f"({took[fast].sum() / 1e6:,.3f} ms): their data lay in a cache, or the device is another"
+    ]
+
+
+def _idle_note(idle: _Idle) -> list[str]:
+    if not idle.no_launch_ns:
+        return []
+    return [f"other_idle: {idle.no_launch_ns / 1e6:,.3f} ms end with GPU events without a launch in the trace"]
+
+
+def _percent(percent: float) -> str:
+    return f"{percent:.1f} %" if percent >= 0.05 or not percent else "less than 0.1 %"
+
+
+def _short(text: str) -> str:
+    """A text for a line of notes."""
+    return text if len(text) <= _LONGEST else text[:_LONGEST] + "..."

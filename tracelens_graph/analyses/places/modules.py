@@ -1,0 +1,381 @@
+"""GPU time of the tree of nn.Modules: forward, backward, and what lies in no module.
+
+A module call is a frame `nn.Module: Linear_3` of the Python stack. Calls of one name under the same modules above
+make one place of the tree, whichever step or thread they are of.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
+from tracelens_graph.analyses.timeline.timeline import unlinked_notes
+from tracelens_graph.errors import AnalysisError
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.intervals import sum_by_group
+from tracelens_graph.graph.traversals import climb, innermost_at, nearest_above, rows_of_kind
+from tracelens_graph.graph.window import Window, window_of
+from tracelens_graph.schema import Kind
+from tracelens_graph.schema.tables.places import MODULE_TREE, MODULES
+from tracelens_graph.table import Table
+
+By = Literal["instance", "class"]
+Sort = Literal["model", "time"]
+
+WHOLE = "(all GPU events)"
+NON_MODULE = "Non-nn.Module GPU Ops"
+
+_LONGEST_PATH = 4096
+"""Characters of a path; without a limit deep trees of long names would take memory beyond all measure."""
+
+
+def modules(
+    g: Core | Window,
+    by: By = "instance",
+    depth: int | None = None,
+    sort: Sort = "model",
+    linked_only: bool = False,
+    min_percent: float = 0.0,
+) -> Table:
+    """GPU time of every nn.Module in the module tree, in the order in which the tree is drawn.
+
+    Times are sums of the durations of GPU events, each event in exactly one place. A module's time is that of the
+    modules in it plus `Non-nn.Module GPU Ops`, and the first line, the sum over all GPU events, is that of the
+    lines below it, exactly (in ns). A GPU event belongs to what is nearest above its launch:
+
+    * a module call: forward work of that module. This includes a forward pass that checkpointing runs again: it
+      belongs to the modules whose frames surround it, and these take the place of the calls that they repeat.
+    * a backward op whose forward op was called in a module: backward work of the innermost module around that
+      forward op. Of several forward ops in modules the first counts: the original one, not its recomputation.
+
+    What has neither above it is in no module: optimizers, losses, accumulation of gradients.
+
+    Args:
+        g: the graph, or a window of it. GPU events and counts are those of the window, the tree is that of the
+            trace, so the times of windows that partition the trace add up place by place.
+        by: "instance", or "class" to merge what has the same class at the same place (`Linear_3` is a `Linear`).
+        depth: levels of modules to list; deeper ones are part of the lines above them.
+        sort: "model" for the order of first calls, "time" for the longest first; modules beside each other.
+        linked_only: leave out GPU events whose launch is not in the trace.
+        min_percent: modules with less than this share of all GPU time are merged into one line per place.
+
+    Returns:
+        Columns as in `schema.tables.places.MODULE_TREE`; no rows without GPU events.
+
+    Raises:
+        AnalysisError: `by` or `sort` is none of the above.
+    """
+    if by not in ("instance", "class") or sort not in ("model", "time"):
+        raise AnalysisError(f'by is "instance" or "class", sort is "model" or "time"; not {by!r}, {sort!r}')
+    w = window_of(g)
+    rows = w.linked_gpu_rows if linked_only else w.gpu_rows
+    tree = _tree(w, by)
+    times = _times(w.core, tree, rows)
+    lines = list(_lines(tree, times, sort, depth, min_percent)) if len(rows) else []
+    found = {name: [line[i] for line in lines] for i, name in enumerate(_Line._fields)}
+    forward, backward = (np.array(found[name], np.int64) for name in ("forward", "backward"))
+    total = forward + backward
+    columns: dict[str, np.ndarray | list[Any]] = {
+        "path": found["path"],
+        "depth": np.array(found["depth"], np.int64),
+        "module": found["module"],
+        "class": [line.module if line.uid is None else _class(line.module) for line in lines],
+        "instances": np.array(found["instances"], np.int64),
+        "calls": np.array(found["calls"], np.int64),
+        "forward_us": forward / 1000,
+        "backward_us": backward / 1000,
+        "total_us": total / 1000,
+        "percent": 100 * total / max(int(total.max(initial=0)), 1),
+        "uid": found["uid"],
+    }
+    title = f"GPU time by nn.Module {by}" + (", GPU events with a launch in the trace" if linked_only else "")
+    notes = [*unlinked_notes(w, linked_only), *_notes(tree, times, depth, len(rows))]
+    return Table("module_tree", columns, MODULE_TREE, w.titled(title), notes)
+
+
+def module_times(g: Core | Window) -> Table:
+    """GPU time of every nn.Module, one row per module in the order of the module tree, with its own part of it.
+
+    Rows are those of `modules` without the lines that only explain others: a module's own time stands in `own_us`, and
+    adds up over all rows.
+
+    Args:
+        g: the graph, or a window of it.
+    """
+    w = window_of(g)
+    tree = _tree(w, "instance")
+    times = _times(w.core, tree, w.gpu_rows)
+    lines = list(_lines(tree, times, "model", None, 0.0)) if len(w.gpu_rows) else []
+    own: list[int] = []
+    shown: list[_Line] = []
+    last_at: dict[int, int] = {}
+    for line in lines:
+        if line.depth == 1 or (line.depth and line.uid is not None):
+            if line.depth > 1 and (above := last_at.get(line.depth - 1)) is not None:
+                own[above] -= line.forward + line.backward
+            last_at[line.depth] = len(shown)
+            shown.append(line)
+            own.append(line.forward + line.backward)
+    forward, backward = (
+        np.array([getattr(line, part) for line in shown], np.int64) for part in ("forward", "backward")
+    )
+    whole = int(w.core.columns.dur_ns[w.gpu_rows].sum())
+    columns: dict[str, np.ndarray | list[Any]] = {
+        "module_path": [line.path for line in shown],
+        "depth": np.array([line.depth for line in shown], np.int64),
+        "module": [line.module for line in shown],
+        "class": [line.module if line.uid is None else _class(line.module) for line in shown],
+        "calls": np.array([line.calls for line in shown], np.int64),
+        "forward_us": forward / 1000,
+        "backward_us": backward / 1000,
+        "total_us": (forward + backward) / 1000,
+        "own_us": np.array(own, np.int64) / 1000,
+        "percent": 100 * (forward + backward) / max(whole, 1),
+        "uid": [line.uid for line in shown],
+    }
+    return Table("modules", columns, MODULES, w.titled("GPU time by nn.Module"))
+
+
+@dataclass(frozen=True)
+class _Tree:
+    """Module calls and the places they have in the module tree; a place is numbered after those above it.
+
+    Attributes:
+        frames: rows of module calls, ascending.
+        place: place of each call.
+        above: place above each place, -1 at the top.
+        depth: of each place, 1 at the top.
+        name: of each place.
+        first: row of the first call of each place, of those in the window if there are any.
+        start: start of that call, ns.
+        uid: uid of that call.
+        instances, calls: in the window.
+    """
+
+    frames: np.ndarray
+    place: np.ndarray
+    above: np.ndarray
+    depth: np.ndarray
+    name: list[str]
+    first: np.ndarray
+    start: np.ndarray
+    uid: np.ndarray
+    instances: np.ndarray
+    calls: np.ndarray
+
+
+@dataclass(frozen=True)
+class _Times:
+    """GPU time in ns: of each place, then of what is in no module, then of what has no launch.
+
+    Attributes:
+        own: forward and backward time outside of the modules inside.
+        total: forward and backward time.
+        own_events, events: numbers of GPU events in these.
+    """
+
+    own: np.ndarray
+    total: np.ndarray
+    own_events: np.ndarray
+    events: np.ndarray
+
+
+class _Line(NamedTuple):
+    depth: int
+    path: str
+    module: str
+    instances: int
+    calls: int
+    forward: int
+    backward: int
+    uid: int | None
+
+
+def _class(name: str) -> str:
+    return re.sub(r"_\d+$", "", name)
+
+
+def _tree(w: Window, by: By) -> _Tree:
+    core, c = w.core, w.core.columns
+    frames = rows_of_kind(c, (Kind.Module,))
+    codes, code = np.unique(c.name[frames], return_inverse=True)
+    known: dict[str, int] = {}
+    plain = (core.names[name].removeprefix("nn.Module: ") for name in codes.tolist())
+    label = np.array([known.setdefault(_class(n) if by == "class" else n, len(known)) for n in plain], np.int64)[code]
+    place, above, depth, place_label = _places(_frame_above(core, frames), label)
+    held = w.holds(frames)
+    order = np.lexsort((frames, c.start_ns[frames], ~held))
+    first = frames[order[np.unique(place[order], return_index=True)[1]]]
+    instances = np.unique(place[held] * len(codes) + code[held]) // max(len(codes), 1)
+    names = list(known)
+    return _Tree(
+        frames, place, above, depth, [names[i] for i in place_label.tolist()], first, c.start_ns[first], c.uid[first],
+        np.bincount(instances, minlength=len(above)), np.bincount(place[held], minlength=len(above)),
+    )  # fmt: skip
+
+
+def _frame_above(core: Core, frames: np.ndarray) -> np.ndarray:
+    """For each module call the position of the one it stands under, -1 at the top.
+
+    A recomputed call stands where the last call of the same name before it stood, in its forward pass.
+    """
+    c = core.columns
+    above = _position(frames, nearest_above(c, frames, (Kind.Module,)))
+    if not len(frames):
+        return above
+    again = core.recompute[frames]
+    tops = np.flatnonzero(again & ~((above >= 0) & again[above]))
+    once = np.flatnonzero(~again)
+    moments, moment = np.unique(c.start_ns[frames], return_inverse=True)
+    key = c.name[frames].astype(np.int64) * len(moments) + moment
+    once = once[np.argsort(key[once], kind="stable")]
+    # Strictly before, so that going up always leads back in time and ends.
+    at = np.searchsorted(key[once], key[tops], "left") - 1
+    tops, origin = tops[at >= 0], once[at[at >= 0]]
+    same = c.name[frames[tops]] == c.name[frames[origin]]
+    above[tops[same]] = above[origin[same]]
+    return above
+
+
+def _position(rows: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Positions of wanted rows among ascending rows; -1 stays -1."""
+    return np.where(wanted >= 0, np.searchsorted(rows, wanted), -1)
+
+
+def _places(above: np.ndarray, label: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Merge calls of equal labels under the same place, level by level from the top.
+
+    Returns:
+        The place of each call; of each place the one above, the depth and the label.
+    """
+    level = (above >= 0).astype(np.int64)
+    jump = above.copy()
+    while len(climbing := np.flatnonzero(jump >= 0)):
+        level[climbing] += level[jump[climbing]]
+        jump[climbing] = jump[jump[climbing]]
+    order = np.argsort(level, kind="stable")
+    labels = int(label.max(initial=0)) + 1
+    place = np.full(len(above), -1, np.int64)
+    found: list[np.ndarray] = [np.zeros(0, np.int64)]
+    count = 0
+    edges = np.flatnonzero(np.diff(level[order])) + 1
+    for calls in np.split(order, edges):
+        over = np.where(above[calls] >= 0, place[above[calls]], -1)
+        keys, back = np.unique((over + 1) * labels + label[calls], return_inverse=True)
+        place[calls] = count + back
+        count += len(keys)
+        found.append(keys)
+    depth = np.repeat(np.arange(len(found)), [len(keys) for keys in found])
+    keys = np.concatenate(found)
+    return place, keys // labels - 1, depth, keys % labels
+
+
+def _times(core: Core, tree: _Tree, rows: np.ndarray) -> _Times:
+    places = len(tree.above)
+    frame, backward = _charged(core, tree.frames, rows)
+    linked = core.columns.parent[rows] >= 0
+    slot = np.where(linked, places, places + 1)
+    slot[frame >= 0] = tree.place[frame[frame >= 0]]
+    own = sum_by_group(2 * slot + backward, core.columns.dur_ns[rows], 2 * (places + 2)).reshape(-1, 2)
+    own_events = np.bincount(slot, minlength=places + 2)
+    total, events = own.copy(), own_events.copy()
+    for level in range(int(tree.depth.max(initial=0)), 1, -1):
+        low, high = np.searchsorted(tree.depth, (level, level + 1))
+        np.add.at(total, tree.above[low:high], total[low:high])
+        np.add.at(events, tree.above[low:high], events[low:high])
+    return _Times(own, total, own_events, events)
+
+
+def _charged(core: Core, frames: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """For each GPU row the position of the module call it is charged to, -1 for none, and whether as backward work."""
+    if not len(frames):
+        return np.full(len(rows), -1, np.int64), np.zeros(len(rows), bool)
+    c = core.columns
+    backward, called_in = _backward_ops(core)
+    stops = np.concatenate((frames, backward))
+    charge = np.concatenate((np.arange(len(frames)), np.searchsorted(frames, called_in)))
+    order = np.argsort(stops)
+    stops, charge, is_backward = stops[order], charge[order], order >= len(frames)
+    is_stop = np.zeros(len(c), bool)
+    is_stop[stops] = True
+    enclosing = _position(stops, climb(c.parent, c.parent[stops], is_stop))
+    nearest = innermost_at(stops, c.last[stops].astype(np.int64) + 1, enclosing, rows)
+    return np.where(nearest >= 0, charge[nearest], -1), (nearest >= 0) & is_backward[nearest]
+
+
+def _backward_ops(core: Core) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of backward ops with a forward op in a module, and the row of that module's call."""
+    c, forward, backward = core.columns, core.autograd.forward, core.autograd.backward
+    module = nearest_above(c, forward, (Kind.Module,))
+    inside = np.flatnonzero(module >= 0)
+    f = forward[inside]
+    inside = inside[np.lexsort((f, c.start_ns[f], backward[inside]))]
+    ops, first = np.unique(backward[inside], return_index=True)
+    return ops, module[inside[first]]
+
+
+def _lines(tree: _Tree, times: _Times, sort: Sort, depth: int | None, min_percent: float) -> Iterator[_Line]:
+    """The tree in pre-order, under a line for the whole."""
+    outside, no_launch = len(tree.above), len(tree.above) + 1
+    whole, total = times.own.sum(axis=0), times.total.sum(axis=1)
+    limit = min_percent * int(whole.sum()) / 100
+    shown = np.flatnonzero(times.events[:outside] > 0)
+    by_time = -total[shown] if sort == "time" else np.zeros(len(shown))
+    inside: dict[int, list[int]] = defaultdict(list)
+    small: dict[int, list[int]] = defaultdict(list)
+    above = np.where(tree.above >= 0, tree.above, outside)
+    for place in shown[np.lexsort((tree.first[shown], tree.start[shown], by_time))].tolist():
+        (inside if total[place] >= limit else small)[int(above[place])].append(place)
+
+    def line(level: int, path: str, name: str, sums: np.ndarray, counted: list[int], uid: int | None = None) -> _Line:
+        forward, backward = sums.tolist()
+        instances, calls = int(tree.instances[counted].sum()), int(tree.calls[counted].sum())
+        return _Line(level, path, name, instances, calls, forward, backward, uid)
+
+    def others(place: int, level: int, path: str) -> Iterator[_Line]:
+        if rest := small[place]:
+            name = f"({len(rest):,} below {min_percent:g} %)"
+            yield line(level, _path(path, name), name, times.total[rest].sum(axis=0), rest)
+        if times.own_events[place] and (place == outside or inside[place] or rest):
+            yield line(level, _path(path, NON_MODULE), NON_MODULE, times.own[place], [])
+
+    yield line(0, "", WHOLE, whole, [])
+    if depth == 0:
+        return
+    waiting = [(iter(inside[outside]), outside, "")]
+    while waiting:
+        siblings, parent, path = waiting[-1]
+        level = len(waiting)
+        place = next(siblings, None)
+        if place is None:
+            waiting.pop()
+            yield from others(parent, level, path)
+            continue
+        here = _path(path, tree.name[place])
+        yield line(level, here, tree.name[place], times.total[place], [place], int(tree.uid[place]))
+        if depth is None or level < depth:
+            waiting.append((iter(inside[place]), place, here))
+    if times.own_events[no_launch]:
+        yield line(1, NO_LAUNCH, NO_LAUNCH, times.own[no_launch], [])
+
+
+def _path(above: str, name: str) -> str:
+    path = f"{above}/{name}" if above else name
+    return path if len(path) <= _LONGEST_PATH else "..." + path[-_LONGEST_PATH:]
+
+
+def _notes(tree: _Tree, times: _Times, depth: int | None, events: int) -> Iterator[str]:
+    """What the table leaves out."""
+    if events and not len(tree.frames):
+        yield "the trace has no nn.Module frames: record it with with_stack=True"
+    busy = times.events[: len(tree.above)] > 0
+    if idle := int((~busy & (tree.calls > 0)).sum()):
+        yield f"{idle:,} modules without GPU work are left out"
+    if deeper := 0 if depth is None else int((busy & (tree.depth > depth)).sum()):
+        yield f"{deeper:,} modules deeper than {depth} are part of the lines above them"

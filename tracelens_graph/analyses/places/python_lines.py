@@ -1,0 +1,108 @@
+"""GPU time by place in the program: what is below a node, lines of Python."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
+from tracelens_graph.analyses.shared.grouping import Cells, group_by
+from tracelens_graph.graph.arrays import distinct, is_kind
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.intervals import sum_by_group, union_length_by_group
+from tracelens_graph.graph.traversals import climb
+from tracelens_graph.graph.window import Window, window_of
+from tracelens_graph.schema import FOREST_KINDS, HOST_KINDS, Kind
+from tracelens_graph.schema.tables.places import GPU_TIME_UNDER, PYTHON_LINES
+from tracelens_graph.table import Table
+
+NO_LINE = "(no line of Python)"
+
+_LINE_MARK = "): "
+"""What names of frames with a line hold: `model.py(42): forward`. Frames of built-in functions have none."""
+
+
+def gpu_time_under(g: Core | Window, under: int | str | None = None) -> Table:
+    """GPU time below a node by what is right below it: one step on the way down.
+
+    Args:
+        g: the graph, or a window of it.
+        under: uid of a node, or the name of modules (`nn.Module: ` may be left out), functions, ops or runtime calls;
+            None for the roots. Of nodes of one name inside each other the outermost counts.
+        NodeNotFoundError: no node has this uid.
+    """
+    w = window_of(g)
+    core, c = w.core, w.core.columns
+    inside = np.zeros(len(c) + 1, bool)
+    if under is None:
+        inside[-1] = True  # roots have parent -1
+    elif isinstance(under, int):
+        inside[core.row(under)] = True
+    else:
+        inside[_outermost(core, under)] = True
+    gpu = w.gpu_rows
+    below = np.flatnonzero(inside[c.parent] & is_kind(c.kind, FOREST_KINDS))
+    low, high = np.searchsorted(gpu, below), np.searchsorted(gpu, c.last[below], "right")
+    below, low, high = below[high > low], low[high > low], high[high > low]
+    group, first = group_by(c.kind[below], c.name[below])
+    size = high - low
+    events = gpu[np.repeat(low - (np.cumsum(size) - size), size) + np.arange(int(size.sum()))]
+    work = _work(core, np.repeat(group, size), events, len(first))
+    columns: dict[str, Cells] = {
+        "kind": [Kind(kind).name for kind in c.kind[below[first]].tolist()],
+        "name": [core.names[code] for code in c.name[below[first]].tolist()],
+        "nodes": np.bincount(group, minlength=len(first)),
+        **work,
+        "percent": 100 * work["gpu_sum_us"] / max(float(work["gpu_sum_us"].sum()), 1e-3),
+        "uid": c.uid[below[first]],
+    }
+    table = Table("gpu_time_under", columns, GPU_TIME_UNDER, w.titled("GPU time by what is right below"))
+    return table.take(np.argsort(-work["gpu_sum_us"], kind="stable"))
+
+
+def python_lines(g: Core | Window, without: str | None = None) -> Table:
+    """Lines of Python and the GPU time that they launch: of each GPU event the innermost frame above its launch.
+
+    Args:
+        g: the graph, or a window of it.
+        without: pass over frames whose name holds this text, such as `torch/`, and take the next one above.
+    """
+    w = window_of(g)
+    core, c = w.core, w.core.columns
+    fits = [_LINE_MARK in name and (without is None or without not in name) for name in core.names]
+    stops = (c.kind == Kind.PythonFunction) & np.array([*fits, False], bool)[c.name]
+    gpu = w.gpu_rows
+    frame = climb(c.parent, c.parent[gpu], stops)
+    lost = np.where(c.parent[gpu] >= 0, len(core.names), len(core.names) + 1)
+    codes, group = distinct(np.where(frame >= 0, c.name[frame] if len(c) else 0, lost))
+    frames = np.unique(frame[frame >= 0])
+    place = np.searchsorted(codes, c.name[frames])
+    uid = np.full(len(codes), -1, np.int64)
+    uid[place[::-1]] = c.uid[frames[::-1]]
+    work = _work(core, group, gpu, len(codes))
+    columns: dict[str, Cells] = {
+        "name": [([*core.names, NO_LINE, NO_LAUNCH])[i] for i in codes.tolist()],
+        "frames": np.bincount(place, minlength=len(codes)),
+        **work,
+        "percent": 100 * work["gpu_sum_us"] / max(float(work["gpu_sum_us"].sum()), 1e-3),
+        "uid": [one if one >= 0 else None for one in uid.tolist()],
+    }
+    table = Table("python_lines", columns, PYTHON_LINES, w.titled("GPU time by line of Python"))
+    return table.take(np.argsort(-work["gpu_sum_us"], kind="stable"))
+
+
+def _outermost(g: Core, name: str) -> np.ndarray:
+    """Rows of calls of this name that lie in no other."""
+    c, spellings = g.columns, {name, f"nn.Module: {name}"}
+    fits = np.array([*(one in spellings for one in g.names), False], bool)
+    rows = np.flatnonzero(fits[c.name] & is_kind(c.kind, HOST_KINDS))
+    reach = np.maximum.accumulate(np.concatenate(([-1], c.last[rows[:-1]]))) if len(rows) else rows
+    return rows[rows > reach]
+
+
+def _work(g: Core, group: np.ndarray, events: np.ndarray, groups: int) -> dict[str, np.ndarray]:
+    c = g.columns
+    return {
+        "gpu_events": np.bincount(group, minlength=groups),
+        "gpu_sum_us": sum_by_group(group, c.dur_ns[events], groups) / 1e3,
+        "gpu_busy_us": union_length_by_group(group, c.start_ns[events], c.end_ns[events], groups) / 1e3,
+    }

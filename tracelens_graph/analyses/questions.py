@@ -1,0 +1,229 @@
+"""All questions that can be asked of a trace or of several, by name: one registry for Python, the command line, Cypher.
+
+`QUESTIONS["idle_gaps"](graph, top=5)` is a `Table`, and so is what the query `idle_gaps` gives of the same trace in a
+database: where there is a query of a question's name, both have the same columns and rows.
+
+To add a question, write a function of a window (or of a `TraceSet`) that returns a `Table`, declare the table's columns
+in `tracelens_graph.schema.tables`, and give it a line here. A Cypher file of its name in `cypher/` is its twin.
+"""
+
+from __future__ import annotations
+
+import builtins
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib import import_module
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from tracelens_graph.cypher import Query, library
+from tracelens_graph.errors import AnalysisError
+from tracelens_graph.graph.trace_set import TraceSet
+from tracelens_graph.graph.window import narrow
+from tracelens_graph.schema.tables import TABLES
+from tracelens_graph.table import Table
+
+STEP = "step"
+"""A parameter of all questions about one trace: the number of a `ProfilerStep` to look at."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of a question.
+
+    Attributes:
+        name: its name.
+        types: what its value may be; for a few words, the words.
+        default: its value where none is given.
+    """
+
+    name: str
+    types: tuple[Any, ...]
+    default: Any
+
+    def read(self, text: str) -> Any:
+        """Its value from text, as a command line has it.
+
+        Raises:
+            AnalysisError: the text is no such value.
+        """
+        if text in ("", "null") and type(None) in self.types:
+            return None
+        for kind in self.types:
+            if kind is bool and text.lower() in ("true", "false"):
+                return text.lower() == "true"
+            if kind in (int, float):
+                try:
+                    return kind(text)
+                except ValueError:
+                    continue
+            if kind is str or text == kind:
+                return text
+        raise AnalysisError(f"{self.name}={text}: {self.wanted} is wanted")
+
+    @property
+    def wanted(self) -> str:
+        """What its value may be, in words."""
+        words = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", type(None): "null"}
+        return " or ".join(words.get(kind, str(kind)) for kind in self.types)
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question and what answers it.
+
+    Attributes:
+        name: its name, also that of its table and of its query.
+        theme: what it is about, in a word.
+        home: module below `tracelens_graph.analyses`, and function.
+        several: whether it is asked of several traces.
+        fixed: arguments that it gives to the function.
+    """
+
+    name: str
+    theme: str
+    home: str
+    several: bool = False
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def function(self) -> Callable[..., Table]:
+        """What answers it; imported when it is first needed."""
+        module, _, name = self.home.rpartition(".")
+        found: Callable[..., Table] = getattr(import_module(f"tracelens_graph.analyses.{module}"), name)
+        return found
+
+    @property
+    def query(self) -> Query | None:
+        """Its twin in Cypher."""
+        return library().get(self.name)
+
+    @property
+    def answers(self) -> str:
+        """What it answers, in a sentence."""
+        return TABLES[self.name].answers if self.name in TABLES else inspect.getdoc(self.function) or ""
+
+    @cached_property
+    def parameters(self) -> Mapping[str, Parameter]:
+        """Its parameters by name. Those of a query, where it has one; else the plain ones of its function."""
+        told = {} if self.several else {STEP: Parameter(STEP, (int, type(None)), None)}
+        hints = get_type_hints(self.function, localns=_Known(vars(builtins) | self.function.__globals__))
+        _, *own = inspect.signature(self.function).parameters.values()
+        for one in own:
+            types = _types(hints[one.name])
+            if one.name not in self.fixed and set(types) & _PLAIN and one.default is not inspect.Parameter.empty:
+                told[one.name] = Parameter(one.name, types, one.default)
+        if self.query:
+            return {name: one for name, one in told.items() if name in self.query.parameters}
+        return told
+
+    def __call__(self, given: Any, **parameters: Any) -> Table:
+        """The answer.
+
+        Args:
+            given: a graph or a window of it; for a question about several traces a `TraceSet` or what makes one.
+            parameters: see `parameters`.
+
+        Raises:
+            AnalysisError: it has no such parameter, the trace lacks what it asks for, or the number of traces is wrong.
+        """
+        for name in parameters:
+            if name not in self.parameters:
+                there = ", ".join(self.parameters) or "none"
+                raise AnalysisError(f"{self.name} has no parameter {name!r}; there are {there}")
+        traces = TraceSet.of(given)
+        if self.several:
+            return self._cut(self.function(traces, **self.fixed, **parameters))
+        if len(traces) != 1:
+            raise AnalysisError(f"{self.name} is asked of one trace, not of {len(traces)}")
+        w = narrow(traces[0].window, step=parameters.pop(STEP, None))
+        return self._cut(self.function(w, **self.fixed, **parameters))
+
+    def _cut(self, table: Table) -> Table:
+        """The columns that its query has, too; all where it has none."""
+        names = list(table.columns)
+        if self.query:  # one that draws has a column with what it draws
+            names = [name for name in self.query.columns if name in table.columns]
+        about = {name: table.about[name] for name in names}
+        return Table(self.name, {name: table[name] for name in names}, about, table.title, table.notes)
+
+
+_PLAIN = {int, float, str, bool}
+
+
+class _Known(dict[str, Any]):
+    """Names that hints may hold; those that are imported for checkers alone are no plain types."""
+
+    def __missing__(self, name: str) -> Any:
+        return object
+
+
+def _types(hint: Any) -> tuple[Any, ...]:
+    """What a hint allows: plain types, and the words of a Literal."""
+    if get_origin(hint) is Literal:
+        return (*get_args(hint), str)
+    parts = get_args(hint)
+    return tuple(one for part in parts for one in _types(part)) if parts else (hint,)
+
+
+def _questions() -> Mapping[str, Question]:
+    one = [
+        ("timeline", "gpu_timeline", "timeline.timeline.gpu_timeline"),
+        ("timeline", "steps", "timeline.steps.step_summary"),
+        ("timeline", "step_summary", "timeline.steps.step_summary"),
+        ("timeline", "exposed_communication", "timeline.streams.exposed_communication"),
+        ("timeline", "coll_analysis", "timeline.collectives.coll_analysis"),
+        ("timeline", "idle_gaps", "idle.idle_gaps.idle_gaps"),
+        ("timeline", "idle_causes", "idle.idle.idle_causes"),
+        ("timeline", "stream_overlap", "timeline.streams.stream_overlap"),
+        ("attribution", "ops_summary_by_category", "ops.ops.ops_summary_by_category"),
+        ("attribution", "ops_summary", "ops.ops.ops_summary"),
+        ("attribution", "ops_unique_args", "ops.ops.ops_unique_args"),
+        ("attribution", "kernel_summary", "kernels.kernels.kernel_summary"),
+        ("attribution", "unified_perf_summary", "performance.perf_tables.unified_perf_summary"),
+        ("attribution", "runtime_summary", "launches.runtime.runtime_summary"),
+        ("attribution", "attribution", "places.attribution.attribution"),
+        ("attribution", "modules", "places.modules.module_times"),
+        ("attribution", "gpu_time_under", "places.python_lines.gpu_time_under"),
+        ("attribution", "python_lines", "places.python_lines.python_lines"),
+        ("attribution", "launch_delay", "launches.launch_delay.launch_delay"),
+        ("attribution", "forward_backward", "ops.passes.forward_backward"),
+        ("attribution", "unlaunched_gpu_time", "launches.unlinked.unlaunched_gpu_time"),
+        ("shapes", "category_shares", "kernels.shares.category_shares"),
+        ("shapes", "kernel_category_summary", "kernels.kernel_categories.kernel_category_summary"),
+        ("shapes", "kernel_category_detail", "kernels.kernel_categories.kernel_category_detail"),
+        ("shapes", "kernels_by_tile", "kernels.shares.kernels_by_tile"),
+        ("shapes", "short_kernels", "kernels.short_kernels.short_kernels"),
+        ("shapes", "short_kernels_summary", "kernels.short_kernels.short_kernels_summary"),
+        ("shapes", "copies", "kernels.copies.copies"),
+        ("shapes", "graph_launches", "kernels.graph_launches.graph_launches"),
+        ("shapes", "op_signatures", "ops.signatures.op_signatures"),
+        ("shapes", "modules_of_signature", "ops.signatures.modules_of_signature"),
+        ("structure", "repeated_subtrees", "structure.structure.repeated_subtrees"),
+        ("structure", "odd_layers", "structure.layers.odd_layers"),
+        ("structure", "path_to_python", "structure.structure.path_to_python"),
+        ("structure", "unusual_kernels", "structure.structure.unusual_kernels"),
+        ("structure", "recomputed_share", "structure.structure.recomputed_share"),
+        ("quality", "unlinked", "launches.unlinked.unlinked"),
+        ("quality", "outliving_events", "structure.outliving.outliving_events"),
+        ("quality", "unmodelled_time", "performance.roofline_summary.unmodelled"),
+    ]
+    several = [
+        ("across", "common_signatures", "across.signatures.common_signatures"),
+        ("across", "kernel_choices", "across.signatures.kernel_choices"),
+        ("across", "ops_only_in_one", "across.signatures.ops_only_in_one"),
+        ("across", "run_history", "across.history.run_history"),
+        ("across", "collective_spread", "across.ranks.collective_spread"),
+        ("across", "slowest_ranks", "across.ranks.slowest_ranks"),
+        ("quality", "incomplete_traces", "across.history.incomplete_traces"),
+    ]
+    fixed: Mapping[str, Mapping[str, Any]] = {"steps": {"top_ops": 0}}
+    listed = [(row, False) for row in one] + [(row, True) for row in several]
+    return {
+        name: Question(name, theme, home, is_several, fixed.get(name, {})) for (theme, name, home), is_several in listed
+    }
+
+
+QUESTIONS: Mapping[str, Question] = _questions()
+"""Name -> question."""

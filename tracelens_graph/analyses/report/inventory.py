@@ -1,0 +1,336 @@
+"""What a trace holds, what is odd about it, and what was not recorded in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+
+from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, gpu_classes
+from tracelens_graph.graph.arrays import is_kind
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.intervals import union_length
+from tracelens_graph.graph.traversals import rows_of_kind
+from tracelens_graph.schema import (
+    FLAG_MEANING,
+    HOST_KINDS,
+    KIND_MEANING,
+    OWNER_RULE_MEANING,
+    PYTHON_KINDS,
+    REPAIR_MEANING,
+    Kind,
+    OwnerRule,
+)
+from tracelens_graph.table import Column, Table
+
+_EPOCH_FROM = 10**18
+"""Starts before this (September 2001) are counted from something else than 1970."""
+
+
+def inventory(g: Core) -> dict[str, Table]:
+    """Tables of what a trace holds, by name.
+
+    Returns:
+        `trace`: facts of the whole; `software`: versions; `devices`; `nodes`: number of each kind; `left_out`:
+        entries of the file that are no nodes, and why; `launches`: how GPU events are linked and charged;
+        `faults`: what was repaired, lost, or looked odd; `recording`: what was recorded, what was not, and what
+        is poorer for it. Numbers of `nodes` and `left_out` and the lost events of `faults` add up to the number
+        of entries in the file's event list.
+    """
+    tables = (
+        _trace(g), _software(g), _devices(g), _nodes(g), _left_out(g), _launches(g), _faults(g), _recording(g),
+    )  # fmt: skip
+    return {table.name: table for table in tables}
+
+
+def _trace(g: Core) -> Table:
+    c, gpu = g.columns, g.gpu_rows
+    distributed = g.info.metadata.get("distributedInfo") or {}
+    steps = g.steps()
+    facts: list[tuple[str, Any, str]] = [
+        ("source", g.info.source, ""),
+        ("entries in the file", g.info.events, ""),
+        ("nodes", len(c), ""),
+        ("absolute start", _absolute(g.info.start_epoch_ns), "UTC"),
+        ("time covered", int(c.end_ns.max()) / 1e6 if len(c) else 0.0, "ms"),
+        ("GPU span", int(c.end_ns[gpu].max() - c.start_ns[gpu].min()) / 1e6 if len(gpu) else 0.0, "ms"),
+        ("steps", len(steps), ""),
+        ("first step", steps[0].name if steps else None, ""),
+        ("last step", steps[-1].name if steps else None, ""),
+        ("rank", g.info.rank, ""),
+        ("world size", distributed.get("world_size"), ""),
+        ("backend", distributed.get("backend"), ""),
+        ("threads", len(np.unique(c.thread[is_kind(c.kind, HOST_KINDS)])), ""),
+        ("streams", len({(n.device, n.stream) for n in g.nodes_at(_first_of_streams(g))}), ""),
+    ]
+    what, value, unit = zip(*facts, strict=True)
+    return Table(
+        "trace",
+        {"what": list(what), "value": list(value), "unit": list(unit)},
+        {
+            "what": Column("a fact about the trace"),
+            "value": Column("its value; nothing where the file does not tell"),
+            "unit": Column("unit of the value"),
+        },
+        "Trace",
+    )
+
+
+def _first_of_streams(g: Core) -> list[int]:
+    rows, c = g.device_order, g.columns
+    if not len(rows):
+        return []
+    fresh = (np.diff(c.device[rows]) != 0) | (np.diff(c.stream[rows]) != 0)
+    first: list[int] = rows[np.append(True, fresh)].tolist()
+    return first
+
+
+def _absolute(epoch_ns: int) -> str | None:
+    """A time since 1970 as ISO text with all its nanoseconds; None if it cannot be one."""
+    if epoch_ns < _EPOCH_FROM:
+        return None
+    seconds, ns = divmod(epoch_ns, 10**9)
+    return f"{datetime.fromtimestamp(0, UTC) + timedelta(seconds=seconds):%Y-%m-%dT%H:%M:%S}.{ns:09d}"
+
+
+def _software(g: Core) -> Table:
+    metadata = g.info.metadata
+    found = {key: metadata[key] for key in sorted(metadata) if key.endswith("_version")}
+    if (nccl := (metadata.get("distributedInfo") or {}).get("nccl_version")) is not None:
+        found.setdefault("nccl_version", nccl)
+    return Table(
+        "software",
+        {
+            "software": [key.removesuffix("_version") for key in found],
+            "version": [_version(key, value) for key, value in found.items()],
+        },
+        {"software": Column("what the file names a version of"), "version": Column("the version, decoded")},
+        "Software",
+    )
+
+
+def _version(key: str, value: Any) -> str:
+    """CUDA writes 12040 for 12.4, HIP 60443483 for 6.4.43483."""
+    if isinstance(value, int) and key.startswith("cuda_"):
+        return f"{value // 1000}.{value % 1000 // 10}"
+    if isinstance(value, int) and key.startswith("hip_"):
+        return f"{value // 10**7}.{value // 10**5 % 100}.{value % 10**5}"
+    return str(value)
+
+
+def _devices(g: Core) -> Table:
+    c, gpu = g.columns, g.gpu_rows
+    listed = {d["id"]: d for d in g.info.metadata.get("deviceProperties") or () if isinstance(d, dict) and "id" in d}
+    names = {str(d.get("name", "")) for d in listed.values()}
+    used = np.unique(c.device[gpu]).tolist()
+    columns: dict[str, list[Any]] = {name: [] for name in _DEVICE_ABOUT}
+    for device in sorted({*listed, *used}, key=str):
+        known = listed.get(device, {})
+        rows = gpu[c.device[gpu] == device] if device in used else gpu[:0]
+        memory = known.get("totalGlobalMem")
+        values = (
+            device,
+            # ROCm may number devices differently in events; the name is safe where all devices share it.
+            str(known.get("name", "")) or (next(iter(names)) if len(names) == 1 else ""),
+            memory / 2**30 if isinstance(memory, int | float) and memory < 2**63 else None,
+            f"{known['computeMajor']}.{known.get('computeMinor', 0)}" if "computeMajor" in known else None,
+            known.get("numSms"),
+            len(rows),
+            int(c.dur_ns[rows].sum()) / 1e6,
+            union_length(c.start_ns[rows], c.end_ns[rows]) / 1e6,
+        )
+        for column, value in zip(columns.values(), values, strict=True):
+            column.append(value)
+    return Table("devices", columns, _DEVICE_ABOUT, "Devices")
+
+
+_DEVICE_ABOUT = {
+    "device": Column("number of the device"),
+    "name": Column("its name"),
+    "memory_gib": Column("its memory", "GiB", heading="memory GiB"),
+    "compute": Column("compute capability (NVIDIA), gfx major and minor (AMD)"),
+    "sms": Column("streaming multiprocessors or compute units", heading="SMs"),
+    "gpu_events": Column("kernels, copies and fills on it", heading="GPU events"),
+    "gpu_sum_ms": Column("sum of their durations", "ms", heading="sum ms"),
+    "gpu_busy_ms": Column("length of their union", "ms", heading="busy ms"),
+}
+
+
+def _nodes(g: Core) -> Table:
+    count = np.bincount(g.columns.kind, minlength=len(Kind))
+    kinds = [kind for kind in Kind if count[kind]]
+    return Table(
+        "nodes",
+        {
+            "kind": [kind.name for kind in kinds],
+            "count": count[kinds],
+            "meaning": [KIND_MEANING[kind] for kind in kinds],
+        },
+        {"kind": Column("kind of node"), "count": Column("number of nodes"), "meaning": Column("what it is")},
+        "Nodes",
+    )
+
+
+def _left_out(g: Core) -> Table:
+    reasons = dict(sorted(g.info.left_out.items(), key=lambda item: -item[1]))
+    return Table(
+        "left_out",
+        {"why": list(reasons), "count": list(reasons.values())},
+        {"why": Column("what the entries are"), "count": Column("number of entries")},
+        "Entries that are no nodes",
+    )
+
+
+def _launches(g: Core) -> Table:
+    c, gpu = g.columns, g.gpu_rows
+    total = int(c.dur_ns[gpu].sum())
+    rules = [rule for rule in OwnerRule if rule is not OwnerRule.none]
+    rows = [gpu[c.owner_rule[gpu] == rule] for rule in rules]
+    time = [int(c.dur_ns[of_rule].sum()) for of_rule in rows]
+    return Table(
+        "launches",
+        {
+            "rule": [rule.name for rule in rules],
+            "gpu_events": [len(of_rule) for of_rule in rows],
+            "gpu_sum_ms": np.array(time) / 1e6,
+            "percent": 100 * np.array(time) / max(total, 1),
+            "meaning": [OWNER_RULE_MEANING[rule] for rule in rules],
+        },
+        {
+            "rule": Column("how GPU events got the op they are charged to"),
+            "gpu_events": Column("number of GPU events", heading="GPU events"),
+            "gpu_sum_ms": Column("sum of their durations", "ms", heading="sum ms"),
+            "percent": Column("share of the sum over all GPU events", "%"),
+            "meaning": Column("what that says"),
+        },
+        "Who launched the GPU's work",
+    )
+
+
+def _faults(g: Core) -> Table:
+    info, flags = g.info, g.columns.flags
+    found = [("repaired", REPAIR_MEANING.get(fault, fault), count) for fault, count in info.repairs.items()]
+    found.append(("lost", "entries that no repair could save", info.lost_events))
+    found.append(("lost", "bytes that no repair could save", info.lost_bytes))
+    found.append(("lost", "the compressed file ends before its end", int(info.cut_short)))
+    found += [("flagged", meaning, int(np.count_nonzero(flags & flag))) for flag, meaning in FLAG_MEANING.items()]
+    found.append(("flagged", "communication kernels that belong to no known collective", len(g.collectives.unassigned)))
+    found.append(("flagged", "forward-backward arrows with an end on no op", g.autograd.lost_arrows))
+    found = [fault for fault in found if fault[2]]
+    return Table(
+        "faults",
+        {"what": [f[0] for f in found], "fault": [f[1] for f in found], "count": [f[2] for f in found]},
+        {
+            "what": Column("repaired and complete, lost, or kept and flagged"),
+            "fault": Column("what was wrong"),
+            "count": Column("how often"),
+        },
+        "Repaired, lost, odd",
+    )
+
+
+@dataclass(frozen=True)
+class Option:
+    """Something a trace may hold or not, depending on how it was recorded.
+
+    Attributes:
+        name: what is recorded.
+        how: what to ask the profiler for.
+        applies: whether this trace could hold it.
+        missing: how much of it this trace lacks, in words; "" if nothing.
+        poorer: what is poorer without it.
+    """
+
+    name: str
+    how: str
+    applies: Callable[[Core], bool]
+    missing: Callable[[Core], str]
+    poorer: str
+
+
+def _lacks(*kinds: Kind) -> Callable[[Core], str]:
+    return lambda g: "" if np.isin(g.columns.kind, kinds).any() else "none"
+
+
+def _has_ops(g: Core) -> bool:
+    return len(rows_of_kind(g.columns, (Kind.Op,))) > 0
+
+
+def _communicates(g: Core) -> bool:
+    return bool((gpu_classes(g, g.gpu_rows) == COMMUNICATION).any())
+
+
+def _unlinked_share(g: Core) -> str:
+    c, gpu = g.columns, g.gpu_rows
+    lone = gpu[c.parent[gpu] < 0]
+    share = 100 * int(c.dur_ns[lone].sum()) / max(int(c.dur_ns[gpu].sum()), 1)
+    return f"{len(lone):,} of {len(gpu):,} GPU events, {share:.1f} % of GPU time" if len(lone) else ""
+
+
+OPTIONS = (
+    Option(
+        "GPU work", "activities=[..., ProfilerActivity.CUDA]", lambda g: True,
+        lambda g: "" if len(g.gpu_rows) else "none",
+        "there is no GPU time to attribute, only host call trees",
+    ),
+    Option(
+        "ops", "activities=[ProfilerActivity.CPU, ...]", lambda g: True, _lacks(Kind.Op),
+        "GPU time can be shown by kernel only, not by op, module or shape",
+    ),
+    Option(
+        "shapes", "record_shapes=True", _has_ops, lambda g: "" if (g.columns.argset >= 0).any() else "none",
+        "calls of one op are not told apart by size, and have no FLOPs or bytes",
+    ),
+    Option(
+        "Python stacks", "with_stack=True", _has_ops, _lacks(*PYTHON_KINDS),
+        "call trees begin at ops and show no lines of source",
+    ),
+    Option(
+        "module frames", "with_stack=True", _has_ops, _lacks(Kind.Module),
+        "there is no time per nn.Module",
+    ),
+    Option(
+        "steps", "prof.step() after every iteration", lambda g: True, _lacks(Kind.Step),
+        "there is no time per step, and warm-up cannot be told from the rest",
+    ),
+    Option(
+        "launches of all GPU work", "start recording before the work is launched; capture traces for replayed graphs",
+        lambda g: len(g.gpu_rows) > 0 and _has_ops(g), _unlinked_share,
+        "this GPU time is charged to no op and no module",
+    ),
+    Option(
+        "collective arguments", "a PyTorch that writes them (2.2 or newer), with ops", _communicates,
+        lambda g: "" if g.collective_args else "none",
+        "there are no message sizes and no bandwidth, and ranks are matched by order alone",
+    ),
+    Option(
+        "memory events", "profile_memory=True", lambda g: True, _lacks(Kind.MemoryEvent),
+        "there is no memory use over time",
+    ),
+)  # fmt: skip
+"""What `recording` asks of a trace."""
+
+
+def _recording(g: Core) -> Table:
+    missing = [option.missing(g) if option.applies(g) else None for option in OPTIONS]
+    return Table(
+        "recording",
+        {
+            "what": [option.name for option in OPTIONS],
+            "recorded": [None if lack is None else not lack for lack in missing],
+            "missing": missing,
+            "poorer": [option.poorer for option in OPTIONS],
+            "how": [option.how for option in OPTIONS],
+        },
+        {
+            "what": Column("what a trace may hold"),
+            "recorded": Column("whether it is there, all of it; nothing where this trace could not hold it"),
+            "missing": Column("how much is missing"),
+            "poorer": Column("what is poorer without it"),
+            "how": Column("what to ask the profiler for"),
+        },
+        "Recording",
+    )

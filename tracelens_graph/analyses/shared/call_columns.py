@@ -1,0 +1,54 @@
+"""Columns that tables of calls share: threads by name, recorded arguments, statistics."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+
+from tracelens_graph.analyses.shared.grouping import Cells, picked, text_codes
+from tracelens_graph.analyses.shared.statistics import Groups
+from tracelens_graph.graph.core import Core
+
+ARGUMENTS = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
+
+
+def thread_labels(core: Core) -> tuple[list[tuple[str, str, str]], np.ndarray]:
+    """Names of process, label and thread of every thread code, and a code per different triple."""
+    processes = {str(pid): (name, label) for pid, name, label in core.info.processes}
+    threads = {(str(pid), str(tid)): name for pid, tid, name in core.info.threads}
+    triples = [
+        (*processes.get(str(pid), ("Unknown", "Unknown")), threads.get((str(pid), str(tid)), "Unknown"))
+        for pid, tid in core.threads
+    ]
+    codes = {triple: i for i, triple in enumerate(dict.fromkeys(triples))}
+    return list(codes), np.array([codes[triple] for triple in triples] or [0], np.int64)
+
+
+def argument_codes(core: Core) -> np.ndarray:
+    """For each argument set a code that is equal for sets that read the same; the last entry is "none recorded"."""
+    plain = [tuple(text.replace(" ", "") for text in argset) for argset in core.argsets]
+    return text_codes([*plain, None])
+
+
+def argument_cells(core: Core, argset: np.ndarray) -> dict[str, Cells]:
+    """The recorded arguments of argument sets as lists; None where nothing was recorded."""
+    texts = [core.argsets[code] if code >= 0 else ("",) * 4 for code in argset.tolist()]
+    return {column: [json.loads(text[i]) if text[i] else None for text in texts] for i, column in enumerate(ARGUMENTS)}
+
+
+def statistic(values: Groups, which: str) -> np.ndarray:
+    """A statistic by its name; `std` has one degree of freedom less."""
+    found: np.ndarray = values.std() if which == "std" else getattr(values, which)
+    return found
+
+
+def by_time(columns: dict[str, Cells], by: str, uid: np.ndarray) -> dict[str, Cells]:
+    """Rows by time, the greatest first, then by first uid."""
+    order = np.lexsort((uid, -np.asarray(columns[by])))
+    return {name: picked(cells, order) for name, cells in columns.items()}
+
+
+def numbers(cells: Cells) -> np.ndarray:
+    """Cells as floats, None as NaN."""
+    return np.array(cells, float)

@@ -1,0 +1,200 @@
+"""Structure: what repeats, what should be alike and is not, where kernels come from, what is computed again.
+
+GPU time is the sum of the durations of GPU events.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tracelens_graph.analyses.shared.gpu_work import names_of, percent
+from tracelens_graph.analyses.shared.grouping import Cells, group_by, picked, text_codes
+from tracelens_graph.errors import AnalysisError
+from tracelens_graph.graph.arrays import distinct, is_kind
+from tracelens_graph.graph.classes import argset_text, class_rows, hex_of, normal_name, subtree_classes
+from tracelens_graph.graph.classes import distinct as distinct_classes
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.intervals import sum_by_group
+from tracelens_graph.graph.traversals import ancestors, launcher, nearest_above
+from tracelens_graph.graph.window import Window, window_of
+from tracelens_graph.schema import GPU_KINDS, PYTHON_KINDS, Kind
+from tracelens_graph.schema.tables.kernels import UNUSUAL_KERNELS
+from tracelens_graph.schema.tables.structure import PATH_TO_PYTHON, RECOMPUTED_SHARE, REPEATED_SUBTREES
+from tracelens_graph.table import Table
+
+_KINDS = {"Module": Kind.Module, "Op": Kind.Op}
+
+
+def repeated_subtrees(g: Core | Window, kind: str | None = None, min_count: int = 2) -> Table:
+    """Parts of the call tree that run again and again, the greatest time first.
+
+    Calls are alike if they call the same, with the same arguments, down to the kernels. What only ever runs as a part
+    of one larger call of the table that is repeated as often is left out. A part stands inside of others, so times of
+    different rows do not add up.
+
+    Args:
+        g: the graph, or a window of it.
+        kind: "Module" or "Op"; None for modules where the trace knows any, else ops.
+        min_count: least number of repetitions.
+
+    Raises:
+        AnalysisError: there is no such kind.
+    """
+    if kind is not None and kind not in _KINDS:
+        raise AnalysisError(f"kind is Module or Op, not {kind!r}")
+    w = window_of(g)
+    core, c, every = w.core, w.core.columns, class_rows(w.core)
+    every = every[w.holds(every)]
+    if kind is None:
+        kind = "Module" if (c.kind[every] == Kind.Module).any() else "Op"
+    rows = every[c.kind[every] == _KINDS[kind]]
+    lanes = subtree_classes(core)[rows]
+    first, number = distinct_classes(lanes)
+    count, ns = np.bincount(number, minlength=len(first)), sum_by_group(number, core.gpu_sum_ns[rows], len(first))
+    # All instances of a class hold the same, so one shows what they all stand in.
+    above = nearest_above(c, rows[first], (_KINDS[kind],))
+    around = np.where(above >= 0, count[number[np.searchsorted(rows, above)]], 0)
+    kept = np.flatnonzero((count >= min_count) & (around != count))
+    kept = kept[np.lexsort((first[kept], -ns[kept]))]
+    root, count, ns = rows[first[kept]], count[kept], ns[kept]
+    columns: dict[str, Cells] = {
+        "name": [normal_name(_KINDS[kind], core.names[code]) for code in c.name[root].tolist()],
+        "kind": [kind] * len(root),
+        "count": count,
+        "gpu_events": np.searchsorted(core.gpu_rows, c.last[root], "right") - np.searchsorted(core.gpu_rows, root),
+        "gpu_time_us": ns / 1e3,
+        "mean_gpu_time_us": ns / 1e3 / np.maximum(count, 1),
+        "percent": percent(ns, int(c.dur_ns[core.gpu_rows].sum())),
+        "class": [f"class:{key}" for key in hex_of(lanes[first[kept]])],
+        "uid": c.uid[root],
+    }
+    return Table("repeated_subtrees", columns, REPEATED_SUBTREES, w.titled(f"Repeated subtrees: {kind}"))
+
+
+def path_to_python(g: Core | Window, uid: int | None = None) -> Table:
+    """The calls that lead from a GPU event up to the line of Python it comes from.
+
+    A backward op has no Python above it: where there is none, the way goes on with the forward op that the nearest
+    backward op belongs to.
+
+    Args:
+        g: the graph, or a window of it.
+        uid: the kernel, copy or fill; None for the longest kernel with a launch in the trace.
+
+    Raises:
+        NodeNotFoundError: no node has this uid.
+        AnalysisError: the node is no GPU event.
+    """
+    w = window_of(g)
+    core, c = w.core, w.core.columns
+    kernel = _longest_kernel(w) if uid is None else _gpu_event(core, uid)
+    way = [] if kernel is None else [kernel, *ancestors(c, kernel)]
+    links: list[str | None] = [None, "launched by", *["called by"] * len(way)][: len(way)]
+    if way and not is_kind(c.kind[way], PYTHON_KINDS).any():
+        turn = next((i for i, row in enumerate(way) if len(core.autograd.forward_of(row))), None)
+        if turn is not None:
+            forward = min(core.autograd.forward_of(way[turn]), key=lambda row: (int(c.start_ns[row]), row))
+            rest = ancestors(c, forward)
+            way, links = (
+                [*way[: turn + 1], forward, *rest],
+                [*links[: turn + 1], "backward of", *["called by"] * len(rest)],
+            )
+    rows = np.array(way, np.int64)
+    columns: dict[str, Cells] = {
+        "level": np.arange(len(rows)),
+        "link": links,
+        "kind": [Kind(kind).name for kind in c.kind[rows].tolist()],
+        "name": names_of(core, rows),
+        "uid": c.uid[rows],
+        "dur_us": c.dur_ns[rows] / 1e3,
+        "gpu_time_us": core.gpu_sum_ns[rows] / 1e3,
+    }
+    return Table("path_to_python", columns, PATH_TO_PYTHON, "From kernel to Python")
+
+
+def unusual_kernels(g: Core | Window, min_calls: int = 5) -> Table:
+    """Kernels that a single call of an op runs, and no other call of that op, the greatest time first.
+
+    Args:
+        g: the graph, or a window of it.
+        min_calls: how many calls of the op with kernels there must be.
+    """
+    w = window_of(g)
+    core, c = w.core, w.core.columns
+    kernels = w.rows_of_kind(Kind.Kernel)
+    kernels = kernels[c.owner[kernels] >= 0]
+    owner = c.owner[kernels]
+    op, of_op = distinct(c.name[owner])
+    calls, of_call = distinct(owner)
+    number = np.bincount(distinct(c.name[calls])[1], minlength=len(op))
+    total = sum_by_group(of_op, c.dur_ns[kernels], len(op))
+    arguments = text_codes([*(argset_text(core, code) for code in range(len(core.argsets))), None])
+    like, _ = group_by(c.name[calls], arguments[c.argset[calls]])
+    alike = np.bincount(like)[like]
+
+    group, first = group_by(owner, c.name[kernels])
+    pair, _ = group_by(c.name[owner[first]], c.name[kernels[first]])
+    alone = np.bincount(pair)[pair] == 1
+    found = np.flatnonzero(alone & (number[of_op[first]] >= min_calls))
+    ns = sum_by_group(group, c.dur_ns[kernels], len(first))[found]
+    at = first[found]
+    columns: dict[str, Cells] = {
+        "op": names_of(core, owner[at]),
+        "kernel": names_of(core, kernels[at]),
+        "calls": number[of_op[at]],
+        "same_arguments": alike[of_call[at]],
+        "input_dims": [(core.argsets[code][0] or None) if code >= 0 else None for code in c.argset[owner[at]].tolist()],
+        "count": np.bincount(group, minlength=len(first))[found],
+        "gpu_time_us": ns / 1e3,
+        "percent": percent(ns, total[of_op[at]]),
+        "uid": c.uid[owner[at]],
+    }
+    order = np.lexsort((columns["uid"], -ns))
+    columns = {name: picked(cells, order) for name, cells in columns.items()}
+    return Table("unusual_kernels", columns, UNUSUAL_KERNELS, w.titled("Kernels that one call of an op runs"))
+
+
+def recomputed_share(g: Core | Window) -> Table:
+    """GPU time of recomputation of activations by op and module, the greatest first.
+
+    Args:
+        g: the graph, or a window of it.
+    """
+    w = window_of(g)
+    core, c = w.core, w.core.columns
+    again = w.gpu_rows[core.recompute[w.gpu_rows]]
+    module = nearest_above(c, again, (Kind.Module,))
+    plain = [normal_name(Kind.Module, name) for name in names_of(core, module) if name is not None]
+    label = np.full(len(again), -1)
+    label[module >= 0] = text_codes(plain)
+    texts = dict(zip(label[module >= 0].tolist(), plain, strict=True))
+    op = launcher(c, again)
+    group, first = group_by(np.where(op >= 0, c.name[op], -1), label)
+    ns = sum_by_group(group, c.dur_ns[again], len(first))
+    columns: dict[str, Cells] = {
+        "op": names_of(core, op[first]),
+        "module": [texts.get(code) for code in label[first].tolist()],
+        "gpu_events": np.bincount(group, minlength=len(first)),
+        "gpu_time_us": ns / 1e3,
+        "percent": percent(ns, int(c.dur_ns[w.gpu_rows].sum())),
+    }
+    order = np.argsort(-ns, kind="stable")
+    columns = {name: picked(cells, order) for name, cells in columns.items()}
+    return Table("recomputed_share", columns, RECOMPUTED_SHARE, w.titled("Recomputation by op and module"))
+
+
+def _longest_kernel(w: Window) -> int | None:
+    """Row of the longest kernel, of those with a launch if there are any; None without kernels."""
+    c = w.core.columns
+    kernels = w.rows_of_kind(Kind.Kernel)
+    order = np.lexsort((c.uid[kernels], -c.dur_ns[kernels], c.parent[kernels] < 0))
+    return int(kernels[order[0]]) if len(order) else None
+
+
+def _gpu_event(core: Core, uid: int) -> int:
+    """Row of a GPU event by its uid."""
+    row = core.row(uid)
+    kind = Kind(int(core.columns.kind[row]))
+    if kind not in GPU_KINDS:
+        raise AnalysisError(f"uid {uid} is of kind {kind.name}, no kernel, copy or fill")
+    return row

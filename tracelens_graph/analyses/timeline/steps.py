@@ -1,0 +1,128 @@
+"""Steps side by side: how long each took, and what the GPU did in it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
+from tracelens_graph.analyses.shared.grouping import Cells, picked
+from tracelens_graph.analyses.shared.statistics import Groups
+from tracelens_graph.analyses.timeline.timeline import times_by_group, unlinked_notes
+from tracelens_graph.graph.arrays import distinct
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.intervals import sum_by_group
+from tracelens_graph.graph.membership import process_of_thread
+from tracelens_graph.graph.traversals import launcher
+from tracelens_graph.graph.window import Window, step_number, window_of
+from tracelens_graph.schema import Kind
+from tracelens_graph.schema.tables.timeline import STEP_SUMMARY
+from tracelens_graph.table import Table
+
+OUTSIDE = "(outside of steps)"
+
+TIMES = ("computation_time", "exposed_comm_time", "exposed_memcpy_time", "busy_time", "idle_time", "total_time")
+"""Rows of the timeline that every step shows."""
+
+_NAMED = 5
+"""How many steps a note names."""
+
+
+def step_summary(g: Core | Window, top_ops: int = 3) -> Table:
+    """One row per step (`ProfilerStep#n`) of every process, in the order of their starts.
+
+    A GPU event belongs to the step in which it was launched, also where it runs after the step has ended on the
+    host: asynchronous work shifts shares from one step to another, never into two. GPU events launched in no step
+    are a row of their own, so GPU events and their sums add up to those of the window.
+
+    Args:
+        g: the graph, or a window of it; shown are its steps and those of its GPU events.
+        top_ops: how many ops each step names, by the GPU time charged to them.
+
+    Returns:
+        One row per step, and one for GPU events outside of steps if there are any. No rows without steps.
+    """
+    w = window_of(g)
+    core, c = w.core, w.core.columns
+    gpu = w.gpu_rows
+    of_gpu = core.gpu_step[gpu]
+    steps, _ = distinct(np.concatenate((w.rows_of_kind(Kind.Step), of_gpu[of_gpu >= 0])))
+    title = w.titled("Steps")
+    if not len(steps):
+        return Table("step_summary", {name: [] for name in STEP_SUMMARY}, STEP_SUMMARY, title,
+                     [f"the {'window' if w.title else 'trace'} has no steps (ProfilerStep#n)"])  # fmt: skip
+    steps = steps[np.lexsort((c.start_ns[steps], process_of_thread(core.threads)[c.thread[steps]]))]
+    outside = len(steps)
+    place = np.full(len(c) + 1, outside)
+    place[steps] = np.arange(outside)
+    group = place[of_gpu]
+    groups = outside + 1
+    names = [core.names[code] for code in c.name[steps].tolist()]
+    host = np.append(c.dur_ns[steps] / 1e6, np.nan)
+    times = {name: ns / 1e6 for name, ns in times_by_group(core, gpu, group, groups).items()}
+    share = np.divide(100 * times["busy_time"], host, out=np.full(groups, np.nan), where=host > 0)
+    columns: dict[str, Cells] = {
+        "name": [*names, OUTSIDE],
+        "step": [*map(step_number, names), None],
+        "pid": [*(str(core.threads[code][0]) for code in c.thread[steps].tolist()), None],
+        "start_ms": np.append(c.start_ns[steps] / 1e6, np.nan),
+        "step_time_ms": host,
+        "gpu_events": np.bincount(group, minlength=groups),
+        "gpu_sum_ms": sum_by_group(group, c.dur_ns[gpu], groups) / 1e6,
+        **{f"{name}_ms": times[name] for name in TIMES},
+        "busy_percent": share,
+        "top_ops": _top_ops(core, gpu, group, groups, top_ops),
+        "uid": [*c.uid[steps].tolist(), None],
+    }
+    shown = np.arange(groups if columns["gpu_events"][outside] else outside)
+    table = Table("step_summary", {name: picked(cells, shown) for name, cells in columns.items()}, STEP_SUMMARY, title)
+    table.notes = [*_notes(table.take(np.arange(outside))), *unlinked_notes(w, False)]
+    return table
+
+
+def _top_ops(core: Core, gpu: np.ndarray, group: np.ndarray, groups: int, top: int) -> list[list[dict[str, Any]]]:
+    """The launchers that most GPU time is charged to, group by group."""
+    c = core.columns
+    owner = launcher(c, gpu)
+    # One further name: without a launch.
+    kinds = len(core.names) + 1
+    name = np.where(owner >= 0, c.name[owner], kinds - 1).astype(np.int64)
+    pairs, of = distinct(group * kinds + name)
+    time = sum_by_group(of, c.dur_ns[gpu], len(pairs))
+    total = sum_by_group(pairs // kinds, time, groups)
+    order = np.lexsort((pairs, -time, pairs // kinds))
+    begin = np.searchsorted((pairs // kinds)[order], np.arange(groups))
+    best = order[np.arange(len(order)) - begin[(pairs // kinds)[order]] < top]
+    found: list[list[dict[str, Any]]] = [[] for _ in range(groups)]
+    for pair, ns in zip(pairs[best].tolist(), time[best].tolist(), strict=True):
+        number, code = divmod(pair, kinds)
+        label = core.names[code] if code < kinds - 1 else NO_LAUNCH
+        share = 100 * ns / max(int(total[number]), 1)
+        found[number].append({"name": label, "ms": ns / 1e6, "percent": share})
+    return found
+
+
+def _notes(steps: Table) -> list[str]:
+    """The distribution over steps, and the steps that stand out."""
+    time, share = (np.asarray(steps[name], float) for name in ("step_time_ms", "busy_percent"))
+    empty = np.flatnonzero(np.asarray(steps["gpu_events"]) == 0)
+    notes = [_spread("step time", time, "ms"), _spread("busy", share[np.isfinite(share)], "% of step time")]
+    if len(steps) > 1:
+        slowest = int(np.argmax(time))
+        notes.append(f"slowest: {steps['name'][slowest]:.64}, uid {steps['uid'][slowest]}, {time[slowest]:,.3f} ms")
+    if len(empty):
+        named = ", ".join(f"{steps['name'][i]:.64}" for i in empty[:_NAMED].tolist())
+        more = f" and {len(empty) - _NAMED:,} more" if len(empty) > _NAMED else ""
+        notes.append(f"steps that launched no GPU event: {named}{more}")
+    return list(filter(None, notes))
+
+
+def _spread(what: str, values: np.ndarray, unit: str) -> str:
+    if not len(values):
+        return ""
+    all_of_it = Groups(np.zeros(len(values), np.int64), values, 1)
+    numbers = {"min": all_of_it.min, "median": all_of_it.median, "mean": all_of_it.mean, "max": all_of_it.max}
+    if len(values) > 1:
+        numbers["std"] = all_of_it.std()
+    return f"{what}: " + ", ".join(f"{name} {value[0]:,.3f}" for name, value in numbers.items()) + f" {unit}"

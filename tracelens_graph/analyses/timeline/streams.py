@@ -1,0 +1,111 @@
+"""Streams beside one another: communication that computation does not hide, and two streams at work at once."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tracelens_graph.analyses.idle.host_states import Clock, ends
+from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, COMPUTATION, gpu_classes
+from tracelens_graph.analyses.shared.gpu_work import percent
+from tracelens_graph.analyses.shared.grouping import Cells, text_codes
+from tracelens_graph.graph.arrays import distinct
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.intervals import merge, sum_by_group, union_length, union_length_by_group
+from tracelens_graph.graph.window import Window, window_of
+from tracelens_graph.schema.tables.timeline import EXPOSED_COMMUNICATION, STREAM_OVERLAP
+from tracelens_graph.table import Table
+
+
+def exposed_communication(g: Core | Window) -> Table:
+    """How long collectives ran, and for how long no computation ran beside them, the longest first.
+
+    A communication kernel is exposed while no kernel or fill computes on its device. Parts of several kernels are
+    added up; where no two communication kernels of a device meet, and there is but one device, they add up to
+    exposed_comm_time of the timeline.
+
+    Args:
+        g: the graph, or a window of it.
+
+    Returns:
+        One row per kind of collective and process group, and one for kernels of which both are unknown.
+    """
+    w = window_of(g)
+    core, c = w.core, w.core.columns
+    what = gpu_classes(core, w.gpu_rows)
+    rows, computing = (w.gpu_rows[what == one] for one in (COMMUNICATION, COMPUTATION))
+    exposed = np.zeros(len(rows), np.int64)
+    for device in distinct(c.device[rows])[0].tolist():
+        here, beside = c.device[rows] == device, computing[c.device[computing] == device]
+        uncovered = Clock(merge(c.start_ns[beside], ends(core, beside)))
+        exposed[here] = uncovered(ends(core, rows[here])) - uncovered(c.start_ns[rows[here]])
+    found = core.collectives
+    nodes = [found.nodes[found.of_row[row]] if row in found.of_row else None for row in rows.tolist()]
+    group = text_codes([(one.kind, one.group_key) if one else None for one in nodes])
+    firsts = [nodes[i] for i in np.unique(group, return_index=True)[1].tolist()]
+    count = np.bincount(group, minlength=len(firsts))
+    longest = np.zeros(len(firsts), np.int64)
+    np.maximum.at(longest, group, c.dur_ns[rows])
+    total, alone = (sum_by_group(group, ns, len(firsts)) for ns in (c.dur_ns[rows], exposed))
+    columns: dict[str, Cells] = {
+        "collective": [one and one.kind for one in firsts],
+        "group": [one and (one.group or one.group_key) for one in firsts],
+        "group_description": [one and (one.group_description or None) for one in firsts],
+        "group_size": [one and one.group_size for one in firsts],
+        "kernels": count,
+        "total_us": total / 1e3,
+        "exposed_us": alone / 1e3,
+        "exposed_percent": percent(alone, total),
+        "mean_us": total / 1e3 / np.maximum(count, 1),
+        "max_us": longest / 1e3,
+    }
+    table = Table("exposed_communication", columns, EXPOSED_COMMUNICATION, w.titled("Exposed communication"))
+    return table.take(np.lexsort((-total, -alone)))
+
+
+def stream_overlap(
+    g: Core,
+    device: int | None = None,
+    stream_a: int | None = None,
+    stream_b: int | None = None,
+) -> Table:
+    """How long two streams of a device work at once; times are lengths of unions of intervals.
+
+    Args:
+        g: the graph, or a window of it.
+        device: index of a device; by default that of the busiest stream.
+        stream_a: number of a stream; by default the busiest but `stream_b`.
+        stream_b: number of another stream; by default the busiest but `stream_a`.
+
+    Returns:
+        One row; none where there are no two such streams.
+    """
+    w = window_of(g)
+    c, rows = w.core.columns, w.gpu_rows
+    rows = rows[(c.device[rows] != -1) & (c.stream[rows] != -1)]
+    if device is not None:
+        rows = rows[c.device[rows] == device]
+    lanes, lane = np.unique(np.stack((c.device[rows], c.stream[rows]), axis=1), axis=0, return_inverse=True)
+    lane = lane.reshape(-1)
+    start, end = c.start_ns[rows], ends(w.core, rows)
+    busy = union_length_by_group(lane, start, end, len(lanes))
+    order = np.lexsort((lanes[:, 1], lanes[:, 0], -busy))
+
+    def busiest(of_device: int | None, wanted: int | None, other: int | None) -> int | None:
+        for one in order.tolist():
+            on, stream = lanes[one].tolist()
+            if of_device in (None, on) and wanted in (None, stream) and stream != other:
+                return int(one)
+        return None
+
+    a = busiest(device, stream_a, stream_b)
+    b = None if a is None else busiest(int(lanes[a, 0]), stream_b, int(lanes[a, 1]))
+    pair = np.array([] if b is None else [(a, b)], np.int64).reshape(-1, 2)
+    both = np.isin(lane, pair)
+    count = np.bincount(lane, minlength=len(lanes))
+    shared = busy[pair].sum(axis=1) - union_length(start[both], end[both])
+    columns: dict[str, np.ndarray] = {"device": lanes[pair[:, 0], 0]}
+    for side, one in (("a", pair[:, 0]), ("b", pair[:, 1])):
+        columns |= {f"stream_{side}": lanes[one, 1], f"events_{side}": count[one], f"busy_{side}_us": busy[one] / 1e3}
+    columns["both_us"] = shared / 1e3
+    columns |= {f"percent_of_{side}": percent(shared, busy[one]) for side, one in zip("ab", pair.T, strict=True)}
+    return Table("stream_overlap", columns, STREAM_OVERLAP, w.titled("Overlap of two streams"))

@@ -1,0 +1,150 @@
+"""The GPU timeline: how long the GPU computed, communicated, copied and stood idle."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, COMPUTATION, MEMCPY, gpu_classes
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.intervals import gaps, merge, union_length_by_group
+from tracelens_graph.graph.window import Window, window_of
+from tracelens_graph.schema.tables.timeline import GPU_TIMELINE
+from tracelens_graph.table import Table
+
+ROW_MEANING = {
+    "computation_time": "a computation kernel or a fill runs",
+    "exposed_comm_time": "communication runs and no computation",
+    "exposed_memcpy_time": "a copy runs and neither computation nor communication",
+    "busy_time": "any GPU event runs",
+    "idle_time": "nothing runs, between the first start and the last end",
+    "micro_idle_time": "idle, in gaps shorter than the threshold",
+    "macro_idle_time": "idle, in gaps as long as the threshold or longer",
+    "total_time": "from the first start to the last end of a GPU event",
+    "total_comm_time": "communication runs, whatever else does",
+    "total_memcpy_time": "a copy runs, whatever else does",
+}
+
+
+def gpu_timeline(
+    g: Core | Window, linked_only: bool = False, micro_idle_us: float | None = None, by_recompute: bool = False
+) -> Table:
+    """Where the GPU's time went, all devices and streams pooled.
+
+    Times are lengths of unions of intervals, so overlap counts once, and computation + exposed communication +
+    exposed copies + idle = total exactly. Time before the first and after the last GPU event is not counted.
+
+    Args:
+        g: the graph, or a window of it.
+        linked_only: leave out GPU events whose launch is not in the trace.
+        micro_idle_us: split idle time into gaps below this length and the others.
+        by_recompute: two blocks, without and with recomputation of activations, each with its own total.
+
+    Returns:
+        Columns `type`, `time ms`, `percent`, and `is_recompute` if asked for; no rows without GPU events.
+    """
+    w = window_of(g)
+    rows = w.linked_gpu_rows if linked_only else w.gpu_rows
+    blocks: list[tuple[bool | None, np.ndarray]] = [(None, rows)]
+    if by_recompute:
+        again = w.core.recompute[rows]
+        blocks = [(False, rows[~again]), (True, rows[again])]
+    columns: dict[str, list[object]] = {name: [] for name in GPU_TIMELINE}
+    for flag, part in blocks:
+        times = _times_ns(w.core, part, micro_idle_us)
+        total = times.get("total_time", 0)
+        for name, time in times.items():
+            columns["type"].append(name)
+            columns["time ms"].append(time / 1e6)
+            columns["percent"].append(100 * time / total if total else float("nan"))
+            columns["is_recompute"].append(flag)
+    if not by_recompute:
+        del columns["is_recompute"]
+    return Table(
+        "gpu_timeline",
+        columns={name: np.array(c, float) if name in ("time ms", "percent") else c for name, c in columns.items()},
+        about={name: about for name, about in GPU_TIMELINE.items() if name in columns},
+        title=w.titled("GPU timeline" + (" of GPU events with a launch in the trace" if linked_only else "")),
+        notes=unlinked_notes(w, linked_only),
+    )
+
+
+def _times_ns(g: Core, rows: np.ndarray, micro_idle_us: float | None) -> dict[str, int]:
+    if not len(rows):
+        return {}
+    times = times_by_group(g, rows, np.zeros(len(rows), np.int64), 1)
+    found: dict[str, int] = {}
+    for name, (time,) in times.items():
+        if name == "idle_time" and micro_idle_us is not None:
+            start, end = g.columns.start_ns[rows], g.columns.end_ns[rows]
+            holes = _holes(merge(start, end), int(start.min()), int(end.max()))
+            found["micro_idle_time"] = int(holes[holes < micro_idle_us * 1000].sum())
+            found["macro_idle_time"] = int(holes[holes >= micro_idle_us * 1000].sum())
+        else:
+            found[name] = int(time)
+    return found
+
+
+def times_by_group(g: Core, rows: np.ndarray, group: np.ndarray, groups: int) -> dict[str, np.ndarray]:
+    """The rows of the timeline for each of several groups of GPU events by themselves.
+
+    Args:
+        g: the graph.
+        rows: rows of GPU events.
+        group: group of each, 0 <= group < groups.
+        groups: number of groups.
+
+    Returns:
+        Name of the row -> ns, one entry per group, 0 for a group without events. Idle time is not split.
+    """
+    by_start = np.argsort(g.columns.start_ns[rows], kind="stable")
+    rows, group = rows[by_start], group[by_start]
+    start = g.columns.start_ns[rows]
+    end = start + g.columns.dur_ns[rows]
+    what = gpu_classes(g, rows)
+
+    def union(*classes: int) -> np.ndarray:
+        picked = np.isin(what, classes)
+        return union_length_by_group(group[picked], start[picked], end[picked], groups)
+
+    bounds = np.iinfo(np.int64)
+    first, last = np.full(groups, bounds.max), np.full(groups, bounds.min)
+    np.minimum.at(first, group, start)
+    np.maximum.at(last, group, end)
+    total = np.where(first <= last, last - first, 0)
+    computation, active = union(COMPUTATION), union(COMPUTATION, COMMUNICATION)
+    busy = union(COMPUTATION, COMMUNICATION, MEMCPY)
+    return {
+        "computation_time": computation,
+        "exposed_comm_time": active - computation,
+        "exposed_memcpy_time": busy - active,
+        "busy_time": busy,
+        "idle_time": total - busy,
+        "total_time": total,
+        "total_comm_time": union(COMMUNICATION),
+        "total_memcpy_time": union(MEMCPY),
+    }
+
+
+def _holes(busy: tuple[np.ndarray, np.ndarray], first: int, last: int) -> np.ndarray:
+    """Lengths of the idle gaps between the first start and the last end, empty events included."""
+    if not len(busy[0]):
+        return np.array([last - first])
+    begins, ends = gaps(busy)
+    return np.concatenate((ends - begins, [busy[0][0] - first, last - busy[1][-1]]))
+
+
+def unlinked_notes(w: Window, left_out: bool) -> list[str]:
+    """What is to be said under a table about GPU events without a launch in the trace."""
+    return list(w.once(_unlinked_notes, left_out))
+
+
+def _unlinked_notes(w: Window, left_out: bool) -> list[str]:
+    every, c = w.gpu_rows, w.core.columns
+    if not len(every):
+        return [f"the {'window' if w.title else 'trace'} has no GPU events"]
+    lone = every[c.parent[every] < 0]
+    if not len(lone):
+        return []
+    share = 100 * int(c.dur_ns[lone].sum()) / max(int(c.dur_ns[every].sum()), 1)
+    what = "left out" if left_out else "included"
+    return [f"{len(lone):,} GPU events ({share:.1f} % of GPU time) have no launch in the trace: {what}"]

@@ -1,0 +1,173 @@
+"""What a column of a table says about itself: everything that reports, comparisons and gates need to know of it.
+
+To add a column, declare it with its table in `tracelens_graph.schema.tables` and fill it in the analysis. Nothing else
+has to be told: CSV files, workbooks, JSON, the terminal, comparisons, `--fail-if` and the reference pages read what is
+declared here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Literal
+
+
+class Role(Enum):
+    """What the cells of a column are, and thereby what becomes of them when rows are merged."""
+
+    key = "key"
+    """Tells rows apart; rows that are merged share it."""
+    text = "text"
+    """Names; those of merged rows stand side by side."""
+    flag = "flag"
+    """True or false; None where merged rows differ."""
+    count = "count"
+    """A number of things; adds up, and is the weight of means."""
+    sum = "sum"
+    """A quantity that adds up over any partition of the rows."""
+    share = "share"
+    """Percent of a whole that all rows share, so it adds up."""
+    mean = "mean"
+    """A mean over what the table's first count counts; merged by that weight."""
+    min = "min"
+    """The smallest of merged rows is kept."""
+    max = "max"
+    """The greatest of merged rows is kept."""
+    spread = "spread"
+    """A median or deviation: not known of merged rows."""
+    time = "time"
+    """A moment on the trace's clock; the earliest of merged rows is kept."""
+    value = "value"
+    """Any other figure or text that belongs to one row; None where merged rows differ."""
+    uid = "uid"
+    """A node; the smallest of merged rows is kept."""
+    instance = "instance"
+    """A node that stands for the row: people are shown where Perfetto UI finds it."""
+
+
+Cells = Literal["text", "number", "list", "flag"]
+Compared = Literal["", "main", "diff", "beside", "carried"]
+Fold = Literal["key", "unite", "agree", "add", "weigh", "smallest", "greatest", "forget"]
+
+_FOLDS: Mapping[Role, Fold] = {
+    Role.key: "key",
+    Role.text: "unite",
+    Role.flag: "agree",
+    Role.count: "add",
+    Role.sum: "add",
+    Role.share: "add",
+    Role.mean: "weigh",
+    Role.min: "smallest",
+    Role.max: "greatest",
+    Role.spread: "forget",
+    Role.time: "smallest",
+    Role.value: "agree",
+    Role.uid: "smallest",
+    Role.instance: "smallest",
+}
+
+_GIVES_WAY: Mapping[Role, int] = {
+    Role.uid: 3, Role.instance: 3, Role.time: 3, Role.min: 2, Role.max: 2, Role.spread: 2,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table.
+
+    Attributes:
+        definition: what it holds, in one sentence.
+        unit: unit of its numbers.
+        role: what its cells are; see `Role`.
+        heading: what people read above it; None for its name. Where some columns of a table have a heading, people are
+            shown these alone.
+        compared: its part in a comparison of runs: "main" is what rows are sorted by, "diff" has a difference too,
+            "beside" stands there for each run, "carried" is kept once, "" is left out. Keys and counts need none.
+        figure: what `--fail-if` calls it behind the name of its row, such as `ms` in `op:aten::mm:ms`.
+        cells: what a cell holds; None for text in keys and texts, else a number. What a file of text holds is read so.
+        gives_way: how readily it is left out where a line is too long: 0 never; None for what its role says.
+    """
+
+    definition: str
+    unit: str = ""
+    role: Role = Role.value
+    heading: str | None = None
+    compared: Compared = ""
+    figure: str = ""
+    cells: Cells | None = None
+    gives_way: int | None = None
+
+    @property
+    def fold(self) -> Fold:
+        """What becomes of its cells when rows are merged into one."""
+        return _FOLDS[self.role]
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether its values over a partition of the rows add up to the value over all of them."""
+        return self.fold == "add"
+
+    @property
+    def is_text(self) -> bool:
+        """Whether its cells are plain text, whatever they look like."""
+        return (self.cells or ("text" if self.role in (Role.key, Role.text) else "number")) == "text"
+
+    @property
+    def is_id(self) -> bool:
+        """Whether its numbers name nodes, so that they are not to be rounded or grouped."""
+        return self.role in (Role.uid, Role.instance)
+
+    @property
+    def order_of_leaving(self) -> int:
+        """How readily it is left out of a line: the greatest first, 0 never."""
+        return _GIVES_WAY.get(self.role, 0) if self.gives_way is None else self.gives_way
+
+
+About = Mapping[str, Column]
+"""Name of a column -> what it says about itself."""
+
+
+@dataclass(frozen=True)
+class TableSchema:
+    """A table: the question that it answers, and its columns.
+
+    Attributes:
+        answers: the question, as a sentence.
+        columns: its columns, in order; a table may lack those that were not asked for.
+        ordered: whether its rows have an order of their own, and all of them belong together.
+        counts: what one of its count is, in a word.
+        figure: what `--fail-if` calls a row of it, such as `op` in `op:aten::mm:ms`.
+    """
+
+    answers: str
+    columns: About
+    ordered: bool = False
+    counts: str = "call"
+    figure: str = ""
+
+
+def keys(about: About) -> list[str]:
+    """The columns that tell rows apart."""
+    return [name for name, column in about.items() if column.role is Role.key]
+
+
+def main_column(about: About) -> str:
+    """The column by whose change rows of a comparison are sorted; empty if the table cannot be compared."""
+    return next((name for name, column in about.items() if column.compared == "main"), "")
+
+
+def count_column(about: About) -> str:
+    """The column that counts what a row stands for; empty for none."""
+    return next((name for name, column in about.items() if column.role is Role.count), "")
+
+
+def instance_column(about: About) -> str:
+    """The column with the node that stands for a row; empty for none."""
+    return next((name for name, column in about.items() if column.role is Role.instance), "")
+
+
+def headings(about: About) -> dict[str, str]:
+    """The columns that people are shown, with what stands above them."""
+    told = {name: column.heading for name, column in about.items() if column.heading}
+    return told or {name: name for name in about}

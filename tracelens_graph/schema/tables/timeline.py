@@ -1,0 +1,162 @@
+"""Tables of time: the timeline, steps, collectives, streams, idle time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tracelens_graph.column import About, Column, Role, TableSchema
+from tracelens_graph.schema.tables.shared import (
+    count,
+    instance,
+    key,
+    moment,
+    share,
+    shown,
+    statistics,
+    text,
+    total,
+    uid,
+)
+
+GPU_TIMELINE: About = {
+    "type": key("what the time was spent on", "type"),
+    "time ms": total("length of the union of the intervals concerned", "ms", "time ms", compared="main", figure="ms"),
+    "percent": replace(share("share of total_time", "% of total time", "percent"), compared="beside"),
+    "is_recompute": Column(
+        "whether the block covers recomputation of activations", role=Role.key, heading="recompute", cells="flag"
+    ),
+}
+
+STEP_SUMMARY: About = {
+    "name": key("step; a line in brackets stands for GPU events launched in no step", "step"),
+    "step": Column("number of the step"),
+    "pid": text("process of the step"),
+    "start_ms": moment("start of the step on the host, from the trace's start", "ms"),
+    "step_time_ms": Column("duration of the step on the host", "ms", heading="step ms"),
+    "gpu_events": count("GPU events launched in the step", "GPU events"),
+    "gpu_sum_ms": total("sum of their durations", "ms"),
+    "computation_time_ms": Column("time in which one of them computes", "ms", heading="compute ms"),
+    "exposed_comm_time_ms": Column(
+        "time in which one of them communicates and none computes", "ms", heading="exp. comm ms"
+    ),
+    "exposed_memcpy_time_ms": Column("time in which one of them copies and none computes or communicates", "ms"),
+    "busy_time_ms": Column("time in which any of them runs", "ms", heading="busy ms"),
+    "idle_time_ms": Column(
+        "total_time_ms without busy_time_ms; GPU events of other steps do not count", "ms", heading="idle ms"
+    ),
+    "total_time_ms": Column("from the first start to the last end of one of them", "ms"),
+    "busy_percent": Column(
+        "busy_time_ms as share of step_time_ms; above 100 where work is behind the host", "%", heading="busy % of step"
+    ),
+    "top_ops": Column(
+        "ops charged with most GPU time: name, ms, percent of gpu_sum_ms", heading="top ops", cells="list"
+    ),
+    "uid": instance("uid of the step"),
+}
+
+STEPS: About = {name: column for name, column in STEP_SUMMARY.items() if name != "top_ops"}
+
+_DURATIONS = statistics(
+    "dur_{}",
+    "the durations of the kernels, waiting for other ranks included",
+    "us",
+    ("sum", "mean", "std", "min", "max"),
+)
+
+COLL_ANALYSIS: About = {
+    "rank": Column("rank in the job, 0 where the trace does not tell"),
+    "Process Group Name": key("name of the process group", "group"),
+    "Process Group Ranks": key("ranks in it; text where the trace does not list them all", cells="list"),
+    "Collective name": key("operation", "collective"),
+    "Group size": key("number of ranks in the process group", "ranks", "number"),
+    "dtype": key("type of the elements", "type"),
+    "In msg nelems": key("elements this rank puts in", cells="number"),
+    "Out msg nelems": key("elements this rank gets out", cells="number"),
+    "In split size": key("elements to each rank, of an uneven all-to-all", cells="list"),
+    "Out split size": key("elements from each rank, of an uneven all-to-all", cells="list"),
+    "stream": Column("stream on the device", heading="stream"),
+    "In msg size (MB)_first": Column("elements put in times their size; 1 MB is 2^20 bytes", "MB", heading="in MB"),
+    "Out msg size (MB)_first": Column("elements got out times their size; 1 MB is 2^20 bytes", "MB", heading="out MB"),
+    **shown(_DURATIONS, dur_sum="sum us", dur_mean="mean us", dur_max="max us"),
+    "operation_count": count("kernels", "kernels"),
+}
+
+EXPOSED_COMMUNICATION: About = {
+    "collective": key("kind of collective; absent for kernels of which it is not known"),
+    "group": key("name of the process group, else its key"),
+    "group_description": text("what the program calls it"),
+    "group_size": Column("number of ranks in it"),
+    "kernels": count("number of kernels"),
+    "total_us": total("sum of their durations", "us"),
+    "exposed_us": total("sum of the parts of them without computation on the device", "us", compared="main"),
+    "exposed_percent": Column("exposed_us as share of total_us", "%"),
+    "mean_us": Column("mean of their durations", "us", Role.mean),
+    "max_us": Column("greatest of their durations", "us", Role.max),
+}
+
+STREAM_OVERLAP: About = {
+    "device": Column("index of the device"),
+    "stream_a": Column("number of the first stream"),
+    "events_a": count("its GPU events"),
+    "busy_a_us": Column("time in which it works", "us"),
+    "stream_b": Column("number of the second stream"),
+    "events_b": count("its GPU events"),
+    "busy_b_us": Column("time in which it works", "us"),
+    "both_us": Column("time in which both work", "us"),
+    "percent_of_a": Column("both_us as share of busy_a_us", "%"),
+    "percent_of_b": Column("both_us as share of busy_b_us", "%"),
+}
+
+IDLE_CAUSES: About = {
+    "cause": key("what the idle time is due to; the causes add up to the idle time, those unknown included"),
+    "gaps": count("gaps between GPU events of which a part is due to it"),
+    "idle_ms": total("idle time due to it, over all devices", "ms", compared="main"),
+    "percent_of_idle": share("share of the idle time"),
+    "percent_of_total": share("share of the time from the first to the last GPU event"),
+    "longest_ms": Column("the longest part of one gap that is due to it", "ms", Role.max),
+    "gap_start_ms": Column("where that gap begins, from the trace's start", "ms"),
+    "ends_with_uid": uid("the GPU event that ends it"),
+    "because": text("call or frame to which that part is due most"),
+    "because_uid": uid("that call or frame"),
+    "meaning": text("the cause in words"),
+}
+
+IDLE_GAPS: About = {
+    "device": Column("index of the device"),
+    "gap_start_ms": moment("start of the gap, from the trace's start", "ms"),
+    "gap_us": Column("its length", "us"),
+    "next": text("the GPU event that ends it"),
+    "next_uid": uid("that GPU event"),
+    "launch": text("the runtime call that launched it; absent where its launch is not in the trace"),
+    "launch_begin_us": Column("start of the launch, from the start of the gap; negative before the gap", "us"),
+    "launch_end_us": Column(
+        "end of the launch, from the start of the gap; negative where the work had been queued before", "us"
+    ),
+    "call": text("runtime call on the launching thread in the gap"),
+    "call_us": Column("its part in the gap", "us"),
+    "op": text("op on the launching thread in the gap"),
+    "op_us": Column("its part in the gap", "us"),
+    "frame": text("module or Python function on the launching thread in the gap"),
+    "frame_us": Column("its part in the gap", "us"),
+}
+
+SCHEMAS = {
+    "gpu_timeline": TableSchema(
+        "What the GPUs' time was spent on: computation, exposed communication, exposed copies, nothing.",
+        GPU_TIMELINE,
+        ordered=True,
+    ),
+    "step_summary": TableSchema("How long each step took, and what the GPU did for it.", STEP_SUMMARY),
+    "steps": TableSchema("How long each step took, and what the GPU did for it, without its ops.", STEPS),
+    "coll_analysis": TableSchema(
+        "Which collectives ran, how large their messages were, and how long they took on this rank.", COLL_ANALYSIS
+    ),
+    "exposed_communication": TableSchema(
+        "How much communication ran without computation beside it.", EXPOSED_COMMUNICATION, counts="kernel"
+    ),
+    "stream_overlap": TableSchema("How long two streams work at once.", STREAM_OVERLAP),
+    "idle_causes": TableSchema(
+        "What the host did in every gap in which the GPU had nothing to do.", IDLE_CAUSES, counts="gap"
+    ),
+    "idle_gaps": TableSchema("The longest gaps in which a device did nothing, one by one.", IDLE_GAPS),
+}
