@@ -15,15 +15,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpus import GOLDENS, NO_GOLDENS
+from tracelens_graph.op_table import OP_TABLE
 from tracelens_graph.perf.arguments import Arguments
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.model import Context, OpModel
+from tracelens_graph.perf.registry import MODELS
 
 BF16, FP32, FP8, FP4 = "c10::BFloat16", "float", "c10::Float8_e4m3fnuz", "c10::Float4_e2m1fn_x2"
 INT8, BYTES = "signed char", "unsigned char"
 
 Argument = Any
 """A tensor, (type, shape) or (type, shape, strides); text of another value; None for one that is absent."""
+
+
+def models_of(family: str) -> dict[str, OpModel]:
+    """The models of ops whose formulas are in a family."""
+    return {op: MODELS[op] for op, entry in OP_TABLE.items() if entry.model and entry.model.family == family}
 
 
 def dense(shape: tuple[int, ...]) -> list[int]:
@@ -144,6 +151,8 @@ def hostile(ops: Mapping[str, OpModel], calls: Sequence[tuple[str, Sequence[Argu
             except CannotModel:
                 continue
             assert cost.flops >= 0
+            if estimate is ops[name].estimate and not ops[name].uses_context:
+                assert cost == estimate(arguments, Context())
             assert cost.bytes is None or cost.bytes >= 0
             if cost.bytes_range is not None:
                 assert cost.bytes is not None

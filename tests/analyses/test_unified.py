@@ -21,6 +21,7 @@ from tracelens_graph.analyses.launchers import NO_LAUNCH
 from tracelens_graph.analyses.perf_tables import COMMUNICATION as COMMUNICATION_LINE
 from tracelens_graph.analyses.perf_tables import unified_calls, unified_of, unified_perf_summary
 from tracelens_graph.analyses.unified import unified
+from tracelens_graph.compat.models import TRACELENS_MODELS
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
 from tracelens_graph.graph.window import Window
@@ -28,7 +29,7 @@ from tracelens_graph.loading import load_core
 from tracelens_graph.perf.arguments import Arguments
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.model import Context, OpModel
-from tracelens_graph.perf.registry import MODELS, TRACELENS_MODELS
+from tracelens_graph.perf.registry import MODELS
 from tracelens_graph.schema import Kind
 
 GPU = {"pid": 0, "tid": 7, "device": 0, "stream": 7}
