@@ -9,17 +9,17 @@ The category of an op (`categories.ops`), its performance model (`perf.registry`
 How to add an op or a model
 ---------------------------
 
-* **An op of a formula that exists**: one row in the module of its domain here. Positions of arguments and the like are
-  parameters of the reader: `*ops("mine::mm", sheet="GEMM", model=model("gemm.Product", weight=True))`.
+* **An op whose formula exists**: one row in the module of its domain here. Positions of arguments and the like are
+  parameters of the reader: `*ops("mine::mm", model=model("gemm.Product", weight=True), sheet="GEMM")`.
 * **An op with a category but no model**: a row without `model`.
-* **A formula that does not exist**: a function of sizes in `perf/families/`, and beside it a reader, which takes the
+* **An op whose formula does not**: a function of sizes in `perf/families/`, and beside it a reader, which takes the
   recorded arguments of a call and returns a `Cost` or raises `CannotModel`: a function of `(arguments, context)` and
   parameters, or a frozen dataclass of parameters with `__call__(arguments, context)`. `@looks_at_context` marks a
-  reader whose answer depends on the context. Then a row.
+  reader whose answer depends on the context. Then one row.
 * **A new domain**: a module with a list `OPS`, named in `DOMAINS`.
 
-`in_tracelens=True` says that TraceLens has a model of the op. It makes ours claim GPU events, so it is nothing to set
-for any other reason. Ops of your own that belong to no library come in through an extension (docs/extending.md).
+`in_tracelens=True` says that TraceLens has a model of the op, and makes ours claim GPU events. Set it for no other reason.
+Ops that belong to no public library come in through an extension (docs/extending.md).
 """
 
 from __future__ import annotations

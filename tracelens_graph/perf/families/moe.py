@@ -149,8 +149,8 @@ class Stage:
     """Reads a layer of experts or a stage of one, by the positions of its parts among the arguments.
 
     Attributes:
-        stage: what is computed: the whole layer, its first or its second stage.
-        by_rows: whether the width inside an expert is told by the rows between the stages; else both weights tell it.
+        stage: what is computed: the whole layer ("fused"), its first stage ("up") or its second one ("down").
+        by_rows: whether the rows between the stages tell the width inside an expert; else both weights do.
         x: tokens, (M, K), or the rows that the first stage wrote, (M, k, N).
         w1: first weights, (E, N or 2 N, K).
         w2: second weights, (E, K, N); where the op gets but one of both, the other has the same position.
@@ -299,7 +299,7 @@ def triton_call(arguments: Arguments, _: Context) -> Cost:
     return replace(cost, params=shown)
 
 
-def moved_call(arguments: Arguments, _: Context) -> Cost:
+def moved_tokens_call(arguments: Arguments, _: Context) -> Cost:
     """Tokens sent to their experts, or results sent back: no arithmetic, every token once."""
     tokens = arguments.tensor(0)
     if len(tokens.shape) != 2:
