@@ -18,8 +18,8 @@ How to add an op or a model
   reader whose answer depends on the context. Then one row.
 * **A new domain**: a module with a list `OPS`, named in `DOMAINS`.
 
-`in_tracelens=True` says that TraceLens has a model of the op, and makes ours claim GPU events. Set it for no other reason.
-Ops that belong to no public library come in through an extension (docs/extending.md).
+`in_tracelens=True` says that TraceLens has a model of the op, and makes ours claim GPU events. Set it for no other
+reason. Ops that belong to no public library come in through an extension (docs/extending.md).
 """
 
 from __future__ import annotations
