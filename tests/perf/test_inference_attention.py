@@ -58,7 +58,8 @@ KNOWN = [
 ]
 test_hostile_without_annotation = hostile(MODELS, KNOWN)
 test_hostile = hostile(
-    {name: replace(model, estimate=_under(MIXED, model.estimate)) for name, model in MODELS.items()}, KNOWN
+    {name: replace(model, estimate=_under(MIXED, model.estimate), uses_context=True) for name, model in MODELS.items()},
+    KNOWN,
 )
 
 
