@@ -184,6 +184,7 @@ def test_an_expanded_dimension_counts_once_and_strides_change_no_flops(name: str
         ("aten::replication_pad1d", (X, None), "padding is not recorded"),
         ("aten::replication_pad1d", (X, "[-20, 0]"), "takes away more"),
         ("aten::upsample_nearest2d", (X, None, None), "size of the result is not recorded"),
+        ("aten::upsample_nearest1d", ((BF16, (1, 1, 10**400)), None, "[2.0]"), "not those of tensors"),
         ("aten::sigmoid", ((BF16, (-1, 2)),), "negative size"),
         ("aten::arange", (0, 10, 0, (LONG, (0,))), "range is not recorded"),
     ],

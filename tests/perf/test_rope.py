@@ -69,6 +69,8 @@ def test_in_place_touches_only_what_it_turns() -> None:
     assert (cost.flops, cost.bytes) == (3 * 800, 4 * 800)
     alone = cost_of(MODELS, "_C::rotary_embedding", positions, q, None, 16, (BF16, (4096, 16)), "True")
     assert alone.flops == 3 * 1280
+    with pytest.raises(CannotModel, match="width of a head is not recorded"):
+        cost_of(MODELS, "_C::rotary_embedding", positions, (BF16, ()))
     with pytest.raises(CannotModel, match="not made of heads of 24"):
         cost_of(MODELS, "_C::rotary_embedding", positions, q, k, 24, (BF16, (4096, 8)), "True")
 

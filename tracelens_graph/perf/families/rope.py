@@ -103,7 +103,7 @@ def two_channels_call(args: Arguments, context: Context) -> Cost:
 def in_place_call(args: Arguments, context: Context) -> Cost:
     """Rotation of queries (1) and keys (2) where they are; width of a head (3), table of angles (4)."""
     found = [one for one in (args.tensor(1), args.optional(2)) if one is not None]
-    width = args.integer(3) or found[0].shape[-1]
+    width = args.integer(3) or (found[0].shape[-1] if found[0].shape else 0)
     table = args.optional(4)
     turned = min(table.shape[-1], width) if table and table.shape else width
     if any(not one.shape for one in found) or width <= 0:
