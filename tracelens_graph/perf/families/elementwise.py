@@ -217,7 +217,7 @@ def upsampling_call(arguments: Arguments, context: Context) -> Cost:
     """`(source, output_size, …)`, or `(source, None, scale_factors)`: batch and channels stay."""
     source, size = arguments.tensor(0), arguments.integers(1)
     if size is None:
-        if max(source.shape, default=0) >= 2**63:
+        if max(source.shape[2:], default=0) >= 2**63:
             raise CannotModel("the sizes are not those of tensors")
         factors = _factors(arguments.text(2))
         size = tuple(int(old * factor) for old, factor in zip(source.shape[2:], factors, strict=False))
