@@ -37,6 +37,7 @@ PURPOSE = {
     "analyses": "one file per question; each answers with a Table",
     "perf": "performance models of ops",
     "categories": "rules that sort ops and kernels",
+    "op_table": "what is known of an op by its name",
     "graph": "columns, call forest, launches, owners, steps, classes; traversals; Node",
     "cypher": "the same questions in Cypher; stands beside the package as cypher/",
     "schema": "kinds, edges, properties, units; tables and their columns",

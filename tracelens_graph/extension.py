@@ -136,9 +136,8 @@ class Extension:
     @property
     def table_names(self) -> list[str]:
         """Names of the tables that a report can have beside the built-in ones, as far as they are known before."""
-        models = [model for model in self.models.values() if model.sheet]
-        backward = {m.sheet.removesuffix("_fwd") + "_bwd" for m in models if m.backward and m.sheet.endswith("_fwd")}
-        return [*self.tables, *sorted(({model.sheet for model in models} | backward) - set(sheets()))]
+        own = {sheet for model in self.models.values() for sheet in model.sheets}
+        return [*self.tables, *sorted(own - set(sheets()))]
 
     # --- graphs and windows under it -----------------------------------------------------------------------------
 

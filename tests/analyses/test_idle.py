@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from made_traces import traces
 
 from corpus import kineto_traces, parametrize
-from tracelens_graph.analyses.idle import idle
 from tracelens_graph.analyses.idle.host_states import (
     ABSENT,
     COPY_TO_DEVICE,
@@ -23,7 +22,7 @@ from tracelens_graph.analyses.idle.host_states import (
     SYNCHRONIZATION,
     row_states,
 )  # fmt: skip
-from tracelens_graph.analyses.idle.idle import Cause, idle_causes, idle_parts
+from tracelens_graph.analyses.idle.idle import Cause, idle, idle_causes, idle_parts
 from tracelens_graph.analyses.timeline.timeline import gpu_timeline
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window

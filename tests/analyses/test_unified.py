@@ -22,6 +22,7 @@ from tracelens_graph.analyses.performance.perf_tables import COMMUNICATION as CO
 from tracelens_graph.analyses.performance.perf_tables import attributed_calls, unified_perf_summary
 from tracelens_graph.analyses.performance.unified import unified
 from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, gpu_classes
+from tracelens_graph.compat.models import TRACELENS_MODELS
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
 from tracelens_graph.graph.window import Window
@@ -29,7 +30,7 @@ from tracelens_graph.loading import load_core
 from tracelens_graph.perf.arguments import Arguments
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.model import Context, OpModel
-from tracelens_graph.perf.registry import MODELS, TRACELENS_MODELS
+from tracelens_graph.perf.registry import MODELS
 from tracelens_graph.schema import Kind
 
 GPU = {"pid": 0, "tid": 7, "device": 0, "stream": 7}

@@ -11,8 +11,8 @@ from dataclasses import replace
 import pytest
 
 from corpus import GOLDENS, needs_goldens
-from tracelens_graph.categories.op_names import BY_CATEGORY, OP_NAMES
 from tracelens_graph.categories.ops import RULES, Rule, call_category, op_category
+from tracelens_graph.op_table import OP_TABLE
 
 ELEMENTWISE = "void at::native::vectorized_elementwise_kernel<4, at::native::AddFunctor>(int)"
 REDUCE = "void at::native::reduce_kernel<512, 1>(at::native::ReduceOp<float>)"
@@ -57,8 +57,12 @@ def test_calls(name: str, category: str) -> None:
     assert call_category(name) == category
 
 
-def test_every_name_has_one_category() -> None:
-    assert sum(len(names) for names in BY_CATEGORY.values()) == len(OP_NAMES)
+def test_names_are_those_of_the_table_of_ops() -> None:
+    assert RULES.names["aten::mm"] == OP_TABLE["aten::mm"].category == "GEMM"
+    assert OP_TABLE["aten::exp"].category is None
+    assert "aten::exp" not in RULES.names
+    assert {name: OP_TABLE[name].category for name in RULES.names} == RULES.names
+    assert sum(entry.category is not None for entry in OP_TABLE.values()) == len(RULES.names)
 
 
 def test_rules_of_ones_own_leave_the_default_as_it_is() -> None:
@@ -122,7 +126,7 @@ def test_every_launcher_of_a_kernel_in_the_reference_tables() -> None:
 @needs_goldens
 def test_every_list_of_categories_in_the_reference_tables() -> None:
     """An operation that the name does not tell has the categories that its kernels tell."""
-    by_name = {name: {category} for name, category in OP_NAMES.items()}
+    by_name = {name: {category} for name, category in RULES.names.items()}
     for row in reference_rows("ops_unique_args"):
         by_name.setdefault(row["name"], set()).add(row["op category"])
     for row in reference_rows("ops_summary"):

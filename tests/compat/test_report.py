@@ -17,12 +17,12 @@ from parity.cases import Case, cases, path_of
 from parity.comparing import parsed, read_reference
 
 from corpus import NO_GOLDENS
+from tracelens_graph.compat.models import TRACELENS_MODELS
 from tracelens_graph.compat.report import generate_perf_report_pytorch
 from tracelens_graph.compat.tree_perf import TreePerfAnalyzer
 from tracelens_graph.errors import AnalysisError, DamagedTraceWarning, MissingExtraError, OutputError, TraceError
 from tracelens_graph.loading import load_core
 from tracelens_graph.perf.architecture import architecture
-from tracelens_graph.perf.registry import TRACELENS_MODELS
 
 OPS = ["ops_summary_by_category", "ops_summary", "ops_unique_args"]
 DEFAULT = ["gpu_timeline", *OPS, "unified_perf_summary", "GEMM"]

@@ -18,6 +18,7 @@ from corpus import NO_GOLDENS
 from tracelens_graph.analyses.kernels.kernel_categories import kernel_category_detail
 from tracelens_graph.analyses.performance.perf_sheets import perf_sheets
 from tracelens_graph.analyses.performance.perf_tables import unified_perf_summary
+from tracelens_graph.compat.models import TRACELENS_MODELS
 from tracelens_graph.compat.perf_params import in_order
 from tracelens_graph.compat.report import generate_perf_report_pytorch
 from tracelens_graph.compat.tree_perf import TreePerfAnalyzer
@@ -26,7 +27,7 @@ from tracelens_graph.loading import load_core
 from tracelens_graph.perf.architecture import architecture
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.model import OpModel
-from tracelens_graph.perf.registry import TRACELENS_MODELS, model_named
+from tracelens_graph.perf.registry import model_named
 
 FIVE = ["mean", "median", "std", "min", "max"]
 DEVICE = {"mem_bw_gbps": 1000, "max_achievable_tflops": {"matrix_fp32": 100, "matrix_bf16": 100, "vector_fp32": 10}}

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from matrix_calls import BF16, FP32, Argument, cost_of, hostile
+from matrix_calls import BF16, FP32, Argument, cost_of, hostile, models_of
 from vector_calls import check_growth, scaled
 
 from tracelens_graph.perf.arguments import Tensor
 from tracelens_graph.perf.cost import CannotModel
-from tracelens_graph.perf.families.collective_ops import EXTRA_OPS, OPS, all_reduce_rms_norm, collective
+from tracelens_graph.perf.families.collective_ops import all_reduce_rms_norm, collective
 
-ALL = {**OPS, **EXTRA_OPS}
+MODELS = models_of("collective_ops")
 M, D = 32, 512
 X, WEIGHT = (BF16, (M, D)), (BF16, (D,))
 E = M * D
@@ -65,7 +65,7 @@ KNOWN: list[tuple[str, tuple[Argument, ...], int, int, str]] = [
 
 @pytest.mark.parametrize(("name", "arguments", "flops", "moved", "spec"), KNOWN)
 def test_costs_computed_by_hand(name: str, arguments: tuple[Argument, ...], flops: int, moved: int, spec: str) -> None:
-    cost = cost_of(ALL, name, *arguments)
+    cost = cost_of(MODELS, name, *arguments)
     assert (cost.flops, cost.bytes, cost.compute_spec) == (flops, moved, spec)
 
 
@@ -77,15 +77,15 @@ def test_formulas_without_a_trace() -> None:
 
 def test_what_cannot_be_modelled_says_why() -> None:
     with pytest.raises(CannotModel, match="residual is not"):
-        cost_of(ALL, "aiter::mhc_post", X, X, X, X, X)
+        cost_of(MODELS, "aiter::mhc_post", X, X, X, X, X)
     with pytest.raises(CannotModel, match="do not divide"):
-        cost_of(ALL, "aiter::fused_allreduce_rmsnorm_", X, X, (BF16, (7,)))
+        cost_of(MODELS, "aiter::fused_allreduce_rmsnorm_", X, X, (BF16, (7,)))
 
 
 @given(st.sampled_from(KNOWN), st.sampled_from([M, C]), st.integers(0, 60))
 def test_more_work_costs_more(known: tuple[str, tuple[Argument, ...], int, int, str], size: int, more: int) -> None:
     name, arguments, *_ = known
-    check_growth(ALL, name, arguments, scaled(arguments, size, size + more))
+    check_growth(MODELS, name, arguments, scaled(arguments, size, size + more))
 
 
-test_whatever_the_arguments = hostile(ALL, [(name, arguments) for name, arguments, *_ in KNOWN])
+test_whatever_the_arguments = hostile(MODELS, [(name, arguments) for name, arguments, *_ in KNOWN])

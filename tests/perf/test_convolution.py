@@ -7,11 +7,13 @@ from math import prod
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from matrix_calls import BF16, FP32, call, cost_of, differences, golden_cost, golden_rows, hostile
+from matrix_calls import BF16, FP32, call, cost_of, differences, golden_cost, golden_rows, hostile, models_of
 
 from tracelens_graph.perf.cost import CannotModel
-from tracelens_graph.perf.families.convolution import OPS, Geometry, convolution, convolution_backward
+from tracelens_graph.perf.families.convolution import Geometry, convolution, convolution_backward
 from tracelens_graph.perf.model import Context
+
+MODELS = models_of("convolution")
 
 X, W, OUT = (4, 6, 9, 8), (10, 3, 3, 2), (4, 10, 5, 7)
 """Two groups, stride (2, 1), padding (1, 0): (9 + 2 - 3) // 2 + 1 = 5 by (8 - 2) // 1 + 1 = 7."""
@@ -21,11 +23,11 @@ XS, WS, OUTS = prod(X), prod(W), prod(OUT)
 
 
 def forward(*arguments: object, dtype: str = BF16):  # type: ignore[no-untyped-def]
-    return cost_of(OPS, "aten::convolution", (dtype, X), (dtype, W), *arguments)
+    return cost_of(MODELS, "aten::convolution", (dtype, X), (dtype, W), *arguments)
 
 
 def backward(mask: str, grad: tuple[object, ...] = (BF16, OUT), bias_sizes: str | None = "[10]"):  # type: ignore[no-untyped-def]
-    return cost_of(OPS, "aten::convolution_backward", grad, (BF16, X), (BF16, W), bias_sizes, *SETTINGS, mask)
+    return cost_of(MODELS, "aten::convolution_backward", grad, (BF16, X), (BF16, W), bias_sizes, *SETTINGS, mask)
 
 
 def test_forward() -> None:
@@ -70,7 +72,7 @@ def test_an_expanded_gradient_is_read_once() -> None:
 
 
 def test_backward_of_a_forward_call() -> None:
-    estimate = OPS["aten::convolution"].backward
+    estimate = MODELS["aten::convolution"].backward
     assert estimate is not None
     without = estimate(call((BF16, X), (BF16, W), None, *SETTINGS), Context())
     assert (without.flops, without.bytes) == (4 * MULTIPLY_ADDS, 4 * (XS + WS + OUTS))
@@ -82,7 +84,7 @@ def test_transposed_with_groups() -> None:
     """Filters of a transposed convolution are (channels in, channels out / groups, …)."""
     x, w = (2, 6, 5), (6, 4, 3)
     cost = cost_of(
-        OPS, "aten::convolution", (FP32, x), (FP32, w), (FP32, (8,)), "[2]", "[1]", "[1]", "True", "[1]", "2"
+        MODELS, "aten::convolution", (FP32, x), (FP32, w), (FP32, (8,)), "[2]", "[1]", "[1]", "True", "[1]", "2"
     )
     out = (2, 8, (5 - 1) * 2 - 2 + 2 + 1 + 1)
     assert Geometry(x, w, (2,), (1,), (1,), (1,), transposed=True, groups=2).out == out
@@ -100,19 +102,19 @@ def test_three_dimensions_dilated_with_one_setting_for_all() -> None:
 def test_apex_takes_padding_before_stride() -> None:
     arguments = ((BF16, (1, 3, 8, 8)), (BF16, (4, 3, 3, 3)), (BF16, (1, 4, 1, 1)), 0, 2)
     out = 4 * 3 * 3
-    cost = cost_of(OPS, "ConvBiasReLU_", *arguments)
+    cost = cost_of(MODELS, "ConvBiasReLU_", *arguments)
     assert (cost.flops, cost.bytes) == (2 * 27 * out + out, 2 * (192 + 108 + out + 4))
-    back = OPS["ConvBiasReLU_Backward"].estimate(call((BF16, (1, 4, 3, 3))), Context(forward=call(*arguments)))
+    back = MODELS["ConvBiasReLU_Backward"].estimate(call((BF16, (1, 4, 3, 3))), Context(forward=call(*arguments)))
     assert (back.flops, back.bytes) == (4 * 27 * out + out, 2 * (2 * (192 + 108 + out) + out + 4))
     with pytest.raises(CannotModel, match="forward op"):
-        OPS["ConvBiasReLU_Backward"].estimate(call((BF16, (1, 4, 3, 3))), Context())
+        MODELS["ConvBiasReLU_Backward"].estimate(call((BF16, (1, 4, 3, 3))), Context())
 
 
 def test_float32_runs_as_tf32_where_the_kernel_says_so() -> None:
     kernel = "sm80_xmma_fprop_implicit_gemm_tf32f32_tf32f32_f32_nhwckrsc_nchw"
     arguments = ((FP32, X), (FP32, W), None, *SETTINGS)
-    assert cost_of(OPS, "aten::convolution", *arguments, kernels=(kernel,)).compute_spec == "matrix_tf32"
-    assert cost_of(OPS, "aten::convolution", *arguments).compute_spec == "matrix_fp32"
+    assert cost_of(MODELS, "aten::convolution", *arguments, kernels=(kernel,)).compute_spec == "matrix_tf32"
+    assert cost_of(MODELS, "aten::convolution", *arguments).compute_spec == "matrix_fp32"
 
 
 @pytest.mark.parametrize(
@@ -152,7 +154,7 @@ def departed(row: dict[str, str]) -> set[str]:
 
 @pytest.mark.parametrize("row", golden_rows("CONV_fwd", "CONV_bwd"))
 def test_the_rows_of_the_reference_tables(row: dict[str, str]) -> None:
-    assert differences(golden_cost(OPS, row), row) == departed(row)
+    assert differences(golden_cost(MODELS, row), row) == departed(row)
 
 
 sides = st.integers(1, 12)
@@ -201,7 +203,7 @@ def test_groups_divide_the_work(groups: int) -> None:
 
 
 test_hostile_arguments = hostile(
-    OPS,
+    MODELS,
     [
         ("aten::convolution", ((BF16, X), (BF16, W), (BF16, (10,)), *SETTINGS)),
         ("aten::convolution_backward", ((BF16, OUT), (BF16, X), (BF16, W), "[10]", *SETTINGS, "[True, True, True]")),

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from matrix_calls import BF16, FP32, Argument, cost_of, hostile
+from matrix_calls import BF16, FP32, Argument, cost_of, hostile, models_of
 from vector_calls import check_growth, scaled
 
 from tracelens_graph.perf.arguments import Tensor
 from tracelens_graph.perf.cost import CannotModel
-from tracelens_graph.perf.families.embedding import EXTRA_OPS, OPS, elements_by_index, rows_by_index, rows_put_back
+from tracelens_graph.perf.families.embedding import elements_by_index, rows_by_index, rows_put_back
 
-ALL = {**OPS, **EXTRA_OPS}
+MODELS = models_of("embedding")
 V, D, B, S = 50, 8, 3, 7
 LONG = "long int"
 TABLE, INDICES = (BF16, (V, D)), (LONG, (B, S))
@@ -42,7 +42,7 @@ KNOWN: list[tuple[str, tuple[Argument, ...], int, int, int | None]] = [
 def test_costs_computed_by_hand(
     name: str, arguments: tuple[Argument, ...], flops: int, moved: int, least: int | None
 ) -> None:
-    cost = cost_of(ALL, name, *arguments)
+    cost = cost_of(MODELS, name, *arguments)
     assert (cost.flops, cost.bytes) == (flops, moved)
     if least is not None:
         assert cost.bytes_range == (least, moved)
@@ -66,7 +66,7 @@ def test_formulas_without_a_trace() -> None:
 )
 def test_what_cannot_be_modelled_says_why(name: str, arguments: tuple[Argument, ...], why: str) -> None:
     with pytest.raises(CannotModel, match=why):
-        cost_of(ALL, name, *arguments)
+        cost_of(MODELS, name, *arguments)
 
 
 @given(st.sampled_from(KNOWN), st.sampled_from([B, S, D, V]), st.integers(0, 60))
@@ -74,7 +74,7 @@ def test_more_work_costs_more(known: tuple[object, ...], size: int, more: int) -
     name, arguments = known[:2]
     assert isinstance(name, str)
     assert isinstance(arguments, tuple)
-    check_growth(ALL, name, arguments, scaled(arguments, size, size + more))
+    check_growth(MODELS, name, arguments, scaled(arguments, size, size + more))
 
 
-test_whatever_the_arguments = hostile(ALL, [(name, arguments) for name, arguments, *_ in KNOWN])
+test_whatever_the_arguments = hostile(MODELS, [(name, arguments) for name, arguments, *_ in KNOWN])

@@ -19,14 +19,15 @@ from matrix_calls import (
     golden_cost,
     golden_rows,
     hostile,
+    models_of,
 )
 
 from tracelens_graph.perf.cost import CannotModel
-from tracelens_graph.perf.families.gemm import EXTRA_OPS, OPS, gemm
+from tracelens_graph.perf.families.gemm import gemm
 from tracelens_graph.perf.families.matrix import transposed
 from tracelens_graph.perf.model import Context
 
-MODELS = {**OPS, **EXTRA_OPS}
+MODELS = models_of("gemm")
 
 M, N, K, B = 64, 96, 128, 5
 MNK = M * N * K

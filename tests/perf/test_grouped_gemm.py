@@ -7,20 +7,18 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from matrix_calls import BF16, FP8, FP32, call, cost_of, hostile
+from matrix_calls import BF16, FP8, FP32, call, cost_of, hostile, models_of
 
 from tracelens_graph.perf.arguments import Arguments
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.families.grouped_gemm import (
-    EXTRA_OPS,
-    OPS,
     grouped_gemm,
     grouped_gemm_backward,
     grouped_gemm_variable_k,
 )
 from tracelens_graph.perf.model import Context
 
-MODELS = {**OPS, **EXTRA_OPS}
+MODELS = models_of("grouped_gemm")
 
 M, N, K, G = 100, 30, 20, 4
 LENGTHS, OFFSETS = ("long int", (G,)), ("long int", (G + 1,))

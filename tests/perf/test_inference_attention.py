@@ -9,14 +9,16 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from matrix_calls import BF16, FP8, call, differences, golden_rows, hostile
+from matrix_calls import BF16, FP8, call, differences, golden_rows, hostile, models_of
 
 from tracelens_graph.perf.arguments import Arguments
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.families.attention import Heads, attention
 from tracelens_graph.perf.families.batch import Batch, Requests, read_batch
-from tracelens_graph.perf.families.inference_attention import OPS, batch_attention, gated_delta_net, sparse_attention
+from tracelens_graph.perf.families.inference_attention import batch_attention, gated_delta_net, sparse_attention
 from tracelens_graph.perf.model import Context, Estimate
+
+MODELS = models_of("inference_attention")
 
 DECODE = "execute_32_context_0(sq0sk0sqsq0sqsk0)_generation_32(sq32sk55086sqsq32sqsk55086)"
 MIXED = "execute_6147_context_2(sq6144sk7144sqsq20971520sqsk23019520)_generation_3(sq3sk6144sqsq3sqsk6144)"
@@ -30,7 +32,7 @@ def annotation(context: tuple[int, ...] = (0, 0, 0, 0, 0), generation: tuple[int
 
 def cost_of(name: str, *given: object, of: str = "") -> Cost:
     """What the model of an op says of a call under an annotation."""
-    return OPS[name].estimate(call(*given), Context(annotation=of))
+    return MODELS[name].estimate(call(*given), Context(annotation=of))
 
 
 def _under(text: str, estimate: Estimate) -> Estimate:
@@ -54,9 +56,10 @@ KNOWN = [
     ("vllm::gdn_attention_core", ((BF16, (12, 128)), (BF16, (12, 4)), (BF16, (12, 4)), (BF16, (12, 4, 16)))),
     ("sglang::store_cache", (KEY, KEY, _PAGES, _PAGES, _INDICES)),
 ]
-test_hostile_without_annotation = hostile(dict(OPS), KNOWN)
+test_hostile_without_annotation = hostile(MODELS, KNOWN)
 test_hostile = hostile(
-    {name: replace(model, estimate=_under(MIXED, model.estimate)) for name, model in OPS.items()}, KNOWN
+    {name: replace(model, estimate=_under(MIXED, model.estimate), uses_context=True) for name, model in MODELS.items()},
+    KNOWN,
 )
 
 
@@ -74,7 +77,7 @@ def test_rows_of_tracelens(row: dict[str, str]) -> None:
     names = ("sq", "sk", "sqsq", "sqsk")
     sums = {kind: tuple(int(row.get(f"param: {kind}_{name}") or 0) for name in names) for kind in "cg"}
     text = annotation((sums["c"][0], *sums["c"]), (sums["g"][0], *sums["g"]))
-    assert differences(OPS[row["name"]].estimate(arguments, Context(annotation=text)), row) == set()
+    assert differences(MODELS[row["name"]].estimate(arguments, Context(annotation=text)), row) == set()
 
 
 @pytest.mark.parametrize(

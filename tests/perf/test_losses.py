@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from matrix_calls import BF16, FP32, Argument, cost_of, hostile
+from matrix_calls import BF16, FP32, Argument, cost_of, hostile, models_of
 from vector_calls import check_growth, expanded, scaled
 
 from tracelens_graph.perf.arguments import Tensor
 from tracelens_graph.perf.cost import CannotModel
-from tracelens_graph.perf.families.losses import EXTRA_OPS, OPS, cross_entropy, difference_loss, negative_log_likelihood
+from tracelens_graph.perf.families.losses import cross_entropy, difference_loss, negative_log_likelihood
 
-ALL = {**OPS, **EXTRA_OPS}
+MODELS = models_of("losses")
 B, S, V = 6, 7, 1000
 LONG = "long int"
 LOGITS, ROWS, TARGETS = (BF16, (B, 1, V)), (FP32, (B, V)), (LONG, (B,))
@@ -32,7 +32,7 @@ KNOWN: list[tuple[str, tuple[Argument, ...], int, int]] = [
 
 @pytest.mark.parametrize(("name", "arguments", "flops", "moved"), KNOWN)
 def test_costs_computed_by_hand(name: str, arguments: tuple[Argument, ...], flops: int, moved: int) -> None:
-    cost = cost_of(ALL, name, *arguments)
+    cost = cost_of(MODELS, name, *arguments)
     assert (cost.flops, cost.bytes, cost.unit) == (flops, moved, "vector")
 
 
@@ -46,22 +46,22 @@ def test_formulas_without_a_trace() -> None:
 
 def test_what_cannot_be_modelled_says_why() -> None:
     with pytest.raises(CannotModel, match="do not broadcast"):
-        cost_of(ALL, "aten::mse_loss", (FP32, (3,)), (FP32, (2,)), 1)
+        cost_of(MODELS, "aten::mse_loss", (FP32, (3,)), (FP32, (2,)), 1)
     with pytest.raises(CannotModel, match="no dimension of classes"):
-        cost_of(ALL, "CrossEntropyFunction", (FP32, ()), TARGETS)
+        cost_of(MODELS, "CrossEntropyFunction", (FP32, ()), TARGETS)
 
 
 @given(st.sampled_from(KNOWN), st.sampled_from([B, V]), st.integers(0, 60))
 def test_more_work_costs_more(known: tuple[str, tuple[Argument, ...], int, int], size: int, more: int) -> None:
     name, arguments, _, _ = known
-    check_growth(ALL, name, arguments, scaled(arguments, size, size + more))
+    check_growth(MODELS, name, arguments, scaled(arguments, size, size + more))
 
 
 def test_an_expanded_dimension_counts_once() -> None:
-    dense, thin = (cost_of(OPS, "CrossEntropyFunction", one, (LONG, (B, 1))) for one in (LOGITS, expanded(LOGITS)))
+    dense, thin = (cost_of(MODELS, "CrossEntropyFunction", one, (LONG, (B, 1))) for one in (LOGITS, expanded(LOGITS)))
     assert dense.flops == thin.flops
     assert dense.bytes is not None
     assert thin.bytes == dense.bytes - 2 * (E - V)
 
 
-test_whatever_the_arguments = hostile(ALL, [(name, arguments) for name, arguments, *_ in KNOWN])
+test_whatever_the_arguments = hostile(MODELS, [(name, arguments) for name, arguments, *_ in KNOWN])

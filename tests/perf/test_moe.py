@@ -7,13 +7,13 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from matrix_calls import BF16, BYTES, FP4, FP8, FP32, call, cost_of, hostile
+from matrix_calls import BF16, BYTES, FP4, FP8, FP32, call, cost_of, hostile, models_of
 
 from tracelens_graph.perf.cost import CannotModel
-from tracelens_graph.perf.families.moe import EXTRA_OPS, OPS, Experts, experts_touched, fused_moe, moe_down, moe_up
+from tracelens_graph.perf.families.moe import Experts, experts_touched, fused_moe, moe_down, moe_up
 from tracelens_graph.perf.model import Context
 
-MODELS = {**OPS, **EXTRA_OPS}
+MODELS = models_of("moe")
 
 M, K, N, E, TOP = 3, 64, 32, 8, 2
 TOUCHED = 8 * (1 - (6 / 8) ** 3)  # 4.625

@@ -7,15 +7,15 @@ import ast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from matrix_calls import BF16, FP32, Argument, call, cost_of, golden_rows, hostile
+from matrix_calls import BF16, FP32, Argument, call, cost_of, golden_rows, hostile, models_of
 from vector_calls import BYTES, FLOPS, Departure, Row, check_growth, check_row, expanded, scaled
 
 from tracelens_graph.perf.arguments import Tensor
 from tracelens_graph.perf.cost import CannotModel
-from tracelens_graph.perf.families.normalization import EXTRA_OPS, OPS, Norm, normalization, rms_norm
+from tracelens_graph.perf.families.normalization import Norm, normalization, rms_norm
 from tracelens_graph.perf.model import Context
 
-ALL = {**OPS, **EXTRA_OPS}
+MODELS = models_of("normalization")
 
 B, C, H, W = 8, 16, 10, 12
 E = B * C * H * W
@@ -79,7 +79,7 @@ DEPARTURES: list[Departure] = [
 
 @pytest.mark.parametrize("row", golden_rows("Normalization", "RMSNorm_fwd"))
 def test_the_rows_of_the_reference_tables(row: Row) -> None:
-    check_row(OPS, row, DEPARTURES)
+    check_row(MODELS, row, DEPARTURES)
 
 
 BATCH = (X, WEIGHT, WEIGHT, RUNNING, RUNNING)
@@ -189,15 +189,15 @@ KNOWN: list[tuple[str, tuple[Argument, ...], int, int]] = [
 
 @pytest.mark.parametrize(("name", "arguments", "flops", "moved"), KNOWN)
 def test_costs_computed_by_hand(name: str, arguments: tuple[Argument, ...], flops: int, moved: int) -> None:
-    cost = cost_of(ALL, name, *arguments)
+    cost = cost_of(MODELS, name, *arguments)
     assert (cost.flops, cost.bytes, cost.unit) == (flops, moved, "vector")
     assert cost.precision == ("fp32" if arguments[0] == X else "bf16")
 
 
 def test_parameters_say_what_is_there() -> None:
-    said = cost_of(OPS, "aten::batch_norm", X, None, None, RUNNING, RUNNING, False).params
+    said = cost_of(MODELS, "aten::batch_norm", X, None, None, RUNNING, RUNNING, False).params
     assert (said["has_bias"], said["is_affine"], said["is_training"], said["num_channels"]) == (False, False, False, C)
-    said = cost_of(OPS, "aten::native_layer_norm", TOKENS, "[64]", SCALE, None, 1e-5).params
+    said = cost_of(MODELS, "aten::native_layer_norm", TOKENS, "[64]", SCALE, None, 1e-5).params
     assert (said["has_bias"], said["is_affine"], said["is_training"], said["num_channels"]) == (False, True, False, D)
 
 
@@ -219,26 +219,26 @@ def test_formulas_without_a_trace() -> None:
 )
 def test_what_cannot_be_modelled_says_why(name: str, arguments: tuple[Argument, ...], why: str) -> None:
     with pytest.raises(CannotModel, match=why):
-        cost_of(ALL, name, *arguments)
+        cost_of(MODELS, name, *arguments)
 
 
 @given(st.sampled_from(KNOWN), st.sampled_from([B, T, H]), st.integers(0, 60))
 def test_more_work_costs_more(known: tuple[str, tuple[Argument, ...], int, int], size: int, more: int) -> None:
     name, arguments, _, _ = known
-    check_growth(ALL, name, arguments, scaled(arguments, size, size + more))
+    check_growth(MODELS, name, arguments, scaled(arguments, size, size + more))
 
 
 def test_an_expanded_dimension_counts_once() -> None:
-    dense, thin = (cost_of(OPS, "aten::batch_norm", one, *BATCH[1:], True) for one in (X, expanded(X)))
+    dense, thin = (cost_of(MODELS, "aten::batch_norm", one, *BATCH[1:], True) for one in (X, expanded(X)))
     assert dense.flops == thin.flops
     assert dense.bytes is not None
     assert thin.bytes == dense.bytes - 4 * (E - E // B)
 
 
 def test_every_op_says_why_without_shapes() -> None:
-    for model in ALL.values():
+    for model in MODELS.values():
         with pytest.raises(CannotModel):
             model.estimate(call(), Context())
 
 
-test_whatever_the_arguments = hostile(ALL, [(name, arguments) for name, arguments, _, _ in KNOWN])
+test_whatever_the_arguments = hostile(MODELS, [(name, arguments) for name, arguments, _, _ in KNOWN])

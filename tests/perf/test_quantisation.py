@@ -5,21 +5,19 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from matrix_calls import BF16, BYTES, FP8, FP32, Argument, cost_of, hostile
+from matrix_calls import BF16, BYTES, FP8, FP32, Argument, cost_of, hostile, models_of
 from vector_calls import check_growth, expanded, scaled
 
 from tracelens_graph.perf.arguments import Tensor
 from tracelens_graph.perf.cost import CannotModel
 from tracelens_graph.perf.families.quantisation import (
-    EXTRA_OPS,
-    OPS,
     quantised_by_tensor,
     quantised_fp8,
     quantised_mxfp4,
     quantised_mxfp4_both_ways,
 )
 
-ALL = {**OPS, **EXTRA_OPS}
+MODELS = models_of("quantisation")
 M, N = 40, 256
 E = M * N
 X = (BF16, (M, N))
@@ -45,7 +43,7 @@ KNOWN: list[tuple[str, tuple[Argument, ...], int, int]] = [
 
 @pytest.mark.parametrize(("name", "arguments", "flops", "moved"), KNOWN)
 def test_costs_computed_by_hand(name: str, arguments: tuple[Argument, ...], flops: int, moved: int) -> None:
-    cost = cost_of(ALL, name, *arguments)
+    cost = cost_of(MODELS, name, *arguments)
     assert (cost.flops, cost.bytes, cost.compute_spec) == (flops, moved, "vector_bf16")
 
 
@@ -60,20 +58,20 @@ def test_formulas_without_a_trace() -> None:
 
 def test_what_cannot_be_modelled_says_why() -> None:
     with pytest.raises(CannotModel, match="no matrix"):
-        cost_of(ALL, "primus::quantize_mxfp4_dual", (BF16, (4,)))
+        cost_of(MODELS, "primus::quantize_mxfp4_dual", (BF16, (4,)))
 
 
 @given(st.sampled_from(KNOWN), st.sampled_from([M, N]), st.integers(0, 60))
 def test_more_work_costs_more(known: tuple[str, tuple[Argument, ...], int, int], size: int, more: int) -> None:
     name, arguments, _, _ = known
-    check_growth(ALL, name, arguments, scaled(arguments, size, size + more))
+    check_growth(MODELS, name, arguments, scaled(arguments, size, size + more))
 
 
 def test_an_expanded_dimension_counts_once() -> None:
-    dense, thin = (cost_of(OPS, "primus_turbo::quantize_fp8_tensorwise", one) for one in (X, expanded(X)))
+    dense, thin = (cost_of(MODELS, "primus_turbo::quantize_fp8_tensorwise", one) for one in (X, expanded(X)))
     assert dense.flops == thin.flops
     assert dense.bytes is not None
     assert thin.bytes == dense.bytes - 2 * (E - N)
 
 
-test_whatever_the_arguments = hostile(ALL, [(name, arguments) for name, arguments, *_ in KNOWN])
+test_whatever_the_arguments = hostile(MODELS, [(name, arguments) for name, arguments, *_ in KNOWN])

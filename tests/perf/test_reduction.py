@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from matrix_calls import BF16, FP32, Argument, call, cost_of, golden_rows, hostile
+from matrix_calls import BF16, FP32, Argument, call, cost_of, golden_rows, hostile, models_of
 from vector_calls import BYTES, Departure, Row, check_growth, check_row, differing, expanded, scaled
 
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel
-from tracelens_graph.perf.families.reduction import EXTRA_OPS, OPS, pooling, reduction, remaining, softmax
+from tracelens_graph.perf.families.reduction import pooling, reduction, remaining, softmax
 from tracelens_graph.perf.model import Context
 
-ALL = {**OPS, **EXTRA_OPS}
+MODELS = models_of("reduction")
 
 B, C, H = 8, 16, 10
 E = B * C * H
@@ -40,14 +40,14 @@ DEPARTURES: list[Departure] = [
 
 @pytest.mark.parametrize("row", golden_rows("Reduce_fwd"))
 def test_the_rows_of_the_reference_tables(row: Row) -> None:
-    check_row(OPS, row, DEPARTURES)
+    check_row(MODELS, row, DEPARTURES)
 
 
 @pytest.mark.parametrize("row", golden_rows("Reduce_bwd"))
 def test_the_backward_pass_costs_the_same(row: Row) -> None:
     parts = (ast.literal_eval(row[f"Input {part}_first"]) for part in ("Dims", "type", "Strides"))
     arguments = Arguments(*map(json.dumps, parts), json.dumps(ast.literal_eval(row["Concrete Inputs_first"])))
-    backward = OPS[row["name"]].backward
+    backward = MODELS[row["name"]].backward
     assert backward is not None
     assert differing(backward(arguments, Context()), row) == {BYTES, "param: num_output_elems"}
 
@@ -108,7 +108,7 @@ KNOWN: list[tuple[str, tuple[Argument, ...], int, int]] = [
 
 @pytest.mark.parametrize(("name", "arguments", "flops", "moved"), KNOWN)
 def test_costs_computed_by_hand(name: str, arguments: tuple[Argument, ...], flops: int, moved: int) -> None:
-    cost = cost_of(ALL, name, *arguments)
+    cost = cost_of(MODELS, name, *arguments)
     assert (cost.flops, cost.bytes, cost.unit) == (flops, moved, "vector")
 
 
@@ -126,7 +126,7 @@ def test_what_remains_is_as_numpy_says(shape: list[int], data: st.DataObject) ->
 def test_windows_rounded_up_do_not_begin_behind_the_source() -> None:
     def pooled(size: int, ceil: bool) -> object:
         image = (BF16, (1, 1, size, size))
-        return cost_of(ALL, "aten::avg_pool2d", image, "[2, 2]", "[2, 2]", "[1, 1]", ceil).params["output_shape"]
+        return cost_of(MODELS, "aten::avg_pool2d", image, "[2, 2]", "[2, 2]", "[1, 1]", ceil).params["output_shape"]
 
     assert pooled(4, False) == (1, 1, 3, 3)
     assert pooled(5, False) == (1, 1, 3, 3)
@@ -151,11 +151,11 @@ def test_formulas_without_a_trace() -> None:
 )
 def test_what_cannot_be_modelled_says_why(arguments: Arguments, why: str) -> None:
     with pytest.raises(CannotModel, match=why):
-        OPS["aten::sum"].estimate(arguments, Context())
+        MODELS["aten::sum"].estimate(arguments, Context())
 
 
 def test_an_elementwise_maximum_has_no_backward_pass_of_a_reduction() -> None:
-    backward = OPS["aten::max"].backward
+    backward = MODELS["aten::max"].backward
     assert backward is not None
     with pytest.raises(CannotModel):
         backward(call(X, X), Context())
@@ -164,14 +164,14 @@ def test_an_elementwise_maximum_has_no_backward_pass_of_a_reduction() -> None:
 @given(st.sampled_from(KNOWN), st.sampled_from([B, C, H]), st.integers(0, 60))
 def test_more_work_costs_more(known: tuple[str, tuple[Argument, ...], int, int], size: int, more: int) -> None:
     name, arguments, _, _ = known
-    check_growth(ALL, name, arguments, scaled(arguments, size, size + more))
+    check_growth(MODELS, name, arguments, scaled(arguments, size, size + more))
 
 
 def test_an_expanded_dimension_counts_once() -> None:
-    dense, thin = (cost_of(OPS, "aten::sum", one, "[1]", False, None) for one in (X, expanded(X)))
+    dense, thin = (cost_of(MODELS, "aten::sum", one, "[1]", False, None) for one in (X, expanded(X)))
     assert dense.flops == thin.flops
     assert dense.bytes is not None
     assert thin.bytes == dense.bytes - 4 * (E - C * H)
 
 
-test_whatever_the_arguments = hostile(ALL, [(name, arguments) for name, arguments, *_ in KNOWN])
+test_whatever_the_arguments = hostile(MODELS, [(name, arguments) for name, arguments, *_ in KNOWN])

@@ -1,47 +1,90 @@
-"""The registry finds every model, imports what it needs, and nothing twice."""
+"""The registry makes a model when someone asks for it, once, and imports no other family for it."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
-from dataclasses import replace
-from importlib import import_module
-from pkgutil import iter_modules
 
 import pytest
 
+from corpus import CORPUS, needs_corpus
 from tracelens_graph import perf
-from tracelens_graph.perf import families
-from tracelens_graph.perf.registry import MODELS, TRACELENS_MODELS, Models, model_named, sheets
+from tracelens_graph.compat.models import TRACELENS_MODELS
+from tracelens_graph.loading import load_core
+from tracelens_graph.op_table import OP_TABLE
+from tracelens_graph.op_table.entry import OpEntry, model, ops
+from tracelens_graph.perf.arguments import Arguments
+from tracelens_graph.perf.cost import CannotModel
+from tracelens_graph.perf.model import Context, sheets_of
+from tracelens_graph.perf.registry import MODELS, Models, model_named, sheets
 
-TABLES = {
-    (module.name, attribute): getattr(import_module(f"tracelens_graph.perf.families.{module.name}"), attribute, {})
-    for module in iter_modules(families.__path__)
-    for attribute in ("OPS", "EXTRA_OPS")
-}
-NAMES = [name for table in TABLES.values() for name in table]
-
-
-def test_no_operation_has_two_models() -> None:
-    assert len(NAMES) == len(set(NAMES))
-
-
-@pytest.mark.parametrize("attribute", ["OPS", "EXTRA_OPS"])
-def test_every_model_of_every_family_is_found(attribute: str) -> None:
-    models = Models(attribute)
-    for (_, other), table in TABLES.items():
-        for name, model in table.items():
-            expected = replace(model, claims=attribute == "OPS") if other == attribute else None
-            assert models.get(name) == expected, name
-    assert len(models) == len(set(models))
+IMPORTED = """
+import json, sys
+from tracelens_graph.perf.registry import MODELS, model_named, sheets
+{asked}
+families = "tracelens_graph.perf.families."
+print(json.dumps(sorted(name.removeprefix(families) for name in sys.modules if name.startswith(families))))
+"""
 
 
-def test_all_models_and_those_of_tracelens() -> None:
-    assert set(MODELS) == set(NAMES)
-    assert set(TRACELENS_MODELS) == {
-        name for (_, attribute), table in TABLES.items() if attribute == "OPS" for name in table
-    }
+def imported_by(asked: str) -> set[str]:
+    """Families that a fresh interpreter imports for some look-ups."""
+    code = IMPORTED.format(asked=asked)
+    run = subprocess.run([sys.executable, "-"], input=code, check=True, capture_output=True, text=True)
+    return set(json.loads(run.stdout))
+
+
+def test_models_are_those_of_the_table() -> None:
+    assert list(MODELS) == [name for name, entry in OP_TABLE.items() if entry.model]
+    assert len(MODELS) == len(list(MODELS))
+    assert "aten::mm" in MODELS
+    assert "aten::miopen_convolution" not in MODELS  # a category alone
+    assert MODELS.get("aten::no_such_op") is None
+    with pytest.raises(KeyError):
+        _ = MODELS["aten::no_such_op"]
+
+
+def test_models_of_tracelens_claim_events_and_others_do_not() -> None:
+    assert {name for name in MODELS if MODELS[name].claims} == set(TRACELENS_MODELS)
+    assert 0 < len(TRACELENS_MODELS) < len(MODELS)
+    assert all(model is MODELS[name] for name, model in TRACELENS_MODELS.items())
+
+
+def test_tables_by_family() -> None:
     assert {"GEMM", "CONV_bwd", "Reduce_bwd", "InferenceAttention_fwd"} <= set(sheets())
+    assert set(sheets()) == {sheet for model in MODELS.values() for sheet in model.sheets}
+    assert sheets_of("SDPA_fwd", True) == ("SDPA_fwd", "SDPA_bwd")
+    assert sheets_of("SDPA_fwd", False) == ("SDPA_fwd",)
+    assert sheets_of("GEMM", True) == ("GEMM",)
+    assert sheets_of("", True) == ()
+
+
+def test_equal_ops_share_a_model() -> None:
+    assert MODELS["aten::mm"] is MODELS["aten::mm"] is MODELS["aten::bmm"]
+    assert MODELS["aten::mm"] is not MODELS["aten::addmm"]
+
+
+def test_adding_an_op_is_adding_a_row() -> None:
+    row = ops("mine::mm", category="GEMM", model=model("gemm.Product", weight=True), sheet="GEMM")
+    models = Models({**OP_TABLE, **dict(row)})
+    assert set(models) - set(MODELS) == {"mine::mm"}
+    arguments = Arguments("[[2, 4], [3, 4]]", '["float", "float"]')
+    cost = models["mine::mm"].estimate(arguments, Context())
+    assert (cost.flops, cost.params["N"]) == (2 * 2 * 3 * 4, 3)
+    assert not models["mine::mm"].claims
+    assert models["mine::mm"].uses_context
+    with pytest.raises(CannotModel, match="inner sizes"):
+        models["aten::mm"].estimate(arguments, Context())
+
+
+@pytest.mark.parametrize("reader", ["no_such_family.Product", "gemm.no_such_reader"])
+def test_a_row_with_a_wrong_reader_fails_when_it_is_asked_for_alone(reader: str) -> None:
+    models = Models({**OP_TABLE, "mine::mm": OpEntry(model=model(reader), sheet="GEMM")})
+    assert "mine::mm" in models
+    assert models["aten::mm"] is not None
+    with pytest.raises((ImportError, AttributeError), match="no_such"):
+        _ = models["mine::mm"]
 
 
 def test_names_that_stand_for_others() -> None:
@@ -52,19 +95,29 @@ def test_names_that_stand_for_others() -> None:
     assert model_named("aten::no_such_op") is None
 
 
-def test_a_trace_of_plain_ops_imports_no_families_of_others() -> None:
-    code = (
-        "import sys; from tracelens_graph.perf.registry import model_named;"
-        "names = ['aten::mm', 'aten::empty', 'AddmmBackward0', 'autograd::engine::evaluate_function: AddmmBackward0',"
-        "'record_param_comms', 'torch::autograd::AccumulateGrad'];"
-        "print([model_named(name) is not None for name in names]); print(*sys.modules)"
-    )
-    found, modules = subprocess.run(
-        [sys.executable, "-c", code], check=True, capture_output=True, text=True
-    ).stdout.splitlines()
-    assert found == "[True, False, False, False, False, False]"
-    assert "tracelens_graph.perf.families.gemm" in modules.split()
-    assert "tracelens_graph.perf.families.moe" not in modules.split()
+@pytest.mark.parametrize(
+    ("asked", "families"),
+    [
+        ("assert len(MODELS) > 500 and 'aten::mm' in MODELS and 'GEMM' in sheets() and list(MODELS)", set()),
+        ("assert model_named('aten::empty') is model_named('AddmmBackward0') is None", set()),
+        ("assert model_named('aten::mm')", {"gemm", "matrix"}),
+        ("assert model_named('aten::_grouped_mm')", {"grouped_gemm", "matrix"}),
+        ("assert model_named('aten::sum')", {"reduction", "elementwise", "vector"}),
+    ],
+)
+def test_looking_ops_up_imports_their_families_alone(asked: str, families: set[str]) -> None:
+    assert imported_by(asked) == families
+
+
+@needs_corpus
+def test_a_trace_of_training_imports_no_families_of_serving() -> None:
+    assert CORPUS is not None
+    names = load_core(CORPUS / "tracelens/h100/bert-small.json.gz").names
+    asked = f"assert sum(model_named(name) is not None for name in {list(names)!r}) > 10"
+    families = imported_by(asked)
+    assert {"gemm", "attention", "normalization"} <= families
+    serving = {"collective_ops", "inference_attention", "moe", "quantisation", "rope", "routing", "ssm"}
+    assert families.isdisjoint(serving)
 
 
 @pytest.mark.parametrize("name", perf.FORMULAS)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from matrix_calls import BF16, FP8, FP32, call, cost_of, differences, golden_cost, golden_rows, hostile
+from matrix_calls import BF16, FP8, FP32, call, cost_of, differences, golden_cost, golden_rows, hostile, models_of
 
 from tracelens_graph.perf.cost import CannotModel
-from tracelens_graph.perf.families.rope import EXTRA_OPS, OPS, rope, rope_into_cache
+from tracelens_graph.perf.families.rope import rope, rope_into_cache
 from tracelens_graph.perf.model import Context
 
-MODELS = {**OPS, **EXTRA_OPS}
+MODELS = models_of("rope")
 _POSITIONS, _ROWS, _ANGLES = ("long int", (10,)), (BF16, (10, 128)), (BF16, (4096, 8))
 _LATENT = ((BF16, (10, 16, 512)), (BF16, (10, 16, 64)), (BF16, (10, 1, 512)), (BF16, (10, 1, 64)))
 test_hostile = hostile(
@@ -48,7 +48,7 @@ def test_fused_function_turns_the_width_of_its_angles() -> None:
     assert dict(whole.params) == {"seq_len": 16, "batch": 2, "heads": 4, "head_dim": 8, "num_elements": 1024}
     packed = cost_of(MODELS, "FusedRoPEFunc", (BF16, (16, 4, 8)), (FP32, (16, 1, 1, 8)))
     assert packed.flops == 3 * 512
-    backward = OPS["FusedRoPEFunc"].backward
+    backward = MODELS["FusedRoPEFunc"].backward
     assert backward is not None
     assert backward(call(data, (FP32, (16, 1, 1, 8))), Context()) == whole
 
@@ -69,6 +69,8 @@ def test_in_place_touches_only_what_it_turns() -> None:
     assert (cost.flops, cost.bytes) == (3 * 800, 4 * 800)
     alone = cost_of(MODELS, "_C::rotary_embedding", positions, q, None, 16, (BF16, (4096, 16)), "True")
     assert alone.flops == 3 * 1280
+    with pytest.raises(CannotModel, match="width of a head is not recorded"):
+        cost_of(MODELS, "_C::rotary_embedding", positions, (BF16, ()))
     with pytest.raises(CannotModel, match="not made of heads of 24"):
         cost_of(MODELS, "_C::rotary_embedding", positions, q, k, 24, (BF16, (4096, 8)), "True")
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from matrix_calls import BF16, FP32, Argument, cost_of, hostile
+from matrix_calls import BF16, FP32, Argument, cost_of, hostile, models_of
 from vector_calls import check_growth, expanded, scaled
 
 from tracelens_graph.perf.arguments import Tensor
 from tracelens_graph.perf.cost import CannotModel
-from tracelens_graph.perf.families.routing import EXTRA_OPS, OPS, scored_experts
+from tracelens_graph.perf.families.routing import scored_experts
 
-ALL = {**OPS, **EXTRA_OPS}
+MODELS = models_of("routing")
 M, E, K, D = 30, 64, 8, 128
 GATING, BIAS, WEIGHTS, IDS = (BF16, (M, E)), (BF16, (E,)), (FP32, (M, K)), ("int", (M, K))
 
@@ -53,7 +53,7 @@ KNOWN: list[tuple[str, tuple[Argument, ...], int, int, str]] = [
 def test_costs_computed_by_hand(
     name: str, arguments: tuple[Argument, ...], flops: int, moved: int, precision: str
 ) -> None:
-    cost = cost_of(ALL, name, *arguments)
+    cost = cost_of(MODELS, name, *arguments)
     assert (cost.flops, cost.bytes, cost.precision, cost.unit) == (flops, moved, precision, "vector")
 
 
@@ -63,22 +63,22 @@ def test_formula_without_a_trace() -> None:
 
 def test_what_cannot_be_modelled_says_why() -> None:
     with pytest.raises(CannotModel, match="no argument is a tensor"):
-        cost_of(ALL, "aiter::moe_sorting_fwd", 1, (FP32, ()))
+        cost_of(MODELS, "aiter::moe_sorting_fwd", 1, (FP32, ()))
     with pytest.raises(CannotModel, match="logits are no matrix"):
-        cost_of(ALL, "aiter::topk_softplus", WEIGHTS, IDS, BIAS)
+        cost_of(MODELS, "aiter::topk_softplus", WEIGHTS, IDS, BIAS)
 
 
 @given(st.sampled_from(KNOWN), st.sampled_from([M, E, K, D]), st.integers(0, 60))
 def test_more_work_costs_more(known: tuple[str, tuple[Argument, ...], int, int, str], size: int, more: int) -> None:
     name, arguments, *_ = known
-    check_growth(ALL, name, arguments, scaled(arguments, size, size + more))
+    check_growth(MODELS, name, arguments, scaled(arguments, size, size + more))
 
 
 def test_an_expanded_dimension_counts_once() -> None:
-    dense, thin = (cost_of(OPS, "aiter::topk_softplus", WEIGHTS, IDS, one) for one in (GATING, expanded(GATING)))
+    dense, thin = (cost_of(MODELS, "aiter::topk_softplus", WEIGHTS, IDS, one) for one in (GATING, expanded(GATING)))
     assert dense.flops == thin.flops
     assert dense.bytes is not None
     assert thin.bytes == dense.bytes - 2 * (M - 1) * E
 
 
-test_whatever_the_arguments = hostile(ALL, [(name, arguments) for name, arguments, *_ in KNOWN])
+test_whatever_the_arguments = hostile(MODELS, [(name, arguments) for name, arguments, *_ in KNOWN])

@@ -5,23 +5,23 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from matrix_calls import BF16, FP32, cost_of, hostile
+from matrix_calls import BF16, FP32, cost_of, hostile, models_of
 from vector_calls import check_growth, scaled
 
 from tracelens_graph.perf.arguments import Tensor
 from tracelens_graph.perf.cost import CannotModel
-from tracelens_graph.perf.families.sampling import EXTRA_OPS, OPS, random_numbers, sampled_by_noise
+from tracelens_graph.perf.families.sampling import random_numbers, sampled_by_noise
 
-ALL = {**OPS, **EXTRA_OPS}
+MODELS = models_of("sampling")
 T, V = 6, 1000
 CALL = (("int", (T,)), (BF16, (T, V)), (FP32, (T, V)), 1.0, 1e-9)
 
 
 def test_costs_computed_by_hand() -> None:
-    cost = cost_of(ALL, "aiter::mixed_sample_outer_exponential", *CALL)
+    cost = cost_of(MODELS, "aiter::mixed_sample_outer_exponential", *CALL)
     assert (cost.flops, cost.bytes, cost.compute_spec) == (2 * T * V, 6 * T * V + 4 * T, "vector_bf16")
     assert (cost.params["T"], cost.params["V"]) == (T, V)
-    cost = cost_of(ALL, "aten::normal_", (FP32, (T, V)), 0.0, 1.0, None)
+    cost = cost_of(MODELS, "aten::normal_", (FP32, (T, V)), 0.0, 1.0, None)
     assert (cost.flops, cost.bytes) == (T * V, 4 * T * V)
 
 
@@ -35,7 +35,9 @@ def test_formulas_without_a_trace() -> None:
 
 @given(st.sampled_from([T, V]), st.integers(0, 99))
 def test_more_work_costs_more(size: int, more: int) -> None:
-    check_growth(ALL, "aiter::mixed_sample_outer_exponential", CALL, scaled(CALL, size, size + more))
+    check_growth(MODELS, "aiter::mixed_sample_outer_exponential", CALL, scaled(CALL, size, size + more))
 
 
-test_whatever_the_arguments = hostile(ALL, [("aiter::mixed_sample_outer_exponential", CALL), ("aten::normal_", CALL)])
+test_whatever_the_arguments = hostile(
+    MODELS, [("aiter::mixed_sample_outer_exponential", CALL), ("aten::normal_", CALL)]
+)

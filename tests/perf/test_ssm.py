@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from matrix_calls import BF16, FP32, call, cost_of, hostile
+from matrix_calls import BF16, FP32, call, cost_of, hostile, models_of
 
 from tracelens_graph.perf.cost import CannotModel
-from tracelens_graph.perf.families.ssm import OPS, Scan, causal_conv1d, mamba2
+from tracelens_graph.perf.families.ssm import Scan, causal_conv1d, mamba2
 from tracelens_graph.perf.model import Context
 
-MODELS = dict(OPS)
+MODELS = models_of("ssm")
 FORWARD, BACKWARD = "DaoAILab::_causal_conv1d_fwd_cpp", "DaoAILab::_causal_conv1d_bwd_cpp"
 MAMBA = "MambaSplitConv1dScanCombinedFn"
 
@@ -93,7 +93,7 @@ def test_scan_op(unrecorded: int) -> None:
     assert cost.flops == mamba2(SCAN).flops
     assert cost.bytes == (mamba2(SCAN).bytes or 0) + 2 * 24  # the three parameters of a head have 32 bits
     assert dict(cost.params) == mamba2(SCAN).params
-    backward = OPS[MAMBA].backward
+    backward = MODELS[MAMBA].backward
     assert backward is not None
     assert backward(call(*arguments), Context()).flops == mamba2(SCAN, backward=True).flops
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tracelens_graph.categories.op_names import OP_NAMES
+from tracelens_graph.op_table import OP_TABLE
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class OpRules:
 
 
 RULES = OpRules(
-    names=OP_NAMES,
+    names={name: entry.category for name, entry in OP_TABLE.items() if entry.category},
     by_name=(
         Rule(re.compile("triton"), "triton"),
         Rule(re.compile("record_param_comms"), "record_param_comms"),

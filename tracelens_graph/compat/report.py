@@ -29,8 +29,8 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.graph.window import Window
 from tracelens_graph.loading import load_core
+from tracelens_graph.op_table import OP_TABLE
 from tracelens_graph.perf.model import OpModel
-from tracelens_graph.perf.registry import TRACELENS_MODELS
 from tracelens_graph.reports.folder import write_folder
 from tracelens_graph.reports.xlsx import write_xlsx
 from tracelens_graph.schema import PYTHON_KINDS, Kind
@@ -227,7 +227,8 @@ def _family(sheet: str) -> str:
     return sheet.removesuffix("_fwd").removesuffix("_bwd")
 
 
-_FAMILIES = {_family(model.sheet) for model in TRACELENS_MODELS.values()}
+_FAMILIES = {_family(entry.sheet) for entry in OP_TABLE.values() if entry.in_tracelens}
+"""Families that TraceLens has sheets of."""
 
 
 def _as_sheet(name: str, table: Table) -> Table:

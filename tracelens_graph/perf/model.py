@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from tracelens_graph.perf.arguments import Arguments
 from tracelens_graph.perf.cost import Cost
@@ -27,6 +28,14 @@ class Context:
 Estimate = Callable[[Arguments, Context], Cost]
 """The cost of a call. Raises CannotModel where the model does not apply."""
 
+_Reader = TypeVar("_Reader", bound=Callable[..., Any])
+
+
+def looks_at_context(reader: _Reader) -> _Reader:
+    """Mark an estimate, or a class of estimates, that depends on the context (`OpModel.uses_context`)."""
+    reader.uses_context = True  # type: ignore[attr-defined]
+    return reader
+
 
 @dataclass(frozen=True)
 class OpModel:
@@ -46,3 +55,16 @@ class OpModel:
     backward: Estimate | None = None
     uses_context: bool = False
     claims: bool = True
+
+    @property
+    def sheets(self) -> tuple[str, ...]:
+        """Tables in which its calls and their backward passes are shown; none if it has no table."""
+        return sheets_of(self.sheet, self.backward is not None)
+
+
+def sheets_of(sheet: str, has_backward: bool) -> tuple[str, ...]:
+    """A table by family, and of `X_fwd` with a formula for the backward pass also `X_bwd`; none for ""."""
+    if not sheet:
+        return ()
+    forward = sheet.removesuffix("_fwd")
+    return (sheet, f"{forward}_bwd") if has_backward and forward != sheet else (sheet,)

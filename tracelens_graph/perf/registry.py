@@ -1,96 +1,85 @@
-"""Every model by the name of its operation. A registry is a mapping that is passed along, never changed."""
+"""Models by the names of their ops, made from the table of ops. A registry is a mapping that is passed along."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 
-from tracelens_graph.perf.model import OpModel
-
-_COMMON = (
-    "gemm", "convolution", "attention", "normalization", "elementwise", "reduction", "losses", "embedding", "optimizer",
-    "sampling",
-)  # fmt: skip
-"""Families of PyTorch's own operations, which every trace has."""
-
-_SERVING = (
-    "inference_attention", "grouped_gemm", "moe", "routing", "rope", "ssm", "quantisation",
-    "collective_ops",
-)  # fmt: skip
-"""Families of other libraries' operations, and few of PyTorch's."""
-
-_PLAIN = re.compile(r"aten::\w+|autograd::.+|torch::autograd::\w+|\w+Backward\d+|record_param_comms")
-"""Names that need no family but the common ones, unless `_RARE` names them: it takes time to import the others."""
-
-_RARE = ("aten::_grouped_mm", "aten::_scaled_grouped_mm")
+from tracelens_graph.op_table import OP_TABLE
+from tracelens_graph.op_table.entry import ModelSpec, OpEntry
+from tracelens_graph.perf.model import Estimate, OpModel, sheets_of
 
 _NUMBERED = re.compile(r"(sglang_profiler::.+)_\d+")
 """SGLang numbers the instances of its ranges."""
 
 
-_EXTRA = "EXTRA_OPS"
-
-
 class Models(Mapping[str, OpModel]):
-    """Models of some attributes of the families; a family is imported when a name may be in it.
+    """The models of a table of ops. Looking one up imports its family and no other; going through names imports none.
 
     Args:
-        attributes: `OPS`, models of the operations that TraceLens models, and `EXTRA_OPS`, all others. The latter
-            claim no events, so that whatever has an op of its own there has the same one here.
+        table: op name -> what is known of it; ops without a model are left out.
     """
 
-    def __init__(self, *attributes: str) -> None:
-        self._attributes = attributes
-        self._parts: dict[tuple[str, ...], dict[str, OpModel]] = {}
+    def __init__(self, table: Mapping[str, OpEntry]) -> None:
+        self._entries = {name: entry for name, entry in table.items() if entry.model}
+        self._models: dict[str, OpModel] = {}
 
     def __getitem__(self, name: str) -> OpModel:
-        common = self._part(_COMMON)
-        if name in common or (_PLAIN.fullmatch(name) and name not in _RARE):
-            return common[name]
-        return self._part(_SERVING)[name]
+        if name not in self._models:
+            self._models[name] = _made(self._entries[name])
+        return self._models[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._part(_COMMON) | self._part(_SERVING))
+        return iter(self._entries)
 
     def __len__(self) -> int:
-        return len(self._part(_COMMON)) + len(self._part(_SERVING))
-
-    def _part(self, families: tuple[str, ...]) -> dict[str, OpModel]:
-        if families not in self._parts:
-            modules = [import_module(f"tracelens_graph.perf.families.{family}") for family in families]
-            self._parts[families] = {
-                name: replace(model, claims=False) if attribute == _EXTRA else model
-                for attribute in self._attributes
-                for module in modules
-                for name, model in getattr(module, attribute, {}).items()
-            }
-        return self._parts[families]
+        return len(self._entries)
 
 
-TRACELENS_MODELS: Mapping[str, OpModel] = Models("OPS")
-"""Models of the operations that TraceLens has models of."""
+MODELS: Mapping[str, OpModel] = Models(OP_TABLE)
+"""All models. Those of ops that TraceLens has no model of claim no GPU events."""
 
-MODELS: Mapping[str, OpModel] = Models("OPS", _EXTRA)
-"""All models."""
+
+@cache
+def _made(entry: OpEntry) -> OpModel:
+    assert entry.model is not None
+    return OpModel(
+        _estimate(entry.model),
+        entry.sheet,
+        backward=_estimate(entry.backward) if entry.backward else None,
+        uses_context=getattr(_reader(entry.model), "uses_context", False),
+        claims=entry.in_tracelens,
+    )
+
+
+@cache
+def _estimate(spec: ModelSpec) -> Estimate:
+    reader, parameters = _reader(spec), dict(spec.parameters)
+    made: Estimate = reader(**parameters) if isinstance(reader, type) else partial(reader, **parameters)
+    return made
+
+
+def _reader(spec: ModelSpec) -> Estimate | type[Estimate]:
+    found: Estimate | type[Estimate] = getattr(
+        import_module(f"tracelens_graph.perf.families.{spec.family}"), spec.reader
+    )
+    return found
 
 
 @cache
 def sheets() -> tuple[str, ...]:
     """Names of all tables by family."""
-    found = {model.sheet for model in MODELS.values()}
-    found |= {
-        model.sheet.removesuffix("_fwd") + "_bwd"
-        for model in MODELS.values()
-        if model.backward and model.sheet.endswith("_fwd")
-    }
-    return tuple(sorted(found))
+    found = (sheets_of(entry.sheet, entry.backward is not None) for entry in OP_TABLE.values())
+    return tuple(sorted({sheet for several in found for sheet in several}))
 
 
 def model_named(name: str, models: Mapping[str, OpModel] = MODELS) -> OpModel | None:
-    """The model of an operation: by its name, by that without a number of the instance, or as a compiled kernel."""
+    """The model of an op: by its name, by that without a number of the instance, or as a compiled kernel."""
     found = models.get(name)
     if found is None and (numbered := _NUMBERED.fullmatch(name)):
         found = models.get(numbered[1])

@@ -1,1 +1,1 @@
-"""Formulas of cost, one file per family of operations, and the operations that use them."""
+"""Formulas of cost, and readers of recorded arguments, one file per family. The ops that use them: `op_table`."""

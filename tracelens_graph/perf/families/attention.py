@@ -6,15 +6,15 @@ output, their gradients and biases, each once; the row statistics of the softmax
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from math import prod
 from typing import Any, Literal
 
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
-from tracelens_graph.perf.model import Context, OpModel
+from tracelens_graph.perf.model import Context
 
 Alignment = Literal["bottom-right", "top-left"]
 
@@ -207,8 +207,8 @@ def packed_range(
 
 
 @dataclass(frozen=True)
-class Call:
-    """Where an attention op has its arguments. Query, key and value follow one another.
+class Attention:
+    """Reads the arguments of attention ops, by position. Query, key and value follow one another.
 
     Attributes:
         layout: axes of a query: batch B, one more batch axis S, queries N, heads H, width D; packed sequences have no
@@ -271,50 +271,49 @@ class Call:
         dropout = args.number(flag + self.dropout) if self.dropout is not None else None
         return Mask(args.boolean(flag) is True, left, right, self.alignment), dropout or 0.0
 
+    def __call__(self, args: Arguments, context: Context) -> Cost:
+        """The cost of a call.
 
-def attention_call(call: Call, args: Arguments, context: Context) -> Cost:
-    """Cost of a call of an attention op.
+        Raises:
+            CannotModel: its arguments are not recorded or do not fit together, or its sequences' lengths are unknown.
+        """
+        if any(args.optional(at) for at in self.cache):
+            raise CannotModel("keys are in a cache, and how many of them are used is not recorded")
+        q, k, v = (args.tensor(self.query + i) for i in range(3))
+        packed = self.packed if self.packed and args.optional(self.packed[0]) else None
+        batch, n_q, heads_q, dim_qk = self.sizes(q, packed is not None)
+        batch_k, n_kv, heads_kv, dim_k = self.sizes(k, packed is not None)
+        batch_v, n_v, heads_v, dim_v = self.sizes(v, packed is not None)
+        if (batch, batch, n_kv, heads_kv, dim_qk) != (batch_k, batch_v, n_v, heads_v, dim_k):
+            raise CannotModel("shapes of query, key and value do not fit together")
+        if heads_q and (not heads_kv or heads_q % heads_kv):
+            raise CannotModel(f"{heads_q} query heads cannot share {heads_kv} key/value heads")
+        heads = Heads(heads_q, heads_kv, dim_qk, dim_v)
+        mask, dropout = self.mask(args)
 
-    Raises:
-        CannotModel: its arguments are not recorded or do not fit together, or its sequences' lengths are unknown.
-    """
-    if any(args.optional(at) for at in call.cache):
-        raise CannotModel("keys are in a cache, and how many of them are used is not recorded")
-    q, k, v = (args.tensor(call.query + i) for i in range(3))
-    packed = call.packed if call.packed and args.optional(call.packed[0]) else None
-    batch, n_q, heads_q, dim_qk = call.sizes(q, packed is not None)
-    batch_k, n_kv, heads_kv, dim_k = call.sizes(k, packed is not None)
-    batch_v, n_v, heads_v, dim_v = call.sizes(v, packed is not None)
-    if (batch, batch, n_kv, heads_kv, dim_qk) != (batch_k, batch_v, n_v, heads_v, dim_k):
-        raise CannotModel("shapes of query, key and value do not fit together")
-    if heads_q and (not heads_kv or heads_q % heads_kv):
-        raise CannotModel(f"{heads_q} query heads cannot share {heads_kv} key/value heads")
-    heads = Heads(heads_q, heads_kv, dim_qk, dim_v)
-    mask, dropout = call.mask(args)
+        params = _params(batch, n_q, n_kv, heads)
+        if self.strides:
+            params |= {f"{name}_stride": one.strides for name, one in zip("qkv", (q, k, v), strict=True)}
+        params |= {"dropout": dropout, "causal": mask.causal, "flash_impl": self.flash, "dtype_A_B": (q.dtype, k.dtype)}
+        spread: tuple[int, int] | None = None
+        if packed:
+            sequences, longest_q, longest_kv = _packed_numbers(packed, args)
+            params |= {"num_seqs_q": sequences, "num_seqs_kv": sequences}
+            params |= {"max_seqlen_q": longest_q, "max_seqlen_kv": longest_kv}
+            groups = packed_lengths(sequences, n_q, n_kv, longest_q, longest_kv)
+            doubled = sum(count * mask.doubled_pairs(queries, keys) for count, queries, keys in groups)
+            spread = packed_range(mask, sequences, n_q, n_kv, min(longest_q, n_q), min(longest_kv, n_kv))
+        else:
+            doubled = batch * mask.doubled_pairs(n_q, n_kv)
 
-    params = _params(batch, n_q, n_kv, heads)
-    if call.strides:
-        params |= {f"{name}_stride": one.strides for name, one in zip("qkv", (q, k, v), strict=True)}
-    params |= {"dropout": dropout, "causal": mask.causal, "flash_impl": call.flash, "dtype_A_B": (q.dtype, k.dtype)}
-    spread: tuple[int, int] | None = None
-    if packed:
-        sequences, longest_q, longest_kv = _packed_numbers(packed, args)
-        params |= {"num_seqs_q": sequences, "num_seqs_kv": sequences}
-        params |= {"max_seqlen_q": longest_q, "max_seqlen_kv": longest_kv}
-        groups = packed_lengths(sequences, n_q, n_kv, longest_q, longest_kv)
-        doubled = sum(count * mask.doubled_pairs(queries, keys) for count, queries, keys in groups)
-        spread = packed_range(mask, sequences, n_q, n_kv, min(longest_q, n_q), min(longest_kv, n_kv))
-    else:
-        doubled = batch * mask.doubled_pairs(n_q, n_kv)
-
-    work = partial(attention_flops, heads=heads, backward=call.backward, keys=batch * n_kv)
-    try:
-        precision = q.type.precision
-        moved = _bytes(q, k, v, heads, call.backward, [one for at in call.biases if (one := args.optional(at))])
-    except CannotModel:  # a type without a known size: FLOPs are still right
-        precision, moved = "", None
-    bounds = (work(spread[0]), work(spread[1])) if spread and spread[0] != spread[1] else None
-    return Cost(work(doubled), moved, "matrix", precision, params, bounds)
+        work = partial(attention_flops, heads=heads, backward=self.backward, keys=batch * n_kv)
+        try:
+            precision = q.type.precision
+            moved = _bytes(q, k, v, heads, self.backward, [one for at in self.biases if (one := args.optional(at))])
+        except CannotModel:  # a type without a known size: FLOPs are still right
+            precision, moved = "", None
+        bounds = (work(spread[0]), work(spread[1])) if spread and spread[0] != spread[1] else None
+        return Cost(work(doubled), moved, "matrix", precision, params, bounds)
 
 
 def _packed_numbers(packed: tuple[int, int, int, int], args: Arguments) -> tuple[int, int, int]:
@@ -325,52 +324,3 @@ def _packed_numbers(packed: tuple[int, int, int, int], args: Arguments) -> tuple
     if len(counts) > 1 or len(longest) < 2:
         raise CannotModel("number and longest of the packed sequences are not recorded, or differ for queries and keys")
     return counts.pop(), longest[0], longest[1]
-
-
-_FLASH = Call("BNHD", causal=(5,), window=1)
-_ATEN_FUSED = Call("BHND", causal=(6, 4), dropout=-1, biases=(3,), alignment="top-left", flash=False)
-_FORWARD: Mapping[str, Call] = {
-    "aten::_scaled_dot_product_flash_attention": Call("BHND", causal=(4,), dropout=-1),
-    "aten::_scaled_dot_product_efficient_attention": _ATEN_FUSED,
-    "aten::_scaled_dot_product_cudnn_attention": _ATEN_FUSED,
-    "FlashAttnFunc": replace(_FLASH, strides=True),
-    "flash_attn::_flash_attn_forward": replace(_FLASH, strides=True),
-    "flash_attn::_flash_attn_varlen_forward": replace(
-        _FLASH, causal=(9,), packed=(3, 4, 5, 6), cache=(15, 17), strides=True
-    ),
-    "flash_attn_3::fwd": replace(_FLASH, causal=(24,), dropout=None, packed=(7, 8, 12, 13), cache=(3, 10, 11, 14)),
-    "aiter::_flash_attn_forward": _FLASH,
-    "aiter::mha_fwd": _FLASH,
-    "aiter::fmha_v3_fwd": _FLASH,
-    "aiter::wrapper_fmha_v3_fwd": replace(_FLASH, query=1, causal=(6,)),
-    "EvoformerAttention": Call("BSNHD", biases=(3, 4), flash=False),
-}
-_GRADIENT = replace(_FLASH, query=1, backward=True)
-_BACKWARD: Mapping[str, Call] = {
-    "aten::_scaled_dot_product_flash_attention_backward": Call(
-        "BHND", query=1, causal=(11,), dropout=-1, backward=True
-    ),
-    "aten::_scaled_dot_product_efficient_attention_backward": replace(
-        _ATEN_FUSED, query=1, causal=(11,), dropout=-2, biases=(4,), backward=True
-    ),
-    "aten::_scaled_dot_product_cudnn_attention_backward": replace(
-        _ATEN_FUSED, query=1, causal=(14,), biases=(8,), backward=True
-    ),
-    "flash_attn::_flash_attn_backward": replace(_GRADIENT, causal=(11,), strides=True),
-    "flash_attn::_flash_attn_varlen_backward": replace(_GRADIENT, causal=(15,), packed=(9, 10, 11, 12), strides=True),
-    "flash_attn_3::bwd": replace(_GRADIENT, causal=(16,), dropout=None, packed=(9, 10, 13, 14), cache=(11, 12)),
-    "aiter::_flash_attn_backward": replace(_GRADIENT, causal=(12, 11)),
-    "aiter::mha_bwd": replace(_GRADIENT, causal=(8,)),
-    "aiter::fmha_v3_bwd": replace(_GRADIENT, causal=(8,)),
-    "aiter::wrapper_fmha_v3_bwd": replace(_GRADIENT, causal=(9,)),
-    "aiter::mha_varlen_bwd": replace(_GRADIENT, causal=(13,), dropout=-3, packed=(6, 7, 8, 9)),
-}
-
-OPS: Mapping[str, OpModel] = {
-    **{
-        name: OpModel(partial(attention_call, call), "SDPA_fwd", partial(attention_call, replace(call, backward=True)))
-        for name, call in _FORWARD.items()
-    },
-    **{name: OpModel(partial(attention_call, call), "SDPA_bwd") for name, call in _BACKWARD.items()},
-}
-"""Models of attention ops."""

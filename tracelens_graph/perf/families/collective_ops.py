@@ -5,7 +5,6 @@ Of a collective only the traffic of the device's own memory is counted; what goe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +12,7 @@ from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost, Unit
 from tracelens_graph.perf.families.normalization import Norm, rms_norm
 from tracelens_graph.perf.families.vector import dense, precision, traffic, vector_cost
-from tracelens_graph.perf.model import Context, Estimate, OpModel
+from tracelens_graph.perf.model import Context
 
 
 def collective(sent: Tensor, received: Tensor) -> Cost:
@@ -104,37 +103,3 @@ class HyperConnection:
         moved = traffic(arguments.tensor(index) for index in self.touched)
         unit: Unit = "vector" if self.projection is None else "matrix"
         return Cost(flops, moved, unit, precision(streams), params)
-
-
-_SAME = Collective()
-_COLLECTIVES: dict[str, Estimate] = {
-    "_C_custom_ar::all_reduce": _SAME,
-    "_C_custom_ar::qr_all_reduce": _SAME,
-    "sgl_kernel::all_reduce_reg": _SAME,
-    "sgl_kernel::qr_all_reduce": _SAME,
-    "aiter::reduce_scatter": Collective(1, 2),
-    "aiter::all_gather_reg": Collective(1, 2),
-    "sglang::reg_all_gather_into_tensor": Collective(1, 0),
-    "aiter::fused_allreduce_rmsnorm": ReducedAndNormalized(2, 6),
-    "aiter::fused_allreduce_rmsnorm_": ReducedAndNormalized(0, 2),
-    "vllm::rocm_aiter_fused_allreduce_rmsnorm": ReducedAndNormalized(0, 2),
-}
-_HYPER_CONNECTIONS = {
-    "aiter::mhc_post": HyperConnection(2, (0, 1, 2, 3, 4), mixes=True),
-    "aiter::mhc_pre_gemm_sqrsum": HyperConnection(2, (0, 1, 2, 3), projection=3),
-    "aiter::mhc_pre_big_fuse_rmsnorm": HyperConnection(7, (0, 1, 2, 3, 7, 8), folds=True),
-    "aiter::mhc_fused_post_pre_gemm_sqrsum": HyperConnection(4, (0, 1, 2, 2, 3, 4, 5, 6, 7), projection=7, mixes=True),
-}
-
-OPS: Mapping[str, OpModel] = {
-    **{name: OpModel(reader, "CustomCollective_fwd") for name, reader in _COLLECTIVES.items()},
-    **{name: OpModel(reader, "mHC_fwd") for name, reader in _HYPER_CONNECTIONS.items()},
-}
-"""Operations that TraceLens has a model for."""
-
-EXTRA_OPS: Mapping[str, OpModel] = {
-    "symm_mem::multimem_all_reduce_": OpModel(Collective(0), "CustomCollective_fwd"),
-    "symm_mem::one_shot_all_reduce": OpModel(Collective(0), "CustomCollective_fwd"),
-    "symm_mem::two_shot_all_reduce_": OpModel(Collective(0), "CustomCollective_fwd"),
-}
-"""Operations of the same formulas that TraceLens has no model for."""

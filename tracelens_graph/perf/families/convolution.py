@@ -14,7 +14,7 @@ from types import MappingProxyType
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.families.matrix import bytes_of, known, matrix_precision, stored_bytes, total
-from tracelens_graph.perf.model import Context, OpModel
+from tracelens_graph.perf.model import Context, looks_at_context
 
 _NOTHING_KNOWN: Mapping[str, int | None] = MappingProxyType({})
 
@@ -217,7 +217,8 @@ def _setting(arguments: Arguments, index: int) -> tuple[int, ...]:
     return values or ()
 
 
-def _forward(arguments: Arguments, context: Context) -> Cost:
+@looks_at_context
+def forward_call(arguments: Arguments, context: Context) -> Cost:
     """`aten::convolution`: input, filters, bias, then the settings."""
     x, w, bias = arguments.tensor(0), arguments.tensor(1), arguments.optional(2)
     stored = {"x": stored_bytes(x), "w": stored_bytes(w), "bias": stored_bytes(bias) if bias is not None else 0}
@@ -226,7 +227,8 @@ def _forward(arguments: Arguments, context: Context) -> Cost:
     return _recorded(cost, x, w, context)
 
 
-def _backward_of_forward(arguments: Arguments, context: Context) -> Cost:
+@looks_at_context
+def backward_of_forward_call(arguments: Arguments, context: Context) -> Cost:
     """The backward pass of a call of `aten::convolution`: all gradients, for its arguments do not tell which."""
     x, w, bias = arguments.tensor(0), arguments.tensor(1), arguments.optional(2)
     return _gradients(_geometry(arguments, x, w, 3), x, w, (True, True, bias is not None), context)
@@ -247,7 +249,8 @@ def _gradients(
     return _recorded(cost, x, w, context)
 
 
-def _backward(arguments: Arguments, context: Context) -> Cost:
+@looks_at_context
+def backward_call(arguments: Arguments, context: Context) -> Cost:
     """`aten::convolution_backward`: gradient, input, filters, sizes of the bias, settings, which gradients."""
     grad, x, w = arguments.tensor(0), arguments.tensor(1), arguments.tensor(2)
     geometry = _geometry(arguments, x, w, 4)
@@ -268,30 +271,24 @@ def _apex_geometry(arguments: Arguments) -> tuple[Geometry, Tensor, Tensor]:
     return Geometry(x.shape, w.shape, stride=(stride,), padding=(padding,)), x, w
 
 
-def _apex_forward(arguments: Arguments, context: Context) -> Cost:
+@looks_at_context
+def apex_forward_call(arguments: Arguments, context: Context) -> Cost:
+    """Apex's fused convolution, bias and activation."""
     geometry, x, w = _apex_geometry(arguments)
     stored = {"x": stored_bytes(x), "w": stored_bytes(w)}
     return _recorded(convolution(geometry, bias=True, dtype=x.dtype, dtype_w=w.dtype, stored=stored), x, w, context)
 
 
-def _apex_gradients(arguments: Arguments, context: Context) -> Cost:
+@looks_at_context
+def apex_backward_of_forward_call(arguments: Arguments, context: Context) -> Cost:
+    """The backward pass of a call of Apex's fused convolution."""
     geometry, x, w = _apex_geometry(arguments)
     return _gradients(geometry, x, w, (True, True, True), context)
 
 
-def _apex_backward(_: Arguments, context: Context) -> Cost:
+@looks_at_context
+def apex_backward_call(_: Arguments, context: Context) -> Cost:
     """The backward op of a fused convolution has the gradient alone as argument: the sizes are the forward op's."""
     if context.forward is None:
         raise CannotModel("its forward op, which has the sizes, is not in the trace")
-    return _apex_gradients(context.forward, context)
-
-
-OPS: Mapping[str, OpModel] = {
-    "aten::convolution": OpModel(_forward, "CONV_fwd", backward=_backward_of_forward, uses_context=True),
-    "aten::convolution_backward": OpModel(_backward, "CONV_bwd", uses_context=True),
-    "ConvBias_": OpModel(_apex_forward, "CONV_fwd", backward=_apex_gradients, uses_context=True),
-    "ConvBiasReLU_": OpModel(_apex_forward, "CONV_fwd", backward=_apex_gradients, uses_context=True),
-    "ConvBias_Backward": OpModel(_apex_backward, "CONV_bwd", uses_context=True),
-    "ConvBiasReLU_Backward": OpModel(_apex_backward, "CONV_bwd", uses_context=True),
-}
-"""Models of the ops."""
+    return apex_backward_of_forward_call(context.forward, context)

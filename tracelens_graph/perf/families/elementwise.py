@@ -6,7 +6,6 @@ operands is four bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from math import prod
@@ -16,7 +15,7 @@ from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.dtypes import element_type
 from tracelens_graph.perf.families.vector import NUMBER, dense, kernel_element, present, vector_cost
-from tracelens_graph.perf.model import Context, OpModel
+from tracelens_graph.perf.model import Context, looks_at_context
 
 Shape = tuple[int, ...]
 
@@ -201,7 +200,7 @@ class Gated:
         return gated(arguments.tensor(0), arguments.tensor(1), flops=self.flops)
 
 
-def _padded(arguments: Arguments, context: Context) -> Cost:
+def padding_call(arguments: Arguments, context: Context) -> Cost:
     """`(source, padding, …)`: pairs (before, after) from the last dimension backwards."""
     source, padding = arguments.tensor(0), arguments.integers(1)
     if padding is None or len(padding) % 2 or len(padding) > 2 * len(source.shape):
@@ -214,10 +213,12 @@ def _padded(arguments: Arguments, context: Context) -> Cost:
     return resized(source, tuple(shape))
 
 
-def _upsampled(arguments: Arguments, context: Context) -> Cost:
+def upsampling_call(arguments: Arguments, context: Context) -> Cost:
     """`(source, output_size, …)`, or `(source, None, scale_factors)`: batch and channels stay."""
     source, size = arguments.tensor(0), arguments.integers(1)
     if size is None:
+        if max(source.shape[2:], default=0) >= 2**63:
+            raise CannotModel("the sizes are not those of tensors")
         factors = _factors(arguments.text(2))
         size = tuple(int(old * factor) for old, factor in zip(source.shape[2:], factors, strict=False))
     if len(size) != len(source.shape) - 2 or min(size, default=0) < 0:
@@ -233,13 +234,13 @@ def _factors(text: str) -> list[float]:
     return factors if all(0 < factor < 1e6 for factor in factors) else []
 
 
-def _filled(arguments: Arguments, context: Context) -> Cost:
+def fill_call(arguments: Arguments, context: Context) -> Cost:
     """`(self, …)`: written, not read."""
     target = arguments.tensor(0)
     return vector_cost(0, [target], target, _unary_params(target, None))
 
 
-def _selected(arguments: Arguments, context: Context) -> Cost:
+def selection_call(arguments: Arguments, context: Context) -> Cost:
     """Operands that are broadcast to one result, with or without a mask; types as the widest that is no mask."""
     operands = present(*map(arguments.optional, range(3)))
     values = [one for one in operands if one.dtype.lower() != "bool"]
@@ -251,7 +252,8 @@ def _selected(arguments: Arguments, context: Context) -> Cost:
     return vector_cost(result.elements, [*operands, result], widest, _unary_params(result, None))
 
 
-def _joined(arguments: Arguments, context: Context) -> Cost:
+@looks_at_context
+def concatenation_call(arguments: Arguments, context: Context) -> Cost:
     """`([tensors], dim)`: each is copied once; the type of the list comes from the kernel."""
     parts = arguments.tensors(0, kernel_element(context))
     if not parts:
@@ -260,7 +262,7 @@ def _joined(arguments: Arguments, context: Context) -> Cost:
     return vector_cost(0, [*parts, result], result, {"num_tensors": len(parts), "op_shape": result.shape})
 
 
-def _ranged(arguments: Arguments, context: Context) -> Cost:
+def range_call(arguments: Arguments, context: Context) -> Cost:
     """`(start, end, step, result)`: the result is recorded before it is resized, so its size follows from the rest."""
     start, end, step = (arguments.number(index) for index in range(3))
     result = arguments.tensor(3)
@@ -268,91 +270,3 @@ def _ranged(arguments: Arguments, context: Context) -> Cost:
         raise CannotModel("the range is not recorded")
     result = Tensor((int(-(-(end - start) // step)),), result.dtype)
     return vector_cost(result.elements, [result], result, _unary_params(result, None))
-
-
-def _models(sheet: str, families: Mapping[Any, Iterable[str]]) -> dict[str, OpModel]:
-    return {f"aten::{name}": OpModel(reader, sheet) for reader, names in families.items() for name in names}
-
-
-_UNARY, _BINARY = "UnaryElementwise", "BinaryElementwise"
-
-OPS: Mapping[str, OpModel] = {
-    **_models(
-        _UNARY,
-        {
-            Unary(): ("copy", "copy_", "sigmoid", "rsqrt", "silu", "neg"),
-            Unary("operand"): ("clamp_min", "clamp_max", "pow"),
-            Unary("operand", in_place=True): ("clamp_min_", "clamp_max_"),
-            _padded: ("replication_pad1d", "replication_pad2d", "replication_pad3d"),
-            _upsampled: ("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d"),
-        },
-    ),
-    **_models(
-        _BINARY,
-        {
-            Binary(): ("mul", "add", "sigmoid_backward", "threshold_backward"),
-            Binary(in_place=True): ("mul_", "add_", "div_"),
-            Binary(divides=True): ("div",),
-        },
-    ),
-    "LigerSiLUMulFunction": OpModel(Binary(), _BINARY),
-    "aiter::silu_and_mul": OpModel(Gated(5), _UNARY),
-    "_C::silu_and_mul": OpModel(Gated(5), _UNARY),
-    "sgl_kernel::silu_and_mul": OpModel(Gated(5), _UNARY),
-    "aiter::gelu_and_mul": OpModel(Gated(8), _UNARY),
-    "aiter::gelu_tanh_and_mul": OpModel(Gated(10), _UNARY),
-}
-"""Operations that TraceLens has a model for."""
-
-_FUNCTIONS = (
-    "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "ceil", "cos", "cosh", "digamma", "elu", "erf",
-    "erfc", "erfinv", "exp", "exp2", "expm1", "floor", "frac", "gelu", "hardsigmoid", "hardswish", "hardtanh",
-    "leaky_relu", "lgamma", "log", "log10", "log1p", "log2", "logit", "mish", "nan_to_num", "reciprocal", "relu",
-    "round", "sgn", "sigmoid", "sign", "silu", "sin", "sinc", "sinh", "softplus", "sqrt", "tan", "tanh", "trunc",
-    "rsqrt", "neg", "bitwise_not", "logical_not",
-)  # fmt: skip
-_ARITHMETIC = (
-    "atan2", "bitwise_and", "bitwise_or", "bitwise_xor", "copysign", "floor_divide", "fmax", "fmin", "fmod",
-    "hypot", "logaddexp", "logical_and", "logical_or", "logical_xor", "maximum", "minimum", "remainder", "sub",
-    "rsub", "xlogy",
-)  # fmt: skip
-_COMPARISONS = (
-    "eq", "ge", "gt", "le", "lt", "ne",
-)  # fmt: skip
-_BACKWARDS = (
-    "gelu_backward", "hardsigmoid_backward", "hardswish_backward", "hardtanh_backward",
-    "leaky_relu_backward", "logit_backward", "mish_backward", "native_dropout_backward", "silu_backward",
-    "softplus_backward", "tanh_backward",
-)  # fmt: skip
-
-EXTRA_OPS: Mapping[str, OpModel] = {
-    **_models(
-        _UNARY,
-        {
-            Unary(): (name for name in _FUNCTIONS if f"aten::{name}" not in OPS),
-            Unary(in_place=True): (f"{name}_" for name in _FUNCTIONS),
-            Unary("operand"): ("clamp",),
-            Unary("operand", in_place=True): ("clamp_", "pow_"),
-            _filled: ("fill_", "zero_"),
-            _selected: ("where", "masked_fill", "masked_fill_"),
-            _ranged: ("arange",),
-            _padded: ("reflection_pad1d", "reflection_pad2d", "reflection_pad3d", "constant_pad_nd"),
-            _upsampled: tuple(f"_upsample_nearest_exact{n}d" for n in (1, 2, 3)),
-        },
-    ),
-    **_models(
-        _BINARY,
-        {
-            Binary(): (*_ARITHMETIC, *_BACKWARDS),
-            Binary(in_place=True): (f"{name}_" for name in _ARITHMETIC),
-            Binary(dtype="bool"): _COMPARISONS,
-            Binary(dtype="bool", in_place=True): (f"{name}_" for name in _COMPARISONS),
-        },
-    ),
-    "aten::cat": OpModel(_joined, _UNARY, uses_context=True),
-    "_C::gelu_and_mul": OpModel(Gated(8), _UNARY),
-    "_C::gelu_tanh_and_mul": OpModel(Gated(10), _UNARY),
-    "sgl_kernel::gelu_and_mul": OpModel(Gated(8), _UNARY),
-    "sgl_kernel::gelu_tanh_and_mul": OpModel(Gated(10), _UNARY),
-}
-"""Operations of the same formulas that TraceLens has no model for."""

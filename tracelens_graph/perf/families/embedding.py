@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.families.vector import traffic, vector_cost
-from tracelens_graph.perf.model import Context, OpModel
+from tracelens_graph.perf.model import Context
 
 
 def rows_by_index(table: Tensor, indices: Tensor, dim: int = 0) -> Cost:
@@ -71,12 +70,12 @@ class Rows:
         return rows_by_index(arguments.tensor(0), arguments.tensor(self.indices), dim)
 
 
-def _gathered(arguments: Arguments, context: Context) -> Cost:
+def gather_call(arguments: Arguments, context: Context) -> Cost:
     """`(source, dim, indices, …)`."""
     return elements_by_index(arguments.tensor(0), arguments.tensor(2))
 
 
-def _scattered(arguments: Arguments, context: Context) -> Cost:
+def scatter_add_call(arguments: Arguments, context: Context) -> Cost:
     """`(target, dim, indices, values, …)`: elements of the target are written, and read too where they are added to."""
     target, indices = arguments.tensor(0), arguments.tensor(2)
     values = Tensor(indices.shape, target.dtype)
@@ -84,22 +83,9 @@ def _scattered(arguments: Arguments, context: Context) -> Cost:
     return vector_cost(indices.elements, (indices, values, values, values), target, params)
 
 
-def _put_back(arguments: Arguments, context: Context) -> Cost:
+def rows_put_back_call(arguments: Arguments, context: Context) -> Cost:
     """`(gradient, indices, rows of the table, …)`."""
     rows = arguments.integer(2)
     if rows is None or rows < 0:
         raise CannotModel("the size of the table is not recorded")
     return rows_put_back(arguments.tensor(0), arguments.tensor(1), rows)
-
-
-OPS: Mapping[str, OpModel] = {}
-"""TraceLens has no model for look-ups."""
-
-EXTRA_OPS: Mapping[str, OpModel] = {
-    "aten::embedding": OpModel(Rows(1), "Embedding_fwd"),
-    "aten::index_select": OpModel(Rows(2, dim=1), "Embedding_fwd"),
-    "aten::gather": OpModel(_gathered, "Embedding_fwd"),
-    "aten::scatter_add_": OpModel(_scattered, "Embedding_bwd"),
-    "aten::embedding_dense_backward": OpModel(_put_back, "Embedding_bwd"),
-}
-"""Operations that TraceLens has no model for. `aten::embedding` calls `aten::index_select`, which does its work."""

@@ -1,13 +1,12 @@
 """Matrix multiplication: dense, batched, linear layers, scaled and quantised variants.
 
-One formula, `gemm`; the ops differ in where their operands stand and how these lie, which is data (`Layout`).
+One formula, `gemm`; the ops differ in where their operands stand and how these lie, which is data (`Product`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from math import prod
 from types import MappingProxyType
 
@@ -15,7 +14,7 @@ from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.dtypes import SCALAR_TYPES
 from tracelens_graph.perf.families.matrix import bytes_of, known, matrix_precision, stored_bytes, total, transposed
-from tracelens_graph.perf.model import Context, Estimate, OpModel
+from tracelens_graph.perf.model import Context, looks_at_context
 
 SCALE_BLOCK = 32
 """Numbers that share a scale of one byte in the OCP microscaling formats (MXFP4); NVFP4 has 16."""
@@ -82,9 +81,10 @@ def _scales(rows: int, k: int, dtype: str, block: int) -> int:
     return rows * -(-k // block) if known(dtype).values > 1 else 0
 
 
+@looks_at_context
 @dataclass(frozen=True)
-class Layout:
-    """Where the operands of an op stand among its arguments, and how they lie.
+class Product:
+    """Reads ops with two operand tensors and no transposition flags: where these stand, and how they lie.
 
     Attributes:
         a, b: positions of the operands.
@@ -115,24 +115,23 @@ class Layout:
     compute: str = ""
     third: str = ""
 
+    def __call__(self, arguments: Arguments, context: Context) -> Cost:
+        """The cost of a call."""
+        a, b = arguments.tensor(self.a), arguments.tensor(self.b)
+        if not 2 <= len(b.shape) <= 3 or len(a.shape) < 1 or (len(a.shape) != len(b.shape) and not self.weight):
+            raise CannotModel(f"no product of tensors of {len(a.shape)} and {len(b.shape)} dimensions is known")
+        n, k_b = (b.shape[-2], b.shape[-1]) if self.weight else (b.shape[-1], b.shape[-2])
+        batch = b.shape[0] if len(b.shape) == 3 else 1
+        rows = a.shape[:-1]
+        if len(b.shape) == 3:
+            if len(rows) != 2 or batch not in rows:
+                raise CannotModel("the batches of the operands differ")
+            rows = rows[1:] if rows[0] == batch else rows[:1]
+        k, values_b = _inner(self, a, b, k_b)
+        return _product(self, arguments, context, (a, b), (prod(rows), n, k, batch), values_b)
 
-def _read(layout: Layout, arguments: Arguments, context: Context) -> Cost:
-    """Reader of ops with two operand tensors and no transposition flags."""
-    a, b = arguments.tensor(layout.a), arguments.tensor(layout.b)
-    if not 2 <= len(b.shape) <= 3 or len(a.shape) < 1 or (len(a.shape) != len(b.shape) and not layout.weight):
-        raise CannotModel(f"no product of tensors of {len(a.shape)} and {len(b.shape)} dimensions is known")
-    n, k_b = (b.shape[-2], b.shape[-1]) if layout.weight else (b.shape[-1], b.shape[-2])
-    batch = b.shape[0] if len(b.shape) == 3 else 1
-    rows = a.shape[:-1]
-    if len(b.shape) == 3:
-        if len(rows) != 2 or batch not in rows:
-            raise CannotModel("the batches of the operands differ")
-        rows = rows[1:] if rows[0] == batch else rows[:1]
-    k, values_b = _inner(layout, a, b, k_b)
-    return _product(layout, arguments, context, (a, b), (prod(rows), n, k, batch), values_b)
 
-
-def _inner(layout: Layout, a: Tensor, b: Tensor, k_b: int) -> tuple[int, int]:
+def _inner(layout: Product, a: Tensor, b: Tensor, k_b: int) -> tuple[int, int]:
     """Inner size of the product, and how many numbers an element of b holds."""
     values_a, values_b = (2 if layout.packed else known(tensor.dtype).values for tensor in (a, b))
     k = a.shape[-1] * values_a
@@ -144,7 +143,7 @@ def _inner(layout: Layout, a: Tensor, b: Tensor, k_b: int) -> tuple[int, int]:
 
 
 def _product(
-    layout: Layout,
+    layout: Product,
     arguments: Arguments,
     context: Context,
     operands: tuple[Tensor, Tensor],
@@ -189,7 +188,7 @@ def _product(
     return replace(cost, precision=compute or raw or matrix_precision(deciding, context), params=params)
 
 
-def _out_type(layout: Layout, arguments: Arguments, a: Tensor, size: int) -> str:
+def _out_type(layout: Product, arguments: Arguments, a: Tensor, size: int) -> str:
     """Type of the result, from the tensor that takes it, else from the type asked for, else by rule."""
     if layout.out is not None:
         out = arguments.optional(layout.out)
@@ -202,18 +201,21 @@ def _out_type(layout: Layout, arguments: Arguments, a: Tensor, size: int) -> str
     return layout.result or _result_type(a.dtype)
 
 
-def _scale_block(layout: Layout, arguments: Arguments) -> int:
+def _scale_block(layout: Product, arguments: Arguments) -> int:
     return 16 if layout.scale is not None and "e4m3" in arguments.type(layout.scale).lower() else SCALE_BLOCK
 
 
-def _scaled_mm(arguments: Arguments, context: Context) -> Cost:
+@looks_at_context
+def scaled_mm_call(arguments: Arguments, context: Context) -> Cost:
     """`aten::_scaled_mm`: scales, then bias and type of the result; before PyTorch 2.5 these came first."""
     scales_first = arguments.optional(2) is not None and arguments.optional(3) is not None
-    layout = Layout(bias=4, out_type=6, scale=2, raw="fp8") if scales_first else Layout(bias=2, out_type=3, raw="fp8")
-    return _read(layout, arguments, context)
+    if scales_first:
+        return Product(bias=4, out_type=6, scale=2, raw="fp8")(arguments, context)
+    return Product(bias=2, out_type=3, raw="fp8")(arguments, context)
 
 
-def _te_gemm(arguments: Arguments, context: Context) -> Cost:
+@looks_at_context
+def te_gemm_call(arguments: Arguments, context: Context) -> Cost:
     """`tex_ts::te_gemm_ts` of TransformerEngine 1: column-major, each operand with a flag of transposition."""
     a, b = arguments.tensor(0), arguments.tensor(5)
     trans_a, trans_b = arguments.boolean(4), arguments.boolean(9)
@@ -222,12 +224,13 @@ def _te_gemm(arguments: Arguments, context: Context) -> Cost:
     (m, k), (n, k_b) = _matrix(a, not trans_a), _matrix(b, trans_b)
     if k != k_b:
         raise CannotModel("the inner sizes of the operands differ")
-    cost = _product(Layout(bias=14, out=10, raw="fp8"), arguments, context, (a, b), (m, n, k, 1), 1)
+    cost = _product(Product(bias=14, out=10, raw="fp8"), arguments, context, (a, b), (m, n, k, 1), 1)
     types = (a.dtype, b.dtype, arguments.type(10), arguments.type(14))
     return replace(cost, params={**cost.params, "dtype_A_B": types})
 
 
-def _hipblaslt(arguments: Arguments, context: Context) -> Cost:
+@looks_at_context
+def hipblaslt_call(arguments: Arguments, context: Context) -> Cost:
     """`hipblaslt_gemm_fp8` and `_fp4` of Primus-Turbo: operand, its scale, operand, its scale, type, three flags."""
     a, b = arguments.tensor(0), arguments.tensor(2)
     trans_a, trans_b, trans_c = (bool(arguments.boolean(index)) for index in (5, 6, 7))
@@ -237,7 +240,7 @@ def _hipblaslt(arguments: Arguments, context: Context) -> Cost:
         raise CannotModel("the inner sizes of the operands differ")
     if trans_c:
         m, n = n, m  # the transposed result is the product of the transposed operands, in the other order
-    cost = _product(Layout(out_type=4, scale=1, raw="fp8"), arguments, context, (a, b), (m, n, k * values, 1), values)
+    cost = _product(Product(out_type=4, scale=1, raw="fp8"), arguments, context, (a, b), (m, n, k * values, 1), values)
     return replace(cost, params={**cost.params, "dtype_scaleA": arguments.type(1), "dtype_scaleB": arguments.type(3)})
 
 
@@ -247,82 +250,3 @@ def _matrix(tensor: Tensor, swapped: bool) -> tuple[int, int]:
         raise CannotModel(f"an operand has {len(tensor.shape)} dimensions, not 2")
     rows, columns = tensor.shape
     return (columns, rows) if swapped else (rows, columns)
-
-
-_BF16 = "c10::BFloat16"
-_A8W8 = Layout(weight=True, out=4, result=_BF16, raw="fp8", third="out")
-_A4W4 = Layout(weight=True, out=4, out_type=5, packed=True, result=_BF16, compute="fp4")
-_A16W16 = Layout(weight=True, out=3, third="out")
-_BATCHED_A8W8 = "batched_gemm_a8w8_a_per_token_group_prequant_w_per_batched_tensor_quant"
-
-_LAYOUTS: dict[str, Layout] = {
-    "aten::mm": Layout(out=2, out_type=2),
-    "aten::bmm": Layout(out=2, out_type=2),
-    "aten::addmm": Layout(a=1, b=2, bias=0, beta=3, out=5),
-    "aten::baddbmm": Layout(a=1, b=2, bias=0, beta=3, out=5),
-    "trtllm::cublas_scaled_mm": Layout(bias=4, out_type=5, raw="fp8"),
-    "bitsandbytes::int8_linear_matmul": Layout(weight=True, out=2, result="int"),
-    **dict.fromkeys(
-        (
-            "_Linear_yfwd_mm",
-            "_LinearBackward_xgrad_mm",
-            "_LinearBackward_wgrad_mm",
-            "_LayerNormLinear_yfwd_mm",
-            "_LayerNormLinearBackward_xgrad_mm",
-            "_LayerNormLinearBackward_wgrad_mm",
-        ),
-        Layout(result=_BF16, raw="fp8"),
-    ),
-    "vllm::gemm_with_dynamic_quant": Layout(weight=True),
-    "vllm::rocm_unquantized_gemm": Layout(weight=True, bias=2, third="bias"),
-    "aiter::gemm_a16w16": Layout(weight=True, bias=2, out_type=3, third="out"),
-    "aiter::gemm_a16w16_atomic_": _A16W16,
-    "aiter::_gemm_a16w16_asm": replace(_A16W16, out=2),
-    "sglang_profiler::gemm_kernels_flydsl_hgemm": _A16W16,
-    **dict.fromkeys(
-        (
-            "aiter::gemm_a8w8_blockscale_ck",
-            "aiter::gemm_a8w8_blockscale_cktile",
-            "aiter::gemm_a8w8_blockscale_bpreshuffle_ck",
-            "aiter::gemm_a8w8_blockscale_bpreshuffle_cktile",
-            "aiter::flatmm_a8w8_blockscale_asm",
-            "aiter::gfx950_a8w8_blockscale_asm",
-            "aiter::gemm_a8w8_bpreshuffle_ck",
-            "vllm::_rocm_aiter_preshuffled_per_token_w8a8_gemm",
-            "sglang_profiler::fp8_utils_gemm_a8w8_blockscale",
-            "sglang_profiler::gemm_a8w8_blockscale_gemm_a8w8_blockscale",
-        ),
-        _A8W8,
-    ),
-    "aiter::gemm_a8w8_ck": replace(_A8W8, bias=5),
-    "aiter::gemm_a8w8_bpreshuffle": replace(_A8W8, out=None, bias=4, out_type=5),
-    "aiter::_gemm_a8w8_blockscale_bpreshuffle_asm": replace(_A8W8, out=2, bias=5),
-    "vllm::rocm_aiter_triton_gemm_a8w8_blockscale": replace(_A8W8, out=None, out_type=4),
-    f"sglang_profiler::{_BATCHED_A8W8}_{_BATCHED_A8W8}": replace(_A8W8, out=None, compute="b"),
-    "aiter::gemm_a4w4": _A4W4,
-    "aiter::_gemm_a4w4_asm": replace(_A4W4, out_type=None),
-    "aiter::gemm_afp4wfp4_": replace(_A4W4, out=5, out_type=4, third="out"),
-    "aiter::batched_gemm_a16wfp4_": Layout(weight=True, result=_BF16, compute="fp4", third="out"),
-}
-
-_READERS: dict[str, Estimate] = {
-    **{name: partial(_read, layout) for name, layout in _LAYOUTS.items()},
-    "aten::_scaled_mm": _scaled_mm,
-    "tex_ts::te_gemm_ts": _te_gemm,
-    "primus_turbo::hipblaslt_gemm_fp8": _hipblaslt,
-    "primus_turbo::hipblaslt_gemm_fp4": _hipblaslt,
-    "primus_turbo_cpp_extension::hipblaslt_gemm_fp8": _hipblaslt,
-    "primus_turbo_cpp_extension::hipblaslt_gemm_fp4": _hipblaslt,
-}
-
-OPS: Mapping[str, OpModel] = {name: OpModel(reader, "GEMM", uses_context=True) for name, reader in _READERS.items()}
-"""Models of the ops. None has a backward formula: each backward product is an op of its own."""
-
-EXTRA_OPS: Mapping[str, OpModel] = {
-    name: OpModel(partial(_read, layout), "GEMM", uses_context=True)
-    for name, layout in {
-        "aten::_addmm_activation": Layout(a=1, b=2, bias=0, beta=3, out=6),
-        "aten::_int_mm": Layout(out=2, result="int"),
-    }.items()
-}
-"""Models of ops that TraceLens has none of."""

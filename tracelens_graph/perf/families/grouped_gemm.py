@@ -5,15 +5,13 @@ How many rows a group has stands in a tensor, whose values a trace does not reco
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import partial
 from math import prod
 
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.dtypes import SCALAR_TYPES
 from tracelens_graph.perf.families.matrix import bytes_of, known, total
-from tracelens_graph.perf.model import Context, Estimate, OpModel
+from tracelens_graph.perf.model import Context
 
 
 def grouped_gemm(
@@ -89,10 +87,24 @@ def _params(m: int, n: int, k: int, groups: int, dtype: str, dtype_out: str) -> 
     return dict(zip(("M", "K", "N", "G", "bpe_in", "bpe_out"), (m, k, n, groups, *sizes), strict=True))
 
 
-def _rows_by_matrices(arguments: Arguments, _: Context, *, backward: bool = False) -> Cost:
+def rows_by_matrices_call(arguments: Arguments, _: Context) -> Cost:
     """Primus-Turbo: rows (M, K), matrices (G, K, N) or transposed (G, N, K), rows per group, offsets, two flags.
 
     An older form lists the operands of every group.
+    """
+    return grouped_gemm(*_rows_by_matrices(arguments), dtype=arguments.type(0))
+
+
+def rows_by_matrices_backward_call(arguments: Arguments, _: Context) -> Cost:
+    """Both gradients of a call of Primus-Turbo's product of rows by matrices."""
+    return grouped_gemm_backward(*_rows_by_matrices(arguments), dtype=arguments.type(0))
+
+
+def _rows_by_matrices(arguments: Arguments) -> tuple[int, int, int, int]:
+    """Rows of all groups, columns, inner size and number of groups.
+
+    Raises:
+        CannotModel: the operands do not fit together, or the groups differ in more than their rows.
     """
     listed = _listed(arguments)
     if listed is not None:
@@ -100,22 +112,20 @@ def _rows_by_matrices(arguments: Arguments, _: Context, *, backward: bool = Fals
         k, n = b[0]
         if any(one[1] != k for one in a) or any(matrix != (k, n) for matrix in b):
             raise CannotModel("the groups differ in more than their rows")
-        m, groups, dtype = sum(one[0] for one in a), len(b), arguments.type(0)
-    else:
-        rows, matrices = arguments.tensor(0), arguments.tensor(1)
-        if len(rows.shape) != 2 or len(matrices.shape) != 3:
-            raise CannotModel("the operands are no rows and no stack of matrices")
-        (m, k), (groups, first, second) = rows.shape, matrices.shape
-        flag = arguments.boolean(5)
-        swapped = first != k if flag is None else flag
-        inner, n = (second, first) if swapped else (first, second)
-        if inner != k:
-            raise CannotModel("the inner sizes of the operands differ")
-        dtype = rows.dtype
-    return (grouped_gemm_backward if backward else grouped_gemm)(m, n, k, groups, dtype=dtype)
+        return sum(one[0] for one in a), n, k, len(b)
+    rows, matrices = arguments.tensor(0), arguments.tensor(1)
+    if len(rows.shape) != 2 or len(matrices.shape) != 3:
+        raise CannotModel("the operands are no rows and no stack of matrices")
+    (m, k), (groups, first, second) = rows.shape, matrices.shape
+    flag = arguments.boolean(5)
+    swapped = first != k if flag is None else flag
+    inner, n = (second, first) if swapped else (first, second)
+    if inner != k:
+        raise CannotModel("the inner sizes of the operands differ")
+    return m, n, k, groups
 
 
-def _sum_over_rows(arguments: Arguments, _: Context) -> Cost:
+def sum_over_rows_call(arguments: Arguments, _: Context) -> Cost:
     """Primus-Turbo, variable K: operands (M, K) and (M, N), rows per group; an older form lists those of each group."""
     listed = _listed(arguments)
     if listed is not None:
@@ -144,7 +154,7 @@ def _listed(arguments: Arguments) -> tuple[list[tuple[int, int]], list[tuple[int
     return (a, b) if a and len(a) == len(b) else None
 
 
-def _aten(arguments: Arguments, _: Context, *, offsets: int, out_type: int) -> Cost:
+def aten_call(arguments: Arguments, _: Context, *, offsets: int, out_type: int) -> Cost:
     """`aten::_grouped_mm` and the scaled one: each operand is a matrix, split by offsets, or a stack of matrices."""
     a, b = arguments.tensor(0), arguments.tensor(1)
     ranks = len(a.shape), len(b.shape)
@@ -176,29 +186,3 @@ def _stacks(a: Tensor, b: Tensor, dtype_out: str) -> Cost:
     )
     params = _params(m, n, k, groups, a.dtype, dtype_out)
     return Cost(2 * groups * m * k * n, size, "matrix", known(a.dtype).precision, params)
-
-
-def _model(estimate: Estimate, backward: Estimate | None = None) -> OpModel:
-    return OpModel(estimate, "GroupedGEMM_fwd", backward)
-
-
-_ROWS = _model(_rows_by_matrices, partial(_rows_by_matrices, backward=True))
-_SUM = _model(_sum_over_rows)
-
-OPS: Mapping[str, OpModel] = {
-    "primus_turbo::grouped_gemm": _ROWS,
-    "primus_turbo::grouped_gemm_impl": _ROWS,
-    "primus_turbo_cpp_extension::grouped_gemm": _ROWS,
-    "primus_turbo_cpp_extension::ck_grouped_gemm": _ROWS,
-    "primus_turbo::grouped_gemm_variable_k": _SUM,
-    "primus_turbo::grouped_gemm_variable_k_impl": _SUM,
-    "primus_turbo_cpp_extension::grouped_gemm_variable_k": _SUM,
-    "primus_turbo_cpp_extension::ck_grouped_gemm_variable_k": _SUM,
-}
-"""Models of the ops."""
-
-EXTRA_OPS: Mapping[str, OpModel] = {
-    "aten::_grouped_mm": _model(partial(_aten, offsets=2, out_type=4)),
-    "aten::_scaled_grouped_mm": _model(partial(_aten, offsets=4, out_type=7)),
-}
-"""Models of ops that TraceLens has none of."""

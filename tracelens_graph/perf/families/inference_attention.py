@@ -6,21 +6,17 @@ scales are small and not counted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from math import prod
 from typing import Any
 
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.dtypes import element_type
-from tracelens_graph.perf.families.attention import Call, Heads, attention_call
+from tracelens_graph.perf.families.attention import Attention, Heads
 from tracelens_graph.perf.families.batch import Batch, Requests, read_batch
-from tracelens_graph.perf.model import Context, OpModel
-
-_SHEET = "InferenceAttention_fwd"
+from tracelens_graph.perf.model import Context, looks_at_context
 
 
 def _doubled_keys(batch: Batch) -> tuple[int, int]:
@@ -141,9 +137,14 @@ def gated_delta_net(batch: Batch, heads_v: int, heads_k: int, dim_k: int, dim_v:
     return Cost(7 * tokens * heads_v * dim_k * dim_v, numbers * element.bits // 8, "matrix", element.precision)
 
 
+_PACKED = Attention("BNHD", causal=(12, 11, 10), dropout=None, window=1, packed=(3, 4, 5, 6))
+"""The arguments of aiter's attention over packed sequences."""
+
+
+@looks_at_context
 @dataclass(frozen=True)
-class Operands:
-    """Where an op has its operands.
+class PagedAttention:
+    """Reads attention over a cache of pages, by the positions of its operands.
 
     Attributes:
         query, key: places of queries [tokens, heads, width] and of keys.
@@ -152,7 +153,7 @@ class Operands:
         window: place of the sliding window; none or not positive: every key is seen.
         generation: whether the op works on generation requests only.
         latent: whether values are part of the keys.
-        packed: the op read as attention over packed sequences, for want of an annotation.
+        packed: whether the op is read as aiter's attention over packed sequences where no annotation tells the lengths.
     """
 
     query: int = 0
@@ -162,7 +163,7 @@ class Operands:
     window: int | None = None
     generation: bool = False
     latent: bool = False
-    packed: Call | None = None
+    packed: bool = False
 
     def heads_kv(self, key: Tensor) -> int:
         """Number of key/value heads; 0 if the keys have other axes than expected."""
@@ -170,6 +171,30 @@ class Operands:
             return 1
         axes = range(3, 5) if self.key_heads < 0 else range(3, 6)
         return key.shape[self.key_heads] if len(key.shape) in axes else 0
+
+    def __call__(self, args: Arguments, context: Context) -> Cost:
+        """The cost of a call."""
+        try:
+            batch = read_batch(context.annotation)
+        except CannotModel:
+            if not self.packed:
+                raise
+            return _PACKED(args, context)
+        if self.generation:
+            batch = Batch(generation=batch.generation)
+        query, key = _query(args, self.query), args.tensor(self.key)
+        value = args.tensor(self.value) if self.value >= 0 else query
+        heads_kv = self.heads_kv(key)
+        if not heads_kv or query.shape[1] % heads_kv or len(value.shape) < 3:
+            raise CannotModel("shapes of query, key and value do not fit together")
+        heads = Heads(query.shape[1], heads_kv, query.shape[2], value.shape[-1])
+        window = args.integer(self.window) if self.window is not None else None
+        window = window if window and window > 0 else None
+        cost = batch_attention(batch, heads, window=window, latent=self.latent, dtype=query.dtype, kv_dtype=key.dtype)
+        fresh = len(key.shape) == 3 and not self.latent
+        keys = key.shape[0] if fresh else batch.context.sk + batch.generation.sk
+        params = _params(query, heads, keys, batch, key.dtype)
+        return replace(cost, params=params | ({} if self.window is None else {"sliding_window": window or -1}))
 
 
 def _query(args: Arguments, at: int) -> Tensor:
@@ -193,36 +218,13 @@ def _params(query: Tensor, heads: Heads, keys: int, batch: Batch, kv_dtype: str)
     }
 
 
-def _paged(operands: Operands, args: Arguments, context: Context) -> Cost:
-    try:
-        batch = read_batch(context.annotation)
-    except CannotModel:
-        if operands.packed is None:
-            raise
-        return attention_call(operands.packed, args, context)
-    if operands.generation:
-        batch = Batch(generation=batch.generation)
-    query, key = _query(args, operands.query), args.tensor(operands.key)
-    value = args.tensor(operands.value) if operands.value >= 0 else query
-    heads_kv = operands.heads_kv(key)
-    if not heads_kv or query.shape[1] % heads_kv or len(value.shape) < 3:
-        raise CannotModel("shapes of query, key and value do not fit together")
-    heads = Heads(query.shape[1], heads_kv, query.shape[2], value.shape[-1])
-    window = args.integer(operands.window) if operands.window is not None else None
-    window = window if window and window > 0 else None
-    cost = batch_attention(batch, heads, window=window, latent=operands.latent, dtype=query.dtype, kv_dtype=key.dtype)
-    fresh = len(key.shape) == 3 and not operands.latent
-    keys = key.shape[0] if fresh else batch.context.sk + batch.generation.sk
-    params = _params(query, heads, keys, batch, key.dtype)
-    return replace(cost, params=params | ({} if operands.window is None else {"sliding_window": window or -1}))
-
-
 _V4_WINDOW = 128
 _V4_TOP = (512, 1024)
 """DeepSeek V4: width of the sliding window; compressed entries that a query chooses, in Flash and in Pro."""
 
 
-def _paged_v4(mode: str, args: Arguments, context: Context) -> Cost:
+@looks_at_context
+def paged_v4_call(args: Arguments, context: Context, *, mode: str) -> Cost:
     """Generation step of DeepSeek V4: a sliding window (swa), and beside it chosen entries of a cache compressed 4 to 1
     (csa) or all of one compressed 128 to 1 (hca).
     """
@@ -245,7 +247,7 @@ def _paged_v4(mode: str, args: Arguments, context: Context) -> Cost:
     return replace(least, params=params, flops_range=spread, bytes_range=None)
 
 
-def _sparse_prefill(args: Arguments, context: Context) -> Cost:
+def sparse_prefill_call(args: Arguments, context: Context) -> Cost:
     """Prefill of DeepSeek V4: entries of the past (2) in the cache (1), and of the chunk (5) in the new ones (4)."""
     query, cache, past, new, chunk = _query(args, 0), *(args.tensor(at) for at in (1, 2, 4, 5))
     heads = Heads(query.shape[1], 1, query.shape[2], query.shape[2])
@@ -261,7 +263,8 @@ def _sparse_params(query: Tensor, heads: Heads, pairs: int, kv_dtype: str) -> di
     return kept | {"prefill_pairs": pairs, "dtype_Q": query.dtype, "dtype_KV": kv_dtype}
 
 
-def _sparse_latent(args: Arguments, context: Context) -> Cost:
+@looks_at_context
+def sparse_latent_call(args: Arguments, context: Context) -> Cost:
     """Sparse latent attention: queries, cache, chosen entries [tokens, heads, top], scale, width of a value."""
     query, cache, chosen = _query(args, 0), args.tensor(1), args.tensor(2)
     heads = Heads(query.shape[1], 1, query.shape[2], args.integer(4) or min(512, query.shape[2]))
@@ -276,7 +279,8 @@ def _sparse_latent(args: Arguments, context: Context) -> Cost:
     return replace(cost, params=_sparse_params(query, heads, pairs, cache.dtype))
 
 
-def _delta_net(args: Arguments, context: Context) -> Cost:
+@looks_at_context
+def delta_net_call(args: Arguments, context: Context) -> Cost:
     """Gated delta net: q, k and v side by side [tokens, width], two gates [tokens, heads], output [.., heads, dim]."""
     mixed, gate, out = args.tensor(0), args.tensor(1), args.tensor(3)
     if len(mixed.shape) != 2 or len(gate.shape) != 2 or len(out.shape) < 3:
@@ -303,7 +307,7 @@ def _delta_net(args: Arguments, context: Context) -> Cost:
     return replace(cost, params=params)
 
 
-def _store_cache(args: Arguments, context: Context) -> Cost:
+def store_cache_call(args: Arguments, context: Context) -> Cost:
     """Copies new keys (0) and values (1) to their caches (2, 3): each is read, and written in the cache's type."""
     moved = 0
     for new, cache in ((args.tensor(0), args.optional(2)), (args.tensor(1), args.optional(3))):
@@ -311,30 +315,3 @@ def _store_cache(args: Arguments, context: Context) -> Cost:
     key = args.tensor(0)
     params = {"op_shape": key.shape, "nelems": key.elements, "dtype": key.dtype}
     return Cost(0, moved, "vector", key.type.precision, params)
-
-
-_PACKED = Call("BNHD", causal=(12, 11, 10), dropout=None, window=1, packed=(3, 4, 5, 6))
-_PAGED: Mapping[str, Operands] = {
-    "vllm::unified_attention_with_output": Operands(),
-    "aiter::mha_varlen_fwd": Operands(packed=_PACKED),
-    "aiter::fmha_v3_varlen_fwd": Operands(packed=_PACKED),
-    "aiter::mha_batch_prefill": Operands(),
-    "aiter::pa_decode_gluon": Operands(key=2, value=-1, key_heads=1, window=19, generation=True),
-    "sglang_profiler::attention_paged_attention_ragged": Operands(query=2, key=3, value=4),
-    "pseudo_mla_decode_fwd": Operands(generation=True, latent=True),
-    "pseudo_mla_prefill_fwd": Operands(),
-}
-
-OPS: Mapping[str, OpModel] = {
-    **{name: OpModel(partial(_paged, operands), _SHEET, uses_context=True) for name, operands in _PAGED.items()},
-    **{
-        f"pseudo_v4_paged_decode_{mode}": OpModel(partial(_paged_v4, mode), _SHEET, uses_context=True)
-        for mode in ("swa", "csa", "hca")
-    },
-    "aiter::pa_sparse_prefill_opus_fwd": OpModel(_sparse_prefill, _SHEET),
-    "sglang_profiler::tilelang_kernel_tilelang_sparse_fwd": OpModel(_sparse_latent, _SHEET, uses_context=True),
-    "vllm::gdn_attention_core": OpModel(_delta_net, _SHEET, uses_context=True),
-    "aiter::linear_attention_with_output_base": OpModel(_delta_net, _SHEET, uses_context=True),
-    "sglang::store_cache": OpModel(_store_cache, _SHEET),
-}
-"""Models of the attention ops of serving engines."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
@@ -10,7 +9,7 @@ from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.families.elementwise import broadcast
 from tracelens_graph.perf.families.vector import dense, vector_cost
-from tracelens_graph.perf.model import Context, OpModel
+from tracelens_graph.perf.model import Context
 
 
 def cross_entropy(logits: Tensor, targets: Tensor) -> Cost:
@@ -52,7 +51,8 @@ def difference_loss(source: Tensor, target: Tensor, *, reduced: bool = True) -> 
     return vector_cost(flops, (source, target, result), source, {"op_shape": shape})
 
 
-def _cross_entropy(arguments: Arguments, context: Context) -> Cost:
+def cross_entropy_call(arguments: Arguments, context: Context) -> Cost:
+    """`(logits, targets, …)`."""
     return cross_entropy(arguments.tensor(0), arguments.tensor(1))
 
 
@@ -74,7 +74,7 @@ class Loss:
         return formula(arguments.tensor(0), arguments.tensor(1), reduced=arguments.integer(self.reduction) != 0)
 
 
-def _likelihood_backward(arguments: Arguments, context: Context) -> Cost:
+def likelihood_backward_call(arguments: Arguments, context: Context) -> Cost:
     """`(gradient, source, target, …)`: zeros everywhere but at the targets."""
     source, target = arguments.tensor(1), arguments.tensor(2)
     return vector_cost(
@@ -82,26 +82,8 @@ def _likelihood_backward(arguments: Arguments, context: Context) -> Cost:
     )
 
 
-def _difference_backward(arguments: Arguments, context: Context) -> Cost:
+def difference_backward_call(arguments: Arguments, context: Context) -> Cost:
     """`(gradient, source, target, …)`: difference, factor, gradient: 3E."""
     gradient, source, target = (arguments.tensor(index) for index in range(3))
     touched = (gradient, source, target, dense(source))
     return vector_cost(3 * source.elements, touched, source, {"op_shape": source.shape})
-
-
-OPS: Mapping[str, OpModel] = {"CrossEntropyFunction": OpModel(_cross_entropy, "CrossEntropy_fwd")}
-"""Operations that TraceLens has a model for."""
-
-EXTRA_OPS: Mapping[str, OpModel] = {
-    "aten::nll_loss_forward": OpModel(Loss(3, likelihood=True), "CrossEntropy_fwd"),
-    "aten::nll_loss2d_forward": OpModel(Loss(3, likelihood=True), "CrossEntropy_fwd"),
-    "aten::nll_loss_backward": OpModel(_likelihood_backward, "CrossEntropy_bwd"),
-    "aten::nll_loss2d_backward": OpModel(_likelihood_backward, "CrossEntropy_bwd"),
-    "aten::mse_loss": OpModel(Loss(2), "Loss_fwd"),
-    "aten::smooth_l1_loss": OpModel(Loss(2), "Loss_fwd"),
-    "aten::huber_loss": OpModel(Loss(2), "Loss_fwd"),
-    "aten::mse_loss_backward": OpModel(_difference_backward, "Loss_bwd"),
-    "aten::smooth_l1_loss_backward": OpModel(_difference_backward, "Loss_bwd"),
-    "aten::huber_loss_backward": OpModel(_difference_backward, "Loss_bwd"),
-}
-"""Operations that TraceLens has no model for."""

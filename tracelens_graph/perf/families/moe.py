@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.families.matrix import bytes_of, known, total
-from tracelens_graph.perf.model import Context, OpModel
+from tracelens_graph.perf.model import Context
 
 
 def experts_touched(experts: int, topk: int, tokens: int) -> float:
@@ -144,10 +145,12 @@ def moe_down(layer: Experts) -> Cost:
 
 
 @dataclass(frozen=True)
-class Layout:
-    """Where the parts of a layer stand among the arguments of an op.
+class Stage:
+    """Reads a layer of experts or a stage of one, by the positions of its parts among the arguments.
 
     Attributes:
+        stage: what is computed: the whole layer ("fused"), its first stage ("up") or its second one ("down").
+        by_rows: whether the rows between the stages tell the width inside an expert; else both weights do.
         x: tokens, (M, K), or the rows that the first stage wrote, (M, k, N).
         w1: first weights, (E, N or 2 N, K).
         w2: second weights, (E, K, N); where the op gets but one of both, the other has the same position.
@@ -157,6 +160,8 @@ class Layout:
         weights: whether the precision is that of the weights, to which tokens are quantised in the kernel.
     """
 
+    stage: Literal["fused", "up", "down"] = "fused"
+    by_rows: bool = False
     x: int = 0
     w1: int = 1
     w2: int = 2
@@ -165,8 +170,10 @@ class Layout:
     out: int | None = None
     weights: bool = False
 
-
-_Read = Callable[[Layout, Arguments], Experts]
+    def __call__(self, arguments: Arguments, context: Context) -> Cost:
+        """The cost of a call."""
+        read = _BY_ROWS[self.stage] if self.by_rows else _layer
+        return _FORMULAS[self.stage](read(self, arguments))
 
 
 def _three(arguments: Arguments, index: int) -> Tensor:
@@ -177,7 +184,7 @@ def _three(arguments: Arguments, index: int) -> Tensor:
     return found
 
 
-def _choices(layout: Layout, arguments: Arguments) -> int:
+def _choices(layout: Stage, arguments: Arguments) -> int:
     if layout.topk is not None:
         topk = arguments.integer(layout.topk)
         if topk is None:
@@ -196,7 +203,7 @@ def _packing(hidden: int, stored: int) -> int:
     return hidden // stored
 
 
-def _layer(layout: Layout, arguments: Arguments) -> Experts:
+def _layer(layout: Stage, arguments: Arguments) -> Experts:
     """Sizes from both weights: the second ones hold the true width of a token, the first ones a packed one."""
     x, w1, w2 = arguments.tensor(layout.x), _three(arguments, layout.w1), _three(arguments, layout.w2)
     experts, rows, stored = w1.shape
@@ -214,7 +221,7 @@ def _layer(layout: Layout, arguments: Arguments) -> Experts:
 
 
 def _typed(
-    layer: Experts, layout: Layout, arguments: Arguments, tensors: tuple[Tensor, Tensor], packing: int
+    layer: Experts, layout: Stage, arguments: Arguments, tensors: tuple[Tensor, Tensor], packing: int
 ) -> Experts:
     """A layer with the types of its tokens and weights."""
     x, weights = tensors
@@ -229,7 +236,7 @@ def _typed(
     )
 
 
-def _up_by_rows(layout: Layout, arguments: Arguments) -> Experts:
+def _up_by_rows(layout: Stage, arguments: Arguments) -> Experts:
     """CK-tile's first stage has no second weights: the width inside an expert is that of the rows it writes."""
     x, w1, out = arguments.tensor(layout.x), _three(arguments, layout.w1), _three(arguments, layout.choices)
     if len(x.shape) != 2:
@@ -241,7 +248,7 @@ def _up_by_rows(layout: Layout, arguments: Arguments) -> Experts:
     return _typed(layer, layout, arguments, (x, w1), _packing(hidden, stored))
 
 
-def _down_by_rows(layout: Layout, arguments: Arguments) -> Experts:
+def _down_by_rows(layout: Stage, arguments: Arguments) -> Experts:
     """The second stage reads rows, (M, k, N); where the first weights are given too, they tell how N is packed."""
     x, w2 = _three(arguments, layout.x), _three(arguments, layout.w2)
     (tokens, topk, inter), (experts, hidden, stored) = x.shape, w2.shape
@@ -256,7 +263,11 @@ def _down_by_rows(layout: Layout, arguments: Arguments) -> Experts:
     return _typed(Experts(tokens, hidden, inter, experts, topk), layout, arguments, (x, w2), packing)
 
 
-def _triton(arguments: Arguments, _: Context) -> Cost:
+_FORMULAS: Mapping[str, Callable[[Experts], Cost]] = {"fused": fused_moe, "up": moe_up, "down": moe_down}
+_BY_ROWS: Mapping[str, Callable[[Stage, Arguments], Experts]] = {"up": _up_by_rows, "down": _down_by_rows}
+
+
+def triton_call(arguments: Arguments, _: Context) -> Cost:
     """SGLang's `invoke_fused_moe_kernel`, once per stage: tokens, weights (E, N, K), …, result, …, choices (8).
 
     FLOPs = 2 R N K for R = M k rows. Bytes = tokens (first stage) or rows (second) read, rows written, weights of the
@@ -271,7 +282,7 @@ def _triton(arguments: Arguments, _: Context) -> Cost:
     packing = _packing(k, stored)
     out = arguments.optional(3) or arguments.optional(2)
     layer = Experts(tokens, k, n, experts, topk)
-    typed = _typed(layer, Layout(weights=True), arguments, (a, weights), packing)
+    typed = _typed(layer, Stage(weights=True), arguments, (a, weights), packing)
     written = bytes_of(tokens * topk * n, out.dtype if out is not None else a.dtype)
     cost = typed.cost(2 * tokens * topk * n * k, n * k, total(bytes_of(a.elements, a.dtype), written))
     shown = {
@@ -288,7 +299,7 @@ def _triton(arguments: Arguments, _: Context) -> Cost:
     return replace(cost, params=shown)
 
 
-def _moved(arguments: Arguments, _: Context) -> Cost:
+def moved_tokens_call(arguments: Arguments, _: Context) -> Cost:
     """Tokens sent to their experts, or results sent back: no arithmetic, every token once."""
     tokens = arguments.tensor(0)
     if len(tokens.shape) != 2:
@@ -296,39 +307,3 @@ def _moved(arguments: Arguments, _: Context) -> Cost:
     size = bytes_of(1, tokens.dtype)
     params = {"num_tokens": tokens.shape[0], "hidden_dim": tokens.shape[1], "bpe": size}
     return Cost(0, None if size is None else tokens.elements * size, "vector", "", params)
-
-
-def _model(stage: Callable[[Experts], Cost], read: _Read, sheet: str, layout: Layout) -> OpModel:
-    return OpModel(lambda arguments, _: stage(read(layout, arguments)), sheet)
-
-
-_FUSED, _UNFUSED = "MoE_fused_fwd", "MoE_unfused_fwd"
-_BLOCKSCALE = Layout(x=1, w1=2, w2=3, topk=8, out=0)
-_FLYDSL = Layout(weights=True)
-_GPTQ = Layout(choices=4)
-_VLLM = Layout(choices=4, weights=True)
-_DISPATCH = OpModel(_moved, "MoE_comm_fwd", backward=_moved)
-
-OPS: Mapping[str, OpModel] = {
-    "pseudo_op::moe_aiter_fused_1stage": _model(fused_moe, _layer, _FUSED, Layout()),
-    "aiter::fmoe_fp8_blockscale_g1u1": _model(fused_moe, _layer, _FUSED, _BLOCKSCALE),
-    "aiter::fmoe_g1u1": _model(fused_moe, _layer, _FUSED, _BLOCKSCALE),
-    "aiter::ck_moe_stage1": _model(moe_up, _layer, _UNFUSED, Layout(choices=6, out=6)),
-    "aiter::ck_moe_stage2": _model(moe_down, _down_by_rows, _UNFUSED, Layout(out=6)),
-    "aiter::moe_cktile2stages_gemm1_ck": _model(moe_up, _up_by_rows, _UNFUSED, Layout(w2=1, choices=2, out=2)),
-    "aiter::moe_cktile2stages_gemm2_ck": _model(moe_down, _down_by_rows, _UNFUSED, Layout(w2=1, out=2)),
-    "pseudo_op::moe_flydsl_stage1": _model(moe_up, _layer, _UNFUSED, _FLYDSL),
-    "pseudo_op::moe_flydsl_stage2": _model(moe_down, _layer, _UNFUSED, _FLYDSL),
-    "pseudo_op::moe_gptq_awq_up": _model(moe_up, _layer, _UNFUSED, _GPTQ),
-    "pseudo_op::moe_gptq_awq_down": _model(moe_down, _layer, _UNFUSED, _GPTQ),
-    "sglang_profiler::fused_moe_triton_kernels_invoke_fused_moe_kernel": OpModel(_triton, _UNFUSED),
-    "MoEDispatch": _DISPATCH,
-    "MoECombine": _DISPATCH,
-}
-"""Models of the ops."""
-
-EXTRA_OPS: Mapping[str, OpModel] = {
-    "vllm::outplace_fused_experts": _model(fused_moe, _layer, _FUSED, _VLLM),
-    "vllm::inplace_fused_experts": _model(fused_moe, _layer, _FUSED, _VLLM),
-}
-"""Models of ops that TraceLens has none of: it models only what they call, and that for weights of 4 bits alone."""

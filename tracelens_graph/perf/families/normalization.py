@@ -14,7 +14,7 @@ from typing import Any
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.families.vector import dense, present, vector_cost
-from tracelens_graph.perf.model import Context, Estimate, OpModel
+from tracelens_graph.perf.model import Context
 
 
 @dataclass(frozen=True)
@@ -246,12 +246,12 @@ class Backward:
         return normalization_backward(norm, gradient, statistics, tuple(wanted), own=training)
 
 
-def _aiter_group_norm(arguments: Arguments, context: Context) -> Cost:
+def aiter_group_norm_call(arguments: Arguments, context: Context) -> Cost:
     """`(source, num_groups, weight, bias, eps)`, or with result and workspace before them."""
-    return Forward(4, 5, source=2)(arguments, context) if arguments.optional(1) else _GROUP(arguments, context)
+    return Forward(4, 5, source=2)(arguments, context) if arguments.optional(1) else Forward(2, 3)(arguments, context)
 
 
-def _rms(arguments: Arguments, context: Context) -> Cost:
+def rms_norm_call(arguments: Arguments, context: Context) -> Cost:
     """`(source, normalized_shape, weight, eps)`."""
     source, weight = arguments.tensor(0), arguments.optional(2)
     return rms_norm(Norm(source, _channels(arguments, source, weight, 1), weight))
@@ -325,78 +325,11 @@ def _params_of_two(query: Norm, key: Norm) -> dict[str, Any]:
     }
 
 
-def _modulated(arguments: Arguments, context: Context) -> Cost:
+def modulated_call(arguments: Arguments, context: Context) -> Cost:
     """`(source, scale, shift, eps)`."""
     return modulated_layer_norm(*(arguments.tensor(index) for index in range(3)))
 
 
-def _modulated_backward(arguments: Arguments, context: Context) -> Cost:
+def modulated_backward_call(arguments: Arguments, context: Context) -> Cost:
     """`(gradient, normalized, mean, inverse deviation, gradient of the modulation)`."""
     return modulated_layer_norm(arguments.tensor(0), arguments.tensor(4), arguments.tensor(4), backward=True)
-
-
-_BATCH = Forward(1, 2, running=(3, 4), training=5)
-_LAYER = Forward(2, 3, shape=1)
-_GROUP = Forward(2, 3)
-_NATIVE_GROUP = Forward(1, 2)
-_BATCH_BACKWARD = Backward(2, saved=(5, 6), mask=9, running=(3, 4), training=7, batch=True)
-_LIBRARY_BATCH_BACKWARD = Backward(2, saved=(5, 6), source=0, gradient=1, batch=True)
-_LAYER_BACKWARD = Backward(5, saved=(3, 4), mask=7, shape=2)
-_GROUP_BACKWARD = Backward(4, saved=(2, 3), mask=9)
-_RMS_BACKWARD = Backward(4, saved=(3,), mask=5, shape=2, rms=True)
-
-
-_LIBRARIES = ("", "native_", "miopen_", "cudnn_")
-_TRAINING: dict[str, Estimate] = {
-    **{f"aten::{library}batch_norm": _BATCH for library in _LIBRARIES},
-    **{f"aten::{library}layer_norm": _LAYER for library in _LIBRARIES},
-    **{f"aten::{library}instance_norm": _BATCH for library in _LIBRARIES},
-    "aten::group_norm": _GROUP,
-    **{f"aten::{library}group_norm": _NATIVE_GROUP for library in _LIBRARIES[1:]},
-    "aten::batch_norm_backward": _BATCH_BACKWARD,
-    "aten::native_batch_norm_backward": _BATCH_BACKWARD,
-    "aten::miopen_batch_norm_backward": _LIBRARY_BATCH_BACKWARD,
-    "aten::cudnn_batch_norm_backward": _LIBRARY_BATCH_BACKWARD,
-    **{f"aten::{library}layer_norm_backward": _LAYER_BACKWARD for library in _LIBRARIES},
-    **{f"aten::{library}group_norm_backward": _GROUP_BACKWARD for library in _LIBRARIES},
-    "aten::_fused_rms_norm": _rms,
-    **{f"aten::{library}rms_norm_backward": _RMS_BACKWARD for library in (*_LIBRARIES, "_fused_")},
-    "aiter::_groupnorm_run": _aiter_group_norm,
-    "primus::fused_ln_modulate": _modulated,
-    "primus::fused_ln_modulate_backward": _modulated_backward,
-}
-
-_ADD = ServingRms(1, 4, residual=2)
-_MXFP4 = ServingRms(0, 1, residual=6, quantised="fp4", second=3, second_weight=4)
-_PAD = ServingRms(0, 1, residual=3, multiple=4)
-_SERVING: dict[str, Estimate] = {
-    "aiter::rms_norm": ServingRms(),
-    "aiter::rmsnorm2d_fwd_ck": ServingRms(),
-    "aiter::rmsnorm": ServingRms(1, 2),
-    "aiter::rmsnorm2d_fwd_with_add_ck": _ADD,
-    "aiter::add_rmsnorm": _ADD,
-    "aiter::rmsnorm2d_fwd_with_dynamicquant_ck": ServingRms(1, 3, quantised="fp8"),
-    "aiter::rmsnorm_quant": ServingRms(1, 3, quantised="fp8", group=5),
-    "aiter::fused_add_rmsnorm_pad_": _PAD,
-    "aiter::_fuse_rmsnorm_fp4_quant": _MXFP4,
-    "aiter::_fused_qk_rmsnorm_kernel": ServingRms(0, 1, second=3, second_weight=4),
-    "vllm::rocm_aiter_triton_add_rmsnorm_pad": _PAD,
-    "vllm::rocm_aiter_rmsnorm_fp8_group_quant": ServingRms(0, 1, quantised="fp8", group=3),
-    "vllm::rocm_aiter_rmsnorm_with_add_fp8_group_quant": ServingRms(0, 2, residual=1, quantised="fp8", group=4),
-    "sglang_profiler::fused_mxfp4_quant_fused_rms_mxfp4_quant": _MXFP4,
-}
-
-OPS: Mapping[str, OpModel] = {
-    **{name: OpModel(reader, "Normalization") for name, reader in _TRAINING.items()},
-    **{name: OpModel(reader, "RMSNorm_fwd") for name, reader in _SERVING.items()},
-}
-"""Operations that TraceLens has a model for. There is no `instance_norm_backward` in PyTorch, so none here."""
-
-EXTRA_OPS: Mapping[str, OpModel] = {
-    "aten::_native_batch_norm_legit": OpModel(_BATCH, "Normalization"),
-    "_C::rms_norm": OpModel(ServingRms(1, 2), "RMSNorm_fwd"),
-    "_C::fused_add_rms_norm": OpModel(ServingRms(0, 2, residual=1), "RMSNorm_fwd"),
-    "sgl_kernel::rmsnorm": OpModel(ServingRms(1, 2), "RMSNorm_fwd"),
-    "sgl_kernel::fused_add_rmsnorm": OpModel(ServingRms(0, 2, residual=1), "RMSNorm_fwd"),
-}
-"""Operations of the same formulas that TraceLens has no model for."""

@@ -5,13 +5,13 @@ The profiler records sizes of the tensors in a list, up to a length, but not the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.families.vector import kernel_element, vector_cost
-from tracelens_graph.perf.model import Context, OpModel
+from tracelens_graph.perf.model import Context, looks_at_context
 
 
 def adam(parameters: Iterable[Tensor], *, decay: bool = False, decoupled: bool = False, amsgrad: bool = False) -> Cost:
@@ -49,6 +49,7 @@ def _step(parameters: Iterable[Tensor], flops: int, moved: int) -> Cost:
     return vector_cost(flops * elements, [every], every, {"num_tensors": len(tensors), "num_elements": elements})
 
 
+@looks_at_context
 @dataclass(frozen=True)
 class FusedAdam:
     """Reads `(parameters, gradients, means, squares, greatest squares, steps, lr, 2 betas, decay, eps, amsgrad)`."""
@@ -65,7 +66,8 @@ class FusedAdam:
         )
 
 
-def _fused_sgd(arguments: Arguments, context: Context) -> Cost:
+@looks_at_context
+def fused_sgd_call(arguments: Arguments, context: Context) -> Cost:
     """`(parameters, gradients, momenta, weight_decay, momentum, lr, dampening, nesterov, …)`."""
     return sgd(
         arguments.tensors(0, kernel_element(context)),
@@ -75,6 +77,7 @@ def _fused_sgd(arguments: Arguments, context: Context) -> Cost:
     )
 
 
+@looks_at_context
 @dataclass(frozen=True)
 class ForEach:
     """Reads the arguments of an operation on lists of tensors.
@@ -101,24 +104,3 @@ class ForEach:
         touched += first * (self.reads + self.writes)
         params = {"num_tensors": len(first), "num_elements": elements}
         return vector_cost(self.flops * elements, touched, first[0], params)
-
-
-def _foreach(reader: ForEach, *names: str) -> dict[str, OpModel]:
-    return {f"aten::_foreach_{name}": OpModel(reader, "Optimizer_fwd", uses_context=True) for name in names}
-
-
-OPS: Mapping[str, OpModel] = {}
-"""TraceLens has no model for optimizers."""
-
-EXTRA_OPS: Mapping[str, OpModel] = {
-    "aten::_fused_adam_": OpModel(FusedAdam(), "Optimizer_fwd", uses_context=True),
-    "aten::_fused_adamw_": OpModel(FusedAdam(decoupled=True), "Optimizer_fwd", uses_context=True),
-    "aten::_fused_sgd_": OpModel(_fused_sgd, "Optimizer_fwd", uses_context=True),
-    **_foreach(ForEach(1), "mul", "mul_", "div", "div_", "neg", "neg_", "sqrt", "sqrt_", "abs", "exp", "reciprocal_"),
-    **_foreach(ForEach(1), "maximum", "maximum_", "minimum", "minimum_", "clamp_min_", "clamp_max_", "pow", "pow_"),
-    **_foreach(ForEach(2), "add", "add_", "sub", "sub_"),
-    **_foreach(ForEach(3), "addcmul", "addcmul_", "addcdiv", "addcdiv_", "lerp", "lerp_"),
-    **_foreach(ForEach(2, writes=False), "norm"),
-    **_foreach(ForEach(0, reads=False), "copy_", "zero_"),
-}
-"""Operations that TraceLens has no model for. Additions count two FLOPs: the factor `alpha` is applied always."""

@@ -6,13 +6,12 @@ FLOPs per element as in TraceLens: 2.59375 by hardware counters for aiter's kern
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.families.vector import dense, vector_cost
-from tracelens_graph.perf.model import Context, Estimate, OpModel
+from tracelens_graph.perf.model import Context
 
 _FP8 = "c10::Float8_e4m3fn"
 _BLOCK = 32
@@ -111,7 +110,7 @@ class Scaled:
         return vector_cost(source.elements * self.flops // 32, (source, scales, result), source, params)
 
 
-def _by_group(arguments: Arguments, context: Context) -> Cost:
+def fp8_by_group_call(arguments: Arguments, context: Context) -> Cost:
     """`(source, group size)`; vLLM's default is 128."""
     return quantised_fp8(arguments.tensor(0), group=arguments.integer(1) or 128)
 
@@ -127,44 +126,11 @@ class Mxfp4:
         return quantised_mxfp4(arguments.tensor(self.source))
 
 
-def _by_tensor(arguments: Arguments, context: Context) -> Cost:
+def fp8_by_tensor_call(arguments: Arguments, context: Context) -> Cost:
+    """`(source, …)`."""
     return quantised_by_tensor(arguments.tensor(0))
 
 
-def _both_ways(arguments: Arguments, context: Context) -> Cost:
+def mxfp4_both_ways_call(arguments: Arguments, context: Context) -> Cost:
+    """`(source, …)`."""
     return quantised_mxfp4_both_ways(arguments.tensor(0))
-
-
-_AITER = Scaled(83)
-_GROUPED: dict[str, Estimate] = {
-    "aiter::dynamic_per_token_scaled_quant": _AITER,
-    "aiter::dynamic_per_group_scaled_quant": _AITER,
-    "aiter::dynamic_per_tensor_quant": _AITER,
-    "_C::per_token_group_fp8_quant": Scaled(83, result=1, source=0),
-    "vllm::triton_per_token_group_quant_fp8": _by_group,
-    "sglang_profiler::fused_mxfp4_quant_fused_flatten_mxfp4_quant": Mxfp4(),
-    "sglang_profiler::quant_dynamic_mxfp4_quant": Mxfp4(),
-    "aiter::dynamic_per_group_scaled_quant_fp4": Mxfp4(1),
-    "aiter::fused_dynamic_mx_quant_moe_sort_hip": Mxfp4(2),
-    "aiter::fused_dynamic_mxfp4_quant_moe_sort_hip": Mxfp4(2),
-}
-
-OPS: Mapping[str, OpModel] = {
-    **{name: OpModel(reader, "GroupQuant_fwd") for name, reader in _GROUPED.items()},
-    **{
-        f"{library}::quantize_fp8_tensorwise": OpModel(_by_tensor, "UnaryElementwise")
-        for library in ("primus_turbo", "primus_turbo_cpp_extension")
-    },
-    **{
-        f"{library}::quantize_mxfp4_dual": OpModel(_both_ways, "UnaryElementwise")
-        for library in ("primus_turbo", "primus_turbo_cpp_extension", "primus")
-    },
-}
-"""Operations that TraceLens has a model for."""
-
-EXTRA_OPS: Mapping[str, OpModel] = {
-    "_C::static_scaled_fp8_quant": OpModel(Scaled(64), "GroupQuant_fwd"),
-    "_C::dynamic_scaled_fp8_quant": OpModel(Scaled(64), "GroupQuant_fwd"),
-    "_C::dynamic_per_token_scaled_fp8_quant": OpModel(Scaled(64), "GroupQuant_fwd"),
-}
-"""Operations of the same formulas that TraceLens has no model for."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
@@ -11,7 +10,7 @@ from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.dtypes import element_type
 from tracelens_graph.perf.families.elementwise import binary
 from tracelens_graph.perf.families.vector import dense, vector_cost
-from tracelens_graph.perf.model import Context, OpModel
+from tracelens_graph.perf.model import Context
 
 _TYPE_NUMBERS = {
     0: "unsigned char", 1: "signed char", 2: "short", 3: "int", 4: "long", 5: "c10::Half", 6: "float", 7: "double",
@@ -89,6 +88,7 @@ class Reduction:
         result: type of the result if it is not that of the source.
         indices: whether positions of the values are written too, once a dimension is given.
         pairs: whether a second tensor makes it an elementwise operation.
+        backward: whether it is the backward pass, for which there is no formula if a second tensor is given.
     """
 
     kind: str = "sum"
@@ -99,9 +99,12 @@ class Reduction:
     result: str = ""
     indices: bool = False
     pairs: bool = False
+    backward: bool = False
 
     def __call__(self, arguments: Arguments, context: Context) -> Cost:
         """The cost of a call."""
+        if self.backward:
+            _check_no_pair(arguments)
         source = arguments.tensor(0)
         second = arguments.optional(1) if self.pairs else None
         if second is not None:
@@ -121,6 +124,11 @@ class Reduction:
             return result
         number = arguments.integer(self.dims if self._without_dims(arguments) else self.dtype)
         return result if number is None else _TYPE_NUMBERS.get(number, result)
+
+
+def _check_no_pair(arguments: Arguments) -> None:
+    if arguments.optional(1) is not None:
+        raise CannotModel("no formula for the backward pass of an elementwise maximum")
 
 
 def _is_integer(dtype: str) -> bool:
@@ -148,10 +156,18 @@ def _dims(arguments: Arguments, index: int, single: bool) -> tuple[int, ...] | N
 
 @dataclass(frozen=True)
 class Scan:
-    """Reads the arguments `(source, dim, dtype)` of a cumulative sum or product."""
+    """Reads the arguments `(source, dim, dtype)` of a cumulative sum or product.
+
+    Attributes:
+        backward: as of `Reduction`.
+    """
+
+    backward: bool = False
 
     def __call__(self, arguments: Arguments, context: Context) -> Cost:
         """The cost of a call."""
+        if self.backward:
+            _check_no_pair(arguments)
         source = arguments.tensor(0)
         number = arguments.integer(2)
         widened = "long" if _is_integer(source.dtype) else source.dtype
@@ -159,19 +175,19 @@ class Scan:
         return reduction(source, None, dtype=dtype, scan=True)
 
 
-def _softmax(arguments: Arguments, context: Context) -> Cost:
+def softmax_call(arguments: Arguments, context: Context) -> Cost:
     """`(source, dim, half_to_float)`."""
     return softmax(arguments.tensor(0), dtype="float" if arguments.boolean(2) else "")
 
 
-def _softmax_backward(arguments: Arguments, context: Context) -> Cost:
+def softmax_backward_call(arguments: Arguments, context: Context) -> Cost:
     """`(gradient, output, dim, type)`: product, sum, difference, product: 4E."""
     gradient, output = arguments.tensor(0), arguments.tensor(1)
     written = dense(output, _TYPE_NUMBERS.get(arguments.integer(3) or -1, output.dtype))
     return vector_cost(4 * output.elements, (gradient, output, written), gradient, {"op_shape": output.shape})
 
 
-def _top(arguments: Arguments, context: Context) -> Cost:
+def top_call(arguments: Arguments, context: Context) -> Cost:
     """`(source, k, dim, …)`: each element is compared at least once; k values and their positions are written."""
     source, k, dim = arguments.tensor(0), arguments.integer(1), arguments.integer(2)
     if k is None or k < 0:
@@ -180,7 +196,7 @@ def _top(arguments: Arguments, context: Context) -> Cost:
     return _reduced(source, [Tensor((taken,), source.dtype), Tensor((taken,), "long")], "topk")
 
 
-def _sorted(arguments: Arguments, context: Context) -> Cost:
+def sort_call(arguments: Arguments, context: Context) -> Cost:
     """`(source, dim, descending)`, or with `stable` before: n·log₂ n comparisons along the dimension."""
     source = arguments.tensor(0)
     dim = arguments.integer(1 if arguments.integer(1) is not None else 2)
@@ -242,58 +258,8 @@ def _of_rank(values: tuple[int, ...], rank: int) -> tuple[int, ...]:
     return values if len(values) == rank else values * rank
 
 
-def _max_pool_backward(arguments: Arguments, context: Context) -> Cost:
+def max_pool_backward_call(arguments: Arguments, context: Context) -> Cost:
     """`(gradient, source, kernel, stride, padding, dilation, ceil_mode, indices)`: one addition per gradient."""
     gradient, source, indices = arguments.tensor(0), arguments.tensor(1), arguments.tensor(7)
     params = {"input_shape": source.shape, "output_shape": gradient.shape}
     return vector_cost(gradient.elements, (gradient, indices, dense(source, gradient.dtype)), gradient, params)
-
-
-def _model(reader: Reduction | Scan) -> OpModel:
-    def backward(arguments: Arguments, context: Context) -> Cost:
-        if arguments.optional(1) is not None:
-            raise CannotModel("no formula for the backward pass of an elementwise maximum")
-        return reader(arguments, context)
-
-    return OpModel(reader, "Reduce_fwd", backward=backward)
-
-
-OPS: Mapping[str, OpModel] = {
-    "aten::sum": _model(Reduction("sum", dtype=3, widens=True)),
-    "aten::mean": _model(Reduction("mean", dtype=3)),
-    "aten::max": _model(Reduction("max", single=True, indices=True, pairs=True)),
-    "aten::min": _model(Reduction("min", single=True, indices=True, pairs=True)),
-    "aten::amax": _model(Reduction("max")),
-    "aten::amin": _model(Reduction("min")),
-    "aten::norm": _model(Reduction("norm", dims=2)),
-    "aten::linalg_norm": _model(Reduction("norm", dims=2)),
-    "aten::std": _model(Reduction("sum")),
-    "aten::var": _model(Reduction("sum")),
-    "aten::logsumexp": _model(Reduction("sum")),
-    "aten::cumsum": _model(Scan()),
-    "aten::cumprod": _model(Scan()),
-}
-"""Operations that TraceLens has a model for; `reduce_type` as there."""
-
-EXTRA_OPS: Mapping[str, OpModel] = {
-    "aten::argmax": _model(Reduction("max", single=True, result="long")),
-    "aten::argmin": _model(Reduction("min", single=True, result="long")),
-    "aten::all": _model(Reduction("all", single=True, result="bool")),
-    "aten::any": _model(Reduction("any", single=True, result="bool")),
-    "aten::prod": _model(Reduction("prod", single=True, dtype=3, widens=True)),
-    "aten::linalg_vector_norm": _model(Reduction("norm", dims=2, dtype=4)),
-    "aten::count_nonzero": _model(Reduction("sum", single=True, result="long")),
-    "aten::topk": OpModel(_top, "Reduce_fwd"),
-    "aten::sort": OpModel(_sorted, "Reduce_fwd"),
-    "aten::_softmax": OpModel(_softmax, "Softmax_fwd"),
-    "aten::_log_softmax": OpModel(_softmax, "Softmax_fwd"),
-    "aten::_softmax_backward_data": OpModel(_softmax_backward, "Softmax_bwd"),
-    "aten::_log_softmax_backward_data": OpModel(_softmax_backward, "Softmax_bwd"),
-    "aten::max_pool2d_with_indices": OpModel(Pooling(4, 5, indices=True), "Pooling_fwd"),
-    "aten::max_pool3d_with_indices": OpModel(Pooling(4, 5, indices=True), "Pooling_fwd"),
-    "aten::avg_pool2d": OpModel(Pooling(None, 4, indices=False), "Pooling_fwd"),
-    "aten::avg_pool3d": OpModel(Pooling(None, 4, indices=False), "Pooling_fwd"),
-    "aten::max_pool2d_with_indices_backward": OpModel(_max_pool_backward, "Pooling_bwd"),
-    "aten::max_pool3d_with_indices_backward": OpModel(_max_pool_backward, "Pooling_bwd"),
-}
-"""Operations of the same formulas that TraceLens has no model for."""

@@ -6,15 +6,13 @@ positions are shared by all heads, stay in the cache and are not counted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from math import prod
 
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.dtypes import element_type
-from tracelens_graph.perf.model import Context, OpModel
+from tracelens_graph.perf.model import Context
 
 
 def rope(rotated: int, *, copied: int = 0, dtype: str = "bf16") -> Cost:
@@ -73,7 +71,7 @@ def _share(numbers: int, width: int, rotated_width: int) -> tuple[int, int]:
     return rotated, numbers - rotated
 
 
-def _fused(args: Arguments, context: Context) -> Cost:
+def fused_call(args: Arguments, context: Context) -> Cost:
     """TransformerEngine's rotation of a tensor [.., heads, width] by angles [.., width of the rotated part]."""
     tensor, angles = args.tensor(0), args.optional(1)
     if len(tensor.shape) not in (3, 4):
@@ -85,7 +83,7 @@ def _fused(args: Arguments, context: Context) -> Cost:
     return replace(cost, params=dict(zip(names, tensor.shape, strict=True)) | dict(cost.params))
 
 
-def _two_channels(args: Arguments, context: Context) -> Cost:
+def two_channels_call(args: Arguments, context: Context) -> Cost:
     """aiter's rotation of two tensors (2, 3) into two others, by cosines (4); flag 8: of half the rotated width."""
     channels = args.tensor(2), args.tensor(3)
     angles = args.optional(4)
@@ -102,10 +100,10 @@ def _two_channels(args: Arguments, context: Context) -> Cost:
     return replace(cost, params=params | dict(cost.params))
 
 
-def _in_place(args: Arguments, context: Context) -> Cost:
+def in_place_call(args: Arguments, context: Context) -> Cost:
     """Rotation of queries (1) and keys (2) where they are; width of a head (3), table of angles (4)."""
     found = [one for one in (args.tensor(1), args.optional(2)) if one is not None]
-    width = args.integer(3) or found[0].shape[-1]
+    width = args.integer(3) or (found[0].shape[-1] if found[0].shape else 0)
     table = args.optional(4)
     turned = min(table.shape[-1], width) if table and table.shape else width
     if any(not one.shape for one in found) or width <= 0:
@@ -120,8 +118,11 @@ def _heads(tensor: Tensor, width: int) -> int:
     return tensor.elements // width
 
 
-def _into_cache(out: int | None, args: Arguments, context: Context) -> Cost:
-    """Rotation of latent queries and keys: plain and rotated part of queries (0, 1) and keys (2, 3), cache (4)."""
+def into_cache_call(args: Arguments, context: Context, *, out: int | None = None) -> Cost:
+    """Rotation of latent queries and keys: plain and rotated part of queries (0, 1) and keys (2, 3), cache (4).
+
+    `out` is the position of the tensor that takes the queries; None if they are returned.
+    """
     query, query_rope, key, key_rope, cache = (args.tensor(at) for at in range(5))
     if len(query.shape) != 3 or len(query_rope.shape) != 3 or min(len(key.shape), len(key_rope.shape)) < 2:
         raise CannotModel("queries and keys have other dimensions than tokens, heads and width")
@@ -149,16 +150,3 @@ def _into_cache(out: int | None, args: Arguments, context: Context) -> Cost:
 def _prefix(tensor: Tensor) -> tuple[int, int]:
     """Tokens, and heads of all of them."""
     return tensor.shape[0], prod(tensor.shape[:-1])
-
-
-OPS: Mapping[str, OpModel] = {
-    "FusedRoPEFunc": OpModel(_fused, "RoPE_fwd", backward=_fused),
-    "aiter::rope_cached_positions_2c_fwd_impl": OpModel(_two_channels, "RoPE_fwd"),
-    "sgl_kernel::rotary_embedding": OpModel(_in_place, "RoPE_fwd"),
-    "aiter::fused_qk_rope_cat_and_cache_mla": OpModel(partial(_into_cache, None), "FusedRoPE_fwd"),
-    "aiter::fused_qk_rope_concat_and_cache_mla": OpModel(partial(_into_cache, 5), "FusedRoPE_fwd"),
-}
-"""Models of rotary embeddings. The backward pass is the rotation by the opposite angles."""
-
-EXTRA_OPS: Mapping[str, OpModel] = {"_C::rotary_embedding": OpModel(_in_place, "RoPE_fwd")}
-"""Models of rotary embeddings that TraceLens has none of."""

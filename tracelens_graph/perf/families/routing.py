@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.families.vector import given, vector_cost
-from tracelens_graph.perf.model import Context, OpModel
+from tracelens_graph.perf.model import Context
 
 
 def scored_experts(gating: Tensor, topk: int, *, flops: int = 6) -> Cost:
@@ -32,7 +31,7 @@ def scored_experts(gating: Tensor, topk: int, *, flops: int = 6) -> Cost:
     return vector_cost(flops * gating.elements, (gating, Tensor((experts,), "float"), chosen), gating, params)
 
 
-def _operands(arguments: Arguments, context: Context) -> Cost:
+def operands_call(arguments: Arguments, context: Context) -> Cost:
     """One FLOP per element of the largest operand; every operand once."""
     operands = [operand for operand in given(arguments) if operand.shape]
     if not operands:
@@ -57,7 +56,7 @@ class Chosen:
         return scored_experts(arguments.tensor(self.gating), weights.shape[-1], flops=self.flops)
 
 
-def _shared_experts(arguments: Arguments, context: Context) -> Cost:
+def shared_experts_call(arguments: Arguments, context: Context) -> Cost:
     """`(numbers, weights, …)` of chosen experts: both are read, and written with the shared experts behind."""
     numbers, weights = arguments.tensor(0), arguments.tensor(1)
     params = {
@@ -66,22 +65,3 @@ def _shared_experts(arguments: Arguments, context: Context) -> Cost:
         "dtype_in1_in2_out": (numbers.dtype, weights.dtype, weights.dtype),
     }
     return vector_cost(numbers.elements, (numbers, weights) * 2, weights, params)
-
-
-_SHEET = "MoE_aux_fwd"
-
-OPS: Mapping[str, OpModel] = {
-    "aiter::biased_grouped_topk_hip": OpModel(_operands, _SHEET),
-    "aiter::moe_sorting_fwd": OpModel(_operands, _SHEET),
-    "aiter::mxfp4_moe_sort_hip": OpModel(_operands, _SHEET),
-    "aiter::topk_softplus": OpModel(Chosen(gating=2, flops=6), _SHEET),
-    "sglang_profiler::fused_moe_triton_kernels_fused_append_shared_experts": OpModel(_shared_experts, _SHEET),
-}
-"""Operations that TraceLens has a model for."""
-
-EXTRA_OPS: Mapping[str, OpModel] = {
-    "aiter::topk_softmax": OpModel(Chosen(gating=3, flops=5), _SHEET),
-    "_moe_C::topk_softmax": OpModel(Chosen(gating=3, flops=5), _SHEET),
-    "sgl_kernel::topk_softmax": OpModel(Chosen(gating=2, flops=5), _SHEET),
-}
-"""Operations of the same formulas that TraceLens has no model for."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from math import prod
 
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.families.vector import vector_cost
-from tracelens_graph.perf.model import Context, OpModel
+from tracelens_graph.perf.model import Context
 
 
 def sampled_by_noise(logits: Tensor, noise: Tensor) -> Cost:
@@ -34,20 +33,11 @@ def random_numbers(result: Tensor) -> Cost:
     return vector_cost(result.elements, [result], result, {"op_shape": result.shape})
 
 
-def _sampled(arguments: Arguments, context: Context) -> Cost:
+def sampled_by_noise_call(arguments: Arguments, context: Context) -> Cost:
     """`(tokens, logits, noise, …)`."""
     return sampled_by_noise(arguments.tensor(1), arguments.tensor(2))
 
 
-def _random(arguments: Arguments, context: Context) -> Cost:
+def random_numbers_call(arguments: Arguments, context: Context) -> Cost:
+    """`(result, …)`, which is overwritten."""
     return random_numbers(arguments.tensor(0))
-
-
-OPS: Mapping[str, OpModel] = {"aiter::mixed_sample_outer_exponential": OpModel(_sampled, "elementwise_fwd")}
-"""Operations that TraceLens has a model for."""
-
-EXTRA_OPS: Mapping[str, OpModel] = {
-    f"aten::{name}_": OpModel(_random, "UnaryElementwise")
-    for name in ("bernoulli", "cauchy", "exponential", "geometric", "log_normal", "normal", "random", "uniform")
-}
-"""Operations that TraceLens has no model for."""

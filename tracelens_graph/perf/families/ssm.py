@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
-from tracelens_graph.perf.model import Context, OpModel
+from tracelens_graph.perf.model import Context
 
 
 def causal_conv1d(
@@ -135,7 +133,7 @@ def mamba2(
     return Cost(flops, numbers * data.type.bits // 8, "matrix", data.type.precision, params)
 
 
-def _conv(backward: bool, args: Arguments, context: Context) -> Cost:
+def causal_conv1d_call(args: Arguments, context: Context, *, backward: bool = False) -> Cost:
     """causal_conv1d's input (0), weights (1) and bias (2); all tensors that it is given are read or written."""
     data, weights = args.tensor(0), args.tensor(1)
     if len(data.shape) != 3 or len(weights.shape) != 2 or weights.shape[0] != data.shape[1]:
@@ -183,18 +181,11 @@ def _scan(args: Arguments) -> tuple[Scan, list[Tensor], int, int]:
     return scan, inputs, batch * length * (features or scan.inner + beside), features
 
 
-def _mamba2(backward: bool, args: Arguments, context: Context) -> Cost:
+def mamba2_call(args: Arguments, context: Context, *, backward: bool = False) -> Cost:
+    """mamba_ssm's fused function; see `_scan` for its arguments."""
     scan, inputs, output, features = _scan(args)
     data = inputs[0]
     cost = mamba2(scan, out_features=features, dtype=data.dtype, backward=backward)
     read = sum(one.bytes for one in inputs)
     moved = (2 if backward else 1) * read + output * data.type.bits // 8
     return replace(cost, bytes=moved, params=dict(cost.params) | {"combined_dim": data.shape[2]})
-
-
-OPS: Mapping[str, OpModel] = {
-    "DaoAILab::_causal_conv1d_fwd_cpp": OpModel(partial(_conv, False), "SSM_fwd"),
-    "DaoAILab::_causal_conv1d_bwd_cpp": OpModel(partial(_conv, True), "SSM_bwd"),
-    "MambaSplitConv1dScanCombinedFn": OpModel(partial(_mamba2, False), "SSM_fwd", partial(_mamba2, True)),
-}
-"""Models of state space models."""

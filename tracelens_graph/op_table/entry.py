@@ -1,0 +1,70 @@
+"""What the table says of an op, and how its rows are written."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSpec:
+    """A model in plain values: nothing of its family is imported until somebody needs the model.
+
+    Attributes:
+        family: module in `tracelens_graph.perf.families`.
+        reader: what reads the arguments of a call there: a class, made with the parameters, or a function, which takes
+            them as keywords.
+        parameters: names and values, sorted by name.
+    """
+
+    family: str
+    reader: str
+    parameters: tuple[tuple[str, Hashable], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OpEntry:
+    """What is known of an op by its name.
+
+    Attributes:
+        category: in TraceLens's vocabulary; None where the name alone does not tell it.
+        model: what a call should cost; None if there is no model.
+        sheet: table by family in which calls are shown, such as `GEMM` or `CONV_bwd`; "" without a model.
+        backward: what the backward pass of a call should cost; None if no formula is known.
+        in_tracelens: whether TraceLens has a model of the op. Only then does ours claim GPU events, so that both tools
+            give every event to the same op.
+    """
+
+    category: str | None = None
+    model: ModelSpec | None = None
+    sheet: str = ""
+    backward: ModelSpec | None = None
+    in_tracelens: bool = False
+
+
+Rows = list[tuple[str, OpEntry]]
+"""Names of ops, and what is known of each."""
+
+
+def model(reader: str, **parameters: Hashable) -> ModelSpec:
+    """A model: `model("gemm.Product", weight=True, out=4)`.
+
+    Args:
+        reader: the family's module and a class or function in it, joined by a dot.
+        parameters: its parameters.
+    """
+    family, _, name = reader.partition(".")
+    return ModelSpec(family, name, tuple(sorted(parameters.items())))
+
+
+def ops(
+    *names: str,
+    category: str | None = None,
+    model: ModelSpec | None = None,
+    sheet: str = "",
+    backward: ModelSpec | None = None,
+    in_tracelens: bool = False,
+) -> Rows:
+    """Rows of ops of which the same is known; see `OpEntry`."""
+    entry = OpEntry(category, model, sheet, backward, in_tracelens)
+    return [(name, entry) for name in names]

@@ -1,0 +1,73 @@
+"""Losses, look-ups, steps of optimizers."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from tracelens_graph.op_table.entry import Rows, model, ops
+
+_optimizer = partial(ops, sheet="Optimizer_fwd")
+
+
+def _foreach(names: str) -> list[str]:
+    return [f"aten::_foreach_{name}" for name in names.split()]
+
+
+OPS: Rows = [
+    # --- Losses --------------------------------------------------------------------------------------------------
+    *ops(
+        "CrossEntropyFunction",
+        category="CrossEntropy_fwd",
+        model=model("losses.cross_entropy_call"),
+        sheet="CrossEntropy_fwd",
+        in_tracelens=True,
+    ),
+    *ops("CrossEntropyFunctionBackward", category="CrossEntropy_bwd"),
+    *ops(
+        "aten::nll_loss_forward",
+        "aten::nll_loss2d_forward",
+        model=model("losses.Loss", reduction=3, likelihood=True),
+        sheet="CrossEntropy_fwd",
+    ),
+    *ops(
+        "aten::nll_loss_backward",
+        "aten::nll_loss2d_backward",
+        model=model("losses.likelihood_backward_call"),
+        sheet="CrossEntropy_bwd",
+    ),
+    *ops(
+        "aten::mse_loss",
+        "aten::smooth_l1_loss",
+        "aten::huber_loss",
+        model=model("losses.Loss", reduction=2),
+        sheet="Loss_fwd",
+    ),
+    *ops(
+        "aten::mse_loss_backward",
+        "aten::smooth_l1_loss_backward",
+        "aten::huber_loss_backward",
+        model=model("losses.difference_backward_call"),
+        sheet="Loss_bwd",
+    ),
+    # --- Look-ups ------------------------------------------------------------------------------------------------
+    # `aten::embedding` calls `aten::index_select`, which does its work.
+    *ops("aten::embedding", model=model("embedding.Rows", indices=1), sheet="Embedding_fwd"),
+    *ops("aten::index_select", model=model("embedding.Rows", indices=2, dim=1), sheet="Embedding_fwd"),
+    *ops("aten::gather", model=model("embedding.gather_call"), sheet="Embedding_fwd"),
+    *ops("aten::scatter_add_", model=model("embedding.scatter_add_call"), sheet="Embedding_bwd"),
+    *ops("aten::embedding_dense_backward", model=model("embedding.rows_put_back_call"), sheet="Embedding_bwd"),
+    # --- Optimizers ----------------------------------------------------------------------------------------------
+    *_optimizer("aten::_fused_adam_", model=model("optimizer.FusedAdam")),
+    *_optimizer("aten::_fused_adamw_", model=model("optimizer.FusedAdam", decoupled=True)),
+    *_optimizer("aten::_fused_sgd_", model=model("optimizer.fused_sgd_call")),
+    *_optimizer(
+        *_foreach("abs clamp_max_ clamp_min_ div div_ exp maximum maximum_ minimum minimum_ mul mul_ neg neg_"),
+        *_foreach("pow pow_ reciprocal_ sqrt sqrt_"),
+        model=model("optimizer.ForEach", flops=1),
+    ),
+    # Two FLOPs, because the factor `alpha` is always applied.
+    *_optimizer(*_foreach("add add_ sub sub_"), model=model("optimizer.ForEach", flops=2)),
+    *_optimizer(*_foreach("addcdiv addcdiv_ addcmul addcmul_ lerp lerp_"), model=model("optimizer.ForEach", flops=3)),
+    *_optimizer(*_foreach("norm"), model=model("optimizer.ForEach", flops=2, writes=False)),
+    *_optimizer(*_foreach("copy_ zero_"), model=model("optimizer.ForEach", flops=0, reads=False)),
+]
