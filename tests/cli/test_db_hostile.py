@@ -22,8 +22,8 @@ from handmade import HOSTILE, Run, small_trace
 from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.cli.db.query import TEXTS
 from tracelens_graph.cypher import library
-from tracelens_graph.stores.neo4j import server
 from tracelens_graph.stores.neo4j.connection import Connection
+from tracelens_graph.stores.neo4j.server import server
 
 SECRET = "of-nobody-else"
 RUN = f"hostile-{secrets.token_hex(4)}"

@@ -21,11 +21,11 @@ from pathlib import Path
 
 from tracelens_graph.errors import DatabaseError, ServerError
 from tracelens_graph.files import replacing
-from tracelens_graph.stores.neo4j import process
 from tracelens_graph.stores.neo4j.connection import DEFAULT_USER, Connection, errors_in_words
-from tracelens_graph.stores.neo4j.java import Java
-from tracelens_graph.stores.neo4j.last_words import LOG, last_words, reason_in
-from tracelens_graph.stores.neo4j.settings import HOST, Memory, configuration, free_ports
+from tracelens_graph.stores.neo4j.server import process
+from tracelens_graph.stores.neo4j.server.java import Java
+from tracelens_graph.stores.neo4j.server.last_words import LOG, last_words, reason_in
+from tracelens_graph.stores.neo4j.server.settings import HOST, Memory, configuration, free_ports
 
 SHORTEST_PASSWORD = 8
 
