@@ -65,6 +65,7 @@ def test_hint_is_the_list_if_nothing_comes_close() -> None:
 def test_long_lists_are_cut_short() -> None:
     names = [f"name{n}" for n in range(1100)]
     assert there_are(names) == f"there are {', '.join(names[:60])} and 1,040 more"
+    assert there_are(names[:5], most=3) == "there are name0, name1, name2 and 2 more"
     assert there_are(names[:60]) == f"there are {', '.join(names[:60])}"
     assert either(names) == f"{', '.join(names[:8])} or 1,092 more"
     assert did_you_mean("nam", names) == f"did you mean {either(names)}?"

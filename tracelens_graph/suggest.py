@@ -46,10 +46,10 @@ def did_you_mean(
     return f"did you mean {either(meant)}?" if meant else ""
 
 
-def there_are(known: Iterable[str]) -> str:
-    """`there are a, b, c`; a long list is cut short, and tells how many names are left out."""
+def there_are(known: Iterable[str], most: int = _MOST_LISTED) -> str:
+    """`there are a, b, c`; a list of more than `most` names is cut short, and tells how many are left out."""
     names = list(known)
-    shown, more = _shortened(names, _MOST_LISTED)
+    shown, more = _shortened(names, most)
     return f"there are {', '.join(shown) or 'none'}{more and f' and {more}'}"
 
 

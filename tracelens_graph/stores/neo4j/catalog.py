@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 DELETED_AT_ONCE = 5000
 """Nodes of a transaction, with all their edges."""
 
+_LISTED = 10
+"""Traces that an error names, of those there are."""
+
 _TRACES = "MATCH (t:Trace) RETURN properties(t) AS t ORDER BY t.run, t.rank, t.name"
 
 
@@ -48,7 +51,7 @@ def resolve(known: Sequence[Mapping[str, Any]], wanted: str) -> Mapping[str, Any
     if not found:
         paths = [trace["path"] for trace in known if trace.get("path")]
         names = [trace["name"] for trace in known if trace.get("name")]
-        hint = did_you_mean(wanted, [*names, *paths]) or there_are(paths)
+        hint = did_you_mean(wanted, [*names, *paths]) or there_are(paths, most=_LISTED)
         raise DatabaseError(f"no trace {wanted!r} is in the database; {hint}")
     return found[0]
 
