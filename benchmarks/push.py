@@ -23,13 +23,13 @@ from measure import interleaved, medians
 from tracelens_graph.database import image
 from tracelens_graph.graph.core import Core
 from tracelens_graph.schema.database import EVENT
-from tracelens_graph.stores.neo4j import jars, server
 from tracelens_graph.stores.neo4j.catalog import drop_trace
 from tracelens_graph.stores.neo4j.connection import Connection
 from tracelens_graph.stores.neo4j.image import Image, Placement
-from tracelens_graph.stores.neo4j.java import find_java
 from tracelens_graph.stores.neo4j.push import make_schema, push_image
-from tracelens_graph.stores.neo4j.settings import Memory
+from tracelens_graph.stores.neo4j.server import jars, server
+from tracelens_graph.stores.neo4j.server.java import find_java
+from tracelens_graph.stores.neo4j.server.settings import Memory
 from tracelens_graph.stores.neo4j.writer import SESSIONS, batches
 
 if TYPE_CHECKING:

@@ -43,6 +43,7 @@ PURPOSE = {
     "schema": "kinds, edges, properties, units; tables and their columns",
     "errors": "every error a user can meet",
     "files": "files replaced as a whole or not at all",
+    "suggest": "hints for names that do not exist",
     "table": "named columns with units",
 }
 """What each module of the package is for."""

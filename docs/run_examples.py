@@ -78,10 +78,10 @@ def needs_database(page: str) -> bool:
 @contextlib.contextmanager
 def server(folder: Path) -> Iterator[Connection]:
     """A Neo4j server of its own in a folder."""
-    from tracelens_graph.stores.neo4j import jars
-    from tracelens_graph.stores.neo4j.java import find_java
-    from tracelens_graph.stores.neo4j.server import start, stop
-    from tracelens_graph.stores.neo4j.settings import Memory
+    from tracelens_graph.stores.neo4j.server import jars
+    from tracelens_graph.stores.neo4j.server.java import find_java
+    from tracelens_graph.stores.neo4j.server.server import start, stop
+    from tracelens_graph.stores.neo4j.server.settings import Memory
 
     java = find_java()
     started, password = start(folder, java, jars.fetch(java), memory=Memory("512m", "64m"))

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from neo4j_server import PATIENCE_S, SMALL, free_ports
 
-from tracelens_graph.stores.neo4j import server
 from tracelens_graph.stores.neo4j.connection import DEFAULT_USER, Connection
+from tracelens_graph.stores.neo4j.server import server
 
 PASSWORD = "of-tests-only"
 

@@ -20,10 +20,10 @@ from pathlib import Path
 import pytest
 
 from tracelens_graph.errors import OutputError, ServerError
-from tracelens_graph.stores.neo4j import jars, process, server
 from tracelens_graph.stores.neo4j.connection import DEFAULT_USER, Connection
-from tracelens_graph.stores.neo4j.java import Java, find_java
-from tracelens_graph.stores.neo4j.settings import Memory
+from tracelens_graph.stores.neo4j.server import jars, process, server
+from tracelens_graph.stores.neo4j.server.java import Java, find_java
+from tracelens_graph.stores.neo4j.server.settings import Memory
 
 SMALL = Memory("512m", "64m")
 PATIENCE_S = 300
@@ -32,7 +32,9 @@ PATIENCE_S = 300
 _FAST_START = "-XX:TieredStopAtLevel=1"
 """Servers that live for seconds are not worth what Java's second compiler costs: 40 % of a start."""
 
-_STOP = "import pathlib, sys; from tracelens_graph.stores.neo4j.server import stop; stop(pathlib.Path(sys.argv[1]))"
+_STOP = (
+    "import pathlib, sys; from tracelens_graph.stores.neo4j.server.server import stop; stop(pathlib.Path(sys.argv[1]))"
+)
 _WATCHER = f'while kill -0 "$0" 2>/dev/null; do sleep 1; done; exec "$1" -c "{_STOP}" "$2"'
 
 

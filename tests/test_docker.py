@@ -12,10 +12,10 @@ import pytest
 import yaml
 from neo4j_server import PATIENCE_S, SMALL, free_ports
 
-from tracelens_graph.stores.neo4j import server
 from tracelens_graph.stores.neo4j.connection import DEFAULT_USER, Connection
-from tracelens_graph.stores.neo4j.jars import neo4j_version
-from tracelens_graph.stores.neo4j.java import Java
+from tracelens_graph.stores.neo4j.server import server
+from tracelens_graph.stores.neo4j.server.jars import neo4j_version
+from tracelens_graph.stores.neo4j.server.java import Java
 
 CHECKOUT = Path(__file__).parent.parent
 FILE = CHECKOUT / "docker" / "compose.yaml"

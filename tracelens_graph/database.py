@@ -26,9 +26,10 @@ from tracelens_graph.stores.neo4j.connection import (
     Connection,
     errors_in_words,
 )
-from tracelens_graph.stores.neo4j.image import Image, Options, Placement, image_of
+from tracelens_graph.stores.neo4j.image import Image, Options, Placement
 from tracelens_graph.stores.neo4j.pull import pull_trace
 from tracelens_graph.stores.neo4j.push import Outcome, push_image
+from tracelens_graph.stores.neo4j.trace_image import image_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -216,7 +216,7 @@ class TestOwnRules:
             ("[[rule]]\ncategory = 'MoE'\npatern = 'x'\n", "rule 1: there is no 'patern'"),
             (
                 "[[rule]]\ncategory = 'MoE'\npattern = 'x'\n[[rule]]\ncategory = 'Gem'\npattern = 'x'\n",
-                "rule 2: there is no category 'Gem'; did you mean 'GEMM'",
+                r"rule 2: there is no category 'Gem'; did you mean GEMM\?",
             ),
             ("[[rule]]\ncategory = 'Zzz'\npattern = 'x'\n", r"declared in \[categories\]"),
             ("[[rule]]\ncategory = 'MoE'\npattern = '('\n", "rule 1: '\\(' is no regular expression"),

@@ -48,4 +48,4 @@ def test_exported_nodes_are_those_of_the_trace(run: Run, trace_file: Path, tmp_p
 def test_unknown_format_is_named(run: Run, trace_file: Path, tmp_path: Path) -> None:
     code, out, err = run("export", trace_file, "-o", tmp_path / "x.graphm")
     assert (code, out) == (1, "")
-    assert "did you mean graphml?" in err
+    assert "did you mean graphml or graphml.gz?" in err

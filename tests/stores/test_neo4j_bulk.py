@@ -23,11 +23,11 @@ from tracelens_graph.errors import OutputError
 from tracelens_graph.loading import load_core
 from tracelens_graph.simulate import simulate, write
 from tracelens_graph.stores.frames import edge_columns, node_columns
-from tracelens_graph.stores.neo4j import server
 from tracelens_graph.stores.neo4j.bulk import ARGUMENTS, README, SCHEMA, BulkExport, Exported
 from tracelens_graph.stores.neo4j.connection import DEFAULT_USER, Connection
 from tracelens_graph.stores.neo4j.image import Image, Options, Placement
-from tracelens_graph.stores.neo4j.java import Java
+from tracelens_graph.stores.neo4j.server import server
+from tracelens_graph.stores.neo4j.server.java import Java
 
 NAMES = (
     HOSTILE, "", '"', 'a ""quoted"" \\', "trailing \\", '\\"', "line\nbreak", "cr\r\nlf\r", "nul\x00", "tab\t,;|",

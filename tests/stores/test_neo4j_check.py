@@ -18,7 +18,7 @@ from tracelens_graph.stores.neo4j import check as checks
 from tracelens_graph.stores.neo4j import connection as connections
 from tracelens_graph.stores.neo4j.check import check, is_new_enough
 from tracelens_graph.stores.neo4j.connection import Connection, errors_in_words
-from tracelens_graph.stores.neo4j.server import Server
+from tracelens_graph.stores.neo4j.server.server import Server
 
 Serve = Callable[[Callable[[socket.socket], None]], int]
 

@@ -92,8 +92,10 @@ def test_a_name_of_several_traces_is_an_error(database: Database) -> None:
     ("question", "parameters", "said"),
     [
         ("categry_shares", {}, "did you mean category_shares"),
+        ("nonsense", {}, "there are .*category_shares"),
         ("category_shares", {"tracee": 1}, "did you mean trace"),
         ("category_shares", {"trace": "query-one/sam"}, "did you mean query-one/same"),
+        ("category_shares", {"trace": "nonsense"}, "no trace 'nonsense' is in the database; there are .*/"),
         ("MATCH (n RETURN n", {}, "SyntaxError"),
         ("MATCH (n {uid: $missing}) RETURN n", {}, "missing"),
     ],

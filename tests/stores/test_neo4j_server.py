@@ -22,14 +22,14 @@ from typer.testing import CliRunner
 
 from tracelens_graph.cli.db import app
 from tracelens_graph.errors import DatabaseError, ServerError
-from tracelens_graph.stores.neo4j import jars, process, server
 from tracelens_graph.stores.neo4j.check import check
 from tracelens_graph.stores.neo4j.connection import Connection, errors_in_words
-from tracelens_graph.stores.neo4j.jars import locked
-from tracelens_graph.stores.neo4j.java import Java, find_java
-from tracelens_graph.stores.neo4j.last_words import reason_in
-from tracelens_graph.stores.neo4j.settings import Memory, configuration
-from tracelens_graph.stores.neo4j.settings import free_ports as chosen_ports
+from tracelens_graph.stores.neo4j.server import jars, process, server
+from tracelens_graph.stores.neo4j.server.jars import locked
+from tracelens_graph.stores.neo4j.server.java import Java, find_java
+from tracelens_graph.stores.neo4j.server.last_words import reason_in
+from tracelens_graph.stores.neo4j.server.settings import Memory, configuration
+from tracelens_graph.stores.neo4j.server.settings import free_ports as chosen_ports
 
 Program = tuple[Java, Path]
 Script = Callable[[str, str], Path]
@@ -255,14 +255,14 @@ class TestSettings:
 
     def test_others_are_found_where_the_usual_ones_are_taken(self, monkeypatch: pytest.MonkeyPatch) -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
-            monkeypatch.setattr("tracelens_graph.stores.neo4j.settings.BOLT_PORT", taken.getsockname()[1])
-            monkeypatch.setattr("tracelens_graph.stores.neo4j.settings.HTTP_PORT", taken.getsockname()[1])
+            monkeypatch.setattr("tracelens_graph.stores.neo4j.server.settings.BOLT_PORT", taken.getsockname()[1])
+            monkeypatch.setattr("tracelens_graph.stores.neo4j.server.settings.HTTP_PORT", taken.getsockname()[1])
             assert len({*chosen_ports(None, None), taken.getsockname()[1]}) == 3
 
     def test_the_usual_ones(self, monkeypatch: pytest.MonkeyPatch) -> None:
         bolt, http = free_ports()
-        monkeypatch.setattr("tracelens_graph.stores.neo4j.settings.BOLT_PORT", bolt)
-        monkeypatch.setattr("tracelens_graph.stores.neo4j.settings.HTTP_PORT", http)
+        monkeypatch.setattr("tracelens_graph.stores.neo4j.server.settings.BOLT_PORT", bolt)
+        monkeypatch.setattr("tracelens_graph.stores.neo4j.server.settings.HTTP_PORT", http)
         assert chosen_ports(None, None) == (bolt, http)
 
     @pytest.mark.parametrize("size", ["", "1", "0m", "1 g", "1t", "-1g", "1g -Dx=y"])
@@ -458,8 +458,8 @@ def test_a_start_that_was_cut_off(neo4j_program: Program, tmp_path: Path) -> Non
 _CUT_OFF = """
 import sys
 from pathlib import Path
-from tracelens_graph.stores.neo4j.java import Java
-from tracelens_graph.stores.neo4j.server import start
+from tracelens_graph.stores.neo4j.server.java import Java
+from tracelens_graph.stores.neo4j.server.server import start
 home, java, version, files, bolt, http = sys.argv[1:]
 start(Path(home), Java(Path(java), int(version)), Path(files), bolt_port=int(bolt), http_port=int(http))
 """

@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from tracelens_graph.categories.kernel_rules import CATEGORIES, NAME_RULES, OP_RULES, OTHER
 from tracelens_graph.errors import AnalysisError
+from tracelens_graph.suggest import did_you_mean
 
 LONGEST = 8192
 """Characters of a name that are looked at. Names of C++ templates can be megabytes long; what tells stands in front."""
@@ -169,9 +169,7 @@ def _rule(entry: Any, categories: Mapping[str, str], where: str) -> KernelRule:
     if not (entry.get("pattern") or entry.get("op")):
         raise AnalysisError(f"{where}: neither pattern nor op is given, so the rule would fit every kernel")
     if entry["category"] not in categories:
-        spelt = {category.lower(): category for category in categories}
-        near = get_close_matches(entry["category"].lower(), spelt, 1)
-        hint = f"did you mean {spelt[near[0]]!r}?" if near else "one of your own is declared in [categories]"
+        hint = did_you_mean(entry["category"], categories) or "one of your own is declared in [categories]"
         raise AnalysisError(f"{where}: there is no category {entry['category']!r}; {hint}")
     rule = KernelRule(**entry)
     for pattern in (rule.pattern, rule.op):

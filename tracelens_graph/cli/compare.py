@@ -16,6 +16,7 @@ from tracelens_graph.cli import gate
 from tracelens_graph.cli.common import Format, FormatOption, LinkedOnly, load, write_table
 from tracelens_graph.cli.windows import WindowChoice, with_window_options
 from tracelens_graph.files import stem
+from tracelens_graph.suggest import hint
 
 if TYPE_CHECKING:
     from tracelens_graph.analyses.across.compare import Run
@@ -115,11 +116,7 @@ def _check_output(table: str | None, format: Format, csv: Path | None, layout: L
 
 def _check_name(table: str, known: Mapping[str, object]) -> None:
     if table not in known:
-        from difflib import get_close_matches
-
-        near = get_close_matches(table, known, 1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
-        raise typer.BadParameter(f"--table: there is no table {table!r}; {hint}")
+        raise typer.BadParameter(f"--table: there is no table {table!r}; {hint(table, known)}")
 
 
 def _conditions(texts: Sequence[str], linked_only: bool) -> list[gate.Condition]:

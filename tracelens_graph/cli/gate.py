@@ -12,10 +12,11 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, NamedTuple
 
 import typer
+
+from tracelens_graph.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from tracelens_graph.analyses.report.report_tables import ReportOptions
@@ -114,8 +115,8 @@ def read(figure: Figure, tables: Mapping[str, Table]) -> Reading:
         return Reading(math.nan, "the timeline has no such row" if keys else "there are no GPU events")
     if not found and figure.text != _UNLINKED:
         (name,) = figure.rows
-        near = _near(name, keys)
-        return Reading(0.0, f"{name!r} is not in the trace and counts as 0{near and f'; {near}'}")
+        meant = did_you_mean(name, keys)
+        return Reading(0.0, f"{name!r} is not in the trace and counts as 0{meant and f'; {meant}'}")
     value = sum(math.nan if cell is None else float(cell) for cell in found)
     return Reading(value, "it is not a number" if math.isnan(value) else "")
 
@@ -183,8 +184,8 @@ def _figure(text: str, name: str, options: ReportOptions | None) -> Figure:
         return Figure(name, table, _key(table), ("unlinked",), _fields(table)["percent"])
     figures = _timeline_figures()
     if name not in figures:
-        near = _near(name, [*figures, _UNLINKED])
-        raise _refused(text, f"there is no figure {name!r}; {near or f'there are {_forms(figures)}'}")
+        hint = did_you_mean(name, [*figures, _UNLINKED]) or f"there are {_forms(figures)}"
+        raise _refused(text, f"there is no figure {name!r}; {hint}")
     figure = figures[name]
     if options and options.recompute:
         raise _refused(text, "--recompute splits the timeline, so that no row covers everything")
@@ -234,13 +235,6 @@ def _key(table: str) -> str:
     from tracelens_graph.schema.tables import TABLES
 
     return keys(TABLES[table].columns)[0]
-
-
-def _near(wanted: str, known: Sequence[str]) -> str:
-    """A hint to what was meant, in whatever case; nothing if nothing is like it."""
-    lower = {name.lower(): name for name in known}
-    near = get_close_matches(wanted.lower(), lower, 1)
-    return f"did you mean {lower[near[0]]}?" if near else ""
 
 
 def _refused(text: str, why: str) -> typer.BadParameter:

@@ -15,6 +15,7 @@ from tracelens_graph.cli import gate
 from tracelens_graph.cli.common import CacheOption, Format, FormatOption, LinkedOnly, cores, formatted, load
 from tracelens_graph.cli.traces import traces_named
 from tracelens_graph.cli.windows import WindowChoice, with_window_options
+from tracelens_graph.suggest import hint
 
 if TYPE_CHECKING:
     from tracelens_graph.analyses.report.report_tables import ReportOptions
@@ -228,11 +229,7 @@ def _check_table(name: str | None, extension: Extension | None) -> None:
 
     known = [*TABLES, *sheets(), *(extension.table_names if extension else ())]
     if name not in known and not (extension and extension.table_sets):
-        from difflib import get_close_matches
-
-        near = get_close_matches(name, known, 1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
-        raise typer.BadParameter(f"--table: there is no table {name!r}; {hint}")
+        raise typer.BadParameter(f"--table: there is no table {name!r}; {hint(name, known)}")
 
 
 def _one_trace(path: str, request: _Request) -> list[_Outcome]:

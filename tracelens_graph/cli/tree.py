@@ -12,6 +12,7 @@ import typer
 
 from tracelens_graph.cli.attribution import compiled
 from tracelens_graph.cli.common import ASCII_BRANCHES, CacheOption, Trace, has_branches, load
+from tracelens_graph.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from tracelens_graph.graph.core import Core
@@ -150,11 +151,8 @@ def _matches(core: Core, uid: int | None, wanted: dict[str, Any]) -> list[int]:
     )
     hint = ""
     if "name" in wanted and wanted["name"] not in core.names:
-        from difflib import get_close_matches
-
-        close = get_close_matches(wanted["name"], core.names, n=3, cutoff=0.75)
-        hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
-    raise NodeNotFoundError(f"no node has {asked}{hint}")
+        hint = did_you_mean(wanted["name"], core.names, most=3, cutoff=0.75)
+    raise NodeNotFoundError(f"no node has {asked}{hint and f'; {hint}'}")
 
 
 def _outermost(core: Core, rows: list[int]) -> Iterator[int]:

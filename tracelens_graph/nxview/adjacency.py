@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.nxview.index import Index
-from tracelens_graph.nxview.lazy import FrozenDict, LazyDict
+from tracelens_graph.nxview.lazy import FrozenDict, OnDemandDict
 
 TypedEdges = Sequence[tuple[str, np.ndarray, np.ndarray]]
 """Edges by type: name of the type, positions of sources, positions of targets."""
@@ -71,7 +71,7 @@ class Edges:
         return Rows(self.nodes, target, source, code, np.lexsort((code, source, target)))
 
 
-def multi_adjacency(index: Index, edges: Edges, side: str) -> LazyDict:
+def multi_adjacency(index: Index, edges: Edges, side: str) -> OnDemandDict:
     """node -> neighbour -> edge type -> attributes, as a MultiDiGraph has them.
 
     Args:
@@ -80,16 +80,16 @@ def multi_adjacency(index: Index, edges: Edges, side: str) -> LazyDict:
         side: "out" for successors, "into" for predecessors.
     """
     maker = _RowMaker(index, edges, side, lambda name: FrozenDict({name: _NOTHING}))
-    return LazyDict(index, maker.row, maker.rows)
+    return OnDemandDict(index, maker.row, maker.rows)
 
 
-def plain_adjacency(index: Index, edges: Edges, side: str) -> LazyDict:
+def plain_adjacency(index: Index, edges: Edges, side: str) -> OnDemandDict:
     """node -> neighbour -> attributes with the edge's `type`, as a DiGraph has them; one type per pair.
 
     Arguments as for `multi_adjacency`.
     """
     maker = _RowMaker(index, edges, side, lambda name: FrozenDict({"type": name}))
-    return LazyDict(index, maker.row, maker.rows)
+    return OnDemandDict(index, maker.row, maker.rows)
 
 
 class _RowMaker:

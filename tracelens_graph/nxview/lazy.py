@@ -12,7 +12,7 @@ from tracelens_graph.nxview.index import Index
 READ_ONLY = "a trace graph is read-only: change a copy, made by to_networkx()"
 
 _KEPT = 1 << 15
-"""Values that a lazy dictionary remembers."""
+"""Values that an on-demand dictionary remembers."""
 
 _BLOCK = 1 << 12
 """Values that are made at once when all of them are wanted."""
@@ -50,8 +50,8 @@ class FrozenDict(dict[Any, Any]):
         return dict, (dict(self),)
 
 
-class LazyDict(dict[Any, Any]):
-    """A read-only dictionary over all nodes that holds only the values that were asked for lately.
+class OnDemandDict(dict[Any, Any]):
+    """A read-only dictionary over all nodes that makes each value on demand and keeps those used lately.
 
     It is a `dict` because a value that is already there is then found at the speed of one. Everything that
     would show how little is in it (length, iteration, comparison, copies) is answered from the index instead.

@@ -17,7 +17,7 @@ from tracelens_graph.graph.node import Node
 from tracelens_graph.nxview.adjacency import Edges, TypedEdges, multi_adjacency, plain_adjacency
 from tracelens_graph.nxview.attributes import attributes_of
 from tracelens_graph.nxview.index import FullIndex, UidIndex
-from tracelens_graph.nxview.lazy import FrozenDict, LazyDict, refuse
+from tracelens_graph.nxview.lazy import FrozenDict, OnDemandDict, refuse
 from tracelens_graph.schema import EVENT_EDGES
 
 ALL_EDGES = tuple([edge.name for edge in EVENT_EDGES])
@@ -47,7 +47,7 @@ class ReadOnly:
         return len(self.edge_store) if weight is None else super().size(weight)  # type: ignore[misc]
 
 
-def event_nodes(core: Core, index: UidIndex) -> LazyDict:
+def event_nodes(core: Core, index: UidIndex) -> OnDemandDict:
     """uid -> attributes of every event node."""
 
     def make(row: int) -> FrozenDict:
@@ -56,7 +56,7 @@ def event_nodes(core: Core, index: UidIndex) -> LazyDict:
     def block(low: int, high: int) -> list[Any]:
         return [FrozenDict(attributes) for attributes in attributes_of(core, low, high)]
 
-    return LazyDict(index, make, block)
+    return OnDemandDict(index, make, block)
 
 
 def event_edges(core: Core, types: Sequence[str]) -> Edges:
@@ -76,7 +76,7 @@ def made_of_core(data: tuple[Any, ...]) -> bool:
     return bool(data) and isinstance(data[0], Core)
 
 
-def put_on_face(graph: Any, attributes: dict[str, Any], nodes: LazyDict, edges: Edges, index: Any) -> None:
+def put_on_face(graph: Any, attributes: dict[str, Any], nodes: OnDemandDict, edges: Edges, index: Any) -> None:
     """Give an object that inherits from a networkx class its nodes and adjacency."""
     adjacency = multi_adjacency if graph.is_multigraph() else plain_adjacency
     graph.graph = attributes
@@ -94,7 +94,7 @@ class FullGraph(ReadOnly, nx.MultiDiGraph):
         """An object to be filled; without a core, as networkx makes results, a plain MultiDiGraph."""
         return object.__new__(cls) if made_of_core(data) else nx.MultiDiGraph(*data, **attributes)
 
-    def __init__(self, core: Core, events: LazyDict, index: UidIndex) -> None:
+    def __init__(self, core: Core, events: OnDemandDict, index: UidIndex) -> None:
         self._core = core
         self.context = context = build_context(core)
         add_knowledge(context, core)
@@ -115,7 +115,7 @@ class FullGraph(ReadOnly, nx.MultiDiGraph):
 
         full = FullIndex(index, list(context.nodes))
         store = Edges(len(full), edges)
-        put_on_face(self, graph_attributes(core), LazyDict(full, make, block), store, full)
+        put_on_face(self, graph_attributes(core), OnDemandDict(full, make, block), store, full)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return full_of, (self._core,)
@@ -131,7 +131,7 @@ class CallForest(ReadOnly, nx.DiGraph):
         """An object to be filled; without a core, as networkx makes results, a plain DiGraph."""
         return object.__new__(cls) if made_of_core(data) else nx.DiGraph(*data, **attributes)
 
-    def __init__(self, core: Core, nodes: LazyDict, index: UidIndex) -> None:
+    def __init__(self, core: Core, nodes: OnDemandDict, index: UidIndex) -> None:
         put_on_face(self, graph_attributes(core), nodes, event_edges(core, TREE_EDGES), index)
         self._core = core
 

@@ -10,7 +10,6 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 from pathlib import Path, PurePath
@@ -19,6 +18,7 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 
 from tracelens_graph.errors import AnalysisError
+from tracelens_graph.suggest import did_you_mean, either, there_are
 from tracelens_graph.table import Column
 
 FIGURES: Mapping[str, Column] = {
@@ -156,9 +156,9 @@ def architecture(name_or_path: str | os.PathLike[str] | Mapping[str, Any]) -> Ar
     wanted = _plain(name_or_path)
     if wanted in known:
         return known[wanted]
-    near = [key for key in shipped() if wanted and key.startswith(wanted)]
-    near = near or list(dict.fromkeys(known[alias].key for alias in get_close_matches(wanted, known, 3)))
-    hint = f"did you mean {_either(near)}?" if near else f"there are {', '.join(shipped())}, and files: mine.toml"
+    aliases = {alias: found.key for alias, found in known.items()}
+    hint = did_you_mean(wanted, shipped(), aliases=aliases, most=3)
+    hint = hint or f"{there_are(shipped())}, and files: mine.toml"
     raise AnalysisError(f"no architecture has the name {name_or_path[:_LONGEST]!r}: {hint}")
 
 
@@ -211,10 +211,10 @@ def _detect_one(properties: Mapping[str, Any]) -> Architecture | str:
     whole = [one for one in named if _has(one, units, memory)]
     if not whole:
         shows = f"{units:.0f} compute units" if units else "", f"{memory / 2**30:.0f} GiB" if memory else ""
-        other = f"it is a part of {_either([one.key for one in named])}, or another edition"
+        other = f"it is a part of {either([one.key for one in named])}, or another edition"
         return f"the device {shown} shows {' and '.join(filter(None, shows))}: {other}"
     if len(whole) > 1:
-        return f"the device {shown} may be {_either([one.key for one in whole])}"
+        return f"the device {shown} may be {either([one.key for one in whole])}"
     return whole[0]
 
 
@@ -311,8 +311,3 @@ def _plain(name: str) -> str:
     """A name as it is looked up: lower case, hyphens, without words that every device of a vendor has."""
     words = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
     return re.sub(r"^(?:(?:nvidia|amd|instinct|tesla|geforce)-)+", "", words)
-
-
-def _either(names: list[str]) -> str:
-    """`a, b or c`."""
-    return " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))

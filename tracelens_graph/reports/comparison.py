@@ -53,7 +53,7 @@ def _by_op(table: Table, first: str, run: str) -> Iterator[str]:
         if len(lone):
             times = np.abs(change[lone])
             top = lone[np.argsort(-times, kind="stable")]
-            some = ", ".join(f"{_short(names[i])} ({abs(change[i]):,.3f})" for i in top[:_LONE])
+            some = ", ".join(f"{_label(names[i])} ({abs(change[i]):,.3f})" for i in top[:_LONE])
             more = f" and {len(lone) - _LONE:,} more" if len(lone) > _LONE else ""
             yield f"only in {printable(tag)}: {number(len(lone), 'op')}, {times.sum():,.3f} {how.unit}: {some}{more}"
     if not np.any(change) and all(have.all() for have in here.values()):
@@ -65,7 +65,7 @@ def _change(label: str, row: Mapping[str, Any], column: str, first: str, run: st
     share = f"{percent:+,.1f} %" if _is_there(percent) else ""
     diff = f"{row[f'{column}__{run}_diff']:+,.3f}"
     old, new = (f"{row[f'{tag}::{column}'] or 0:,.3f}" for tag in (first, run))
-    return _short(label), old, "->", new, "ms", diff, share
+    return _label(label), old, "->", new, "ms", diff, share
 
 
 def _aligned(lines: Sequence[Sequence[str]]) -> Iterator[str]:
@@ -75,7 +75,8 @@ def _aligned(lines: Sequence[Sequence[str]]) -> Iterator[str]:
         yield "  ".join(("", name.ljust(widths[0]), *right)).rstrip()
 
 
-def _short(name: str) -> str:
+def _label(name: str) -> str:
+    """A name from a trace, safe to print and short enough for a line."""
     return shorten(printable(name), _NAME)
 
 

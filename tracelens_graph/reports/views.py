@@ -115,12 +115,12 @@ def _kernel(name: str) -> str:
 def _short_cells(cells: Any) -> Any:
     if isinstance(cells, np.ndarray):
         return cells
-    texts = (_short(cell) if isinstance(cell, list) else cell for cell in cells)
+    texts = (_list_text(cell) if isinstance(cell, list) else cell for cell in cells)
     return [shorten(text, _LONGEST) if isinstance(text, str) else text for text in texts]
 
 
-def _short(cell: Any) -> str:
-    """A list on few characters: shapes as `[8,16] [16,4]`, shares as `aten::mm 30 %`, names with commas."""
+def _list_text(cell: list[Any]) -> str:
+    """A list in few characters: shapes as `[8,16] [16,4]`, shares as `aten::mm 30 %`, names with commas."""
     if all(isinstance(part, dict) for part in cell):
         return ", ".join(f"{part['name']} {part['percent']:.0f} %" for part in cell)
     if all(isinstance(part, list) for part in cell):

@@ -5,15 +5,13 @@ was when it was loaded (size, times, inode), and the version of this program: wh
 no entry is ever out of date. Entries are written beside and moved into place, hence whole or absent for every other
 process. Only their owner may read them: a trace may hold secrets.
 
-The folder is `$TRACELENS_GRAPH_CACHE`, else `tracelens_graph` in the platform's folder for caches. It may be deleted
-at any time.
+The folder is `folders.cache_folder()`. It may be deleted at any time.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -30,6 +28,7 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.loaders.kineto.details import FileDetails
 from tracelens_graph.loaders.sources import Source
 from tracelens_graph.schema import SCHEMA_VERSION
+from tracelens_graph.stores.folders import cache_folder
 from tracelens_graph.stores.graph_file import read_graph, write_without_events
 
 LIMIT_BYTES = 10 * 1024**3
@@ -63,7 +62,7 @@ def cached_core(
         return load()
     try:
         entry = _entry(source)
-    except (OSError, RuntimeError) as error:  # no home folder, for one
+    except (OSError, OutputError) as error:  # no home folder, for one
         warn(f"the cache is not used: {error}")
         return load()
     core = _read(entry, source)
@@ -71,25 +70,6 @@ def cached_core(
         core = load()
         _keep(core, entry, source, warn)
     return core
-
-
-def cache_folder() -> Path:
-    """Where entries are kept; the folder need not exist.
-
-    Raises:
-        RuntimeError: nothing tells the user's home folder.
-    """
-    if chosen := os.environ.get("TRACELENS_GRAPH_CACHE"):
-        return Path(chosen).expanduser().absolute()
-    if sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
-    elif sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    else:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or "")
-        if not base.is_absolute():  # such a value is to be ignored, says the XDG specification
-            base = Path.home() / ".cache"
-    return base / "tracelens_graph"
 
 
 def _entry(source: Source) -> Path:

@@ -7,7 +7,6 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -19,6 +18,7 @@ from tracelens_graph.files import replacing
 from tracelens_graph.graph.core import Core
 from tracelens_graph.stores.frames import Frame, Texts, edge_columns, node_columns
 from tracelens_graph.stores.graphml import write_graphml
+from tracelens_graph.suggest import did_you_mean, there_are
 
 FORMATS = ("graphml", "graphml.gz", "parquet", "csv")
 """Formats by name; each is also the suffix that stands for it."""
@@ -84,9 +84,8 @@ def _format(path: Path, format: str | None) -> str:
         wanted, what = path.suffix, "suffix"
     if found in FORMATS:
         return found
-    near = get_close_matches(found, FORMATS, 1)
-    hint = f"did you mean {near[0]}? " if near else ""
-    raise OutputError(f"{path}: no export has the {what} {wanted!r}; {hint}there are {', '.join(FORMATS)}")
+    hints = filter(None, (did_you_mean(found, FORMATS), there_are(FORMATS)))
+    raise OutputError(f"{path}: no export has the {what} {wanted!r}; {' '.join(hints)}")
 
 
 def _table_paths(path: Path, format: str, tables: list[str]) -> list[Path]:

@@ -24,7 +24,7 @@ from tracelens_graph.graph.core import Core, TraceInfo
 from tracelens_graph.graph.details import Details
 from tracelens_graph.loaders.sources import Source, open_source
 from tracelens_graph.schema import STORED
-from tracelens_graph.stores.packed import LazyDict, LazyList, PackedDetails
+from tracelens_graph.stores.packed import DeferredDict, DeferredList, PackedDetails
 from tracelens_graph.stores.sections import Sections, SectionWriter
 
 
@@ -140,9 +140,9 @@ def _core(sections: Sections, name: str, events_at: Callable[..., Details] | Non
         names=sections.strings("names"),
         threads=[(pid, tid) for pid, tid in facts["threads"]],
         argsets=list(zip(*(texts[part::4] for part in range(4)), strict=True)),
-        autograd_flows=LazyList(lambda: [tuple(flow) for flow in sections.json("autograd_flows")]),
+        autograd_flows=DeferredList(lambda: [tuple(flow) for flow in sections.json("autograd_flows")]),
         depends_on=sections.array("depends_on"),
-        collectives=LazyDict(lambda: dict(sections.json("collectives"))),
+        collectives=DeferredDict(lambda: dict(sections.json("collectives"))),
         info=TraceInfo(**facts["info"]),
         details=details,
     )

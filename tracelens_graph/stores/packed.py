@@ -50,8 +50,8 @@ class PackedDetails(Details):
         return self._trace_id
 
 
-class LazyList(Sequence[Any]):
-    """A list that is read when it is first looked at."""
+class DeferredList(Sequence[Any]):
+    """A list that is read as a whole on first use."""
 
     def __init__(self, read: Callable[[], list[Any]]) -> None:
         self._read = read
@@ -70,8 +70,8 @@ class LazyList(Sequence[Any]):
         return list, (self._items,)
 
 
-class LazyDict(Mapping[Any, Any]):
-    """A dictionary that is read when it is first looked at."""
+class DeferredDict(Mapping[Any, Any]):
+    """A dictionary that is read as a whole on first use."""
 
     def __init__(self, read: Callable[[], dict[Any, Any]]) -> None:
         self._read = read

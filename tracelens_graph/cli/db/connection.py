@@ -38,7 +38,7 @@ def connection(uri: str | None, user: str, database: str) -> Connection:
         DatabaseError: the URI is none.
     """
     from tracelens_graph.stores.neo4j.connection import DEFAULT_URI, Connection
-    from tracelens_graph.stores.neo4j.server import running, standard_folder
+    from tracelens_graph.stores.neo4j.server.server import running, standard_folder
 
     logging.getLogger("neo4j").addHandler(logging.NullHandler())  # its warnings come as errors in words
     local = running(standard_folder()) if uri is None else None

@@ -41,7 +41,7 @@ def demo(uri: Uri = None, user: User = DEFAULT_USER, database: Database = DEFAUL
 
 def _browser(uri: str) -> str:
     """Where Neo4j Browser of a server is: as `db start` knows it, else at the usual port."""
-    from tracelens_graph.stores.neo4j.server import running, standard_folder
+    from tracelens_graph.stores.neo4j.server.server import running, standard_folder
 
     local = running(standard_folder())
     if local and local.uri == uri:

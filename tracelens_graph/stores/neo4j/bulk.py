@@ -43,9 +43,10 @@ Graphs of traces, as files for the importer of Neo4j 5; written by tracelens_gra
 
      neo4j-admin {_IMPORT}
 
-   A server of `tracelens-graph db start` has no script of that name, but the same program. FOLDER is what `db start`
-   printed; JARS is what python -c "from tracelens_graph.stores.neo4j.jars import *; print(jars_folder())" prints:
+   A server of `tracelens-graph db start` comes without that script, but its jars hold the same program. JARS is the
+   folder that the first command prints, FOLDER the one that `db start` printed:
 
+     python -c "from tracelens_graph.stores.neo4j.server.jars import jars_folder; print(jars_folder())"
      NEO4J_HOME=FOLDER NEO4J_CONF=FOLDER/conf java -cp 'JARS/*' org.neo4j.cli.AdminTool {_IMPORT}
 
 3. Start the server and run {SCHEMA} (drop it into Neo4j Browser, or cypher-shell -f {SCHEMA}): it makes constraints

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from tracelens_graph.errors import DatabaseError
 from tracelens_graph.stores.neo4j.statements import BEGIN_DROP, DELETE_CONTEXT, DELETE_EVENTS, DELETE_UNUSED
+from tracelens_graph.suggest import did_you_mean, there_are
 
 if TYPE_CHECKING:
     from neo4j import Driver, ManagedTransaction, Record
 
 DELETED_AT_ONCE = 5000
 """Nodes of a transaction, with all their edges."""
+
+_LISTED = 10
+"""Traces that an error names, of those there are."""
 
 _TRACES = "MATCH (t:Trace) RETURN properties(t) AS t ORDER BY t.run, t.rank, t.name"
 
@@ -46,9 +49,10 @@ def resolve(known: Sequence[Mapping[str, Any]], wanted: str) -> Mapping[str, Any
     if len(found) > 1:
         raise DatabaseError(f"{wanted} is the name of several traces: {', '.join(trace['path'] for trace in found)}")
     if not found:
-        names = [name for trace in known for name in (trace.get("path"), trace.get("name")) if name]
-        near = get_close_matches(wanted, names, 1)
-        raise DatabaseError(f"no trace {wanted!r} is in the database{f'; did you mean {near[0]}?' if near else ''}")
+        paths = [trace["path"] for trace in known if trace.get("path")]
+        names = [trace["name"] for trace in known if trace.get("name")]
+        hint = did_you_mean(wanted, [*names, *paths]) or there_are(paths, most=_LISTED)
+        raise DatabaseError(f"no trace {wanted!r} is in the database; {hint}")
     return found[0]
 
 

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 from tracelens_graph.errors import DatabaseError
 from tracelens_graph.stores.neo4j.connection import LOOPBACK, Connection, errors_in_words
-from tracelens_graph.stores.neo4j.server import is_up, running
-from tracelens_graph.stores.neo4j.settings import BOLT_PORT
+from tracelens_graph.stores.neo4j.server.server import is_up, running
+from tracelens_graph.stores.neo4j.server.settings import BOLT_PORT
 
 if TYPE_CHECKING:
     from neo4j import Driver

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -22,6 +21,7 @@ from tracelens_graph.graph.links import Flow
 from tracelens_graph.schema import SCHEMA_VERSION, STORED, Flag, Kind, OwnerRule
 from tracelens_graph.schema.database import EVENT
 from tracelens_graph.stores.frames import ARGSET_PARTS
+from tracelens_graph.stores.neo4j.batching import ranges_by_size
 from tracelens_graph.stores.neo4j.catalog import resolve, traces
 from tracelens_graph.stores.packed import PackedDetails
 
@@ -156,7 +156,7 @@ class _Reader:
             raise _damaged(self._trace, "events are missing")
         for place, prop in enumerate(_NUMBERS, 2):
             self._arrays[prop.name][low:high] = numbers[:, place]
-        for begin, end in _short(low, numbers[:, 1]):
+        for begin, end in ranges_by_size(low, numbers[:, 1], BATCH_BYTES):
             for name, rows in self._rows(_READ_NAMES, low=begin, high=end):
                 self._arrays["name"][rows] = self._names.setdefault(name, len(self._names))
         for labels, rule, flags, rows in self._rows(_READ_KINDS, **at):
@@ -250,7 +250,7 @@ class _Reader:
             size = np.zeros(high - low, np.int64)
             for uid, length in sizes:
                 size[uid - low] = length
-            for begin, end in _short(low, size):
+            for begin, end in ranges_by_size(low, size, BATCH_BYTES):
                 for uid, args in self._rows(_READ_ARGS, low=begin, high=end):
                     texts[uid - low] = f'{{"args":{args}}}'
             packed += isal_zlib.compress(f"[{','.join(texts)}]".encode(), 1)
@@ -279,10 +279,3 @@ class _Reader:
 
 def _damaged(trace: Mapping[str, Any], what: str) -> DatabaseError:
     return DatabaseError(f"{trace['path']} was changed in the database, {what}: push it again with --replace")
-
-
-def _short(first: int, sizes: np.ndarray) -> Iterator[tuple[int, int]]:
-    """The numbers from `first` on, one per size, in ranges that hold little more than BATCH_BYTES together."""
-    part = np.cumsum(sizes) // BATCH_BYTES
-    cuts = (np.flatnonzero(np.diff(part)) + 1).tolist()
-    yield from pairwise([first, *(first + cut for cut in cuts), first + len(sizes)])

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from tracelens_graph.cypher import Query, library
 from tracelens_graph.errors import DatabaseError
 from tracelens_graph.stores.neo4j.catalog import resolve, traces
+from tracelens_graph.suggest import did_you_mean, hint
 from tracelens_graph.table import Column, Table
 
 if TYPE_CHECKING:
@@ -38,8 +38,7 @@ def named(name: str) -> Query:
     """
     known = library()
     if name not in known:
-        near = get_close_matches(name, known, 1)
-        raise DatabaseError(f"no query is called {name!r}{f'; did you mean {near[0]}?' if near else ''}")
+        raise DatabaseError(f"no query is called {name!r}; {hint(name, known)}")
     return known[name]
 
 
@@ -57,9 +56,9 @@ def prepared(driver: Driver, database: str, query: Query, parameters: Mapping[st
     """
     for name in parameters:
         if name not in query.defaults:
-            near = get_close_matches(name, query.defaults, 1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise DatabaseError(f"{query.name} has no parameter {name!r}{hint} (it has {', '.join(query.defaults)})")
+            meant = did_you_mean(name, query.defaults)
+            has = ", ".join(query.defaults) or "none"
+            raise DatabaseError(f"{query.name} has no parameter {name!r}{meant and f'; {meant}'} (it has {has})")
     given = dict(parameters)
     if named_traces := [name for name in TRACE_PARAMETERS if given.get(name) is not None]:
         complete = [trace for trace in traces(driver, database) if trace["state"] == "complete"]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tracelens_graph.errors import DatabaseError
+from tracelens_graph.stores.neo4j.batching import ranges_by_size
 from tracelens_graph.stores.neo4j.image import Edges, Nodes
 from tracelens_graph.stores.neo4j.statements import write_edges, write_nodes
 
@@ -54,7 +55,7 @@ def batches(group: Nodes | Edges, sessions: int = SESSIONS) -> list[list[Batch]]
     stretches = _stretches(group, sessions if len(group) > FEW else 1)
     return [
         [Batch(statement, group, low, high) for part in _parts(stretch, -(-len(stretch) // BATCH))
-         for low, high in _short(group, part)]
+         for low, high in _fitting(group, part)]
         for stretch in stretches
     ]  # fmt: skip
 
@@ -77,18 +78,11 @@ def _parts(rows: range, number: int) -> list[range]:
     return [range(low, high) for low, high in pairwise(ends)]
 
 
-def _short(group: Nodes | Edges, rows: range) -> Iterator[tuple[int, int]]:
-    """The rows, in parts that hold no more text than a transaction may."""
-    if isinstance(group, Edges):
-        yield rows.start, rows.stop
-        return
-    ends = np.cumsum(group.sizes[rows.start : rows.stop])
-    low = 0
-    while low < len(rows):
-        before = ends[low - 1] if low else 0
-        high = max(low + 1, int(np.searchsorted(ends, before + BATCH_BYTES, "right")))
-        yield rows.start + low, rows.start + high
-        low = high
+def _fitting(group: Nodes | Edges, rows: range) -> Iterator[tuple[int, int]]:
+    """The rows, in ranges that hold no more text than a transaction may."""
+    if isinstance(group, Edges):  # keys are short
+        return iter([(rows.start, rows.stop)])
+    return ranges_by_size(rows.start, group.sizes[rows.start : rows.stop], BATCH_BYTES)
 
 
 class Writer:

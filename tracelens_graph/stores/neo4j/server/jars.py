@@ -26,8 +26,8 @@ from tempfile import TemporaryDirectory
 from xml.sax.saxutils import escape
 
 from tracelens_graph.errors import ServerError
-from tracelens_graph.stores.cache import cache_folder
-from tracelens_graph.stores.neo4j.java import Java
+from tracelens_graph.stores.folders import cache_folder
+from tracelens_graph.stores.neo4j.server.java import Java
 
 LICENCE = "Neo4j Community Edition, GPL version 3, a program of its own"
 """What the user agrees to fetch."""

@@ -12,7 +12,6 @@ import os
 import secrets
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -21,11 +20,12 @@ from pathlib import Path
 
 from tracelens_graph.errors import DatabaseError, ServerError
 from tracelens_graph.files import replacing
-from tracelens_graph.stores.neo4j import process
+from tracelens_graph.stores.folders import data_folder
 from tracelens_graph.stores.neo4j.connection import DEFAULT_USER, Connection, errors_in_words
-from tracelens_graph.stores.neo4j.java import Java
-from tracelens_graph.stores.neo4j.last_words import LOG, last_words, reason_in
-from tracelens_graph.stores.neo4j.settings import HOST, Memory, configuration, free_ports
+from tracelens_graph.stores.neo4j.server import process
+from tracelens_graph.stores.neo4j.server.java import Java
+from tracelens_graph.stores.neo4j.server.last_words import LOG, last_words, reason_in
+from tracelens_graph.stores.neo4j.server.settings import HOST, Memory, configuration, free_ports
 
 SHORTEST_PASSWORD = 8
 
@@ -79,14 +79,12 @@ class Server:
 
 
 def standard_folder() -> Path:
-    """Where the server lives if the user names no folder: `neo4j` in the platform's folder for data of programs."""
-    if sys.platform == "darwin":
-        base = Path.home() / "Library" / "Application Support"
-    else:
-        base = Path(os.environ.get("XDG_DATA_HOME") or "")
-        if not base.is_absolute():
-            base = Path.home() / ".local" / "share"
-    return base / "tracelens_graph" / "neo4j"
+    """Where the server lives if the user names no folder.
+
+    Raises:
+        OutputError: nothing tells the user's home folder.
+    """
+    return data_folder() / "neo4j"
 
 
 def running(folder: Path) -> Server | None:
