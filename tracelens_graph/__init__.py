@@ -10,13 +10,15 @@ Names are imported on first use, so that `import tracelens_graph` costs next to 
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING
+from typing import Any as _Any
 
 from tracelens_graph._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from tracelens_graph.analyses.across.compare import compare as compare
+    from tracelens_graph.analyses.idle.idle import idle_causes as idle_causes
     from tracelens_graph.analyses.kernels.kernel_categories import kernel_category_detail as kernel_category_detail
     from tracelens_graph.analyses.kernels.kernel_categories import kernel_category_summary as kernel_category_summary
     from tracelens_graph.analyses.kernels.kernels import kernel_summary as kernel_summary
@@ -33,8 +35,10 @@ if TYPE_CHECKING:
     from tracelens_graph.analyses.places.attribution import attribution as attribution
     from tracelens_graph.analyses.places.modules import modules as modules
     from tracelens_graph.analyses.questions import QUESTIONS as QUESTIONS
+    from tracelens_graph.analyses.questions import Question as Question
     from tracelens_graph.analyses.report.report_tables import ReportOptions as ReportOptions
     from tracelens_graph.analyses.report.report_tables import report_tables as report_tables
+    from tracelens_graph.analyses.report.verdict import Finding as Finding
     from tracelens_graph.analyses.report.verdict import verdict as verdict
     from tracelens_graph.analyses.timeline.collectives import coll_analysis as coll_analysis
     from tracelens_graph.analyses.timeline.steps import step_summary as step_summary
@@ -42,6 +46,12 @@ if TYPE_CHECKING:
     from tracelens_graph.api import TraceGraph as TraceGraph
     from tracelens_graph.api import from_networkx as from_networkx
     from tracelens_graph.api import load as load
+    from tracelens_graph.api import load_set as load_set
+    from tracelens_graph.categories.kernels import KernelRule as KernelRule
+    from tracelens_graph.categories.ops import OpRules as OpRules
+    from tracelens_graph.categories.ops import Rule as Rule
+    from tracelens_graph.column import Column as Column
+    from tracelens_graph.column import Role as Role
     from tracelens_graph.compat.report import generate_perf_report_pytorch as generate_perf_report_pytorch
     from tracelens_graph.compat.trace_to_tree import TraceToTree as TraceToTree
     from tracelens_graph.compat.tree_perf import TreePerfAnalyzer as TreePerfAnalyzer
@@ -52,6 +62,7 @@ if TYPE_CHECKING:
     from tracelens_graph.errors import DamagedTraceWarning as DamagedTraceWarning
     from tracelens_graph.errors import DatabaseError as DatabaseError
     from tracelens_graph.errors import ExtensionError as ExtensionError
+    from tracelens_graph.errors import IncompleteSetWarning as IncompleteSetWarning
     from tracelens_graph.errors import MissingExtraError as MissingExtraError
     from tracelens_graph.errors import NodeNotFoundError as NodeNotFoundError
     from tracelens_graph.errors import NotATraceError as NotATraceError
@@ -59,47 +70,73 @@ if TYPE_CHECKING:
     from tracelens_graph.errors import ServerError as ServerError
     from tracelens_graph.errors import TraceError as TraceError
     from tracelens_graph.errors import TraceLensGraphError as TraceLensGraphError
+    from tracelens_graph.extension import Extension as Extension
+    from tracelens_graph.extension import combined as combined
     from tracelens_graph.extension_loading import load_extension as load_extension
+    from tracelens_graph.graph.node import Node as Node
     from tracelens_graph.graph.trace_set import TraceMember as TraceMember
     from tracelens_graph.graph.trace_set import TraceSet as TraceSet
+    from tracelens_graph.graph.window import Window as Window
     from tracelens_graph.perf.architecture import architecture as architecture
+    from tracelens_graph.perf.cost import Cost as Cost
+    from tracelens_graph.perf.model import OpModel as OpModel
+    from tracelens_graph.perf.time_model import TimeModel as TimeModel
     from tracelens_graph.schema import Kind as Kind
+    from tracelens_graph.table import Table as Table
 
 _HOME = {
     "AnalysisError": "errors",
     "ChangedTraceError": "errors",
+    "Column": "column",
+    "Cost": "perf.cost",
     "DamagedTraceWarning": "errors",
     "Database": "database",
     "DatabaseError": "errors",
+    "Extension": "extension",
     "ExtensionError": "errors",
+    "Finding": "analyses.report.verdict",
+    "IncompleteSetWarning": "errors",
+    "KernelRule": "categories.kernels",
     "Kind": "schema",
     "MissingExtraError": "errors",
+    "Node": "graph.node",
     "NodeNotFoundError": "errors",
     "NotATraceError": "errors",
+    "OpModel": "perf.model",
+    "OpRules": "categories.ops",
     "OutputError": "errors",
     "QUESTIONS": "analyses.questions",
-    "TraceMember": "graph.trace_set",
-    "TraceSet": "graph.trace_set",
+    "Question": "analyses.questions",
     "ReportOptions": "analyses.report.report_tables",
+    "Role": "column",
+    "Rule": "categories.ops",
     "ServerError": "errors",
+    "Table": "table",
+    "TimeModel": "perf.time_model",
     "TraceError": "errors",
     "TraceGraph": "api",
     "TraceLensGraphError": "errors",
+    "TraceMember": "graph.trace_set",
+    "TraceSet": "graph.trace_set",
     "TraceToTree": "compat.trace_to_tree",
     "TreePerfAnalyzer": "compat.tree_perf",
+    "Window": "graph.window",
     "architecture": "perf.architecture",
     "attribution": "analyses.places.attribution",
     "coll_analysis": "analyses.timeline.collectives",
+    "combined": "extension",
     "compare": "analyses.across.compare",
     "connect": "database",
     "from_networkx": "api",
     "generate_perf_report_pytorch": "compat.report",
     "gpu_timeline": "analyses.timeline.timeline",
+    "idle_causes": "analyses.idle.idle",
     "kernel_category_detail": "analyses.kernels.kernel_categories",
     "kernel_category_summary": "analyses.kernels.kernel_categories",
     "kernel_summary": "analyses.kernels.kernels",
     "load": "api",
     "load_extension": "extension_loading",
+    "load_set": "api",
     "modules": "analyses.places.modules",
     "ops_summary": "analyses.ops.ops",
     "ops_summary_by_category": "analyses.ops.ops",
@@ -115,22 +152,37 @@ _HOME = {
     "unmodelled": "analyses.performance.roofline_summary",
     "verdict": "analyses.report.verdict",
 }
+"""Public name -> the module that it is imported from when it is first used."""
 
 __all__ = [
     "QUESTIONS",
     "AnalysisError",
     "ChangedTraceError",
+    "Column",
+    "Cost",
     "DamagedTraceWarning",
     "Database",
     "DatabaseError",
+    "Extension",
     "ExtensionError",
+    "Finding",
+    "IncompleteSetWarning",
+    "KernelRule",
     "Kind",
     "MissingExtraError",
+    "Node",
     "NodeNotFoundError",
     "NotATraceError",
+    "OpModel",
+    "OpRules",
     "OutputError",
+    "Question",
     "ReportOptions",
+    "Role",
+    "Rule",
     "ServerError",
+    "Table",
+    "TimeModel",
     "TraceError",
     "TraceGraph",
     "TraceLensGraphError",
@@ -138,20 +190,24 @@ __all__ = [
     "TraceSet",
     "TraceToTree",
     "TreePerfAnalyzer",
+    "Window",
     "__version__",
     "architecture",
     "attribution",
     "coll_analysis",
+    "combined",
     "compare",
     "connect",
     "from_networkx",
     "generate_perf_report_pytorch",
     "gpu_timeline",
+    "idle_causes",
     "kernel_category_detail",
     "kernel_category_summary",
     "kernel_summary",
     "load",
     "load_extension",
+    "load_set",
     "modules",
     "ops_summary",
     "ops_summary_by_category",
@@ -169,13 +225,13 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> _Any:
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    value = getattr(_import_module(f"{__name__}.{_HOME[name]}"), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import networkx as nx
 
 from tracelens_graph.analyses.report.report_tables import report_tables
-from tracelens_graph.errors import DamagedTraceWarning
+from tracelens_graph.errors import DamagedTraceWarning, DatabaseError, IncompleteSetWarning
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.details import NoDetails
+from tracelens_graph.graph.trace_set import TraceMember, TraceSet
 from tracelens_graph.graph.window import Window
 from tracelens_graph.loading import load_core
 from tracelens_graph.nxview import views
@@ -24,10 +27,10 @@ from tracelens_graph.nxview.lazy import refuse
 from tracelens_graph.nxview.rebuild import rebuild
 from tracelens_graph.nxview.show import html_table, one_line
 from tracelens_graph.reports.progress import progress_on_terminal
+from tracelens_graph.set_loading import MEMORY_BYTES, load_core_set, trace_files
+from tracelens_graph.suggest import hint
 
 if TYPE_CHECKING:
-    import os
-
     import pandas as pd
 
     from tracelens_graph.stores.export import Exported
@@ -240,6 +243,73 @@ def load(
         warnings.warn(f"{core.info.source}: {core.info.damage}", DamagedTraceWarning, stacklevel=2)
     graph: TraceGraph = TraceGraph(core)
     return graph
+
+
+def load_set(
+    source: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | None = None,
+    *,
+    database: Any = None,
+    run: str = "",
+    columns: Iterable[str] | None = None,
+    processes: int | None = None,
+    memory_bytes: int = MEMORY_BYTES,
+    progress: Callable[[int, int], None] | None = None,
+) -> TraceSet:
+    """Load several traces as a set: the ranks of a job, or runs to be compared.
+
+    Files are loaded in as many processes as there are cores. What is no profiler trace is left out; a warning says so,
+    and which ranks of a job are missing.
+
+    Args:
+        source: a folder, a pattern such as `traces/rank*.json.gz`, or several paths.
+        database: instead of files, a `Database` or the address of one: the traces of a run in it, by rank and name.
+        run: name of the run; of a database the one that is wanted.
+        columns: load lean graphs, for a question that reads these columns of `schema.STORED` only.
+        processes: how many load at a time.
+        memory_bytes: graphs up to this size together are held in memory, the others mapped from temporary files that
+            vanish with the set.
+        progress: called with bytes done and bytes in all; by default a line on standard error, if that is a terminal.
+
+    Raises:
+        NotATraceError: no file is there.
+        TraceError: none of the files is a trace that can be read.
+        DatabaseError: the database cannot be reached, or has no such run.
+
+    Warns:
+        DamagedTraceWarning: a trace was broken or could not be read.
+        IncompleteSetWarning: files were left out, or ranks are missing, doubled, or of another job.
+    """
+    if (source is None) == (database is None):
+        raise TypeError("load_set takes files or database=..., one of them")
+    if database is not None:
+        return _from_database(database, run)
+    named = [source] if isinstance(source, str | os.PathLike) else source
+    assert named is not None
+    files = trace_files(os.fspath(one) for one in named)
+    with progress_on_terminal(f"loading {len(files):,} traces") as shown:
+        traces = load_core_set(
+            files, run=run, processes=processes, memory_bytes=memory_bytes, columns=columns, progress=progress or shown
+        )
+    for line in traces.notes:
+        warnings.warn(line, IncompleteSetWarning, stacklevel=2)
+    damaged = (f"{one.core.info.source}: {one.core.info.damage}" for one in traces if one.core.info.damage)
+    for line in (*traces.broken, *damaged):
+        warnings.warn(line, DamagedTraceWarning, stacklevel=2)
+    return traces.with_graphs(TraceGraph)
+
+
+def _from_database(database: Any, run: str) -> TraceSet:
+    from tracelens_graph.database import Database, connect
+
+    with ExitStack() as stack:
+        graphs = database if isinstance(database, Database) else stack.enter_context(connect(database))
+        there = [one for one in graphs.traces() if one["run"] == run and one["state"] == "complete"]
+        if not there:
+            raise DatabaseError(f"no run is called {run!r}; {hint(run, {one['run'] for one in graphs.traces()})}")
+        members = (
+            TraceMember(graphs.pull(one["id"]), one["name"], run, tuple(one.get("labels") or ())) for one in there
+        )
+        return TraceSet(members)
 
 
 def from_networkx(graph: Any) -> TraceGraph:

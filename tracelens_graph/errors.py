@@ -12,6 +12,7 @@ TraceLensGraphError
 ├── ExtensionError        code of the user's own fails; the message says where
 └── MissingExtraError     an optional package is not installed; the message names the extra
 
+IncompleteSetWarning      a set of traces lacks something; the message says what
 DamagedTraceWarning       a trace was repaired or is not whole; the message counts what
 """
 
@@ -66,6 +67,10 @@ class MissingExtraError(TraceLensGraphError, ImportError):
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(f"{package} is not installed: pip install 'tracelens_graph[{extra}]'")
+
+
+class IncompleteSetWarning(UserWarning):
+    """A set of traces lacks something: files were left out, or ranks are missing, doubled, or of another job."""
 
 
 class DamagedTraceWarning(UserWarning):

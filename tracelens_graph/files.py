@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -22,6 +23,28 @@ def stem(name: str) -> str:
     while path.suffix in _SUFFIXES and path.stem:
         path = Path(path.stem)
     return path.name
+
+
+def distinct_names(files: Sequence[str]) -> list[str]:
+    """A name for each trace file: without suffixes, and with as many folders as tell it from the others.
+
+    Files that are one and the same have one name.
+    """
+    parts = {file: ("stdin",) if file == "-" else _parts(file) for file in files}
+    lengths = dict.fromkeys(files, 1)
+    while True:
+        names = {file: "/".join(part[-lengths[file] :]) for file, part in parts.items()}
+        count = Counter(names[file] for file in parts)
+        alike = [file for file, part in parts.items() if count[names[file]] > 1 and lengths[file] < len(part)]
+        if not alike:
+            return [names[file] for file in files]
+        for file in alike:
+            lengths[file] += 1
+
+
+def _parts(file: str) -> tuple[str, ...]:
+    path = Path(file).absolute()
+    return (*path.parts[1:-1], stem(path.name))
 
 
 @contextmanager

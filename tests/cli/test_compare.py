@@ -108,7 +108,7 @@ def test_options_that_choose_events_say_that_tables_stay(run: Run, trace_file: P
     (tmp_path / "t").mkdir()
     (tmp_path / "t/gpu_timeline.csv").write_text("type,time ms,percent\nbusy_time,0.5,100\n")
     _, out, err = run("compare", trace_file, tmp_path / "t", "--linked-only")
-    assert err == "note: t is a folder of tables and is taken as it is; options that choose events do not change it\n"
+    assert err == "note: t is a folder of tables; options that choose events do not change it\n"
     assert "of GPU events with a launch in the trace" in out
     assert "ops_summary is not compared: t does not have it" in out
     _, _, err = run("compare", trace_file, tmp_path / "t")

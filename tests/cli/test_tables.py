@@ -41,7 +41,7 @@ def test_table_for_people(run: Run, trace_file: Path) -> None:
     _, out, _ = run("timeline", trace_file)
     lines = out.splitlines()
     assert lines[0] == "GPU timeline"
-    assert lines[1].split() == ["type", "time", "ms", "percent"]
+    assert lines[1].split() == ["type", "time", "ms", "%", "of", "total", "time"]
     assert "busy_time" in out
     assert "have no launch in the trace" in lines[-1]
 

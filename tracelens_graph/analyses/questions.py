@@ -78,6 +78,7 @@ class Question:
         theme: what it is about, in a word.
         home: module below `tracelens_graph.analyses`, and function.
         several: whether it is asked of several traces.
+        columns: of several traces, the columns of `schema.STORED` that it reads; None for all.
         fixed: arguments that it gives to the function.
     """
 
@@ -85,6 +86,7 @@ class Question:
     theme: str
     home: str
     several: bool = False
+    columns: tuple[str, ...] | None = None
     fixed: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
@@ -209,20 +211,19 @@ def _questions() -> Mapping[str, Question]:
         ("quality", "outliving_events", "structure.outliving.outliving_events"),
         ("quality", "unmodelled_time", "performance.roofline_summary.unmodelled"),
     ]
-    several = [
-        ("across", "common_signatures", "across.signatures.common_signatures"),
-        ("across", "kernel_choices", "across.signatures.kernel_choices"),
-        ("across", "ops_only_in_one", "across.signatures.ops_only_in_one"),
-        ("across", "run_history", "across.history.run_history"),
-        ("across", "collective_spread", "across.ranks.collective_spread"),
-        ("across", "slowest_ranks", "across.ranks.slowest_ranks"),
-        ("quality", "incomplete_traces", "across.history.incomplete_traces"),
+    charged = ("argset", "owner", "thread")
+    several: list[tuple[str, str, str, tuple[str, ...]]] = [
+        ("across", "common_signatures", "across.signatures.common_signatures", charged),
+        ("across", "kernel_choices", "across.signatures.kernel_choices", charged),
+        ("across", "ops_only_in_one", "across.signatures.ops_only_in_one", charged),
+        ("across", "run_history", "across.history.run_history", ("device", "stream", "thread")),
+        ("across", "collective_spread", "across.ranks.collective_spread", ("owner",)),
+        ("across", "slowest_ranks", "across.ranks.slowest_ranks", ("owner",)),
+        ("quality", "incomplete_traces", "across.history.incomplete_traces", ()),
     ]
     fixed: Mapping[str, Mapping[str, Any]] = {"steps": {"top_ops": 0}}
-    listed = [(row, False) for row in one] + [(row, True) for row in several]
-    return {
-        name: Question(name, theme, home, is_several, fixed.get(name, {})) for (theme, name, home), is_several in listed
-    }
+    of_one = {name: Question(name, theme, home, fixed=fixed.get(name, {})) for theme, name, home in one}
+    return of_one | {name: Question(name, theme, home, True, columns) for theme, name, home, columns in several}
 
 
 QUESTIONS: Mapping[str, Question] = _questions()

@@ -16,6 +16,7 @@ from typer.core import TyperGroup
 
 from tracelens_graph._version import __version__
 from tracelens_graph.cli import (
+    ask,
     attribution,
     compare,
     cut,
@@ -88,7 +89,7 @@ app = typer.Typer(
 )
 COMMANDS = (
     report.report, info.info, tree.tree, modules.modules, timeline.timeline, attribution.attribution, roofline.roofline,
-    compare.compare, cut.cut, export.export, save.save,
+    compare.compare, ask.ask, cut.cut, export.export, save.save,
 )  # fmt: skip
 for command in COMMANDS:
     app.command(help=_paragraphs(command.__doc__))(command)

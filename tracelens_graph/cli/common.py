@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -78,11 +77,6 @@ def load(trace: str, cache: bool = False, processes: int | None = None) -> Core:
     if core.info.damage:
         warn(f"{core.info.source}: {core.info.damage}")
     return core
-
-
-def cores() -> int:
-    """Processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def write_table(table: Table, form: Format) -> None:

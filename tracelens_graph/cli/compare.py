@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -14,8 +13,8 @@ import typer
 
 from tracelens_graph.cli import gate
 from tracelens_graph.cli.common import Format, FormatOption, LinkedOnly, load, write_table
+from tracelens_graph.cli.traces import say
 from tracelens_graph.cli.windows import WindowChoice, with_window_options
-from tracelens_graph.files import stem
 from tracelens_graph.suggest import hint
 
 if TYPE_CHECKING:
@@ -142,15 +141,15 @@ def _given_names(names: str, runs: int) -> list[str]:
 
 
 def _names(runs: Sequence[str]) -> list[str]:
-    """What tells the runs apart: their files, else the folders that hold them, else both, else their place."""
-    paths = [Path("stdin") if run == "-" else Path(run).absolute() for run in runs]
-    files = [stem(path.name) for path in paths]
-    folders = [path.parent.name for path in paths]
-    both = [f"{folder}/{file}" for folder, file in zip(folders, files, strict=True)]
-    for tags in (files, folders, both):
-        if len(set(tags)) == len(runs) and all(tags):
-            return tags
-    return [f"{file}#{place}" for place, file in enumerate(files, 1)]
+    """What tells the runs apart: their files, the folders of files that are all called alike, else their place."""
+    from tracelens_graph.files import distinct_names
+
+    tags = distinct_names(runs)
+    if len(set(tags)) < len(tags):
+        return [f"{tag}#{place}" for place, tag in enumerate(tags, 1)]
+    folders = [tag.rpartition("/")[0] for tag in tags]
+    alike = len({tag.rpartition("/")[2] for tag in tags}) == 1
+    return folders if alike and all(folders) else tags
 
 
 def _tables(tag: str, run: str, window: WindowChoice, linked_only: bool) -> Run:
@@ -158,9 +157,7 @@ def _tables(tag: str, run: str, window: WindowChoice, linked_only: bool) -> Run:
         from tracelens_graph.stores.csv_tables import CsvTables
 
         if linked_only or window != WindowChoice():
-            _say(
-                f"note: {tag} is a folder of tables and is taken as it is; options that choose events do not change it"
-            )
+            say([f"note: {tag} is a folder of tables; options that choose events do not change it"])
         return CsvTables(run)
     core = load(run)
     from tracelens_graph.analyses.report.report_tables import ReportOptions, report_tables
@@ -236,7 +233,7 @@ def _write_folder(tables: Mapping[str, Table], folder: Path) -> None:
     if len(files) < len(tables):
         raise typer.BadParameter("--names: as parts of file names, two of them are one")
     write_folder(files, folder)
-    _say(f"wrote {len(files)} tables to {folder}")
+    say([f"wrote {len(files)} tables to {folder}"])
 
 
 def _judge(conditions: Sequence[gate.Condition], runs: Mapping[str, Run]) -> None:
@@ -258,9 +255,3 @@ def _change(condition: gate.Condition, first: gate.Reading, last: gate.Reading) 
         change = 100 * change / first.value if first.value else math.copysign(math.inf, change)
     sides = (("first run", first), ("last run", last))
     return gate.Reading(change, "; ".join(f"in the {side} {r.remark}" for side, r in sides if r.remark))
-
-
-def _say(line: str) -> None:
-    from tracelens_graph.reports.terminal import printable
-
-    print(printable(line), file=sys.stderr)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -12,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tracelens_graph.cli import gate
-from tracelens_graph.cli.common import CacheOption, Format, FormatOption, LinkedOnly, cores, formatted, load
-from tracelens_graph.cli.traces import traces_named
+from tracelens_graph.cli.common import CacheOption, Format, FormatOption, LinkedOnly, formatted, load
+from tracelens_graph.cli.traces import say, traces_named, warn
 from tracelens_graph.cli.windows import WindowChoice, with_window_options
 from tracelens_graph.suggest import hint
 
@@ -188,7 +187,7 @@ def report(
         from tracelens_graph.perf.architecture import architecture
 
         options = replace(options, arch=architecture(arch))
-    options = replace(options, extension=_extension(extension or [], warn=True))
+    options = replace(options, extension=_extension(extension or [], tell=True))
     _check_table(table, options.extension)
     if format is not Format.table and table is None:
         raise typer.BadParameter("--format needs --table; files are written by --csv, --xlsx, --json and --markdown")
@@ -206,17 +205,16 @@ def report(
         raise typer.Exit(1)
 
 
-def _extension(sources: list[str], warn: bool = False) -> Extension | None:
+def _extension(sources: list[str], tell: bool = False) -> Extension | None:
     """What the user's extensions add up to; None without any."""
     if not sources:
         return None
     from tracelens_graph.extension import combined
     from tracelens_graph.extension_loading import load_extension
-    from tracelens_graph.reports.terminal import printable
 
     extension = combined(map(load_extension, sources))
-    for note in extension.notes if warn else ():
-        print(printable(f"warning: {note}"), file=sys.stderr)
+    if tell:
+        warn(extension.notes)
     return extension
 
 
@@ -240,20 +238,19 @@ def _one_trace(path: str, request: _Request) -> list[_Outcome]:
 
 def _many_traces(paths: list[str], request: _Request) -> list[_Outcome]:
     """Work on many traces, one process each as far as there are cores; print a line each, and one report."""
-    from concurrent.futures import ProcessPoolExecutor
-
     from tracelens_graph.analyses.across.overview import overview, slowest
     from tracelens_graph.errors import TraceError
-    from tracelens_graph.reports.terminal import printable, table_text
+    from tracelens_graph.files import distinct_names
+    from tracelens_graph.processes import map_in_processes
+    from tracelens_graph.reports.terminal import table_text
+    from tracelens_graph.set_loading import left_out_note
 
-    names = _short_names(paths)
     # Functions of an extension cannot be sent to a process; it loads them itself.
     alone = replace(request, options=replace(request.options, extension=None))
-    with ProcessPoolExecutor(min(len(paths), cores())) as pool:
-        outcomes = list(pool.map(_work_of_many, paths, [alone] * len(paths), names))
-    for outcome in outcomes:
-        if outcome.error:
-            print(printable(f"left out: {outcome.error}"), file=sys.stderr)
+    work = [(path, alone, name) for path, name in zip(paths, distinct_names(paths), strict=True)]
+    outcomes = list(map_in_processes(_work_of_many, work))
+    say(left_out_note([path for path, one in zip(paths, outcomes, strict=True) if one.error and not one.is_broken]))
+    say(f"left out: {outcome.error}" for outcome in outcomes if outcome.error and outcome.is_broken)
     read = [outcome for outcome in outcomes if outcome.line is not None]
     if not read:
         raise TraceError(f"none of the {len(paths)} files is a trace that can be read")
@@ -266,20 +263,12 @@ def _many_traces(paths: list[str], request: _Request) -> list[_Outcome]:
     return outcomes
 
 
-def _short_names(paths: list[str]) -> list[str]:
-    """What tells the files apart: their names, or their paths below the folder that all are in."""
-    names = [Path(path).name for path in paths]
-    if len(set(names)) == len(names):
-        return names
-    common = os.path.commonpath([os.path.abspath(path) for path in paths])
-    return [os.path.relpath(os.path.abspath(path), common) for path in paths]
-
-
-def _work_of_many(path: str, request: _Request, name: str) -> _Outcome:
+def _work_of_many(work: tuple[str, _Request, str]) -> _Outcome:
     from tracelens_graph.analyses.across.overview import overview_line
     from tracelens_graph.errors import NotATraceError, TraceError
 
-    folder = request.folder and request.folder / name.replace(os.sep, "_").partition(".")[0]
+    path, request, name = work
+    folder = request.folder and request.folder / name.replace("/", "_").partition(".")[0]
     options = replace(request.options, extension=_extension(request.extensions))
     try:
         outcome, w = _result(path, replace(request, folder=folder, options=options), processes=1)
@@ -325,11 +314,10 @@ def _result(path: str, request: _Request, processes: int | None = None) -> tuple
 def _arch_of(core: Core) -> Architecture | None:
     """The device that a trace was recorded on; without it, a warning that says why it is not known."""
     from tracelens_graph.perf.architecture import detect
-    from tracelens_graph.reports.terminal import printable
 
     found = detect(core.info.metadata.get("deviceProperties"))
     if isinstance(found, str):
-        print(printable(f"warning: no roofline: {found}; name a device with --arch"), file=sys.stderr)
+        warn([f"no roofline: {found}; name a device with --arch"])
         return None
     return found
 

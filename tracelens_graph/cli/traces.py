@@ -2,32 +2,56 @@
 
 from __future__ import annotations
 
-from glob import glob, has_magic
-from pathlib import Path
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-SUFFIXES = (".json", ".json.gz", ".json.zst", ".zip", ".tlg")
-"""What the files of a folder that may be traces end with."""
+if TYPE_CHECKING:
+    from tracelens_graph.graph.trace_set import TraceSet
+
+Traces = Annotated[
+    list[str],
+    typer.Argument(metavar="TRACE...", show_default=False, help="Traces, saved graphs, folders or patterns."),
+]
 
 
-def traces_named(arguments: list[str]) -> list[str]:
+def traces_named(arguments: Sequence[str]) -> list[str]:
     """The files that a user named, each once, in the order named; those of a folder or pattern by name.
 
     Raises:
         typer.BadParameter: a folder holds none, or a pattern fits none.
     """
-    found: dict[str, None] = {}
-    for argument in arguments:
-        if Path(argument).is_dir():
-            inside = sorted(str(path) for path in Path(argument).iterdir() if path.name.endswith(SUFFIXES))
-            if not inside:
-                raise typer.BadParameter(f"{argument}: no file in it ends with {', '.join(SUFFIXES)}")
-        elif has_magic(argument) and not Path(argument).exists():
-            inside = sorted(glob(argument, recursive=True))
-            if not inside:
-                raise typer.BadParameter(f"no file fits {argument}")
-        else:
-            inside = [argument]
-        found |= dict.fromkeys(inside)
-    return list(found)
+    from tracelens_graph.errors import NotATraceError
+    from tracelens_graph.set_loading import trace_files
+
+    try:
+        return trace_files(arguments)
+    except NotATraceError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def load_set(files: Sequence[str], run: str = "", columns: Iterable[str] | None = None) -> TraceSet:
+    """The traces of some files, with progress on a terminal; what is to be said of them goes to standard error."""
+    from tracelens_graph.reports.progress import progress_on_terminal
+    from tracelens_graph.set_loading import load_core_set
+
+    with progress_on_terminal(f"reading {len(files):,} traces") as progress:
+        traces = load_core_set(files, run=run, columns=columns, progress=progress)
+    say(traces.notes)
+    warn([*traces.broken, *(f"{one.name}: {one.core.info.damage}" for one in traces if one.core.info.damage)])
+    return traces
+
+
+def warn(lines: Iterable[str]) -> None:
+    """Lines on standard error, as warnings."""
+    say(f"warning: {line}" for line in lines)
+
+
+def say(lines: Iterable[str]) -> None:
+    """Lines on standard error."""
+    from tracelens_graph.reports.terminal import printable
+
+    for line in lines:
+        print(printable(line), file=sys.stderr)

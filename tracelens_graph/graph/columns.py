@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tracelens_graph.errors import AnalysisError
 from tracelens_graph.schema import STORED
+
+ALWAYS = frozenset({"uid", "kind", "name", "start_ns", "dur_ns", "parent", "last"})
+"""Columns that every graph has, however lean it is."""
+
+_NAMES = frozenset(prop.name for prop in STORED)
 
 
 class Columns:
@@ -16,6 +22,12 @@ class Columns:
     Row i is one event node. Rows of the call forest come first, in pre-order (threads by pid and tid, roots by
     start, GPU events after the host children of their launch), then GPU events without a launch by device,
     stream and start, then the layers beside the forest (annotations and the like) by thread and start.
+
+
+    A lean graph lacks some of them; whoever asks for one of these is told so.
+
+    Raises:
+        AnalysisError: a column was not loaded.
     """
 
     if TYPE_CHECKING:
@@ -42,16 +54,27 @@ class Columns:
 
     def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
         for prop in STORED:
-            array = arrays[prop.name].view()
-            array.flags.writeable = False
-            setattr(self, prop.name, array)
+            if prop.name in arrays:
+                array = arrays[prop.name].view()
+                array.flags.writeable = False
+                setattr(self, prop.name, array)
+        if missing := ALWAYS - vars(self).keys():
+            raise ValueError(f"columns lack {', '.join(sorted(missing))}")
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name in _NAMES:
+                raise AnalysisError(f"the graph was loaded without the column {name}; load it whole for this")
+            raise AttributeError(name)
 
     def __len__(self) -> int:
         return len(self.uid)
 
     def __iter__(self) -> Iterator[tuple[str, np.ndarray]]:
         for prop in STORED:
-            yield prop.name, getattr(self, prop.name)
+            if prop.name in vars(self):
+                yield prop.name, getattr(self, prop.name)
 
     @property
     def end_ns(self) -> np.ndarray:

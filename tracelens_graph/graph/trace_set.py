@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any, overload
@@ -62,8 +62,8 @@ class TraceMember:
 
     @property
     def path(self) -> str:
-        """Run and name in one text, as databases have it."""
-        return f"{self.run or self.core.trace_id}/{self.name}"
+        """Run and name in one text; the name alone where no run was given."""
+        return f"{self.run}/{self.name}" if self.run else self.name
 
     def value_of(self, key: str) -> str | None:
         """The value of the first label with this key; None if there is none."""
@@ -75,10 +75,13 @@ class TraceSet(Sequence[TraceMember]):
 
     Attributes:
         notes: what is to be said of the set, a line each: what was left out, which ranks are missing.
+        broken: why traces that should be in it could not be read, a line each.
     """
 
-    def __init__(self, members: Iterable[TraceMember], notes: Iterable[str] = ()) -> None:
+    def __init__(self, members: Iterable[TraceMember], notes: Iterable[str] = (), broken: Iterable[str] = ()) -> None:
         self._members = _on_one_clock(members)
+        self.broken = tuple(broken)
+        self._source: TraceSet | None = None  # files that a set's graphs are mapped from live as long as that set
         self.notes = (*notes, *_rank_notes(self._members))
 
     @classmethod
@@ -142,6 +145,12 @@ class TraceSet(Sequence[TraceMember]):
         """The graphs."""
         return [member.graph for member in self._members]
 
+    def with_graphs(self, made: Callable[[Core], Core]) -> TraceSet:
+        """The set with other graphs in the place of its own, such as graphs with a face; all else stays."""
+        again = TraceSet((replace(one, graph=made(one.core)) for one in self._members), broken=self.broken)
+        again.notes, again._source = self.notes, self
+        return again
+
     def narrowed(self, **conditions: Any) -> TraceSet:
         """The set of the windows of its graphs that meet some conditions; see `Core.window`."""
         from tracelens_graph.graph.window import narrow
@@ -196,7 +205,9 @@ class TraceSet(Sequence[TraceMember]):
         return earlier[-1], other
 
     def _called(self, what: str) -> TraceMember:
-        exact = [one for one in self._members if what in (one.path, one.core.trace_id)]
+        exact = [
+            one for one in self._members if what in (one.path, one.core.trace_id, f"{one.core.trace_id}/{one.name}")
+        ]
         fitting = exact or [one for one in self._members if one.name == what]
         if len(fitting) != 1:
             said = f"{what} is the name of several traces" if fitting else f"no trace is called {what!r} among"

@@ -69,7 +69,10 @@ def _begun(core: Core, file: BinaryIO) -> SectionWriter:
 
 
 def _finish(writer: SectionWriter, core: Core, trace_id: str | None) -> None:
-    writer.finish({"tool": __version__, "trace": trace_id, "info": asdict(core.info), "threads": core.threads})
+    there = {name for name, _ in core.columns}
+    lacking = [prop.name for prop in STORED if prop.name not in there]
+    facts = {"tool": __version__, "trace": trace_id, "info": asdict(core.info), "threads": core.threads}
+    writer.finish({**facts, **({"lacking": lacking} if lacking else {})})
 
 
 def _packed(details: Details, progress: Callable[[int, int], None] | None) -> Iterator[bytes]:
@@ -149,9 +152,10 @@ def _core(sections: Sections, name: str, events_at: Callable[..., Details] | Non
 
 
 def _columns(sections: Sections) -> Columns:
-    columns: dict[str, Any] = {prop.name: sections.array(f"columns.{prop.name}") for prop in STORED}
+    stored = [prop for prop in STORED if prop.name not in sections.facts.get("lacking", ())]
+    columns: dict[str, Any] = {prop.name: sections.array(f"columns.{prop.name}") for prop in stored}
     size = (len(columns["uid"]),)
-    for prop in STORED:
+    for prop in stored:
         column = columns[prop.name]
         if column.shape != size or not np.can_cast(column.dtype, prop.dtype):
             raise sections.damaged(prop.name)

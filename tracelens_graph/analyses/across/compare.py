@@ -10,8 +10,10 @@ import numpy as np
 
 from tracelens_graph.analyses.across.outer_join import Joined
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
+from tracelens_graph.analyses.report.report_tables import report_tables
 from tracelens_graph.column import Compared, TableSchema, count_column, keys, main_column
 from tracelens_graph.errors import AnalysisError
+from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.schema.tables import TABLES, about_columns
 from tracelens_graph.schema.tables.across import COMPARISON
 from tracelens_graph.table import Column, Table
@@ -98,8 +100,28 @@ def notes_on_lacked(runs: Mapping[str, Run]) -> list[str]:
     ]
 
 
-def compare(runs: Mapping[str, Run], tables: Iterable[str] | None = None) -> dict[str, Table]:
+def tables_of_runs(*runs: Any) -> dict[str, Run]:
+    """The tables of runs by name: those of the report of graphs and windows; mappings of tables stay as they are.
+
+    Raises:
+        AnalysisError: something among them is neither.
+    """
+    if len(runs) == 1 and isinstance(runs[0], Mapping):
+        graphs = {str(tag): run for tag, run in runs[0].items()}
+    else:
+        traces = TraceSet.of(runs[0] if len(runs) == 1 else runs)
+        graphs = {one.path: one.window for one in traces}
+    return {
+        tag: run if isinstance(run, Mapping) else report_tables(TraceSet.of(run)[0].window)
+        for tag, run in graphs.items()
+    }
+
+
+def compare(*runs: Any, tables: Iterable[str] | None = None) -> dict[str, Table]:
     """Join the tables of several runs, each run against the first.
+
+    `compare(a, b)` compares two graphs, `compare({"before": a, "after": b})` gives them names, and so does a
+    `TraceSet`. A run may also be a mapping of tables by name, such as `report_tables` or a folder of CSV files give.
 
     Rows are joined on what they are about (`COMPARISONS[name].keys`), after those of one run that share it were
     summed. For every compared column `c` and run `r` there is `r::c`, and from the second run on `c__r_diff`
@@ -109,16 +131,17 @@ def compare(runs: Mapping[str, Run], tables: Iterable[str] | None = None) -> dic
     size of the largest difference; the timeline keeps its order.
 
     Args:
-        runs: name of a run -> its tables, as `report_tables` or a folder of CSV files gives them.
+        runs: the runs, or one object that holds them all.
         tables: which to compare; by default all of `COMPARISONS` that every run has.
 
     Raises:
         AnalysisError: there are less than two runs, a table is not there or none is, or their rows cannot be
             compared.
     """
-    if len(runs) < 2:
+    named = tables_of_runs(*runs)
+    if len(named) < 2:
         raise AnalysisError("a comparison needs at least two runs")
-    lacking = lacked(runs)
+    lacking = lacked(named)
     wanted = [name for name, without in lacking.items() if not without] if tables is None else list(tables)
     for name in wanted:
         if name not in COMPARISONS:
@@ -127,10 +150,10 @@ def compare(runs: Mapping[str, Run], tables: Iterable[str] | None = None) -> dic
             raise AnalysisError(f"{lacking[name][0]} has no table {name}")
     if not wanted:
         raise AnalysisError("there is no table that all runs have")
-    compared = {name: _compared(name, {tag: run[name] for tag, run in runs.items()}) for name in wanted}
+    compared = {name: _compared(name, {tag: run[name] for tag, run in named.items()}) for name in wanted}
     if tables is None:
         first = compared[wanted[0]]
-        first.notes = [*first.notes, *notes_on_lacked(runs)]
+        first.notes = [*first.notes, *notes_on_lacked(named)]
     return compared
 
 

@@ -115,7 +115,7 @@ def collective_spread(traces: TraceSet, run: str | None = None, kind: str | None
     chosen = [said for _, said in sorted(rows, key=lambda row: row[0])[:top]]
     about = COLLECTIVE_SPREAD
     columns = {column: [row[column] for row in chosen] for column in about}
-    return Table("collective_spread", columns, about, f"Collectives of {ranks[0].run}, rank against rank")
+    return Table("collective_spread", columns, about, _titled("Collectives", ranks, "rank against rank"))
 
 
 def slowest_ranks(traces: TraceSet, run: str | None = None, kind: str | None = None) -> Table:
@@ -147,7 +147,12 @@ def slowest_ranks(traces: TraceSet, run: str | None = None, kind: str | None = N
     ]
     about = SLOWEST_RANKS
     columns = {column: [row[place] for row in rows] for place, column in enumerate(about)}
-    return Table("slowest_ranks", columns, about, f"Ranks of {ranks[0].run}: who the others waited for")
+    return Table("slowest_ranks", columns, about, _titled("Ranks", ranks, "who the others waited for"))
+
+
+def _titled(what: str, ranks: TraceSet, how: str) -> str:
+    run = f" of {ranks[0].run}" if ranks[0].run else ""
+    return f"{what}{run}: {how}"
 
 
 def _meetings(ranks: TraceSet, kind: str | None) -> dict[str, Met]:

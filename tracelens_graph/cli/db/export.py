@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from tracelens_graph.cli.db.images import Arch, Label, MinGpuTime, Name, Only, Run, Traces, WithArgs, counts, wanted
+from tracelens_graph.cli.db.images import Arch, Label, MinGpuTime, Name, Only, Run, WithArgs, counts, wanted
+from tracelens_graph.cli.traces import Traces
 
 
 def export(

@@ -5,24 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tracelens_graph.cli.common import load
 from tracelens_graph.cli.durations import to_ns
-from tracelens_graph.cli.traces import traces_named
-from tracelens_graph.files import stem
+from tracelens_graph.cli.traces import load_set, traces_named
+from tracelens_graph.errors import TraceError
+from tracelens_graph.files import distinct_names
 
 if TYPE_CHECKING:
     from tracelens_graph.perf.architecture import Architecture
     from tracelens_graph.stores.neo4j.image import Image, Options
-
-Traces = Annotated[
-    list[str],
-    typer.Argument(metavar="TRACE...", show_default=False, help="Traces, saved graphs, folders or patterns."),
-]
 
 Run = Annotated[
     str,
@@ -72,7 +66,7 @@ class Wanted:
 
     Attributes:
         files: where they are.
-        names: what each is called.
+        name: what the only one is called; empty for the names of the files.
         run: name of the run of all of them; empty where each is its own.
         labels: `key=value`.
         options: what of them is taken.
@@ -80,7 +74,7 @@ class Wanted:
     """
 
     files: Sequence[str]
-    names: Sequence[str]
+    name: str
     run: str
     labels: tuple[str, ...]
     options: Options
@@ -91,11 +85,12 @@ class Wanted:
         from tracelens_graph.database import image
         from tracelens_graph.stores.neo4j.image import Placement
 
-        for file, name in zip(self.files, self.names, strict=True):
-            core = load(file)
-            made = image(core, Placement(self.run or core.trace_id, name, self.labels), self.options, self.device)
-            del core  # memory is needed for the next
-            yield made
+        traces = load_set(self.files, self.run)
+        for trace in traces:
+            placement = Placement(self.run or trace.core.trace_id, self.name or trace.name, self.labels)
+            yield image(trace.core, placement, self.options, self.device)
+        if traces.broken:
+            raise TraceError(f"{len(traces.broken)} of {len(self.files)} traces could not be read; the others are done")
 
 
 def wanted(
@@ -116,7 +111,7 @@ def wanted(
     files = traces_named(traces)
     return Wanted(
         files,
-        _names(files, name),
+        _checked(files, name),
         run,
         _labels(label or []),
         _options(only, min_gpu_time, with_args),
@@ -136,34 +131,18 @@ def counts(image: Image, seconds: float) -> str:
     return text
 
 
-def _names(files: Sequence[str], name: str) -> list[str]:
-    """A name for each file: without suffixes, and with as many folders as tell it from the others.
+def _checked(files: Sequence[str], name: str) -> str:
+    """The name that was given, if every file has one of its own.
 
     Raises:
-        typer.BadParameter: one name is given for several files.
+        typer.BadParameter: one name is given for several files, or several would have one.
     """
-    if name:
-        if len(files) > 1:
-            raise typer.BadParameter(f"--name is for one trace, and these are {len(files)}")
-        return [name]
-    parts = [("stdin",) if file == "-" else _parts(file) for file in files]
-    lengths = [1] * len(files)
-    while True:
-        names = ["/".join(part[-length:]) for part, length in zip(parts, lengths, strict=True)]
-        count = Counter(names)
-        alike = [i for i, one in enumerate(names) if count[one] > 1 and lengths[i] < len(parts[i])]
-        if not alike:
-            break
-        for i in alike:
-            lengths[i] += 1
+    if name and len(files) > 1:
+        raise typer.BadParameter(f"--name is for one trace, and these are {len(files)}")
+    count = Counter(distinct_names(files))
     if twice := [one for one, times in count.items() if times > 1]:
         raise typer.BadParameter(f"several files would be called {twice[0]}: push them one by one with --name")
-    return names
-
-
-def _parts(file: str) -> tuple[str, ...]:
-    path = Path(file).absolute()
-    return (*path.parts[1:-1], stem(path.name))
+    return name
 
 
 def _labels(given: Sequence[str]) -> tuple[str, ...]:

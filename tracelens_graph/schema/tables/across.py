@@ -6,16 +6,16 @@ from tracelens_graph.column import About, Column, Role, TableSchema
 from tracelens_graph.schema.tables.shared import count, key, text, total
 
 OVERVIEW: About = {
-    "trace": key("name of the file"),
-    "rank": Column("rank in the job, from the metadata"),
-    "steps": Column("steps"),
-    "step_ms": Column("mean duration of a step on the host", "ms"),
-    "total_ms": Column("from the first to the last GPU event", "ms"),
-    "busy_percent": Column("share of that time with a GPU event", "%"),
-    "computation_ms": Column("computation runs", "ms"),
-    "communication_ms": Column("communication runs", "ms"),
-    "exposed_communication_ms": Column("communication runs and no computation", "ms"),
-    "idle_ms": Column("nothing runs", "ms"),
+    "trace": key("name of the file", "trace"),
+    "rank": Column("rank in the job, from the metadata", heading="rank"),
+    "steps": Column("steps", heading="steps"),
+    "step_ms": Column("mean duration of a step on the host", "ms", heading="step ms"),
+    "total_ms": Column("from the first to the last GPU event", "ms", heading="total ms"),
+    "busy_percent": Column("share of that time with a GPU event", "%", heading="busy % of total"),
+    "computation_ms": Column("computation runs", "ms", heading="compute ms"),
+    "communication_ms": Column("communication runs", "ms", heading="comm ms"),
+    "exposed_communication_ms": Column("communication runs and no computation", "ms", heading="exposed comm ms"),
+    "idle_ms": Column("nothing runs", "ms", heading="idle ms"),
 }
 
 COMPARISON: About = {

@@ -1,0 +1,158 @@
+"""`tracelens-graph ask`."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tracelens_graph.cli.common import Format, FormatOption, formatted, load
+from tracelens_graph.cli.traces import load_set, traces_named
+from tracelens_graph.cli.windows import WindowChoice, with_window_options
+
+if TYPE_CHECKING:
+    from tracelens_graph.analyses.questions import Question
+    from tracelens_graph.table import Table
+
+_ROWS_FOR_PEOPLE = 20
+
+
+@with_window_options
+def ask(
+    window: WindowChoice,
+    question: Annotated[
+        str | None,
+        typer.Argument(metavar="QUESTION", show_default=False, help="Name of a question; without it, all are listed."),
+    ] = None,
+    traces: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="TRACE...", show_default=False, help="The trace, or several: files, folders, patterns."),
+    ] = None,
+    param: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--param", "-p", metavar="NAME=VALUE", show_default=False, help="A parameter; may be given several times."
+        ),
+    ] = None,
+    format: FormatOption = Format.table,
+    top: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", min=0, show_default=False, help=f"Rows; 0 for all. Without it {_ROWS_FOR_PEOPLE} for people."
+        ),
+    ] = None,
+) -> None:
+    """Ask a trace, or several, a question by its name; without arguments, list the questions.
+
+    The same questions can be asked of traces in a database, by `db query`.
+
+    Example: tracelens-graph ask idle_gaps trace.json.gz --param top=5
+
+    Example: tracelens-graph ask collective_spread traces/ -p kind=allreduce --format csv
+    """
+    from tracelens_graph.reports.terminal import terminal_width, wants_color
+
+    if question is None:
+        table = _listed()
+        if format is not Format.table or top is not None:
+            table = _first(table, format, top)
+    else:
+        asked = _question(question)
+        if not traces:
+            table = _described(asked)
+        else:
+            table = _first(_answer(asked, traces, _parameters(asked, param or []), window, format), format, top)
+    sys.stdout.write(formatted(table, format, terminal_width(sys.stdout), wants_color(sys.stdout)))
+
+
+def _question(name: str) -> Question:
+    from tracelens_graph.analyses.questions import QUESTIONS
+    from tracelens_graph.suggest import hint
+
+    if name not in QUESTIONS:
+        raise typer.BadParameter(f"there is no question {name!r}; {hint(name, QUESTIONS)}")
+    return QUESTIONS[name]
+
+
+def _parameters(question: Question, given: list[str]) -> dict[str, Any]:
+    from tracelens_graph.errors import AnalysisError
+    from tracelens_graph.suggest import hint
+
+    values: dict[str, Any] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise typer.BadParameter(f"--param {text}: it has the form NAME=VALUE")
+        if name not in question.parameters:
+            raise typer.BadParameter(f"--param: {question.name} has no {name!r}; {hint(name, question.parameters)}")
+        try:
+            values[name] = question.parameters[name].read(value)
+        except AnalysisError as error:
+            raise typer.BadParameter(f"--param {error}") from None
+    return values
+
+
+def _answer(
+    question: Question, traces: list[str], parameters: dict[str, Any], window: WindowChoice, form: Format
+) -> Table:
+    files = traces_named(traces)
+    if question.several:
+        members = load_set(files, columns=question.columns)
+        windows = members if window == WindowChoice() else members.narrowed(**vars(window))
+        return question(windows, **parameters)
+    if len(files) != 1:
+        raise typer.BadParameter(f"{question.name} is asked of one trace, not of {len(files)}")
+    core = load(files[0])
+    table = question(window.of(core), **parameters)
+    if form is not Format.table:
+        return table
+    from tracelens_graph.reports.views import view
+
+    return view(table, core)
+
+
+def _first(table: Table, form: Format, top: int | None) -> Table:
+    from tracelens_graph.reports.views import top as first_rows
+
+    return first_rows(table, (_ROWS_FOR_PEOPLE if form is Format.table else 0) if top is None else top)
+
+
+def _listed() -> Table:
+    """All questions, by theme."""
+    from tracelens_graph.analyses.questions import QUESTIONS
+    from tracelens_graph.table import Column, Table
+
+    found = list(QUESTIONS.values())
+    columns = {
+        "question": [one.name for one in found],
+        "of": ["several" if one.several else "one" for one in found],
+        "answers": [one.answers for one in found],
+    }
+    about = {
+        "question": Column("its name"),
+        "of": Column("whether it is asked of one trace or of several"),
+        "answers": Column("what it answers"),
+    }
+    notes = ["parameters of one: tracelens-graph ask QUESTION"]
+    return Table("questions", columns, about, "Questions", notes)
+
+
+def _described(question: Question) -> Table:
+    """The parameters of a question."""
+    from tracelens_graph.table import Column, Table
+
+    found = list(question.parameters.values())
+    columns = {
+        "parameter": [one.name for one in found],
+        "value": [one.wanted for one in found],
+        "default": ["null" if one.default is None else str(one.default).lower() for one in found],
+    }
+    about = {
+        "parameter": Column("its name, for --param"),
+        "value": Column("what its value may be"),
+        "default": Column("its value where none is given"),
+    }
+    of = "TRACE..." if question.several else "TRACE"
+    notes = [f"ask it: tracelens-graph ask {question.name} {of}" + (" --param NAME=VALUE" if found else "")]
+    return Table(question.name, columns, about, question.answers, notes)
