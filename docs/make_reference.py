@@ -23,6 +23,7 @@ import tracelens_graph as tlg
 from tracelens_graph import schema
 from tracelens_graph.analyses.idle.idle import CAUSE_MEANING
 from tracelens_graph.analyses.places.attribution import LEVELS
+from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.analyses.report.inventory import inventory
 from tracelens_graph.analyses.report.report_tables import TABLES as REPORT_TABLES
 from tracelens_graph.analyses.report.report_tables import ReportOptions, report_tables
@@ -35,7 +36,7 @@ from tracelens_graph.loaders.kineto.categories import CATEGORIES
 from tracelens_graph.perf.architecture import architecture
 from tracelens_graph.perf.registry import sheets
 from tracelens_graph.schema import REPAIR_MEANING
-from tracelens_graph.schema.tables import TABLE_MEANING, TABLES
+from tracelens_graph.schema.tables import TABLES
 from tracelens_graph.schema.tables.performance import PERF_SHEET
 from tracelens_graph.simulate import simulate, write
 from tracelens_graph.table import Column
@@ -126,7 +127,7 @@ ROW_MEANINGS = {
 
 OTHER_TABLES = {
     "attribution": ("tracelens-graph attribution TRACE --level module", 'tlg.attribution(g, level="module")'),
-    "modules": ("tracelens-graph modules TRACE --format table", "tlg.modules(g)"),
+    "module_tree": ("tracelens-graph modules TRACE --format table", "tlg.modules(g)"),
     "roofline_summary": (
         "tracelens-graph roofline TRACE --arch h100-sxm",
         'tlg.roofline_summary(g, tlg.architecture("h100-sxm"))',
@@ -163,7 +164,7 @@ def _tables(g: tlg.TraceGraph) -> Iterator[str]:
         "[windows-and-steps.md](windows-and-steps.md). *With* names the option of `tracelens-graph report` that\n"
         "adds a column, in Python a field of `tlg.ReportOptions`.\n\n"
     )
-    yield from _rows(("table", "says"), ((f"[{name}](#{name})", TABLE_MEANING[name]) for name in TABLES))
+    yield from _rows(("table", "says"), ((f"[{name}](#{name})", TABLES[name].answers) for name in TABLES))
     reported = list(report_tables(g, ReportOptions(short_kernels_us=1)))
     by_name = [name for name in REPORT_TABLES if name not in reported]
     yield (
@@ -175,7 +176,7 @@ def _tables(g: tlg.TraceGraph) -> Iterator[str]:
     for name in REPORT_TABLES:
         command = f"tracelens-graph report TRACE --table {name}"
         call = f"tlg.{name}(g)" if name in tlg.__all__ else f'tlg.report_tables(g)["{name}"]'
-        yield from _table(name, TABLE_MEANING[name], command, call, TABLES[name], optional[name])
+        yield from _table(name, TABLES[name].answers, command, call, TABLES[name].columns, optional[name])
         if name in ROW_MEANINGS:
             yield "\nIts rows:\n\n"
             yield from _rows(("row", "meaning"), ((_c(row), what) for row, what in ROW_MEANINGS[name].items()))
@@ -191,9 +192,19 @@ def _tables(g: tlg.TraceGraph) -> Iterator[str]:
     )
     yield "\n## Of other commands and calls\n"
     for name, access in OTHER_TABLES.items():
-        yield from _table(name, TABLE_MEANING[name], *access, TABLES[name])
+        yield from _table(name, TABLES[name].answers, *access, TABLES[name].columns)
         if name == "attribution":
             yield f"\nLevels: {', '.join(map(_c, LEVELS))}; see [attribution.md](attribution.md).\n"
+    yield (
+        "\n## Of questions\n\n"
+        "Answers to the questions of `tracelens-graph ask` and `db query`; see [asking.md](asking.md). Of several traces\n"
+        "`traces` is a `TraceSet`, such as `tlg.load_set(FOLDER)` gives, or graphs in a list.\n"
+    )
+    for name, question in QUESTIONS.items():
+        if name not in (*REPORT_TABLES, *OTHER_TABLES):
+            command = f"tracelens-graph ask {name} {'TRACE TRACE' if question.several else 'TRACE'}"
+            call = f'tlg.QUESTIONS["{name}"]({"[g, g]" if question.several else "g"})'
+            yield from _table(name, question.answers, command, call, TABLES[name].columns)
     yield from _table("classes", "Classes of equal call subtrees with GPU work.", "", "g.classes()", g.classes().about)
     yield (
         "\n## Verdict\n\n"

@@ -8,6 +8,7 @@ import tempfile
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 from handmade import small_trace
 
@@ -171,4 +172,6 @@ def test_a_run_of_a_database(job: Path, neo4j: object) -> None:
         graphs.drop("a set of ranks")
     assert [(one.path, one.labels) for one in again] == [(f"a set of ranks/rank{n}", ("kind=set",)) for n in range(3)]
     assert [one.offset_ns for one in again] == [one.offset_ns for one in traces]
-    assert all(mine.core.equals(other.core) for mine, other in zip(traces, again, strict=True))
+    for mine, other in zip(traces, again, strict=True):
+        for (name, pushed), (_, pulled) in zip(mine.core.columns, other.core.columns, strict=True):
+            np.testing.assert_array_equal(pushed, pulled, name)

@@ -15,7 +15,7 @@ import tracelens_graph as tlg
 from tracelens_graph.analyses.report.report_tables import TABLES as REPORT_TABLES
 from tracelens_graph.cli.app import app
 from tracelens_graph.perf.architecture import architecture
-from tracelens_graph.schema.tables import TABLE_MEANING, TABLES
+from tracelens_graph.schema.tables import TABLES
 from tracelens_graph.simulate import simulate, write
 from tracelens_graph.table import Table
 
@@ -41,7 +41,6 @@ def test_page_is_current() -> None:
 
 
 def test_every_table_is_explained() -> None:
-    assert TABLE_MEANING.keys() == TABLES.keys()
     assert TABLES.keys() <= SECTIONS.keys()
     assert TABLES.keys() <= CALLS.keys()
     assert TABLES.keys() - {"unmodelled"} <= COMMANDS.keys()
@@ -54,7 +53,7 @@ def test_command_works(name: str, trace: Path) -> None:
         arguments[arguments.index(str(trace))] = str(trace.with_name("rank1.json.gz"))
     result = CliRunner().invoke(app, arguments, catch_exceptions=False)
     assert result.exit_code == 0, result.output
-    assert len(result.output.splitlines()) > 2
+    assert len(result.output.splitlines()) > (1 if " ask " in COMMANDS[name] else 2)
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -64,7 +63,7 @@ def test_call_gives_a_table_with_columns_of_the_page(name: str, graph: tlg.Trace
     exec("\n".join([*statements, f"table = {call}"]), known)
     table = known["table"]
     assert isinstance(table, Table)
-    assert len(table)
+    assert len(table) or "QUESTIONS" in call
     columns = re.findall(r"^\| `(.+?)` \|", SECTIONS[name], re.MULTILINE)
     if name == "comparison":
         patterns = [re.sub("RUN|COLUMN", ".+", column) for column in columns]
@@ -79,7 +78,7 @@ def test_columns_of_the_page_are_in_the_table_under_some_options(name: str, grap
     plain = tlg.report_tables(graph)[name].columns
     full = tlg.report_tables(graph, tlg.ReportOptions(**switches, arch=architecture("h100-sxm")))[name].columns
     # Of this column there is one of two, depending on who launched the kernels.
-    assert TABLES[name].keys() - {"% of graph time"} == full.keys()
+    assert TABLES[name].columns.keys() - {"% of graph time"} == full.keys()
     section = SECTIONS[name]
     assert {column for column in full if re.search(rf"^\| `{re.escape(column)}` \|.*`--", section, re.MULTILINE)} == (
         full.keys() - plain.keys()

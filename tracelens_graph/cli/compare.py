@@ -173,7 +173,7 @@ def _write_all(runs: Mapping[str, Run], csv: Path | None, top: int | None) -> No
 
     there = [name for name, without in lacked(runs).items() if not without]
     # What is only named is not computed: the tables of models take as long as all others.
-    tables = analysis(runs, there if csv else [name for name in _KEY_TABLES if name in there] or there)
+    tables = analysis(runs, tables=there if csv else [name for name in _KEY_TABLES if name in there] or there)
     first = next(iter(tables.values()))
     first.notes = [*first.notes, *notes_on_lacked(runs)]
     for line in verdict(tables, list(runs)):
@@ -200,7 +200,7 @@ def _write_one(runs: Mapping[str, Run], name: str, format: Format, top: int | No
     from tracelens_graph.analyses.across.compare import compare as analysis
     from tracelens_graph.reports.comparison import brief
 
-    table = analysis(runs, [name])[name]
+    table = analysis(runs, tables=[name])[name]
     for_people = format in (Format.table, Format.md)
     _write(brief(table, list(runs)) if for_people else table, format, top)
 

@@ -1,0 +1,192 @@
+"""A column is declared in one place, and everything that handles tables goes by what is declared there."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import openpyxl
+import pytest
+from handmade import small_trace
+
+from tracelens_graph.analyses.across import compare as comparing
+from tracelens_graph.analyses.across.compare import Comparison, compare
+from tracelens_graph.analyses.across.outer_join import fold
+from tracelens_graph.analyses.ops import ops
+from tracelens_graph.analyses.report import report_tables as reports
+from tracelens_graph.analyses.report.report_tables import report_tables
+from tracelens_graph.cli import gate
+from tracelens_graph.column import Column, Role, TableSchema, headings, instance_column, keys, main_column
+from tracelens_graph.graph.core import Core
+from tracelens_graph.loading import load_core
+from tracelens_graph.reports.comparison import brief
+from tracelens_graph.reports.csv import write_csv
+from tracelens_graph.reports.json import table_object
+from tracelens_graph.reports.terminal import table_text
+from tracelens_graph.reports.views import column_named, view
+from tracelens_graph.reports.xlsx import write_xlsx
+from tracelens_graph.schema import tables as schema
+from tracelens_graph.schema.tables import REPORT_TABLES, TABLES
+from tracelens_graph.stores.csv_tables import read_table
+from tracelens_graph.table import Table
+
+NEW = "registers_sum"
+DECLARED = Column("registers of all kernels", "", Role.sum, "regs", compared="diff", figure="regs")
+
+
+@pytest.fixture
+def with_column(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A column more in `ops_summary`: declared in the schema, and filled by the analysis."""
+    old = TABLES["ops_summary"]
+    new = replace(old, columns={**old.columns, NEW: DECLARED})
+    monkeypatch.setitem(schema.TABLES, "ops_summary", new)  # type: ignore[arg-type]
+    monkeypatch.setitem(comparing.COMPARISONS, "ops_summary", Comparison.of(new))  # type: ignore[arg-type]
+
+    def filled(*given: Any, **options: Any) -> Table:
+        table = ops.ops_summary(*given, **options)
+        columns = {**table.columns, NEW: np.arange(len(table)) * 100.0 + 7}
+        return Table(table.name, columns, {name: new.columns[name] for name in columns}, table.title, table.notes)
+
+    monkeypatch.setitem(reports.TABLES, "ops_summary", lambda w, o: filled(w))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def core() -> Core:
+    return load_core(small_trace())
+
+
+@pytest.mark.usefixtures("with_column")
+def test_one_declaration_serves_them_all(core: Core, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = report_tables(core)
+    table = tables["ops_summary"]
+
+    written = io.StringIO(newline="")
+    write_csv(table, written)
+    (tmp_path / "ops_summary.csv").write_text(written.getvalue())
+    assert written.getvalue().splitlines()[0].endswith(NEW)
+    assert read_table(tmp_path / "ops_summary.csv").about[NEW] is DECLARED
+
+    workbook = io.BytesIO()
+    write_xlsx({"ops_summary": table}, workbook)
+    sheets = openpyxl.load_workbook(workbook)
+    assert NEW in [cell.value for cell in sheets["ops_summary"][1]]
+    assert [NEW, None, DECLARED.definition] in [[cell.value for cell in row[1:]] for row in sheets["about"].iter_rows()]
+
+    assert table_object(table)["rows"][0][NEW] == 7
+    assert json.loads(json.dumps(table_object(table)))["rows"][0][NEW] == 7
+
+    shown = view(table, core)
+    assert "regs" in table_text(shown).splitlines()[1]
+    assert column_named(table, "regs") == NEW
+
+    merged = Table("ops_summary", {**table.columns, "name": ["same"] * len(table)}, table.about)
+    _, folded = fold(merged, ["name"])
+    assert folded[NEW].tolist() == [float(np.sum(np.asarray(table[NEW])))]
+    joined = compare({"a": tables, "b": tables}, tables=["ops_summary"])["ops_summary"]
+    assert {f"a::{NEW}", f"b::{NEW}", f"{NEW}__b_diff", f"{NEW}__b_pct"} <= set(joined.columns)
+    assert not np.asarray(joined[f"{NEW}__b_diff"]).any()
+    assert brief(joined, ["a", "b"]).name == "ops_summary"
+
+    (condition,) = gate.parse(["op:aten::addmm:regs > 5"])
+    assert condition.figure.column == NEW
+    assert gate.check([condition], tables) == ["op:aten::addmm:regs is 7, which is > 5"]
+
+    monkeypatch.syspath_prepend(Path(__file__).resolve().parents[2] / "docs")
+    import make_reference
+
+    assert f"| `{NEW}` |  | {DECLARED.definition} |" in make_reference.tables()
+
+
+def test_the_tables_of_a_report_are_those_that_the_schema_names() -> None:
+    assert tuple(reports.TABLES) == REPORT_TABLES
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_declarations_are_sound(name: str) -> None:
+    about = TABLES[name].columns
+    assert TABLES[name].answers.endswith(".")
+    assert all(column.definition for column in about.values())
+    assert sum(column.compared == "main" for column in about.values()) <= 1
+    assert sum(column.role is Role.instance for column in about.values()) <= 1
+    if main_column(about):
+        assert keys(about)
+    told = [heading for heading in headings(about).values() if heading]
+    assert len(set(told)) == len(told), "two columns with one heading"
+    if TABLES[name].figure:
+        assert {column.figure for column in about.values() if column.figure}
+
+
+def test_shares_of_different_wholes_have_headings_of_their_own() -> None:
+    """People see these side by side in a report."""
+    wholes: dict[str, set[str]] = {}
+    for name in REPORT_TABLES:
+        for column in TABLES[name].columns.values():
+            if column.unit == "%" and column.heading:
+                wholes.setdefault(column.heading, set()).add(column.definition)
+    assert all(len(definitions) == 1 for definitions in wholes.values()), wholes
+    assert "%" not in wholes
+
+
+def test_names_that_only_we_have_are_snake_case() -> None:
+    """Names with capitals, blanks or signs are TraceLens's; everything else has its unit as suffix."""
+    theirs = {"gpu_timeline", "ops_summary_by_category", "ops_summary", "ops_unique_args", "unified_perf_summary",
+              "kernel_summary", "kernel_category_detail", "kernel_category_summary", "coll_analysis",
+              "short_kernels_summary", "short_kernels", "comparison"}  # fmt: skip
+    suffixes = {"ms": "_ms", "us": "_us", "%": "percent"}
+    for name, table in TABLES.items():
+        if name in theirs:
+            continue
+        for column, about in table.columns.items():
+            assert column == column.lower(), (name, column)
+            assert column.isidentifier(), (name, column)
+            if about.unit in suffixes and table is not TABLES["short_kernel_histogram"]:
+                assert suffixes[about.unit] in column, (name, column)
+
+
+def test_roles_fold() -> None:
+    about = {
+        "k": Column("", role=Role.key), "n": Column("", role=Role.count), "s": Column("", role=Role.sum),
+        "m": Column("", role=Role.mean), "lo": Column("", role=Role.min), "hi": Column("", role=Role.max),
+        "t": Column("", role=Role.text), "d": Column("", role=Role.spread), "u": Column("", role=Role.uid),
+        "f": Column("", role=Role.flag), "v": Column("", role=Role.value),
+    }  # fmt: skip
+    columns = {
+        "k": ["a", "a", "b"], "n": np.array([1, 3, 2]), "s": np.array([1.0, 2.0, 4.0]), "m": np.array([8.0, 4.0, 1.0]),
+        "lo": np.array([2.0, 1.0, 5.0]), "hi": np.array([2.0, 1.0, 5.0]), "t": ["x", "y", "z"],
+        "d": np.array([1.0, 1.0, 3.0]), "u": np.array([9, 4, 7]), "f": [True, False, True], "v": [5, 5, 6],
+    }  # fmt: skip
+    _, folded = fold(Table("t", columns, about), ["k"])
+    assert folded.records() == [
+        {
+            "k": "a",
+            "n": 4,
+            "s": 3.0,
+            "m": 5.0,
+            "lo": 1.0,
+            "hi": 2.0,
+            "t": "x | y",
+            "d": None,
+            "u": 4,
+            "f": None,
+            "v": 5,
+        },
+        {"k": "b", "n": 2, "s": 4.0, "m": 1.0, "lo": 5.0, "hi": 5.0, "t": "z", "d": 3.0, "u": 7, "f": True, "v": 6},
+    ]  # fmt: skip
+
+
+def test_what_a_schema_says() -> None:
+    about = {
+        "name": Column("", role=Role.key, heading="op"),
+        "time": Column("", "ms", Role.sum, compared="main"),
+        "uid": Column("", role=Role.instance),
+    }
+    how = Comparison.of(TableSchema("Times.", about, counts="kernel"))
+    assert (how.keys, how.main, how.unit, how.label, how.counted) == (("name",), "time", "ms", ("name",), "kernel")
+    assert headings(about) == {"name": "op"}
+    assert instance_column(about) == "uid"
+    assert [about[name].order_of_leaving for name in about] == [0, 0, 3]
+    assert replace(about["time"], gives_way=1).order_of_leaving == 1
