@@ -197,8 +197,8 @@ def _tables(g: tlg.TraceGraph) -> Iterator[str]:
             yield f"\nLevels: {', '.join(map(_c, LEVELS))}; see [attribution.md](attribution.md).\n"
     yield (
         "\n## Of questions\n\n"
-        "Answers to the questions of `tracelens-graph ask` and `db query`; see [asking.md](asking.md). Of several traces\n"
-        "`traces` is a `TraceSet`, such as `tlg.load_set(FOLDER)` gives, or graphs in a list.\n"
+        "Answers to the questions of `tracelens-graph ask` and `db query`; see [asking.md](asking.md). Questions\n"
+        "about several traces take a `TraceSet`, such as `tlg.load_set(FOLDER)` gives, or graphs in a list.\n"
     )
     for name, question in QUESTIONS.items():
         if name not in (*REPORT_TABLES, *OTHER_TABLES):

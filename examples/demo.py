@@ -16,10 +16,9 @@ from pathlib import Path
 import numpy as np
 
 import tracelens_graph as tlg
-from tracelens_graph.graph.node import Node
-from tracelens_graph.reports.terminal import table_text
+from tracelens_graph import Table
+from tracelens_graph.graph import Node
 from tracelens_graph.simulate import simulate, write
-from tracelens_graph.table import Table
 
 OUT = Path("demo")
 RECORDING = Path(__file__).with_name("traces") / "tiny-transformer-cpu.json.gz"
@@ -36,12 +35,12 @@ def main() -> None:
     headline("Where did the GPU's time go?")
     print(g)
     timeline = tlg.gpu_timeline(g)
-    print(table_text(timeline), end="")
+    print(timeline.text(), end="")
     compare_with_truth(timeline, OUT / "rank0.truth.json")
 
     headline("Which module was it spent in?")
     modules = tlg.attribution(g, level="module")
-    print(table_text(in_short(modules, ["name", "count", "inclusive_sum_us", "inclusive_percent"], 8)), end="")
+    print(in_short(modules, ["name", "count", "inclusive_sum_us", "inclusive_percent"], 8).text(), end="")
     print("The backward pass and the optimizer run outside of modules.")
 
     headline("Which single op was the slowest, and which line of Python is it from?")

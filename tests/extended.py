@@ -13,7 +13,7 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window
 from tracelens_graph.perf.arguments import Arguments
 from tracelens_graph.perf.cost import Cost
-from tracelens_graph.perf.model import Context, OpModel
+from tracelens_graph.perf.model import CallContext, OpModel
 
 KERNEL_US = (40.0, 10.0, 20.0)
 """Durations of the kernels of `my::norm`, `my::norm` again in step 2, and `aten::mm`."""
@@ -57,7 +57,7 @@ def categories(tables: Tables) -> dict[str, int]:
     return dict(zip(table["op category"], table["Count"], strict=True))
 
 
-def norm_cost(arguments: Arguments, context: Context) -> Cost:
+def norm_cost(arguments: Arguments, context: CallContext) -> Cost:
     x = arguments.tensor(0)
     return Cost(7 * x.elements, 2 * x.bytes, "vector", "bf16", {"shape": x.shape})
 

@@ -18,7 +18,7 @@ from corpus import GOLDENS, NO_GOLDENS
 from tracelens_graph.op_table import OP_TABLE
 from tracelens_graph.perf.arguments import Arguments
 from tracelens_graph.perf.cost import CannotModel, Cost
-from tracelens_graph.perf.model import Context, OpModel
+from tracelens_graph.perf.model import CallContext, OpModel
 from tracelens_graph.perf.registry import MODELS
 
 BF16, FP32, FP8, FP4 = "c10::BFloat16", "float", "c10::Float8_e4m3fnuz", "c10::Float4_e2m1fn_x2"
@@ -56,7 +56,7 @@ def call(*given: Argument) -> Arguments:
 
 def cost_of(ops: Mapping[str, OpModel], name: str, *given: Argument, kernels: tuple[str, ...] = ()) -> Cost:
     """What the model of an op says of a call."""
-    return ops[name].estimate(call(*given), Context(kernels))
+    return ops[name].estimate(call(*given), CallContext(kernels))
 
 
 def golden_rows(*sheets: str) -> list[pytest.ParameterSet]:
@@ -83,7 +83,7 @@ def golden_cost(ops: Mapping[str, OpModel], row: dict[str, str]) -> Cost:
     """Our cost of the call of a row."""
     recorded = (ast.literal_eval(row[f"{part}_first"]) for part in _PARTS)
     kernels = re.findall(r"'name': '([^']*)'", row["kernel_details__summarize_kernel_stats"])
-    return ops[row["name"]].estimate(Arguments(*map(json.dumps, recorded)), Context(tuple(kernels)))
+    return ops[row["name"]].estimate(Arguments(*map(json.dumps, recorded)), CallContext(tuple(kernels)))
 
 
 _PARTS = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
@@ -129,11 +129,11 @@ def _spoilt(draw: st.DrawFn, calls: Sequence[tuple[str, Sequence[Argument]]]) ->
     return name, call(*spoilt[: draw(st.sampled_from([len(spoilt), len(spoilt), len(spoilt) - 1]))])
 
 
-class _Unseen(Context):
+class _Unseen(CallContext):
     """The context of a call whose model says that it does not look at it."""
 
     def __getattribute__(self, name: str) -> Any:
-        assert name not in Context.__dataclass_fields__, "a model that looks at the context is to be marked so"
+        assert name not in CallContext.__dataclass_fields__, "a model that looks at the context is to be marked so"
         return super().__getattribute__(name)
 
 
@@ -153,7 +153,7 @@ def hostile(ops: Mapping[str, OpModel], calls: Sequence[tuple[str, Sequence[Argu
     @given(_spoilt(calls) | anything, st.lists(st.text(max_size=20), max_size=2))
     def test(called: tuple[str, Arguments], kernels: list[str]) -> None:
         name, arguments = called
-        model, context = ops[name], Context(tuple(kernels), forward=arguments)
+        model, context = ops[name], CallContext(tuple(kernels), forward=arguments)
         of_op = (model.estimate, context if model.uses_context else _Unseen())
         for estimate, seen in (of_op, (model.backward, context)):
             try:

@@ -25,7 +25,7 @@ from tracelens_graph.analyses.performance.perf_tables import unified_perf_summar
 from tracelens_graph.analyses.report.extension_tables import as_table
 from tracelens_graph.analyses.report.report_tables import ReportOptions, report_tables
 from tracelens_graph.categories.kernels import KernelRule
-from tracelens_graph.categories.ops import RULES, OpRules, Rule, call_category, op_category
+from tracelens_graph.categories.ops import OP_RULES, OpRules, Rule, call_category, op_category
 from tracelens_graph.errors import AnalysisError, ExtensionError
 from tracelens_graph.extension import Extension, combined
 from tracelens_graph.extension_loading import GROUP, load_extension
@@ -36,7 +36,7 @@ from tracelens_graph.loading import load_core
 from tracelens_graph.perf.architecture import architecture
 from tracelens_graph.perf.arguments import Arguments
 from tracelens_graph.perf.cost import CannotModel, Cost
-from tracelens_graph.perf.model import Context, OpModel
+from tracelens_graph.perf.model import CallContext, OpModel
 from tracelens_graph.perf.registry import MODELS
 from tracelens_graph.perf.time_model import TimeModel
 from tracelens_graph.reports.json import table_object
@@ -81,14 +81,14 @@ def test_rules_ask_own_patterns_before_built_in_names() -> None:
         by_name=(Rule(re.compile("aten::m"), "mine"),),
         by_kernel=(Rule(re.compile("special"), "special"),),
         by_call=(Rule(re.compile("cudaLaunch"), "launches"),),
-    ).before(RULES)
+    ).before(OP_RULES)
     assert op_category("aten::mm", "", own) == "mine"
     assert op_category("aten::addmm", "special_kernel", own) == "special"
     assert op_category("aten::addmm", "", own) == op_category("aten::addmm", "") == "GEMM"
-    assert op_category("unheard of", "", own) == RULES.other
+    assert op_category("unheard of", "", own) == OP_RULES.other
     assert call_category("cudaLaunchKernel", own) == "launches"
     assert call_category("cudaGraphLaunch", own) == "graph"
-    assert call_category("cudaMemcpyAsync", own) == RULES.call
+    assert call_category("cudaMemcpyAsync", own) == OP_RULES.call
     first = OpRules(names={"aten::mm": "first"})
     assert op_category("aten::mm", "", first.before(own)) == "first"
     assert op_category("aten::max", "", first.before(own)) == "mine"
@@ -106,7 +106,7 @@ def test_models_bring_tables_and_columns(core: Core) -> None:
 
 
 def test_a_model_takes_the_place_of_a_built_in_one(core: Core) -> None:
-    def nothing(arguments: Arguments, context: Context) -> Cost:
+    def nothing(arguments: Arguments, context: CallContext) -> Cost:
         raise CannotModel("not here")
 
     tables = tables_of(core, Extension(models={"aten::mm": OpModel(nothing, "GEMM")}))
@@ -190,7 +190,7 @@ def test_other_nodes_need_windows_taken_afterwards(core: Core) -> None:
 
 def test_analyses_never_see_each_others_extensions(core: Core) -> None:
     plain = {name: json.dumps(list(table.rows()), default=str) for name, table in report_tables(core).items()}
-    built_in = dict(MODELS), dict(RULES.names)
+    built_in = dict(MODELS), dict(OP_RULES.names)
     one = Extension(op_rules=OpRules(names={"my::norm": "one"}), models={"my::norm": NORM_MODEL},
                     kernel_rules=(KernelRule("one", "norm"),))  # fmt: skip
     two = Extension(op_rules=OpRules(names={"my::norm": "two"}))
@@ -202,7 +202,7 @@ def test_analyses_never_see_each_others_extensions(core: Core) -> None:
     assert "kernel_category" not in of_two["kernel_summary"].columns
     again = {name: json.dumps(list(table.rows()), default=str) for name, table in report_tables(core).items()}
     assert again == plain
-    assert (dict(MODELS), dict(RULES.names)) == built_in
+    assert (dict(MODELS), dict(OP_RULES.names)) == built_in
 
 
 def test_single_analyses_take_an_extended_window(core: Core) -> None:

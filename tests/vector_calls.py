@@ -9,7 +9,7 @@ from typing import Any
 from matrix_calls import Argument, call, dense, golden_cost
 
 from tracelens_graph.perf.cost import Cost
-from tracelens_graph.perf.model import Context, OpModel
+from tracelens_graph.perf.model import CallContext, OpModel
 
 Row = Mapping[str, str]
 Departure = tuple[str, Callable[[Row], bool], set[str]]
@@ -43,7 +43,7 @@ def check_row(ops: Mapping[str, OpModel], row: Row, departures: Sequence[Departu
 
 def check_growth(ops: Mapping[str, OpModel], name: str, small: Sequence[Argument], large: Sequence[Argument]) -> None:
     """A larger call costs no less; neither costs less than nothing."""
-    kernels = Context(("multi_tensor_apply_kernel<FusedAdamMathFunctor<float, 4> >",))
+    kernels = CallContext(("multi_tensor_apply_kernel<FusedAdamMathFunctor<float, 4> >",))
     less, more = (ops[name].estimate(call(*arguments), kernels) for arguments in (small, large))
     assert 0 <= less.flops <= more.flops
     assert less.bytes is not None

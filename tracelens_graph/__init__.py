@@ -10,10 +10,9 @@ Names are imported on first use, so that `import tracelens_graph` costs next to 
 
 from __future__ import annotations
 
-from importlib import import_module as _import_module
 from typing import TYPE_CHECKING
-from typing import Any as _Any
 
+from tracelens_graph._lazy import on_first_use as _on_first_use
 from tracelens_graph._version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -152,7 +151,6 @@ _HOME = {
     "unmodelled": "analyses.performance.roofline_summary",
     "verdict": "analyses.report.verdict",
 }
-"""Public name -> the module that it is imported from when it is first used."""
 
 __all__ = [
     "QUESTIONS",
@@ -224,14 +222,4 @@ __all__ = [
     "verdict",
 ]
 
-
-def __getattr__(name: str) -> _Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(_import_module(f"{__name__}.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
+__getattr__, __dir__ = _on_first_use(__name__, _HOME)

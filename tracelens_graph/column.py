@@ -80,8 +80,8 @@ class Column:
         definition: what it holds, in one sentence.
         unit: unit of its numbers.
         role: what its cells are; see `Role`.
-        heading: what people read above it; None for its name. Where some columns of a table have a heading, people are
-            shown these alone.
+        heading: what people read above it; None for its name, with blanks for underscores. Where some columns of a
+            table have a heading, people are shown these alone.
         compared: its part in a comparison of runs: "main" is what rows are sorted by, "diff" has a difference too,
             "beside" stands there for each run, "carried" is kept once, "" is left out. Keys and counts need none.
         figure: what `--fail-if` calls it behind the name of its row, such as `ms` in `op:aten::mm:ms`.
@@ -170,4 +170,11 @@ def instance_column(about: About) -> str:
 def headings(about: About) -> dict[str, str]:
     """The columns that people are shown, with what stands above them."""
     told = {name: column.heading for name, column in about.items() if column.heading}
-    return told or {name: name for name in about}
+    return told or {name: heading_of(name) for name in about}
+
+
+def heading_of(name: str, column: Column | None = None) -> str:
+    """What people read above a column: its heading, else its name with blanks for underscores."""
+    if column and column.heading:
+        return column.heading
+    return name.replace("_", " ") if name.islower() and name.isidentifier() else name

@@ -115,17 +115,19 @@ class Extension:
     @cached_property
     def all_op_rules(self) -> ops.OpRules:
         """What categories of ops are told by."""
-        return self.op_rules.before(ops.RULES) if self.op_rules != ops.OpRules() else ops.RULES
+        return self.op_rules.before(ops.OP_RULES) if self.op_rules != ops.OpRules() else ops.OP_RULES
 
     @cached_property
     def all_kernel_rules(self) -> KernelRules:
         """What categories of kernels are told by."""
-        from tracelens_graph.categories.kernels import RULES
+        from tracelens_graph.categories.kernels import KERNEL_RULES
 
         if not self.kernel_rules:
-            return RULES
+            return KERNEL_RULES
         own = {rule.category: f"what {self.name} says" for rule in self.kernel_rules}
-        return replace(RULES, rules=(*self.kernel_rules, *RULES.rules), categories={**own, **RULES.categories})
+        return replace(
+            KERNEL_RULES, rules=(*self.kernel_rules, *KERNEL_RULES.rules), categories={**own, **KERNEL_RULES.categories}
+        )
 
     @cached_property
     def all_models(self) -> Mapping[str, OpModel]:

@@ -46,8 +46,8 @@ def load_extension(source: str | os.PathLike[str]) -> Extension:
     """
     text = os.fspath(source)
     if text.endswith(".toml"):
-        rules = kernels.RULES.with_file(text).rules
-        return Extension(kernel_rules=rules[: len(rules) - len(kernels.RULES.rules)], name=text)
+        rules = kernels.KERNEL_RULES.with_file(text).rules
+        return Extension(kernel_rules=rules[: len(rules) - len(kernels.KERNEL_RULES.rules)], name=text)
     if isinstance(source, os.PathLike) or text.endswith(".py") or os.path.basename(text) != text:
         return _from_module(_executed(Path(source)), text)
     there = entry_points(group=GROUP)

@@ -14,12 +14,19 @@ import numpy as np
 
 from tracelens_graph.column import Column as Column
 from tracelens_graph.column import Role as Role
+from tracelens_graph.column import headings
+from tracelens_graph.texts import printable
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-@dataclass
+_SHOWN = 10
+_WIDTH = 120
+"""Rows and characters of a line that the representation of a table shows."""
+
+
+@dataclass(repr=False)
 class Table:
     """Equal-length columns under a name.
 
@@ -101,6 +108,32 @@ class Table:
             for column in columns
         }
         return Table(name, columns, about, said.get("title") or name, list(said.get("notes", ())))
+
+    def text(self, width: int | None = None, color: bool = False) -> str:
+        """The table as aligned text for people: title, header, rows, notes.
+
+        Args:
+            width: longest line; columns of text are cut to fit. None cuts only what no line can be meant to hold.
+            color: whether to use terminal escapes.
+        """
+        from tracelens_graph.text_table import aligned, bold
+
+        lines = [bold(printable(self.title), color)] if self.title else []
+        if len(self):
+            plain = [values.tolist() if isinstance(values, np.ndarray) else values for values in self.columns.values()]
+            columns = [(name, self.about.get(name), cells) for name, cells in zip(self.columns, plain, strict=True)]
+            lines += aligned(columns, width, color)
+        elif not self.notes:
+            lines.append("(nothing)")
+        lines += [printable(note) for note in self.notes]
+        return "\n".join(lines) + "\n"
+
+    def __repr__(self) -> str:
+        """The first rows and the columns that people are shown, as text; `to_pandas()` gives all as a DataFrame."""
+        first = self.take(np.arange(min(len(self), _SHOWN)))
+        told = {name: first[name] for name in headings(self.about) if name in self.columns} or first.columns
+        more = [f"{len(self) - _SHOWN:,} more rows"] if len(self) > _SHOWN else []
+        return Table(self.name, told, self.about, self.title or self.name, more).text(_WIDTH).rstrip("\n")
 
     def _repr_html_(self) -> str:
         return str(self.to_pandas().to_html())

@@ -7,20 +7,22 @@ from __future__ import annotations
 
 import re
 
-from tracelens_graph.categories.kernels import KernelRule
-from tracelens_graph.categories.ops import OpRules, Rule
-from tracelens_graph.extension import Extension
-from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.edited import renamed
-from tracelens_graph.graph.window import Window
-from tracelens_graph.perf.architecture import Architecture
-from tracelens_graph.perf.arguments import Arguments
-from tracelens_graph.perf.cost import CannotModel, Cost
-from tracelens_graph.perf.model import Context, OpModel
-from tracelens_graph.perf.roofline import Roof, roofline
-from tracelens_graph.perf.time_model import TimeModel, Work
+from tracelens_graph import Column, Extension, Table
+from tracelens_graph.categories import KernelRule, OpRules, Rule
+from tracelens_graph.graph import Core, Window, renamed
+from tracelens_graph.perf import (
+    Architecture,
+    Arguments,
+    CallContext,
+    CannotModel,
+    Cost,
+    OpModel,
+    Roof,
+    TimeModel,
+    Work,
+    roofline,
+)
 from tracelens_graph.schema import Kind
-from tracelens_graph.table import Column, Table
 
 op_rules = OpRules(
     names={"aten::_log_softmax": "loss", "aten::_log_softmax_backward_data": "loss"},
@@ -33,7 +35,7 @@ kernel_rules = (
 )
 
 
-def arange(arguments: Arguments, context: Context) -> Cost:
+def arange(arguments: Arguments, context: CallContext) -> Cost:
     """`aten::arange(end)` writes `end` whole numbers of 8 bytes, and computes each by one multiply-add."""
     end = arguments.integer(0)
     if end is None:

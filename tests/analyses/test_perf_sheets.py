@@ -22,7 +22,7 @@ from tracelens_graph.loading import load_core
 from tracelens_graph.perf.architecture import architecture
 from tracelens_graph.perf.arguments import Arguments
 from tracelens_graph.perf.cost import CannotModel, Cost
-from tracelens_graph.perf.model import Context, OpModel
+from tracelens_graph.perf.model import CallContext, OpModel
 from tracelens_graph.perf.registry import MODELS, model_named
 from tracelens_graph.schema import Kind
 from tracelens_graph.table import Table
@@ -31,22 +31,22 @@ H100 = architecture("h100-sxm")
 TOTAL = "Kernel Time (µs)_sum"
 
 
-def by_rows(arguments: Arguments, context: Context) -> Cost:
+def by_rows(arguments: Arguments, context: CallContext) -> Cost:
     """A million operations per row of the first operand."""
     rows = arguments.tensor(0).shape[0]
     return Cost(rows * 10**6, rows * 1000, "matrix", "bf16", {"M": rows})
 
 
-def backward_by_rows(arguments: Arguments, context: Context) -> Cost:
+def backward_by_rows(arguments: Arguments, context: CallContext) -> Cost:
     rows = arguments.tensor(0).shape[0]
     return Cost(2 * rows * 10**6, rows * 1000, "matrix", "bf16", {"M": rows, "gradients": 2})
 
 
-def of_kernels(arguments: Arguments, context: Context) -> Cost:
+def of_kernels(arguments: Arguments, context: CallContext) -> Cost:
     return Cost(len(context.kernels) * 10**6, None, "vector", "fp32", {"kernels": len(context.kernels)})
 
 
-def refuses(arguments: Arguments, context: Context) -> Cost:
+def refuses(arguments: Arguments, context: CallContext) -> Cost:
     raise CannotModel("made to refuse")
 
 
@@ -155,7 +155,7 @@ def expected(window: Window, models: Mapping[str, OpModel]) -> Counter[str]:
             notes.append(over.name)
             over = over.annotation
         forward = core.autograd.forward_of(row) if "Backward" in name else []
-        context = Context(kernels, "\n".join(notes), arguments_of(core, forward[0]) if forward else None)
+        context = CallContext(kernels, "\n".join(notes), arguments_of(core, forward[0]) if forward else None)
         key = (name, int(c.argset[row]), context if model.uses_context else None)
         if model.uses_context or key not in costs:
             try:

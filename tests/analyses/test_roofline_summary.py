@@ -31,7 +31,7 @@ from tracelens_graph.loading import load_core
 from tracelens_graph.perf.architecture import Architecture, Figure, Source, architecture
 from tracelens_graph.perf.arguments import Arguments
 from tracelens_graph.perf.cost import CannotModel, Cost
-from tracelens_graph.perf.model import Context, OpModel
+from tracelens_graph.perf.model import CallContext, OpModel
 from tracelens_graph.perf.registry import MODELS as ALL_MODELS
 from tracelens_graph.table import Table
 
@@ -48,7 +48,7 @@ def always(flops: int, moved: int | None, precision: str = "bf16") -> OpModel:
     return OpModel(lambda arguments, context: Cost(flops, moved, "matrix", precision), "GEMM")
 
 
-def refuses(arguments: Arguments, context: Context) -> Cost:
+def refuses(arguments: Arguments, context: CallContext) -> Cost:
     raise CannotModel("sizes are odd")
 
 

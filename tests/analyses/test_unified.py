@@ -29,7 +29,7 @@ from tracelens_graph.graph.window import Window
 from tracelens_graph.loading import load_core
 from tracelens_graph.perf.arguments import Arguments
 from tracelens_graph.perf.cost import CannotModel, Cost
-from tracelens_graph.perf.model import Context, OpModel
+from tracelens_graph.perf.model import CallContext, OpModel
 from tracelens_graph.perf.registry import MODELS
 from tracelens_graph.schema import Kind
 
@@ -37,15 +37,15 @@ GPU = {"pid": 0, "tid": 7, "device": 0, "stream": 7}
 TOTAL = "Kernel Time (µs)_sum"
 
 
-def matrix_product(arguments: Arguments, context: Context) -> Cost:
+def matrix_product(arguments: Arguments, context: CallContext) -> Cost:
     return Cost(2_000_000, 1_000_000, "matrix", "bf16", {"M": 1})
 
 
-def refuses(arguments: Arguments, context: Context) -> Cost:
+def refuses(arguments: Arguments, context: CallContext) -> Cost:
     raise CannotModel("made to refuse")
 
 
-def backward_product(arguments: Arguments, context: Context) -> Cost:
+def backward_product(arguments: Arguments, context: CallContext) -> Cost:
     return Cost(4_000_000, 1_000_000, "matrix", "bf16")
 
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from corpus import CHECKOUT, kineto_traces, needs_corpus
 from tracelens_graph.categories.kernel_rules import CATEGORIES, NAME_RULES, OP_RULES, OTHER
 from tracelens_graph.categories.kernels import (
+    KERNEL_RULES,
     LONGEST,
-    RULES,
     KernelRule,
     KernelRules,
     kernel_categories,
@@ -115,14 +115,14 @@ def test_op_decides_where_the_name_does_not(name: str, op: str, category: str) -
 
 
 def test_rules_name_known_categories_in_lower_case() -> None:
-    assert {rule.category for rule in RULES.rules} == CATEGORIES.keys() - {OTHER}
-    for rule in RULES.rules:
+    assert {rule.category for rule in KERNEL_RULES.rules} == CATEGORIES.keys() - {OTHER}
+    for rule in KERNEL_RULES.rules:
         assert rule.pattern == rule.pattern.lower()
         assert rule.op == rule.op.lower()
 
 
 def test_rules_of_ops_alone_come_last() -> None:
-    alone = [not rule.pattern for rule in RULES.rules]
+    alone = [not rule.pattern for rule in KERNEL_RULES.rules]
     assert alone == sorted(alone)
     assert sum(alone) == len(OP_RULES)
     assert len(alone) - sum(alone) == sum(len(patterns) for _, patterns in NAME_RULES)
@@ -131,7 +131,7 @@ def test_rules_of_ops_alone_come_last() -> None:
 @needs_corpus
 def test_no_pattern_is_made_for_one_kernel() -> None:
     names = {name.lower() for name in kernels_of_corpus()}
-    for rule in RULES.rules:
+    for rule in KERNEL_RULES.rules:
         if rule.pattern:
             assert rule.pattern.replace("\\", "") not in names
             for name in filter(re.compile(rule.pattern).fullmatch, names):
@@ -182,26 +182,26 @@ class TestOwnRules:
             '[[rule]]\ncategory = "MoE"\npattern = "gemm"\nop = "Expert"\n'
             '[[rule]]\ncategory = "Softmax"\nop = "my_op"\n'
         )
-        own = RULES.with_file(file)
+        own = KERNEL_RULES.with_file(file)
         assert kernel_category("myGemmKernel", rules=own) == "Glue"
         assert kernel_category("sgemm", "run_experts", own) == "MoE"
         assert kernel_category("sgemm", "aten::mm", own) == "GEMM"
         assert kernel_category("sgemm", "my_op", own) == "Softmax"
         assert own.categories["Glue"] == "what we wrote"
         assert kernel_category("myGemmKernel") == "GEMM"
-        assert "Glue" not in RULES.categories
+        assert "Glue" not in KERNEL_RULES.categories
 
     def test_files_can_be_stacked(self, tmp_path: Path) -> None:
         first, second = tmp_path / "a.toml", tmp_path / "b.toml"
         first.write_text('[[rule]]\ncategory = "MoE"\npattern = "abc"\n')
         second.write_text('[[rule]]\ncategory = "RoPE"\npattern = "abcd"\n')
-        both = RULES.with_file(first).with_file(second)
+        both = KERNEL_RULES.with_file(first).with_file(second)
         assert kernel_categories([("abc", ""), ("abcd", "")], both) == ["MoE", "RoPE"]
 
     def test_empty_file_adds_nothing(self, tmp_path: Path) -> None:
         file = tmp_path / "rules.toml"
         file.write_text("")
-        assert RULES.with_file(file).rules == RULES.rules
+        assert KERNEL_RULES.with_file(file).rules == KERNEL_RULES.rules
 
     @pytest.mark.parametrize(
         ("text", "message"),
@@ -230,17 +230,17 @@ class TestOwnRules:
         file = tmp_path / "rules.toml"
         file.write_text(text)
         with pytest.raises(AnalysisError, match=message) as caught:
-            RULES.with_file(file)
+            KERNEL_RULES.with_file(file)
         assert str(file) in str(caught.value)
         assert "\n" not in str(caught.value)
 
     def test_file_that_is_not_there_or_no_text(self, tmp_path: Path) -> None:
         with pytest.raises(AnalysisError, match="cannot read kernel rules from .*nowhere.toml: No such file"):
-            RULES.with_file(tmp_path / "nowhere.toml")
+            KERNEL_RULES.with_file(tmp_path / "nowhere.toml")
         binary = tmp_path / "binary.toml"
         binary.write_bytes(b"\xff\xfe\x00")
         with pytest.raises(AnalysisError, match="is no TOML file"):
-            RULES.with_file(binary)
+            KERNEL_RULES.with_file(binary)
 
     def test_rules_can_be_made_from_nothing(self) -> None:
         rules = KernelRules((KernelRule("Mine", "x"),), {"Mine": ""}, "Theirs")

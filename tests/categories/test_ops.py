@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from corpus import GOLDENS, needs_goldens
-from tracelens_graph.categories.ops import RULES, Rule, call_category, op_category
+from tracelens_graph.categories.ops import OP_RULES, Rule, call_category, op_category
 from tracelens_graph.op_table import OP_TABLE
 
 ELEMENTWISE = "void at::native::vectorized_elementwise_kernel<4, at::native::AddFunctor>(int)"
@@ -58,18 +58,18 @@ def test_calls(name: str, category: str) -> None:
 
 
 def test_names_are_those_of_the_table_of_ops() -> None:
-    assert RULES.names["aten::mm"] == OP_TABLE["aten::mm"].category == "GEMM"
+    assert OP_RULES.names["aten::mm"] == OP_TABLE["aten::mm"].category == "GEMM"
     assert OP_TABLE["aten::exp"].category is None
-    assert "aten::exp" not in RULES.names
-    assert {name: OP_TABLE[name].category for name in RULES.names} == RULES.names
-    assert sum(entry.category is not None for entry in OP_TABLE.values()) == len(RULES.names)
+    assert "aten::exp" not in OP_RULES.names
+    assert {name: OP_TABLE[name].category for name in OP_RULES.names} == OP_RULES.names
+    assert sum(entry.category is not None for entry in OP_TABLE.values()) == len(OP_RULES.names)
 
 
 def test_rules_of_ones_own_leave_the_default_as_it_is() -> None:
     mine = replace(
-        RULES,
-        names={**RULES.names, "aten::mm": "dense"},
-        by_name=(Rule(re.compile("mine::"), "mine"), *RULES.by_name),
+        OP_RULES,
+        names={**OP_RULES.names, "aten::mm": "dense"},
+        by_name=(Rule(re.compile("mine::"), "mine"), *OP_RULES.by_name),
         other="unknown",
     )
     assert op_category("aten::mm", "", mine) == "dense"
@@ -126,7 +126,7 @@ def test_every_launcher_of_a_kernel_in_the_reference_tables() -> None:
 @needs_goldens
 def test_every_list_of_categories_in_the_reference_tables() -> None:
     """An operation that the name does not tell has the categories that its kernels tell."""
-    by_name = {name: {category} for name, category in RULES.names.items()}
+    by_name = {name: {category} for name, category in OP_RULES.names.items()}
     for row in reference_rows("ops_unique_args"):
         by_name.setdefault(row["name"], set()).add(row["op category"])
     for row in reference_rows("ops_summary"):

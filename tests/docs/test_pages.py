@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from pathlib import Path
 
@@ -36,7 +37,7 @@ def anchors(page: Path) -> set[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_resolve(page: Path) -> None:
-    for link in LINK.findall(prose(page)):
+    for link in LINK.findall(re.sub(r"`[^`\n]*`", "code", prose(page))):
         if not link.startswith(("https://", "http://")):
             path, _, anchor = link.partition("#")
             target = (page.parent / path).resolve() if path else page
@@ -61,6 +62,36 @@ def test_every_public_name_is_explained() -> None:
     assert sorted(name for name in names if not re.search(rf"\b{name}\b", text)) == []
 
 
+PUBLIC = {"", "perf", "categories", "graph", "compat", "simulate", "schema", "ogm"}
+"""The package and its documented sub-packages; what they name in `__all__` is public, everything else may change."""
+
+IMPORT = re.compile(
+    r"^(?:>>> |\.\.\. )?from tracelens_graph(?:\.(?P<package>[\w.]+))? import (?P<names>\([^)]*\)|[\w, ]+)",
+    re.MULTILINE,
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [*PAGES, *(CHECKOUT / "examples").rglob("*.py"), *(CHECKOUT / "examples").glob("*.ipynb")],
+    ids=lambda path: path.name,
+)
+def test_documentation_imports_nothing_private(text: Path) -> None:
+    for match in IMPORT.finditer(text.read_text().replace('"from', "from")):
+        package = match["package"] or ""
+        assert package in PUBLIC, match[0]
+        module = importlib.import_module(f"tracelens_graph.{package}".rstrip("."))
+        for name in re.findall(r"\w+", match["names"]):
+            assert name in module.__all__ or (not package and name in PUBLIC), match[0]
+
+
+@pytest.mark.parametrize("package", PUBLIC)
+def test_public_names_are_there(package: str) -> None:
+    module = importlib.import_module(f"tracelens_graph.{package}".rstrip("."))
+    assert [name for name in module.__all__ if not hasattr(module, name)] == []
+    assert package or {"Any", "TYPE_CHECKING", "import_module"}.isdisjoint(dir(module))
+
+
 def test_every_option_and_problem_of_the_simulator_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         simulate(["--help"])
@@ -72,8 +103,9 @@ def test_every_option_and_problem_of_the_simulator_is_explained(capsys: pytest.C
     assert [problem for problem in PROBLEMS if f"| `{problem}` |" not in page] == []
 
 
-def test_files_that_the_architecture_names_exist() -> None:
-    named = re.findall(r"`((?:[\w]+/)*[\w]+\.py|[\w/]+/)`", prose(DOCS / "architecture.md"))
+@pytest.mark.parametrize("page", [DOCS / "architecture.md", CHECKOUT / "CONTRIBUTING.md"], ids=lambda page: page.name)
+def test_files_that_pages_for_developers_name_exist(page: Path) -> None:
+    named = re.findall(r"`((?:[\w.]+/)*[\w]+\.(?:py|txt|md)|[\w/]+/)`", prose(page))
     roots = (CHECKOUT, CHECKOUT / "tracelens_graph", CHECKOUT / "loaders/kineto")
-    assert len(named) > 15
+    assert len(named) > 14
     assert [name for name in named if not any((root / name).exists() for root in roots)] == []

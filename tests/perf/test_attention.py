@@ -18,7 +18,7 @@ from tracelens_graph.perf.families.attention import (
     packed_lengths,
     packed_range,
 )
-from tracelens_graph.perf.model import Context
+from tracelens_graph.perf.model import CallContext
 
 MODELS = models_of("attention")
 
@@ -180,7 +180,7 @@ def test_grouped_queries_of_backward_ops() -> None:
     )  # fmt: skip
     forward = MODELS["FlashAttnFunc"].backward
     assert forward is not None
-    of_forward = forward(call(q, k, k, 0.0, 0.25, "False"), Context())
+    of_forward = forward(call(q, k, k, 0.0, 0.25, "False"), CallContext())
     for cost in (flash, aiter, of_forward):
         assert (cost.flops, cost.bytes) == (expected.flops, expected.bytes)
         assert (cost.params["H_Q"], cost.params["H_KV"], cost.params["causal"]) == (8, 2, False)

@@ -11,7 +11,7 @@ from matrix_calls import BF16, FP32, call, cost_of, differences, golden_cost, go
 
 from tracelens_graph.perf.cost import CannotModel
 from tracelens_graph.perf.families.convolution import Geometry, convolution, convolution_backward
-from tracelens_graph.perf.model import Context
+from tracelens_graph.perf.model import CallContext
 
 MODELS = models_of("convolution")
 
@@ -74,9 +74,9 @@ def test_an_expanded_gradient_is_read_once() -> None:
 def test_backward_of_a_forward_call() -> None:
     estimate = MODELS["aten::convolution"].backward
     assert estimate is not None
-    without = estimate(call((BF16, X), (BF16, W), None, *SETTINGS), Context())
+    without = estimate(call((BF16, X), (BF16, W), None, *SETTINGS), CallContext())
     assert (without.flops, without.bytes) == (4 * MULTIPLY_ADDS, 4 * (XS + WS + OUTS))
-    with_bias = estimate(call((BF16, X), (BF16, W), (BF16, (10,)), *SETTINGS), Context())
+    with_bias = estimate(call((BF16, X), (BF16, W), (BF16, (10,)), *SETTINGS), CallContext())
     assert with_bias.flops == without.flops + OUTS
 
 
@@ -104,10 +104,10 @@ def test_apex_takes_padding_before_stride() -> None:
     out = 4 * 3 * 3
     cost = cost_of(MODELS, "ConvBiasReLU_", *arguments)
     assert (cost.flops, cost.bytes) == (2 * 27 * out + out, 2 * (192 + 108 + out + 4))
-    back = MODELS["ConvBiasReLU_Backward"].estimate(call((BF16, (1, 4, 3, 3))), Context(forward=call(*arguments)))
+    back = MODELS["ConvBiasReLU_Backward"].estimate(call((BF16, (1, 4, 3, 3))), CallContext(forward=call(*arguments)))
     assert (back.flops, back.bytes) == (4 * 27 * out + out, 2 * (2 * (192 + 108 + out) + out + 4))
     with pytest.raises(CannotModel, match="forward op"):
-        MODELS["ConvBiasReLU_Backward"].estimate(call((BF16, (1, 4, 3, 3))), Context())
+        MODELS["ConvBiasReLU_Backward"].estimate(call((BF16, (1, 4, 3, 3))), CallContext())
 
 
 def test_float32_runs_as_tf32_where_the_kernel_says_so() -> None:

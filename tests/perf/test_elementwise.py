@@ -23,7 +23,7 @@ from tracelens_graph.perf.families.elementwise import (
     resized,
     unary,
 )
-from tracelens_graph.perf.model import Context
+from tracelens_graph.perf.model import CallContext
 
 MODELS = models_of("elementwise")
 
@@ -114,10 +114,10 @@ def test_a_join_takes_its_type_from_the_kernel() -> None:
     dims, types = "[[[4, 1, 768], [4, 196, 768]], []]", '["TensorList", "Scalar"]'
     arguments = Arguments(dims, types)
     kernel = "void at::native::(anonymous namespace)::CatArrayBatchedCopy<at::native::OpaqueType<2u>, unsigned int>"
-    cost = MODELS["aten::cat"].estimate(arguments, Context((kernel,)))
+    cost = MODELS["aten::cat"].estimate(arguments, CallContext((kernel,)))
     assert (cost.flops, cost.bytes) == (0, 2 * 2 * 4 * 197 * 768)
     with pytest.raises(CannotModel, match="no kernel names one"):
-        MODELS["aten::cat"].estimate(arguments, Context(("kernel",)))
+        MODELS["aten::cat"].estimate(arguments, CallContext(("kernel",)))
 
 
 def test_formulas_without_a_trace() -> None:
@@ -197,7 +197,7 @@ def test_what_cannot_be_modelled_says_why(name: str, arguments: tuple[Argument, 
 def test_every_op_says_why_without_shapes() -> None:
     for model in MODELS.values():
         with pytest.raises(CannotModel):
-            model.estimate(call(), Context())
+            model.estimate(call(), CallContext())
 
 
 test_whatever_the_arguments = hostile(MODELS, [(name, arguments) for name, arguments, *_ in KNOWN])

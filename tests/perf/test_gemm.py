@@ -25,7 +25,7 @@ from matrix_calls import (
 from tracelens_graph.perf.cost import CannotModel
 from tracelens_graph.perf.families.gemm import gemm
 from tracelens_graph.perf.families.matrix import transposed
-from tracelens_graph.perf.model import Context
+from tracelens_graph.perf.model import CallContext
 
 MODELS = models_of("gemm")
 
@@ -292,7 +292,7 @@ def test_all_ops_are_of_the_gemm_sheet_and_have_no_backward_formula() -> None:
     assert {(model.sheet, model.backward) for model in MODELS.values()} == {("GEMM", None)}
     for model in MODELS.values():
         with pytest.raises(CannotModel, match="not recorded"):
-            model.estimate(call(), Context())
+            model.estimate(call(), CallContext())
 
 
 test_hostile_arguments = hostile(MODELS, [(name, arguments) for name, arguments, *_ in KNOWN])

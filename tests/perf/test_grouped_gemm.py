@@ -16,7 +16,7 @@ from tracelens_graph.perf.families.grouped_gemm import (
     grouped_gemm_backward,
     grouped_gemm_variable_k,
 )
-from tracelens_graph.perf.model import Context
+from tracelens_graph.perf.model import CallContext
 
 MODELS = models_of("grouped_gemm")
 
@@ -27,7 +27,7 @@ FLOPS = 2 * M * N * K
 
 def listed(name: str, a: list[list[int]], b: list[list[int]]) -> Cost:
     """The older form: the operands of every group in a list."""
-    return MODELS[name].estimate(Arguments(json.dumps([a, b]), json.dumps([BF16, BF16])), Context())
+    return MODELS[name].estimate(Arguments(json.dumps([a, b]), json.dumps([BF16, BF16])), CallContext())
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_groups_without_rows_are_not_read() -> None:
 def test_both_gradients() -> None:
     estimate = MODELS["primus_turbo::grouped_gemm"].backward
     assert estimate is not None
-    cost = estimate(call((BF16, (M, K)), (BF16, (G, K, N)), LENGTHS, OFFSETS, False, False), Context())
+    cost = estimate(call((BF16, (M, K)), (BF16, (G, K, N)), LENGTHS, OFFSETS, False, False), CallContext())
     assert (cost.flops, cost.bytes) == (2 * FLOPS, 2 * (2 * M * N + 2 * M * K + 2 * G * K * N))
 
 

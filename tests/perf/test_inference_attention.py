@@ -16,7 +16,7 @@ from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.families.attention import Heads, attention
 from tracelens_graph.perf.families.batch import Batch, Requests, read_batch
 from tracelens_graph.perf.families.inference_attention import batch_attention, gated_delta_net, sparse_attention
-from tracelens_graph.perf.model import Context, Estimate
+from tracelens_graph.perf.model import CallContext, Estimate
 
 MODELS = models_of("inference_attention")
 
@@ -32,7 +32,7 @@ def annotation(context: tuple[int, ...] = (0, 0, 0, 0, 0), generation: tuple[int
 
 def cost_of(name: str, *given: object, of: str = "") -> Cost:
     """What the model of an op says of a call under an annotation."""
-    return MODELS[name].estimate(call(*given), Context(annotation=of))
+    return MODELS[name].estimate(call(*given), CallContext(annotation=of))
 
 
 def _under(text: str, estimate: Estimate) -> Estimate:
@@ -77,7 +77,7 @@ def test_rows_of_tracelens(row: dict[str, str]) -> None:
     names = ("sq", "sk", "sqsq", "sqsk")
     sums = {kind: tuple(int(row.get(f"param: {kind}_{name}") or 0) for name in names) for kind in "cg"}
     text = annotation((sums["c"][0], *sums["c"]), (sums["g"][0], *sums["g"]))
-    assert differences(MODELS[row["name"]].estimate(arguments, Context(annotation=text)), row) == set()
+    assert differences(MODELS[row["name"]].estimate(arguments, CallContext(annotation=text)), row) == set()
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from matrix_calls import BF16, BYTES, FP4, FP8, FP32, call, cost_of, hostile, mo
 
 from tracelens_graph.perf.cost import CannotModel
 from tracelens_graph.perf.families.moe import Experts, experts_touched, fused_moe, moe_down, moe_up
-from tracelens_graph.perf.model import Context
+from tracelens_graph.perf.model import CallContext
 
 MODELS = models_of("moe")
 
@@ -186,7 +186,7 @@ def test_moving_tokens_is_no_work(name: str) -> None:
     assert (cost.flops, cost.bytes, cost.compute_spec) == (0, 2 * M * K, "")
     estimate = MODELS[name].backward
     assert estimate is not None
-    assert estimate(call(X), Context()) == cost
+    assert estimate(call(X), CallContext()) == cost
 
 
 @pytest.mark.parametrize(

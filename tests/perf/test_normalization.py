@@ -13,7 +13,7 @@ from vector_calls import BYTES, FLOPS, Departure, Row, check_growth, check_row, 
 from tracelens_graph.perf.arguments import Tensor
 from tracelens_graph.perf.cost import CannotModel
 from tracelens_graph.perf.families.normalization import Norm, normalization, rms_norm
-from tracelens_graph.perf.model import Context
+from tracelens_graph.perf.model import CallContext
 
 MODELS = models_of("normalization")
 
@@ -238,7 +238,7 @@ def test_an_expanded_dimension_counts_once() -> None:
 def test_every_op_says_why_without_shapes() -> None:
     for model in MODELS.values():
         with pytest.raises(CannotModel):
-            model.estimate(call(), Context())
+            model.estimate(call(), CallContext())
 
 
 test_whatever_the_arguments = hostile(MODELS, [(name, arguments) for name, arguments, _, _ in KNOWN])

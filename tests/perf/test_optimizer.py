@@ -13,7 +13,7 @@ from matrix_calls import hostile, models_of
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel
 from tracelens_graph.perf.families.optimizer import adam, sgd
-from tracelens_graph.perf.model import Context
+from tracelens_graph.perf.model import CallContext
 
 MODELS = models_of("optimizer")
 LISTS = [[128, 128], [128]]
@@ -52,7 +52,7 @@ def test_costs_computed_by_hand(
 ) -> None:
     model = MODELS[name]
     assert model.uses_context
-    cost = model.estimate(lists(*arguments), Context((kernel,)))
+    cost = model.estimate(lists(*arguments), CallContext((kernel,)))
     assert (cost.flops, cost.bytes, cost.precision) == (flops, moved, precision)
     assert cost.params["num_elements"] == E
 
@@ -67,16 +67,16 @@ def test_formulas_without_a_trace() -> None:
 def test_lists_whose_sizes_or_types_are_not_recorded(name: str) -> None:
     empty = Arguments("[[], []]", '["TensorList", "TensorList"]')
     with pytest.raises(CannotModel, match="sizes in the list of tensors are not recorded"):
-        MODELS[name].estimate(empty, Context((ADAM,)))
+        MODELS[name].estimate(empty, CallContext((ADAM,)))
     with pytest.raises(CannotModel, match="no kernel names one"):
-        MODELS[name].estimate(lists(*("L",) * 3), Context(("nameless",)))
+        MODELS[name].estimate(lists(*("L",) * 3), CallContext(("nameless",)))
 
 
 @given(st.sampled_from(KNOWN), st.lists(st.lists(st.integers(0, 9), max_size=3), min_size=1), st.integers(0, 9))
 def test_more_work_costs_more(known: tuple[Any, ...], sizes: list[list[int]], more: int) -> None:
     name, arguments, kernel = known[:3]
     small, large = (
-        MODELS[name].estimate(lists(*arguments, sizes=one), Context((kernel,))) for one in (sizes, [*sizes, [more]])
+        MODELS[name].estimate(lists(*arguments, sizes=one), CallContext((kernel,))) for one in (sizes, [*sizes, [more]])
     )
     assert small.bytes is not None
     assert large.bytes is not None

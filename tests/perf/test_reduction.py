@@ -16,7 +16,7 @@ from vector_calls import BYTES, Departure, Row, check_growth, check_row, differi
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel
 from tracelens_graph.perf.families.reduction import pooling, reduction, remaining, softmax
-from tracelens_graph.perf.model import Context
+from tracelens_graph.perf.model import CallContext
 
 MODELS = models_of("reduction")
 
@@ -49,7 +49,7 @@ def test_the_backward_pass_costs_the_same(row: Row) -> None:
     arguments = Arguments(*map(json.dumps, parts), json.dumps(ast.literal_eval(row["Concrete Inputs_first"])))
     backward = MODELS[row["name"]].backward
     assert backward is not None
-    assert differing(backward(arguments, Context()), row) == {BYTES, "param: num_output_elems"}
+    assert differing(backward(arguments, CallContext()), row) == {BYTES, "param: num_output_elems"}
 
 
 def listed(source: Argument, *rest: Argument) -> Arguments:
@@ -151,14 +151,14 @@ def test_formulas_without_a_trace() -> None:
 )
 def test_what_cannot_be_modelled_says_why(arguments: Arguments, why: str) -> None:
     with pytest.raises(CannotModel, match=why):
-        MODELS["aten::sum"].estimate(arguments, Context())
+        MODELS["aten::sum"].estimate(arguments, CallContext())
 
 
 def test_an_elementwise_maximum_has_no_backward_pass_of_a_reduction() -> None:
     backward = MODELS["aten::max"].backward
     assert backward is not None
     with pytest.raises(CannotModel):
-        backward(call(X, X), Context())
+        backward(call(X, X), CallContext())
 
 
 @given(st.sampled_from(KNOWN), st.sampled_from([B, C, H]), st.integers(0, 60))

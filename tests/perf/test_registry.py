@@ -16,7 +16,7 @@ from tracelens_graph.op_table import OP_TABLE
 from tracelens_graph.op_table.entry import OpEntry, model, ops
 from tracelens_graph.perf.arguments import Arguments
 from tracelens_graph.perf.cost import CannotModel
-from tracelens_graph.perf.model import Context, sheets_of
+from tracelens_graph.perf.model import CallContext, sheets_of
 from tracelens_graph.perf.registry import MODELS, Models, model_named, sheets
 
 IMPORTED = """
@@ -70,12 +70,12 @@ def test_adding_an_op_is_adding_a_row() -> None:
     models = Models({**OP_TABLE, **dict(row)})
     assert set(models) - set(MODELS) == {"mine::mm"}
     arguments = Arguments("[[2, 4], [3, 4]]", '["float", "float"]')
-    cost = models["mine::mm"].estimate(arguments, Context())
+    cost = models["mine::mm"].estimate(arguments, CallContext())
     assert (cost.flops, cost.params["N"]) == (2 * 2 * 3 * 4, 3)
     assert not models["mine::mm"].claims
     assert models["mine::mm"].uses_context
     with pytest.raises(CannotModel, match="inner sizes"):
-        models["aten::mm"].estimate(arguments, Context())
+        models["aten::mm"].estimate(arguments, CallContext())
 
 
 @pytest.mark.parametrize("reader", ["no_such_family.Product", "gemm.no_such_reader"])

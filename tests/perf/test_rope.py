@@ -9,7 +9,7 @@ from matrix_calls import BF16, FP8, FP32, call, cost_of, differences, golden_cos
 
 from tracelens_graph.perf.cost import CannotModel
 from tracelens_graph.perf.families.rope import rope, rope_into_cache
-from tracelens_graph.perf.model import Context
+from tracelens_graph.perf.model import CallContext
 
 MODELS = models_of("rope")
 _POSITIONS, _ROWS, _ANGLES = ("long int", (10,)), (BF16, (10, 128)), (BF16, (4096, 8))
@@ -50,7 +50,7 @@ def test_fused_function_turns_the_width_of_its_angles() -> None:
     assert packed.flops == 3 * 512
     backward = MODELS["FusedRoPEFunc"].backward
     assert backward is not None
-    assert backward(call(data, (FP32, (16, 1, 1, 8))), Context()) == whole
+    assert backward(call(data, (FP32, (16, 1, 1, 8))), CallContext()) == whole
 
 
 def test_two_channels() -> None:

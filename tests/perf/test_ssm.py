@@ -11,7 +11,7 @@ from matrix_calls import BF16, FP32, call, cost_of, hostile, models_of
 
 from tracelens_graph.perf.cost import CannotModel
 from tracelens_graph.perf.families.ssm import Scan, causal_conv1d, mamba2
-from tracelens_graph.perf.model import Context
+from tracelens_graph.perf.model import CallContext
 
 MODELS = models_of("ssm")
 FORWARD, BACKWARD = "DaoAILab::_causal_conv1d_fwd_cpp", "DaoAILab::_causal_conv1d_bwd_cpp"
@@ -95,7 +95,7 @@ def test_scan_op(unrecorded: int) -> None:
     assert dict(cost.params) == mamba2(SCAN).params
     backward = MODELS[MAMBA].backward
     assert backward is not None
-    assert backward(call(*arguments), Context()).flops == mamba2(SCAN, backward=True).flops
+    assert backward(call(*arguments), CallContext()).flops == mamba2(SCAN, backward=True).flops
 
 
 def test_fused_output_projection() -> None:

@@ -19,7 +19,7 @@ from corpus import GOLDENS, NO_GOLDENS
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.families.triton import FLOPS, compiled, fused_operations, triton_model
-from tracelens_graph.perf.model import Context
+from tracelens_graph.perf.model import CallContext
 
 B, H = 32, 2048
 E = B * H
@@ -55,7 +55,7 @@ def test_names_are_cut_into_operations(name: str, operations: list[str]) -> None
 def cost_of(name: str, *arguments: Argument) -> Cost:
     model = triton_model(name)
     assert model is not None
-    return model.estimate(call(*arguments), Context())
+    return model.estimate(call(*arguments), CallContext())
 
 
 KNOWN: list[tuple[str, tuple[Argument, ...], int, int, tuple[int, int], str]] = [
@@ -120,7 +120,7 @@ def test_the_rows_of_the_reference_tables(row: Row) -> None:
     parts = (ast.literal_eval(row[part]) for part in ("Input Dims", "Input type", "Input Strides", "Concrete Inputs"))
     model = triton_model(row["name"])
     assert model is not None
-    cost = model.estimate(Arguments(*map(json.dumps, parts)), Context())
+    cost = model.estimate(Arguments(*map(json.dumps, parts)), CallContext())
     assert cost.bytes is not None
     assert cost.compute_spec == row["Compute Spec"].replace("bfloat16", "bf16") or "float'" in row["Input type"]
     # Comparisons by >= and <= are counted there as nothing, those by > and < as one.
@@ -159,7 +159,7 @@ def test_a_kernel_without_tensors_says_why() -> None:
     model = triton_model("triton_poi_fused_add_0")
     assert model is not None
     with pytest.raises(CannotModel):
-        model.estimate(Arguments("[[-1]]", '["float"]'), Context())
+        model.estimate(Arguments("[[-1]]", '["float"]'), CallContext())
 
 
 @given(st.integers(0, 99), st.integers(0, 99), st.integers(0, 99))

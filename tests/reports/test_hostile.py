@@ -24,7 +24,6 @@ from tracelens_graph.reports.document import facts, report_json, report_markdown
 from tracelens_graph.reports.folder import write_folder
 from tracelens_graph.reports.json import table_json
 from tracelens_graph.reports.markdown import table_markdown
-from tracelens_graph.reports.terminal import table_text
 from tracelens_graph.reports.xlsx import MAX_CELL, write_xlsx
 from tracelens_graph.schema.tables import TABLES
 from tracelens_graph.table import Table
@@ -159,7 +158,7 @@ def test_markdown_is_text_only(core: Core, tables: dict[str, Table]) -> None:
 def test_terminal_obeys_nothing(tables: dict[str, Table]) -> None:
     for table in tables.values():
         for width in (None, 100):
-            text = table_text(table, width)
+            text = table.text(width)
             assert not CONTROL.search(text)
             # A row is a line, whatever its cells hold: title, header, rule, rows, notes.
             assert text.count("\n") == bool(table.title) + (2 + len(table) if len(table) else 0) + len(table.notes)

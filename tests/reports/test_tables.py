@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from tracelens_graph.reports.csv import write_csv
 from tracelens_graph.reports.json import table_json
 from tracelens_graph.reports.markdown import table_markdown
-from tracelens_graph.reports.terminal import printable, table_text
 from tracelens_graph.table import Column, Role, Table
+from tracelens_graph.texts import printable
 
 
 def table() -> Table:
@@ -37,7 +37,7 @@ def table() -> Table:
 
 
 def test_text() -> None:
-    assert table_text(table()).splitlines() == [
+    assert table().text().splitlines() == [
         "A demonstration",
         "name                            time us  percent      count      uid  dims",
         "----------------------------  ---------  -------  ---------  -------  ------------",
@@ -50,22 +50,22 @@ def test_text() -> None:
 def test_text_is_cut_to_the_terminal_where_columns_can_give() -> None:
     long = table().take(np.array([0, 1, 1]))
     long.columns["name"][1] = "a name that is longer than what a column of text keeps at any rate"
-    assert max(map(len, table_text(long, width=100).splitlines())) == 100
-    assert "a name that is longer than wh..." in table_text(long, width=20)
+    assert max(map(len, long.text(width=100).splitlines())) == 100
+    assert "a name that is longer than wh..." in long.text(width=20)
     # Numbers are never cut.
-    assert "1,234.568" in table_text(table(), width=20)
+    assert "1,234.568" in table().text(width=20)
 
 
 def test_empty_tables() -> None:
     empty = Table("demo", {"name": [], "time us": np.zeros(0)}, title="Nothing here")
-    assert table_text(empty) == "Nothing here\n(nothing)\n"
+    assert empty.text() == "Nothing here\n(nothing)\n"
     assert table_markdown(empty).splitlines()[2:] == ["| name | time us |", "| ---: | ---: |"]
     assert json.loads(table_json(empty))["rows"] == []
 
 
 def test_color_only_where_asked_for() -> None:
-    assert "\x1b[1m" in table_text(table(), color=True)
-    assert "\x1b" not in table_text(table())
+    assert "\x1b[1m" in table().text(color=True)
+    assert "\x1b" not in table().text()
 
 
 def test_csv_keeps_every_digit() -> None:

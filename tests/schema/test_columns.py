@@ -26,7 +26,6 @@ from tracelens_graph.loading import load_core
 from tracelens_graph.reports.comparison import brief
 from tracelens_graph.reports.csv import write_csv
 from tracelens_graph.reports.json import table_object
-from tracelens_graph.reports.terminal import table_text
 from tracelens_graph.reports.views import column_named, view
 from tracelens_graph.reports.xlsx import write_xlsx
 from tracelens_graph.schema import tables as schema
@@ -80,7 +79,7 @@ def test_one_declaration_serves_them_all(core: Core, tmp_path: Path, monkeypatch
     assert json.loads(json.dumps(table_object(table)))["rows"][0][NEW] == 7
 
     shown = view(table, core)
-    assert "regs" in table_text(shown).splitlines()[1]
+    assert "regs" in shown.text().splitlines()[1]
     assert column_named(table, "regs") == NEW
 
     merged = Table("ops_summary", {**table.columns, "name": ["same"] * len(table)}, table.about)

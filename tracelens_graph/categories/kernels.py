@@ -118,22 +118,22 @@ def _built_in() -> Iterable[KernelRule]:
         yield KernelRule(category, op=op)
 
 
-RULES = KernelRules(tuple(_built_in()), CATEGORIES)
+KERNEL_RULES = KernelRules(tuple(_built_in()), CATEGORIES)
 """The rules of `kernel_rules`."""
 
 
-def kernel_category(name: str, op: str = "", rules: KernelRules = RULES) -> str:
+def kernel_category(name: str, op: str = "", rules: KernelRules = KERNEL_RULES) -> str:
     """Category of a kernel.
 
     Args:
         name: the kernel, as the profiler wrote it, mangled or not.
         op: name or category of the op that launched it, where known.
-        rules: what to tell it by; `RULES` by default.
+        rules: what to tell it by; `KERNEL_RULES` by default.
     """
     return rules.category(rules.fitting(name), op)
 
 
-def kernel_categories(kernels: Iterable[tuple[str, str]], rules: KernelRules = RULES) -> list[str]:
+def kernel_categories(kernels: Iterable[tuple[str, str]], rules: KernelRules = KERNEL_RULES) -> list[str]:
     """Categories of many kernels, each given by its name and its op; a name is compared with the rules only once."""
     fitting: dict[str, list[KernelRule]] = {}
     found = []

@@ -47,7 +47,7 @@ class OpRules:
         return replace(self, behind=self.behind.before(others) if self.behind else others)
 
 
-RULES = OpRules(
+OP_RULES = OpRules(
     names={name: entry.category for name, entry in OP_TABLE.items() if entry.category},
     by_name=(
         Rule(re.compile("triton"), "triton"),
@@ -62,7 +62,7 @@ RULES = OpRules(
 """The rules of TraceLens (tables and order)."""
 
 
-def op_category(name: str, first_kernel: str, rules: OpRules = RULES) -> str:
+def op_category(name: str, first_kernel: str, rules: OpRules = OP_RULES) -> str:
     """Category of an operation.
 
     Args:
@@ -76,7 +76,7 @@ def op_category(name: str, first_kernel: str, rules: OpRules = RULES) -> str:
     return found or rules.other
 
 
-def call_category(name: str, rules: OpRules = RULES) -> str:
+def call_category(name: str, rules: OpRules = OP_RULES) -> str:
     """Category of a runtime call that launches without an operation: `graph` for a graph launch, else `runtime`."""
     found = _first_match(rules.by_call, name)
     if found is None and rules.behind:

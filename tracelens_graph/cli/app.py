@@ -60,7 +60,7 @@ class _Commands(TyperGroup):
         except (TraceLensGraphError, OSError, MemoryError) as error:
             if ctx.params.get("debug"):
                 raise
-            from tracelens_graph.reports.terminal import printable
+            from tracelens_graph.texts import printable
 
             typer.echo(f"error: {printable(_one_line(error))}", err=True)
             raise typer.Exit(1) from None

@@ -59,7 +59,7 @@ def load(trace: str, cache: bool = False, processes: int | None = None) -> Core:
         raise typer.BadParameter("standard input is a terminal: name a file, or pipe a trace in")
     from tracelens_graph.loading import load_core
     from tracelens_graph.reports.progress import progress_on_terminal
-    from tracelens_graph.reports.terminal import printable, shorten
+    from tracelens_graph.texts import printable, shorten
 
     def warn(text: str) -> None:
         print(printable(f"warning: {text}"), file=sys.stderr)
@@ -104,9 +104,8 @@ def formatted(table: Table, form: Format, width: int | None, color: bool) -> str
         from tracelens_graph.reports.markdown import table_markdown
 
         return table_markdown(table)
-    from tracelens_graph.reports.terminal import table_text
 
-    return table_text(table, width, color)
+    return table.text(width, color)
 
 
 def has_branches(encoding: str) -> bool:

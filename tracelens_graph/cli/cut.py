@@ -75,8 +75,8 @@ def cut(
     core = load(trace, cache)
     from tracelens_graph.files import replacing
     from tracelens_graph.reports.progress import progress_on_terminal
-    from tracelens_graph.reports.terminal import printable
     from tracelens_graph.stores.cut import write_piece
+    from tracelens_graph.texts import printable
 
     piece = _piece(core, uid, step, margin, after, before)
     with progress_on_terminal("cutting") as progress:

@@ -33,8 +33,8 @@ def export(
     Example: tracelens-graph export trace.json.gz -o trace.graphml
     """
     core = load(trace)
-    from tracelens_graph.reports.terminal import printable
     from tracelens_graph.stores.export import export_graph
+    from tracelens_graph.texts import printable
 
     done = export_graph(core, out, format)
     for path in done.paths:

@@ -139,7 +139,7 @@ def conclude(remarks: Sequence[str], met: Sequence[str]) -> None:
     Raises:
         typer.Exit: conditions are met; with the exit code FAILED.
     """
-    from tracelens_graph.reports.terminal import printable
+    from tracelens_graph.texts import printable
 
     for line in remarks:
         print(printable(f"note: {line}"), file=sys.stderr)

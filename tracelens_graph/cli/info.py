@@ -53,7 +53,9 @@ def info(
 
 def _blocks(tables: Mapping[str, Table]) -> Iterator[str]:
     """The inventory for people; tables that have nothing to say stay out."""
-    from tracelens_graph.reports.terminal import bold, printable, table_text, terminal_width, wants_color
+    from tracelens_graph.reports.terminal import terminal_width, wants_color
+    from tracelens_graph.text_table import bold
+    from tracelens_graph.texts import printable
 
     width, color = terminal_width(sys.stdout), wants_color(sys.stdout)
     facts = {row["what"]: row for row in tables["trace"].records()}
@@ -66,7 +68,7 @@ def _blocks(tables: Mapping[str, Table]) -> Iterator[str]:
         yield f"  {what:{widest}}  {printable(text)} {row['unit']}".rstrip() + "\n"
     for name in ("software", "devices", "nodes", "left_out", "launches", "faults"):
         if len(tables[name]):
-            yield "\n" + table_text(tables[name], width, color)
+            yield "\n" + tables[name].text(width, color)
     lacking = [row for row in tables["recording"].records() if row["recorded"] is False]
     if lacking:
         yield "\n" + bold("Not recorded", color) + "\n"

@@ -242,7 +242,6 @@ def _many_traces(paths: list[str], request: _Request) -> list[_Outcome]:
     from tracelens_graph.errors import TraceError
     from tracelens_graph.files import distinct_names
     from tracelens_graph.processes import map_in_processes
-    from tracelens_graph.reports.terminal import table_text
     from tracelens_graph.set_loading import left_out_note
 
     # Functions of an extension cannot be sent to a process; it loads them itself.
@@ -255,7 +254,7 @@ def _many_traces(paths: list[str], request: _Request) -> list[_Outcome]:
     if not read:
         raise TraceError(f"none of the {len(paths)} files is a trace that can be read")
     lines = [outcome.line for outcome in read if outcome.line is not None]
-    sys.stdout.write(table_text(overview(lines), request.width, request.color) + "\n")
+    sys.stdout.write(overview(lines).text(request.width, request.color) + "\n")
     if request.is_for_files_only:
         sys.stdout.write("".join(outcome.text for outcome in read))
     else:

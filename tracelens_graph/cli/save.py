@@ -22,8 +22,8 @@ def save(
     """
     core = load(trace)
     from tracelens_graph.reports.progress import progress_on_terminal
-    from tracelens_graph.reports.terminal import printable
     from tracelens_graph.stores.graph_file import write_graph
+    from tracelens_graph.texts import printable
 
     with progress_on_terminal("saving") as progress:
         write_graph(core, out, progress)

@@ -51,7 +51,7 @@ def warn(lines: Iterable[str]) -> None:
 
 def say(lines: Iterable[str]) -> None:
     """Lines on standard error."""
-    from tracelens_graph.reports.terminal import printable
+    from tracelens_graph.texts import printable
 
     for line in lines:
         print(printable(line), file=sys.stderr)

@@ -1,1 +1,29 @@
 """The names that users of TraceLens know, over the same graph."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tracelens_graph._lazy import on_first_use as _on_first_use
+
+if TYPE_CHECKING:
+    from tracelens_graph.compat.models import TRACELENS_MODELS as TRACELENS_MODELS
+    from tracelens_graph.compat.report import generate_perf_report_pytorch as generate_perf_report_pytorch
+    from tracelens_graph.compat.trace_to_tree import TraceToTree as TraceToTree
+    from tracelens_graph.compat.tree_perf import TreePerfAnalyzer as TreePerfAnalyzer
+
+_HOME = {
+    "TRACELENS_MODELS": "compat.models",
+    "TraceToTree": "compat.trace_to_tree",
+    "TreePerfAnalyzer": "compat.tree_perf",
+    "generate_perf_report_pytorch": "compat.report",
+}
+
+__all__ = [
+    "TRACELENS_MODELS",
+    "TraceToTree",
+    "TreePerfAnalyzer",
+    "generate_perf_report_pytorch",
+]
+
+__getattr__, __dir__ = _on_first_use(__name__, _HOME)

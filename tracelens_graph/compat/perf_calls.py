@@ -24,7 +24,7 @@ from tracelens_graph.graph.node import Node
 from tracelens_graph.graph.window import Window
 from tracelens_graph.perf.architecture import Architecture
 from tracelens_graph.perf.cost import CannotModel, Cost
-from tracelens_graph.perf.model import Context, OpModel
+from tracelens_graph.perf.model import CallContext, OpModel
 from tracelens_graph.perf.registry import model_named
 from tracelens_graph.table import Table
 
@@ -88,7 +88,7 @@ def estimate(core: Core, row: int, model: OpModel | None, backward: bool = False
     if backward:
         if model.backward is None:
             raise CannotModel("no formula is known for its backward pass")
-        return model.backward(arguments_of(core, row), Context())
+        return model.backward(arguments_of(core, row), CallContext())
     low, high = np.searchsorted(core.gpu_rows, (row, int(core.columns.last[row]) + 1)).tolist()
     return model.estimate(arguments_of(core, row), context_of(core, row, low, high))
 

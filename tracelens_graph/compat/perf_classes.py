@@ -22,7 +22,7 @@ from tracelens_graph.errors import ExtensionError
 from tracelens_graph.graph.edited import ARGUMENTS
 from tracelens_graph.perf.arguments import Arguments
 from tracelens_graph.perf.cost import CannotModel, Cost, Unit
-from tracelens_graph.perf.model import Context, Estimate, OpModel
+from tracelens_graph.perf.model import CallContext, Estimate, OpModel
 
 _OF_MATRICES = ("GEMM", "GroupedGEMM", "CONV", "SDPA", "InferenceAttention", "MoE", "SSM")
 """Beginnings of names of tables whose work matrix units do."""
@@ -70,7 +70,7 @@ def _estimate(op: str, model: type, table: str, suffix: str) -> Estimate:
     taken = inspect.signature(model).parameters
     named = {name: None for name in ("arch", "python_path") if name in taken}
 
-    def estimate(arguments: Arguments, context: Context) -> Cost:
+    def estimate(arguments: Arguments, context: CallContext) -> Cost:
         event = {
             "name": op,
             "cat": "cpu_op",

@@ -97,7 +97,7 @@ def class_table(core: Core, shapes: bool = True, kernel_names: bool = False) -> 
     """
     c, rows = core.columns, class_rows(core)
     lanes = subtree_classes(core, shapes, kernel_names)[rows]
-    first, number = distinct(lanes)
+    first, number = distinct_classes(lanes)
     total = np.zeros(len(first), np.int64)
     np.add.at(total, number, core.gpu_sum_ns[rows])
     count = np.bincount(number, minlength=len(first))
@@ -133,7 +133,7 @@ def hex_of(lanes: np.ndarray) -> list[str]:
     return [f"{high:016x}{low:016x}" for high, low in lanes.tolist()]
 
 
-def distinct(lanes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def distinct_classes(lanes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Position of the first of each distinct class, and for every position the number of its class."""
     order = np.lexsort((lanes[:, 1], lanes[:, 0]))
     sorted_lanes = lanes[order]

@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tracelens_graph.graph.classes import argset_text, class_rows, distinct, hex_of, normal_name, subtree_classes
+from tracelens_graph.graph.classes import (
+    argset_text,
+    class_rows,
+    distinct_classes,
+    hex_of,
+    normal_name,
+    subtree_classes,
+)
 from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.schema import DEVICE_KINDS, Kind
 
@@ -190,7 +197,7 @@ def _add_kernel_names(context: Context, core: Core) -> None:
 def _add_classes(context: Context, core: Core) -> None:
     c, rows = core.columns, class_rows(core)
     lanes = subtree_classes(core)[rows]
-    first, codes = distinct(lanes)
+    first, codes = distinct_classes(lanes)
     keys, without = hex_of(lanes[first]), hex_of(subtree_classes(core, shapes=False)[rows[first]])
 
     def class_of(code: int) -> int:

@@ -81,6 +81,15 @@ class Window:
         """Rows of GPU events whose launch is in the trace, ascending."""
         return self.gpu_rows[self.core.columns.parent[self.gpu_rows] >= 0]
 
+    def span_ns(self, linked_only: bool = False) -> int:
+        """From the first start to the last end of the GPU events, ns; 0 without any.
+
+        Args:
+            linked_only: of those whose launch is in the trace.
+        """
+        c, rows = self.core.columns, self.linked_gpu_rows if linked_only else self.gpu_rows
+        return int(c.end_ns[rows].max() - c.start_ns[rows].min()) if len(rows) else 0
+
     def rows_of_kind(self, *kinds: Kind) -> np.ndarray:
         """Rows of nodes of these kinds, ascending."""
         return self._inside(traversals.rows_of_kind(self.core.columns, kinds))

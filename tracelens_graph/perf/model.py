@@ -11,7 +11,7 @@ from tracelens_graph.perf.cost import Cost
 
 
 @dataclass(frozen=True)
-class Context:
+class CallContext:
     """What a model may know of a call beside its arguments.
 
     Attributes:
@@ -25,7 +25,7 @@ class Context:
     forward: Arguments | None = None
 
 
-Estimate = Callable[[Arguments, Context], Cost]
+Estimate = Callable[[Arguments, CallContext], Cost]
 """The cost of a call. Raises CannotModel where the model does not apply."""
 
 _Reader = TypeVar("_Reader", bound=Callable[..., Any])

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.across.compare import COMPARISONS, number
-from tracelens_graph.reports.terminal import printable, shorten
 from tracelens_graph.table import Table
+from tracelens_graph.texts import printable, shorten
 
 _TIMES = {"total": "total_time", "busy": "busy_time", "idle": "idle_time"}
 _CHANGES = 5

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from tracelens_graph.reports.terminal import LONGEST_CELL, printable, shorten
+from tracelens_graph.text_table import LONGEST_CELL
+from tracelens_graph.texts import printable, shorten
 
 if TYPE_CHECKING:
     from tracelens_graph.table import Table

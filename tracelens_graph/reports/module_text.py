@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelens_graph.reports.terminal import bold, printable, shorten
+from tracelens_graph.text_table import bold
+from tracelens_graph.texts import printable, shorten
 
 if TYPE_CHECKING:
     from tracelens_graph.table import Table

@@ -9,9 +9,10 @@ from textwrap import wrap
 
 from tracelens_graph.graph.core import Core
 from tracelens_graph.reports.document import Facts, Finding
-from tracelens_graph.reports.terminal import bold, printable, table_text
 from tracelens_graph.reports.views import is_sheet, top, view
 from tracelens_graph.table import Table
+from tracelens_graph.text_table import bold
+from tracelens_graph.texts import printable
 
 _NEXT = "ask next: "
 _WIDEST = 110
@@ -76,7 +77,7 @@ def report_text(
         if is_sheet(table):
             families.append(name)
         elif len(table):
-            blocks.append(table_text(view(top(table, rows), core), width, color))
+            blocks.append(view(top(table, rows), core).text(width, color))
         else:
             silent += [f"{table.title}: {note}" for note in table.notes or ["nothing"]]
     if families:

@@ -17,8 +17,8 @@ from typing import Any
 
 from tracelens_graph.errors import MissingExtraError
 from tracelens_graph.perf.architecture import Architecture
-from tracelens_graph.reports.terminal import printable, shorten
 from tracelens_graph.table import Table
+from tracelens_graph.texts import printable, shorten
 
 MOST_MARKS = 2000
 """Operations that are drawn; those with less time are counted below the picture."""

@@ -21,8 +21,8 @@ import numpy as np
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
-from tracelens_graph.reports.terminal import printable, shorten
 from tracelens_graph.schema import FOREST_KINDS, GPU_KINDS, Kind
+from tracelens_graph.texts import printable, shorten
 
 NAME_WIDTH = 64
 """Characters of a name that are shown."""

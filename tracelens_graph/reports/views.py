@@ -11,9 +11,9 @@ from tracelens_graph.categories.kernel_names import properties
 from tracelens_graph.categories.short_names import short_name
 from tracelens_graph.column import Column, Role, headings, instance_column
 from tracelens_graph.graph.core import Core
-from tracelens_graph.reports.terminal import shorten
 from tracelens_graph.schema.tables import TABLES
 from tracelens_graph.table import Table
+from tracelens_graph.texts import shorten
 
 _LONGEST = 80
 """Characters of a name or a list; kernels of C++ templates have thousands."""
@@ -34,7 +34,7 @@ def view(table: Table, core: Core) -> Table:
     about = {name: table.about.get(name, Column("")) for name in table.columns}
     told = headings(about)
     instance = instance_column(about)
-    if not instance and list(told) == list(told.values()):
+    if not instance and not any(column.heading for column in about.values()):
         return table
     columns: dict[str, np.ndarray | list[Any]] = {}
     shown = {}

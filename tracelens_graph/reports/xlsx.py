@@ -16,8 +16,8 @@ import numpy as np
 
 from tracelens_graph.errors import MissingExtraError
 from tracelens_graph.reports.json import json_text
-from tracelens_graph.reports.terminal import printable
 from tracelens_graph.table import Column, Table
+from tracelens_graph.texts import printable
 
 if TYPE_CHECKING:
     from xlsxwriter import Workbook

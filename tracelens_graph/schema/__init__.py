@@ -10,6 +10,31 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
+__all__ = [
+    "CONTEXT_EDGES",
+    "CONTEXT_KINDS",
+    "DERIVED",
+    "DEVICE_KINDS",
+    "EVENT_EDGES",
+    "FLAG_MEANING",
+    "FOREST_KINDS",
+    "GPU_KINDS",
+    "HOST_KINDS",
+    "KIND_MEANING",
+    "LAYER_KINDS",
+    "NESTING_RANK",
+    "OWNER_RULE_MEANING",
+    "PYTHON_KINDS",
+    "REPAIR_MEANING",
+    "SCHEMA_VERSION",
+    "STORED",
+    "EdgeType",
+    "Flag",
+    "Kind",
+    "OwnerRule",
+    "Property",
+]
+
 SCHEMA_VERSION = 1
 
 

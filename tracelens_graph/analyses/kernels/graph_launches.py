@@ -6,8 +6,7 @@ import numpy as np
 
 from tracelens_graph.analyses.shared.gpu_work import known, most_time_first, percent
 from tracelens_graph.analyses.shared.grouping import Cells, group_by
-from tracelens_graph.graph.classes import distinct as distinct_classes
-from tracelens_graph.graph.classes import subtree_classes
+from tracelens_graph.graph.classes import distinct_classes, subtree_classes
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.window import Window, window_of

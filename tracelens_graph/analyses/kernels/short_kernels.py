@@ -87,7 +87,7 @@ def short_kernels_summary(g: Core | Window, threshold_us: float = 10, linked_onl
         for column, part in ARGUMENTS.items():
             texts = [core.argsets[code][part] if code >= 0 else "" for code in argset[first].tolist()]
             columns[column] = [json.loads(text) if text else None for text in texts]
-    span = _span_ns(w, linked_only)
+    span = w.span_ns(linked_only)
     columns |= {
         "Kernel name": [core.names[code] for code in c.name[short[first]].tolist()],
         "Short Kernel duration (µs) sum": times.sum / 1e3,
@@ -122,7 +122,7 @@ def short_kernels(g: Core | Window, threshold_us: float = 10) -> Table:
     parents = [*core.names, NO_LAUNCH]
     parent = np.where(owner >= 0, c.name[owner], len(core.names))
     group, first = group_by(parent, c.name[short])
-    times, span = Groups(group, c.dur_ns[short], len(first)), _span_ns(w, False)
+    times, span = Groups(group, c.dur_ns[short], len(first)), w.span_ns()
     columns: dict[str, Cells] = {
         "Parent cpu_op": [parents[code] for code in parent[first].tolist()],
         "Kernel name": [core.names[code] for code in c.name[short[first]].tolist()],
@@ -142,12 +142,6 @@ def _shorter_than(w: Window, threshold_us: float) -> np.ndarray:
         raise AnalysisError(f"the length of a short kernel is a positive number of microseconds, not {threshold_us}")
     kernels = w.rows_of_kind(Kind.Kernel)
     return kernels[w.core.columns.dur_ns[kernels] / 1e3 < threshold_us]
-
-
-def _span_ns(w: Window, linked_only: bool) -> int:
-    """From the first start to the last end of GPU events: total_time of the timeline."""
-    c, rows = w.core.columns, w.linked_gpu_rows if linked_only else w.gpu_rows
-    return int(c.end_ns[rows].max() - c.start_ns[rows].min()) if len(rows) else 0
 
 
 def _argument_codes(core: Core) -> np.ndarray:

@@ -26,7 +26,7 @@ from tracelens_graph.analyses.shared.call_stacks import entry_points, module_sta
 from tracelens_graph.analyses.shared.grouping import Cells, group_by, picked, shares, text_codes
 from tracelens_graph.analyses.shared.statistics import Groups
 from tracelens_graph.analyses.timeline.timeline import unlinked_notes
-from tracelens_graph.categories.ops import RULES
+from tracelens_graph.categories.ops import OP_RULES
 from tracelens_graph.column import About
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.core import Core
@@ -72,10 +72,13 @@ def ops_summary_by_category(
     columns["total_direct_kernel_time_ms"] = time / 1e6
     table = _table("ops_summary_by_category", "GPU time by category of operation", columns | shares(time),
                    OPS_SUMMARY_BY_CATEGORY, w, linked_only)  # fmt: skip
-    other = float(sum(t for t, name in zip(time, table["op category"], strict=True) if name == RULES.other))
+    other = float(sum(t for t, name in zip(time, table["op category"], strict=True) if name == OP_RULES.other))
     if other:
         share = 100 * other / float(time.sum())
-        table.notes = [*table.notes, f"{RULES.other}: {share:.1f} % of this time is in operations of no known category"]
+        table.notes = [
+            *table.notes,
+            f"{OP_RULES.other}: {share:.1f} % of this time is in operations of no known category",
+        ]
     return table
 
 

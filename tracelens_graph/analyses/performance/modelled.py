@@ -15,7 +15,7 @@ from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.perf.arguments import Arguments
 from tracelens_graph.perf.cost import CannotModel, Cost
-from tracelens_graph.perf.model import Context
+from tracelens_graph.perf.model import CallContext
 from tracelens_graph.perf.registry import model_named
 from tracelens_graph.schema import Kind
 
@@ -95,7 +95,7 @@ def _modelled(w: Window) -> Modelled:
     for i, at in enumerate(first.tolist()):
         model = named[int(c.name[rows[at]])]
         assert model is not None
-        context = context_of(core, int(rows[at]), int(low[at]), int(high[at])) if contextual[at] else Context()
+        context = context_of(core, int(rows[at]), int(low[at]), int(high[at])) if contextual[at] else CallContext()
         try:
             costs.append(model.estimate(arguments_of(core, int(rows[at])), context))
             numbers[i] = len(costs) - 1
@@ -110,7 +110,7 @@ def arguments_of(core: Core, row: int) -> Arguments:
     return Arguments(*core.argsets[code]) if code >= 0 else _NOTHING
 
 
-def context_of(core: Core, row: int, low: int, high: int) -> Context:
+def context_of(core: Core, row: int, low: int, high: int) -> CallContext:
     """What a model may know of a call; its GPU events are those from `low` to `high` in the graph's order."""
     c = core.columns
     kernels = tuple(core.names[code] for code in c.name[core.gpu_rows[low:high]].tolist())
@@ -119,7 +119,7 @@ def context_of(core: Core, row: int, low: int, high: int) -> Context:
         texts.append(core.names[c.name[over]])
         over = int(core.annotation[over])
     forward = core.autograd.forward_of(row) if "Backward" in core.names[c.name[row]] else []
-    return Context(kernels, "\n".join(texts), arguments_of(core, forward[0]) if forward else None)
+    return CallContext(kernels, "\n".join(texts), arguments_of(core, forward[0]) if forward else None)
 
 
 def _kernels_code(core: Core, low: np.ndarray, high: np.ndarray) -> np.ndarray:

@@ -32,7 +32,7 @@ from tracelens_graph.graph.arrays import distinct, distinct_pairs
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.perf.cost import CannotModel, Cost
-from tracelens_graph.perf.model import Context, OpModel
+from tracelens_graph.perf.model import CallContext, OpModel
 from tracelens_graph.perf.registry import model_named
 from tracelens_graph.perf.time_model import TimeModel
 from tracelens_graph.schema.tables.performance import PERF_SHEET, size_columns
@@ -141,7 +141,7 @@ def _backward_of(core: Core, rows: np.ndarray, models: Mapping[str, OpModel], ow
         key = (int(c.name[row]), int(c.argset[row]))
         if key not in known:
             try:
-                costs.append(formula(arguments_of(core, row), Context()))
+                costs.append(formula(arguments_of(core, row), CallContext()))
                 known[key] = len(costs) - 1
             except CannotModel:
                 known[key] = -1

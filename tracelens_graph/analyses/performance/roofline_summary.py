@@ -22,6 +22,7 @@ from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.perf.cost import Cost
 from tracelens_graph.schema.tables.performance import ROOFLINE_SUMMARY, UNMODELLED
 from tracelens_graph.table import Table
+from tracelens_graph.texts import shorten
 
 if TYPE_CHECKING:
     from tracelens_graph.perf.architecture import Architecture
@@ -143,7 +144,7 @@ def roofline_summary(g: Core | Window, arch: Architecture) -> Table:
         *unlinked_notes(w, left_out=False),
         *_overlap_note(w, int(duration.sum())),
         *_faster_note(took, roof),
-        *[f"no_roof: {_short(reason)}" for reason in dict.fromkeys(why[n] for n in without_roof)],
+        *[f"no_roof: {shorten(reason, _LONGEST)}" for reason in dict.fromkeys(why[n] for n in without_roof)],
         *_idle_note(idle),
         *filter(None, [_share_note(w, work, missing)]),
         *(f"without a model: {line}" for line in _named(missing, _NAMED)),
@@ -283,7 +284,7 @@ def _share_note(w: Window, work: _Work, table: Table) -> str:
 def _named(table: Table, most: int) -> list[str]:
     """The largest operations without a model."""
     return [
-        f"{_short(op)} ({_percent(percent)}): {_short(reason)}"
+        f"{shorten(op, _LONGEST)} ({_percent(percent)}): {shorten(reason, _LONGEST)}"
         for op, reason, _, _, percent in islice(table.rows(), most)
     ]
 
@@ -312,8 +313,3 @@ def _idle_note(idle: _Idle) -> list[str]:
 
 def _percent(percent: float) -> str:
     return f"{percent:.1f} %" if percent >= 0.05 or not percent else "less than 0.1 %"
-
-
-def _short(text: str) -> str:
-    """A text for a line of notes."""
-    return text if len(text) <= _LONGEST else text[:_LONGEST] + "..."

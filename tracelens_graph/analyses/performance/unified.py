@@ -19,7 +19,7 @@ from tracelens_graph.graph.traversals import climb, rows_of_kind
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.perf.arguments import Arguments
 from tracelens_graph.perf.cost import CannotModel, Cost
-from tracelens_graph.perf.model import Context, Estimate
+from tracelens_graph.perf.model import CallContext, Estimate
 from tracelens_graph.perf.registry import model_named
 from tracelens_graph.schema import Kind
 
@@ -140,6 +140,6 @@ def _sole_backward(w: Window, candidates: np.ndarray, launching: np.ndarray) -> 
 
 def _estimate(formula: Estimate, arguments: Arguments) -> Cost | str:
     try:
-        return formula(arguments, Context())
+        return formula(arguments, CallContext())
     except CannotModel as reason:
         return str(reason)

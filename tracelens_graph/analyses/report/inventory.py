@@ -47,8 +47,7 @@ def inventory(g: Core) -> dict[str, Table]:
 
 
 def _trace(g: Core) -> Table:
-    c, gpu = g.columns, g.gpu_rows
-    distributed = g.info.metadata.get("distributedInfo") or {}
+    c, distributed = g.columns, g.info.metadata.get("distributedInfo") or {}
     steps = g.steps()
     facts: list[tuple[str, Any, str]] = [
         ("source", g.info.source, ""),
@@ -56,7 +55,7 @@ def _trace(g: Core) -> Table:
         ("nodes", len(c), ""),
         ("absolute start", _absolute(g.info.start_epoch_ns), "UTC"),
         ("time covered", int(c.end_ns.max()) / 1e6 if len(c) else 0.0, "ms"),
-        ("GPU span", int(c.end_ns[gpu].max() - c.start_ns[gpu].min()) / 1e6 if len(gpu) else 0.0, "ms"),
+        ("GPU span", g.everything.span_ns() / 1e6, "ms"),
         ("steps", len(steps), ""),
         ("first step", steps[0].name if steps else None, ""),
         ("last step", steps[-1].name if steps else None, ""),

@@ -16,6 +16,7 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import union_length_by_group
 from tracelens_graph.graph.window import Window, narrow, step_number, window_of
 from tracelens_graph.schema import Kind
+from tracelens_graph.texts import shorten
 
 Severity = Literal["fact", "minor", "major"]
 Times = Mapping[str, float]
@@ -30,7 +31,7 @@ SHORT_NS = 5_000
 """Shorter GPU events are over before the host can launch the next."""
 LONG_STEP = 1.2
 """A step that takes so many times the median is worth a look."""
-_NAME_WIDTH = 72
+_NAME_WIDTH = 69
 
 
 @dataclass(frozen=True)
@@ -178,7 +179,7 @@ def _idle(
     }  # fmt: skip
     most = _gaps_for_most(part)
     found["gaps_for_90_percent"] = most
-    where = f" in {_short(because)}" if because else ""
+    where = f" in {_brief(because)}" if because else ""
     few = f", nine tenths of it in {most:,}" if 10 * most <= gaps else ""
     example = f"{gaps:,} gaps{few}, up to {_ms(int(part[longest]) / 1e6)}{where}" if gaps > 1 else f"one gap{where}"
     text = f"{text}: {share:.1f} % ({_ms(time)} in {example}){more}"
@@ -281,7 +282,7 @@ def _communication(w: Window, times: Times) -> Iterator[Finding]:
     name, took = core.names[c.name[longest]], int(c.dur_ns[longest]) / 1e6
     text = (
         f"Communicated with no computation beside it: {share:.1f} % ({_ms(exposed)} of {_ms(every)} communication"
-        f" in {len(rows):,} GPU events, up to {_ms(took)} in {_short(name)}); whether the network is slow or another"
+        f" in {len(rows):,} GPU events, up to {_ms(took)} in {_brief(name)}); whether the network is slow or another"
         " rank late, one rank does not tell"
     )
     evidence = {
@@ -345,7 +346,7 @@ def _largest(w: Window) -> Iterator[Finding]:
         name, uid = core.names[largest], int(c.uid[node[own[dur[own].argmax()]]])
         times = once if count == 1 else f"{once}s"
         evidence: dict[str, Any] = {"name": name, "ms": ms, "percent_of_gpu_time": share, "count": count, "uid": uid}
-        text = f"Largest {what}: {_short(name)}, {share:.1f} % of the GPU time ({_ms(ms)} in {count:,} {times})"
+        text = f"Largest {what}: {_brief(name)}, {share:.1f} % of the GPU time ({_ms(ms)} in {count:,} {times})"
         yield Finding(topic, text, evidence, ask_next=f"tracelens-graph tree TRACE --uid {uid} {option}")
 
 
@@ -360,7 +361,7 @@ def _long_step(w: Window) -> Iterator[Finding]:
     if dur[longest] < LONG_STEP * median or number is None:
         return
     took = int(dur[longest]) / 1e6
-    text = f"{_short(name)} took {_ms(took)}, the median of {len(rows):,} steps {_ms(median / 1e6)}"
+    text = f"{_brief(name)} took {_ms(took)}, the median of {len(rows):,} steps {_ms(median / 1e6)}"
     evidence = {"step": number, "ms": took, "median_ms": median / 1e6, "steps": len(rows)}
     yield Finding("long_step", text, evidence, ask_next=f"tracelens-graph report TRACE --step {number}")
 
@@ -387,5 +388,5 @@ def _ms(time: float) -> str:
     return f"{1000 * time:.3g} us"
 
 
-def _short(name: str) -> str:
-    return name if len(name) <= _NAME_WIDTH else name[: _NAME_WIDTH - 3] + "..."
+def _brief(name: str) -> str:
+    return shorten(name, _NAME_WIDTH)

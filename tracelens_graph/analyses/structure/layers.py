@@ -8,8 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tracelens_graph.analyses.shared.grouping import group_by, text_codes
-from tracelens_graph.graph.classes import argset_text, class_rows, normal_name, subtree_classes
-from tracelens_graph.graph.classes import distinct as distinct_classes
+from tracelens_graph.graph.classes import argset_text, class_rows, distinct_classes, normal_name, subtree_classes
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import nearest_above
 from tracelens_graph.graph.window import Window, window_of

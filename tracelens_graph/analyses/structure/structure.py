@@ -11,8 +11,14 @@ from tracelens_graph.analyses.shared.gpu_work import names_of, percent
 from tracelens_graph.analyses.shared.grouping import Cells, group_by, picked, text_codes
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.arrays import distinct, is_kind
-from tracelens_graph.graph.classes import argset_text, class_rows, hex_of, normal_name, subtree_classes
-from tracelens_graph.graph.classes import distinct as distinct_classes
+from tracelens_graph.graph.classes import (
+    argset_text,
+    class_rows,
+    distinct_classes,
+    hex_of,
+    normal_name,
+    subtree_classes,
+)
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.traversals import ancestors, launcher, nearest_above

@@ -52,8 +52,8 @@ def drop(
     """
     from tracelens_graph.database import Database as Graphs
     from tracelens_graph.reports.progress import progress_on_terminal
-    from tracelens_graph.reports.terminal import printable, shorten
     from tracelens_graph.stores.neo4j.catalog import meant
+    from tracelens_graph.texts import printable, shorten
 
     with Graphs(connection(uri, user, database)) as graphs:
         known = graphs.traces()
@@ -67,7 +67,7 @@ def drop(
 
 
 def _ask(traces: Collection[Mapping[str, Any]]) -> None:
-    from tracelens_graph.reports.terminal import printable
+    from tracelens_graph.texts import printable
 
     if not sys.stdin.isatty():
         raise typer.BadParameter("nobody can be asked here: add --yes")

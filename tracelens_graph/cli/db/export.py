@@ -31,8 +31,8 @@ def export(
     Example: tracelens-graph db export import/ traces/ --run llama-70b
     """
     from tracelens_graph.reports.progress import progress_on_terminal
-    from tracelens_graph.reports.terminal import printable, shorten
     from tracelens_graph.stores.neo4j.bulk import SCHEMA, BulkExport
+    from tracelens_graph.texts import printable, shorten
 
     chosen = wanted(traces, run, name, label, only, min_gpu_time, with_args, arch)
     with BulkExport(folder) as exported:

@@ -24,8 +24,8 @@ def pull(
     """
     from tracelens_graph.database import Database as Graphs
     from tracelens_graph.reports.progress import progress_on_terminal
-    from tracelens_graph.reports.terminal import printable, shorten
     from tracelens_graph.stores.graph_file import write_graph
+    from tracelens_graph.texts import printable, shorten
 
     with (
         Graphs(connection(uri, user, database)) as graphs,

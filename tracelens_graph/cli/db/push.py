@@ -39,7 +39,7 @@ def push(
     """
     from tracelens_graph.database import Database as Graphs
     from tracelens_graph.reports.progress import progress_on_terminal
-    from tracelens_graph.reports.terminal import printable, shorten
+    from tracelens_graph.texts import printable, shorten
 
     chosen = wanted(traces, run, name, label, only, min_gpu_time, with_args, arch)
     with Graphs(connection(uri, user, database)) as graphs:

@@ -66,8 +66,8 @@ def start(
 
 def stop(folder: Folder = None) -> None:
     """Stop the server that `db start` started, and wait until it has ended."""
-    from tracelens_graph.reports.terminal import printable
     from tracelens_graph.stores.neo4j.server import server as local
+    from tracelens_graph.texts import printable
 
     place = folder or local.standard_folder()
     server = local.stop(place)
@@ -80,8 +80,8 @@ def stop(folder: Folder = None) -> None:
 def _fetch(java: Java, yes: bool) -> None:
     from tracelens_graph.errors import ServerError
     from tracelens_graph.reports.progress import progress_on_terminal
-    from tracelens_graph.reports.terminal import printable
     from tracelens_graph.stores.neo4j.server import jars
+    from tracelens_graph.texts import printable
 
     size = f"{jars.total_bytes() / 1e6:.0f} MB in {len(jars.locked())} files"
     typer.echo(
@@ -100,8 +100,8 @@ def _fetch(java: Java, yes: bool) -> None:
 
 
 def _show(server: Server, password: str | None) -> None:
-    from tracelens_graph.reports.terminal import printable
     from tracelens_graph.stores.neo4j.connection import DEFAULT_URI, DEFAULT_USER
+    from tracelens_graph.texts import printable
 
     lines = {"uri": server.uri, "Browser": server.browser, "folder": str(server.folder), "user": DEFAULT_USER}
     lines["password"] = password or "the one it was set up with"

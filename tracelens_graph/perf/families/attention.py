@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
-from tracelens_graph.perf.model import Context
+from tracelens_graph.perf.model import CallContext
 
 Alignment = Literal["bottom-right", "top-left"]
 
@@ -271,7 +271,7 @@ class Attention:
         dropout = args.number(flag + self.dropout) if self.dropout is not None else None
         return Mask(args.boolean(flag) is True, left, right, self.alignment), dropout or 0.0
 
-    def __call__(self, args: Arguments, context: Context) -> Cost:
+    def __call__(self, args: Arguments, context: CallContext) -> Cost:
         """The cost of a call.
 
         Raises:

@@ -12,7 +12,7 @@ from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost, Unit
 from tracelens_graph.perf.families.normalization import Norm, rms_norm
 from tracelens_graph.perf.families.vector import dense, precision, traffic, vector_cost
-from tracelens_graph.perf.model import Context
+from tracelens_graph.perf.model import CallContext
 
 
 def collective(sent: Tensor, received: Tensor) -> Cost:
@@ -44,7 +44,7 @@ class Collective:
     sent: int = 1
     received: int | None = None
 
-    def __call__(self, arguments: Arguments, context: Context) -> Cost:
+    def __call__(self, arguments: Arguments, context: CallContext) -> Cost:
         """The cost of a call."""
         sent = arguments.tensor(self.sent)
         if self.received is None:
@@ -61,7 +61,7 @@ class ReducedAndNormalized:
     sent: int
     weight: int
 
-    def __call__(self, arguments: Arguments, context: Context) -> Cost:
+    def __call__(self, arguments: Arguments, context: CallContext) -> Cost:
         """The cost of a call."""
         return all_reduce_rms_norm(arguments.tensor(self.sent), arguments.tensor(self.weight))
 
@@ -86,7 +86,7 @@ class HyperConnection:
     mixes: bool = False
     folds: bool = False
 
-    def __call__(self, arguments: Arguments, context: Context) -> Cost:
+    def __call__(self, arguments: Arguments, context: CallContext) -> Cost:
         """The cost of a call."""
         streams = arguments.tensor(self.streams)
         if len(streams.shape) != 3:

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.families.matrix import bytes_of, known, matrix_precision, stored_bytes, total
-from tracelens_graph.perf.model import Context, looks_at_context
+from tracelens_graph.perf.model import CallContext, looks_at_context
 
 _NOTHING_KNOWN: Mapping[str, int | None] = MappingProxyType({})
 
@@ -184,7 +184,7 @@ def _dense(geometry: Geometry, dtype: str, dtype_w: str) -> dict[str, int | None
     return {name: bytes_of(prod(shape), dtype) for name, (shape, dtype) in shapes.items()}
 
 
-def _recorded(cost: Cost, x: Tensor, w: Tensor, context: Context) -> Cost:
+def _recorded(cost: Cost, x: Tensor, w: Tensor, context: CallContext) -> Cost:
     """A cost with what only a recorded call tells: strides, and whether float32 is computed as TF32."""
     params = {**cost.params, "input_stride": x.strides, "weight_stride": w.strides}
     return replace(cost, precision=matrix_precision(x.dtype, context), params=params)
@@ -218,7 +218,7 @@ def _setting(arguments: Arguments, index: int) -> tuple[int, ...]:
 
 
 @looks_at_context
-def forward_call(arguments: Arguments, context: Context) -> Cost:
+def forward_call(arguments: Arguments, context: CallContext) -> Cost:
     """`aten::convolution`: input, filters, bias, then the settings."""
     x, w, bias = arguments.tensor(0), arguments.tensor(1), arguments.optional(2)
     stored = {"x": stored_bytes(x), "w": stored_bytes(w), "bias": stored_bytes(bias) if bias is not None else 0}
@@ -228,7 +228,7 @@ def forward_call(arguments: Arguments, context: Context) -> Cost:
 
 
 @looks_at_context
-def backward_of_forward_call(arguments: Arguments, context: Context) -> Cost:
+def backward_of_forward_call(arguments: Arguments, context: CallContext) -> Cost:
     """The backward pass of a call of `aten::convolution`: all gradients, for its arguments do not tell which."""
     x, w, bias = arguments.tensor(0), arguments.tensor(1), arguments.optional(2)
     return _gradients(_geometry(arguments, x, w, 3), x, w, (True, True, bias is not None), context)
@@ -239,7 +239,7 @@ def _gradients(
     x: Tensor,
     w: Tensor,
     wanted: tuple[bool, bool, bool],
-    context: Context,
+    context: CallContext,
     grad: Tensor | None = None,
 ) -> Cost:
     stored = {"x": stored_bytes(x), "w": stored_bytes(w)}
@@ -250,7 +250,7 @@ def _gradients(
 
 
 @looks_at_context
-def backward_call(arguments: Arguments, context: Context) -> Cost:
+def backward_call(arguments: Arguments, context: CallContext) -> Cost:
     """`aten::convolution_backward`: gradient, input, filters, sizes of the bias, settings, which gradients."""
     grad, x, w = arguments.tensor(0), arguments.tensor(1), arguments.tensor(2)
     geometry = _geometry(arguments, x, w, 4)
@@ -272,7 +272,7 @@ def _apex_geometry(arguments: Arguments) -> tuple[Geometry, Tensor, Tensor]:
 
 
 @looks_at_context
-def apex_forward_call(arguments: Arguments, context: Context) -> Cost:
+def apex_forward_call(arguments: Arguments, context: CallContext) -> Cost:
     """Apex's fused convolution, bias and activation."""
     geometry, x, w = _apex_geometry(arguments)
     stored = {"x": stored_bytes(x), "w": stored_bytes(w)}
@@ -280,14 +280,14 @@ def apex_forward_call(arguments: Arguments, context: Context) -> Cost:
 
 
 @looks_at_context
-def apex_backward_of_forward_call(arguments: Arguments, context: Context) -> Cost:
+def apex_backward_of_forward_call(arguments: Arguments, context: CallContext) -> Cost:
     """The backward pass of a call of Apex's fused convolution."""
     geometry, x, w = _apex_geometry(arguments)
     return _gradients(geometry, x, w, (True, True, True), context)
 
 
 @looks_at_context
-def apex_backward_call(_: Arguments, context: Context) -> Cost:
+def apex_backward_call(_: Arguments, context: CallContext) -> Cost:
     """The backward op of a fused convolution has the gradient alone as argument: the sizes are the forward op's."""
     if context.forward is None:
         raise CannotModel("its forward op, which has the sizes, is not in the trace")

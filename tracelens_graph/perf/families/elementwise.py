@@ -15,7 +15,7 @@ from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.dtypes import element_type
 from tracelens_graph.perf.families.vector import NUMBER, dense, kernel_element, present, vector_cost
-from tracelens_graph.perf.model import Context, looks_at_context
+from tracelens_graph.perf.model import CallContext, looks_at_context
 
 Shape = tuple[int, ...]
 
@@ -150,7 +150,7 @@ class Unary:
     other: str = "result"
     in_place: bool = False
 
-    def __call__(self, arguments: Arguments, context: Context) -> Cost:
+    def __call__(self, arguments: Arguments, context: CallContext) -> Cost:
         """The cost of a call."""
         source, other = arguments.optional(0), arguments.optional(1)
         if self.other == "operand" and other is not None:
@@ -173,7 +173,7 @@ class Binary:
     in_place: bool = False
     divides: bool = False
 
-    def __call__(self, arguments: Arguments, context: Context) -> Cost:
+    def __call__(self, arguments: Arguments, context: CallContext) -> Cost:
         """The cost of a call."""
         first, second = (self._operand(arguments, index) for index in (0, 1))
         if first == NUMBER == second:
@@ -195,12 +195,12 @@ class Gated:
 
     flops: int
 
-    def __call__(self, arguments: Arguments, context: Context) -> Cost:
+    def __call__(self, arguments: Arguments, context: CallContext) -> Cost:
         """The cost of a call."""
         return gated(arguments.tensor(0), arguments.tensor(1), flops=self.flops)
 
 
-def padding_call(arguments: Arguments, context: Context) -> Cost:
+def padding_call(arguments: Arguments, context: CallContext) -> Cost:
     """`(source, padding, …)`: pairs (before, after) from the last dimension backwards."""
     source, padding = arguments.tensor(0), arguments.integers(1)
     if padding is None or len(padding) % 2 or len(padding) > 2 * len(source.shape):
@@ -213,7 +213,7 @@ def padding_call(arguments: Arguments, context: Context) -> Cost:
     return resized(source, tuple(shape))
 
 
-def upsampling_call(arguments: Arguments, context: Context) -> Cost:
+def upsampling_call(arguments: Arguments, context: CallContext) -> Cost:
     """`(source, output_size, …)`, or `(source, None, scale_factors)`: batch and channels stay."""
     source, size = arguments.tensor(0), arguments.integers(1)
     if size is None:
@@ -234,13 +234,13 @@ def _factors(text: str) -> list[float]:
     return factors if all(0 < factor < 1e6 for factor in factors) else []
 
 
-def fill_call(arguments: Arguments, context: Context) -> Cost:
+def fill_call(arguments: Arguments, context: CallContext) -> Cost:
     """`(self, …)`: written, not read."""
     target = arguments.tensor(0)
     return vector_cost(0, [target], target, _unary_params(target, None))
 
 
-def selection_call(arguments: Arguments, context: Context) -> Cost:
+def selection_call(arguments: Arguments, context: CallContext) -> Cost:
     """Operands that are broadcast to one result, with or without a mask; types as the widest that is no mask."""
     operands = present(*map(arguments.optional, range(3)))
     values = [one for one in operands if one.dtype.lower() != "bool"]
@@ -253,7 +253,7 @@ def selection_call(arguments: Arguments, context: Context) -> Cost:
 
 
 @looks_at_context
-def concatenation_call(arguments: Arguments, context: Context) -> Cost:
+def concatenation_call(arguments: Arguments, context: CallContext) -> Cost:
     """`([tensors], dim)`: each is copied once; the type of the list comes from the kernel."""
     parts = arguments.tensors(0, kernel_element(context))
     if not parts:
@@ -262,7 +262,7 @@ def concatenation_call(arguments: Arguments, context: Context) -> Cost:
     return vector_cost(0, [*parts, result], result, {"num_tensors": len(parts), "op_shape": result.shape})
 
 
-def range_call(arguments: Arguments, context: Context) -> Cost:
+def range_call(arguments: Arguments, context: CallContext) -> Cost:
     """`(start, end, step, result)`: the result is recorded before it is resized, so its size follows from the rest."""
     start, end, step = (arguments.number(index) for index in range(3))
     result = arguments.tensor(3)

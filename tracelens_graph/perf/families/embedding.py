@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.families.vector import traffic, vector_cost
-from tracelens_graph.perf.model import Context
+from tracelens_graph.perf.model import CallContext
 
 
 def rows_by_index(table: Tensor, indices: Tensor, dim: int = 0) -> Cost:
@@ -62,7 +62,7 @@ class Rows:
     indices: int
     dim: int | None = None
 
-    def __call__(self, arguments: Arguments, context: Context) -> Cost:
+    def __call__(self, arguments: Arguments, context: CallContext) -> Cost:
         """The cost of a call."""
         dim = 0 if self.dim is None else arguments.integer(self.dim)
         if dim is None:
@@ -70,12 +70,12 @@ class Rows:
         return rows_by_index(arguments.tensor(0), arguments.tensor(self.indices), dim)
 
 
-def gather_call(arguments: Arguments, context: Context) -> Cost:
+def gather_call(arguments: Arguments, context: CallContext) -> Cost:
     """`(source, dim, indices, …)`."""
     return elements_by_index(arguments.tensor(0), arguments.tensor(2))
 
 
-def scatter_add_call(arguments: Arguments, context: Context) -> Cost:
+def scatter_add_call(arguments: Arguments, context: CallContext) -> Cost:
     """`(target, dim, indices, values, …)`: elements of the target are written, and read too where they are added to."""
     target, indices = arguments.tensor(0), arguments.tensor(2)
     values = Tensor(indices.shape, target.dtype)
@@ -83,7 +83,7 @@ def scatter_add_call(arguments: Arguments, context: Context) -> Cost:
     return vector_cost(indices.elements, (indices, values, values, values), target, params)
 
 
-def rows_put_back_call(arguments: Arguments, context: Context) -> Cost:
+def rows_put_back_call(arguments: Arguments, context: CallContext) -> Cost:
     """`(gradient, indices, rows of the table, …)`."""
     rows = arguments.integer(2)
     if rows is None or rows < 0:

@@ -14,7 +14,7 @@ from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.dtypes import SCALAR_TYPES
 from tracelens_graph.perf.families.matrix import bytes_of, known, matrix_precision, stored_bytes, total, transposed
-from tracelens_graph.perf.model import Context, looks_at_context
+from tracelens_graph.perf.model import CallContext, looks_at_context
 
 SCALE_BLOCK = 32
 """Numbers that share a scale of one byte in the OCP microscaling formats (MXFP4); NVFP4 has 16."""
@@ -115,7 +115,7 @@ class Product:
     compute: str = ""
     third: str = ""
 
-    def __call__(self, arguments: Arguments, context: Context) -> Cost:
+    def __call__(self, arguments: Arguments, context: CallContext) -> Cost:
         """The cost of a call."""
         a, b = arguments.tensor(self.a), arguments.tensor(self.b)
         if not 2 <= len(b.shape) <= 3 or len(a.shape) < 1 or (len(a.shape) != len(b.shape) and not self.weight):
@@ -145,7 +145,7 @@ def _inner(layout: Product, a: Tensor, b: Tensor, k_b: int) -> tuple[int, int]:
 def _product(
     layout: Product,
     arguments: Arguments,
-    context: Context,
+    context: CallContext,
     operands: tuple[Tensor, Tensor],
     sizes: tuple[int, int, int, int],
     values_b: int,
@@ -206,7 +206,7 @@ def _scale_block(layout: Product, arguments: Arguments) -> int:
 
 
 @looks_at_context
-def scaled_mm_call(arguments: Arguments, context: Context) -> Cost:
+def scaled_mm_call(arguments: Arguments, context: CallContext) -> Cost:
     """`aten::_scaled_mm`: scales, then bias and type of the result; before PyTorch 2.5 these came first."""
     scales_first = arguments.optional(2) is not None and arguments.optional(3) is not None
     if scales_first:
@@ -215,7 +215,7 @@ def scaled_mm_call(arguments: Arguments, context: Context) -> Cost:
 
 
 @looks_at_context
-def te_gemm_call(arguments: Arguments, context: Context) -> Cost:
+def te_gemm_call(arguments: Arguments, context: CallContext) -> Cost:
     """`tex_ts::te_gemm_ts` of TransformerEngine 1: column-major, each operand with a flag of transposition."""
     a, b = arguments.tensor(0), arguments.tensor(5)
     trans_a, trans_b = arguments.boolean(4), arguments.boolean(9)
@@ -230,7 +230,7 @@ def te_gemm_call(arguments: Arguments, context: Context) -> Cost:
 
 
 @looks_at_context
-def hipblaslt_call(arguments: Arguments, context: Context) -> Cost:
+def hipblaslt_call(arguments: Arguments, context: CallContext) -> Cost:
     """`hipblaslt_gemm_fp8` and `_fp4` of Primus-Turbo: operand, its scale, operand, its scale, type, three flags."""
     a, b = arguments.tensor(0), arguments.tensor(2)
     trans_a, trans_b, trans_c = (bool(arguments.boolean(index)) for index in (5, 6, 7))

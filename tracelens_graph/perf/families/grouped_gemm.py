@@ -11,7 +11,7 @@ from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.dtypes import SCALAR_TYPES
 from tracelens_graph.perf.families.matrix import bytes_of, known, total
-from tracelens_graph.perf.model import Context
+from tracelens_graph.perf.model import CallContext
 
 
 def grouped_gemm(
@@ -87,7 +87,7 @@ def _params(m: int, n: int, k: int, groups: int, dtype: str, dtype_out: str) -> 
     return dict(zip(("M", "K", "N", "G", "bpe_in", "bpe_out"), (m, k, n, groups, *sizes), strict=True))
 
 
-def rows_by_matrices_call(arguments: Arguments, _: Context) -> Cost:
+def rows_by_matrices_call(arguments: Arguments, _: CallContext) -> Cost:
     """Primus-Turbo: rows (M, K), matrices (G, K, N) or transposed (G, N, K), rows per group, offsets, two flags.
 
     An older form lists the operands of every group.
@@ -95,7 +95,7 @@ def rows_by_matrices_call(arguments: Arguments, _: Context) -> Cost:
     return grouped_gemm(*_rows_by_matrices(arguments), dtype=arguments.type(0))
 
 
-def rows_by_matrices_backward_call(arguments: Arguments, _: Context) -> Cost:
+def rows_by_matrices_backward_call(arguments: Arguments, _: CallContext) -> Cost:
     """Both gradients of a call of Primus-Turbo's product of rows by matrices."""
     return grouped_gemm_backward(*_rows_by_matrices(arguments), dtype=arguments.type(0))
 
@@ -125,7 +125,7 @@ def _rows_by_matrices(arguments: Arguments) -> tuple[int, int, int, int]:
     return m, n, k, groups
 
 
-def sum_over_rows_call(arguments: Arguments, _: Context) -> Cost:
+def sum_over_rows_call(arguments: Arguments, _: CallContext) -> Cost:
     """Primus-Turbo, variable K: operands (M, K) and (M, N), rows per group; an older form lists those of each group."""
     listed = _listed(arguments)
     if listed is not None:
@@ -154,7 +154,7 @@ def _listed(arguments: Arguments) -> tuple[list[tuple[int, int]], list[tuple[int
     return (a, b) if a and len(a) == len(b) else None
 
 
-def aten_call(arguments: Arguments, _: Context, *, offsets: int, out_type: int) -> Cost:
+def aten_call(arguments: Arguments, _: CallContext, *, offsets: int, out_type: int) -> Cost:
     """`aten::_grouped_mm` and the scaled one: each operand is a matrix, split by offsets, or a stack of matrices."""
     a, b = arguments.tensor(0), arguments.tensor(1)
     ranks = len(a.shape), len(b.shape)

@@ -16,7 +16,7 @@ from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.dtypes import element_type
 from tracelens_graph.perf.families.attention import Attention, Heads
 from tracelens_graph.perf.families.batch import Batch, Requests, read_batch
-from tracelens_graph.perf.model import Context, looks_at_context
+from tracelens_graph.perf.model import CallContext, looks_at_context
 
 
 def _doubled_keys(batch: Batch) -> tuple[int, int]:
@@ -172,7 +172,7 @@ class PagedAttention:
         axes = range(3, 5) if self.key_heads < 0 else range(3, 6)
         return key.shape[self.key_heads] if len(key.shape) in axes else 0
 
-    def __call__(self, args: Arguments, context: Context) -> Cost:
+    def __call__(self, args: Arguments, context: CallContext) -> Cost:
         """The cost of a call."""
         try:
             batch = read_batch(context.annotation)
@@ -224,7 +224,7 @@ _V4_TOP = (512, 1024)
 
 
 @looks_at_context
-def paged_v4_call(args: Arguments, context: Context, *, mode: str) -> Cost:
+def paged_v4_call(args: Arguments, context: CallContext, *, mode: str) -> Cost:
     """Generation step of DeepSeek V4: a sliding window (swa), and beside it chosen entries of a cache compressed 4 to 1
     (csa) or all of one compressed 128 to 1 (hca).
     """
@@ -247,7 +247,7 @@ def paged_v4_call(args: Arguments, context: Context, *, mode: str) -> Cost:
     return replace(least, params=params, flops_range=spread, bytes_range=None)
 
 
-def sparse_prefill_call(args: Arguments, context: Context) -> Cost:
+def sparse_prefill_call(args: Arguments, context: CallContext) -> Cost:
     """Prefill of DeepSeek V4: entries of the past (2) in the cache (1), and of the chunk (5) in the new ones (4)."""
     query, cache, past, new, chunk = _query(args, 0), *(args.tensor(at) for at in (1, 2, 4, 5))
     heads = Heads(query.shape[1], 1, query.shape[2], query.shape[2])
@@ -264,7 +264,7 @@ def _sparse_params(query: Tensor, heads: Heads, pairs: int, kv_dtype: str) -> di
 
 
 @looks_at_context
-def sparse_latent_call(args: Arguments, context: Context) -> Cost:
+def sparse_latent_call(args: Arguments, context: CallContext) -> Cost:
     """Sparse latent attention: queries, cache, chosen entries [tokens, heads, top], scale, width of a value."""
     query, cache, chosen = _query(args, 0), args.tensor(1), args.tensor(2)
     heads = Heads(query.shape[1], 1, query.shape[2], args.integer(4) or min(512, query.shape[2]))
@@ -280,7 +280,7 @@ def sparse_latent_call(args: Arguments, context: Context) -> Cost:
 
 
 @looks_at_context
-def delta_net_call(args: Arguments, context: Context) -> Cost:
+def delta_net_call(args: Arguments, context: CallContext) -> Cost:
     """Gated delta net: q, k and v side by side [tokens, width], two gates [tokens, heads], output [.., heads, dim]."""
     mixed, gate, out = args.tensor(0), args.tensor(1), args.tensor(3)
     if len(mixed.shape) != 2 or len(gate.shape) != 2 or len(out.shape) < 3:
@@ -307,7 +307,7 @@ def delta_net_call(args: Arguments, context: Context) -> Cost:
     return replace(cost, params=params)
 
 
-def store_cache_call(args: Arguments, context: Context) -> Cost:
+def store_cache_call(args: Arguments, context: CallContext) -> Cost:
     """Copies new keys (0) and values (1) to their caches (2, 3): each is read, and written in the cache's type."""
     moved = 0
     for new, cache in ((args.tensor(0), args.optional(2)), (args.tensor(1), args.optional(3))):

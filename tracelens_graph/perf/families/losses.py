@@ -9,7 +9,7 @@ from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.families.elementwise import broadcast
 from tracelens_graph.perf.families.vector import dense, vector_cost
-from tracelens_graph.perf.model import Context
+from tracelens_graph.perf.model import CallContext
 
 
 def cross_entropy(logits: Tensor, targets: Tensor) -> Cost:
@@ -51,7 +51,7 @@ def difference_loss(source: Tensor, target: Tensor, *, reduced: bool = True) -> 
     return vector_cost(flops, (source, target, result), source, {"op_shape": shape})
 
 
-def cross_entropy_call(arguments: Arguments, context: Context) -> Cost:
+def cross_entropy_call(arguments: Arguments, context: CallContext) -> Cost:
     """`(logits, targets, …)`."""
     return cross_entropy(arguments.tensor(0), arguments.tensor(1))
 
@@ -68,13 +68,13 @@ class Loss:
     reduction: int
     likelihood: bool = False
 
-    def __call__(self, arguments: Arguments, context: Context) -> Cost:
+    def __call__(self, arguments: Arguments, context: CallContext) -> Cost:
         """The cost of a call."""
         formula = negative_log_likelihood if self.likelihood else difference_loss
         return formula(arguments.tensor(0), arguments.tensor(1), reduced=arguments.integer(self.reduction) != 0)
 
 
-def likelihood_backward_call(arguments: Arguments, context: Context) -> Cost:
+def likelihood_backward_call(arguments: Arguments, context: CallContext) -> Cost:
     """`(gradient, source, target, …)`: zeros everywhere but at the targets."""
     source, target = arguments.tensor(1), arguments.tensor(2)
     return vector_cost(
@@ -82,7 +82,7 @@ def likelihood_backward_call(arguments: Arguments, context: Context) -> Cost:
     )
 
 
-def difference_backward_call(arguments: Arguments, context: Context) -> Cost:
+def difference_backward_call(arguments: Arguments, context: CallContext) -> Cost:
     """`(gradient, source, target, …)`: difference, factor, gradient: 3E."""
     gradient, source, target = (arguments.tensor(index) for index in range(3))
     touched = (gradient, source, target, dense(source))

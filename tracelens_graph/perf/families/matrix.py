@@ -7,7 +7,7 @@ import re
 from tracelens_graph.perf.arguments import Tensor
 from tracelens_graph.perf.cost import CannotModel
 from tracelens_graph.perf.dtypes import ElementType, element_type
-from tracelens_graph.perf.model import Context
+from tracelens_graph.perf.model import CallContext
 
 
 def known(dtype: str) -> ElementType:
@@ -34,7 +34,7 @@ def total(*parts: int | None) -> int | None:
     return None if None in parts else sum(part for part in parts if part is not None)
 
 
-def matrix_precision(dtype: str, context: Context) -> str:
+def matrix_precision(dtype: str, context: CallContext) -> str:
     """Precision that the matrix units work in: TF32 where the operands are float32 and a kernel's name says so."""
     precision = known(dtype).precision
     if precision == "fp32" and any("tf32" in kernel.lower() for kernel in context.kernels):

@@ -14,7 +14,7 @@ from typing import Literal
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.families.matrix import bytes_of, known, total
-from tracelens_graph.perf.model import Context
+from tracelens_graph.perf.model import CallContext
 
 
 def experts_touched(experts: int, topk: int, tokens: int) -> float:
@@ -170,7 +170,7 @@ class Stage:
     out: int | None = None
     weights: bool = False
 
-    def __call__(self, arguments: Arguments, context: Context) -> Cost:
+    def __call__(self, arguments: Arguments, context: CallContext) -> Cost:
         """The cost of a call."""
         read = _BY_ROWS[self.stage] if self.by_rows else _layer
         return _FORMULAS[self.stage](read(self, arguments))
@@ -267,7 +267,7 @@ _FORMULAS: Mapping[str, Callable[[Experts], Cost]] = {"fused": fused_moe, "up": 
 _BY_ROWS: Mapping[str, Callable[[Stage, Arguments], Experts]] = {"up": _up_by_rows, "down": _down_by_rows}
 
 
-def triton_call(arguments: Arguments, _: Context) -> Cost:
+def triton_call(arguments: Arguments, _: CallContext) -> Cost:
     """SGLang's `invoke_fused_moe_kernel`, once per stage: tokens, weights (E, N, K), …, result, …, choices (8).
 
     FLOPs = 2 R N K for R = M k rows. Bytes = tokens (first stage) or rows (second) read, rows written, weights of the
@@ -299,7 +299,7 @@ def triton_call(arguments: Arguments, _: Context) -> Cost:
     return replace(cost, params=shown)
 
 
-def moved_tokens_call(arguments: Arguments, _: Context) -> Cost:
+def moved_tokens_call(arguments: Arguments, _: CallContext) -> Cost:
     """Tokens sent to their experts, or results sent back: no arithmetic, every token once."""
     tokens = arguments.tensor(0)
     if len(tokens.shape) != 2:

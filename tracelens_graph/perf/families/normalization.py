@@ -14,7 +14,7 @@ from typing import Any
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.families.vector import dense, present, vector_cost
-from tracelens_graph.perf.model import Context
+from tracelens_graph.perf.model import CallContext
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ class Forward:
     shape: int | None = None
     source: int = 0
 
-    def __call__(self, arguments: Arguments, context: Context) -> Cost:
+    def __call__(self, arguments: Arguments, context: CallContext) -> Cost:
         """The cost of a call."""
         source, weight = arguments.tensor(self.source), arguments.optional(self.weight)
         training = False if self.training is None else _flag(arguments, self.training)
@@ -226,7 +226,7 @@ class Backward:
     batch: bool = False
     rms: bool = False
 
-    def __call__(self, arguments: Arguments, context: Context) -> Cost:
+    def __call__(self, arguments: Arguments, context: CallContext) -> Cost:
         """The cost of a call."""
         source, weight = arguments.tensor(self.source), arguments.optional(self.weight)
         training = self.training is None or _flag(arguments, self.training)
@@ -246,12 +246,12 @@ class Backward:
         return normalization_backward(norm, gradient, statistics, tuple(wanted), own=training)
 
 
-def aiter_group_norm_call(arguments: Arguments, context: Context) -> Cost:
+def aiter_group_norm_call(arguments: Arguments, context: CallContext) -> Cost:
     """`(source, num_groups, weight, bias, eps)`, or with result and workspace before them."""
     return Forward(4, 5, source=2)(arguments, context) if arguments.optional(1) else Forward(2, 3)(arguments, context)
 
 
-def rms_norm_call(arguments: Arguments, context: Context) -> Cost:
+def rms_norm_call(arguments: Arguments, context: CallContext) -> Cost:
     """`(source, normalized_shape, weight, eps)`."""
     source, weight = arguments.tensor(0), arguments.optional(2)
     return rms_norm(Norm(source, _channels(arguments, source, weight, 1), weight))
@@ -279,7 +279,7 @@ class ServingRms:
     second: int | None = None
     second_weight: int | None = None
 
-    def __call__(self, arguments: Arguments, context: Context) -> Cost:
+    def __call__(self, arguments: Arguments, context: CallContext) -> Cost:
         """The cost of a call."""
         norm = self._norm(arguments, self.source, self.weight)
         adds = self.residual is not None and arguments.optional(self.residual) is not None
@@ -325,11 +325,11 @@ def _params_of_two(query: Norm, key: Norm) -> dict[str, Any]:
     }
 
 
-def modulated_call(arguments: Arguments, context: Context) -> Cost:
+def modulated_call(arguments: Arguments, context: CallContext) -> Cost:
     """`(source, scale, shift, eps)`."""
     return modulated_layer_norm(*(arguments.tensor(index) for index in range(3)))
 
 
-def modulated_backward_call(arguments: Arguments, context: Context) -> Cost:
+def modulated_backward_call(arguments: Arguments, context: CallContext) -> Cost:
     """`(gradient, normalized, mean, inverse deviation, gradient of the modulation)`."""
     return modulated_layer_norm(arguments.tensor(0), arguments.tensor(4), arguments.tensor(4), backward=True)

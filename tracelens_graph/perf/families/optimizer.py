@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.families.vector import kernel_element, vector_cost
-from tracelens_graph.perf.model import Context, looks_at_context
+from tracelens_graph.perf.model import CallContext, looks_at_context
 
 
 def adam(parameters: Iterable[Tensor], *, decay: bool = False, decoupled: bool = False, amsgrad: bool = False) -> Cost:
@@ -56,7 +56,7 @@ class FusedAdam:
 
     decoupled: bool = False
 
-    def __call__(self, arguments: Arguments, context: Context) -> Cost:
+    def __call__(self, arguments: Arguments, context: CallContext) -> Cost:
         """The cost of a call."""
         return adam(
             arguments.tensors(0, kernel_element(context)),
@@ -67,7 +67,7 @@ class FusedAdam:
 
 
 @looks_at_context
-def fused_sgd_call(arguments: Arguments, context: Context) -> Cost:
+def fused_sgd_call(arguments: Arguments, context: CallContext) -> Cost:
     """`(parameters, gradients, momenta, weight_decay, momentum, lr, dampening, nesterov, …)`."""
     return sgd(
         arguments.tensors(0, kernel_element(context)),
@@ -92,7 +92,7 @@ class ForEach:
     reads: bool = True
     writes: bool = True
 
-    def __call__(self, arguments: Arguments, context: Context) -> Cost:
+    def __call__(self, arguments: Arguments, context: CallContext) -> Cost:
         """The cost of a call."""
         dtype = kernel_element(context)
         lists = [arguments.tensors(index, dtype) for index in range(len(arguments))]

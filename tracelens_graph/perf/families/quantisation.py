@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.families.vector import dense, vector_cost
-from tracelens_graph.perf.model import Context
+from tracelens_graph.perf.model import CallContext
 
 _FP8 = "c10::Float8_e4m3fn"
 _BLOCK = 32
@@ -95,7 +95,7 @@ class Scaled:
     source: int = 1
     scales: int = 2
 
-    def __call__(self, arguments: Arguments, context: Context) -> Cost:
+    def __call__(self, arguments: Arguments, context: CallContext) -> Cost:
         """The cost of a call."""
         result, source, scales = (arguments.tensor(index) for index in (self.result, self.source, self.scales))
         params = {
@@ -110,7 +110,7 @@ class Scaled:
         return vector_cost(source.elements * self.flops // 32, (source, scales, result), source, params)
 
 
-def fp8_by_group_call(arguments: Arguments, context: Context) -> Cost:
+def fp8_by_group_call(arguments: Arguments, context: CallContext) -> Cost:
     """`(source, group size)`; vLLM's default is 128."""
     return quantised_fp8(arguments.tensor(0), group=arguments.integer(1) or 128)
 
@@ -121,16 +121,16 @@ class Mxfp4:
 
     source: int = 0
 
-    def __call__(self, arguments: Arguments, context: Context) -> Cost:
+    def __call__(self, arguments: Arguments, context: CallContext) -> Cost:
         """The cost of a call."""
         return quantised_mxfp4(arguments.tensor(self.source))
 
 
-def fp8_by_tensor_call(arguments: Arguments, context: Context) -> Cost:
+def fp8_by_tensor_call(arguments: Arguments, context: CallContext) -> Cost:
     """`(source, …)`."""
     return quantised_by_tensor(arguments.tensor(0))
 
 
-def mxfp4_both_ways_call(arguments: Arguments, context: Context) -> Cost:
+def mxfp4_both_ways_call(arguments: Arguments, context: CallContext) -> Cost:
     """`(source, …)`."""
     return quantised_mxfp4_both_ways(arguments.tensor(0))

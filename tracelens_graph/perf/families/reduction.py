@@ -10,7 +10,7 @@ from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.dtypes import element_type
 from tracelens_graph.perf.families.elementwise import binary
 from tracelens_graph.perf.families.vector import dense, vector_cost
-from tracelens_graph.perf.model import Context
+from tracelens_graph.perf.model import CallContext
 
 _TYPE_NUMBERS = {
     0: "unsigned char", 1: "signed char", 2: "short", 3: "int", 4: "long", 5: "c10::Half", 6: "float", 7: "double",
@@ -101,7 +101,7 @@ class Reduction:
     pairs: bool = False
     backward: bool = False
 
-    def __call__(self, arguments: Arguments, context: Context) -> Cost:
+    def __call__(self, arguments: Arguments, context: CallContext) -> Cost:
         """The cost of a call."""
         if self.backward:
             _check_no_pair(arguments)
@@ -164,7 +164,7 @@ class Scan:
 
     backward: bool = False
 
-    def __call__(self, arguments: Arguments, context: Context) -> Cost:
+    def __call__(self, arguments: Arguments, context: CallContext) -> Cost:
         """The cost of a call."""
         if self.backward:
             _check_no_pair(arguments)
@@ -175,19 +175,19 @@ class Scan:
         return reduction(source, None, dtype=dtype, scan=True)
 
 
-def softmax_call(arguments: Arguments, context: Context) -> Cost:
+def softmax_call(arguments: Arguments, context: CallContext) -> Cost:
     """`(source, dim, half_to_float)`."""
     return softmax(arguments.tensor(0), dtype="float" if arguments.boolean(2) else "")
 
 
-def softmax_backward_call(arguments: Arguments, context: Context) -> Cost:
+def softmax_backward_call(arguments: Arguments, context: CallContext) -> Cost:
     """`(gradient, output, dim, type)`: product, sum, difference, product: 4E."""
     gradient, output = arguments.tensor(0), arguments.tensor(1)
     written = dense(output, _TYPE_NUMBERS.get(arguments.integer(3) or -1, output.dtype))
     return vector_cost(4 * output.elements, (gradient, output, written), gradient, {"op_shape": output.shape})
 
 
-def top_call(arguments: Arguments, context: Context) -> Cost:
+def top_call(arguments: Arguments, context: CallContext) -> Cost:
     """`(source, k, dim, …)`: each element is compared at least once; k values and their positions are written."""
     source, k, dim = arguments.tensor(0), arguments.integer(1), arguments.integer(2)
     if k is None or k < 0:
@@ -196,7 +196,7 @@ def top_call(arguments: Arguments, context: Context) -> Cost:
     return _reduced(source, [Tensor((taken,), source.dtype), Tensor((taken,), "long")], "topk")
 
 
-def sort_call(arguments: Arguments, context: Context) -> Cost:
+def sort_call(arguments: Arguments, context: CallContext) -> Cost:
     """`(source, dim, descending)`, or with `stable` before: n·log₂ n comparisons along the dimension."""
     source = arguments.tensor(0)
     dim = arguments.integer(1 if arguments.integer(1) is not None else 2)
@@ -224,7 +224,7 @@ class Pooling:
     ceil: int
     indices: bool
 
-    def __call__(self, arguments: Arguments, context: Context) -> Cost:
+    def __call__(self, arguments: Arguments, context: CallContext) -> Cost:
         """The cost of a call."""
         source, window = arguments.tensor(0), arguments.integers(1)
         rank = len(window or ())
@@ -258,7 +258,7 @@ def _of_rank(values: tuple[int, ...], rank: int) -> tuple[int, ...]:
     return values if len(values) == rank else values * rank
 
 
-def max_pool_backward_call(arguments: Arguments, context: Context) -> Cost:
+def max_pool_backward_call(arguments: Arguments, context: CallContext) -> Cost:
     """`(gradient, source, kernel, stride, padding, dilation, ceil_mode, indices)`: one addition per gradient."""
     gradient, source, indices = arguments.tensor(0), arguments.tensor(1), arguments.tensor(7)
     params = {"input_shape": source.shape, "output_shape": gradient.shape}

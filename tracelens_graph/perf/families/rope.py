@@ -12,7 +12,7 @@ from math import prod
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.dtypes import element_type
-from tracelens_graph.perf.model import Context
+from tracelens_graph.perf.model import CallContext
 
 
 def rope(rotated: int, *, copied: int = 0, dtype: str = "bf16") -> Cost:
@@ -71,7 +71,7 @@ def _share(numbers: int, width: int, rotated_width: int) -> tuple[int, int]:
     return rotated, numbers - rotated
 
 
-def fused_call(args: Arguments, context: Context) -> Cost:
+def fused_call(args: Arguments, context: CallContext) -> Cost:
     """TransformerEngine's rotation of a tensor [.., heads, width] by angles [.., width of the rotated part]."""
     tensor, angles = args.tensor(0), args.optional(1)
     if len(tensor.shape) not in (3, 4):
@@ -83,7 +83,7 @@ def fused_call(args: Arguments, context: Context) -> Cost:
     return replace(cost, params=dict(zip(names, tensor.shape, strict=True)) | dict(cost.params))
 
 
-def two_channels_call(args: Arguments, context: Context) -> Cost:
+def two_channels_call(args: Arguments, context: CallContext) -> Cost:
     """aiter's rotation of two tensors (2, 3) into two others, by cosines (4); flag 8: of half the rotated width."""
     channels = args.tensor(2), args.tensor(3)
     angles = args.optional(4)
@@ -100,7 +100,7 @@ def two_channels_call(args: Arguments, context: Context) -> Cost:
     return replace(cost, params=params | dict(cost.params))
 
 
-def in_place_call(args: Arguments, context: Context) -> Cost:
+def in_place_call(args: Arguments, context: CallContext) -> Cost:
     """Rotation of queries (1) and keys (2) where they are; width of a head (3), table of angles (4)."""
     found = [one for one in (args.tensor(1), args.optional(2)) if one is not None]
     width = args.integer(3) or (found[0].shape[-1] if found[0].shape else 0)
@@ -118,7 +118,7 @@ def _heads(tensor: Tensor, width: int) -> int:
     return tensor.elements // width
 
 
-def into_cache_call(args: Arguments, context: Context, *, out: int | None = None) -> Cost:
+def into_cache_call(args: Arguments, context: CallContext, *, out: int | None = None) -> Cost:
     """Rotation of latent queries and keys: plain and rotated part of queries (0, 1) and keys (2, 3), cache (4).
 
     `out` is the position of the tensor that takes the queries; None if they are returned.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.families.vector import given, vector_cost
-from tracelens_graph.perf.model import Context
+from tracelens_graph.perf.model import CallContext
 
 
 def scored_experts(gating: Tensor, topk: int, *, flops: int = 6) -> Cost:
@@ -31,7 +31,7 @@ def scored_experts(gating: Tensor, topk: int, *, flops: int = 6) -> Cost:
     return vector_cost(flops * gating.elements, (gating, Tensor((experts,), "float"), chosen), gating, params)
 
 
-def operands_call(arguments: Arguments, context: Context) -> Cost:
+def operands_call(arguments: Arguments, context: CallContext) -> Cost:
     """One FLOP per element of the largest operand; every operand once."""
     operands = [operand for operand in given(arguments) if operand.shape]
     if not operands:
@@ -48,7 +48,7 @@ class Chosen:
     gating: int
     flops: int
 
-    def __call__(self, arguments: Arguments, context: Context) -> Cost:
+    def __call__(self, arguments: Arguments, context: CallContext) -> Cost:
         """The cost of a call."""
         weights = arguments.tensor(0)
         if not weights.shape:
@@ -56,7 +56,7 @@ class Chosen:
         return scored_experts(arguments.tensor(self.gating), weights.shape[-1], flops=self.flops)
 
 
-def shared_experts_call(arguments: Arguments, context: Context) -> Cost:
+def shared_experts_call(arguments: Arguments, context: CallContext) -> Cost:
     """`(numbers, weights, …)` of chosen experts: both are read, and written with the shared experts behind."""
     numbers, weights = arguments.tensor(0), arguments.tensor(1)
     params = {

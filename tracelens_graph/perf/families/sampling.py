@@ -7,7 +7,7 @@ from math import prod
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.families.vector import vector_cost
-from tracelens_graph.perf.model import Context
+from tracelens_graph.perf.model import CallContext
 
 
 def sampled_by_noise(logits: Tensor, noise: Tensor) -> Cost:
@@ -33,11 +33,11 @@ def random_numbers(result: Tensor) -> Cost:
     return vector_cost(result.elements, [result], result, {"op_shape": result.shape})
 
 
-def sampled_by_noise_call(arguments: Arguments, context: Context) -> Cost:
+def sampled_by_noise_call(arguments: Arguments, context: CallContext) -> Cost:
     """`(tokens, logits, noise, …)`."""
     return sampled_by_noise(arguments.tensor(1), arguments.tensor(2))
 
 
-def random_numbers_call(arguments: Arguments, context: Context) -> Cost:
+def random_numbers_call(arguments: Arguments, context: CallContext) -> Cost:
     """`(result, …)`, which is overwritten."""
     return random_numbers(arguments.tensor(0))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
-from tracelens_graph.perf.model import Context
+from tracelens_graph.perf.model import CallContext
 
 
 def causal_conv1d(
@@ -133,7 +133,7 @@ def mamba2(
     return Cost(flops, numbers * data.type.bits // 8, "matrix", data.type.precision, params)
 
 
-def causal_conv1d_call(args: Arguments, context: Context, *, backward: bool = False) -> Cost:
+def causal_conv1d_call(args: Arguments, context: CallContext, *, backward: bool = False) -> Cost:
     """causal_conv1d's input (0), weights (1) and bias (2); all tensors that it is given are read or written."""
     data, weights = args.tensor(0), args.tensor(1)
     if len(data.shape) != 3 or len(weights.shape) != 2 or weights.shape[0] != data.shape[1]:
@@ -181,7 +181,7 @@ def _scan(args: Arguments) -> tuple[Scan, list[Tensor], int, int]:
     return scan, inputs, batch * length * (features or scan.inner + beside), features
 
 
-def mamba2_call(args: Arguments, context: Context, *, backward: bool = False) -> Cost:
+def mamba2_call(args: Arguments, context: CallContext, *, backward: bool = False) -> Cost:
     """mamba_ssm's fused function; see `_scan` for its arguments."""
     scan, inputs, output, features = _scan(args)
     data = inputs[0]

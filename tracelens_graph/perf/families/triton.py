@@ -14,7 +14,7 @@ from math import prod
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.families.vector import given, precision, traffic
-from tracelens_graph.perf.model import Context, OpModel
+from tracelens_graph.perf.model import CallContext, OpModel
 
 FLOPS: Mapping[str, int] = {
     name: flops
@@ -116,7 +116,7 @@ def triton_model(name: str) -> OpModel | None:
         return None
     pointwise = name.startswith("triton_poi_")
 
-    def estimate(arguments: Arguments, context: Context) -> Cost:
+    def estimate(arguments: Arguments, context: CallContext) -> Cost:
         tensors = given(arguments)
         largest = max((tensor.stored for tensor in tensors), default=0)
         outer, inner = _iteration_space(_trailing_numbers(arguments), largest, pointwise)

@@ -9,7 +9,7 @@ from typing import Any
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.dtypes import element_type
-from tracelens_graph.perf.model import Context
+from tracelens_graph.perf.model import CallContext
 
 NUMBER = Tensor((), "Scalar")
 """A plain number among operands; it counts four bytes."""
@@ -69,7 +69,7 @@ _SIZE = re.compile(r"OpaqueType<(\d{1,3})")
 _ELEMENT = re.compile(r"\b\w*(?:Functor|Copy)\w*<\s*([\w:]+(?:<\w+>)?)")
 
 
-def kernel_element(context: Context) -> str:
+def kernel_element(context: CallContext) -> str:
     """Type of the elements of tensor lists, from the template arguments of PyTorch's kernels.
 
     The profiler records no types of lists, but their kernels name them: `BinaryOpListAlphaFunctor<float, 2, 2, 0>`. Of

@@ -1,0 +1,118 @@
+"""The registry of questions: every one of them answers, knows its parameters, and says what is wrong with others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from handmade import small_trace
+
+from tracelens_graph.analyses.ops.ops import ops_summary
+from tracelens_graph.analyses.questions import QUESTIONS, Parameter
+from tracelens_graph.cypher import library
+from tracelens_graph.errors import AnalysisError
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.trace_set import TraceSet
+from tracelens_graph.loading import load_core
+from tracelens_graph.schema.tables import TABLES
+from tracelens_graph.simulate import simulate
+
+
+@pytest.fixture(scope="module")
+def ranks() -> TraceSet:
+    run = simulate(ranks=2, steps=2, layers=1)
+    return TraceSet.of({f"rank{one.rank}": load_core(one.trace) for one in run.ranks}, run="job")
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_every_question_is_answered(ranks: TraceSet, name: str) -> None:
+    question = QUESTIONS[name]
+    table = question(ranks if question.several else ranks[0].graph)
+    assert table.name == name
+    assert set(table.columns) <= set(TABLES[name].columns)
+    assert question.answers.endswith(".")
+    defaults = {one.name: one.default for one in question.parameters.values()}
+    again = question(ranks if question.several else ranks[0].graph, **defaults)
+    assert again.text() == table.text()
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_every_question_is_answered_of_an_empty_trace(name: str) -> None:
+    empty = load_core({"traceEvents": []})
+    question = QUESTIONS[name]
+    several = TraceSet.of({"a": empty, "b": load_core({"traceEvents": [], "other": 1})})
+    question(several if question.several else empty)
+
+
+def test_queries_have_their_columns_and_parameters() -> None:
+    for name, query in library().items():
+        question = QUESTIONS[name]
+        assert question.query is query
+        assert set(question.parameters) == set(query.parameters) - {"trace"}
+    assert QUESTIONS["idle_causes"].query is None
+
+
+def test_a_step_is_a_window(ranks: TraceSet) -> None:
+    core = ranks[0].core
+    of_step = QUESTIONS["ops_summary"](core, step=3)
+    columns = list(of_step.columns)
+    assert of_step.records() == [
+        {column: row[column] for column in columns} for row in ops_summary(core.window(step=3)).records()
+    ]
+    assert QUESTIONS["ops_summary"](core.window(step=3)).records() == of_step.records()
+    with pytest.raises(AnalysisError, match="the trace has no step 7"):
+        QUESTIONS["ops_summary"](core, step=7)
+
+
+def test_what_cannot_be_asked(ranks: TraceSet) -> None:
+    with pytest.raises(AnalysisError, match="idle_gaps has no parameter 'tops'; there are device, min_us, top"):
+        QUESTIONS["idle_gaps"](ranks[0].graph, tops=3)
+    with pytest.raises(AnalysisError, match="idle_gaps is asked of one trace, not of 2"):
+        QUESTIONS["idle_gaps"](ranks)
+    with pytest.raises(AnalysisError, match="wanted, not str"):
+        QUESTIONS["slowest_ranks"]("traces/")
+
+
+def test_lists_and_dictionaries_of_graphs_will_do() -> None:
+    one, other = load_core(small_trace()), load_core(small_trace() | {"other": 1})
+    table = QUESTIONS["run_history"]([one, other])
+    assert len(table) == 2
+    assert list(QUESTIONS["run_history"]({"a": one, "b": other})["trace"]) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("types", "text", "value"),
+    [
+        ((int, type(None)), "7", 7),
+        ((int, type(None)), "null", None),
+        ((int, str, type(None)), "7", 7),
+        ((int, str, type(None)), "layer", "layer"),
+        ((float,), "1.5", 1.5),
+        ((bool,), "True", True),
+        ((str, type(None)), "20260131", "20260131"),
+        (("op", "call", str), "call", "call"),
+    ],
+)
+def test_values_from_text(types: tuple[Any, ...], text: str, value: Any) -> None:
+    assert Parameter("p", types, None).read(text) == value
+
+
+@pytest.mark.parametrize(
+    ("types", "text", "wanted"),
+    [
+        ((int, type(None)), "abc", "a whole number or null"),
+        ((bool,), "maybe", "true or false"),
+        ((float,), "x", "a number"),
+    ],
+)
+def test_values_that_are_none(types: tuple[Any, ...], text: str, wanted: str) -> None:
+    with pytest.raises(AnalysisError, match=f"p={text}: {wanted} is wanted"):
+        Parameter("p", types, None).read(text)
+
+
+def test_questions_go_by_the_extension_of_the_window(ranks: TraceSet) -> None:
+    from tracelens_graph.extension import Extension
+
+    core: Core = ranks[0].core
+    w = Extension(registry={}).of(core)
+    assert QUESTIONS["unmodelled_time"](w)["op"] != QUESTIONS["unmodelled_time"](core)["op"]

@@ -1,0 +1,88 @@
+"""`tracelens-graph ask`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tracelens_graph.analyses.questions import QUESTIONS
+from tracelens_graph.loading import load_core
+from tracelens_graph.reports.json import table_object
+from tracelens_graph.simulate import simulate, write
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("job")
+    write(simulate(ranks=2, steps=2, layers=1), folder)
+    return folder
+
+
+def test_the_list_of_questions(run: Run) -> None:
+    code, out, _ = run("ask")
+    assert code == 0
+    assert all(any(line.startswith(name) for line in out.splitlines()) for name in QUESTIONS)
+    _, out, _ = run("ask", "--format", "json")
+    assert [row["question"] for row in json.loads(out)["rows"]] == list(QUESTIONS)
+
+
+def test_the_parameters_of_one(run: Run) -> None:
+    code, out, _ = run("ask", "idle_gaps")
+    assert code == 0
+    assert "min_us" in out
+    assert "tracelens-graph ask idle_gaps TRACE --param NAME=VALUE" in out
+    assert "TRACE..." in run("ask", "slowest_ranks")[1]
+
+
+def test_of_one_trace(run: Run, job: Path) -> None:
+    trace = job / "rank0.json.gz"
+    code, out, _ = run("ask", "idle_gaps", trace, "-p", "top=3", "--format", "json")
+    assert code == 0
+    assert json.loads(out)["rows"] == table_object(QUESTIONS["idle_gaps"](load_core(trace), top=3))["rows"]
+    _, out, _ = run("ask", "ops_summary", trace, "--step", "3", "--top", "2")
+    assert "step 3" in out
+    assert "more rows (--top 0 shows all)" in out
+    _, of_window, _ = run("ask", "ops_summary", trace, "--step", "3", "-f", "csv")
+    _, of_parameter, _ = run("ask", "ops_summary", trace, "-p", "step=3", "-f", "csv")
+    assert of_window == of_parameter
+
+
+def test_of_several(run: Run, job: Path) -> None:
+    code, out, err = run("ask", "slowest_ranks", job, "--format", "json")
+    assert code == 0
+    assert {row["trace"] for row in json.loads(out)["rows"]} == {"rank0", "rank1"}
+    assert err.count("left out") == 1
+    assert "4 files that are no traces" in err
+    code, out, _ = run("ask", "run_history", job / "rank0.json.gz", job / "rank1.json.gz", "--device", "0")
+    assert code == 0
+    assert "rank1" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("idle_gap",), "did you mean idle_gaps?"),
+        (("nothing of this",), "there is no question"),
+        (("idle_gaps", "T", "-p", "tops=3"), "did you mean top?"),
+        (("idle_gaps", "T", "-p", "top"), "it has the form NAME=VALUE"),
+        (("idle_gaps", "T", "-p", "top=x"), "a whole number is wanted"),
+        (("idle_gaps", "T", "T2"), "is asked of one trace, not of 2"),
+    ],
+)
+def test_wrong_usage(run: Run, job: Path, arguments: tuple[str, ...], said: str) -> None:
+    places = {"T": job / "rank0.json.gz", "T2": job / "rank1.json.gz"}
+    code, _, err = run("ask", *(places.get(one, one) for one in arguments))
+    assert code == 2
+    assert said in " ".join(err.replace("│", " ").split())
+
+
+def test_traces_that_lack_what_is_asked_for(run: Run, job: Path, tmp_path: Path) -> None:
+    code, _, err = run("ask", "ops_summary", job / "rank0.json.gz", "-p", "step=99")
+    assert (code, "has no step 99" in err) == (1, True)
+    code, _, err = run("ask", "run_history", tmp_path)
+    assert (code, "no file in it ends" in " ".join(err.replace("│", " ").split())) == (2, True)

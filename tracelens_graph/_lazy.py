@@ -1,0 +1,30 @@
+"""Public names of a package that are imported when they are first used, so that importing the package costs nothing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+
+def on_first_use(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """The functions `__getattr__` and `__dir__` of a package.
+
+    Args:
+        package: its `__name__`.
+        homes: public name -> module, below `tracelens_graph`, that it is imported from.
+    """
+
+    def get(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(import_module(f"tracelens_graph.{homes[name]}"), name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    def listed() -> list[str]:
+        own = vars(sys.modules[package])
+        return sorted({*own.get("__all__", ()), *(name for name in own if name.startswith("__"))})
+
+    return get, listed
