@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from pages import DOCS, publish
 
-from tracelens_graph.perf.architecture import FIGURES, Architecture, shipped
+from tracelens_graph.perf.devices import FIGURES, Architecture, shipped
 
 PAGE = DOCS / "architectures.md"
 _MADE = re.compile(r"(?<=<!-- Made by docs/make_architectures.py\. -->\n).*?(?=<!-- End\. -->)", re.DOTALL)

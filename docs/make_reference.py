@@ -33,7 +33,7 @@ from tracelens_graph.cli.app import app
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
 from tracelens_graph.loaders.kineto.categories import CATEGORIES
-from tracelens_graph.perf.architecture import architecture
+from tracelens_graph.perf.devices import architecture
 from tracelens_graph.perf.registry import sheets
 from tracelens_graph.schema import REPAIR_MEANING
 from tracelens_graph.schema.tables import TABLES

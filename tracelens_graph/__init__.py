@@ -76,8 +76,8 @@ if TYPE_CHECKING:
     from tracelens_graph.graph.trace_set import TraceMember as TraceMember
     from tracelens_graph.graph.trace_set import TraceSet as TraceSet
     from tracelens_graph.graph.window import Window as Window
-    from tracelens_graph.perf.architecture import architecture as architecture
     from tracelens_graph.perf.cost import Cost as Cost
+    from tracelens_graph.perf.devices import architecture as architecture
     from tracelens_graph.perf.model import OpModel as OpModel
     from tracelens_graph.perf.time_model import TimeModel as TimeModel
     from tracelens_graph.schema import Kind as Kind
@@ -120,7 +120,7 @@ _HOME = {
     "TraceToTree": "compat.trace_to_tree",
     "TreePerfAnalyzer": "compat.tree_perf",
     "Window": "graph.window",
-    "architecture": "perf.architecture",
+    "architecture": "perf.devices",
     "attribution": "analyses.places.attribution",
     "coll_analysis": "analyses.timeline.collectives",
     "combined": "extension",

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from tracelens_graph.api import TraceGraph
-    from tracelens_graph.perf.architecture import Architecture
+    from tracelens_graph.perf.devices import Architecture
     from tracelens_graph.table import Table
 
 EVERYTHING = Options()

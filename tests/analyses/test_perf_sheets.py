@@ -19,9 +19,9 @@ from tracelens_graph.analyses.performance.perf_sheets import perf_sheets
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window
 from tracelens_graph.loading import load_core
-from tracelens_graph.perf.architecture import architecture
 from tracelens_graph.perf.arguments import Arguments
 from tracelens_graph.perf.cost import CannotModel, Cost
+from tracelens_graph.perf.devices import architecture
 from tracelens_graph.perf.model import CallContext, OpModel
 from tracelens_graph.perf.registry import MODELS, model_named
 from tracelens_graph.schema import Kind

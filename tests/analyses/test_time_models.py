@@ -12,8 +12,8 @@ from handmade import span
 from tracelens_graph.extension import Extension
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
-from tracelens_graph.perf.architecture import architecture
 from tracelens_graph.perf.cost import CannotModel
+from tracelens_graph.perf.devices import architecture
 from tracelens_graph.perf.model import OpModel
 from tracelens_graph.perf.time_model import TimeModel, Work
 

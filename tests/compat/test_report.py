@@ -22,7 +22,7 @@ from tracelens_graph.compat.report import generate_perf_report_pytorch
 from tracelens_graph.compat.tree_perf import TreePerfAnalyzer
 from tracelens_graph.errors import AnalysisError, DamagedTraceWarning, MissingExtraError, OutputError, TraceError
 from tracelens_graph.loading import load_core
-from tracelens_graph.perf.architecture import architecture
+from tracelens_graph.perf.devices import architecture
 
 OPS = ["ops_summary_by_category", "ops_summary", "ops_unique_args"]
 DEFAULT = ["gpu_timeline", *OPS, "unified_perf_summary", "GEMM"]

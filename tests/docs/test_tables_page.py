@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import tracelens_graph as tlg
 from tracelens_graph.analyses.report.report_tables import TABLES as REPORT_TABLES
 from tracelens_graph.cli.app import app
-from tracelens_graph.perf.architecture import architecture
+from tracelens_graph.perf.devices import architecture
 from tracelens_graph.schema.tables import TABLES
 from tracelens_graph.simulate import simulate, write
 from tracelens_graph.table import Table

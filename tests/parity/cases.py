@@ -20,7 +20,7 @@ from corpus import CORPUS, GOLDENS
 from tracelens_graph.analyses.report.report_tables import ReportOptions, Tables, report_tables
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
-from tracelens_graph.perf.architecture import architecture
+from tracelens_graph.perf.devices import architecture
 from tracelens_graph.table import Table
 
 GPU_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from corpus import CHECKOUT, kineto_traces, needs_corpus, trace_id
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.loading import load_core
-from tracelens_graph.perf.architecture import FIGURES, Rate, architecture, detect, shipped
 from tracelens_graph.perf.architecture_tables import device, devices
+from tracelens_graph.perf.devices import FIGURES, Rate, architecture, detect, shipped
 
 SHIPPED = shipped()
 GIB = 2**30

@@ -17,7 +17,7 @@ from corpus import kineto_traces, needs_corpus, parametrize, trace_id
 from tracelens_graph.analyses.performance.perf_sheets import perf_sheets
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
-from tracelens_graph.perf.architecture import Architecture, architecture, detect
+from tracelens_graph.perf.devices import Architecture, architecture, detect
 
 SLACK = 1.05
 """Clocks of a device vary, and the times of short kernels are not exact."""

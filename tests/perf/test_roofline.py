@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corpus import GOLDENS, needs_goldens
-from tracelens_graph.perf.architecture import Architecture, Figure, Source, architecture
 from tracelens_graph.perf.cost import Cost
-from tracelens_graph.perf.roofline import Roof, roof_table, roofline
+from tracelens_graph.perf.devices import Architecture, Figure, Source, architecture
+from tracelens_graph.perf.roofs import Roof, roof_table, roofline
 
 # The MI300X of TraceLens: rates that its authors reach. The reference tables compare every trace with it.
 TRACELENS_MI300X = {

@@ -23,7 +23,7 @@ from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
-from tracelens_graph.perf.architecture import architecture
+from tracelens_graph.perf.devices import architecture
 from tracelens_graph.simulate import simulate
 from tracelens_graph.table import Table
 

@@ -22,8 +22,8 @@ from tracelens_graph.analyses.performance.roofline_summary import roofline_summa
 from tracelens_graph.errors import MissingExtraError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
-from tracelens_graph.perf.architecture import Architecture, Figure, Source
 from tracelens_graph.perf.cost import Cost
+from tracelens_graph.perf.devices import Architecture, Figure, Source
 from tracelens_graph.perf.model import OpModel
 from tracelens_graph.reports import roofline_html as module
 from tracelens_graph.reports.roofline_html import drawing_library, roofline_html

@@ -17,7 +17,7 @@ from tracelens_graph.database import Database, image
 from tracelens_graph.errors import DatabaseError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
-from tracelens_graph.perf.architecture import architecture
+from tracelens_graph.perf.devices import architecture
 from tracelens_graph.schema import CONTEXT_EDGES, EVENT_EDGES, GPU_KINDS, Kind
 from tracelens_graph.schema.database import CONTEXT_PROPERTIES, EVENT, EVENT_PROPERTIES, HEAT, KEYS
 from tracelens_graph.simulate import simulate

@@ -92,8 +92,8 @@ def architectures(
     format: FormatOption = Format.table,
 ) -> None:
     """Print devices as a table."""
-    from tracelens_graph.perf.architecture import architecture, shipped
     from tracelens_graph.perf.architecture_tables import device, devices
+    from tracelens_graph.perf.devices import architecture, shipped
 
     write_table(devices(shipped().values()) if arch is None else device(architecture(arch)), format)
 
@@ -117,9 +117,9 @@ def _report(
     if measured is not None and not arch:
         raise typer.BadParameter("--measured needs --arch")
     measured_us = None if measured is None else to_ns(measured, "--measured") / 1e3
-    from tracelens_graph.perf.architecture import architecture
     from tracelens_graph.perf.cost import CannotModel
-    from tracelens_graph.perf.roofline import roof_table
+    from tracelens_graph.perf.devices import architecture
+    from tracelens_graph.perf.roofs import roof_table
 
     devices = [architecture(one) for one in arch or ()]
     try:

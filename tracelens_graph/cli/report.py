@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tracelens_graph.extension import Extension
     from tracelens_graph.graph.core import Core
     from tracelens_graph.graph.window import Window
-    from tracelens_graph.perf.architecture import Architecture
+    from tracelens_graph.perf.devices import Architecture
     from tracelens_graph.table import Table
 
 _ROWS_FOR_PEOPLE = 10
@@ -184,7 +184,7 @@ def report(
     if arch is not None and no_models:
         raise typer.BadParameter("--arch is for the tables that --no-models leaves out")
     if arch is not None and arch != "auto":
-        from tracelens_graph.perf.architecture import architecture
+        from tracelens_graph.perf.devices import architecture
 
         options = replace(options, arch=architecture(arch))
     options = replace(options, extension=_extension(extension or [], tell=True))
@@ -312,7 +312,7 @@ def _result(path: str, request: _Request, processes: int | None = None) -> tuple
 
 def _arch_of(core: Core) -> Architecture | None:
     """The device that a trace was recorded on; without it, a warning that says why it is not known."""
-    from tracelens_graph.perf.architecture import detect
+    from tracelens_graph.perf.devices import detect
 
     found = detect(core.info.metadata.get("deviceProperties"))
     if isinstance(found, str):

@@ -13,7 +13,7 @@ from tracelens_graph.cli.windows import WindowChoice, with_window_options
 
 if TYPE_CHECKING:
     from tracelens_graph.graph.core import Core
-    from tracelens_graph.perf.architecture import Architecture
+    from tracelens_graph.perf.devices import Architecture
 
 
 @with_window_options
@@ -44,7 +44,7 @@ def roofline(
     """
     device = None
     if arch != "auto":
-        from tracelens_graph.perf.architecture import architecture
+        from tracelens_graph.perf.devices import architecture
 
         device = architecture(arch)
     if output is not None:
@@ -79,7 +79,7 @@ def _device_of(core: Core) -> Architecture:
         AnalysisError: it is not known; the message says why.
     """
     from tracelens_graph.errors import AnalysisError
-    from tracelens_graph.perf.architecture import detect
+    from tracelens_graph.perf.devices import detect
 
     found = detect(core.info.metadata.get("deviceProperties"))
     if isinstance(found, str):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tracelens_graph.errors import AnalysisError
-from tracelens_graph.perf.architecture import Architecture, architecture
+from tracelens_graph.perf.devices import Architecture, architecture
 
 Device = Architecture | Mapping[str, Any] | str | os.PathLike[str]
 

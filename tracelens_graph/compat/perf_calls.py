@@ -22,8 +22,8 @@ from tracelens_graph.compat.trace_to_tree import TraceToTree
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
 from tracelens_graph.graph.window import Window
-from tracelens_graph.perf.architecture import Architecture
 from tracelens_graph.perf.cost import CannotModel, Cost
+from tracelens_graph.perf.devices import Architecture
 from tracelens_graph.perf.model import CallContext, OpModel
 from tracelens_graph.perf.registry import model_named
 from tracelens_graph.table import Table

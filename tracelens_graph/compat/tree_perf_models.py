@@ -28,8 +28,8 @@ from tracelens_graph.compat.trace_to_tree import TraceToTree
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.extension import extension_of
 from tracelens_graph.graph.window import Window
-from tracelens_graph.perf.architecture import Architecture
 from tracelens_graph.perf.cost import CannotModel
+from tracelens_graph.perf.devices import Architecture
 from tracelens_graph.perf.model import OpModel
 from tracelens_graph.perf.registry import model_named
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from tracelens_graph._lazy import on_first_use as _on_first_use
 
 if TYPE_CHECKING:
-    from tracelens_graph.perf.architecture import Architecture as Architecture
-    from tracelens_graph.perf.architecture import architecture as architecture
-    from tracelens_graph.perf.architecture import detect as detect
     from tracelens_graph.perf.arguments import Arguments as Arguments
     from tracelens_graph.perf.cost import CannotModel as CannotModel
     from tracelens_graph.perf.cost import Cost as Cost
+    from tracelens_graph.perf.devices import Architecture as Architecture
+    from tracelens_graph.perf.devices import architecture as architecture
+    from tracelens_graph.perf.devices import detect as detect
     from tracelens_graph.perf.families.attention import attention as attention
     from tracelens_graph.perf.families.convolution import convolution as convolution
     from tracelens_graph.perf.families.convolution import convolution_backward as convolution_backward
@@ -38,30 +38,30 @@ if TYPE_CHECKING:
     from tracelens_graph.perf.model import OpModel as OpModel
     from tracelens_graph.perf.registry import MODELS as MODELS
     from tracelens_graph.perf.registry import model_named as model_named
-    from tracelens_graph.perf.roofline import Roof as Roof
-    from tracelens_graph.perf.roofline import roofline as roofline
+    from tracelens_graph.perf.roofs import Roof as Roof
+    from tracelens_graph.perf.roofs import roofline as roofline
     from tracelens_graph.perf.time_model import TimeModel as TimeModel
     from tracelens_graph.perf.time_model import Work as Work
 
 _HOME = {
-    "Architecture": "perf.architecture",
+    "Architecture": "perf.devices",
     "Arguments": "perf.arguments",
     "CallContext": "perf.model",
     "CannotModel": "perf.cost",
     "Cost": "perf.cost",
     "MODELS": "perf.registry",
     "OpModel": "perf.model",
-    "Roof": "perf.roofline",
+    "Roof": "perf.roofs",
     "TimeModel": "perf.time_model",
     "Work": "perf.time_model",
-    "architecture": "perf.architecture",
+    "architecture": "perf.devices",
     "attention": "perf.families.attention",
     "binary": "perf.families.elementwise",
     "causal_conv1d": "perf.families.ssm",
     "convolution": "perf.families.convolution",
     "convolution_backward": "perf.families.convolution",
     "cross_entropy": "perf.families.losses",
-    "detect": "perf.architecture",
+    "detect": "perf.devices",
     "fused_moe": "perf.families.moe",
     "gemm": "perf.families.gemm",
     "grouped_gemm": "perf.families.grouped_gemm",
@@ -70,7 +70,7 @@ _HOME = {
     "normalization": "perf.families.normalization",
     "reduction": "perf.families.reduction",
     "rms_norm": "perf.families.normalization",
-    "roofline": "perf.roofline",
+    "roofline": "perf.roofs",
     "rope": "perf.families.rope",
     "rows_by_index": "perf.families.embedding",
     "softmax": "perf.families.reduction",

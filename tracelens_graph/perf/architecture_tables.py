@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from tracelens_graph.perf.architecture import FIGURES, Architecture
+from tracelens_graph.perf.devices import FIGURES, Architecture
 from tracelens_graph.table import Column, Table
 
 _LISTED = ("memory_gb", "memory_bandwidth_gbps", "matrix_fp32", "matrix_fp16", "matrix_fp8", "vector_fp32")

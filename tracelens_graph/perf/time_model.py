@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tracelens_graph.perf.cost import Cost
 
 if TYPE_CHECKING:
-    from tracelens_graph.perf.architecture import Architecture
+    from tracelens_graph.perf.devices import Architecture
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from html import escape
 from typing import Any
 
 from tracelens_graph.errors import MissingExtraError
-from tracelens_graph.perf.architecture import Architecture
+from tracelens_graph.perf.devices import Architecture
 from tracelens_graph.table import Table
 from tracelens_graph.texts import printable, shorten
 

@@ -16,9 +16,9 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group, union_length_by_group
 from tracelens_graph.graph.traversals import nearest_above, rows_of_kind
 from tracelens_graph.graph.window import Window, window_of
-from tracelens_graph.perf.architecture import Architecture, detect
 from tracelens_graph.perf.cost import Cost
-from tracelens_graph.perf.roofline import Roof, roofline
+from tracelens_graph.perf.devices import Architecture, detect
+from tracelens_graph.perf.roofs import Roof, roofline
 from tracelens_graph.schema import Kind
 from tracelens_graph.schema.tables.ops import MODULES_OF_SIGNATURE, OP_SIGNATURES
 from tracelens_graph.table import Table

@@ -17,8 +17,8 @@ from tracelens_graph.analyses.shared.statistics import Groups
 from tracelens_graph.perf.cost import Cost
 
 if TYPE_CHECKING:
-    from tracelens_graph.perf.architecture import Architecture
-    from tracelens_graph.perf.roofline import Roof
+    from tracelens_graph.perf.devices import Architecture
+    from tracelens_graph.perf.roofs import Roof
 
 RATES = ("TB/s", "TFLOPS/s")
 STATISTICS = ("mean", "median", "std", "min", "max")
@@ -45,7 +45,7 @@ class CostedCalls:
         """The roof of each estimate; None where there is none."""
         if self.arch is None:
             return [None] * len(self.costs)
-        from tracelens_graph.perf.roofline import roofline
+        from tracelens_graph.perf.roofs import roofline
 
         found = (roofline(cost, self.arch) for cost in self.costs)
         return [None if isinstance(roof, str) else roof for roof in found]

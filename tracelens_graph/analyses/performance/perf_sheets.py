@@ -39,7 +39,7 @@ from tracelens_graph.schema.tables.performance import PERF_SHEET, size_columns
 from tracelens_graph.table import Table
 
 if TYPE_CHECKING:
-    from tracelens_graph.perf.architecture import Architecture
+    from tracelens_graph.perf.devices import Architecture
 
 _FORWARD, _BACKWARD = "_fwd", "_bwd"
 _NOTHING = np.zeros(0, np.int64)

@@ -33,7 +33,7 @@ from tracelens_graph.schema.tables.performance import UNIFIED_PERF_SUMMARY
 from tracelens_graph.table import Table
 
 if TYPE_CHECKING:
-    from tracelens_graph.perf.architecture import Architecture
+    from tracelens_graph.perf.devices import Architecture
 
 COMMUNICATION = "(communication)"
 

@@ -25,7 +25,7 @@ from tracelens_graph.table import Table
 from tracelens_graph.texts import shorten
 
 if TYPE_CHECKING:
-    from tracelens_graph.perf.architecture import Architecture
+    from tracelens_graph.perf.devices import Architecture
 
 
 class Part(IntEnum):
@@ -195,7 +195,7 @@ def _work(w: Window) -> _Work:
 def _bounds(costs: list[Cost], arch: Architecture) -> tuple[np.ndarray, np.ndarray, list[str]]:
     """Of each estimate the part it belongs to, its least time in ns (NaN for none), and why there is none."""
     parts, least, why = np.full(len(costs), Part.no_roof), np.full(len(costs), np.nan), [""] * len(costs)
-    from tracelens_graph.perf.roofline import roofline
+    from tracelens_graph.perf.roofs import roofline
 
     bandwidth = arch.value("memory_bandwidth_gbps")
     for n, cost in enumerate(costs):

@@ -17,7 +17,7 @@ from tracelens_graph.perf.time_model import TimeModel, Work
 from tracelens_graph.table import Column
 
 if TYPE_CHECKING:
-    from tracelens_graph.perf.architecture import Architecture
+    from tracelens_graph.perf.devices import Architecture
 
 
 def time_columns(

@@ -19,8 +19,8 @@ from tracelens_graph.extension import extension_of
 from tracelens_graph.graph.context import Context, EventProperty, content_key
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
-from tracelens_graph.perf.architecture import Architecture, detect
 from tracelens_graph.perf.cost import Cost
+from tracelens_graph.perf.devices import Architecture, detect
 from tracelens_graph.schema import Kind
 from tracelens_graph.schema.database import RATES
 

@@ -24,7 +24,7 @@ from tracelens_graph.table import Table
 
 if TYPE_CHECKING:
     from tracelens_graph.extension import Extension
-    from tracelens_graph.perf.architecture import Architecture
+    from tracelens_graph.perf.devices import Architecture
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from tracelens_graph.errors import TraceError
 from tracelens_graph.files import distinct_names
 
 if TYPE_CHECKING:
-    from tracelens_graph.perf.architecture import Architecture
+    from tracelens_graph.perf.devices import Architecture
     from tracelens_graph.stores.neo4j.image import Image, Options
 
 Run = Annotated[
@@ -172,6 +172,6 @@ def _options(only: str, min_gpu_time: str, with_args: bool) -> Options:
 def _device(arch: str) -> Architecture | None:
     if arch == "auto":
         return None
-    from tracelens_graph.perf.architecture import architecture
+    from tracelens_graph.perf.devices import architecture
 
     return architecture(arch)

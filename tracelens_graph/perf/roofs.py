@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tracelens_graph.perf.architecture import Architecture
 from tracelens_graph.perf.cost import Cost
+from tracelens_graph.perf.devices import Architecture
 from tracelens_graph.table import Column, Table
 
 Bound = Literal["COMPUTE_BOUND", "MEMORY_BOUND"]
