@@ -5,6 +5,15 @@ forward pass of its region again, inside itself. Reentrant: the forward pass run
 `CheckpointFunction`; `CheckpointFunctionBackward` runs it again with autograd, and then its backward pass.
 Regions are known by the Python frame that recomputes, by the name of the reentrant op, or, without Python
 stacks, by the op `_NoopSaveInputs` that begins every non-reentrant region.
+
+Example of a non-reentrant region with one linear layer. Numbers are sequence numbers of autograd:
+
+    forward   linear #7                                                     keeps nothing
+    backward  AddmmBackward0 #7 { recompute_fn { linear #9 } }              linear #9 is recomputed
+              AccumulateGrad ...
+
+`linear #9` is the twin of `linear #7`. Both lead to `AddmmBackward0`: the first by its number, its twin because the op names
+of the two runs of the region agree from first to last.
 """
 
 from __future__ import annotations

@@ -146,7 +146,18 @@ def _of_device(w: Window, rows: np.ndarray) -> Idle:
 def _split(
     w: Window, begin: np.ndarray, end: np.ndarray, row: np.ndarray, before: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Parts of the gaps of one device by cause, and the waiting calls in which they began."""
+    """Parts of the gaps of one device by cause, and the waiting calls in which they began.
+
+    A gap from 100 to 200 ends with kernel k, whose launch call ran from 150 to 160:
+
+        100 ........ 150 .... 160 ............ 200
+        | thread of   | in the | on its way    |
+        | the launch  | call   | to the GPU    |
+        host states    launches  launches; queued if the call had returned before 100; unknown if longer than 0.1 ms
+
+    Of the first part, what a synchronising call that was under way at 100 lasted is due to that call. Time in which the
+    device ran what is not in the window is cut out beforehand by the clock.
+    """
     core, c, calls = w.core, w.core.columns, calls_of(w.core)
     parts = np.zeros((len(Cause), len(begin)), np.int64)
     waited = np.full(len(begin), -1, np.int64)

@@ -293,7 +293,15 @@ def _times(core: Core, tree: _Tree, rows: np.ndarray) -> _Times:
 
 
 def _charged(core: Core, frames: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """For each GPU row the position of the module call it is charged to, -1 for none, and whether as backward work."""
+    """For each GPU row the position of the module call it is charged to, -1 for none, and whether as backward work.
+
+    A GPU event is charged to the nearest "stop" above it. Stops are module calls, charged to themselves, and backward ops
+    whose forward op was called in a module, charged to that module:
+
+        Linear_0 { aten::linear { launch { k1 } } }           k1: Linear_0, forward
+        autograd thread: AddmmBackward0 { launch { k2 } }     k2: Linear_0, backward, if its forward op is that linear
+        optimizer: aten::add_ { launch { k3 } }               k3: -1
+    """
     if not len(frames):
         return np.full(len(rows), -1, np.int64), np.zeros(len(rows), bool)
     c = core.columns
