@@ -192,14 +192,14 @@ def _rows(
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """The order of all rows, and the structure columns in that order.
 
-    Example: op A (pre-order 0) calls launch L (1), which launched kernels k2 and k1 (by start), and op B (2) calls launch
-    M (3), which launched m. The kernels of a launch stand behind the launch's last host descendant, so the rows are
+    Example: op A (pre-order 0) calls launch L (1), which launched kernels k2 and k1 (by start); op B (2) calls launch M
+    (3), which launched m. The kernels of a launch stand behind the launch's last host descendant, so the rows are
 
         A  L  k2  k1  B  M  m        last: A 3, L 3, B 6, M 6
         0  1  2   3   4  5  6        parent: L 0, k2 1, k1 1, M 4, m 5
 
-    A host event moves down by the number of GPU events that stand before it (`before`), a GPU event stands one behind the
-    last host descendant of its launch plus all GPU events before it. GPU events without a launch, and the layers, follow.
+    A host event moves down by the number of GPU events before it (`before`). A GPU event stands one behind the last host
+    descendant of its launch plus all GPU events before it. GPU events without a launch follow, then the layers.
     """
     uid, start, device, stream = columns["uid"], columns["start_ns"], columns["device"], columns["stream"]
     hosts = len(host)

@@ -12,8 +12,8 @@ Example of a non-reentrant region with one linear layer. Numbers are sequence nu
     backward  AddmmBackward0 #7 { recompute_fn { linear #9 } }              linear #9 is recomputed
               AccumulateGrad ...
 
-`linear #9` is the twin of `linear #7`. Both lead to `AddmmBackward0`: the first by its number, its twin because the op names
-of the two runs of the region agree from first to last.
+`linear #9` is the twin of `linear #7`. Both lead to `AddmmBackward0`: the first by its number, its twin because the op
+names of the two runs of the region agree from first to last.
 """
 
 from __future__ import annotations

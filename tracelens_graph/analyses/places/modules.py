@@ -295,8 +295,8 @@ def _times(core: Core, tree: _Tree, rows: np.ndarray) -> _Times:
 def _charged(core: Core, frames: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """For each GPU row the position of the module call it is charged to, -1 for none, and whether as backward work.
 
-    A GPU event is charged to the nearest "stop" above it. Stops are module calls, charged to themselves, and backward ops
-    whose forward op was called in a module, charged to that module:
+    A GPU event is charged to the nearest "stop" above it. Stops are module calls, which are charged themselves, and
+    backward ops whose forward op was called in a module, which is charged:
 
         Linear_0 { aten::linear { launch { k1 } } }           k1: Linear_0, forward
         autograd thread: AddmmBackward0 { launch { k2 } }     k2: Linear_0, backward, if its forward op is that linear
