@@ -62,7 +62,7 @@ def test_every_public_name_is_explained() -> None:
     assert sorted(name for name in names if not re.search(rf"\b{name}\b", text)) == []
 
 
-PUBLIC = {"", "perf", "categories", "graph", "compat", "simulate", "schema", "ogm"}
+PUBLIC = ("", "perf", "categories", "graph", "compat", "simulate", "schema", "ogm")
 """The package and its documented sub-packages; what they name in `__all__` is public, everything else may change."""
 
 IMPORT = re.compile(

@@ -198,7 +198,7 @@ def _rows(
         A  L  k2  k1  B  M  m        last: A 3, L 3, B 6, M 6
         0  1  2   3   4  5  6        parent: L 0, k2 1, k1 1, M 4, m 5
 
-    A host event moves down by the number of GPU events before it (`before`). A GPU event stands one behind the last host
+    A host event moves down by the number of GPU events before it (`before`). A GPU event stands behind the last host
     descendant of its launch plus all GPU events before it. GPU events without a launch follow, then the layers.
     """
     uid, start, device, stream = columns["uid"], columns["start_ns"], columns["device"], columns["stream"]
