@@ -19,9 +19,10 @@ from networkx.algorithms import approximation, community
 from networkx.algorithms import isomorphism as iso
 
 from corpus import CORPUS, needs_corpus
-from tracelens_graph.api import TraceGraph, load
+from tracelens_graph.api import load
 from tracelens_graph.nxview.copies import to_networkx
 from tracelens_graph.schema import EVENT_EDGES
+from tracelens_graph.trace_graph import TraceGraph
 
 Graph = Any
 

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from tracelens_graph.analyses.timeline.collectives import coll_analysis as coll_analysis
     from tracelens_graph.analyses.timeline.steps import step_summary as step_summary
     from tracelens_graph.analyses.timeline.timeline import gpu_timeline as gpu_timeline
-    from tracelens_graph.api import TraceGraph as TraceGraph
     from tracelens_graph.api import from_networkx as from_networkx
     from tracelens_graph.api import load as load
     from tracelens_graph.api import load_set as load_set
@@ -82,6 +81,7 @@ if TYPE_CHECKING:
     from tracelens_graph.perf.time_model import TimeModel as TimeModel
     from tracelens_graph.schema import Kind as Kind
     from tracelens_graph.table import Table as Table
+    from tracelens_graph.trace_graph import TraceGraph as TraceGraph
 
 _HOME = {
     "AnalysisError": "errors",
@@ -113,7 +113,7 @@ _HOME = {
     "Table": "table",
     "TimeModel": "perf.time_model",
     "TraceError": "errors",
-    "TraceGraph": "api",
+    "TraceGraph": "trace_graph",
     "TraceLensGraphError": "errors",
     "TraceMember": "graph.trace_set",
     "TraceSet": "graph.trace_set",

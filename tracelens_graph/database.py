@@ -34,9 +34,9 @@ from tracelens_graph.stores.neo4j.trace_image import image_of
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tracelens_graph.api import TraceGraph
     from tracelens_graph.perf.devices import Architecture
     from tracelens_graph.table import Table
+    from tracelens_graph.trace_graph import TraceGraph
 
 EVERYTHING = Options()
 
@@ -157,7 +157,7 @@ class Database:
             DatabaseError: the database cannot be reached or refuses; there is no such trace; it is not complete, was
                 pushed without some of its events or by another version; or somebody changed it.
         """
-        from tracelens_graph.api import TraceGraph
+        from tracelens_graph.trace_graph import TraceGraph
 
         graph: TraceGraph = TraceGraph(self.pull_core(trace, progress=progress))
         return graph

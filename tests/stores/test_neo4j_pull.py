@@ -20,7 +20,7 @@ from made_traces import traces
 from corpus import CORPUS, needs_corpus
 from tracelens_graph.analyses.report.inventory import inventory
 from tracelens_graph.analyses.report.report_tables import report_tables
-from tracelens_graph.api import TraceGraph, from_networkx
+from tracelens_graph.api import from_networkx
 from tracelens_graph.database import Database
 from tracelens_graph.errors import DatabaseError
 from tracelens_graph.graph.core import Core
@@ -31,6 +31,7 @@ from tracelens_graph.stores.graph_file import write_graph
 from tracelens_graph.stores.neo4j import pull
 from tracelens_graph.stores.neo4j.connection import Connection
 from tracelens_graph.stores.neo4j.image import Options
+from tracelens_graph.trace_graph import TraceGraph
 
 RUN = "pull"
 NAMES = (

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tracelens_graph.compat.event_tree import EventTree
 from tracelens_graph.graph.node import Node
 from tracelens_graph.schema import Kind
-
-if TYPE_CHECKING:
-    from tracelens_graph.compat.trace_to_tree import TraceToTree
 
 
 class TraceEvent(Mapping[str, Any]):
@@ -32,7 +30,7 @@ class TraceEvent(Mapping[str, Any]):
 
     __slots__ = ("_tree", "row")
 
-    def __init__(self, tree: TraceToTree, row: int) -> None:
+    def __init__(self, tree: EventTree, row: int) -> None:
         self._tree = tree
         self.row = row
 
@@ -67,7 +65,7 @@ class MeasuredEvent(TraceEvent):
 
     __slots__ = ("_measured",)
 
-    def __init__(self, tree: TraceToTree, row: int, measured: Mapping[str, Any]) -> None:
+    def __init__(self, tree: EventTree, row: int, measured: Mapping[str, Any]) -> None:
         super().__init__(tree, row)
         self._measured = measured
 
@@ -82,39 +80,39 @@ class MeasuredEvent(TraceEvent):
         return super().__len__() + len(self._measured)
 
 
-def _ts(tree: TraceToTree, row: int) -> float:
+def _ts(tree: EventTree, row: int) -> float:
     return (int(tree.graph.columns.start_ns[row]) + tree.clock_ns) / 1000
 
 
-def _dur(tree: TraceToTree, row: int) -> float | None:
+def _dur(tree: EventTree, row: int) -> float | None:
     columns = tree.graph.columns
     return None if columns.kind[row] == Kind.MemoryEvent else int(columns.dur_ns[row]) / 1000
 
 
-def _t_end(tree: TraceToTree, row: int) -> float | None:
+def _t_end(tree: EventTree, row: int) -> float | None:
     dur = _dur(tree, row)
     return None if dur is None else _ts(tree, row) + dur
 
 
-def _parent(tree: TraceToTree, row: int) -> int | None:
+def _parent(tree: EventTree, row: int) -> int | None:
     parent = tree.parent_row(row)
     return None if parent < 0 else int(tree.graph.columns.uid[parent])
 
 
-def _uid(tree: TraceToTree, row: int) -> int:
+def _uid(tree: EventTree, row: int) -> int:
     return int(tree.graph.columns.uid[row])
 
 
-def _children(tree: TraceToTree, row: int) -> list[int]:
+def _children(tree: EventTree, row: int) -> list[int]:
     found: list[int] = tree.graph.columns.uid[tree.child_rows(row)].tolist()
     return found
 
 
-def _name(tree: TraceToTree, row: int) -> str:
+def _name(tree: EventTree, row: int) -> str:
     return tree.graph.names[tree.graph.columns.name[row]]
 
 
-_KEYS: dict[str, Callable[[TraceToTree, int], Any]] = {
+_KEYS: dict[str, Callable[[EventTree, int], Any]] = {
     "UID": _uid,
     "args": lambda tree, row: Node(tree.graph, row).args,
     "cat": lambda tree, row: tree.category(row),

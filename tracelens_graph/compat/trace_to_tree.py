@@ -17,20 +17,18 @@ from typing import Any, Literal, overload
 import numpy as np
 
 from tracelens_graph.compat.event import TraceEvent
-from tracelens_graph.graph.arrays import is_kind
+from tracelens_graph.compat.event_tree import EventTree
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import climb, nearest_above
-from tracelens_graph.loaders.kineto.times import epoch_ns
 from tracelens_graph.loading import load_core
 from tracelens_graph.reports import tree_text
-from tracelens_graph.reports.original import CATEGORY, Head, heads
-from tracelens_graph.schema import GPU_KINDS, HOST_KINDS, PYTHON_KINDS, Kind
+from tracelens_graph.schema import GPU_KINDS, PYTHON_KINDS, Kind
 
 _FOUND_FIRST = (Kind.Op, Kind.Annotation, Kind.Step, *PYTHON_KINDS, Kind.RuntimeCall, *GPU_KINDS)
 """Which of several events with one External id is meant: the first of these kinds."""
 
 
-class TraceToTree:
+class TraceToTree(EventTree):
     """The call tree of a trace.
 
     Args:
@@ -42,15 +40,9 @@ class TraceToTree:
             correlation id, else by flow arrow.
 
     Attributes:
-        graph: the graph that everything is read from.
-        clock_ns: what to add to the graph's times for those of the file, in ns.
         add_python_func: whether Python frames are part of the tree.
-        in_tree, is_root_op: per row of the graph whether the event is in the tree; whether it is an op under no
-            other op.
+        graph, clock_ns, in_tree, is_root_op: as in `EventTree`.
     """
-
-    in_tree: np.ndarray
-    is_root_op: np.ndarray
 
     def __init__(
         self,
@@ -60,10 +52,9 @@ class TraceToTree:
         linking_key: str | None = None,
         event_to_category: Callable[[Mapping[str, Any]], str] | None = None,
     ) -> None:
-        self.graph: Core = events_data if isinstance(events_data, Core) else load_core(events_data)
+        super().__init__(events_data if isinstance(events_data, Core) else load_core(events_data))
         self.prune_nongpu_paths = prune_nongpu_paths
         self.event_to_category = event_to_category or (lambda event: event["cat"])
-        self.clock_ns = self.graph.info.start_epoch_ns - epoch_ns(self.graph.info.metadata.get("baseTimeNanoseconds"))
         self.build_tree()
 
     def build_tree(self, add_python_func: bool = False, link_fwd_bwd: bool = True) -> None:
@@ -73,43 +64,8 @@ class TraceToTree:
             add_python_func: with False, calls hang under the nearest op or runtime call instead.
             link_fwd_bwd: accepted and not needed: the links are found when someone asks for them.
         """
-        c = self.graph.columns
         self.add_python_func = add_python_func
-        in_forest = is_kind(c.kind, HOST_KINDS) | (is_kind(c.kind, GPU_KINDS) & (c.parent >= 0))
-        self.in_tree = in_forest if add_python_func else in_forest & ~is_kind(c.kind, PYTHON_KINDS)
-        shown = [kind for kind in HOST_KINDS if add_python_func or kind not in PYTHON_KINDS]
-        parent = nearest_above(c, np.arange(len(c)), shown)
-        self._parent = np.where(self.in_tree, parent, -1)
-        self._by_parent = np.argsort(self._parent, kind="stable")
-        self._ordered_parents = self._parent[self._by_parent]
-        is_op = c.kind == Kind.Op
-        self.is_root_op = is_op & (nearest_above(c, np.arange(len(c)), (Kind.Op,)) < 0)
-
-    # --- rows, for TraceEvent ----------------------------------------------------------------------------------
-
-    def parent_row(self, row: int) -> int:
-        """Row of the parent in the tree as built, -1 for none."""
-        return int(self._parent[row])
-
-    def child_rows(self, row: int) -> np.ndarray:
-        """Rows of the children in the tree as built."""
-        low, high = np.searchsorted(self._ordered_parents, (row, row + 1))
-        return self._by_parent[low:high]
-
-    def category(self, row: int) -> str:
-        """The event's category in its file."""
-        return self._head(row).cat or CATEGORY[Kind(int(self.graph.columns.kind[row]))]
-
-    def phase(self, row: int) -> str:
-        """The event's phase in its file."""
-        return self._head(row).ph or ("i" if self.graph.columns.kind[row] == Kind.MemoryEvent else "X")
-
-    def _head(self, row: int) -> Head:
-        return self._heads.get(int(self.graph.columns.uid[row]), Head())
-
-    @cached_property
-    def _heads(self) -> dict[int, Head]:
-        return heads(self.graph)
+        self.arrange(add_python_func)
 
     # --- finding events ----------------------------------------------------------------------------------------
 

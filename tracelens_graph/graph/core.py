@@ -1,7 +1,7 @@
 """The graph in memory: columns, what was derived from them, and the reading API.
 
-`Core` knows nothing of networkx, pandas or files. `tracelens_graph.api.TraceGraph` is this with a networkx face;
-the command line works on the core alone.
+`Core` knows nothing of networkx, pandas or files. `tracelens_graph.trace_graph.TraceGraph` is this with a networkx
+face; the command line works on the core alone.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from .events import AutogradNode, HostEvent
-from .host import Thread
+from .events import HostEvent
+from .host import AutogradNode, Thread
 from .kernels import elementwise, reduce_sum
 from .tensors import Tensor
 

@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .autograd import Accumulated, Gradients, detach, record, run_backward
-from .events import AutogradNode
-from .host import Thread
+from .host import AutogradNode, Thread
 from .tensors import Tensor
 
 Forward = Callable[[Thread, Tensor], Tensor]

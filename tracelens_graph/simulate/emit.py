@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from .distributed import GROUP, GROUP_DESCRIPTION
-from .events import AutogradNode, GpuEvent, HostEvent
-from .host import Process, Thread
+from .events import GpuEvent, HostEvent, HostThread
+from .host import AutogradNode, Process
 from .kernels import DEVICE_PROPERTIES
 from .tensors import argument_columns
 
@@ -250,7 +250,7 @@ class Writer:
             name("thread_name", thread.pid, thread.tid, name=f"thread {thread.tid} ({label})")
             name("thread_sort_index", thread.pid, thread.tid, sort_index=thread.tid)
 
-    def _idle_threads(self) -> Iterator[tuple[Thread, str]]:
+    def _idle_threads(self) -> Iterator[tuple[HostThread, str]]:
         known = (self._process.main, self._process.autograd)
         for thread in {id(e.thread): e.thread for e in self._process.hosts}.values():
             if thread not in known:

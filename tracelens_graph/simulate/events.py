@@ -1,16 +1,24 @@
-"""What happens in a simulated process: host events, GPU events, autograd nodes, collectives."""
+"""What happens in a simulated process: host events, GPU events, collectives."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .host import Thread
     from .tensors import Tensor
 
 MODULE_PREFIX = "nn.Module: "
+
+
+@dataclass(eq=False)
+class HostThread:
+    """What identifies a host thread in a trace."""
+
+    pid: int
+    tid: int
+    number: int
+    """PyTorch's small number of the thread, as in `Fwd thread id`."""
 
 
 @dataclass(eq=False, slots=True)
@@ -19,7 +27,7 @@ class HostEvent:
 
     cat: str
     name: str
-    thread: Thread
+    thread: HostThread
     start: int
     parent: HostEvent | None
     """Nearest enclosing event that is no annotation."""
@@ -97,34 +105,11 @@ class Collective:
     members: dict[int, GpuEvent] = field(default_factory=dict)
 
 
-@dataclass(eq=False, slots=True)
-class AutogradNode:
-    """A node of the autograd graph: made by one forward operator, run by one backward operator."""
-
-    name: str
-    forward: HostEvent
-    sequence: int
-    enclosing: list[HostEvent]
-    """Forward operators around `forward` that carry the same sequence number."""
-    run: Callable[..., Sequence[Tensor | None]]
-    """Run on a thread with the gradients of `outputs`; gives those of `inputs`."""
-    inputs: tuple[Tensor | None, ...]
-    outputs: tuple[Tensor, ...]
-    saved: tuple[Tensor, ...] = ()
-    """Further tensors kept for the backward pass."""
-    unpack: Callable[[Thread], None] | None = None
-    """How checkpointing brings saved tensors back; None where they were simply kept."""
-    twin: HostEvent | None = None
-    """The same operator in the other of the two forward passes that checkpointing makes."""
-    evaluate: HostEvent | None = None
-    backward: HostEvent | None = None
-
-
 @dataclass(slots=True)
 class MemoryInstant:
     """One allocation (positive bytes) or release (negative bytes) of device memory."""
 
-    thread: Thread
+    thread: HostThread
     time: int
     address: int
     bytes: int

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
-from .events import MODULE_PREFIX, AutogradNode, Collective, GpuEvent, HostEvent, MemoryInstant, SyncEvent
+from .events import MODULE_PREFIX, Collective, GpuEvent, HostEvent, HostThread, MemoryInstant, SyncEvent
 from .kernels import Kernel
 from .options import Options
 from .tensors import Storage, Tensor, contiguous
@@ -117,15 +118,35 @@ class Process:
         self.memory.append(MemoryInstant(thread, thread.now, storage.address, change, self._allocated, self._reserved))
 
 
-class Thread:
+@dataclass(eq=False, slots=True)
+class AutogradNode:
+    """A node of the autograd graph: made by one forward operator, run by one backward operator."""
+
+    name: str
+    forward: HostEvent
+    sequence: int
+    enclosing: list[HostEvent]
+    """Forward operators around `forward` that carry the same sequence number."""
+    run: Callable[..., Sequence[Tensor | None]]
+    """Run on a thread with the gradients of `outputs`; gives those of `inputs`."""
+    inputs: tuple[Tensor | None, ...]
+    outputs: tuple[Tensor, ...]
+    saved: tuple[Tensor, ...] = ()
+    """Further tensors kept for the backward pass."""
+    unpack: Callable[[Thread], None] | None = None
+    """How checkpointing brings saved tensors back; None where they were simply kept."""
+    twin: HostEvent | None = None
+    """The same operator in the other of the two forward passes that checkpointing makes."""
+    evaluate: HostEvent | None = None
+    backward: HostEvent | None = None
+
+
+class Thread(HostThread):
     """A host thread: a clock, a stack of open events, and the autograd state of its own."""
 
     def __init__(self, process: Process, pid: int, tid: int, number: int, sequence: int) -> None:
+        super().__init__(pid, tid, number)
         self.process = process
-        self.pid = pid
-        self.tid = tid
-        self.number = number
-        """PyTorch's small number of the thread, as in `Fwd thread id`."""
         self.now = process.start
         self.sequence = sequence
         self.tape: list[AutogradNode] | None = None

@@ -8,8 +8,8 @@ from dataclasses import asdict
 from typing import Any
 
 from .distributed import message_bytes
-from .events import AutogradNode, GpuEvent, HostEvent
-from .host import Process
+from .events import GpuEvent, HostEvent
+from .host import AutogradNode, Process
 
 Columns = dict[str, list[Any]]
 FORMAT = 1
