@@ -174,4 +174,5 @@ def test_a_run_of_a_database(job: Path, neo4j: object) -> None:
     assert [one.offset_ns for one in again] == [one.offset_ns for one in traces]
     for mine, other in zip(traces, again, strict=True):
         for (name, pushed), (_, pulled) in zip(mine.core.columns, other.core.columns, strict=True):
-            np.testing.assert_array_equal(pushed, pulled, name)
+            if name not in {"name", "argset"}:  # numbers of strings, which a database does not keep
+                np.testing.assert_array_equal(pushed, pulled, name)

@@ -221,9 +221,9 @@ def test_what_cannot_be_compared_is_said() -> None:
     with pytest.raises(AnalysisError, match="at least two runs"):
         compare({"a": a})
     with pytest.raises(AnalysisError, match="b has no table ops_summary"):
-        compare({"a": a, "b": b}, ["ops_summary"])
+        compare({"a": a, "b": b}, tables=["ops_summary"])
     with pytest.raises(AnalysisError, match="there is no comparison of 'x'"):
-        compare({"a": a, "b": b}, ["x"])
+        compare({"a": a, "b": b}, tables=["x"])
     with pytest.raises(AnalysisError, match="no table that all runs have"):
         compare({"a": a, "b": {}})
     with pytest.raises(AnalysisError, match="a: table ops_summary has no column 'name'"):

@@ -22,7 +22,8 @@ from tracelens_graph.analyses.idle.host_states import (
     SYNCHRONIZATION,
     row_states,
 )  # fmt: skip
-from tracelens_graph.analyses.idle.idle import Cause, idle, idle_causes, idle_parts
+from tracelens_graph.analyses.idle import idle
+from tracelens_graph.analyses.idle.idle import Cause, idle_causes, idle_parts
 from tracelens_graph.analyses.timeline.timeline import gpu_timeline
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window

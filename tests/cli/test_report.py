@@ -180,7 +180,7 @@ def test_ranks_get_a_line_each_and_the_slowest_one_the_report(run: Run, job: Pat
 
 
 def test_folders_and_patterns(run: Run, job: Path, tmp_path: Path) -> None:
-    for name in ("rank0", "rank1"):
+    for name in ("rank0.json.gz", "rank1.json.gz"):
         shutil.copy(job / name, tmp_path / name)
     (tmp_path / "notes.txt").write_text("no trace")
     assert run("report", tmp_path)[1].startswith("2 traces")

@@ -82,9 +82,9 @@ def test_eight_real_ranks_end_together() -> None:
 
 def test_made_up_ranks_are_as_in_the_reference_tables(goldens: Path) -> None:
     folder = goldens / "multirank-synthetic4"
-    placed = [placed(marked(folder / "synthetic4" / f"rank{n}_trace.json"), "four", f"rank{n}") for n in range(4)]
+    ranks = [placed(marked(folder / "synthetic4" / f"rank{n}_trace.json"), "four", f"rank{n}") for n in range(4)]
     rows = {}
-    for row in QUESTIONS["collective_spread"](placed, top=1000).records():
+    for row in QUESTIONS["collective_spread"](ranks, top=1000).records():
         _, group, _, place = row["collective"].split(":")
         rows[f"{group}_{place.removeprefix('#')}"] = row
     reference = _csv(folder / "synthetic4_report" / "nccl_implicit_sync.csv")
@@ -97,7 +97,7 @@ def test_made_up_ranks_are_as_in_the_reference_tables(goldens: Path) -> None:
         assert row["end_skew_us"] == pytest.approx(float(wanted["skew in end time"]))
         assert row["wait_us"] / 4 == pytest.approx(float(wanted["avg_wait_time"]))
     kinds = sorted({wanted["Collective name"] for wanted in reference})
-    by_kind = [QUESTIONS["slowest_ranks"](placed, kind=kind).records() for kind in kinds]
+    by_kind = [QUESTIONS["slowest_ranks"](ranks, kind=kind).records() for kind in kinds]
     for wanted in _csv(folder / "synthetic4_report" / "straggler_summary.csv"):
         mine = [row for rows in by_kind for row in rows if row["rank"] == int(wanted["rank"])]
         assert sum(row["times_last"] for row in mine) == int(wanted["times_arrived_last"])
