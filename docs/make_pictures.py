@@ -77,7 +77,7 @@ def layers() -> list[Layer]:
 
 def _has_content(module: str) -> bool:
     place = CHECKOUT / "tracelens_graph" / module
-    return place.with_suffix(".py").exists() or any(p.name != "__init__.py" for p in place.glob("*.*"))
+    return place.with_suffix(".py").exists() or any(not p.name.startswith("__") for p in place.glob("*"))
 
 
 class Box(NamedTuple):
