@@ -22,6 +22,7 @@ from tracelens_graph.errors import ExtensionError
 from tracelens_graph.extension import Extension, combined
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.model import OpModel
+from tracelens_graph.suggest import hint
 
 GROUP = "tracelens_graph.extensions"
 """Group of entry points in which installed packages offer extensions."""
@@ -52,8 +53,8 @@ def load_extension(source: str | os.PathLike[str]) -> Extension:
         return _from_module(_executed(Path(source)), text)
     there = entry_points(group=GROUP)
     if text not in there.names:
-        known = ", ".join(sorted(there.names)) or "none"
-        raise ExtensionError(f"no extension {text!r} is installed (there are: {known}); a file's name ends in .py")
+        meant = hint(text, sorted(there.names))
+        raise ExtensionError(f"no extension {text!r} is installed (a file's name ends in .py); {meant}")
     return _from_entry_point(there[text])
 
 

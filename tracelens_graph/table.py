@@ -15,6 +15,7 @@ import numpy as np
 from tracelens_graph.column import Column as Column
 from tracelens_graph.column import Role as Role
 from tracelens_graph.column import headings
+from tracelens_graph.suggest import hint
 from tracelens_graph.texts import printable
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ class Table:
             raise ValueError(f"two columns of {name} have one name")
         roles = said.get("roles", {})
         if unknown := [role for role in roles.values() if role not in Role.__members__]:
-            raise ValueError(f"{name}: there is no role {unknown[0]!r}; there are {', '.join(Role.__members__)}")
+            raise ValueError(f"{name}: there is no role {unknown[0]!r}; {hint(unknown[0], Role.__members__)}")
         about = {
             column: Column(definitions.get(column, ""), units.get(column, ""), Role[roles.get(column, "value")])
             for column in columns

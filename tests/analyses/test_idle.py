@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from made_traces import traces
 
 from corpus import kineto_traces, parametrize
+from tracelens_graph.analyses.idle import idle
 from tracelens_graph.analyses.idle.host_states import (
     ABSENT,
     COPY_TO_DEVICE,
@@ -22,7 +23,6 @@ from tracelens_graph.analyses.idle.host_states import (
     SYNCHRONIZATION,
     row_states,
 )  # fmt: skip
-from tracelens_graph.analyses.idle import idle
 from tracelens_graph.analyses.idle.idle import Cause, idle_causes, idle_parts
 from tracelens_graph.analyses.timeline.timeline import gpu_timeline
 from tracelens_graph.graph.core import Core

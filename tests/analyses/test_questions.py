@@ -65,7 +65,7 @@ def test_a_step_is_a_window(ranks: TraceSet) -> None:
 
 
 def test_what_cannot_be_asked(ranks: TraceSet) -> None:
-    with pytest.raises(AnalysisError, match="idle_gaps has no parameter 'tops'; there are device, min_us, top"):
+    with pytest.raises(AnalysisError, match="idle_gaps has no parameter 'tops'; did you mean top"):
         QUESTIONS["idle_gaps"](ranks[0].graph, tops=3)
     with pytest.raises(AnalysisError, match="idle_gaps is asked of one trace, not of 2"):
         QUESTIONS["idle_gaps"](ranks)

@@ -87,7 +87,7 @@ def test_finding(core: Core, question: dict[str, Any], answer: list[int]) -> Non
 
 
 def test_unknown_kinds_and_uids_are_said(core: Core) -> None:
-    with pytest.raises(NodeNotFoundError, match="no kind of node is called 'kernle'; there are module"):
+    with pytest.raises(NodeNotFoundError, match="no kind of node is called 'kernle'; did you mean kernel"):
         core.find("kernle")
     with pytest.raises(NodeNotFoundError, match="no node has uid 999"):
         core.node(999)

@@ -22,6 +22,7 @@ from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.graph.window import narrow
 from tracelens_graph.schema.tables import TABLES
+from tracelens_graph.suggest import hint
 from tracelens_graph.table import Table
 
 STEP = "step"
@@ -132,8 +133,7 @@ class Question:
         """
         for name in parameters:
             if name not in self.parameters:
-                there = ", ".join(self.parameters) or "none"
-                raise AnalysisError(f"{self.name} has no parameter {name!r}; there are {there}")
+                raise AnalysisError(f"{self.name} has no parameter {name!r}; {hint(name, self.parameters)}")
         traces = TraceSet.of(given)
         if self.several:
             return self._cut(self.function(traces, **self.fixed, **parameters))

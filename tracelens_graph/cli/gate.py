@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import typer
 
-from tracelens_graph.suggest import did_you_mean
+from tracelens_graph.suggest import did_you_mean, there_are
 
 if TYPE_CHECKING:
     from tracelens_graph.analyses.report.report_tables import ReportOptions
@@ -154,7 +154,7 @@ def _condition(text: str, suffixes: Sequence[str], options: ReportOptions | None
     if not match or not match["figure"]:
         raise _refused(text, "a condition is a figure, an operator and a number, such as 'idle_percent > 20'")
     if match["operator"] not in _OPERATORS:
-        raise _refused(text, f"there is no operator {match['operator']}; there are {', '.join(_OPERATORS)}")
+        raise _refused(text, f"there is no operator {match['operator']}; {there_are(_OPERATORS)}")
     try:
         number = float(match["number"])
     except ValueError:

@@ -299,7 +299,7 @@ def _result(path: str, request: _Request, processes: int | None = None) -> tuple
     w = tables.window
     if request.table and request.table not in TABLES and request.table not in tables:
         if options.extension and options.extension.table_sets:
-            raise AnalysisError(f"there is no table {request.table!r}; there are {', '.join(tables)}")
+            raise AnalysisError(f"there is no table {request.table!r}; {hint(request.table, tables)}")
         raise AnalysisError(f"no op of the {'window' if w.title else 'trace'} belongs in the table {request.table}")
     shown = {request.table: tables[request.table]} if request.table else tables
     if request.sort is not None:
@@ -327,7 +327,7 @@ def _sorted(tables: Mapping[str, Table], column: str) -> dict[str, Table]:
     found = {name: column_named(table, column) for name, table in tables.items()}
     if not any(found.values()):
         there = dict.fromkeys(name for table in tables.values() for name in table.columns)
-        raise typer.BadParameter(f"--sort: no table has a column {column!r}; there are {', '.join(there)}")
+        raise typer.BadParameter(f"--sort: no table has a column {column!r}; {hint(column, there)}")
     return {name: sort(table, by) if (by := found[name]) else table for name, table in tables.items()}
 
 

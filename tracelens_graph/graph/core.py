@@ -24,6 +24,7 @@ from tracelens_graph.graph.links import Flow
 from tracelens_graph.graph.node import Node
 from tracelens_graph.graph.window import Threads, Window, narrow
 from tracelens_graph.schema import FOREST_KINDS, GPU_KINDS, HOST_KINDS, PYTHON_KINDS, REPAIR_MEANING, Kind
+from tracelens_graph.suggest import hint
 
 if TYPE_CHECKING:
     from tracelens_graph.graph.autograd import Autograd
@@ -402,4 +403,4 @@ def kinds_named(kind: Kind | str | Iterable[Kind | str]) -> list[Kind]:
     try:
         return lookup[kind.lower()]
     except KeyError:
-        raise NodeNotFoundError(f"no kind of node is called {kind!r}; there are {', '.join(lookup)}") from None
+        raise NodeNotFoundError(f"no kind of node is called {kind!r}; {hint(str(kind), lookup)}") from None

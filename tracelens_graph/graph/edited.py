@@ -14,6 +14,7 @@ import numpy as np
 
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core
+from tracelens_graph.suggest import hint
 
 ARGUMENTS = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
 
@@ -56,7 +57,7 @@ def with_arguments(core: Core, arguments: Mapping[int, Mapping[str, Sequence[Any
     column = core.columns.argset.astype(np.int64)
     for row, parts in zip(_rows(core, arguments), arguments.values(), strict=True):
         if unknown := sorted(parts.keys() - set(ARGUMENTS)):
-            raise ValueError(f"{unknown[0]!r} is no part of arguments; there are {', '.join(ARGUMENTS)}")
+            raise ValueError(f"{unknown[0]!r} is no part of arguments; {hint(unknown[0], ARGUMENTS)}")
         old = argsets[column[row]] if column[row] >= 0 else ("",) * 4
         texts = [json.dumps(list(parts[key])) if key in parts else old[i] for i, key in enumerate(ARGUMENTS)]
         new = (texts[0], texts[1], texts[2], texts[3])

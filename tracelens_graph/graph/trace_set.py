@@ -21,6 +21,7 @@ from tracelens_graph.files import stem
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
 from tracelens_graph.graph.window import Window, window_of
+from tracelens_graph.suggest import hint
 
 NODES_PER_TRACE = 2**40
 """A node of a set is `ordinal * NODES_PER_TRACE + uid`. Uids of synthetic nodes start at 2**39, so they fit too."""
@@ -180,7 +181,7 @@ class TraceSet(Sequence[TraceMember]):
         members = [one for one in self._members if one.run == wanted]
         if not members:
             runs = dict.fromkeys(one.run for one in self._members)
-            raise AnalysisError(f"no run is called {wanted!r}; there are {', '.join(runs)}")
+            raise AnalysisError(f"no run is called {wanted!r}; {hint(wanted, runs)}")
         return TraceSet(members)
 
     def pair(self, a: str | None = None, b: str | None = None) -> tuple[TraceMember, TraceMember]:

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tracelens_graph.suggest import hint
+
 from .emit import Writer
 from .execution_trace import execution_trace
 from .job import run_job
@@ -62,7 +64,7 @@ def simulate(
     """
     if problem is not None:
         if problem not in PROBLEMS:
-            raise ValueError(f"unknown problem {problem!r}; there are {', '.join(PROBLEMS)}")
+            raise ValueError(f"unknown problem {problem!r}; {hint(problem, PROBLEMS)}")
         planted = dict(PROBLEMS[problem])
         ranks = max(ranks, planted.pop("ranks", 1))
         settings = planted | settings

@@ -16,6 +16,7 @@ from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.schema.tables import TABLES, about_columns
 from tracelens_graph.schema.tables.across import COMPARISON
+from tracelens_graph.suggest import hint
 from tracelens_graph.table import Column, Table
 
 Run = Mapping[str, Table]
@@ -145,7 +146,7 @@ def compare(*runs: Any, tables: Iterable[str] | None = None) -> dict[str, Table]
     wanted = [name for name, without in lacking.items() if not without] if tables is None else list(tables)
     for name in wanted:
         if name not in COMPARISONS:
-            raise AnalysisError(f"there is no comparison of {name!r}; there are {', '.join(COMPARISONS)}")
+            raise AnalysisError(f"there is no comparison of {name!r}; {hint(name, COMPARISONS)}")
         if lacking[name]:
             raise AnalysisError(f"{lacking[name][0]} has no table {name}")
     if not wanted:
