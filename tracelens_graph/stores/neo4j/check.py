@@ -66,6 +66,7 @@ def _health(driver: Driver, connection: Connection) -> Health:
             raise DatabaseError(f"{connection.uri} is version {version} of Neo4j; {oldest} or later is needed")
         with session.begin_transaction() as transaction:
             counted = transaction.run(_TRACES).single(strict=True)
+            transaction.rollback()  # nothing is to be committed
     return Health(version, edition, int(counted[0]))
 
 

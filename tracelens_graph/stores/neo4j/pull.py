@@ -266,10 +266,15 @@ class _Reader:
         )
 
     def _rows(self, statement: str, **parameters: Any) -> Iterator[list[Any]]:
+        from neo4j.exceptions import IncompleteCommit, SessionExpired
+
         def read(tx: ManagedTransaction) -> list[list[Any]]:
             return [record.values() for record in tx.run(statement, trace=self._trace["id"], **parameters)]
 
-        return iter(self._session.execute_read(read))
+        try:
+            return iter(self._session.execute_read(read))
+        except IncompleteCommit as error:  # of nothing: no change is in doubt
+            raise SessionExpired(str(error)) from error
 
     def _count(self, events: int) -> None:
         self._done += events

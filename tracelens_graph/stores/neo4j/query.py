@@ -114,6 +114,7 @@ def _not_reading(driver: Driver, database: str, statement: str, parameters: Mapp
     """Why a statement does more than read; empty if it only reads."""
     with _session(driver, database) as session, session.begin_transaction(timeout=timeout_s) as tx:
         summary = tx.run(f"EXPLAIN {statement}", dict(parameters)).consume()
+        tx.rollback()
     for operator, details in _steps(summary.plan or {}):
         if operator in _REFUSED:
             return _REFUSED[operator]
@@ -150,6 +151,8 @@ def _run(
         rows = [[_plain(value) for value in record.values()] for record in result]
         if write:
             tx.commit()
+        else:
+            tx.rollback()  # leaving would commit, and a connection lost then would seem to leave changes in doubt
     columns = list(map(list, zip(*rows, strict=True))) if rows else [[] for _ in names]
     return Table("query", dict(zip(names, columns, strict=True)))
 
