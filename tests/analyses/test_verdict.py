@@ -16,7 +16,7 @@ from hypothesis import given
 from made_traces import traces
 from typer.testing import CliRunner
 
-from corpus import kineto_traces, parametrize
+from corpus import chosen_traces, loaded, parametrize
 from tracelens_graph.analyses.idle import Cause, idle_causes
 from tracelens_graph.analyses.timeline import gpu_timeline
 from tracelens_graph.analyses.verdict import TOPICS, Finding, verdict
@@ -296,9 +296,9 @@ def test_made_traces(trace: dict[str, Any]) -> None:
     check(load_core(trace))
 
 
-@parametrize("path", kineto_traces())
+@parametrize("path", chosen_traces())
 def test_real_traces(path: Path) -> None:
-    check(load_core(path))
+    check(loaded(path))
 
 
 @pytest.mark.parametrize("problem", EXPECTED)
@@ -306,7 +306,7 @@ def test_every_command_runs(problem: str | None, tmp_path: Path) -> None:
     run = simulate(problem=problem, seed=5, unlaunched=2)
     path = tmp_path / "trace.json"
     path.write_text(json.dumps(run.ranks[0].trace))
-    core = load_core(path)
+    core = loaded(path)
     for found in verdict(core):
         command = [str(path) if word == "TRACE" else word for word in shlex.split(found.ask_next)]
         result = CliRunner().invoke(app, command[1:])

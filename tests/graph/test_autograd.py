@@ -11,7 +11,7 @@ from call_trees import BACKWARD, FORWARD, annotation, load, op, run, trace, uid_
 from hypothesis import given
 from made_traces import traces
 
-from corpus import kineto_traces, parametrize
+from corpus import kineto_traces, loaded, parametrize
 from tracelens_graph.graph.autograd import link_autograd
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
@@ -212,7 +212,7 @@ def pair_instants(core: Core, forward: np.ndarray, backward: np.ndarray) -> set[
 
 @parametrize("path", kineto_traces())
 def test_real_arrows_and_real_numbers_agree(path: Path) -> None:
-    core = load_core(path)
+    core = loaded(path)
     found = core.autograd
     arrows = arrow_instants(core)
     assert found.lost_arrows == 0
@@ -230,6 +230,6 @@ def test_real_traces_hold_arrows(corpus: Path) -> None:
         "tracelens/mi300/normalization-layers": 51, "tracelens/mi300/resnet-ddp-checkpointing": 213,
     }  # fmt: skip
     for name, count in known.items():
-        assert len(arrow_instants(load_core(corpus / f"{name}.json.gz"))) == count
+        assert len(arrow_instants(loaded(corpus / f"{name}.json.gz"))) == count
     numbered = load_core(corpus / "dlrm-8-ranks/kineto/rank0.json.gz")
     assert len(numbered.autograd.forward) == 38

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from call_trees import BACKWARD, FORWARD, Call, frame, launch, load, op, run, uid_pairs
 
+from corpus import loaded
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import union_length
 from tracelens_graph.loading import load_core
@@ -206,7 +207,7 @@ def test_simulated_recomputation(recompute: str, stacks: bool) -> None:
 
 
 def test_real_recomputation_is_what_the_frame_calls(corpus: Path) -> None:
-    core = load_core(corpus / f"{CHECKPOINTED}.json.gz")
+    core = loaded(corpus / f"{CHECKPOINTED}.json.gz")
     c = core.columns
     roots = [row for row in range(len(c)) if "recompute_fn" in core.names[c.name[row]]]
     expected = np.zeros(len(c), bool)
@@ -217,7 +218,7 @@ def test_real_recomputation_is_what_the_frame_calls(corpus: Path) -> None:
 
 
 def test_real_gpu_time_of_recomputation(corpus: Path, goldens: Path) -> None:
-    core = load_core(corpus / f"{CHECKPOINTED}.json.gz")
+    core = loaded(corpus / f"{CHECKPOINTED}.json.gz")
     with (goldens / "full" / CHECKPOINTED.removeprefix("tracelens/") / "gpu_timeline.csv").open() as file:
         golden = {row["type"]: float(row["time ms"]) for row in csv.DictReader(file) if row["is_recompute"] == "True"}
     c = core.columns
@@ -228,7 +229,7 @@ def test_real_gpu_time_of_recomputation(corpus: Path, goldens: Path) -> None:
 
 
 def test_real_twins_share_their_backward_op(corpus: Path) -> None:
-    core = load_core(corpus / f"{CHECKPOINTED}.json.gz")
+    core = loaded(corpus / f"{CHECKPOINTED}.json.gz")
     found, c = core.autograd, core.columns
     backward, count = np.unique(found.backward, return_counts=True)
     assert set(count.tolist()) == {1, 2}

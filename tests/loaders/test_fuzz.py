@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from faults import LOSSES, SPELLING, Edit, Fault, Trace, apply, cut, several
 
-from corpus import CHECKOUT, CORPUS
+from corpus import CHECKOUT, cases, traces_named
 from tracelens_graph.errors import TraceError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loaders.kineto import chunks, loader
@@ -24,13 +24,17 @@ from tracelens_graph.loading import load_core
 from tracelens_graph.schema import REPAIR_MEANING
 
 EXAMPLE = CHECKOUT / "examples/traces/tiny-transformer-cpu.json.gz"
-SMALL = (
+SMALL = traces_named(
     "tracelens/h100/bert-small", "tracelens/mi300/torch-compile-triton", "hta/amd/mi250-minitoy",
     "hta/critical-path/simple-add", "hta/two-of-128-ranks/rank-0", "dlrm-8-ranks/kineto/rank3",
 )  # fmt: skip
-TRACES = [EXAMPLE] + [CORPUS / f"{name}.json.gz" for name in SMALL if CORPUS]
-
-traces = pytest.mark.parametrize("path", TRACES, ids=lambda path: path.name.removesuffix(".json.gz"))
+traces = pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(EXAMPLE, id="tiny-transformer-cpu"),
+        *cases((path.name.removesuffix(".json.gz"), path) for path in SMALL),
+    ],
+)
 
 
 @pytest.fixture(autouse=True)

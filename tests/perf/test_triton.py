@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from matrix_calls import BF16, FP32, Argument, call
 from vector_calls import Row
 
-from corpus import GOLDENS, NO_GOLDENS
+from corpus import GOLDENS, cases, needs_goldens
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.families.triton import FLOPS, compiled, fused_operations, triton_model
@@ -102,7 +102,7 @@ def test_formula_without_a_trace() -> None:
     assert (cost.flops, cost.bytes, cost.bytes_range) == (40, 64, (48, 64))
 
 
-def golden_rows() -> list[pytest.ParameterSet]:
+def golden_rows() -> list[object]:
     """Rows of compiled kernels in the tables of all operations."""
     csv.field_size_limit(sys.maxsize)
     rows = {}
@@ -111,8 +111,7 @@ def golden_rows() -> list[pytest.ParameterSet]:
             for row in csv.DictReader(file):
                 if row["name"].startswith("triton_") and row["GFLOPS"]:
                     rows[row["name"], row["Input Dims"]] = row
-    cases = [pytest.param(row, id=f"{name}-{index}") for index, ((name, _), row) in enumerate(rows.items())]
-    return cases or [pytest.param({}, id="no-goldens", marks=pytest.mark.skip(reason=NO_GOLDENS))]
+    return cases(((f"{name}-{i}", row) for i, ((name, _), row) in enumerate(rows.items())), needs=needs_goldens)
 
 
 @pytest.mark.parametrize("row", golden_rows())

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 import openpyxl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
 from tracelens_graph.errors import MissingExtraError
 from tracelens_graph.reports import xlsx
@@ -118,7 +119,7 @@ def test_text_is_never_markup_of_the_library() -> None:
     assert found == " " + bad
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(st.lists(st.text(min_size=1) | st.from_regex(r"[=+\-@].*|_x[0-9A-F]{4}_|https?://.*|\{=.*\}"), min_size=1))
 def test_any_text_stays_a_text(texts: list[str]) -> None:
     file = io.BytesIO()

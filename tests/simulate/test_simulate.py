@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 from simulate.reading import GPU, HOST, chain, length, of, parents, span
 
 from tracelens_graph.simulate import PROBLEMS, RankTrace, Run, simulate, write
@@ -419,7 +420,7 @@ def test_write_gives_the_traces(tmp_path: Path) -> None:
     assert all(file.exists() for file in files)
 
 
-@settings(max_examples=12)
+@examples(12)
 @given(
     seed=st.integers(0, 2**32),
     ranks=st.integers(1, 3),

@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 
 import pytest
 from handmade import HOSTILE, small_trace, span
-from hypothesis import given, settings
+from hypothesis import given
 from made_traces import traces
 from neo4j_server import SMALL
+from profiles import examples
 
 from corpus import CORPUS
 from tracelens_graph.database import Database, image
@@ -228,7 +229,7 @@ def test_knowledge_of_two_traces_is_written_once(tmp_path: Path) -> None:
     assert set(among.values()) == {1}
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(trace=traces())
 def test_made_traces_are_written_with_the_ends_of_all_edges(
     trace: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
