@@ -10,7 +10,7 @@ from profiles import IN_CI
 
 from corpus import CORPUS, GOLDENS
 
-pytest_plugins = ["lanes", "neo4j_server", "neo4j_home", "chromium"]
+pytest_plugins = ["lanes", "neo4j_server", "chromium"]
 
 
 @pytest.fixture(scope="session")

@@ -113,7 +113,7 @@ def traces_named(*names: str) -> list[Path]:
 
 @lru_cache(maxsize=64)
 def loaded(path: Path) -> Core:
-    """The graph of a real trace, loaded once in each process: nothing can be changed in it."""
+    """The graph of a real trace, one for all tests of a process: who changes a graph loads another."""
     return load_core(path)
 
 

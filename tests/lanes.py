@@ -25,22 +25,31 @@ MARKERS_OF_FIXTURES = {
     "goldens": needs_goldens,
 }
 
+ON_THE_SERVER = ("home", "neo4j", "doomed")
+"""Fixtures in the order in which their tests run: where the database must be empty it still is nearly so, and what the
+last ones end has served all others."""
+
 
 @pytest.hookimpl(tryfirst=True)  # before markers are looked at, by pytest itself and by xdist
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark, group and order the tests."""
     for item in items:
-        for fixture in MARKERS_OF_FIXTURES.keys() & set(getattr(item, "fixturenames", ())):
+        for fixture in MARKERS_OF_FIXTURES.keys() & _fixtures(item):
             item.add_marker(MARKERS_OF_FIXTURES[fixture])
         for reason in _missing(item):
             item.add_marker(pytest.mark.skip(reason=reason))
-        if _needs_server(item):
+        if item.get_closest_marker("neo4j"):
             item.add_marker(pytest.mark.xdist_group("neo4j"))
-    items.sort(key=lambda item: not _needs_server(item))
+    items.sort(key=_place)
 
 
-def _needs_server(item: pytest.Item) -> bool:
-    return item.get_closest_marker("neo4j") is not None
+def _fixtures(item: pytest.Item) -> set[str]:
+    return set(getattr(item, "fixturenames", ()))
+
+
+def _place(item: pytest.Item) -> int:
+    asked = [place for place, fixture in enumerate(ON_THE_SERVER) if fixture in _fixtures(item)]
+    return max(asked, default=len(ON_THE_SERVER))
 
 
 def _missing(item: pytest.Item) -> Iterator[str]:

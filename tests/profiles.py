@@ -27,6 +27,11 @@ def thorough() -> bool:
 
 
 def examples(number: int) -> settings:
-    """Settings of a test whose examples cost more, or find less, than others': what is 100 elsewhere is `number`."""
+    """Settings of a test whose examples cost more, or tell less, than others': `number` where those have 100."""
+    return settings(max_examples=max(2, rounds(number)))
+
+
+def rounds(number: int) -> int:
+    """How often a test that draws for itself does so, where it would be `number` times by hypothesis's own profile."""
     assert settings.default is not None
-    return settings(max_examples=max(2, number * settings.default.max_examples // _USUAL))
+    return max(1, number * settings.default.max_examples // _USUAL)

@@ -306,7 +306,7 @@ def test_every_command_runs(problem: str | None, tmp_path: Path) -> None:
     run = simulate(problem=problem, seed=5, unlaunched=2)
     path = tmp_path / "trace.json"
     path.write_text(json.dumps(run.ranks[0].trace))
-    core = loaded(path)
+    core = load_core(path)
     for found in verdict(core):
         command = [str(path) if word == "TRACE" else word for word in shlex.split(found.ask_next)]
         result = CliRunner().invoke(app, command[1:])

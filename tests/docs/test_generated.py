@@ -18,6 +18,7 @@ import make_schema_picture
 import pytest
 import run_examples
 import typer
+from neo4j_server import Home
 from pages import DOCS, PAGES
 
 import tracelens_graph
@@ -53,13 +54,11 @@ def test_examples_print_what_the_page_shows(page: Path, workspace: Path) -> None
     assert run_examples.with_outputs(text, workspace) == text, "run docs/run_examples.py"
 
 
-@pytest.mark.usefixtures("neo4j_program")
-def test_examples_of_databases_print_what_their_pages_show(workspace: Path, tmp_path: Path) -> None:
-    with run_examples.server(tmp_path / "neo4j") as connection:
-        for page in ASKING:
-            text = page.read_text()
-            with run_examples.empty_database(connection):
-                assert run_examples.with_outputs(text, workspace) == text, f"run docs/run_examples.py {page.name}"
+@pytest.mark.parametrize("page", ASKING, ids=lambda page: page.name)
+def test_examples_of_databases_print_what_their_pages_show(page: Path, workspace: Path, home: Home) -> None:
+    text = page.read_text()
+    with run_examples.empty_database(home.connection):
+        assert run_examples.with_outputs(text, workspace) == text, f"run docs/run_examples.py {page.name}"
 
 
 def test_example_that_fails_is_an_error(tmp_path: Path) -> None:

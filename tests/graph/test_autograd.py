@@ -212,7 +212,7 @@ def pair_instants(core: Core, forward: np.ndarray, backward: np.ndarray) -> set[
 
 @parametrize("path", kineto_traces())
 def test_real_arrows_and_real_numbers_agree(path: Path) -> None:
-    core = loaded(path)
+    core = load_core(path)
     found = core.autograd
     arrows = arrow_instants(core)
     assert found.lost_arrows == 0

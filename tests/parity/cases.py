@@ -6,7 +6,7 @@ import gzip
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +110,7 @@ def path_of(trace: str) -> Path:
     return file if file.exists() else CORPUS / "tracelens" / trace / "graph-replay.json.gz"
 
 
-@lru_cache(maxsize=2)
+@cache
 def graph(trace: str) -> Core:
     """The graph of a trace as TraceLens links it."""
     entry = more_linked().get(trace)
