@@ -23,6 +23,8 @@ MARKERS_OF_FIXTURES = {
     "chromium": pytest.mark.browser,
     "corpus": needs_corpus,
     "goldens": needs_goldens,
+    "wheel": pytest.mark.slow,
+    "workspace": pytest.mark.slow,
 }
 
 ON_THE_SERVER = ("home", "neo4j", "doomed")

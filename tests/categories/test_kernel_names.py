@@ -246,6 +246,7 @@ def test_work_grows_with_the_name(prefix: str, part: str) -> None:
     assert_linear(lambda length: read(prefix, part, length), 4_000)
 
 
+@pytest.mark.slow
 @HOSTILE
 def test_a_name_of_a_megabyte_is_no_more_work_than_what_is_read_of_it(part: str) -> None:
     assert work(lambda: read("", part, 1_000_000)) <= work(lambda: read("", part, 1 << 16))

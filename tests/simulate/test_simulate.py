@@ -43,6 +43,7 @@ def rows(columns: dict[str, list[Any]]) -> list[dict[str, Any]]:
 # -- the trace -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_host_events_nest_as_truth_says(run: Run) -> None:
     for rank in run.ranks:
         above = parents(of(rank.trace, *HOST))
@@ -267,6 +268,7 @@ GROWS = {
 """Problem: the part of the timeline it makes grow, on which rank, by at least how many nanoseconds."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("problem", list(PROBLEMS))
 def test_a_planted_problem_shows(problem: str) -> None:
     part, rank, least = GROWS[problem]
