@@ -106,6 +106,7 @@ def test_every_command_and_option_is_documented() -> None:
     check(typer.main.get_command(app), "tracelens-graph")
 
 
+@pytest.mark.checkout
 def test_pictures_are_current() -> None:
     assert make_pictures.layers_picture() == (DOCS / "pictures/layers.svg").read_text(), "run docs/make_pictures.py"
     assert make_schema_picture.schema_picture() == (DOCS / "pictures/schema.svg").read_text(), (
@@ -114,6 +115,7 @@ def test_pictures_are_current() -> None:
     assert make_pictures.graph_picture() == (DOCS / "pictures/graph.svg").read_text(), "run docs/make_pictures.py"
 
 
+@pytest.mark.checkout
 def test_picture_shows_the_import_contract() -> None:
     drawn = defaultdict(set)
     heading = r'y="([\d.]+)" font-size="14" text-anchor="middle" font-weight="bold">(\w+)<'

@@ -34,6 +34,7 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
+@pytest.mark.checkout
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_resolve(page: Path) -> None:
     for link in LINK.findall(prose(page)):
@@ -72,6 +73,7 @@ def test_every_option_and_problem_of_the_simulator_is_explained(capsys: pytest.C
     assert [problem for problem in PROBLEMS if f"| `{problem}` |" not in page] == []
 
 
+@pytest.mark.checkout
 def test_files_that_the_architecture_names_exist() -> None:
     named = re.findall(r"`((?:[\w]+/)*[\w]+\.py|[\w/]+/)`", prose(DOCS / "architecture.md"))
     roots = (CHECKOUT, CHECKOUT / "tracelens_graph", CHECKOUT / "loaders/kineto")
