@@ -1,6 +1,9 @@
 # Everything runs in a virtual environment of the checkout; a first call makes it, later ones reuse it.
 #   make demo                      a first look, on a generated trace
-#   make test bench lint build     for developers
+#   make quick                     tests for every save: no database, browser or real traces; under a minute
+#   make test                      all tests; TESTS=tests/graph some, HYPOTHESIS=many with many more examples
+#   make quick-wheel               the quick tests on the wheel, installed into an empty environment
+#   make lint build bench          for developers
 #   PYTHON=... VENV=...            another interpreter, another environment
 
 VENV ?= .venv
@@ -9,13 +12,30 @@ PYTHON ?= $(shell for python in python3 python python3.14 python3.13 python3.12 
 	&& echo $$python && break; done)
 RUN := $(VENV)/bin/python
 
-.PHONY: demo test bench lint build
+# Tests of the database all run in one of the two processes: see tests/lanes.py.
+HYPOTHESIS ?= few
+PYTEST := -m pytest -n auto --maxprocesses 2 --dist loadgroup --no-loadscope-reorder --hypothesis-profile $(HYPOTHESIS)
+QUICK := not (neo4j or browser or corpus or slow)
+
+.PHONY: demo quick test quick-wheel bench lint build
 
 demo: $(VENV)/.installed
 	$(RUN) examples/demo.py
 
+quick: export TRACELENS_GRAPH_CORPUS := none
+quick: $(VENV)/.installed-dev
+	$(RUN) $(PYTEST) -m '$(QUICK)' $(TESTS)
+
 test: $(VENV)/.installed-dev
-	$(RUN) -m pytest -n auto --maxprocesses 2 --dist worksteal
+	$(RUN) $(PYTEST) $(TESTS)
+
+# The copy holds all that tests read but the package, so that they import the one that is installed.
+quick-wheel: build
+	copy=$$(mktemp -d) && trap 'rm -rf "$$copy"' EXIT \
+	&& $(RUN) -m venv "$$copy/.venv" \
+	&& "$$copy/.venv/bin/python" -m pip install -q --disable-pip-version-check "$$(echo "$$PWD"/dist/*.whl)[test]" \
+	&& cp -R *.md *.toml benchmarks docker docs examples tests "$$copy" \
+	&& cd "$$copy" && .venv/bin/python $(PYTEST) -m '$(QUICK) and not checkout' $(TESTS)
 
 bench: $(VENV)/.installed-dev
 	$(RUN) benchmarks/run.py $(BENCH)

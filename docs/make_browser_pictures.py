@@ -52,7 +52,6 @@ PICTURES = {
 _SETTLED_MS = 5000
 """Until the nodes of a drawing stand still."""
 
-_PROGRAMS = "chromium", "google-chrome"
 _ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]
 
 
@@ -62,7 +61,7 @@ def main(address: str) -> None:
         for rank in example_ranks():
             database.push(load_core(rank), run="example", replace=True)
         known = database.connection
-    with browser() as page:
+    with browser(shutil.which("chromium") or shutil.which("google-chrome")) as page:
         login(page, address, known.uri, known.password, known.user)
         drop(page, STYLE, style())
         drop(page, FAVOURITES, favourites())
@@ -84,18 +83,13 @@ def example_ranks() -> list[str]:
     return [str(file) for file in sorted(folder.glob("rank*.json.gz"))]
 
 
-def program() -> str | None:
-    """The browser of this machine, if there is one that serves."""
-    return next(filter(None, map(shutil.which, _PROGRAMS)), None)
-
-
 @contextmanager
-def browser() -> Iterator[Page]:
-    """A page of a headless browser."""
+def browser(program: str | None) -> Iterator[Page]:
+    """A page of a headless browser: the one of this path, or else the one that playwright has installed."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=program(), args=_ARGUMENTS)
+        opened = playwright.chromium.launch(executable_path=program, args=_ARGUMENTS)
         yield opened.new_page(viewport={"width": 1400, "height": 700})
         opened.close()
 

@@ -1,38 +1,29 @@
-"""What all tests share: the corpus of real traces, hypothesis profiles, and no silent skip in CI."""
+"""What all tests share: the folders of the corpus, and no silent skip in CI."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
-from neo4j_server import neo4j, neo4j_program, pytest_unconfigure  # noqa: F401 (fixtures and a hook for all tests)
+from profiles import IN_CI
 
-from corpus import CORPUS, GOLDENS, NO_CORPUS, NO_GOLDENS
+from corpus import CORPUS, GOLDENS
 
-IN_CI = os.environ.get("CI") == "true"
-
-# Timing of one example says nothing on a shared machine, so no profile has a deadline.
-settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
-settings.register_profile("dev", deadline=None)
-settings.load_profile("ci" if IN_CI else "dev")
+pytest_plugins = ["lanes", "neo4j_server", "chromium"]
 
 
 @pytest.fixture(scope="session")
 def corpus() -> Path:
     """The folder of real traces."""
-    if CORPUS is None:
-        pytest.skip(NO_CORPUS)
+    assert CORPUS is not None  # else the test is skipped: see lanes.py
     return CORPUS
 
 
 @pytest.fixture(scope="session")
 def goldens(corpus: Path) -> Path:
     """The folder of reference tables; they are of no use without the traces they were made of."""
-    if GOLDENS is None:
-        pytest.skip(NO_GOLDENS)
+    assert GOLDENS is not None
     return GOLDENS
 
 

@@ -1,15 +1,20 @@
 """Where the real traces and the reference tables are, and how tests name them.
 
-Both folders are optional: tests that need one skip with its reason where it is absent.
+Both folders are optional. What needs one bears the marker `corpus`, and skips with the reason where it is absent.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
+from profiles import thorough
+
+from tracelens_graph.graph.core import Core
+from tracelens_graph.loading import load_core
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 
@@ -22,11 +27,26 @@ def _folder(variable: str, beside_checkout: str) -> Path | None:
 CORPUS = _folder("TRACELENS_GRAPH_CORPUS", "shared/traces")
 GOLDENS = _folder("TRACELENS_GRAPH_GOLDENS", "shared/goldens")
 
-NO_CORPUS = "no folder of real traces: set TRACELENS_GRAPH_CORPUS"
-NO_GOLDENS = "no folder of reference tables: set TRACELENS_GRAPH_GOLDENS"
+NO_CORPUS = "" if CORPUS else "no folder of real traces: set TRACELENS_GRAPH_CORPUS"
+NO_GOLDENS = NO_CORPUS or ("" if GOLDENS else "no folder of reference tables: set TRACELENS_GRAPH_GOLDENS")
+"""Why tests that need the folder skip; empty where it is there. Reference tables need the traces they were made of."""
 
-needs_corpus = pytest.mark.skipif(CORPUS is None, reason=NO_CORPUS)
-needs_goldens = pytest.mark.skipif(CORPUS is None or GOLDENS is None, reason=NO_GOLDENS)
+needs_corpus = pytest.mark.corpus(missing=NO_CORPUS)
+needs_goldens = pytest.mark.corpus(missing=NO_GOLDENS)
+
+CHOSEN = {
+    "tracelens/h100/qwen1.5-0.5b": "inference with Python stacks and modules; 30 % of the GPU events have no launch",
+    "tracelens/mi300/resnet-ddp-checkpointing": "training: backward, checkpointing, steps, collectives of eight ranks",
+    "tracelens/mi300/normalization-layers": "training without steps; annotations, every kind of normalization",
+    "tracelens/mi300/torch-compile-triton": "compiled ops",
+    "tracelens/inference/vllm-decode/graph-replay": "graph launches, each of many kernels",
+    "tracelens/mi210/gpu-only": "no op: GPU work that nobody is charged",
+    "dlrm-8-ranks/kineto/rank0": "one of several ranks whose collectives have no arguments; no Python stacks",
+    "hta/critical-path/event-sync-multi-stream": "streams that wait for one another; neither steps nor annotations",
+    "hta/cpu-only/rank-34": "no GPU event",
+}
+"""The traces that analyses and reports run on, and what each of them is there for: between them they hold every
+feature that an analysis treats apart, on both vendors. Loaders, graph and parity run on all traces."""
 
 
 def _files(pattern: str) -> list[Path]:
@@ -42,6 +62,11 @@ def kineto_traces() -> list[Path]:
     return [path for path in _files("*.json.gz") if not _is_execution_trace(path)]
 
 
+def chosen_traces() -> list[Path]:
+    """The traces of CHOSEN; all Kineto traces if the run is to be thorough. Empty without a corpus."""
+    return [path for path in kineto_traces() if thorough() or trace_id(path) in CHOSEN]
+
+
 def execution_traces() -> list[Path]:
     """All PyTorch execution traces of the corpus; empty without a corpus."""
     return [path for path in _files("*.json.gz") if _is_execution_trace(path)]
@@ -52,10 +77,44 @@ def xplane_files() -> list[Path]:
     return _files("*.xplane.pb")
 
 
+def reference_tables(name: str, *flavours: str) -> list[tuple[str, Path, Path]]:
+    """The reference tables of a name; empty without the folder of them.
+
+    Args:
+        name: the table.
+        flavours: "default", "full" or both: the options that they were made with.
+
+    Returns:
+        For each `flavour/platform/trace`, the table and the trace.
+    """
+    if NO_GOLDENS:
+        return []
+    assert CORPUS is not None
+    assert GOLDENS is not None
+    found = []
+    for flavour in flavours:
+        for table in sorted((GOLDENS / flavour).glob(f"*/*/{name}.csv")):
+            trace = table.parent.relative_to(GOLDENS / flavour).as_posix()
+            places = [CORPUS / "tracelens" / f"{trace}{rest}" for rest in (".json.gz", "/graph-replay.json.gz")]
+            found.append((f"{flavour}/{trace}", table, next(place for place in places if place.exists())))
+    return found
+
+
 def trace_id(path: Path) -> str:
     """Name of a trace in test ids: its path in the corpus, without suffixes."""
     assert CORPUS is not None
     return path.relative_to(CORPUS).as_posix().removesuffix(".json.gz")
+
+
+def traces_named(*names: str) -> list[Path]:
+    """The traces with these ids; empty without a corpus."""
+    return [CORPUS / f"{name}.json.gz" for name in names] if CORPUS else []
+
+
+@lru_cache(maxsize=64)
+def loaded(path: Path) -> Core:
+    """The graph of a real trace, one for all tests of a process: who changes a graph loads another."""
+    return load_core(path)
 
 
 def parametrize(argument: str, paths: Iterable[Path]) -> pytest.MarkDecorator:
@@ -64,7 +123,21 @@ def parametrize(argument: str, paths: Iterable[Path]) -> pytest.MarkDecorator:
     >>> @parametrize("path", kineto_traces())
     ... def test_loads(path: Path) -> None: ...
     """
-    cases = [pytest.param(path, id=trace_id(path)) for path in paths]
-    return pytest.mark.parametrize(
-        argument, cases or [pytest.param(None, id="no-corpus", marks=pytest.mark.skip(reason=NO_CORPUS))]
-    )
+    return pytest.mark.parametrize(argument, cases((trace_id(path), path) for path in paths))
+
+
+def cases(
+    found: Iterable[tuple[object, ...]], *, needs: pytest.MarkDecorator = needs_corpus, width: int = 1
+) -> list[object]:
+    """Cases for `pytest.mark.parametrize` that come of the corpus or the reference tables.
+
+    Args:
+        found: for each case its id, and the values of the parameters.
+        needs: what they need: `needs_corpus` or `needs_goldens`.
+        width: how many parameters there are.
+
+    Returns:
+        The cases, marked; where there are none, one that is skipped.
+    """
+    marked: list[object] = [pytest.param(*values, id=str(name), marks=needs) for name, *values in found]
+    return marked or [pytest.param(*[None] * width, id="none", marks=needs)]

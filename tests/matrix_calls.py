@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
-from corpus import GOLDENS, NO_GOLDENS
+from corpus import GOLDENS, cases, needs_goldens
 from tracelens_graph.op_table import OP_TABLE
 from tracelens_graph.perf.arguments import Arguments
 from tracelens_graph.perf.cost import CannotModel, Cost
@@ -59,7 +60,7 @@ def cost_of(ops: Mapping[str, OpModel], name: str, *given: Argument, kernels: tu
     return ops[name].estimate(call(*given), CallContext(kernels))
 
 
-def golden_rows(*sheets: str) -> list[pytest.ParameterSet]:
+def golden_rows(*sheets: str) -> list[object]:
     """Rows of the reference tables of a family, one per distinct call; without tables, one skipped case."""
     csv.field_size_limit(2**31 - 1)
     seen = set()
@@ -71,8 +72,8 @@ def golden_rows(*sheets: str) -> list[pytest.ParameterSet]:
                 key = tuple(value for name, value in row.items() if name == "name" or name.startswith(("param", "Inp")))
                 if key not in seen:
                     seen.add(key)
-                    rows.append(pytest.param(row, id=f"{_trace(path)}-{row['name']}-{len(seen)}"))
-    return rows or [pytest.param({}, id="no-goldens", marks=pytest.mark.skip(reason=NO_GOLDENS))]
+                    rows.append((f"{_trace(path)}-{row['name']}-{len(seen)}", row))
+    return cases(rows, needs=needs_goldens)
 
 
 def _trace(path: Path) -> str:
@@ -149,7 +150,7 @@ def hostile(ops: Mapping[str, OpModel], calls: Sequence[tuple[str, Sequence[Argu
         st.builds(Arguments, *[st.text(max_size=20) | st.builds(json.dumps, _parts)] * 4),
     )
 
-    @settings(max_examples=400)
+    @examples(400)
     @given(_spoilt(calls) | anything, st.lists(st.text(max_size=20), max_size=2))
     def test(called: tuple[str, Arguments], kernels: list[str]) -> None:
         name, arguments = called

@@ -1,25 +1,28 @@
-"""The Neo4j server that tests talk to: the one of NEO4J_URI, else one of their own for the whole run.
+"""The Neo4j server of the tests, started by the first test that needs it, on free ports and in a temporary folder.
 
-The own server is started by the first test that needs it, on free ports and in a temporary folder, and shared by all
-processes of a run (pytest-xdist). The process that the user started ends it, and a small watcher does so if that one is
-killed.
+Tests ask for one of these fixtures:
+
+* `neo4j`: a database to write to, that of NEO4J_URI if it is set. Others use it too: keep to traces of your own.
+* `home`: the server that the tests started, with nothing in its database when the tests of a file begin.
+* `doomed`: the same server, to stop or kill. What it held is lost.
+* `neo4j_program`: what it takes to start another server.
+
+tests/lanes.py runs them in an order in which one server serves all: `home`, then `neo4j`, then `doomed`.
 """
 
 from __future__ import annotations
 
-import fcntl
-import json
 import os
 import secrets
 import socket
 import sys
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
-from tracelens_graph.errors import OutputError, ServerError
+from tracelens_graph.errors import ServerError
 from tracelens_graph.stores.neo4j.connection import DEFAULT_USER, Connection
 from tracelens_graph.stores.neo4j.server import jars, process, server
 from tracelens_graph.stores.neo4j.server.java import Java, find_java
@@ -29,6 +32,10 @@ SMALL = Memory("512m", "64m")
 PATIENCE_S = 300
 """Seconds for a start, on a machine that has other things to do."""
 
+SETTINGS = {"dbms.cypher.min_replan_interval": "1h"}
+"""A plan is made once. Tests fill and empty the database, and for each such change of sizes the server would plan all
+statements anew, which costs more than most of the statements."""
+
 _FAST_START = "-XX:TieredStopAtLevel=1"
 """Servers that live for seconds are not worth what Java's second compiler costs: 40 % of a start."""
 
@@ -36,6 +43,64 @@ _STOP = (
     "import pathlib, sys; from tracelens_graph.stores.neo4j.server.server import stop; stop(pathlib.Path(sys.argv[1]))"
 )
 _WATCHER = f'while kill -0 "$0" 2>/dev/null; do sleep 1; done; exec "$1" -c "{_STOP}" "$2"'
+_EMPTY = "MATCH (n) CALL (n) { DETACH DELETE n } IN TRANSACTIONS OF 5000 ROWS"
+
+
+class Home:
+    """A server in a folder of its own. A watcher ends it if the tests are killed.
+
+    Attributes:
+        folder: where it lives.
+        java: runs it.
+        files: folder of Neo4j's program.
+        pid: its process.
+        connection: how to reach it.
+    """
+
+    def __init__(self, folder: Path, java: Java, files: Path) -> None:
+        self.folder, self.java, self.files = folder, java, files
+        self._ports = free_ports()
+        self._password = secrets.token_hex(12)
+        watcher = ["sh", "-c", _WATCHER, str(os.getpid()), sys.executable, str(folder)]
+        process.spawn(watcher, os.environ, folder.with_name("watcher.log"))
+        self.start()
+
+    def start(self) -> None:
+        """Start it, unless it runs."""
+        bolt, http = self._ports
+        started, _ = server.start(
+            self.folder, self.java, self.files, password=self._password, bolt_port=bolt, http_port=http,
+            memory=SMALL, settings=SETTINGS, patience_s=PATIENCE_S,
+        )  # fmt: skip
+        self.pid = started.pid
+        self.connection = Connection(started.uri, DEFAULT_USER, self._password)
+
+    def stop(self) -> None:
+        """End it; its database stays."""
+        server.stop(self.folder)
+
+    def empty(self) -> None:
+        """Take every node out of its database."""
+        with self.connection.driver() as driver, driver.session(database="neo4j") as session:
+            session.run(_EMPTY).consume()
+
+    def wait_for_its_end(self) -> None:
+        """Wait until the server, which was killed, is gone and its ports are free."""
+        deadline = time.monotonic() + 30
+        while server.running(self.folder) or not self._ports_are_free():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+    def _ports_are_free(self) -> bool:
+        """Sockets of a process live longer than its arguments."""
+        for port in self._ports:
+            with socket.socket() as one:
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    one.bind(("127.0.0.1", port))
+                except OSError:
+                    return False
+        return True
 
 
 @pytest.fixture(scope="session")
@@ -52,37 +117,33 @@ def neo4j_program() -> Iterator[tuple[Java, Path]]:
 
 
 @pytest.fixture(scope="session")
-def neo4j(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Connection:
-    """A database that tests may write to. Others use it at the same time: keep to traces of your own."""
+def _server(neo4j_program: tuple[Java, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
+    folder = tmp_path_factory.mktemp("neo4j") / "home"
+    try:
+        yield Home(folder, *neo4j_program)
+    finally:
+        server.stop(folder)
+
+
+@pytest.fixture(scope="session")
+def neo4j(request: pytest.FixtureRequest) -> Connection:
     if uri := os.environ.get("NEO4J_URI"):
         return Connection(uri, os.environ.get("NEO4J_USER", DEFAULT_USER), os.environ.get("NEO4J_PASSWORD", ""))
-    folder = _shared_folder(request.config, tmp_path_factory)
-    folder.mkdir(mode=0o700, exist_ok=True)
-    told = folder / "connection.json"
-    with _locked(folder / "lock"):
-        if not told.exists():
-            java, files = request.getfixturevalue("neo4j_program")
-            password = secrets.token_hex(12)
-            bolt, http = free_ports()
-            _watch(request.config, folder / "home")
-            started, _ = server.start(
-                folder / "home", java, files, password=password, bolt_port=bolt, http_port=http, memory=SMALL,
-                patience_s=PATIENCE_S,
-            )  # fmt: skip
-            descriptor = os.open(told, os.O_WRONLY | os.O_CREAT, 0o600)
-            with open(descriptor, "w") as file:
-                json.dump({"uri": started.uri, "password": password}, file)
-    known = json.loads(told.read_text())
-    return Connection(known["uri"], DEFAULT_USER, known["password"])
+    own: Home = request.getfixturevalue("_server")
+    return own.connection
 
 
-def pytest_unconfigure(config: pytest.Config) -> None:
-    """End the server, in the process that ends last."""
-    factory = getattr(config, "_tmp_path_factory", None)
-    if factory is None or _is_worker(config) or factory._basetemp is None:
-        return
-    with suppress(OutputError):  # another run of pytest may have tidied up the folder of this one
-        server.stop(_shared_folder(config, factory) / "home")
+@pytest.fixture(scope="module")
+def home(_server: Home) -> Home:
+    _server.start()
+    _server.empty()
+    return _server
+
+
+@pytest.fixture(scope="module")
+def doomed(_server: Home) -> Home:
+    _server.start()
+    return _server
 
 
 def free_ports() -> tuple[int, int]:
@@ -91,25 +152,3 @@ def free_ports() -> tuple[int, int]:
         one.bind(("127.0.0.1", 0))
         other.bind(("127.0.0.1", 0))
         return one.getsockname()[1], other.getsockname()[1]
-
-
-def _shared_folder(config: pytest.Config, factory: pytest.TempPathFactory) -> Path:
-    own = factory.getbasetemp()
-    return (own.parent if _is_worker(config) else own) / "neo4j"
-
-
-def _is_worker(config: pytest.Config) -> bool:
-    return hasattr(config, "workerinput")
-
-
-def _watch(config: pytest.Config, home: Path) -> None:
-    first = os.getppid() if _is_worker(config) else os.getpid()
-    command = ["sh", "-c", _WATCHER, str(first), sys.executable, str(home)]
-    process.spawn(command, os.environ, home.with_name("watcher.log"))
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield

@@ -72,6 +72,7 @@ def test_it_is_reachable_from_this_machine_only(service: dict[str, Any]) -> None
     assert "network_mode" not in service
 
 
+@pytest.mark.checkout
 def test_what_is_mounted(service: dict[str, Any]) -> None:
     named = set(yaml.safe_load(FILE.read_text())["volumes"])
     mounts = {target: (source, mode) for source, target, *mode in (line.split(":") for line in service["volumes"])}

@@ -13,6 +13,8 @@ import pytest
 
 from corpus import CHECKOUT
 
+pytestmark = pytest.mark.checkout
+
 SETUPTOOLS = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["tool"]["setuptools"]
 
 

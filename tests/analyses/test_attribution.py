@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from corpus import kineto_traces, parametrize
+from corpus import chosen_traces, loaded, parametrize
 from tracelens_graph.analyses.places.attribution import LEVELS, NO_LAUNCH, attribution
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
@@ -101,9 +101,9 @@ def test_unknown_levels_are_said(core: Core) -> None:
         attribution(core, "layer")
 
 
-@parametrize("path", kineto_traces())
+@parametrize("path", chosen_traces())
 def test_exclusive_times_add_up_to_all_gpu_time(path: Path) -> None:
-    core = load_core(path)
+    core = loaded(path)
     total = int(core.columns.dur_ns[core.gpu_rows].sum())
     unlinked = core.gpu_rows[core.columns.parent[core.gpu_rows] < 0]
     for level in LEVELS:
@@ -116,9 +116,9 @@ def test_exclusive_times_add_up_to_all_gpu_time(path: Path) -> None:
         assert (sum(lone) * 1000 == pytest.approx(core.columns.dur_ns[unlinked].sum())) or level == "kernel"
 
 
-@parametrize("path", kineto_traces())
+@parametrize("path", chosen_traces())
 def test_inclusive_time_of_ops_equals_a_walk_over_the_tree(path: Path) -> None:
-    core = load_core(path)
+    core = loaded(path)
     walked: dict[str, int] = {}
     for row in core.gpu_rows.tolist():
         above = {node.name for node in core.nodes_at([row])[0].ancestors if node.kind.name == "Op"}

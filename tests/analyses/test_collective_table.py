@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_traces import traces
 
-from corpus import CORPUS, GOLDENS, NO_GOLDENS, kineto_traces, parametrize
+from corpus import cases, chosen_traces, loaded, needs_goldens, parametrize, reference_tables
 from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, gpu_classes
 from tracelens_graph.analyses.timeline.collectives import coll_analysis
 from tracelens_graph.graph.core import Core
@@ -130,27 +130,18 @@ def test_every_communication_kernel_is_shown_or_counted(trace: dict[str, Any], c
     assert sum(coll_analysis(core)["operation_count"]) == sum(sum(part["operation_count"]) for part in parts)
 
 
-@parametrize("path", kineto_traces())
+@parametrize("path", chosen_traces())
 def test_every_communication_kernel_is_shown_or_counted_on_real_traces(path: Path) -> None:
-    check_sums(load_core(path))
+    check_sums(loaded(path))
 
 
-def reference_tables() -> list[object]:
-    if CORPUS is None or GOLDENS is None:
-        return [pytest.param(None, None, id="no-reference", marks=pytest.mark.skip(reason=NO_GOLDENS))]
-    paths = sorted(path for flavour in ("default", "full") for path in GOLDENS.glob(f"{flavour}/*/*/coll_analysis.csv"))
-    names = ["/".join(path.parts[-3:-1]) for path in paths]
-    return [
-        pytest.param(path, CORPUS / "tracelens" / f"{name}.json.gz", id=f"{path.parts[-4]}/{name}")
-        for path, name in zip(paths, names, strict=True)
-    ]
-
-
-@pytest.mark.parametrize(("golden", "trace"), reference_tables())
+@pytest.mark.parametrize(
+    ("golden", "trace"), cases(reference_tables("coll_analysis", "default", "full"), needs=needs_goldens, width=2)
+)
 def test_equals_the_reference(golden: Path, trace: Path, tmp_path: Path) -> None:
     written = tmp_path / "coll_analysis.csv"
     with written.open("w", newline="") as file:
-        write_csv(coll_analysis(load_core(trace)), file)
+        write_csv(coll_analysis(loaded(trace)), file)
     with golden.open(newline="") as theirs, written.open(newline="") as ours:
         expected, found = list(csv.DictReader(theirs)), list(csv.DictReader(ours))
     assert [list(row) for row in found] == [list(row) for row in expected]

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpus import CORPUS, GOLDENS, kineto_traces, needs_goldens, parametrize
+from corpus import CORPUS, GOLDENS, chosen_traces, loaded, needs_goldens, parametrize
 from tracelens_graph.analyses.across.compare import COMPARISONS, compare
 from tracelens_graph.analyses.across.compare_tracelens import compare_as_tracelens
 from tracelens_graph.analyses.across.outer_join import canonical, fold
@@ -245,9 +245,9 @@ def test_tables_without_rows() -> None:
     assert by_name(of_ops(a=empty, b=ops(("x", 2, 1))), "only_in") == {"x": "b"}
 
 
-@parametrize("path", kineto_traces())
+@parametrize("path", chosen_traces())
 def test_differences_add_up_on_real_traces(path: Path) -> None:
-    core = load_core(path)
+    core = loaded(path)
     runs = {"all": report_tables(core), "linked": report_tables(core, ReportOptions(linked_only=True))}
     for name, table in compare(runs).items():
         for column in COMPARISONS[name].compared:

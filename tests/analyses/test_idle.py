@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 from handmade import span
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from made_traces import traces
+from profiles import examples
 
-from corpus import kineto_traces, parametrize
+from corpus import chosen_traces, loaded, parametrize
 from tracelens_graph.analyses.idle import idle
 from tracelens_graph.analyses.idle.host_states import (
     ABSENT,
@@ -296,7 +297,7 @@ def by_instants(w: Window) -> np.ndarray:
     return found
 
 
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(busy_traces(), st.booleans())
 def test_equals_the_rules_applied_instant_by_instant(events: Events, narrowed: bool) -> None:
     core = load_core(events)
@@ -328,9 +329,9 @@ def test_sums_on_made_traces(trace: dict[str, Any]) -> None:
     check_sums(load_core(trace).everything)
 
 
-@parametrize("path", kineto_traces())
+@parametrize("path", chosen_traces())
 def test_sums_on_real_traces(path: Path) -> None:
-    core = load_core(path)
+    core = loaded(path)
     check_sums(core.everything)
     for step in core.steps():
         check_sums(core.window(step=int(step.name.rpartition("#")[2])))

@@ -11,7 +11,7 @@ from handmade import HOSTILE, small_trace, span
 from hypothesis import given
 from made_traces import traces
 
-from corpus import kineto_traces, parametrize
+from corpus import chosen_traces, loaded, parametrize
 from tracelens_graph.analyses.kernels.kernel_categories import kernel_category_detail, kernel_category_summary
 from tracelens_graph.analyses.kernels.kernels import kernel_summary
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
@@ -212,6 +212,6 @@ def test_sums_agree_with_the_table_of_kernels_on_made_traces(trace: dict[str, ob
     check_sums(load_core(trace))
 
 
-@parametrize("path", kineto_traces())
+@parametrize("path", chosen_traces())
 def test_sums_agree_with_the_table_of_kernels_on_real_traces(path: Path) -> None:
-    check_sums(load_core(path))
+    check_sums(loaded(path))

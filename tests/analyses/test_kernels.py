@@ -10,7 +10,7 @@ from handmade import HOSTILE, small_trace, span
 from hypothesis import given
 from made_traces import traces
 
-from corpus import kineto_traces, parametrize
+from corpus import chosen_traces, loaded, parametrize
 from tracelens_graph.analyses.kernels.kernels import kernel_summary
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH, UNLINKED
 from tracelens_graph.graph.core import Core
@@ -65,6 +65,6 @@ def test_every_kernel_is_in_one_row_of_made_traces(trace: dict[str, object]) -> 
     check_sums(load_core(trace))
 
 
-@parametrize("path", kineto_traces())
+@parametrize("path", chosen_traces())
 def test_every_kernel_is_in_one_row_of_real_traces(path: Path) -> None:
-    check_sums(load_core(path))
+    check_sums(loaded(path))

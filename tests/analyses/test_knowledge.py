@@ -11,7 +11,7 @@ from hypothesis import given
 from made_traces import traces
 
 import tracelens_graph as tlg
-from corpus import kineto_traces, parametrize
+from corpus import chosen_traces, parametrize
 from tracelens_graph.loading import load_core
 from tracelens_graph.schema import CONTEXT_EDGES, CONTEXT_KINDS
 
@@ -75,6 +75,6 @@ def test_made_traces(trace: dict[str, object]) -> None:
     check(tlg.TraceGraph(load_core(trace)))
 
 
-@parametrize("path", [path for path in kineto_traces() if path.stat().st_size < 900_000])
+@parametrize("path", chosen_traces())
 def test_real_traces(path: Path) -> None:
     check(tlg.load(path))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from made_traces import events as other_events
 from made_traces import traces
 
-from corpus import kineto_traces, parametrize
+from corpus import chosen_traces, kineto_traces, loaded, parametrize
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.analyses.places.attribution import attribution
 from tracelens_graph.analyses.places.modules import NON_MODULE, WHOLE, modules
@@ -441,9 +441,9 @@ def steps_and_rest(core: Core) -> Iterator[Window]:
         yield core.everything.narrowed(core.step == step, f"row {step}")
 
 
-@parametrize("path", kineto_traces())
+@parametrize("path", chosen_traces())
 def test_real_traces(path: Path) -> None:
-    core = load_core(path)
+    core = loaded(path)
     table = modules(core)
     for options in ({}, {"by": "class"}, {"sort": "time", "depth": 2}, {"linked_only": True}, {"min_percent": 1}):
         check_sums(core, modules(core, **options), bool(options.get("linked_only")))
@@ -479,7 +479,7 @@ RESNET = [path for path in kineto_traces() if path.name.startswith("resnet-ddp-c
 
 @parametrize("path", RESNET)
 def test_checkpointed_model_is_one_tree(path: Path) -> None:
-    table = modules(load_core(path))
+    table = modules(loaded(path))
     known = [row for row in table.records() if row["uid"] is not None]
     assert [row["module"] for row in known if row["depth"] == 1] == ["DistributedDataParallel_0"]
     assert len({row["module"] for row in known}) == len(known)
@@ -535,6 +535,7 @@ def known_times(trace: dict[str, Any], truth: dict[str, Any]) -> Times:
     return {path: (times[0], times[1]) for path, times in found.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("job", JOBS)
 def test_simulated_truth(job: str) -> None:
     for rank in simulate(**{"steps": 2, "seed": 11, **JOBS[job]}).ranks:

@@ -11,7 +11,7 @@ from handmade import span
 from hypothesis import given
 from made_traces import traces
 
-from corpus import kineto_traces, parametrize
+from corpus import chosen_traces, loaded, parametrize
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH, UNLINKED, launchers
 from tracelens_graph.analyses.ops.ops import ops_summary, ops_summary_by_category, ops_unique_args
 from tracelens_graph.graph.core import Core
@@ -179,9 +179,9 @@ def test_every_event_is_charged_once_on_made_traces(trace: dict[str, object]) ->
     check_sums(core.window(after_ns=20))
 
 
-@parametrize("path", kineto_traces())
+@parametrize("path", chosen_traces())
 def test_every_event_is_charged_once_on_real_traces(path: Path) -> None:
-    core = load_core(path)
+    core = loaded(path)
     check_sums(core.everything)
     steps = [int(step.name.rpartition("#")[2]) for step in core.steps()]
     parts = [launchers(core.window(step=number)) for number in dict.fromkeys(steps)]
@@ -193,9 +193,9 @@ def test_every_event_is_charged_once_on_real_traces(path: Path) -> None:
         assert sum(int(part.direct_ns.sum()) for part in parts) == int(launchers(stepped).direct_ns.sum())
 
 
-@parametrize("path", kineto_traces())
+@parametrize("path", chosen_traces())
 def test_a_window_over_everything_is_no_window(path: Path) -> None:
-    core = load_core(path)
+    core = loaded(path)
     everything = core.window(after_ns=-(2**62))
     for table in (ops_summary, ops_summary_by_category, ops_unique_args):
         ours, whole = table(everything), table(core)

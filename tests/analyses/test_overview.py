@@ -10,6 +10,7 @@ from tracelens_graph.loading import load_core
 from tracelens_graph.simulate import PROBLEMS, simulate
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_the_late_rank_is_named(seed: int) -> None:
     late = PROBLEMS["late_rank"]["dataloader_rank"]

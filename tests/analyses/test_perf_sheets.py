@@ -13,12 +13,11 @@ from extended import with_models
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpus import kineto_traces, parametrize
+from corpus import chosen_traces, loaded, parametrize
 from tracelens_graph.analyses.performance.modelled import arguments_of
 from tracelens_graph.analyses.performance.perf_sheets import perf_sheets
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window
-from tracelens_graph.loading import load_core
 from tracelens_graph.perf.arguments import Arguments
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.devices import architecture
@@ -200,9 +199,9 @@ def test_counts_of_trees_of_calls(calls: list[Call]) -> None:
     check(load({FORWARD: calls}).everything, REGISTRY)
 
 
-@parametrize("path", kineto_traces())
+@parametrize("path", chosen_traces())
 def test_counts_of_real_traces(path: Path) -> None:
-    core = load_core(path)
+    core = loaded(path)
     check(core.everything, MODELS)
     for step in list(dict.fromkeys(int(step.name.rpartition("#")[2]) for step in core.steps()))[:2]:
         check(core.window(step=step), MODELS)

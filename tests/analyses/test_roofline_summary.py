@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from extended import with_models
 from handmade import span
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from made_traces import traces
 
-from corpus import kineto_traces, parametrize
+from corpus import chosen_traces, loaded, parametrize
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.analyses.performance.perf_tables import COMMUNICATION, unified_perf_summary
 from tracelens_graph.analyses.performance.roofline_summary import (
@@ -299,7 +299,6 @@ def work(draw: st.DrawFn) -> Core:
     return load_core(events)
 
 
-@settings(deadline=None)
 @given(work(), st.integers(1000, 1200), st.integers(1000, 1200))
 def test_parts_make_up_the_whole(core: Core, one: int, other: int) -> None:
     windows = [core.everything, core.window(after_ns=min(one, other) - 1000, before_ns=max(one, other) - 1000)]
@@ -311,15 +310,14 @@ def test_parts_make_up_the_whole(core: Core, one: int, other: int) -> None:
             assert round(parts(table).get("launch_bound", 0) * 1000) == launch_bound_ns(core, window)
 
 
-@settings(deadline=None)
 @given(traces())
 def test_parts_of_any_trace_make_up_the_whole(trace: dict[str, Any]) -> None:
     check_sums(load_core(trace))
 
 
-@parametrize("path", kineto_traces())
+@parametrize("path", chosen_traces())
 def test_real_traces(path: Path) -> None:
-    core = load_core(path)
+    core = loaded(path)
     check_sums(core, architecture("h100-sxm"))
     unified = unified_perf_summary(core)
     without = {row["name"].partition("->")[0] for row in unified.records() if not row["has_perf_model"]}

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_traces import traces
 
-from corpus import kineto_traces, parametrize
+from corpus import chosen_traces, loaded, parametrize
 from tracelens_graph.analyses.launches.runtime import runtime_summary
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.graph.core import Core
@@ -138,9 +138,9 @@ def test_sums_add_up_over_rows_and_windows(trace: dict[str, Any], cut: int) -> N
         assert whole[name] == sum(part[name] for part in parts)
 
 
-@parametrize("path", kineto_traces())
+@parametrize("path", chosen_traces())
 def test_sums_add_up_on_real_traces(path: Path) -> None:
-    core = load_core(path)
+    core = loaded(path)
     check_sums(core)
     table = runtime_summary(core)
     shown = np.asarray(table["delay_min_us"], float)

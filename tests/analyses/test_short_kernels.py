@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_traces import traces
 
-from corpus import CORPUS, GOLDENS, NO_GOLDENS, kineto_traces, parametrize
+from corpus import cases, chosen_traces, loaded, needs_goldens, parametrize, reference_tables
 from tracelens_graph.analyses.kernels.short_kernels import ARGUMENTS, short_kernel_histogram, short_kernels_summary
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.errors import AnalysisError
@@ -159,22 +159,15 @@ def test_counts_add_up_over_rows_and_windows(trace: dict[str, Any], threshold_ns
     assert totals(core, threshold) == tuple(np.add(totals(before, threshold), totals(after, threshold)).tolist())
 
 
-@parametrize("path", kineto_traces())
+@parametrize("path", chosen_traces())
 def test_counts_add_up_on_real_traces(path: Path) -> None:
-    core = load_core(path)
+    core = loaded(path)
     for threshold in (2.5, 10, 1e6):
         check_sums(core, threshold)
 
 
-def reference_tables(table: str) -> list[object]:
-    if CORPUS is None or GOLDENS is None:
-        return [pytest.param(None, None, id="no-reference", marks=pytest.mark.skip(reason=NO_GOLDENS))]
-    paths = sorted(GOLDENS.glob(f"full/*/*/{table}.csv"))
-    names = ["/".join(path.parts[-3:-1]) for path in paths]
-    return [
-        pytest.param(path, CORPUS / "tracelens" / f"{name}.json.gz", id=name)
-        for path, name in zip(paths, names, strict=True)
-    ]
+def of_reference(table: str) -> list[object]:
+    return cases(reference_tables(table, "full"), needs=needs_goldens, width=2)
 
 
 def read(path: Path) -> list[dict[str, str]]:
@@ -182,9 +175,9 @@ def read(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-@pytest.mark.parametrize(("golden", "trace"), reference_tables("short_kernel_histogram"))
+@pytest.mark.parametrize(("golden", "trace"), of_reference("short_kernel_histogram"))
 def test_histograms_equal_the_reference(golden: Path, trace: Path) -> None:
-    expected, found = read(golden), short_kernel_histogram(load_core(trace))
+    expected, found = read(golden), short_kernel_histogram(loaded(trace))
     assert list(found.columns) == list(expected[0])
     assert found["count"].tolist() == [int(row["count"]) for row in expected]
     for edge in ("bin_start", "bin_end"):
@@ -198,9 +191,9 @@ def parsed(cell: Any) -> Any:
     return parsed(ast.literal_eval(cell)) if isinstance(cell, str) and cell.startswith("(") else cell
 
 
-@pytest.mark.parametrize(("golden", "trace"), reference_tables("short_kernels_summary"))
+@pytest.mark.parametrize(("golden", "trace"), of_reference("short_kernels_summary"))
 def test_summaries_equal_the_reference(golden: Path, trace: Path) -> None:
-    expected, table = read(golden), short_kernels_summary(load_core(trace), linked_only=True)
+    expected, table = read(golden), short_kernels_summary(loaded(trace), linked_only=True)
     assert list(table.columns) == [*expected[0], "ex_UID"]
     arguments = [name for name in ARGUMENTS if name in expected[0]]
     keys = [name for name in expected[0] if name in ("Parent cpu_op", "Kernel name", *arguments)]

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_traces import traces
 
-from corpus import kineto_traces, parametrize
+from corpus import chosen_traces, loaded, parametrize
 from tracelens_graph.analyses.timeline.steps import OUTSIDE, TIMES, step_summary
 from tracelens_graph.analyses.timeline.timeline import gpu_timeline, times_by_group
 from tracelens_graph.graph.core import Core
@@ -154,9 +154,9 @@ def test_each_group_has_the_timeline_it_has_alone(trace: dict[str, Any]) -> None
         assert {name: int(time[number]) for name, time in together.items()} == {n: int(t[0]) for n, t in alone.items()}
 
 
-@parametrize("path", kineto_traces())
+@parametrize("path", chosen_traces())
 def test_steps_equal_the_timelines_of_their_windows(path: Path) -> None:
-    core = load_core(path)
+    core = loaded(path)
     check_sums(core)
     records = [row for row in step_summary(core).records() if row["uid"] is not None]
     assert len(records) == len(core.steps())

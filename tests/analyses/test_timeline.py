@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpus import CORPUS, GOLDENS, NO_GOLDENS, kineto_traces, parametrize
+from corpus import cases, chosen_traces, loaded, needs_goldens, parametrize, reference_tables
 from tracelens_graph.analyses.timeline.timeline import gpu_timeline
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core
@@ -103,26 +103,12 @@ def test_parts_make_up_the_whole(kernels: list[tuple[str, int, int, int]], thres
     check_sums(core, micro_idle_us=threshold)
 
 
-@parametrize("path", kineto_traces())
+@parametrize("path", chosen_traces())
 def test_parts_make_up_the_whole_on_real_traces(path: Path) -> None:
-    core = load_core(path)
+    core = loaded(path)
     if len(core.gpu_rows):
         check_sums(core)
         check_sums(core, micro_idle_us=5)
-
-
-def reference_tables() -> list[object]:
-    if CORPUS is None or GOLDENS is None:
-        return [pytest.param(None, None, id="no-reference", marks=pytest.mark.skip(reason=NO_GOLDENS))]
-    found: list[object] = []
-    for path in sorted(GOLDENS.glob("*/*/*/gpu_timeline.csv")):
-        flavour, name = path.parts[-4], "/".join(path.parts[-3:-1])
-        if flavour in ("default", "full"):
-            trace = CORPUS / "tracelens" / f"{name}.json.gz"
-            if not trace.exists():
-                trace = CORPUS / "tracelens" / name / "graph-replay.json.gz"
-            found.append(pytest.param(path, trace, id=f"{flavour}/{name}"))
-    return found
 
 
 def without(core: Core, rows: np.ndarray) -> Core:
@@ -143,11 +129,13 @@ def linked_by_id_only(core: Core) -> np.ndarray:
     return rows[~np.isin(core.columns.correlation[rows], list(arrows))]
 
 
-@pytest.mark.parametrize(("golden", "trace"), reference_tables())
+@pytest.mark.parametrize(
+    ("golden", "trace"), cases(reference_tables("gpu_timeline", "default", "full"), needs=needs_goldens, width=2)
+)
 def test_linked_timelines_equal_the_reference(golden: Path, trace: Path) -> None:
     with golden.open(newline="") as file:
         rows = list(csv.DictReader(file))
-    core = load_core(trace)
+    core = loaded(trace)
     name = golden.parent.parent.name + "/" + golden.parent.name
     if name in MORE_LINKED:
         # The reference follows arrows alone. Leaving out exactly what only ids link gives its table.

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_traces import traces
 
-from corpus import kineto_traces, parametrize
+from corpus import chosen_traces, loaded, parametrize
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.analyses.performance.perf_tables import COMMUNICATION as COMMUNICATION_LINE
 from tracelens_graph.analyses.performance.perf_tables import attributed_calls, unified_perf_summary
@@ -290,16 +290,16 @@ def test_sums_of_trees_of_calls(first: list[Call], second: list[Call]) -> None:
     check_steps(core, BOTH)
 
 
-@parametrize("path", kineto_traces())
+@parametrize("path", chosen_traces())
 def test_sums_of_real_traces(path: Path) -> None:
-    core = load_core(path)
+    core = loaded(path)
     check(core.everything, MODELS)
     check_steps(core, MODELS)
 
 
-@parametrize("path", kineto_traces())
+@parametrize("path", chosen_traces())
 def test_further_models_move_no_event(path: Path) -> None:
-    core = load_core(path)
+    core = loaded(path)
     with_all, with_those_of_tracelens = unified(with_models(core, MODELS)), unified(with_models(core, TRACELENS_MODELS))
     assert with_all.owner.tolist() == with_those_of_tracelens.owner.tolist()
     assert with_all.alone.tolist() == with_those_of_tracelens.alone.tolist()

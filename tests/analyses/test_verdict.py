@@ -16,7 +16,7 @@ from hypothesis import given
 from made_traces import traces
 from typer.testing import CliRunner
 
-from corpus import kineto_traces, parametrize
+from corpus import chosen_traces, loaded, parametrize
 from tracelens_graph.analyses.idle.idle import Cause, idle_causes
 from tracelens_graph.analyses.report.verdict import TOPICS, Finding, verdict
 from tracelens_graph.analyses.timeline.timeline import gpu_timeline
@@ -66,6 +66,7 @@ def test_every_problem_is_expected() -> None:
     assert EXPECTED.keys() - {None} == PROBLEMS.keys()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("stacks", [True, False], ids=["stacks", "no stacks"])
 @pytest.mark.parametrize("problem", EXPECTED)
@@ -75,12 +76,14 @@ def test_the_planted_problem_is_found_and_no_other(problem: str | None, stacks: 
     assert found == (expected if stacks else [[UNSEEN.get(topic, topic) for topic in topics] for topics in expected])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recompute", ["non_reentrant", "reentrant"])
 def test_healthy_runs_of_other_kinds_have_nothing_to_say(recompute: str) -> None:
     for rank in simulate(recompute=recompute, seed=4, cuda_sync=True, layers=3).ranks:
         assert losses(load_core(rank.trace)) == {}
 
 
+@pytest.mark.slow
 def test_the_evidence_of_planted_problems() -> None:
     (loader,) = simulated("data_loader", 0, True)
     found = losses(loader)["data_loader"]
@@ -296,11 +299,12 @@ def test_made_traces(trace: dict[str, Any]) -> None:
     check(load_core(trace))
 
 
-@parametrize("path", kineto_traces())
+@parametrize("path", chosen_traces())
 def test_real_traces(path: Path) -> None:
-    check(load_core(path))
+    check(loaded(path))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("problem", EXPECTED)
 def test_every_command_runs(problem: str | None, tmp_path: Path) -> None:
     run = simulate(problem=problem, seed=5, unlaunched=2)

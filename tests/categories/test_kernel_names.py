@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from work import assert_linear, work
 
 from tracelens_graph.categories.kernel_names import parse_name, properties
 from tracelens_graph.categories.short_names import LONGEST, short_name
@@ -225,17 +225,28 @@ def test_short_name_is_the_function_whatever_its_arguments(function: str, inside
         assert short_name(f"void ns::{function}<{balanced}>({balanced})") == short_name(function)
 
 
-@pytest.mark.parametrize(
+HOSTILE = pytest.mark.parametrize(
     "part",
     ["<", ">", "(", "a<", "<a,", "a::", " ", " :: ", "(anonymous namespace)", "{lambda", "Kernel<", "_Z9kentryI", "1",
      "La1", "(}", " [clone ", "Cijk_", "nvjet_a_", "flash_fwd_", "triton_fused_", "at::native::elementwise_<", "x1"],
 )  # fmt: skip
+
+
+def read(prefix: str, part: str, length: int) -> None:
+    name = (prefix + part * (length // len(part) + 1))[:length]
+    assert len(short_name(name)) <= LONGEST
+    properties(name)
+
+
+@HOSTILE
 @pytest.mark.parametrize(
     "prefix", ["", "_Z", "void f<", "Cijk_Alik_Bljk_", "cutlass_", "triton_poi_fused_", "gemm_mm_"]
 )
-def test_names_of_a_megabyte_take_no_time(prefix: str, part: str) -> None:
-    name = prefix + (part * (1_000_000 // len(part)))
-    start = time.perf_counter()
-    assert len(short_name(name)) <= LONGEST
-    properties(name)
-    assert time.perf_counter() - start < 1
+def test_work_grows_with_the_name(prefix: str, part: str) -> None:
+    assert_linear(lambda length: read(prefix, part, length), 4_000)
+
+
+@pytest.mark.slow
+@HOSTILE
+def test_a_name_of_a_megabyte_is_no_more_work_than_what_is_read_of_it(part: str) -> None:
+    assert work(lambda: read("", part, 1_000_000)) <= work(lambda: read("", part, 1 << 16))

@@ -10,7 +10,7 @@ from typing import Any
 
 from handmade import Run
 
-from corpus import kineto_traces, parametrize
+from corpus import chosen_traces, parametrize
 
 KIND_OF_CATEGORY = {
     "cpu_op": "Op", "Operator": "Op", "python_function": "PythonFunction", "cuda_runtime": "RuntimeCall",
@@ -48,7 +48,7 @@ def counted(events: list[dict[str, Any]]) -> tuple[Counter[str], Counter[str]]:
     return kinds, left_out
 
 
-@parametrize("path", kineto_traces())
+@parametrize("path", chosen_traces())
 def test_counts_are_those_of_the_file(run: Run, path: Path) -> None:
     parsed = json.loads(gzip.decompress(path.read_bytes()), strict=False)
     events = parsed["traceEvents"]
@@ -69,7 +69,7 @@ def test_counts_are_those_of_the_file(run: Run, path: Path) -> None:
     assert told["trace"]["rank"] == parsed.get("distributedInfo", {}).get("rank")
 
 
-@parametrize("path", kineto_traces())
+@parametrize("path", chosen_traces())
 def test_every_trace_has_a_page_for_people(run: Run, path: Path) -> None:
     code, out, err = run("info", path)
     assert (code, err) == (0, "")

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from handmade import Run
 
 import tracelens_graph
 from corpus import execution_traces, parametrize, xplane_files
@@ -28,11 +29,11 @@ def test_version() -> None:
 
 
 @pytest.mark.parametrize("command", ["info", "tree", "timeline", "attribution", "export", "save"])
-def test_help_of_a_command_teaches_by_example(command: str) -> None:
-    done = program(command, "--help")
-    assert done.returncode == 0
-    assert f"Example: tracelens-graph {command} trace.json.gz" in done.stdout
-    assert "\x1b" not in done.stdout
+def test_help_of_a_command_teaches_by_example(run: Run, command: str) -> None:
+    code, out, _ = run(command, "--help", env={"COLUMNS": "200"})
+    assert code == 0
+    assert f"Example: tracelens-graph {command} trace.json.gz" in out
+    assert "\x1b" not in out
 
 
 def test_help_lists_every_command() -> None:
@@ -44,6 +45,12 @@ def test_missing_file_is_one_line_and_exit_code_1() -> None:
     done = program("info", "/nowhere/trace.json")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "error: /nowhere/trace.json: no such file or directory\n"
+
+
+def test_wrong_usage_of_the_program_is_exit_code_2() -> None:
+    done = program("no-such-command")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr
 
 
 def test_hostile_file_name_is_one_harmless_line() -> None:
@@ -62,11 +69,10 @@ def test_debug_shows_the_traceback_wherever_it_stands() -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["no-such-command"], ["info"], ["timeline", "x.json", "--micro-idle", "-1"], ["attribution", "x", "--level", "y"]],
+    [["info"], ["timeline", "x.json", "--micro-idle", "-1"], ["attribution", "x", "--level", "y"]],
 )
-def test_wrong_usage_is_exit_code_2(arguments: list[str]) -> None:
-    done = program(*arguments)
-    assert (done.returncode, done.stdout) == (2, "")
+def test_wrong_usage_is_exit_code_2(run: Run, arguments: list[str]) -> None:
+    assert run(*arguments)[:2] == (2, "")
 
 
 def test_standard_input(trace_file: Path) -> None:
@@ -104,10 +110,10 @@ def test_interrupt_is_exit_code_130(trace_file: Path) -> None:
 
 
 @parametrize("path", [*execution_traces(), *xplane_files()])
-def test_files_of_other_kinds_are_named(path: Path) -> None:
-    done = program("info", path)
-    assert (done.returncode, done.stdout) == (1, "")
-    (line,) = done.stderr.splitlines()
+def test_files_of_other_kinds_are_named(run: Run, path: Path) -> None:
+    code, out, err = run("info", path)
+    assert (code, out) == (1, "")
+    (line,) = err.splitlines()
     assert line.startswith(f"error: {path}: is a")
     assert ("protocol buffer" if path.suffix == ".pb" else "execution trace") in line
 

@@ -11,12 +11,12 @@ from typing import Any
 import pandas as pd
 import pytest
 from handmade import HOSTILE, small_trace, span
-from hypothesis import given, settings
+from hypothesis import given
 from made_traces import traces
-from parity.cases import Case, cases, path_of
+from parity.cases import Case, cases, parameters, path_of
 from parity.comparing import parsed, read_reference
+from profiles import examples
 
-from corpus import NO_GOLDENS
 from tracelens_graph.compat.models import TRACELENS_MODELS
 from tracelens_graph.compat.report import generate_perf_report_pytorch
 from tracelens_graph.compat.tree_perf import TreePerfAnalyzer
@@ -201,7 +201,7 @@ def test_the_sheets_say_what_the_analyzer_says(trace: Path, tmp_path: Path) -> N
     )
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(trace=traces())
 def test_made_traces(tmp_path_factory: pytest.TempPathFactory, trace: dict[str, Any]) -> None:
     folder = tmp_path_factory.mktemp("made")
@@ -385,10 +385,8 @@ def without_time(path: Path) -> bool:
 ONLY_HERE = {"b200/eager-serving": {"RoPE_fwd", "triton"}, "mi300/torch-compile-triton": {"triton"}}
 """Sheets of ops that TraceLens has models of and yet no sheets."""
 
-CASES: list[Any] = [pytest.param(case, id=str(case)) for case in cases() if not case.trace.startswith("inference/")]
 
-
-@pytest.mark.parametrize("case", CASES or [pytest.param(None, marks=pytest.mark.skip(reason=NO_GOLDENS))])
+@pytest.mark.parametrize("case", parameters(case for case in cases() if not case.trace.startswith("inference/")))
 def test_sheets_and_columns_are_those_of_the_reference(case: Case, tmp_path: Path) -> None:
     frames = report(path_of(case.trace), tmp_path, models=TRACELENS_MODELS, **options_of(case))
     frames.pop("ops_unique_args_kl_overlap", None)

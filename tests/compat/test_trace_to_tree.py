@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from handmade import small_trace
 
-from corpus import kineto_traces, parametrize
+from corpus import chosen_traces, parametrize
 from tracelens_graph import TraceToTree, load
 from tracelens_graph.compat.event import TraceEvent
 from tracelens_graph.errors import NodeNotFoundError
@@ -221,7 +221,7 @@ def test_own_categories(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == "└── Category: CPU_OP, Name: aten::empty\n"
 
 
-@parametrize("path", [path for path in kineto_traces() if path.stat().st_size < 400_000])
+@parametrize("path", chosen_traces())
 def test_events_are_those_of_the_file(path: Path) -> None:
     original = json.loads(gzip.decompress(path.read_bytes()), strict=False)["traceEvents"]
     tree = TraceToTree(path)
@@ -232,7 +232,7 @@ def test_events_are_those_of_the_file(path: Path) -> None:
         assert event["args"] == original[event["UID"]].get("args", {})
 
 
-@parametrize("path", [path for path in kineto_traces() if path.stat().st_size < 100_000])
+@parametrize("path", chosen_traces())
 def test_parents_and_children_agree(path: Path) -> None:
     tree = TraceToTree(path)
     for add_python_func in (False, True):

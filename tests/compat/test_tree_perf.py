@@ -10,13 +10,14 @@ import numpy as np
 import pandas as pd
 import pytest
 from handmade import small_trace, span
-from hypothesis import given, settings
+from hypothesis import given
 from made_traces import traces
-from parity.cases import Case, cases, graph
+from parity.cases import Case, cases, graph, parameters
 from parity.comparing import compare
 from parity.tolerances import tolerances
+from profiles import examples
 
-from corpus import NO_GOLDENS, kineto_traces, parametrize
+from corpus import chosen_traces, loaded, parametrize
 from tracelens_graph.analyses.ops.ops import ops_summary, ops_summary_by_category, ops_unique_args
 from tracelens_graph.compat.trace_to_tree import TraceToTree
 from tracelens_graph.compat.tree_perf import TreePerfAnalyzer
@@ -355,25 +356,20 @@ def in_lists(value: Any) -> Any:
     return round(value, 6) if isinstance(value, float) else value
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(traces())
 def test_whole_frames_equal_our_tables_on_made_traces(trace: dict[str, Any]) -> None:
     check_summaries_equal_our_tables(load_core(trace))
 
 
-@parametrize("path", [path for path in kineto_traces() if path.stat().st_size < 900_000])
+@parametrize("path", chosen_traces())
 def test_whole_frames_equal_our_tables(path: Path) -> None:
-    check_summaries_equal_our_tables(load_core(path))
+    check_summaries_equal_our_tables(loaded(path))
 
 
-GOLDEN_CASES: list[Any] = [
-    pytest.param(case, id=case.trace)
-    for case in cases()
-    if case.flavour == "default" and "ops_summary" in case.reference
-]
-
-
-@pytest.mark.parametrize("case", GOLDEN_CASES or [pytest.param(None, marks=pytest.mark.skip(reason=NO_GOLDENS))])
+@pytest.mark.parametrize(
+    "case", parameters(case for case in cases() if case.flavour == "default" and "ops_summary" in case.reference)
+)
 def test_summaries_equal_the_reference(case: Case) -> None:
     analyzer = TreePerfAnalyzer(core := graph(case.trace))
     calls = analyzer.get_df_kernel_launchers(include_kernel_details=True)
@@ -456,9 +452,9 @@ def test_aggregation_of_kernels(analyzer: TreePerfAnalyzer, capsys: pytest.Captu
     assert capsys.readouterr().out == "30.0 us  gemm\n"
 
 
-@parametrize("path", [path for path in kineto_traces() if path.stat().st_size < 300_000])
+@parametrize("path", chosen_traces())
 def test_kernels_are_those_of_the_graph(path: Path) -> None:
-    core = load_core(path)
+    core = loaded(path)
     frame = TreePerfAnalyzer(core).get_df_kernels()
     kernels = core.find(Kind.Kernel)
     assert sorted(frame["UID"].tolist()) == sorted(node.uid for node in kernels)
@@ -489,9 +485,9 @@ def test_latency_of_modules(analyzer: TreePerfAnalyzer) -> None:
         analyzer.build_nn_module_latency_tree({"UID": 2})
 
 
-@parametrize("path", [path for path in kineto_traces() if path.stat().st_size < 900_000])
+@parametrize("path", chosen_traces())
 def test_latency_of_modules_is_that_of_the_graph(path: Path) -> None:
-    core = load_core(path)
+    core = loaded(path)
     analyzer = TreePerfAnalyzer(core, add_python_func=True)
     roots = [node for node in core.find(Kind.Module) if len(node.modules) == 1][:3]
     for root in roots:

@@ -10,11 +10,11 @@ import pandas as pd
 import pytest
 from extended import with_models
 from handmade import span
-from hypothesis import given, settings
+from hypothesis import given
 from made_traces import traces
-from parity.cases import Case, cases, graph
+from parity.cases import Case, cases, graph, parameters
+from profiles import examples
 
-from corpus import NO_GOLDENS
 from tracelens_graph.analyses.kernels.kernel_categories import kernel_category_detail
 from tracelens_graph.analyses.performance.perf_sheets import perf_sheets
 from tracelens_graph.analyses.performance.perf_tables import unified_perf_summary
@@ -260,7 +260,7 @@ def test_a_unified_summary(analyzer: TreePerfAnalyzer) -> None:
     assert len(analyzer.summarize_df_unified_perf_table(frame, group_by_num_kernels=True)) == len(table) + 1
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(trace=traces())
 def test_made_traces(trace: dict[str, Any]) -> None:
     core = load_core(trace)
@@ -278,12 +278,14 @@ def test_made_traces(trace: dict[str, Any]) -> None:
 # --- whole traces ------------------------------------------------------------------------------------------------
 
 
-CASES: list[Any] = [
-    pytest.param(case, id=str(case))
-    for case in cases()
-    if case.flavour == "full" or case.trace in ("mi300/normalization-layers", "mi300/torch-compile-triton")
-]
-WITH_TRACES = pytest.mark.parametrize("case", CASES or [pytest.param(None, marks=pytest.mark.skip(reason=NO_GOLDENS))])
+WITH_TRACES = pytest.mark.parametrize(
+    "case",
+    parameters(
+        case
+        for case in cases()
+        if case.flavour == "full" or case.trace in ("mi300/normalization-layers", "mi300/torch-compile-triton")
+    ),
+)
 
 
 def same(ours: pd.DataFrame, sheet: pd.DataFrame) -> None:

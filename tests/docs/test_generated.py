@@ -18,6 +18,7 @@ import make_schema_picture
 import pytest
 import run_examples
 import typer
+from neo4j_server import Home
 from pages import DOCS, PAGES
 
 import tracelens_graph
@@ -53,13 +54,11 @@ def test_examples_print_what_the_page_shows(page: Path, workspace: Path) -> None
     assert run_examples.with_outputs(text, workspace) == text, "run docs/run_examples.py"
 
 
-@pytest.mark.usefixtures("neo4j_program")
-def test_examples_of_databases_print_what_their_pages_show(workspace: Path, tmp_path: Path) -> None:
-    with run_examples.server(tmp_path / "neo4j") as connection:
-        for page in ASKING:
-            text = page.read_text()
-            with run_examples.empty_database(connection):
-                assert run_examples.with_outputs(text, workspace) == text, f"run docs/run_examples.py {page.name}"
+@pytest.mark.parametrize("page", ASKING, ids=lambda page: page.name)
+def test_examples_of_databases_print_what_their_pages_show(page: Path, workspace: Path, home: Home) -> None:
+    text = page.read_text()
+    with run_examples.empty_database(home.connection):
+        assert run_examples.with_outputs(text, workspace) == text, f"run docs/run_examples.py {page.name}"
 
 
 def test_example_that_fails_is_an_error(tmp_path: Path) -> None:
@@ -107,6 +106,7 @@ def test_every_command_and_option_is_documented() -> None:
     check(typer.main.get_command(app), "tracelens-graph")
 
 
+@pytest.mark.checkout
 def test_pictures_are_current() -> None:
     assert make_pictures.layers_picture() == (DOCS / "pictures/layers.svg").read_text(), "run docs/make_pictures.py"
     assert make_schema_picture.schema_picture() == (DOCS / "pictures/schema.svg").read_text(), (
@@ -115,6 +115,7 @@ def test_pictures_are_current() -> None:
     assert make_pictures.graph_picture() == (DOCS / "pictures/graph.svg").read_text(), "run docs/make_pictures.py"
 
 
+@pytest.mark.checkout
 def test_picture_shows_the_import_contract() -> None:
     drawn = defaultdict(set)
     heading = r'y="([\d.]+)" font-size="14" text-anchor="middle" font-weight="bold">(\w+)<'
@@ -130,6 +131,7 @@ def test_picture_shows_the_import_contract() -> None:
     assert set().union(*rows) == there
 
 
+@pytest.mark.slow
 def test_demo_compares_with_the_truth_and_writes_files(tmp_path: Path) -> None:
     script = CHECKOUT / "examples/demo.py"
     run = subprocess.run([sys.executable, str(script)], cwd=tmp_path, check=True, capture_output=True, text=True)

@@ -35,6 +35,7 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
+@pytest.mark.checkout
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_resolve(page: Path) -> None:
     for link in LINK.findall(re.sub(r"`[^`\n]*`", "code", prose(page))):
@@ -103,6 +104,7 @@ def test_every_option_and_problem_of_the_simulator_is_explained(capsys: pytest.C
     assert [problem for problem in PROBLEMS if f"| `{problem}` |" not in page] == []
 
 
+@pytest.mark.checkout
 @pytest.mark.parametrize("page", [DOCS / "architecture.md", CHECKOUT / "CONTRIBUTING.md"], ids=lambda page: page.name)
 def test_files_that_pages_for_developers_name_exist(page: Path) -> None:
     named = re.findall(r"`((?:[\w.]+/)*[\w]+\.(?:py|txt|md)|[\w/]+/)`", prose(page))

@@ -46,6 +46,7 @@ def test_every_table_is_explained() -> None:
     assert TABLES.keys() - {"unmodelled"} <= COMMANDS.keys()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COMMANDS)
 def test_command_works(name: str, trace: Path) -> None:
     arguments = COMMANDS[name].replace("TRACE", str(trace)).split()[1:]

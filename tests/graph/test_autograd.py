@@ -11,7 +11,7 @@ from call_trees import BACKWARD, FORWARD, annotation, load, op, run, trace, uid_
 from hypothesis import given
 from made_traces import traces
 
-from corpus import kineto_traces, parametrize
+from corpus import kineto_traces, loaded, parametrize
 from tracelens_graph.graph.autograd import link_autograd
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
@@ -185,6 +185,7 @@ def test_links_join_ops_whatever_the_trace(parsed: dict[str, Any]) -> None:
     assert len(uid_pairs(core)) == len(found.forward)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arrows", [True, False], ids=["arrows", "numbers only"])
 @pytest.mark.parametrize("recompute", ["none", "non_reentrant", "reentrant"])
 @pytest.mark.parametrize("stacks", [True, False], ids=["stacks", "no stacks"])
@@ -230,6 +231,6 @@ def test_real_traces_hold_arrows(corpus: Path) -> None:
         "tracelens/mi300/normalization-layers": 51, "tracelens/mi300/resnet-ddp-checkpointing": 213,
     }  # fmt: skip
     for name, count in known.items():
-        assert len(arrow_instants(load_core(corpus / f"{name}.json.gz"))) == count
+        assert len(arrow_instants(loaded(corpus / f"{name}.json.gz"))) == count
     numbered = load_core(corpus / "dlrm-8-ranks/kineto/rank0.json.gz")
     assert len(numbered.autograd.forward) == 38

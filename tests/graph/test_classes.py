@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from corpus import loaded
 from tracelens_graph.graph.classes import class_rows, normal_name, same_as, subtree_classes
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
@@ -235,7 +236,7 @@ def test_no_gpu_work_no_class() -> None:
 
 @pytest.mark.parametrize("folder", ["h100", "mi300"])
 def test_layers_of_a_real_model_are_one_class(corpus: Path, folder: str) -> None:
-    core = load_core(corpus / f"tracelens/{folder}/qwen1.5-0.5b.json.gz")
+    core = loaded(corpus / f"tracelens/{folder}/qwen1.5-0.5b.json.gz")
     layers = [row for row in core.classes().records() if row["name"] == "nn.Module: Qwen2DecoderLayer"]
     assert [row["count"] for row in layers] == [24]
     assert len(core.same_as(core.node(layers[0]["uid"]))) == 24

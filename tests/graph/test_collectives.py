@@ -11,7 +11,7 @@ from call_trees import FORWARD, Call, annotation, launch, load, op
 from hypothesis import given
 from made_traces import traces
 
-from corpus import kineto_traces, parametrize
+from corpus import kineto_traces, loaded, parametrize
 from tracelens_graph.graph.collectives import DTYPE_BYTES, Collective, collectives
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
@@ -232,6 +232,7 @@ def check_consistent(core: Core) -> None:
     assert starts == sorted(starts)
 
 
+@pytest.mark.slow
 def test_simulated_collectives_meet_over_ranks() -> None:
     simulated = simulate(ranks=3, steps=2, seed=4, unlaunched=3).ranks
     parts = [collectives(load_core(rank.trace)) for rank in simulated]
@@ -252,11 +253,11 @@ def test_simulated_collectives_meet_over_ranks() -> None:
 
 @parametrize("path", kineto_traces())
 def test_real_collectives_are_consistent(path: Path) -> None:
-    check_consistent(load_core(path))
+    check_consistent(loaded(path))
 
 
 def kinds(corpus: Path, name: str) -> Counter[tuple[str, str | None]]:
-    return Counter((n.kind, n.dtype) for n in collectives(load_core(corpus / f"{name}.json.gz")).nodes)
+    return Counter((n.kind, n.dtype) for n in collectives(loaded(corpus / f"{name}.json.gz")).nodes)
 
 
 def test_real_kinds(corpus: Path) -> None:
@@ -280,7 +281,7 @@ def test_real_kernels_without_a_launch_are_counted(corpus: Path) -> None:
 def test_eight_real_ranks_meet(corpus: Path) -> None:
     merged: dict[str, list[Collective]] = {}
     for rank in range(8):
-        core = load_core(corpus / f"dlrm-8-ranks/kineto/rank{rank}.json.gz")
+        core = loaded(corpus / f"dlrm-8-ranks/kineto/rank{rank}.json.gz")
         for node in collectives(core).nodes:
             merged.setdefault(node.key, []).append(node)
             assert node.rank == rank

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reference import host_parents, launches
 
-from corpus import kineto_traces, parametrize
+from corpus import kineto_traces, loaded, parametrize
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
 from tracelens_graph.schema import Flag, Kind
@@ -61,7 +61,7 @@ def check_structure(core: Core) -> None:
 @parametrize("path", kineto_traces())
 def test_real_forests_and_links_equal_the_plain_rules(path: Path) -> None:
     events = read(path)
-    core = load_core(path)
+    core = loaded(path)
     check_structure(core)
     assert our_parents(core) == host_parents(events)
     c = core.columns
@@ -74,7 +74,7 @@ def test_real_forests_and_links_equal_the_plain_rules(path: Path) -> None:
 
 @parametrize("path", kineto_traces())
 def test_no_ancestor_of_a_real_event_ends_before_it_begins(path: Path) -> None:
-    core = load_core(path)
+    core = loaded(path)
     c = core.columns
     host = np.flatnonzero(c.kind <= Kind.RuntimeCall)
     above = c.parent[host]
@@ -87,7 +87,7 @@ def test_no_ancestor_of_a_real_event_ends_before_it_begins(path: Path) -> None:
 
 @parametrize("path", kineto_traces())
 def test_every_real_gpu_event_is_charged_once_or_counted(path: Path) -> None:
-    core = load_core(path)
+    core = loaded(path)
     c, gpu = core.columns, core.gpu_rows
     launched = c.parent[gpu] >= 0
     assert (c.kind[c.parent[gpu[launched]]] == Kind.RuntimeCall).all()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from corpus import kineto_traces, parametrize
+from corpus import kineto_traces, loaded, parametrize
 from tracelens_graph.errors import NodeNotFoundError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.edges import edge_rows
@@ -181,7 +181,7 @@ def test_edges(core: Core) -> None:
 
 @parametrize("path", kineto_traces())
 def test_edges_of_real_traces_are_unique_and_of_the_declared_kinds(path: Path) -> None:
-    core = load_core(path)
+    core = loaded(path)
     names = [kind.name for kind in Kind]
     for edge in EVENT_EDGES:
         source, target = edge_rows(core, edge.name)
@@ -193,7 +193,7 @@ def test_edges_of_real_traces_are_unique_and_of_the_declared_kinds(path: Path) -
 
 @parametrize("path", kineto_traces())
 def test_busy_time_of_subtrees_equals_a_union_made_one_by_one(path: Path) -> None:
-    core = load_core(path)
+    core = loaded(path)
     c = core.columns
     rows = np.random.default_rng(0).choice(len(c), min(40, len(c)), replace=False)
     for row, busy in zip(rows.tolist(), core.gpu_busy_ns(rows).tolist(), strict=True):

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from call_trees import BACKWARD, FORWARD, Call, frame, launch, load, op, run, uid_pairs
 
+from corpus import loaded
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import union_length
 from tracelens_graph.loading import load_core
@@ -192,6 +193,7 @@ def test_recomputing_frames_without_any_backward_op() -> None:
     assert uid_pairs(core) == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recompute", ["none", "non_reentrant", "reentrant"])
 @pytest.mark.parametrize("stacks", [True, False], ids=["stacks", "no stacks"])
 def test_simulated_recomputation(recompute: str, stacks: bool) -> None:
@@ -206,7 +208,7 @@ def test_simulated_recomputation(recompute: str, stacks: bool) -> None:
 
 
 def test_real_recomputation_is_what_the_frame_calls(corpus: Path) -> None:
-    core = load_core(corpus / f"{CHECKPOINTED}.json.gz")
+    core = loaded(corpus / f"{CHECKPOINTED}.json.gz")
     c = core.columns
     roots = [row for row in range(len(c)) if "recompute_fn" in core.names[c.name[row]]]
     expected = np.zeros(len(c), bool)
@@ -217,7 +219,7 @@ def test_real_recomputation_is_what_the_frame_calls(corpus: Path) -> None:
 
 
 def test_real_gpu_time_of_recomputation(corpus: Path, goldens: Path) -> None:
-    core = load_core(corpus / f"{CHECKPOINTED}.json.gz")
+    core = loaded(corpus / f"{CHECKPOINTED}.json.gz")
     with (goldens / "full" / CHECKPOINTED.removeprefix("tracelens/") / "gpu_timeline.csv").open() as file:
         golden = {row["type"]: float(row["time ms"]) for row in csv.DictReader(file) if row["is_recompute"] == "True"}
     c = core.columns
@@ -228,7 +230,7 @@ def test_real_gpu_time_of_recomputation(corpus: Path, goldens: Path) -> None:
 
 
 def test_real_twins_share_their_backward_op(corpus: Path) -> None:
-    core = load_core(corpus / f"{CHECKPOINTED}.json.gz")
+    core = loaded(corpus / f"{CHECKPOINTED}.json.gz")
     found, c = core.autograd, core.columns
     backward, count = np.unique(found.backward, return_counts=True)
     assert set(count.tolist()) == {1, 2}

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_traces import traces
 
-from corpus import kineto_traces, parametrize
+from corpus import kineto_traces, loaded, parametrize
 from tracelens_graph.errors import AnalysisError, NodeNotFoundError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
@@ -143,7 +143,7 @@ def test_windows_partition_made_traces(trace: dict[str, object]) -> None:
 
 @parametrize("path", kineto_traces())
 def test_windows_partition_real_traces(path: Path) -> None:
-    check_partitions(load_core(path))
+    check_partitions(loaded(path))
 
 
 @given(traces(), st.integers(0, 60), st.integers(0, 60))

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 from faults import LOSSES, SPELLING, Edit, Fault, Trace, apply, cut, several
+from profiles import rounds
 
-from corpus import CHECKOUT, CORPUS
+from corpus import CHECKOUT, cases, traces_named
 from tracelens_graph.errors import TraceError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loaders.kineto import chunks, loader
@@ -24,13 +25,19 @@ from tracelens_graph.loading import load_core
 from tracelens_graph.schema import REPAIR_MEANING
 
 EXAMPLE = CHECKOUT / "examples/traces/tiny-transformer-cpu.json.gz"
-SMALL = (
+SMALL = traces_named(
     "tracelens/h100/bert-small", "tracelens/mi300/torch-compile-triton", "hta/amd/mi250-minitoy",
     "hta/critical-path/simple-add", "hta/two-of-128-ranks/rank-0", "dlrm-8-ranks/kineto/rank3",
 )  # fmt: skip
-TRACES = [EXAMPLE] + [CORPUS / f"{name}.json.gz" for name in SMALL if CORPUS]
+pytestmark = pytest.mark.slow
 
-traces = pytest.mark.parametrize("path", TRACES, ids=lambda path: path.name.removesuffix(".json.gz"))
+traces = pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(EXAMPLE, id="tiny-transformer-cpu"),
+        *cases((path.name.removesuffix(".json.gz"), path) for path in SMALL),
+    ],
+)
 
 
 @pytest.fixture(autouse=True)
@@ -42,6 +49,12 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 @cache
 def sound(path: Path) -> Trace:
     return Trace(gzip.decompress(path.read_bytes()))
+
+
+@cache
+def whole(path: Path) -> dict[int, dict[str, Any]]:
+    """All events of the sound trace."""
+    return originals(load_core(sound(path).data))
 
 
 def seeded(path: Path, *more: Any) -> random.Random:
@@ -109,8 +122,8 @@ def is_json(data: bytes) -> bool:
     return True
 
 
-def check_losses(trace: Trace, edits: list[Edit]) -> None:
-    whole = load_core(trace.data)
+def check_losses(path: Path, edits: list[Edit]) -> None:
+    trace = sound(path)
     broken = apply(trace.data, edits)
     touched = trace.touched(edits)
     core = loaded(broken)
@@ -118,7 +131,7 @@ def check_losses(trace: Trace, edits: list[Edit]) -> None:
         assert len(touched) == len(trace.spans)
         return
     assert_adds_up(core)
-    untouched = counted(event for uid, event in originals(whole).items() if uid not in touched)
+    untouched = counted(event for uid, event in whole(path).items() if uid not in touched)
     found = counted(originals(core).values())
     assert not untouched - found
     kept = len(core.columns) + sum(core.info.left_out.values())
@@ -132,7 +145,7 @@ def check_losses(trace: Trace, edits: list[Edit]) -> None:
 @pytest.mark.parametrize("fault", SPELLING, ids=lambda fault: fault.__name__)
 def test_a_fault_of_spelling_costs_nothing(path: Path, fault: Fault) -> None:
     rng = seeded(path, fault.__name__)
-    for _ in range(3):
+    for _ in range(rounds(12)):
         core = check_spelling(sound(path), fault(sound(path), rng))
         kind = {"doubled_comma": "trailing_comma", "log_line": "garbage"}.get(fault.__name__, fault.__name__)
         assert core.info.repairs == {kind: 1}
@@ -149,16 +162,14 @@ def test_many_faults_of_spelling_cost_nothing(path: Path) -> None:
 @pytest.mark.parametrize("fault", LOSSES, ids=lambda fault: fault.__name__)
 def test_a_loss_stays_where_it_is(path: Path, fault: Fault) -> None:
     rng = seeded(path, fault.__name__)
-    for _ in range(6):
-        check_losses(sound(path), fault(sound(path), rng))
+    for _ in range(rounds(12)):
+        check_losses(path, fault(sound(path), rng))
 
 
 @traces
 def test_many_losses_stay_where_they_are(path: Path) -> None:
     rng = seeded(path, "losses")
-    check_losses(
-        sound(path), several([fault for fault in (*SPELLING, *LOSSES) if fault is not cut], sound(path), rng, 12)
-    )
+    check_losses(path, several([fault for fault in (*SPELLING, *LOSSES) if fault is not cut], sound(path), rng, 12))
 
 
 @traces
@@ -183,16 +194,15 @@ def test_two_processes_repair_what_one_repairs(
 @traces
 def test_a_compressed_file_cut_anywhere(path: Path) -> None:
     rng, packed, trace = seeded(path, "gzip"), path.read_bytes(), sound(path)
-    events = originals(load_core(trace.data))
-    for _ in range(6):
+    for _ in range(rounds(12)):
         length = rng.randrange(20, len(packed))
         text = zlib.decompressobj(wbits=31).decompress(packed[:length])
-        whole = sum(end <= len(text) for _, end in trace.spans)
+        complete = sum(end <= len(text) for _, end in trace.spans)
         core = loaded(packed[:length])
         if core is None:
-            assert whole == 0
+            assert complete == 0
             continue
-        assert originals(core) == {uid: event for uid, event in events.items() if uid < whole}
+        assert originals(core) == {uid: event for uid, event in whole(path).items() if uid < complete}
         assert_adds_up(core)
         assert core.info.cut_short
         assert core.info.repairs == {"truncated": 1}

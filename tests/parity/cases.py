@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,8 @@ from parity.departures import more_linked
 from parity.tolerances import tolerances
 from perf.test_roofline import TRACELENS_MI300X
 
-from corpus import CORPUS, GOLDENS
+from corpus import CORPUS, GOLDENS, needs_goldens, reference_tables
+from corpus import cases as in_corpus
 from tracelens_graph.analyses.report.report_tables import ReportOptions, Tables, report_tables
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
@@ -93,10 +94,13 @@ def compared(case: Case) -> list[Comparison]:
 
 def cases() -> list[Case]:
     """All cases; none without the reference tables."""
-    if CORPUS is None or GOLDENS is None:
-        return []
-    folders = [path.parent for f in ("default", "full") for path in sorted(GOLDENS.glob(f"{f}/*/*/gpu_timeline.csv"))]
-    return [Case(folder.parts[-3], "/".join(folder.parts[-2:])) for folder in folders]
+    flavours = (name.partition("/") for name, *_ in reference_tables("gpu_timeline", "default", "full"))
+    return [Case(flavour, trace) for flavour, _, trace in flavours]
+
+
+def parameters(chosen: Iterable[Case]) -> list[object]:
+    """Cases as parameters of a test."""
+    return in_corpus(((case, case) for case in chosen), needs=needs_goldens)
 
 
 def path_of(trace: str) -> Path:
@@ -106,7 +110,7 @@ def path_of(trace: str) -> Path:
     return file if file.exists() else CORPUS / "tracelens" / trace / "graph-replay.json.gz"
 
 
-@lru_cache(maxsize=2)
+@cache
 def graph(trace: str) -> Core:
     """The graph of a trace as TraceLens links it."""
     entry = more_linked().get(trace)

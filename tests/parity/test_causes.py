@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from parity.cases import Case, cases, compared, graph, path_of, read
+from parity.cases import Case, cases, compared, graph, parameters, path_of, read
 from parity.comparing import Row, parsed
 from parity.departures import departures, more_linked
 
-from corpus import NO_GOLDENS, needs_goldens
+from corpus import needs_goldens
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.analyses.performance.modelled import arguments_of, context_of
 from tracelens_graph.loading import load_core
@@ -25,9 +25,7 @@ from tracelens_graph.schema import Kind
 def departing(test: str) -> list[object]:
     """The cases in which a departure with this cause occurs."""
     patterns = {trace for departure in departures() if departure.test == test for trace in departure.traces}
-    return [
-        pytest.param(case, id=str(case)) for case in cases() if any(fnmatchcase(str(case), one) for one in patterns)
-    ] or [pytest.param(None, id="no-reference", marks=pytest.mark.skip(reason=NO_GOLDENS))]
+    return parameters(case for case in cases() if any(fnmatchcase(str(case), one) for one in patterns))
 
 
 def departed(case: Case, test: str) -> Iterator[tuple[str, Row, Row]]:
@@ -124,12 +122,7 @@ def test_ids_link_what_arrows_do_not(trace: str) -> None:
         assert call.start_ns <= event.start_ns
 
 
-COSTS = [pytest.param(case, id=str(case)) for case in cases() if not case.trace.startswith("inference/")] or departing(
-    ""
-)
-
-
-@pytest.mark.parametrize("case", COSTS)
+@pytest.mark.parametrize("case", parameters(case for case in cases() if not case.trace.startswith("inference/")))
 def test_rates_follow_from_work_and_time(case: Case) -> None:
     """What a departure in work implies is not listed, so it is computed here again, for all rows."""
     for name, table in case.tables().items():

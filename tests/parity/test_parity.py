@@ -7,17 +7,13 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-from parity.cases import Case, cases, compared
+from parity.cases import Case, cases, compared, parameters
 from parity.departures import account, departures, more_linked
 
-from corpus import CHECKOUT, NO_GOLDENS, needs_goldens
-
-CASES = [pytest.param(case, id=str(case)) for case in cases()] or [
-    pytest.param(None, id="no-reference", marks=pytest.mark.skip(reason=NO_GOLDENS))
-]
+from corpus import CHECKOUT, needs_goldens
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", parameters(cases()))
 def test_tables_equal_the_reference(case: Case) -> None:
     tables = compared(case)
     assert sum(comparison.cells for comparison in tables) >= 24

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from handmade import span
 
-from corpus import kineto_traces, needs_corpus, parametrize, trace_id
+from corpus import kineto_traces, loaded, needs_corpus, parametrize, trace_id
 from tracelens_graph.analyses.performance.perf_sheets import perf_sheets
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
@@ -61,7 +61,7 @@ def rates(core: Core, device: Architecture) -> Iterator[tuple[float, float, str]
 def test_traces_left_out_are_these() -> None:
     unknown = {}
     for path in kineto_traces():
-        device = device_of(load_core(path))
+        device = device_of(loaded(path))
         if isinstance(device, str):
             unknown[trace_id(path)] = device
     assert unknown == UNKNOWN_DEVICE
@@ -70,7 +70,7 @@ def test_traces_left_out_are_these() -> None:
 
 @parametrize("path", [path for path in kineto_traces() if trace_id(path) not in UNKNOWN_DEVICE])
 def test_no_call_is_faster_than_its_device(path: Path) -> None:
-    core = load_core(path)
+    core = loaded(path)
     device = device_of(core)
     assert isinstance(device, Architecture)
     found = list(rates(core, device))

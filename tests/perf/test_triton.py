@@ -7,15 +7,15 @@ import csv
 import json
 import math
 import sys
-import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from matrix_calls import BF16, FP32, Argument, call
 from vector_calls import Row
+from work import assert_linear, work
 
-from corpus import GOLDENS, NO_GOLDENS
+from corpus import GOLDENS, cases, needs_goldens
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.families.triton import FLOPS, compiled, fused_operations, triton_model
@@ -102,7 +102,7 @@ def test_formula_without_a_trace() -> None:
     assert (cost.flops, cost.bytes, cost.bytes_range) == (40, 64, (48, 64))
 
 
-def golden_rows() -> list[pytest.ParameterSet]:
+def golden_rows() -> list[object]:
     """Rows of compiled kernels in the tables of all operations."""
     csv.field_size_limit(sys.maxsize)
     rows = {}
@@ -111,8 +111,7 @@ def golden_rows() -> list[pytest.ParameterSet]:
             for row in csv.DictReader(file):
                 if row["name"].startswith("triton_") and row["GFLOPS"]:
                     rows[row["name"], row["Input Dims"]] = row
-    cases = [pytest.param(row, id=f"{name}-{index}") for index, ((name, _), row) in enumerate(rows.items())]
-    return cases or [pytest.param({}, id="no-goldens", marks=pytest.mark.skip(reason=NO_GOLDENS))]
+    return cases(((f"{name}-{i}", row) for i, ((name, _), row) in enumerate(rows.items())), needs=needs_goldens)
 
 
 @pytest.mark.parametrize("row", golden_rows())
@@ -142,15 +141,13 @@ def test_every_name_is_covered_by_known_operations(operations: list[str]) -> Non
     assert len(found) <= len(operations)
 
 
-def test_hostile_names_are_read_in_time() -> None:
-    started = time.perf_counter()
-    for name in (
-        "triton_poi_fused_" + "_" * 1_000_000,
-        "triton_red_fused_" + "1_" * 100_000,
-        "triton_per_fused_" + "a" * 10**6,
-    ):
-        fused_operations(name)
-    assert time.perf_counter() - started < 2
+@pytest.mark.parametrize(("prefix", "part"), [("poi", "_"), ("red", "1_"), ("per", "a"), ("poi", "add_")])
+def test_work_grows_with_the_name_and_ends(prefix: str, part: str) -> None:
+    def read(length: int) -> tuple[str, ...]:
+        return fused_operations.__wrapped__(f"triton_{prefix}_fused_{(part * length)[:length]}0")
+
+    assert_linear(read, 1_500)
+    assert work(lambda: read(1_000_000)) <= work(lambda: read(5_000))
 
 
 def test_a_kernel_without_tensors_says_why() -> None:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from handmade import HOSTILE, small_trace, span
-from hypothesis import given, settings
+from hypothesis import given
 from made_traces import traces
+from profiles import examples
 from same_tables import assert_same, of_theme
 
-from corpus import CORPUS, needs_corpus
+from corpus import loaded, parametrize, traces_named
 from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.cypher import library
 from tracelens_graph.errors import AnalysisError, NodeNotFoundError
@@ -91,12 +93,6 @@ def nested() -> Core:
 @cache
 def simulated(recompute: str) -> Core:
     return load_core(simulate(steps=2, layers=2, seed=5, recompute=recompute, unlaunched=3).ranks[0].trace)
-
-
-@cache
-def real(name: str) -> Core:
-    assert CORPUS is not None
-    return load_core(CORPUS / f"{name}.json.gz")
 
 
 def rows(table: Table, *columns: str) -> list[tuple[Any, ...]]:
@@ -314,23 +310,22 @@ def test_query_on_a_simulated_training_run(ask: Ask, name: str, recompute: str) 
     assert_same(*ask(g, name, step=int(g.steps()[-1].name.partition("#")[2])))
 
 
-@needs_corpus
 @pytest.mark.parametrize("name", QUERIES)
-@pytest.mark.parametrize(
-    "trace",
-    [
+@parametrize(
+    "path",
+    traces_named(
         "tracelens/h100/bert-small",
         "tracelens/mi210/gpu-only",
         "tracelens/mi300/torch-compile-triton",
         "tracelens/inference/sglang-decode/graph-replay",
         "hta/backward-thread",
-    ],
+    ),
 )
-def test_query_on_a_real_trace(ask: Ask, name: str, trace: str) -> None:
-    assert_same(*ask(real(trace), name))
+def test_query_on_a_real_trace(ask: Ask, name: str, path: Path) -> None:
+    assert_same(*ask(loaded(path), name))
 
 
-@settings(max_examples=4)
+@examples(4)
 @given(trace=traces())
 def test_query_on_any_trace(ask: Ask, trace: dict[str, Any]) -> None:
     g = load_core(trace)

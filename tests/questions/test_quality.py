@@ -16,7 +16,7 @@ from made_traces import traces
 from placed_traces import placed
 from same_tables import assert_same, of_theme
 
-from corpus import CORPUS, parametrize
+from corpus import loaded, parametrize, traces_named
 from tracelens_graph.analyses.performance.roofline_summary import unmodelled
 from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.cypher import library
@@ -38,8 +38,12 @@ unmodelled_time = QUESTIONS["unmodelled_time"]
 
 Ask = Callable[..., tuple[Table, Table]]
 
-REAL = ("b200/eager-serving", "mi300/qwen1.5-0.5b", "mi210/gpu-only", "mi300/resnet-ddp-checkpointing")
-FILES = [CORPUS / "tracelens" / f"{name}.json.gz" for name in REAL] if CORPUS else []
+FILES = traces_named(
+    "tracelens/b200/eager-serving",
+    "tracelens/mi300/qwen1.5-0.5b",
+    "tracelens/mi210/gpu-only",
+    "tracelens/mi300/resnet-ddp-checkpointing",
+)
 
 OF_A_TRACE = [name for name in QUERIES if name != "incomplete_traces"]
 BF16 = {"Input_Dims": [[64, 64], [64, 64]], "Input_type": ["c10::BFloat16", "c10::BFloat16"]}
@@ -220,7 +224,7 @@ def test_the_database_says_the_same(ask: Ask, trace: str, name: str) -> None:
 @pytest.mark.parametrize("name", OF_A_TRACE)
 @parametrize("path", FILES)
 def test_the_database_says_the_same_of_real_traces(ask: Ask, path: Path, name: str) -> None:
-    assert_same(*ask(load_core(path), name))
+    assert_same(*ask(loaded(path), name))
 
 
 @pytest.mark.parametrize("name", ["unlinked", "unmodelled_time"])

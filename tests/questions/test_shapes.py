@@ -15,7 +15,7 @@ from hypothesis import given
 from made_traces import traces
 from same_tables import assert_same, of_theme
 
-from corpus import CORPUS, parametrize
+from corpus import loaded, parametrize, traces_named
 from tracelens_graph.analyses.kernels.copies import SIZES
 from tracelens_graph.analyses.kernels.short_kernels import short_kernels_summary
 from tracelens_graph.analyses.performance.perf_tables import unified_perf_summary
@@ -39,9 +39,13 @@ short_kernels = QUESTIONS["short_kernels"]
 
 Ask = Callable[..., tuple[Table, Table]]
 
-REAL = ("h100/bert-small", "mi300/vit-nsfw", "mi300/torch-compile-triton", "mi210/gpu-only",
-        "inference/vllm-decode/graph-replay")  # fmt: skip
-FILES = [CORPUS / "tracelens" / f"{name}.json.gz" for name in REAL] if CORPUS else []
+FILES = traces_named(
+    "tracelens/h100/bert-small",
+    "tracelens/mi300/vit-nsfw",
+    "tracelens/mi300/torch-compile-triton",
+    "tracelens/mi210/gpu-only",
+    "tracelens/inference/vllm-decode/graph-replay",
+)
 
 GEMM = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1_execute_segment_k_off_kernel"
 SMALL = GEMM.replace("128x128x64", "64x128x64")
@@ -135,11 +139,6 @@ def graphs() -> Core:
 @cache
 def simulated() -> Core:
     return load_core(simulate(steps=2, layers=2, recompute=True, copy_mb=4, tiny_kernels=5, seed=3).ranks[0].trace)
-
-
-@cache
-def loaded(path: Path) -> Core:
-    return load_core(path)
 
 
 def rows(table: Table, *columns: str) -> list[tuple[Any, ...]]:

@@ -15,7 +15,7 @@ from hypothesis import given
 from made_traces import traces
 from same_tables import assert_same, of_theme
 
-from corpus import CORPUS, needs_corpus, parametrize
+from corpus import loaded, needs_corpus, parametrize, traces_named
 from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.errors import AnalysisError, NodeNotFoundError
 from tracelens_graph.graph.core import Core
@@ -33,8 +33,10 @@ unusual_kernels = QUESTIONS["unusual_kernels"]
 
 Ask = Callable[..., tuple[Table, Table]]
 
-REAL = ("h100/bert-small", "h100/qwen1.5-0.5b", "mi300/normalization-layers", "mi210/gpu-only")
-FILES = [CORPUS / "tracelens" / f"{name}.json.gz" for name in REAL] if CORPUS else []
+QWEN = "tracelens/h100/qwen1.5-0.5b"
+FILES = traces_named(
+    "tracelens/h100/bert-small", QWEN, "tracelens/mi300/normalization-layers", "tracelens/mi210/gpu-only"
+)
 
 DIMS, OTHER = {"Input Dims": [[8, 16], [16, 8]]}, {"Input Dims": [[8, 16], [16, 4]]}
 
@@ -95,11 +97,6 @@ def simulated() -> Core:
 @cache
 def reentrant() -> Core:
     return load_core(simulate(steps=2, layers=2, recompute="reentrant", python_stacks=False, seed=4).ranks[0].trace)
-
-
-@cache
-def loaded(path: Path) -> Core:
-    return load_core(path)
 
 
 def rows(table: Table, *columns: str) -> list[tuple[Any, ...]]:
@@ -190,8 +187,7 @@ def test_no_layer_is_odd_where_there_is_no_majority() -> None:
 
 @needs_corpus
 def test_odd_layers_of_a_real_model() -> None:
-    assert CORPUS
-    found = odd_layers(loaded(CORPUS / "tracelens/h100/qwen1.5-0.5b.json.gz"))
+    found = odd_layers(*map(loaded, traces_named(QWEN)))
     # Every attention has one projection, every MLP one, whose sizes are not those of its neighbours.
     assert rows(found, "module", "times", "layers", "differs", "departs_at") == [
         ("nn.Module: Linear_3", 24, 4, "arguments", "aten::linear"),

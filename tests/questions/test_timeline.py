@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from made_traces import traces
 from same_tables import assert_same, of_theme
 
-from corpus import CORPUS, parametrize
+from corpus import loaded, parametrize, traces_named
 from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.analyses.timeline.steps import OUTSIDE
 from tracelens_graph.cypher import library
@@ -37,8 +37,9 @@ stream_overlap = QUESTIONS["stream_overlap"]
 
 Ask = Callable[..., tuple[Table, Table]]
 
-REAL = ("tracelens/h100/bert-small", "tracelens/mi300/resnet-ddp-checkpointing", "hta/two-of-128-ranks/rank-0")
-FILES = [CORPUS / f"{name}.json.gz" for name in REAL] if CORPUS else []
+FILES = traces_named(
+    "tracelens/h100/bert-small", "tracelens/mi300/resnet-ddp-checkpointing", "hta/two-of-128-ranks/rank-0"
+)
 
 BY_STEP = ("gpu_timeline", "exposed_communication", "stream_overlap")
 COLLECTIVE = {"Collective_name": "allreduce", "Process_Group_Name": "0", "Group_size": 2, "dtype": "Float"}
@@ -319,7 +320,7 @@ def test_the_database_says_the_same(ask: Ask, trace: str, name: str) -> None:
 @pytest.mark.parametrize("name", QUERIES)
 @parametrize("path", FILES)
 def test_the_database_says_the_same_of_real_traces(ask: Ask, path: Path, name: str) -> None:
-    assert_same(*ask(load_core(path), name))
+    assert_same(*ask(loaded(path), name))
 
 
 @pytest.mark.parametrize("name", BY_STEP)

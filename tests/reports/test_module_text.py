@@ -10,9 +10,8 @@ from handmade import HOSTILE
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpus import kineto_traces, parametrize
+from corpus import chosen_traces, loaded, parametrize
 from tracelens_graph.analyses.places.modules import modules
-from tracelens_graph.loading import load_core
 from tracelens_graph.reports.module_text import module_text
 from tracelens_graph.table import Table
 
@@ -120,8 +119,8 @@ def test_every_tree_can_be_read_back(tree: list[int], width: int, data: st.DataO
     assert [line[: line.index("nn.Module")] for line in lines] == [branches(tree, i) for i in range(len(tree))]
 
 
-@parametrize("path", kineto_traces())
+@parametrize("path", chosen_traces())
 def test_real_traces_fit_a_terminal(path: Any) -> None:
-    text = list(module_text(modules(load_core(path)), 100))
+    text = list(module_text(modules(loaded(path)), 100))
     assert all(len(line) <= 100 for line in text if "GPU events" not in line or "....." in line)
     assert len({len(line) for line in text if line.endswith(")") and "... (" in line}) <= 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -247,16 +246,13 @@ def test_the_page_allows_its_own_scripts_only() -> None:
     assert "http" not in without_library(text).replace("http-equiv", "")
 
 
-def test_in_a_browser(tmp_path: Path) -> None:
-    browser = shutil.which("chromium") or shutil.which("google-chrome")
-    if not browser:
-        pytest.skip("needs chromium")
+def test_in_a_browser(chromium: str, tmp_path: Path) -> None:
     path = tmp_path / "page.html"
     text = page(trace(["product", *HOSTILE]))
     path.write_text(text)
     options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
     run = subprocess.run(
-        [browser, *options, "--virtual-time-budget=5000", "--dump-dom", path.as_uri()],
+        [chromium, *options, "--virtual-time-budget=5000", "--dump-dom", path.as_uri()],
         capture_output=True,
         text=True,
         timeout=60,

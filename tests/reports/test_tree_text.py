@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from handmade import small_trace, span
 
-from corpus import kineto_traces, parametrize
+from corpus import chosen_traces, loaded, parametrize
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
 from tracelens_graph.loading import load_core
@@ -46,11 +46,11 @@ def recursive(node: Node, kinds: set[Kind], prune: bool, depth: int) -> list[str
     return draw(node, "", "└── ", 0)
 
 
-@parametrize("path", [path for path in kineto_traces() if path.stat().st_size < 100_000])
+@parametrize("path", chosen_traces())
 @pytest.mark.parametrize("prune", [False, True])
 @pytest.mark.parametrize("kinds", [set(Kind), {Kind.Op, *GPU_KINDS}, {Kind.Module, Kind.RuntimeCall}])
 def test_drawn_as_by_recursion(path: Any, prune: bool, kinds: set[Kind]) -> None:
-    core = load_core(path)
+    core = loaded(path)
     sizes = core.columns.last - np.arange(len(core.columns))
     only = np.isin(core.columns.kind, list(kinds))
     for row in np.flatnonzero((sizes > 3) & (sizes < 400))[:20].tolist():
@@ -92,12 +92,12 @@ def test_a_way_up_can_be_cut() -> None:
     assert steps == [(core.row(9), "Node:"), (core.row(7), "1-up:"), (core.row(6), "2-up:")]
 
 
-@parametrize("path", kineto_traces())
+@parametrize("path", chosen_traces())
 def test_categories_are_those_of_the_file(path: Any) -> None:
     import gzip
     import json
 
-    core = load_core(path)
+    core = loaded(path)
     events = json.loads(gzip.decompress(path.read_bytes()), strict=False)["traceEvents"]
     assert categories(core) == [events[uid]["cat"] for uid in core.columns.uid.tolist()]
 

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 from simulate.reading import GPU, HOST, chain, length, of, parents, span
 
 from tracelens_graph.simulate import PROBLEMS, RankTrace, Run, simulate, write
@@ -42,6 +43,7 @@ def rows(columns: dict[str, list[Any]]) -> list[dict[str, Any]]:
 # -- the trace -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_host_events_nest_as_truth_says(run: Run) -> None:
     for rank in run.ranks:
         above = parents(of(rank.trace, *HOST))
@@ -266,6 +268,7 @@ GROWS = {
 """Problem: the part of the timeline it makes grow, on which rank, by at least how many nanoseconds."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("problem", list(PROBLEMS))
 def test_a_planted_problem_shows(problem: str) -> None:
     part, rank, least = GROWS[problem]
@@ -419,7 +422,7 @@ def test_write_gives_the_traces(tmp_path: Path) -> None:
     assert all(file.exists() for file in files)
 
 
-@settings(max_examples=12)
+@examples(12)
 @given(
     seed=st.integers(0, 2**32),
     ranks=st.integers(1, 3),

@@ -176,7 +176,10 @@ def test_reference_tables_have_lists_and_numbers() -> None:
     assert first["Input Dims"] == [[8944, 1024], [1024, 2816]]
     assert first["Concrete Inputs"] == ["", ""]
     assert first["kernel_details_summary"][0]["mean_duration_us"] == 0.828125
-    for file in sorted(GOLDENS.glob("*/*/*/*.csv")):
+    others = GOLDENS / "hta"  # tables of another program, some with several lines of headings
+    files = [file for file in sorted(GOLDENS.rglob("*.csv")) if not file.is_relative_to(others)]
+    assert len(files) > 250
+    for file in files:
         for name, values in read_table(file).columns.items():
             texts = [value for value in values if isinstance(value, str)]
             lists = [value for value in values if isinstance(value, list | dict)]

@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_traces import traces
 
-from corpus import kineto_traces, parametrize
+from corpus import kineto_traces, loaded, parametrize
 from tracelens_graph.errors import AnalysisError, ChangedTraceError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
@@ -84,7 +84,7 @@ def assert_same_places(piece: Piece, small: Core) -> None:
 
 @parametrize("path", kineto_traces())
 def test_pieces_of_real_traces_keep_every_place(path: Path) -> None:
-    core = load_core(path)
+    core = loaded(path)
     draw = random.Random(path.name)
     for margin in (0, draw.randrange(100_000), draw.randrange(3_000_000)):
         piece = piece_around(core, [draw.randrange(len(core.columns))], margin)
@@ -104,7 +104,7 @@ def test_pieces_of_real_traces_keep_every_place(path: Path) -> None:
 
 @parametrize("path", [path for path in kineto_traces() if path.stat().st_size < 60_000])
 def test_a_piece_that_is_everything_is_the_whole_graph(path: Path) -> None:
-    core = load_core(path)
+    core = loaded(path)
     piece = piece_between(core, 0, 2**60)
     assert len(piece.rows) == len(core.columns)
     small = load_core(written(piece))

@@ -13,10 +13,11 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from made_traces import traces
+from profiles import examples
 
-from corpus import kineto_traces, parametrize
+from corpus import kineto_traces, loaded, parametrize
 from tracelens_graph.errors import MissingExtraError, OutputError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
@@ -68,14 +69,14 @@ def assert_graphml_is(file: Path, core: Core) -> None:
 
 @parametrize("path", SMALL)
 def test_graphml_of_real_traces_is_the_networkx_graph(path: Path, tmp_path: Path) -> None:
-    core = load_core(path)
+    core = loaded(path)
     done = export_graph(core, tmp_path / "graph.graphml")
     assert_graphml_is(tmp_path / "graph.graphml", core)
     assert (done.nodes, done.paths, done.replaced) == (len(core.columns), [tmp_path / "graph.graphml"], 0)
 
 
 @given(trace=traces())
-@settings(max_examples=50)
+@examples(50)
 def test_graphml_of_made_traces_is_the_networkx_graph(
     trace: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -110,7 +111,7 @@ def plain(column: np.ndarray | Texts) -> list[Any]:
 
 @parametrize("path", SMALL)
 def test_parquet_and_csv_of_real_traces(path: Path, tmp_path: Path) -> None:
-    core = load_core(path)
+    core = loaded(path)
     for suffix in ("parquet", "csv"):
         done = export_graph(core, tmp_path / f"run.{suffix}")
         assert done.paths == [tmp_path / f"run-nodes.{suffix}", tmp_path / f"run-edges.{suffix}"]
@@ -136,7 +137,7 @@ def _arrow(file: Path) -> dict[str, Any]:
 
 @parametrize("path", SMALL)
 def test_frames_and_exports_are_one_table(path: Path) -> None:
-    core = load_core(path)
+    core = loaded(path)
     graph = TraceGraph(core)
     for frame, columns in ((graph.nodes_frame().reset_index(), node_columns(core)),
                            (graph.edges_frame(), edge_columns(core))):  # fmt: skip

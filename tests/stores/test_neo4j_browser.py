@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import sys
 from collections.abc import Iterator
@@ -101,11 +100,7 @@ class Seen:
 
 
 @pytest.fixture(scope="module")
-def seen(neo4j: Connection, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
-    if importlib.util.find_spec("playwright") is None:
-        pytest.skip("playwright is not installed")
-    if neo4j_browser.program() is None:
-        pytest.skip("no chromium and no google-chrome here")
+def seen(neo4j: Connection, chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
     folder = tmp_path_factory.mktemp("browser")
     write(simulate(ranks=1, steps=1, seed=4711), folder)
     with Database(neo4j) as database:
@@ -114,7 +109,7 @@ def seen(neo4j: Connection, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         setting = database.ask("SHOW SETTINGS 'server.http.advertised_address' YIELD value")
     address = str(setting["value"][0])
     host = neo4j_host(neo4j) if address.startswith(":") else ""
-    with neo4j_browser.browser() as page:
+    with neo4j_browser.browser(chromium) as page:
         neo4j_browser.login(page, f"http://{host}{address}", neo4j.uri, neo4j.password, neo4j.user)
         neo4j_browser.drop(page, STYLE, style())
         neo4j_browser.drop(page, FAVOURITES, favourites())

@@ -13,28 +13,25 @@ from typing import Any, NamedTuple
 
 import pytest
 from handmade import HOSTILE, small_trace, span
-from hypothesis import given, settings
+from hypothesis import given
 from made_traces import traces
-from neo4j_server import SMALL
+from neo4j_server import Home
+from profiles import examples
 
-from corpus import CORPUS
+from corpus import loaded, trace_id, traces_named
 from tracelens_graph.database import Database, image
 from tracelens_graph.errors import OutputError
 from tracelens_graph.loading import load_core
 from tracelens_graph.simulate import simulate, write
 from tracelens_graph.stores.frames import edge_columns, node_columns
 from tracelens_graph.stores.neo4j.bulk import ARGUMENTS, README, SCHEMA, BulkExport, Exported
-from tracelens_graph.stores.neo4j.connection import DEFAULT_USER, Connection
 from tracelens_graph.stores.neo4j.image import Image, Options, Placement
-from tracelens_graph.stores.neo4j.server import server
-from tracelens_graph.stores.neo4j.server.java import Java
 
 NAMES = (
     HOSTILE, "", '"', 'a ""quoted"" \\', "trailing \\", '\\"', "line\nbreak", "cr\r\nlf\r", "nul\x00", "tab\t,;|",
     "\x1f", " blank ", "\ufeffmark", "\u2028\u0085\U0001f600", "half \ud800", "'single'", "y" * 5_000_000,
 )  # fmt: skip
-PASSWORD = "import and push"
-CORPUS_TRACES = ("dlrm-8-ranks/kineto/rank0", "tracelens/inference/vllm-decode/graph-replay")
+REAL = ("dlrm-8-ranks/kineto/rank0", "tracelens/inference/vllm-decode/graph-replay")
 EXCEPTED = {"pushed_ns", "begun_ns"}
 
 
@@ -62,12 +59,12 @@ def images(folder: Path) -> Iterator[Image]:
     lean = load_core(json.dumps({"lean": True, **small_trace()}).encode())
     yield image(lean, Placement("small", "lean"), Options(kinds=("Op", "Kernel")))
     yield image(load_core({"traceEvents": []}), Placement("empty", "empty"))
-    for file in sorted(write(simulate(ranks=2, steps=2, seed=7), folder)):
+    for file in sorted(write(simulate(ranks=2, steps=2, layers=1, seed=7), folder)):
         if file.name.endswith(".json.gz"):
             yield image(load_core(file), Placement("simulated", file.name))
-    for trace in CORPUS_TRACES if CORPUS else ():
-        assert CORPUS is not None
-        yield image(load_core(CORPUS / f"{trace}.json.gz"), Placement(trace.partition("/")[0], trace))
+    for path in traces_named(*REAL):
+        name = trace_id(path)
+        yield image(loaded(path), Placement(name.partition("/")[0], name))
 
 
 class Dump(NamedTuple):
@@ -105,10 +102,9 @@ class Both(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def both(neo4j_program: tuple[Java, Path], tmp_path_factory: pytest.TempPathFactory) -> Both:
-    """The same traces pushed; then, by the command of the export, imported in their place."""
-    java, jars = neo4j_program
-    home, folder = tmp_path_factory.mktemp("home"), tmp_path_factory.mktemp("export") / "a folder"
+def both(doomed: Home, tmp_path_factory: pytest.TempPathFactory) -> Both:
+    """The same traces imported, by the command of the export, in place of all that was there; then pushed."""
+    folder = tmp_path_factory.mktemp("export") / "a folder"
     made = list(images(tmp_path_factory.mktemp("simulated")))
     schema = "SHOW INDEXES YIELD name, labelsOrTypes, properties, owningConstraint RETURN *"
     constraints = []
@@ -116,41 +112,39 @@ def both(neo4j_program: tuple[Java, Path], tmp_path_factory: pytest.TempPathFact
         for one in made:
             export.add(one)
 
-    def started() -> Connection:
-        at, _ = server.start(home, java, jars, password=PASSWORD, memory=SMALL, patience_s=300)
-        return Connection(at.uri, DEFAULT_USER, PASSWORD)
-
-    try:
-        with Database(started()) as graphs:
-            for one in made:
-                graphs.push_image(one)
-            pushed = dumped(graphs)
-            constraints.append({repr(row) for row in graphs.ask(schema).records()})
-        server.stop(home)
-        run_import(java, jars, home, folder)
-        with Database(started()) as graphs:
-            for statement in (folder / SCHEMA).read_text().split(";\n")[:-1]:
-                graphs.ask(statement, write=True)
-            constraints.append({repr(row) for row in graphs.ask(schema).records()})
-            imported = dumped(graphs)
-            core, pulled = load_core(small_trace()), graphs.pull_core("small/whole")
-            equals = [
-                ours[name].tolist() == theirs[name].tolist()
-                for ours, theirs in ((make(core), make(pulled)) for make in (node_columns, edge_columns))
-                for name in ours
-            ]
-    finally:
-        server.stop(home)
+    with Database(doomed.connection) as graphs:
+        graphs.push(load_core({"only for its schema": True, **small_trace()}), run="schema")
+        constraints.append({repr(row) for row in graphs.ask(schema).records()})
+    doomed.stop()
+    run_import(doomed, folder)
+    doomed.start()
+    with Database(doomed.connection) as graphs:
+        assert len(graphs.ask(schema)) < len(constraints[0])  # an import makes none
+        for statement in (folder / SCHEMA).read_text().split(";\n")[:-1]:
+            graphs.ask(statement, write=True)
+        constraints.append({repr(row) for row in graphs.ask(schema).records()})
+        imported = dumped(graphs)
+        core, pulled = load_core(small_trace()), graphs.pull_core("small/whole")
+        equals = [
+            ours[name].tolist() == theirs[name].tolist()
+            for ours, theirs in ((make(core), make(pulled)) for make in (node_columns, edge_columns))
+            for name in ours
+        ]
+        doomed.empty()
+        for one in made:
+            graphs.push_image(one)
+        pushed = dumped(graphs)
     return Both(pushed, imported, export.done, constraints, equals)
 
 
-def run_import(java: Java, jars: Path, home: Path, folder: Path) -> None:
+def run_import(home: Home, folder: Path) -> None:
     """Import as README.txt says."""
     arguments = export_command(folder)
+    tool = [str(home.java.path), "-Xmx512m", "-cp", f"{home.files}/*", "org.neo4j.cli.AdminTool"]
     done = subprocess.run(
-        [java.path, "-Xmx512m", "-cp", f"{jars}/*", "org.neo4j.cli.AdminTool", *arguments, "--overwrite-destination"],
+        [*tool, *arguments, "--overwrite-destination"],
         cwd=folder,
-        env={**os.environ, "NEO4J_HOME": str(home), "NEO4J_CONF": str(home / "conf")},
+        env={**os.environ, "NEO4J_HOME": str(home.folder), "NEO4J_CONF": str(home.folder / "conf")},
         capture_output=True,
         text=True,
         timeout=300,
@@ -228,7 +222,7 @@ def test_knowledge_of_two_traces_is_written_once(tmp_path: Path) -> None:
     assert set(among.values()) == {1}
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(trace=traces())
 def test_made_traces_are_written_with_the_ends_of_all_edges(
     trace: dict[str, Any], tmp_path_factory: pytest.TempPathFactory

@@ -11,9 +11,9 @@ import pytest
 from handmade import small_trace
 from hostile import NAMES, hostile_trace
 from hypothesis import given
-from hypothesis import settings as hypothesis_settings
 from made_traces import traces
 from neo4j_contents import rows
+from profiles import examples
 
 from tracelens_graph.database import image
 from tracelens_graph.graph.core import Core
@@ -92,7 +92,7 @@ def assert_declared(found: list[dict[str, Any]], declared: tuple[Stored, ...]) -
             text.encode()
 
 
-@hypothesis_settings(max_examples=60)
+@examples(60)
 @given(traces())
 def test_any_trace(trace: dict[str, Any]) -> None:
     assert_sound(image_of(load_core(trace), with_args=True))

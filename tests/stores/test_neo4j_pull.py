@@ -13,9 +13,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from handmade import HOSTILE, small_trace, span
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from made_traces import traces
+from profiles import examples
 
 from corpus import CORPUS, needs_corpus
 from tracelens_graph.analyses.report.inventory import inventory
@@ -190,7 +191,7 @@ def test_batches_hold_few_events_and_little_text(
     assert steps.max() <= 7
 
 
-@settings(max_examples=5)
+@examples(5)
 @given(made=st.lists(traces(), min_size=4, max_size=4))
 def test_made_graphs_come_back(
     made: list[dict[str, Any]], database: Database, tmp_path_factory: pytest.TempPathFactory

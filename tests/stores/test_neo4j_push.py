@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hostile import hostile_trace
 from neo4j_contents import Contents, assert_same, contents, rows
-from neo4j_home import Home
+from neo4j_server import Home
 
 from tracelens_graph.database import Database, image
 from tracelens_graph.errors import DatabaseError

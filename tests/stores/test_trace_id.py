@@ -54,7 +54,7 @@ def packed(data: bytes) -> dict[str, bytes]:
     }
 
 
-@pytest.mark.parametrize("events", [3, 40_000])
+@pytest.mark.parametrize("events", [3, pytest.param(40_000, marks=pytest.mark.slow)])
 def test_packings_and_parsed_traces_share_the_id(events: int, tmp_path: Path) -> None:
     parsed = trace(events)
     data = compact(parsed)
