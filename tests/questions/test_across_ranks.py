@@ -52,7 +52,7 @@ def test_one_rank_alone_meets_nobody() -> None:
     assert len(QUESTIONS["collective_spread"](both)) == 0  # the run pushed last
     assert len(QUESTIONS["collective_spread"](both, run="across ranks")) == 1
     assert len(QUESTIONS["collective_spread"](both, run="across ranks", kind="broadcast")) == 0
-    with pytest.raises(AnalysisError, match="no run is called 'nothing'; there are across ranks, another"):
+    with pytest.raises(AnalysisError, match="no run is called 'nothing'; there are 'across ranks', another"):
         QUESTIONS["slowest_ranks"](both, run="nothing")
 
 

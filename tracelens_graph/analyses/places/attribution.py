@@ -18,7 +18,7 @@ from tracelens_graph.graph.traversals import launcher, nearest_above, rows_of_ki
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import GPU_KINDS, Kind
 from tracelens_graph.schema.tables.places import ATTRIBUTION
-from tracelens_graph.suggest import hint
+from tracelens_graph.suggest import there_are
 from tracelens_graph.table import Table
 
 
@@ -90,7 +90,7 @@ def attribution(g: Core | Window, level: str = "op", name: str | re.Pattern[str]
         AnalysisError: there is no such level; the message lists those there are.
     """
     if level not in LEVELS:
-        raise AnalysisError(f"there is no level {level!r}; {hint(level, LEVELS)}")
+        raise AnalysisError(f"there is no level {level!r}; {there_are(LEVELS)}")
     w = window_of(g)
     core = w.core
     rule, c = LEVELS[level], core.columns
