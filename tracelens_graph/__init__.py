@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from tracelens_graph.analyses.questions import Question as Question
     from tracelens_graph.analyses.report.report_tables import ReportOptions as ReportOptions
     from tracelens_graph.analyses.report.report_tables import report_tables as report_tables
-    from tracelens_graph.analyses.report.verdict import Finding as Finding
-    from tracelens_graph.analyses.report.verdict import verdict as verdict
+    from tracelens_graph.analyses.diagnosis.finding import Finding as Finding
+    from tracelens_graph.analyses.diagnosis.verdict import verdict as verdict
     from tracelens_graph.analyses.timeline.collectives import coll_analysis as coll_analysis
     from tracelens_graph.analyses.timeline.steps import step_summary as step_summary
     from tracelens_graph.analyses.timeline.timeline import gpu_timeline as gpu_timeline
@@ -93,7 +93,7 @@ _HOME = {
     "DatabaseError": "errors",
     "Extension": "extension",
     "ExtensionError": "errors",
-    "Finding": "analyses.report.verdict",
+    "Finding": "analyses.diagnosis.finding",
     "IncompleteSetWarning": "errors",
     "KernelRule": "categories.kernels",
     "Kind": "schema",
@@ -149,7 +149,7 @@ _HOME = {
     "step_summary": "analyses.timeline.steps",
     "unified_perf_summary": "analyses.performance.perf_tables",
     "unmodelled": "analyses.performance.roofline_summary",
-    "verdict": "analyses.report.verdict",
+    "verdict": "analyses.diagnosis.verdict",
 }
 
 __all__ = [

@@ -362,7 +362,7 @@ def _written(
         yield f"{len(tables)} tables written to {request.xlsx}\n"
     if request.is_for_files_only and not (request.json or request.markdown):
         return
-    from tracelens_graph.analyses.report.verdict import verdict
+    from tracelens_graph.analyses.diagnosis.verdict import verdict
     from tracelens_graph.reports.document import facts, report_json, report_markdown
     from tracelens_graph.reports.report_text import report_text
 

@@ -22,7 +22,7 @@ SCHEMA_VERSION = 1
 """Grows when a key of the JSON document vanishes or changes its meaning; new keys may come at any time."""
 
 _LONGEST = 80
-_FINDING = ("topic", "severity", "text", "evidence", "ask_next")
+_FINDING = ("topic", "severity", "text", "evidence", "advice", "suggestions", "ask_next")
 
 
 class Finding(Protocol):
@@ -43,6 +43,14 @@ class Finding(Protocol):
     @property
     def severity(self) -> str:
         """How much it matters."""
+
+    @property
+    def advice(self) -> tuple[str, ...]:
+        """Names of what to try."""
+
+    @property
+    def suggestions(self) -> tuple[str, ...]:
+        """What to try, in words."""
 
     @property
     def ask_next(self) -> str:
@@ -178,4 +186,6 @@ def _facts_line(about: Facts) -> str:
 
 def _finding_line(finding: Finding, trace: str) -> str:
     line = f"* **{escape(finding.topic.replace('_', ' '))}**: {escape(finding.text)}."
+    if finding.suggestions:
+        line += f" Try: {escape('; '.join(finding.suggestions))}."
     return f"{line} More: {code(finding.ask_next.replace('TRACE', quote(trace)))}" if finding.ask_next else line

@@ -15,6 +15,7 @@ from tracelens_graph.text_table import bold
 from tracelens_graph.texts import printable
 
 _NEXT = "ask next: "
+_TRY = "try: "
 _WIDEST = 110
 """Lines of prose are not longer, however wide the terminal."""
 
@@ -44,6 +45,9 @@ def verdict_lines(findings: Iterable[Finding], trace: str, width: int | None) ->
     for finding in findings:
         text = printable(finding.text)
         yield from wrap(text, min(width or _WIDEST, _WIDEST), initial_indent="* ", subsequent_indent="  ")
+        if finding.suggestions:
+            suggestions = f"{_TRY}{'; '.join(finding.suggestions)}"
+            yield from wrap(suggestions, min(width or _WIDEST, _WIDEST), initial_indent="  ", subsequent_indent="    ")
         if finding.ask_next:
             yield f"  {_NEXT}{printable(finding.ask_next.replace('TRACE', quote(trace)))}"
 

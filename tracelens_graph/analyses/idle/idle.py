@@ -8,6 +8,7 @@ the causes add up to the idle time exactly.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from enum import IntEnum
 from typing import Any
@@ -32,6 +33,7 @@ from tracelens_graph.analyses.timeline.timeline import unlinked_notes
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import Intervals, merge
 from tracelens_graph.graph.window import Window, window_of
+from tracelens_graph.schema import Kind
 from tracelens_graph.schema.tables.timeline import IDLE_CAUSES
 from tracelens_graph.table import Table
 
@@ -119,15 +121,64 @@ def idle_parts(g: Core | Window) -> Idle:
 
 def _idle_parts(w: Window) -> Idle:
     device = w.core.columns.device[w.gpu_rows]
-    by_device = [_of_device(w, w.gpu_rows[device == number]) for number in np.unique(device).tolist()]
+    return joined(_of_device(w, w.gpu_rows[device == number]) for number in np.unique(device).tolist())
+
+
+def joined(parts: Iterable[Idle]) -> Idle:
+    """Gaps of several devices, or of several kinds, as one."""
     none = np.zeros(0, np.int64)
-    empty = Idle(none, none, none, none, np.zeros((len(Cause), 0), np.int64), none, 0)
-    joined = {
-        part.name: np.concatenate([getattr(idle, part.name) for idle in (empty, *by_device)], axis=-1)
+    every = [Idle(none, none, none, none, np.zeros((len(Cause), 0), np.int64), none, 0), *parts]
+    columns = {
+        part.name: np.concatenate([getattr(idle, part.name) for idle in every], axis=-1)
         for part in fields(Idle)
         if part.name != "total_ns"
     }
-    return Idle(**joined, total_ns=sum(idle.total_ns for idle in by_device))
+    return Idle(**columns, total_ns=sum(idle.total_ns for idle in every))
+
+
+def edge_parts(w: Window) -> Idle:
+    """What the host did from the begin of the first step to the first GPU work, and from the last to the last step's end.
+
+    Two gaps per device at most; none without steps. The first begins no sooner than the device ended work that is not in
+    the window. What is behind the last GPU event is told by what the thread did that launched it.
+    """
+    return w.once(_edge_parts)
+
+
+def _edge_parts(w: Window) -> Idle:
+    c, steps = w.core.columns, w.rows_of_kind(Kind.Step)
+    device = c.device[w.gpu_rows]
+    gaps = [_edges(w, w.gpu_rows[device == number], steps) for number in np.unique(device).tolist() if len(steps)]
+    return joined(gaps)
+
+
+def _edges(w: Window, rows: np.ndarray, steps: np.ndarray) -> Idle:
+    core, c = w.core, w.core.columns
+    end = ends(core, rows)
+    first, last = rows[[c.start_ns[rows].argmin()]], rows[[end.argmax()]]
+    start, end = c.start_ns[first], end.max(keepdims=True)
+    earlier = core.gpu_rows[(c.device[core.gpu_rows] == c.device[first]) & (c.start_ns[core.gpu_rows] < start)]
+    begin = np.maximum(c.start_ns[steps].min(keepdims=True), ends(core, earlier).max(initial=0))
+    done = ends(core, steps).max(keepdims=True)
+    found = []
+    if begin < start:
+        found.append(Idle(begin, start, first, first, *_split(w, begin, start, first, first), 0))
+    if done > end:
+        found.append(Idle(end, done, last, last, _behind(core, last, end, done), np.array([-1]), 0))
+    return joined(found)
+
+
+def _behind(core: Core, last: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """Parts by cause of the time behind the last GPU event, told by the thread that launched it."""
+    parts, states = np.zeros((len(Cause), 1), np.int64), np.zeros((STATES, 1), np.int64)
+    call, calls = core.columns.parent[last], calls_of(core)
+    if call >= 0:
+        always = Clock((begin[:0], end[:0]))
+        Timelines(calls, always).add_spent(core.columns.thread[call], begin, end, states)
+    for cause, state in _OF_STATE.items():
+        parts[cause] = states[state]
+    parts[Cause.unknown_not_recorded] = end - begin - parts.sum(axis=0)
+    return parts
 
 
 def _of_device(w: Window, rows: np.ndarray) -> Idle:
@@ -210,16 +261,40 @@ def _before_launch(
     call = calls.waiting_at(at_work, first)
     waits = np.flatnonzero(call >= 0)
     free = start.copy()
-    free[waits] = clock(np.minimum(first[waits] + calls.core.columns.dur_ns[call[waits]], launched[waits]))
+    lead = _lost_lead(calls.state[call[waits]], calls.core.columns.dur_ns[call[waits]], (launched - first)[waits])
+    free[waits] = clock(np.minimum(first[waits] + lead, launched[waits]))
     states = np.zeros((STATES, len(first)), np.int64)
     threads.add_spent(at_work, start, free, states)
-    # As much as the call lasted is due to the call, unless data were loaded or the profiler was at work meanwhile.
+    # As much as the host had lost of its lead is due to the call, unless data were loaded or the profiler was at work meanwhile.
     states[[state for state in range(STATES) if state not in calls.marks]] = 0
     states[calls.state[call[waits]], waits] += (free - start - states.sum(axis=0))[waits]
     seen = np.maximum(free, there)
     threads.add_spent(other, free, seen, states)
     threads.add_spent(own, seen, launch, states)
     return states, call
+
+
+def _lost_lead(state: np.ndarray, waited: np.ndarray, gap: np.ndarray) -> np.ndarray:
+    """How far ahead the host would be without its waiting calls, at the gaps that begin in one, in order of time.
+
+    A call that waits 2 ms takes 2 ms of the host's lead. The gap that follows it uses up what it lasts; what it leaves,
+    a later gap that begins in such a call uses:
+
+        waited    2.0          1.0          0.5
+        gap            0.1          1.5          0.9
+        lost      2.0          2.9          1.9          (1.0 is left after the last gap)
+
+    Args:
+        state: of each call; calls of another state have a lead of their own.
+        waited, gap: how long each call and the gap behind it last, ns.
+    """
+    lost = np.zeros(len(state), np.int64)
+    for one in np.unique(state).tolist():
+        at = np.flatnonzero(state == one)
+        balance = np.cumsum(waited[at] - gap[at])
+        left = balance - np.minimum(np.minimum.accumulate(balance), 0)
+        lost[at] = waited[at] + np.concatenate(([0], left[:-1]))
+    return lost
 
 
 def calls_of(core: Core) -> Calls:
@@ -246,8 +321,8 @@ def idle_causes(g: Core | Window) -> Table:
 
     A gap between two GPU events of a device is due to what the thread that launched the second one did before it
     began to launch it. Data loading and the profiler's own code come first. Then, if the gap began while the host
-    waited in a synchronising call, as much of the gap as that call lasted is due to the call: so much sooner the host
-    would have launched. The rest is told by the innermost call of the thread. From the launch call on, the gap is due
+    waited in a synchronising call, as much of the gap is due to the call as such calls had cost the host of its lead:
+    so much sooner the host would have launched. The rest is told by the innermost call of the thread. From the launch call on, the gap is due
     to the launch; where that had returned before the gap, to the GPU's way from one piece of work to the next; but a
     start later than 0.1 ms after the launch has no known cause. Of several devices the times are added up.
 

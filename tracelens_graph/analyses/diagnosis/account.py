@@ -1,0 +1,124 @@
+"""One account of a window's time: what the GPU did, what of the rest the host explains, and what nothing explains."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from tracelens_graph.analyses.diagnosis import thresholds as limits
+from tracelens_graph.analyses.idle.host_states import ends
+from tracelens_graph.analyses.idle.idle import Cause, Idle, edge_parts, idle_parts, joined
+from tracelens_graph.analyses.timeline.timeline import gpu_timeline
+from tracelens_graph.graph.window import Window, narrow
+
+UNEXPLAINED = (Cause.unknown_no_launch, Cause.unknown_late_start)
+"""Idle time that a trace gives no reason for."""
+HOST = tuple(cause for cause in Cause if cause not in (*UNEXPLAINED, Cause.outside, Cause.queued))
+"""Idle time in which the host was at work, or where nobody recorded what it did, on something else than GPU work."""
+
+PARTS = ("computation", "communication", "copies", "host", "unexplained")
+"""What a window's time is divided into; communication and copies as far as they are exposed."""
+
+
+@dataclass(frozen=True)
+class Account:
+    """Where the time of a window went; times in ns, those of several devices added up.
+
+    The *span* reaches from the first start to the last end of a GPU event. The *window* also holds what of the steps
+    lies before and behind it, in which the host works and the GPU waits.
+
+    Attributes:
+        window: the part of the trace that is judged.
+        cut_off_ns: time at the start that is left out, in which the GPU ran work that the recording cut off.
+        devices: number of devices.
+        span_ns: length of the span.
+        times: rows of the timeline -> ns, within the span.
+        idle: the gaps in the span, and those before and behind it; each split by cause.
+        at_edges: which of these gaps lie outside of the span.
+    """
+
+    window: Window
+    cut_off_ns: int
+    devices: int
+    span_ns: int
+    times: Mapping[str, int]
+    idle: Idle
+    at_edges: np.ndarray
+
+    @cached_property
+    def causes(self) -> np.ndarray:
+        """Idle time of the window by cause.
+
+        Longer gaps between queued work are not the GPU's way from one piece to the next, but unexplained.
+        """
+        return self._by_cause(np.ones(len(self.at_edges), bool))
+
+    @cached_property
+    def causes_in_span(self) -> np.ndarray:
+        """The same within the span."""
+        return self._by_cause(~self.at_edges)
+
+    def _by_cause(self, counted: np.ndarray) -> np.ndarray:
+        idle = self.idle
+        found: np.ndarray = idle.parts[:, counted].sum(axis=1)
+        long = counted & (idle.end - idle.start > limits.BETWEEN_KERNELS_NS)
+        moved = int(idle.parts[Cause.queued, long].sum())
+        found[Cause.queued] -= moved
+        found[Cause.unknown_late_start] += moved
+        return found
+
+    @property
+    def window_ns(self) -> int:
+        """Length of the window, without time in which the GPU ran what is not in it."""
+        idle = self.idle
+        edges = int((idle.end - idle.start)[self.at_edges].sum())
+        return self.span_ns + edges - int(idle.parts[Cause.outside].sum())
+
+    def parts(self, in_span: bool = False) -> dict[str, int]:
+        """PARTS -> ns of the window, or of the span."""
+        causes = self.causes_in_span if in_span else self.causes
+        times = (self.times[name] for name in ("computation_time", "exposed_comm_time", "exposed_memcpy_time"))
+        host = int(causes[[*HOST, Cause.queued]].sum())
+        return dict(zip(PARTS, (*times, host, int(causes[[*UNEXPLAINED]].sum())), strict=True))
+
+
+def account_of(w: Window) -> Account:
+    """The account of a window with GPU events; computed once."""
+    return w.once(_account)
+
+
+def _account(w: Window) -> Account:
+    start = _behind_cut_off_work(w)
+    judged = narrow(w, after_ns=start) if start is not None else w
+    c = w.core.columns
+    cut_off = 0 if start is None else start - int(c.start_ns[w.gpu_rows].min())
+    devices = np.unique(c.device[judged.gpu_rows]).tolist()
+    times: dict[str, int] = {}
+    for device in devices:
+        table = gpu_timeline(judged if len(devices) == 1 else narrow(judged, device=device))
+        for name, time in zip(table["type"], np.rint(np.asarray(table["time ms"]) * 1e6).astype(int), strict=True):
+            times[name] = times.get(name, 0) + int(time)
+    inner = idle_parts(judged)
+    edges = joined([]) if start is not None else edge_parts(judged)
+    at_edges = np.arange(len(inner.row) + len(edges.row)) >= len(inner.row)
+    return Account(judged, cut_off, len(devices), times["total_time"], times, joined([inner, edges]), at_edges)
+
+
+def _behind_cut_off_work(w: Window) -> int | None:
+    """Where to begin if the device first ran work that is not in the file, ns; None where all is there."""
+    core, c, idle = w.core, w.core.columns, idle_parts(w)
+    if not len(idle.row):
+        return None
+    length = idle.end - idle.start
+    longest = int(length.argmax())
+    call, start = c.parent[idle.row[longest]], idle.start[longest]
+    within = int(c.start_ns[w.gpu_rows].min()) + limits.CUT_OFF_WITHIN_PERCENT / 100 * idle.total_ns
+    if length[longest] < limits.CUT_OFF_PERCENT / 100 * int(length.sum()) or start > within:
+        return None
+    launched_within = start + limits.CUT_OFF_WITHIN_PERCENT / 100 * length[longest]
+    if call < 0 or ends(core, np.array([call]))[0] > launched_within:
+        return None
+    return int(idle.end[longest])

@@ -1,0 +1,286 @@
+"""What a window's time went to, one finding per cause, each with its evidence and what to try."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tracelens_graph.analyses.diagnosis import thresholds as limits
+from tracelens_graph.analyses.diagnosis.account import UNEXPLAINED, Account
+from tracelens_graph.analyses.diagnosis.families import LABELS, MEMORY, Families
+from tracelens_graph.analyses.diagnosis.finding import Finding, brief, percent, shown_ms
+from tracelens_graph.analyses.idle.host_states import copies_to_device, ends, pageable
+from tracelens_graph.analyses.idle.idle import Cause, culprit
+from tracelens_graph.analyses.shared.call_stacks import NOT_FOUND, entry_points
+from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, MEMCPY, gpu_classes
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.intervals import sum_by_group, union_length_by_group
+from tracelens_graph.graph.window import Window
+from tracelens_graph.schema import Kind
+
+_WAITS: Mapping[str, tuple[tuple[Cause, ...], str, tuple[str, ...]]] = {
+    "data_loader": ((Cause.data_loader,), "Data loader", ("data_loader",)),
+    "synchronization": ((Cause.synchronization,), "Synchronising calls", ("remove_sync",)),
+    "allocation": ((Cause.allocation,), "Memory allocation", ("allocator",)),
+    "profiler": ((Cause.profiler,), "The profiler itself", ()),
+    "python": ((Cause.python,), "Python between ops", ("python_tuning", "cuda_graphs")),
+    "launches": ((Cause.launches, Cause.queued), "Ops and launches", ("cuda_graphs", "fewer_launches")),
+    "unrecorded": ((Cause.unknown_not_recorded,), "Host code that was not recorded", ()),
+    "unexplained": (UNEXPLAINED, "Idle for no reason that the trace tells", ()),
+    "outside": ((Cause.outside,), "Work that is not in the window", ()),
+}
+"""Topic -> causes of idle time, how it is called, what to try."""
+
+
+def causes_of(account: Account, families: Families, leads: Sequence[str]) -> list[Finding]:
+    """The causes worth saying, the dearest first.
+
+    Args:
+        account: the account of the window.
+        families: what its computation is made of.
+        leads: the parts that the headline names; only for these kernels are worth tuning.
+    """
+    found = [
+        *(finding for topic in _WAITS for finding in _waits(account, topic)),
+        *_copies(account),
+        *_communication(account, "communication" in leads),
+        *_kernels(account, families, "computation" in leads),
+    ]
+    return sorted(found, key=lambda finding: -float(finding.evidence["ms"]))
+
+
+def _waits(account: Account, topic: str) -> Iterator[Finding]:
+    """Idle time of some causes, with its longest example."""
+    causes, name, advice = _WAITS[topic]
+    idle, core = account.idle, account.window.core
+    c = core.columns
+    time = int(account.causes[list(causes)].sum())
+    if not _worth_saying(account, time):
+        return
+    part = idle.parts[list(causes)].sum(axis=0)
+    if topic in ("launches", "unexplained"):
+        long = idle.end - idle.start > limits.BETWEEN_KERNELS_NS
+        queued = np.where(long == (topic == "unexplained"), idle.parts[Cause.queued], 0)
+        part = queued + sum(idle.parts[cause] for cause in causes if cause is not Cause.queued)
+    longest, gaps = int(part.argmax()), int((part > 0).sum())
+    cause = causes[int(idle.parts[list(causes), longest].argmax())]
+    row, dearest = _dearest(account, causes, part)
+    if row < 0:
+        row = culprit(core, idle, longest, cause)
+    uid = int(c.uid[row if row >= 0 else idle.row[longest]])
+    because = core.names[c.name[row]] if row >= 0 else ""
+    text = f"{name}: {_percent(account, time)}, {gaps:,} gap{'s'[: gaps > 1]} up to {shown_ms(int(part[longest]))}"
+    text += f", most in {brief(because)}" if because else ""
+    evidence: dict[str, Any] = {
+        **_cost(account, time), "percent_of_idle": percent(time, int((idle.end - idle.start).sum())), "gaps": gaps,
+        "longest_ms": int(part[longest]) / 1e6, "gap_start_ms": int(idle.start[longest]) / 1e6, "uid": uid,
+        "because": because, "because_ms": dearest / 1e6,
+    }  # fmt: skip
+    if topic in _CALLS and row >= 0 and (line := entry_points(core, np.array([row]))[0]) != NOT_FOUND:
+        text += f", from {brief(line)}"
+        evidence["python"] = line
+    if topic == "launches":
+        evidence |= _short_events(account.window)
+        text += f"; {evidence['short_gpu_events']:,} of {evidence['gpu_events']:,} GPU events are shorter than 5 us"
+    if topic == "unrecorded" and not (c.kind == Kind.PythonFunction).any():
+        text, advice = f"{text}; the trace has no Python stacks", ("record_stacks",)
+    if topic in ("unexplained", "outside"):
+        yield Finding(topic, f"{text} [uid {uid}]", evidence, ask_next="tracelens-graph info TRACE")
+        return
+    yield _loss(topic, f"{text} [uid {uid}]", evidence, advice, f"tracelens-graph tree TRACE --uid {uid} --up")
+
+
+def _dearest(account: Account, causes: Sequence[Cause], part: np.ndarray) -> tuple[int, int]:
+    """Row of the host event, by name, to which most of the longest gaps is due, and ns of these gaps; -1 for none."""
+    core, idle = account.window.core, account.idle
+    names = core.columns.name
+    sums: dict[int, int] = {}
+    rows: dict[int, int] = {}
+    for gap in np.argsort(-part, kind="stable")[:_EXAMPLES].tolist():
+        if not part[gap]:
+            break
+        cause = causes[int(idle.parts[list(causes), gap].argmax())]
+        row = culprit(core, idle, gap, cause)
+        if row >= 0:
+            name = int(names[row])
+            rows.setdefault(name, row)
+            sums[name] = sums.get(name, 0) + int(part[gap])
+    if not sums:
+        return -1, 0
+    name = max(sums, key=lambda one: sums[one])
+    return rows[name], sums[name]
+
+
+_CALLS = ("synchronization", "allocation")
+"""Topics whose call is told with the line of Python that it comes from."""
+_EXAMPLES = 50
+"""Gaps, the longest ones, in which the host event is looked for to which most time is due."""
+
+
+def _short_events(w: Window) -> dict[str, int]:
+    return {
+        "short_gpu_events": int((w.core.columns.dur_ns[w.gpu_rows] < limits.SHORT_KERNEL_NS).sum()),
+        "gpu_events": len(w.gpu_rows),
+    }
+
+
+def _copies(account: Account) -> Iterator[Finding]:
+    """Copies that nothing runs beside; those to the device together with the idle time because of them."""
+    w, core = account.window, account.window.core
+    waited = int(account.causes[Cause.host_to_device_copy])
+    what = gpu_classes(core, w.gpu_rows)
+    copies, work = w.gpu_rows[what == MEMCPY], w.gpu_rows[what != MEMCPY]
+    up = copies_to_device(core, copies)
+    alone_up = _busy_ns(core, np.union1d(work, copies[up])) - _busy_ns(core, work)
+    alone_else = account.times["exposed_memcpy_time"] - alone_up
+    for topic, name, rows, alone, idle in (
+        ("host_to_device_copy", "Copies to the device", copies[up], alone_up, waited),
+        ("other_copies", "Copies on and from the device", copies[~up], alone_else, 0),
+    ):
+        time = alone + idle
+        if not _worth_saying(account, time) or not len(rows):
+            continue
+        evidence = {**_cost(account, time), **_volume(core, rows), "exposed_ms": alone / 1e6, "idle_ms": idle / 1e6}
+        text = f"{name}: {_percent(account, time)}, {len(rows):,} cop{'y' if len(rows) == 1 else 'ies'}"
+        if "bytes" in evidence:
+            text += f" of {evidence['bytes'] / 1e6:,.1f} MB at {evidence['gb_per_s']:.1f} GB/s"
+        advice: tuple[str, ...] = ()
+        if share := evidence["pageable_percent"]:
+            text += f", {'all' if share == 100 else f'{share:.0f} % of their time'} pageable"
+            advice = ("pin_memory",)
+        uid = evidence["uid"]
+        yield _loss(topic, f"{text} [uid {uid}]", evidence, advice, f"tracelens-graph tree TRACE --uid {uid} --up")
+
+
+def _volume(core: Core, rows: np.ndarray) -> dict[str, Any]:
+    """Number, bytes and bandwidth of copies, and the longest of them."""
+    c = core.columns
+    dur, size = c.dur_ns[rows], c.bytes[rows]
+    known = size >= 0
+    moved, took = int(size[known].sum()), int(dur[known].sum())
+    found: dict[str, Any] = {"copies": len(rows), "uid": int(c.uid[rows[dur.argmax()]])}
+    if moved and took:
+        found |= {"bytes": moved, "gb_per_s": moved / took}
+    found["pageable_percent"] = percent(int(dur[pageable(core, rows)].sum()), int(dur.sum()))
+    return found
+
+
+def _communication(account: Account, leads: bool) -> Iterator[Finding]:
+    exposed = account.times["exposed_comm_time"]
+    if not _worth_saying(account, exposed):
+        return
+    w, core = account.window, account.window.core
+    c = core.columns
+    rows = w.gpu_rows[gpu_classes(core, w.gpu_rows) == COMMUNICATION]
+    group = c.name[rows]
+    time = sum_by_group(group, c.dur_ns[rows], len(core.names))
+    longest = int(rows[c.dur_ns[rows].argmax()])
+    uid, name = int(c.uid[longest]), core.names[int(time.argmax())]
+    rate, busses = _bus_bandwidth(w)
+    evidence: dict[str, Any] = {
+        **_cost(account, exposed), "communication_ms": account.times["total_comm_time"] / 1e6, "gpu_events": len(rows),
+        "longest_ms": int(c.dur_ns[longest]) / 1e6, "uid": uid, "name": name,
+    }  # fmt: skip
+    text = (
+        f"Exposed communication: {_percent(account, exposed)} of {shown_ms(account.times['total_comm_time'])}"
+        f" in {len(rows):,} kernels, most in {brief(name)}"
+    )
+    advice = ["all_ranks", "overlap"]
+    if busses:
+        text += f", bus bandwidth {rate:.3g} GB/s"
+        evidence |= {"bus_gb_per_s": rate, "collectives_with_size": busses}
+        if leads and rate < limits.SLOW_BUS_GB_PER_S:
+            advice.insert(0, "network")
+    ask = f"tracelens-graph tree TRACE --uid {uid} --up"
+    yield _loss("exposed_communication", f"{text} [uid {uid}]", evidence, tuple(advice), ask)
+
+
+def _bus_bandwidth(w: Window) -> tuple[float, int]:
+    """Bus bandwidth of this rank's large collectives in GB/s, their bytes over their time, and their number.
+
+    Bus bandwidth as NCCL's tests define it: the message of an all-reduce counts 2 (n - 1) / n times, of an all-gather,
+    reduce-scatter and all-to-all (n - 1) / n times. Time spent waiting for late ranks is part of it.
+    """
+    moved, took, number = 0.0, 0, 0
+    inside = set(w.core.columns.uid[w.gpu_rows].tolist()) if w.title else None
+    for one in w.core.collectives.nodes:
+        size, ranks = max(one.in_bytes or 0, one.out_bytes or 0), one.group_size
+        factor = _BUS_FACTOR.get(one.kind.strip("_").removesuffix("_base").removesuffix("_coalesced"))
+        if not size or not ranks or ranks < 2 or factor is None or size < limits.SLOW_BUS_BYTES:
+            continue
+        if inside is not None and not inside.issuperset(one.uids):
+            continue
+        moved += size * factor * (ranks - 1) / ranks
+        took += one.end_ns - one.start_ns
+        number += 1
+    return (moved / took if took else 0.0), number
+
+
+_BUS_FACTOR = {"allreduce": 2.0, "allgather": 1.0, "reduce_scatter": 1.0, "alltoall": 1.0, "all_to_all": 1.0}
+
+
+def _kernels(account: Account, families: Families, leads: bool) -> Iterator[Finding]:
+    """Families of kernels, each with the op and kernel that take most of its time."""
+    core, c = account.window.core, account.window.core.columns
+    for kind, time in families.times.items():
+        if not _worth_saying(account, time):
+            continue
+        rows = families.rows[kind]
+        by_name = sum_by_group(c.name[rows], c.dur_ns[rows], len(core.names))
+        kernel = int(by_name.argmax())
+        own = rows[c.name[rows] == kernel]
+        longest = int(own[c.dur_ns[own].argmax()])
+        owner = int(c.owner[longest])
+        op = f" ({core.names[c.name[owner]]})" if owner >= 0 else ""
+        of_gpu, most = percent(time, families.gpu_ns), percent(int(by_name[kernel]), time)
+        uid = int(c.uid[longest])
+        text = (
+            f"{LABELS[kind][0].upper()}{LABELS[kind][1:]}: {of_gpu:.1f} % of the GPU time ({shown_ms(time)}),"
+            f" {most:.0f} % of it in {brief(core.names[kernel])}{op} [uid {uid}]"
+        )
+        evidence: dict[str, Any] = {
+            **_cost(account, time), "percent_of_gpu_time": of_gpu, "kind": kind, "kernels": len(rows),
+            "name": core.names[kernel], "op": core.names[c.name[owner]] if owner >= 0 else "", "uid": uid,
+        }  # fmt: skip
+        advice = _tuning(account, families, kind) if leads else ()
+        yield Finding("kernels", text, evidence, "fact", advice, f"tracelens-graph tree TRACE --uid {uid} --up")
+
+
+def _tuning(account: Account, families: Families, kind: str) -> tuple[str, ...]:
+    """What to try for a family of kernels, if it leads the computation."""
+    computing = account.parts()["computation"]
+    if percent(computing, account.window_ns) < limits.TUNING_PERCENT or kind != next(iter(families.times)):
+        return ()
+    if families.kind == "mixture":
+        return ("fusion",) if kind == MEMORY else ()
+    if kind == MEMORY:
+        layouts = percent(families.categories.get("Memory Ops", 0), families.gpu_ns) >= limits.WORTH_SAYING_PERCENT
+        return ("fusion", "channels_last") if layouts and "Convolution" in families.categories else ("fusion",)
+    return {"compute.gemm": ("gemm_tuning",)}.get(kind, ("kernel_tuning",))
+
+
+def _busy_ns(core: Core, rows: np.ndarray) -> int:
+    """Length of the union of GPU events, added up over devices."""
+    c = core.columns
+    devices, device = np.unique(c.device[rows], return_inverse=True)
+    return int(union_length_by_group(device, c.start_ns[rows], ends(core, rows), len(devices)).sum())
+
+
+def _worth_saying(account: Account, ns: int) -> bool:
+    return ns > 0 and percent(ns, account.window_ns) >= limits.WORTH_SAYING_PERCENT
+
+
+def _cost(account: Account, ns: int) -> dict[str, Any]:
+    return {"ms": ns / 1e6, "percent": percent(ns, account.window_ns)}
+
+
+def _percent(account: Account, ns: int) -> str:
+    return f"{percent(ns, account.window_ns):.1f} % ({shown_ms(ns)})"
+
+
+def _loss(topic: str, text: str, evidence: dict[str, Any], advice: tuple[str, ...], ask_next: str) -> Finding:
+    if evidence["percent"] < limits.MAJOR_PERCENT:
+        return Finding(topic, text, evidence, "minor", (), ask_next)
+    return Finding(topic, text, evidence, "major", advice, ask_next)

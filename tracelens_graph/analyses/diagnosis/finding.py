@@ -1,0 +1,129 @@
+"""What a diagnosis is made of: findings, and the words that they are told in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from tracelens_graph.texts import shorten
+
+Severity = Literal["fact", "minor", "major"]
+Numbers = Mapping[str, int | float | str]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of a verdict.
+
+    Attributes:
+        topic: what it is about, one of TOPICS; the first finding is the headline.
+        text: the line, for people; long names are cut.
+        evidence: the numbers behind it, with names in full; keys end in the unit. The headline's has `kind`, one of
+            KINDS, and `percent` of `percent_of`.
+        severity: "fact", or for what costs time "minor", and "major" from MAJOR_PERCENT of the window on.
+        advice: what to try, names of ADVICE.
+        ask_next: the command line that shows more; TRACE stands for the trace.
+    """
+
+    topic: str
+    text: str
+    evidence: Numbers = field(default_factory=dict)
+    severity: Severity = "fact"
+    advice: tuple[str, ...] = ()
+    ask_next: str = ""
+
+    @property
+    def suggestions(self) -> tuple[str, ...]:
+        """What to try, in words."""
+        return tuple(ADVICE[name] for name in self.advice)
+
+
+KINDS: Mapping[str, str] = {
+    "no_gpu": "no GPU events were recorded",
+    "too_little": "too little was recorded, or too little of it explains the time",
+    "graph.capture": "a graph was being captured: its launches are recorded, and nothing ran",
+    "graph.replay": "most GPU time is the replay of graphs",
+    "host.init": "the host was starting up: loading modules, creating contexts, first use",
+    "host.launches": "the GPU waited for ops and launch calls of the host",
+    "host.python": "the GPU waited for Python",
+    "host.dataloader": "the GPU waited for the data loader",
+    "host.sync": "the GPU waited because the host had waited for the GPU",
+    "host.copies": "copies held the run up",
+    "host.other": "the GPU waited for the host, for another reason, or one that was not recorded",
+    "comm.exposed": "communication with no computation beside it",
+    "comm.late_rank": "the ranks waited for one that came late",
+    "compute.gemm": "matrix products",
+    "compute.conv": "convolutions",
+    "compute.attention": "attention",
+    "compute.matrix": "matrix products, convolutions and attention together",
+    "memory.elementwise_norm": "kernels that move more data than they compute: elementwise, normalization, layout",
+    "gpu_bound": "computation, of no family that leads",
+    "mixture": "two of these at once",
+}
+"""What bounds a run, as headlines classify it."""
+
+TOPICS: Mapping[str, str] = {
+    "headline": "what kind of run this is",
+    "data_loader": "idle: the host waited for the next batch, or made it",
+    "synchronization": "idle: calls that wait for the GPU kept the host from launching ahead",
+    "host_to_device_copy": "copies to the device with nothing beside them, and idle time because of them",
+    "other_copies": "other copies with nothing beside them",
+    "launches": "idle: the host was in ops and launch calls, or the GPU went from one short kernel to the next",
+    "python": "idle: the host was in Python, in no op and no call",
+    "unrecorded": "idle: nothing is recorded of what the launching thread did",
+    "allocation": "idle: the host had the driver allocate or release memory",
+    "profiler": "idle: the host was in the profiler's own code",
+    "exposed_communication": "communication with no computation beside it",
+    "late_rank": "the ranks waited for one that came late to their collectives",
+    "kernels": "GPU time of one family of kernels",
+    "unexplained": "idle for no reason that the trace tells",
+    "outside": "the GPU ran work that is not in the window",
+    "unlinked": "GPU time whose launch is not in the trace",
+    "long_step": "a step that takes longer than the others",
+}
+"""Topics of findings, and what each is about."""
+
+ADVICE: Mapping[str, str] = {
+    "cuda_graphs": 'CUDA graphs, or torch.compile(mode="reduce-overhead")',
+    "fewer_launches": "fewer, larger ops: a larger batch, fused or foreach optimizers",
+    "python_tuning": "less Python between ops: torch.compile, or move the work out of the loop",
+    "data_loader": "more DataLoader workers (num_workers), prefetch_factor, persistent_workers",
+    "remove_sync": "read values later or less often: no .item(), .cpu() or print of a tensor in each step",
+    "pin_memory": "pin_memory=True and non_blocking=True, so that copies run beside computation",
+    "allocator": "keep memory: no empty_cache() in the loop, buffers that are reused",
+    "warm_up": "record after some warm-up steps: schedule(wait=…, warmup=…)",
+    "record_longer": "record several whole steps in a steady state",
+    "record_stacks": "record with with_stack=True to see the Python lines",
+    "replay_trace": "look at the trace of the replay; this one names the nodes of the graph",
+    "all_ranks": "all ranks together, to tell a late rank from a slow network: report FOLDER",
+    "overlap": "start communication earlier beside computation: other bucket sizes, prefetch of shards",
+    "network": "find why the transport is slow: NCCL_DEBUG=INFO shows whether it goes over NVLink, PCIe or sockets",
+    "balance_ranks": "find what the late rank does before it: its own report",
+    "fusion": "fuse elementwise and normalization kernels: torch.compile, or fused kernels of a library",
+    "gemm_tuning": "see how far products are below the roofline: lower precision, larger tiles or batches",
+    "kernel_tuning": "see how far these kernels are below the roofline",
+    "channels_last": "channels_last memory format, to get rid of layout changes around convolutions",
+}
+"""What a finding may suggest."""
+
+NAME_WIDTH = 60
+
+
+def brief(name: str) -> str:
+    """A name for a line of text."""
+    return shorten(name, NAME_WIDTH)
+
+
+def percent(part: float, whole: float) -> float:
+    """A share in percent; 0 of nothing."""
+    return 100 * part / whole if whole else 0.0
+
+
+def shown_ms(ns: float) -> str:
+    """A time for reading: three digits or more, in s, ms or us."""
+    time = ns / 1e6
+    for unit, size in (("s", 1000.0), ("ms", 1.0)):
+        if time >= size:
+            return f"{time / size:,.{max(0, 2 - len(str(int(time / size))) + 1)}f} {unit}"
+    return f"{1000 * time:.3g} us"

@@ -1,0 +1,285 @@
+"""What kind of run a window shows: the first line of a diagnosis."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from tracelens_graph.analyses.diagnosis import thresholds as limits
+from tracelens_graph.analyses.diagnosis.account import HOST, Account
+from tracelens_graph.analyses.diagnosis.families import LABELS, MEMORY, Families
+from tracelens_graph.analyses.diagnosis.finding import Finding, brief, percent, shown_ms
+from tracelens_graph.analyses.diagnosis.stops import LAUNCH, calls_named
+from tracelens_graph.analyses.idle.host_states import ends
+from tracelens_graph.analyses.idle.idle import Cause
+from tracelens_graph.graph.intervals import merge, union_length
+
+_INITIAL = re.compile(
+    r"^(?:cuda|hip|cu)(?:\w*Module(?:Load|GetFunction)|Library(?:Load|GetKernel)|\w*Malloc|Free|Init|SetDevice|GetDevice"
+    r"|Device(?:Get|Primary|Reset)|Ctx|FuncGetAttr|FuncSetAttr|StreamCreate|EventCreate|HostAlloc|OccupancyMax)"
+)
+"""Calls that create contexts and load code when they are the first of their kind."""
+
+HOST_KINDS: Mapping[Cause, str] = {
+    Cause.data_loader: "host.dataloader",
+    Cause.synchronization: "host.sync",
+    Cause.host_to_device_copy: "host.copies",
+    Cause.launches: "host.launches",
+    Cause.queued: "host.launches",
+    Cause.python: "host.python",
+    Cause.allocation: "host.other",
+    Cause.profiler: "host.other",
+    Cause.unknown_not_recorded: "host.other",
+}
+_DOING: Mapping[Cause, str] = {
+    Cause.data_loader: "for the data loader",
+    Cause.synchronization: "because the host had waited for it",
+    Cause.host_to_device_copy: "for copies to the device",
+    Cause.launches: "for ops and launches",
+    Cause.queued: "between short kernels",
+    Cause.python: "for Python",
+    Cause.allocation: "for memory to be allocated or released",
+    Cause.profiler: "for the profiler",
+    Cause.unknown_not_recorded: "for code that was not recorded",
+}
+_NAMES: Mapping[str, str] = {
+    "host.dataloader": "Data-loader-bound",
+    "host.sync": "Synchronising",
+    "host.copies": "Copy-bound",
+    "host.launches": "Host-bound (launches)",
+    "host.python": "Host-bound (Python)",
+    "host.other": "Host-bound",
+    "comm.exposed": "Communication-bound",
+    "compute.gemm": "Compute-bound",
+    "compute.conv": "Compute-bound",
+    "compute.attention": "Compute-bound",
+    "compute.matrix": "Compute-bound",
+    "memory.elementwise_norm": "Memory-bandwidth-bound",
+    "mixture": "Compute- and memory-bandwidth-bound",
+    "gpu_bound": "GPU-bound",
+}
+_OF_PART = {
+    "computation": "computation",
+    "communication": "exposed communication",
+    "copies": "exposed copies",
+    "host": "waiting for the host",
+    "unexplained": "idle for no reason that the trace tells",
+}
+
+
+@dataclass(frozen=True)
+class Headline:
+    """What kind of run it is.
+
+    Attributes:
+        finding: the line.
+        leads: the parts of PARTS that it names.
+    """
+
+    finding: Finding
+    leads: tuple[str, ...]
+
+
+def headline(account: Account, families: Families) -> Headline:
+    """The greatest of computation, exposed communication, exposed copies, host time and unexplained idle time.
+
+    What takes at least half of the window, or 1.5 times what comes second, bounds the run; else it is a mixture of
+    these two. Host time is added up first and told apart afterwards.
+    """
+    parts = account.parts()
+    first, second = sorted(parts, key=lambda part: -parts[part])[:2]
+    is_clear = (
+        parts[first] >= limits.DOMINANT_PERCENT / 100 * account.window_ns
+        or parts[first] >= limits.DOMINANT_RATIO * parts[second]
+    )
+    if "unexplained" in ((first,) if is_clear else (first, second)):
+        return Headline(_unexplained(account), ("unexplained",))
+    if is_clear:
+        return Headline(_clear(account, families, first), (first,))
+    return Headline(_mixture(account, families, (first, second)), (first, second))
+
+
+def start_up(account: Account) -> Finding | None:
+    """The headline of a run that is starting up, if most of the host's time lies in calls that happen once."""
+    w, idle = account.window, account.idle
+    core, c = w.core, w.core.columns
+    host = account.parts()["host"]
+    if host < limits.DOMINANT_PERCENT / 100 * account.window_ns:
+        return None
+    launches, others = calls_named(w.whole, LAUNCH), calls_named(w.whole, _INITIAL)
+    median = float(np.median(c.dur_ns[launches])) if len(launches) else 0.0
+    slow = launches[c.dur_ns[launches] >= limits.INITIAL_LAUNCH_RATIO * median]
+    rows = np.union1d(slow, others)
+    rows = rows[c.dur_ns[rows] >= limits.INITIAL_CALL_NS]
+    begin, end = merge(c.start_ns[rows], ends(core, rows))
+    waits = merge(idle.start, idle.end)
+    both = union_length(*waits) + union_length(begin, end)
+    within = both - union_length(np.concatenate((waits[0], begin)), np.concatenate((waits[1], end)))
+    if within < limits.INITIAL_PERCENT / 100 * host:
+        return None
+    longest = int(rows[c.dur_ns[rows].argmax()])
+    idle_share, name = percent(account.times["idle_time"], account.span_ns), core.names[c.name[longest]]
+    calls = f"{len(rows):,} calls, up to {shown_ms(int(c.dur_ns[longest]))} in {brief(name)}, that load code or make contexts"
+    if len(rows) == 1:
+        calls = f"one call of {brief(name)}, which loads code or makes a context"
+    uid = int(c.uid[longest])
+    text = (
+        f"Start-up: the GPU was idle for {idle_share:.1f} % of {shown_ms(account.span_ns)}, most of it"
+        f" ({percent(within, account.span_ns):.1f} %) in {calls} [uid {uid}]"
+    )
+    evidence: dict[str, int | float | str] = {
+        "kind": "host.init", "percent": idle_share, "percent_of": "gpu_span", "ms": within / 1e6,
+        "start_up_percent": percent(within, account.span_ns), "calls": len(rows), "uid": uid, "name": name,
+        **_shares(account),
+    }  # fmt: skip
+    return Finding("headline", text, evidence, "major", ("warm_up",), f"tracelens-graph tree TRACE --uid {uid} --up")
+
+
+def host_causes(account: Account) -> list[Cause]:
+    """The cause that leads the host's time; two if the second is nearly as great, and none where there is none."""
+    causes = account.causes
+    times = {cause: int(causes[cause]) for cause in HOST}
+    times[Cause.launches] += int(causes[Cause.queued])
+    first, second = sorted(times, key=lambda cause: -times[cause])[:2]
+    if not times[first]:
+        return []
+    return [first] if times[first] > limits.DOMINANT_RATIO * times[second] else [first, second]
+
+
+def _clear(account: Account, families: Families, part: str) -> Finding:
+    if part == "computation":
+        return _computing(account, families)
+    if part == "host":
+        return _waiting(account)
+    kind = {"communication": "comm.exposed", "copies": "host.copies"}[part]
+    others = _others(account, part)
+    text = f"{_NAMES[kind]}: {_share(account, part)} was {_OF_PART[part]}; {others}"
+    return _told(account, part, kind, text)
+
+
+def _waiting(account: Account) -> Finding:
+    causes = host_causes(account)
+    kind = HOST_KINDS[causes[0]]
+    doing = " and ".join(_DOING[cause] for cause in causes)
+    name = "Host-bound" if len(causes) > 1 else _NAMES[kind]
+    text = f"{name}: for {_share(account, 'host')} the GPU waited {doing}; {_others(account, 'host')}"
+    return _told(account, "host", kind, text, host_causes=", ".join(cause.name for cause in causes))
+
+
+def _computing(account: Account, families: Families) -> Finding:
+    kind = families.kind
+    share = families.percent(kind)
+    if families.graph_percent >= limits.GRAPH_PERCENT:
+        text = (
+            f"Graph replay: {families.graph_percent:.1f} % of the GPU time comes from graph launches,"
+            f" {_made_of(families)}; the GPU computed {_share(account, 'computation')}"
+        )
+        evidence = {"percent": families.graph_percent, "percent_of": "gpu_time", "family": kind}
+        return _told(account, "computation", "graph.replay", text, **evidence)
+    text = f"{_NAMES[kind]}: {_made_of(families)}; the GPU computed {_share(account, 'computation')}"
+    if kind in ("mixture", "gpu_bound"):
+        return _told(account, "computation", kind, text)
+    return _told(account, "computation", kind, text, percent=share, percent_of="gpu_time")
+
+
+def _made_of(families: Families) -> str:
+    """The categories that make most of the computation, in a few words."""
+    kind = families.kind
+    if kind in ("mixture", "gpu_bound"):
+        named = [f"{LABELS[one]} {percent(ns, families.gpu_ns):.0f} %" for one, ns in families.times.items()]
+        return f"{', '.join(named[:3])} of the GPU time"
+    if kind == MEMORY or kind == "compute.matrix":
+        own = {one for one in families.categories if _belongs(one, kind)}
+        named = [f"{one} {percent(families.categories[one], families.gpu_ns):.0f} %" for one in families.categories
+                 if one in own]  # fmt: skip
+        label = LABELS[MEMORY] if kind == MEMORY else "products, convolutions and attention"
+        return f"{label} take {families.percent(kind):.1f} % of the GPU time ({', '.join(named[:3])})"
+    return f"{LABELS[kind]} take {families.percent(kind):.1f} % of the GPU time"
+
+
+def _belongs(category: str, kind: str) -> bool:
+    from tracelens_graph.analyses.diagnosis.families import MATRIX
+
+    return (category in MATRIX) == (kind != MEMORY)
+
+
+def _mixture(account: Account, families: Families, leads: tuple[str, str]) -> Finding:
+    named = []
+    for part in leads:
+        what = _OF_PART[part]
+        if part == "host":
+            what += f" ({' and '.join(_DOING[cause] for cause in host_causes(account))})".replace("(for ", "(")
+        if part == "computation":
+            what += f" ({_made_of(families)})"
+        named.append(f"{what} {percent(account.parts()[part], account.window_ns):.1f} %")
+    text = f"A mixture: {' and '.join(named)} of {_window(account)}"
+    kinds = [_kind_of(part, account, families) for part in leads]
+    return _told(account, leads[0], "mixture", text, first=kinds[0], second=kinds[1])
+
+
+def _kind_of(part: str, account: Account, families: Families) -> str:
+    if part == "host":
+        return HOST_KINDS[host_causes(account)[0]]
+    return {"computation": families.kind, "communication": "comm.exposed", "copies": "host.copies"}[part]
+
+
+def _unexplained(account: Account) -> Finding:
+    late, lone = (int(account.causes[cause]) for cause in (Cause.unknown_late_start, Cause.unknown_no_launch))
+    queued = f"the next work had been launched long before ({shown_ms(late)})"
+    unlinked = f"its launch is not in the trace ({shown_ms(lone)})"
+    why = f"{queued} or {unlinked}" if late and lone else queued if late else unlinked
+    text = (
+        f"Not explained: for {_share(account, 'unexplained')} the trace has no GPU work and no reason for it: {why};"
+        " nothing can be concluded from the rest"
+    )
+    return _told(account, "unexplained", "too_little", text)
+
+
+def _told(account: Account, part: str, kind: str, text: str, **more: float | str) -> Finding:
+    of_span = percent(account.parts(in_span=True)[part], account.span_ns)
+    evidence: dict[str, int | float | str] = {"kind": kind, "percent": of_span, "percent_of": "gpu_span"}
+    if account.cut_off_ns:
+        text += f"; the first {shown_ms(account.cut_off_ns)} are left out: they end with work launched before them"
+    evidence |= {**_shares(account), **more}
+    return Finding("headline", text, evidence, ask_next="tracelens-graph timeline TRACE")
+
+
+def _shares(account: Account) -> dict[str, int | float | str]:
+    window, span = account.parts(), account.parts(in_span=True)
+    evidence: dict[str, int | float | str] = {f"{part}_ms": ns / 1e6 for part, ns in window.items()}
+    evidence |= {f"{part}_percent_of_span": percent(ns, account.span_ns) for part, ns in span.items()}
+    evidence |= {
+        "window_ms": account.window_ns / 1e6, "gpu_span_ms": account.span_ns / 1e6, "devices": account.devices,
+        "busy_percent": percent(account.times["busy_time"], account.span_ns), "left_out_ms": account.cut_off_ns / 1e6,
+        "gpu_events": len(account.window.gpu_rows),
+    }  # fmt: skip
+    return evidence
+
+
+def _share(account: Account, part: str) -> str:
+    """`76.2 % of the GPU's 661 ms`, and its share of the steps where that is another one."""
+    of_span = percent(account.parts(in_span=True)[part], account.span_ns)
+    of_window = percent(account.parts()[part], account.window_ns)
+    text = f"{of_span:.1f} % of the GPU's {shown_ms(account.span_ns)}"
+    if abs(of_window - of_span) >= 1:
+        text += f" ({of_window:.1f} % of the {shown_ms(account.window_ns)} of its steps)"
+    return text
+
+
+def _window(account: Account) -> str:
+    same = account.window_ns == account.span_ns
+    return f"the GPU's {shown_ms(account.span_ns)}" if same else f"the {shown_ms(account.window_ns)} of its steps"
+
+
+def _others(account: Account, part: str) -> str:
+    """What else took time, in a few words."""
+    parts = account.parts(in_span=True)
+    names = {"computation": "computation", "communication": "exposed communication", "copies": "exposed copies",
+             "host": "waiting for the host", "unexplained": "idle for no known reason"}  # fmt: skip
+    others = sorted((one for one in parts if one != part), key=lambda one: -parts[one])
+    shown = [f"{names[one]} {percent(parts[one], account.span_ns):.1f} %" for one in others
+             if percent(parts[one], account.span_ns) >= 1]  # fmt: skip
+    return ", ".join(shown) or "nothing else took 1 %"

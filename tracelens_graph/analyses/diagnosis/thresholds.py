@@ -1,0 +1,53 @@
+"""The numbers by which a diagnosis decides. docs/diagnosis.md has the same table, and the traces they were set on."""
+
+from __future__ import annotations
+
+DOMINANT_PERCENT = 50.0
+"""What takes this share of the window is what bounds the run."""
+DOMINANT_RATIO = 1.5
+"""So is what takes this many times as long as what comes second; else the run is a mixture of the two."""
+WORTH_SAYING_PERCENT = 5.0
+"""Share of the window from which something is a cause of its own."""
+MAJOR_PERCENT = 20.0
+"""Share of the window from which a loss is major, and something to try is suggested."""
+CAUSES = 4
+"""Causes that are told, the dearest first."""
+
+FEW_GPU_EVENTS = 20
+SHORT_BUSY_MS = 5.0
+"""Fewer GPU events than that, together shorter than that, tell nothing about a run."""
+UNLINKED_PERCENT = 80.0
+"""With more GPU time than that without a launch in the trace, nothing is known of the host's part."""
+CAPTURED_PERCENT = 25.0
+"""Share of launch calls without a GPU event from which a trace with capture calls shows a graph being captured."""
+THINNED_CALLS = 500
+THINNED_PERCENT = 2.0
+"""So many launch calls or more, all with their GPU events, but fewer correlation ids than this share of those that
+were given out: somebody left most events out of the file."""
+
+CUT_OFF_PERCENT = 50.0
+CUT_OFF_WITHIN_PERCENT = 5.0
+"""A gap of at least the first share of the idle time, which begins within the second share of the span and ends with
+work launched within that share of the gap: the GPU ran earlier work, which the recording cut off. The diagnosis starts
+behind it."""
+BETWEEN_KERNELS_NS = 20_000
+"""A GPU takes no longer from one piece of queued work to the next; longer gaps between queued work are unexplained."""
+
+INITIAL_CALL_NS = 1_000_000
+INITIAL_LAUNCH_RATIO = 50.0
+INITIAL_PERCENT = 50.0
+"""Start-up: calls of 1 ms or more that initialise, or launches of 50 times the median, make half of the host's time."""
+
+GRAPH_PERCENT = 50.0
+"""Share of GPU time from launches of graphs from which a run is a graph replay."""
+FAMILY_RATIO = 1.5
+"""GEMM, convolution and attention against memory-bound kernels: so many times the other decides, else a mixture."""
+TUNING_PERCENT = 20.0
+"""Share of the window that computation takes at least where its kernels are worth tuning."""
+SHORT_KERNEL_NS = 5_000
+"""Shorter GPU events are over before the host can launch the next."""
+SLOW_BUS_GB_PER_S = 10.0
+SLOW_BUS_BYTES = 1_000_000
+"""Bus bandwidth, of messages of that size or larger, below which the transport is worth a look: PCIe 3.0 x16 has 16."""
+LONG_STEP_RATIO = 1.2
+"""A step that takes so many times the median is worth a look."""

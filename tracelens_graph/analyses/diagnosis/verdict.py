@@ -1,0 +1,76 @@
+"""The verdict: what kind of run a trace shows, and what its time went to, the dearest cause first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from tracelens_graph.analyses.diagnosis import thresholds as limits
+from tracelens_graph.analyses.diagnosis.account import account_of
+from tracelens_graph.analyses.diagnosis.causes import causes_of
+from tracelens_graph.analyses.diagnosis.families import families_of
+from tracelens_graph.analyses.diagnosis.finding import Finding, brief, percent, shown_ms
+from tracelens_graph.analyses.diagnosis.headline import headline, start_up
+from tracelens_graph.analyses.diagnosis.stops import capture, no_gpu, too_little
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.window import Window, step_number, window_of
+from tracelens_graph.schema import Kind
+
+
+def verdict(g: Core | Window) -> list[Finding]:
+    """What kind of run this is, what its time went to, and what to try.
+
+    The first finding is the headline. Then the dearest causes, CAUSES at most, each of WORTH_SAYING_PERCENT of the time
+    at least; then what limits the verdict, and a step that takes longer than the others. A trace that says too little
+    about its run has a headline that says so, and no causes.
+
+    Args:
+        g: the graph, or a window of it.
+    """
+    w = window_of(g)
+    if not len(w.gpu_rows):
+        return [no_gpu(w)]
+    if captured := capture(w):
+        return [captured]
+    account = account_of(w)
+    stop = start_up(account) or too_little(account)
+    if stop:
+        return [stop]
+    families = families_of(account.window)
+    first = headline(account, families)
+    if first.leads == ("unexplained",):
+        return [first.finding, *_unlinked(w)]
+    causes = causes_of(account, families, first.leads)
+    return [first.finding, *causes[: limits.CAUSES], *_unlinked(w), *_long_step(w)]
+
+
+def _unlinked(w: Window) -> Iterator[Finding]:
+    c, every = w.core.columns, w.gpu_rows
+    lone = every[c.parent[every] < 0]
+    share = percent(int(c.dur_ns[lone].sum()), int(c.dur_ns[every].sum()))
+    if share < limits.WORTH_SAYING_PERCENT:
+        return
+    text = (
+        f"Without a launch in the trace, so charged to no op: {share:.1f} % of the GPU time"
+        f" ({len(lone):,} of {len(every):,} GPU events)"
+    )
+    evidence = {"percent_of_gpu_time": share, "unlinked": len(lone), "gpu_events": len(every)}
+    yield Finding("unlinked", text, evidence, ask_next="tracelens-graph info TRACE")
+
+
+def _long_step(w: Window) -> Iterator[Finding]:
+    core, c = w.core, w.core.columns
+    rows = w.rows_of_kind(Kind.Step)
+    if len(rows) < 3:
+        return
+    dur = c.dur_ns[rows]
+    median, longest = float(np.median(dur)), int(dur.argmax())
+    name, number = core.names[c.name[rows[longest]]], step_number(core.names[c.name[rows[longest]]])
+    if dur[longest] < limits.LONG_STEP_RATIO * median or number is None:
+        return
+    took = int(dur[longest])
+    text = f"{brief(name)} took {shown_ms(took)}, the median of {len(rows):,} steps {shown_ms(median)}"
+    evidence: dict[str, Any] = {"step": number, "ms": took / 1e6, "median_ms": median / 1e6, "steps": len(rows)}
+    yield Finding("long_step", text, evidence, ask_next=f"tracelens-graph report TRACE --step {number}")
