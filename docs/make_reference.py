@@ -27,7 +27,7 @@ from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.analyses.report.inventory import inventory
 from tracelens_graph.analyses.report.report_tables import TABLES as REPORT_TABLES
 from tracelens_graph.analyses.report.report_tables import ReportOptions, report_tables
-from tracelens_graph.analyses.report.verdict import TOPICS
+from tracelens_graph.analyses.diagnosis.finding import ADVICE, KINDS, TOPICS
 from tracelens_graph.analyses.timeline.timeline import ROW_MEANING
 from tracelens_graph.cli.app import app
 from tracelens_graph.graph.core import Core

@@ -17,6 +17,8 @@ from tracelens_graph._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from tracelens_graph.analyses.across.compare import compare as compare
+    from tracelens_graph.analyses.diagnosis.finding import Finding as Finding
+    from tracelens_graph.analyses.diagnosis.verdict import verdict as verdict
     from tracelens_graph.analyses.idle.idle import idle_causes as idle_causes
     from tracelens_graph.analyses.kernels.kernel_categories import kernel_category_detail as kernel_category_detail
     from tracelens_graph.analyses.kernels.kernel_categories import kernel_category_summary as kernel_category_summary
@@ -37,8 +39,6 @@ if TYPE_CHECKING:
     from tracelens_graph.analyses.questions import Question as Question
     from tracelens_graph.analyses.report.report_tables import ReportOptions as ReportOptions
     from tracelens_graph.analyses.report.report_tables import report_tables as report_tables
-    from tracelens_graph.analyses.diagnosis.finding import Finding as Finding
-    from tracelens_graph.analyses.diagnosis.verdict import verdict as verdict
     from tracelens_graph.analyses.timeline.collectives import coll_analysis as coll_analysis
     from tracelens_graph.analyses.timeline.steps import step_summary as step_summary
     from tracelens_graph.analyses.timeline.timeline import gpu_timeline as gpu_timeline

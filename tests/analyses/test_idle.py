@@ -264,6 +264,7 @@ def by_instants(w: Window) -> np.ndarray:
         rows = [row for row in w.gpu_rows.tolist() if c.device[row] == device]
         rows.sort(key=lambda row: (c.start_ns[row], row))
         others = [row for row in core.gpu_rows.tolist() if c.device[row] == device and row not in rows]
+        lead = {SYNCHRONIZATION: 0, COPY_TO_DEVICE: 0}
         for i, row in enumerate(rows[1:], 1):
             begin, end = max(int(c.end_ns[r]) for r in rows[:i]), int(c.start_ns[row])
             hidden = [any(c.start_ns[r] <= t < c.end_ns[r] for r in others) for t in range(begin, end)]
@@ -280,11 +281,16 @@ def by_instants(w: Window) -> np.ndarray:
             there = next((t for t in shown if other == own or state_at(core, state, own, t) != ABSENT), end)
             at_work = own if there in (begin, *shown[:1]) else other
             wait = waiting_call(core, state, at_work, begin)
-            free = min(begin + int(c.dur_ns[wait]), launched) if wait >= 0 else begin
-            late = sum(t >= returned for t in shown) > idle.LONGEST_START_NS
+            free = begin
+            if wait >= 0:
+                lost = lead[int(state[wait])] + int(c.dur_ns[wait])
+                free = min(begin + lost, launched)
+                lead[int(state[wait])] = max(0, lost - (launched - begin))
+            queued = c.end_ns[call] <= begin
+            longest = idle.LONGEST_BETWEEN_NS if queued else idle.LONGEST_START_NS
+            late = sum(t >= returned for t in shown) > longest
             for t in shown:
                 if t >= returned:
-                    queued = c.end_ns[call] <= begin
                     cause = Cause.unknown_late_start if late else Cause.queued if queued else Cause.launches
                 elif t >= launched:
                     cause = Cause.host_to_device_copy if state[call] == COPY_TO_DEVICE else Cause.launches

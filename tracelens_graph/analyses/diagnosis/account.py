@@ -16,8 +16,8 @@ from tracelens_graph.graph.window import Window, narrow
 
 UNEXPLAINED = (Cause.unknown_no_launch, Cause.unknown_late_start)
 """Idle time that a trace gives no reason for."""
-HOST = tuple(cause for cause in Cause if cause not in (*UNEXPLAINED, Cause.outside, Cause.queued))
-"""Idle time in which the host was at work, or where nobody recorded what it did, on something else than GPU work."""
+HOST = tuple(cause for cause in Cause if cause not in (*UNEXPLAINED, Cause.outside))
+"""Idle time in which the GPU waited for the host, or for its next piece of work to begin."""
 
 PARTS = ("computation", "communication", "copies", "host", "unexplained")
 """What a window's time is divided into; communication and copies as far as they are exposed."""
@@ -50,24 +50,14 @@ class Account:
 
     @cached_property
     def causes(self) -> np.ndarray:
-        """Idle time of the window by cause.
-
-        Longer gaps between queued work are not the GPU's way from one piece to the next, but unexplained.
-        """
-        return self._by_cause(np.ones(len(self.at_edges), bool))
+        """Idle time of the window by cause."""
+        found: np.ndarray = self.idle.parts.sum(axis=1)
+        return found
 
     @cached_property
     def causes_in_span(self) -> np.ndarray:
         """The same within the span."""
-        return self._by_cause(~self.at_edges)
-
-    def _by_cause(self, counted: np.ndarray) -> np.ndarray:
-        idle = self.idle
-        found: np.ndarray = idle.parts[:, counted].sum(axis=1)
-        long = counted & (idle.end - idle.start > limits.BETWEEN_KERNELS_NS)
-        moved = int(idle.parts[Cause.queued, long].sum())
-        found[Cause.queued] -= moved
-        found[Cause.unknown_late_start] += moved
+        found: np.ndarray = self.idle.parts[:, ~self.at_edges].sum(axis=1)
         return found
 
     @property
@@ -81,7 +71,7 @@ class Account:
         """PARTS -> ns of the window, or of the span."""
         causes = self.causes_in_span if in_span else self.causes
         times = (self.times[name] for name in ("computation_time", "exposed_comm_time", "exposed_memcpy_time"))
-        host = int(causes[[*HOST, Cause.queued]].sum())
+        host = int(causes[[*HOST]].sum())
         return dict(zip(PARTS, (*times, host, int(causes[[*UNEXPLAINED]].sum())), strict=True))
 
 

@@ -60,10 +60,6 @@ def _waits(account: Account, topic: str) -> Iterator[Finding]:
     if not _worth_saying(account, time):
         return
     part = idle.parts[list(causes)].sum(axis=0)
-    if topic in ("launches", "unexplained"):
-        long = idle.end - idle.start > limits.BETWEEN_KERNELS_NS
-        queued = np.where(long == (topic == "unexplained"), idle.parts[Cause.queued], 0)
-        part = queued + sum(idle.parts[cause] for cause in causes if cause is not Cause.queued)
     longest, gaps = int(part.argmax()), int((part > 0).sum())
     cause = causes[int(idle.parts[list(causes), longest].argmax())]
     row, dearest = _dearest(account, causes, part)

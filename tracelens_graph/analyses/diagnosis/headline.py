@@ -118,11 +118,12 @@ def start_up(account: Account) -> Finding | None:
     waits = merge(idle.start, idle.end)
     both = union_length(*waits) + union_length(begin, end)
     within = both - union_length(np.concatenate((waits[0], begin)), np.concatenate((waits[1], end)))
-    if within < limits.INITIAL_PERCENT / 100 * host:
+    if not len(rows) or within < limits.INITIAL_PERCENT / 100 * host:
         return None
     longest = int(rows[c.dur_ns[rows].argmax()])
     idle_share, name = percent(account.times["idle_time"], account.span_ns), core.names[c.name[longest]]
-    calls = f"{len(rows):,} calls, up to {shown_ms(int(c.dur_ns[longest]))} in {brief(name)}, that load code or make contexts"
+    most = shown_ms(int(c.dur_ns[longest]))
+    calls = f"{len(rows):,} calls, up to {most} in {brief(name)}, that load code or make contexts"
     if len(rows) == 1:
         calls = f"one call of {brief(name)}, which loads code or makes a context"
     uid = int(c.uid[longest])
@@ -142,7 +143,7 @@ def host_causes(account: Account) -> list[Cause]:
     """The cause that leads the host's time; two if the second is nearly as great, and none where there is none."""
     causes = account.causes
     times = {cause: int(causes[cause]) for cause in HOST}
-    times[Cause.launches] += int(causes[Cause.queued])
+    times[Cause.launches] += times.pop(Cause.queued)
     first, second = sorted(times, key=lambda cause: -times[cause])[:2]
     if not times[first]:
         return []
@@ -177,7 +178,7 @@ def _computing(account: Account, families: Families) -> Finding:
             f"Graph replay: {families.graph_percent:.1f} % of the GPU time comes from graph launches,"
             f" {_made_of(families)}; the GPU computed {_share(account, 'computation')}"
         )
-        evidence = {"percent": families.graph_percent, "percent_of": "gpu_time", "family": kind}
+        evidence: dict[str, float | str] = {"percent": families.graph_percent, "percent_of": "gpu_time", "family": kind}
         return _told(account, "computation", "graph.replay", text, **evidence)
     text = f"{_NAMES[kind]}: {_made_of(families)}; the GPU computed {_share(account, 'computation')}"
     if kind in ("mixture", "gpu_bound"):

@@ -29,7 +29,12 @@ def calls_named(w: Window, pattern: re.Pattern[str]) -> np.ndarray:
 def no_gpu(w: Window) -> Finding:
     """The headline of a window without GPU events."""
     text = f"The {'window' if w.title else 'trace'} has no GPU events: nothing can be said about a GPU"
-    return Finding("headline", text, {"kind": "no_gpu", "percent": 0.0, "percent_of": "recording", "gpu_events": 0}, ask_next="tracelens-graph tree TRACE")
+    return Finding(
+        "headline",
+        text,
+        {"kind": "no_gpu", "percent": 0.0, "percent_of": "recording", "gpu_events": 0},
+        ask_next="tracelens-graph tree TRACE",
+    )
 
 
 def capture(w: Window) -> Finding | None:
@@ -42,10 +47,10 @@ def capture(w: Window) -> Finding | None:
     if share < limits.CAPTURED_PERCENT:
         return None
     text = (
-        f"Graph capture: {share:.1f} % of the launches ({len(idle):,} of {len(launches):,}) were recorded into a graph and"
-        " ran nothing; how fast the graph runs, the trace of a replay tells"
+        f"Graph capture: {share:.1f} % of the launches ({len(idle):,} of {len(launches):,}) were recorded into a graph"
+        " and ran nothing; how fast the graph runs, the trace of a replay tells"
     )
-    evidence = {
+    evidence: dict[str, int | float | str] = {
         "kind": "graph.capture", "percent": share, "percent_of": "launches", "launches": len(launches),
         "launches_without_gpu_event": len(idle), "gpu_events": len(w.gpu_rows),
     }  # fmt: skip
@@ -76,12 +81,14 @@ def too_little(account: Account) -> Finding | None:
         why = f"most events were left out of the file; in {idle:.1f} % of the GPU span no GPU work is recorded"
     else:
         return None
-    evidence = {
+    evidence: dict[str, int | float | str] = {
         "kind": "too_little", "percent": 100 - share, "percent_of": "gpu_span", "gpu_events": len(rows),
         "busy_ms": busy / 1e6, "busy_percent": share, "unlinked_percent": percent(lone, gpu),
     }  # fmt: skip
     ask = "tracelens-graph info TRACE"
-    return Finding("headline", f"Too little recorded to judge: {why}", evidence, advice=("record_longer",), ask_next=ask)
+    return Finding(
+        "headline", f"Too little recorded to judge: {why}", evidence, advice=("record_longer",), ask_next=ask
+    )
 
 
 def _is_thinned(w: Window) -> bool:

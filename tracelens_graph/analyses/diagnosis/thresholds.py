@@ -30,8 +30,6 @@ CUT_OFF_WITHIN_PERCENT = 5.0
 """A gap of at least the first share of the idle time, which begins within the second share of the span and ends with
 work launched within that share of the gap: the GPU ran earlier work, which the recording cut off. The diagnosis starts
 behind it."""
-BETWEEN_KERNELS_NS = 20_000
-"""A GPU takes no longer from one piece of queued work to the next; longer gaps between queued work are unexplained."""
 
 INITIAL_CALL_NS = 1_000_000
 INITIAL_LAUNCH_RATIO = 50.0

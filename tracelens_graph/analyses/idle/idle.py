@@ -67,12 +67,14 @@ CAUSE_MEANING = {
     Cause.queued: "the work had been launched already, and the GPU went from one piece to the next",
     Cause.unknown_no_launch: "no known cause: the launch of the work that ends the gap is not in the trace",
     Cause.unknown_not_recorded: "no known cause: nothing is recorded on the thread that launched next",
-    Cause.unknown_late_start: "no known cause: the work began more than 0.1 ms after its launch",
+    Cause.unknown_late_start: "no known cause: the work began long after its launch",
 }
 
 LONGEST_START_NS = 100_000
-"""An idle GPU starts work microseconds, at most some tens, after its launch call returned, and goes as fast from one
-piece of queued work to the next. What takes longer than this has another reason, which the trace does not tell."""
+"""An idle GPU starts work microseconds, at most some tens, after its launch call returned. What takes longer than this
+has another reason, which the trace does not tell."""
+LONGEST_BETWEEN_NS = 20_000
+"""From one piece of queued work to the next a GPU takes microseconds, too; longer gaps are not explained by that."""
 
 _OF_STATE = {
     Cause.data_loader: DATA_LOADER,
@@ -137,10 +139,10 @@ def joined(parts: Iterable[Idle]) -> Idle:
 
 
 def edge_parts(w: Window) -> Idle:
-    """What the host did from the begin of the first step to the first GPU work, and from the last to the last step's end.
+    """What the host did in the steps before the first GPU work, and behind the last.
 
-    Two gaps per device at most; none without steps. The first begins no sooner than the device ended work that is not in
-    the window. What is behind the last GPU event is told by what the thread did that launched it.
+    Two gaps per device at most; none without steps. The first begins no sooner than the device ended work that is not
+    in the window. What is behind the last GPU event is told by what the thread did that launched it.
     """
     return w.once(_edge_parts)
 
@@ -204,7 +206,9 @@ def _split(
         100 ........ 150 .... 160 ............ 200
         | thread of   | in the | on its way    |
         | the launch  | call   | to the GPU    |
-        host states    launches  launches; queued if the call had returned before 100; unknown if longer than 0.1 ms
+        host states    launches  launches; unknown if longer than 0.1 ms
+
+    Where the call had returned before 100, the gap is queued, unknown if longer than 20 us.
 
     Of the first part, what a synchronising call that was under way at 100 lasted is due to that call. Time in which the
     device ran what is not in the window is cut out beforehand by the clock.
@@ -225,8 +229,9 @@ def _split(
     released = np.clip(returned, launched, last)
     in_call, to_start = clock(released) - clock(launched), clock(last) - clock(released)
     copying = calls.state[call] == COPY_TO_DEVICE
-    late = to_start > LONGEST_START_NS
-    queued = ~late & (returned <= first)
+    queued = returned <= first
+    late = to_start > np.where(queued, LONGEST_BETWEEN_NS, LONGEST_START_NS)
+    queued &= ~late
     states[COPY_TO_DEVICE] += in_call * copying
     states[LAUNCH] += in_call * ~copying + to_start * ~(late | queued)
     for cause, state in _OF_STATE.items():
@@ -265,7 +270,7 @@ def _before_launch(
     free[waits] = clock(np.minimum(first[waits] + lead, launched[waits]))
     states = np.zeros((STATES, len(first)), np.int64)
     threads.add_spent(at_work, start, free, states)
-    # As much as the host had lost of its lead is due to the call, unless data were loaded or the profiler was at work meanwhile.
+    # What the host had lost of its lead is due to the call, unless data were loaded or the profiler was at work.
     states[[state for state in range(STATES) if state not in calls.marks]] = 0
     states[calls.state[call[waits]], waits] += (free - start - states.sum(axis=0))[waits]
     seen = np.maximum(free, there)
@@ -322,9 +327,10 @@ def idle_causes(g: Core | Window) -> Table:
     A gap between two GPU events of a device is due to what the thread that launched the second one did before it
     began to launch it. Data loading and the profiler's own code come first. Then, if the gap began while the host
     waited in a synchronising call, as much of the gap is due to the call as such calls had cost the host of its lead:
-    so much sooner the host would have launched. The rest is told by the innermost call of the thread. From the launch call on, the gap is due
-    to the launch; where that had returned before the gap, to the GPU's way from one piece of work to the next; but a
-    start later than 0.1 ms after the launch has no known cause. Of several devices the times are added up.
+    so much sooner the host would have launched. The rest is told by the innermost call of the thread. From the launch
+    call on, the gap is due to the launch; where that had returned before the gap, to the GPU's way from one piece of
+    work to the next. But a start later than 0.1 ms after the launch, or than 20 us after other work, has no known
+    cause. Of several devices the times are added up.
 
     Args:
         g: the graph, or a window of it.

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelens_graph.analyses.idle.host_states import ends
+from tracelens_graph.analyses.idle.idle import Cause, idle_causes, idle_parts
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.analyses.performance.unified import unified
 from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, gpu_classes
 from tracelens_graph.analyses.shared.grouping import Cells, group_by
 from tracelens_graph.analyses.timeline.timeline import unlinked_notes
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.intervals import merge, sum_by_group, union_length
+from tracelens_graph.graph.intervals import sum_by_group, union_length
 from tracelens_graph.graph.traversals import launcher
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.perf.cost import Cost
@@ -38,8 +39,9 @@ class Part(IntEnum):
     unmodelled = 4
     communication = 5
     launch_bound = 6
-    outside_window = 7
-    other_idle = 8
+    host_bound = 7
+    outside_window = 8
+    other_idle = 9
 
 
 PART_MEANING = {
@@ -49,11 +51,22 @@ PART_MEANING = {
     Part.no_roof: "ops with a model whose cost has no roof on the device",
     Part.unmodelled: "GPU work without a model",
     Part.communication: "kernels of communication libraries",
-    Part.launch_bound: "nothing runs: the next launch had not returned when the gap began",
+    Part.launch_bound: "nothing runs: the host was in ops and launch calls, or the launch on its way",
+    Part.host_bound: "nothing runs: the host loaded data, waited, copied, allocated or was in Python",
     Part.outside_window: "nothing of the window runs, but other work on its devices",
-    Part.other_idle: "nothing runs, for other reasons or ones the trace does not tell",
+    Part.other_idle: "nothing runs: the GPU goes on to queued work, or the trace tells no reason",
 }
 
+_OF_CAUSE = {
+    Cause.launches: Part.launch_bound,
+    Cause.data_loader: Part.host_bound,
+    Cause.synchronization: Part.host_bound,
+    Cause.host_to_device_copy: Part.host_bound,
+    Cause.allocation: Part.host_bound,
+    Cause.python: Part.host_bound,
+    Cause.outside: Part.outside_window,
+}
+"""Cause of idle time -> its part; of others the part is `other_idle`."""
 _ROOFED = (Part.compute_bound, Part.memory_bound, Part.memory_only)
 
 NO_MODEL = "no model for this operation"
@@ -89,11 +102,10 @@ class _Work:
 def roofline_summary(g: Core | Window, arch: Architecture) -> Table:
     """Where the time lies under the roofline of a device, and how much could be won.
 
-    The parts add up exactly to the sum of the durations of the GPU events and the idle time of the GPU timeline.
+    The parts add up exactly to the sum of the durations of the GPU events and the idle time of `idle_causes`.
     Every GPU event counts for the op that `unified_perf_summary` shows it with, and is bound by what bounds that op:
-    S. Williams, A. Waterman, D. Patterson: Roofline, Communications of the ACM 52 (2009). Idle time is launch-bound
-    in gaps that end with a GPU event whose launch call returned after the gap had begun: until then the GPU could
-    not have known of the work. All devices are pooled, as in the timeline.
+    S. Williams, A. Waterman, D. Patterson: Roofline, Communications of the ACM 52 (2009). Idle time is that of
+    `idle_causes`, devices added up.
 
     Args:
         g: the graph, or a window of it.
@@ -101,7 +113,8 @@ def roofline_summary(g: Core | Window, arch: Architecture) -> Table:
 
     Returns:
         One row per part. At the roof a call takes the time that the roofline gives, but not more than it took; the
-        rest could be won. Launch-bound time could be won as a whole. Of the other parts neither is known.
+        rest could be won. Launch-bound and host-bound time could be won as a whole. Of the other parts neither is
+        known.
     """
     w = window_of(g)
     c, work = w.core.columns, _work(w)
@@ -111,13 +124,10 @@ def roofline_summary(g: Core | Window, arch: Architecture) -> Table:
     part[work.communicates] = Part.communication
     time = sum_by_group(part, duration, len(Part))
     count = np.bincount(part, minlength=len(Part))
-    idle = _idle(w)
-    time[Part.launch_bound], time[Part.outside_window], time[Part.other_idle] = (
-        idle.launch_ns,
-        idle.outside_ns,
-        idle.other_ns,
-    )
-    count[Part.launch_bound], count[Part.other_idle] = idle.launch_gaps, idle.other_gaps
+    gaps = idle_parts(w).parts
+    for idle in (Part.launch_bound, Part.host_bound, Part.outside_window, Part.other_idle):
+        own = gaps[[cause for cause in Cause if _OF_CAUSE.get(cause, Part.other_idle) is idle]].sum(axis=0)
+        time[idle], count[idle] = own.sum(), np.count_nonzero(own)
 
     roofed = np.flatnonzero(np.isin(part, _ROOFED))
     call, first = group_by(work.op[roofed])
@@ -129,7 +139,7 @@ def roofline_summary(g: Core | Window, arch: Architecture) -> Table:
     missing = _unmodelled(w, work)
     without_roof = np.unique(work.code[part == Part.no_roof]).tolist()
     shown = [p for p in Part if p is not Part.outside_window or time[p]]
-    known = np.isin(shown, (*_ROOFED, Part.launch_bound))
+    known = np.isin(shown, (*_ROOFED, Part.launch_bound, Part.host_bound))
     total = int(time.sum())
     columns: dict[str, Cells] = {
         "part": [p.name for p in shown],
@@ -145,7 +155,7 @@ def roofline_summary(g: Core | Window, arch: Architecture) -> Table:
         *_overlap_note(w, int(duration.sum())),
         *_faster_note(took, roof),
         *[f"no_roof: {shorten(reason, _LONGEST)}" for reason in dict.fromkeys(why[n] for n in without_roof)],
-        *_idle_note(idle),
+        *_idle_notes(w),
         *filter(None, [_share_note(w, work, missing)]),
         *(f"without a model: {line}" for line in _named(missing, _NAMED)),
     ]
@@ -211,42 +221,6 @@ def _bounds(costs: list[Cost], arch: Architecture) -> tuple[np.ndarray, np.ndarr
     return parts, least, why
 
 
-@dataclass(frozen=True)
-class _Idle:
-    """Idle time of a window: its parts in ns, and numbers of gaps."""
-
-    launch_ns: int = 0
-    outside_ns: int = 0
-    other_ns: int = 0
-    launch_gaps: int = 0
-    other_gaps: int = 0
-    no_launch_ns: int = 0
-
-
-def _idle(w: Window) -> _Idle:
-    core, c = w.core, w.core.columns
-    rows, every = w.gpu_rows, w.core.gpu_rows
-    if not len(rows):
-        return _Idle()
-    first, last = int(c.start_ns[rows].min()), int(ends(core, rows).max())
-    idle = last - first - union_length(c.start_ns[rows], ends(core, rows))
-    every = every[np.isin(c.device[every], np.unique(c.device[rows]))]
-    call, never = c.parent[every], np.iinfo(np.int64).max
-    returned = np.where(call >= 0, ends(core, call), never)
-    order = np.lexsort((returned, c.start_ns[every]))
-    start, returned = c.start_ns[every][order], returned[order]
-    busy = merge(start, ends(core, every)[order])
-    # A window may begin or end with an event of no length, which is in no busy interval.
-    begin = np.clip(np.append(first, busy[1]), first, last)
-    end = np.clip(np.append(busy[0], last), first, last)
-    begin, end = begin[end > begin], end[end > begin]
-    next_returned = returned[np.searchsorted(start, end)]
-    length, linked = end - begin, next_returned < never
-    late = linked & (next_returned > begin)
-    launch, gaps = int(length[late].sum()), int(length.sum())
-    return _Idle(launch, idle - gaps, gaps - launch, int(late.sum()), int((~late).sum()), int(length[~linked].sum()))
-
-
 def _unmodelled(w: Window, work: _Work) -> Table:
     c = w.core.columns
     duration = c.dur_ns[work.gpu]
@@ -305,10 +279,11 @@ def _faster_note(took: np.ndarray, roof: np.ndarray) -> list[str]:
     ]
 
 
-def _idle_note(idle: _Idle) -> list[str]:
-    if not idle.no_launch_ns:
-        return []
-    return [f"other_idle: {idle.no_launch_ns / 1e6:,.3f} ms end with GPU events without a launch in the trace"]
+def _idle_notes(w: Window) -> list[str]:
+    """What the parts of idle time are due to, the greatest first."""
+    table = idle_causes(w)
+    named = [f"{cause} {ms:,.3f} ms" for cause, ms in zip(table["cause"], table["idle_ms"], strict=True)]
+    return [f"idle time by cause: {', '.join(named)}"] if named else []
 
 
 def _percent(percent: float) -> str:
