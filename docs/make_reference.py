@@ -21,13 +21,13 @@ from pages import DOCS, publish
 
 import tracelens_graph as tlg
 from tracelens_graph import schema
+from tracelens_graph.analyses.diagnosis.finding import TOPICS
 from tracelens_graph.analyses.idle.idle import CAUSE_MEANING
 from tracelens_graph.analyses.places.attribution import LEVELS
 from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.analyses.report.inventory import inventory
 from tracelens_graph.analyses.report.report_tables import TABLES as REPORT_TABLES
 from tracelens_graph.analyses.report.report_tables import ReportOptions, report_tables
-from tracelens_graph.analyses.diagnosis.finding import ADVICE, KINDS, TOPICS
 from tracelens_graph.analyses.timeline.timeline import ROW_MEANING
 from tracelens_graph.cli.app import app
 from tracelens_graph.graph.core import Core

@@ -25,7 +25,7 @@ POINTS = 3.0
 """How far the main figure may be from the expert's, in percentage points."""
 OTHER_FIGURE = {
     "hta/amd/mi250-minitoy": "start-up: the expert's figure is the share of the one call, ours that of all idle",
-    "hta/nanosecond-resolution": "convolutions: the expert's figure is the share of computation, ours theirs of GPU time",
+    "hta/nanosecond-resolution": "convolutions: the expert's figure is all computation, ours their own GPU time",
 }
 """Traces whose main figure is another one than the expert's, and why; the expert's stands in the text, too."""
 
