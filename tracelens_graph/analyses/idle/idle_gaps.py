@@ -6,6 +6,7 @@ import numpy as np
 
 from tracelens_graph.analyses.idle.host_states import ends
 from tracelens_graph.analyses.idle.idle import idle_parts
+from tracelens_graph.analyses.shared.first_rows import first_rows
 from tracelens_graph.analyses.shared.gpu_work import names_of
 from tracelens_graph.analyses.shared.grouping import Cells
 from tracelens_graph.graph.core import Core
@@ -30,13 +31,16 @@ def idle_gaps(g: Core | Window, device: int | None = None, min_us: float = 1, to
         g: the graph, or a window of it.
         device: index of a device; by default all of them.
         min_us: shorter gaps are left out.
-        top: how many gaps are shown.
+        top: how many gaps are shown; 0 for all.
+
+    Raises:
+        AnalysisError: `top` is negative.
     """
     w = window_of(g)
     core, c, idle = w.core, w.core.columns, idle_parts(w)
     length = idle.end - idle.start
     shown = np.flatnonzero((length >= min_us * 1000) & (device is None or c.device[idle.row] == device))
-    shown = shown[np.lexsort((idle.start[shown], -length[shown]))][:top]
+    shown, notes = first_rows(shown[np.lexsort((idle.start[shown], -length[shown]))], top)
     start, end, row = idle.start[shown], idle.end[shown], idle.row[shown]
     launch = c.parent[row].astype(np.int64)
     linked = launch >= 0
@@ -59,7 +63,7 @@ def idle_gaps(g: Core | Window, device: int | None = None, min_us: float = 1, to
         best = [one.get(what, (-1, 0)) for one in found]
         columns[what] = names_of(core, np.array([at for at, _ in best], np.int64))
         columns[f"{what}_us"] = [part / 1e3 if at >= 0 else None for at, part in best]
-    return Table("idle_gaps", columns, IDLE_GAPS, w.titled("The longest gaps in which a device did nothing"))
+    return Table("idle_gaps", columns, IDLE_GAPS, w.titled("The longest gaps in which a device did nothing"), notes)
 
 
 class _Host:
