@@ -229,4 +229,4 @@ def _questions() -> Mapping[str, Question]:
 
 
 QUESTIONS: Mapping[str, Question] = _questions()
-"""Name -> question."""
+"""All questions by name; `QUESTIONS[name](graph)` is the answer, a `Table`."""

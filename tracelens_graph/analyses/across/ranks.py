@@ -7,6 +7,7 @@ key and does neither is not one collective, or its clocks cannot be compared: it
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -21,8 +22,8 @@ from tracelens_graph.schema.tables.across import COLLECTIVE_SPREAD, SLOWEST_RANK
 from tracelens_graph.table import Table
 
 END_TOLERANCE_NS = 100_000
-"""Kernels that do not overlap are of one collective if they end within this time: a short kernel, and clocks that differ
-by less. The queries `collective_spread` and `slowest_ranks` have the same number."""
+"""Kernels that do not overlap are of one collective if they end within this time: they are short, and the clocks of the
+ranks differ a little. The queries `collective_spread` and `slowest_ranks` have the same number."""
 
 _PAIRWISE = ("send", "recv")
 """Kinds in which two ranks of a group take part."""
@@ -110,8 +111,8 @@ def collective_spread(traces: TraceSet, run: str | None = None, kind: str | None
     """How far apart the ranks of a run began each collective, how long they took, and who came last.
 
     Collectives that two ranks at least took part in, those with the most waiting first. Where ends lie apart, clocks
-    differ, or ranks do not wait for one another; durations do not depend on clocks. Left out, and counted in a note, are
-    those whose kernels neither overlap nor end within 0.1 ms of one another.
+    differ, or ranks do not wait for one another; durations do not depend on clocks. Left out, and
+    counted in a note, are those whose kernels neither overlap nor end within 0.1 ms of one another.
 
     Args:
         traces: the traces, in order. Of a window, the kernels in it count.
@@ -157,8 +158,8 @@ def slowest_ranks(traces: TraceSet, run: str | None = None, kind: str | None = N
     """Which ranks of a run the others waited for, and how long each waited itself.
 
     Over all collectives that two ranks at least took part in, the ranks that waited least first: they come late. Where
-    the clocks of ranks differ, go by `collective_us`: who comes late has the least. Left out, and counted in a note, are
-    collectives whose kernels neither overlap nor end within 0.1 ms of one another.
+    the clocks of ranks differ, go by `collective_us`: who comes late has the least. Left out, and
+    counted in a note, are collectives whose kernels neither overlap nor end within 0.1 ms of one another.
 
     Args:
         traces: the traces, in order. Of a window, the kernels in it count.
@@ -220,6 +221,14 @@ class _Meetings:
         return {key: one for key, one in self._matched.items() if one.is_verified}
 
     @property
+    def _cut(self) -> int:
+        """Number of those that are in the windows of some of their ranks only."""
+        if all(trace.window.is_whole for trace in self._ranks):
+            return 0
+        there = Counter(key for trace in self._ranks for key in {one.key for one in trace.core.collectives.nodes})
+        return sum(there[key] > len(one.parts) for key, one in self.verified.items())
+
+    @property
     def notes(self) -> list[str]:
         """What was left out, and where ranks are missing."""
         found = list(self.verified.values())
@@ -229,6 +238,8 @@ class _Meetings:
                 f"left out {left_out:,} of {len(self._matched):,} collectives: the kernels of their ranks neither "
                 f"overlap nor end within {END_TOLERANCE_NS / 1e6:g} ms of one another"
             )
+        if self._cut:
+            notes.append(f"{self._cut:,} of {len(found):,} collectives are in the window on some of their ranks only")
         lacking = sum((one.group_size or 0) > len(one.parts) for one in found)
         if lacking:
             notes.append(f"{lacking:,} of {len(found):,} collectives lack ranks of their groups, which may be the last")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from tracelens_graph.errors import AnalysisError
 
-_Rows = TypeVar("_Rows", np.ndarray, Sequence[object])
+_Rows = TypeVar("_Rows", np.ndarray, list[Any])
 
 
 def first_rows(rows: _Rows, top: int) -> tuple[_Rows, list[str]]:
