@@ -73,6 +73,7 @@ class _Host:
         self._g, self._c = g, g.columns
         self._rows = rows_of_kind(g.columns, HOST_KINDS)
         self._calls = rows_of_kind(g.columns, (Kind.RuntimeCall,))
+        self._threads: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]] = {}
 
     def longest(self, thread: int, start: int, end: int) -> dict[str, tuple[int, int]]:
         """The row with the longest part in a span, and that part in ns, for each key of `_SAID` that has any."""
@@ -90,11 +91,18 @@ class _Host:
 
     def _within(self, thread: int, start: int, end: int) -> np.ndarray:
         """Rows that may lie in a span: what began before the last runtime call ahead of it is over, or encloses it."""
-        c = self._c
-        calls = self._calls[c.thread[self._calls] == thread]
-        before = calls[ends(self._g, calls) <= start]
-        low = int(before[-1]) if len(before) else -1
-        around = np.array(ancestors(c, low) if low >= 0 else [], np.int64)
-        rows = self._rows[np.searchsorted(self._rows, low, "right") :]
-        rows = rows[c.thread[rows] == thread]
-        return np.concatenate((around, rows[: np.searchsorted(c.start_ns[rows], end)]))
+        rows, starts, calls, over = self._of_thread(thread)
+        before = np.searchsorted(over, start, "right")
+        low = int(calls[before - 1]) if before else -1
+        around = np.array(ancestors(self._c, low) if low >= 0 else [], np.int64)
+        return np.concatenate((around, rows[np.searchsorted(rows, low, "right") : np.searchsorted(starts, end)]))
+
+    def _of_thread(self, thread: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Of a thread: its rows, their starts, its runtime calls, and for each the earliest end of it and all later ones."""
+        if thread not in self._threads:
+            c = self._c
+            rows = self._rows[c.thread[self._rows] == thread]
+            calls = self._calls[c.thread[self._calls] == thread]
+            over = np.minimum.accumulate(ends(self._g, calls)[::-1])[::-1]
+            self._threads[thread] = rows, c.start_ns[rows], calls, over
+        return self._threads[thread]
