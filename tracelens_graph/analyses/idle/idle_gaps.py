@@ -98,7 +98,7 @@ class _Host:
         return np.concatenate((around, rows[np.searchsorted(rows, low, "right") : np.searchsorted(starts, end)]))
 
     def _of_thread(self, thread: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Of a thread: its rows, their starts, its runtime calls, and for each the earliest end of it and all later ones."""
+        """Rows of a thread, their starts, its runtime calls, for each the earliest end of it and all later ones."""
         if thread not in self._threads:
             c = self._c
             rows = self._rows[c.thread[self._rows] == thread]
