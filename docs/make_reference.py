@@ -7,12 +7,15 @@ python docs/make_reference.py --check    change nothing; end with 1 if one is ou
 
 from __future__ import annotations
 
+import ast
 import inspect
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from enum import Enum
+from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -247,7 +250,20 @@ def _table(
 
 def _public(name: str) -> str:
     value = getattr(tlg, name)
-    return "the version" if name == "__version__" else _first_line(value)
+    if name == "__version__":
+        return "the version"
+    return _first_line(value if inspect.isroutine(value) or isinstance(value, type) else _constant(name))
+
+
+def _constant(name: str) -> str:
+    """The text below the assignment of a public name: an object's own documentation would be that of its type."""
+    module = import_module(f"tracelens_graph.{tlg._HOME[name]}")
+    body = ast.parse(inspect.getsource(module)).body
+    for statement, below in pairwise(body):
+        targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+        if any(isinstance(one, ast.Name) and one.id == name for one in targets):
+            return str(ast.literal_eval(below.value)) if isinstance(below, ast.Expr) else ""
+    return ""
 
 
 def _members(*classes: type) -> Iterator[str]:
@@ -265,7 +281,8 @@ def _members(*classes: type) -> Iterator[str]:
 
 
 def _first_line(documented: Any) -> str:
-    return " ".join((inspect.getdoc(documented) or "").split("\n\n")[0].split())
+    text = documented if isinstance(documented, str) else inspect.getdoc(documented) or ""
+    return " ".join(text.split("\n\n")[0].split())
 
 
 def _properties(properties: Sequence[schema.Property]) -> Iterator[str]:

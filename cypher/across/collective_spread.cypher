@@ -2,12 +2,13 @@
 //
 // Collectives that two ranks at least took part in, those with the most waiting first. Ranks are put on one clock by
 // the absolute starts of their traces; a rank that waits for the last one runs its kernel meanwhile. Where ends lie
-// apart, clocks differ, or ranks do not wait for one another; durations do not depend on clocks.
+// apart, clocks differ, or ranks do not wait for one another; durations do not depend on clocks. Left out are collectives
+// whose kernels neither overlap nor end within 0.1 ms of one another.
 //
 // Parameters:
 //   run: name of a run; null for that of the trace that was pushed last
 //   kind: only collectives of this kind, such as allreduce; null for all
-//   top: number of collectives
+//   top: number of collectives; 0 for all
 //
 // Columns:
 //   kind: kind of collective
@@ -40,12 +41,12 @@ MATCH (t:Trace {id: trace, state: 'complete'})
 WITH p, c, g, t, t.start_epoch_ns - zero + start AS start, t.start_epoch_ns - zero + end AS end
 ORDER BY start DESC, t.rank, t.name
 WITH p, c, g, collect(t)[0] AS late, count(*) AS ranks, min(start) AS first, max(start) AS last, sum(start) AS starts,
-     max(end) - min(end) AS end_skew, min(end - start) AS shortest, max(end - start) AS longest
-WHERE ranks > 1
+     min(end) AS ended, max(end) - min(end) AS end_skew, min(end - start) AS shortest, max(end - start) AS longest
+WHERE ranks > 1 AND (last < ended OR end_skew <= 100000)
 WITH *, ranks * last - starts AS wait ORDER BY wait DESC, first, c.key
 WITH p, collect({c: c, g: g, late: late, ranks: ranks, first: first, last: last, end_skew: end_skew, wait: wait,
-                 shortest: shortest, longest: longest})[..p.top] AS rows
-UNWIND rows AS r
+                 shortest: shortest, longest: longest}) AS rows
+UNWIND rows[..CASE p.top WHEN 0 THEN size(rows) ELSE p.top END] AS r
 RETURN r.c.name AS kind, coalesce(r.g.description, nullIf(r.g.name, r.g.key)) AS group, r.c.sequence AS sequence,
        r.c.key AS collective, r.ranks AS ranks, r.first / 1000.0 AS first_start_us, r.last / 1000.0 AS last_start_us,
        (r.last - r.first) / 1000.0 AS start_skew_us, r.end_skew / 1000.0 AS end_skew_us, r.wait / 1000.0 AS wait_us,

@@ -6,7 +6,7 @@
 // Parameters:
 //   a: run/name, name or id of a trace; null for the one that was pushed before b
 //   b: run/name, name or id of another trace; null for the one that was pushed last
-//   top: number of signatures
+//   top: number of signatures; 0 for all
 //
 // Columns:
 //   name: name of the op
@@ -44,8 +44,8 @@ CALL (a, b) {
 WITH p, s, of_a.count AS count_a, of_b.count AS count_b, of_a.ns AS ns_a, of_b.ns AS ns_b
 WHERE ns_a + ns_b > 0
 WITH p, s, count_a, count_b, ns_a, ns_b ORDER BY abs(ns_b - ns_a) DESC, s.name, s.key
-WITH p, collect({s: s, count_a: count_a, count_b: count_b, ns_a: ns_a, ns_b: ns_b})[..p.top] AS rows
-UNWIND rows AS r
+WITH p, collect({s: s, count_a: count_a, count_b: count_b, ns_a: ns_a, ns_b: ns_b}) AS rows
+UNWIND rows[..CASE p.top WHEN 0 THEN size(rows) ELSE p.top END] AS r
 RETURN r.s.name AS name, r.s.input_dims AS input_dims, r.s.input_types AS input_types,
        r.s.input_strides AS input_strides, r.s.concrete_inputs AS concrete_inputs,
        r.count_a AS count_a, r.count_b AS count_b,

@@ -5,7 +5,7 @@
 // Parameters:
 //   a: run/name, name or id of a trace; null for the one that was pushed before b
 //   b: run/name, name or id of another trace; null for the one that was pushed last
-//   top: number of signatures
+//   top: number of signatures; 0 for all
 //
 // Columns:
 //   name: name of the op
@@ -50,8 +50,8 @@ WITH p, s, of_a, of_b,
      (of_b.call_us - of_a.call_us) * of_b.count AS cost
 WHERE any(n IN of_a.kernels WHERE NOT n IN of_b.kernels) OR any(n IN of_b.kernels WHERE NOT n IN of_a.kernels)
 WITH p, s, of_a, of_b, short_a, short_b, cost ORDER BY abs(cost) DESC, s.name, s.key
-WITH p, collect({s: s, a: of_a, b: of_b, short_a: short_a, short_b: short_b, cost: cost})[..p.top] AS rows
-UNWIND rows AS r
+WITH p, collect({s: s, a: of_a, b: of_b, short_a: short_a, short_b: short_b, cost: cost}) AS rows
+UNWIND rows[..CASE p.top WHEN 0 THEN size(rows) ELSE p.top END] AS r
 RETURN r.s.name AS name, r.s.input_dims AS input_dims, r.s.input_types AS input_types,
        r.s.input_strides AS input_strides, r.s.concrete_inputs AS concrete_inputs,
        CASE WHEN r.short_a = r.short_b THEN [n IN r.a.kernels | n.name] ELSE r.short_a END AS kernels_a,

@@ -1,7 +1,8 @@
 // Slowest ranks: which ranks of a run the others waited for, and how long each waited itself.
 //
 // Over all collectives that two ranks at least took part in, the ranks that waited least first: they come late. Where
-// the clocks of ranks differ, go by `collective_us`: who comes late has the least.
+// the clocks of ranks differ, go by `collective_us`: who comes late has the least. Left out are collectives whose kernels
+// neither overlap nor end within 0.1 ms of one another.
 //
 // Parameters:
 //   run: name of a run; null for that of the trace that was pushed last
@@ -25,8 +26,9 @@ WHERE c.run = run AND c.key >= '' AND (p.kind IS NULL OR c.name = p.kind)
 WITH c, k.trace AS trace, min(k.start_ns) AS start, max(k.end_ns) AS end
 MATCH (t:Trace {id: trace, state: 'complete'})
 WITH c, collect({t: t, start: t.start_epoch_ns + start, dur: end - start}) AS parts,
-     min(t.start_epoch_ns + start) AS first, max(t.start_epoch_ns + start) AS last
-WHERE size(parts) > 1
+     min(t.start_epoch_ns + start) AS first, max(t.start_epoch_ns + start) AS last,
+     min(t.start_epoch_ns + end) AS ended, max(t.start_epoch_ns + end) AS over
+WHERE size(parts) > 1 AND (last < ended OR over - ended <= 100000)
 UNWIND parts AS part
 WITH part.t AS t, part.dur AS dur, last - part.start AS wait, part.start = first AS came_first
 WITH t, count(*) AS collectives, sum(wait) AS wait, sum(dur) AS dur,

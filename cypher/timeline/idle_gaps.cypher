@@ -7,7 +7,7 @@
 //   trace: run/name, name or id of a trace; null for the one that was pushed last
 //   device: index of a device; null for all
 //   min_us: shorter gaps are left out, us
-//   top: how many gaps are shown
+//   top: how many gaps are shown; 0 for all
 //
 // Columns:
 //   device: index of the device
@@ -37,15 +37,15 @@ WITH p, t, reduce(s = {reach: events[0][0], gaps: []}, e IN events | {
     reach: CASE WHEN e[1] > s.reach THEN e[1] ELSE s.reach END,
     gaps: CASE
       WHEN e[0] <= s.reach OR e[0] - s.reach < p.min_us * 1000 THEN s.gaps
-      WHEN size(s.gaps) >= p.top AND e[0] - s.reach <= s.gaps[-1][0] THEN s.gaps
+      WHEN p.top > 0 AND size(s.gaps) >= p.top AND e[0] - s.reach <= s.gaps[-1][0] THEN s.gaps
       ELSE ([g IN s.gaps WHERE g[0] >= e[0] - s.reach] + [[e[0] - s.reach, s.reach, e[0], e[2]]]
-        + [g IN s.gaps WHERE g[0] < e[0] - s.reach])[..p.top]
+        + [g IN s.gaps WHERE g[0] < e[0] - s.reach])[..CASE p.top WHEN 0 THEN size(events) ELSE p.top END]
     END
   }).gaps AS gaps
 UNWIND gaps AS gap
 WITH p, t, gap ORDER BY gap[0] DESC, gap[1]
 WITH p, t, collect(gap) AS gaps
-UNWIND gaps[..p.top] AS gap
+UNWIND gaps[..CASE p.top WHEN 0 THEN size(gaps) ELSE p.top END] AS gap
 MATCH (k:GpuEvent) WHERE k.trace = t.id AND k.pre = gap[3]
 OPTIONAL MATCH (k)<-[:LAUNCHES]-(c:RuntimeCall)
 WITH t, collect({length: gap[0], start: gap[1], end: gap[2], next: k, launch: c, thread: c.thread}) AS gaps

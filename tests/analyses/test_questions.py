@@ -9,6 +9,7 @@ from handmade import small_trace
 
 from tracelens_graph.analyses.ops.ops import ops_summary
 from tracelens_graph.analyses.questions import QUESTIONS, Parameter
+from tracelens_graph.analyses.report import report_tables
 from tracelens_graph.cypher import library
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
@@ -16,6 +17,7 @@ from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.loading import load_core
 from tracelens_graph.schema.tables import TABLES
 from tracelens_graph.simulate import simulate
+from tracelens_graph.table import Table
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +64,32 @@ def test_a_step_is_a_window(ranks: TraceSet) -> None:
     assert QUESTIONS["ops_summary"](core.window(step=3)).records() == of_step.records()
     with pytest.raises(AnalysisError, match="the trace has no step 7"):
         QUESTIONS["ops_summary"](core, step=7)
+
+
+@pytest.mark.parametrize("name", [name for name, one in QUESTIONS.items() if one.several])
+@pytest.mark.parametrize(
+    "conditions",
+    [{"step": 3}, {"after_ns": 10**15}, {"under": "aten::mm"}],
+    ids=lambda one: next(iter(one)),
+)
+def test_of_windows_of_several_traces(ranks: TraceSet, name: str, conditions: dict[str, Any]) -> None:
+    windows = ranks.narrowed(**conditions)
+    said = windows[0].window.title
+    if name == "incomplete_traces":
+        with pytest.raises(AnalysisError, match=rf"is asked of whole traces, not of a window \({said}\)"):
+            QUESTIONS[name](windows)
+        return
+    table = QUESTIONS[name](windows)
+    assert said in table.title
+    assert table.records() != QUESTIONS[name](ranks).records() or not len(table)
+
+
+@pytest.mark.parametrize("name", [name for name in report_tables.TABLES if name in QUESTIONS])
+def test_tables_are_those_of_the_report(ranks: TraceSet, name: str) -> None:
+    w = ranks[0].window
+    asked, reported = QUESTIONS[name](w), report_tables.report_tables(w)[name]
+    assert list(asked.columns) == list(reported.columns)
+    assert asked.text() == Table(name, reported.columns, reported.about, asked.title, asked.notes).text()
 
 
 def test_what_cannot_be_asked(ranks: TraceSet) -> None:

@@ -64,6 +64,54 @@ def test_of_several(run: Run, job: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "name", [name for name, one in QUESTIONS.items() if one.several and name != "incomplete_traces"]
+)
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        (("--from", "100s"), "(from 100,000.000 ms)"),
+        (("--to", "1us"), "(up to 0.001 ms)"),
+        (("--step", "3"), "(step 3)"),
+        (("--stream", "7"), "(stream 7)"),
+        (("--device", "0"), "(device 0)"),
+        (("--under", "aten::mm"), "(under aten::mm)"),
+        (("--annotation", "ProfilerStep#3", "--all-threads"), "(annotation ProfilerStep#3, all threads)"),
+    ],
+)
+def test_of_windows_of_several(run: Run, job: Path, name: str, option: tuple[str, ...], said: str) -> None:
+    code, out, err = run("ask", name, job / "rank*.json.gz", *option, "--format", "json")
+    assert (code, "error" in err) == (0, False)
+    assert json.loads(out)["title"].endswith(said)
+
+
+def test_incomplete_traces_are_whole(run: Run, job: Path) -> None:
+    code, _, err = run("ask", "incomplete_traces", job / "rank*.json.gz", "--step", "3")
+    assert (code, err) == (1, "error: incomplete_traces is asked of whole traces, not of a window (step 3)\n")
+
+
+def test_top_is_the_parameter_of_a_question_that_has_one(run: Run, job: Path) -> None:
+    trace = job / "rank0.json.gz"
+    every = QUESTIONS["idle_gaps"](load_core(trace), top=0, min_us=0)
+    assert len(every) > 20
+
+    def rows(*options: str) -> tuple[int, list[str]]:
+        _, out, _ = run("ask", "idle_gaps", trace, "-p", "min_us=0", *options, "--format", "json")
+        return len(json.loads(out)["rows"]), json.loads(out)["notes"]
+
+    cut = f"of {len(every):,} rows (top 0 shows all)"
+    assert rows("--top", "0") == rows("-p", "top=0") == (len(every), [])
+    assert rows("--top", "25") == rows("-p", "top=25") == rows("-p", "top=25", "--top", "25")
+    assert rows("--top", "25") == (25, [f"the first 25 {cut}"])
+    assert rows() == (20, [f"the first 20 {cut}"])
+    _, out, _ = run("ask", "idle_gaps", trace, "-p", "min_us=0", "-p", "top=25")
+    assert f"the first 25 {cut}" in out
+    _, out, err = run("ask", "idle_gaps", trace, "-p", "min_us=0", "-f", "csv")
+    assert (len(out.splitlines()), err) == (21, f"the first 20 {cut}\n")
+    code, _, err = run("ask", "idle_gaps", trace, "--top", "3", "-p", "top=4")
+    assert (code, "--top 3 and --param top=4" in " ".join(err.split())) == (2, True)
+
+
+@pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (("idle_gap",), "did you mean idle_gaps?"),

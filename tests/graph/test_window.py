@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from made_traces import traces
 from corpus import kineto_traces, loaded, parametrize
 from tracelens_graph.errors import AnalysisError, NodeNotFoundError
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.window import Window, window_of
+from tracelens_graph.graph.window import Window, columns_read, window_of
 from tracelens_graph.loading import load_core
 from tracelens_graph.schema import Kind
 
@@ -187,3 +188,24 @@ def test_windows_of_one_extension_share_the_whole_trace() -> None:
     assert len(step.whole.gpu_rows) == len(core.gpu_rows)
     assert core.window(step=4).whole is core.everything
     assert core.window(step=4).extended(object()).whole is not step.whole
+
+
+@pytest.mark.parametrize(
+    "conditions",
+    [
+        {"step": 4},
+        {"annotation": "copy", "threads": "all"},
+        {"after_ns": 100_000, "before_ns": 160_000},
+        {"under": 3},
+        {"under": "aten::mm"},
+        {"device": 1},
+        {"stream": [7, 9]},
+        {"step": 5, "stream": 7, "device": None},
+    ],
+    ids=str,
+)
+def test_a_lean_graph_has_the_columns_that_its_windows_read(conditions: dict[str, Any]) -> None:
+    core = two_steps()
+    lean = core.lean(columns_read(conditions))
+    assert np.array_equal(lean.window(**conditions).gpu_rows, core.window(**conditions).gpu_rows)
+    assert len(list(lean.columns)) < len(list(core.columns))

@@ -114,12 +114,12 @@ def simulated() -> tuple[tuple[TraceMember, ...], dict[str, Any]]:
 
 
 def ranks_of(
-    *starts: tuple[float, float], epoch_ns: tuple[int, ...] = (), run: str = "across ranks"
+    *starts: tuple[float, float], epoch_ns: tuple[int, ...] = (), run: str = "across ranks", **more: Any
 ) -> list[TraceMember]:
-    """Ranks that take part in one collective each: its start and duration, in us."""
+    """Ranks that take part in one collective each: its start and duration, in us; and more arguments of its kernels."""
     ranks = []
     for rank, (start, dur) in enumerate(starts):
-        collective = {"Collective_name": "allreduce", "Process_Group_Name": "0", "Seq": 7, "dtype": "Float"}
+        collective = {"Collective_name": "allreduce", "Process_Group_Name": "0", "Seq": 7, "dtype": "Float", **more}
         kernel = span("kernel", "ncclDevKernel_AllReduce", start, dur, 0, 7, device=0, stream=7, **collective)
         first = span("cpu_op", "aten::empty", 0.0, 1.0)
         base = epoch_ns[rank] if epoch_ns else 0
@@ -127,6 +127,7 @@ def ranks_of(
             "traceEvents": [first, kernel],
             "baseTimeNanoseconds": base,
             "distributedInfo": {"rank": rank},
+            "run": run,
         }
         ranks.append(placed(load_core(trace), run, f"rank{rank}"))
     return ranks

@@ -15,6 +15,7 @@ from same_tables import assert_same
 from corpus import needs_corpus
 from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.errors import AnalysisError
+from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.loading import load_core
 from tracelens_graph.schema import Kind
 from tracelens_graph.table import Table
@@ -127,6 +128,34 @@ def test_a_trace_against_itself_has_all_charged_time_and_no_other_choice(trace: 
     assert len(QUESTIONS["kernel_choices"](same)) == len(QUESTIONS["ops_only_in_one"](same)) == 0
 
 
+# --- windows ----------------------------------------------------------------------------------------------------
+
+
+def test_of_windows_only_what_lies_in_them_counts() -> None:
+    first = TraceSet(two()).narrowed(before_ns=95_000)  # the first call of each
+    (row,) = QUESTIONS["common_signatures"](first).records()
+    assert (row["name"], row["count_a"], row["count_b"]) == ("aten::mm", 1, 1)
+    assert (row["gpu_time_a_us"], row["gpu_time_b_us"]) == (12.0, 10.0)
+    (row,) = QUESTIONS["kernel_choices"](first).records()
+    assert (row["kernels_a"], row["call_time_a_us"], row["cost_us"]) == (["gemm_a", "reduce_a"], 12.0, -2.0)
+    assert len(QUESTIONS["ops_only_in_one"](first)) == 0
+    for name in ("common_signatures", "kernel_choices", "ops_only_in_one", "run_history"):
+        table = QUESTIONS[name](TraceSet(two()).narrowed(after_ns=10**9))
+        assert table.title.endswith(" (from 1,000.000 ms)")
+        assert len(table) == (2 if name == "run_history" else 0)
+
+
+def test_a_call_counts_where_a_kernel_of_it_is_in_the_window() -> None:
+    launched_before = TraceSet(two()).narrowed(after_ns=35_000, before_ns=45_000)  # reduce_a alone
+    (row,) = QUESTIONS["ops_only_in_one"](launched_before).records()
+    assert (row["only_in"], row["name"], row["count"], row["gpu_time_us"]) == ("across/old", "aten::mm", 1, 2.0)
+
+
+def test_a_file_is_not_incomplete_in_a_window() -> None:
+    with pytest.raises(AnalysisError, match=r"asked of whole traces, not of a window \(stream 7\)"):
+        QUESTIONS["incomplete_traces"](TraceSet(two()).narrowed(stream=7))
+
+
 # --- history ----------------------------------------------------------------------------------------------------
 
 
@@ -186,6 +215,17 @@ def test_the_first_rows_are_the_same(ask: Ask) -> None:
     query, twin = ask(two(), "common_signatures", **PAIR, top=2)
     assert_same(query, twin)
     assert query["name"] == twin["name"] == ["aten::mm", "aten::relu"]
+    assert twin.notes == ["the first 2 of 4 rows (top 0 shows all)"]
+
+
+@pytest.mark.parametrize("name", ["common_signatures", "kernel_choices"])
+def test_none_as_the_number_of_rows_gives_all(ask: Ask, name: str) -> None:
+    query, twin = ask(two(), name, **PAIR, top=0)
+    assert_same(query, twin)
+    assert len(twin) == len(QUESTIONS[name](two())) > 1
+    assert twin.notes == []
+    with pytest.raises(AnalysisError, match="top=-1: a number of rows is wanted, or 0 for all"):
+        QUESTIONS[name](two(), top=-1)
 
 
 @pytest.mark.parametrize("label", [None, "commit", "size", "empty", "nobody"])

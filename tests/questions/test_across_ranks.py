@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,11 @@ import pytest
 from placed_traces import dlrm, marked, placed, ranks_of, simulated
 from same_tables import assert_same
 
-from corpus import needs_corpus
+from corpus import CORPUS, needs_corpus
 from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.errors import AnalysisError
+from tracelens_graph.graph.trace_set import TraceSet
+from tracelens_graph.loading import load_core
 from tracelens_graph.table import Table
 
 Ask = Callable[..., tuple[Table, Table]]
@@ -110,6 +113,84 @@ def _csv(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+def test_kernels_that_neither_overlap_nor_end_together_are_left_out_and_counted() -> None:
+    apart = ranks_of((10.0, 30.0), (150.1, 0.0))  # ends 110.1 us apart
+    for name in ("collective_spread", "slowest_ranks"):
+        table = QUESTIONS[name](apart)
+        assert len(table) == 0
+        (note,) = table.notes
+        assert note.startswith("left out 1 of 1 collectives: ")
+        assert note.endswith("neither overlap nor end within 0.1 ms of one another")
+    assert QUESTIONS["slowest_ranks"](apart, kind="broadcast").notes == []
+    for verified in (((10.0, 30.0), (139.0, 1.0)), ((10.0, 900.0), (39.0, 1.0))):  # ends 100 us apart; overlap
+        table = QUESTIONS["collective_spread"](ranks_of(*verified))
+        assert (len(table), table.notes) == (1, [])
+
+
+def test_one_rank_that_does_not_overlap_makes_all_of_it_doubtful() -> None:
+    three = ranks_of((10.0, 500.0), (20.0, 490.0), (600.0, 300.0))
+    assert len(QUESTIONS["collective_spread"](three)) == 0
+    assert len(QUESTIONS["collective_spread"](three[:2])) == 1
+
+
+def test_missing_ranks_of_a_group_are_told() -> None:
+    two = ranks_of((10.0, 30.0), (25.0, 15.5), Group_size=3)
+    for name in ("collective_spread", "slowest_ranks"):
+        assert QUESTIONS[name](two).notes == ["1 of 1 collectives lack ranks of their groups, which may be the last"]
+    assert QUESTIONS["slowest_ranks"](ranks_of((10.0, 30.0), (25.0, 15.5), Group_size=2)).notes == []
+
+
+@needs_corpus
+def test_real_ranks_on_clocks_that_differ() -> None:
+    assert CORPUS
+    folder = CORPUS / "hta" / "two-of-128-ranks"
+    ranks = TraceSet.of({f"rank-{n}": load_core(folder / f"rank-{n}.json.gz") for n in range(2)})
+    table = QUESTIONS["collective_spread"](ranks)
+    assert sorted(place.rpartition("#")[2] for place in table["collective"]) == ["2", "4", "8", "9"]
+    assert all(row["start_skew_us"] < row["longest_us"] for row in table.records())
+    assert [note.partition(":")[0] for note in table.notes] == [
+        "left out 6 of 10 collectives",
+        "2 of the job's 128 ranks are compared; others may be the last",
+    ]
+    assert list(QUESTIONS["slowest_ranks"](ranks)["collectives"]) == [4, 4]
+
+
+@needs_corpus
+def test_of_windows_only_their_kernels_count() -> None:
+    whole = QUESTIONS["collective_spread"](dlrm())
+    of_streams = [TraceSet(dlrm()).narrowed(stream=stream) for stream in (7, 22, 24, 84)]
+    found = [key for ranks in of_streams for key in QUESTIONS["collective_spread"](ranks)["collective"]]
+    assert sorted(found) == sorted(whole["collective"])
+    table = QUESTIONS["slowest_ranks"](of_streams[0])
+    assert (len(table), table.title) == (0, "Ranks of across dlrm: who the others waited for (stream 7)")
+    late = QUESTIONS["collective_spread"](TraceSet(dlrm()).narrowed(after_ns=14_000_000))  # of each trace's own start
+    assert 0 < len(late) < len(whole)
+    assert max(late["ranks"]) < 8
+    assert late.notes == [f"{len(late)} of {len(late)} collectives are in the window on some of their ranks only"]
+
+
+def test_a_window_takes_some_kernels_of_a_collective() -> None:
+    first, second = ranks_of((10.0, 30.0), (25.0, 15.5))
+    late = TraceSet([first, second]).narrowed(after_ns=20_000)
+    assert len(QUESTIONS["collective_spread"](late)) == 0  # the kernel of the first began before
+    assert len(QUESTIONS["collective_spread"](TraceSet([first, second]).narrowed(after_ns=5_000))) == 1
+    mixed = TraceSet([replace(first, graph=first.core.window(stream=7)), second])
+    title = "(across ranks/rank0: stream 7; across ranks/rank1: whole)"
+    assert QUESTIONS["slowest_ranks"](mixed).title.endswith(title)
+
+
+@pytest.mark.parametrize("name", ["collective_spread", "slowest_ranks"])
+def test_the_database_leaves_out_the_same(ask: Ask, name: str) -> None:
+    for run, starts in {
+        "apart": ((10.0, 30.0), (150.1, 0.0)),
+        "ends": ((10.0, 30.0), (139.0, 1.0)),
+        "overlap": ((10.0, 900.0), (39.0, 1.0)),
+    }.items():
+        query, twin = ask(ranks_of(*starts, run=f"verified {run}"), name, run=f"verified {run}")
+        assert_same(query, twin)
+        assert (len(query) == 0) == (run == "apart")
+
+
 @pytest.mark.parametrize("name", ["collective_spread", "slowest_ranks"])
 def test_the_database_sees_the_same_ranks(ask: Ask, name: str) -> None:
     placed, _ = simulated()
@@ -125,6 +206,7 @@ def test_the_database_sees_the_same_ranks(ask: Ask, name: str) -> None:
     [
         ("collective_spread", {}),
         ("collective_spread", {"kind": "allreduce", "top": 2}),
+        ("collective_spread", {"top": 0}),
         ("slowest_ranks", {}),
         ("slowest_ranks", {"kind": "all_to_all"}),
     ],

@@ -208,7 +208,9 @@ def test_gaps_and_what_the_host_did_in_them() -> None:
 
 def test_gaps_that_are_asked_for() -> None:
     assert [row["gap_us"] for row in idle_gaps(two_steps(), min_us=45).records()] == [50.0, 45.0]
-    assert len(idle_gaps(two_steps(), top=1)) == 1
+    cut = idle_gaps(two_steps(), top=1)
+    assert (len(cut), cut.notes) == (1, ["the first 1 of 3 rows (top 0 shows all)"])
+    assert (len(idle_gaps(two_steps(), top=0)), idle_gaps(two_steps(), top=0).notes) == (3, [])
     assert len(idle_gaps(two_steps(), device=1)) == 0
     every = [(row["gap_us"], row["gap_start_ms"]) for row in idle_gaps(many_gaps(), top=1000, min_us=0).records()]
     shown = [(row["gap_us"], row["gap_start_ms"]) for row in idle_gaps(many_gaps(), top=6).records()]

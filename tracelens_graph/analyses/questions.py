@@ -1,7 +1,7 @@
 """All questions that can be asked of a trace or of several, by name: one registry for Python, the command line, Cypher.
 
 `QUESTIONS["idle_gaps"](graph, top=5)` is a `Table`, and so is what the query `idle_gaps` gives of the same trace in a
-database: where there is a query of a question's name, both have the same columns and rows.
+database: where there is a query of a question's name, both have the same rows, and the table all of its columns.
 
 To add a question, write a function of a window (or of a `TraceSet`) that returns a `Table`, declare the table's columns
 in `tracelens_graph.schema.tables`, and give it a line here. A Cypher file of its name in `cypher/` is its twin.
@@ -27,6 +27,9 @@ from tracelens_graph.table import Table
 
 STEP = "step"
 """A parameter of all questions about one trace: the number of a `ProfilerStep` to look at."""
+
+TOP = "top"
+"""A parameter of questions that can have very many rows: how many are given, 0 for all."""
 
 
 @dataclass(frozen=True)
@@ -136,17 +139,16 @@ class Question:
                 raise AnalysisError(f"{self.name} has no parameter {name!r}; {hint(name, self.parameters)}")
         traces = TraceSet.of(given)
         if self.several:
-            return self._cut(self.function(traces, **self.fixed, **parameters))
+            return self._named(self.function(traces, **self.fixed, **parameters))
         if len(traces) != 1:
             raise AnalysisError(f"{self.name} is asked of one trace, not of {len(traces)}")
         w = narrow(traces[0].window, step=parameters.pop(STEP, None))
-        return self._cut(self.function(w, **self.fixed, **parameters))
+        return self._named(self.function(w, **self.fixed, **parameters))
 
-    def _cut(self, table: Table) -> Table:
-        """The columns that its query has, too; all where it has none."""
-        names = list(table.columns)
-        if self.query:  # one that draws has a column with what it draws
-            names = [name for name in self.query.columns if name in table.columns]
+    def _named(self, table: Table) -> Table:
+        """The table under the question's name; where arguments are fixed, without columns that say nothing then."""
+        declared = TABLES[self.name].columns if self.fixed else table.columns
+        names = [name for name in table.columns if name in declared]
         about = {name: table.about[name] for name in names}
         return Table(self.name, {name: table[name] for name in names}, about, table.title, table.notes)
 
@@ -227,4 +229,4 @@ def _questions() -> Mapping[str, Question]:
 
 
 QUESTIONS: Mapping[str, Question] = _questions()
-"""Name -> question."""
+"""All questions by name; `QUESTIONS[name](graph)` is the answer, a `Table`."""

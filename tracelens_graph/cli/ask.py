@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tracelens_graph.cli.common import Format, FormatOption, formatted, load
-from tracelens_graph.cli.traces import load_set, traces_named
+from tracelens_graph.cli.traces import load_set, say, traces_named
 from tracelens_graph.cli.windows import WindowChoice, with_window_options
 
 if TYPE_CHECKING:
@@ -39,7 +39,11 @@ def ask(
     top: Annotated[
         int | None,
         typer.Option(
-            metavar="N", min=0, show_default=False, help=f"Rows; 0 for all. Without it {_ROWS_FOR_PEOPLE} for people."
+            metavar="N",
+            min=0,
+            show_default=False,
+            help=f"Rows; 0 for all. Sets the question's parameter top where it has one. Without it {_ROWS_FOR_PEOPLE} "
+            "for people.",
         ),
     ] = None,
 ) -> None:
@@ -62,7 +66,13 @@ def ask(
         if not traces:
             table = _described(asked)
         else:
-            table = _first(_answer(asked, traces, _parameters(asked, param or []), window, format), format, top)
+            given = _parameters(asked, param or [])
+            own = _own_top(asked, given, format, top)
+            table = _answer(asked, traces, given | own, window, format)
+            if not own:
+                table = _first(table, format, top)
+            if format is Format.csv:  # which has no place for them
+                say(table.notes)
     sys.stdout.write(formatted(table, format, terminal_width(sys.stdout), wants_color(sys.stdout)))
 
 
@@ -93,14 +103,33 @@ def _parameters(question: Question, given: list[str]) -> dict[str, Any]:
     return values
 
 
+def _own_top(question: Question, given: dict[str, Any], form: Format, top: int | None) -> dict[str, int]:
+    """How many rows the question itself is to give, where it has a parameter for that."""
+    from tracelens_graph.analyses.questions import TOP
+
+    if TOP not in question.parameters:
+        return {}
+    if TOP in given:
+        if top not in (None, given[TOP]):
+            raise typer.BadParameter(f"--top {top} and --param top={given[TOP]} are the same: give one of them")
+        return {TOP: given[TOP]}
+    if top is not None:
+        return {TOP: top}
+    usual: int = question.parameters[TOP].default
+    return {TOP: min(usual, _ROWS_FOR_PEOPLE) if form is Format.table else usual}
+
+
 def _answer(
     question: Question, traces: list[str], parameters: dict[str, Any], window: WindowChoice, form: Format
 ) -> Table:
     files = traces_named(traces)
     if question.several:
-        members = load_set(files, columns=question.columns)
-        windows = members if window == WindowChoice() else members.narrowed(**vars(window))
-        return question(windows, **parameters)
+        from tracelens_graph.graph.window import columns_read
+
+        conditions = vars(window)
+        columns = None if question.columns is None else {*question.columns, *columns_read(conditions)}
+        members = load_set(files, columns=columns)
+        return question(members if window == WindowChoice() else members.narrowed(**conditions), **parameters)
     if len(files) != 1:
         raise typer.BadParameter(f"{question.name} is asked of one trace, not of {len(files)}")
     core = load(files[0])

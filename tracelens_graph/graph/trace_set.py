@@ -26,6 +26,9 @@ from tracelens_graph.suggest import hint
 NODES_PER_TRACE = 2**40
 """A node of a set is `ordinal * NODES_PER_TRACE + uid`. Uids of synthetic nodes start at 2**39, so they fit too."""
 
+_NAMED = 4
+"""How many windows a title names."""
+
 _RANK_IN_NAME = re.compile(r"rank[-_ ]?(\d{1,6})(?!\d)", re.IGNORECASE)
 
 
@@ -148,15 +151,23 @@ class TraceSet(Sequence[TraceMember]):
 
     def with_graphs(self, made: Callable[[Core], Core]) -> TraceSet:
         """The set with other graphs in the place of its own, such as graphs with a face; all else stays."""
-        again = TraceSet((replace(one, graph=made(one.core)) for one in self._members), broken=self.broken)
-        again.notes, again._source = self.notes, self
-        return again
+        return self._with(replace(one, graph=made(one.core)) for one in self._members)
 
     def narrowed(self, **conditions: Any) -> TraceSet:
         """The set of the windows of its graphs that meet some conditions; see `Core.window`."""
         from tracelens_graph.graph.window import narrow
 
-        return TraceSet(replace(one, graph=narrow(one.window, **conditions)) for one in self._members)
+        return self._with(replace(one, graph=narrow(one.window, **conditions)) for one in self._members)
+
+    def _with(self, members: Iterable[TraceMember]) -> TraceSet:
+        """The set with other graphs or windows of the same traces."""
+        again = TraceSet(members, broken=self.broken)
+        again.notes, again._source = self.notes, self
+        return again
+
+    def titled(self, text: str) -> str:
+        """A table's title, with what the windows of the traces are restricted to."""
+        return titled(text, self._members)
 
     def last(self) -> TraceMember:
         """The last member.
@@ -233,6 +244,17 @@ class TraceSet(Sequence[TraceMember]):
         if not 0 <= ordinal < len(self._members):
             raise NodeNotFoundError(f"node {number} is in trace {ordinal} of a set of {len(self._members)}")
         return self._members[ordinal].core.node(uid)
+
+
+def titled(text: str, members: Iterable[TraceMember]) -> str:
+    """A table's title, with what the windows of some traces are restricted to, each named where they differ."""
+    titles = {one.path: one.window.title for one in members}
+    if len(set(titles.values())) > 1:
+        parts = [f"{path}: {title or 'whole'}" for path, title in titles.items()]
+        said = "; ".join(parts[:_NAMED]) + (f"; and {len(parts) - _NAMED:,} more" if len(parts) > _NAMED else "")
+    else:
+        said = next(iter(titles.values()), "")
+    return f"{text} ({said})" if said else text
 
 
 def _on_one_clock(members: Iterable[TraceMember]) -> tuple[TraceMember, ...]:

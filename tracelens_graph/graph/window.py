@@ -7,7 +7,7 @@ A window is a set of nodes. It holds an event or does not; it never cuts one. So
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, TypeVarTuple
 
@@ -64,6 +64,11 @@ class Window:
     def remember(self, result: _Result, function: Callable[[Window, *_Key], _Result], *key: *_Key) -> None:
         """Have `once(function, *key)` give this result without calling the function."""
         self._kept[function, key] = result
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the window holds the whole trace."""
+        return self._mask is None
 
     @property
     def whole(self) -> Window:
@@ -157,6 +162,27 @@ def narrow(
     if stream is not None:
         window = _on(window, "stream", [stream] if isinstance(stream, int) else list(stream))
     return window
+
+
+_LANES = ("device", "external_id", "stream")
+
+_READ: Mapping[str, tuple[str, ...]] = {
+    "step": ("thread", *_LANES),  # events without a launch find their step by their stream
+    "annotation": ("thread", *_LANES),
+    "device": ("device",),
+    "stream": ("stream",),
+}
+"""Condition of a window -> the columns that it reads, beside those that every graph has."""
+
+
+def columns_read(conditions: Mapping[str, Any]) -> frozenset[str]:
+    """The columns of `schema.STORED` that a window with these conditions reads; see `Core.lean`.
+
+    Args:
+        conditions: arguments of `Core.window`; those that are None count as not given.
+    """
+    asked = (name for name, value in conditions.items() if value is not None)
+    return frozenset(column for name in asked for column in _READ.get(name, ()))
 
 
 def step_number(name: str) -> int | None:

@@ -8,7 +8,8 @@ from typing import Any
 
 from tracelens_graph.analyses.shared.grouping import Cells
 from tracelens_graph.analyses.timeline.timeline import gpu_timeline
-from tracelens_graph.graph.trace_set import TraceSet
+from tracelens_graph.errors import AnalysisError
+from tracelens_graph.graph.trace_set import TraceSet, titled
 from tracelens_graph.schema.tables.across import INCOMPLETE_TRACES, RUN_HISTORY
 from tracelens_graph.table import Table
 
@@ -64,7 +65,8 @@ def run_history(traces: TraceSet, label: str | None = None, run: str | None = No
         )
         before = times
     columns = {column: [row[column] for row in rows] for column in RUN_HISTORY}
-    return Table("run_history", columns, RUN_HISTORY, "GPU time, trace after trace")
+    windows = [trace for *_, trace in chosen]
+    return Table("run_history", columns, RUN_HISTORY, titled("GPU time, trace after trace", windows))
 
 
 def _change(column: str, times: Mapping[str, float], before: Mapping[str, float]) -> float | None:
@@ -82,7 +84,12 @@ def incomplete_traces(traces: TraceSet, run: str | None = None) -> Table:
     Args:
         traces: the traces.
         run: name of a run; by default all.
+
+    Raises:
+        AnalysisError: one of them is a window: what a file lacks lies nowhere in the trace.
     """
+    if window := next((one.window.title for one in traces if not one.window.is_whole), ""):
+        raise AnalysisError(f"incomplete_traces is asked of whole traces, not of a window ({window})")
     found = [one for one in traces if one.core.info.damage and run in (None, one.run)]
     found.sort(key=lambda one: (one.run, one.rank is None, one.rank or 0, one.name))
     columns: dict[str, Cells] = {

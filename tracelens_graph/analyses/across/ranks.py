@@ -1,17 +1,32 @@
 """The ranks of a run side by side: how far apart they began their collectives, and who came last.
 
 Ranks are put on one clock by the absolute starts of their traces. A rank that waits for the last one runs its kernel
-meanwhile, so ends lie close together where clocks agree.
+meanwhile, so the kernels of one collective overlap, and their ends lie close together where clocks agree. What shares a
+key and does neither is not one collective, or its clocks cannot be compared: it is left out and counted.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
+import numpy as np
+
+from tracelens_graph.analyses.shared.first_rows import first_rows
 from tracelens_graph.graph.collectives import Collective
 from tracelens_graph.graph.trace_set import TraceMember, TraceSet
+from tracelens_graph.graph.window import Window
 from tracelens_graph.schema.tables.across import COLLECTIVE_SPREAD, SLOWEST_RANKS
 from tracelens_graph.table import Table
+
+END_TOLERANCE_NS = 100_000
+"""Kernels that do not overlap are of one collective if they end within this time: they are short, and the clocks of the
+ranks differ a little. The queries `collective_spread` and `slowest_ranks` have the same number."""
+
+_PAIRWISE = ("send", "recv")
+"""Kinds in which two ranks of a group take part."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +82,25 @@ class Met:
         return max(part.start for part in self.parts.values())
 
     @property
+    def ends_apart(self) -> int:
+        """Last end less first end, ns."""
+        ends = [part.end for part in self.parts.values()]
+        return max(ends) - min(ends)
+
+    @property
+    def is_verified(self) -> bool:
+        """Whether all its kernels overlap, or else end within `END_TOLERANCE_NS`."""
+        return self.last < min(part.end for part in self.parts.values()) or self.ends_apart <= END_TOLERANCE_NS
+
+    @property
+    def group_size(self) -> int | None:
+        """How many ranks take part in it; None where not recorded."""
+        if self.kind in _PAIRWISE:
+            return 2
+        sizes = (one.group_size or len(one.ranks or ()) for one in self.said)
+        return max(sizes, default=0) or None
+
+    @property
     def late(self) -> TraceMember:
         """The rank that came last; of several the one with the smallest number, else name."""
         late = [part.trace for part in self.parts.values() if part.start == self.last]
@@ -77,22 +111,23 @@ def collective_spread(traces: TraceSet, run: str | None = None, kind: str | None
     """How far apart the ranks of a run began each collective, how long they took, and who came last.
 
     Collectives that two ranks at least took part in, those with the most waiting first. Where ends lie apart, clocks
-    differ, or ranks do not wait for one another; durations do not depend on clocks.
+    differ, or ranks do not wait for one another; durations do not depend on clocks. Left out, and
+    counted in a note, are those whose kernels neither overlap nor end within 0.1 ms of one another.
 
     Args:
-        traces: the traces, in order.
+        traces: the traces, in order. Of a window, the kernels in it count.
         run: name of a run; by default that of the last trace.
         kind: only collectives of this kind, such as `allreduce`.
-        top: number of collectives.
+        top: number of collectives; 0 for all.
 
     Raises:
-        AnalysisError: there is no such run.
+        AnalysisError: there is no such run, or `top` is negative.
     """
     ranks = traces.of_run(run)
+    meetings = _Meetings(ranks, kind)
     rows = []
-    for key, met in _meetings(ranks, kind).items():
+    for key, met in meetings.verified.items():
         first, latest, durations = met.first, met.last, [part.end - part.start for part in met.parts.values()]
-        ends = [part.end for part in met.parts.values()]
         wait = sum(latest - part.start for part in met.parts.values())
         said = {
             "kind": met.kind,
@@ -103,7 +138,7 @@ def collective_spread(traces: TraceSet, run: str | None = None, kind: str | None
             "first_start_us": first / 1e3,
             "last_start_us": latest / 1e3,
             "start_skew_us": (latest - first) / 1e3,
-            "end_skew_us": (max(ends) - min(ends)) / 1e3,
+            "end_skew_us": met.ends_apart / 1e3,
             "wait_us": wait / 1e3,
             "shortest_us": min(durations) / 1e3,
             "longest_us": max(durations) / 1e3,
@@ -112,20 +147,22 @@ def collective_spread(traces: TraceSet, run: str | None = None, kind: str | None
             "last_rank": met.late.rank,
         }
         rows.append(((-wait, first, key), said))
-    chosen = [said for _, said in sorted(rows, key=lambda row: row[0])[:top]]
+    chosen, cut = first_rows([said for _, said in sorted(rows, key=lambda row: row[0])], top)
     about = COLLECTIVE_SPREAD
     columns = {column: [row[column] for row in chosen] for column in about}
-    return Table("collective_spread", columns, about, _titled("Collectives", ranks, "rank against rank"))
+    title = _titled("Collectives", ranks, "rank against rank")
+    return Table("collective_spread", columns, about, title, [*cut, *meetings.notes])
 
 
 def slowest_ranks(traces: TraceSet, run: str | None = None, kind: str | None = None) -> Table:
     """Which ranks of a run the others waited for, and how long each waited itself.
 
     Over all collectives that two ranks at least took part in, the ranks that waited least first: they come late. Where
-    the clocks of ranks differ, go by `collective_us`: who comes late has the least.
+    the clocks of ranks differ, go by `collective_us`: who comes late has the least. Left out, and
+    counted in a note, are collectives whose kernels neither overlap nor end within 0.1 ms of one another.
 
     Args:
-        traces: the traces, in order.
+        traces: the traces, in order. Of a window, the kernels in it count.
         run: name of a run; by default that of the last trace.
         kind: only collectives of this kind, such as `allreduce`.
 
@@ -133,8 +170,9 @@ def slowest_ranks(traces: TraceSet, run: str | None = None, kind: str | None = N
         AnalysisError: there is no such run.
     """
     ranks = traces.of_run(run)
+    meetings = _Meetings(ranks, kind)
     found: dict[str, list[int]] = {}
-    for met in _meetings(ranks, kind).values():
+    for met in meetings.verified.values():
         first, latest = met.first, met.last
         for part in met.parts.values():
             sums = found.setdefault(part.trace.name, [0, 0, 0, 0, 0])
@@ -147,23 +185,75 @@ def slowest_ranks(traces: TraceSet, run: str | None = None, kind: str | None = N
     ]
     about = SLOWEST_RANKS
     columns = {column: [row[place] for row in rows] for place, column in enumerate(about)}
-    return Table("slowest_ranks", columns, about, _titled("Ranks", ranks, "who the others waited for"))
+    title = _titled("Ranks", ranks, "who the others waited for")
+    return Table("slowest_ranks", columns, about, title, meetings.notes)
 
 
 def _titled(what: str, ranks: TraceSet, how: str) -> str:
     run = f" of {ranks[0].run}" if ranks[0].run else ""
-    return f"{what}{run}: {how}"
+    return ranks.titled(f"{what}{run}: {how}")
 
 
-def _meetings(ranks: TraceSet, kind: str | None) -> dict[str, Met]:
-    """Key of each collective that more than one rank took part in -> what the ranks say of it."""
-    zero = min(trace.offset_ns for trace in ranks)
-    met: dict[str, Met] = {}
-    for trace in ranks:
-        shift = trace.offset_ns - zero
-        for one in trace.core.collectives.nodes:
-            there = met.setdefault(one.key, Met())
-            there.said.append(one)
-            start, end = one.start_ns + shift, one.end_ns + shift
-            there.parts[trace.name] = there.parts.get(trace.name, Part(trace, start, end)).and_also(start, end)
-    return {key: one for key, one in met.items() if len(one.parts) > 1 and kind in (None, one.kind)}
+class _Meetings:
+    """The collectives that more than one rank of a run took part in."""
+
+    def __init__(self, ranks: TraceSet, kind: str | None) -> None:
+        self._ranks = ranks
+        self._kind = kind
+
+    @cached_property
+    def _matched(self) -> dict[str, Met]:
+        """Key of each -> what the ranks say of it."""
+        zero = min(trace.offset_ns for trace in self._ranks)
+        met: dict[str, Met] = {}
+        for trace in self._ranks:
+            shift = trace.offset_ns - zero
+            for one, start, end in _held(trace.window):
+                there = met.setdefault(one.key, Met())
+                there.said.append(one)
+                start, end = start + shift, end + shift
+                there.parts[trace.name] = there.parts.get(trace.name, Part(trace, start, end)).and_also(start, end)
+        return {key: one for key, one in met.items() if len(one.parts) > 1 and self._kind in (None, one.kind)}
+
+    @cached_property
+    def verified(self) -> Mapping[str, Met]:
+        """Those whose kernels show that they are one collective."""
+        return {key: one for key, one in self._matched.items() if one.is_verified}
+
+    @property
+    def _cut(self) -> int:
+        """Number of those that are in the windows of some of their ranks only."""
+        if all(trace.window.is_whole for trace in self._ranks):
+            return 0
+        there = Counter(key for trace in self._ranks for key in {one.key for one in trace.core.collectives.nodes})
+        return sum(there[key] > len(one.parts) for key, one in self.verified.items())
+
+    @property
+    def notes(self) -> list[str]:
+        """What was left out, and where ranks are missing."""
+        found = list(self.verified.values())
+        notes = []
+        if left_out := len(self._matched) - len(found):
+            notes.append(
+                f"left out {left_out:,} of {len(self._matched):,} collectives: the kernels of their ranks neither "
+                f"overlap nor end within {END_TOLERANCE_NS / 1e6:g} ms of one another"
+            )
+        if self._cut:
+            notes.append(f"{self._cut:,} of {len(found):,} collectives are in the window on some of their ranks only")
+        lacking = sum((one.group_size or 0) > len(one.parts) for one in found)
+        if lacking:
+            notes.append(f"{lacking:,} of {len(found):,} collectives lack ranks of their groups, which may be the last")
+        job = max((trace.core.info.world_size or 0 for trace in self._ranks), default=0)
+        if job > len(self._ranks) and any(one.group_size is None for one in found):
+            notes.append(f"{len(self._ranks):,} of the job's {job:,} ranks are compared; others may be the last")
+        return notes
+
+
+def _held(w: Window) -> Iterator[tuple[Collective, int, int]]:
+    """The collectives with kernels in a window, and the first start and last end of these kernels, ns."""
+    c = w.core.columns
+    for one in w.core.collectives.nodes:
+        rows = np.array(one.rows)
+        rows = rows[w.holds(rows)]
+        if len(rows):
+            yield one, int(c.start_ns[rows].min()), int(c.end_ns[rows].max())

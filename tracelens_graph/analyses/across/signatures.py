@@ -1,7 +1,7 @@
 """Two traces side by side, signature by signature.
 
 Of the traces of a set `b` is the last and `a` the one before it, unless the path (`run/name`), name or id of another
-is given.
+is given. Of a window, only GPU events in it count, and the calls that led to them.
 """
 
 from __future__ import annotations
@@ -12,14 +12,16 @@ from typing import Any
 
 import numpy as np
 
+from tracelens_graph.analyses.shared.first_rows import first_rows
 from tracelens_graph.categories.short_names import short_name
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.classes import argset_text
 from tracelens_graph.graph.context import ARGSET_PARTS, content_key
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
-from tracelens_graph.graph.trace_set import TraceMember, TraceSet
+from tracelens_graph.graph.trace_set import TraceMember, TraceSet, titled
 from tracelens_graph.graph.traversals import rows_of_kind
+from tracelens_graph.graph.window import Window
 from tracelens_graph.schema import Kind
 from tracelens_graph.schema.tables import TABLES
 from tracelens_graph.table import Table
@@ -27,28 +29,33 @@ from tracelens_graph.table import Table
 
 @dataclass
 class Signatures:
-    """The signatures of a trace, names of ops with their argument sets, as far as they led to GPU work.
+    """The signatures of a window, names of ops with their argument sets, as far as they led to GPU work in it.
 
     Attributes:
-        core: the graph.
-        rows: rows of the ops with GPU work below.
+        window: the window.
+        rows: rows of the ops with GPU work of the window below.
         of: number of the signature of each.
         codes: what tells the signatures of this trace apart.
     """
 
-    core: Core
+    window: Window
     rows: np.ndarray
     of: np.ndarray
     codes: np.ndarray
 
     @staticmethod
-    def of_core(core: Core) -> Signatures:
-        """Those of a graph."""
-        c = core.columns
-        rows, gpu = rows_of_kind(c, (Kind.Op,)), core.gpu_rows
+    def of_window(window: Window) -> Signatures:
+        """Those of a window."""
+        core, c = window.core, window.core.columns
+        rows, gpu = rows_of_kind(c, (Kind.Op,)), window.gpu_rows
         rows = rows[np.searchsorted(gpu, rows) < np.searchsorted(gpu, c.last[rows], "right")]
         codes, of = distinct(c.name[rows].astype(np.int64) * (len(core.argsets) + 1) + c.argset[rows] + 1)
-        return Signatures(core, rows, of, codes)
+        return Signatures(window, rows, of, codes)
+
+    @property
+    def core(self) -> Core:
+        """The graph."""
+        return self.window.core
 
     @cached_property
     def calls(self) -> np.ndarray:
@@ -58,7 +65,7 @@ class Signatures:
     @cached_property
     def charged(self) -> tuple[np.ndarray, np.ndarray]:
         """Rows of the GPU events that are charged to an op, and the number of its signature for each."""
-        gpu = self.core.gpu_rows
+        gpu = self.window.gpu_rows
         owner = self.core.columns.owner[gpu]
         gpu, owner = gpu[owner >= 0], owner[owner >= 0]
         return gpu, self.of[np.searchsorted(self.rows, owner)]
@@ -112,7 +119,7 @@ class _Pair:
     b: TraceMember
 
     def __post_init__(self) -> None:
-        self.in_a, self.in_b = Signatures.of_core(self.a.core), Signatures.of_core(self.b.core)
+        self.in_a, self.in_b = Signatures.of_window(self.a.window), Signatures.of_window(self.b.window)
 
     def common(self) -> list[tuple[str, int, int]]:
         """Key of each common signature, and its number in either trace."""
@@ -120,7 +127,7 @@ class _Pair:
 
     def title(self, what: str) -> str:
         """`what`, and which traces it is about."""
-        return f"{what}: {self.b.path} (b) against {self.a.path} (a)"
+        return titled(f"{what}: {self.b.path} (b) against {self.a.path} (a)", (self.a, self.b))
 
 
 def common_signatures(traces: TraceSet, a: str | None = None, b: str | None = None, top: int = 100) -> Table:
@@ -133,10 +140,10 @@ def common_signatures(traces: TraceSet, a: str | None = None, b: str | None = No
         traces: the traces, in order.
         a: path, name or id of one trace; by default the one before the other.
         b: path, name or id of the other; by default the last.
-        top: number of signatures.
+        top: number of signatures; 0 for all.
 
     Raises:
-        AnalysisError: there are not two such traces.
+        AnalysisError: there are not two such traces, or `top` is negative.
     """
     two = _Pair(*traces.pair(a, b))
     rows = []
@@ -153,7 +160,7 @@ def common_signatures(traces: TraceSet, a: str | None = None, b: str | None = No
                 "difference_us": (ns_b - ns_a) / 1e3,
             }
             rows.append(((-abs(ns_b - ns_a), said["name"], key), said))
-    return _table("common_signatures", two.title("GPU time by signature"), _first(rows, top))
+    return _table("common_signatures", two.title("GPU time by signature"), rows, top)
 
 
 def kernel_choices(traces: TraceSet, a: str | None = None, b: str | None = None, top: int = 100) -> Table:
@@ -165,10 +172,10 @@ def kernel_choices(traces: TraceSet, a: str | None = None, b: str | None = None,
         traces: the traces, in order.
         a: path, name or id of one trace; by default the one before the other.
         b: path, name or id of the other; by default the last.
-        top: number of signatures.
+        top: number of signatures; 0 for all.
 
     Raises:
-        AnalysisError: there are not two such traces.
+        AnalysisError: there are not two such traces, or `top` is negative.
     """
     two = _Pair(*traces.pair(a, b))
     rows = []
@@ -191,7 +198,7 @@ def kernel_choices(traces: TraceSet, a: str | None = None, b: str | None = None,
             "cost_us": cost,
         }
         rows.append(((-abs(cost), said["name"], key), said))
-    return _table("kernel_choices", two.title("Different kernels for the same signature"), _first(rows, top))
+    return _table("kernel_choices", two.title("Different kernels for the same signature"), rows, top)
 
 
 def ops_only_in_one(traces: TraceSet, a: str | None = None, b: str | None = None) -> Table:
@@ -207,30 +214,32 @@ def ops_only_in_one(traces: TraceSet, a: str | None = None, b: str | None = None
     """
     rows = []
     one, other = traces.pair(a, b)
-    ops = {placed.path: _ops(placed.core) for placed in (one, other)}
+    ops = {placed.path: _ops(placed.window) for placed in (one, other)}
     for path, there in ((one.path, other.path), (other.path, one.path)):
         for name, (calls, ns) in ops[path].items():
             if name not in ops[there]:
                 rows.append(
                     ((-ns, -calls, name), {"only_in": path, "name": name, "count": calls, "gpu_time_us": ns / 1e3})
                 )
-    return _table("ops_only_in_one", f"Ops that only {one.path} or only {other.path} has", _first(rows))
+    title = titled(f"Ops that only {one.path} or only {other.path} has", (one, other))
+    return _table("ops_only_in_one", title, rows)
 
 
-def _ops(core: Core) -> dict[str, tuple[int, int]]:
-    """Name of each op -> number of its calls, and ns of the GPU events charged to them."""
-    c, gpu = core.columns, core.gpu_rows
-    calls = np.bincount(c.name[rows_of_kind(c, (Kind.Op,))], minlength=len(core.names))
+def _ops(w: Window) -> dict[str, tuple[int, int]]:
+    """Name of each op -> number of its calls, and ns of the GPU events charged to them.
+
+    Of a window, its calls and GPU events; a call counts, too, where only a GPU event of it is in the window.
+    """
+    core, c, gpu = w.core, w.core.columns, w.gpu_rows
     gpu = gpu[c.owner[gpu] >= 0]
+    rows = np.union1d(w.rows_of_kind(Kind.Op), c.owner[gpu])
+    calls = np.bincount(c.name[rows], minlength=len(core.names))
     ns = sum_by_group(c.name[c.owner[gpu]], c.dur_ns[gpu], len(core.names))
     return {core.names[code]: (int(calls[code]), int(ns[code])) for code in np.flatnonzero(calls).tolist()}
 
 
-def _first(rows: list[tuple[tuple[Any, ...], dict[str, Any]]], top: int | None = None) -> list[dict[str, Any]]:
-    """The first rows in the order of their keys."""
-    return [said for _, said in sorted(rows, key=lambda row: row[0])[:top]]
-
-
-def _table(name: str, title: str, rows: list[dict[str, Any]]) -> Table:
+def _table(name: str, title: str, rows: list[tuple[tuple[Any, ...], dict[str, Any]]], top: int = 0) -> Table:
+    """The table of the first rows in the order of their keys; `top` 0 for all."""
     about = TABLES[name].columns
-    return Table(name, {column: [row[column] for row in rows] for column in about}, about, title)
+    shown, notes = first_rows(sorted(rows, key=lambda row: row[0]), top)
+    return Table(name, {column: [row[column] for _, row in shown] for column in about}, about, title, notes)

@@ -6,6 +6,7 @@ import numpy as np
 
 from tracelens_graph.analyses.idle.host_states import ends
 from tracelens_graph.analyses.idle.idle import idle_parts
+from tracelens_graph.analyses.shared.first_rows import first_rows
 from tracelens_graph.analyses.shared.gpu_work import names_of
 from tracelens_graph.analyses.shared.grouping import Cells
 from tracelens_graph.graph.core import Core
@@ -30,13 +31,16 @@ def idle_gaps(g: Core | Window, device: int | None = None, min_us: float = 1, to
         g: the graph, or a window of it.
         device: index of a device; by default all of them.
         min_us: shorter gaps are left out.
-        top: how many gaps are shown.
+        top: how many gaps are shown; 0 for all.
+
+    Raises:
+        AnalysisError: `top` is negative.
     """
     w = window_of(g)
     core, c, idle = w.core, w.core.columns, idle_parts(w)
     length = idle.end - idle.start
     shown = np.flatnonzero((length >= min_us * 1000) & (device is None or c.device[idle.row] == device))
-    shown = shown[np.lexsort((idle.start[shown], -length[shown]))][:top]
+    shown, notes = first_rows(shown[np.lexsort((idle.start[shown], -length[shown]))], top)
     start, end, row = idle.start[shown], idle.end[shown], idle.row[shown]
     launch = c.parent[row].astype(np.int64)
     linked = launch >= 0
@@ -59,7 +63,7 @@ def idle_gaps(g: Core | Window, device: int | None = None, min_us: float = 1, to
         best = [one.get(what, (-1, 0)) for one in found]
         columns[what] = names_of(core, np.array([at for at, _ in best], np.int64))
         columns[f"{what}_us"] = [part / 1e3 if at >= 0 else None for at, part in best]
-    return Table("idle_gaps", columns, IDLE_GAPS, w.titled("The longest gaps in which a device did nothing"))
+    return Table("idle_gaps", columns, IDLE_GAPS, w.titled("The longest gaps in which a device did nothing"), notes)
 
 
 class _Host:
@@ -69,6 +73,7 @@ class _Host:
         self._g, self._c = g, g.columns
         self._rows = rows_of_kind(g.columns, HOST_KINDS)
         self._calls = rows_of_kind(g.columns, (Kind.RuntimeCall,))
+        self._threads: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]] = {}
 
     def longest(self, thread: int, start: int, end: int) -> dict[str, tuple[int, int]]:
         """The row with the longest part in a span, and that part in ns, for each key of `_SAID` that has any."""
@@ -86,11 +91,18 @@ class _Host:
 
     def _within(self, thread: int, start: int, end: int) -> np.ndarray:
         """Rows that may lie in a span: what began before the last runtime call ahead of it is over, or encloses it."""
-        c = self._c
-        calls = self._calls[c.thread[self._calls] == thread]
-        before = calls[ends(self._g, calls) <= start]
-        low = int(before[-1]) if len(before) else -1
-        around = np.array(ancestors(c, low) if low >= 0 else [], np.int64)
-        rows = self._rows[np.searchsorted(self._rows, low, "right") :]
-        rows = rows[c.thread[rows] == thread]
-        return np.concatenate((around, rows[: np.searchsorted(c.start_ns[rows], end)]))
+        rows, starts, calls, over = self._of_thread(thread)
+        before = np.searchsorted(over, start, "right")
+        low = int(calls[before - 1]) if before else -1
+        around = np.array(ancestors(self._c, low) if low >= 0 else [], np.int64)
+        return np.concatenate((around, rows[np.searchsorted(rows, low, "right") : np.searchsorted(starts, end)]))
+
+    def _of_thread(self, thread: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Rows of a thread, their starts, its runtime calls, for each the earliest end of it and all later ones."""
+        if thread not in self._threads:
+            c = self._c
+            rows = self._rows[c.thread[self._rows] == thread]
+            calls = self._calls[c.thread[self._calls] == thread]
+            over = np.minimum.accumulate(ends(self._g, calls)[::-1])[::-1]
+            self._threads[thread] = rows, c.start_ns[rows], calls, over
+        return self._threads[thread]
