@@ -1,40 +1,66 @@
-"""Several traces side by side, and the slowest rank of simulated jobs whose truth is known."""
+"""Several traces side by side, and the late rank of simulated jobs whose truth is known."""
 
 from __future__ import annotations
 
-import pytest
-from handmade import small_trace
+from typing import Any
 
-from tracelens_graph.analyses.across.overview import overview, overview_line, slowest
+import pytest
+
+from corpus import CORPUS, needs_corpus
+from tracelens_graph.analyses.across.overview import late_trace, overview, overview_line
 from tracelens_graph.loading import load_core
 from tracelens_graph.simulate import PROBLEMS, simulate
+
+
+def lines(**settings: Any) -> list[Any]:
+    run = simulate(**settings)
+    return [overview_line(load_core(rank.trace), f"rank{rank.rank}") for rank in run.ranks]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_the_late_rank_is_named(seed: int) -> None:
     late = PROBLEMS["late_rank"]["dataloader_rank"]
-    run = simulate(seed=seed, problem="late_rank")
-    lines = [overview_line(load_core(rank.trace), f"rank{rank.rank}.json") for rank in run.ranks]
-    assert slowest(lines) == late
-    table = overview(lines[::-1])
-    assert list(table["rank"]) == list(range(len(lines)))
-    assert f"slowest: rank {late}:" in table.notes[0]
+    found = lines(seed=seed, problem="late_rank")
+    assert late_trace(found) == late
+    table = overview(found[::-1])
+    assert list(table["rank"]) == [0, 1]
+    assert list(table["kind"]) == ["comm.exposed", "host.dataloader"]
+    assert table.notes[1].startswith(f"late: rank{late}: it came last to ")
 
 
-def test_without_communication_the_longest_steps_tell() -> None:
-    short, long = small_trace(), small_trace()
-    long["distributedInfo"]["rank"] = 4
-    long["traceEvents"][2]["dur"] = 1000
-    lines = [overview_line(load_core(trace), name) for trace, name in ((short, "a"), (long, "b"))]
-    assert slowest(lines) == 1
-    assert "step" in overview(lines).notes[0]
+@pytest.mark.slow
+def test_a_slow_network_makes_no_rank_late() -> None:
+    found = lines(problem="exposed_communication")
+    assert late_trace(found) is None
+    kinds, late = overview(found).notes
+    assert kinds == "all are comm.exposed: communication with no computation beside it"
+    assert late.startswith("no rank is late: ")
+
+
+@pytest.mark.slow
+def test_where_ranks_are_missing_none_is_late() -> None:
+    run = simulate(ranks=4, dataloader_us=12_000.0, dataloader_rank=1)
+    found = [overview_line(load_core(rank.trace), f"rank{rank.rank}") for rank in run.ranks]
+    assert late_trace(found) == 1
+    assert late_trace(found[:3]) is None
+    assert "ranks are missing" in overview(found[:3]).notes[-1]
+
+
+@needs_corpus
+def test_the_job_of_eight_ranks() -> None:
+    assert CORPUS is not None
+    folder = CORPUS / "dlrm-8-ranks" / "kineto"
+    found = [overview_line(load_core(folder / f"rank{rank}.json.gz"), f"rank{rank}") for rank in range(8)]
+    assert late_trace(found) == 7
+    assert "up to 7.62 ms in one all_to_all" in overview(found).notes[1]
+    assert late_trace(found[:7]) is None, "rank 7 may be the late one"
 
 
 def test_one_trace_and_traces_without_gpu_events() -> None:
     nothing = [{"ph": "X", "cat": "cpu_op", "name": "aten::add", "pid": 1, "tid": 1, "ts": 0, "dur": 2}]
     line = overview_line(load_core(nothing), "cpu.json")
-    assert (line["total_ms"], line["rank"], line["steps"]) == (None, None, 0)
-    assert slowest([line]) is None
-    assert slowest([line, line]) is None
-    assert list(overview([line, line]).notes) == []
+    assert (line["total_ms"], line["rank"], line["steps"], line["kind"]) == (None, None, 0, "no_gpu")
+    assert late_trace([line]) is None
+    assert list(overview([line]).notes) == []
+    assert list(overview([line, line]).notes) == ["all are no_gpu: no GPU events were recorded"]

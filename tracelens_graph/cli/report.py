@@ -238,7 +238,7 @@ def _one_trace(path: str, request: _Request) -> list[_Outcome]:
 
 def _many_traces(paths: list[str], request: _Request) -> list[_Outcome]:
     """Work on many traces, one process each as far as there are cores; print a line each, and one report."""
-    from tracelens_graph.analyses.across.overview import overview, slowest
+    from tracelens_graph.analyses.across.overview import late_trace, overview
     from tracelens_graph.errors import TraceError
     from tracelens_graph.files import distinct_names
     from tracelens_graph.processes import map_in_processes
@@ -258,7 +258,7 @@ def _many_traces(paths: list[str], request: _Request) -> list[_Outcome]:
     if request.is_for_files_only:
         sys.stdout.write("".join(outcome.text for outcome in read))
     else:
-        sys.stdout.write(read[slowest(lines) or 0].text)
+        sys.stdout.write(read[late_trace(lines) or 0].text)
     return outcomes
 
 

@@ -1,14 +1,19 @@
-"""Several traces of one run side by side: a line each, and which rank the others wait for."""
+"""Several traces side by side: a line each, what kind of run each is, and which rank the others wait for."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
+from tracelens_graph.analyses.across.lateness import Lateness, lateness
+from tracelens_graph.analyses.across.ranks import Attendance
+from tracelens_graph.analyses.diagnosis.finding import KINDS
+from tracelens_graph.analyses.diagnosis.verdict import verdict
 from tracelens_graph.analyses.timeline.timeline import gpu_timeline
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import Kind
 from tracelens_graph.schema.tables.across import OVERVIEW
@@ -18,8 +23,12 @@ Line = Mapping[str, Any]
 
 
 def overview_line(g: Core | Window, trace: str, linked_only: bool = False) -> Line:
-    """What the overview says of one trace; see `overview`."""
+    """What the overview says of one trace; see `overview`.
+
+    Beside the columns of the table, `attendance` has the collectives that the trace took part in, on its own clock.
+    """
     w = window_of(g)
+    (member,) = TraceSet.of({trace: g})
     times = {row["type"]: row for row in gpu_timeline(w, linked_only).records()}
     steps = w.core.columns.dur_ns[w.rows_of_kind(Kind.Step)]
 
@@ -28,7 +37,8 @@ def overview_line(g: Core | Window, trace: str, linked_only: bool = False) -> Li
 
     return {
         "trace": trace,
-        "rank": w.core.info.rank,
+        "rank": member.rank,
+        "kind": verdict(w)[0].evidence["kind"],
         "steps": len(steps),
         "step_ms": float(steps.mean() / 1e6) if len(steps) else None,
         "total_ms": time("total_time", "time ms"),
@@ -37,50 +47,48 @@ def overview_line(g: Core | Window, trace: str, linked_only: bool = False) -> Li
         "communication_ms": time("total_comm_time", "time ms"),
         "exposed_communication_ms": time("exposed_comm_time", "time ms"),
         "idle_ms": time("idle_time", "time ms"),
+        "attendance": replace(Attendance.of(member), offset_ns=member.clock_ns or 0),
     }
 
 
 def overview(lines: Sequence[Line]) -> Table:
-    """Traces side by side, by rank.
+    """Traces side by side, by rank, with what kind of run each is.
 
-    Where all communicate, the slowest rank is the one that communicates for the shortest time: a collective begins
-    to move data when its last rank arrives, and the time until then is part of its duration on all the others.
-    Where they do not, it is the one with the longest steps, else the longest GPU time.
+    Notes say how many are of which kind, and which rank is late, if matched collectives of all ranks prove it.
 
     Args:
         lines: what `overview_line` says of each trace.
     """
     ordered = sorted(lines, key=lambda line: (line["rank"] is None, line["rank"] or 0, line["trace"]))
     columns = {name: [line[name] for line in ordered] for name in OVERVIEW}
-    slow = slowest(ordered)
-    notes = [] if slow is None else [_said(ordered, slow)]
+    notes = [*_kinds(ordered), *filter(None, [late.text if (late := _lateness(ordered)) else ""])]
     return Table("overview", columns, OVERVIEW, "1 trace" if len(ordered) == 1 else f"{len(ordered)} traces", notes)
 
 
-def slowest(lines: Sequence[Line]) -> int | None:
-    """Position of the line of the slowest rank; None if nothing tells."""
+def late_trace(lines: Sequence[Line]) -> int | None:
+    """Position of the line of the rank that the others wait for; None if none is proven late."""
+    found = _lateness(lines)
+    late = found.late if found else None
+    return next((place for place, line in enumerate(lines) if line["trace"] == late), None)
+
+
+def _lateness(lines: Sequence[Line]) -> Lateness | None:
+    spans = [line["total_ms"] * 1e6 for line in lines if line["total_ms"]]
+    attendances = _on_one_clock([line["attendance"] for line in lines if line["total_ms"]])
+    return lateness(attendances, sum(spans) / len(spans)) if spans else None
+
+
+def _on_one_clock(attendances: list[Attendance]) -> list[Attendance]:
+    """Each as if it were a member of one set; a trace that does not tell when it began has no offset."""
+    zero = min((one.offset_ns for one in attendances if one.offset_ns), default=0)
+    return [replace(one, offset_ns=one.offset_ns - zero if one.offset_ns else 0) for one in attendances]
+
+
+def _kinds(lines: Sequence[Line]) -> list[str]:
+    """How many traces are of which kind of run; nothing for a single trace."""
+    count = Counter(line["kind"] for line in lines)
     if len(lines) < 2:
-        return None
-    column, sign = _measure(lines)
-    values = [line[column] for line in lines]
-    if any(value is None for value in values):
-        return None
-    return int(np.argmax(sign * np.array(values, float)))
-
-
-def _measure(lines: Sequence[Line]) -> tuple[str, int]:
-    """The column that tells the slowest rank, and 1 if the greatest value does, else -1."""
-    if all(line["communication_ms"] for line in lines):
-        return "communication_ms", -1
-    return ("step_ms", 1) if all(line["step_ms"] for line in lines) else ("total_ms", 1)
-
-
-def _said(lines: Sequence[Line], slow: int) -> str:
-    column, sign = _measure(lines)
-    mine = lines[slow][column]
-    others = float(np.median([line[column] for i, line in enumerate(lines) if i != slow]))
-    name = lines[slow]["trace"] if lines[slow]["rank"] is None else f"rank {lines[slow]['rank']}"
-    if sign < 0:
-        return f"slowest: {name}: it communicates {mine:,.3f} ms, the others, waiting for it, {others:,.3f} ms"
-    what = column.removesuffix("_ms")
-    return f"slowest: {name}: {what} {mine:,.3f} ms, the others {others:,.3f} ms"
+        return []
+    if len(count) == 1:
+        return [f"all are {lines[0]['kind']}: {KINDS[lines[0]['kind']]}"]
+    return ["kinds of run: " + ", ".join(f"{number} {kind} ({KINDS[kind]})" for kind, number in count.most_common())]

@@ -7,8 +7,7 @@ key and does neither is not one collective, or its clocks cannot be compared: it
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -30,10 +29,38 @@ _PAIRWISE = ("send", "recv")
 
 
 @dataclass(frozen=True)
+class Attendance:
+    """The collectives that one rank took part in.
+
+    Attributes:
+        name, rank: of the trace.
+        world_size: ranks of its job, None where not recorded.
+        offset_ns: what to add to its times to compare them with those of other ranks.
+        held: each with the first start and the last end of its kernels in the window, ns.
+        cut: keys of those of which the window holds none.
+    """
+
+    name: str
+    rank: int | None
+    world_size: int | None
+    offset_ns: int
+    held: tuple[tuple[Collective, int, int], ...]
+    cut: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, trace: TraceMember) -> Attendance:
+        """That of a member of a set."""
+        held = tuple(_held(trace.window))
+        keys = {one.key for one, _, _ in held}
+        cut = frozenset(one.key for one in trace.core.collectives.nodes if one.key not in keys)
+        return cls(trace.name, trace.rank, trace.core.info.world_size, trace.offset_ns, held, cut)
+
+
+@dataclass(frozen=True)
 class Part:
     """One rank's part of a collective; times in ns on the clock of the run."""
 
-    trace: TraceMember
+    trace: Attendance
     start: int
     end: int
 
@@ -101,7 +128,7 @@ class Met:
         return max(sizes, default=0) or None
 
     @property
-    def late(self) -> TraceMember:
+    def late(self) -> Attendance:
         """The rank that came last; of several the one with the smallest number, else name."""
         late = [part.trace for part in self.parts.values() if part.start == self.last]
         return min(late, key=lambda one: (one.rank is None, one.rank or 0, one.name))
@@ -124,7 +151,7 @@ def collective_spread(traces: TraceSet, run: str | None = None, kind: str | None
         AnalysisError: there is no such run, or `top` is negative.
     """
     ranks = traces.of_run(run)
-    meetings = _Meetings(ranks, kind)
+    meetings = Meetings([Attendance.of(trace) for trace in ranks], kind)
     rows = []
     for key, met in meetings.verified.items():
         first, latest, durations = met.first, met.last, [part.end - part.start for part in met.parts.values()]
@@ -170,7 +197,7 @@ def slowest_ranks(traces: TraceSet, run: str | None = None, kind: str | None = N
         AnalysisError: there is no such run.
     """
     ranks = traces.of_run(run)
-    meetings = _Meetings(ranks, kind)
+    meetings = Meetings([Attendance.of(trace) for trace in ranks], kind)
     found: dict[str, list[int]] = {}
     for met in meetings.verified.values():
         first, latest = met.first, met.last
@@ -194,25 +221,30 @@ def _titled(what: str, ranks: TraceSet, how: str) -> str:
     return ranks.titled(f"{what}{run}: {how}")
 
 
-class _Meetings:
-    """The collectives that more than one rank of a run took part in."""
+class Meetings:
+    """The collectives that more than one rank of a run took part in.
 
-    def __init__(self, ranks: TraceSet, kind: str | None) -> None:
-        self._ranks = ranks
+    Args:
+        attendances: what each rank took part in.
+        kind: only collectives of this kind.
+    """
+
+    def __init__(self, attendances: Sequence[Attendance], kind: str | None = None) -> None:
+        self.attendances = attendances
         self._kind = kind
 
     @cached_property
     def _matched(self) -> dict[str, Met]:
         """Key of each -> what the ranks say of it."""
-        zero = min(trace.offset_ns for trace in self._ranks)
+        zero = min(rank.offset_ns for rank in self.attendances)
         met: dict[str, Met] = {}
-        for trace in self._ranks:
-            shift = trace.offset_ns - zero
-            for one, start, end in _held(trace.window):
+        for rank in self.attendances:
+            shift = rank.offset_ns - zero
+            for one, start, end in rank.held:
                 there = met.setdefault(one.key, Met())
                 there.said.append(one)
                 start, end = start + shift, end + shift
-                there.parts[trace.name] = there.parts.get(trace.name, Part(trace, start, end)).and_also(start, end)
+                there.parts[rank.name] = there.parts.get(rank.name, Part(rank, start, end)).and_also(start, end)
         return {key: one for key, one in met.items() if len(one.parts) > 1 and self._kind in (None, one.kind)}
 
     @cached_property
@@ -223,10 +255,17 @@ class _Meetings:
     @property
     def _cut(self) -> int:
         """Number of those that are in the windows of some of their ranks only."""
-        if all(trace.window.is_whole for trace in self._ranks):
-            return 0
-        there = Counter(key for trace in self._ranks for key in {one.key for one in trace.core.collectives.nodes})
-        return sum(there[key] > len(one.parts) for key, one in self.verified.items())
+        cut = {key for rank in self.attendances for key in rank.cut}
+        return len(cut & self.verified.keys())
+
+    @property
+    def lacking(self) -> int:
+        """Number of those that ranks of their group, or of the job, may have taken part in that are not here."""
+        job = max((rank.world_size or 0 for rank in self.attendances), default=0)
+        return sum(
+            one.group_size > len(one.parts) if one.group_size else job > len(self.attendances)
+            for one in self.verified.values()
+        )
 
     @property
     def notes(self) -> list[str]:
@@ -243,9 +282,10 @@ class _Meetings:
         lacking = sum((one.group_size or 0) > len(one.parts) for one in found)
         if lacking:
             notes.append(f"{lacking:,} of {len(found):,} collectives lack ranks of their groups, which may be the last")
-        job = max((trace.core.info.world_size or 0 for trace in self._ranks), default=0)
-        if job > len(self._ranks) and any(one.group_size is None for one in found):
-            notes.append(f"{len(self._ranks):,} of the job's {job:,} ranks are compared; others may be the last")
+        ranks = len(self.attendances)
+        job = max((rank.world_size or 0 for rank in self.attendances), default=0)
+        if job > ranks and any(one.group_size is None for one in found):
+            notes.append(f"{ranks:,} of the job's {job:,} ranks are compared; others may be the last")
         return notes
 
 

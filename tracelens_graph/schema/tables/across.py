@@ -7,7 +7,8 @@ from tracelens_graph.schema.tables.shared import count, key, text, total
 
 OVERVIEW: About = {
     "trace": key("name of the file", "trace"),
-    "rank": Column("rank in the job, from the metadata", heading="rank"),
+    "rank": Column("rank in the job, from the metadata, else from the name of the file", heading="rank"),
+    "kind": text("what kind of run it is, as the headline of its verdict says", heading="kind of run"),
     "steps": Column("steps", heading="steps"),
     "step_ms": Column("mean duration of a step on the host", "ms", heading="step ms"),
     "total_ms": Column("from the first to the last GPU event", "ms", heading="total ms"),
