@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import cached_property
 
 import numpy as np
 
@@ -117,7 +118,7 @@ class Calls:
         state: of every row of the graph.
         threads: codes of the threads.
         rows: rows of the calls, ascending; those of a thread stand together.
-        marks: state -> rows of the frames, ops and annotations during which it holds.
+        marks: state -> rows of the frames, ops and annotations during which it holds, ascending.
     """
 
     def __init__(self, core: Core) -> None:
@@ -130,8 +131,9 @@ class Calls:
         notes = notes[_per_name(core, notes, _loads_data) > 0]
         self.marks = {
             PROFILER: np.flatnonzero(self.state == PROFILER),
-            DATA_LOADER: np.concatenate((np.flatnonzero(self.state == DATA_LOADER), notes)),
+            DATA_LOADER: np.union1d(np.flatnonzero(self.state == DATA_LOADER), notes),
         }
+        self._of_thread = np.searchsorted(self._c.thread[self.rows], np.arange(len(core.threads) + 1))
         state = self.state[self.rows]
         self._waiting = self.rows[(state == SYNCHRONIZATION) | (state == COPY_TO_DEVICE)]
         self._cut = self._cut_ends()
@@ -153,7 +155,7 @@ class Calls:
         """
         c = self._c
         if state in self.marks:
-            rows = np.sort(self.marks[state])
+            rows = self.marks[state]
             rows = rows[c.thread[rows] == thread]
         else:
             rows = self._within(thread, start, end)
@@ -164,11 +166,17 @@ class Calls:
             own[self.state[rows] != state] = 0
         return int(rows[own.argmax()]) if own.any() else -1
 
+    @cached_property
+    def _starts(self) -> np.ndarray:
+        starts: np.ndarray = self._c.start_ns[self.rows]
+        return starts
+
     def _within(self, thread: int, start: int, end: int) -> np.ndarray:
         """Rows of a thread's calls that may lie in a span: those that start in it, and the chain open before it."""
         c = self._c
-        rows = self.rows[slice(*np.searchsorted(c.thread[self.rows], (thread, thread + 1)))]
-        low, high = np.searchsorted(c.start_ns[rows], (start, end))
+        own = slice(self._of_thread[thread], self._of_thread[thread + 1])
+        rows = self.rows[own]
+        low, high = np.searchsorted(self._starts[own], (start, end))
         above = [] if not low else [*reversed(ancestors(c, int(rows[low - 1]))), int(rows[low - 1])]
         return np.concatenate((np.array(above, np.int64), rows[low:high]))
 
