@@ -109,10 +109,10 @@ STREAM_OVERLAP: About = {
 
 IDLE_CAUSES: About = {
     "cause": key("what the idle time is due to; the causes add up to the idle time, those unknown included"),
-    "gaps": count("gaps between GPU events of which a part is due to it"),
-    "idle_ms": total("idle time due to it, over all devices", "ms", compared="main"),
+    "gaps": count("gaps between GPU events of which a part is due to it", figure="count"),
+    "idle_ms": total("idle time due to it, over all devices", "ms", compared="main", figure="ms"),
     "percent_of_idle": share("share of the idle time"),
-    "percent_of_total": share("share of the time from the first to the last GPU event"),
+    "percent_of_total": share("share of the time from the first to the last GPU event", figure="percent"),
     "longest_ms": Column("the longest part of one gap that is due to it", "ms", Role.max),
     "gap_start_ms": Column("where that gap begins, from the trace's start", "ms"),
     "ends_with_uid": uid("the GPU event that ends it"),
@@ -156,7 +156,10 @@ SCHEMAS = {
     ),
     "stream_overlap": TableSchema("How long two streams work at once.", STREAM_OVERLAP),
     "idle_causes": TableSchema(
-        "What the host did in every gap in which the GPU had nothing to do.", IDLE_CAUSES, counts="gap"
+        "What the host did in every gap in which the GPU had nothing to do.",
+        IDLE_CAUSES,
+        counts="gap",
+        figure="idle",
     ),
     "idle_gaps": TableSchema("The longest gaps in which a device did nothing, one by one.", IDLE_GAPS),
 }
