@@ -29,6 +29,10 @@ class Family(Enum):
     other = "other"
 
 
+OTHER_ACCELERATORS = {"mtia_": "MTIA", "hpu_": "HPU", "privateuse1_": "PrivateUse1", "glow_": "Glow"}
+"""How categories of events of devices that are no GPUs begin -> what the device is called."""
+
+
 CATEGORIES: dict[str, tuple[Family, Kind | None]] = {
     "cpu_op": (Family.op, Kind.Op),
     "Operator": (Family.op, Kind.Op),

@@ -18,7 +18,7 @@ import numpy as np
 from msgspec import Raw
 
 from tracelens_graph.graph.links import DEPENDENCY_ID
-from tracelens_graph.loaders.kineto.categories import CATEGORIES, Family
+from tracelens_graph.loaders.kineto.categories import CATEGORIES, OTHER_ACCELERATORS, Family
 from tracelens_graph.loaders.kineto.records import CollectiveEvent, records
 from tracelens_graph.loaders.kineto.times import LONGEST_NS, as_floats, digits_to_ns, floats_need_digits, floats_to_ns
 from tracelens_graph.schema import Flag
@@ -106,6 +106,7 @@ class Collected:
     collectives: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
     launch_flows: int = 0
     big_flows: bool = False
+    accelerators: set[str] = field(default_factory=set)
     left_out: dict[str, int] = field(default_factory=dict)
     repairs: dict[str, int] = field(default_factory=dict)
     lost_events: int = 0
@@ -304,7 +305,10 @@ class Collector:
             target.setdefault(name, bytearray()).extend(values.astype(dtype_of(name), copy=False).tobytes())
 
     def _kinds(self, events: list[Any]) -> np.ndarray:
-        kinds = {record: CATEGORIES[self._records.category[record]][1] or 0 for record in set(map(type, events))}
+        categories = {record: self._records.category[record] for record in set(map(type, events))}
+        for category in categories.values():
+            self.out.accelerators.update(name for start, name in OTHER_ACCELERATORS.items() if category.startswith(start))
+        kinds = {record: CATEGORIES[category][1] or 0 for record, category in categories.items()}
         if len(kinds) == 1:
             return np.full(len(events), next(iter(kinds.values())), np.uint8)
         return np.fromiter((kinds[type(e)] for e in events), np.uint8, len(events))

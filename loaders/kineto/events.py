@@ -56,6 +56,7 @@ def merge(first: Collected, second: Collected) -> Collected:
     first.autograd_flows += [(ph, key, int(threads[t]), ts) for ph, key, t, ts in second.autograd_flows]
     first.collectives += [(uid + first.events, args) for uid, args in second.collectives]
     first.metadata_events += second.metadata_events
+    first.accelerators |= second.accelerators
     for counts, more in ((first.left_out, second.left_out), (first.repairs, second.repairs)):
         for key, count in more.items():
             counts[key] = counts.get(key, 0) + count

@@ -70,6 +70,7 @@ def load_kineto(source: Source, progress: Progress | None = None, processes: int
         processes=context["processes"],
         threads=context["threads"],
         events=out.events,
+        accelerator=", ".join(sorted(out.accelerators)),
         left_out=left_out,
         repairs=out.repairs,
         lost_events=out.lost_events,

@@ -278,6 +278,15 @@ def test_the_steps_are_the_window() -> None:
     assert causes[0].evidence["because"] == "train.py(1): prepare"
 
 
+def test_another_accelerator_is_no_gpu() -> None:
+    launch = span("mtia_runtime", "runFunction", 0, 5, correlation=1)
+    work = span("mtia_ccp_events", "fba_kernel", 10, 10_000, 0, 1, correlation=1, device=0, stream=1)
+    headline, *others = verdict(load_core([launch, work]))
+    assert headline.evidence["kind"] == "other_accelerator"
+    assert "another accelerator (MTIA)" in headline.text
+    assert others == []
+
+
 def test_advice_is_known() -> None:
     for problem in PROBLEMS:
         for rank in simulate(problem=problem, seed=1).ranks:

@@ -46,6 +46,7 @@ class TraceInfo:
         metadata: the file's top-level keys, without those that may hold secrets.
         processes: [pid, name, labels]; threads: [pid, tid, name]: names from metadata events.
         events: number of entries in the file's event list.
+        accelerator: what its device is called if it is no GPU, such as `MTIA`; empty for a GPU.
         left_out: why -> number of entries that became no node (flows, metadata, spans).
         repairs: fault -> number of events it was repaired in; empty for a sound file.
         lost_events, lost_bytes: what no repair could save.
@@ -58,6 +59,7 @@ class TraceInfo:
     processes: list[list[Any]] = field(default_factory=list)
     threads: list[list[Any]] = field(default_factory=list)
     events: int = 0
+    accelerator: str = ""
     left_out: dict[str, int] = field(default_factory=dict)
     repairs: dict[str, int] = field(default_factory=dict)
     lost_events: int = 0

@@ -41,6 +41,7 @@ class Finding:
 
 KINDS: Mapping[str, str] = {
     "no_gpu": "no GPU events were recorded",
+    "other_accelerator": "the device is no GPU",
     "too_little": "too little was recorded, or too little of it explains the time",
     "graph.capture": "a graph was being captured: its launches are recorded, and nothing ran",
     "graph.replay": "most GPU time is the replay of graphs",

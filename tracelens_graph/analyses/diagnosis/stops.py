@@ -37,6 +37,21 @@ def no_gpu(w: Window) -> Finding:
     )
 
 
+def other_accelerator(w: Window) -> Finding | None:
+    """The headline of a trace of a device that is no GPU: what its events mean is not known."""
+    name = w.core.info.accelerator
+    if not name:
+        return None
+    text = (
+        f"The trace is of another accelerator ({name}): its times are shown, but what they mean is known of GPUs only"
+    )
+    evidence: dict[str, int | float | str] = {
+        "kind": "other_accelerator", "percent": 0.0, "percent_of": "recording", "accelerator": name,
+        "gpu_events": len(w.gpu_rows),
+    }  # fmt: skip
+    return Finding("headline", text, evidence, ask_next="tracelens-graph timeline TRACE")
+
+
 def capture(w: Window) -> Finding | None:
     """The headline of a trace in which a graph is captured: most of its launches run nothing."""
     launches, c = calls_named(w, LAUNCH), w.core.columns

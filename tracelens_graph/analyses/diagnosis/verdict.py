@@ -13,7 +13,7 @@ from tracelens_graph.analyses.diagnosis.causes import causes_of
 from tracelens_graph.analyses.diagnosis.families import families_of
 from tracelens_graph.analyses.diagnosis.finding import Finding, brief, percent, shown_ms
 from tracelens_graph.analyses.diagnosis.headline import headline, start_up
-from tracelens_graph.analyses.diagnosis.stops import capture, no_gpu, too_little
+from tracelens_graph.analyses.diagnosis.stops import capture, no_gpu, other_accelerator, too_little
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, step_number, window_of
 from tracelens_graph.schema import Kind
@@ -32,11 +32,10 @@ def verdict(g: Core | Window) -> list[Finding]:
     w = window_of(g)
     if not len(w.gpu_rows):
         return [no_gpu(w)]
-    if captured := capture(w):
-        return [captured]
+    if stop := other_accelerator(w) or capture(w):
+        return [stop]
     account = account_of(w)
-    stop = start_up(account) or too_little(account)
-    if stop:
+    if stop := start_up(account) or too_little(account):
         return [stop]
     families = families_of(account.window)
     first = headline(account, families)
