@@ -6,6 +6,7 @@ they are read into memory; those beyond it stay mapped from their files, which v
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import tempfile
@@ -165,17 +166,21 @@ def load_core_set(
     _check_numbers(processes, memory_bytes)
     lean = _lean_columns(columns)
     here = [file for file in files if len(files) == 1 or file == "-" or file.endswith(".tlg") or is_stream(file)]
-    folder = Path(tempfile.mkdtemp(prefix="tracelens_graph-"))  # for the owner alone
-    orders = [_Order(file, folder / f"{place}.tlg", lean) for place, file in enumerate(files) if file not in here]
     sizes = {file: os.path.getsize(file) if os.path.isfile(file) else 0 for file in files}
     graphs: dict[str, Core] = {}
     no_traces: dict[str, TraceError] = {}
     broken: list[TraceError] = []
     done = held = 0
+    folder = Path(tempfile.mkdtemp(prefix="tracelens_graph-"))  # for the owner alone
     try:
+        orders = [_Order(file, folder / f"{place}.tlg", lean) for place, file in enumerate(files) if file not in here]
         outcomes = chain(
             ((file, _loaded(file, lean, progress if len(files) == 1 else None)) for file in here),
-            zip((order.file for order in orders), map_in_processes(_to_file, orders, processes), strict=True),
+            zip(
+                (order.file for order in orders),
+                map_in_processes(_to_file, orders, processes, lambda order: order.file),
+                strict=True,
+            ),
         )
         for file, outcome in outcomes:
             done += sizes[file]
@@ -192,6 +197,8 @@ def load_core_set(
             raise _nothing_read(files, no_traces, broken)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
+        if folder.exists():  # there may be no descriptor left for that
+            atexit.register(shutil.rmtree, folder, ignore_errors=True)
         raise
     names = dict(zip(files, distinct_names(files), strict=True))
     members = (TraceMember(graphs[file], names[file], run) for file in files if file in graphs)

@@ -247,7 +247,7 @@ def _many_traces(paths: list[str], request: _Request) -> list[_Outcome]:
     # Functions of an extension cannot be sent to a process; it loads them itself.
     alone = replace(request, options=replace(request.options, extension=None))
     work = [(path, alone, name) for path, name in zip(paths, distinct_names(paths), strict=True)]
-    outcomes = list(map_in_processes(_work_of_many, work))
+    outcomes = list(map_in_processes(_work_of_many, work, name=lambda one: one[0]))
     say(left_out_note([path for path, one in zip(paths, outcomes, strict=True) if one.error and not one.is_broken]))
     say(f"left out: {outcome.error}" for outcome in outcomes if outcome.error and outcome.is_broken)
     read = [outcome for outcome in outcomes if outcome.line is not None]
