@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from handmade import small_trace
 
@@ -116,3 +117,40 @@ def test_questions_go_by_the_extension_of_the_window(ranks: TraceSet) -> None:
     core: Core = ranks[0].core
     w = Extension(registry={}).of(core)
     assert QUESTIONS["unmodelled_time"](w)["op"] != QUESTIONS["unmodelled_time"](core)["op"]
+
+
+def test_a_member_of_a_set_is_a_graph(ranks: TraceSet) -> None:
+    table = QUESTIONS["idle_gaps"](ranks[1])
+    assert table.records() == QUESTIONS["idle_gaps"](ranks[1].graph).records()
+
+
+def test_a_name_of_no_question_is_answered_with_a_hint() -> None:
+    with pytest.raises(KeyError, match="there is no question 'slowest_rank'; did you mean slowest_ranks?"):
+        QUESTIONS["slowest_rank"]
+    assert "slowest_rank" not in QUESTIONS
+    assert QUESTIONS.get("slowest_rank") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("idle_gaps", {"top": "abc"}),
+        ("idle_gaps", {"top": 1.5}),
+        ("idle_gaps", {"top": float("nan")}),
+        ("idle_gaps", {"top": -1}),
+        ("idle_gaps", {"top": True}),
+        ("idle_gaps", {"min_us": float("nan")}),
+        ("idle_gaps", {"min_us": "1"}),
+        ("collective_spread", {"top": "abc"}),
+        ("collective_spread", {"kind": 7}),
+        ("collective_spread", {"top": None}),
+    ],
+)
+def test_values_of_the_wrong_kind_are_refused(ranks: TraceSet, name: str, wrong: dict[str, Any]) -> None:
+    ((parameter, value),) = wrong.items()
+    with pytest.raises(AnalysisError, match=rf"^{parameter}={value!r}: a (whole )?(number|text).* is wanted$"):
+        QUESTIONS[name](ranks if QUESTIONS[name].several else ranks[0], **wrong)
+
+
+def test_values_of_numpy_are_numbers(ranks: TraceSet) -> None:
+    assert len(QUESTIONS["idle_gaps"](ranks[0], top=np.int64(1), min_us=np.float32(0.5))) <= 1

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
+from numbers import Integral, Real
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from tracelens_graph.cypher import Query, library
@@ -62,6 +63,30 @@ class Parameter:
             if kind is str or text == kind:
                 return text
         raise AnalysisError(f"{self.name}={text}: {self.wanted} is wanted")
+
+    def check(self, value: Any) -> None:
+        """Refuse what it cannot be.
+
+        Raises:
+            AnalysisError: it is of another type, not a number, or a number of rows below 0.
+        """
+        if self.name == STEP or not set(self.types) <= {*_PLAIN, type(None), *self._words}:
+            return  # what else there is, the function itself judges
+        fits = (
+            (value is None and type(None) in self.types)
+            or (isinstance(value, str) and str in self.types)
+            or (isinstance(value, bool) and bool in self.types)
+            or (isinstance(value, Integral) and not isinstance(value, bool) and bool({int, float} & {*self.types}))
+            or (isinstance(value, Real) and not isinstance(value, bool) and float in self.types and value == value)
+        )
+        if not fits or (self.name == "top" and value is not None and value < 0):
+            least = " from 0 on" if self.name == "top" else ""
+            raise AnalysisError(f"{self.name}={value!r:.60}: {self.wanted}{least} is wanted")
+
+    @property
+    def _words(self) -> set[Any]:
+        """The few texts that it may be, where it is one of these."""
+        return {kind for kind in self.types if isinstance(kind, str)}
 
     @property
     def wanted(self) -> str:
@@ -125,7 +150,8 @@ class Question:
         """The answer.
 
         Args:
-            given: a graph or a window of it; for a question about several traces a `TraceSet` or what makes one.
+            given: a graph, a window of it or a `TraceMember`; for a question about several traces a `TraceSet` or what
+                makes one.
             parameters: see `parameters`.
 
         Raises:
@@ -134,6 +160,7 @@ class Question:
         for name in parameters:
             if name not in self.parameters:
                 raise AnalysisError(f"{self.name} has no parameter {name!r}; {hint(name, self.parameters)}")
+            self.parameters[name].check(parameters[name])
         traces = TraceSet.of(given)
         if self.several:
             return self._cut(self.function(traces, **self.fixed, **parameters))
@@ -223,7 +250,15 @@ def _questions() -> Mapping[str, Question]:
     ]
     fixed: Mapping[str, Mapping[str, Any]] = {"steps": {"top_ops": 0}}
     of_one = {name: Question(name, theme, home, fixed=fixed.get(name, {})) for theme, name, home in one}
-    return of_one | {name: Question(name, theme, home, True, columns) for theme, name, home, columns in several}
+    of_several = {name: Question(name, theme, home, True, columns) for theme, name, home, columns in several}
+    return _Questions(of_one | of_several)
+
+
+class _Questions(dict[str, Question]):
+    """Questions by name, with a hint for a name that none has."""
+
+    def __missing__(self, name: str) -> Question:
+        raise KeyError(f"there is no question {name!r}; {hint(str(name), self)}")
 
 
 QUESTIONS: Mapping[str, Question] = _questions()

@@ -101,7 +101,7 @@ class TraceSet(Sequence[TraceMember]):
         """
         if isinstance(given, TraceSet):
             return given
-        if isinstance(given, Core | Window):
+        if isinstance(given, Core | Window | TraceMember):
             given = [given]
         if isinstance(given, Mapping):
             named = [(str(name), graph) for name, graph in given.items()]

@@ -10,7 +10,7 @@ from tracelens_graph.analyses.shared.grouping import Cells
 from tracelens_graph.analyses.timeline.timeline import gpu_timeline
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.schema.tables.across import INCOMPLETE_TRACES, RUN_HISTORY
-from tracelens_graph.table import Table
+from tracelens_graph.table import Table, columns_of
 
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 
@@ -63,7 +63,7 @@ def run_history(traces: TraceSet, label: str | None = None, run: str | None = No
             }
         )
         before = times
-    columns = {column: [row[column] for row in rows] for column in RUN_HISTORY}
+    columns = columns_of(rows, RUN_HISTORY)
     return Table("run_history", columns, RUN_HISTORY, "GPU time, trace after trace")
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from tracelens_graph.graph.collectives import Collective
 from tracelens_graph.graph.trace_set import TraceMember, TraceSet
 from tracelens_graph.schema.tables.across import COLLECTIVE_SPREAD, SLOWEST_RANKS
-from tracelens_graph.table import Table
+from tracelens_graph.table import Table, columns_of
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def collective_spread(traces: TraceSet, run: str | None = None, kind: str | None
         rows.append(((-wait, first, key), said))
     chosen = [said for _, said in sorted(rows, key=lambda row: row[0])[:top]]
     about = COLLECTIVE_SPREAD
-    columns = {column: [row[column] for row in chosen] for column in about}
+    columns = columns_of(chosen, about)
     return Table("collective_spread", columns, about, _titled("Collectives", ranks, "rank against rank"))
 
 

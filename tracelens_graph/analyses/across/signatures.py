@@ -22,7 +22,7 @@ from tracelens_graph.graph.trace_set import TraceMember, TraceSet
 from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.schema import Kind
 from tracelens_graph.schema.tables import TABLES
-from tracelens_graph.table import Table
+from tracelens_graph.table import Table, columns_of
 
 
 @dataclass
@@ -233,4 +233,4 @@ def _first(rows: list[tuple[tuple[Any, ...], dict[str, Any]]], top: int | None =
 
 def _table(name: str, title: str, rows: list[dict[str, Any]]) -> Table:
     about = TABLES[name].columns
-    return Table(name, {column: [row[column] for row in rows] for column in about}, about, title)
+    return Table(name, columns_of(rows, about), about, title)
