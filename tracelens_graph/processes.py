@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import FrameType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from tracelens_graph.errors import TraceError, TraceLensGraphError
 
@@ -101,7 +101,8 @@ def _results(workers: Sequence[_Worker], items: Sequence[_Item], name: Callable[
                     pipe = idle.pop()
                     busy[pipe] = left.popleft()
                     pipe.send(items[busy[pipe]])
-                for pipe in wait(list(busy)):
+                for ready in wait(list(busy)):
+                    pipe = cast("Connection", ready)
                     found[busy[pipe]] = pipe.recv()
                     del busy[pipe]
                     idle.append(pipe)

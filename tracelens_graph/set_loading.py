@@ -17,6 +17,7 @@ from functools import partial
 from glob import glob, has_magic
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from tracelens_graph.errors import AnalysisError, NotATraceError, TraceError
 from tracelens_graph.files import distinct_names
@@ -207,7 +208,7 @@ def load_core_set(
     return traces
 
 
-def _check_numbers(processes: object, memory_bytes: object) -> None:
+def _check_numbers(processes: Any, memory_bytes: Any) -> None:
     if processes is not None and (type(processes) is not int or processes < 1):
         raise AnalysisError(f"processes={processes!r}: a whole number from 1 on is wanted, or None")
     if type(memory_bytes) not in (int, float) or not memory_bytes >= 0:

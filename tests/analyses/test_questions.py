@@ -154,3 +154,47 @@ def test_values_of_the_wrong_kind_are_refused(ranks: TraceSet, name: str, wrong:
 
 def test_values_of_numpy_are_numbers(ranks: TraceSet) -> None:
     assert len(QUESTIONS["idle_gaps"](ranks[0], top=np.int64(1), min_us=np.float32(0.5))) <= 1
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "said"),
+    [
+        (
+            "slowest_ranks",
+            {"kind": "nosuch"},
+            "no collective is of kind 'nosuch'; there are _allgather_base, allreduce",
+        ),
+        (
+            "collective_spread",
+            {"kind": "nosuch"},
+            "no collective is of kind 'nosuch'; there are _allgather_base, allreduce",
+        ),
+        ("run_history", {"label": "commit"}, "no trace has a label 'commit'; the traces have no labels"),
+        ("run_history", {"named": "rank9"}, "no trace is called 'rank9'; did you mean rank"),
+        ("run_history", {"run": "jub"}, "no run is called 'jub'; did you mean job?"),
+        ("incomplete_traces", {}, "no file of 2 was damaged"),
+        ("incomplete_traces", {"run": "jub"}, "no run is called 'jub'; did you mean job?"),
+        ("ops_only_in_one", {}, "both traces have ops of the same names"),
+        ("kernel_choices", {}, "where both traces ran an op with the same arguments"),
+    ],
+)
+def test_an_empty_table_says_why(ranks: TraceSet, name: str, given: dict[str, Any], said: str) -> None:
+    table = QUESTIONS[name](ranks, **given)
+    assert len(table) == 0
+    assert table.notes[-1].startswith(said)
+
+
+@pytest.mark.parametrize("name", ["slowest_ranks", "collective_spread"])
+def test_ranks_need_others(ranks: TraceSet, name: str) -> None:
+    assert QUESTIONS[name](ranks[:1]).notes[-1] == "1 trace: two ranks at least are compared"
+    empty = load_core({"traceEvents": []})
+    assert QUESTIONS[name]([empty, empty]).notes[-1] == "the traces have no communication kernels"
+
+
+def test_which_two_of_many_are_compared_is_told(ranks: TraceSet) -> None:
+    three = TraceSet.of({"a": ranks[0].graph, "b": ranks[1].graph, "c": ranks[0].graph})
+    for name in ("common_signatures", "kernel_choices", "ops_only_in_one"):
+        assert QUESTIONS[name](three).notes[0].startswith("of 3 traces c (b) is compared with b (a); the parameters")
+        assert QUESTIONS[name](three, b="b").notes[0].startswith("of 3 traces b (b) is compared with a (a)")
+        assert not any("of 3" in note for note in QUESTIONS[name](three, a="a", b="c").notes)
+        assert not any("compared with" in note for note in QUESTIONS[name](ranks).notes)

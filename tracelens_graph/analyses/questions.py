@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import builtins
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
@@ -72,13 +72,11 @@ class Parameter:
         """
         if self.name == STEP or not set(self.types) <= {*_PLAIN, type(None), *self._words}:
             return  # what else there is, the function itself judges
-        fits = (
-            (value is None and type(None) in self.types)
-            or (isinstance(value, str) and str in self.types)
-            or (isinstance(value, bool) and bool in self.types)
-            or (isinstance(value, Integral) and not isinstance(value, bool) and bool({int, float} & {*self.types}))
-            or (isinstance(value, Real) and not isinstance(value, bool) and float in self.types and value == value)
-        )
+        kinds: dict[type, type] = {bool: bool, Integral: int, Real: float}
+        kind = next((plain for one, plain in kinds.items() if isinstance(value, one)), type(value))
+        fits = kind in self.types or (kind is int and float in self.types)
+        if kind is float and value != value:  # not a number
+            fits = False
         if not fits or (self.name == "top" and value is not None and value < 0):
             least = " from 0 on" if self.name == "top" else ""
             raise AnalysisError(f"{self.name}={value!r:.60}: {self.wanted}{least} is wanted")
@@ -163,11 +161,22 @@ class Question:
             self.parameters[name].check(parameters[name])
         traces = TraceSet.of(given)
         if self.several:
-            return self._cut(self.function(traces, **self.fixed, **parameters))
+            table = self._cut(self.function(traces, **self.fixed, **parameters))
+            table.notes = [*table.notes, *self._remarks(table, traces, parameters)]
+            return table
         if len(traces) != 1:
             raise AnalysisError(f"{self.name} is asked of one trace, not of {len(traces)}")
         w = narrow(traces[0].window, step=parameters.pop(STEP, None))
         return self._cut(self.function(w, **self.fixed, **parameters))
+
+    def _remarks(self, table: Table, traces: TraceSet, given: Mapping[str, Any]) -> Iterator[str]:
+        """Why there are no rows, and which of many traces were taken."""
+        from tracelens_graph.analyses.across.empty import pair_note, why_empty
+
+        if "a" in self.parameters and (note := pair_note(traces, given)):
+            yield note
+        if not len(table) and (note := why_empty(self.name, traces, given)):
+            yield note
 
     def _cut(self, table: Table) -> Table:
         """The columns that its query has, too; all where it has none."""

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from tracelens_graph.table import Table
 
 _ROWS_FOR_PEOPLE = 20
+_RUN = "run"
+"""A parameter of questions about several traces that is of use where runs have names: in a database, and in Python."""
 
 
 @with_window_options
@@ -53,6 +55,7 @@ def ask(
     """
     from tracelens_graph.reports.terminal import terminal_width, wants_color
 
+    is_complete = True
     if question is None:
         table = _listed()
         if format is not Format.table or top is not None:
@@ -62,8 +65,11 @@ def ask(
         if not traces:
             table = _described(asked)
         else:
-            table = _first(_answer(asked, traces, _parameters(asked, param or []), window, format), format, top)
+            table, is_complete = _answer(asked, traces, _parameters(asked, param or []), window, format)
+            table = _first(table, format, top)
     sys.stdout.write(formatted(table, format, terminal_width(sys.stdout), wants_color(sys.stdout)))
+    if not is_complete:
+        raise typer.Exit(1)
 
 
 def _question(name: str) -> Question:
@@ -84,6 +90,8 @@ def _parameters(question: Question, given: list[str]) -> dict[str, Any]:
         name, equals, value = text.partition("=")
         if not equals:
             raise typer.BadParameter(f"--param {text}: it has the form NAME=VALUE")
+        if name == _RUN and question.several:
+            raise typer.BadParameter("--param run: traces from files are of no named run; name the traces you mean")
         if name not in question.parameters:
             raise typer.BadParameter(f"--param: {question.name} has no {name!r}; {hint(name, question.parameters)}")
         try:
@@ -95,21 +103,22 @@ def _parameters(question: Question, given: list[str]) -> dict[str, Any]:
 
 def _answer(
     question: Question, traces: list[str], parameters: dict[str, Any], window: WindowChoice, form: Format
-) -> Table:
+) -> tuple[Table, bool]:
+    """The answer, and whether all files that look like traces could be read."""
     files = traces_named(traces)
     if question.several:
         members = load_set(files, columns=question.columns)
         windows = members if window == WindowChoice() else members.narrowed(**vars(window))
-        return question(windows, **parameters)
+        return question(windows, **parameters), not members.broken
     if len(files) != 1:
         raise typer.BadParameter(f"{question.name} is asked of one trace, not of {len(files)}")
     core = load(files[0])
     table = question(window.of(core), **parameters)
     if form is not Format.table:
-        return table
+        return table, True
     from tracelens_graph.reports.views import view
 
-    return view(table, core)
+    return view(table, core), True
 
 
 def _first(table: Table, form: Format, top: int | None) -> Table:
@@ -142,7 +151,7 @@ def _described(question: Question) -> Table:
     """The parameters of a question."""
     from tracelens_graph.table import Column, Table
 
-    found = list(question.parameters.values())
+    found = [one for one in question.parameters.values() if one.name != _RUN]
     columns = {
         "parameter": [one.name for one in found],
         "value": [one.wanted for one in found],

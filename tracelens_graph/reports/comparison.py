@@ -10,6 +10,7 @@ import numpy as np
 from tracelens_graph.analyses.across.compare import COMPARISONS, number
 from tracelens_graph.column import headings
 from tracelens_graph.table import Table
+from tracelens_graph.text_table import list_text
 from tracelens_graph.texts import printable, shorten
 
 _TIMES = {"total": "total_time", "busy": "busy_time", "idle": "idle_time"}
@@ -111,4 +112,4 @@ def brief(table: Table, runs: Sequence[str]) -> Table:
 
 
 def _cell(value: Any) -> Any:
-    return str(value).replace(" ", "") if isinstance(value, list) else value
+    return list_text(value) if isinstance(value, list) else value
