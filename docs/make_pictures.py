@@ -30,6 +30,7 @@ PURPOSE = {
     "trace_graph": "TraceGraph: the core as a networkx graph, with frames, saving and exporting",
     "extension_loading": "an extension, read from files",
     "extension": "what a user's extension adds: categories, models, tables; plain data that a window carries",
+    "own_code": "errors in code of the user's own, told by file and line",
     "set_loading": "load_core_set(): many traces, in as many processes as cores",
     "loading": "load_core(): a trace or a saved graph, as core",
     "nxview": "networkx's mappings, read from the columns",

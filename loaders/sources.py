@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import os
+import stat
 import sys
 import weakref
 import zlib
@@ -23,6 +24,8 @@ GRAPH_MAGIC = b"TLGRAPH1"
 
 _GZIP, _ZSTD, _ZIP = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PK\x03\x04"
 _BOM = b"\xef\xbb\xbf"
+_HEAD = 64
+"""Bytes that a format is told by."""
 
 _FOREIGN: tuple[tuple[bytes, str], ...] = (
     (b"SQLite format 3\x00", "an SQLite database (an Nsight Systems export?)"),
@@ -56,7 +59,7 @@ class Source:
         self._spooled = False
         self._stamp = self._stat()
         with self._raw() as file:
-            head = file.read(64)
+            head = file.read(_HEAD)
         self.packing = _packing(head, name)
 
     @property
@@ -123,12 +126,12 @@ class Source:
         if self.path is None:
             return (0, 0, 0)
         try:
-            stat = self.path.stat()
-        except OSError as error:
+            state = self.path.stat()
+        except (OSError, ValueError) as error:
             if hasattr(self, "_stamp"):
                 raise ChangedTraceError(f"{self.name}: the file is gone since it was loaded") from None
             raise TraceError(f"{self.name}: {_reason(error)}") from None
-        return (stat.st_size, stat.st_mtime_ns, stat.st_ino)
+        return (state.st_size, state.st_mtime_ns, state.st_ino)
 
     def _raw(self) -> BinaryIO:
         if self._data is not None:
@@ -145,7 +148,12 @@ class Source:
         import shutil
         import tempfile
 
+        head = b""
+        while len(head) < _HEAD and (more := stream.read(_HEAD - len(head))):
+            head += more
+        _packing(head, name)  # a device may have no end
         spool = tempfile.NamedTemporaryFile(prefix="tracelens-graph-", suffix=".spool")  # noqa: SIM115
+        spool.write(head)
         shutil.copyfileobj(stream, spool, 1 << 20)
         spool.flush()
         source = cls(name, path=Path(spool.name))
@@ -170,9 +178,15 @@ def open_source(source: Any) -> Source:
     if isinstance(source, str | os.PathLike):
         if os.fspath(source) == "-":
             return Source.spooled(sys.stdin.buffer, "<stdin>")
-        path = Path(source)
-        if path.is_dir():
+        path = Path(os.fsdecode(source))
+        if os.path.isdir(path):
             raise NotATraceError(f"{path}: is a folder, not a trace")
+        if is_stream(path):
+            try:
+                with open(path, "rb") as stream:
+                    return Source.spooled(stream, str(path))
+            except OSError as error:
+                raise TraceError(f"{path}: {_reason(error)}") from None
         return Source(str(path), path=path.absolute())
     if isinstance(source, bytes | bytearray | memoryview):
         return Source("<bytes>", data=bytes(source))
@@ -185,6 +199,15 @@ def open_source(source: Any) -> Source:
             return Source(name, data=source.read().encode("utf-8", "surrogatepass"))
         return Source.spooled(source, name)
     raise NotATraceError(f"cannot load a {type(source).__name__}: give a path, a file object or parsed JSON")
+
+
+def is_stream(path: str | os.PathLike[str]) -> bool:
+    """Whether a path is a pipe, socket or device: it can be read once only, and may never end."""
+    try:
+        kind = os.stat(path).st_mode
+    except (OSError, ValueError):
+        return False
+    return not (stat.S_ISREG(kind) or stat.S_ISDIR(kind))
 
 
 def _compact_json(parsed: Any) -> bytes:
@@ -232,8 +255,8 @@ def check_is_json(head: bytes, name: str) -> None:
     raise NotATraceError(f"{name}: is binary data that no profiler trace begins with")
 
 
-def _reason(error: OSError) -> str:
-    return (error.strerror or str(error)).lower()
+def _reason(error: OSError | ValueError) -> str:
+    return (getattr(error, "strerror", None) or str(error)).lower()
 
 
 class _GzipStream(io.RawIOBase, BinaryIO):

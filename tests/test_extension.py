@@ -8,6 +8,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -473,3 +474,35 @@ def test_a_toml_file_holds_patterns_of_kernel_names(tmp_path: Path) -> None:
     file.write_text("[[rule]]\n")
     with pytest.raises(AnalysisError, match="mine.toml, rule 1"):
         load_extension(file)
+
+
+def _fails(*given: Any) -> Any:
+    return 1 / 0
+
+
+def _exits(*given: Any) -> Any:
+    sys.exit(3)
+
+
+@pytest.mark.parametrize("function", [_fails, _exits, lambda *given: int("x"), partial(_fails, 1)])
+def test_errors_of_an_extension_in_a_script_say_where(core: Core, function: Callable[..., Any]) -> None:
+    asked: dict[str, Callable[[Extension], object]] = {
+        "models": lambda one: unified_perf_summary(one.of(core)),
+        "tables": lambda one: dict(report_tables(core, ReportOptions(extension=one))),
+        "table_sets": lambda one: dict(report_tables(core, ReportOptions(extension=one))),
+        "postprocess": lambda one: one.of(core),
+    }
+    made: dict[str, Any] = {
+        "models": {"my::norm": OpModel(function, "NORM")},
+        "tables": {"mine": function},
+        "table_sets": [function],
+        "postprocess": function,
+    }
+    for what, ask in asked.items():
+        extension = Extension(**{what: made[what]})
+        for one in (extension, combined([extension, Extension(name="other")])):
+            with pytest.raises(
+                ExtensionError, match=r"test_extension\.py:\d+: (ZeroDivisionError|SystemExit|ValueError)"
+            ) as caught:
+                ask(one)
+            assert isinstance(caught.value.__cause__, ZeroDivisionError | SystemExit | ValueError)

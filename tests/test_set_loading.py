@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import gc
+import os
 import shutil
 import tempfile
 import warnings
 from pathlib import Path
+from threading import Thread
+from typing import Any
 
 import numpy as np
 import pytest
@@ -115,6 +118,76 @@ def test_no_files_at_all(tmp_path: Path) -> None:
         tlg.load_set(tmp_path)
     with pytest.raises(TypeError, match="one of them"):
         tlg.load_set()
+
+
+def test_pipes_in_a_folder_are_left_out(job: Path, tmp_path: Path) -> None:
+    shutil.copy(job / "rank0.json.gz", tmp_path)
+    os.mkfifo(tmp_path / "pipe.json")
+    for named in (tmp_path, tmp_path / "*.json*"):
+        with pytest.warns(IncompleteSetWarning, match=r"left out 1 pipe, socket or device: pipe\.json"):
+            traces = tlg.load_set(named)
+        assert [one.name for one in traces] == ["rank0"]
+    (tmp_path / "rank0.json.gz").unlink()
+    with pytest.raises(NotATraceError, match="left out 1 pipe"):
+        tlg.load_set(tmp_path)
+
+
+def test_a_pipe_that_is_named_is_read(job: Path, tmp_path: Path) -> None:
+    pipe, trace = tmp_path / "pipe.json", job / "rank1.json.gz"
+    os.mkfifo(pipe)
+    writer = Thread(target=lambda: pipe.write_bytes(trace.read_bytes()), daemon=True)
+    writer.start()
+    traces = load_core_set(trace_files([str(job / "rank0.json.gz"), str(pipe)]))
+    writer.join()
+    assert [one.rank for one in traces] == [0, 1]
+    assert traces[1].core.node(100).event == load_core(trace).node(100).event
+
+
+def test_a_file_counts_once(job: Path, tmp_path: Path) -> None:
+    file = tmp_path / "rank0.json.gz"
+    shutil.copy(job / "rank0.json.gz", file)
+    (tmp_path / "link.json.gz").symlink_to(file)
+    os.link(file, tmp_path / "same.json.gz")
+    with pytest.warns(IncompleteSetWarning, match="left out 2 files that are named twice"):
+        traces = tlg.load_set(file, tmp_path)
+    assert [one.name for one in traces] == ["rank0"]
+    told: list[str] = []
+    assert trace_files([str(file), f"{tmp_path}/../{tmp_path.name}/rank0.json.gz"], told.append) == [str(file)]
+    assert told == [f"left out 1 file that is named twice: {tmp_path}/../{tmp_path.name}/rank0.json.gz is {file}"]
+
+
+def test_several_paths(job: Path) -> None:
+    files = [job / f"rank{rank}.json.gz" for rank in range(3)]
+    assert [one.rank for one in tlg.load_set(*files)] == [0, 1, 2]
+    assert [one.rank for one in tlg.load_set(files[0], [str(files[1]), files[2]])] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("path", ["x" * 5000, "a\0b", "a*\0b", "nosuch.json"])
+def test_paths_that_are_none(path: str) -> None:
+    with pytest.raises(TraceError, match=r"too long|null|no such|no file fits"):
+        tlg.load_set(path)
+
+
+@pytest.mark.parametrize("given", [3, None, [3], b"a", {"a": 1}])
+def test_what_is_no_path(given: Any) -> None:
+    with pytest.raises(NotATraceError, match=r"takes paths of traces, not (int|NoneType|bytes|dict)"):
+        tlg.load_set(given)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"columns": ("ownr",)}, "no column 'ownr'; did you mean owner?"),
+        ({"columns": "ownr"}, "no column 'ownr'; did you mean owner?"),
+        ({"processes": -1}, "processes=-1: a whole number from 1 on"),
+        ({"processes": 1.5}, r"processes=1\.5"),
+        ({"memory_bytes": -1}, "memory_bytes=-1: a number of bytes"),
+        ({"memory_bytes": float("nan")}, "memory_bytes=nan"),
+    ],
+)
+def test_options_that_make_no_sense(job: Path, options: dict[str, Any], said: str) -> None:
+    with pytest.raises(AnalysisError, match=said):
+        tlg.load_set(job, **options)
 
 
 def test_saved_graphs_and_traces_of_one_name(tmp_path: Path) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import Any
 
-from tracelens_graph.errors import DamagedTraceWarning, DatabaseError, IncompleteSetWarning
+from tracelens_graph.errors import DamagedTraceWarning, DatabaseError, IncompleteSetWarning, NotATraceError
 from tracelens_graph.graph.trace_set import TraceMember, TraceSet
 from tracelens_graph.loading import load_core
 from tracelens_graph.nxview.rebuild import rebuild
@@ -47,8 +47,7 @@ def load(
 
 
 def load_set(
-    source: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | None = None,
-    *,
+    *sources: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     database: Any = None,
     run: str = "",
     columns: Iterable[str] | None = None,
@@ -62,7 +61,7 @@ def load_set(
     and which ranks of a job are missing.
 
     Args:
-        source: a folder, a pattern such as `traces/rank*.json.gz`, or several paths.
+        sources: folders, patterns such as `traces/rank*.json.gz`, paths, or lists of these.
         database: instead of files, a `Database` or the address of one: the traces of a run in it, by rank and name.
         run: name of the run; of a database the one that is wanted.
         columns: load lean graphs, for a question that reads these columns of `schema.STORED` only.
@@ -72,31 +71,43 @@ def load_set(
         progress: called with bytes done and bytes in all; by default a line on standard error, if that is a terminal.
 
     Raises:
-        NotATraceError: no file is there.
+        NotATraceError: no file is there, or something among them is no path.
         TraceError: none of the files is a trace that can be read.
         DatabaseError: the database cannot be reached, or has no such run.
+        AnalysisError: there is no such column, or a number is none.
 
     Warns:
         DamagedTraceWarning: a trace was broken or could not be read.
         IncompleteSetWarning: files were left out, or ranks are missing, doubled, or of another job.
     """
-    if (source is None) == (database is None):
+    if bool(sources) == (database is not None):
         raise TypeError("load_set takes files or database=..., one of them")
     if database is not None:
         return _from_database(database, run)
-    named = [source] if isinstance(source, str | os.PathLike) else source
-    assert named is not None
-    files = trace_files(os.fspath(one) for one in named)
+    left_out: list[str] = []
+    files = trace_files(_paths(sources), tell=left_out.append)
     with progress_on_terminal(f"loading {len(files):,} traces") as shown:
         traces = load_core_set(
             files, run=run, processes=processes, memory_bytes=memory_bytes, columns=columns, progress=progress or shown
         )
+    traces.notes = (*left_out, *traces.notes)
     for line in traces.notes:
         warnings.warn(line, IncompleteSetWarning, stacklevel=2)
     damaged = (f"{one.core.info.source}: {one.core.info.damage}" for one in traces if one.core.info.damage)
     for line in (*traces.broken, *damaged):
         warnings.warn(line, DamagedTraceWarning, stacklevel=2)
     return traces.with_graphs(TraceGraph)
+
+
+def _paths(sources: Iterable[Any]) -> Iterator[str]:
+    """Paths as text; those of lists one by one."""
+    for one in sources:
+        if isinstance(one, str | os.PathLike):
+            yield os.fsdecode(one)
+        elif isinstance(one, Iterable) and not isinstance(one, bytes | Mapping):
+            yield from _paths(one)
+        else:
+            raise NotATraceError(f"load_set takes paths of traces, not {type(one).__name__}")
 
 
 def _from_database(database: Any, run: str) -> TraceSet:

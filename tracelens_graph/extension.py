@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,8 @@ from tracelens_graph.categories import ops
 from tracelens_graph.errors import ExtensionError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
+from tracelens_graph.own_code import guarded
+from tracelens_graph.perf.cost import Cost
 from tracelens_graph.perf.model import OpModel
 from tracelens_graph.perf.registry import MODELS, sheets
 from tracelens_graph.perf.time_model import TimeModel
@@ -53,6 +55,9 @@ class Extension:
         name: what messages call it.
         notes: what of its source is not taken, in words.
 
+    An error in one of the functions comes out as an `ExtensionError` that names file and line, with the original error
+    as its cause; only `CannotModel`, by which a model says that it does not apply, is none.
+
     Raises:
         ExtensionError: something in it is not what it should be.
     """
@@ -78,6 +83,28 @@ class Extension:
         for table in self.tables:
             self.check_table_name(table)
         self._check_kernel_rules()
+        for attribute, value in self._guarded(None).items():
+            object.__setattr__(self, attribute, value)
+
+    def guarded(self, file: str) -> Extension:
+        """The extension with errors of its functions told as those of a file."""
+        return replace(self, **self._guarded(file))
+
+    def _guarded(self, file: str | None) -> dict[str, Any]:
+        """The attributes that hold functions; each function raises nothing but errors that say where."""
+        guard = partial(guarded, name=self.name, file=file)
+
+        def model(one: OpModel) -> OpModel:
+            estimate = guard(one.estimate, returns=Cost)
+            return replace(one, estimate=estimate, backward=one.backward and guard(one.backward, returns=Cost))
+
+        return {
+            "models": {op: model(one) for op, one in self.models.items()},
+            "tables": {name: guard(make) for name, make in self.tables.items()},
+            "table_sets": tuple(map(guard, self.table_sets)),
+            "postprocess": self.postprocess and guard(self.postprocess),
+            "time_models": tuple(replace(one, time_us=guard(one.time_us)) for one in self.time_models),
+        }
 
     def _check(self, what: str, given: Any, kind: type | None = None) -> None:
         """Check that there are objects of a kind, or functions, and nothing else."""

@@ -7,28 +7,22 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import wraps
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from traceback import walk_tb
-from types import ModuleType, TracebackType
-from typing import Any
+from types import ModuleType
 
 from tracelens_graph.categories import kernels
 from tracelens_graph.errors import ExtensionError
 from tracelens_graph.extension import Extension, combined
-from tracelens_graph.perf.cost import CannotModel, Cost
-from tracelens_graph.perf.model import OpModel
+from tracelens_graph.own_code import own_code
 from tracelens_graph.suggest import hint
 
 GROUP = "tracelens_graph.extensions"
 """Group of entry points in which installed packages offer extensions."""
 
 _OBJECT = "extension"
-_PACKAGE = str(Path(__file__).parent) + os.sep
 
 
 def load_extension(source: str | os.PathLike[str]) -> Extension:
@@ -77,7 +71,7 @@ def _from_entry_point(entry: EntryPoint) -> Extension:
         found = entry.load()
     if isinstance(found, Extension):
         module = sys.modules.get(entry.module)
-        return _guarded(replace(found, name=entry.name), getattr(module, "__file__", None) or entry.module)
+        return replace(found, name=entry.name).guarded(getattr(module, "__file__", None) or entry.module)
     if isinstance(found, ModuleType):
         return _from_module(found, entry.name)
     raise ExtensionError(f"{entry.name}: {entry.value} is neither an Extension nor a module")
@@ -100,71 +94,8 @@ def _from_module(module: ModuleType, name: str) -> Extension:
         raise ExtensionError(
             f"{file}: registers nothing: it has neither {_OBJECT} = Extension(...) nor {_either(HOOKS)}"
         )
-    return _guarded(replace(combined(parts), name=name), file)
+    return replace(combined(parts), name=name).guarded(file)
 
 
 def _either(names: Sequence[str]) -> str:
     return ", ".join(names[:-1]) + f" or {names[-1]}"
-
-
-# --- errors ------------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def own_code(file: str) -> Iterator[None]:
-    """Within it code of the user's own runs: what that raises becomes one line that names file and line.
-
-    Raises:
-        ExtensionError: it raised something. That a model does not apply is none of this.
-    """
-    try:
-        yield
-    except (ExtensionError, CannotModel):
-        raise
-    except (Exception, SystemExit) as error:
-        raise ExtensionError(_told(error, file)) from error
-
-
-def _told(error: BaseException, file: str) -> str:
-    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    if isinstance(error, SyntaxError) and error.filename == file:
-        return f"{file}:{error.lineno}: {type(error).__name__}: {error.msg}"
-    place = _place(error.__traceback__, file)
-    return f"{place}: {text}"
-
-
-def _place(traceback: TracebackType | None, file: str) -> str:
-    """The innermost line of a file that an error passed, else the innermost outside of this package."""
-    frames = [(frame.f_code.co_filename, line) for frame, line in walk_tb(traceback)]
-    inside = [line for name, line in frames if name == file]
-    if inside:
-        return f"{file}:{inside[-1]}"
-    outside = [(name, line) for name, line in frames if not name.startswith(_PACKAGE)]
-    return f"{file}: {outside[-1][0]}:{outside[-1][1]}" if outside else file
-
-
-def _guarded(extension: Extension, file: str) -> Extension:
-    """The extension with every function of its own within `own_code`."""
-
-    def guard(function: Any, returns: type = object) -> Any:
-        @wraps(function)
-        def call(*given: Any) -> Any:
-            with own_code(file):
-                found = function(*given)
-            if not isinstance(found, returns):
-                raise ExtensionError(f"{file}: a {returns.__name__} is wanted of a model, not {found!r:.60}")
-            return found
-
-        return call
-
-    def model(one: OpModel) -> OpModel:
-        return replace(one, estimate=guard(one.estimate, Cost), backward=one.backward and guard(one.backward, Cost))
-
-    return replace(
-        extension,
-        models={op: model(one) for op, one in extension.models.items()},
-        tables={name: guard(make) for name, make in extension.tables.items()},
-        table_sets=tuple(map(guard, extension.table_sets)),
-        postprocess=extension.postprocess and guard(extension.postprocess),
-        time_models=tuple(replace(one, time_us=guard(one.time_us)) for one in extension.time_models),
-    )

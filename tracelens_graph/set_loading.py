@@ -6,6 +6,8 @@ they are read into memory; those beyond it stay mapped from their files, which v
 
 from __future__ import annotations
 
+import atexit
+import os
 import shutil
 import tempfile
 import weakref
@@ -15,13 +17,17 @@ from functools import partial
 from glob import glob, has_magic
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
-from tracelens_graph.errors import NotATraceError, TraceError
+from tracelens_graph.errors import AnalysisError, NotATraceError, TraceError
 from tracelens_graph.files import distinct_names
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceMember, TraceSet
+from tracelens_graph.loaders.sources import is_stream
 from tracelens_graph.loading import load_core
 from tracelens_graph.processes import map_in_processes
+from tracelens_graph.schema import STORED
+from tracelens_graph.suggest import hint
 
 SUFFIXES = (".json", ".json.gz", ".json.zst", ".zip", ".tlg")
 """What the files of a folder that may be traces end with."""
@@ -33,36 +39,95 @@ _NAMED = 5
 """How many files a note names."""
 
 
-def trace_files(named: Iterable[str]) -> list[str]:
+def trace_files(named: Iterable[str], tell: Callable[[str], None] | None = None) -> list[str]:
     """The files that folders, patterns and paths stand for, each once; those of a folder or pattern by name.
+
+    A file that is named in several ways, or has several names, counts once. Pipes, sockets and devices in a folder are
+    left out: reading them may never end. One that is named itself is taken.
+
+    Args:
+        named: folders, patterns and paths.
+        tell: called with a line on each kind of file that was left out.
 
     Raises:
         NotATraceError: a folder holds no file that may be a trace, or a pattern fits none.
+        TraceError: a folder cannot be read.
     """
     files: dict[str, None] = {}
+    special: list[str] = []
     for one in named:
-        if Path(one).is_dir():
+        inside = _inside(one)
+        odd = [] if inside == [one] else [file for file in inside if is_stream(file)]
+        special += odd
+        files |= dict.fromkeys(file for file in inside if file not in odd)
+        if not files and odd:
+            raise NotATraceError(f"{one}: {special_note(odd)}")
+    kept, again = _each_once(files)
+    if tell is not None:
+        for line in (*([special_note(special)] if special else ()), *([_again_note(again)] if again else ())):
+            tell(line)
+    return kept
+
+
+def _inside(one: str) -> list[str]:
+    """What a folder, pattern or path stands for."""
+    try:
+        if os.path.isdir(one):
             inside = sorted(str(path) for path in Path(one).iterdir() if path.name.endswith(SUFFIXES))
             if not inside:
                 raise NotATraceError(f"{one}: no file in it ends with {', '.join(SUFFIXES)}")
-        elif has_magic(one) and not Path(one).exists():
+            return inside
+        if has_magic(one) and not os.path.exists(one):
             inside = sorted(glob(one, recursive=True))
             if not inside:
                 raise NotATraceError(f"no file fits {one}")
+            return inside
+    except OSError as error:
+        raise TraceError(f"{one}: {(error.strerror or str(error)).lower()}") from None
+    return [one]
+
+
+def _each_once(files: Iterable[str]) -> tuple[list[str], dict[str, str]]:
+    """The files without those that are the same as another one, and which these are."""
+    first: dict[tuple[int, int], str] = {}
+    kept: list[str] = []
+    again: dict[str, str] = {}
+    for file in files:
+        try:
+            state = os.stat(file)
+        except (OSError, ValueError):
+            kept.append(file)
+            continue
+        same = first.setdefault((state.st_dev, state.st_ino), file)
+        if same == file:
+            kept.append(file)
         else:
-            inside = [one]
-        files |= dict.fromkeys(inside)
-    return list(files)
+            again[file] = same
+    return kept, again
+
+
+def special_note(files: Sequence[str]) -> str:
+    """One line on pipes, sockets and devices."""
+    what = "1 pipe, socket or device" if len(files) == 1 else f"{len(files):,} pipes, sockets or devices"
+    return f"left out {what}: {_few([Path(file).name for file in files])}"
+
+
+def _again_note(again: Mapping[str, str]) -> str:
+    pairs = [f"{file} is {same}" for file, same in again.items()]
+    what = "1 file that is named twice" if len(again) == 1 else f"{len(again):,} files that are named twice"
+    return f"left out {what}: {_few(pairs)}"
 
 
 def left_out_note(files: Sequence[str]) -> list[str]:
     """One line on files that are no profiler traces; none without any."""
     if not files:
         return []
-    names = [Path(file).name for file in files]
-    shown = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else "")
-    what = "1 file that is no trace" if len(names) == 1 else f"{len(names):,} files that are no traces"
-    return [f"left out {what}: {shown}"]
+    what = "1 file that is no trace" if len(files) == 1 else f"{len(files):,} files that are no traces"
+    return [f"left out {what}: {_few([Path(file).name for file in files])}"]
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else "")
 
 
 @dataclass(frozen=True)
@@ -97,20 +162,26 @@ def load_core_set(
 
     Raises:
         TraceError: none of the files is a trace that can be read.
+        AnalysisError: there is no such column, or a number is none.
     """
-    lean = None if columns is None else tuple(columns)
-    here = [file for file in files if len(files) == 1 or file == "-" or file.endswith(".tlg")]
-    folder = Path(tempfile.mkdtemp(prefix="tracelens_graph-"))  # for the owner alone
-    orders = [_Order(file, folder / f"{place}.tlg", lean) for place, file in enumerate(files) if file not in here]
-    sizes = {file: Path(file).stat().st_size if Path(file).is_file() else 0 for file in files}
+    _check_numbers(processes, memory_bytes)
+    lean = _lean_columns(columns)
+    here = [file for file in files if len(files) == 1 or file == "-" or file.endswith(".tlg") or is_stream(file)]
+    sizes = {file: os.path.getsize(file) if os.path.isfile(file) else 0 for file in files}
     graphs: dict[str, Core] = {}
     no_traces: dict[str, TraceError] = {}
     broken: list[TraceError] = []
     done = held = 0
+    folder = Path(tempfile.mkdtemp(prefix="tracelens_graph-"))  # for the owner alone
     try:
+        orders = [_Order(file, folder / f"{place}.tlg", lean) for place, file in enumerate(files) if file not in here]
         outcomes = chain(
             ((file, _loaded(file, lean, progress if len(files) == 1 else None)) for file in here),
-            zip((order.file for order in orders), map_in_processes(_to_file, orders, processes), strict=True),
+            zip(
+                (order.file for order in orders),
+                map_in_processes(_to_file, orders, processes, lambda order: order.file),
+                strict=True,
+            ),
         )
         for file, outcome in outcomes:
             done += sizes[file]
@@ -127,12 +198,33 @@ def load_core_set(
             raise _nothing_read(files, no_traces, broken)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
+        if folder.exists():  # there may be no descriptor left for that
+            atexit.register(shutil.rmtree, folder, ignore_errors=True)
         raise
     names = dict(zip(files, distinct_names(files), strict=True))
     members = (TraceMember(graphs[file], names[file], run) for file in files if file in graphs)
     traces = TraceSet(members, left_out_note(list(no_traces)), map(str, broken))
     weakref.finalize(traces, shutil.rmtree, folder, ignore_errors=True)
     return traces
+
+
+def _check_numbers(processes: Any, memory_bytes: Any) -> None:
+    if processes is not None and (type(processes) is not int or processes < 1):
+        raise AnalysisError(f"processes={processes!r}: a whole number from 1 on is wanted, or None")
+    if type(memory_bytes) not in (int, float) or not memory_bytes >= 0:
+        raise AnalysisError(f"memory_bytes={memory_bytes!r}: a number of bytes from 0 on is wanted")
+
+
+def _lean_columns(columns: Iterable[str] | None) -> tuple[str, ...] | None:
+    """The columns that lean graphs keep; None for whole graphs."""
+    if columns is None:
+        return None
+    lean = (columns,) if isinstance(columns, str) else tuple(columns)
+    known = {prop.name for prop in STORED}
+    for name in lean:
+        if name not in known:
+            raise AnalysisError(f"columns: a graph has no column {name!r}; {hint(str(name), known)}")
+    return lean
 
 
 def _nothing_read(

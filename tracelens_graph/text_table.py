@@ -58,7 +58,7 @@ def _cell(value: Any, digits: int, is_id: bool) -> str:
         return f"{value:,.{digits}f}"
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value) if is_id else f"{value:,}"
-    text = str(value)
+    text = list_text(value) if isinstance(value, list) else str(value)
     return shorten(printable(text[: LONGEST_CELL + 1]), LONGEST_CELL)
 
 
@@ -86,3 +86,12 @@ def _line(row: Iterable[str], widths: Sequence[int], right: Sequence[bool]) -> s
 
 def _cut(cell: str, size: int) -> str:
     return cell if len(cell) <= size else shorten(cell, size - 3)
+
+
+def list_text(cell: list[Any]) -> str:
+    """A list in few characters: shapes as `[8,16] [16,4]`, shares as `aten::mm 30 %`, names with commas."""
+    if cell and all(isinstance(part, dict) and {"name", "percent"} <= part.keys() for part in cell):
+        return ", ".join(f"{part['name']} {part['percent']:.0f} %" for part in cell)
+    if all(isinstance(part, list) for part in cell):
+        return " ".join(str(part).replace(" ", "") for part in cell if part)
+    return ", ".join(map(str, cell))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from handmade import small_trace
 
@@ -144,3 +145,84 @@ def test_questions_go_by_the_extension_of_the_window(ranks: TraceSet) -> None:
     core: Core = ranks[0].core
     w = Extension(registry={}).of(core)
     assert QUESTIONS["unmodelled_time"](w)["op"] != QUESTIONS["unmodelled_time"](core)["op"]
+
+
+def test_a_member_of_a_set_is_a_graph(ranks: TraceSet) -> None:
+    table = QUESTIONS["idle_gaps"](ranks[1])
+    assert table.records() == QUESTIONS["idle_gaps"](ranks[1].graph).records()
+
+
+def test_a_name_of_no_question_is_answered_with_a_hint() -> None:
+    with pytest.raises(KeyError, match="there is no question 'slowest_rank'; did you mean slowest_ranks?"):
+        QUESTIONS["slowest_rank"]
+    assert "slowest_rank" not in QUESTIONS
+    assert QUESTIONS.get("slowest_rank") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("idle_gaps", {"top": "abc"}),
+        ("idle_gaps", {"top": 1.5}),
+        ("idle_gaps", {"top": float("nan")}),
+        ("idle_gaps", {"top": -1}),
+        ("idle_gaps", {"top": True}),
+        ("idle_gaps", {"min_us": float("nan")}),
+        ("idle_gaps", {"min_us": "1"}),
+        ("collective_spread", {"top": "abc"}),
+        ("collective_spread", {"kind": 7}),
+        ("collective_spread", {"top": None}),
+    ],
+)
+def test_values_of_the_wrong_kind_are_refused(ranks: TraceSet, name: str, wrong: dict[str, Any]) -> None:
+    ((parameter, value),) = wrong.items()
+    with pytest.raises(AnalysisError, match=rf"^{parameter}={value!r}: a (whole )?(number|text).* is wanted$"):
+        QUESTIONS[name](ranks if QUESTIONS[name].several else ranks[0], **wrong)
+
+
+def test_values_of_numpy_are_numbers(ranks: TraceSet) -> None:
+    assert len(QUESTIONS["idle_gaps"](ranks[0], top=np.int64(1), min_us=np.float32(0.5))) <= 1
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "said"),
+    [
+        (
+            "slowest_ranks",
+            {"kind": "nosuch"},
+            "no collective is of kind 'nosuch'; there are _allgather_base, allreduce",
+        ),
+        (
+            "collective_spread",
+            {"kind": "nosuch"},
+            "no collective is of kind 'nosuch'; there are _allgather_base, allreduce",
+        ),
+        ("run_history", {"label": "commit"}, "no trace has a label 'commit'; the traces have no labels"),
+        ("run_history", {"named": "rank9"}, "no trace is called 'rank9'; did you mean rank"),
+        ("run_history", {"run": "jub"}, "no run is called 'jub'; did you mean job?"),
+        ("incomplete_traces", {}, "no file of 2 was damaged"),
+        ("incomplete_traces", {"run": "jub"}, "no run is called 'jub'; did you mean job?"),
+        ("ops_only_in_one", {}, "both traces have ops of the same names"),
+        ("kernel_choices", {}, "where both traces ran an op with the same arguments"),
+    ],
+)
+def test_an_empty_table_says_why(ranks: TraceSet, name: str, given: dict[str, Any], said: str) -> None:
+    table = QUESTIONS[name](ranks, **given)
+    assert len(table) == 0
+    assert table.notes[-1].startswith(said)
+
+
+@pytest.mark.parametrize("name", ["slowest_ranks", "collective_spread"])
+def test_ranks_need_others(ranks: TraceSet, name: str) -> None:
+    assert QUESTIONS[name](ranks[:1]).notes[-1] == "1 trace: two ranks at least are compared"
+    empty = load_core({"traceEvents": []})
+    assert QUESTIONS[name]([empty, empty]).notes[-1] == "the traces have no communication kernels"
+
+
+def test_which_two_of_many_are_compared_is_told(ranks: TraceSet) -> None:
+    three = TraceSet.of({"a": ranks[0].graph, "b": ranks[1].graph, "c": ranks[0].graph})
+    for name in ("common_signatures", "kernel_choices", "ops_only_in_one"):
+        assert QUESTIONS[name](three).notes[0].startswith("of 3 traces c (b) is compared with b (a); the parameters")
+        assert QUESTIONS[name](three, b="b").notes[0].startswith("of 3 traces b (b) is compared with a (a)")
+        assert not any("of 3" in note for note in QUESTIONS[name](three, a="a", b="c").notes)
+        assert not any("compared with" in note for note in QUESTIONS[name](ranks).notes)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -134,3 +136,21 @@ def test_traces_that_lack_what_is_asked_for(run: Run, job: Path, tmp_path: Path)
     assert (code, "has no step 99" in err) == (1, True)
     code, _, err = run("ask", "run_history", tmp_path)
     assert (code, "no file in it ends" in " ".join(err.replace("│", " ").split())) == (2, True)
+
+
+def test_runs_of_files_have_no_names(run: Run, trace_file: Path) -> None:
+    code, _, err = run("ask", "slowest_ranks", trace_file, "-p", "run=x", env={"COLUMNS": "200"})
+    assert code == 2
+    assert "traces from files are of no named run" in err
+    assert "run" not in [line.split()[0] for line in run("ask", "slowest_ranks")[1].splitlines() if line]
+
+
+@pytest.mark.parametrize("command", [("report",), ("ask", "slowest_ranks")])
+def test_a_trace_that_cannot_be_read_is_a_failure(run: Run, trace_file: Path, tmp_path: Path, command: Any) -> None:
+    shutil.copy(trace_file, tmp_path / "a.json")
+    (tmp_path / "config.json").write_text('{"lr": 0.1}')
+    assert run(*command, tmp_path)[0] == 0
+    (tmp_path / "b.tlg").write_bytes(b"TLGRAPH1 and nothing that a graph could be")
+    code, out, err = run(*command, tmp_path)
+    assert (code, bool(out)) == (1, True)
+    assert "b.tlg" in err

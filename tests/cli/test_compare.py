@@ -122,9 +122,29 @@ def test_names_come_from_files_else_from_folders(run: Run, trace_file: Path, tmp
     _, out, _ = run("compare", tmp_path / "x/rank0.pt.trace.json", tmp_path / "y/rank0.pt.trace.json")
     assert out.startswith("y against x\n")
     _, out, _ = run("compare", trace_file, tmp_path / "y/rank0.pt.trace.json", tmp_path / "x")
-    assert out == ""  # a folder of traces is none of tables
+    assert [line for line in out.splitlines() if " against " in line][:2] == [
+        "y/rank0 against small",
+        "x/rank0 against small",
+    ]
     _, out, _ = run("compare", trace_file, tmp_path / "y/rank0.pt.trace.json")
     assert out.startswith("rank0 against small\n")
+
+
+def test_folders_of_traces_and_patterns(run: Run, tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        trace = small_trace() | {"trace_name": name}
+        (tmp_path / f"{name}.json").write_text(json.dumps(trace))
+    for named in (tmp_path, tmp_path / "*.json"):
+        code, out, _ = run("compare", named)
+        assert code == 0
+        assert [line for line in out.splitlines() if line.endswith(" against a")][:2] == ["b against a", "c against a"]
+    code, out, err = run("compare", tmp_path / "[ab].json", "--names", "x,y", "--table", "ops_summary")
+    assert (code, err) == (0, "")
+    assert "y against x" in out
+    (tmp_path / "only").mkdir()
+    (tmp_path / "only" / "a.json").write_text("{}")
+    assert run("compare", tmp_path / "only")[0] == 2
+    assert run("compare", tmp_path / "nosuch*")[0] == 2
 
 
 def test_several_runs(run: Run, trace_file: Path, slower: Path) -> None:

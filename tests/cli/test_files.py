@@ -49,3 +49,21 @@ def test_unknown_format_is_named(run: Run, trace_file: Path, tmp_path: Path) -> 
     code, out, err = run("export", trace_file, "-o", tmp_path / "x.graphm")
     assert (code, out) == (1, "")
     assert "did you mean graphml or graphml.gz?" in err
+
+
+def test_names_of_files_are_harmless(run: Run, trace_file: Path, tmp_path: Path) -> None:
+    odd = tmp_path / "evil\x1b[31m"
+    outputs = [part for kind in ("csv", "xlsx", "json", "markdown") for part in (f"--{kind}", f"{odd}.{kind}")]
+    said = [
+        run("report", trace_file, *outputs),
+        run("compare", trace_file, trace_file, "--csv", f"{odd}-compared"),
+        run("save", trace_file, "-o", f"{odd}.tlg"),
+        run("export", trace_file, "-o", f"{odd}.graphml"),
+        run("cut", trace_file, "-o", f"{odd}-cut.json", "--from", "0ms"),
+        run("roofline", trace_file, "-o", f"{odd}.html", "--arch", "h100-sxm"),
+        run("report", f"{odd}-cut.json", f"{odd}-cut.json", "--csv", f"{odd}-again"),
+    ]
+    for code, out, err in said:
+        assert code == 0, err
+        assert "\\x1b[31m" in out + err
+        assert "\x1b" not in out + err

@@ -13,7 +13,7 @@ from tracelens_graph.graph.trace_set import NODES_PER_TRACE, TraceMember, TraceS
 from tracelens_graph.loading import load_core
 
 
-def trace(rank: int | None = None, world_size: int | None = None, base_ns: int = 0, source: str = "") -> Core:
+def trace(rank: Any = None, world_size: Any = None, base_ns: int = 0, source: str = "") -> Core:
     events = [span("cpu_op", "aten::mm", 0.0, 5.0), span("cpu_op", f"op{rank}", 6.0, 1.0)]
     top: dict[str, Any] = {"traceEvents": events, "baseTimeNanoseconds": base_ns}
     if rank is not None:
@@ -60,10 +60,45 @@ def test_nodes_have_numbers_of_their_own() -> None:
     assert traces.node_id(1, 1) == NODES_PER_TRACE + 1
     assert traces.node(traces.node_id(1, 1)).name == "op1"
     assert traces.node(1).name == "op0"
-    with pytest.raises(NodeNotFoundError, match="trace 2 of a set of 2"):
+    with pytest.raises(NodeNotFoundError, match="no trace 2 in a set of 2"):
         traces.node(2 * NODES_PER_TRACE)
     with pytest.raises(NodeNotFoundError, match="no node has uid 9"):
         traces.node(NODES_PER_TRACE + 9)
+    for ordinal, uid in ((2, 0), (-1, 0), (0, -1), (0, NODES_PER_TRACE)):
+        with pytest.raises(NodeNotFoundError, match=r"no trace 2 in a set of 2|no trace -1|no trace has a node"):
+            traces.node_id(ordinal, uid)
+
+
+@pytest.mark.parametrize("size", [2_000_000_000, 10**30, -5, [2], True, 2.5, "two", {"a": 1}])
+def test_a_number_of_ranks_that_cannot_be_is_told(size: Any) -> None:
+    traces = TraceSet.of({"a": trace(0, size), "b": trace(1, 2), "c": trace(0, 2)}.values())
+    assert [one.core.info.world_size for one in traces] == [None, 2, 2]
+    assert traces.notes[0].startswith("what 1 trace says of the job cannot be: ")
+    assert "world_size " in traces.notes[0]
+    assert not any("missing" in note for note in traces.notes)
+
+
+@pytest.mark.parametrize("rank", [1.5, True, -1, 10**30, 2, "x", [1]])
+def test_a_rank_that_cannot_be_is_told_and_none_is_missing(rank: Any) -> None:
+    traces = TraceSet.of([trace(0, 2), trace(rank, 2)])
+    assert [one.rank for one in traces] == [0, None]
+    assert len(traces.notes) == 1
+    assert "says of the job cannot be: " in traces.notes[0]
+    many = TraceSet.of([trace(0, 8), trace(8, 8)])
+    assert many.notes[1:] == ("of 8 ranks 6 or more are missing",)
+
+
+def test_numbers_may_stand_as_text() -> None:
+    traces = TraceSet.of([trace("0", "3"), trace("2", "3")])
+    assert [(one.rank, one.core.info.world_size) for one in traces] == [(0, 3), (2, 3)]
+    assert traces.notes == ("of 3 ranks 1 is missing",)
+
+
+def test_slices_and_windows_keep_what_is_said() -> None:
+    members = [TraceMember(trace(rank, 4), f"rank{rank}") for rank in range(3)]
+    traces = TraceSet(members, ["left out 1 file"], ["x.json: broken"])
+    for some in (traces[:1], traces.narrowed(after_ns=1000)):
+        assert (some.notes, some.broken) == (traces.notes, traces.broken)
 
 
 def test_members_are_found_by_place_path_id_and_name() -> None:

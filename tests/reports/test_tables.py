@@ -40,8 +40,8 @@ def test_text() -> None:
     assert table().text().splitlines() == [
         "A demonstration",
         "name                            time us  percent      count      uid  dims",
-        "----------------------------  ---------  -------  ---------  -------  ------------",
-        "short                         1,234.568    12.35  1,234,567  1234567  [[1, 2], []]",
+        "----------------------------  ---------  -------  ---------  -------  -----",
+        "short                         1,234.568    12.35  1,234,567  1234567  [1,2]",
         "a much longer name than that                0.30          0        8",
         "one note",
     ]

@@ -17,12 +17,15 @@ from tracelens_graph.analyses.across import compare as comparing
 from tracelens_graph.analyses.across.compare import Comparison, compare
 from tracelens_graph.analyses.across.outer_join import fold
 from tracelens_graph.analyses.ops import ops
+from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.analyses.report import report_tables as reports
-from tracelens_graph.analyses.report.report_tables import report_tables
+from tracelens_graph.analyses.report.report_tables import ReportOptions, report_tables
 from tracelens_graph.cli import gate
 from tracelens_graph.column import Column, Role, TableSchema, headings, instance_column, keys, main_column
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.loading import load_core
+from tracelens_graph.perf.devices import architecture
 from tracelens_graph.reports.comparison import brief
 from tracelens_graph.reports.csv import write_csv
 from tracelens_graph.reports.json import table_object
@@ -31,7 +34,7 @@ from tracelens_graph.reports.xlsx import write_xlsx
 from tracelens_graph.schema import tables as schema
 from tracelens_graph.schema.tables import REPORT_TABLES, TABLES
 from tracelens_graph.stores.csv_tables import read_table
-from tracelens_graph.table import Table
+from tracelens_graph.table import Table, columns_of
 
 NEW = "registers_sum"
 DECLARED = Column("registers of all kernels", "", Role.sum, "regs", compared="diff", figure="regs")
@@ -102,6 +105,29 @@ def test_one_declaration_serves_them_all(core: Core, tmp_path: Path, monkeypatch
 
 def test_the_tables_of_a_report_are_those_that_the_schema_names() -> None:
     assert tuple(reports.TABLES) == REPORT_TABLES
+
+
+EVERYTHING = ReportOptions(
+    micro_idle_us=5, short_kernels_us=100, overlap=True, first_occurrence=True, call_stack=True, recompute=True,
+    by_kernel_count=True, by_module=True, kernel_categories=True, arch=architecture("h100-sxm"),
+)  # fmt: skip
+
+
+def test_every_column_that_is_filled_is_declared(core: Core) -> None:
+    several = TraceSet.of([core, core])
+    tables = dict(report_tables(core))
+    tables |= {f"{name} with all options": table for name, table in report_tables(core, EVERYTHING).items()}
+    for name, question in QUESTIONS.items():
+        tables[name] = question.function(several if question.several else core.everything, **question.fixed)
+    undeclared = {name: [column for column in one.columns if column not in one.about] for name, one in tables.items()}
+    assert {name: columns for name, columns in undeclared.items() if columns} == {}
+
+
+def test_a_cell_of_no_declared_column_is_an_error() -> None:
+    about = {"a": Column("it")}
+    assert columns_of([{"a": 1}, {"a": 2}], about) == {"a": [1, 2]}
+    with pytest.raises(ValueError, match="columns that are not declared: b, c"):
+        columns_of([{"a": 1, "c": 2}, {"b": 1, "a": 1}], about)
 
 
 @pytest.mark.parametrize("name", TABLES)

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import builtins
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
+from numbers import Integral, Real
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from tracelens_graph.cypher import Query, library
@@ -65,6 +66,28 @@ class Parameter:
             if kind is str or text == kind:
                 return text
         raise AnalysisError(f"{self.name}={text}: {self.wanted} is wanted")
+
+    def check(self, value: Any) -> None:
+        """Refuse what it cannot be.
+
+        Raises:
+            AnalysisError: it is of another type, not a number, or a number of rows below 0.
+        """
+        if self.name == STEP or not set(self.types) <= {*_PLAIN, type(None), *self._words}:
+            return  # what else there is, the function itself judges
+        kinds: dict[type, type] = {bool: bool, Integral: int, Real: float}
+        kind = next((plain for one, plain in kinds.items() if isinstance(value, one)), type(value))
+        fits = kind in self.types or (kind is int and float in self.types)
+        if kind is float and value != value:  # not a number
+            fits = False
+        if not fits or (self.name == "top" and value is not None and value < 0):
+            least = " from 0 on" if self.name == "top" else ""
+            raise AnalysisError(f"{self.name}={value!r:.60}: {self.wanted}{least} is wanted")
+
+    @property
+    def _words(self) -> set[Any]:
+        """The few texts that it may be, where it is one of these."""
+        return {kind for kind in self.types if isinstance(kind, str)}
 
     @property
     def wanted(self) -> str:
@@ -128,7 +151,8 @@ class Question:
         """The answer.
 
         Args:
-            given: a graph or a window of it; for a question about several traces a `TraceSet` or what makes one.
+            given: a graph, a window of it or a `TraceMember`; for a question about several traces a `TraceSet` or what
+                makes one.
             parameters: see `parameters`.
 
         Raises:
@@ -137,13 +161,25 @@ class Question:
         for name in parameters:
             if name not in self.parameters:
                 raise AnalysisError(f"{self.name} has no parameter {name!r}; {hint(name, self.parameters)}")
+            self.parameters[name].check(parameters[name])
         traces = TraceSet.of(given)
         if self.several:
-            return self._named(self.function(traces, **self.fixed, **parameters))
+            table = self._named(self.function(traces, **self.fixed, **parameters))
+            table.notes = [*table.notes, *self._remarks(table, traces, parameters)]
+            return table
         if len(traces) != 1:
             raise AnalysisError(f"{self.name} is asked of one trace, not of {len(traces)}")
         w = narrow(traces[0].window, step=parameters.pop(STEP, None))
         return self._named(self.function(w, **self.fixed, **parameters))
+
+    def _remarks(self, table: Table, traces: TraceSet, given: Mapping[str, Any]) -> Iterator[str]:
+        """Why there are no rows, and which of many traces were taken."""
+        from tracelens_graph.analyses.across.empty import pair_note, why_empty
+
+        if "a" in self.parameters and (note := pair_note(traces, given)):
+            yield note
+        if not len(table) and (note := why_empty(self.name, traces, given)):
+            yield note
 
     def _named(self, table: Table) -> Table:
         """The table under the question's name; where arguments are fixed, without columns that say nothing then."""
@@ -225,7 +261,15 @@ def _questions() -> Mapping[str, Question]:
     ]
     fixed: Mapping[str, Mapping[str, Any]] = {"steps": {"top_ops": 0}}
     of_one = {name: Question(name, theme, home, fixed=fixed.get(name, {})) for theme, name, home in one}
-    return of_one | {name: Question(name, theme, home, True, columns) for theme, name, home, columns in several}
+    of_several = {name: Question(name, theme, home, True, columns) for theme, name, home, columns in several}
+    return _Questions(of_one | of_several)
+
+
+class _Questions(dict[str, Question]):
+    """Questions by name, with a hint for a name that none has."""
+
+    def __missing__(self, name: str) -> Question:
+        raise KeyError(f"there is no question {name!r}; {hint(str(name), self)}")
 
 
 QUESTIONS: Mapping[str, Question] = _questions()

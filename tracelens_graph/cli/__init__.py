@@ -7,11 +7,15 @@ import sys
 
 def main() -> None:
     """Run the command line; ends the process with its exit code."""
+    from tracelens_graph.cli.ending import ending_on_signals, with_open_streams
+
+    with_open_streams()
     if sys.argv[1:] == ["--version"]:  # needs none of the commands, whose making takes most of the time
         from tracelens_graph._version import __version__
 
         print(f"tracelens-graph {__version__}")
         return
-    from tracelens_graph.cli.app import app
+    with ending_on_signals():
+        from tracelens_graph.cli.app import app
 
-    app()
+        app()

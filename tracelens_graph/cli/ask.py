@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from tracelens_graph.table import Table
 
 _ROWS_FOR_PEOPLE = 20
+_RUN = "run"
+"""A parameter of questions about several traces that is of use where runs have names: in a database, and in Python."""
 
 
 @with_window_options
@@ -57,6 +59,7 @@ def ask(
     """
     from tracelens_graph.reports.terminal import terminal_width, wants_color
 
+    is_complete = True
     if question is None:
         table = _listed()
         if format is not Format.table or top is not None:
@@ -68,12 +71,14 @@ def ask(
         else:
             given = _parameters(asked, param or [])
             own = _own_top(asked, given, format, top)
-            table = _answer(asked, traces, given | own, window, format)
+            table, is_complete = _answer(asked, traces, given | own, window, format)
             if not own:
                 table = _first(table, format, top)
             if format is Format.csv:  # which has no place for them
                 say(table.notes)
     sys.stdout.write(formatted(table, format, terminal_width(sys.stdout), wants_color(sys.stdout)))
+    if not is_complete:
+        raise typer.Exit(1)
 
 
 def _question(name: str) -> Question:
@@ -94,6 +99,8 @@ def _parameters(question: Question, given: list[str]) -> dict[str, Any]:
         name, equals, value = text.partition("=")
         if not equals:
             raise typer.BadParameter(f"--param {text}: it has the form NAME=VALUE")
+        if name == _RUN and question.several:
+            raise typer.BadParameter("--param run: traces from files are of no named run; name the traces you mean")
         if name not in question.parameters:
             raise typer.BadParameter(f"--param: {question.name} has no {name!r}; {hint(name, question.parameters)}")
         try:
@@ -121,7 +128,8 @@ def _own_top(question: Question, given: dict[str, Any], form: Format, top: int |
 
 def _answer(
     question: Question, traces: list[str], parameters: dict[str, Any], window: WindowChoice, form: Format
-) -> Table:
+) -> tuple[Table, bool]:
+    """The answer, and whether all files that look like traces could be read."""
     files = traces_named(traces)
     if question.several:
         from tracelens_graph.graph.window import columns_read
@@ -129,16 +137,17 @@ def _answer(
         conditions = vars(window)
         columns = None if question.columns is None else {*question.columns, *columns_read(conditions)}
         members = load_set(files, columns=columns)
-        return question(members if window == WindowChoice() else members.narrowed(**conditions), **parameters)
+        windows = members if window == WindowChoice() else members.narrowed(**conditions)
+        return question(windows, **parameters), not members.broken
     if len(files) != 1:
         raise typer.BadParameter(f"{question.name} is asked of one trace, not of {len(files)}")
     core = load(files[0])
     table = question(window.of(core), **parameters)
     if form is not Format.table:
-        return table
+        return table, True
     from tracelens_graph.reports.views import view
 
-    return view(table, core)
+    return view(table, core), True
 
 
 def _first(table: Table, form: Format, top: int | None) -> Table:
@@ -171,7 +180,7 @@ def _described(question: Question) -> Table:
     """The parameters of a question."""
     from tracelens_graph.table import Column, Table
 
-    found = list(question.parameters.values())
+    found = [one for one in question.parameters.values() if one.name != _RUN]
     columns = {
         "parameter": [one.name for one in found],
         "value": [one.wanted for one in found],

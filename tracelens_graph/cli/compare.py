@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +15,7 @@ import typer
 
 from tracelens_graph.cli import gate
 from tracelens_graph.cli.common import Format, FormatOption, LinkedOnly, load, write_table
-from tracelens_graph.cli.traces import say
+from tracelens_graph.cli.traces import say, traces_named
 from tracelens_graph.cli.windows import WindowChoice, with_window_options
 from tracelens_graph.suggest import hint
 
@@ -40,7 +42,8 @@ def compare(
         typer.Argument(
             metavar="A B...",
             show_default=False,
-            help="Traces, saved graphs, or folders of CSV tables from report --csv or TraceLens.",
+            help="Traces, saved graphs, folders of these, patterns, or folders of CSV tables from report --csv or "
+            "TraceLens.",
         ),
     ],
     window: WindowChoice,
@@ -83,6 +86,7 @@ def compare(
 
     Example: tracelens-graph compare trace.json.gz other.json.gz --csv diff/ --fail-if 'total_ms:pct > 5'
     """
+    runs = _runs_named(runs)
     if len(runs) < 2:
         raise typer.BadParameter("name at least two runs")
     if runs.count("-") > 1:
@@ -98,6 +102,18 @@ def compare(
     else:
         _write_all(tables, csv, top)
     _judge(conditions, tables)
+
+
+def _runs_named(arguments: Sequence[str]) -> list[str]:
+    """The runs: a folder of tables is one, a folder of traces or a pattern stands for the files in it."""
+    runs: list[str] = []
+    for one in arguments:
+        is_folder = os.path.isdir(one)
+        if (is_folder and not any(Path(one).glob("*.csv"))) or (has_magic(one) and not os.path.exists(one)):
+            runs += traces_named([one])
+        else:
+            runs.append(one)
+    return runs
 
 
 def _check_output(table: str | None, format: Format, csv: Path | None, layout: Layout) -> None:

@@ -247,7 +247,7 @@ def _many_traces(paths: list[str], request: _Request) -> list[_Outcome]:
     # Functions of an extension cannot be sent to a process; it loads them itself.
     alone = replace(request, options=replace(request.options, extension=None))
     work = [(path, alone, name) for path, name in zip(paths, distinct_names(paths), strict=True)]
-    outcomes = list(map_in_processes(_work_of_many, work))
+    outcomes = list(map_in_processes(_work_of_many, work, name=lambda one: one[0]))
     say(left_out_note([path for path, one in zip(paths, outcomes, strict=True) if one.error and not one.is_broken]))
     say(f"left out: {outcome.error}" for outcome in outcomes if outcome.error and outcome.is_broken)
     read = [outcome for outcome in outcomes if outcome.line is not None]
@@ -336,6 +336,7 @@ def _written(
 ) -> Iterator[str]:
     """Write the files that were asked for; what to print instead, or about them."""
     from tracelens_graph.files import replacing
+    from tracelens_graph.texts import printable
 
     if request.table:
         from tracelens_graph.reports.views import top, view
@@ -353,13 +354,13 @@ def _written(
         from tracelens_graph.reports.folder import write_folder
 
         written = write_folder(tables, request.folder)
-        yield f"{len(written)} tables written to {request.folder}\n"
+        yield f"{len(written)} tables written to {printable(str(request.folder))}\n"
     if request.xlsx:
         from tracelens_graph.reports.xlsx import write_xlsx
 
         with replacing(request.xlsx) as file:
             write_xlsx(tables, file)
-        yield f"{len(tables)} tables written to {request.xlsx}\n"
+        yield f"{len(tables)} tables written to {printable(str(request.xlsx))}\n"
     if request.is_for_files_only and not (request.json or request.markdown):
         return
     from tracelens_graph.analyses.diagnosis.verdict import verdict
@@ -371,10 +372,10 @@ def _written(
     if request.json:
         with replacing(request.json) as file:
             file.write(report_json(findings, tables, about).encode())
-        yield f"verdict and {len(tables)} tables written to {request.json}\n"
+        yield f"verdict and {len(tables)} tables written to {printable(str(request.json))}\n"
     if request.markdown:
         with replacing(request.markdown) as file:
             file.write(report_markdown(w.core, findings, tables, about, rows).encode())
-        yield f"verdict and key tables written to {request.markdown}\n"
+        yield f"verdict and key tables written to {printable(str(request.markdown))}\n"
     if not request.is_for_files_only:
         yield report_text(w.core, about, findings, tables, trace, rows, request.width, request.color)

@@ -69,7 +69,9 @@ def roofline(
             file.write(page.encode())
     write_table(summary, format)
     if output is not None:
-        print(f"roofline drawn in {output}", file=sys.stdout if format is Format.table else sys.stderr)
+        from tracelens_graph.texts import printable
+
+        print(f"roofline drawn in {printable(str(output))}", file=sys.stdout if format is Format.table else sys.stderr)
 
 
 def _device_of(core: Core) -> Architecture:

@@ -27,7 +27,7 @@ def traces_named(arguments: Sequence[str]) -> list[str]:
     from tracelens_graph.set_loading import trace_files
 
     try:
-        return trace_files(arguments)
+        return trace_files(arguments, tell=lambda line: say([line]))
     except NotATraceError as error:
         raise typer.BadParameter(str(error)) from None
 

@@ -79,18 +79,38 @@ class TraceInfo:
 
     @property
     def rank(self) -> int | None:
-        """Rank in its job, from the metadata."""
-        return self._in_job("rank")
+        """Rank in its job, from the metadata: a whole number below the number of ranks; None for anything else."""
+        rank, size = _whole_number(self._job.get("rank")), self.world_size
+        return rank if rank is not None and rank < (size or MOST_RANKS) else None
 
     @property
     def world_size(self) -> int | None:
-        """Number of ranks of its job, from the metadata."""
-        return self._in_job("world_size")
+        """Number of ranks of its job, from the metadata: a whole number from 1 on; None for anything else."""
+        return _whole_number(self._job.get("world_size")) or None
 
-    def _in_job(self, key: str) -> int | None:
+    @property
+    def odd_job(self) -> list[str]:
+        """What the metadata says of rank and job that cannot be, such as `world_size -5`."""
+        told = (("world_size", self.world_size), ("rank", self.rank))
+        return [
+            f"{key} {self._job[key]!r:.40}" for key, read in told if self._job.get(key) is not None and read is None
+        ]
+
+    @property
+    def _job(self) -> Mapping[str, Any]:
         job = self.metadata.get("distributedInfo")
-        found = job.get(key) if isinstance(job, dict) else None
-        return found if isinstance(found, int) and not isinstance(found, bool) else None
+        return job if isinstance(job, dict) else {}
+
+
+MOST_RANKS = 1_000_000
+"""Ranks that a job can have; what says more is damaged."""
+
+
+def _whole_number(told: Any) -> int | None:
+    """A whole number that ranks can be counted with, which may stand as text; None for anything else."""
+    if isinstance(told, str) and re.fullmatch(r"[0-9]{1,7}", told):
+        told = int(told)
+    return told if type(told) is int and 0 <= told <= MOST_RANKS else None
 
 
 class Core:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any, overload
 
-from tracelens_graph.errors import AnalysisError
+from tracelens_graph.errors import AnalysisError, NodeNotFoundError
 from tracelens_graph.files import stem
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
@@ -104,7 +104,7 @@ class TraceSet(Sequence[TraceMember]):
         """
         if isinstance(given, TraceSet):
             return given
-        if isinstance(given, Core | Window):
+        if isinstance(given, Core | Window | TraceMember):
             given = [given]
         if isinstance(given, Mapping):
             named = [(str(name), graph) for name, graph in given.items()]
@@ -130,7 +130,7 @@ class TraceSet(Sequence[TraceMember]):
     def __getitem__(self, at: int | str | slice) -> TraceMember | TraceSet:
         """A member by its place, its path, its trace id or its name; several by a slice."""
         if isinstance(at, slice):
-            return TraceSet(self._members[at])
+            return self._with(self._members[at])
         return self._called(at) if isinstance(at, str) else self._members[at]
 
     def __len__(self) -> int:
@@ -229,7 +229,14 @@ class TraceSet(Sequence[TraceMember]):
     # --- nodes ---------------------------------------------------------------------------------------------------
 
     def node_id(self, ordinal: int, uid: int) -> int:
-        """The number that a node has in the set."""
+        """The number that a node has in the set.
+
+        Raises:
+            NodeNotFoundError: the set has no such trace, or no trace has such a node.
+        """
+        self._check_ordinal(ordinal)
+        if not 0 <= uid < NODES_PER_TRACE:
+            raise NodeNotFoundError(f"no trace has a node {uid}: uids are from 0 to 2**40 - 1")
         return ordinal * NODES_PER_TRACE + uid
 
     def node(self, number: int) -> Node:
@@ -238,12 +245,13 @@ class TraceSet(Sequence[TraceMember]):
         Raises:
             NodeNotFoundError: the set has no such trace, or the trace no such node.
         """
-        from tracelens_graph.errors import NodeNotFoundError
-
         ordinal, uid = divmod(number, NODES_PER_TRACE)
-        if not 0 <= ordinal < len(self._members):
-            raise NodeNotFoundError(f"node {number} is in trace {ordinal} of a set of {len(self._members)}")
+        self._check_ordinal(ordinal)
         return self._members[ordinal].core.node(uid)
+
+    def _check_ordinal(self, ordinal: int) -> None:
+        if not 0 <= ordinal < len(self._members):
+            raise NodeNotFoundError(f"there is no trace {ordinal} in a set of {len(self._members)}, counted from 0")
 
 
 def titled(text: str, members: Iterable[TraceMember]) -> str:
@@ -290,24 +298,32 @@ def _rank(core: Core) -> int | None:
 
 
 def _rank_notes(members: Sequence[TraceMember]) -> Iterator[str]:
-    """Which ranks of a run are missing, doubled, or of a job of another size."""
+    """Which ranks of a run are missing, doubled, or of a job of another size; which traces tell nothing usable."""
     for run in dict.fromkeys(one.run for one in members):
-        ranks = [one for one in members if one.run == run and one.core.info.world_size]
+        of_run = [one for one in members if one.run == run]
+        where = f"run {run}: " if run else ""
+        if odd := [f"{one.name}: {', '.join(one.core.info.odd_job)}" for one in of_run if one.core.info.odd_job]:
+            traces = "1 trace" if len(odd) == 1 else f"{len(odd):,} traces"
+            yield f"{where}what {traces} say{'s' * (len(odd) == 1)} of the job cannot be: {_listed(odd, sep='; ')}"
+        ranks = [one for one in of_run if one.core.info.world_size]
         sizes = Counter(one.core.info.world_size for one in ranks)
         if len(ranks) < 2 or not sizes:
             continue
         size = sizes.most_common(1)[0][0] or 0
-        where = f"run {run}: " if run else ""
         for one in ranks:
             if one.core.info.world_size != size:
                 yield f"{where}{one.name} is of a job of {one.core.info.world_size} ranks, the others of {size}"
-        there = Counter(one.rank for one in ranks if one.rank is not None)
-        if missing := [rank for rank in range(size) if rank not in there]:
+        there = Counter(one.rank for one in of_run if one.rank is not None)
+        missing = [rank for rank in range(size) if rank not in there]
+        unknown = sum(one.rank is None for one in of_run)  # any of them may be one that seems to be missing
+        if unknown and len(missing) > unknown:
+            yield f"{where}of {size} ranks {len(missing) - unknown:,} or more are missing"
+        elif missing and not unknown:
             yield f"{where}of {size} ranks {_listed(missing)} {'is' if len(missing) == 1 else 'are'} missing"
         if doubled := sorted(rank for rank, count in there.items() if count > 1):
             yield f"{where}rank {_listed(doubled)} is there more than once"
 
 
-def _listed(numbers: Sequence[int], most: int = 8) -> str:
-    text = ", ".join(map(str, numbers[:most]))
-    return text if len(numbers) <= most else f"{text} and {len(numbers) - most:,} more"
+def _listed(parts: Sequence[object], most: int = 8, sep: str = ", ") -> str:
+    text = sep.join(map(str, parts[:most]))
+    return text if len(parts) <= most else f"{text} and {len(parts) - most:,} more"

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.across.compare import COMPARISONS, number
+from tracelens_graph.column import headings
 from tracelens_graph.table import Table
+from tracelens_graph.text_table import list_text
 from tracelens_graph.texts import printable, shorten
 
 _TIMES = {"total": "total_time", "busy": "busy_time", "idle": "idle_time"}
@@ -98,25 +100,16 @@ def brief(table: Table, runs: Sequence[str]) -> Table:
             change = np.asarray(table.columns.get(f"{column}__{run}_diff", np.zeros(len(table))), float)
             differs |= np.nan_to_num(change) != 0
     shown = table if how.ordered else table.take(np.flatnonzero(differs))
-    keys = [key for key in how.label if key in shown.columns]
-    columns: dict[str, Any] = {key: list(map(_cell, shown[key])) for key in keys}
-    about = {key: table.about[key] for key in keys}
-    for place, run in enumerate(runs):
-        headings = {f"{run} {how.unit}": f"{run}::{how.main}"}
-        if place:
-            which = f"{run} " if len(runs) > 2 else ""
-            headings |= {f"{which}diff": f"{how.main}__{run}_diff", f"{which}%": f"{how.main}__{run}_pct"}
-        for heading, column in headings.items():
-            columns[heading] = shown[column]
-            about[heading] = table.about[column]
-    if how.count:
-        columns |= {f"{run} {how.counted}s": shown[f"{run}::{how.count}"] for run in runs}
-    if any(shown["only_in"]):
-        columns["only in"] = shown["only_in"]
+    columns: dict[str, Any] = {}
+    about = {}
+    for column, heading in headings(table.about).items():
+        name = column if column in how.keys else heading
+        columns[name] = list(map(_cell, shown[column])) if column in how.keys else shown[column]
+        about[name] = table.about[column]
     hidden = len(table) - len(shown)
     notes = [*table.notes, *([f"{number(hidden, 'row')} without a difference"] if hidden else [])]
     return Table(table.name, columns, about, table.title, notes)
 
 
 def _cell(value: Any) -> Any:
-    return str(value).replace(" ", "") if isinstance(value, list) else value
+    return list_text(value) if isinstance(value, list) else value

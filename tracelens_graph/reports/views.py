@@ -13,6 +13,7 @@ from tracelens_graph.column import Column, Role, headings, instance_column
 from tracelens_graph.graph.core import Core
 from tracelens_graph.schema.tables import TABLES
 from tracelens_graph.table import Table
+from tracelens_graph.text_table import list_text
 from tracelens_graph.texts import shorten
 
 _LONGEST = 80
@@ -115,14 +116,5 @@ def _kernel(name: str) -> str:
 def _short_cells(cells: Any) -> Any:
     if isinstance(cells, np.ndarray):
         return cells
-    texts = (_list_text(cell) if isinstance(cell, list) else cell for cell in cells)
+    texts = (list_text(cell) if isinstance(cell, list) else cell for cell in cells)
     return [shorten(text, _LONGEST) if isinstance(text, str) else text for text in texts]
-
-
-def _list_text(cell: list[Any]) -> str:
-    """A list in few characters: shapes as `[8,16] [16,4]`, shares as `aten::mm 30 %`, names with commas."""
-    if all(isinstance(part, dict) for part in cell):
-        return ", ".join(f"{part['name']} {part['percent']:.0f} %" for part in cell)
-    if all(isinstance(part, list) for part in cell):
-        return " ".join(str(part).replace(" ", "") for part in cell if part)
-    return ", ".join(map(str, cell))

@@ -11,7 +11,7 @@ import numpy as np
 from tracelens_graph.analyses.across.outer_join import Joined
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.analyses.report.report_tables import report_tables
-from tracelens_graph.column import Compared, TableSchema, count_column, keys, main_column
+from tracelens_graph.column import About, Compared, TableSchema, count_column, heading_of, keys, main_column
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.schema.tables import TABLES, about_columns
@@ -230,8 +230,22 @@ def _compared(name: str, tables: Mapping[str, Table]) -> Table:
             columns |= differences(joined, tags[0], tag, column)
             told[f"{column}__{tag}_diff"] = Column(f"{what.definition}, {tag} less {tags[0]}", what.unit)
             told[f"{column}__{tag}_pct"] = Column(f"that difference as share of {tags[0]}", "%")
+    shown = _headings(how, told, tags, any(columns["only_in"]))
+    about = {column: replace(told[column], heading=shown.get(column)) for column in [*shown, *told] if column in told}
     title = f"{_title(how, tables)}: {', '.join(tags[1:])} against {tags[0]}"
-    return Table(name, columns, told, title, _notes(how, joined, tables))
+    return Table(name, columns, about, title, _notes(how, joined, tables))
+
+
+def _headings(how: Comparison, about: About, tags: Sequence[str], some_lack: bool) -> dict[str, str]:
+    """The columns of a comparison that people are shown, in their order, with what stands above them."""
+    shown = {key: heading_of(key, about[key]) for key in how.label if key in about}
+    for place, tag in enumerate(tags):
+        shown[f"{tag}::{how.main}"] = f"{tag} {how.unit}"
+        if place:
+            which = f"{tag} " if len(tags) > 2 else ""
+            shown |= {f"{how.main}__{tag}_diff": f"{which}diff", f"{how.main}__{tag}_pct": f"{which}%"}
+    shown |= {f"{tag}::{how.count}": f"{tag} {how.counted}s" for tag in tags if how.count}
+    return shown | ({"only_in": "only in"} if some_lack else {})
 
 
 def differences(joined: Joined, first: str, tag: str, column: str) -> dict[str, np.ndarray]:

@@ -11,7 +11,7 @@ from tracelens_graph.analyses.timeline.timeline import gpu_timeline
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.trace_set import TraceSet, titled
 from tracelens_graph.schema.tables.across import INCOMPLETE_TRACES, RUN_HISTORY
-from tracelens_graph.table import Table
+from tracelens_graph.table import Table, columns_of
 
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 
@@ -64,7 +64,7 @@ def run_history(traces: TraceSet, label: str | None = None, run: str | None = No
             }
         )
         before = times
-    columns = {column: [row[column] for row in rows] for column in RUN_HISTORY}
+    columns = columns_of(rows, RUN_HISTORY)
     windows = [trace for *_, trace in chosen]
     return Table("run_history", columns, RUN_HISTORY, titled("GPU time, trace after trace", windows))
 

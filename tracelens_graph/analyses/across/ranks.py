@@ -18,7 +18,7 @@ from tracelens_graph.graph.collectives import Collective
 from tracelens_graph.graph.trace_set import TraceMember, TraceSet
 from tracelens_graph.graph.window import Window
 from tracelens_graph.schema.tables.across import COLLECTIVE_SPREAD, SLOWEST_RANKS
-from tracelens_graph.table import Table
+from tracelens_graph.table import Table, columns_of
 
 END_TOLERANCE_NS = 100_000
 """Kernels that do not overlap are of one collective if they end within this time: they are short, and the clocks of the
@@ -176,7 +176,7 @@ def collective_spread(traces: TraceSet, run: str | None = None, kind: str | None
         rows.append(((-wait, first, key), said))
     chosen, cut = first_rows([said for _, said in sorted(rows, key=lambda row: row[0])], top)
     about = COLLECTIVE_SPREAD
-    columns = {column: [row[column] for row in chosen] for column in about}
+    columns = columns_of(chosen, about)
     title = _titled("Collectives", ranks, "rank against rank")
     return Table("collective_spread", columns, about, title, [*cut, *meetings.notes])
 

@@ -24,7 +24,7 @@ from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.graph.window import Window
 from tracelens_graph.schema import Kind
 from tracelens_graph.schema.tables import TABLES
-from tracelens_graph.table import Table
+from tracelens_graph.table import Table, columns_of
 
 
 @dataclass
@@ -242,4 +242,4 @@ def _table(name: str, title: str, rows: list[tuple[tuple[Any, ...], dict[str, An
     """The table of the first rows in the order of their keys; `top` 0 for all."""
     about = TABLES[name].columns
     shown, notes = first_rows(sorted(rows, key=lambda row: row[0]), top)
-    return Table(name, {column: [row[column] for _, row in shown] for column in about}, about, title, notes)
+    return Table(name, columns_of([row for _, row in shown], about), about, title, notes)

@@ -14,7 +14,7 @@ from tracelens_graph.graph.traversals import nearest_above
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import GPU_KINDS, Kind
 from tracelens_graph.schema.tables.structure import ODD_LAYERS
-from tracelens_graph.table import Table
+from tracelens_graph.table import Table, columns_of
 
 
 class _Call(NamedTuple):
@@ -81,7 +81,7 @@ def odd_layers(g: Core | Window, min_layers: int = 3, kernels: bool = True) -> T
                 "usual_uid": int(c.uid[usual]),
             }
         )
-    columns = {name: [record[name] for record in records] for name in ODD_LAYERS}
+    columns = columns_of(records, ODD_LAYERS)
     return Table("odd_layers", columns, ODD_LAYERS, w.titled("Layers that are not as the others"))
 
 

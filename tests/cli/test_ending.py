@@ -1,0 +1,78 @@
+"""How the program ends: signals, closed streams, too little memory or descriptors."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tracelens_graph.simulate import simulate, write
+
+PROGRAM = f"{shlex.quote(sys.executable)} -m tracelens_graph"
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The traces of three ranks, and some room for temporary files."""
+    folder = tmp_path_factory.mktemp("job")
+    for path in write(simulate(ranks=3, steps=2, layers=1), tmp_path_factory.mktemp("simulated")):
+        shutil.copy(path, folder)
+    return folder
+
+
+def shell(command: str, temporary: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, env={**os.environ, "TMPDIR": str(temporary)},
+        timeout=120, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "command", ["ask slowest_ranks {}", "report {}", "info {}/rank0.json.gz", "--version", "--help"]
+)
+def test_closed_streams(job: Path, tmp_path: Path, command: str) -> None:
+    command = f"{PROGRAM} {command.format(job)}"
+    usual = shell(command, tmp_path)
+    assert usual.returncode == 0
+    silent = shell(f"{command} 2>&-", tmp_path)
+    assert (silent.returncode, silent.stdout) == (0, usual.stdout)
+    closed = shell(f"{command} >&-", tmp_path)
+    assert (closed.returncode, closed.stdout, closed.stderr) == (1, "", "error: standard output is closed\n")
+    assert shell(f"{command} >&- 2>&-", tmp_path).returncode == 1
+    nothing_in = shell(f"{PROGRAM} info - <&-", tmp_path)
+    assert (nothing_in.returncode, nothing_in.stderr) == (1, "error: <stdin>: is empty, not a trace\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_leaves_no_temporary_files(job: Path, tmp_path: Path, number: signal.Signals) -> None:
+    pipe = job.with_name("never.json")
+    if not pipe.exists():
+        os.mkfifo(pipe)
+    program = subprocess.Popen(
+        [sys.executable, "-m", "tracelens_graph", "ask", "slowest_ranks", str(job), str(pipe)],
+        env={**os.environ, "TMPDIR": str(tmp_path)}, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    end = time.monotonic() + 60
+    while not list(tmp_path.iterdir()):  # it waits for the pipe, with its folder made
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    program.send_signal(number)
+    assert program.communicate(timeout=60)[1] == ""
+    assert program.returncode == 128 + number
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("limit", ["-v 130000", "-n 8", "-n 12"])
+def test_limits_end_in_a_line_or_an_answer(job: Path, tmp_path: Path, limit: str) -> None:
+    for command in ("report", "ask slowest_ranks"):
+        found = shell(f"ulimit {limit}; {PROGRAM} {command} {job}", tmp_path)
+        assert (found.returncode == 0) != found.stderr.startswith("error: ")
+        assert len(found.stderr.splitlines()) == (0 if found.returncode == 0 else 1)
+        assert not list(tmp_path.iterdir())
