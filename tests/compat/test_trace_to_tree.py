@@ -47,8 +47,16 @@ def named(tree: TraceToTree, name: str) -> TraceEvent:
 
 
 def test_an_event_has_exactly_these_keys(tree: TraceToTree) -> None:
-    assert all(list(event) == KEYS for event in tree.events)
+    assert all(list(event)[: len(KEYS)] == KEYS and len(event) == len(list(event)) for event in tree.events)
+    further = {event["name"]: list(event)[len(KEYS) :] for event in tree.events if len(event) > len(KEYS)}
+    above_gpu_work = ["train.py(3): step", "aten::linear", "aten::addmm", "cudaLaunchKernel", "cudaMemcpyAsync"]
+    assert further == dict.fromkeys(above_gpu_work, ["gpu_events"]) | {
+        "nn.Module: Linear_0": ["gpu_events", "nn_module_children", "GPU Time", "nn Parent GPU Time"]
+    }
+    assert named(tree, "aten::addmm")["gpu_events"] == [9, 10]
+    assert tree.events[9].get("gpu_events", []) == []
     assert dict(named(tree, "aten::linear")) == {
+        "gpu_events": [9, 10],
         "UID": 5,
         "args": {"External id": 1, "Input Dims": [[8, 16], [32, 16]], "Input type": ["float", "float"]},
         "cat": "cpu_op",
@@ -200,7 +208,7 @@ def test_pruning_can_be_switched_off_as_a_whole(capsys: pytest.CaptureFixture[st
 
 
 def test_print_parents(tree: TraceToTree, capsys: pytest.CaptureFixture[str]) -> None:
-    tree.traverse_parents_and_print(named(tree, "gemm"))
+    assert tree.traverse_parents_and_print(named(tree, "gemm")) == named(tree, "train.py(3): step")
     assert capsys.readouterr().out.splitlines()[:9] == [
         "Node:", "  cat: kernel", "  name: gemm",
         "1-up:", "  cat: cuda_runtime", "  name: cudaLaunchKernel",
