@@ -50,7 +50,7 @@ def test_an_event_has_exactly_these_keys(tree: TraceToTree) -> None:
     assert all(list(event)[: len(KEYS)] == KEYS and len(event) == len(list(event)) for event in tree.events)
     further = {event["name"]: list(event)[len(KEYS) :] for event in tree.events if len(event) > len(KEYS)}
     above_gpu_work = ["train.py(3): step", "aten::linear", "aten::addmm", "cudaLaunchKernel", "cudaMemcpyAsync"]
-    assert further == dict.fromkeys(above_gpu_work, ["gpu_events"]) | {
+    assert further == {name: ["gpu_events"] for name in above_gpu_work} | {
         "nn.Module: Linear_0": ["gpu_events", "nn_module_children", "GPU Time", "nn Parent GPU Time"]
     }
     assert named(tree, "aten::addmm")["gpu_events"] == [9, 10]
