@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from handmade import small_trace
+from handmade import small_trace, span
 
 from corpus import chosen_traces, parametrize
 from tracelens_graph import TraceToTree, load
@@ -79,6 +79,15 @@ def test_events_are_read_only(tree: TraceToTree) -> None:
         tree.events[0]["name"] = "other"  # type: ignore[index]
     with pytest.raises(KeyError):
         tree.events[0]["gpu_events"]
+
+
+def test_an_event_is_shown_in_short() -> None:
+    launches = [span("cuda_runtime", "cudaLaunchKernel", 10 + i, 0.5, correlation=i + 1) for i in range(100)]
+    kernels = [span("kernel", "k" * 1000, 200 + i, 0.5, 0, 7, correlation=i + 1) for i in range(100)]
+    tree = TraceToTree([span("cpu_op", "aten::mm", 0, 150), *launches, *kernels])
+    assert len(tree.events[0]["gpu_events"]) == 100
+    assert repr(tree.events[0]).startswith("TraceEvent({'UID': 0, ")
+    assert all(len(repr(event)) < 600 for event in tree.events)
 
 
 def test_outside_of_the_tree(tree: TraceToTree) -> None:
