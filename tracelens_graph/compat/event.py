@@ -141,10 +141,7 @@ _KEYS: dict[str, _Reader] = {
 }
 
 _SOMETIMES: dict[str, tuple[Callable[[EventTree, int], bool], _Reader]] = {
-    "gpu_events": (
-        lambda tree, row: len(tree.gpu_rows_below(row)) > 0,
-        lambda tree, row: tree.uids(tree.gpu_rows_below(row)),
-    ),
+    "gpu_events": (EventTree.has_gpu_below, lambda tree, row: tree.uids(tree.gpu_rows_below(row))),
     "nn_module_children": (EventTree.is_module, lambda tree, row: tree.uids(tree.module_rows_in(row))),
     "GPU Time": (EventTree.is_module, lambda tree, row: tree.module_times.busy_us(row)),
     "nn Parent GPU Time": (

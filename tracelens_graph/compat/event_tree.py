@@ -62,8 +62,18 @@ class EventTree:
 
     def gpu_rows_below(self, row: int) -> np.ndarray:
         """Rows of the GPU events that were launched below a call, in pre-order; none for a GPU event."""
-        gpu = self.graph.gpu_rows
-        return gpu[slice(*np.searchsorted(gpu, (row + 1, int(self.graph.columns.last[row]) + 1)))]
+        return self.graph.gpu_rows[slice(*self._gpu_below[row])]
+
+    def has_gpu_below(self, row: int) -> bool:
+        """Whether GPU events were launched below a call; no for a GPU event."""
+        low, high = self._gpu_below[row]
+        return bool(low < high)
+
+    @cached_property
+    def _gpu_below(self) -> np.ndarray:
+        """Per row the place of the first GPU event below it among all GPU events, and that behind the last."""
+        gpu, last = self.graph.gpu_rows, self.graph.columns.last
+        return np.stack((np.searchsorted(gpu, np.arange(len(last)), "right"), np.searchsorted(gpu, last, "right")), 1)
 
     def uids(self, rows: np.ndarray) -> list[int]:
         """UIDs of the events at some rows."""
