@@ -14,6 +14,8 @@ from tracelens_graph.perf.cost import Cost
 from tracelens_graph.perf.families.attention import attention
 from tracelens_graph.perf.families.gemm import gemm
 
+__all__ = ["GEMM", "SDPA"]
+
 _TWO_BYTES = "bf16"
 """The type that elements are counted with: its bytes are twice the elements, whatever tensor they are in."""
 
