@@ -47,6 +47,7 @@ PURPOSE = {
     "schema": "kinds, edges, properties, units; tables and their columns",
     "table": "named columns that know what they hold",
     "column": "what a column holds: meaning, unit, role, heading",
+    "short_table": "a table's first rows, for the prompt and for notebooks",
     "text_table": "rows of text under headings, as wide as the terminal",
     "errors": "every error a user can meet",
     "files": "files replaced as a whole or not at all",

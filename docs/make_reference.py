@@ -160,7 +160,8 @@ def _tables(g: tlg.TraceGraph) -> Iterator[str]:
     yield _MADE + "# Tables\n\n"
     yield (
         "Every analysis gives a `Table`: `table.columns`, `table.records()`, `table.to_pandas()`. Units and\n"
-        "definitions travel along in `table.about` and in `DataFrame.attrs`; `table.notes` say what is not in it.\n\n"
+        "definitions travel along in `table.about` and in `DataFrame.attrs`; `table.notes` say what is not in it.\n"
+        "Which calls give DataFrames is in [first-report.md](first-report.md#tables-and-dataframes).\n\n"
         "*Busy* time is the length of a union of intervals: work that overlaps counts once. Everything else called\n"
         "time is a sum or a statistic of durations. A uid is the position of an event in the file's event list.\n\n"
         "In calls, `g` is what `tlg.load(TRACE)` gives; a window of it (`g.window(step=3)`) does as well, see\n"

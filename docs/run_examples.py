@@ -35,6 +35,8 @@ _DATABASE = re.compile(r"^(\$ .*tracelens-graph db (?!queries)|>>> .*\bconnect\(
 _VOLATILE = re.compile(r"\d+\.\d s\b|\d{4}-\d\d-\d\dT[\d:]+Z|127\.0\.0\.1:\d+")
 _BLOCK = re.compile(r"^```(console|pycon|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _WIDTH = 140
+_PROMPT_WIDTH = "100"
+"""Characters of a line: of commands, and of tables that Python shows at the prompt."""
 
 
 class ExampleError(Exception):
@@ -141,7 +143,7 @@ def _prompted(source: str) -> str:
 def _prompt(source: str, namespace: dict[str, Any]) -> str:
     """What a statement prints at the prompt; of an error, the two lines that matter."""
     printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
+    with contextlib.redirect_stdout(printed), mock.patch.dict(os.environ, COLUMNS=_PROMPT_WIDTH):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # a page shows what is printed, and they go to standard error

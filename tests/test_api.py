@@ -20,9 +20,9 @@ from hypothesis import given
 from made_traces import traces
 
 import tracelens_graph as tlg
-from corpus import kineto_traces, parametrize
+from corpus import chosen_traces, kineto_traces, loaded, parametrize
 from tracelens_graph.api import from_networkx, load
-from tracelens_graph.errors import NodeNotFoundError, OutputError, TraceError
+from tracelens_graph.errors import AnalysisError, NodeNotFoundError, OutputError, TraceError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.edges import edge_rows
 from tracelens_graph.schema import EVENT_EDGES, STORED, Kind
@@ -133,6 +133,36 @@ def test_nodes_frame(graph: TraceGraph) -> None:
     assert {frame[name].dtype.name for name in ("kind", "name", "pid", "owner_rule")} == {"category"}
     assert frame["stream"].dtype == "Int64"
     assert frame.attrs["units"]["dur_ns"] == "ns"
+
+
+def test_nodes_frame_with_places(graph: TraceGraph) -> None:
+    plain, frame = graph.nodes_frame(), graph.nodes_frame(add=["module", "step", "launcher"])
+    added = ["module", "module_name", "step_number", "launcher", "launcher_name"]
+    assert list(frame.columns) == [*plain.columns, *added]
+    for uid in graph:
+        node, row = graph.node(uid), frame.loc[uid]
+        module = node.modules[-1] if node.modules else None
+        for place, other in (("module", module), ("launcher", node.launcher)):
+            expected = (other.uid, other.name) if other else (None, None)
+            assert tuple(None if pd.isna(row[name]) else row[name] for name in (place, f"{place}_name")) == expected
+        number = row["step_number"]
+        assert (None if pd.isna(number) else f"ProfilerStep#{number}") == (node.step.name if node.step else None)
+    assert frame["module_name"].dtype == "category"
+    assert frame.attrs["definitions"]["launcher_name"].startswith("of GPU work")
+    assert list(graph.nodes_frame(add="step").columns) == [*plain.columns, "step_number"]
+    with pytest.raises(AnalysisError, match="did you mean module"):
+        graph.nodes_frame(add=["modul"])
+
+
+@parametrize("path", chosen_traces())
+def test_places_of_real_events(path: Path) -> None:
+    graph = TraceGraph(loaded(path))
+    frame = graph.nodes_frame(add=["module", "step", "launcher"])
+    for uid in list(graph)[:: max(1, len(graph) // 200)]:
+        node, row = graph.node(uid), frame.loc[uid]
+        assert (None if pd.isna(row["module"]) else row["module"]) == (node.modules[-1].uid if node.modules else None)
+        assert (None if pd.isna(row["launcher"]) else row["launcher"]) == (node.launcher.uid if node.launcher else None)
+        assert pd.isna(row["step_number"]) == (node.step is None)
 
 
 def test_edges_frame(graph: TraceGraph) -> None:

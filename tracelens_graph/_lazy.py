@@ -13,13 +13,15 @@ def on_first_use(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str]
 
     Args:
         package: its `__name__`.
-        homes: public name -> module, below `tracelens_graph`, that it is imported from.
+        homes: public name -> module, below `tracelens_graph`, that it is imported from. A module of the package that
+            has the name itself stands for itself.
     """
 
     def get(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(import_module(f"tracelens_graph.{homes[name]}"), name)
+        home = import_module(f"tracelens_graph.{homes[name]}")
+        value = home if home.__name__ == f"{package}.{name}" else getattr(home, name)
         setattr(sys.modules[package], name, value)
         return value
 

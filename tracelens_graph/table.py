@@ -14,17 +14,11 @@ import numpy as np
 
 from tracelens_graph.column import Column as Column
 from tracelens_graph.column import Role as Role
-from tracelens_graph.column import headings
 from tracelens_graph.suggest import hint
 from tracelens_graph.texts import printable
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-_SHOWN = 10
-_WIDTH = 120
-"""Rows and characters of a line that the representation of a table shows."""
 
 
 @dataclass(repr=False)
@@ -130,14 +124,16 @@ class Table:
         return "\n".join(lines) + "\n"
 
     def __repr__(self) -> str:
-        """The first rows and the columns that people are shown, as text; `to_pandas()` gives all as a DataFrame."""
-        first = self.take(np.arange(min(len(self), _SHOWN)))
-        told = {name: first[name] for name in headings(self.about) if name in self.columns} or first.columns
-        more = [f"{len(self) - _SHOWN:,} more rows"] if len(self) > _SHOWN else []
-        return Table(self.name, told, self.about, self.title or self.name, more).text(_WIDTH).rstrip("\n")
+        """The first rows, fitted to the terminal, and what is left out; `text()` and `to_pandas()` give everything."""
+        from tracelens_graph.short_table import short_text
+
+        return short_text(self.title or self.name, self.columns, self.about)
 
     def _repr_html_(self) -> str:
-        return str(self.to_pandas().to_html())
+        """The same for notebooks; nothing in it is markup but its own."""
+        from tracelens_graph.short_table import short_html
+
+        return short_html(self.title or self.name, self.columns, self.about)
 
 
 def columns_of(records: Sequence[Mapping[str, Any]], about: Mapping[str, Column]) -> dict[str, list[Any]]:

@@ -33,7 +33,7 @@ def aligned(
         width: longest line; columns of text are cut to fit. None cuts nothing but what no line can be meant to hold.
         color: whether to use terminal escapes.
     """
-    cells = [_column_cells(values, about) for _, about, values in columns]
+    cells = [column_cells(values, about) for _, about, values in columns]
     names = [_cell(heading_of(name, about), 0, is_id=True) for name, about, _ in columns]
     widths = [max(len(name), *map(len, column)) for name, (column, _) in zip(names, cells, strict=True)]
     to_right = [right for _, right in cells]
@@ -43,7 +43,7 @@ def aligned(
     return [bold(header, color), *lines]
 
 
-def _column_cells(values: Sequence[Any], about: Column | None) -> tuple[list[str], bool]:
+def column_cells(values: Sequence[Any], about: Column | None) -> tuple[list[str], bool]:
     """The cells of a column as text, and whether they are numbers, which stand to the right."""
     right = all(isinstance(v, int | float | None) and not isinstance(v, bool) for v in values)
     digits = 2 if about and about.unit == "%" else 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -142,11 +142,19 @@ class TraceGraph(Core, views.ReadOnly, nx.MultiDiGraph):
 
     # --- files -------------------------------------------------------------------------------------
 
-    def nodes_frame(self) -> pd.DataFrame:
-        """All nodes as a DataFrame indexed by uid; times in ns, other nodes named by uid, absent values NA."""
+    def nodes_frame(self, add: Iterable[str] = ()) -> pd.DataFrame:
+        """All nodes as a DataFrame indexed by uid; times in ns, other nodes named by uid, absent values NA.
+
+        Args:
+            add: further columns: `module` (uid of the innermost nn.Module, and `module_name`), `step` (`step_number`),
+                `launcher` (of GPU work: uid of the op or runtime call that launched it, and `launcher_name`).
+
+        Raises:
+            AnalysisError: there are no such columns.
+        """
         from tracelens_graph.nxview.frames import nodes_frame
 
-        return nodes_frame(self)
+        return nodes_frame(self, add)
 
     def edges_frame(self) -> pd.DataFrame:
         """All edges as a DataFrame: uids `source` and `target`, and `type`."""

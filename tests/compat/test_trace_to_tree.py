@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from handmade import small_trace
+from handmade import small_trace, span
 
 from corpus import chosen_traces, parametrize
 from tracelens_graph import TraceToTree, load
@@ -47,8 +47,16 @@ def named(tree: TraceToTree, name: str) -> TraceEvent:
 
 
 def test_an_event_has_exactly_these_keys(tree: TraceToTree) -> None:
-    assert all(list(event) == KEYS for event in tree.events)
+    assert all(list(event)[: len(KEYS)] == KEYS and len(event) == len(list(event)) for event in tree.events)
+    further = {event["name"]: list(event)[len(KEYS) :] for event in tree.events if len(event) > len(KEYS)}
+    above_gpu_work = ["train.py(3): step", "aten::linear", "aten::addmm", "cudaLaunchKernel", "cudaMemcpyAsync"]
+    assert further == {name: ["gpu_events"] for name in above_gpu_work} | {
+        "nn.Module: Linear_0": ["gpu_events", "nn_module_children", "GPU Time", "nn Parent GPU Time"]
+    }
+    assert named(tree, "aten::addmm")["gpu_events"] == [9, 10]
+    assert tree.events[9].get("gpu_events", []) == []
     assert dict(named(tree, "aten::linear")) == {
+        "gpu_events": [9, 10],
         "UID": 5,
         "args": {"External id": 1, "Input Dims": [[8, 16], [32, 16]], "Input type": ["float", "float"]},
         "cat": "cpu_op",
@@ -71,6 +79,15 @@ def test_events_are_read_only(tree: TraceToTree) -> None:
         tree.events[0]["name"] = "other"  # type: ignore[index]
     with pytest.raises(KeyError):
         tree.events[0]["gpu_events"]
+
+
+def test_an_event_is_shown_in_short() -> None:
+    launches = [span("cuda_runtime", "cudaLaunchKernel", 10 + i, 0.5, correlation=i + 1) for i in range(100)]
+    kernels = [span("kernel", "k" * 1000, 200 + i, 0.5, 0, 7, correlation=i + 1) for i in range(100)]
+    tree = TraceToTree([span("cpu_op", "aten::mm", 0, 150), *launches, *kernels])
+    assert len(tree.events[0]["gpu_events"]) == 100
+    assert repr(tree.events[0]).startswith("TraceEvent({'UID': 0, ")
+    assert all(len(repr(event)) < 600 for event in tree.events)
 
 
 def test_outside_of_the_tree(tree: TraceToTree) -> None:
@@ -200,7 +217,7 @@ def test_pruning_can_be_switched_off_as_a_whole(capsys: pytest.CaptureFixture[st
 
 
 def test_print_parents(tree: TraceToTree, capsys: pytest.CaptureFixture[str]) -> None:
-    tree.traverse_parents_and_print(named(tree, "gemm"))
+    assert tree.traverse_parents_and_print(named(tree, "gemm")) == named(tree, "train.py(3): step")
     assert capsys.readouterr().out.splitlines()[:9] == [
         "Node:", "  cat: kernel", "  name: gemm",
         "1-up:", "  cat: cuda_runtime", "  name: cudaLaunchKernel",

@@ -102,7 +102,7 @@ def test_launchers_are_events_with_their_times(analyzer: TreePerfAnalyzer) -> No
     assert (first["name"], len(first)) == ("aten::mm", len(list(first)))
     assert found[2]["name"] == "cudaLaunchKernel"
     with pytest.raises(KeyError):
-        first["gpu_events"]
+        first["nn_module_children"]
 
 
 def test_communication_has_launchers_if_asked_for(analyzer: TreePerfAnalyzer) -> None:
@@ -473,14 +473,13 @@ def test_kernels_are_those_of_the_graph(path: Path) -> None:
 def test_latency_of_modules(analyzer: TreePerfAnalyzer) -> None:
     tree = analyzer.build_nn_module_latency_tree(analyzer.tree.get_UID2event(0))
     keys = ("GPU Time", "nn Parent GPU Time", "Non-nn.Module GPU Time")
-    assert {uid: tuple(event[key] for key in keys) for uid, event in tree.items()} == {
+    assert {uid: tuple(event.get(key) for key in keys) for uid, event in tree.items()} == {
         0: (100.0, None, 50.0),
-        1: (30.0, 100.0, 30.0),
-        5: (20.0, 100.0, 20.0),
+        1: (30.0, 100.0, None),
+        5: (20.0, 100.0, None),
     }
     assert tree[1]["name"] == "nn.Module: Linear_0"
     assert list(analyzer.build_nn_module_latency_tree({"UID": 5})) == [5]
-    assert analyzer.build_nn_module_latency_tree({"UID": 5})[5]["nn Parent GPU Time"] is None
     with pytest.raises(AnalysisError, match=r"'aten::mm' is no nn\.Module"):
         analyzer.build_nn_module_latency_tree({"UID": 2})
 
@@ -496,9 +495,21 @@ def test_latency_of_modules_is_that_of_the_graph(path: Path) -> None:
         for uid, event in found.items():
             node = core.node(uid)
             assert event["GPU Time"] == node.gpu_time.busy / 1000
-            own = [gpu for gpu in node.kernels if gpu.modules[-1] == node]
-            assert event["Non-nn.Module GPU Time"] <= sum(gpu.dur_ns for gpu in own) / 1000
-            assert (event["Non-nn.Module GPU Time"] > 0) == any(gpu.dur_ns for gpu in own)
+            inside = [inner for inner in node.subtree if inner.kind is Kind.Module and inner != node]
+            assert ("Non-nn.Module GPU Time" in event) == bool(inside)
+            if inside:
+                own = [gpu for gpu in node.kernels if gpu.modules[-1] == node]
+                assert event["Non-nn.Module GPU Time"] <= sum(gpu.dur_ns for gpu in own) / 1000
+                assert (event["Non-nn.Module GPU Time"] > 0) == any(gpu.dur_ns for gpu in own)
+
+
+def test_modules_have_their_times_without_being_asked(analyzer: TreePerfAnalyzer) -> None:
+    outer, inner, op = (analyzer.tree.get_UID2event(uid) for uid in (0, 1, 2))
+    assert (outer["nn_module_children"], outer["GPU Time"], outer["gpu_events"]) == ([1, 5], 100.0, [4, 8, 10, 13])
+    assert inner["nn_module_children"] == analyzer.tree.get_nn_module_children(inner) == []
+    assert {"GPU Time", "nn_module_children"}.isdisjoint(op)
+    without_frames = TreePerfAnalyzer(analyzer.tree.graph)
+    assert "GPU Time" not in without_frames.tree.get_UID2event(0)
 
 
 # --- making one --------------------------------------------------------------------------------------------------

@@ -1,4 +1,9 @@
-"""The names that users of TraceLens know, over the same graph."""
+"""The names that users of TraceLens know, over the same graph.
+
+import tracelens_graph.compat as TraceLens
+from tracelens_graph.compat import TreePerfAnalyzer
+from tracelens_graph.compat.PerfModel import dict_cat2names
+"""
 
 from __future__ import annotations
 
@@ -7,21 +12,30 @@ from typing import TYPE_CHECKING
 from tracelens_graph._lazy import on_first_use as _on_first_use
 
 if TYPE_CHECKING:
+    from tracelens_graph.compat import PerfModel as PerfModel
+    from tracelens_graph.compat import TreePerf as TreePerf
+    from tracelens_graph.compat.gpu_event_analyser import GPUEventAnalyser as GPUEventAnalyser
     from tracelens_graph.compat.models import TRACELENS_MODELS as TRACELENS_MODELS
     from tracelens_graph.compat.report import generate_perf_report_pytorch as generate_perf_report_pytorch
     from tracelens_graph.compat.trace_to_tree import TraceToTree as TraceToTree
     from tracelens_graph.compat.tree_perf import TreePerfAnalyzer as TreePerfAnalyzer
 
 _HOME = {
+    "GPUEventAnalyser": "compat.gpu_event_analyser",
+    "PerfModel": "compat.PerfModel",
     "TRACELENS_MODELS": "compat.models",
     "TraceToTree": "compat.trace_to_tree",
+    "TreePerf": "compat.TreePerf",
     "TreePerfAnalyzer": "compat.tree_perf",
     "generate_perf_report_pytorch": "compat.report",
 }
 
 __all__ = [
     "TRACELENS_MODELS",
+    "GPUEventAnalyser",
+    "PerfModel",
     "TraceToTree",
+    "TreePerf",
     "TreePerfAnalyzer",
     "generate_perf_report_pytorch",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from reprlib import Repr
 from typing import Any
 
 from tracelens_graph.compat.event_tree import EventTree
@@ -11,7 +12,7 @@ from tracelens_graph.schema import Kind
 
 
 class TraceEvent(Mapping[str, Any]):
-    """A read-only view of one event, always with the same keys.
+    """A read-only view of one event.
 
     | key | what |
     |---|---|
@@ -23,6 +24,16 @@ class TraceEvent(Mapping[str, Any]):
     | parent | UID of the caller, of GPU work its launch; None for a root and outside of the tree |
     | children | UIDs of the calls made and the GPU work launched, by start |
     | cpu_op_root | whether it is an op under no other op |
+
+    Some keys are there for some events only. Times are GPU busy time in us.
+
+    | key | of | what |
+    |---|---|---|
+    | gpu_events | calls that lead to GPU work | UIDs of the GPU work launched below the call, by its launches |
+    | nn_module_children | nn.Modules, if Python frames are part of the tree | UIDs of the modules directly in it |
+    | GPU Time | the same | of everything launched below the module |
+    | nn Parent GPU Time | the same | that of the module around it; None if there is none |
+    | Non-nn.Module GPU Time | those that hold modules | of what is launched below it, but below no module in it |
 
     Times carry whole nanoseconds: `ts` equals the file's number wherever that has no finer digits. A duration
     that the file lacks or that is negative is zero.
@@ -40,13 +51,19 @@ class TraceEvent(Mapping[str, Any]):
         return Node(self._tree.graph, self.row)
 
     def __getitem__(self, key: str) -> Any:
-        return _KEYS[key](self._tree, self.row)
+        read = _KEYS.get(key)
+        if read is None:
+            applies, read = _SOMETIMES[key]
+            if not applies(self._tree, self.row):
+                raise KeyError(key)
+        return read(self._tree, self.row)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_KEYS)
+        yield from _KEYS
+        yield from (key for key, (applies, _) in _SOMETIMES.items() if applies(self._tree, self.row))
 
     def __len__(self) -> int:
-        return len(_KEYS)
+        return sum(1 for _ in self)
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, TraceEvent) and other._tree is self._tree:
@@ -57,7 +74,7 @@ class TraceEvent(Mapping[str, Any]):
         return hash((id(self._tree), self.row))
 
     def __repr__(self) -> str:
-        return f"TraceEvent({dict(self)})"
+        return f"TraceEvent({_short.repr(dict(self))})"
 
 
 class MeasuredEvent(TraceEvent):
@@ -75,9 +92,6 @@ class MeasuredEvent(TraceEvent):
     def __iter__(self) -> Iterator[str]:
         yield from super().__iter__()
         yield from self._measured
-
-    def __len__(self) -> int:
-        return super().__len__() + len(self._measured)
 
 
 def _ts(tree: EventTree, row: int) -> float:
@@ -103,20 +117,17 @@ def _uid(tree: EventTree, row: int) -> int:
     return int(tree.graph.columns.uid[row])
 
 
-def _children(tree: EventTree, row: int) -> list[int]:
-    found: list[int] = tree.graph.columns.uid[tree.child_rows(row)].tolist()
-    return found
-
-
 def _name(tree: EventTree, row: int) -> str:
     return tree.graph.names[tree.graph.columns.name[row]]
 
 
-_KEYS: dict[str, Callable[[EventTree, int], Any]] = {
+_Reader = Callable[[EventTree, int], Any]
+
+_KEYS: dict[str, _Reader] = {
     "UID": _uid,
     "args": lambda tree, row: Node(tree.graph, row).args,
     "cat": lambda tree, row: tree.category(row),
-    "children": _children,
+    "children": lambda tree, row: tree.uids(tree.child_rows(row)),
     "cpu_op_root": lambda tree, row: bool(tree.is_root_op[row]),
     "dur": _dur,
     "name": _name,
@@ -128,3 +139,21 @@ _KEYS: dict[str, Callable[[EventTree, int], Any]] = {
     "tree": lambda tree, row: bool(tree.in_tree[row]),
     "ts": _ts,
 }
+
+_SOMETIMES: dict[str, tuple[Callable[[EventTree, int], bool], _Reader]] = {
+    "gpu_events": (EventTree.has_gpu_below, lambda tree, row: tree.uids(tree.gpu_rows_below(row))),
+    "nn_module_children": (EventTree.is_module, lambda tree, row: tree.uids(tree.module_rows_in(row))),
+    "GPU Time": (EventTree.is_module, lambda tree, row: tree.module_times.busy_us(row)),
+    "nn Parent GPU Time": (
+        EventTree.is_module,
+        lambda tree, row: tree.module_times.busy_us(tree.module_around(row)),
+    ),
+    "Non-nn.Module GPU Time": (
+        lambda tree, row: tree.is_module(row) and len(tree.module_rows_in(row)) > 0,
+        lambda tree, row: tree.module_times.own_us(row),
+    ),
+}
+"""Key -> whether an event has it, and its value."""
+
+_short = Repr()
+_short.maxdict, _short.maxlist, _short.maxstring, _short.maxother = 50, 8, 160, 160

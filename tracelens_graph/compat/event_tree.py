@@ -6,9 +6,10 @@ from functools import cached_property
 
 import numpy as np
 
+from tracelens_graph.compat.module_times import ModuleTimes
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.traversals import nearest_above
+from tracelens_graph.graph.traversals import nearest_above, rows_of_kind
 from tracelens_graph.loaders.kineto.times import epoch_ns
 from tracelens_graph.reports.original import CATEGORY, Head, heads
 from tracelens_graph.schema import GPU_KINDS, HOST_KINDS, PYTHON_KINDS, Kind
@@ -52,6 +53,61 @@ class EventTree:
         """Rows of the children in the tree as built."""
         low, high = np.searchsorted(self._ordered_parents, (row, row + 1))
         return self._by_parent[low:high]
+
+    def root_row(self, row: int) -> int:
+        """Row of the outermost caller in the tree as built: the row itself if it has no parent."""
+        while (parent := self.parent_row(row)) >= 0:
+            row = parent
+        return row
+
+    def gpu_rows_below(self, row: int) -> np.ndarray:
+        """Rows of the GPU events that were launched below a call, in pre-order; none for a GPU event."""
+        return self.graph.gpu_rows[slice(*self._gpu_below[row])]
+
+    def has_gpu_below(self, row: int) -> bool:
+        """Whether GPU events were launched below a call; no for a GPU event."""
+        low, high = self._gpu_below[row]
+        return bool(low < high)
+
+    @cached_property
+    def _gpu_below(self) -> np.ndarray:
+        """Per row the place of the first GPU event below it among all GPU events, and that behind the last."""
+        gpu, last = self.graph.gpu_rows, self.graph.columns.last
+        return np.stack((np.searchsorted(gpu, np.arange(len(last)), "right"), np.searchsorted(gpu, last, "right")), 1)
+
+    def uids(self, rows: np.ndarray) -> list[int]:
+        """UIDs of the events at some rows."""
+        found: list[int] = self.graph.columns.uid[rows].tolist()
+        return found
+
+    # --- modules -----------------------------------------------------------------------------------------------
+
+    def is_module(self, row: int) -> bool:
+        """Whether an event is an nn.Module in the tree as built."""
+        return bool(self.graph.columns.kind[row] == Kind.Module and self.in_tree[row])
+
+    def module_around(self, row: int) -> int:
+        """Row of the nn.Module around an event, -1 outside of modules."""
+        return int(nearest_above(self.graph.columns, np.array([row]), (Kind.Module,))[0])
+
+    def module_rows_in(self, row: int) -> np.ndarray:
+        """Rows of the nn.Modules below an event, with no other module in between."""
+        modules, around = self._modules
+        inside = slice(*np.searchsorted(modules, (row + 1, int(self.graph.columns.last[row]) + 1)))
+        outer = row if self.graph.columns.kind[row] == Kind.Module else self.module_around(row)
+        return modules[inside][around[inside] == outer]
+
+    @cached_property
+    def module_times(self) -> ModuleTimes:
+        """GPU busy time of all modules."""
+        return ModuleTimes(self.graph, self._modules[0])
+
+    @cached_property
+    def _modules(self) -> tuple[np.ndarray, np.ndarray]:
+        modules = rows_of_kind(self.graph.columns, (Kind.Module,))
+        return modules, nearest_above(self.graph.columns, modules, (Kind.Module,))
+
+    # --- as the file says it -----------------------------------------------------------------------------------
 
     def category(self, row: int) -> str:
         """The event's category in its file."""

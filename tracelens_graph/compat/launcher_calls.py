@@ -27,6 +27,7 @@ def calls_frame(
     start: bool = False,
     ids: bool = False,
     details: bool = False,
+    names: bool = False,
     call_stack: bool = False,
     recompute: bool = False,
 ) -> pd.DataFrame:
@@ -50,6 +51,8 @@ def calls_frame(
         columns["external_id"] = pd.arrays.IntegerArray(external, external == -1)
     if details:
         columns["kernel_details"] = kernel_details(found)
+    if names:
+        columns["kernel_names"] = kernel_names(found)
     if call_stack:
         columns["call_stack"] = module_stacks(core, rows)
         columns["parent_module"] = parent_modules(core, found.module)
@@ -69,6 +72,14 @@ def calls_frame(
 def kernel_details(found: OpCalls) -> list[Details]:
     """Name, duration (us) and stream of the GPU events charged to each launcher, in the order of their launches."""
     return _details(found.core, found.gpu, found.of, len(found))
+
+
+def kernel_names(found: OpCalls) -> list[list[str]]:
+    """Names of the GPU events charged to each launcher, in the order of their launches."""
+    lists: list[list[str]] = [[] for _ in range(len(found))]
+    for at, name in zip(found.of.tolist(), found.core.columns.name[found.gpu].tolist(), strict=True):
+        lists[at].append(found.core.names[name])
+    return lists
 
 
 def _details(core: Core, gpu: np.ndarray, group: np.ndarray, groups: int) -> list[Details]:

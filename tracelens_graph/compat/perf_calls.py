@@ -15,7 +15,8 @@ from tracelens_graph.analyses.performance.unified import unified
 from tracelens_graph.analyses.shared.call_columns import thread_labels
 from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, gpu_classes
 from tracelens_graph.analyses.shared.grouping import Cells
-from tracelens_graph.compat.launcher_calls import argument_tuples, kernel_details
+from tracelens_graph.compat.gemm_tiles import tile_columns
+from tracelens_graph.compat.launcher_calls import argument_tuples, kernel_details, kernel_names
 from tracelens_graph.compat.launcher_frames import ARGUMENTS
 from tracelens_graph.compat.perf_params import in_order
 from tracelens_graph.compat.trace_to_tree import TraceToTree
@@ -152,7 +153,7 @@ def metric_columns(found: CostedCalls, without_moves: bool = False) -> dict[str,
         flops = found.per_call(cost.flops for cost in found.costs)
         columns["Non-Data-Mov Kernel Time (µs)"] = time
         columns["Non-Data-Mov TFLOPS/s"] = np.divide(flops / 1e6, time, out=np.full(len(time), np.nan), where=time > 0)
-    if found.arch:
+    if found.arch and found.arch.value("memory_bandwidth_gbps"):
         roofs = found.roof_of_first(every)
         columns["Roofline Time (µs)"] = [roof.time_us if roof else None for roof in roofs]
         columns["Roofline Bound"] = [roof.bound if roof else None for roof in roofs]
@@ -202,13 +203,25 @@ def identity_columns(tree: TraceToTree, calls: OpCalls, recompute: bool) -> dict
 
 
 def perf_frame(
-    tree: TraceToTree, found: CostedCalls, *, recompute: bool, without_moves: bool, details: bool, arguments: bool
+    tree: TraceToTree,
+    found: CostedCalls,
+    *,
+    recompute: bool,
+    without_moves: bool,
+    details: bool,
+    names: bool,
+    arguments: bool,
+    units: int | None,
 ) -> pd.DataFrame:
-    """See `build_df_perf_metrics`."""
+    """See `build_df_perf_metrics`; `units` of the device for the efficiency of tiles, None for no such columns."""
     columns = identity_columns(tree, found.calls, recompute)
     columns |= metric_columns(found, without_moves) | size_columns(found)
+    if units is not None:
+        columns |= tile_columns(found, units)
     if details:
         columns["kernel_details"] = kernel_details(found.calls)
+    if names:
+        columns["kernel_names"] = kernel_names(found.calls)
     if arguments:
         columns |= argument_tuples(tree.graph, found.calls.rows, ARGUMENTS)
     return Table("perf_metrics", columns).to_pandas()

@@ -19,7 +19,6 @@ import numpy as np
 from tracelens_graph.compat.event import TraceEvent
 from tracelens_graph.compat.event_tree import EventTree
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.traversals import climb, nearest_above
 from tracelens_graph.loading import load_core
 from tracelens_graph.reports import tree_text
 from tracelens_graph.schema import GPU_KINDS, PYTHON_KINDS, Kind
@@ -132,22 +131,12 @@ class TraceToTree(EventTree):
 
     def get_nn_module_children(self, nn_module_event: Mapping[str, Any]) -> list[int]:
         """UIDs of the nn.Module frames below an event, with no other module in between."""
-        c, row = self.graph.columns, self._row(nn_module_event)
-        below = np.arange(row + 1, int(c.last[row]) + 1)
-        modules = below[c.kind[below] == Kind.Module]
-        direct = modules[nearest_above(c, modules, (Kind.Module,)) == self._module_at(row)]
-        found: list[int] = c.uid[direct].tolist()
-        return found
+        return self.uids(self.module_rows_in(self._row(nn_module_event)))
 
     def get_nn_module_parent(self, nn_module_event: Mapping[str, Any]) -> int | None:
         """UID of the nn.Module frame around an event, None outside of modules."""
-        c = self.graph.columns
-        above = int(nearest_above(c, np.array([self._row(nn_module_event)]), (Kind.Module,))[0])
-        return int(c.uid[above]) if above >= 0 else None
-
-    def _module_at(self, row: int) -> int:
-        columns = self.graph.columns
-        return int(climb(columns.parent, np.array([row]), columns.kind == Kind.Module)[0])
+        above = self.module_around(self._row(nn_module_event))
+        return int(self.graph.columns.uid[above]) if above >= 0 else None
 
     def _row(self, event: Mapping[str, Any]) -> int:
         return event.row if isinstance(event, TraceEvent) else self.graph.row(event["UID"])
@@ -238,11 +227,17 @@ class TraceToTree(EventTree):
         cpu_op_fields: Sequence[str] = (),
         gpu_time: bool = False,
         categories: Sequence[str] | None = None,
-    ) -> None:
-        """Print an event and what it was called from, the nearest first; see `traverse_and_print`."""
-        places = tree_text.ladder(self.graph, self._row(node), self._choice(False, categories, None))
+    ) -> TraceEvent:
+        """Print an event and what it was called from, the nearest first; see `traverse_and_print`.
+
+        Returns:
+            The outermost caller, whether or not its category is printed; the event itself if it has no parent.
+        """
+        row = self._row(node)
+        places = tree_text.ladder(self.graph, row, self._choice(False, categories, None))
         labels = self._labels(gpu_time=gpu_time, fields=cpu_op_fields)
         _print(tree_text.ladder_lines(self.graph, places, labels))
+        return self._event(self.root_row(row))
 
     def traverse_parents_and_get_callstack(
         self, node: Mapping[str, Any], filter: Sequence[str] | None = None

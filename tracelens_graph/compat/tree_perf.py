@@ -30,7 +30,6 @@ from tracelens_graph.compat.trace_to_tree import TraceToTree
 from tracelens_graph.compat.tree_perf_models import PerformanceMethods
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.extension import Extension
-from tracelens_graph.graph.intervals import union_length_by_group
 from tracelens_graph.graph.traversals import nearest_above, rows_of_kind
 from tracelens_graph.perf.model import OpModel
 from tracelens_graph.schema import PYTHON_KINDS, Kind
@@ -163,6 +162,8 @@ class TreePerfAnalyzer(PerformanceMethods):
         include_call_stack: bool = False,
         include_first_occurrence_time: bool = False,
         args_cols: Sequence[str] = ARGUMENTS,
+        *,
+        include_kernel_names: bool = False,
     ) -> pd.DataFrame:
         """One row per launcher call, by start, without communication kernels.
 
@@ -179,6 +180,7 @@ class TreePerfAnalyzer(PerformanceMethods):
             include_first_occurrence_time: ts, the start on the file's clock, of which the summary by arguments makes
                 first_occurrence_time.
             args_cols: which arguments, by their names in the file.
+            include_kernel_names: kernel_names: the names alone, as older versions of TraceLens do.
         """
         return calls_frame(
             self.tree,
@@ -187,6 +189,7 @@ class TreePerfAnalyzer(PerformanceMethods):
             start=include_first_occurrence_time,
             ids=id_cols,
             details=include_kernel_details,
+            names=include_kernel_names,
             call_stack=include_call_stack,
             recompute=self.detect_recompute,
         )
@@ -349,13 +352,11 @@ class TreePerfAnalyzer(PerformanceMethods):
 
     # --- modules -----------------------------------------------------------------------------------------------
 
-    def build_nn_module_latency_tree(self, root_nn_module: Mapping[str, Any]) -> dict[int, MeasuredEvent]:
-        """GPU busy time (us) of a module and of all modules below it.
+    def build_nn_module_latency_tree(self, root_nn_module: Mapping[str, Any]) -> dict[int, TraceEvent]:
+        """A module and all modules below it, with their GPU busy times.
 
         Returns:
-            UID -> view of the module with the keys `GPU Time` (its whole subtree), `nn Parent GPU Time` (that of the
-            module around it, None for the root), and `Non-nn.Module GPU Time` (GPU events below it and below
-            none of the modules in it). A module comes before those in it.
+            UID -> module, each before those in it. Their times are keys of the events: see `TraceEvent`.
 
         Raises:
             AnalysisError: the event is no module, or Python frames are not part of the tree.
@@ -367,20 +368,7 @@ class TreePerfAnalyzer(PerformanceMethods):
         if not self.add_python_func:
             raise AnalysisError("modules are Python frames: use add_python_func=True")
         below = np.arange(root, int(c.last[root]) + 1)
-        modules = below[c.kind[below] == Kind.Module]
-        gpu = core.gpu_rows[slice(*np.searchsorted(core.gpu_rows, (root, int(c.last[root]) + 1)))]
-        nearest = np.searchsorted(modules, nearest_above(c, gpu, (Kind.Module,)))
-        own = union_length_by_group(nearest, c.start_ns[gpu], c.end_ns[gpu], len(modules)) / 1000
-        busy = dict(zip(modules.tolist(), (core.gpu_busy_ns(modules) / 1000).tolist(), strict=True))
-        around = nearest_above(c, modules, (Kind.Module,))
-        return {
-            int(c.uid[row]): MeasuredEvent(
-                self.tree,
-                row,
-                {"GPU Time": busy[row], "nn Parent GPU Time": busy.get(outer), "Non-nn.Module GPU Time": rest},
-            )
-            for row, outer, rest in zip(modules.tolist(), around.tolist(), own.tolist(), strict=True)
-        }
+        return {int(c.uid[row]): TraceEvent(self.tree, row) for row in below[c.kind[below] == Kind.Module].tolist()}
 
     # --- parts -------------------------------------------------------------------------------------------------
 

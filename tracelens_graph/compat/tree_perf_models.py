@@ -107,6 +107,9 @@ class PerformanceMethods:
         non_data_mov: bool = False,
         include_kernel_details: bool = False,
         include_args: bool = False,
+        *,
+        include_kernel_names: bool = False,
+        detail_level: int = 0,
     ) -> pd.DataFrame:
         """One row per call: which it is, and what `compute_perf_metrics` says of it.
 
@@ -116,10 +119,17 @@ class PerformanceMethods:
             non_data_mov: add time and rate without kernels that only copy or transpose.
             include_kernel_details: add kernel_details: name, dur and stream of each GPU event.
             include_args: add the arguments, as tuples.
+            include_kernel_names: add kernel_names: the names alone, as older versions of TraceLens do.
+            detail_level: from 1 on, add to products how their tiles fit the device (`compat.gemm_tiles`), as older
+                versions of TraceLens do.
+
+        Raises:
+            AnalysisError: `detail_level` asks for tiles, and the number of the device's units is not known.
 
         Warns:
             UserWarning: calls without an estimate are left out; the message counts them and says why for one.
         """
+        units = self._units() if detail_level > 0 else None
         core = self.tree.graph
         rows = [core.row(event["UID"]) for event in events]
         costs, reasons = estimates(core, rows, self.models, bwd)
@@ -136,8 +146,16 @@ class PerformanceMethods:
             recompute=self.detect_recompute,
             without_moves=non_data_mov,
             details=include_kernel_details,
+            names=include_kernel_names,
             arguments=include_args,
+            units=units,
         )
+
+    def _units(self) -> int:
+        units = self.arch.value("compute_units") if self.arch else None
+        if units is None:
+            raise AnalysisError('detail_level=1 needs the units of the device: arch={"num_cus": 304}, or its name')
+        return int(units)
 
     def build_df_fwd_perf_metrics(self, events: Iterable[Event]) -> pd.DataFrame:
         """`build_df_perf_metrics` of calls themselves."""

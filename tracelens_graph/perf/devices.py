@@ -261,7 +261,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 class _TraceLensFile(msgspec.Struct):
     """TraceLens's form; what it needs for simulation only is left out."""
 
-    max_achievable_tflops: dict[str, _Positive]
+    max_achievable_tflops: dict[str, _Positive] = {}
     name: str = ""
     mem_bw_gbps: _Positive | None = None
     memory_gb: _Positive | None = None
@@ -304,6 +304,10 @@ def _from_json(text: Any, key: str, decode: Callable[..., Any] = msgspec.json.de
         **file.max_achievable_tflops,
     }  # fmt: skip
     figures = {name: Figure(value, Source(key)) for name, value in given.items() if value is not None}
+    if not figures:
+        raise AnalysisError(
+            f"{key}: describes no architecture: it has no max_achievable_tflops, mem_bw_gbps, memory_gb or num_cus"
+        )
     return Architecture(key, file.name or key, "", figures, achievable=True)
 
 

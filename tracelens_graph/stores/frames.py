@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.edges import edge_rows
+from tracelens_graph.graph.traversals import climb, launcher
+from tracelens_graph.graph.window import step_number
 from tracelens_graph.schema import EVENT_EDGES, STORED, Kind, OwnerRule
+from tracelens_graph.suggest import hint
 
 ARGSET_PARTS = {
     "input_dims": "Input Dims",
@@ -20,6 +24,13 @@ ARGSET_PARTS = {
     "concrete_inputs": "Concrete Inputs",
 }
 """Columns of an argument set, each JSON text, and their names in the file."""
+
+PLACES: Mapping[str, str] = {
+    "module": "the innermost nn.Module around the event, itself if it is one",
+    "step": "the step that holds it, by its number",
+    "launcher": "of GPU work the op that launched it, or the runtime call where no op did",
+}
+"""What can be asked for in `place_columns`, and what it is."""
 
 _ROWS = ("parent", "last", "owner")
 
@@ -102,6 +113,45 @@ def recorded_columns(core: Core) -> Frame:
         else:
             columns[prop.name] = np.ma.masked_equal(values, prop.absent) if prop.absent else values
     return columns
+
+
+def place_columns(core: Core, place: str) -> Frame:
+    """Where every event stands, one row each in row order: what `node_columns` leaves out because few ask for it.
+
+    Args:
+        core: the graph.
+        place: one of `PLACES`.
+
+    Returns:
+        Of `module` and `launcher` the uid and, as `module_name` or `launcher_name`, the name; of `step` the number, as
+        `step_number`.
+
+    Raises:
+        AnalysisError: there is no such place.
+    """
+    if place not in PLACES:
+        raise AnalysisError(f"no place has the name {place!r}; {hint(place, PLACES)}")
+    c, every = core.columns, np.arange(len(core.columns))
+    if place == "step":
+        return {"step_number": step_numbers(core)}
+    rows = climb(c.parent, every, c.kind == Kind.Module) if place == "module" else _launchers(core)
+    names = np.where(rows < 0, -1, c.name[np.maximum(rows, 0)]) if len(c) else rows
+    return {place: _uids(c.uid, rows), f"{place}_name": Texts.of(names, core.names)}
+
+
+def step_numbers(core: Core) -> np.ma.MaskedArray:
+    """n of the `ProfilerStep#n` of each row, absent outside of steps."""
+    steps = np.flatnonzero(core.columns.kind == Kind.Step)
+    numbers = np.full(len(core.columns) + 1, -1, np.int64)
+    found = (step_number(core.names[code]) for code in core.columns.name[steps].tolist())
+    numbers[steps] = [-1 if number is None else number for number in found]
+    return np.ma.masked_less(numbers[core.step], 0)
+
+
+def _launchers(core: Core) -> np.ndarray:
+    rows = np.full(len(core.columns), -1, np.int64)
+    rows[core.gpu_rows] = launcher(core.columns, core.gpu_rows)
+    return rows
 
 
 def edge_columns(core: Core) -> Frame:

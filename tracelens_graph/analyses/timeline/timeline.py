@@ -50,7 +50,7 @@ def gpu_timeline(
         blocks = [(False, rows[~again]), (True, rows[again])]
     columns: dict[str, list[object]] = {name: [] for name in GPU_TIMELINE}
     for flag, part in blocks:
-        times = _times_ns(w.core, part, micro_idle_us)
+        times = times_of(w.core, part, micro_idle_us)
         total = times.get("total_time", 0)
         for name, time in times.items():
             columns["type"].append(name)
@@ -68,7 +68,14 @@ def gpu_timeline(
     )
 
 
-def _times_ns(g: Core, rows: np.ndarray, micro_idle_us: float | None) -> dict[str, int]:
+def times_of(g: Core, rows: np.ndarray, micro_idle_us: float | None = None) -> dict[str, int]:
+    """The rows of the timeline of some GPU events, in ns; none without events.
+
+    Args:
+        g: the graph.
+        rows: rows of GPU events.
+        micro_idle_us: split idle time into gaps below this length and the others.
+    """
     if not len(rows):
         return {}
     times = times_by_group(g, rows, np.zeros(len(rows), np.int64), 1)

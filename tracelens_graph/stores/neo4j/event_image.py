@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -18,10 +17,9 @@ from tracelens_graph.graph.edges import EdgeRows, edge_rows
 from tracelens_graph.graph.traversals import climb, subtree_sums
 from tracelens_graph.schema import EVENT_EDGES, FOREST_KINDS, GPU_KINDS, HOST_KINDS, Flag, Kind, OwnerRule
 from tracelens_graph.schema.database import EVENT, EVENT_PROPERTIES, HEAT, event_labels
-from tracelens_graph.stores.frames import Frame, Texts, recorded_columns
+from tracelens_graph.stores.frames import Frame, Texts, recorded_columns, step_numbers
 from tracelens_graph.stores.neo4j.image import Edges, Nodes, Options
 
-_STEP = re.compile(r"ProfilerStep#(\d{1,18})")
 _DECODED_AT_ONCE = 65536
 
 
@@ -67,7 +65,7 @@ def columns(core: Core, context: Context, options: Options) -> dict[str, Any]:
         "gpu_events": np.ma.masked_equal(below, 0),
         "gpu_sum_ns": np.ma.masked_where(below == 0, core.gpu_sum_ns),
         "gpu_busy_ns": np.ma.masked_where(below == 0, core.gpu_busy_ns(rows)),
-        "step": _step_numbers(core),
+        "step": step_numbers(core),
         "recompute": np.ma.masked_where(~core.recompute, core.recompute),
         "owner_rule": _spread(len(c), core.gpu_rows, c.owner_rule[core.gpu_rows], [rule.name for rule in OwnerRule]),
         "flags": _FlagNames(c.flags),
@@ -81,16 +79,6 @@ def columns(core: Core, context: Context, options: Options) -> dict[str, Any]:
     if options.with_args:
         found["args"] = _texts_of(core, dict(_arguments(core)))
     return found
-
-
-def _step_numbers(core: Core) -> Any:
-    """n of the `ProfilerStep#n` of each row."""
-    numbers = np.full(len(core.names) + 1, -1, np.int64)
-    for code, name in enumerate(core.names):
-        if found := _STEP.fullmatch(name):
-            numbers[code] = int(found[1])
-    step = core.step
-    return np.ma.masked_equal(np.where(step >= 0, numbers[core.columns.name[step]], -1), -1)
 
 
 def _classes(core: Core) -> Texts:

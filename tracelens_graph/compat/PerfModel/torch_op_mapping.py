@@ -1,0 +1,24 @@
+"""Which ops have a performance model, and in which family: ops that TraceLens has a model of, with models of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tracelens_graph.compat.models import TRACELENS_MODELS
+from tracelens_graph.op_table import OP_TABLE
+from tracelens_graph.perf.model import OpModel
+
+op_to_perf_model_class_map: Mapping[str, OpModel] = TRACELENS_MODELS
+"""Op name -> model, to be given as `perf_model_class`. `TreePerfAnalyzer.models` has those of further ops, too."""
+
+
+def _by_family() -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for op in op_to_perf_model_class_map:
+        family = OP_TABLE[op].sheet.removesuffix("_fwd").removesuffix("_bwd")
+        found.setdefault(family, []).append(op)
+    return found
+
+
+dict_cat2names: Mapping[str, list[str]] = _by_family()
+"""Family, such as `GEMM`, `SDPA` or `UnaryElementwise` -> names of its ops, forward and backward."""

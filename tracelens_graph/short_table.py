@@ -1,0 +1,115 @@
+"""A table in short: its first rows, and as many of its columns as there is room for."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from tracelens_graph.column import Column, heading_of, headings
+from tracelens_graph.text_table import aligned, column_cells
+from tracelens_graph.texts import printable, shorten
+
+ROWS = 10
+"""Rows that are shown."""
+
+_PIPED = 100
+"""Characters of a line where there is no terminal."""
+
+_HTML_COLUMNS, _HTML_CELL = 12, 80
+"""Columns, and characters of a cell, that a notebook shows."""
+
+_NAMED = 5
+"""Columns without room that are named."""
+
+Cells = Mapping[str, Sequence[Any]]
+
+
+def short_text(title: str, columns: Mapping[str, Any], about: Mapping[str, Column]) -> str:
+    """The first rows as lines that fit the terminal, and what is left out.
+
+    Args:
+        title: a line above.
+        columns: the columns of the table.
+        about: what they say of themselves.
+    """
+    width = shutil.get_terminal_size((_PIPED, 0)).columns
+    cells = {name: _cut(values, width // 3) for name, values in _first_rows(columns, about).items()}
+    kept = list(cells)
+    lines = _lines(cells, kept, about, width)
+    while max(map(len, lines), default=0) > width and len(kept) > 1:
+        kept.remove(_least_needed(kept, about))
+        lines = _lines(cells, kept, about, width)
+    above = shorten(printable(title), max(width - 3, 0)) if title else ""
+    below = textwrap.wrap(_left_out(columns, cells, kept), width)
+    return "\n".join(filter(None, (above, *lines, *below)))
+
+
+def short_html(title: str, columns: Mapping[str, Any], about: Mapping[str, Column]) -> str:
+    """The first rows as an HTML table. All text is escaped: names are whatever the trace says."""
+    cells = _first_rows(columns, about)
+    kept = list(cells)
+    while len(kept) > _HTML_COLUMNS:
+        kept.remove(_least_needed(kept, about))
+    head = "".join(_html_heading(name, about.get(name)) for name in kept)
+    shown = [_html_column(cells[name], about.get(name)) for name in kept]
+    rows = ["".join(row) for row in zip(*shown, strict=True)]
+    body = "".join(f"<tr>{row}</tr>" for row in rows)
+    left_out = _left_out(columns, cells, kept)
+    return f"<table><caption>{_safe(title)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>" + (
+        f"<p>{_safe(left_out)}</p>" if left_out else ""
+    )
+
+
+def _first_rows(columns: Mapping[str, Any], about: Mapping[str, Column]) -> Cells:
+    """The first cells of the columns that people are shown, as plain Python values."""
+    told = [name for name in headings(about) if name in columns] or list(columns)
+    return {
+        name: cells.tolist() if isinstance(cells := columns[name][:ROWS], np.ndarray) else list(cells) for name in told
+    }
+
+
+def _cut(cells: Sequence[Any], width: int) -> list[Any]:
+    """Cells with texts of at most so many characters, so that more columns have room."""
+    return [cell if cell is None or isinstance(cell, int | float) else shorten(str(cell), width - 3) for cell in cells]
+
+
+def _lines(cells: Cells, kept: Sequence[str], about: Mapping[str, Column], width: int) -> list[str]:
+    chosen = [(name, about.get(name), cells[name]) for name in kept]
+    return aligned(chosen, width) if any(len(values) for _, _, values in chosen) else []
+
+
+def _least_needed(kept: Sequence[str], about: Mapping[str, Column]) -> str:
+    """The column to leave out next: of those that give way most readily the last, but never the first of all."""
+    return max(reversed(kept[1:]), key=lambda name: about[name].order_of_leaving if name in about else 0)
+
+
+def _left_out(columns: Mapping[str, Any], cells: Cells, kept: Sequence[str]) -> str:
+    rows = len(next(iter(columns.values()), ()))
+    if not rows:
+        return "no rows"
+    more = [f"{rows - ROWS:,} more {'row' if rows == ROWS + 1 else 'rows'}"] if rows > ROWS else []
+    if hidden := [name for name in (*cells, *(name for name in columns if name not in cells)) if name not in kept]:
+        names = ", ".join([*map(printable, hidden[:_NAMED]), *(["..."] if len(hidden) > _NAMED else [])])
+        more.append(f"{len(hidden)} more {'column' if len(hidden) == 1 else 'columns'}: {names}")
+    return "; ".join(more)
+
+
+def _html_heading(name: str, about: Column | None) -> str:
+    unit = f" ({about.unit})" if about and about.unit else ""
+    meaning = f' title="{_safe(about.definition + unit)}"' if about and about.definition else ""
+    return f"<th{meaning}>{_safe(heading_of(name, about))}</th>"
+
+
+def _html_column(cells: Sequence[Any], about: Column | None) -> list[str]:
+    texts, right = column_cells(cells, about)
+    tag = '<td style="text-align: right">' if right else "<td>"
+    return [f"{tag}{_safe(shorten(text, _HTML_CELL))}</td>" for text in texts]
+
+
+def _safe(text: str) -> str:
+    return escape(printable(text))
