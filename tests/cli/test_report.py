@@ -169,14 +169,15 @@ def test_conditions(run: Run, trace_file: Path) -> None:
     assert "'aten::mm' is not in the trace" in err
 
 
-def test_ranks_get_a_line_each_and_the_slowest_one_the_report(run: Run, job: Path) -> None:
+def test_ranks_get_a_line_each_and_the_late_one_the_report(run: Run, job: Path) -> None:
     code, out, err = run("report", job / "rank0.json.gz", job / "rank1.json.gz")
     assert (code, err) == (0, "")
     lines = out.splitlines()
     assert lines[0] == "2 traces"
     assert [line.split()[:2] for line in lines[3:5]] == [["rank0", "0"], ["rank1", "1"]]
-    assert lines[5].startswith("slowest: rank 1:")
-    assert lines[7].startswith("rank1.json.gz, rank 1")
+    assert lines[5].startswith("kinds of run: 1 comm.exposed ")
+    assert lines[6].startswith("late: rank1: ")
+    assert lines[8].startswith("rank1.json.gz, rank 1")
 
 
 def test_folders_and_patterns(run: Run, job: Path, tmp_path: Path) -> None:

@@ -178,7 +178,7 @@ class Question:
 
         if "a" in self.parameters and (note := pair_note(traces, given)):
             yield note
-        if not len(table) and (note := why_empty(self.name, traces, given)):
+        if not (len(table) or table.notes) and (note := why_empty(self.name, traces, given)):
             yield note
 
     def _named(self, table: Table) -> Table:
