@@ -71,6 +71,7 @@ def _page(known: Sequence[Departure], found: Account, filled: int) -> Iterator[s
         yield f"\n### {', '.join(departure.tables)}: {', '.join(departure.columns)}\n\n"
         yield f"{' '.join(departure.reason.split())}\n\n"
         conditions = [f"{_c(column)} is {_any(text)}" for column, text in departure.where.items()]
+        conditions = [departure.when] if departure.when else conditions
         conditions += ["TraceLens has no model of the op"] if departure.modelled_here_alone else []
         yield from _rows(
             ("cells", "rows", "traces", "cause shown by"),

@@ -18,7 +18,7 @@ import numpy as np
 from msgspec import Raw
 
 from tracelens_graph.graph.links import DEPENDENCY_ID
-from tracelens_graph.loaders.kineto.categories import CATEGORIES, Family
+from tracelens_graph.loaders.kineto.categories import CATEGORIES, KINDS_BY_NAME, Family
 from tracelens_graph.loaders.kineto.records import CollectiveEvent, records
 from tracelens_graph.loaders.kineto.times import LONGEST_NS, as_floats, digits_to_ns, floats_need_digits, floats_to_ns
 from tracelens_graph.schema import Flag
@@ -304,7 +304,12 @@ class Collector:
             target.setdefault(name, bytearray()).extend(values.astype(dtype_of(name), copy=False).tobytes())
 
     def _kinds(self, events: list[Any]) -> np.ndarray:
-        kinds = {record: CATEGORIES[self._records.category[record]][1] or 0 for record in set(map(type, events))}
+        category_of = self._records.category
+        kinds = {record: CATEGORIES[category_of[record]][1] or 0 for record in set(map(type, events))}
+        by_name = {record: KINDS_BY_NAME[category_of[record]] for record in kinds if category_of[record] in KINDS_BY_NAME}
+        if by_name:
+            found = (by_name.get(type(e), {}).get(e.name, kinds[type(e)]) for e in events)
+            return np.fromiter(found, np.uint8, len(events))
         if len(kinds) == 1:
             return np.full(len(events), next(iter(kinds.values())), np.uint8)
         return np.fromiter((kinds[type(e)] for e in events), np.uint8, len(events))

@@ -85,6 +85,7 @@ def test_short_kernels_are_all_there(case: Case) -> None:
 
 @pytest.mark.parametrize("case", departing("test_half_a_hundredth_is_exact"))
 def test_half_a_hundredth_is_exact(case: Case) -> None:
+    """TraceLens's own sum lies below the half."""
     (departure,) = [d for d in departures() if d.test == "test_half_a_hundredth_is_exact"]
     (theirs,) = [row for row in case.reference["ops_unique_args"] if departure.covers(row, {})]
     (kernel,) = parsed(theirs["kernel_details_summary"])
@@ -97,6 +98,18 @@ def test_half_a_hundredth_is_exact(case: Case) -> None:
     assert kernel["mean_duration_us"] < exact == Decimal("4.115")
     assert parsed(theirs["trunc_kernel_details"])[0]["mean_duration_us"] == 4.11
     assert float(round(exact, 2)) == 4.12
+
+
+@pytest.mark.parametrize("case", departing("test_half_a_hundredth_goes_to_the_even_one"))
+def test_half_a_hundredth_goes_to_the_even_one(case: Case) -> None:
+    for _, theirs, ours in departed(case, "test_half_a_hundredth_goes_to_the_even_one"):
+        (their,), (our,) = parsed(theirs["kernel_details_summary"]), ours["kernel_details_summary"]
+        exact = Decimal(repr(our["total_duration_us"])) / our["count"]
+        assert our["mean_duration_us"] == their["mean_duration_us"] == float(exact)
+        assert exact * 1000 % 10 == 5
+        shown = ours["trunc_kernel_details"][0]["mean_duration_us"]
+        told = parsed(theirs["trunc_kernel_details"])[0]["mean_duration_us"]
+        assert shown == float(round(exact, 2)) != told == float(np.round(their["mean_duration_us"], 2))
 
 
 @needs_goldens

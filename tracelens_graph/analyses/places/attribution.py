@@ -14,7 +14,7 @@ from tracelens_graph.analyses.timeline.timeline import unlinked_notes
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group, union_length_by_group
-from tracelens_graph.graph.traversals import launcher, nearest_above, rows_of_kind
+from tracelens_graph.graph.traversals import launcher, nearest_above, outermost, rows_of_kind
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import GPU_KINDS, Kind
 from tracelens_graph.schema.tables.places import ATTRIBUTION
@@ -101,7 +101,7 @@ def attribution(g: Core | Window, level: str = "op", name: str | re.Pattern[str]
     busy_nodes = high > low
     nodes, low, high = nodes[busy_nodes], low[busy_nodes], high[busy_nodes]
     count = np.bincount(c.name[nodes], minlength=names)
-    outer = _outermost(c.name[nodes], nodes, c.last[nodes])
+    outer = outermost(c.name[nodes], nodes, c.last[nodes])
     inside, by = _expand(low[outer], high[outer], c.name[nodes[outer]])
 
     # Two further names: charged to nobody at this level, and without a launch at all.
@@ -151,20 +151,6 @@ def _table(
     columns["uid"] = [uid if uid >= 0 else None for uid in first[shown].tolist()]
     notes = [] if len(w.gpu_rows) else unlinked_notes(w, False)
     return Table("attribution", columns, ATTRIBUTION, w.titled(f"GPU time by {level}"), notes)
-
-
-def _outermost(name: np.ndarray, row: np.ndarray, last: np.ndarray) -> np.ndarray:
-    """Positions of the nodes that lie in no other node of their name."""
-    order = np.lexsort((row, name))
-    name, row, last = name[order], row[order].astype(np.int64), last[order].astype(np.int64)
-    if not len(order):
-        return order
-    # One running maximum for all names: each name gets a range of rows of its own.
-    shift = name.astype(np.int64) * (int(last.max()) + 1)
-    reach = np.maximum.accumulate(last + shift)
-    outer = np.ones(len(order), bool)
-    outer[1:] = (row + shift)[1:] > reach[:-1]
-    return np.sort(order[outer])
 
 
 def _expand(low: np.ndarray, high: np.ndarray, label: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

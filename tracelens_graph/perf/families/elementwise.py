@@ -134,7 +134,7 @@ def resized(source: Tensor, shape: Shape) -> Cost:
     FLOPs = E of the result; bytes = source + result.
     """
     result = Tensor(shape, source.dtype)
-    params = {**_unary_params(source, None), "op_shape": shape, "input_shape": source.shape, "output_shape": shape}
+    params = {**_unary_params(source, result), "op_shape": shape, "input_shape": source.shape, "output_shape": shape}
     return vector_cost(result.elements, (source, result), source, params)
 
 
