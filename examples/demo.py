@@ -41,7 +41,7 @@ def main() -> None:
     headline("Which module was it spent in?")
     modules = tlg.attribution(g, level="module")
     print(in_short(modules, ["name", "count", "inclusive_sum_us", "inclusive_percent"], 8).text(), end="")
-    print("The backward pass and the optimizer run outside of modules.")
+    print("A module's time is that of its forward and backward pass; the optimizer works on all modules at once.")
 
     headline("Which single op was the slowest, and which line of Python is it from?")
     show_path(slowest_op(g))

@@ -306,7 +306,9 @@ class Collector:
     def _kinds(self, events: list[Any]) -> np.ndarray:
         category_of = self._records.category
         kinds = {record: CATEGORIES[category_of[record]][1] or 0 for record in set(map(type, events))}
-        by_name = {record: KINDS_BY_NAME[category_of[record]] for record in kinds if category_of[record] in KINDS_BY_NAME}
+        by_name = {
+            record: KINDS_BY_NAME[category_of[record]] for record in kinds if category_of[record] in KINDS_BY_NAME
+        }
         if by_name:
             found = (by_name.get(type(e), {}).get(e.name, kinds[type(e)]) for e in events)
             return np.fromiter(found, np.uint8, len(events))

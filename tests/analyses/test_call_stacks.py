@@ -35,7 +35,12 @@ def test_frames_that_are_no_users_are_passed_by(passed_by: str) -> None:
 
 @pytest.mark.parametrize(
     "own",
-    ["functional.py(3): run", "mine/overrides.py(9): patch", "my_torch/_tensor.py(1): f", "model.py(2): decorate_contexts"],
+    [
+        "functional.py(3): run",
+        "mine/overrides.py(9): patch",
+        "my_torch/_tensor.py(1): f",
+        "model.py(2): decorate_contexts",
+    ],
 )
 def test_frames_of_the_user_stay(own: str) -> None:
     core = load({FORWARD: [frame("train.py(3): step", frame(own, op("aten::thing", launch())))]})

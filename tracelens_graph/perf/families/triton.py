@@ -53,7 +53,7 @@ _NAME = re.compile(r"triton_(poi|red|per)_fused_(\w+?)(?:_\d+)?")
 _LONGEST = max(name.count("_") for name in FLOPS) + 1
 
 
-_OF_TWO = frozenset("add add_ div div_ maximum minimum mul mul_ sub".split())
+_OF_TWO = frozenset(("add", "add_", "div", "div_", "maximum", "minimum", "mul", "mul_", "sub"))
 """Arithmetic on two operands."""
 
 
