@@ -1,8 +1,8 @@
 """Steps side by side: how long each took on the host and on the device, and what the GPU did in it.
 
-The host runs ahead of the device: its step may be over before the device has begun with it. So a step is measured twice:
-on the host as the range `ProfilerStep#n`, on the device from the first start of GPU work launched in it to the first
-start of that of later ones.
+The host runs ahead of the device: its step may be over before the device has begun with it. So a step is measured
+twice: on the host as the range `ProfilerStep#n`, on the device from the first start of GPU work launched in it to the
+first start of that of later ones.
 """
 
 from __future__ import annotations
