@@ -151,7 +151,8 @@ def copied(name: str, start: float, dur: float, number: int) -> list[Any]:
 def test_a_copy_between_host_and_device_is_rated_against_the_link() -> None:
     """10 MB over 63.015 GB/s, not twice 10 MB over 3,352 GB/s; a copy on the device stays with its memory."""
     core = load_core([
-        *copied("Memcpy DtoH (Device -> Pageable)", 0, 1600, 1), *copied("Memcpy HtoD (Pinned -> Device)", 2000, 200, 2),
+        *copied("Memcpy DtoH (Device -> Pageable)", 0, 1600, 1),
+        *copied("Memcpy HtoD (Pinned -> Device)", 2000, 200, 2),
         *copied("Memcpy DtoD (Device -> Device)", 4000, 10, 3),
     ])  # fmt: skip
     h100 = architecture("h100-sxm")

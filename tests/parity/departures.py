@@ -74,6 +74,22 @@ class MoreLinked:
     test: str
 
 
+@dataclass(frozen=True)
+class Elsewhere:
+    """A cause that no trace here shows: ops, when, columns, and a test on a trace made by hand."""
+
+    ops: Sequence[str]
+    when: str
+    columns: Sequence[str]
+    reason: str
+    test: str
+
+
+def elsewhere() -> list[Elsewhere]:
+    """The causes that no trace here shows."""
+    return [Elsewhere(**entry) for entry in tomllib.loads(FILE.read_text())["elsewhere"]]
+
+
 def departures() -> list[Departure]:
     """The known departures."""
     return [Departure(**entry) for entry in tomllib.loads(FILE.read_text())["departure"]]

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from call_trees import FORWARD, Call
+from call_trees import load as load_calls
 from parity.cases import Case, cases, compared, graph, parameters, path_of, read
 from parity.comparing import Row, parsed
 from parity.departures import departures, more_linked
@@ -17,9 +19,11 @@ from parity.departures import departures, more_linked
 from corpus import needs_goldens
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.analyses.performance.modelled import arguments_of, context_of
+from tracelens_graph.analyses.performance.perf_tables import unified_perf_summary
 from tracelens_graph.loading import load_core
-from tracelens_graph.perf.registry import model_named
+from tracelens_graph.perf.registry import model_named, sheets
 from tracelens_graph.schema import Kind
+from tracelens_graph.schema.tables.ops import OPS_SUMMARY
 
 
 def departing(test: str) -> list[object]:
@@ -110,6 +114,63 @@ def test_half_a_hundredth_goes_to_the_even_one(case: Case) -> None:
         shown = ours["trunc_kernel_details"][0]["mean_duration_us"]
         told = parsed(theirs["trunc_kernel_details"])[0]["mean_duration_us"]
         assert shown == float(round(exact, 2)) != told == float(np.round(their["mean_duration_us"], 2))
+
+
+# --- causes that the traces here do not show, on traces made by hand ---------------------------------------------
+
+
+def moved(name: str, dims: list[list[int]], types: list[str], **more: Any) -> int:
+    """Bytes that a call in a trace moves, as the table says."""
+    arguments = {"Input Dims": dims, "Input type": types, **more}
+    launched = Call("cudaLaunchKernel", "cuda_runtime", kernel="k")
+    (row,) = unified_perf_summary(load_calls({FORWARD: [Call(name, calls=[launched], args=arguments)]})).records()
+    return round(row["Data Moved (MB)"] * 2**20)
+
+
+def test_in_place_the_type_of_the_first_operand_stays() -> None:
+    types = ["c10::BFloat16", "float", "Scalar"]
+    theirs = 64 * (2 + 4 + max(2, 4))
+    assert moved("aten::add_", [[8, 8], [8, 8], []], types) == 64 * (2 + 4 + 2) != theirs
+    assert moved("aten::add", [[8, 8], [8, 8], []], types) == theirs
+
+
+def test_a_tensor_without_dimensions_promotes_nothing() -> None:
+    theirs = 4 + 64 * 2 + 64 * 4
+    assert moved("aten::mul", [[], [8, 8]], ["float", "c10::BFloat16"]) == 4 + 64 * 2 + 64 * 2 != theirs
+
+
+def test_integers_are_added_up_in_64_bits() -> None:
+    theirs = 64 * (4 + 4)
+    assert (
+        moved("aten::cumsum", [[8, 8], [], []], ["int", "Scalar", ""], **{"Concrete Inputs": ["", "1", ""]}) == 64 * 12
+    )
+    assert (
+        moved("aten::cumsum", [[8, 8], [], []], ["float", "Scalar", ""], **{"Concrete Inputs": ["", "1", ""]}) == theirs
+    )
+
+
+def test_compiled_kernels_move_their_arguments() -> None:
+    values = {"Concrete Inputs": ["", "", "64"]}
+    theirs = 3 * 64 * 2
+    assert (
+        moved("triton_poi_fused_relu_0", [[8, 8], [8, 8], []], ["c10::BFloat16"] * 2 + ["Scalar"], **values)
+        == 2 * 64 * 2
+    )
+    assert moved("triton_poi_fused_add_0", [[8, 8], [8, 8], []], ["c10::BFloat16"] * 2 + ["Scalar"], **values) == theirs
+    assert moved("triton_poi_fused_relu_0", [[8, 8], [8, 8], []], ["float", "float", "Scalar"], **values) == 2 * 64 * 4
+
+
+def test_slices_move_what_is_stored() -> None:
+    dims, types = [[4, 8], [4, 8]], ["float", "float"]
+    theirs = 2 * 32 * 4
+    assert moved("aten::copy_", dims, types, **{"Input Strides": [[8, 1], [0, 1]]}) == (32 + 8) * 4 != theirs
+    assert moved("aten::copy_", dims, types, **{"Input Strides": [[8, 1], [32, 2]]}) == theirs
+
+
+def test_one_name_for_norms_and_for_counts() -> None:
+    assert {"Normalization"} == {name for name in sheets() if name.startswith("Normalization")}
+    assert "Count" in OPS_SUMMARY
+    assert not any("subtree" in name and name.endswith("_count") for name in OPS_SUMMARY)
 
 
 @needs_goldens
