@@ -68,28 +68,21 @@ def _page(known: Sequence[Departure], found: Account, filled: int) -> Iterator[s
         "models, as by default.\n\n## Departures\n"
     )
     yield (
-        "\nBy cause, so that they explain the cells of a trace of one's own: which ops, when, and which columns. What is\n"
-        "computed from a column differs with it.\n"
+        "\nBy cause, so that they explain the cells of a trace of one's own: which ops, when, and which columns. What\n"
+        "is computed from a column differs with it. `(row)` is a row that only one side has.\n"
     )
     causes: dict[str, list[tuple[Departure, int]]] = {}
     for departure, covered in zip(known, found.covered, strict=True):
         causes.setdefault(" ".join(departure.reason.split()), []).append((departure, covered))
     for reason, entries in causes.items():
         yield f"\n### {_title(entries[0][0])}\n\n{reason}\n\n"
-        yield from _rows(
-            ("when", "table", "columns", "cells here", "seen in", "shown by"), map(_cells, *zip(*entries, strict=True))
-        )
+        rows = [_cells(departure, covered) for departure, covered in entries]
+        yield from _rows(("when", "table", "columns", "cells here", "seen in", "shown by"), rows)
     yield "\n### Causes that the traces here do not show\n\n"
     yield from _rows(
         ("ops", "when", "columns", "cause", "shown by"),
         (
-            (
-                ", ".join(map(_c, one.ops)),
-                one.when,
-                ", ".join(map(_c, one.columns)),
-                " ".join(one.reason.split()),
-                _c(one.test),
-            )
+            (_listed(one.ops), one.when, _listed(one.columns), " ".join(one.reason.split()), _c(one.test))
             for one in elsewhere()
         ),
     )
@@ -112,7 +105,7 @@ def _page(known: Sequence[Departure], found: Account, filled: int) -> Iterator[s
 def _title(departure: Departure) -> str:
     """The ops that a departure is about, else its columns."""
     names = departure.where.get("name", ())
-    return ", ".join([names] if isinstance(names, str) else names) or ", ".join(departure.columns)
+    return _listed([names] if isinstance(names, str) else names) or f"All ops: {_listed(departure.columns)}"
 
 
 def _cells(departure: Departure, covered: int) -> tuple[str, ...]:
@@ -122,12 +115,16 @@ def _cells(departure: Departure, covered: int) -> tuple[str, ...]:
     conditions += ["TraceLens has no model of the op"] if departure.modelled_here_alone else []
     return (
         " and ".join(conditions) or "always",
-        ", ".join(map(_c, departure.tables)),
-        ", ".join(map(_c, departure.columns)),
+        _listed(departure.tables),
+        _listed(departure.columns),
         f"{covered:,}",
-        ", ".join(map(_c, departure.traces)),
+        _listed(departure.traces),
         _c(departure.test),
     )
+
+
+def _listed(texts: Iterable[str]) -> str:
+    return ", ".join(map(_c, texts))
 
 
 def _c(text: str) -> str:

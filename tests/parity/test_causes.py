@@ -140,24 +140,17 @@ def test_a_tensor_without_dimensions_promotes_nothing() -> None:
 
 
 def test_integers_are_added_up_in_64_bits() -> None:
-    theirs = 64 * (4 + 4)
-    assert (
-        moved("aten::cumsum", [[8, 8], [], []], ["int", "Scalar", ""], **{"Concrete Inputs": ["", "1", ""]}) == 64 * 12
-    )
-    assert (
-        moved("aten::cumsum", [[8, 8], [], []], ["float", "Scalar", ""], **{"Concrete Inputs": ["", "1", ""]}) == theirs
-    )
+    dims, values, theirs = [[8, 8], [], []], {"Concrete Inputs": ["", "1", ""]}, 64 * (4 + 4)
+    assert moved("aten::cumsum", dims, ["int", "Scalar", ""], **values) == 64 * (4 + 8)
+    assert moved("aten::cumsum", dims, ["float", "Scalar", ""], **values) == theirs
 
 
 def test_compiled_kernels_move_their_arguments() -> None:
-    values = {"Concrete Inputs": ["", "", "64"]}
-    theirs = 3 * 64 * 2
-    assert (
-        moved("triton_poi_fused_relu_0", [[8, 8], [8, 8], []], ["c10::BFloat16"] * 2 + ["Scalar"], **values)
-        == 2 * 64 * 2
-    )
-    assert moved("triton_poi_fused_add_0", [[8, 8], [8, 8], []], ["c10::BFloat16"] * 2 + ["Scalar"], **values) == theirs
-    assert moved("triton_poi_fused_relu_0", [[8, 8], [8, 8], []], ["float", "float", "Scalar"], **values) == 2 * 64 * 4
+    dims, values, theirs = [[8, 8], [8, 8], []], {"Concrete Inputs": ["", "", "64"]}, 3 * 64 * 2
+    halves, floats = (["c10::BFloat16"] * 2 + ["Scalar"], ["float"] * 2 + ["Scalar"])
+    assert moved("triton_poi_fused_relu_0", dims, halves, **values) == 2 * 64 * 2
+    assert moved("triton_poi_fused_add_0", dims, halves, **values) == theirs  # in place
+    assert moved("triton_poi_fused_relu_0", dims, floats, **values) == 2 * 64 * 4
 
 
 def test_slices_move_what_is_stored() -> None:
