@@ -79,7 +79,7 @@ def main(address: str) -> None:
 def example_ranks() -> list[str]:
     """The traces that `make demo` looks at: a simulated training run of two ranks."""
     folder = Path(mkdtemp())
-    write(simulate(ranks=2, steps=2, seed=7), folder)
+    write(simulate(ranks=2, steps=2, seed=7, read_loss=True), folder)
     return [str(file) for file in sorted(folder.glob("rank*.json.gz"))]
 
 

@@ -17,7 +17,7 @@ sys.path.insert(0, str(CHECKOUT / "tests"))
 
 from parity.cases import cases, compared
 from parity.comparing import EXACT, PER_INTERVAL_US
-from parity.departures import Account, Departure, account, departures, more_linked
+from parity.departures import Account, Departure, account, departures, elsewhere, more_linked
 
 _MADE = "<!-- Made by docs/make_parity.py: change tests/parity/departures.toml or the code, then run it. -->\n"
 
@@ -67,22 +67,25 @@ def _page(known: Sequence[Departure], found: Account, filled: int) -> Iterator[s
         "default here counts all of them and shows those in a line of their own. They are made with all performance\n"
         "models, as by default.\n\n## Departures\n"
     )
+    yield (
+        "\nBy cause, so that they explain the cells of a trace of one's own: which ops, when, and which columns. What\n"
+        "is computed from a column differs with it. `(row)` is a row that only one side has.\n"
+    )
+    causes: dict[str, list[tuple[Departure, int]]] = {}
     for departure, covered in zip(known, found.covered, strict=True):
-        yield f"\n### {', '.join(departure.tables)}: {', '.join(departure.columns)}\n\n"
-        yield f"{' '.join(departure.reason.split())}\n\n"
-        conditions = [f"{_c(column)} is {_any(text)}" for column, text in departure.where.items()]
-        conditions += ["TraceLens has no model of the op"] if departure.modelled_here_alone else []
-        yield from _rows(
-            ("cells", "rows", "traces", "cause shown by"),
-            [
-                (
-                    f"{covered:,}",
-                    " and ".join(conditions) or "all",
-                    ", ".join(map(_c, departure.traces)),
-                    _c(departure.test),
-                )
-            ],
-        )
+        causes.setdefault(" ".join(departure.reason.split()), []).append((departure, covered))
+    for reason, entries in causes.items():
+        yield f"\n### {_title(entries[0][0])}\n\n{reason}\n\n"
+        rows = [_cells(departure, covered) for departure, covered in entries]
+        yield from _rows(("when", "table", "columns", "cells here", "seen in", "shown by"), rows)
+    yield "\n### Causes that the traces here do not show\n\n"
+    yield from _rows(
+        ("ops", "when", "columns", "cause", "shown by"),
+        (
+            (_listed(one.ops), one.when, _listed(one.columns), " ".join(one.reason.split()), _c(one.test))
+            for one in elsewhere()
+        ),
+    )
     yield (
         "\n## GPU events linked here and not there\n\n"
         "TraceLens finds the launch of a GPU event by a flow arrow. Here the correlation id comes first, and arrows\n"
@@ -97,6 +100,31 @@ def _page(known: Sequence[Departure], found: Account, filled: int) -> Iterator[s
     yield "\n## Traces\n\n" + "".join(f"* `{trace}`\n" for trace in traces)
     yield "\nOf the traces below `inference/` only `gpu_timeline` is compared: TraceLens made their other tables with\n"
     yield "a second trace, that of the capture which the graph replays.\n"
+
+
+def _title(departure: Departure) -> str:
+    """The ops that a departure is about, else its columns."""
+    names = departure.where.get("name", ())
+    return _listed([names] if isinstance(names, str) else names) or f"All ops: {_listed(departure.columns)}"
+
+
+def _cells(departure: Departure, covered: int) -> tuple[str, ...]:
+    """A row on a departure."""
+    conditions = [f"{_c(column)} is {_any(text)}" for column, text in departure.where.items() if column != "name"]
+    conditions = [departure.when] if departure.when else conditions
+    conditions += ["TraceLens has no model of the op"] if departure.modelled_here_alone else []
+    return (
+        " and ".join(conditions) or "always",
+        _listed(departure.tables),
+        _listed(departure.columns),
+        f"{covered:,}",
+        _listed(departure.traces),
+        _c(departure.test),
+    )
+
+
+def _listed(texts: Iterable[str]) -> str:
+    return ", ".join(map(_c, texts))
 
 
 def _c(text: str) -> str:

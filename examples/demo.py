@@ -27,7 +27,7 @@ LIBRARY_FRAME = re.compile(r"torch/|<built-in ")
 
 def main() -> None:
     headline(f"A simulated training run: two ranks, two steps, written to {OUT}/")
-    run = simulate(ranks=2, steps=2, seed=7)
+    run = simulate(ranks=2, steps=2, seed=7, read_loss=True)
     for path in write(run, OUT):
         print(f"  {path}  {path.stat().st_size / 1e3:,.0f} kB")
 
@@ -41,9 +41,9 @@ def main() -> None:
     headline("Which module was it spent in?")
     modules = tlg.attribution(g, level="module")
     print(in_short(modules, ["name", "count", "inclusive_sum_us", "inclusive_percent"], 8).text(), end="")
-    print("The backward pass and the optimizer run outside of modules.")
+    print("A module's time is that of its forward and backward pass; the optimizer works on all modules at once.")
 
-    headline("Which single op was the slowest, and which line of Python is it from?")
+    headline("Which single op computed longest, and which line of Python is it from?")
     show_path(slowest_op(g))
 
     headline("A real recording: two training steps on a CPU")
@@ -89,8 +89,9 @@ def in_short(table: Table, columns: list[str], count: int) -> Table:
 
 
 def slowest_op(g: tlg.TraceGraph) -> Node:
-    """The op that most GPU time is charged to."""
-    return max({kernel.owner for kernel in g.find("gpu")} - {None}, key=lambda op: sum(charged(op)))
+    """The op of PyTorch that most GPU time is charged to; collectives wait for other ranks as well."""
+    owners = {kernel.owner for kernel in g.find("gpu")} - {None}
+    return max((op for op in owners if op.name.startswith("aten::")), key=lambda op: sum(charged(op)))
 
 
 def charged(op: Node) -> list[int]:

@@ -24,7 +24,7 @@
 //   tflops_per_s: mean over calls of the operations per second of GPU time, TFLOPS
 //   tb_per_s: mean over calls of the bytes moved per second of GPU time, TB/s
 //   roofline_us: least time of a call at the device's rates, us
-//   bound: COMPUTE_BOUND or MEMORY_BOUND: which of the two makes the least time
+//   bound: COMPUTE_BOUND or MEMORY_BOUND; LINK_BOUND of a copy between host and device
 //   percent_of_roof: mean over calls of least time / GPU time, %
 //   no_model: why no performance model applies, where there is one
 //   uid: the first of the calls
@@ -44,14 +44,14 @@ WITH d, op, call.o AS o, size(call.spans) AS events,
      reduce(u = {ns: 0, reach: 0}, s IN call.spans | CASE WHEN s[1] <= u.reach THEN u ELSE
        {ns: u.ns + s[1] - CASE WHEN s[0] > u.reach THEN s[0] ELSE u.reach END, reach: s[1]} END).ns AS ns
 MATCH (o)-[:HAS_SIGNATURE]->(s:Signature)
-WITH d, op, s, o.flops AS flops, o.moved_bytes AS moved, o.compute_spec AS spec, o.no_model AS no_model,
+WITH d, op, s, o.flops AS flops, o.moved_bytes AS moved, o.link_bytes AS link, o.compute_spec AS spec, o.no_model AS no_model,
      count(*) AS calls, sum(events) AS events, sum(ns) AS ns, avg(CASE WHEN ns > 0 THEN 1e9 / ns END) AS per_s,
      min(o.uid) AS uid
 WITH *, flops / (d[spec + '_tflops'] * 1e6) AS compute_us, moved / (d.memory_bandwidth_gbps * 1e3) AS memory_us
-WITH *, CASE WHEN flops <= 0 THEN null WHEN compute_us >= memory_us THEN compute_us
+WITH *, CASE WHEN link IS NOT NULL THEN link / (d.host_link_gbps * 1e3) WHEN flops <= 0 THEN null WHEN compute_us >= memory_us THEN compute_us
              WHEN compute_us < memory_us THEN memory_us END AS roof_us
 WITH collect({op: op, s: s, calls: calls, events: events, ns: ns, flops: flops, moved: moved, spec: spec,
-              per_s: per_s, roof_us: roof_us, bound: CASE WHEN roof_us = compute_us THEN 'COMPUTE_BOUND'
+              per_s: per_s, roof_us: roof_us, bound: CASE WHEN link IS NOT NULL AND roof_us IS NOT NULL THEN 'LINK_BOUND' WHEN roof_us = compute_us THEN 'COMPUTE_BOUND'
               WHEN roof_us = memory_us THEN 'MEMORY_BOUND' END, no_model: no_model, uid: uid}) AS found,
      sum(ns) AS total
 UNWIND found AS f

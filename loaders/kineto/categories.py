@@ -83,3 +83,8 @@ CATEGORIES: dict[str, tuple[Family, Kind | None]] = {
 
 Categories that are not listed, and events of family `other`, are counted and left out of the graph.
 """
+
+KINDS_BY_NAME: dict[str, dict[str, Kind]] = {
+    "mtia_ccp_events": {"dma_request": Kind.Memcpy, "event_wait": Kind.SyncEvent},
+}
+"""Category -> names of events in it that are of another kind: MTIA records copies and waits among its kernels."""

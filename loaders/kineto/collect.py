@@ -18,7 +18,7 @@ import numpy as np
 from msgspec import Raw
 
 from tracelens_graph.graph.links import DEPENDENCY_ID
-from tracelens_graph.loaders.kineto.categories import CATEGORIES, OTHER_ACCELERATORS, Family
+from tracelens_graph.loaders.kineto.categories import CATEGORIES, KINDS_BY_NAME, OTHER_ACCELERATORS, Family
 from tracelens_graph.loaders.kineto.records import CollectiveEvent, records
 from tracelens_graph.loaders.kineto.times import LONGEST_NS, as_floats, digits_to_ns, floats_need_digits, floats_to_ns
 from tracelens_graph.schema import Flag
@@ -309,6 +309,10 @@ class Collector:
         for category in categories.values():
             self.out.accelerators.update(name for start, name in OTHER_ACCELERATORS.items() if category.startswith(start))
         kinds = {record: CATEGORIES[category][1] or 0 for record, category in categories.items()}
+        by_name = {record: KINDS_BY_NAME[one] for record, one in categories.items() if one in KINDS_BY_NAME}
+        if by_name:
+            found = (by_name.get(type(e), {}).get(e.name, kinds[type(e)]) for e in events)
+            return np.fromiter(found, np.uint8, len(events))
         if len(kinds) == 1:
             return np.full(len(events), next(iter(kinds.values())), np.uint8)
         return np.fromiter((kinds[type(e)] for e in events), np.uint8, len(events))

@@ -18,7 +18,8 @@ from made_traces import traces
 from corpus import chosen_traces, kineto_traces, loaded, parametrize
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.analyses.places.attribution import attribution
-from tracelens_graph.analyses.places.modules import NON_MODULE, WHOLE, modules
+from tracelens_graph.analyses.places.charging import NO_MODULE, OPTIMIZER
+from tracelens_graph.analyses.places.modules import NON_MODULE, PASSES, WHOLE, modules
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
@@ -120,6 +121,26 @@ def test_known_answer() -> None:
         "1 GPU events (0.7 % of GPU time) have no launch in the trace: included",
         "1 modules without GPU work are left out",
     ]
+
+
+def test_an_optimizer_has_a_line_and_modules_their_backward_pass() -> None:
+    """In both tables, and of both ways in which PyTorch marks the step of an optimizer."""
+    core = load_core([
+        *training_step(),
+        span("user_annotation", "Optimizer.step#AdamW.step", 500, 50, 100, 1),
+        span("user_annotation", "inner", 510, 20, 100, 1), *work(511, 50, 31), *work(540, 8, 32),
+        op("Optimizer.step#SGD.step", 600, 50), op("aten::add_", 610, 20), *work(611, 2, 33), *work(700, 6, 34),
+    ])  # fmt: skip
+    lines = {row["path"]: row for row in modules(core).records()}
+    assert [lines[OPTIMIZER][f"{name}_us"] for name in (*PASSES, "total")] == [0, 0, 60, 60]
+    assert (lines[""]["optimizer_us"], lines["Net_0"]["optimizer_us"]) == (60, 0)
+    assert lines[NON_MODULE]["total_us"] == 1 + 400 + 4 + 5 + 6
+    found = {row["name"]: row for row in attribution(core, level="module").records()}
+    assert {name: (row["inclusive_sum_us"], row["exclusive_sum_us"]) for name, row in found.items()} == {
+        "nn.Module: Net_0": (633.003, 303.0), "nn.Module: Linear_0": (110.001, 110.001),
+        "nn.Module: Linear_1": (220.002, 220.002), OPTIMIZER: (60, 60), NO_MODULE: (416, 416), NO_LAUNCH: (7, 7),
+    }  # fmt: skip
+    check_against_attribution(core, modules(core))
 
 
 def test_by_class_merges_at_one_place() -> None:
@@ -319,7 +340,7 @@ def check_sums(g: Core | Window, table: Table, linked_only: bool = False) -> Non
     if not len(table):
         return
     depth = np.asarray(table["depth"]).tolist()
-    for name in ("forward_us", "backward_us", "total_us"):
+    for name in ("forward_us", "backward_us", "optimizer_us", "total_us"):
         times = ns(table[name])
         open_lines: list[tuple[int, int]] = []
         sums: Counter[int] = Counter()
@@ -332,9 +353,8 @@ def check_sums(g: Core | Window, table: Table, linked_only: bool = False) -> Non
             open_lines.append((level, line))
         assert all(times[line] == total for line, total in sums.items())
     assert ns(table["total_us"])[0] == int(w.core.columns.dur_ns[rows].sum())
-    assert ns(table["total_us"]) == [
-        a + b for a, b in zip(ns(table["forward_us"]), ns(table["backward_us"]), strict=True)
-    ]
+    passes = zip(*(ns(table[f"{name}_us"]) for name in PASSES), strict=True)
+    assert ns(table["total_us"]) == [sum(times) for times in passes]
 
 
 def plainly(core: Core) -> Times:
@@ -364,9 +384,9 @@ def plainly(core: Core) -> Times:
 
 
 def places(table: Table) -> Times:
-    """Path -> times, of modules and the whole."""
+    """Path -> times, of modules and the whole; the optimizer's is forward work here."""
     return {
-        row["path"]: (round(row["forward_us"] * 1000), round(row["backward_us"] * 1000))
+        row["path"]: (round((row["forward_us"] + row["optimizer_us"]) * 1000), round(row["backward_us"] * 1000))
         for row in table.records()
         if row["uid"] is not None or row["depth"] == 0
     }
@@ -448,30 +468,34 @@ def test_real_traces(path: Path) -> None:
     for options in ({}, {"by": "class"}, {"sort": "time", "depth": 2}, {"linked_only": True}, {"min_percent": 1}):
         check_sums(core, modules(core, **options), bool(options.get("linked_only")))
     check_partition(core, list(steps_and_rest(core)))
-    if not len(core.autograd.forward):
-        check_against_attribution(core, table)
+    check_against_attribution(core, table)
     if len(core.columns) < 25_000 and not core.recompute.any() and len(table):
         assert places(table) == plainly(core)
 
 
 def check_against_attribution(core: Core, table: Table) -> None:
-    """Without backward work, what a module has for itself is what is charged to it by name."""
+    """What modules of a name have for themselves is charged to the name, and what they have at all lies below it."""
     own: Counter[str] = Counter()
+    whole: Counter[str] = Counter()
     above: list[str] = []
+    brackets = {NON_MODULE: NO_MODULE}
     for row in table.records():
         if row["depth"] == 0:
             continue
         del above[row["depth"] - 1 :]
         if row["uid"] is not None:
-            own[f"nn.Module: {row['module']}"] += round(row["total_us"] * 1000)
+            name, time = f"nn.Module: {row['module']}", round(row["total_us"] * 1000)
+            own[name] += time
+            whole[name] += time * (name not in above)
             if above:
-                own[above[-1]] -= round(row["total_us"] * 1000)
-            above.append(f"nn.Module: {row['module']}")
+                own[above[-1]] -= time
+            above.append(name)
         elif row["depth"] == 1:
-            own["(no module)" if row["module"] == NON_MODULE else NO_LAUNCH] += round(row["total_us"] * 1000)
+            own[brackets.get(row["module"], row["module"])] += round(row["total_us"] * 1000)
     charged = attribution(core, level="module")
-    exclusive = zip(charged["name"], ns(charged["exclusive_sum_us"]), strict=True)
-    assert +own == {name: time for name, time in exclusive if time}
+    for times, column in ((own, "exclusive_sum_us"), (whole, "inclusive_sum_us")):
+        found = {name: time for name, time in zip(charged["name"], ns(charged[column]), strict=True) if time}
+        assert +times == {name: time for name, time in found.items() if times is own or not name.startswith("(")}
 
 
 RESNET = [path for path in kineto_traces() if path.name.startswith("resnet-ddp-checkpointing")]
@@ -542,6 +566,7 @@ def test_simulated_truth(job: str) -> None:
         core = load_core(rank.trace)
         table = modules(core)
         check_sums(core, table)
+        check_against_attribution(core, table)
         known = known_times(rank.trace, rank.truth)
         assert places(table) == known
         assert (len(known) > 1) == (job != "no Python stacks")

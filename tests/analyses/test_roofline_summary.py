@@ -17,6 +17,7 @@ from made_traces import traces
 from corpus import chosen_traces, loaded, parametrize
 from tracelens_graph.analyses.idle.idle import idle_causes
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
+from tracelens_graph.analyses.ops.signatures import op_signatures
 from tracelens_graph.analyses.performance.perf_tables import COMMUNICATION, unified_perf_summary
 from tracelens_graph.analyses.performance.roofline_summary import (
     PART_MEANING,
@@ -136,6 +137,49 @@ def test_known_answer() -> None:
         "without a model: around (1.7 %): launched beside operations with a model, by one without",
         "without a model: (no launch in trace) (1.7 %): its launch is not in the trace",
     ]
+
+
+def copied(name: str, start: float, dur: float, number: int) -> list[Any]:
+    """A copy of 2,500,000 floats."""
+    args = {"Input_Dims": [[2_500_000], [2_500_000], []], "Input_type": ["float", "float", "Scalar"]}
+    return [
+        span("cpu_op", "aten::copy_", start, 20, **args),
+        span("cuda_runtime", "cudaMemcpyAsync", start + 1, 2, correlation=number),
+        span("gpu_memcpy", name, start + 5, dur, 0, 7, device=0, stream=7, correlation=number, bytes=10_000_000),
+    ]
+
+
+def test_a_copy_between_host_and_device_is_rated_against_the_link() -> None:
+    """10 MB over 63.015 GB/s, not twice 10 MB over 3,352 GB/s; a copy on the device stays with its memory."""
+    core = load_core([
+        *copied("Memcpy DtoH (Device -> Pageable)", 0, 1600, 1),
+        *copied("Memcpy HtoD (Pinned -> Device)", 2000, 200, 2),
+        *copied("Memcpy DtoD (Device -> Device)", 4000, 10, 3),
+    ])  # fmt: skip
+    h100 = architecture("h100-sxm")
+    table = roofline_summary(core, h100)
+    assert {name: parts(table)[name] for name in ("link_bound", "memory_bound")} == {
+        "link_bound": 1800,
+        "memory_bound": 10,
+    }
+    (link,) = (row for row in table.records() if row["part"] == "link_bound")
+    assert (link["count"], link["time_ms"]) == (2, 1.8)
+    assert link["at_roof_ms"] == pytest.approx(2 * 10e6 / 63.015e9 * 1e3, abs=1e-6)
+    assert link["could_be_won_ms"] == pytest.approx(1.8 - link["at_roof_ms"])
+    (memory,) = (row for row in table.records() if row["part"] == "memory_bound")
+    assert memory["at_roof_ms"] == pytest.approx(20e6 / 3352e9 * 1e3, abs=1e-6)
+    one = load_core(copied("Memcpy DtoH (Device -> Pageable)", 0, 1600, 1))
+    (row,) = unified_perf_summary(one, arch=h100).records()
+    assert (row["Roofline Bound"], row["Data Moved (MB)"]) == ("LINK_BOUND", 20e6 / 2**20)
+    assert row["Pct Roofline_mean"] == pytest.approx(100 * 10e6 / 63.015e9 / 1.6e-3)
+    (signature,) = op_signatures(one).records()
+    assert signature["bound"] is None
+
+
+def test_without_a_rate_of_the_link_there_is_no_roof() -> None:
+    table = roofline_summary(load_core(copied("CopyHostToDevice", 0, 100, 1)), TOY)
+    assert parts(table) == {"no_roof": 100}
+    assert "no_roof: the rate of the link between toy and its host is not known" in table.notes
 
 
 def test_what_has_no_model() -> None:

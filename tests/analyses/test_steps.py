@@ -53,31 +53,55 @@ def test_known_answer() -> None:
     assert list(table["name"]) == ["ProfilerStep#3", "ProfilerStep#4", "ProfilerStep#5", OUTSIDE]
     first, second, empty, outside = table.records()
     expected = {
-        "step": 3, "pid": "100", "start_ms": 0.0, "step_time_ms": 0.1, "gpu_events": 3, "gpu_sum_ms": 0.08,
+        "step": 3, "pid": "100", "start_ms": 0.0, "host_step_ms": 0.1, "device_step_ms": 0.14, "gpu_events": 3,
+        "gpu_sum_ms": 0.08,
         "computation_time_ms": 0.04, "exposed_comm_time_ms": 0.02, "exposed_memcpy_time_ms": 0.0,
         "busy_time_ms": 0.06, "idle_time_ms": 0.0, "total_time_ms": 0.06, "uid": 0,
     }  # fmt: skip
     assert {name: first[name] for name in expected} == expected
-    assert first["busy_percent"] == pytest.approx(60)
+    assert first["busy_percent"] == pytest.approx(100 * 60 / 140)
     assert first["top_ops"] == [
         {"name": "aten::mm", "ms": 0.04, "percent": 50.0},
         {"name": "c10d::all", "ms": 0.04, "percent": 50.0},
     ]
     assert (second["busy_time_ms"], second["total_time_ms"]) == (0.06, 0.06)
-    assert second["busy_percent"] == pytest.approx(120)
+    assert (second["host_step_ms"], second["device_step_ms"], second["busy_percent"]) == (0.05, 0.06, 100)
     assert [empty[f"{name}_ms"] for name in TIMES] == [0.0] * 6
-    assert (empty["gpu_events"], empty["busy_percent"], empty["top_ops"]) == (0, 0.0, [])
+    assert (empty["gpu_events"], empty["top_ops"]) == (0, [])
+    assert math.isnan(empty["device_step_ms"])
+    assert math.isnan(empty["busy_percent"])
     assert (outside["step"], outside["uid"], outside["gpu_events"], outside["gpu_sum_ms"]) == (None, None, 2, 0.012)
-    assert math.isnan(outside["step_time_ms"])
+    assert math.isnan(outside["host_step_ms"])
     assert math.isnan(outside["busy_percent"])
     assert {op["name"] for op in outside["top_ops"]} == {"aten::mul", "(no launch in trace)"}
     assert list(table.notes) == [
-        "step time: min 0.050, median 0.050, mean 0.067, max 0.100, std 0.029 ms",
-        "busy: min 0.000, median 60.000, mean 60.000, max 120.000, std 60.000 % of step time",
-        "slowest: ProfilerStep#3, uid 0, 0.100 ms",
+        "step on the host: min 0.050, median 0.050, mean 0.067, max 0.100, std 0.029 ms",
+        "step on the device: min 0.060, median 0.100, mean 0.100, max 0.140, std 0.057 ms",
+        "busy: min 42.857, median 71.429, mean 71.429, max 100.000, std 40.406 % of the step on the device",
+        "slowest on the device: ProfilerStep#3, uid 0, 0.140 ms",
         "steps that launched no GPU event: ProfilerStep#5",
         "1 GPU events (4.6 % of GPU time) have no launch in the trace: included",
     ]
+
+
+def test_steps_of_a_host_that_runs_ahead_lie_end_to_end_on_the_device() -> None:
+    """The host needs 10 us for what takes the device 50; work of the second step overlaps that of the first."""
+    core = load_core([
+        step(1, 0, 10), step(2, 10, 10), step(3, 20, 10),
+        *launched("aten::mm", 1, "gemm", 5, 50, 1), *launched("aten::mm", 11, "gemm", 55, 50, 2),
+        *launched("aten::copy_", 15, "copy", 50, 20, 3), *launched("aten::mm", 21, "gemm", 115, 50, 4),
+    ])  # fmt: skip
+    rows = step_summary(core).records()
+    assert [row["host_step_ms"] for row in rows] == [0.01, 0.01, 0.01]
+    assert [row["device_step_ms"] for row in rows] == [0.045, 0.065, 0.05]
+    assert [row["busy_percent"] for row in rows] == pytest.approx([100, 100 * 55 / 65, 100])
+
+
+@given(traces())
+def test_no_share_is_above_100(trace: dict[str, Any]) -> None:
+    for row in step_summary(load_core(trace)).records():
+        assert math.isnan(row["busy_percent"]) or 0 <= row["busy_percent"] <= 100
+        assert math.isnan(row["device_step_ms"]) or row["device_step_ms"] > 0
 
 
 def test_number_of_named_ops() -> None:
@@ -107,7 +131,7 @@ def test_without_steps_there_are_no_rows_and_a_note() -> None:
 
 def test_steps_without_gpu_events_keep_their_time() -> None:
     table = step_summary(load_core([step(1, 0, 10)]))
-    assert table["step_time_ms"].tolist() == [0.01]
+    assert table["host_step_ms"].tolist() == [0.01]
     assert list(table.notes)[-2:] == ["steps that launched no GPU event: ProfilerStep#1", "the trace has no GPU events"]
 
 

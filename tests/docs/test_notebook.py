@@ -12,7 +12,7 @@ import run_notebook
 
 from corpus import CHECKOUT
 
-DEMO_RUN = "simulate(ranks=2, steps=2, seed=7)"
+DEMO_RUN = "simulate(ranks=2, steps=2, seed=7, read_loss=True)"
 
 
 def one_cell(source: str, shown: str = "") -> str:

@@ -29,6 +29,13 @@ def test_union_covers_each_instant_once(spans: list[tuple[int, int, int]]) -> No
     assert (begins[1:] > ends[:-1]).all()
 
 
+@given(SPANS, st.lists(st.integers(-3, 60)))
+def test_what_lies_before_an_instant(spans: list[tuple[int, int, int]], at: list[int]) -> None:
+    start, end, _ = arrays(spans)
+    found = intervals.length_before(intervals.merge(start, end), np.array(at, np.int64))
+    assert found.tolist() == [sum(instant < one for instant in covered(spans)) for one in at]
+
+
 @given(SPANS)
 def test_gaps_and_union_make_up_the_whole(spans: list[tuple[int, int, int]]) -> None:
     start, end, _ = arrays(spans)

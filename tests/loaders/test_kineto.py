@@ -227,6 +227,15 @@ def test_categories_of_all_years_and_vendors(category: str, kind: Kind) -> None:
     assert core.node(0).kind is kind
 
 
+def test_copies_and_waits_of_mtia_are_no_kernels() -> None:
+    names = ["dma_request", "event_wait", "fused_add"]
+    core = load_core([event("mtia_ccp_events", name, 10 * i, 5, device=0, stream=1) for i, name in enumerate(names)])
+    assert [core.node(uid).kind for uid in range(3)] == [Kind.Memcpy, Kind.SyncEvent, Kind.Kernel]
+    assert [core.names[code] for code in core.columns.name[core.gpu_rows].tolist()] == ["dma_request", "fused_add"]
+    other = load_core([event("kernel", "event_wait", 0, 5, device=0, stream=1)])
+    assert other.node(0).kind is Kind.Kernel
+
+
 def test_old_names_of_ids() -> None:
     core = load_core([event("Operator", **{"external id": 5}), event("Kernel", "k", **{"external id": 6})])
     assert [core.node(uid).external_id for uid in (0, 1)] == [5, 6]

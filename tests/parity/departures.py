@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,9 +33,10 @@ class Departure:
 
     table: str | Sequence[str]
     columns: Sequence[str]
-    traces: Sequence[str]
     reason: str
     test: str
+    traces: Sequence[str] = ("*",)
+    when: str = ""
     where: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
     modelled_here_alone: bool = False
 
@@ -70,6 +72,22 @@ class MoreLinked:
     trace: str
     events: int
     test: str
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """A cause that no trace here shows: ops, when, columns, and a test on a trace made by hand."""
+
+    ops: Sequence[str]
+    when: str
+    columns: Sequence[str]
+    reason: str
+    test: str
+
+
+def elsewhere() -> list[Elsewhere]:
+    """The causes that no trace here shows."""
+    return [Elsewhere(**entry) for entry in tomllib.loads(FILE.read_text())["elsewhere"]]
 
 
 def departures() -> list[Departure]:
@@ -154,6 +172,8 @@ def _following(cells: Iterable[tuple[int, str]], comparison: Comparison) -> set[
 
 
 def _fits(text: str, value: str) -> bool:
+    if text.startswith("~"):
+        return re.search(text[1:], value) is not None
     return value.endswith(text[1:]) if text.startswith("…") else value == text
 
 

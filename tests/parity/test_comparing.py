@@ -177,7 +177,7 @@ def test_kernels_that_take_equally_long_may_change_places() -> None:
     assert differing(tied, [tied[1], tied[0], tied[2]], ["b", "a", "c"]) != []
 
 
-COUNT = Departure("ops_summary", ["Count"], ["t"], "why", "test", {"name": "aten::mul"})
+COUNT = Departure("ops_summary", ["Count"], "why", "test", ["t"], where={"name": "aten::mul"})
 
 
 def test_departures_explain_differences() -> None:
@@ -223,7 +223,7 @@ def test_what_is_computed_from_a_departure_may_differ_and_need_not() -> None:
     mine = {"name": ["aten::mm"], "GFLOPS_first": [2.0], "TFLOPS/s_min": [1.0], "TFLOPS/s_max": [2.0]}
 
     def found(moved: float) -> Account:
-        known = Departure("GEMM", ["GFLOPS"], ["t"], "why", "test")
+        known = Departure("GEMM", ["GFLOPS"], "why", "test", ["t"])
         table = Table("GEMM", {**mine, "TB/s_min": [moved], "Kernel Time (µs)_sum": [1.0]})
         rows = [{**row, "Kernel Time (µs)_sum": "1.0"} for row in theirs]
         return account([known], [("t", compare("GEMM", rows, table, lambda column, row: 0.0))])

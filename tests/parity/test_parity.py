@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from parity.cases import Case, cases, compared, parameters
-from parity.departures import account, departures, more_linked
+from parity.departures import account, departures, elsewhere, more_linked
 
 from corpus import CHECKOUT, needs_goldens
 
@@ -34,7 +34,7 @@ def test_departures_are_used_and_no_wider_than_what_differs(capsys: pytest.Captu
 
 
 def test_every_departure_names_the_test_of_its_cause() -> None:
-    for entry in [*departures(), *more_linked().values()]:
+    for entry in [*departures(), *elsewhere(), *more_linked().values()]:
         module, _, name = entry.test.rpartition("::")
         assert callable(getattr(import_module(module or "parity.test_causes"), name)), entry
 

@@ -59,6 +59,7 @@ SEEN = [
     ("NVIDIA H100 PCIe", 114, 79.18, "h100-pcie"),
     ("NVIDIA H100 NVL", 132, 93.11, "h100-nvl"),
     ("NVIDIA H200", 132, 139.8, "h200"),
+    ("NVIDIA GH200 480GB", 132, 94.5, "gh200"),
     ("NVIDIA B200", 148, 178.35, "b200"),
     ("NVIDIA GeForce RTX 4090", 128, 23.99, "rtx-4090"),
     ("NVIDIA GeForce RTX 5090", 170, 31.84, "rtx-5090"),
@@ -75,7 +76,7 @@ SEEN = [
 UNKNOWN = [
     "AMD Radeon Graphics", "NVIDIA A10G", "NVIDIA A100-SXM4-40GB MIG 1g.5gb", "NVIDIA GeForce RTX 4090 Laptop GPU",
     "NVIDIA GeForce RTX 4090 D", "NVIDIA L40", "Tesla V100S-PCIE-32GB", "AMD Instinct MI300A", "NVIDIA H200 NVL",
-    "NVIDIA GH200 480GB", "NVIDIA", "h100-sxm", "NVIDIA H100 80GB HBM3\n\x1b[31m",
+    "NVIDIA GH200 144G HBM3e", "NVIDIA", "h100-sxm", "NVIDIA H100 80GB HBM3\n\x1b[31m",
 ]  # fmt: skip
 
 
@@ -98,9 +99,23 @@ def test_device_is_whole_and_says_where_it_stands(key: str) -> None:
     assert one.name.startswith(f"{one.vendor} ")
     assert not one.achievable
     assert {"compute_units", "memory_gb", "memory_bandwidth_gbps", "matrix_fp16", "vector_fp32"} <= one.figures.keys()
+    assert "host_link_gbps" in one.figures
     for figure in one.figures.values():
         assert figure.source.document.startswith(one.vendor)
         assert figure.source.table
+
+
+@pytest.mark.parametrize("key", SHIPPED)
+def test_the_link_to_the_host_is_that_of_its_generation_and_lanes(key: str) -> None:
+    """PCIe: transfers per second and lane, 128 of 130 bits of which are data; others as their vendor gives them."""
+    figure = SHIPPED[key].figures["host_link_gbps"]
+    found = re.match(r"PCIe (\d)\.0, (\d+) lanes of (\d+) GT/s", figure.source.note)
+    if found:
+        generation, lanes, transfers = map(int, found.groups())
+        assert transfers == 2**generation * (1 if generation > 2 else 0)
+        assert figure.value == pytest.approx(lanes * transfers * 128 / 130 / 8, rel=1e-4)
+    else:
+        assert re.match("NVLink-C2C|Infinity Fabric", figure.source.note)
 
 
 def test_unconfirmed_figures_are_named() -> None:

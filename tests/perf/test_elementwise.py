@@ -194,6 +194,12 @@ def test_what_cannot_be_modelled_says_why(name: str, arguments: tuple[Argument, 
         cost_of(MODELS, name, *arguments)
 
 
+def test_upsampling_gives_the_types_of_both_ends() -> None:
+    params = cost_of(MODELS, "aten::upsample_nearest1d", X, "[30]", None).params
+    assert params["dtype_in_out"] == (BF16, BF16)
+    assert params["output_shape"] == (B, C, 30)
+
+
 def test_every_op_says_why_without_shapes() -> None:
     for model in MODELS.values():
         with pytest.raises(CannotModel):

@@ -115,6 +115,19 @@ def moving() -> Core:
 
 
 @cache
+def copied() -> Core:
+    """One op that copies from device to host, on a device whose link is known."""
+    args = {"Input_Dims": [[1000], [1000], []], "Input_type": ["float", "float", "Scalar"]}
+    gpu = {"pid": 0, "tid": 7, "device": 0, "stream": 7}
+    events = [
+        span("cpu_op", "aten::copy_", 0.0, 9.0, **args),
+        span("cuda_runtime", "cudaMemcpyAsync", 1.0, 2.0, correlation=1),
+        span("gpu_memcpy", "Memcpy DtoH (Device -> Pageable)", 4.0, 4.0, **gpu, correlation=1, bytes=4000),
+    ]
+    return load_core({"traceEvents": events, "deviceProperties": H100})
+
+
+@cache
 def graphs() -> Core:
     """Launches of graphs: twice one of two kernels, once another, once with nothing of it in the trace."""
     events: list[dict[str, Any]] = []
@@ -247,6 +260,15 @@ def test_cost_and_roofline_of_signatures() -> None:
     assert large["no_model"] is None
 
 
+def test_a_copy_from_the_device_is_bound_by_the_link() -> None:
+    (row,) = op_signatures(copied()).records()
+    link = architecture("h100-sxm").value("host_link_gbps")
+    assert link
+    assert (row["bound"], row["moved_mb"]) == ("LINK_BOUND", 8000 / 2**20)
+    assert row["roofline_us"] == pytest.approx(4000 / link / 1e3)
+    assert row["percent_of_roof"] == pytest.approx(100 * row["roofline_us"] / 4)
+
+
 def test_signatures_of_a_step_and_of_an_op_that_is_not_there() -> None:
     assert rows(op_signatures(nested(), op="aten::mm", step=1), "calls", "gpu_time_us") == [(1, 40.0)]
     assert not len(op_signatures(nested(), op="aten::linear"))
@@ -325,7 +347,7 @@ NAMED = [pytest.param(*case, id="-".join(map(str, (case[0], *case[1])))) for cas
 
 
 @pytest.mark.parametrize(("name", "parameters"), NAMED)
-@pytest.mark.parametrize("core", [nested, moving, graphs, simulated])
+@pytest.mark.parametrize("core", [nested, moving, copied, graphs, simulated])
 def test_the_database_says_the_same(ask: Ask, core: Callable[[], Core], name: str, parameters: dict[str, Any]) -> None:
     assert_same(*ask(core(), name, **parameters))
 

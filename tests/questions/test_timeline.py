@@ -148,7 +148,7 @@ def test_the_timeline_is_that_of_the_report() -> None:
 def test_steps_are_those_of_the_report() -> None:
     first, second, outside = steps(two_steps()).records()
     assert [row["name"] for row in (first, second, outside)] == ["ProfilerStep#1", "ProfilerStep#2", OUTSIDE]
-    assert (first["gpu_events"], first["computation_time_ms"], first["busy_percent"]) == (1, 0.03, 30)
+    assert (first["gpu_events"], first["computation_time_ms"], first["device_step_ms"]) == (1, 0.03, 0.08)
     assert (second["gpu_sum_ms"], second["busy_time_ms"], second["idle_time_ms"]) == (0.053, 0.043, 0.045)
     assert (outside["gpu_events"], outside["uid"]) == (1, None)
     assert list(steps(two_steps()).columns) == list(STEPS)

@@ -35,6 +35,16 @@ def union_length(start: np.ndarray, end: np.ndarray) -> int:
     return length(merge(start, end))
 
 
+def length_before(intervals: Intervals, at: np.ndarray) -> np.ndarray:
+    """How much of disjoint intervals lies before each of some instants."""
+    start, end = intervals
+    running = np.concatenate(([0], np.cumsum(end - start)))
+    begun = np.searchsorted(start, at, "right")
+    unfinished = np.where(begun > 0, np.maximum(np.append(end, 0)[begun - 1] - at, 0), 0)
+    found: np.ndarray = running[begun] - unfinished
+    return found
+
+
 def gaps(intervals: Intervals) -> Intervals:
     """The holes between disjoint intervals."""
     return intervals[1][:-1], intervals[0][1:]

@@ -118,3 +118,22 @@ def innermost_at(start: np.ndarray, end: np.ndarray, enclosing: np.ndarray, at: 
         if not len(outside):
             return found
         found[outside] = enclosing[found[outside]]
+
+
+def outermost(label: np.ndarray, row: np.ndarray, last: np.ndarray) -> np.ndarray:
+    """Positions of the nodes that lie in no other node of their label, ascending.
+
+    Args:
+        label: a number for what each node is, from 0.
+        row, last: rows of the nodes, and of their last descendants.
+    """
+    order = np.lexsort((row, label))
+    label, row, last = label[order], row[order].astype(np.int64), last[order].astype(np.int64)
+    if not len(order):
+        return order
+    # One running maximum for all labels: each gets a range of rows of its own.
+    shift = label.astype(np.int64) * (int(last.max()) + 1)
+    reach = np.maximum.accumulate(last + shift)
+    outer = np.ones(len(order), bool)
+    outer[1:] = (row + shift)[1:] > reach[:-1]
+    return np.sort(order[outer])

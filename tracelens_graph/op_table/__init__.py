@@ -56,3 +56,7 @@ DOMAINS = (
 
 OP_TABLE: Mapping[str, OpEntry] = {name: entry for domain in DOMAINS for name, entry in domain.OPS}
 """Op name -> what is known of it."""
+
+WITH_TWO_TENSORS: Mapping[str, str] = {"aten::max": "aten::maximum", "aten::min": "aten::minimum"}
+"""Op -> what it is where its first two arguments are tensors: `torch.max(a, b)` compares elementwise, and reduces
+nothing."""

@@ -35,7 +35,8 @@ _RANDOM = "bernoulli cauchy exponential geometric log_normal normal random unifo
 
 OPS: Rows = [
     # --- Functions of one tensor ---------------------------------------------------------------------------------
-    *_unary(*_aten(f"copy copy_ {_SHARED_FUNCTIONS}"), model=model("elementwise.Unary")),
+    *_unary(*_aten("copy copy_"), model=model("elementwise.copy_call")),
+    *_unary(*_aten(_SHARED_FUNCTIONS), model=model("elementwise.Unary")),
     *_more_unary(*_aten(_FUNCTIONS), model=model("elementwise.Unary")),
     *_more_unary(*_in_place(f"{_SHARED_FUNCTIONS} {_FUNCTIONS}"), model=model("elementwise.Unary", in_place=True)),
     *_unary(*_aten("clamp_min clamp_max pow"), model=model("elementwise.Unary", other="operand")),

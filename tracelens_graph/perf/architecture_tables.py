@@ -7,7 +7,15 @@ from collections.abc import Iterable, Mapping
 from tracelens_graph.perf.devices import FIGURES, Architecture
 from tracelens_graph.table import Column, Table
 
-_LISTED = ("memory_gb", "memory_bandwidth_gbps", "matrix_fp32", "matrix_fp16", "matrix_fp8", "vector_fp32")
+_LISTED = (
+    "memory_gb",
+    "memory_bandwidth_gbps",
+    "host_link_gbps",
+    "matrix_fp32",
+    "matrix_fp16",
+    "matrix_fp8",
+    "vector_fp32",
+)
 _RIDGE = "FLOPs per byte from which on compute bounds and no longer memory: rate / bandwidth"
 
 DEVICES: Mapping[str, Column] = {

@@ -117,6 +117,10 @@ class Arguments:
             raise CannotModel("shapes are not recorded" if not self.recorded else f"argument {index} is no tensor")
         return found
 
+    def tensors_at(self, *indices: int) -> bool:
+        """Whether there is a tensor at each of some positions."""
+        return all(self.type(index) not in _NO_TENSOR and _sizes(self._at(0, index)) is not None for index in indices)
+
     def tensors(self, index: int, dtype: str = "") -> list[Tensor]:
         """The tensors of a list argument; the profiler does not record their types, so one may be given."""
         shapes, strides = self._at(0, index), self._at(2, index)

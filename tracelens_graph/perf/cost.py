@@ -20,6 +20,8 @@ class Cost:
         precision: in which precision (`bf16`, `fp32`, ...); "" if no peak rate is known for the type.
         params: the sizes that it follows from, by the names that users of TraceLens know.
         flops_range, bytes_range: least and greatest value where the arguments leave it open (routing of experts).
+        link_bytes: bytes that cross the link between host and device; None for work on the device.
+        sheet: table by family that shows the call, where its arguments tell of another than the op's own; else "".
     """
 
     flops: int
@@ -29,6 +31,8 @@ class Cost:
     params: Mapping[str, Any] = field(default_factory=dict)
     flops_range: tuple[int, int] | None = None
     bytes_range: tuple[int, int] | None = None
+    link_bytes: int | None = None
+    sheet: str = ""
 
     @property
     def compute_spec(self) -> str:

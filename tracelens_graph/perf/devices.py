@@ -25,6 +25,7 @@ FIGURES: Mapping[str, Column] = {
     "compute_units": Column("multiprocessors (NVIDIA) or compute units (AMD) in use"),
     "memory_gb": Column("size of the device's memory, as its vendor gives it", "GB"),
     "memory_bandwidth_gbps": Column("rate of the device's memory", "GB/s"),
+    "host_link_gbps": Column("rate of the link to the host (PCIe, NVLink-C2C, xGMI), in one direction", "GB/s"),
     "l2_mb": Column("size of the cache that all units share", "MB"),
     **{
         f"matrix_{precision}": Column(f"rate of the matrix units in {precision}, without sparsity", "TFLOPS")

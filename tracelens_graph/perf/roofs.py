@@ -14,7 +14,7 @@ from tracelens_graph.perf.cost import Cost
 from tracelens_graph.perf.devices import Architecture
 from tracelens_graph.table import Column, Table
 
-Bound = Literal["COMPUTE_BOUND", "MEMORY_BOUND"]
+Bound = Literal["COMPUTE_BOUND", "MEMORY_BOUND", "LINK_BOUND"]
 
 COST_COLUMNS: Mapping[str, Column] = {
     "GFLOPS": Column("floating-point operations; a multiply-add counts as two", "GFLOP"),
@@ -42,20 +42,24 @@ class Roof:
         compute_us: operations / rate of the device.
         memory_us: bytes / bandwidth of its memory.
         rate: figure of the architecture that held as rate, such as `matrix_bf16`.
+        link_us: of a copy between host and device, bytes / rate of the link between them: then all that counts.
     """
 
     compute_us: float
     memory_us: float
     rate: str
+    link_us: float | None = None
 
     @property
     def time_us(self) -> float:
-        """The larger of the two times."""
-        return max(self.compute_us, self.memory_us)
+        """The larger of compute and memory time; of a copy between host and device that on the link."""
+        return max(self.compute_us, self.memory_us) if self.link_us is None else self.link_us
 
     @property
     def bound(self) -> Bound:
-        """Which of the two times it is."""
+        """Which of these it is."""
+        if self.link_us is not None:
+            return "LINK_BOUND"
         return "COMPUTE_BOUND" if self.compute_us >= self.memory_us else "MEMORY_BOUND"
 
     def percent(self, measured_us: float) -> float | None:
@@ -67,11 +71,16 @@ def roofline(cost: Cost, arch: Architecture) -> Roof | str:
     """The least time in which a device can do some work.
 
     Compute time = FLOPs / rate, memory time = bytes / bandwidth; computing and moving overlap at best, so the larger
-    one remains.
+    one remains. A copy between host and device takes as long as its bytes on the link, which is slower than any memory.
 
     Returns:
         The roof, or why there is none, in words.
     """
+    if cost.link_bytes is not None:
+        link = arch.value("host_link_gbps")
+        if link is None:
+            return f"the rate of the link between {arch.key} and its host is not known"
+        return Roof(0.0, 0.0, "host_link_gbps", cost.link_bytes / (link * 1e3))
     if cost.flops <= 0:
         return "it computes nothing"
     if cost.bytes is None:

@@ -49,6 +49,8 @@ class Options:
     """Copy from pageable memory: the call waits for the copy."""
     sync_every_step: bool = False
     """Read the loss after the forward pass and wait for the device after the backward pass."""
+    read_loss: bool = False
+    """Read the loss at the end of each step, as most training loops do: the host is never more than a step ahead."""
     tiny_kernels: int = 0
     """One-element kernels launched one by one in each step."""
     python_overhead_us: float = 0.0

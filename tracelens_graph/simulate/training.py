@@ -73,6 +73,9 @@ def train(process: Process) -> Iterator[None]:
                         yield from _synchronize(t)
                 _tiny_kernels(t)
                 _optimize(t, states)
+                if options.read_loss:
+                    with t.frame("train.py(79): track_loss"):
+                        yield from _item(t, loss)
                 if options.ranks > 1:
                     inputs.append(distributed.all_gather(t, loss))
                 for tensor in (*inputs, loss):
@@ -104,14 +107,19 @@ def _synchronize(t: Thread) -> Iterator[None]:
 def _log(t: Thread, loss: Tensor) -> Iterator[None]:
     """Read the loss and write it somewhere, while the device has nothing to do."""
     with t.frame("train.py(24): log_metrics"):
-        with (
-            t.frame("<built-in method item of Tensor object at 0x7f3f0c64f5c0>"),
-            t.op("aten::item", loss),
-            t.op("aten::_local_scalar_dense", loss),
-        ):
-            copy = t.memcpy("DtoH (Device -> Pageable)", 2)
-            yield from _synchronize_stream(t, copy)
+        yield from _item(t, loss)
         t.spend(1_200_000, 1_800_000)
+
+
+def _item(t: Thread, scalar: Tensor) -> Iterator[None]:
+    """Wait for a number and copy it to the host."""
+    with (
+        t.frame("<built-in method item of Tensor object at 0x7f3f0c64f5c0>"),
+        t.op("aten::item", scalar),
+        t.op("aten::_local_scalar_dense", scalar),
+    ):
+        copy = t.memcpy("DtoH (Device -> Pageable)", 2)
+        yield from _synchronize_stream(t, copy)
 
 
 def _synchronize_stream(t: Thread, work: GpuEvent) -> Iterator[None]:

@@ -10,6 +10,7 @@ from tracelens_graph.analyses.shared.grouping import Cells, group_by
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.window import Window, window_of
+from tracelens_graph.perf.host_copies import copy_direction
 from tracelens_graph.schema import Kind
 from tracelens_graph.table import Table
 
@@ -21,16 +22,6 @@ SIZES = (
     (1 << 63, "16 MiB and more"),
 )
 """Size from which on a copy is no longer of a class, and the class."""
-
-
-DIRECTIONS = (
-    ("HtoD", ("HtoD", "HOST_TO_DEVICE", "HostToDevice")),
-    ("DtoH", ("DtoH", "DEVICE_TO_HOST", "DeviceToHost")),
-    ("DtoD", ("DtoD", "DEVICE_TO_DEVICE", "DeviceToDevice")),
-    ("HtoH", ("HtoH", "HOST_TO_HOST", "HostToHost")),
-    ("PtoP", ("PtoP", "PeerToPeer")),
-)
-"""Direction of a copy, and words in its name that tell it; the first that fits counts."""
 
 
 def copies(g: Core | Window) -> Table:
@@ -55,7 +46,7 @@ def copies(g: Core | Window) -> Table:
     rate = np.divide(moved, ns, out=np.full(len(first), np.nan), where=recorded & (ns > 0))
     columns: dict[str, Cells] = {
         "direction": [
-            "fill" if fill else _direction(name) for fill, name in zip(fills[first].tolist(), names, strict=True)
+            "fill" if fill else copy_direction(name) for fill, name in zip(fills[first].tolist(), names, strict=True)
         ],
         "name": names,
         "size_class": [SIZES[code][1] if code >= 0 else None for code in size[first].tolist()],
@@ -66,7 +57,3 @@ def copies(g: Core | Window) -> Table:
         "percent": times["percent"],
     }
     return most_time_first("copies", columns, "Copies and fills", w)
-
-
-def _direction(name: str) -> str:
-    return next((way for way, words in DIRECTIONS if any(word in name for word in words)), "unknown")

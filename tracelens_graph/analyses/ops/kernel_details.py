@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -61,10 +62,15 @@ def truncated(details: Details) -> Details:
         {
             "name": _shortened(entry["name"]),
             "stream": entry["stream"],
-            "mean_duration_us": float(np.round(entry["mean_duration_us"], 2)),
+            "mean_duration_us": _hundredths(entry["total_duration_us"], entry["count"]),
         }
         for entry in details
     ]
+
+
+def _hundredths(total_us: float, count: int) -> float:
+    """The mean to two places, half a hundredth to the even one: of the exact quotient, which floats seldom hold."""
+    return round(Fraction(round(1000 * total_us), 10 * count)) / 100
 
 
 def _shortened(name: str) -> str:

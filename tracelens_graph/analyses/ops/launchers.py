@@ -18,6 +18,8 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group, union_length_by_group
 from tracelens_graph.graph.traversals import busy_below, launcher, nearest_above
 from tracelens_graph.graph.window import Window
+from tracelens_graph.op_table import WITH_TWO_TENSORS
+from tracelens_graph.perf.arguments import Arguments
 from tracelens_graph.schema import Kind
 
 NO_LAUNCH = "(no launch in trace)"
@@ -96,10 +98,11 @@ class OpCalls:
 
     @cached_property
     def _categories(self) -> tuple[list[str], np.ndarray]:
-        c, names = self.core.columns, self.core.names
-        pair = c.name[self.rows].astype(np.int64) * max(len(names), 1) + c.name[self._leading]
+        c, names, known = self.core.columns, self.core.names, OpNames(self.core)
+        kernels = max(len(names), 1)
+        pair = known.codes(self.rows).astype(np.int64) * kernels + c.name[self._leading]
         pairs, back = np.unique(pair, return_inverse=True)
-        found = [op_category(names[p // len(names)], names[p % len(names)], self.rules) for p in pairs.tolist()]
+        found = [op_category(known.names[p // kernels], names[p % kernels], self.rules) for p in pairs.tolist()]
         labels = sorted(set(found))
         code = {label: i for i, label in enumerate(labels)}
         return labels, np.array([code[label] for label in found], np.int64)[back]
@@ -118,6 +121,31 @@ class OpCalls:
     def module(self) -> np.ndarray:
         """Row of the nearest module above each, -1 for none."""
         return nearest_above(self.core.columns, self.rows, (Kind.Module,))
+
+
+class OpNames:
+    """Names by which the category of a call is told: its own, but where its arguments make it another op.
+
+    Attributes:
+        names: those of the graph, and of the ops that calls may be.
+    """
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self.names = [*core.names, *WITH_TWO_TENSORS.values()]
+
+    def codes(self, rows: np.ndarray) -> np.ndarray:
+        """For each call a position in `names`."""
+        core, c = self._core, self._core.columns
+        found = c.name[rows].copy()
+        for further, op in enumerate(WITH_TWO_TENSORS):
+            if op not in core.names:
+                continue
+            called = np.flatnonzero(c.name[rows] == core.names.index(op))
+            sets, which = distinct(c.argset[rows[called]])
+            pairs = [code >= 0 and Arguments(*core.argsets[code]).tensors_at(0, 1) for code in sets.tolist()]
+            found[called[np.array(pairs, bool)[which]]] = len(core.names) + further
+        return found
 
 
 def busy_by_group(core: Core, gpu: np.ndarray, group: np.ndarray, groups: int) -> np.ndarray:

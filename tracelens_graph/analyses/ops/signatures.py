@@ -179,11 +179,12 @@ def _said(code: int | None, costs: list[Cost], reasons: list[str]) -> tuple[Cost
     return (costs[code], None) if code >= 0 else (None, reasons[-1 - code])
 
 
-def _figures(cost: Cost | None) -> tuple[float, float, str]:
-    """What tells estimates apart; NaN where not known."""
+def _figures(cost: Cost | None) -> tuple[float, float, float, str]:
+    """What tells estimates apart: FLOPs, bytes, bytes over the link to the host, NaN where not known; the rate."""
     if cost is None:
-        return _UNKNOWN, _UNKNOWN, ""
-    return float(cost.flops), _UNKNOWN if cost.bytes is None else float(cost.bytes), cost.compute_spec
+        return _UNKNOWN, _UNKNOWN, _UNKNOWN, ""
+    moved, linked = (_UNKNOWN if size is None else float(size) for size in (cost.bytes, cost.link_bytes))
+    return float(cost.flops), moved, linked, cost.compute_spec
 
 
 _UNKNOWN = float("nan")

@@ -1,6 +1,8 @@
 """One table per family of operations: sizes, cost and rates of every call, nested ones too.
 
 An op inside another modelled op is in its family's table as well, so these tables do not add up; the unified one does.
+An op inside an op of its own name, as overloads call one another (`aten::abs` in `aten::abs`), is part of that call:
+under one name a GPU event counts once.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from tracelens_graph.analyses.shared.statistics import Groups
 from tracelens_graph.extension import extension_of
 from tracelens_graph.graph.arrays import distinct, distinct_pairs
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.traversals import outermost
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.model import CallContext, OpModel
@@ -91,7 +94,8 @@ def perf_sheets(
     w = window_of(g)
     extension = extension_of(w)
     tables = {}
-    for sheet, members in sorted(_families(w.core, modelled(w), extension.all_models).items()):
+    for sheet, found in sorted(_families(w.core, modelled(w), extension.all_models).items()):
+        members = _not_in_themselves(w.core, found)
         calls, kept = _calls(w, members)
         if len(calls):
             costed = CostedCalls(calls, members.cost[kept], members.costs, arch)
@@ -104,11 +108,13 @@ def _families(core: Core, found: Modelled, models: Mapping[str, OpModel]) -> dic
     """Calls by family; the backward passes of forward ops with a formula for them are families of their own."""
     c = core.columns
     sheets: dict[str, list[np.ndarray]] = {}
+    moved = np.array([cost.sheet for cost in found.costs] + [""], object)[np.maximum(found.code, -1)]
     for code in distinct(c.name[found.rows])[0].tolist():
         model = model_named(core.names[code], models)
         if model is not None and model.sheet:
             at = np.flatnonzero((c.name[found.rows] == code) & found.applies)
-            sheets.setdefault(model.sheet, []).append(at)
+            for sheet in dict.fromkeys(moved[at].tolist()):
+                sheets.setdefault(sheet or model.sheet, []).append(at[moved[at] == sheet])
     families = {}
     for sheet, parts in sheets.items():
         at = np.sort(np.concatenate(parts))
@@ -167,6 +173,21 @@ def _joined(first: _Members | None, second: _Members) -> _Members:
         np.concatenate((first.cost, second.cost + len(first.costs))),
         [*first.costs, *second.costs],
         np.concatenate((first.below, second.below + np.array((len(first.rows), 0)))),
+    )
+
+
+def _not_in_themselves(core: Core, members: _Members) -> _Members:
+    """Without calls inside a call of the same name."""
+    c = core.columns
+    kept = outermost(c.name[members.rows], members.rows, c.last[members.rows])
+    if len(kept) == len(members.rows):
+        return members
+    place = np.full(len(members.rows), -1, np.int64)
+    place[kept] = np.arange(len(kept))
+    at, row = members.below.T
+    inside = place[at] >= 0
+    return _Members(
+        members.rows[kept], members.cost[kept], members.costs, np.stack((place[at[inside]], row[inside]), axis=1)
     )
 
 

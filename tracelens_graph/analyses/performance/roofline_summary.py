@@ -35,19 +35,21 @@ class Part(IntEnum):
     compute_bound = 0
     memory_bound = 1
     memory_only = 2
-    no_roof = 3
-    unmodelled = 4
-    communication = 5
-    launch_bound = 6
-    host_bound = 7
-    outside_window = 8
-    other_idle = 9
+    link_bound = 3
+    no_roof = 4
+    unmodelled = 5
+    communication = 6
+    launch_bound = 7
+    host_bound = 8
+    outside_window = 9
+    other_idle = 10
 
 
 PART_MEANING = {
     Part.compute_bound: "ops that, at the device's rates, compute longer than they move data",
     Part.memory_bound: "ops that, at the device's rates, move data longer than they compute",
     Part.memory_only: "ops that move data and compute nothing",
+    Part.link_bound: "copies between host and device, which move data over the link between them",
     Part.no_roof: "ops with a model whose cost has no roof on the device",
     Part.unmodelled: "GPU work without a model",
     Part.communication: "kernels of communication libraries",
@@ -67,7 +69,11 @@ _OF_CAUSE = {
     Cause.outside: Part.outside_window,
 }
 """Cause of idle time -> its part; of others the part is `other_idle`."""
-_ROOFED = (Part.compute_bound, Part.memory_bound, Part.memory_only)
+_ROOFED = (Part.compute_bound, Part.memory_bound, Part.memory_only, Part.link_bound)
+
+_BOUNDS = {
+    "COMPUTE_BOUND": Part.compute_bound, "MEMORY_BOUND": Part.memory_bound, "LINK_BOUND": Part.link_bound,
+}  # fmt: skip
 
 NO_MODEL = "no model for this operation"
 _OUTSIDE_OF_OPS = "launched outside of operations"
@@ -138,7 +144,7 @@ def roofline_summary(g: Core | Window, arch: Architecture) -> Table:
 
     missing = _unmodelled(w, work)
     without_roof = np.unique(work.code[part == Part.no_roof]).tolist()
-    shown = [p for p in Part if p is not Part.outside_window or time[p]]
+    shown = [p for p in Part if p not in (Part.link_bound, Part.outside_window) or time[p]]
     known = np.isin(shown, (*_ROOFED, Part.launch_bound, Part.host_bound))
     total = int(time.sum())
     columns: dict[str, Cells] = {
@@ -211,9 +217,11 @@ def _bounds(costs: list[Cost], arch: Architecture) -> tuple[np.ndarray, np.ndarr
     for n, cost in enumerate(costs):
         roof = roofline(cost, arch)
         if not isinstance(roof, str):
-            parts[n] = Part.compute_bound if roof.bound == "COMPUTE_BOUND" else Part.memory_bound
+            parts[n] = _BOUNDS[roof.bound]
             least[n] = roof.time_us * 1e3
-        elif cost.flops == 0 and cost.bytes is not None and bandwidth and cost.bytes < 2**63:
+        elif (
+            cost.link_bytes is None and cost.flops == 0 and cost.bytes is not None and bandwidth and cost.bytes < 2**63
+        ):
             parts[n] = Part.memory_only
             least[n] = cost.bytes / bandwidth
         else:

@@ -10,11 +10,20 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
+from tracelens_graph.analyses.places.charging import (
+    NO_MODULE,
+    OPTIMIZER,
+    charged,
+    frames_above,
+    module_calls,
+    of_optimizer,
+)
 from tracelens_graph.analyses.timeline.timeline import unlinked_notes
 from tracelens_graph.errors import AnalysisError
+from tracelens_graph.graph.arrays import distinct, distinct_pairs
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group, union_length_by_group
-from tracelens_graph.graph.traversals import launcher, nearest_above, rows_of_kind
+from tracelens_graph.graph.traversals import launcher, nearest_above, outermost, rows_of_kind
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import GPU_KINDS, Kind
 from tracelens_graph.schema.tables.places import ATTRIBUTION
@@ -24,15 +33,26 @@ from tracelens_graph.table import Table
 
 @dataclass(frozen=True)
 class _Level:
-    """Which nodes a level holds, and which of them each GPU event is charged to (-1: none)."""
+    """The nodes of a level, and which of them GPU events are charged to.
+
+    Attributes:
+        nodes: rows of the nodes, ascending.
+        charged: for each GPU row the node that it is charged to, -1 for none.
+        nobody: what stands for those that no node is charged with.
+        above: of each node, the position among the nodes of the one around it, -1 for none; None where that follows
+            from the call forest.
+    """
 
     nodes: Callable[[Core], np.ndarray]
     charged: Callable[[Core, np.ndarray], np.ndarray]
     nobody: str
+    above: Callable[[Core, np.ndarray], np.ndarray] | None = None
 
 
-def _modules(g: Core) -> np.ndarray:
-    return rows_of_kind(g.columns, (Kind.Module,))
+def _module_of(g: Core, rows: np.ndarray) -> np.ndarray:
+    frames = module_calls(g)
+    frame, _ = charged(g, frames, rows)
+    return np.where(frame >= 0, np.append(frames, -1)[frame], -1)
 
 
 def _ops(g: Core) -> np.ndarray:
@@ -58,7 +78,7 @@ def _launchers(g: Core) -> np.ndarray:
 
 
 LEVELS = {
-    "module": _Level(_modules, lambda g, rows: nearest_above(g.columns, rows, (Kind.Module,)), "(no module)"),
+    "module": _Level(module_calls, _module_of, NO_MODULE, frames_above),
     "root_op": _Level(_root_ops, _root_op_above, "(no op)"),
     "op": _Level(_ops, lambda g, rows: g.columns.owner[rows], "(no op)"),
     "launcher": _Level(_launchers, lambda g, rows: launcher(g.columns, rows), ""),
@@ -76,9 +96,10 @@ def attribution(g: Core | Window, level: str = "op", name: str | re.Pattern[str]
     The total GPU time of every `aten::linear` is `attribution(g, level="op", name="aten::linear")`.
 
     Inclusive time covers all GPU events in the subtrees of a name's nodes, each event once even where nodes of
-    one name nest. Exclusive time covers those whose nearest node of the level is one of them: the nearest module
-    or op above the launch, the outermost op, the launcher, the runtime call, the event itself. The exclusive sums
-    of all rows add up to the sum over all GPU events exactly.
+    one name nest. Exclusive time covers those whose nearest node of the level is one of them: the nearest op above the
+    launch, the outermost op, the launcher, the runtime call, the event itself. To a module belongs the backward work
+    of its ops, too, as in `modules`, and the optimizer has a row of its own. The exclusive sums of all rows add up to
+    the sum over all GPU events exactly.
 
     Args:
         g: the graph, or a window of it; nodes of a window are charged with its GPU events only.
@@ -92,31 +113,56 @@ def attribution(g: Core | Window, level: str = "op", name: str | re.Pattern[str]
     if level not in LEVELS:
         raise AnalysisError(f"there is no level {level!r}; {there_are(LEVELS)}")
     w = window_of(g)
-    core = w.core
-    rule, c = LEVELS[level], core.columns
-    gpu = w.gpu_rows
+    core, gpu, c = w.core, w.gpu_rows, w.core.columns
+    rule, names = LEVELS[level], len(core.names)
     start, dur = c.start_ns[gpu], c.dur_ns[gpu]
-    names, nodes = len(core.names), rule.nodes(core)
-    low, high = np.searchsorted(gpu, nodes), np.searchsorted(gpu, c.last[nodes], "right")
-    busy_nodes = high > low
-    nodes, low, high = nodes[busy_nodes], low[busy_nodes], high[busy_nodes]
+    to = np.asarray(rule.charged(core, gpu), np.int64)
+    nodes, inside, by = _around(core, rule, gpu, to) if rule.above else _below(core, rule, gpu)
     count = np.bincount(c.name[nodes], minlength=names)
-    outer = _outermost(c.name[nodes], nodes, c.last[nodes])
-    inside, by = _expand(low[outer], high[outer], c.name[nodes[outer]])
 
-    # Two further names: charged to nobody at this level, and without a launch at all.
-    charged = np.asarray(rule.charged(core, gpu), np.int64)
-    launched = (c.parent[gpu] >= 0) | (charged >= 0)
-    by_charge = np.where(charged >= 0, c.name[charged] if len(c) else 0, np.where(launched, names, names + 1))
-    rest = np.flatnonzero(charged < 0)
+    # Further names: charged to nobody at this level, without a launch at all, or to an optimizer.
+    launched = (c.parent[gpu] >= 0) | (to >= 0)
+    nobody = np.where(launched, np.where(of_optimizer(core, gpu), 0, 1) if rule.above else 1, 2)
+    by_charge = np.where(to >= 0, c.name[to] if len(c) else 0, names + nobody)
+    rest = np.flatnonzero(to < 0)
     inside, by = np.concatenate((inside, rest)), np.concatenate((by, by_charge[rest]))
     table = {
-        "inclusive_sum_us": sum_by_group(by, dur[inside], names + 2),
-        "inclusive_busy_us": _busy(by, start[inside], dur[inside], names + 2),
-        "exclusive_sum_us": sum_by_group(by_charge, dur, names + 2),
-        "exclusive_busy_us": _busy(by_charge, start, dur, names + 2),
+        "inclusive_sum_us": sum_by_group(by, dur[inside], names + 3),
+        "inclusive_busy_us": _busy(by, start[inside], dur[inside], names + 3),
+        "exclusive_sum_us": sum_by_group(by_charge, dur, names + 3),
+        "exclusive_busy_us": _busy(by_charge, start, dur, names + 3),
     }
     return _table(w, level, name, rule.nobody, nodes, count, table, int(dur.sum()))
+
+
+def _below(g: Core, rule: _Level, gpu: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Nodes with GPU work in their subtrees; positions of GPU events, and for each a name that it counts for."""
+    c, nodes = g.columns, rule.nodes(g)
+    low, high = np.searchsorted(gpu, nodes), np.searchsorted(gpu, c.last[nodes], "right")
+    busy = high > low
+    nodes, low, high = nodes[busy], low[busy], high[busy]
+    outer = outermost(c.name[nodes], nodes, c.last[nodes])
+    return nodes, *_expand(low[outer], high[outer], c.name[nodes[outer]])
+
+
+def _around(g: Core, rule: _Level, gpu: np.ndarray, to: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """As `_below`, of nodes that GPU events are charged to and those around these."""
+    assert rule.above
+    nodes = rule.nodes(g)
+    above, events = rule.above(g, nodes), np.flatnonzero(to >= 0)
+    used, of = distinct(np.searchsorted(nodes, to[events]))
+    here, begin = used, np.arange(len(used))
+    found: list[tuple[np.ndarray, np.ndarray]] = []
+    while len(here):
+        found.append((begin, here))
+        up = above[here]
+        begin, here = begin[up >= 0], up[up >= 0]
+    begin, here = (np.concatenate(parts) for parts in zip(*found, strict=True)) if found else (used, used)
+    begin, name = distinct_pairs(begin, g.columns.name[nodes[here]])
+    # Each event counts once for every name around what it is charged to.
+    low, high = np.searchsorted(begin, of), np.searchsorted(begin, of, "right")
+    place, event = _expand(low, high, events)
+    return nodes[distinct(here)[0]], event, name[place].astype(np.int64)
 
 
 def _table(
@@ -130,8 +176,8 @@ def _table(
     total: int,
 ) -> Table:
     g = w.core
-    labels = [*g.names, nobody, NO_LAUNCH]
-    count = np.concatenate((count, [0, 0]))
+    labels = [*g.names, OPTIMIZER, nobody, NO_LAUNCH]
+    count = np.concatenate((count, [0, 0, 0]))
     first = np.full(len(labels), -1, np.int64)
     first[g.columns.name[nodes[::-1]]] = g.columns.uid[nodes[::-1]]
     shown = np.flatnonzero((count > 0) | (values["inclusive_sum_us"] > 0))
@@ -151,20 +197,6 @@ def _table(
     columns["uid"] = [uid if uid >= 0 else None for uid in first[shown].tolist()]
     notes = [] if len(w.gpu_rows) else unlinked_notes(w, False)
     return Table("attribution", columns, ATTRIBUTION, w.titled(f"GPU time by {level}"), notes)
-
-
-def _outermost(name: np.ndarray, row: np.ndarray, last: np.ndarray) -> np.ndarray:
-    """Positions of the nodes that lie in no other node of their name."""
-    order = np.lexsort((row, name))
-    name, row, last = name[order], row[order].astype(np.int64), last[order].astype(np.int64)
-    if not len(order):
-        return order
-    # One running maximum for all names: each name gets a range of rows of its own.
-    shift = name.astype(np.int64) * (int(last.max()) + 1)
-    reach = np.maximum.accumulate(last + shift)
-    outer = np.ones(len(order), bool)
-    outer[1:] = (row + shift)[1:] > reach[:-1]
-    return np.sort(order[outer])
 
 
 def _expand(low: np.ndarray, high: np.ndarray, label: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

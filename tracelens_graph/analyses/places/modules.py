@@ -1,4 +1,4 @@
-"""GPU time of the tree of nn.Modules: forward, backward, and what lies in no module.
+"""GPU time of the tree of nn.Modules: forward, backward, and what lies in no module, the optimizer among it.
 
 A module call is a frame `nn.Module: Linear_3` of the Python stack. Calls of one name under the same modules above
 make one place of the tree, whichever step or thread they are of.
@@ -15,13 +15,12 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
+from tracelens_graph.analyses.places.charging import OPTIMIZER, charged, frames_above, module_calls, of_optimizer
 from tracelens_graph.analyses.timeline.timeline import unlinked_notes
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
-from tracelens_graph.graph.traversals import climb, innermost_at, nearest_above, rows_of_kind
 from tracelens_graph.graph.window import Window, window_of
-from tracelens_graph.schema import Kind
 from tracelens_graph.schema.tables.places import MODULE_TREE, MODULES
 from tracelens_graph.table import Table
 
@@ -30,6 +29,8 @@ Sort = Literal["model", "time"]
 
 WHOLE = "(all GPU events)"
 NON_MODULE = "Non-nn.Module GPU Ops"
+PASSES = ("forward", "backward", "optimizer")
+"""What GPU time is told apart by, in columns of this order."""
 
 _LONGEST_PATH = 4096
 """Characters of a path; without a limit deep trees of long names would take memory beyond all measure."""
@@ -47,14 +48,9 @@ def modules(
 
     Times are sums of the durations of GPU events, each event in exactly one place. A module's time is that of the
     modules in it plus `Non-nn.Module GPU Ops`, and the first line, the sum over all GPU events, is that of the
-    lines below it, exactly (in ns). A GPU event belongs to what is nearest above its launch:
-
-    * a module call: forward work of that module. This includes a forward pass that checkpointing runs again: it
-      belongs to the modules whose frames surround it, and these take the place of the calls that they repeat.
-    * a backward op whose forward op was called in a module: backward work of the innermost module around that
-      forward op. Of several forward ops in modules the first counts: the original one, not its recomputation.
-
-    What has neither above it is in no module: optimizers, losses, accumulation of gradients.
+    lines below it, exactly (in ns). What belongs to which module, `analyses.places.charging` says; `attribution` by
+    module goes by the same rule. In no module are the optimizer, which has a line of its own, losses, and accumulation
+    of gradients.
 
     Args:
         g: the graph, or a window of it. GPU events and counts are those of the window, the tree is that of the
@@ -79,8 +75,8 @@ def modules(
     times = _times(w.core, tree, rows)
     lines = list(_lines(tree, times, sort, depth, min_percent)) if len(rows) else []
     found = {name: [line[i] for line in lines] for i, name in enumerate(_Line._fields)}
-    forward, backward = (np.array(found[name], np.int64) for name in ("forward", "backward"))
-    total = forward + backward
+    passes = {name: np.array(found[name], np.int64) for name in PASSES}
+    total = sum(passes.values(), np.zeros(len(lines), np.int64))
     columns: dict[str, np.ndarray | list[Any]] = {
         "path": found["path"],
         "depth": np.array(found["depth"], np.int64),
@@ -88,8 +84,7 @@ def modules(
         "class": [line.module if line.uid is None else _class(line.module) for line in lines],
         "instances": np.array(found["instances"], np.int64),
         "calls": np.array(found["calls"], np.int64),
-        "forward_us": forward / 1000,
-        "backward_us": backward / 1000,
+        **{f"{name}_us": time / 1000 for name, time in passes.items()},
         "total_us": total / 1000,
         "percent": 100 * total / max(int(total.max(initial=0)), 1),
         "uid": found["uid"],
@@ -118,13 +113,12 @@ def module_times(g: Core | Window) -> Table:
     for line in lines:
         if line.depth == 1 or (line.depth and line.uid is not None):
             if line.depth > 1 and (above := last_at.get(line.depth - 1)) is not None:
-                own[above] -= line.forward + line.backward
+                own[above] -= line.total
             last_at[line.depth] = len(shown)
             shown.append(line)
-            own.append(line.forward + line.backward)
-    forward, backward = (
-        np.array([getattr(line, part) for line in shown], np.int64) for part in ("forward", "backward")
-    )
+            own.append(line.total)
+    passes = {name: np.array([getattr(line, name) for line in shown], np.int64) for name in PASSES}
+    total = np.array([line.total for line in shown], np.int64)
     whole = int(w.core.columns.dur_ns[w.gpu_rows].sum())
     columns: dict[str, np.ndarray | list[Any]] = {
         "module_path": [line.path for line in shown],
@@ -132,11 +126,10 @@ def module_times(g: Core | Window) -> Table:
         "module": [line.module for line in shown],
         "class": [line.module if line.uid is None else _class(line.module) for line in shown],
         "calls": np.array([line.calls for line in shown], np.int64),
-        "forward_us": forward / 1000,
-        "backward_us": backward / 1000,
-        "total_us": (forward + backward) / 1000,
+        **{f"{name}_us": time / 1000 for name, time in passes.items()},
+        "total_us": total / 1000,
         "own_us": np.array(own, np.int64) / 1000,
-        "percent": 100 * (forward + backward) / max(whole, 1),
+        "percent": 100 * total / max(whole, 1),
         "uid": [line.uid for line in shown],
     }
     return Table("modules", columns, MODULES, w.titled("GPU time by nn.Module"))
@@ -172,11 +165,11 @@ class _Tree:
 
 @dataclass(frozen=True)
 class _Times:
-    """GPU time in ns: of each place, then of what is in no module, then of what has no launch.
+    """GPU time in ns by pass: of each place, then of what is in no module, of optimizers, of what has no launch.
 
     Attributes:
-        own: forward and backward time outside of the modules inside.
-        total: forward and backward time.
+        own: time outside of the modules inside.
+        total: time.
         own_events, events: numbers of GPU events in these.
     """
 
@@ -194,7 +187,12 @@ class _Line(NamedTuple):
     calls: int
     forward: int
     backward: int
+    optimizer: int
     uid: int | None
+
+    @property
+    def total(self) -> int:
+        return self.forward + self.backward + self.optimizer
 
 
 def _class(name: str) -> str:
@@ -203,12 +201,12 @@ def _class(name: str) -> str:
 
 def _tree(w: Window, by: By) -> _Tree:
     core, c = w.core, w.core.columns
-    frames = rows_of_kind(c, (Kind.Module,))
+    frames = module_calls(core)
     codes, code = np.unique(c.name[frames], return_inverse=True)
     known: dict[str, int] = {}
     plain = (core.names[name].removeprefix("nn.Module: ") for name in codes.tolist())
     label = np.array([known.setdefault(_class(n) if by == "class" else n, len(known)) for n in plain], np.int64)[code]
-    place, above, depth, place_label = _places(_frame_above(core, frames), label)
+    place, above, depth, place_label = _places(frames_above(core, frames), label)
     held = w.holds(frames)
     order = np.lexsort((frames, c.start_ns[frames], ~held))
     first = frames[order[np.unique(place[order], return_index=True)[1]]]
@@ -218,34 +216,6 @@ def _tree(w: Window, by: By) -> _Tree:
         frames, place, above, depth, [names[i] for i in place_label.tolist()], first, c.start_ns[first], c.uid[first],
         np.bincount(instances, minlength=len(above)), np.bincount(place[held], minlength=len(above)),
     )  # fmt: skip
-
-
-def _frame_above(core: Core, frames: np.ndarray) -> np.ndarray:
-    """For each module call the position of the one it stands under, -1 at the top.
-
-    A recomputed call stands where the last call of the same name before it stood, in its forward pass.
-    """
-    c = core.columns
-    above = _position(frames, nearest_above(c, frames, (Kind.Module,)))
-    if not len(frames):
-        return above
-    again = core.recompute[frames]
-    tops = np.flatnonzero(again & ~((above >= 0) & again[above]))
-    once = np.flatnonzero(~again)
-    moments, moment = np.unique(c.start_ns[frames], return_inverse=True)
-    key = c.name[frames].astype(np.int64) * len(moments) + moment
-    once = once[np.argsort(key[once], kind="stable")]
-    # Strictly before, so that going up always leads back in time and ends.
-    at = np.searchsorted(key[once], key[tops], "left") - 1
-    tops, origin = tops[at >= 0], once[at[at >= 0]]
-    same = c.name[frames[tops]] == c.name[frames[origin]]
-    above[tops[same]] = above[origin[same]]
-    return above
-
-
-def _position(rows: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Positions of wanted rows among ascending rows; -1 stays -1."""
-    return np.where(wanted >= 0, np.searchsorted(rows, wanted), -1)
 
 
 def _places(above: np.ndarray, label: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -278,12 +248,15 @@ def _places(above: np.ndarray, label: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 def _times(core: Core, tree: _Tree, rows: np.ndarray) -> _Times:
     places = len(tree.above)
-    frame, backward = _charged(core, tree.frames, rows)
+    frame, backward = charged(core, tree.frames, rows)
     linked = core.columns.parent[rows] >= 0
-    slot = np.where(linked, places, places + 1)
+    optimizer = (frame < 0) & linked & of_optimizer(core, rows)
+    slot = places + np.where(optimizer, 1, np.where(linked, 0, 2))
     slot[frame >= 0] = tree.place[frame[frame >= 0]]
-    own = sum_by_group(2 * slot + backward, core.columns.dur_ns[rows], 2 * (places + 2)).reshape(-1, 2)
-    own_events = np.bincount(slot, minlength=places + 2)
+    which = np.where(optimizer, PASSES.index("optimizer"), backward)
+    kinds, slots = len(PASSES), places + 3
+    own = sum_by_group(kinds * slot + which, core.columns.dur_ns[rows], kinds * slots).reshape(-1, kinds)
+    own_events = np.bincount(slot, minlength=slots)
     total, events = own.copy(), own_events.copy()
     for level in range(int(tree.depth.max(initial=0)), 1, -1):
         low, high = np.searchsorted(tree.depth, (level, level + 1))
@@ -292,45 +265,9 @@ def _times(core: Core, tree: _Tree, rows: np.ndarray) -> _Times:
     return _Times(own, total, own_events, events)
 
 
-def _charged(core: Core, frames: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """For each GPU row the position of the module call it is charged to, -1 for none, and whether as backward work.
-
-    A GPU event is charged to the nearest "stop" above it. Stops are module calls, which are charged themselves, and
-    backward ops whose forward op was called in a module, which is charged:
-
-        Linear_0 { aten::linear { launch { k1 } } }           k1: Linear_0, forward
-        autograd thread: AddmmBackward0 { launch { k2 } }     k2: Linear_0, backward, if its forward op is that linear
-        optimizer: aten::add_ { launch { k3 } }               k3: -1
-    """
-    if not len(frames):
-        return np.full(len(rows), -1, np.int64), np.zeros(len(rows), bool)
-    c = core.columns
-    backward, called_in = _backward_ops(core)
-    stops = np.concatenate((frames, backward))
-    charge = np.concatenate((np.arange(len(frames)), np.searchsorted(frames, called_in)))
-    order = np.argsort(stops)
-    stops, charge, is_backward = stops[order], charge[order], order >= len(frames)
-    is_stop = np.zeros(len(c), bool)
-    is_stop[stops] = True
-    enclosing = _position(stops, climb(c.parent, c.parent[stops], is_stop))
-    nearest = innermost_at(stops, c.last[stops].astype(np.int64) + 1, enclosing, rows)
-    return np.where(nearest >= 0, charge[nearest], -1), (nearest >= 0) & is_backward[nearest]
-
-
-def _backward_ops(core: Core) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of backward ops with a forward op in a module, and the row of that module's call."""
-    c, forward, backward = core.columns, core.autograd.forward, core.autograd.backward
-    module = nearest_above(c, forward, (Kind.Module,))
-    inside = np.flatnonzero(module >= 0)
-    f = forward[inside]
-    inside = inside[np.lexsort((f, c.start_ns[f], backward[inside]))]
-    ops, first = np.unique(backward[inside], return_index=True)
-    return ops, module[inside[first]]
-
-
 def _lines(tree: _Tree, times: _Times, sort: Sort, depth: int | None, min_percent: float) -> Iterator[_Line]:
     """The tree in pre-order, under a line for the whole."""
-    outside, no_launch = len(tree.above), len(tree.above) + 1
+    outside, optimizer, no_launch = range(len(tree.above), len(tree.above) + 3)
     whole, total = times.own.sum(axis=0), times.total.sum(axis=1)
     limit = min_percent * int(whole.sum()) / 100
     shown = np.flatnonzero(times.events[:outside] > 0)
@@ -342,9 +279,9 @@ def _lines(tree: _Tree, times: _Times, sort: Sort, depth: int | None, min_percen
         (inside if total[place] >= limit else small)[int(above[place])].append(place)
 
     def line(level: int, path: str, name: str, sums: np.ndarray, counted: list[int], uid: int | None = None) -> _Line:
-        forward, backward = sums.tolist()
         instances, calls = int(tree.instances[counted].sum()), int(tree.calls[counted].sum())
-        return _Line(level, path, name, instances, calls, forward, backward, uid)
+        forward, backward, optimizer = sums.tolist()
+        return _Line(level, path, name, instances, calls, forward, backward, optimizer, uid)
 
     def others(place: int, level: int, path: str) -> Iterator[_Line]:
         if rest := small[place]:
@@ -369,8 +306,9 @@ def _lines(tree: _Tree, times: _Times, sort: Sort, depth: int | None, min_percen
         yield line(level, here, tree.name[place], times.total[place], [place], int(tree.uid[place]))
         if depth is None or level < depth:
             waiting.append((iter(inside[place]), place, here))
-    if times.own_events[no_launch]:
-        yield line(1, NO_LAUNCH, NO_LAUNCH, times.own[no_launch], [])
+    for slot, name in ((optimizer, OPTIMIZER), (no_launch, NO_LAUNCH)):
+        if times.own_events[slot]:
+            yield line(1, name, name, times.own[slot], [])
 
 
 def _path(above: str, name: str) -> str:

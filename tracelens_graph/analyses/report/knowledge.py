@@ -134,15 +134,17 @@ def _costs(context: Context, codes: Mapping[int, int], costs: list[Cost], reason
     told = np.array([bool(spec) for spec in specs], bool)[code] if len(code) else applies[:0]
     context.of_events["compute_spec"] = EventProperty(rows[told], code[told], specs)
     context.of_events["flops"] = EventProperty(rows, np.array([float(cost.flops) for cost in costs])[code])
-    moved = np.array([np.nan if cost.bytes is None else float(cost.bytes) for cost in costs])[code]
-    known = ~np.isnan(moved)
-    context.of_events["moved_bytes"] = EventProperty(rows[known], moved[known])
+    for name, sizes in (("moved_bytes", [c.bytes for c in costs]), ("link_bytes", [c.link_bytes for c in costs])):
+        moved = np.array([np.nan if size is None else float(size) for size in sizes])[code]
+        known = ~np.isnan(moved)
+        context.of_events[name] = EventProperty(rows[known], moved[known])
 
 
 def _devices(context: Context, arch: Architecture) -> None:
     rates = {f"{figure}_tflops": found.tflops for figure in RATES if (found := arch.rate(figure))}
+    bandwidths = {figure: arch.value(figure) for figure in ("memory_bandwidth_gbps", "host_link_gbps")}
     for node in context.nodes.values():
         if node["kind"] == "Device":
-            node |= {"architecture": arch.key, "memory_bandwidth_gbps": arch.value("memory_bandwidth_gbps"), **rates}
+            node |= {"architecture": arch.key, **bandwidths, **rates}
         elif node["kind"] == "Trace":
             node["architecture"] = arch.key

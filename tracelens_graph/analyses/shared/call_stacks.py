@@ -12,11 +12,17 @@ from tracelens_graph.graph.traversals import ancestors
 from tracelens_graph.schema import PYTHON_KINDS, Kind
 
 _INSTANCE = re.compile(r"_\d+$")
+_PASSED_ON_IN = (
+    "torch/_functorch/", "torch/_inductor/", "triton/backends/", "torch/_ops.py(", "torch/_tensor.py(",
+    "torch/distributed/c10d_logger.py(", "torch/functional.py(", "torch/nn/functional.py(",
+    "torch/nn/modules/module.py(", "torch/overrides.py(", "torch/utils/_contextlib.py(",
+)  # fmt: skip
+_PASSED_ON_BY = ("_call_impl", "__torch_function__", "decorate_context", "wrapper_custom", "dispatch_wrapper")
 _WRAPPER = re.compile(
-    r"_call_impl$|: __torch_function__$|torch/_inductor/runtime/|torch/_ops\.py\(\d+\): "
-    r"|torch/nn/modules/module\.py\(\d+\): "
+    rf"(?:^|/)(?:{'|'.join(map(re.escape, _PASSED_ON_IN))})|: (?:{'|'.join(map(re.escape, _PASSED_ON_BY))})$"
 )
-"""Frames that only pass a call on."""
+"""Frames that only pass a call on: files and functions of PyTorch and Triton that stand between a user's line and an
+op, and tell nothing of either."""
 
 NOT_FOUND = "Not found"
 

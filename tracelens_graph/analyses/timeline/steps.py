@@ -1,4 +1,9 @@
-"""Steps side by side: how long each took, and what the GPU did in it."""
+"""Steps side by side: how long each took on the host and on the device, and what the GPU did in it.
+
+The host runs ahead of the device: its step may be over before the device has begun with it. So a step is measured
+twice: on the host as the range `ProfilerStep#n`, on the device from the first start of GPU work launched in it to the
+first start of that of later ones.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +17,7 @@ from tracelens_graph.analyses.shared.statistics import Groups
 from tracelens_graph.analyses.timeline.timeline import times_by_group, unlinked_notes
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.intervals import sum_by_group
+from tracelens_graph.graph.intervals import length_before, merge, sum_by_group
 from tracelens_graph.graph.membership import process_of_thread
 from tracelens_graph.graph.traversals import launcher
 from tracelens_graph.graph.window import Window, step_number, window_of
@@ -35,6 +40,10 @@ def step_summary(g: Core | Window, top_ops: int = 3) -> Table:
     A GPU event belongs to the step in which it was launched, also where it runs after the step has ended on the
     host: asynchronous work shifts shares from one step to another, never into two. GPU events launched in no step
     are a row of their own, so GPU events and their sums add up to those of the window.
+
+    Steps on the device lie end to end, from the first start of a step's GPU work to that of any later step of the
+    process; the last lasts to the end of its work. The part of it in which any GPU event of the window runs, whatever
+    step launched that, is its busy share: never more than 100 %.
 
     Args:
         g: the graph, or a window of it; shown are its steps and those of its GPU events.
@@ -61,13 +70,16 @@ def step_summary(g: Core | Window, top_ops: int = 3) -> Table:
     names = [core.names[code] for code in c.name[steps].tolist()]
     host = np.append(c.dur_ns[steps] / 1e6, np.nan)
     times = {name: ns / 1e6 for name, ns in times_by_group(core, gpu, group, groups).items()}
-    share = np.divide(100 * times["busy_time"], host, out=np.full(groups, np.nan), where=host > 0)
+    process = process_of_thread(core.threads)[c.thread[steps]]
+    device, busy = _on_device(core, gpu, group, process)
+    share = np.divide(100 * busy, device, out=np.full(groups, np.nan), where=device > 0)
     columns: dict[str, Cells] = {
         "name": [*names, OUTSIDE],
         "step": [*map(step_number, names), None],
         "pid": [*(str(core.threads[code][0]) for code in c.thread[steps].tolist()), None],
         "start_ms": np.append(c.start_ns[steps] / 1e6, np.nan),
-        "step_time_ms": host,
+        "host_step_ms": host,
+        "device_step_ms": np.where(device > 0, device / 1e6, np.nan),
         "gpu_events": np.bincount(group, minlength=groups),
         "gpu_sum_ms": sum_by_group(group, c.dur_ns[gpu], groups) / 1e6,
         **{f"{name}_ms": times[name] for name in TIMES},
@@ -79,6 +91,37 @@ def step_summary(g: Core | Window, top_ops: int = 3) -> Table:
     table = Table("step_summary", {name: picked(cells, shown) for name, cells in columns.items()}, STEP_SUMMARY, title)
     table.notes = [*_notes(table.take(np.arange(outside))), *unlinked_notes(w, False)]
     return table
+
+
+def _on_device(core: Core, gpu: np.ndarray, group: np.ndarray, process: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of each step its length on the device, and how long a GPU event of the window runs in it, ns.
+
+    Args:
+        core: the graph.
+        gpu: rows of the GPU events of the window.
+        group: step of each, by its place; the place behind the last step is that of events in no step.
+        process: number of the process of each step; steps of one process stand together, in their order.
+
+    Returns:
+        Two arrays over steps, and 0 for events in no step.
+    """
+    c, groups = core.columns, len(process) + 1
+    start, end = c.start_ns[gpu], c.end_ns[gpu]
+    first, last = (np.full(groups, bound) for bound in (np.iinfo(np.int64).max, np.iinfo(np.int64).min))
+    np.minimum.at(first, group, start)
+    np.maximum.at(last, group, end)
+    length, busy = np.zeros((2, groups), np.int64)
+    merged = merge(start, end)
+    for steps in np.split(np.arange(len(process)), np.flatnonzero(np.diff(process)) + 1):
+        steps = steps[first[steps] <= last[steps]]
+        if not len(steps):
+            continue
+        # Work of a later step may begin before that of an earlier one.
+        begin = np.minimum.accumulate(first[steps][::-1])[::-1]
+        bounds = np.append(begin, max(int(last[steps[-1]]), int(begin[-1])))
+        length[steps] = np.diff(bounds)
+        busy[steps] = np.diff(length_before(merged, bounds))
+    return length, busy
 
 
 def _top_ops(core: Core, gpu: np.ndarray, group: np.ndarray, groups: int, top: int) -> list[list[dict[str, Any]]]:
@@ -105,12 +148,22 @@ def _top_ops(core: Core, gpu: np.ndarray, group: np.ndarray, groups: int, top: i
 
 def _notes(steps: Table) -> list[str]:
     """The distribution over steps, and the steps that stand out."""
-    time, share = (np.asarray(steps[name], float) for name in ("step_time_ms", "busy_percent"))
+    time, device, share = (
+        np.asarray(steps[name], float) for name in ("host_step_ms", "device_step_ms", "busy_percent")
+    )
     empty = np.flatnonzero(np.asarray(steps["gpu_events"]) == 0)
-    notes = [_spread("step time", time, "ms"), _spread("busy", share[np.isfinite(share)], "% of step time")]
+    notes = [
+        _spread("step on the host", time, "ms"),
+        _spread("step on the device", device[np.isfinite(device)], "ms"),
+        _spread("busy", share[np.isfinite(share)], "% of the step on the device"),
+    ]
     if len(steps) > 1:
         slowest = int(np.argmax(time))
-        notes.append(f"slowest: {steps['name'][slowest]:.64}, uid {steps['uid'][slowest]}, {time[slowest]:,.3f} ms")
+        where = "on the host"
+        if np.isfinite(device).any():
+            slowest, where = int(np.nanargmax(device)), "on the device"
+        ms = (device if where == "on the device" else time)[slowest]
+        notes.append(f"slowest {where}: {steps['name'][slowest]:.64}, uid {steps['uid'][slowest]}, {ms:,.3f} ms")
     if len(empty):
         named = ", ".join(f"{steps['name'][i]:.64}" for i in empty[:_NAMED].tolist())
         more = f" and {len(empty) - _NAMED:,} more" if len(empty) > _NAMED else ""

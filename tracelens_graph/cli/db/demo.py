@@ -29,7 +29,8 @@ def demo(uri: Uri = None, user: User = DEFAULT_USER, database: Database = DEFAUL
 
     with Graphs(connection(uri, user, database)) as graphs, TemporaryDirectory() as folder:
         graphs.traces()  # a server that does not answer is to be known before anything is made
-        files = [file for file in write(simulate(ranks=2, steps=2, seed=7), folder) if file.name.endswith(".json.gz")]
+        run = simulate(ranks=2, steps=2, seed=7, read_loss=True)
+        files = [file for file in write(run, folder) if file.name.endswith(".json.gz")]
         for file in sorted(files):
             with progress_on_terminal("pushing", unit="rows") as progress:
                 outcome = graphs.push(load_core(str(file)), run=RUN, replace=True, progress=progress)

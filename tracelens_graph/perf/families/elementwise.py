@@ -14,7 +14,8 @@ from typing import Any
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.dtypes import element_type
-from tracelens_graph.perf.families.vector import NUMBER, dense, kernel_element, present, vector_cost
+from tracelens_graph.perf.families.vector import NUMBER, dense, kernel_element, present, traffic, vector_cost
+from tracelens_graph.perf.host_copies import over_the_link
 from tracelens_graph.perf.model import CallContext, looks_at_context
 
 Shape = tuple[int, ...]
@@ -134,7 +135,7 @@ def resized(source: Tensor, shape: Shape) -> Cost:
     FLOPs = E of the result; bytes = source + result.
     """
     result = Tensor(shape, source.dtype)
-    params = {**_unary_params(source, None), "op_shape": shape, "input_shape": source.shape, "output_shape": shape}
+    params = {**_unary_params(source, result), "op_shape": shape, "input_shape": source.shape, "output_shape": shape}
     return vector_cost(result.elements, (source, result), source, params)
 
 
@@ -157,6 +158,15 @@ class Unary:
             cost = binary(source or NUMBER, other, arguments.optional(2), in_place=self.in_place)
             return replace(cost, params=_unary_params(source or other, None))
         return unary(arguments.tensor(0), None if self.in_place else other)
+
+
+@looks_at_context
+def copy_call(arguments: Arguments, context: CallContext) -> Cost:
+    """`(destination, source, …)`. Between host and device the destination's bytes cross the link."""
+    cost = Unary()(arguments, context)
+    if not over_the_link(context.kernels):
+        return cost
+    return replace(cost, link_bytes=traffic([arguments.tensor(0)]))
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from tracelens_graph.perf.arguments import Arguments, Tensor
@@ -108,7 +108,7 @@ class Reduction:
         source = arguments.tensor(0)
         second = arguments.optional(1) if self.pairs else None
         if second is not None:
-            return binary(source, second, arguments.optional(2))
+            return replace(binary(source, second, arguments.optional(2)), sheet="BinaryElementwise")
         dims = None if self._without_dims(arguments) else _dims(arguments, self.dims, self.single)
         result = Tensor(remaining(source.shape, dims), self._result_type(arguments, source))
         positions = [Tensor(result.shape, "long")] if self.indices and dims else []

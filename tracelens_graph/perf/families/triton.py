@@ -53,18 +53,26 @@ _NAME = re.compile(r"triton_(poi|red|per)_fused_(\w+?)(?:_\d+)?")
 _LONGEST = max(name.count("_") for name in FLOPS) + 1
 
 
-def compiled(operations: tuple[str, ...], tensors: list[Tensor], work: int, *, pointwise: bool = True) -> Cost:
+_OF_TWO = frozenset(("add", "add_", "div", "div_", "maximum", "minimum", "mul", "mul_", "sub"))
+"""Arithmetic on two operands."""
+
+
+def compiled(
+    operations: tuple[str, ...], tensors: list[Tensor], work: int, *, pointwise: bool = True, numbers: int = 0
+) -> Cost:
     """A kernel of fused operations.
 
     FLOPs = elements · those of the operations per element. Bytes = each tensor once, but no more of it than there is
-    work. A pointwise kernel that computes may change a tensor in place, which its arguments do not show: one more is
-    counted, and the range of bytes begins without it.
+    work. A pointwise kernel writes to an argument of its own, the last, or changes one in place, which its arguments
+    do not show. Where there are no more tensors than its operations need as operands, one is changed in place and
+    counts again. The range of bytes holds both.
 
     Args:
         operations: names of operations, without `aten.`.
         tensors: arguments of the kernel, results among them.
         work: elements of the iteration space.
         pointwise: whether it reduces nothing.
+        numbers: operands that are plain numbers.
 
     Raises:
         CannotModel: no tensor is given.
@@ -78,7 +86,20 @@ def compiled(operations: tuple[str, ...], tensors: list[Tensor], work: int, *, p
     if not (pointwise and flops) or once is None:
         return Cost(flops, once, "vector", precision(of))
     again = traffic([max(moved, key=lambda tensor: tensor.elements)]) or 0
-    return Cost(flops, once + again, "vector", precision(of), bytes_range=(once, once + again))
+    in_place = not _has_result(operations, tensors, work, numbers)
+    return Cost(flops, once + again * in_place, "vector", precision(of), bytes_range=(once, once + again))
+
+
+def _has_result(operations: tuple[str, ...], tensors: list[Tensor], work: int, numbers: int) -> bool:
+    """Whether the last tensor is what a pointwise kernel writes.
+
+    It has the shape of the work then, and it is one more than the operands. What is a matrix to the kernel beside a
+    tensor of more dimensions is the result of a product, seen as one of as many: an operand.
+    """
+    last = tensors[-1]
+    operands = 1 + max(sum(operation in _OF_TWO for operation in operations) - numbers, 0)
+    seen_as_another = any(one.elements == last.elements and len(one.shape) > len(last.shape) for one in tensors[:-1])
+    return len(tensors) > operands and last.stored >= work and not seen_as_another
 
 
 @lru_cache(maxsize=4096)
@@ -119,8 +140,11 @@ def triton_model(name: str) -> OpModel | None:
     def estimate(arguments: Arguments, context: CallContext) -> Cost:
         tensors = given(arguments)
         largest = max((tensor.stored for tensor in tensors), default=0)
-        outer, inner = _iteration_space(_trailing_numbers(arguments), largest, pointwise)
-        cost = compiled(operations, tensors, min(outer * inner, largest), pointwise=pointwise)
+        trailing = _trailing_numbers(arguments)
+        outer, inner = _iteration_space(trailing, largest, pointwise)
+        # The last number is the size of the space; numbers before the sizes are operands.
+        numbers = max(sum(arguments.number(index) is not None for index in range(len(arguments))) - 1, 0)
+        cost = compiled(operations, tensors, min(outer * inner, largest), pointwise=pointwise, numbers=numbers)
         fused = ", ".join(f"aten.{operation}" for operation in operations)
         params = {"fused_ops": fused, "xnumel": outer, "rnumel": inner}
         return Cost(cost.flops, cost.bytes, cost.unit, cost.precision, params, bytes_range=cost.bytes_range)

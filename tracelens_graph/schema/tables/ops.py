@@ -132,7 +132,7 @@ OP_SIGNATURES: About = {
     "tflops_per_s": Column("mean over calls of the operations per second of GPU time", "TFLOPS", Role.mean),
     "tb_per_s": Column("mean over calls of the bytes moved per second of GPU time", "TB/s", Role.mean),
     "roofline_us": Column("least time of a call at the device's rates", "us"),
-    "bound": text("COMPUTE_BOUND or MEMORY_BOUND: which of the two makes the least time"),
+    "bound": text("COMPUTE_BOUND or MEMORY_BOUND; LINK_BOUND of a copy between host and device"),
     "percent_of_roof": Column("mean over calls of least time / GPU time", "%", Role.mean),
     "no_model": text("why no performance model applies, where there is one"),
     "uid": uid("the first of the calls"),

@@ -43,7 +43,7 @@ _COST: About = {
     "FLOPS/Byte": Column("operations per byte moved", "FLOP/B"),
     "Compute Spec": text("units that compute it, and in which precision"),
     "Roofline Time": Column("time at the roof: the larger of operations / rate and bytes / bandwidth", "us"),
-    "Roofline Bound": text("COMPUTE_BOUND or MEMORY_BOUND: which of the two it is", "bound"),
+    "Roofline Bound": text("COMPUTE_BOUND or MEMORY_BOUND; LINK_BOUND of a copy between host and device", "bound"),
 }
 
 _KERNEL_TIME = statistics("Kernel Time (µs)_{}", "GPU busy time per call", "us", (*FIVE, "sum"))

@@ -29,7 +29,8 @@ MODULE_TREE: About = {
     "calls": count("calls of these in the window, recomputation included"),
     "forward_us": Column("GPU time launched by the module, modules inside included; all that is not backward", "us"),
     "backward_us": Column("GPU time of the backward ops of forward ops in the module, modules inside included", "us"),
-    "total_us": Column("forward and backward", "us"),
+    "optimizer_us": Column("GPU time launched by `Optimizer.step` outside of modules", "us"),
+    "total_us": Column("forward, backward and optimizer", "us"),
     "percent": Column("share of the sum over all GPU events", "%"),
     "uid": uid("the first call"),
 }
@@ -42,6 +43,7 @@ MODULES: About = {
     "calls": count("calls, recomputation included"),
     "forward_us": MODULE_TREE["forward_us"],
     "backward_us": MODULE_TREE["backward_us"],
+    "optimizer_us": MODULE_TREE["optimizer_us"],
     "total_us": replace(MODULE_TREE["total_us"], compared="main"),
     "own_us": total("the part of it that is in no module inside; adds up over all rows", "us", compared="diff"),
     "percent": Column("total_us as share of the sum over all GPU events", "%"),

@@ -32,7 +32,13 @@ STEP_SUMMARY: About = {
     "step": Column("number of the step"),
     "pid": text("process of the step"),
     "start_ms": moment("start of the step on the host, from the trace's start", "ms"),
-    "step_time_ms": Column("duration of the step on the host", "ms", heading="step ms"),
+    "host_step_ms": Column("duration of the step on the host", "ms", heading="host step ms"),
+    "device_step_ms": Column(
+        "from the first start of its GPU work to the first start of that of later steps; of the last to the end of its "
+        "work",
+        "ms",
+        heading="device step ms",
+    ),
     "gpu_events": count("GPU events launched in the step", "GPU events"),
     "gpu_sum_ms": total("sum of their durations", "ms"),
     "computation_time_ms": Column("time in which one of them computes", "ms", heading="compute ms"),
@@ -46,7 +52,7 @@ STEP_SUMMARY: About = {
     ),
     "total_time_ms": Column("from the first start to the last end of one of them", "ms"),
     "busy_percent": Column(
-        "busy_time_ms as share of step_time_ms; above 100 where work is behind the host", "%", heading="busy % of step"
+        "part of device_step_ms in which a GPU event runs, of whatever step", "%", heading="busy % of device step"
     ),
     "top_ops": Column(
         "ops charged with most GPU time: name, ms, percent of gpu_sum_ms", heading="top ops", cells="list"

@@ -18,7 +18,14 @@ from tracelens_graph.stores.neo4j.image import Edges, Nodes
 SURROGATES = re.compile("[\ud800-\udfff]")
 """Halves of characters, which no database can hold."""
 
-_OF_DEVICE = {"kind", "device", "architecture", "memory_bandwidth_gbps", *(f"{rate}_tflops" for rate in RATES)}
+_OF_DEVICE = {
+    "kind",
+    "device",
+    "architecture",
+    "memory_bandwidth_gbps",
+    "host_link_gbps",
+    *(f"{rate}_tflops" for rate in RATES),
+}
 _LONGEST_KEY = 500
 _CAST = {"int": int, "float": float, "bool": bool}
 
