@@ -17,9 +17,7 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO
 
 from tracelens_graph.errors import ChangedTraceError, MissingExtraError, NotATraceError, TraceError
-
-GRAPH_MAGIC = b"TLGRAPH1"
-"""First bytes of a saved graph."""
+from tracelens_graph.marks import GRAPH_MAGIC
 
 _GZIP, _ZSTD, _ZIP = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PK\x03\x04"
 _BOM = b"\xef\xbb\xbf"

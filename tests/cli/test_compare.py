@@ -200,11 +200,12 @@ def test_names_that_make_one_file_are_refused(run: Run, trace_file: Path, tmp_pa
 
 
 def test_layout_of_tracelens(run: Run, trace_file: Path, slower: Path, tmp_path: Path) -> None:
-    code, out, err = run("compare", trace_file, slower, "--names", "a,../b", "--layout", "tracelens", "--csv", tmp_path)
+    out_dir = tmp_path / "out"
+    code, out, err = run("compare", trace_file, slower, "--names", "a,../b", "--layout", "tracelens", "--csv", out_dir)
     assert (code, out) == (0, "")
     assert err.startswith("wrote 9 tables to ")
-    assert {"ops_unique_args_only_baseline_.._b.csv", "gpu_timeline.csv"} < {file.name for file in tmp_path.iterdir()}
-    found = {row["type"]: row for row in rows((tmp_path / "gpu_timeline.csv").read_text())}
+    assert {"ops_unique_args_only_baseline_.._b.csv", "gpu_timeline.csv"} < {file.name for file in out_dir.iterdir()}
+    found = {row["type"]: row for row in rows((out_dir / "gpu_timeline.csv").read_text())}
     assert float(found["total_time"]["time ms__../b_diff"]) == pytest.approx(0.01025)
 
 

@@ -29,7 +29,7 @@ def test_timeline_as_csv(run: Run, trace_file: Path) -> None:
 
 
 def test_timeline_options(run: Run, trace_file: Path) -> None:
-    code, out, _ = run("timeline", trace_file, "-f", "csv", "--linked-only", "--micro-idle", "5", "--by-recompute")
+    code, out, _ = run("timeline", trace_file, "-f", "csv", "--linked-only", "--micro-idle", "5", "--recompute")
     assert code == 0
     table = rows(out)
     assert {row["is_recompute"] for row in table} == {"False"}
@@ -55,7 +55,7 @@ def test_json(run: Run, trace_file: Path) -> None:
 
 
 def test_attribution_by_name(run: Run, trace_file: Path) -> None:
-    _, out, _ = run("attribution", trace_file, "--name", "^aten::linear$", "-f", "csv")
+    _, out, _ = run("attribution", trace_file, "--name", "aten::linear", "-f", "csv")
     (row,) = rows(out)
     assert (row["count"], float(row["inclusive_sum_us"]), float(row["exclusive_sum_us"])) == ("1", 70.25, 0.0)
 
@@ -69,7 +69,7 @@ def test_top(run: Run, trace_file: Path, top: str, expected: int) -> None:
 
 
 def test_bad_pattern_is_wrong_usage(run: Run, trace_file: Path) -> None:
-    code, _, err = run("attribution", trace_file, "--name", "(")
+    code, _, err = run("attribution", trace_file, "--name", "/(/")
     assert code == 2
     assert "no regular expression" in err
 

@@ -222,7 +222,7 @@ def test_names_stay_texts() -> None:
     tags = [tag for tag, _ in Reader(without_library(text)).tags]
     assert set(tags) == {tag for tag, _ in Reader(without_library(plain)).tags}
     assert tags.count("script") == 2
-    assert all(set(attributes) <= {"lang", "charset", "http-equiv", "content", "class", "id"}
+    assert all(set(attributes) <= {"lang", "charset", "http-equiv", "name", "content", "class", "id"}
                for _, attributes in Reader(without_library(text)).tags)  # fmt: skip
     assert len(without_library(text)) < 100_000
     for *_, hover in marks(text):

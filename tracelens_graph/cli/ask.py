@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tracelens_graph.cli.common import Format, FormatOption, formatted, load
+from tracelens_graph.cli.common import formatted, load
+from tracelens_graph.cli.options import CacheOption, Extensions, Format, FormatOption, extension_of
 from tracelens_graph.cli.traces import load_set, traces_named
 from tracelens_graph.cli.windows import WindowChoice, with_window_options
 
 if TYPE_CHECKING:
     from tracelens_graph.analyses.questions import Question
+    from tracelens_graph.extension import Extension
     from tracelens_graph.table import Table
 
 _ROWS_FOR_PEOPLE = 20
@@ -35,6 +37,7 @@ def ask(
             "--param", "-p", metavar="NAME=VALUE", show_default=False, help="A parameter; may be given several times."
         ),
     ] = None,
+    extension: Extensions = None,
     format: FormatOption = Format.table,
     top: Annotated[
         int | None,
@@ -42,6 +45,7 @@ def ask(
             metavar="N", min=0, show_default=False, help=f"Rows; 0 for all. Without it {_ROWS_FOR_PEOPLE} for people."
         ),
     ] = None,
+    cache: CacheOption = False,
 ) -> None:
     """Ask a trace, or several, a question by its name; without arguments, list the questions.
 
@@ -62,7 +66,8 @@ def ask(
         if not traces:
             table = _described(asked)
         else:
-            table = _first(_answer(asked, traces, _parameters(asked, param or []), window, format), format, top)
+            given, added = _parameters(asked, param or []), extension_of(extension)
+            table = _first(_answer(asked, traces, given, window, added, format, cache), format, top)
     sys.stdout.write(formatted(table, format, terminal_width(sys.stdout), wants_color(sys.stdout)))
 
 
@@ -94,22 +99,32 @@ def _parameters(question: Question, given: list[str]) -> dict[str, Any]:
 
 
 def _answer(
-    question: Question, traces: list[str], parameters: dict[str, Any], window: WindowChoice, form: Format
+    question: Question,
+    traces: list[str],
+    parameters: dict[str, Any],
+    window: WindowChoice,
+    extension: Extension | None,
+    form: Format,
+    cache: bool,
 ) -> Table:
     files = traces_named(traces)
     if question.several:
+        if cache or extension is not None:
+            raise typer.BadParameter(
+                f"--cache and --extension go with questions about one trace; {question.name} is not"
+            )
         members = load_set(files, columns=question.columns)
         windows = members if window == WindowChoice() else members.narrowed(**vars(window))
         return question(windows, **parameters)
     if len(files) != 1:
         raise typer.BadParameter(f"{question.name} is asked of one trace, not of {len(files)}")
-    core = load(files[0])
-    table = question(window.of(core), **parameters)
+    w = window.of(load(files[0], cache), extension)
+    table = question(w, **parameters)
     if form is not Format.table:
         return table
     from tracelens_graph.reports.views import view
 
-    return view(table, core)
+    return view(table, w.core)
 
 
 def _first(table: Table, form: Format, top: int | None) -> Table:

@@ -1,50 +1,21 @@
-"""What commands share: the trace argument, loading it, and writing a table in the format asked for."""
+"""What commands share: loading a trace, and writing a table in the format asked for."""
 
 from __future__ import annotations
 
 import sys
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
+
+from tracelens_graph.cli.options import Format
 
 if TYPE_CHECKING:
     from tracelens_graph.graph.core import Core
     from tracelens_graph.table import Table
 
-Trace = Annotated[
-    str,
-    typer.Argument(
-        metavar="TRACE", show_default=False, help="Trace file (.json, .gz, .zst, .zip), saved graph, or - for stdin."
-    ),
-]
-
-
-class Format(StrEnum):
-    """How a table is written."""
-
-    table = "table"
-    csv = "csv"
-    json = "json"
-    md = "md"
-
-
-FormatOption = Annotated[
-    Format, typer.Option("--format", "-f", help="table for people; csv and json with all digits; md for a page.")
-]
-
-
 ASCII_BRANCHES = str.maketrans("└├│─", "`||-")
 """For terminals that have no lines to draw with."""
-
-LinkedOnly = Annotated[
-    bool, typer.Option("--linked-only", help="Leave out GPU events whose launch is not in the trace.")
-]
-
-CacheOption = Annotated[
-    bool, typer.Option("--cache", help="Keep the loaded graph, so that the next command on this trace is instant.")
-]
 
 
 def load(trace: str, cache: bool = False, processes: int | None = None) -> Core:

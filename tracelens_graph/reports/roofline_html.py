@@ -15,7 +15,9 @@ from hashlib import sha256
 from html import escape
 from typing import Any
 
+from tracelens_graph.analyses.performance.below_roof import below_roof
 from tracelens_graph.errors import MissingExtraError
+from tracelens_graph.marks import GENERATOR
 from tracelens_graph.perf.devices import Architecture
 from tracelens_graph.table import Table
 from tracelens_graph.texts import printable, shorten
@@ -73,27 +75,41 @@ def roofline_html(ops: Table, summary: Table, missing: Table, arch: Architecture
         MissingExtraError: plotly is not installed.
     """
     library = drawing_library()
-    records = [row for row in ops.records() if row["has_perf_model"]]
-    drawn = [row for row in records if _positive(row["FLOPS/Byte"]) and _positive(row["TFLOPS/s_mean"])]
-    marked = drawn[:MOST_MARKS]
-    still = [row for row in records if not row["GFLOPS"]]
-    unknown = len(records) - len(drawn) - len(still)
+    picture, notes = roofline_figure(ops, arch)
     title = f"Roofline of {source} on {arch.name}"
-    notes = [f"{len(drawn) - len(marked):,} more operations are not drawn"] if len(drawn) > len(marked) else []
-    if not drawn:
-        notes.append("no operation with a model computes anything")
-    if unknown:
-        notes.append(f"{unknown:,} operations with a model are not drawn: their bytes or their time are not known")
     body = [
         f"<h1>{_text(title)}</h1>",
         '<div id="roofline"></div>',
         *(f"<p>{_text(note)}</p>" for note in notes),
         _summary(summary),
-        _most_to_win(drawn),
-        _moving(still, arch),
+        _most_to_win(below_roof(ops)),
+        _moving([row for row in _modelled(ops) if not row["GFLOPS"]], arch),
         _without_model(missing),
     ]
-    return _page(title, "\n".join(filter(None, body)), library, _drawing(_figure(marked, arch)))
+    return _page(title, "\n".join(filter(None, body)), library, _drawing(picture))
+
+
+def roofline_figure(ops: Table, arch: Architecture) -> tuple[dict[str, Any], list[str]]:
+    """The picture as plotly.js takes it, and what is to be said of operations that are not in it.
+
+    Args:
+        ops: `unified_perf_summary`, made for the device.
+        arch: the device.
+    """
+    records = _modelled(ops)
+    drawn = [row for row in records if _positive(row["FLOPS/Byte"]) and _positive(row["TFLOPS/s_mean"])]
+    marked = drawn[:MOST_MARKS]
+    unknown = len(records) - len(drawn) - sum(1 for row in records if not row["GFLOPS"])
+    notes = [f"{len(drawn) - len(marked):,} more operations are not drawn"] if len(drawn) > len(marked) else []
+    if not drawn:
+        notes.append("no operation with a model computes anything")
+    if unknown:
+        notes.append(f"{unknown:,} operations with a model are not drawn: their bytes or their time are not known")
+    return _figure(marked, arch), notes
+
+
+def _modelled(ops: Table) -> list[Record]:
+    return [row for row in ops.records() if row["has_perf_model"]]
 
 
 # --- the picture -----------------------------------------------------------------------------------------------------
@@ -246,20 +262,12 @@ def _summary(table: Table) -> str:
     return _section(table.title, header, rows, table.notes)
 
 
-def _most_to_win(drawn: Sequence[Record]) -> str:
-    """Operations by the time that they take beyond that at the roof, which is that of the first call for all."""
-    won = [
-        (row["Kernel Time (µs)_sum"] - row["operation_count"] * row["Roofline Time (µs)_first"], row)
-        for row in drawn
-        if _positive(row["Roofline Time (µs)_first"])
-    ]
-    won.sort(key=lambda pair: -pair[0])
+def _most_to_win(below: Table) -> str:
     header = ("operation", "shapes", "calls", "time ms", "could be won ms", "% of roof", "bound")
     rows = [
-        (_name(row), _shapes(row), f"{row['operation_count']:,}", _ms(row["Kernel Time (µs)_sum"] / 1e3),
-         _ms(more / 1e3), f"{row['Pct Roofline_mean']:.1f}", _bound(row))
-        for more, row in won
-        if more > 0
+        (shorten(row["op"], _LONGEST_NAME), shorten(row["shapes"], _LONGEST_SHAPES), f"{row['calls']:,}",
+         _ms(row["time_ms"]), _ms(row["could_be_won_ms"]), f"{row['percent_of_roof']:.1f}", row["bound"])
+        for row in below.records()
     ]  # fmt: skip
     return _section("Where most could be won", header, rows)
 
@@ -366,7 +374,7 @@ def _page(title: str, body: str, *scripts: str) -> str:
     return "\n".join(
         (
             "<!DOCTYPE html>",
-            '<html lang="en"><head><meta charset="utf-8">',
+            f'<html lang="en"><head><meta charset="utf-8"><meta name="generator" content="{GENERATOR}">',
             f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
             f"<title>{_text(title)}</title><style>{_STYLE}</style></head>",
             f"<body>\n{body}",
