@@ -96,7 +96,7 @@ def test_a_folder_of_our_tables_is_a_run(run: Run, trace_file: Path, tmp_path: P
     assert code == 0
     assert "no op takes longer or shorter" in out
     assert err == f"wrote 6 tables to {tmp_path / 'diff'}\n"
-    for file in (tmp_path / "diff").iterdir():
+    for file in (tmp_path / "diff").glob("*.csv"):
         found = rows(file.read_text())
         assert found
         for row in found:

@@ -66,7 +66,7 @@ def attribution(
     Example: tracelens-graph attribution trace.json.gz --level op --name aten::linear
     """
     wanted, added = name_wanted(name), extension_of(extension)
-    core = load(trace, cache)
+    core = load(trace, cache, wants_gpu=True)
     from tracelens_graph.analyses.places import attribution as analysis
     from tracelens_graph.reports.views import top as top_rows
 

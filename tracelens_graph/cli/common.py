@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,16 +19,24 @@ ASCII_BRANCHES = str.maketrans("└├│─", "`||-")
 """For terminals that have no lines to draw with."""
 
 
-def load(trace: str, cache: bool = False, processes: int | None = None) -> Core:
+_TAKE_SEVERAL = "several are for report, ask, db push and db export"
+
+
+def load(trace: str, cache: bool = False, processes: int | None = None, wants_gpu: bool = False) -> Core:
     """The graph of the trace that a command was given, with progress on a terminal.
 
     Args:
         trace: what the user named.
         cache: keep the graph in the user's cache, or take it from there.
         processes: how many to load with; None for as many as are of use.
+        wants_gpu: the command has nothing to say of a trace without GPU work.
+
+    Raises:
+        TraceError: it cannot be read, or is cut short so that nothing is left that the command could tell of.
     """
     if trace == "-" and sys.stdin.isatty():
         raise typer.BadParameter("standard input is a terminal: name a file, or pipe a trace in")
+    trace = _one_file(trace)
     from tracelens_graph.loading import load_core
     from tracelens_graph.reports.progress import progress_on_terminal
     from tracelens_graph.texts import printable, shorten
@@ -45,9 +54,34 @@ def load(trace: str, cache: bool = False, processes: int | None = None) -> Core:
         core = cached_core(trace, loaded, warn)
     else:
         core = loaded()
+    if core.info.ends_early and wants_gpu and not len(core.gpu_rows):
+        from tracelens_graph.errors import TraceError
+
+        raise TraceError(f"{core.info.source}: no GPU event is left: {core.info.damage}; copy or record it again")
     if core.info.damage:
         warn(f"{core.info.source}: {core.info.damage}")
     return core
+
+
+def _one_file(trace: str) -> str:
+    """The file that a path, or a pattern that only one fits, stands for.
+
+    Raises:
+        typer.BadParameter: it is a folder, or fits several files or none.
+    """
+    path = Path(trace)
+    if trace == "-" or path.is_file() or not (path.is_dir() or has_magic(trace)):
+        return trace
+    if path.is_dir():
+        raise typer.BadParameter(f"{trace}: is a folder, and this command takes one trace; {_TAKE_SEVERAL}")
+    from glob import glob
+
+    files = glob(trace, recursive=True)
+    if len(files) == 1:
+        return files[0]
+    if not files:
+        raise typer.BadParameter(f"no file fits {trace}")
+    raise typer.BadParameter(f"{trace}: {len(files):,} files fit, and this command takes one trace; {_TAKE_SEVERAL}")
 
 
 def write_table(table: Table, form: Format) -> None:

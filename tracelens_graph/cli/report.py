@@ -275,7 +275,7 @@ def _work(path: str, request: _Request) -> _Outcome:
 
 def _result(path: str, request: _Request, processes: int | None = None) -> tuple[_Outcome, Window]:
     """Everything that is asked of one trace: files are written, what is to be printed is returned."""
-    core = load(path, cache=request.cache, processes=processes)
+    core = load(path, cache=request.cache, processes=processes, wants_gpu=True)
     from tracelens_graph.analyses.report.report_tables import TABLES, report_tables
     from tracelens_graph.errors import AnalysisError
 

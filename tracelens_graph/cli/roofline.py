@@ -84,13 +84,14 @@ def roofline(
         raise typer.BadParameter("--arch: a roofline needs a device")
     form = None if output is None else _drawn_as(output)
     device, added = architecture_named(arch), extension_of(extension)
-    core = load(trace, cache)
+    core = load(trace, cache, wants_gpu=True)
     device = architecture_of(core, device)
     w = window.of(core, added)
     from tracelens_graph.analyses.performance.below_roof import below_roof
     from tracelens_graph.analyses.performance.perf_tables import unified_perf_summary
     from tracelens_graph.analyses.performance.roofline_summary import roofline_summary, unmodelled
     from tracelens_graph.reports.views import top as first_rows
+    from tracelens_graph.reports.views import view
 
     ops = unified_perf_summary(w, arch=device)
     tables = {"roofline_summary": roofline_summary(w, device), "below_roof": below_roof(ops)}
@@ -108,7 +109,8 @@ def roofline(
             if not len(tables[name]):
                 continue
             print()
-        write_table(tables[name] if name == "roofline_summary" else first_rows(tables[name], rows), format)
+        shown_rows = tables[name] if name == "roofline_summary" else first_rows(tables[name], rows)
+        write_table(view(shown_rows, w.core) if for_people else shown_rows, format)
     if output is not None:
         print(f"roofline drawn in {output}", file=sys.stdout if format is Format.table else sys.stderr)
 

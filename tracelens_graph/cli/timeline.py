@@ -36,7 +36,7 @@ def timeline(
     Example: tracelens-graph timeline trace.json.gz --micro-idle 10
     """
     added = extension_of(extension)
-    core = load(trace, cache)
+    core = load(trace, cache, wants_gpu=True)
     from tracelens_graph.analyses.timeline.timeline import gpu_timeline
 
     table = gpu_timeline(

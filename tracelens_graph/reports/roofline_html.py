@@ -265,7 +265,7 @@ def _summary(table: Table) -> str:
 def _most_to_win(below: Table) -> str:
     header = ("operation", "shapes", "calls", "time ms", "could be won ms", "% of roof", "bound")
     rows = [
-        (shorten(row["op"], _LONGEST_NAME), shorten(row["shapes"], _LONGEST_SHAPES), f"{row['calls']:,}",
+        (shorten(row["op"], _LONGEST_NAME), _shapes(row), f"{row['calls']:,}",
          _ms(row["time_ms"]), _ms(row["could_be_won_ms"]), f"{row['percent_of_roof']:.1f}", row["bound"])
         for row in below.records()
     ]  # fmt: skip

@@ -135,13 +135,16 @@ ROOFLINE_SUMMARY: About = {
 }
 
 BELOW_ROOF: About = {
-    "op": key("op that the work is given to"),
-    "shapes": key("sizes of the tensors among its inputs"),
-    "bound": text("what bounds it at the roof: compute or memory"),
-    "calls": count("calls with these arguments"),
-    "time_ms": total("sum of the durations of their GPU work", "ms", compared="main"),
+    "op": key("op that the work is given to", "op"),
+    "Input Dims": ARGUMENTS["Input Dims"],
+    "Input type": ARGUMENTS["Input type"],
+    "bound": text("what bounds it at the roof: compute or memory", "bound"),
+    "calls": count("calls with these arguments", "calls"),
+    "time_ms": total("sum of the durations of their GPU work", "ms", "time ms", compared="main"),
     "percent_of_roof": Column("mean over the calls of what they reach of the roof", "%", heading="% of roof"),
-    "could_be_won_ms": total("the time less that at the roof, which is that of the first call for all", "ms"),
+    "could_be_won_ms": total(
+        "the time less that at the roof, which is that of the first call for all", "ms", "could be won ms"
+    ),
     "uid": instance("uid of the first call"),
 }
 
