@@ -67,7 +67,7 @@ def _one_file(trace: str) -> str:
     """The file that a path, or a pattern that only one fits, stands for.
 
     Raises:
-        typer.BadParameter: it is a folder, or fits several files or none.
+        typer.BadParameter: it is a folder, or fits several files.
     """
     path = Path(trace)
     if trace == "-" or path.is_file() or not (path.is_dir() or has_magic(trace)):
@@ -77,10 +77,8 @@ def _one_file(trace: str) -> str:
     from glob import glob
 
     files = glob(trace, recursive=True)
-    if len(files) == 1:
-        return files[0]
-    if not files:
-        raise typer.BadParameter(f"no file fits {trace}")
+    if len(files) < 2:
+        return files[0] if files else trace
     raise typer.BadParameter(f"{trace}: {len(files):,} files fit, and this command takes one trace; {_TAKE_SEVERAL}")
 
 

@@ -32,7 +32,7 @@ from tracelens_graph.cli.options import (
 from tracelens_graph.cli.traces import say, traces_named, warn
 from tracelens_graph.cli.windows import WindowChoice, with_window_options
 from tracelens_graph.files import Protection, is_stdout, protecting, protection, replacing
-from tracelens_graph.suggest import hint
+from tracelens_graph.suggest import did_you_mean, hint, there_are
 
 if TYPE_CHECKING:
     from tracelens_graph.analyses.report.report_tables import ReportOptions
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from tracelens_graph.table import Table
 
 _ROWS_FOR_PEOPLE = 10
+_COLUMNS_NAMED = 12
 
 
 @dataclass(frozen=True)
@@ -311,12 +312,17 @@ def _arch_of(core: Core, tell: bool) -> Architecture | None:
 
 
 def _sorted(tables: Mapping[str, Table], column: str) -> dict[str, Table]:
-    from tracelens_graph.reports.views import column_named, sort
+    from tracelens_graph.column import headings
+    from tracelens_graph.reports.views import column_named, for_people, sort
 
     found = {name: column_named(table, column) for name, table in tables.items()}
     if not any(found.values()):
+        shown = dict.fromkeys(
+            heading for table in tables.values() if for_people(table) for heading in headings(table.about).values()
+        )
         there = dict.fromkeys(name for table in tables.values() for name in table.columns)
-        raise typer.BadParameter(f"--sort: no table has a column {column!r}; {hint(column, there)}")
+        meant = did_you_mean(column, [*shown, *there]) or there_are(shown or there, _COLUMNS_NAMED)
+        raise typer.BadParameter(f"--sort: no table has a column {column!r}; {meant}")
     return {name: sort(table, by) if (by := found[name]) else table for name, table in tables.items()}
 
 

@@ -291,7 +291,10 @@ def _communication(w: Window, times: Times) -> Iterator[Finding]:
     }  # fmt: skip
     pattern = f"(?i){COMMUNICATION_NAME.pattern}"
     yield _loss(
-        "exposed_communication", text, evidence, f"tracelens-graph attribution TRACE --level kernel --name '{pattern}'"
+        "exposed_communication",
+        text,
+        evidence,
+        f"tracelens-graph attribution TRACE --level kernel --name '/{pattern}/'",
     )
 
 
