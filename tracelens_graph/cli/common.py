@@ -57,7 +57,11 @@ def load(trace: str, cache: bool = False, processes: int | None = None, wants_gp
     if core.info.ends_early and wants_gpu and not len(core.gpu_rows):
         from tracelens_graph.errors import TraceError
 
-        raise TraceError(f"{core.info.source}: no GPU event is left: {core.info.damage}; copy or record it again")
+        read = f"{core.info.cut_short:,} bytes of JSON, " if core.info.cut_short else ""
+        raise TraceError(
+            f"{core.info.source}: the file is cut short: {read}{core.info.events:,} entries could be read, no GPU "
+            "event among them, as these usually stand last; copy or record it again"
+        )
     if core.info.damage:
         warn(f"{core.info.source}: {core.info.damage}")
     return core
