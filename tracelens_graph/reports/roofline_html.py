@@ -234,7 +234,7 @@ def _hover(row: Record) -> str:
     time, share = row["Kernel Time (µs)_sum"] / 1e3, row["Percentage (%)"]
     lines = [
         f"<b>{_text(_name(row))}</b>",
-        _text(_shapes(row)),
+        _text(_shapes(row["Input Dims"])),
         _text(", ".join(filter(None, (_types(row), row["Compute Spec"])))),
         f"calls: {row['operation_count']:,}, {time:,.3f} ms ({share:.2f} %)",
         f"{row['FLOPS/Byte']:,.2f} FLOPs per byte, {row['TFLOPS/s_mean']:,.3f} TFLOPS/s",
@@ -265,7 +265,7 @@ def _summary(table: Table) -> str:
 def _most_to_win(below: Table) -> str:
     header = ("operation", "shapes", "calls", "time ms", "could be won ms", "% of roof", "bound")
     rows = [
-        (shorten(row["op"], _LONGEST_NAME), _shapes(row), f"{row['calls']:,}",
+        (shorten(row["op"], _LONGEST_NAME), _shapes(row["input_dims"]), f"{row['calls']:,}",
          _ms(row["time_ms"]), _ms(row["could_be_won_ms"]), f"{row['percent_of_roof']:.1f}", row["bound"])
         for row in below.records()
     ]  # fmt: skip
@@ -276,7 +276,7 @@ def _moving(rows: Sequence[Record], arch: Architecture) -> str:
     bandwidth = arch.value("memory_bandwidth_gbps")
     header = ("operation", "shapes", "calls", "time ms", "TB/s", "% of bandwidth")
     cells = [
-        (_name(row), _shapes(row), f"{row['operation_count']:,}", _ms(row["Kernel Time (µs)_sum"] / 1e3),
+        (_name(row), _shapes(row["Input Dims"]), f"{row['operation_count']:,}", _ms(row["Kernel Time (µs)_sum"] / 1e3),
          f"{rate:.3f}" if _positive(rate := row["TB/s_mean"]) else "",
          f"{100e3 * rate / bandwidth:.1f}" if bandwidth and _positive(rate) else "")
         for row in rows
@@ -323,9 +323,9 @@ def _name(row: Record) -> str:
     return shorten(str(row["name"]), _LONGEST_NAME)
 
 
-def _shapes(row: Record) -> str:
+def _shapes(input_dims: Sequence[Any] | None) -> str:
     """Sizes of the tensors among the inputs, short: `[8, 16] [32, 16]`."""
-    return shorten(" ".join(str(dims) for dims in row["Input Dims"] or [] if dims), _LONGEST_SHAPES)
+    return shorten(" ".join(str(dims) for dims in input_dims or () if dims), _LONGEST_SHAPES)
 
 
 def _types(row: Record) -> str:

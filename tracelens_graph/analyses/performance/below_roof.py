@@ -30,8 +30,8 @@ def below_roof(ops: Table) -> Table:
     rows = [row for _, row in found]
     columns = {
         "op": [str(row["name"]) for row in rows],
-        "Input Dims": [row["Input Dims"] for row in rows],
-        "Input type": [row["Input type"] for row in rows],
+        "input_dims": [row["Input Dims"] for row in rows],
+        "input_types": [row["Input type"] for row in rows],
         "bound": [str(row["Roofline Bound"] or "").removesuffix("_BOUND").lower() for row in rows],
         "calls": [row["operation_count"] for row in rows],
         "time_ms": [row["Kernel Time (µs)_sum"] / 1e3 for row in rows],

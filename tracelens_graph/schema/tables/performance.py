@@ -136,8 +136,8 @@ ROOFLINE_SUMMARY: About = {
 
 BELOW_ROOF: About = {
     "op": key("op that the work is given to", "op"),
-    "Input Dims": ARGUMENTS["Input Dims"],
-    "Input type": ARGUMENTS["Input type"],
+    "input_dims": ARGUMENTS["Input Dims"],
+    "input_types": ARGUMENTS["Input type"],
     "bound": text("what bounds it at the roof: compute or memory", "bound"),
     "calls": count("calls with these arguments", "calls"),
     "time_ms": total("sum of the durations of their GPU work", "ms", "time ms", compared="main"),
