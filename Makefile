@@ -51,6 +51,8 @@ build: $(VENV)/.installed-dev
 	$(RUN) -m build --no-isolation
 	$(RUN) -m pytest tests/test_packaging.py --wheel dist/*.whl
 
+# The first page of the README draws a roofline and writes a workbook.
+$(VENV)/.installed: EXTRAS := [plot,xlsx]
 $(VENV)/.installed-dev: EXTRAS := [dev]
 $(VENV)/.installed $(VENV)/.installed-dev: pyproject.toml
 	@test -n "$(PYTHON)" || { echo 'no Python >= 3.11 with venv found; name one: make PYTHON=/path/to/python' >&2; exit 1; }

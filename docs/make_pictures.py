@@ -51,6 +51,7 @@ PURPOSE = {
     "text_table": "rows of text under headings, as wide as the terminal",
     "errors": "every error a user can meet",
     "files": "files replaced as a whole or not at all",
+    "marks": "how files are known as written by the tool",
     "processes": "work spread over the cores",
     "suggest": "hints for names that do not exist",
     "texts": "text from a trace, safe to print",

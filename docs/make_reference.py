@@ -135,7 +135,13 @@ OTHER_TABLES = {
         "tracelens-graph roofline TRACE --arch h100-sxm",
         'tlg.roofline_summary(g, tlg.architecture("h100-sxm"))',
     ),
-    "unmodelled": ("", "tlg.unmodelled(g)"),
+    "below_roof": (
+        "tracelens-graph roofline TRACE --arch h100-sxm --table below_roof",
+        "from tracelens_graph.analyses.performance.below_roof import below_roof; "
+        'options = tlg.ReportOptions(arch=tlg.architecture("h100-sxm")); '
+        'below_roof(tlg.report_tables(g, options)["unified_perf_summary"])',
+    ),
+    "unmodelled": ("tracelens-graph roofline TRACE --arch h100-sxm --table unmodelled", "tlg.unmodelled(g)"),
     "overview": (
         "tracelens-graph report TRACE TRACE",
         "from tracelens_graph.analyses.across.overview import overview, overview_line; "

@@ -18,27 +18,13 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO
 
 from tracelens_graph.errors import ChangedTraceError, MissingExtraError, NotATraceError, TraceError
-
-GRAPH_MAGIC = b"TLGRAPH1"
-"""First bytes of a saved graph."""
+from tracelens_graph.loaders.foreign import HEAD, what_is
+from tracelens_graph.marks import GRAPH_MAGIC
 
 _GZIP, _ZSTD, _ZIP = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PK\x03\x04"
 _BOM = b"\xef\xbb\xbf"
 _HEAD = 64
 """Bytes that a format is told by."""
-
-_FOREIGN: tuple[tuple[bytes, str], ...] = (
-    (b"SQLite format 3\x00", "an SQLite database (an Nsight Systems export?)"),
-    (b"%PDF", "a PDF document"),
-    (b"\x89PNG", "a PNG picture"),
-    (b"\x7fELF", "a program"),
-    (b"PAR1", "a Parquet file"),
-    (b"\x80\x04", "a Python pickle"),
-    (b"\x80\x05", "a Python pickle"),
-    (b"BZh", "a bzip2 archive"),
-    (b"\xfd7zXZ\x00", "an xz archive"),
-    (b"<", "an HTML or XML page"),
-)
 
 
 class Source:
@@ -48,18 +34,19 @@ class Source:
         name: what to call it in messages: the path, or `<stdin>` and the like.
         path: the file the bytes come from (a temporary one for a spool), None for bytes in memory.
         packing: "plain", "gzip", "zstd", "zip" or "graph" (a saved graph).
-        cut_short: whether a compressed stream ended before its end; set while reading.
+        cut_short: bytes that came out of a compressed stream that ended before its end; 0 of a whole one. Set while
+            reading.
     """
 
     def __init__(self, name: str, *, path: Path | None = None, data: bytes | None = None) -> None:
         self.name = name
         self.path = path
         self._data = data
-        self.cut_short = False
+        self.cut_short = 0
         self._spooled = False
         self._stamp = self._stat()
         with self._raw() as file:
-            head = file.read(_HEAD)
+            head = file.read(HEAD)
         self.packing = _packing(head, name)
 
     @property
@@ -242,17 +229,7 @@ def check_is_json(head: bytes, name: str) -> None:
     text = head.removeprefix(_BOM).lstrip()
     if text[:1] in (b"{", b"["):
         return
-    if not text:
-        raise NotATraceError(f"{name}: begins with white space only, not a trace")
-    for magic, what in _FOREIGN:
-        if head.startswith(magic):
-            raise NotATraceError(f"{name}: is {what}, not a profiler trace in JSON")
-    if head[0] == 0x0A and not text.isascii():
-        raise NotATraceError(f"{name}: is a protocol buffer (an XLA .xplane.pb or Perfetto file?), not JSON")
-    line = text.splitlines()[0][:20].decode("utf-8", "ignore")
-    if line.isprintable() and b"\0" not in text:
-        raise NotATraceError(f"{name}: begins with {line!r}, not with JSON")
-    raise NotATraceError(f"{name}: is binary data that no profiler trace begins with")
+    raise NotATraceError(f"{name}: {what_is(head, name)}")
 
 
 def _reason(error: OSError | ValueError) -> str:
@@ -291,6 +268,7 @@ class _GzipStream(io.RawIOBase, BinaryIO):
         data = self._slow.read(len(buffer))
         buffer[: len(data)] = data
         self._position += len(data)
+        self._source.cut_short = max(self._position, 1)
         return len(data)
 
     def close(self) -> None:
@@ -304,7 +282,6 @@ class _GzipStream(io.RawIOBase, BinaryIO):
         """Whatever follows the present position, up to the fault, by a decompressor that forgives."""
         import tempfile
 
-        self._source.cut_short = True
         self._raw.seek(0)
         out: Any = tempfile.TemporaryFile()  # noqa: SIM115
         engine = zlib.decompressobj(wbits=31)
@@ -335,6 +312,7 @@ def _open_zstd(raw: BinaryIO, source: Source) -> BinaryIO:
 
     class Stream(io.RawIOBase, BinaryIO):
         def __init__(self) -> None:
+            self._count = 0
             self._reader = zstandard.ZstdDecompressor(max_window_size=2**31).stream_reader(raw, read_across_frames=True)
 
         def readable(self) -> bool:
@@ -342,10 +320,12 @@ def _open_zstd(raw: BinaryIO, source: Source) -> BinaryIO:
 
         def readinto(self, buffer: Any) -> int:
             try:
-                return int(self._reader.readinto(buffer))
+                count = int(self._reader.readinto(buffer))
             except zstandard.ZstdError:
-                source.cut_short = True
+                source.cut_short = max(self._count, 1)
                 return 0
+            self._count += count
+            return count
 
         def close(self) -> None:
             if not self.closed:

@@ -1,20 +1,29 @@
-"""Writing files so that nobody ever sees half of one; what a trace is called by its file."""
+"""Writing files so that nothing of the user's is lost and nobody sees half of one; names of traces by their files."""
 
 from __future__ import annotations
 
 import os
 import secrets
 import stat
+import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO
 
 from tracelens_graph.errors import OutputError
+from tracelens_graph.marks import LIST, enlisted, is_ours
 
 _SUFFIXES = (".json", ".gz", ".zst", ".zip", ".tlg", ".trace", ".pt")
 """What names of trace files end with, one behind the other."""
+
+_STDOUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
+_LONGEST_NAME = 200
+"""Characters of a file's name that its half-written twin takes over: names have an end."""
 
 
 def stem(name: str) -> str:
@@ -47,24 +56,143 @@ def _parts(file: str) -> tuple[str, ...]:
     return (*path.parts[1:-1], stem(path.name))
 
 
+@dataclass(frozen=True)
+class Protection:
+    """What must not be overwritten while a command runs.
+
+    Attributes:
+        inputs: paths of what the command reads; folders stand for the files in them.
+        force: whether a file may be replaced that the tool did not write. Inputs never are.
+    """
+
+    inputs: tuple[str, ...] = ()
+    force: bool = False
+
+    @cached_property
+    def _files(self) -> dict[tuple[int, int], str]:
+        """Device and inode of every input, and of the files in input folders -> its path."""
+        found: dict[tuple[int, int], str] = {}
+        for one in self.inputs:
+            inside = [entry.path for entry in os.scandir(one)] if os.path.isdir(one) else []
+            for path in (one, *inside):
+                if identity := _identity(path):
+                    found[identity] = path
+        return found
+
+    def check(self, path: str | os.PathLike[str]) -> None:
+        """Refuse a file that must not be replaced; it may also be absent, a pipe or a device.
+
+        Raises:
+            OutputError: it is an input, or the tool did not write it; the message says which.
+        """
+        try:
+            state = os.stat(path)
+        except OSError:
+            return
+        if source := self._files.get((state.st_dev, state.st_ino)):
+            same = "" if os.path.abspath(source) == os.path.abspath(path) else f" ({source})"
+            raise OutputError(f"{path}: is what the command reads{same}; name another file")
+        if self.force or not stat.S_ISREG(state.st_mode) or not state.st_size:
+            return
+        try:
+            ours = is_ours(Path(path).resolve())
+        except OSError as error:
+            raise OutputError(f"{path}: cannot be written: {(error.strerror or str(error)).lower()}") from None
+        if not ours:
+            raise OutputError(f"{path}: is there already and was not written by tracelens-graph; --force replaces it")
+
+    def check_folder(self, folder: str | os.PathLike[str]) -> None:
+        """Refuse a folder to write to that is an input, or holds one.
+
+        Raises:
+            OutputError: it does.
+        """
+        if self.force or (identity := _identity(folder)) is None:
+            return
+        for source in self.inputs:
+            if identity in (_identity(source), _identity(os.path.dirname(os.path.abspath(source)))):
+                raise OutputError(f"{folder}: holds what the command reads ({source}); name another folder, or --force")
+
+
+_protection: ContextVar[Protection | None] = ContextVar("protection", default=None)
+
+
 @contextmanager
-def replacing(path: str | os.PathLike[str], mode: int = 0o666) -> Iterator[BinaryIO]:
-    """A new file that takes the place of `path` when the block ends well, and vanishes when it does not.
+def protecting(protection: Protection | None) -> Iterator[None]:
+    """Have `replacing` ask a protection while the block runs."""
+    token = _protection.set(protection)
+    try:
+        yield
+    finally:
+        _protection.reset(token)
+
+
+def protection() -> Protection | None:
+    """What is protected at present, for processes that write on behalf of this one."""
+    return _protection.get()
+
+
+def check_outputs(paths: Iterable[str | os.PathLike[str]]) -> None:
+    """Refuse files that must not be replaced, before the first of several is written.
+
+    Raises:
+        OutputError: one of them must not be replaced.
+    """
+    if (guard := _protection.get()) is not None:
+        for path in paths:
+            guard.check(path)
+
+
+def is_stdout(path: str | os.PathLike[str]) -> bool:
+    """Whether a path stands for standard output."""
+    return os.fspath(path) in _STDOUT
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str], *, listed: bool = False, private: bool = False) -> Iterator[BinaryIO]:
+    """The one way to write a file: a new one that takes the place of `path` when the block ends well.
+
+    When it does not, also by an interrupt, what stood there stays and the new file vanishes. `-`, `/dev/stdout`, pipes
+    and devices get what was written once all of it is there. While a command runs, what it reads and what the tool did
+    not write is protected (`protecting`).
 
     Args:
         path: the file.
-        mode: its permissions, of which the process's umask takes away.
+        listed: note it in the list of its folder, because its format has no place for a mark (`marks`).
+        private: a file of the tool's own, in a folder of its own: for its owner alone, and always replaced.
 
     Raises:
-        OutputError: it cannot be written, or something that is no ordinary file stands there.
+        OutputError: it cannot be written, or must not be replaced.
     """
-    target = Path(path).resolve()
+    if is_stdout(path):
+        with _spooled(path, lambda: nullcontext(sys.stdout.buffer)) as file:
+            sys.stdout.flush()
+            yield file
+        sys.stdout.buffer.flush()
+        return
     # Asked once: another process may put a file there, or delete it, at any moment.
+    kind = 0
     with suppress(OSError):
-        kind = target.stat().st_mode
-        if not stat.S_ISREG(kind):
-            raise OutputError(f"{path}: is {'a folder' if stat.S_ISDIR(kind) else 'no ordinary file'}; name a file")
-    part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
+        kind = os.stat(path).st_mode
+    if stat.S_ISDIR(kind):
+        raise OutputError(f"{path}: is a folder; name a file")
+    if kind and not stat.S_ISREG(kind):
+        with _spooled(path, lambda: open(path, "wb")) as file:
+            yield file
+        return
+    if not private:
+        check_outputs([path])
+    target = Path(path).resolve()
+    with _beside(target, path, 0o600 if private else 0o666) as file:
+        yield file
+    if listed:
+        with _beside(target.with_name(LIST), path, 0o666) as file:
+            file.write(enlisted(target))
+
+
+@contextmanager
+def _beside(target: Path, path: str | os.PathLike[str], mode: int) -> Iterator[BinaryIO]:
+    part = target.with_name(f".{target.name[:_LONGEST_NAME]}.{secrets.token_hex(4)}.part")
     try:
         with open(part, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             yield file
@@ -73,3 +201,31 @@ def replacing(path: str | os.PathLike[str], mode: int = 0o666) -> Iterator[Binar
         raise OutputError(f"{path}: cannot be written: {(error.strerror or str(error)).lower()}") from None
     finally:
         part.unlink(missing_ok=True)
+
+
+@contextmanager
+def _spooled(
+    path: str | os.PathLike[str], opened: Callable[[], AbstractContextManager[BinaryIO]]
+) -> Iterator[BinaryIO]:
+    """A temporary file, as writers go back in what they wrote; its content goes on when it is whole."""
+    import shutil
+    import tempfile
+
+    with tempfile.TemporaryFile() as file:
+        yield file
+        file.seek(0)
+        try:
+            with opened() as target:
+                shutil.copyfileobj(file, target, 1 << 20)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise OutputError(f"{path}: cannot be written: {(error.strerror or str(error)).lower()}") from None
+
+
+def _identity(path: str | os.PathLike[str]) -> tuple[int, int] | None:
+    try:
+        state = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return state.st_dev, state.st_ino

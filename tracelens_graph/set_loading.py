@@ -259,7 +259,7 @@ def _to_file(order: _Order) -> Path | TraceError:
     if places is None:
         write_graph(core, order.target)
     else:
-        with replacing(order.target, mode=0o600) as file:
+        with replacing(order.target, private=True) as file:
             write_without_events(core, file, places)
     return order.target
 

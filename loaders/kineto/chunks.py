@@ -18,6 +18,7 @@ from typing import Any, BinaryIO, Protocol
 import msgspec
 
 from tracelens_graph.errors import NotATraceError, TraceError
+from tracelens_graph.loaders.foreign import HEAD, what_json_is
 from tracelens_graph.loaders.sources import check_is_json
 
 BLOCK = 256 * 1024
@@ -80,7 +81,7 @@ class Walker:
             NotATraceError: there is no event list; the message says what was found instead.
         """
         self._fill()
-        first = bytes(self._buffer[self._begin : self._end][:4096])
+        first = bytes(self._buffer[self._begin : self._end][:HEAD])
         if self._base < 0 or first:
             check_is_json(first, self.name)
         text = first.removeprefix(b"\xef\xbb\xbf").lstrip()
@@ -96,7 +97,7 @@ class Walker:
                     self._consume(match.end())
                     return
             searched = len(head)
-            found = None if searched > 2 * BLOCK and not self._eof else _what_is(head, self._eof)
+            found = None if searched > 2 * BLOCK and not self._eof else what_json_is(head, self._eof)
             if found or self._eof or searched > _HEAD_LIMIT:
                 raise NotATraceError(f"{self.name}: {found or 'holds no list `traceEvents`'}")
             self._fill()
@@ -286,18 +287,3 @@ class Walker:
             return False
         self._end += count
         return True
-
-
-def _what_is(head: bytes, whole: bool) -> str | None:
-    """What a JSON object without an event list is, if that can be told."""
-    keys = set(re.findall(rb'"(\w+)"\s*:', head[:BLOCK]))
-    if {b"schema", b"nodes"} <= keys or (b"schema" in keys and b"rf_id" in keys):
-        schema = re.search(rb'"schema"\s*:\s*"([\w.+-]{1,40})"', head)
-        version = f" (schema {schema.group(1).decode()})" if schema else ""
-        return f"is a PyTorch execution trace{version}, not a profiler trace"
-    if b"nbformat" in keys:
-        return "is a notebook, not a profiler trace"
-    if whole and keys:
-        shown = ", ".join(sorted(key.decode("ascii", "replace") for key in keys)[:5])
-        return f"is JSON without a list `traceEvents` (it has: {shown})"
-    return None

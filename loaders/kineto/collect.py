@@ -307,7 +307,8 @@ class Collector:
     def _kinds(self, events: list[Any]) -> np.ndarray:
         categories = {record: self._records.category[record] for record in set(map(type, events))}
         for category in categories.values():
-            self.out.accelerators.update(name for start, name in OTHER_ACCELERATORS.items() if category.startswith(start))
+            named = (name for start, name in OTHER_ACCELERATORS.items() if category.startswith(start))
+            self.out.accelerators.update(named)
         kinds = {record: CATEGORIES[category][1] or 0 for record, category in categories.items()}
         by_name = {record: KINDS_BY_NAME[one] for record, one in categories.items() if one in KINDS_BY_NAME}
         if by_name:

@@ -13,13 +13,15 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tracelens_graph.errors import NotATraceError
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.build import EventTable, build_core
 from tracelens_graph.graph.core import Core, TraceInfo
+from tracelens_graph.loaders.foreign import what_chrome_trace_is
+from tracelens_graph.loaders.kineto.categories import CATEGORIES
 from tracelens_graph.loaders.kineto.chunks import Walker
 from tracelens_graph.loaders.kineto.collect import Collected, Collector
 from tracelens_graph.loaders.kineto.details import FileDetails
@@ -50,14 +52,24 @@ def load_kineto(source: Source, progress: Progress | None = None, processes: int
         NotATraceError: it is something else; the message says what.
         TraceError: it cannot be read.
     """
-    out, walker = _collect(source, progress, processes)
+    cut = "; the compressed file is cut short: copy or record it again"
+    try:
+        out, walker = _collect(source, progress, processes)
+    except NotATraceError as error:
+        if not source.cut_short:
+            raise
+        raise NotATraceError(f"{error}{cut}") from None
     if out.lost_bytes and not out.columns:
-        raise NotATraceError(f"{source.name}: begins like a trace, but no event in it can be read")
+        more = cut if source.cut_short else ""
+        raise NotATraceError(f"{source.name}: begins like a trace, but no event in it can be read{more}")
     keys = {**walker.head, **walker.tail}
     table = event_table(out)
     for fault, count in walker.faults.items():
         out.repairs[fault] = out.repairs.get(fault, 0) + count
     context = context_of(out.metadata_events)
+    if not out.columns and _is_foreign(keys, out):
+        names = [name for _, name, _ in context["processes"]]
+        raise NotATraceError(f"{source.name}: {what_chrome_trace_is(keys, names, _unknown_categories(out))}")
     left_out = dict(out.left_out)
     if out.launch_flows:
         left_out["launch flows"] = out.launch_flows
@@ -110,7 +122,7 @@ def _collect(source: Source, progress: Progress | None, processes: int | None) -
             return collector.out, walker
         theirs, walker.tail, faults, cut_short = second
         walker.faults.update(faults)
-        source.cut_short |= cut_short
+        source.cut_short = max(source.cut_short, cut_short)
         return merge(collector.out, theirs), walker
 
 
@@ -161,14 +173,14 @@ class _Helper:
         os.close(write)
         return cls(pid, read, shared)
 
-    def result(self) -> tuple[Collected, dict[str, Any], dict[str, int], bool] | None:
+    def result(self) -> tuple[Collected, dict[str, Any], dict[str, int], int] | None:
         """What the second process found; None if it failed."""
         try:
             if self._wait() != 0:
                 return None
             with os.fdopen(os.dup(self._shared), "rb") as file:
                 file.seek(0)
-                found: tuple[Collected, dict[str, Any], dict[str, int], bool] = pickle.load(file)
+                found: tuple[Collected, dict[str, Any], dict[str, int], int] = pickle.load(file)
                 return found
         except (EOFError, pickle.UnpicklingError, OSError, MemoryError):
             return None
@@ -205,6 +217,23 @@ def _second_half(source: Source, target: int, bare: bool, answer: int, shared: i
         code = 1
     finally:
         os._exit(code)
+
+
+_KINETO_KEYS = {"schemaVersion", "deviceProperties", "baseTimeNanoseconds", "distributedInfo"}
+"""Keys that the profiler of PyTorch writes beside its events, also where it recorded none."""
+
+_NOT_OURS = ("no category", "other category")
+
+
+def _is_foreign(keys: Mapping[str, Any], out: Collected) -> bool:
+    """Whether a trace without a node has events of somebody else."""
+    known = out.launch_flows or out.autograd_flows or not _KINETO_KEYS.isdisjoint(keys)
+    return not known and bool(_unknown_categories(out) or not set(_NOT_OURS).isdisjoint(out.left_out))
+
+
+def _unknown_categories(out: Collected) -> list[str]:
+    named = (why.removeprefix("category ") for why in out.left_out if why.startswith("category "))
+    return [category for category in named if category not in CATEGORIES]
 
 
 def _needs_flows(table: EventTable, out: Collected) -> bool:

@@ -96,7 +96,7 @@ def test_a_folder_of_our_tables_is_a_run(run: Run, trace_file: Path, tmp_path: P
     assert code == 0
     assert "no op takes longer or shorter" in out
     assert err == f"wrote 6 tables to {tmp_path / 'diff'}\n"
-    for file in (tmp_path / "diff").iterdir():
+    for file in (tmp_path / "diff").glob("*.csv"):
         found = rows(file.read_text())
         assert found
         for row in found:
@@ -220,11 +220,12 @@ def test_names_that_make_one_file_are_refused(run: Run, trace_file: Path, tmp_pa
 
 
 def test_layout_of_tracelens(run: Run, trace_file: Path, slower: Path, tmp_path: Path) -> None:
-    code, out, err = run("compare", trace_file, slower, "--names", "a,../b", "--layout", "tracelens", "--csv", tmp_path)
+    out_dir = tmp_path / "out"
+    code, out, err = run("compare", trace_file, slower, "--names", "a,../b", "--layout", "tracelens", "--csv", out_dir)
     assert (code, out) == (0, "")
     assert err.startswith("wrote 9 tables to ")
-    assert {"ops_unique_args_only_baseline_.._b.csv", "gpu_timeline.csv"} < {file.name for file in tmp_path.iterdir()}
-    found = {row["type"]: row for row in rows((tmp_path / "gpu_timeline.csv").read_text())}
+    assert {"ops_unique_args_only_baseline_.._b.csv", "gpu_timeline.csv"} < {file.name for file in out_dir.iterdir()}
+    found = {row["type"]: row for row in rows((out_dir / "gpu_timeline.csv").read_text())}
     assert float(found["total_time"]["time ms__../b_diff"]) == pytest.approx(0.01025)
 
 
@@ -235,6 +236,6 @@ def test_layout_from_reference_tables(run: Run, tmp_path: Path) -> None:
     code, _, _ = run("compare", *folders, "--layout", "tracelens", "--csv", tmp_path)
     assert code == 0
     expected = {file.name for file in (GOLDENS / "compare/qwen-h100-vs-mi300").iterdir()} - {"kernel_summary.csv"}
-    assert {file.name for file in tmp_path.iterdir()} == expected
+    assert {file.name for file in tmp_path.glob("*.csv")} == expected
     found = {row["name"]: row for row in rows((tmp_path / "ops_summary.csv").read_text())}
     assert float(found["aten::mul"]["total_direct_kernel_time_ms__mi300_diff"]) == pytest.approx(-2.2116113281)

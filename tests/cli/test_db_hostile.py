@@ -112,7 +112,7 @@ def commands(trace: Path, out: Path) -> list[tuple[object, ...]]:
         ("query", "RETURN 1"),
         ("query", "MATCH (n:NoSuch) SET n.x = 1", "--write"),
         ("push", trace, "--run", RUN),
-        ("pull", f"{RUN}/small", "--out", out),
+        ("pull", f"{RUN}/small", "--output", out),
         ("drop", f"{RUN}/small", "--yes"),
         ("demo",),
     ]
@@ -223,7 +223,7 @@ def test_parameters_that_cannot_be_called_so(run: Run, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["self", "question", "driver"])
 def test_parameters_may_be_called_as_ours_are(run: Run, name: str) -> None:
-    assert run("db", "query", f"RETURN ${name} AS x", "-p", f"{name}=1", "--csv")[:2] == (0, "x\n1\n")
+    assert run("db", "query", f"RETURN ${name} AS x", "-p", f"{name}=1", "--format", "csv")[:2] == (0, "x\n1\n")
 
 
 def test_columns_called_to_colour_terminals(run: Run) -> None:
@@ -236,12 +236,12 @@ def test_texts_that_look_like_something_else(run: Run, pushed: str, trace: Path)
     (other := trace.with_name("other.json")).write_text(json.dumps(small_trace() | {"pushed_by": f"{RUN} text"}))
     number = str(secrets.randbelow(10**12))
     assert run("db", "push", other, "--run", number)[0] == 0
-    history = run("db", "query", "run_history", "-p", f"run={number}", "--csv")
+    history = run("db", "query", "run_history", "-p", f"run={number}", "--format", "csv")
     assert len(history[1].splitlines()) == 2
     code, out, _ = run("db", "query", "modules_of_signature", "-p", "op=aten::mm", "-p", "input_dims=[[1, 2]]")
     assert (code, "(nothing)" in out) == (0, True)
     assert run("db", "query", "steps", "-p", "trace=null")[0] == 0
-    assert run("db", "query", "RETURN $a + 1 AS b", "-p", "a=1", "--csv")[1] == "b\n2\n"
+    assert run("db", "query", "RETURN $a + 1 AS b", "-p", "a=1", "--format", "csv")[1] == "b\n2\n"
     assert run("db", "drop", number, "--yes")[0] == 0
 
 
@@ -277,12 +277,12 @@ def evil(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_names_that_are_code_are_names(run: Run, evil: Path, tmp_path: Path) -> None:
-    code, out, err = run("db", "push", evil, "--run", RUN, "--name", HOSTILE, "--label", f"k={HOSTILE}")
+    code, out, err = run("db", "push", evil, "--run", RUN, "--as", HOSTILE, "--label", f"k={HOSTILE}")
     assert code == 0
     assert err.startswith("warning: ")  # of half characters
     path = f"{RUN}/{HOSTILE}"
     everything = "MATCH (n) WHERE n.trace = $trace RETURN count(n) AS n, sum(COUNT { (n)--() }) AS edges"
-    stored = run("db", "query", everything, "-p", f"trace={_id(run, HOSTILE)}", "--csv")
+    stored = run("db", "query", everything, "-p", f"trace={_id(run, HOSTILE)}", "--format", "csv")
     texts = [out]
     for query in library().values():
         traces = [name for name in ("trace", "a", "b") if name in query.defaults]
@@ -292,14 +292,14 @@ def test_names_that_are_code_are_names(run: Run, evil: Path, tmp_path: Path) -> 
     texts.append(run("db", "list")[1])
     for text in texts:
         assert text.replace("\n", "").isprintable()
-    assert run("db", "query", everything, "-p", f"trace={_id(run, HOSTILE)}", "--csv") == stored
-    assert run("db", "pull", path, "--out", tmp_path / "evil.tlg")[0] == 0
+    assert run("db", "query", everything, "-p", f"trace={_id(run, HOSTILE)}", "--format", "csv") == stored
+    assert run("db", "pull", path, "--output", tmp_path / "evil.tlg")[0] == 0
     assert run("db", "drop", path, "--yes")[0] == 0
 
 
 def _id(run: Run, name: str) -> str:
     question = "MATCH (t:Trace {run: $run, name: $name}) RETURN t.id AS id"
-    return run("db", "query", question, "-p", f"run={RUN}", "-p", f"name={name}", "--csv")[1].split()[1]
+    return run("db", "query", question, "-p", f"run={RUN}", "-p", f"name={name}", "--format", "csv")[1].split()[1]
 
 
 @pytest.mark.parametrize(
@@ -319,7 +319,7 @@ def test_names_that_users_choose(run: Run, trace: Path, tmp_path: Path, names: t
     chosen, name = f"{RUN} {names[0]}", names[1]
     file = tmp_path / "trace.json"
     file.write_text(json.dumps(small_trace() | {"pushed_by": chosen}))
-    code, out, err = run("db", "push", file, "--run", chosen, "--name", name, "--label", "\U0001f680 '=x = \"y")
+    code, out, err = run("db", "push", file, "--run", chosen, "--as", name, "--label", "\U0001f680 '=x = \"y")
     assert (code, err, len(out.splitlines())) == (0, "", 1)
     listed = [row for row in json.loads(run("db", "list", "--format", "json")[1])["rows"] if row["run"] == chosen]
     assert [(row["name"], row["labels"]) for row in listed] == [(name, "\U0001f680 '=x = \"y")]

@@ -101,7 +101,7 @@ def test_lean_and_replace(run: Run, folder: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--name", "x"], "--name is for one trace, and these are 2"),
+        (["--as", "x"], "--as is for one trace, and these are 2"),
         (["--label", "x"], "--label x: it has the form KEY=VALUE"),
         (["--label", "=x"], "--label =x: it has the form KEY=VALUE"),
         (["--label", "x=1", "--label", "x=2"], "--label: x is given twice"),

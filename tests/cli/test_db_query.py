@@ -30,16 +30,16 @@ def test_a_query_by_name(run: Run, pushed: str) -> None:
     code, text, _ = run("db", "query", "category_shares", "--param", f"trace={pushed}")
     assert code == 0
     assert text.startswith(library()["category_shares"].title)
-    _, text, _ = run("db", "query", "category_shares", "-p", f"trace={pushed}", "--csv")
+    _, text, _ = run("db", "query", "category_shares", "-p", f"trace={pushed}", "--format", "csv")
     rows = list(csv.DictReader(io.StringIO(text)))
     assert list(rows[0]) == list(library()["category_shares"].columns)
-    _, text, _ = run("db", "query", "category_shares", "-p", f"trace={pushed}", "--json")
+    _, text, _ = run("db", "query", "category_shares", "-p", f"trace={pushed}", "--format", "json")
     assert [row["count"] for row in json.loads(text)["rows"]] == [int(row["count"]) for row in rows]
 
 
 def test_a_statement_with_parameters(run: Run, pushed: str) -> None:
     statement = "MATCH (t:Trace {path: $path})<-[:IN_TRACE]-(d:Device) RETURN $number AS number, t.nodes AS nodes"
-    code, text, _ = run("db", "query", statement, "-p", f"path={pushed}", "-p", "number=7", "--csv")
+    code, text, _ = run("db", "query", statement, "-p", f"path={pushed}", "-p", "number=7", "--format", "csv")
     assert code == 0
     assert text.splitlines()[:2] == ["number,nodes", "7,13"]
 
@@ -47,8 +47,8 @@ def test_a_statement_with_parameters(run: Run, pushed: str) -> None:
 def test_a_file_in_the_form_of_the_library(run: Run, pushed: str, tmp_path: Path) -> None:
     file = tmp_path / "mine.cypher"
     file.write_text(library()["category_shares"].text)
-    ours = run("db", "query", "category_shares", "-p", f"trace={pushed}", "--csv")
-    assert run("db", "query", file, "-p", f"trace={pushed}", "--csv") == ours
+    ours = run("db", "query", "category_shares", "-p", f"trace={pushed}", "--format", "csv")
+    assert run("db", "query", file, "-p", f"trace={pushed}", "--format", "csv") == ours
     file.write_text("WITH {path: 'a'} AS p LOAD CSV FROM 'file:///x' AS line RETURN line")
     assert run("db", "query", file, "-p", "path=b")[0] == 1
 
@@ -60,7 +60,6 @@ def test_a_file_in_the_form_of_the_library(run: Run, pushed: str, tmp_path: Path
         (("category_shares", "-p", "trace=nowhere"), 1, "no trace 'nowhere'"),
         (("category_shares", "-p", "tarce=x"), 1, "did you mean trace"),
         (("category_shares", "-p", "trace"), 2, "NAME=VALUE"),
-        (("category_shares", "--csv", "--json"), 2, "choose one"),
         (("MATCH (n) DETACH DELETE n",), 1, "--write"),
         (("no/such/file.cypher",), 1, "no such file"),
     ],
@@ -90,7 +89,7 @@ def test_the_demo_says_where_to_look_and_what_to_ask(run: Run, pushed: str) -> N
     assert "demo/rank0" in text
     assert "/browser/" in text
     assert library()["path_to_python"].text.strip() in text
-    _, listed, _ = run("db", "query", "path_to_python", "-p", "trace=demo/rank0", "--csv")
+    _, listed, _ = run("db", "query", "path_to_python", "-p", "trace=demo/rank0", "--format", "csv")
     kinds = [row["kind"] for row in csv.DictReader(io.StringIO(listed))]
     assert kinds[:2] == ["Kernel", "RuntimeCall"]
     assert "PythonFunction" in kinds

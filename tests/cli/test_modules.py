@@ -90,4 +90,5 @@ def test_without_lines_to_draw_with(trace_file: Path) -> None:
 def test_wrong_usage(run: Run, trace_file: Path, arguments: list[str]) -> None:
     code, _, err = run("modules", trace_file, *arguments)
     assert code == 2
-    assert "Invalid value" in err
+    assert err.startswith("error: --")
+    assert len(err.splitlines()) == 1

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from handmade import Run, small_trace, span
 
+from tracelens_graph.marks import COMMENT
 from tracelens_graph.simulate import simulate, write
 
 DEFAULT = {
@@ -71,13 +72,13 @@ def test_files(run: Run, trace_file: Path, tmp_path: Path) -> None:
     )  # fmt: skip
     assert code == 0
     short = {"short_kernel_histogram", "short_kernels_summary"}
-    assert {path.stem for path in out.iterdir()} == DEFAULT | MODELLED | short
+    assert {path.stem for path in out.glob("*.csv")} == DEFAULT | MODELLED | short
     assert f"{len(DEFAULT | MODELLED | short)} tables written to {out}" in text
     document = json.loads((tmp_path / "r.json").read_text())
     assert set(document["tables"]) == DEFAULT | MODELLED | short
     assert document["options"]["short_kernels_us"] == 40
     assert document["verdict"]
-    assert (tmp_path / "r.md").read_text().startswith("# ")
+    assert (tmp_path / "r.md").read_text().startswith(f"{COMMENT}# ")
     import openpyxl
 
     assert set(openpyxl.load_workbook(tmp_path / "r.xlsx").sheetnames) >= DEFAULT
@@ -100,14 +101,14 @@ def test_one_table(run: Run, trace_file: Path) -> None:
 def test_models_and_roofline(run: Run, job: Path, tmp_path: Path) -> None:
     trace = job / "rank0.json.gz"
     assert run("report", trace, "--csv", tmp_path / "m", "--arch", "auto")[0] == 0
-    found = {path.stem for path in (tmp_path / "m").iterdir()}
+    found = {path.stem for path in (tmp_path / "m").glob("*.csv")}
     assert found > DEFAULT | MODELLED | {"GEMM", "SDPA_fwd", "Normalization"}
     with (tmp_path / "m" / "GEMM.csv").open(newline="") as file:
         row = next(csv.DictReader(file))
     assert row["Roofline Bound_first"] in ("COMPUTE_BOUND", "MEMORY_BOUND")
     assert 0 < float(row["Pct Roofline_mean"]) < 105
     run("report", trace, "--csv", tmp_path / "n", "--no-models")
-    assert {path.stem for path in (tmp_path / "n").iterdir()} == DEFAULT
+    assert {path.stem for path in (tmp_path / "n").glob("*.csv")} == DEFAULT
     _, text, _ = run("report", trace)
     assert "--table with one of" in text
     assert "Cost and rates: GEMM" not in text

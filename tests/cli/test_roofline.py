@@ -51,6 +51,52 @@ def test_for_programs(run: Run, trained: Path, tmp_path: Path) -> None:
     assert (tmp_path / "r.html").exists()
 
 
+def test_draws_pictures_and_never_a_page_under_their_suffix(run: Run, trained: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    for suffix, begin in (("png", b"\x89PNG\r\n"), ("svg", b"<?xml"), ("PNG", b"\x89PNG\r\n")):
+        picture = tmp_path / f"r.{suffix}"
+        code, out, err = run("roofline", trained, "-o", picture)
+        assert (code, err) == (0, "")
+        assert out.endswith(f"roofline drawn in {picture}\n")
+        content = picture.read_bytes()
+        assert content.startswith(begin)
+        assert len(content) > 10_000
+        assert b"<html" not in content
+    text = (tmp_path / "r.svg").read_text()
+    assert ">Roofline of rank0.json.gz on NVIDIA H100 SXM5<" in text
+    assert "GEMM (" in text
+    for name in ("r.pdf", "r", "r.txt"):
+        code, out, err = run("roofline", trained, "-o", tmp_path / name)
+        assert (code, out) == (2, "")
+        assert "name a file .html, .png or .svg" in err
+        assert not (tmp_path / name).exists()
+
+
+def test_a_picture_without_its_library_is_refused(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    code, _, err = run("roofline", tmp_path / "absent.json", "-o", tmp_path / "r.png")
+    assert (code, err) == (1, "error: matplotlib is not installed: pip install 'tracelens_graph[plot]'\n")
+    assert not (tmp_path / "r.png").exists()
+
+
+def test_names_what_is_far_below_the_roof(run: Run, trained: Path) -> None:
+    _, out, _ = run("roofline", trained, "--top", "3")
+    block = out.partition("Operations below the roof, by what could be won\n")[2].splitlines()
+    assert block[0].split()[:2] == ["op", "shapes"]
+    assert len(block) == 6, "header, rule, three operations, and how many more there are"
+    code, out, _ = run("roofline", trained, "--table", "below_roof", "-f", "csv")
+    assert code == 0
+    rows = list(csv.DictReader(io.StringIO(out)))
+    won = [float(row["could_be_won_ms"]) for row in rows]
+    assert won == sorted(won, reverse=True)
+    assert all(0 < more < float(row["time_ms"]) for more, row in zip(won, rows, strict=True))
+    _, out, _ = run("roofline", trained, "-f", "csv")
+    parts = {row["part"]: float(row["could_be_won_ms"] or 0) for row in csv.DictReader(io.StringIO(out))}
+    # The parts round each call, and calls at the roof cannot lose.
+    roofed = sum(parts[part] for part in ("compute_bound", "memory_bound", "memory_only"))
+    assert sum(won) == pytest.approx(roofed, rel=0.02)
+
+
 def test_of_a_step(run: Run, trained: Path) -> None:
     _, out, _ = run("roofline", trained, "--step", "3", "--format", "csv")
     _, whole, _ = run("roofline", trained, "--format", "csv")

@@ -29,7 +29,7 @@ def test_timeline_as_csv(run: Run, trace_file: Path) -> None:
 
 
 def test_timeline_options(run: Run, trace_file: Path) -> None:
-    code, out, _ = run("timeline", trace_file, "-f", "csv", "--linked-only", "--micro-idle", "5", "--by-recompute")
+    code, out, _ = run("timeline", trace_file, "-f", "csv", "--linked-only", "--micro-idle", "5", "--recompute")
     assert code == 0
     table = rows(out)
     assert {row["is_recompute"] for row in table} == {"False"}
@@ -55,7 +55,7 @@ def test_json(run: Run, trace_file: Path) -> None:
 
 
 def test_attribution_by_name(run: Run, trace_file: Path) -> None:
-    _, out, _ = run("attribution", trace_file, "--name", "^aten::linear$", "-f", "csv")
+    _, out, _ = run("attribution", trace_file, "--name", "aten::linear", "-f", "csv")
     (row,) = rows(out)
     assert (row["count"], float(row["inclusive_sum_us"]), float(row["exclusive_sum_us"])) == ("1", 70.25, 0.0)
 
@@ -69,7 +69,7 @@ def test_top(run: Run, trace_file: Path, top: str, expected: int) -> None:
 
 
 def test_bad_pattern_is_wrong_usage(run: Run, trace_file: Path) -> None:
-    code, _, err = run("attribution", trace_file, "--name", "(")
+    code, _, err = run("attribution", trace_file, "--name", "/(/")
     assert code == 2
     assert "no regular expression" in err
 
@@ -85,9 +85,10 @@ def test_hostile_names_are_harmless_but_in_csv(run: Run, trace_file: Path) -> No
 def test_a_damaged_trace_is_said_on_standard_error_only(run: Run, trace_file: Path, tmp_path: Path) -> None:
     path = tmp_path / "cut.json"
     text = trace_file.read_bytes()
-    path.write_bytes(text[: len(text) // 2])
-    code, out, err = run("timeline", path, "-f", "csv")
+    path.write_bytes(text[: len(text) // 2])  # GPU events stand behind
+    assert run("timeline", path)[0] == 1
+    code, out, err = run("modules", path, "-f", "csv")
     assert code == 0
-    assert out.startswith("type,time ms,percent")
+    assert out.startswith("path,depth,")
     assert err.startswith(f"warning: {path}: the end of the file is missing (1); entries lost: 1, bytes lost: ")
     assert err.count("\n") == 1

@@ -16,6 +16,7 @@ from tracelens_graph.analyses.ops.ops import ops_summary, ops_summary_by_categor
 from tracelens_graph.analyses.timeline.timeline import gpu_timeline
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
+from tracelens_graph.marks import COMMENT
 from tracelens_graph.reports.document import facts, report_json, report_markdown
 from tracelens_graph.table import Table
 
@@ -111,7 +112,7 @@ def test_json_has_a_line_per_row(core: Core) -> None:
 
 
 def test_markdown(core: Core) -> None:
-    page = report_markdown(core, FINDINGS, tables(core), facts(core), rows=1).splitlines()
+    page = report_markdown(core, FINDINGS, tables(core), facts(core), rows=1).removeprefix(COMMENT).splitlines()
     assert page[0] == r"# GPU report: \<parsed trace\>"
     assert page[2] == "18 entries, 3 GPU events; rank 3 of 8; GPU of tests."
     assert (

@@ -21,7 +21,7 @@ def test_one_file_per_table(tmp_path: Path) -> None:
     paths = write_folder({"one": ONE, "two": TWO}, folder)
     assert paths == [folder / "one.csv", folder / "two.csv"]
     assert paths[0].read_bytes() == 'name,n\n"a,b",1\nµ,2\n'.encode()
-    assert sorted(folder.iterdir()) == paths
+    assert sorted(folder.glob("*.csv")) == paths
 
 
 def test_files_are_replaced_and_others_left_alone(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import re
@@ -11,6 +12,7 @@ from collections.abc import Mapping
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from extended import with_models
@@ -26,6 +28,7 @@ from tracelens_graph.perf.devices import Architecture, Figure, Source
 from tracelens_graph.perf.model import OpModel
 from tracelens_graph.reports import roofline_html as module
 from tracelens_graph.reports.roofline_html import drawing_library, roofline_html
+from tracelens_graph.reports.roofline_picture import FORMATS, write_roofline_picture
 
 pytest.importorskip("plotly")
 
@@ -222,13 +225,33 @@ def test_names_stay_texts() -> None:
     tags = [tag for tag, _ in Reader(without_library(text)).tags]
     assert set(tags) == {tag for tag, _ in Reader(without_library(plain)).tags}
     assert tags.count("script") == 2
-    assert all(set(attributes) <= {"lang", "charset", "http-equiv", "content", "class", "id"}
+    assert all(set(attributes) <= {"lang", "charset", "http-equiv", "name", "content", "class", "id"}
                for _, attributes in Reader(without_library(text)).tags)  # fmt: skip
     assert len(without_library(text)) < 100_000
     for *_, hover in marks(text):
         assert set(re.findall(r"<[^>]*>", hover)) == {"<b>", "</b>", "<br>"}
         assert hover.replace("<br>", "").isprintable()
     text.encode()
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_names_stay_texts_in_a_picture(form: str) -> None:
+    pytest.importorskip("matplotlib")
+    core = trace([*HOSTILE, "product"])
+    ops = unified_perf_summary(with_models(core, MODELS), arch=TOY)
+    drawn = io.BytesIO()
+    write_roofline_picture(ops, TOY, "<script>$\\alpha$</script>.json", form, drawn)
+    assert is_ours_in_head(drawn.getvalue())
+    if form == "svg":
+        root = ElementTree.fromstring(drawn.getvalue())
+        assert not [element for element in root.iter() if element.tag.rpartition("}")[2] in ("script", "a", "image")]
+        texts = "".join(root.itertext())
+        assert "<script>$\\alpha$</script>.json" in texts
+        assert "memory 1.00 TB/s" in texts
+
+
+def is_ours_in_head(content: bytes) -> bool:
+    return b"tracelens_graph " in content[:4096]
 
 
 def test_the_page_allows_its_own_scripts_only() -> None:

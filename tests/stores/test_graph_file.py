@@ -5,9 +5,11 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 import pickle
 import random
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -163,9 +165,17 @@ def test_what_cannot_be_written_is_said_in_one_line(tmp_path: Path) -> None:
         write_graph(core, tmp_path / "none" / "x.tlg")
     with pytest.raises(OutputError, match=r"is a folder; name a file$"):
         write_graph(core, tmp_path)
-    with pytest.raises(OutputError, match=r"is no ordinary file; name a file$"):
-        write_graph(core, "/dev/null")
+
+
+def test_devices_and_pipes_take_a_graph_and_stay(tmp_path: Path) -> None:
+    write_graph(load_core(TRACE), "/dev/null")
     assert Path("/dev/null").is_char_device()
+    pipe, copy = tmp_path / "pipe", tmp_path / "copy.tlg"
+    os.mkfifo(pipe)
+    with subprocess.Popen(f"cat {pipe} > {copy}", shell=True):
+        write_graph(load_core(TRACE), pipe)
+    assert pipe.is_fifo()
+    assert_same(load_core(TRACE), read_graph(copy))
 
 
 def test_a_link_keeps_leading_to_the_file(saved: Path, tmp_path: Path) -> None:

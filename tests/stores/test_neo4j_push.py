@@ -158,7 +158,7 @@ def test_another_version_is_said(database: Database, other: Core) -> None:
 
 def test_a_name_belongs_to_one_trace_of_a_run(database: Database, ranks: list[Core]) -> None:
     database.push_image(placed(ranks[0]))
-    with pytest.raises(DatabaseError, match=f"run/rank0 is the name of another trace .*{ranks[0].trace_id}.*--name"):
+    with pytest.raises(DatabaseError, match=f"run/rank0 is the name of another trace .*{ranks[0].trace_id}.*--as"):
         database.push_image(placed(ranks[1]))
     with pytest.raises(DatabaseError, match="a name of 501 characters is too long: 500 at most"):
         database.push_image(placed(ranks[1], "x" * 501))

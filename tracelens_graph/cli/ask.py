@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tracelens_graph.cli.common import Format, FormatOption, formatted, load
+from tracelens_graph.cli.common import formatted, load
+from tracelens_graph.cli.options import CacheOption, Extensions, Format, FormatOption, extension_of
 from tracelens_graph.cli.traces import load_set, say, traces_named
 from tracelens_graph.cli.windows import WindowChoice, with_window_options
 
 if TYPE_CHECKING:
     from tracelens_graph.analyses.questions import Question
+    from tracelens_graph.extension import Extension
     from tracelens_graph.table import Table
 
 _ROWS_FOR_PEOPLE = 20
@@ -37,6 +39,7 @@ def ask(
             "--param", "-p", metavar="NAME=VALUE", show_default=False, help="A parameter; may be given several times."
         ),
     ] = None,
+    extension: Extensions = None,
     format: FormatOption = Format.table,
     top: Annotated[
         int | None,
@@ -48,6 +51,7 @@ def ask(
             "for people.",
         ),
     ] = None,
+    cache: CacheOption = False,
 ) -> None:
     """Ask a trace, or several, a question by its name; without arguments, list the questions.
 
@@ -69,9 +73,9 @@ def ask(
         if not traces:
             table = _described(asked)
         else:
-            given = _parameters(asked, param or [])
+            given, added = _parameters(asked, param or []), extension_of(extension)
             own = _own_top(asked, given, format, top)
-            table, is_complete = _answer(asked, traces, given | own, window, format)
+            table, is_complete = _answer(asked, traces, given | own, window, added, format, cache)
             if not own:
                 table = _first(table, format, top)
             if format is Format.csv:  # which has no place for them
@@ -127,11 +131,21 @@ def _own_top(question: Question, given: dict[str, Any], form: Format, top: int |
 
 
 def _answer(
-    question: Question, traces: list[str], parameters: dict[str, Any], window: WindowChoice, form: Format
+    question: Question,
+    traces: list[str],
+    parameters: dict[str, Any],
+    window: WindowChoice,
+    extension: Extension | None,
+    form: Format,
+    cache: bool,
 ) -> tuple[Table, bool]:
     """The answer, and whether all files that look like traces could be read."""
     files = traces_named(traces)
     if question.several:
+        if cache or extension is not None:
+            raise typer.BadParameter(
+                f"--cache and --extension go with questions about one trace; {question.name} is not"
+            )
         from tracelens_graph.graph.window import columns_read
 
         conditions = vars(window)
@@ -141,13 +155,13 @@ def _answer(
         return question(windows, **parameters), not members.broken
     if len(files) != 1:
         raise typer.BadParameter(f"{question.name} is asked of one trace, not of {len(files)}")
-    core = load(files[0])
-    table = question(window.of(core), **parameters)
+    w = window.of(load(files[0], cache), extension)
+    table = question(w, **parameters)
     if form is not Format.table:
         return table, True
     from tracelens_graph.reports.views import view
 
-    return view(table, core), True
+    return view(table, w.core), True
 
 
 def _first(table: Table, form: Format, top: int | None) -> Table:

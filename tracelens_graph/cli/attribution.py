@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from enum import StrEnum
 from typing import Annotated
 
 import typer
 
-from tracelens_graph.cli.common import CacheOption, Format, FormatOption, Trace, load, write_table
+from tracelens_graph.cli.common import load, write_table
+from tracelens_graph.cli.options import (
+    CacheOption,
+    Extensions,
+    Format,
+    FormatOption,
+    Name,
+    Trace,
+    extension_of,
+    name_wanted,
+)
 from tracelens_graph.cli.windows import WindowChoice, with_window_options
 
 _ROWS_FOR_PEOPLE = 30
@@ -35,12 +44,7 @@ def attribution(
             help="nn.Modules; ops under no other op; all ops; ops that launch; runtime calls; kernels and copies."
         ),
     ] = Level.op,
-    name: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PATTERN", show_default=False, help="Only names in which this regular expression is found."
-        ),
-    ] = None,
+    name: Name = None,
     top: Annotated[
         int | None,
         typer.Option(
@@ -50,6 +54,7 @@ def attribution(
             help=f"The first N rows; 0 for all. Without it {_ROWS_FOR_PEOPLE} as a table, else all.",
         ),
     ] = None,
+    extension: Extensions = None,
     format: FormatOption = Format.table,
     cache: CacheOption = False,
 ) -> None:
@@ -58,25 +63,13 @@ def attribution(
     Inclusive time is that of all GPU work below the nodes of a name; exclusive time is charged to them directly.
     Sums add up; busy time counts overlapping work once.
 
-    Example: tracelens-graph attribution trace.json.gz --level op --name '^aten::linear$'
+    Example: tracelens-graph attribution trace.json.gz --level op --name aten::linear
     """
-    pattern = compiled(name, "--name")
-    core = load(trace, cache)
+    wanted, added = name_wanted(name), extension_of(extension)
+    core = load(trace, cache, wants_gpu=True)
     from tracelens_graph.analyses.places import attribution as analysis
     from tracelens_graph.reports.views import top as top_rows
 
-    table = analysis.attribution(window.of(core), level=level.value, name=pattern)
-    wanted = (_ROWS_FOR_PEOPLE if format is Format.table else 0) if top is None else top
-    write_table(top_rows(table, wanted), format)
-
-
-def compiled(pattern: str | None, option: str) -> re.Pattern[str] | None:
-    """A regular expression from the command line.
-
-    Raises:
-        typer.BadParameter: it is none.
-    """
-    try:
-        return None if pattern is None else re.compile(pattern)
-    except re.error as error:
-        raise typer.BadParameter(f"{option}: {pattern!r} is no regular expression: {error}") from None
+    table = analysis.attribution(window.of(core, added), level=level.value, name=wanted)
+    count = (_ROWS_FOR_PEOPLE if format is Format.table else 0) if top is None else top
+    write_table(top_rows(table, count), format)

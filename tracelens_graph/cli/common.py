@@ -1,62 +1,42 @@
-"""What commands share: the trace argument, loading it, and writing a table in the format asked for."""
+"""What commands share: loading a trace, and writing a table in the format asked for."""
 
 from __future__ import annotations
 
 import sys
-from enum import StrEnum
+from glob import has_magic
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
+
+from tracelens_graph.cli.options import Format
 
 if TYPE_CHECKING:
     from tracelens_graph.graph.core import Core
     from tracelens_graph.table import Table
 
-Trace = Annotated[
-    str,
-    typer.Argument(
-        metavar="TRACE", show_default=False, help="Trace file (.json, .gz, .zst, .zip), saved graph, or - for stdin."
-    ),
-]
-
-
-class Format(StrEnum):
-    """How a table is written."""
-
-    table = "table"
-    csv = "csv"
-    json = "json"
-    md = "md"
-
-
-FormatOption = Annotated[
-    Format, typer.Option("--format", "-f", help="table for people; csv and json with all digits; md for a page.")
-]
-
-
 ASCII_BRANCHES = str.maketrans("└├│─", "`||-")
 """For terminals that have no lines to draw with."""
 
-LinkedOnly = Annotated[
-    bool, typer.Option("--linked-only", help="Leave out GPU events whose launch is not in the trace.")
-]
 
-CacheOption = Annotated[
-    bool, typer.Option("--cache", help="Keep the loaded graph, so that the next command on this trace is instant.")
-]
+_TAKE_SEVERAL = "several are for report, ask, db push and db export"
 
 
-def load(trace: str, cache: bool = False, processes: int | None = None) -> Core:
+def load(trace: str, cache: bool = False, processes: int | None = None, wants_gpu: bool = False) -> Core:
     """The graph of the trace that a command was given, with progress on a terminal.
 
     Args:
         trace: what the user named.
         cache: keep the graph in the user's cache, or take it from there.
         processes: how many to load with; None for as many as are of use.
+        wants_gpu: the command has nothing to say of a trace without GPU work.
+
+    Raises:
+        TraceError: it cannot be read, or is cut short so that nothing is left that the command could tell of.
     """
     if trace == "-" and sys.stdin.isatty():
         raise typer.BadParameter("standard input is a terminal: name a file, or pipe a trace in")
+    trace = _one_file(trace)
     from tracelens_graph.loading import load_core
     from tracelens_graph.reports.progress import progress_on_terminal
     from tracelens_graph.texts import printable, shorten
@@ -74,9 +54,36 @@ def load(trace: str, cache: bool = False, processes: int | None = None) -> Core:
         core = cached_core(trace, loaded, warn)
     else:
         core = loaded()
+    if core.info.ends_early and wants_gpu and not len(core.gpu_rows):
+        from tracelens_graph.errors import TraceError
+
+        read = f"{core.info.cut_short:,} bytes of JSON, " if core.info.cut_short else ""
+        raise TraceError(
+            f"{core.info.source}: the file is cut short: {read}{core.info.events:,} entries could be read, no GPU "
+            "event among them, as these usually stand last; copy or record it again"
+        )
     if core.info.damage:
         warn(f"{core.info.source}: {core.info.damage}")
     return core
+
+
+def _one_file(trace: str) -> str:
+    """The file that a path, or a pattern that only one fits, stands for.
+
+    Raises:
+        typer.BadParameter: it is a folder, or fits several files.
+    """
+    path = Path(trace)
+    if trace == "-" or path.is_file() or not (path.is_dir() or has_magic(trace)):
+        return trace
+    if path.is_dir():
+        raise typer.BadParameter(f"{trace}: is a folder, and this command takes one trace; {_TAKE_SEVERAL}")
+    from glob import glob
+
+    files = glob(trace, recursive=True)
+    if len(files) < 2:
+        return files[0] if files else trace
+    raise typer.BadParameter(f"{trace}: {len(files):,} files fit, and this command takes one trace; {_TAKE_SEVERAL}")
 
 
 def write_table(table: Table, form: Format) -> None:

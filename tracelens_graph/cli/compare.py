@@ -14,13 +14,25 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tracelens_graph.cli import gate
-from tracelens_graph.cli.common import Format, FormatOption, LinkedOnly, load, write_table
+from tracelens_graph.cli.common import load, write_table
+from tracelens_graph.cli.options import (
+    CacheOption,
+    Extensions,
+    Format,
+    FormatOption,
+    LinkedOnly,
+    Recompute,
+    TableName,
+    Written,
+    extension_of,
+)
 from tracelens_graph.cli.traces import say, traces_named
 from tracelens_graph.cli.windows import WindowChoice, with_window_options
 from tracelens_graph.suggest import hint
 
 if TYPE_CHECKING:
     from tracelens_graph.analyses.across.compare import Run
+    from tracelens_graph.analyses.report.report_tables import ReportOptions
     from tracelens_graph.table import Table
 
 _ROWS_FOR_PEOPLE = 10
@@ -51,12 +63,12 @@ def compare(
         str | None,
         typer.Option(metavar="A,B,...", show_default=False, help="What to call the runs; else by file or folder."),
     ] = None,
-    table: Annotated[
-        str | None, typer.Option(metavar="NAME", show_default=False, help="Print only this table.")
-    ] = None,
+    table: TableName = None,
     format: FormatOption = Format.table,
     csv: Annotated[
-        Path | None, typer.Option(metavar="DIR", show_default=False, help="Write every table to DIR/NAME.csv.")
+        Path | None,
+        typer.Option(metavar="DIR", show_default=False, help="Write every table to DIR/NAME.csv."),
+        Written.OUTPUT,
     ] = None,
     top: Annotated[
         int | None,
@@ -69,6 +81,8 @@ def compare(
         ),
     ] = None,
     linked_only: LinkedOnly = False,
+    recompute: Recompute = False,
+    extension: Extensions = None,
     layout: Annotated[Layout, typer.Option(help="tracelens: files and columns of its report comparison.")] = Layout.own,
     fail_if: Annotated[
         list[str] | None,
@@ -79,6 +93,7 @@ def compare(
             "'busy_ms:pct > 5' or 'op:aten::mm:ms:diff > 1'; may be given again.",
         ),
     ] = None,
+    cache: CacheOption = False,
 ) -> None:
     """Compare runs with the first of them: what takes longer, what less, and what only one has.
 
@@ -92,9 +107,12 @@ def compare(
     if runs.count("-") > 1:
         raise typer.BadParameter("only one run can come from standard input")
     _check_output(table, format, csv, layout)
-    conditions = _conditions(fail_if or [], linked_only)
+    from tracelens_graph.analyses.report.report_tables import ReportOptions
+
+    options = ReportOptions(linked_only=linked_only, recompute=recompute, extension=extension_of(extension))
+    conditions = _conditions(fail_if or [], options)
     tags = _given_names(names, len(runs)) if names is not None else _names(runs)
-    tables = {tag: _tables(tag, run, window, linked_only) for tag, run in zip(tags, runs, strict=True)}
+    tables = {tag: _tables(tag, run, window, options, cache) for tag, run in zip(tags, runs, strict=True)}
     if layout is Layout.tracelens:
         _write_as_tracelens(tables, table, format, csv, top)
     elif table is not None:
@@ -134,10 +152,8 @@ def _check_name(table: str, known: Mapping[str, object]) -> None:
         raise typer.BadParameter(f"--table: there is no table {table!r}; {hint(table, known)}")
 
 
-def _conditions(texts: Sequence[str], linked_only: bool) -> list[gate.Condition]:
-    from tracelens_graph.analyses.report.report_tables import ReportOptions
-
-    conditions = gate.parse(texts, ("diff", "pct"), ReportOptions(linked_only=linked_only))
+def _conditions(texts: Sequence[str], options: ReportOptions) -> list[gate.Condition]:
+    conditions = gate.parse(texts, ("diff", "pct"), options)
     for condition in conditions:
         if not condition.suffix:
             raise typer.BadParameter(
@@ -168,17 +184,17 @@ def _names(runs: Sequence[str]) -> list[str]:
     return folders if alike and all(folders) else tags
 
 
-def _tables(tag: str, run: str, window: WindowChoice, linked_only: bool) -> Run:
+def _tables(tag: str, run: str, window: WindowChoice, options: ReportOptions, cache: bool) -> Run:
     if run != "-" and Path(run).is_dir():
         from tracelens_graph.stores.csv_tables import CsvTables
 
-        if linked_only or window != WindowChoice():
+        if options != type(options)() or window != WindowChoice():
             say([f"note: {tag} is a folder of tables; options that choose events do not change it"])
         return CsvTables(run)
-    core = load(run)
-    from tracelens_graph.analyses.report.report_tables import ReportOptions, report_tables
+    core = load(run, cache)
+    from tracelens_graph.analyses.report.report_tables import report_tables
 
-    return report_tables(window.of(core), ReportOptions(linked_only=linked_only))
+    return report_tables(window.of(core, options.extension), options)
 
 
 def _write_all(runs: Mapping[str, Run], csv: Path | None, top: int | None) -> None:

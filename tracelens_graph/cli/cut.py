@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tracelens_graph.cli.common import CacheOption, Trace, load
+from tracelens_graph.cli.common import load
 from tracelens_graph.cli.durations import to_ns
+from tracelens_graph.cli.options import CacheOption, Trace, Written
+from tracelens_graph.cli.outputs import say_written, size_of
+from tracelens_graph.files import is_stdout, replacing
 
 if TYPE_CHECKING:
     from tracelens_graph.graph.core import Core
@@ -20,15 +22,16 @@ _MARGIN_NS = 1_000_000
 
 def cut(
     trace: Trace,
-    out: Annotated[
+    output: Annotated[
         Path,
         typer.Option(
-            "--out",
+            "--output",
             "-o",
             metavar="FILE",
             show_default=False,
             help="File to write, .json or .json.gz; - for standard output.",
         ),
+        Written.OUTPUT,
     ],
     uid: Annotated[
         int | None, typer.Option(show_default=False, help="Around the event at this position of the file, from 0.")
@@ -57,11 +60,8 @@ def cut(
 
     Example: tracelens-graph cut trace.json.gz --from 1.2s --to 1.3s -o cut.json.gz
     """
-    to_stdout = str(out) == "-"
-    if not to_stdout and not out.name.lower().endswith((".json", ".json.gz")):
-        raise typer.BadParameter("--out: name a file .json or .json.gz, or - for standard output")
-    if out.exists() and trace != "-" and Path(trace).exists() and out.samefile(trace):
-        raise typer.BadParameter("--out: that is the trace itself; name another file")
+    if not _is_stream(output) and not output.name.lower().endswith((".json", ".json.gz")):
+        raise typer.BadParameter("--output: name a file .json or .json.gz, or - for standard output")
     between = from_ is not None or to is not None
     if (uid is not None) + (step is not None) + between != 1:
         raise typer.BadParameter("say what to cut out: one of --uid, --step, or --from and --to")
@@ -73,23 +73,21 @@ def cut(
     if after is not None and before is not None and before < after:
         raise typer.BadParameter("--to: is before --from")
     core = load(trace, cache)
-    from tracelens_graph.files import replacing
     from tracelens_graph.reports.progress import progress_on_terminal
     from tracelens_graph.stores.cut import write_piece
-    from tracelens_graph.texts import printable
 
     piece = _piece(core, uid, step, margin, after, before)
-    with progress_on_terminal("cutting") as progress:
-        if to_stdout:
-            write_piece(piece, sys.stdout.buffer, packed=False, progress=progress)
-            return
-        with replacing(out) as file:
-            events = write_piece(piece, file, packed=out.suffix.lower() == ".gz", progress=progress)
-    typer.echo(
-        f"wrote {printable(str(out))}: {events:,} events, {piece.after_ns / 1e6:,.3f} to "
-        f"{piece.before_ns / 1e6:,.3f} ms, {out.stat().st_size / 1e6:,.2f} MB; "
-        "to see it: ui.perfetto.dev, Open trace file"
+    with progress_on_terminal("cutting") as progress, replacing(output) as file:
+        events = write_piece(piece, file, packed=output.suffix.lower() == ".gz", progress=progress)
+    say_written(
+        f"wrote {output}: {events:,} events, {piece.after_ns / 1e6:,.3f} to {piece.before_ns / 1e6:,.3f} ms"
+        f"{size_of(output)}; to see it: ui.perfetto.dev, Open trace file",
+        output,
     )
+
+
+def _is_stream(output: Path) -> bool:
+    return is_stdout(output) or (output.exists() and not output.is_file())
 
 
 def _piece(core: Core, uid: int | None, step: int | None, margin: int, after: int | None, before: int | None) -> Piece:

@@ -7,24 +7,28 @@ from typing import Annotated
 
 import typer
 
-from tracelens_graph.cli.common import Trace, load
+from tracelens_graph.cli.common import load
+from tracelens_graph.cli.options import CacheOption, Trace, Written
+from tracelens_graph.cli.outputs import say_written
 
 
 def export(
     trace: Trace,
-    out: Annotated[
+    output: Annotated[
         Path,
         typer.Option(
-            "--out",
+            "--output",
             "-o",
             metavar="PATH",
             show_default=False,
             help="Where to: a file .graphml, .graphml.gz, .parquet or .csv, or with --format a folder.",
         ),
+        Written.OUTPUT,
     ],
     format: Annotated[
         str | None, typer.Option("--format", "-f", show_default=False, help="The format, if PATH does not tell.")
     ] = None,
+    cache: CacheOption = False,
 ) -> None:
     """Write the graph for other programs, nodes and edges with all their properties.
 
@@ -32,13 +36,12 @@ def export(
 
     Example: tracelens-graph export trace.json.gz -o trace.graphml
     """
-    core = load(trace)
+    core = load(trace, cache)
     from tracelens_graph.stores.export import export_graph
-    from tracelens_graph.texts import printable
 
-    done = export_graph(core, out, format)
+    done = export_graph(core, output, format)
     for path in done.paths:
-        typer.echo(f"wrote {printable(str(path))}")
-    typer.echo(f"{done.nodes:,} nodes, {done.edges:,} edges")
+        say_written(f"wrote {path}", output)
+    say_written(f"{done.nodes:,} nodes, {done.edges:,} edges", output)
     if done.replaced:
-        typer.echo(f"{done.replaced:,} characters that the format cannot hold were replaced")
+        say_written(f"{done.replaced:,} characters that the format cannot hold were replaced", output)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tracelens_graph.cli.common import Trace, load
+from tracelens_graph.cli.common import load
+from tracelens_graph.cli.options import CacheOption, Trace
 
 if TYPE_CHECKING:
     from tracelens_graph.table import Table
@@ -28,6 +29,7 @@ def info(
     format: Annotated[InfoFormat, typer.Option("--format", "-f", help="text for people, json for programs.")] = (
         InfoFormat.text
     ),
+    cache: CacheOption = False,
 ) -> None:
     """Show what a trace holds, what is odd about it, and what was not recorded.
 
@@ -36,7 +38,7 @@ def info(
 
     Example: tracelens-graph info trace.json.gz
     """
-    core = load(trace)
+    core = load(trace, cache)
     from tracelens_graph.analyses.report.inventory import inventory
 
     tables = inventory(core)

@@ -14,11 +14,12 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import typer
-from typer.core import TyperGroup
 
 from tracelens_graph import perf
-from tracelens_graph.cli.common import Format, FormatOption, write_table
+from tracelens_graph.cli.common import write_table
 from tracelens_graph.cli.durations import to_ns
+from tracelens_graph.cli.options import Format, FormatOption
+from tracelens_graph.cli.program import Group
 
 FORMULAS = {
     "gemm": "gemm",
@@ -67,7 +68,7 @@ class _Commands(Mapping[str, Any]):
         return len(self._names)
 
 
-class _Group(TyperGroup):
+class _Group(Group):
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
         self.commands = _Commands(self.commands)  # type: ignore[assignment]  # it is only read

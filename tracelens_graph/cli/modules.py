@@ -8,16 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tracelens_graph.cli.common import (
-    ASCII_BRANCHES,
-    CacheOption,
-    Format,
-    LinkedOnly,
-    Trace,
-    has_branches,
-    load,
-    write_table,
-)
+from tracelens_graph.cli.common import ASCII_BRANCHES, has_branches, load, write_table
+from tracelens_graph.cli.options import CacheOption, Extensions, Format, LinkedOnly, Trace, extension_of
 from tracelens_graph.cli.windows import WindowChoice, with_window_options
 
 if TYPE_CHECKING:
@@ -68,6 +60,7 @@ def modules(
             metavar="P", min=0, max=100, show_default=False, help="Merge modules with less than P % of all GPU time."
         ),
     ] = 0,
+    extension: Extensions = None,
     format: Annotated[
         ModuleFormat, typer.Option("--format", "-f", help="text draws the tree; the others are tables in its order.")
     ] = ModuleFormat.text,
@@ -80,10 +73,11 @@ def modules(
 
     Example: tracelens-graph modules trace.json.gz --by class --depth 3 --sort time
     """
+    added = extension_of(extension)
     core = load(trace, cache)
     from tracelens_graph.analyses.places import modules as analysis
 
-    table = analysis.modules(window.of(core), by.value, depth, sort.value, linked_only, min_percent)
+    table = analysis.modules(window.of(core, added), by.value, depth, sort.value, linked_only, min_percent)
     if format is ModuleFormat.text:
         _draw(table)
     else:

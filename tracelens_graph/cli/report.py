@@ -11,10 +11,29 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tracelens_graph.cli import gate
-from tracelens_graph.cli.common import CacheOption, Format, FormatOption, LinkedOnly, formatted, load
+from tracelens_graph.cli.common import formatted, load
+from tracelens_graph.cli.options import (
+    NO_ARCH,
+    Arch,
+    CacheOption,
+    Extensions,
+    Format,
+    FormatOption,
+    LinkedOnly,
+    MicroIdle,
+    Recompute,
+    TableName,
+    Traces,
+    Written,
+    architecture_named,
+    architecture_of,
+    extension_of,
+)
 from tracelens_graph.cli.traces import say, traces_named, warn
 from tracelens_graph.cli.windows import WindowChoice, with_window_options
-from tracelens_graph.suggest import hint
+from tracelens_graph.files import Protection, is_stdout, protecting, protection, replacing
+from tracelens_graph.suggest import did_you_mean, hint, there_are
+from tracelens_graph.texts import printable
 
 if TYPE_CHECKING:
     from tracelens_graph.analyses.report.report_tables import ReportOptions
@@ -25,6 +44,7 @@ if TYPE_CHECKING:
     from tracelens_graph.table import Table
 
 _ROWS_FOR_PEOPLE = 10
+_COLUMNS_NAMED = 12
 
 
 @dataclass(frozen=True)
@@ -41,12 +61,13 @@ class _Request:
     markdown: Path | None
     table: str | None
     format: Format
-    arch_of_trace: bool
+    arch: str | None
     rows: int | None
     sort: str | None
     cache: bool
     width: int | None
     color: bool
+    protection: Protection | None
 
     @property
     def is_for_files_only(self) -> bool:
@@ -68,18 +89,10 @@ class _Outcome:
 
 @with_window_options
 def report(
-    traces: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="TRACE...", show_default=False, help="Trace files, folders of them, patterns, or - for stdin."
-        ),
-    ],
+    traces: Traces,
     window: WindowChoice,
     linked_only: LinkedOnly = False,
-    micro_idle: Annotated[
-        float | None,
-        typer.Option(metavar="US", min=0, show_default=False, help="Split idle time into gaps shorter than this."),
-    ] = None,
+    micro_idle: MicroIdle = None,
     short_kernels: Annotated[
         float | None,
         typer.Option(metavar="US", min=0, show_default=False, help="Add the tables of kernels shorter than this."),
@@ -96,9 +109,7 @@ def report(
     call_stack: Annotated[
         bool, typer.Option("--call-stack", help="Modules around an op, and the function that it is called from.")
     ] = False,
-    recompute: Annotated[
-        bool, typer.Option("--recompute", help="Tell recomputation of activations from the rest.")
-    ] = False,
+    recompute: Recompute = False,
     by_kernel_count: Annotated[
         bool, typer.Option("--by-kernel-count", help="Tell calls with different numbers of kernels apart.")
     ] = False,
@@ -109,22 +120,8 @@ def report(
     no_models: Annotated[
         bool, typer.Option("--no-models", help="Without the tables of cost and rates that performance models give.")
     ] = False,
-    arch: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME|FILE|auto",
-            show_default=False,
-            help="Device for the roofline: a name such as h100-sxm, a file, or auto for that of the trace.",
-        ),
-    ] = None,
-    extension: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FILE|NAME",
-            show_default=False,
-            help="Python file of yours, TOML file of kernel patterns, or installed extension; may be given again.",
-        ),
-    ] = None,
+    arch: Arch = None,
+    extension: Extensions = None,
     top: Annotated[
         int | None,
         typer.Option(
@@ -139,20 +136,26 @@ def report(
         typer.Option(metavar="COLUMN", show_default=False, help="Sort the tables that have this column by it."),
     ] = None,
     csv: Annotated[
-        Path | None, typer.Option(metavar="DIR", show_default=False, help="Write every table to DIR/NAME.csv.")
+        Path | None,
+        typer.Option(metavar="DIR", show_default=False, help="Write every table to DIR/NAME.csv."),
+        Written.OUTPUT,
     ] = None,
     xlsx: Annotated[
-        Path | None, typer.Option(metavar="FILE", show_default=False, help="Write a workbook, a sheet per table.")
+        Path | None,
+        typer.Option(metavar="FILE", show_default=False, help="Write a workbook, a sheet per table."),
+        Written.OUTPUT,
     ] = None,
     json: Annotated[
-        Path | None, typer.Option(metavar="FILE", show_default=False, help="Write verdict and tables as JSON.")
+        Path | None,
+        typer.Option(metavar="FILE", show_default=False, help="Write verdict and tables as JSON."),
+        Written.OUTPUT,
     ] = None,
     markdown: Annotated[
-        Path | None, typer.Option(metavar="FILE", show_default=False, help="Write verdict and key tables as Markdown.")
+        Path | None,
+        typer.Option(metavar="FILE", show_default=False, help="Write verdict and key tables as Markdown."),
+        Written.OUTPUT,
     ] = None,
-    table: Annotated[
-        str | None, typer.Option(metavar="NAME", show_default=False, help="Print only this table.")
-    ] = None,
+    table: TableName = None,
     format: FormatOption = Format.table,
     fail_if: Annotated[
         list[str] | None,
@@ -183,11 +186,8 @@ def report(
     )  # fmt: skip
     if arch is not None and no_models:
         raise typer.BadParameter("--arch is for the tables that --no-models leaves out")
-    if arch is not None and arch != "auto":
-        from tracelens_graph.perf.devices import architecture
-
-        options = replace(options, arch=architecture(arch))
-    options = replace(options, extension=_extension(extension or [], tell=True))
+    named = None if arch == NO_ARCH else architecture_named(arch)
+    options = replace(options, arch=named, extension=extension_of(extension))
     _check_table(table, options.extension)
     if format is not Format.table and table is None:
         raise typer.BadParameter("--format needs --table; files are written by --csv, --xlsx, --json and --markdown")
@@ -196,26 +196,13 @@ def report(
     if len(paths) > 1 and (table or xlsx or json or markdown):
         raise typer.BadParameter(f"--table, --xlsx, --json and --markdown take one trace, not {len(paths)}")
     request = _Request(
-        options, extension or [], window, conditions, csv, xlsx, json, markdown, table, format, arch == "auto", top,
-        sort, cache, terminal_width(sys.stdout), wants_color(sys.stdout),
+        options, extension or [], window, conditions, csv, xlsx, json, markdown, table, format, arch, top,
+        sort, cache, terminal_width(sys.stdout), wants_color(sys.stdout), protection(),
     )  # fmt: skip
     outcomes = _one_trace(paths[0], request) if len(paths) == 1 else _many_traces(paths, request)
     gate.conclude([line for o in outcomes for line in o.remarks], [line for o in outcomes for line in o.met])
     if any(outcome.is_broken for outcome in outcomes):
         raise typer.Exit(1)
-
-
-def _extension(sources: list[str], tell: bool = False) -> Extension | None:
-    """What the user's extensions add up to; None without any."""
-    if not sources:
-        return None
-    from tracelens_graph.extension import combined
-    from tracelens_graph.extension_loading import load_extension
-
-    extension = combined(map(load_extension, sources))
-    if tell:
-        warn(extension.notes)
-    return extension
 
 
 def _check_table(name: str | None, extension: Extension | None) -> None:
@@ -267,10 +254,11 @@ def _work_of_many(work: tuple[str, _Request, str]) -> _Outcome:
     from tracelens_graph.errors import NotATraceError, TraceError
 
     path, request, name = work
-    folder = request.folder and request.folder / name.replace("/", "_").partition(".")[0]
-    options = replace(request.options, extension=_extension(request.extensions))
+    folder = request.folder and request.folder / name.replace("/", "_")
+    options = replace(request.options, extension=extension_of(request.extensions, tell=False))
     try:
-        outcome, w = _result(path, replace(request, folder=folder, options=options), processes=1)
+        with protecting(request.protection):
+            outcome, w = _result(path, replace(request, folder=folder, options=options), processes=1)
     except TraceError as error:
         # Whatever else lies in a folder of traces is passed over, but not where a rank may be missing from a verdict.
         is_broken = bool(request.conditions) or not isinstance(error, NotATraceError)
@@ -289,11 +277,13 @@ def _work(path: str, request: _Request) -> _Outcome:
 
 def _result(path: str, request: _Request, processes: int | None = None) -> tuple[_Outcome, Window]:
     """Everything that is asked of one trace: files are written, what is to be printed is returned."""
-    core = load(path, cache=request.cache, processes=processes)
+    core = load(path, cache=request.cache, processes=processes, wants_gpu=True)
     from tracelens_graph.analyses.report.report_tables import TABLES, report_tables
     from tracelens_graph.errors import AnalysisError
 
-    options = replace(request.options, arch=_arch_of(core)) if request.arch_of_trace else request.options
+    options = request.options
+    if options.models and request.arch in (None, "auto"):
+        options = replace(options, arch=_arch_of(core, tell=request.arch is not None))
     w = request.window.of(options.extension.processed(core) if options.extension else core)
     tables = report_tables(w, options)
     w = tables.window
@@ -310,24 +300,30 @@ def _result(path: str, request: _Request, processes: int | None = None) -> tuple
     return _Outcome(text, [], []), w
 
 
-def _arch_of(core: Core) -> Architecture | None:
-    """The device that a trace was recorded on; without it, a warning that says why it is not known."""
-    from tracelens_graph.perf.devices import detect
+def _arch_of(core: Core, tell: bool) -> Architecture | None:
+    """The device that a trace was recorded on, None if it is not known; a warning says why where it was asked for."""
+    from tracelens_graph.errors import AnalysisError
 
-    found = detect(core.info.metadata.get("deviceProperties"))
-    if isinstance(found, str):
-        warn([f"no roofline: {found}; name a device with --arch"])
+    try:
+        return architecture_of(core, None)
+    except AnalysisError as error:
+        if tell:
+            warn([str(error)])
         return None
-    return found
 
 
 def _sorted(tables: Mapping[str, Table], column: str) -> dict[str, Table]:
-    from tracelens_graph.reports.views import column_named, sort
+    from tracelens_graph.column import headings
+    from tracelens_graph.reports.views import column_named, for_people, sort
 
     found = {name: column_named(table, column) for name, table in tables.items()}
     if not any(found.values()):
+        shown = dict.fromkeys(
+            heading for table in tables.values() if for_people(table) for heading in headings(table.about).values()
+        )
         there = dict.fromkeys(name for table in tables.values() for name in table.columns)
-        raise typer.BadParameter(f"--sort: no table has a column {column!r}; {hint(column, there)}")
+        meant = did_you_mean(column, [*shown, *there]) or there_are(shown or there, _COLUMNS_NAMED)
+        raise typer.BadParameter(f"--sort: no table has a column {column!r}; {meant}")
     return {name: sort(table, by) if (by := found[name]) else table for name, table in tables.items()}
 
 
@@ -335,9 +331,6 @@ def _written(
     w: Window, tables: Mapping[str, Table], request: _Request, options: ReportOptions, trace: str
 ) -> Iterator[str]:
     """Write the files that were asked for; what to print instead, or about them."""
-    from tracelens_graph.files import replacing
-    from tracelens_graph.texts import printable
-
     if request.table:
         from tracelens_graph.reports.views import top, view
 
@@ -355,12 +348,12 @@ def _written(
 
         written = write_folder(tables, request.folder)
         yield f"{len(written)} tables written to {printable(str(request.folder))}\n"
-    if request.xlsx:
+    if request.xlsx is not None:
         from tracelens_graph.reports.xlsx import write_xlsx
 
         with replacing(request.xlsx) as file:
             write_xlsx(tables, file)
-        yield f"{len(tables)} tables written to {printable(str(request.xlsx))}\n"
+        yield from _said(f"{len(tables)} tables", request.xlsx)
     if request.is_for_files_only and not (request.json or request.markdown):
         return
     from tracelens_graph.analyses.diagnosis.verdict import verdict
@@ -372,10 +365,16 @@ def _written(
     if request.json:
         with replacing(request.json) as file:
             file.write(report_json(findings, tables, about).encode())
-        yield f"verdict and {len(tables)} tables written to {printable(str(request.json))}\n"
+        yield from _said(f"verdict and {len(tables)} tables", request.json)
     if request.markdown:
         with replacing(request.markdown) as file:
             file.write(report_markdown(w.core, findings, tables, about, rows).encode())
-        yield f"verdict and key tables written to {printable(str(request.markdown))}\n"
+        yield from _said("verdict and key tables", request.markdown)
     if not request.is_for_files_only:
         yield report_text(w.core, about, findings, tables, trace, rows, request.width, request.color)
+
+
+def _said(what: str, output: Path) -> Iterator[str]:
+    """What is printed of a file; nothing where it went to standard output itself."""
+    if not is_stdout(output):
+        yield f"{what} written to {printable(str(output))}\n"

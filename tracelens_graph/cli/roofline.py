@@ -8,12 +8,32 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tracelens_graph.cli.common import CacheOption, Format, FormatOption, Trace, load, write_table
+from tracelens_graph.cli.common import load, write_table
+from tracelens_graph.cli.options import (
+    NO_ARCH,
+    Arch,
+    CacheOption,
+    Extensions,
+    Format,
+    FormatOption,
+    TableName,
+    Trace,
+    Written,
+    architecture_named,
+    architecture_of,
+    extension_of,
+)
 from tracelens_graph.cli.windows import WindowChoice, with_window_options
+from tracelens_graph.files import is_stdout, replacing
+from tracelens_graph.suggest import hint
 
 if TYPE_CHECKING:
-    from tracelens_graph.graph.core import Core
     from tracelens_graph.perf.devices import Architecture
+    from tracelens_graph.table import Table
+
+_ROWS_FOR_PEOPLE = 10
+_TABLES = ("roofline_summary", "below_roof", "unmodelled")
+_PAGE = "html"
 
 
 @with_window_options
@@ -22,14 +42,27 @@ def roofline(
     window: WindowChoice,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", show_default=False, help="Draw it: a page for a browser."),
-    ] = None,
-    arch: Annotated[
-        str,
         typer.Option(
-            metavar="NAME|FILE|auto", help="The device: a name such as h100-sxm, a file, or auto for that of the trace."
+            "--output",
+            "-o",
+            metavar="FILE",
+            show_default=False,
+            help="Draw it: .html, a page for a browser with tables; .png or .svg, a picture.",
         ),
-    ] = "auto",
+        Written.OUTPUT,
+    ] = None,
+    arch: Arch = None,
+    extension: Extensions = None,
+    table: TableName = None,
+    top: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=0,
+            show_default=False,
+            help=f"Operations; 0 for all. Without it {_ROWS_FOR_PEOPLE} as a table, else all.",
+        ),
+    ] = None,
     format: FormatOption = Format.table,
     cache: CacheOption = False,
 ) -> None:
@@ -38,52 +71,78 @@ def roofline(
     Parts of the time: ops bound by computing and by memory, ops without a model, communication, and idle time, that
     which waits for launches apart. They add up to the durations of all GPU events and the idle time.
 
+    Tables are roofline_summary, below_roof and unmodelled; csv and json are of one, roofline_summary unless --table
+    names another.
+
     Example: tracelens-graph roofline trace.json.gz -o roofline.html
 
-    Example: tracelens-graph roofline trace.json.gz --arch h100-sxm --step 3 --format csv
+    Example: tracelens-graph roofline trace.json.gz --arch h100-sxm --step 3 --table below_roof --format csv
     """
-    device = None
-    if arch != "auto":
-        from tracelens_graph.perf.devices import architecture
+    if table is not None and table not in _TABLES:
+        raise typer.BadParameter(f"--table: there is no table {table!r}; {hint(table, _TABLES)}")
+    if arch == NO_ARCH:
+        raise typer.BadParameter("--arch: a roofline needs a device")
+    form = None if output is None else _drawn_as(output)
+    device, added = architecture_named(arch), extension_of(extension)
+    core = load(trace, cache, wants_gpu=True)
+    device = architecture_of(core, device)
+    w = window.of(core, added)
+    from tracelens_graph.analyses.performance.below_roof import below_roof
+    from tracelens_graph.analyses.performance.perf_tables import unified_perf_summary
+    from tracelens_graph.analyses.performance.roofline_summary import roofline_summary, unmodelled
+    from tracelens_graph.reports.views import top as first_rows
+    from tracelens_graph.reports.views import view
 
-        device = architecture(arch)
-    if output is not None:
-        from tracelens_graph.reports.roofline_html import drawing_library
-
-        drawing_library()  # a missing package is to be known before a large trace is read
-    core = load(trace, cache)
-    device = device or _device_of(core)
-    w = window.of(core)
-    from tracelens_graph.analyses.performance.roofline_summary import roofline_summary
-
-    summary = roofline_summary(w, device)
-    if output is not None:
-        from tracelens_graph.analyses.performance.perf_tables import unified_perf_summary
-        from tracelens_graph.analyses.performance.roofline_summary import unmodelled
-        from tracelens_graph.files import replacing
-        from tracelens_graph.reports.roofline_html import roofline_html
-
-        name = Path(core.info.source).name
-        page = roofline_html(unified_perf_summary(w, arch=device), summary, unmodelled(w), device, name)
-        with replacing(output) as file:
-            file.write(page.encode())
-    write_table(summary, format)
+    ops = unified_perf_summary(w, arch=device)
+    tables = {"roofline_summary": roofline_summary(w, device), "below_roof": below_roof(ops)}
+    if table == "unmodelled" or form == _PAGE:
+        tables["unmodelled"] = unmodelled(w)
+    if output is not None and form is not None:
+        _draw(output, form, ops, tables, device, Path(core.info.source).name)
+        if is_stdout(output):
+            return
+    for_people = format in (Format.table, Format.md)
+    shown = [table] if table else ["roofline_summary", "below_roof"] if for_people else ["roofline_summary"]
+    rows = (_ROWS_FOR_PEOPLE if format is Format.table else 0) if top is None else top
+    for place, name in enumerate(shown):
+        if place:
+            if not len(tables[name]):
+                continue
+            print()
+        shown_rows = tables[name] if name == "roofline_summary" else first_rows(tables[name], rows)
+        write_table(view(shown_rows, w.core) if for_people else shown_rows, format)
     if output is not None:
         from tracelens_graph.texts import printable
 
         print(f"roofline drawn in {printable(str(output))}", file=sys.stdout if format is Format.table else sys.stderr)
 
 
-def _device_of(core: Core) -> Architecture:
-    """The device that a trace was recorded on.
+def _drawn_as(output: Path) -> str:
+    """What is to be drawn; the library for it is looked for before a large trace is read.
 
     Raises:
-        AnalysisError: it is not known; the message says why.
+        typer.BadParameter: the suffix is that of nothing that is drawn.
+        MissingExtraError: the library is not installed.
     """
-    from tracelens_graph.errors import AnalysisError
-    from tracelens_graph.perf.devices import detect
+    from tracelens_graph.reports import roofline_html, roofline_picture
 
-    found = detect(core.info.metadata.get("deviceProperties"))
-    if isinstance(found, str):
-        raise AnalysisError(f"no roofline: {found}; name a device with --arch")
-    return found
+    form = output.suffix.lower().lstrip(".")
+    if form in ("htm", _PAGE) or is_stdout(output) or (output.exists() and not output.is_file()):
+        roofline_html.drawing_library()
+        return _PAGE
+    if form not in roofline_picture.FORMATS:
+        raise typer.BadParameter(f"--output: {output}: name a file .{_PAGE}, .png or .svg")
+    roofline_picture.drawing_library()
+    return form
+
+
+def _draw(output: Path, form: str, ops: Table, tables: dict[str, Table], device: Architecture, source: str) -> None:
+    from tracelens_graph.reports.roofline_html import roofline_html
+    from tracelens_graph.reports.roofline_picture import write_roofline_picture
+
+    with replacing(output) as file:
+        if form == _PAGE:
+            page = roofline_html(ops, tables["roofline_summary"], tables["unmodelled"], device, source)
+            file.write(page.encode())
+        else:
+            write_roofline_picture(ops, device, source, form, file)

@@ -7,12 +7,18 @@ from typing import Annotated
 
 import typer
 
-from tracelens_graph.cli.common import Trace, load
+from tracelens_graph.cli.common import load
+from tracelens_graph.cli.options import Trace, Written
+from tracelens_graph.cli.outputs import say_written, size_of
 
 
 def save(
     trace: Trace,
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", show_default=False, help="File to write.")],
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", metavar="FILE", show_default=False, help="File to write."),
+        Written.OUTPUT,
+    ],
 ) -> None:
     """Save the graph of a trace to one file that opens again in an instant.
 
@@ -23,8 +29,7 @@ def save(
     core = load(trace)
     from tracelens_graph.reports.progress import progress_on_terminal
     from tracelens_graph.stores.graph_file import write_graph
-    from tracelens_graph.texts import printable
 
     with progress_on_terminal("saving") as progress:
-        write_graph(core, out, progress)
-    typer.echo(f"wrote {printable(str(out))}: {len(core.columns):,} nodes, {out.stat().st_size / 1e6:,.1f} MB")
+        write_graph(core, output, progress)
+    say_written(f"wrote {output}: {len(core.columns):,} nodes{size_of(output)}", output)

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
-from tracelens_graph.cli.common import CacheOption, Format, FormatOption, LinkedOnly, Trace, load, write_table
+from tracelens_graph.cli.common import load, write_table
+from tracelens_graph.cli.options import (
+    CacheOption,
+    Extensions,
+    Format,
+    FormatOption,
+    LinkedOnly,
+    MicroIdle,
+    Recompute,
+    Trace,
+    extension_of,
+)
 from tracelens_graph.cli.windows import WindowChoice, with_window_options
 
 
@@ -15,19 +22,9 @@ def timeline(
     trace: Trace,
     window: WindowChoice,
     linked_only: LinkedOnly = False,
-    micro_idle: Annotated[
-        float | None,
-        typer.Option(
-            "--micro-idle",
-            metavar="US",
-            min=0,
-            show_default=False,
-            help="Split idle time into gaps shorter than this many microseconds, and the others.",
-        ),
-    ] = None,
-    by_recompute: Annotated[
-        bool, typer.Option("--by-recompute", help="Tell recomputation of activations from the rest.")
-    ] = False,
+    micro_idle: MicroIdle = None,
+    recompute: Recompute = False,
+    extension: Extensions = None,
     format: FormatOption = Format.table,
     cache: CacheOption = False,
 ) -> None:
@@ -38,8 +35,11 @@ def timeline(
 
     Example: tracelens-graph timeline trace.json.gz --micro-idle 10
     """
-    core = load(trace, cache)
+    added = extension_of(extension)
+    core = load(trace, cache, wants_gpu=True)
     from tracelens_graph.analyses.timeline.timeline import gpu_timeline
 
-    table = gpu_timeline(window.of(core), linked_only=linked_only, micro_idle_us=micro_idle, by_recompute=by_recompute)
+    table = gpu_timeline(
+        window.of(core, added), linked_only=linked_only, micro_idle_us=micro_idle, by_recompute=recompute
+    )
     write_table(table, format)

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 if TYPE_CHECKING:
     from tracelens_graph.graph.trace_set import TraceSet
-
-Traces = Annotated[
-    list[str],
-    typer.Argument(metavar="TRACE...", show_default=False, help="Traces, saved graphs, folders or patterns."),
-]
 
 
 def traces_named(arguments: Sequence[str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from enum import StrEnum
@@ -10,12 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tracelens_graph.cli.attribution import compiled
-from tracelens_graph.cli.common import ASCII_BRANCHES, CacheOption, Trace, has_branches, load
+from tracelens_graph.cli.common import ASCII_BRANCHES, has_branches, load
+from tracelens_graph.cli.options import CacheOption, Extensions, Name, Trace, extension_of, name_wanted
+from tracelens_graph.cli.windows import WindowChoice, with_window_options
 from tracelens_graph.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from tracelens_graph.graph.core import Core
+    from tracelens_graph.graph.window import Window
     from tracelens_graph.reports.tree_text import Choice
     from tracelens_graph.schema import Kind
 
@@ -29,12 +32,11 @@ class LabelStyle(StrEnum):
     full = "full"
 
 
+@with_window_options
 def tree(
     trace: Trace,
-    name: Annotated[str | None, typer.Option(show_default=False, help="Nodes of this name.")] = None,
-    pattern: Annotated[
-        str | None, typer.Option(metavar="REGEX", show_default=False, help="Nodes in whose name this is found.")
-    ] = None,
+    window: WindowChoice,
+    name: Name = None,
     uid: Annotated[
         int | None, typer.Option(show_default=False, help="The event at this position of the file, from 0.")
     ] = None,
@@ -71,6 +73,7 @@ def tree(
             help=f"Stop after N lines (upwards: nodes); 0: all. Default: {_LINES_FOR_PEOPLE} on a terminal, else all.",
         ),
     ] = None,
+    extension: Extensions = None,
     cache: CacheOption = False,
 ) -> None:
     """Draw call trees: the whole trace, what is below some nodes, or what is above them.
@@ -79,21 +82,22 @@ def tree(
 
     Example: tracelens-graph tree trace.json.gz --uid 1234 --up
     """
-    if name is not None and pattern is not None:
-        raise typer.BadParameter("--name and --pattern exclude each other")
-    compiled(pattern, "--pattern")
-    wanted = {"name": name, "pattern": pattern, "external_id": ext_id, "pid": pid, "tid": tid}
+    wanted = {"name": name_wanted(name), "external_id": ext_id, "pid": pid, "tid": tid}
     wanted = {key: value for key, value in wanted.items() if value is not None}
     if up and uid is None and not wanted:
-        raise typer.BadParameter("--up needs nodes to start from: --uid, --name, --pattern, --ext-id, --pid or --tid")
-    kinds = _kinds(kind)
-    core = load(trace, cache)
+        raise typer.BadParameter("--up needs nodes to start from: --uid, --name, --ext-id, --pid or --tid")
+    kinds, added = _kinds(kind), extension_of(extension)
+    w = window.of(load(trace, cache), added)
+    core = w.core
     import numpy as np
 
     from tracelens_graph.reports import tree_text
 
-    choice = tree_text.Choice(np.isin(core.columns.kind, kinds) if kinds else None, prune, depth)
-    places = _places(core, uid, wanted, up, choice)
+    drawn = w.holds(np.arange(len(core.columns)))
+    if kinds:
+        drawn &= np.isin(core.columns.kind, kinds)
+    choice = tree_text.Choice(None if drawn.all() else drawn, prune, depth)
+    places = _places(w, uid, wanted, up, choice)
     if labels is LabelStyle.short:
         category = tree_text.short_category(core)
     else:
@@ -102,10 +106,10 @@ def tree(
         category = categories(core).__getitem__
     style = tree_text.Labels(category, short=labels is LabelStyle.short, uid=uids, gpu_time=gpu_time)
     limit = (_LINES_FOR_PEOPLE if sys.stdout.isatty() else 0) if max_lines is None else max_lines
-    drawn = islice(places, limit) if limit else places
+    shown = islice(places, limit) if limit else places
     draw = tree_text.ladder_lines if up else tree_text.lines
     in_ascii = not has_branches(sys.stdout.encoding)
-    for line in draw(core, drawn, style):
+    for line in draw(core, shown, style):
         sys.stdout.write((line.translate(ASCII_BRANCHES) if in_ascii else line) + "\n")
     if more := sum(1 for _ in places):
         sys.stdout.write(f"... {more:,} more {'nodes' if up else 'lines'} (--max-lines 0 shows all)\n")
@@ -121,38 +125,45 @@ def _kinds(names: list[str] | None) -> list[Kind]:
         raise typer.BadParameter(f"--kind: {error}") from None
 
 
-def _places(core: Core, uid: int | None, wanted: dict[str, Any], up: bool, choice: Choice) -> Iterator[tuple[int, str]]:
+def _places(w: Window, uid: int | None, wanted: dict[str, Any], up: bool, choice: Choice) -> Iterator[tuple[int, str]]:
     from tracelens_graph.reports import tree_text
 
+    core = w.core
     if uid is None and not wanted:
         return tree_text.forest(core, choice)
-    rows = _matches(core, uid, wanted)
+    rows = _matches(w, uid, wanted)
     if up:
         return (place for row in rows for place in tree_text.ladder(core, row, choice))
     return (place for row in _outermost(core, rows) for place in tree_text.subtree(core, row, choice))
 
 
-def _matches(core: Core, uid: int | None, wanted: dict[str, Any]) -> list[int]:
-    """Rows that meet all conditions.
+def _matches(w: Window, uid: int | None, wanted: dict[str, Any]) -> list[int]:
+    """Rows of the window that meet all conditions.
 
     Raises:
         NodeNotFoundError: none does; the message names similar names.
     """
+    import numpy as np
+
     from tracelens_graph.errors import NodeNotFoundError
 
+    core = w.core
     only = None if uid is None else core.row(uid)
-    if only is not None and not wanted:
-        return [only]
-    rows = [node.row for node in core.find(**wanted) if only in (None, node.row)]
+    found = [only] if only is not None and not wanted else [node.row for node in core.find(**wanted)]
+    rows = [row for row in found if only in (None, row)]
+    rows = [row for row, inside in zip(rows, w.holds(np.asarray(rows, np.int64)).tolist(), strict=True) if inside]
     if rows:
         return rows
     asked = ", ".join(
-        f"{key.replace('_', ' ')} {value!r}" for key, value in (wanted | {"uid": uid}).items() if value is not None
+        f"{key.replace('_', ' ')} {f'/{value.pattern}/' if isinstance(value, re.Pattern) else repr(value)}"
+        for key, value in (wanted | {"uid": uid}).items()
+        if value is not None
     )
     hint = ""
-    if "name" in wanted and wanted["name"] not in core.names:
+    if isinstance(wanted.get("name"), str) and wanted["name"] not in core.names:
         hint = did_you_mean(wanted["name"], core.names, most=3, cutoff=0.75)
-    raise NodeNotFoundError(f"no node has {asked}{hint and f'; {hint}'}")
+    where = f" in {w.title}" if w.title else ""
+    raise NodeNotFoundError(f"no node{where} has {asked}{hint and f'; {hint}'}")
 
 
 def _outermost(core: Core, rows: list[int]) -> Iterator[int]:

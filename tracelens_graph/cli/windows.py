@@ -14,6 +14,7 @@ import typer
 from tracelens_graph.cli.durations import to_ns
 
 if TYPE_CHECKING:
+    from tracelens_graph.extension import Extension
     from tracelens_graph.graph.core import Core
     from tracelens_graph.graph.window import Window
 
@@ -33,9 +34,11 @@ class WindowChoice:
     device: tuple[int, ...] | None = None
     stream: tuple[int, ...] | None = None
 
-    def of(self, core: Core) -> Window:
-        """The window of a graph."""
-        return core.window(**vars(self))
+    def of(self, core: Core, extension: Extension | None = None) -> Window:
+        """The window of a graph, as analyses see it that go by an extension."""
+        if extension is None:
+            return core.window(**vars(self))
+        return extension.of(extension.processed(core).window(**vars(self)))
 
 
 def _chosen(

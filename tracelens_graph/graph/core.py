@@ -50,7 +50,7 @@ class TraceInfo:
         left_out: why -> number of entries that became no node (flows, metadata, spans).
         repairs: fault -> number of events it was repaired in; empty for a sound file.
         lost_events, lost_bytes: what no repair could save.
-        cut_short: whether a compressed file ended before its end.
+        cut_short: bytes of JSON that could be read of a compressed file that ends before its end; 0 of a whole one.
     """
 
     source: str = ""
@@ -64,18 +64,25 @@ class TraceInfo:
     repairs: dict[str, int] = field(default_factory=dict)
     lost_events: int = 0
     lost_bytes: int = 0
-    cut_short: bool = False
+    cut_short: int = 0
 
     @property
     def damage(self) -> str:
         """One line on what was repaired in the file and what was lost, with counts; empty for a sound file."""
         said = [f"{REPAIR_MEANING.get(fault, fault)} ({count:,})" for fault, count in self.repairs.items()]
         if self.cut_short:
-            said.append("the compressed file ends before its end")
+            said.append(f"the compressed file is cut short: {self.cut_short:,} bytes of JSON could be read")
         unreadable = self.lost_events + sum(self.left_out.get(why, 0) for why in UNREADABLE)
         if unreadable or self.lost_bytes:
             said.append(f"entries lost: {unreadable:,}, bytes lost: {self.lost_bytes:,}")
+        if self.ends_early:
+            said.append(f"{self.events:,} entries are left, and GPU events usually stand last")
         return "; ".join(said)
+
+    @property
+    def ends_early(self) -> bool:
+        """Whether the end of the file is missing, and with it events nobody knows of."""
+        return bool(self.cut_short) or "truncated" in self.repairs
 
     @property
     def rank(self) -> int | None:

@@ -13,6 +13,7 @@ import numpy as np
 from tracelens_graph._version import __version__
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
+from tracelens_graph.marks import COMMENT
 from tracelens_graph.reports.json import laid_out, sound, table_object
 from tracelens_graph.reports.markdown import code, escape, table_markdown
 from tracelens_graph.reports.views import for_people, top, view
@@ -155,7 +156,7 @@ def report_markdown(
             others.append(f"{code(name)} ({len(table):,} rows)")
     if others:
         blocks.append(f"Not shown: {', '.join(others)}.")
-    return "\n\n".join(blocks) + "\n"
+    return COMMENT + "\n\n".join(blocks) + "\n"
 
 
 def _devices(w: Window) -> list[str]:

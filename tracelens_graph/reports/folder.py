@@ -9,7 +9,7 @@ from io import TextIOWrapper
 from pathlib import Path
 
 from tracelens_graph.errors import OutputError
-from tracelens_graph.files import replacing
+from tracelens_graph.files import check_outputs, replacing
 from tracelens_graph.reports.csv import write_csv
 from tracelens_graph.table import Table
 
@@ -39,15 +39,21 @@ def write_folder(tables: Mapping[str, Table], folder: str | os.PathLike[str]) ->
         raise OutputError(f"{folder}: is a file; name a folder") from None
     except OSError as error:
         raise OutputError(f"{folder}: cannot be made a folder: {(error.strerror or str(error)).lower()}") from None
-    return [_write(table, folder, name) for name, table in tables.items()]
+    paths = {name: _path(folder, name) for name in tables}
+    check_outputs(paths.values())
+    for name, table in tables.items():
+        _write(table, paths[name])
+    return list(paths.values())
 
 
-def _write(table: Table, folder: Path, name: str) -> Path:
+def _path(folder: Path, name: str) -> Path:
     if not _FILE_NAME.fullmatch(name):
         raise OutputError(f"{folder}: {name!r} cannot be the name of a table's file")
-    path = folder / f"{name}.csv"
-    with replacing(path) as file:
+    return folder / f"{name}.csv"
+
+
+def _write(table: Table, path: Path) -> None:
+    with replacing(path, listed=True) as file:
         text = TextIOWrapper(file, "utf-8", errors="backslashreplace", newline="", write_through=True)
         write_csv(table, text)
         text.detach()
-    return path

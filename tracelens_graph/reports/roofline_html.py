@@ -15,7 +15,9 @@ from hashlib import sha256
 from html import escape
 from typing import Any
 
+from tracelens_graph.analyses.performance.below_roof import below_roof
 from tracelens_graph.errors import MissingExtraError
+from tracelens_graph.marks import GENERATOR
 from tracelens_graph.perf.devices import Architecture
 from tracelens_graph.table import Table
 from tracelens_graph.texts import printable, shorten
@@ -73,27 +75,41 @@ def roofline_html(ops: Table, summary: Table, missing: Table, arch: Architecture
         MissingExtraError: plotly is not installed.
     """
     library = drawing_library()
-    records = [row for row in ops.records() if row["has_perf_model"]]
-    drawn = [row for row in records if _positive(row["FLOPS/Byte"]) and _positive(row["TFLOPS/s_mean"])]
-    marked = drawn[:MOST_MARKS]
-    still = [row for row in records if not row["GFLOPS"]]
-    unknown = len(records) - len(drawn) - len(still)
+    picture, notes = roofline_figure(ops, arch)
     title = f"Roofline of {source} on {arch.name}"
-    notes = [f"{len(drawn) - len(marked):,} more operations are not drawn"] if len(drawn) > len(marked) else []
-    if not drawn:
-        notes.append("no operation with a model computes anything")
-    if unknown:
-        notes.append(f"{unknown:,} operations with a model are not drawn: their bytes or their time are not known")
     body = [
         f"<h1>{_text(title)}</h1>",
         '<div id="roofline"></div>',
         *(f"<p>{_text(note)}</p>" for note in notes),
         _summary(summary),
-        _most_to_win(drawn),
-        _moving(still, arch),
+        _most_to_win(below_roof(ops)),
+        _moving([row for row in _modelled(ops) if not row["GFLOPS"]], arch),
         _without_model(missing),
     ]
-    return _page(title, "\n".join(filter(None, body)), library, _drawing(_figure(marked, arch)))
+    return _page(title, "\n".join(filter(None, body)), library, _drawing(picture))
+
+
+def roofline_figure(ops: Table, arch: Architecture) -> tuple[dict[str, Any], list[str]]:
+    """The picture as plotly.js takes it, and what is to be said of operations that are not in it.
+
+    Args:
+        ops: `unified_perf_summary`, made for the device.
+        arch: the device.
+    """
+    records = _modelled(ops)
+    drawn = [row for row in records if _positive(row["FLOPS/Byte"]) and _positive(row["TFLOPS/s_mean"])]
+    marked = drawn[:MOST_MARKS]
+    unknown = len(records) - len(drawn) - sum(1 for row in records if not row["GFLOPS"])
+    notes = [f"{len(drawn) - len(marked):,} more operations are not drawn"] if len(drawn) > len(marked) else []
+    if not drawn:
+        notes.append("no operation with a model computes anything")
+    if unknown:
+        notes.append(f"{unknown:,} operations with a model are not drawn: their bytes or their time are not known")
+    return _figure(marked, arch), notes
+
+
+def _modelled(ops: Table) -> list[Record]:
+    return [row for row in ops.records() if row["has_perf_model"]]
 
 
 # --- the picture -----------------------------------------------------------------------------------------------------
@@ -218,7 +234,7 @@ def _hover(row: Record) -> str:
     time, share = row["Kernel Time (µs)_sum"] / 1e3, row["Percentage (%)"]
     lines = [
         f"<b>{_text(_name(row))}</b>",
-        _text(_shapes(row)),
+        _text(_shapes(row["Input Dims"])),
         _text(", ".join(filter(None, (_types(row), row["Compute Spec"])))),
         f"calls: {row['operation_count']:,}, {time:,.3f} ms ({share:.2f} %)",
         f"{row['FLOPS/Byte']:,.2f} FLOPs per byte, {row['TFLOPS/s_mean']:,.3f} TFLOPS/s",
@@ -246,20 +262,12 @@ def _summary(table: Table) -> str:
     return _section(table.title, header, rows, table.notes)
 
 
-def _most_to_win(drawn: Sequence[Record]) -> str:
-    """Operations by the time that they take beyond that at the roof, which is that of the first call for all."""
-    won = [
-        (row["Kernel Time (µs)_sum"] - row["operation_count"] * row["Roofline Time (µs)_first"], row)
-        for row in drawn
-        if _positive(row["Roofline Time (µs)_first"])
-    ]
-    won.sort(key=lambda pair: -pair[0])
+def _most_to_win(below: Table) -> str:
     header = ("operation", "shapes", "calls", "time ms", "could be won ms", "% of roof", "bound")
     rows = [
-        (_name(row), _shapes(row), f"{row['operation_count']:,}", _ms(row["Kernel Time (µs)_sum"] / 1e3),
-         _ms(more / 1e3), f"{row['Pct Roofline_mean']:.1f}", _bound(row))
-        for more, row in won
-        if more > 0
+        (shorten(row["op"], _LONGEST_NAME), _shapes(row["input_dims"]), f"{row['calls']:,}",
+         _ms(row["time_ms"]), _ms(row["could_be_won_ms"]), f"{row['percent_of_roof']:.1f}", row["bound"])
+        for row in below.records()
     ]  # fmt: skip
     return _section("Where most could be won", header, rows)
 
@@ -268,7 +276,7 @@ def _moving(rows: Sequence[Record], arch: Architecture) -> str:
     bandwidth = arch.value("memory_bandwidth_gbps")
     header = ("operation", "shapes", "calls", "time ms", "TB/s", "% of bandwidth")
     cells = [
-        (_name(row), _shapes(row), f"{row['operation_count']:,}", _ms(row["Kernel Time (µs)_sum"] / 1e3),
+        (_name(row), _shapes(row["Input Dims"]), f"{row['operation_count']:,}", _ms(row["Kernel Time (µs)_sum"] / 1e3),
          f"{rate:.3f}" if _positive(rate := row["TB/s_mean"]) else "",
          f"{100e3 * rate / bandwidth:.1f}" if bandwidth and _positive(rate) else "")
         for row in rows
@@ -315,9 +323,9 @@ def _name(row: Record) -> str:
     return shorten(str(row["name"]), _LONGEST_NAME)
 
 
-def _shapes(row: Record) -> str:
+def _shapes(input_dims: Sequence[Any] | None) -> str:
     """Sizes of the tensors among the inputs, short: `[8, 16] [32, 16]`."""
-    return shorten(" ".join(str(dims) for dims in row["Input Dims"] or [] if dims), _LONGEST_SHAPES)
+    return shorten(" ".join(str(dims) for dims in input_dims or () if dims), _LONGEST_SHAPES)
 
 
 def _types(row: Record) -> str:
@@ -366,7 +374,7 @@ def _page(title: str, body: str, *scripts: str) -> str:
     return "\n".join(
         (
             "<!DOCTYPE html>",
-            '<html lang="en"><head><meta charset="utf-8">',
+            f'<html lang="en"><head><meta charset="utf-8"><meta name="generator" content="{GENERATOR}">',
             f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
             f"<title>{_text(title)}</title><style>{_STYLE}</style></head>",
             f"<body>\n{body}",

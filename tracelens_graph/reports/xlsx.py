@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from tracelens_graph.errors import MissingExtraError
+from tracelens_graph.marks import GENERATOR
 from tracelens_graph.reports.json import json_text
 from tracelens_graph.table import Column, Table
 from tracelens_graph.texts import printable
@@ -68,6 +69,7 @@ def write_xlsx(tables: Mapping[str, Table], file: BinaryIO) -> None:
     options = {"constant_memory": True, "strings_to_formulas": False, "strings_to_urls": False}
     packed = BytesIO()  # a zip file that meets a full disk complains once more when it is thrown away
     book = xlsxwriter.Workbook(packed, options)
+    book.set_properties({"author": GENERATOR})
     taken: set[str] = set()
     about: dict[str, list[str]] = {name: [] for name in _ABOUT}
     for name, table in made:

@@ -22,6 +22,7 @@ from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph import membership
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loaders.kineto.times import digits_to_ns, epoch_ns
+from tracelens_graph.marks import GENERATOR
 from tracelens_graph.schema import Kind
 
 _PROCESS_NAMES = {b'"process_name"', b'"process_labels"', b'"process_sort_index"'}
@@ -127,11 +128,11 @@ def write_piece(
             f"{piece.core.info.source or 'the graph'}: holds arguments of events only, nothing to cut out"
         )
     texts = entries.chosen()
-    head = json.dumps(piece.core.info.metadata, separators=(",", ":")).encode()[1:-1]
+    head = json.dumps({"generator": GENERATOR, **piece.core.info.metadata}, separators=(",", ":")).encode()[1:-1]
     import gzip
 
     with gzip.GzipFile("", "wb", 6, file, mtime=0) if packed else nullcontext(file) as out:
-        out.write(b"{" + head + (b"," if head else b"") + b'"traceEvents":[\n')
+        out.write(b"{" + head + b',"traceEvents":[\n')
         out.write(b",\n".join(texts))
         out.write(b"\n]}\n")
     return len(texts)

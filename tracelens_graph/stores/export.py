@@ -14,8 +14,9 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from tracelens_graph.errors import MissingExtraError, OutputError
-from tracelens_graph.files import replacing
+from tracelens_graph.files import check_outputs, replacing
 from tracelens_graph.graph.core import Core
+from tracelens_graph.marks import GENERATOR
 from tracelens_graph.stores.frames import Frame, Texts, edge_columns, node_columns
 from tracelens_graph.stores.graphml import write_graphml
 from tracelens_graph.suggest import did_you_mean, there_are
@@ -68,9 +69,10 @@ def export_graph(core: Core, path: str | os.PathLike[str], format: str | None = 
     write = _parquet_writer() if format == "parquet" else _write_csv
     frames = {"nodes": node_columns(core), "edges": edge_columns(core)}
     paths, replaced = _table_paths(path, format, list(frames)), 0
+    check_outputs(paths)
     for target, frame in zip(paths, frames.values(), strict=True):
         replaced += _without_surrogates(frame)
-        with replacing(target) as file:
+        with replacing(target, listed=format == "csv") as file:
             write(frame, file)
     return Exported(paths, len(core.columns), len(frames["edges"]["type"]), replaced)
 
@@ -139,6 +141,7 @@ def _parquet_writer() -> Callable[[Frame, BinaryIO], None]:
         return pa.array(np.ma.getdata(column), mask=np.ma.getmaskarray(column))
 
     def write(frame: Frame, file: BinaryIO) -> None:
-        parquet.write_table(pa.table({name: arrow(column) for name, column in frame.items()}), file)
+        table = pa.table({name: arrow(column) for name, column in frame.items()})
+        parquet.write_table(table.replace_schema_metadata({"generator": GENERATOR}), file)
 
     return write

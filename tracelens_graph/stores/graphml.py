@@ -12,6 +12,7 @@ from xml.sax.saxutils import escape
 import numpy as np
 
 from tracelens_graph.graph.core import Core
+from tracelens_graph.marks import COMMENT
 from tracelens_graph.schema import FLAG_MEANING, Flag
 from tracelens_graph.stores.frames import ARGSET_PARTS, Frame, Texts, edge_columns, recorded_columns
 
@@ -34,7 +35,8 @@ def write_graphml(core: Core, file: BinaryIO) -> int:
     numbers = [
         name for place, name in enumerate(("pid", "tid")) if all(map(_is_long, (t[place] for t in core.threads)))
     ]
-    file.write(b'<?xml version="1.0" encoding="UTF-8"?>\n<graphml xmlns="http://graphml.graphdrawing.org/xmlns">\n')
+    file.write(b'<?xml version="1.0" encoding="UTF-8"?>\n' + COMMENT.encode())
+    file.write(b'<graphml xmlns="http://graphml.graphdrawing.org/xmlns">\n')
     file.write("".join([*_keys("node", nodes, numbers), *_keys("edge", types)]).encode())
     file.write(b'<graph edgedefault="directed">\n')
     replaced = _elements(file, '<node id="%d">', [core.columns.uid], nodes, "</node>\n")

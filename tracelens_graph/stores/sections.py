@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from tracelens_graph.errors import TraceError
-from tracelens_graph.loaders.sources import GRAPH_MAGIC
+from tracelens_graph.marks import GRAPH_MAGIC
 from tracelens_graph.schema import SCHEMA_VERSION
 
 _ALIGNMENT = 64

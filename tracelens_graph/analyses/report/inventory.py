@@ -214,7 +214,7 @@ def _faults(g: Core) -> Table:
     found = [("repaired", REPAIR_MEANING.get(fault, fault), count) for fault, count in info.repairs.items()]
     found.append(("lost", "entries that no repair could save", info.lost_events))
     found.append(("lost", "bytes that no repair could save", info.lost_bytes))
-    found.append(("lost", "the compressed file ends before its end", int(info.cut_short)))
+    found.append(("lost", "the compressed file ends before its end", int(bool(info.cut_short))))
     found += [("flagged", meaning, int(np.count_nonzero(flags & flag))) for flag, meaning in FLAG_MEANING.items()]
     found.append(("flagged", "communication kernels that belong to no known collective", len(g.collectives.unassigned)))
     found.append(("flagged", "forward-backward arrows with an end on no op", g.autograd.lost_arrows))

@@ -7,8 +7,12 @@ from collections.abc import Callable
 import typer
 
 from tracelens_graph.cli.db import catalog, check, demo, export, pull, push, query, server
+from tracelens_graph.cli.outputs import protected
+from tracelens_graph.cli.program import Group
 
-app = typer.Typer(no_args_is_help=True, help="Traces in a Neo4j database: push, ask, pull; and a local server for it.")
+app = typer.Typer(
+    cls=Group, no_args_is_help=True, help="Traces in a Neo4j database: push, ask, pull; and a local server for it."
+)
 COMMANDS: dict[str, Callable[..., None]] = {
     "start": server.start,
     "stop": server.stop,
@@ -23,4 +27,4 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "drop": catalog.drop,
 }
 for name, command in COMMANDS.items():
-    app.command(name)(command)
+    app.command(name)(protected(command))

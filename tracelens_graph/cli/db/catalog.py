@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tracelens_graph.cli.common import Format, FormatOption, write_table
+from tracelens_graph.cli.common import write_table
 from tracelens_graph.cli.db.connection import Database, Uri, User, connection
+from tracelens_graph.cli.options import Format, FormatOption
 from tracelens_graph.stores.neo4j.connection import DEFAULT_DATABASE, DEFAULT_USER
 
 if TYPE_CHECKING:

@@ -8,23 +8,24 @@ from typing import Annotated
 
 import typer
 
-from tracelens_graph.cli.db.images import Arch, Label, MinGpuTime, Name, Only, Run, WithArgs, counts, wanted
-from tracelens_graph.cli.traces import Traces
+from tracelens_graph.cli.db.images import As, Label, MinGpuTime, Only, Run, WithArgs, counts, wanted
+from tracelens_graph.cli.options import Arch, Traces, Written
 
 
 def export(
     folder: Annotated[
         Path,
         typer.Argument(metavar="DIR", show_default=False, file_okay=False, help="New folder for the files."),
+        Written.NEW_FOLDER,
     ],
     traces: Traces,
     run: Run = "",
-    name: Name = "",
+    name: As = "",
     label: Label = None,
     only: Only = "",
     min_gpu_time: MinGpuTime = "",
     with_args: WithArgs = False,
-    arch: Arch = "auto",
+    arch: Arch = None,
 ) -> None:
     """Write traces as files for `neo4j-admin database import`: the same graph as `db push`, into an empty database.
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tracelens_graph.cli.durations import to_ns
+from tracelens_graph.cli.options import architecture_named
 from tracelens_graph.cli.traces import load_set, traces_named
 from tracelens_graph.errors import TraceError
 from tracelens_graph.files import distinct_names
@@ -25,9 +26,10 @@ Run = Annotated[
     ),
 ]
 
-Name = Annotated[
+As = Annotated[
     str,
     typer.Option(
+        "--as",
         metavar="NAME",
         show_default=False,
         help="Name of the trace, unique in its run; else that of its file, with folders as far as files are "
@@ -51,13 +53,6 @@ MinGpuTime = Annotated[
 ]
 
 WithArgs = Annotated[bool, typer.Option("--with-args", help="Take all recorded arguments of the events along.")]
-
-Arch = Annotated[
-    str,
-    typer.Option(
-        metavar="NAME|FILE|auto", help="The device: a name such as h100-sxm, a file, or auto for that of the trace."
-    ),
-]
 
 
 @dataclass(frozen=True)
@@ -101,7 +96,7 @@ def wanted(
     only: str,
     min_gpu_time: str,
     with_args: bool,
-    arch: str,
+    arch: str | None,
 ) -> Wanted:
     """What the arguments and options mean, before anything is read.
 
@@ -115,7 +110,7 @@ def wanted(
         run,
         _labels(label or []),
         _options(only, min_gpu_time, with_args),
-        _device(arch),
+        architecture_named(arch),
     )
 
 
@@ -138,10 +133,10 @@ def _checked(files: Sequence[str], name: str) -> str:
         typer.BadParameter: one name is given for several files, or several would have one.
     """
     if name and len(files) > 1:
-        raise typer.BadParameter(f"--name is for one trace, and these are {len(files)}")
+        raise typer.BadParameter(f"--as is for one trace, and these are {len(files)}")
     count = Counter(distinct_names(files))
     if twice := [one for one, times in count.items() if times > 1]:
-        raise typer.BadParameter(f"several files would be called {twice[0]}: push them one by one with --name")
+        raise typer.BadParameter(f"several files would be called {twice[0]}: push them one by one with --as")
     return name
 
 
@@ -167,11 +162,3 @@ def _options(only: str, min_gpu_time: str, with_args: bool) -> Options:
         raise typer.BadParameter(f"--only: {error}") from None
     kinds = tuple(kind.name for kind in Kind if kind in wanted)
     return Options(kinds, to_ns(min_gpu_time, "--min-gpu-time") if min_gpu_time else 0, with_args)
-
-
-def _device(arch: str) -> Architecture | None:
-    if arch == "auto":
-        return None
-    from tracelens_graph.perf.devices import architecture
-
-    return architecture(arch)

@@ -8,12 +8,18 @@ from typing import Annotated
 import typer
 
 from tracelens_graph.cli.db.connection import Database, Uri, User, connection
+from tracelens_graph.cli.options import Written
+from tracelens_graph.cli.outputs import say_written, size_of
 from tracelens_graph.stores.neo4j.connection import DEFAULT_DATABASE, DEFAULT_USER
 
 
 def pull(
     trace: Annotated[str, typer.Argument(metavar="TRACE", show_default=False, help="A trace by name, run/name or id.")],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", show_default=False, help="File to write.")],
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", metavar="FILE", show_default=False, help="File to write."),
+        Written.OUTPUT,
+    ],
     uri: Uri = None,
     user: User = DEFAULT_USER,
     database: Database = DEFAULT_DATABASE,
@@ -32,5 +38,5 @@ def pull(
         progress_on_terminal(f"pulling {shorten(printable(trace), 40)}", unit="events") as progress,
     ):
         core = graphs.pull_core(trace, progress=progress)
-    write_graph(core, out)
-    typer.echo(f"wrote {printable(str(out))}: {len(core.columns):,} nodes, {out.stat().st_size / 1e6:,.1f} MB")
+    write_graph(core, output)
+    say_written(f"wrote {output}: {len(core.columns):,} nodes{size_of(output)}", output)

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from tracelens_graph.cli.db.connection import Database, Uri, User, connection
-from tracelens_graph.cli.db.images import Arch, Label, MinGpuTime, Name, Only, Run, WithArgs, counts, wanted
-from tracelens_graph.cli.traces import Traces
+from tracelens_graph.cli.db.images import As, Label, MinGpuTime, Only, Run, WithArgs, counts, wanted
+from tracelens_graph.cli.options import Arch, Traces
 from tracelens_graph.stores.neo4j.connection import DEFAULT_DATABASE, DEFAULT_USER
 
 
@@ -19,7 +19,7 @@ def push(
     user: User = DEFAULT_USER,
     database: Database = DEFAULT_DATABASE,
     run: Run = "",
-    name: Name = "",
+    name: As = "",
     label: Label = None,
     only: Only = "",
     min_gpu_time: MinGpuTime = "",
@@ -27,7 +27,7 @@ def push(
     replace: Annotated[
         bool, typer.Option("--replace", help="Where a trace is there already, drop it and push it anew.")
     ] = False,
-    arch: Arch = "auto",
+    arch: Arch = None,
 ) -> None:
     """Push traces into a Neo4j database.
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tracelens_graph.cli.common import Format, FormatOption, write_table
+from tracelens_graph.cli.common import write_table
 from tracelens_graph.cli.db.connection import Database, Uri, User, connection
+from tracelens_graph.cli.options import Format, FormatOption, Written
 from tracelens_graph.errors import DatabaseError
 from tracelens_graph.stores.neo4j.connection import DEFAULT_DATABASE, DEFAULT_USER
 
@@ -40,8 +41,6 @@ def query(
         ),
     ] = None,
     format: FormatOption = Format.table,
-    csv: Annotated[bool, typer.Option("--csv", help="As --format csv.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="As --format json.")] = False,
     timeout: Annotated[float, typer.Option(metavar="SECONDS", help="When the server gives up.")] = 60.0,
     write: Annotated[bool, typer.Option("--write", help="Allow a statement to write.")] = False,
 ) -> None:
@@ -49,18 +48,15 @@ def query(
 
     Unless --write is given the server refuses to write. `db queries` lists the library.
 
-    Example: tracelens-graph db query idle_gaps --param trace=llama-70b/rank0 --csv
+    Example: tracelens-graph db query idle_gaps --param trace=llama-70b/rank0 --format csv
     """
-    if csv and as_json:
-        raise typer.BadParameter("--csv and --json: choose one")
     if not 0.001 <= timeout <= LONGEST_S:
         raise typer.BadParameter(f"--timeout {timeout}: it is a number of seconds from 0.001 to {LONGEST_S:,}")
     given = dict(_parameter(one, _texts(question)) for one in param or ())
-    form = Format.csv if csv else Format.json if as_json else format
     from tracelens_graph.database import Database as Graphs
 
     with Graphs(connection(uri, user, database)) as graphs:
-        write_table(graphs.ask(_text(question), timeout_s=timeout, write=write, **given), form)
+        write_table(graphs.ask(_text(question), timeout_s=timeout, write=write, **given), format)
 
 
 def queries(
@@ -72,6 +68,7 @@ def queries(
         typer.Option(
             metavar="DIR", file_okay=False, show_default=False, help="Write the library and a style for Neo4j Browser."
         ),
+        Written.OUTPUT,
     ] = None,
     format: FormatOption = Format.table,
 ) -> None:

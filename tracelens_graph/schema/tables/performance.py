@@ -134,6 +134,20 @@ ROOFLINE_SUMMARY: About = {
     "meaning": text("the part in words"),
 }
 
+BELOW_ROOF: About = {
+    "op": key("op that the work is given to", "op"),
+    "input_dims": ARGUMENTS["Input Dims"],
+    "input_types": ARGUMENTS["Input type"],
+    "bound": text("what bounds it at the roof: compute or memory", "bound"),
+    "calls": count("calls with these arguments", "calls"),
+    "time_ms": total("sum of the durations of their GPU work", "ms", "time ms", compared="main"),
+    "percent_of_roof": Column("mean over the calls of what they reach of the roof", "%", heading="% of roof"),
+    "could_be_won_ms": total(
+        "the time less that at the roof, which is that of the first call for all", "ms", "could be won ms"
+    ),
+    "uid": instance("uid of the first call"),
+}
+
 UNMODELLED: About = {
     "op": key("op that the work is given to, or the runtime call where no op is above the launch"),
     "reason": key("why no performance model says what the work costs"),
@@ -151,6 +165,9 @@ SCHEMAS = {
         ROOFLINE_SUMMARY,
         ordered=True,
         counts="GPU event",
+    ),
+    "below_roof": TableSchema(
+        "Which operations are far below the roof: those first where most could be won.", BELOW_ROOF, counts="call"
     ),
     "unmodelled": TableSchema("Which operations have no performance model, and why.", UNMODELLED, counts="GPU event"),
     "unmodelled_time": TableSchema(

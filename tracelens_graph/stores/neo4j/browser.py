@@ -9,7 +9,7 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from tracelens_graph.cypher import library
 from tracelens_graph.errors import OutputError
-from tracelens_graph.files import replacing
+from tracelens_graph.files import check_outputs, replacing
 
 FAVOURITES, STYLE = "queries.zip", "tracelens.grass"
 
@@ -41,9 +41,9 @@ def write_browser_files(folder: Path) -> list[Path]:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OutputError(f"{folder}: cannot be made a folder: {(error.strerror or str(error)).lower()}") from None
-    written = []
-    for name, content in ((FAVOURITES, favourites()), (STYLE, style())):
-        with replacing(folder / name) as file:
+    written = [folder / FAVOURITES, folder / STYLE]
+    check_outputs(written)
+    for path, content in zip(written, (favourites(), style()), strict=True):
+        with replacing(path, listed=True) as file:
             file.write(content)
-        written.append(folder / name)
     return written

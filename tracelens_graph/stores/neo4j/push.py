@@ -121,7 +121,7 @@ def _claim(tx: ManagedTransaction, trace: Mapping[str, Any], replace: bool) -> _
     ).single()  # fmt: skip
     if named:
         raise DatabaseError(
-            f"{trace['path']} is the name of another trace in the database ({named['id']}): choose one with --name"
+            f"{trace['path']} is the name of another trace in the database ({named['id']}): choose one with --as"
         )
     found = tx.run(
         "MERGE (t:Trace {id: $trace.id}) ON CREATE SET t += $trace, t.state = 'loading', t.begun_ns = $now "

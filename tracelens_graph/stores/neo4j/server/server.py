@@ -137,7 +137,7 @@ def start(
         server = replace(known, bolt_port=ports[0], http_port=ports[1], pid=0)
         for name in ("conf", "logs", "import"):
             (folder / name).mkdir(mode=0o700, exist_ok=True)
-        with replacing(folder / "conf" / "neo4j.conf", mode=0o600) as file:
+        with replacing(folder / "conf" / "neo4j.conf", private=True) as file:
             file.write(configuration(*ports, memory.page_cache, settings or {}).encode())
         chosen = None
         if not server.ready:
@@ -191,7 +191,7 @@ def _state(folder: Path) -> Server | None:
 
 def _write_state(server: Server) -> None:
     told = {name: value for name, value in asdict(server).items() if name != "folder"}
-    with replacing(server.folder / _STATE, mode=0o600) as file:
+    with replacing(server.folder / _STATE, private=True) as file:
         file.write(json.dumps(told).encode("ascii"))
 
 

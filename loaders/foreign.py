@@ -1,0 +1,183 @@
+"""Files that are no PyTorch trace, told by their content: what each is, and what to do with it.
+
+Messages continue `FILE: `. A file is known by its first bytes, after decompression; only Nsight Systems' own format,
+which NVIDIA does not document, is told by its name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import PurePath
+from typing import Any
+
+HEAD = 65536
+"""Bytes that are enough to tell."""
+
+_RECORD = "record one with torch.profiler and export_chrome_trace"
+_EXPORTED = f"tracelens-graph reads PyTorch's own traces: {_RECORD}"
+
+_NSYS = "is a report of Nsight Systems"
+_ROCPROF = "of AMD's rocprof"
+_XPLANE = f"is a JAX/XLA profile (XPlane protocol buffer); XProf or TensorBoard opens it; {_EXPORTED}"
+_PERFETTO = f"is a Perfetto trace (protocol buffer); ui.perfetto.dev opens it; {_EXPORTED}"
+
+_MAGIC: tuple[tuple[bytes, str], ...] = (
+    (b"NVR\0", f"is a report of Nsight Compute; ncu-ui opens it; {_EXPORTED}"),
+    (b"%PDF", "is a PDF document, not a profiler trace in JSON"),
+    (b"\x89PNG", "is a PNG picture, not a profiler trace in JSON"),
+    (b"\x7fELF", "is a program, not a profiler trace in JSON"),
+    (b"PAR1", "is a Parquet file, not a profiler trace in JSON"),
+    (b"\x80\x04", "is a Python pickle, not a profiler trace in JSON"),
+    (b"\x80\x05", "is a Python pickle, not a profiler trace in JSON"),
+    (b"BZh", "is a bzip2 archive: unpack it first"),
+    (b"\xfd7zXZ\x00", "is an xz archive: unpack it first"),
+    (b"<", "is an HTML or XML page, not a profiler trace in JSON"),
+)
+
+_DATABASES = (
+    (b"CUPTI_ACTIVITY_KIND", f"{_NSYS}, exported to SQLite; nsys-ui opens the .nsys-rep; {_EXPORTED}"),
+    (b"rocpd_", f"is a database {_ROCPROF} (rocpd); {_EXPORTED}"),
+)
+"""What a table's name in an SQLite file tells."""
+
+_HEADERS = (
+    ({"kernel_name", "start_timestamp"}, f"is a CSV table {_ROCPROF} (rocprofv3); {_EXPORTED}"),
+    ({"kind", "function", "start_timestamp"}, f"is a CSV table {_ROCPROF} (rocprofv3); {_EXPORTED}"),
+    ({"kernelname", "gpu-id"}, f"is a CSV table {_ROCPROF}; {_EXPORTED}"),
+    ({"name", "calls", "totaldurationns"}, f"is a CSV table {_ROCPROF}; {_EXPORTED}"),
+    ({"start (ns)", "duration (ns)"}, f"is a CSV table of nsys stats; {_EXPORTED}"),
+    ({"time (%)", "total time (ns)"}, f"is a CSV table of nsys stats; {_EXPORTED}"),
+)
+"""Columns, in small letters -> whose table it is."""
+
+_BINARY = re.compile(rb"[\x00-\x08\x0e-\x1f\x80-\xff]")
+_NSYS_NAMES = (".nsys-rep", ".qdrep", ".qdstrm")
+
+_TOOLS: tuple[tuple[str, str], ...] = (
+    (r"^/(?:device|host):|^TensorFlow|^XLA", "JAX or TensorFlow"),
+    (r"^(?:\d+ )?(?:CPU HIP API|CPU HSA API|GPU\d*|COPY|Markers and Ranges)\b", "AMD's rocprof"),
+    (r"^(?:Browser|Renderer|GPU Process|Utility)\b|^CrRenderer|CrBrowser", "a Chromium browser"),
+)
+"""Names of processes -> the tool that calls them so."""
+_KEYS = {
+    "viztracer_metadata": "VizTracer",
+    "product-version": "a Chromium browser",
+    "v8-version": "a Chromium browser",
+    "user-agent": "a Chromium browser",
+    "systemTraceEvents": "Android's systrace",
+    "highres-ticks": "JAX or TensorFlow",
+}
+"""Keys beside the events, or in their `metadata` -> the tool that writes them."""
+_CATEGORIES = {
+    "devtools.timeline": "a Chromium browser",
+    "blink": "a Chromium browser",
+    "v8": "a Chromium browser",
+    "toplevel": "a Chromium browser",
+    "FEE": "VizTracer",
+}
+
+
+def what_is(head: bytes, name: str) -> str:
+    """What a file is that does not begin as JSON does.
+
+    Args:
+        head: its first bytes, at best `HEAD` of them.
+        name: its name.
+    """
+    text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    if not text:
+        return "begins with white space only, not a trace"
+    if head.startswith(b"SQLite format 3\0"):
+        found = (what for table, what in _DATABASES if table in head)
+        return next(found, f"is an SQLite database (an Nsight Systems export?), not a profiler trace; {_EXPORTED}")
+    for magic, what in _MAGIC:
+        if head.startswith(magic):
+            return what
+    if head[0] == 0x0A and _BINARY.search(head, 0, 512):
+        return _what_protobuf_is(head)
+    if name.lower().endswith(_NSYS_NAMES):
+        return f"{_NSYS} ({PurePath(name).suffix}); nsys-ui opens it; {_EXPORTED}"
+    line = text.splitlines()[0].decode("utf-8", "ignore")
+    columns = {column.strip().strip('"').lower() for column in line.split(",")}
+    for wanted, what in _HEADERS:
+        if wanted <= columns:
+            return what
+    if line[:20].isprintable() and b"\0" not in text[:64]:
+        return f"begins with {line[:20]!r}, not with JSON"
+    return "is binary data that no profiler trace begins with"
+
+
+def what_json_is(head: bytes, whole: bool) -> str | None:
+    """What a JSON object without an event list is, if that can be told.
+
+    Args:
+        head: its beginning.
+        whole: whether that is all.
+    """
+    keys = set(re.findall(rb'"([\w-]+)"\s*:', head[: 4 * HEAD]))
+    if {b"schema", b"nodes"} <= keys or (b"schema" in keys and b"rf_id" in keys):
+        schema = re.search(rb'"schema"\s*:\s*"([\w.+-]{1,40})"', head)
+        version = f" (schema {schema.group(1).decode()})" if schema else ""
+        return (
+            f"is a PyTorch execution trace{version}, which has no GPU times, not a profiler trace; "
+            "torch.profiler records that of the same run, with export_chrome_trace"
+        )
+    if b"rocprofiler-sdk-tool" in keys:
+        return f"is a JSON result {_ROCPROF} (rocprofv3); {_EXPORTED}"
+    if b"nbformat" in keys:
+        return "is a notebook, not a profiler trace"
+    if whole and keys:
+        shown = ", ".join(sorted(key.decode("ascii", "replace") for key in keys)[:5])
+        return f"is JSON without a list `traceEvents` (it has: {shown})"
+    return None
+
+
+def what_chrome_trace_is(keys: Mapping[str, Any], processes: Iterable[str], categories: Iterable[str]) -> str:
+    """What a trace in Chrome's format is none of whose events has a category of PyTorch's profiler.
+
+    Args:
+        keys: what stands beside the event list.
+        processes: names of processes in it.
+        categories: categories of its events.
+    """
+    beside = {*keys, *(keys["metadata"] if isinstance(keys.get("metadata"), dict) else ())}
+    names, categories = list(processes), list(categories)
+    tool = next((tool for key, tool in _KEYS.items() if key in beside), "")
+    for pattern, one in _TOOLS:
+        tool = tool or (one if any(re.search(pattern, name) for name in names) else "")
+    parts = {part for category in categories for part in category.split(",")}
+    tool = tool or next((one for part, one in _CATEGORIES.items() if part in parts), "another tool")
+    shown = f" (it has {', '.join(sorted(categories)[:4])})" if categories else ""
+    return (
+        f"is a Chrome trace of {tool}: no event has a category of PyTorch's profiler{shown}; "
+        f"ui.perfetto.dev opens it; {_EXPORTED}"
+    )
+
+
+def _what_protobuf_is(head: bytes) -> str:
+    """XPlane and Perfetto both begin with a message in field 1; what stands in it tells."""
+    first = _message(head, 0)
+    if first is not None:
+        begin, end = first
+        plane = re.match(rb"(?:\x08[\x80-\xff]*[\x00-\x7f])?\x12[\x01-\x7f](/(?:host|device)|Task)", head[begin:])
+        if plane:
+            return _XPLANE
+        if end < len(head) and _message(head, end) is not None:
+            return _PERFETTO
+    if re.search(rb"/(?:host:|device:(?:GPU|TPU))", head):
+        return _XPLANE
+    return f"is a protocol buffer (of XLA or Perfetto?), not JSON; {_EXPORTED}"
+
+
+def _message(head: bytes, at: int) -> tuple[int, int] | None:
+    """Begin and end of the message of field 1 that stands at a place; None if none does."""
+    if head[at : at + 1] != b"\x0a":
+        return None
+    size = shift = 0
+    for place in range(at + 1, min(at + 6, len(head))):
+        size |= (head[place] & 127) << shift
+        if head[place] < 128:
+            return (place + 1, place + 1 + size) if size else None
+        shift += 7
+    return None

@@ -1,0 +1,360 @@
+"""Nothing of the user's is lost: every output of every command, found in the program itself."""
+
+from __future__ import annotations
+
+import gzip
+import inspect
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from handmade import Run
+
+import tracelens_graph
+from tracelens_graph.cli.app import app
+from tracelens_graph.cli.options import Written
+from tracelens_graph.cli.outputs import written
+from tracelens_graph.errors import OutputError
+from tracelens_graph.files import Protection, check_outputs, protecting, replacing
+from tracelens_graph.marks import LIST
+from tracelens_graph.simulate import simulate, write
+
+PROGRAM = [sys.executable, "-c", "from tracelens_graph.cli import main; main()"]
+
+
+class Output(NamedTuple):
+    """How a command is made to write to a place.
+
+    Attributes:
+        words: the command; TRACE and PLACE stand for paths.
+        name: name of the file, or folder, for the place.
+        files: what is written into a folder; empty where the place is a file.
+    """
+
+    words: str
+    name: str
+    files: tuple[str, ...] = ()
+    to_stdout: bool = True
+
+
+OUTPUTS = {
+    ("report", "csv"): Output("report TRACE --csv PLACE", "tables", ("gpu_timeline.csv", "ops_summary.csv")),
+    ("report", "xlsx"): Output("report TRACE --xlsx PLACE", "r.xlsx"),
+    ("report", "json"): Output("report TRACE --json PLACE", "r.json"),
+    ("report", "markdown"): Output("report TRACE --markdown PLACE", "r.md"),
+    ("compare", "csv"): Output("compare TRACE TRACE --names a,b --csv PLACE", "diff", ("gpu_timeline.csv",)),
+    ("roofline", "output"): Output("roofline TRACE --arch h100-sxm -o PLACE", "r.html"),
+    ("roofline", "png"): Output("roofline TRACE --arch h100-sxm -o PLACE", "r.png", to_stdout=False),
+    ("roofline", "svg"): Output("roofline TRACE --arch h100-sxm -o PLACE", "r.svg", to_stdout=False),
+    ("cut", "output"): Output("cut TRACE --uid 9 -o PLACE", "piece.json"),
+    ("cut", "gz"): Output("cut TRACE --uid 9 -o PLACE", "piece.json.gz", to_stdout=False),
+    ("export", "output"): Output("export TRACE --format graphml -o PLACE", "g.graphml"),
+    ("export", "gz"): Output("export TRACE --format graphml.gz -o PLACE", "g.graphml.gz", to_stdout=False),
+    ("export", "parquet"): Output("export TRACE --format parquet -o PLACE", "p", ("nodes.parquet", "edges.parquet")),
+    ("export", "nodes"): Output("export TRACE --format csv -o PLACE", "c", ("nodes.csv", "edges.csv")),
+    ("save", "output"): Output("save TRACE -o PLACE", "g.tlg"),
+    ("queries", "save"): Output("db queries --save PLACE", "browser", ("queries.zip", "tracelens.grass")),
+}
+"""(command, parameter, or a format that its one parameter is also given) -> how to ask for it."""
+
+FORMATS = {"png", "svg", "gz", "parquet", "nodes"}
+
+ELSEWHERE = {
+    ("pull", "output"): "needs a database: test_db_pull.py",
+    ("export", "folder"): "a new folder only: test_db_pull.py",
+}
+
+FILES = [output for output in OUTPUTS.values() if not output.files]
+FOLDERS = [output for output in OUTPUTS.values() if output.files]
+
+
+def commands(program: Any = app) -> Iterator[tuple[str, Callable[..., Any]]]:
+    for registered in program.registered_commands:
+        yield registered.name or registered.callback.__name__, registered.callback
+    for group in program.registered_groups:
+        yield from commands(group.typer_instance)
+
+
+def named(output: Output) -> str:
+    return f"{output.words.split()[0]} {output.name}"
+
+
+@pytest.fixture
+def ask(run: Run, trace: Path) -> Callable[..., tuple[int, str, str]]:
+    """Runs a command with its output at a place."""
+
+    def call(output: Output, place: object, *more: str, of: Path = trace) -> tuple[int, str, str]:
+        if "r.png" in output.name or "r.svg" in output.name:
+            pytest.importorskip("matplotlib")
+        if "r.html" in output.name:
+            pytest.importorskip("plotly")
+        words = {"TRACE": of, "PLACE": place}
+        return run(*(words.get(word, word) for word in output.words.split()), *more)
+
+    return call
+
+
+@pytest.fixture
+def trace(tmp_path: Path, trace_file: Path) -> Path:
+    folder = tmp_path / "traces"
+    folder.mkdir()
+    return Path(shutil.copy(trace_file, folder / "trace.json"))
+
+
+# --- no output is forgotten ------------------------------------------------------------------------------------------
+
+
+def test_every_path_of_every_command_is_an_output_that_this_table_knows() -> None:
+    found, unmarked = set(), set()
+    for name, command in commands():
+        for parameter in inspect.signature(command, eval_str=True).parameters.values():
+            if written(parameter):
+                found.add((name, parameter.name))
+            elif "Path" in str(parameter.annotation):
+                unmarked.add((name, parameter.name))
+    assert found == {(name, parameter) for name, parameter in (*OUTPUTS, *ELSEWHERE) if parameter not in FORMATS}
+    # The folder of the local server is its own.
+    assert unmarked == {("start", "folder"), ("stop", "folder")}
+
+
+def test_every_command_with_an_output_takes_force() -> None:
+    for name, command in commands():
+        parameters = inspect.signature(command, eval_str=True).parameters
+        replaces = any(written(parameter) is Written.OUTPUT for parameter in parameters.values())
+        assert ("force" in parameters) == replaces, name
+
+
+def test_nothing_else_opens_files_to_write() -> None:
+    package = Path(tracelens_graph.__file__).parent
+    opening = r"""open\([^)]*["'][wxa]b?["']|\.write_(?:text|bytes)\(|savefig\((?!file|drawn)"""
+    allowed = {
+        "files.py",  # the one that does
+        "simulate/__init__.py",  # for tests and examples, called from Python
+        "stores/neo4j/bulk.py",  # into a new folder only
+        "stores/neo4j/server/jars.py",  # into a folder of its own
+        "stores/export.py",  # packs into the file that it is given
+        "loaders/kineto/loader.py",  # pipes between processes
+    }
+    import re
+
+    # Symbolic links are not followed, so what stands beside the package in a checkout is searched by itself.
+    every = {path for folder in (package, package / "loaders", package / "cypher") for path in folder.rglob("*.py")}
+    found = {
+        path.relative_to(package).as_posix()
+        for path in every
+        if re.search(opening, path.read_bytes().decode("latin-1"))
+    }
+    assert found <= allowed
+
+
+# --- what is refused, and what is not --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("output", FILES, ids=named)
+def test_an_input_is_never_overwritten(ask: Any, output: Output, tmp_path: Path, trace: Path) -> None:
+    before = trace.read_bytes()
+    links = {name: tmp_path / f"{name}-{output.name}" for name in ("same", "hard", "soft", "dots")}
+    os.link(trace, links["hard"])
+    links["soft"].symlink_to(trace)
+    links["same"] = trace.with_name(output.name)
+    trace.rename(links["same"])
+    trace.symlink_to(links["same"])
+    links["dots"] = links["same"].parent / ".." / "traces" / output.name
+    for of in (links["same"], trace):
+        for name, place in links.items():
+            for force in ((), ("--force",)):
+                code, out, err = ask(output, place, *force, of=of)
+                assert (code, out, len(err.splitlines())) == (1, "", 1), name
+                assert err.startswith(f"error: {place}: is what the command reads"), name
+                assert links["same"].read_bytes() == before
+                assert sorted(path.name for path in tmp_path.iterdir() if ".part" in path.name) == []
+
+
+@pytest.mark.parametrize("content", [b"precious", b'{"traceEvents": []}', gzip.compress(b'{"traceEvents": []}')])
+@pytest.mark.parametrize("output", FILES, ids=named)
+def test_what_the_tool_did_not_write_stays_without_force(
+    ask: Any, output: Output, tmp_path: Path, content: bytes
+) -> None:
+    place = tmp_path / output.name
+    place.write_bytes(content)
+    code, out, err = ask(output, place)
+    assert (code, out) == (1, "")
+    assert err == f"error: {place}: is there already and was not written by tracelens-graph; --force replaces it\n"
+    assert place.read_bytes() == content
+    assert ask(output, place, "--force")[0] == 0
+    assert place.read_bytes() != content
+
+
+@pytest.mark.parametrize("output", FILES, ids=named)
+def test_what_the_tool_wrote_is_replaced(ask: Any, output: Output, tmp_path: Path) -> None:
+    place = tmp_path / output.name
+    place.touch()  # an empty file holds nothing that could be lost
+    for _ in range(3):
+        code, _, err = ask(output, place)
+        assert (code, err) == (0, "")
+        assert place.stat().st_size
+
+
+@pytest.mark.parametrize("output", FOLDERS, ids=named)
+def test_in_a_folder_only_files_of_ours_are_replaced(ask: Any, output: Output, tmp_path: Path) -> None:
+    place = tmp_path / output.name
+    for _ in range(2):
+        code, _, err = ask(output, place)
+        assert code == 0, err
+    ours = place / output.files[0]
+    written_by_us = ours.read_bytes()
+    for theirs in (b"precious", written_by_us + b"edited"):
+        ours.write_bytes(theirs)
+        others = {path.name: path.stat().st_mtime_ns for path in place.iterdir()}
+        if theirs == b"precious" or output.name != "p":  # Parquet with bytes behind it is damaged, but ours
+            code, _, err = ask(output, place)
+            assert code == 1
+            assert f"{ours}: is there already and was not written by tracelens-graph" in err
+            assert ours.read_bytes() == theirs
+            assert {path.name: path.stat().st_mtime_ns for path in place.iterdir()} == others, "nothing is written"
+    assert ask(output, place, "--force")[0] == 0
+    assert ask(output, place)[0] == 0
+    assert not list(place.glob("*.part"))
+
+
+@pytest.mark.parametrize("output", [one for one in FOLDERS if "TRACE" in one.words], ids=named)
+def test_a_folder_that_holds_the_input_is_refused(ask: Any, output: Output, trace: Path) -> None:
+    code, out, err = ask(output, trace.parent)
+    assert (code, out) == (1, "")
+    assert err.startswith(f"error: {trace.parent}: holds what the command reads")
+    assert list(trace.parent.iterdir()) == [trace]
+    before = trace.read_bytes()
+    assert ask(output, trace.parent, "--force")[0] == 0
+    assert trace.read_bytes() == before
+
+
+def test_tables_of_an_input_folder_are_never_overwritten(run: Run, trace: Path, tmp_path: Path) -> None:
+    assert run("report", trace, "--csv", tmp_path / "a")[0] == 0
+    before = {path: path.read_bytes() for path in (tmp_path / "a").iterdir()}
+    for force in ((), ("--force",)):
+        code, _, err = run("compare", tmp_path / "a", trace, "--csv", tmp_path / "a", *force)
+        assert code == 1
+        assert len(err.splitlines()) == 1
+        assert {path: path.read_bytes() for path in (tmp_path / "a").iterdir()} == before
+
+
+def test_the_tables_of_another_tool_are_not_ours_for_their_header(run: Run, trace: Path, tmp_path: Path) -> None:
+    run("report", trace, "--csv", tmp_path / "ours")
+    (tmp_path / "theirs").mkdir()
+    shutil.copy(tmp_path / "ours" / "gpu_timeline.csv", tmp_path / "theirs")
+    assert run("report", trace, "--csv", tmp_path / "theirs")[0] == 1
+    # A copy of the whole folder is known again.
+    shutil.copytree(tmp_path / "ours", tmp_path / "copy")
+    assert (tmp_path / "copy" / LIST).exists()
+    assert run("report", trace, "--csv", tmp_path / "copy")[0] == 0
+
+
+def test_ranks_write_into_folders_of_their_own_and_are_protected(run: Run, tmp_path: Path) -> None:
+    write(simulate(ranks=2, steps=1, layers=1), tmp_path / "job")
+    first = tmp_path / "job" / "a.1.json.gz"
+    (tmp_path / "job" / "rank0.json.gz").rename(first)
+    second = tmp_path / "job" / "a.2.json.gz"
+    (tmp_path / "job" / "rank1.json.gz").rename(second)
+    assert run("report", first, second, "--csv", tmp_path / "t")[0] == 0
+    assert {path.name for path in (tmp_path / "t").iterdir()} == {"a.1", "a.2"}
+    (tmp_path / "t" / "a.2" / "gpu_timeline.csv").write_text("precious")
+    code, _, err = run("report", first, second, "--csv", tmp_path / "t")
+    assert code == 1
+    assert "gpu_timeline.csv: is there already" in err
+    assert (tmp_path / "t" / "a.2" / "gpu_timeline.csv").read_text() == "precious"
+
+
+def test_two_outputs_of_one_command_are_two_files(run: Run, trace: Path, tmp_path: Path) -> None:
+    code, _, err = run("report", trace, "--json", tmp_path / "x", "--markdown", tmp_path / ".." / tmp_path.name / "x")
+    assert (code, err) == (2, "error: --json and --markdown name one file\n")
+
+
+# --- streams, devices, interrupts ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("output", [output for output in FILES if output.to_stdout], ids=named)
+def test_standard_output_pipes_and_devices_take_what_a_file_would_hold(
+    ask: Any, output: Output, tmp_path: Path, trace: Path
+) -> None:
+    place = tmp_path / output.name
+    assert ask(output, place)[0] == 0
+    whole = place.read_bytes()
+    assert ask(output, "/dev/null")[0] == 0
+    assert Path("/dev/null").is_char_device()
+    pipe, copy = tmp_path / "pipe", tmp_path / "copy"
+    os.mkfifo(pipe)
+    with subprocess.Popen(f"cat {pipe} > {copy}", shell=True):
+        assert ask(output, pipe)[0] == 0
+    assert pipe.is_fifo()
+    words = {"TRACE": str(trace)}
+    for stdout in ("-", "/dev/stdout"):
+        command = [(words | {"PLACE": stdout}).get(word, word) for word in output.words.split()]
+        done = subprocess.run([*PROGRAM, *command], capture_output=True, check=True)
+        assert done.stderr == b""
+        if output.name != "r.xlsx":  # a workbook holds the time
+            assert done.stdout == copy.read_bytes() == whole
+
+
+@pytest.mark.parametrize("how", ["interrupt", "full"])
+def test_what_stood_there_stays_when_writing_fails(tmp_path: Path, how: str) -> None:
+    place = tmp_path / "x.json"
+    place.write_bytes(b"older")
+
+    def fail() -> None:
+        with replacing(place) as file:
+            file.write(b"half")
+            raise KeyboardInterrupt if how == "interrupt" else OSError(28, "No space left on device")
+
+    with pytest.raises(KeyboardInterrupt if how == "interrupt" else OutputError):
+        fail()
+    assert place.read_bytes() == b"older"
+    assert list(tmp_path.iterdir()) == [place]
+
+
+def test_an_interrupt_leaves_nothing_behind(trace: Path, tmp_path: Path) -> None:
+    snippet = (
+        "import os, signal, sys\n"
+        "from tracelens_graph.stores import graph_file\n"
+        "whole = graph_file._finish\n"
+        "def interrupted(*arguments):\n"
+        "    print(os.listdir(os.path.dirname(sys.argv[-1])), file=sys.stderr)\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "graph_file._finish = interrupted\n"
+        "from tracelens_graph.cli import main\n"
+        "main()\n"
+    )
+    out = tmp_path / "out"
+    out.mkdir()
+    command = [sys.executable, "-c", snippet, "save", str(trace), "-o", str(out / "g.tlg")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 128 + signal.SIGINT
+    assert ".part" in done.stderr
+    assert list(out.iterdir()) == []
+
+
+def test_files_of_the_tool_s_own_are_not_protected(tmp_path: Path) -> None:
+    place = tmp_path / "state"
+    place.write_bytes(b"older")
+    with protecting(Protection()):
+        with pytest.raises(OutputError, match="is there already"):
+            check_outputs([place])
+        with replacing(place, private=True) as file:
+            file.write(b"newer")
+    assert place.read_bytes() == b"newer"
+    assert place.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_suffix_tells_nothing(run: Run, trace: Path, tmp_path: Path) -> None:
+    """A trace is safe under whatever name, as an output too."""
+    for name in ("a.tlg", "b.html", "c.json.gz", "d"):
+        other = Path(shutil.copy(trace, tmp_path / name))
+        before = other.read_bytes()
+        assert run("save", trace, "-o", other)[0] == 1
+        assert run("report", trace, "--markdown", other)[0] == 1
+        assert other.read_bytes() == before

@@ -1,0 +1,199 @@
+"""Files of other tools: each is named by its content in one line that says what to do."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+from handmade import small_trace
+from typer.testing import CliRunner
+
+from corpus import parametrize, xplane_files
+from tracelens_graph.cli.app import app
+from tracelens_graph.errors import NotATraceError
+from tracelens_graph.loading import load_core
+
+
+def field(number: int, content: bytes) -> bytes:
+    """A field of a protocol buffer that holds bytes."""
+    return varint(number << 3 | 2) + varint(len(content)) + content
+
+
+def varint(value: int) -> bytes:
+    out = b""
+    while value > 127:
+        out, value = out + bytes([value & 127 | 128]), value >> 7
+    return out + bytes([value])
+
+
+def plane(name: bytes, number: int = 1) -> bytes:
+    return b"\x08" + varint(number) + field(2, name) + field(3, b"\x08\x01")
+
+
+def packet(time: int) -> bytes:
+    return b"\x40" + varint(time) + b"\x50\x01"
+
+
+def chrome(*events: dict[str, Any], **beside: Any) -> bytes:
+    timed = {"ph": "X", "name": "f", "ts": 1, "dur": 2, "pid": 1, "tid": 1}
+    return json.dumps({"traceEvents": [timed | event for event in events], **beside}).encode()
+
+
+def process(name: str) -> dict[str, Any]:
+    return {"ph": "M", "name": "process_name", "args": {"name": name}}
+
+
+def database(table: str, folder: Path) -> bytes:
+    file = folder / "made.db"
+    with sqlite3.connect(file) as connection:
+        connection.execute(f"CREATE TABLE {table} (start INTEGER)")
+    connection.close()
+    return file.read_bytes()
+
+
+ROCPROF_V3 = (
+    b'"Kind","Agent_Id","Queue_Id","Thread_Id","Dispatch_Id","Kernel_Id","Kernel_Name","Correlation_Id",'
+    b'"Start_Timestamp","End_Timestamp"\n"KERNEL_DISPATCH",4,1\n'
+)
+
+FILES = {
+    "jax.xplane.pb": (field(1, plane(b"/host:metadata")), "JAX/XLA profile"),
+    "gpu.xplane.pb": (field(1, plane(b"/device:GPU:0", 4000)), "JAX/XLA profile"),
+    "large-first-plane.pb": (field(1, field(2, b"/device:TPU:0") + b"x" * 500_000), "JAX/XLA profile"),
+    "t.pftrace": (b"".join(field(1, packet(time)) for time in (5, 10**12, 2)), "Perfetto trace"),
+    "one-packet.perfetto-trace": (field(1, b"\x40\xff\x01\xff"), "protocol buffer"),
+    "kernel_trace.csv": (ROCPROF_V3, "rocprof (rocprofv3)"),
+    "hip_api_trace.csv": (b'"Domain","Kind","Function","Process_Id","Start_Timestamp"\n', "rocprof (rocprofv3)"),
+    "results.csv": (b'"Index","KernelName","gpu-id","queue-id"\n0,"k",1,0\n', "CSV table of AMD's rocprof"),
+    "results.stats.csv": (b'"Name","Calls","TotalDurationNs","AverageNs","Percentage"\n', "CSV table of AMD's rocprof"),
+    "results.json": (
+        b'{"rocprofiler-sdk-tool": [{"metadata": {"pid": 1}}]}',
+        "JSON result of AMD's rocprof (rocprofv3)",
+    ),
+    "results-v1.json": (chrome(process("CPU HIP API"), {}), "Chrome trace of AMD's rocprof"),
+    "a.nsys-rep": (b"\x01\x02nsys\x00\xff" * 20, "report of Nsight Systems (.nsys-rep)"),
+    "a.ncu-rep": (b"NVR\0\x10\x00\x00\x00", "report of Nsight Compute"),
+    "a.csv": (b"Start (ns),Duration (ns),CorrId,Name\n1,2,3,k\n", "CSV table of nsys stats"),
+    "execution.json": (
+        b'{"schema": "1.0.1", "pid": 7, "nodes": [{"id": 2}]}',
+        "PyTorch execution trace (schema 1.0.1)",
+    ),
+    "chakra.json": (b'{"schema": "1.1.1-chakra.0.0.4", "nodes": []}', "(schema 1.1.1-chakra.0.0.4)"),
+    "browser.json": (
+        chrome({"cat": "devtools.timeline,v8"}, metadata={"product-version": "HeadlessChrome/1"}),
+        "Chrome trace of a Chromium browser",
+    ),
+    "tensorflow.json": (chrome(process("/device:GPU:0"), {}, displayTimeUnit="ns"), "of JAX or TensorFlow"),
+    "viztracer.json": (chrome({"cat": "FEE"}, viztracer_metadata={"version": "1"}), "Chrome trace of VizTracer"),
+    "perf.json": (chrome({"cat": "cpu-clock"}, {"cat": "sched"}), "of another tool: no event has a category of"),
+    "list.json": (b'[{"ph": "B", "name": "f", "ts": 1, "pid": 1, "tid": 1}]', "Chrome trace of another tool"),
+}
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
+@pytest.mark.parametrize("name", FILES)
+def test_files_of_other_tools_are_named(name: str, packed: bool, tmp_path: Path) -> None:
+    content, words = FILES[name]
+    file = tmp_path / name
+    file.write_bytes(gzip.compress(content) if packed else content)
+    with pytest.raises(NotATraceError) as caught:
+        load_core(file)
+    line = str(caught.value)
+    assert line.startswith(f"{file}: is a")
+    assert words in line
+    assert "torch.profiler" in line, "it says what to do"
+    assert "\n" not in line
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [("CUPTI_ACTIVITY_KIND_KERNEL", "Nsight Systems"), ("rocpd_kernel_dispatch", "rocpd"), ("x", "SQLite database")],
+)
+def test_databases_are_told_by_their_tables(table: str, words: str, tmp_path: Path) -> None:
+    with pytest.raises(NotATraceError, match=words):
+        load_core(database(table, tmp_path))
+
+
+@parametrize("path", xplane_files())
+def test_real_profiles_of_jax_are_named(path: Path) -> None:
+    with pytest.raises(NotATraceError, match="JAX/XLA profile" if "xplane" in path.name else "protocol buffer"):
+        load_core(path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"traceEvents": []},
+        {"traceEvents": [{"ph": "i", "s": "g", "name": "Record Window End", "ts": 5}], "schemaVersion": 1},
+        {"traceEvents": [{"ph": "X", "cat": "Trace", "name": "PyTorch Profiler (0)", "ts": 1, "dur": 2, "pid": 1}]},
+        {"traceEvents": [*small_trace()["traceEvents"], {"ph": "X", "cat": "mine", "name": "f", "ts": 1, "dur": 2}]},
+    ],
+)
+def test_a_trace_of_pytorch_is_never_taken_for_another_tool_s(content: dict[str, Any]) -> None:
+    load_core(content)
+
+
+def test_every_command_says_so_in_one_line(tmp_path: Path) -> None:
+
+    file = tmp_path / "browser.json"
+    file.write_bytes(FILES["browser.json"][0])
+    for command in ("report", "info", "timeline", "tree", "attribution", "modules"):
+        done = CliRunner().invoke(app, [command, str(file)])
+        assert done.exit_code == 1
+        assert done.stderr.startswith(f"error: {file}: is a Chrome trace of a Chromium browser")
+        assert len(done.stderr.splitlines()) == 1
+
+
+def long_trace(gpu_last: int) -> bytes:
+    """Many ops, then the GPU events, as the profiler writes them; packed so that a cut hits the end."""
+    events = [
+        {"ph": "X", "cat": "cpu_op", "name": f"aten::op{i * 7919 % 1000}", "ts": i, "dur": 1, "pid": 1, "tid": 1}
+        for i in range(5000)
+    ]
+    kernels = [
+        {"ph": "X", "cat": "kernel", "name": f"k{i * 31}", "ts": i, "dur": 1, "pid": 0, "tid": 7, "args": {"stream": 7}}
+        for i in range(gpu_last)
+    ]
+    return gzip.compress(json.dumps({"schemaVersion": 1, "traceEvents": events + kernels}).encode())
+
+
+@pytest.mark.parametrize("share", [0.02, 0.3, 0.9])
+def test_a_packed_file_cut_short_says_what_is_left(tmp_path: Path, share: float) -> None:
+
+    packed = long_trace(gpu_last=20)
+    file = tmp_path / "cut.json.gz"
+    file.write_bytes(packed[: int(share * len(packed))])
+    core = load_core(file)
+    assert 0 < core.info.cut_short < len(gzip.decompress(packed))
+    assert core.info.cut_short == pytest.approx(len(gzip.decompress(packed)) * share, rel=0.5)
+    for command in ("report", "timeline", "attribution"):
+        done = CliRunner().invoke(app, [command, str(file)])
+        assert (done.exit_code, done.stdout) == (1, "")
+        (line,) = done.stderr.splitlines()
+        read = f"{core.info.cut_short:,} bytes of JSON, {core.info.events:,} entries could be read"
+        assert f"the file is cut short: {read}, no GPU event among them, as these usually stand last" in line
+    assert CliRunner().invoke(app, ["info", str(file)]).exit_code == 0
+
+
+def test_where_gpu_events_are_left_the_report_goes_on_with_a_warning(tmp_path: Path) -> None:
+
+    packed = long_trace(gpu_last=5000)
+    file = tmp_path / "cut.json.gz"
+    file.write_bytes(packed[: int(0.8 * len(packed))])
+    done = CliRunner().invoke(app, ["timeline", str(file)])
+    assert done.exit_code == 0
+    assert "GPU events usually stand last" in done.stderr
+
+
+@pytest.mark.parametrize("kept", [5, 18, 40])
+def test_a_packed_file_with_nothing_left_says_that_it_is_cut(tmp_path: Path, kept: int) -> None:
+    file = tmp_path / "cut.json.gz"
+    file.write_bytes(long_trace(gpu_last=1)[:kept])
+    done = CliRunner().invoke(app, ["report", str(file)])
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "cut short" in done.stderr
+    assert len(done.stderr.splitlines()) == 1

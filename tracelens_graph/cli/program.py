@@ -1,0 +1,145 @@
+"""What all commands run in: the one place where errors become a line on standard error, and what `TRACE` alone means.
+
+Exit codes: 0 done, 1 the input or the question is no good, 2 wrong usage, 3 a condition of `--fail-if` is met,
+130 interrupted.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Sequence
+from glob import has_magic
+from typing import Any, Never
+
+import typer
+from typer.core import TyperGroup
+
+from tracelens_graph.errors import TraceLensGraphError
+from tracelens_graph.suggest import did_you_mean, hint
+
+_CLOSED_PIPE = 141
+"""What a shell reports of a program that was ended by a closed pipe."""
+
+_UsageError: type[Any] = typer.BadParameter.__mro__[1]
+"""Base of typer's errors about wrong usage, which it does not export."""
+
+_DEFAULT = "report"
+"""The command that is meant where a trace stands in its place."""
+
+
+class Group(TyperGroup):
+    """Commands under one name, whose errors all look the same."""
+
+    def main(self, args: Sequence[str] | None = None, *given: Any, **options: Any) -> Any:
+        """Run it; ends the process with its exit code."""
+        try:
+            code = super().main(args, *given, **{**options, "standalone_mode": False})
+        except _UsageError as error:
+            _end_with_usage_error(error)
+        except typer.Abort:
+            _print_error("aborted")
+            sys.exit(1)
+        sys.exit(code if isinstance(code, int) else 0)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that is asked for; a wrong name is answered with those that were probably meant."""
+        if self.get_command(ctx, args[0]) is None:
+            ctx.fail(f"there is no command {args[0]!r}; {hint(args[0], self.commands)}")
+        return super().resolve_command(ctx, args)
+
+
+class Program(Group):
+    """The whole command line."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Take `--debug` wherever it stands."""
+        if "--debug" in args:
+            args = ["--debug", *(arg for arg in args if arg != "--debug")]
+        return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that is asked for; a trace without one gets its report."""
+        if self.get_command(ctx, args[0]) is None and _is_trace(args[0], self.commands):
+            args = [_DEFAULT, *args]
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command; an error is one line, with a traceback only where `--debug` asks for it."""
+        # The programs of this package run one numpy thread: a pool would cost time at the start.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="backslashreplace")  # a name that the terminal cannot show ends nothing
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # Whoever read our output has seen enough. Python would complain once more when it ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(_CLOSED_PIPE) from None
+        except KeyboardInterrupt:
+            raise typer.Exit(130) from None
+        except (TraceLensGraphError, OSError, MemoryError) as error:
+            if ctx.params.get("debug"):
+                raise
+            _print_error(_one_line(error))
+            raise typer.Exit(1) from None
+        return result
+
+
+def _is_trace(word: str, commands: Sequence[str] | Any) -> bool:
+    """Whether a word that is no command names a trace: a file or folder, a pattern, or - for standard input."""
+    if word == "-" or has_magic(word) or os.path.exists(word):
+        return True
+    # A path that does not exist is a slip in the path, unless it looks like a command.
+    return (os.sep in word or "." in word) and not did_you_mean(word, commands)
+
+
+def _end_with_usage_error(error: Any) -> Never:
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+    else:
+        _print_error(_usage_line(error))
+    sys.exit(error.exit_code)
+
+
+def _usage_line(error: Any) -> str:
+    """What is wrong with the usage, without a full stop: the option or argument, and why it cannot be taken."""
+    parameter = getattr(error, "param", None)
+    if isinstance(error, typer.BadParameter) and type(error) is typer.BadParameter:
+        place = error.param_hint or (parameter.get_error_hint(error.ctx) if parameter is not None else "")
+        names = [place] if isinstance(place, str) else place or []
+        where = " / ".join(name.strip("'\"") for name in names).replace("' / '", " / ")
+        said = f"{where}: {_begun_small(error.message)}" if where else error.message
+    elif meant := getattr(error, "possibilities", None):
+        said = f"no such option: {error.option_name}; did you mean {' or '.join(sorted(meant))}?"
+    else:
+        said = _begun_small(error.format_message())
+    line = _joined(said).removesuffix(".")
+    context = getattr(error, "ctx", None)
+    if context is not None and not line.endswith("?") and type(error) is not typer.BadParameter:
+        line += f" (see {context.command_path} --help)"
+    return line
+
+
+def _begun_small(text: str) -> str:
+    return text[:1].lower() + text[1:] if text[1:2].islower() else text
+
+
+def _one_line(error: BaseException) -> str:
+    if isinstance(error, MemoryError):
+        return "out of memory"
+    if isinstance(error, OSError) and error.strerror and not isinstance(error, TraceLensGraphError):
+        return f"{error.filename}: {error.strerror.lower()}" if error.filename else error.strerror.lower()
+    return _joined(str(error))
+
+
+def _joined(text: str) -> str:
+    return " ".join(part.strip() for part in text.splitlines())
+
+
+def _print_error(text: str) -> None:
+    from tracelens_graph.texts import printable
+
+    typer.echo(f"error: {printable(text)}", err=True)
