@@ -267,6 +267,8 @@ def by_instants(w: Window) -> np.ndarray:
         lead = {SYNCHRONIZATION: 0, COPY_TO_DEVICE: 0}
         for i, row in enumerate(rows[1:], 1):
             begin, end = max(int(c.end_ns[r]) for r in rows[:i]), int(c.start_ns[row])
+            if end <= begin:
+                continue
             hidden = [any(c.start_ns[r] <= t < c.end_ns[r] for r in others) for t in range(begin, end)]
             found[Cause.outside] += sum(hidden)
             shown = [t for t, out in zip(range(begin, end), hidden, strict=True) if not out]
