@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tracelens_graph.cli.common import Format, FormatOption, formatted, load
+from tracelens_graph.cli.common import Format, FormatOption, load, write_table
+from tracelens_graph.cli.hints import Call
 from tracelens_graph.cli.traces import load_set, traces_named
 from tracelens_graph.cli.windows import WindowChoice, with_window_options
 
@@ -51,8 +51,7 @@ def ask(
 
     Example: tracelens-graph ask collective_spread traces/ -p kind=allreduce --format csv
     """
-    from tracelens_graph.reports.terminal import terminal_width, wants_color
-
+    hints: list[str] = []
     if question is None:
         table = _listed()
         if format is not Format.table or top is not None:
@@ -63,7 +62,9 @@ def ask(
             table = _described(asked)
         else:
             table = _first(_answer(asked, traces, _parameters(asked, param or []), window, format), format, top)
-    sys.stdout.write(formatted(table, format, terminal_width(sys.stdout), wants_color(sys.stdout)))
+            if not asked.several:
+                hints = Call(traces[0], window).to_open(table)
+    write_table(table, format, hints)
 
 
 def _question(name: str) -> Question:

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from tracelens_graph.cli.common import CacheOption, Format, FormatOption, Trace, load, write_table
+from tracelens_graph.cli.hints import Call
 from tracelens_graph.cli.windows import WindowChoice, with_window_options
 
 _ROWS_FOR_PEOPLE = 30
@@ -67,7 +68,8 @@ def attribution(
 
     table = analysis.attribution(window.of(core), level=level.value, name=pattern)
     wanted = (_ROWS_FOR_PEOPLE if format is Format.table else 0) if top is None else top
-    write_table(top_rows(table, wanted), format)
+    shown = top_rows(table, wanted)
+    write_table(shown, format, Call(trace, window).to_open(shown))
 
 
 def compiled(pattern: str | None, option: str) -> re.Pattern[str] | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tracelens_graph.cli.common import CacheOption, Trace, load
+from tracelens_graph.cli.common import CacheOption, Trace, load, print_wrapped
 from tracelens_graph.cli.durations import to_ns
 
 if TYPE_CHECKING:
@@ -76,7 +76,6 @@ def cut(
     from tracelens_graph.files import replacing
     from tracelens_graph.reports.progress import progress_on_terminal
     from tracelens_graph.stores.cut import write_piece
-    from tracelens_graph.texts import printable
 
     piece = _piece(core, uid, step, margin, after, before)
     with progress_on_terminal("cutting") as progress:
@@ -85,8 +84,8 @@ def cut(
             return
         with replacing(out) as file:
             events = write_piece(piece, file, packed=out.suffix.lower() == ".gz", progress=progress)
-    typer.echo(
-        f"wrote {printable(str(out))}: {events:,} events, {piece.after_ns / 1e6:,.3f} to "
+    print_wrapped(
+        f"wrote {out}: {events:,} events, {piece.after_ns / 1e6:,.3f} to "
         f"{piece.before_ns / 1e6:,.3f} ms, {out.stat().st_size / 1e6:,.2f} MB; "
         "to see it: ui.perfetto.dev, Open trace file"
     )

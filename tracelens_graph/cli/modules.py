@@ -18,6 +18,7 @@ from tracelens_graph.cli.common import (
     load,
     write_table,
 )
+from tracelens_graph.cli.hints import Call
 from tracelens_graph.cli.windows import WindowChoice, with_window_options
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def modules(
     if format is ModuleFormat.text:
         _draw(table)
     else:
-        write_table(table, Format(format.value))
+        write_table(table, Format(format.value), Call(trace, window).to_open(table))
 
 
 def _draw(table: Table) -> None:

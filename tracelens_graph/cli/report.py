@@ -12,19 +12,24 @@ import typer
 
 from tracelens_graph.cli import gate
 from tracelens_graph.cli.common import CacheOption, Format, FormatOption, LinkedOnly, formatted, load
+from tracelens_graph.cli.hints import Call, options_of_commands
 from tracelens_graph.cli.traces import say, traces_named, warn
 from tracelens_graph.cli.windows import WindowChoice, with_window_options
 from tracelens_graph.suggest import hint
 
 if TYPE_CHECKING:
-    from tracelens_graph.analyses.report.report_tables import ReportOptions
+    from tracelens_graph.analyses.report.report_tables import ReportOptions, Tables
+    from tracelens_graph.analyses.report.verdict import Finding
     from tracelens_graph.extension import Extension
     from tracelens_graph.graph.core import Core
     from tracelens_graph.graph.window import Window
     from tracelens_graph.perf.devices import Architecture
+    from tracelens_graph.reports.document import Facts
     from tracelens_graph.table import Table
 
 _ROWS_FOR_PEOPLE = 10
+_DEAREST = 5
+"""Ops on the first screen."""
 
 
 @dataclass(frozen=True)
@@ -39,19 +44,25 @@ class _Request:
     xlsx: Path | None
     json: Path | None
     markdown: Path | None
-    table: str | None
+    tables: list[str]
+    everything: bool
     format: Format
     arch_of_trace: bool
     rows: int | None
     sort: str | None
     cache: bool
-    width: int | None
+    width: int
     color: bool
+    commands: Mapping[str, frozenset[str]]
 
     @property
     def is_for_files_only(self) -> bool:
         """Whether files are written, and nothing but that is said on the terminal."""
         return bool(self.folder or self.xlsx or self.json or self.markdown)
+
+    def call(self, trace: str) -> Call:
+        """What was asked of a trace, for commands that follow."""
+        return Call(trace, self.window, self.extensions, self.commands)
 
 
 @dataclass(frozen=True)
@@ -131,12 +142,13 @@ def report(
             metavar="N",
             min=0,
             show_default=False,
-            help=f"Rows per table; 0 for all. Without it {_ROWS_FOR_PEOPLE} on the terminal, else all.",
+            help=f"Rows per table; 0 for all. Without it {_DEAREST} ops on the first screen, {_ROWS_FOR_PEOPLE} rows "
+            "of tables on the terminal, else all.",
         ),
     ] = None,
     sort: Annotated[
         str | None,
-        typer.Option(metavar="COLUMN", show_default=False, help="Sort the tables that have this column by it."),
+        typer.Option(metavar="COLUMN", show_default=False, help="Print tables, those with this column sorted by it."),
     ] = None,
     csv: Annotated[
         Path | None, typer.Option(metavar="DIR", show_default=False, help="Write every table to DIR/NAME.csv.")
@@ -150,8 +162,10 @@ def report(
     markdown: Annotated[
         Path | None, typer.Option(metavar="FILE", show_default=False, help="Write verdict and key tables as Markdown.")
     ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Print all tables, not the first screen.")] = False,
     table: Annotated[
-        str | None, typer.Option(metavar="NAME", show_default=False, help="Print only this table.")
+        list[str] | None,
+        typer.Option(metavar="NAME", show_default=False, help="Print only this table; may be given again."),
     ] = None,
     format: FormatOption = Format.table,
     fail_if: Annotated[
@@ -164,11 +178,14 @@ def report(
     ] = None,
     cache: CacheOption = False,
 ) -> None:
-    """Say where the GPU's time went: a verdict with its evidence, then the tables that show it.
+    """Say where the GPU's time went, on one screen: a verdict with its evidence, the timeline, the dearest ops.
 
-    Several traces, such as the ranks of a job, get a line each first, and the slowest one the report.
+    --all prints all tables, --table one of them. Several traces, such as the ranks of a job, get a line each first,
+    and the slowest one the report.
 
     Example: tracelens-graph report trace.json.gz
+
+    Example: tracelens-graph report trace.json.gz --table kernel_summary --table step_summary
 
     Example: tracelens-graph report trace.json.gz --step 3 --csv tables/ --fail-if 'idle_percent > 20'
     """  # fmt: skip
@@ -188,16 +205,23 @@ def report(
 
         options = replace(options, arch=architecture(arch))
     options = replace(options, extension=_extension(extension or [], tell=True))
-    _check_table(table, options.extension)
-    if format is not Format.table and table is None:
-        raise typer.BadParameter("--format needs --table; files are written by --csv, --xlsx, --json and --markdown")
+    asked = list(dict.fromkeys(table or []))
+    for name in asked:
+        _check_table(name, options.extension)
+    if asked and everything:
+        raise typer.BadParameter("--all prints all tables, --table some: give one of them")
+    if format is not Format.table and len(asked) != 1:
+        raise typer.BadParameter(
+            "--format needs one --table; files are written by --csv, --xlsx, --json and --markdown"
+        )
     conditions = gate.parse(fail_if or [], options=options)
     paths = traces_named(traces)
-    if len(paths) > 1 and (table or xlsx or json or markdown):
-        raise typer.BadParameter(f"--table, --xlsx, --json and --markdown take one trace, not {len(paths)}")
+    if len(paths) > 1 and (xlsx or json or markdown or format is not Format.table):
+        raise typer.BadParameter(f"--format, --xlsx, --json and --markdown take one trace, not {len(paths)}")
     request = _Request(
-        options, extension or [], window, conditions, csv, xlsx, json, markdown, table, format, arch == "auto", top,
-        sort, cache, terminal_width(sys.stdout), wants_color(sys.stdout),
+        options, extension or [], window, conditions, csv, xlsx, json, markdown, asked, everything or bool(sort),
+        format, arch == "auto", top, sort, cache, terminal_width(sys.stdout), wants_color(sys.stdout),
+        options_of_commands(),
     )  # fmt: skip
     outcomes = _one_trace(paths[0], request) if len(paths) == 1 else _many_traces(paths, request)
     gate.conclude([line for o in outcomes for line in o.remarks], [line for o in outcomes for line in o.met])
@@ -218,10 +242,10 @@ def _extension(sources: list[str], tell: bool = False) -> Extension | None:
     return extension
 
 
-def _check_table(name: str | None, extension: Extension | None) -> None:
+def _check_table(name: str, extension: Extension | None) -> None:
     from tracelens_graph.analyses.report.report_tables import TABLES
 
-    if name is None or name in TABLES:
+    if name in TABLES:
         return
     from tracelens_graph.perf.registry import sheets
 
@@ -297,14 +321,16 @@ def _result(path: str, request: _Request, processes: int | None = None) -> tuple
     w = request.window.of(options.extension.processed(core) if options.extension else core)
     tables = report_tables(w, options)
     w = tables.window
-    if request.table and request.table not in TABLES and request.table not in tables:
+    for name in request.tables:
+        if name in TABLES or name in tables:
+            continue
         if options.extension and options.extension.table_sets:
-            raise AnalysisError(f"there is no table {request.table!r}; {hint(request.table, tables)}")
-        raise AnalysisError(f"no op of the {'window' if w.title else 'trace'} belongs in the table {request.table}")
-    shown = {request.table: tables[request.table]} if request.table else tables
+            raise AnalysisError(f"there is no table {name!r}; {hint(name, tables)}")
+        raise AnalysisError(f"no op of the {'window' if w.title else 'trace'} belongs in the table {name}")
+    shown = {name: tables[name] for name in request.tables} if request.tables else tables
     if request.sort is not None:
         shown = _sorted(shown, request.sort)
-    text = "".join(_written(w, shown, request, options, path))
+    text = "".join(_written(w, shown, _left_out(tables), request, options, path))
     if request.conditions:
         return _Outcome(text, gate.check(request.conditions, tables), gate.remarks(request.conditions, tables)), w
     return _Outcome(text, [], []), w
@@ -332,22 +358,13 @@ def _sorted(tables: Mapping[str, Table], column: str) -> dict[str, Table]:
 
 
 def _written(
-    w: Window, tables: Mapping[str, Table], request: _Request, options: ReportOptions, trace: str
+    w: Window, tables: Mapping[str, Table], others: list[str], request: _Request, options: ReportOptions, trace: str
 ) -> Iterator[str]:
     """Write the files that were asked for; what to print instead, or about them."""
     from tracelens_graph.files import replacing
 
-    if request.table:
-        from tracelens_graph.reports.views import top, view
-
-        table = tables[request.table]
-        rows = request.rows or 0
-        if request.format is Format.table:
-            rows = _ROWS_FOR_PEOPLE if request.rows is None else rows
-        table = top(table, rows)
-        if request.format is Format.table:
-            table = view(table, w.core)
-        yield formatted(table, request.format, request.width, request.color)
+    if request.tables:
+        yield "\n".join(_printed(w, table, request, trace) for table in tables.values())
         return
     if request.folder:
         from tracelens_graph.reports.folder import write_folder
@@ -364,7 +381,7 @@ def _written(
         return
     from tracelens_graph.analyses.report.verdict import verdict
     from tracelens_graph.reports.document import facts, report_json, report_markdown
-    from tracelens_graph.reports.report_text import report_text
+    from tracelens_graph.reports.report_text import all_tables
 
     about, findings = facts(w, options.said()), verdict(w)
     rows = _ROWS_FOR_PEOPLE if request.rows is None else request.rows
@@ -376,5 +393,42 @@ def _written(
         with replacing(request.markdown) as file:
             file.write(report_markdown(w.core, findings, tables, about, rows).encode())
         yield f"verdict and key tables written to {request.markdown}\n"
-    if not request.is_for_files_only:
-        yield report_text(w.core, about, findings, tables, trace, rows, request.width, request.color)
+    if request.everything:
+        call = request.call(trace)
+        yield all_tables(
+            w.core, about, findings, tables, call.complete, call.to_open, rows, request.width, request.color
+        )
+    elif not request.is_for_files_only:
+        yield _first_screen(w, tables["gpu_timeline"], others, about, findings, request, trace)
+
+
+def _printed(w: Window, table: Table, request: _Request, trace: str) -> str:
+    """One table, in the format asked for."""
+    from tracelens_graph.reports.views import top, view
+
+    if request.format is not Format.table:
+        return formatted(top(table, request.rows or 0), request.format, request.width, request.color)
+    shown = view(top(table, _ROWS_FOR_PEOPLE if request.rows is None else request.rows), w.core)
+    return formatted(shown, request.format, request.width, request.color, request.call(trace).to_open(shown))
+
+
+def _first_screen(
+    w: Window, timeline: Table, others: list[str], about: Facts, findings: list[Finding], request: _Request, trace: str
+) -> str:
+    from tracelens_graph.analyses.ops.dearest import dearest_ops
+    from tracelens_graph.reports.report_text import first_screen
+
+    dearest = dearest_ops(
+        w, request.options.linked_only, _DEAREST if request.rows is None else request.rows or len(w.core.names)
+    )
+    call = request.call(trace)
+    return first_screen(
+        about, findings, timeline, dearest, others, call.complete, call.to_open(dearest),
+        request.width, request.color,
+    )  # fmt: skip
+
+
+def _left_out(tables: Tables) -> list[str]:
+    """What the report has beside the first screen. Which ops have models is not asked: that would cost time."""
+    names = [name for name in (*tables.built_in, *tables.of_extension) if name != "gpu_timeline"]
+    return [*names, "a table for each family of ops"] if tables.options.models else names

@@ -91,6 +91,7 @@ def tree(
     import numpy as np
 
     from tracelens_graph.reports import tree_text
+    from tracelens_graph.reports.terminal import terminal_width
 
     choice = tree_text.Choice(np.isin(core.columns.kind, kinds) if kinds else None, prune, depth)
     places = _places(core, uid, wanted, up, choice)
@@ -105,7 +106,9 @@ def tree(
     drawn = islice(places, limit) if limit else places
     draw = tree_text.ladder_lines if up else tree_text.lines
     in_ascii = not has_branches(sys.stdout.encoding)
+    width = terminal_width(sys.stdout)
     for line in draw(core, drawn, style):
+        line = tree_text.fitted_line(line, width)
         sys.stdout.write((line.translate(ASCII_BRANCHES) if in_ascii else line) + "\n")
     if more := sum(1 for _ in places):
         sys.stdout.write(f"... {more:,} more {'nodes' if up else 'lines'} (--max-lines 0 shows all)\n")

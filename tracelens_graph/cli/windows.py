@@ -37,6 +37,22 @@ class WindowChoice:
         """The window of a graph."""
         return core.window(**vars(self))
 
+    def arguments(self) -> list[tuple[str, ...]]:
+        """The options by which a command is asked for this window again."""
+        said: list[tuple[str, ...]] = []
+        if self.step is not None:
+            said.append(("--step", ",".join(map(str, self.step))))
+        if self.annotation is not None:
+            said.append(("--annotation", self.annotation))
+        if self.threads == "all":
+            said.append(("--all-threads",))
+        times = (("--from", self.after_ns), ("--to", self.before_ns))
+        said += [(option, f"{ns}ns") for option, ns in times if ns is not None]
+        if self.under is not None:
+            said.append(("--under", str(self.under)))
+        numbers = (("--device", self.device), ("--stream", self.stream))
+        return [*said, *((option, str(number)) for option, chosen in numbers for number in chosen or ())]
+
 
 def _chosen(
     step: Annotated[

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.categories.short_names import short_name
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.classes import argset_text
 from tracelens_graph.graph.context import ARGSET_PARTS, content_key
@@ -22,6 +21,7 @@ from tracelens_graph.graph.trace_set import TraceMember, TraceSet
 from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.schema import Kind
 from tracelens_graph.schema.tables import TABLES
+from tracelens_graph.short_names import short_name
 from tracelens_graph.table import Table
 
 
