@@ -10,7 +10,7 @@
 //   name: step; a line in brackets stands for GPU events launched in no step
 //   step: number of the step
 //   pid: process of the step
-//   start_ms: start of the step on the host, from the trace's start, ms
+//   start_ms: start of the step on the host, as Perfetto UI shows it, ms
 //   step_time_ms: duration of the step on the host, ms
 //   gpu_events: GPU events launched in the step
 //   gpu_sum_ms: sum of their durations, ms
@@ -31,7 +31,7 @@ WHERE s.trace = t.id AND s.pre >= 0
 WITH t, s, h ORDER BY s.start_ns DESC, s.pre DESC
 WITH t, collect({
   name: s.name, number: toIntegerOrNull(substring(s.name, 13)), pid: h.pid, start: s.start_ns, end: s.end_ns,
-  time: s.dur_ns, uid: s.uid
+  shown: s.start_ns + coalesce(t.lead_ns, 0), time: s.dur_ns, uid: s.uid
 }) AS steps
 CALL (t, steps) {
   MATCH (k:GpuEvent)
@@ -65,7 +65,7 @@ WITH s, events, [classes IN [
   ] AS busy,
   reduce(end = 0, e IN events | CASE WHEN e.end > end THEN e.end ELSE end END) - coalesce(head(events).start, 0)
     AS total
-RETURN s.name AS name, s.number AS step, s.pid AS pid, s.start / 1e6 AS start_ms, s.time / 1e6 AS step_time_ms,
+RETURN s.name AS name, s.number AS step, s.pid AS pid, s.shown / 1e6 AS start_ms, s.time / 1e6 AS step_time_ms,
   size(events) AS gpu_events, reduce(sum = 0, e IN events | sum + e.time) / 1e6 AS gpu_sum_ms,
   busy[0] / 1e6 AS computation_time_ms, (busy[1] - busy[0]) / 1e6 AS exposed_comm_time_ms,
   (busy[2] - busy[1]) / 1e6 AS exposed_memcpy_time_ms, busy[2] / 1e6 AS busy_time_ms,

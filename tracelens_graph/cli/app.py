@@ -22,6 +22,7 @@ from tracelens_graph.cli import (
     cut,
     db,
     export,
+    hints,
     info,
     model,
     modules,
@@ -48,6 +49,7 @@ class _Commands(TyperGroup):
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(errors="backslashreplace")  # a name that the terminal cannot show ends nothing
+        hints.remember(self.commands)
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()

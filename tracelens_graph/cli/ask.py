@@ -100,7 +100,7 @@ def _answer(
     files = traces_named(traces)
     if question.several:
         members = load_set(files, columns=question.columns)
-        windows = members if window == WindowChoice() else members.narrowed(**vars(window))
+        windows = members if window == WindowChoice() else window.of_each(members)
         return question(windows, **parameters)
     if len(files) != 1:
         raise typer.BadParameter(f"{question.name} is asked of one trace, not of {len(files)}")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tracelens_graph.cli.common import CacheOption, Trace, load, print_wrapped
-from tracelens_graph.cli.durations import to_ns
+from tracelens_graph.cli.common import CacheOption, Trace, load
+from tracelens_graph.cli.durations import to_ns, to_uid
 
 if TYPE_CHECKING:
     from tracelens_graph.graph.core import Core
@@ -31,7 +31,8 @@ def cut(
         ),
     ],
     uid: Annotated[
-        int | None, typer.Option(show_default=False, help="Around the event at this position of the file, from 0.")
+        str | None,
+        typer.Option(metavar="UID", show_default=False, help="Around the event at this position of the file, from 0."),
     ] = None,
     step: Annotated[int | None, typer.Option(metavar="N", show_default=False, help="Around ProfilerStep#N.")] = None,
     around: Annotated[
@@ -42,7 +43,7 @@ def cut(
     ] = None,
     from_: Annotated[
         str | None,
-        typer.Option("--from", metavar="TIME", show_default=False, help="From this time on, from the trace's start."),
+        typer.Option("--from", metavar="TIME", show_default=False, help="From this time on, that of Perfetto UI."),
     ] = None,
     to: Annotated[str | None, typer.Option("--to", metavar="TIME", show_default=False, help="Up to this time.")] = None,
     cache: CacheOption = False,
@@ -72,23 +73,26 @@ def cut(
     before = None if to is None else to_ns(to, "--to")
     if after is not None and before is not None and before < after:
         raise typer.BadParameter("--to: is before --from")
+    position = None if uid is None else to_uid(uid, "--uid")
     core = load(trace, cache)
+    lead = core.info.lead_ns
+    after, before = (None if ns is None else ns - lead for ns in (after, before))
     from tracelens_graph.files import replacing
     from tracelens_graph.reports.progress import progress_on_terminal
     from tracelens_graph.stores.cut import write_piece
+    from tracelens_graph.texts import printable
 
-    piece = _piece(core, uid, step, margin, after, before)
+    piece = _piece(core, position, step, margin, after, before)
     with progress_on_terminal("cutting") as progress:
         if to_stdout:
             write_piece(piece, sys.stdout.buffer, packed=False, progress=progress)
             return
         with replacing(out) as file:
             events = write_piece(piece, file, packed=out.suffix.lower() == ".gz", progress=progress)
-    print_wrapped(
-        f"wrote {out}: {events:,} events, {piece.after_ns / 1e6:,.3f} to "
-        f"{piece.before_ns / 1e6:,.3f} ms, {out.stat().st_size / 1e6:,.2f} MB; "
-        "to see it: ui.perfetto.dev, Open trace file"
-    )
+    begin, end = (core.info.shown_ms(ns) for ns in (piece.after_ns, piece.before_ns))
+    size = out.stat().st_size / 1e6
+    typer.echo(printable(f"wrote {out}: {events:,} events, {begin:,.3f} to {end:,.3f} ms, {size:,.2f} MB"))
+    typer.echo("to see it: ui.perfetto.dev, Open trace file")
 
 
 def _piece(core: Core, uid: int | None, step: int | None, margin: int, after: int | None, before: int | None) -> Piece:

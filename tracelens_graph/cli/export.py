@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tracelens_graph.cli.common import Trace, load, print_wrapped
+from tracelens_graph.cli.common import Trace, load
 
 
 def export(
@@ -34,10 +34,11 @@ def export(
     """
     core = load(trace)
     from tracelens_graph.stores.export import export_graph
+    from tracelens_graph.texts import printable
 
     done = export_graph(core, out, format)
     for path in done.paths:
-        print_wrapped(f"wrote {path}")
-    print_wrapped(f"{done.nodes:,} nodes, {done.edges:,} edges")
+        typer.echo(f"wrote {printable(str(path))}")
+    typer.echo(f"{done.nodes:,} nodes, {done.edges:,} edges")
     if done.replaced:
-        print_wrapped(f"{done.replaced:,} characters that the format cannot hold were replaced")
+        typer.echo(f"{done.replaced:,} characters that the format cannot hold were replaced")

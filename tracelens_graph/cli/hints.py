@@ -5,9 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
-
-import click
+from typing import TYPE_CHECKING, Any
 
 from tracelens_graph.cli.windows import WindowChoice
 
@@ -17,16 +15,22 @@ if TYPE_CHECKING:
 _PROGRAM = "tracelens-graph"
 
 
+_options: dict[str, frozenset[str]] = {}
+
+
+def remember(commands: Mapping[str, Any]) -> None:
+    """Take note of the options that commands take, which the program alone knows.
+
+    Args:
+        commands: name -> command, as the program's group of commands has it.
+    """
+    for name, command in commands.items():
+        _options[name] = frozenset(option for parameter in command.params for option in parameter.opts)
+
+
 def options_of_commands() -> Mapping[str, frozenset[str]]:
-    """The options that each command takes, by its name; empty outside of a command."""
-    context = click.get_current_context(silent=True)
-    group = context.find_root().command if context else None
-    if not isinstance(group, click.Group):
-        return {}
-    return {
-        name: frozenset(option for parameter in command.params for option in parameter.opts)
-        for name, command in group.commands.items()
-    }
+    """The options that each command takes, by its name."""
+    return dict(_options)
 
 
 @dataclass(frozen=True)

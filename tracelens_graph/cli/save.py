@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tracelens_graph.cli.common import Trace, load, print_wrapped
+from tracelens_graph.cli.common import Trace, load
 
 
 def save(
@@ -23,7 +23,8 @@ def save(
     core = load(trace)
     from tracelens_graph.reports.progress import progress_on_terminal
     from tracelens_graph.stores.graph_file import write_graph
+    from tracelens_graph.texts import printable
 
     with progress_on_terminal("saving") as progress:
         write_graph(core, out, progress)
-    print_wrapped(f"wrote {out}: {len(core.columns):,} nodes, {out.stat().st_size / 1e6:,.1f} MB")
+    typer.echo(f"wrote {printable(str(out))}: {len(core.columns):,} nodes, {out.stat().st_size / 1e6:,.1f} MB")

@@ -12,6 +12,7 @@ import typer
 
 from tracelens_graph.cli.attribution import compiled
 from tracelens_graph.cli.common import ASCII_BRANCHES, CacheOption, Trace, has_branches, load
+from tracelens_graph.cli.durations import to_uid
 from tracelens_graph.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ def tree(
         str | None, typer.Option(metavar="REGEX", show_default=False, help="Nodes in whose name this is found.")
     ] = None,
     uid: Annotated[
-        int | None, typer.Option(show_default=False, help="The event at this position of the file, from 0.")
+        str | None,
+        typer.Option(metavar="UID", show_default=False, help="The event at this position of the file, from 0."),
     ] = None,
     ext_id: Annotated[
         int | None, typer.Option("--ext-id", show_default=False, help="Nodes with this External id.")
@@ -87,6 +89,7 @@ def tree(
     if up and uid is None and not wanted:
         raise typer.BadParameter("--up needs nodes to start from: --uid, --name, --pattern, --ext-id, --pid or --tid")
     kinds = _kinds(kind)
+    position = None if uid is None else to_uid(uid, "--uid")
     core = load(trace, cache)
     import numpy as np
 
@@ -94,7 +97,7 @@ def tree(
     from tracelens_graph.reports.terminal import terminal_width
 
     choice = tree_text.Choice(np.isin(core.columns.kind, kinds) if kinds else None, prune, depth)
-    places = _places(core, uid, wanted, up, choice)
+    places = _places(core, position, wanted, up, choice)
     if labels is LabelStyle.short:
         category = tree_text.short_category(core)
     else:

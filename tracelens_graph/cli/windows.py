@@ -5,16 +5,17 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from tracelens_graph.cli.durations import to_ns
+from tracelens_graph.cli.durations import to_ns, uid_of
 
 if TYPE_CHECKING:
     from tracelens_graph.graph.core import Core
+    from tracelens_graph.graph.trace_set import TraceSet
     from tracelens_graph.graph.window import Window
 
 _STEPS = re.compile(r"(\d+)(?:-(\d+))?")
@@ -22,7 +23,10 @@ _STEPS = re.compile(r"(\d+)(?:-(\d+))?")
 
 @dataclass(frozen=True)
 class WindowChoice:
-    """What part of a trace a command was asked for. Fields are the arguments of `Core.window`."""
+    """What part of a trace a command was asked for.
+
+    Fields are the arguments of `Core.window`, but for times, which count from the zero of Perfetto UI.
+    """
 
     step: tuple[int, ...] | None = None
     annotation: str | None = None
@@ -33,9 +37,20 @@ class WindowChoice:
     device: tuple[int, ...] | None = None
     stream: tuple[int, ...] | None = None
 
-    def of(self, core: Core) -> Window:
-        """The window of a graph."""
-        return core.window(**vars(self))
+    def of(self, graph: Core | Window) -> Window:
+        """The window of a graph, or what it holds of a window. Times are those of Perfetto UI."""
+        from tracelens_graph.graph.window import narrow, window_of
+
+        w = window_of(graph)
+        lead = w.core.info.lead_ns
+        times = {name: getattr(self, name) for name in ("after_ns", "before_ns")}
+        return narrow(w, **(vars(self) | {name: ns - lead for name, ns in times.items() if ns is not None}))
+
+    def of_each(self, traces: TraceSet) -> TraceSet:
+        """The set of the windows of its graphs."""
+        from tracelens_graph.graph.trace_set import TraceSet
+
+        return TraceSet(replace(one, graph=self.of(one.window)) for one in traces)
 
     def arguments(self) -> list[tuple[str, ...]]:
         """The options by which a command is asked for this window again."""
@@ -68,7 +83,10 @@ def _chosen(
     from_: Annotated[
         str | None,
         typer.Option(
-            "--from", metavar="TIME", show_default=False, help="Only what starts at this time or later: 12ms."
+            "--from",
+            metavar="TIME",
+            show_default=False,
+            help="Only what starts at this time of Perfetto UI or later: 12ms.",
         ),
     ] = None,
     to: Annotated[
@@ -98,7 +116,7 @@ def _chosen(
         threads="all" if all_threads else "own",
         after_ns=None if from_ is None else to_ns(from_, "--from"),
         before_ns=None if to is None else to_ns(to, "--to"),
-        under=int(under) if under is not None and under.isdecimal() else under,
+        under=under if under is None or (uid := uid_of(under)) is None else uid,
         device=tuple(device) if device else None,
         stream=tuple(stream) if stream else None,
     )

@@ -71,7 +71,7 @@ def instances(core: Core, uids: Sequence[int | None]) -> dict[str, list[Any]]:
         "uid": list(uids),
         "ext id": [number if number >= 0 else None for number in ids],
         "pid/tid": ["" if place is None else f"{place[0]}/{place[1]}" for place in places],
-        "start ms": [int(c.start_ns[row]) / 1e6 if row >= 0 else None for row in rows],
+        "start ms": [core.info.shown_ms(int(c.start_ns[row])) if row >= 0 else None for row in rows],
     }
 
 

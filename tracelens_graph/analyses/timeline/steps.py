@@ -66,7 +66,7 @@ def step_summary(g: Core | Window, top_ops: int = 3) -> Table:
         "name": [*names, OUTSIDE],
         "step": [*map(step_number, names), None],
         "pid": [*(str(core.threads[code][0]) for code in c.thread[steps].tolist()), None],
-        "start_ms": np.append(c.start_ns[steps] / 1e6, np.nan),
+        "start_ms": np.append(w.core.info.shown_ms(c.start_ns[steps]), np.nan),
         "step_time_ms": host,
         "gpu_events": np.bincount(group, minlength=groups),
         "gpu_sum_ms": sum_by_group(group, c.dur_ns[gpu], groups) / 1e6,
