@@ -133,6 +133,10 @@ OTHER_TABLES = {
         'tlg.roofline_summary(g, tlg.architecture("h100-sxm"))',
     ),
     "unmodelled": ("", "tlg.unmodelled(g)"),
+    "dearest_ops": (
+        "tracelens-graph report TRACE",
+        "from tracelens_graph.analyses.ops.dearest import dearest_ops; dearest_ops(g)",
+    ),
     "overview": (
         "tracelens-graph report TRACE TRACE",
         "from tracelens_graph.analyses.across.overview import overview, overview_line; "

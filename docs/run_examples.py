@@ -34,7 +34,7 @@ from tracelens_graph.stores.neo4j.connection import Connection
 _DATABASE = re.compile(r"^(\$ .*tracelens-graph db (?!queries)|>>> .*\bconnect\()", re.MULTILINE)
 _VOLATILE = re.compile(r"\d+\.\d s\b|\d{4}-\d\d-\d\dT[\d:]+Z|127\.0\.0\.1:\d+")
 _BLOCK = re.compile(r"^```(console|pycon|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_WIDTH = 140
+_WIDTH = 100
 
 
 class ExampleError(Exception):
