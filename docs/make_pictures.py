@@ -53,8 +53,9 @@ PURPOSE = {
     "files": "files replaced as a whole or not at all",
     "marks": "how files are known as written by the tool",
     "processes": "work spread over the cores",
+    "short_names": "names of kernels and places, as short as there is room",
     "suggest": "hints for names that do not exist",
-    "texts": "text from a trace, safe to print",
+    "texts": "text from a trace, safe to print, cut and wrapped",
 }
 """What each module of the package is for."""
 

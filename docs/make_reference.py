@@ -142,6 +142,10 @@ OTHER_TABLES = {
         'below_roof(tlg.report_tables(g, options)["unified_perf_summary"])',
     ),
     "unmodelled": ("tracelens-graph roofline TRACE --arch h100-sxm --table unmodelled", "tlg.unmodelled(g)"),
+    "dearest_ops": (
+        "tracelens-graph report TRACE",
+        "from tracelens_graph.analyses.ops.dearest import dearest_ops; dearest_ops(g)",
+    ),
     "overview": (
         "tracelens-graph report TRACE TRACE",
         "from tracelens_graph.analyses.across.overview import overview, overview_line; "

@@ -34,8 +34,7 @@ from tracelens_graph.stores.neo4j.connection import Connection
 _DATABASE = re.compile(r"^(\$ .*tracelens-graph db (?!queries)|>>> .*\bconnect\()", re.MULTILINE)
 _VOLATILE = re.compile(r"\d+\.\d s\b|\d{4}-\d\d-\d\dT[\d:]+Z|127\.0\.0\.1:\d+")
 _BLOCK = re.compile(r"^```(console|pycon|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_WIDTH = 140
-_PROMPT_WIDTH = "100"
+_WIDTH = 100
 """Characters of a line: of commands, and of tables that Python shows at the prompt."""
 
 
@@ -143,7 +142,7 @@ def _prompted(source: str) -> str:
 def _prompt(source: str, namespace: dict[str, Any]) -> str:
     """What a statement prints at the prompt; of an error, the two lines that matter."""
     printed = io.StringIO()
-    with contextlib.redirect_stdout(printed), mock.patch.dict(os.environ, COLUMNS=_PROMPT_WIDTH):
+    with contextlib.redirect_stdout(printed), mock.patch.dict(os.environ, COLUMNS=str(_WIDTH)):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # a page shows what is printed, and they go to standard error

@@ -69,6 +69,7 @@ _FOLDS: Mapping[Role, Fold] = {
 
 _GIVES_WAY: Mapping[Role, int] = {
     Role.uid: 3, Role.instance: 3, Role.time: 3, Role.min: 2, Role.max: 2, Role.spread: 2,
+    Role.text: 1, Role.flag: 1, Role.value: 1,
 }  # fmt: skip
 
 
@@ -86,7 +87,8 @@ class Column:
             "beside" stands there for each run, "carried" is kept once, "" is left out. Keys and counts need none.
         figure: what `--fail-if` calls it behind the name of its row, such as `ms` in `op:aten::mm:ms`.
         cells: what a cell holds; None for text in keys and texts, else a number. What a file of text holds is read so.
-        gives_way: how readily it is left out where a line is too long: 0 never; None for what its role says.
+        gives_way: how readily it is left out where a line is too long; None for what its role says. See
+            `order_of_leaving`.
     """
 
     definition: str
@@ -120,7 +122,10 @@ class Column:
 
     @property
     def order_of_leaving(self) -> int:
-        """How readily it is left out of a line: the greatest first, 0 never."""
+        """How readily it is left out of a line that is too long: the greatest first.
+
+        From 2 on it leaves before names are cut, 1 after they have been cut once, 0 where nothing else helps.
+        """
         return _GIVES_WAY.get(self.role, 0) if self.gives_way is None else self.gives_way
 
 
@@ -138,6 +143,7 @@ class TableSchema:
         ordered: whether its rows have an order of their own, and all of them belong together.
         counts: what one of its count is, in a word.
         figure: what `--fail-if` calls a row of it, such as `op` in `op:aten::mm:ms`.
+        leads: the column that people are shown first, where that is not the first one.
     """
 
     answers: str
@@ -145,6 +151,7 @@ class TableSchema:
     ordered: bool = False
     counts: str = "call"
     figure: str = ""
+    leads: str = ""
 
 
 def keys(about: About) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import textwrap
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
@@ -11,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.column import Column, heading_of, headings
-from tracelens_graph.text_table import aligned, column_cells
-from tracelens_graph.texts import printable, shorten
+from tracelens_graph.text_table import Layout, aligned, column_cells
+from tracelens_graph.texts import printable, shorten, wrapped
 
 ROWS = 10
 """Rows that are shown."""
@@ -38,15 +37,12 @@ def short_text(title: str, columns: Mapping[str, Any], about: Mapping[str, Colum
         about: what they say of themselves.
     """
     width = shutil.get_terminal_size((_PIPED, 0)).columns
-    cells = {name: _cut(values, width // 3) for name, values in _first_rows(columns, about).items()}
-    kept = list(cells)
-    lines = _lines(cells, kept, about, width)
-    while max(map(len, lines), default=0) > width and len(kept) > 1:
-        kept.remove(_least_needed(kept, about))
-        lines = _lines(cells, kept, about, width)
-    above = shorten(printable(title), max(width - 3, 0)) if title else ""
-    below = textwrap.wrap(_left_out(columns, cells, kept), width)
-    return "\n".join(filter(None, (above, *lines, *below)))
+    cells = _first_rows(columns, about)
+    chosen = [(name, about.get(name), values) for name, values in cells.items()]
+    layout = aligned(chosen, width) if any(len(values) for _, _, values in chosen) else Layout([], [])
+    hidden = [*layout.left_out, *(name for name in columns if name not in cells)]
+    above = wrapped(printable(title), width) if title else ()
+    return "\n".join([*above, *layout.lines, *wrapped(_left_out(columns, hidden), width)])
 
 
 def short_html(title: str, columns: Mapping[str, Any], about: Mapping[str, Column]) -> str:
@@ -59,7 +55,7 @@ def short_html(title: str, columns: Mapping[str, Any], about: Mapping[str, Colum
     shown = [_html_column(cells[name], about.get(name)) for name in kept]
     rows = ["".join(row) for row in zip(*shown, strict=True)]
     body = "".join(f"<tr>{row}</tr>" for row in rows)
-    left_out = _left_out(columns, cells, kept)
+    left_out = _left_out(columns, [name for name in dict.fromkeys((*cells, *columns)) if name not in kept])
     return f"<table><caption>{_safe(title)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>" + (
         f"<p>{_safe(left_out)}</p>" if left_out else ""
     )
@@ -73,27 +69,18 @@ def _first_rows(columns: Mapping[str, Any], about: Mapping[str, Column]) -> Cell
     }
 
 
-def _cut(cells: Sequence[Any], width: int) -> list[Any]:
-    """Cells with texts of at most so many characters, so that more columns have room."""
-    return [cell if cell is None or isinstance(cell, int | float) else shorten(str(cell), width - 3) for cell in cells]
-
-
-def _lines(cells: Cells, kept: Sequence[str], about: Mapping[str, Column], width: int) -> list[str]:
-    chosen = [(name, about.get(name), cells[name]) for name in kept]
-    return aligned(chosen, width) if any(len(values) for _, _, values in chosen) else []
-
-
 def _least_needed(kept: Sequence[str], about: Mapping[str, Column]) -> str:
     """The column to leave out next: of those that give way most readily the last, but never the first of all."""
     return max(reversed(kept[1:]), key=lambda name: about[name].order_of_leaving if name in about else 0)
 
 
-def _left_out(columns: Mapping[str, Any], cells: Cells, kept: Sequence[str]) -> str:
+def _left_out(columns: Mapping[str, Any], hidden: Sequence[str]) -> str:
+    """How many rows are not shown, and which columns."""
     rows = len(next(iter(columns.values()), ()))
     if not rows:
         return "no rows"
     more = [f"{rows - ROWS:,} more {'row' if rows == ROWS + 1 else 'rows'}"] if rows > ROWS else []
-    if hidden := [name for name in (*cells, *(name for name in columns if name not in cells)) if name not in kept]:
+    if hidden:
         names = ", ".join([*map(printable, hidden[:_NAMED]), *(["..."] if len(hidden) > _NAMED else [])])
         more.append(f"{len(hidden)} more {'column' if len(hidden) == 1 else 'columns'}: {names}")
     return "; ".join(more)
@@ -106,7 +93,7 @@ def _html_heading(name: str, about: Column | None) -> str:
 
 
 def _html_column(cells: Sequence[Any], about: Column | None) -> list[str]:
-    texts, right = column_cells(cells, about)
+    texts, right = column_cells(cells, about, is_id=about is not None and about.is_id)
     tag = '<td style="text-align: right">' if right else "<td>"
     return [f"{tag}{_safe(shorten(text, _HTML_CELL))}</td>" for text in texts]
 

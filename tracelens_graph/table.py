@@ -15,7 +15,7 @@ import numpy as np
 from tracelens_graph.column import Column as Column
 from tracelens_graph.column import Role as Role
 from tracelens_graph.suggest import hint
-from tracelens_graph.texts import printable
+from tracelens_graph.texts import printable, wrapped
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -108,19 +108,24 @@ class Table:
         """The table as aligned text for people: title, header, rows, notes.
 
         Args:
-            width: longest line; columns of text are cut to fit. None cuts only what no line can be meant to hold.
+            width: longest line; columns leave and names are cut until a line fits, and notes are wrapped. None cuts
+                only what no line can be meant to hold.
             color: whether to use terminal escapes.
         """
         from tracelens_graph.text_table import aligned, bold
 
-        lines = [bold(printable(self.title), color)] if self.title else []
+        lines = [bold(line, color) for line in wrapped(printable(self.title), width)] if self.title else []
+        notes = list(self.notes)
         if len(self):
             plain = [values.tolist() if isinstance(values, np.ndarray) else values for values in self.columns.values()]
             columns = [(name, self.about.get(name), cells) for name, cells in zip(self.columns, plain, strict=True)]
-            lines += aligned(columns, width, color)
-        elif not self.notes:
+            layout = aligned(columns, width, color)
+            lines += layout.lines
+            if layout.left_out:
+                notes.append(f"no room for: {', '.join(layout.left_out)}")
+        elif not notes:
             lines.append("(nothing)")
-        lines += [printable(note) for note in self.notes]
+        lines += [line for note in notes for line in wrapped(printable(note), width, "  ")]
         return "\n".join(lines) + "\n"
 
     def __repr__(self) -> str:

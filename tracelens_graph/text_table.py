@@ -1,20 +1,50 @@
-"""Columns as aligned text for people."""
+"""Columns as aligned text for people, fitted to the width of a terminal.
+
+Where a table is too wide its headings break first and names of kernels lose their templates. Then columns leave: ids
+and places, minima and maxima and the like (`Column.order_of_leaving`). Then columns of text become narrow. Only then
+do further columns leave, the last first. `Layout.left_out` names what is gone.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import Any
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from tracelens_graph.column import Column, heading_of
-from tracelens_graph.texts import printable, shorten
+from tracelens_graph.short_names import fitted, is_prose
+from tracelens_graph.texts import cut_end, printable, shorten, width_of, wrapped
 
-_NARROWEST = 32
-"""Characters that a column of text keeps, however narrow the terminal."""
+_COMFORTABLE = 44
+_NARROW = 16
+"""Characters that a column of text keeps while other columns may leave, and while any may."""
+
+_PROSE = 30
+"""Columns of the terminal that sentences in the last column take at least."""
+
+
+class _Stage(NamedTuple):
+    """How narrow columns of text become, and then which columns leave: those with this order of leaving or more."""
+
+    narrow: int
+    leaving: int
+
+
+_STAGES = (_Stage(_COMFORTABLE, 2), _Stage(24, 1), _Stage(_NARROW, 0))
+
+
+_HEADING = 8
+"""Characters of a heading that stand on one line, however narrow the cells are."""
+_HEADING_LINES = 3
+_PIECE = re.compile(r" ?[^ _/:-]+[_/:-]*|[ _/:-]+")
+"""What is not broken: a word, with the sign behind it."""
 
 LONGEST_CELL = 4096
 """Characters of a cell that people are shown, whatever room there is."""
 
+_BETWEEN = "  "
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 
 
@@ -23,32 +53,104 @@ def bold(text: str, color: bool) -> str:
     return f"{_BOLD}{text}{_PLAIN}" if color and text else text
 
 
+@dataclass
+class Layout:
+    """A table as lines.
+
+    Attributes:
+        lines: the header, a rule, and the rows.
+        left_out: headings of the columns for which there is no room.
+    """
+
+    lines: list[str]
+    left_out: list[str]
+
+
+@dataclass(eq=False)
+class _Column:
+    """A column on its way to the screen."""
+
+    heading: str
+    cells: list[str]
+    is_number: bool
+    leaves: int
+    width: int = 0
+    lines: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.lines = [self.heading]
+        self.measure()
+
+    def measure(self) -> None:
+        """Take the width that heading and cells need."""
+        self.width = max(width_of(text) for text in (*self.lines, *self.cells))
+
+    def break_heading(self) -> None:
+        """Break the heading over lines if it is wider than the cells."""
+        widest = max(max(map(width_of, self.cells), default=0), _HEADING)
+        lines: list[str] = []
+        for piece in _PIECE.findall(self.heading):
+            if lines and width_of(lines[-1] + piece) <= widest:
+                lines[-1] += piece
+            else:
+                lines.append(cut_end(piece.lstrip(), max(widest, _NARROW)))
+        if len(lines) > _HEADING_LINES:
+            rest = "".join(lines[_HEADING_LINES - 1 :])
+            lines[_HEADING_LINES - 1 :] = [cut_end(rest, max(widest, _NARROW))]
+        self.lines = lines or [""]
+        self.measure()
+
+    def shorten(self, width: int) -> None:
+        """Shorten the cells that are wider; the column becomes as wide as is needed then."""
+        if self.width > width:
+            self.cells = [fitted(cell, width) for cell in self.cells]
+            self.lines = [cut_end(line, width) for line in self.lines]
+            self.measure()
+
+
 def aligned(
     columns: Sequence[tuple[str, Column | None, Sequence[Any]]], width: int | None = None, color: bool = False
-) -> list[str]:
+) -> Layout:
     """Lines with a header and a row each; numbers are rounded for reading and stand to the right.
 
     Args:
         columns: name, what the column says about itself, and plain Python values.
-        width: longest line; columns of text are cut to fit. None cuts nothing but what no line can be meant to hold.
+        width: longest line. None cuts nothing but what no line can be meant to hold.
         color: whether to use terminal escapes.
     """
-    cells = [column_cells(values, about) for _, about, values in columns]
-    names = [_cell(heading_of(name, about), 0, is_id=True) for name, about, _ in columns]
-    widths = [max(len(name), *map(len, column)) for name, (column, _) in zip(names, cells, strict=True)]
-    to_right = [right for _, right in cells]
-    _fit(widths, to_right, width)
-    rows = [names, ["-" * size for size in widths], *zip(*(column for column, _ in cells), strict=True)]
-    header, *lines = [_line(row, widths, to_right) for row in rows]
-    return [bold(header, color), *lines]
+    shown = [_column(name, about, values) for name, about, values in columns]
+    left_out: list[str] = []
+    prose: _Column | None = None
+    if width is not None and _total(shown) > width:
+        left_out, prose = _fit(shown, width)
+    height = max(len(column.lines) for column in shown)
+    headers = [
+        _line([column.lines[i] if i < len(column.lines) else "" for column in shown], shown) for i in range(height)
+    ]
+    rule = _line(["-" * column.width for column in shown], shown)
+    lines = [*(bold(header, color) for header in headers), rule]
+    for row in zip(*(column.cells for column in shown), strict=True):
+        lines += _row(list(row), shown, prose)
+    return Layout(lines, left_out)
 
 
-def column_cells(values: Sequence[Any], about: Column | None) -> tuple[list[str], bool]:
+def _column(name: str, about: Column | None, values: Sequence[Any]) -> _Column:
+    """A column on its way to the screen."""
+    cells, is_number = column_cells(values, about, is_id=about.is_id if about else _is_uid(name))
+    heading = _cell(heading_of(name, about), 0, is_id=True)
+    return _Column(heading, cells, is_number, about.order_of_leaving if about else 0)
+
+
+def column_cells(values: Sequence[Any], about: Column | None, is_id: bool) -> tuple[list[str], bool]:
     """The cells of a column as text, and whether they are numbers, which stand to the right."""
-    right = all(isinstance(v, int | float | None) and not isinstance(v, bool) for v in values)
+    is_number = all(isinstance(v, int | float | None) and not isinstance(v, bool) for v in values)
     digits = 2 if about and about.unit == "%" else 3
-    is_id = about is not None and about.is_id
-    return [_cell(value, digits, is_id) for value in values], right
+    return [_cell(value, digits, is_id) for value in values], is_number
+
+
+def _is_uid(name: str) -> bool:
+    """Whether a column of which nothing but the name is known holds uids."""
+    return name == "uid" or name.lower().endswith(("_uid", ".uid"))
 
 
 def _cell(value: Any, digits: int, is_id: bool) -> str:
@@ -62,30 +164,62 @@ def _cell(value: Any, digits: int, is_id: bool) -> str:
     return shorten(printable(text[: LONGEST_CELL + 1]), LONGEST_CELL)
 
 
-def _fit(widths: list[int], right: Sequence[bool], width: int | None) -> None:
-    """Narrow the widest columns of text until a line fits, or until none can give."""
-    if width is None:
+def _total(columns: Sequence[_Column]) -> int:
+    return sum(column.width for column in columns) + len(_BETWEEN) * (len(columns) - 1)
+
+
+def _fit(columns: list[_Column], width: int) -> tuple[list[str], _Column | None]:
+    """Change columns until a line fits; headings of those that left, and the column whose cells may take more lines."""
+    left_out = []
+    for column in columns:
+        column.break_heading()
+    last = columns[-1]
+    prose = last if not last.is_number and 2 * sum(map(is_prose, last.cells)) >= len(last.cells) else None
+    texts = [column for column in columns if not column.is_number and column is not prose]
+    if prose and _total(columns) > width:
+        prose.width = max(min(prose.width, _PROSE), *map(width_of, prose.lines))
+    for stage in _STAGES:
+        _narrow([column for column in texts if column in columns], columns, width, stage.narrow)
+        left_out += _leave(columns, width, stage.leaving)
+    if _total(columns) > width:
+        columns[0].shorten(max(width, 1))
+    prose = prose if prose in columns else None
+    if prose:
+        prose.width += width - _total(columns)
+    return left_out, prose
+
+
+def _leave(columns: list[_Column], width: int, least: int) -> list[str]:
+    """Take columns out that may leave, the last of equals first; never the first one. Their headings."""
+    left_out = []
+    while _total(columns) > width:
+        leaving = max(reversed(columns[1:]), key=lambda column: column.leaves, default=None)
+        if leaving is None or leaving.leaves < least:
+            break
+        left_out.append(leaving.heading)
+        columns.remove(leaving)
+    return left_out
+
+
+def _narrow(texts: Sequence[_Column], columns: Sequence[_Column], width: int, least: int) -> None:
+    """Take from the widest columns of text what is too much; none becomes narrower than `least`."""
+    over = _total(columns) - width
+    sizes = [column.width for column in texts]
+    while over > 0 and max(sizes, default=0) > least:
+        sizes[sizes.index(max(sizes))] -= 1
+        over -= 1
+    for column, size in zip(texts, sizes, strict=True):
+        column.shorten(size)
+
+
+def _row(cells: list[str], columns: Sequence[_Column], prose: _Column | None) -> Iterator[str]:
+    if prose is None:
+        yield _line(cells, columns)
         return
-    spare = width - sum(widths) - 2 * (len(widths) - 1)
-    while spare < 0:
-        texts = [i for i, is_number in enumerate(right) if not is_number and widths[i] > _NARROWEST]
-        if not texts:
-            return
-        widest = max(texts, key=lambda i: widths[i])
-        widths[widest] -= 1
-        spare += 1
-
-
-def _line(row: Iterable[str], widths: Sequence[int], right: Sequence[bool]) -> str:
-    cells = (
-        cell.rjust(size) if to_right else _cut(cell, size).ljust(size)
-        for cell, size, to_right in zip(row, widths, right, strict=True)
-    )
-    return "  ".join(cells).rstrip()
-
-
-def _cut(cell: str, size: int) -> str:
-    return cell if len(cell) <= size else shorten(cell, size - 3)
+    *first, text = cells
+    for part in wrapped(text, prose.width):
+        yield _line([*first, part], columns)
+        first = [""] * len(first)
 
 
 def list_text(cell: list[Any]) -> str:
@@ -95,3 +229,11 @@ def list_text(cell: list[Any]) -> str:
     if all(isinstance(part, list) for part in cell):
         return " ".join(str(part).replace(" ", "") for part in cell if part)
     return ", ".join(map(str, cell))
+
+
+def _line(cells: Sequence[str], columns: Sequence[_Column]) -> str:
+    padded = []
+    for cell, column in zip(cells, columns, strict=True):
+        blanks = " " * (column.width - width_of(cell))
+        padded.append(blanks + cell if column.is_number else cell + blanks)
+    return _BETWEEN.join(padded).rstrip()

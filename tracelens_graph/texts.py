@@ -1,6 +1,18 @@
-"""Text of a trace made fit to be shown: safe to print, and not too long."""
+"""Text of a trace made fit to be shown: safe to print, and as wide as there is room."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from unicodedata import category, east_asian_width
+
+_GAP = "..."
+"""Stands for what was cut out. Plain ASCII, which every terminal has."""
+
+_NARROWEST = 8
+"""Columns that a paragraph takes at least."""
+
+_NO_COLUMN = ("Mn", "Me", "Cf")
+"""Unicode categories of characters that take no column of their own."""
 
 
 def printable(text: str) -> str:
@@ -13,3 +25,88 @@ def printable(text: str) -> str:
 def shorten(text: str, width: int) -> str:
     """The first `width` characters, and `...` if there are more."""
     return text if len(text) <= width else text[:width] + "..."
+
+
+def width_of(text: str) -> int:
+    """Columns of a terminal that a text takes: two for wide East Asian characters, none for combining ones."""
+    if text.isascii():
+        return len(text)
+    return sum(map(_width, text))
+
+
+def _width(c: str) -> int:
+    if c.isascii():
+        return 1
+    return 0 if category(c) in _NO_COLUMN else 2 if east_asian_width(c) in "WF" else 1
+
+
+def head(text: str, width: int) -> str:
+    """As much of the beginning of a text as fits into some columns."""
+    if text.isascii():
+        return text[:width]
+    taken = 0
+    for at, c in enumerate(text):
+        taken += _width(c)
+        if taken > width:
+            return text[:at]
+    return text
+
+
+def tail(text: str, width: int) -> str:
+    """As much of the end of a text as fits into some columns."""
+    if text.isascii():
+        return text[max(len(text) - width, 0) :]
+    taken, at = 0, len(text)
+    while at and taken + _width(text[at - 1]) <= width:
+        at -= 1
+        taken += _width(text[at])
+    return text[at:]
+
+
+def cut_middle(text: str, width: int) -> str:
+    """A text that fits into some columns: its beginning, `...`, and twice as much of its end.
+
+    Names that differ mostly differ in their ends.
+    """
+    if width_of(text) <= width:
+        return text
+    room = width - len(_GAP)
+    if room < 2:
+        return head(text, width)
+    begin = head(text, room // 3)
+    return begin + _GAP + tail(text, room - width_of(begin))
+
+
+def cut_end(text: str, width: int) -> str:
+    """A text that fits into some columns: its beginning, and `...` if that is not all."""
+    if width_of(text) <= width:
+        return text
+    room = width - len(_GAP)
+    return head(text, room) + _GAP if room > 0 else head(text, width)
+
+
+def wrapped(text: str, width: int | None, indent: str = "") -> Iterator[str]:
+    """The lines of a paragraph, broken between words; a word that is longer than a line is broken where the line ends.
+
+    Args:
+        text: one paragraph.
+        width: columns of a line; None for a single line.
+        indent: what stands before all lines but the first.
+    """
+    if width is None or width_of(text) <= width:
+        yield text
+        return
+    width = max(width, _NARROWEST)
+    indent = indent if 2 * len(indent) <= width else ""
+    line, is_empty = "", True
+    for word in text.split(" "):
+        if not is_empty and width_of(line) + 1 + width_of(word) > width:
+            yield line.rstrip()
+            line, is_empty = indent, True
+        line, is_empty = line + word if is_empty else f"{line} {word}", False
+        while width_of(line) > width:
+            begin = head(line, width)
+            yield begin
+            line = indent + line[len(begin) :]
+    if line.strip():
+        yield line.rstrip()

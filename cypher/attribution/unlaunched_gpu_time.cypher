@@ -15,7 +15,7 @@
 //   gpu_sum_us: sum of their durations, us
 //   percent: share of the sum over all GPU events, %
 //   early_events: those that began before the first runtime call of the trace
-//   first_start_ms: start of the first of them, from the trace's start, ms
+//   first_start_ms: start of the first of them, as Perfetto UI shows it, ms
 //   last_end_ms: end of the last of them, ms
 //   uid: the one that starts first
 WITH {trace: null, step: null} AS p
@@ -27,14 +27,14 @@ CALL (t) {
   RETURN min(r.start_ns) AS begin
 }
 MATCH (k:GpuEvent) WHERE k.trace = t.id AND k.pre >= 0 AND (p.step IS NULL OR k.step = p.step)
-WITH begin, sum(k.dur_ns) AS whole, collect(CASE WHEN k.owner_rule = 'unlinked' THEN k END) AS events
+WITH begin, coalesce(t.lead_ns, 0) AS lead, sum(k.dur_ns) AS whole, collect(CASE WHEN k.owner_rule = 'unlinked' THEN k END) AS events
 UNWIND events AS k
-WITH begin, whole, k ORDER BY k.start_ns, k.uid
-WITH whole, [label IN labels(k) WHERE label IN ['Kernel', 'Memcpy', 'Memset']][0] AS kind, k.name AS name,
+WITH begin, lead, whole, k ORDER BY k.start_ns, k.uid
+WITH lead, whole, [label IN labels(k) WHERE label IN ['Kernel', 'Memcpy', 'Memset']][0] AS kind, k.name AS name,
      count(DISTINCT [k.device, k.stream]) AS streams, count(*) AS events, sum(k.dur_ns) AS time,
      sum(CASE WHEN k.start_ns < begin THEN 1 ELSE 0 END) AS early, min(k.start_ns) AS first, max(k.end_ns) AS last,
      head(collect(k.uid)) AS uid
 RETURN kind, name, streams, events AS gpu_events, time / 1e3 AS gpu_sum_us,
        CASE WHEN whole > 0 THEN 100.0 * time / whole ELSE 0.0 END AS percent, early AS early_events,
-       first / 1e6 AS first_start_ms, last / 1e6 AS last_end_ms, uid
+       (first + lead) / 1e6 AS first_start_ms, (last + lead) / 1e6 AS last_end_ms, uid
 ORDER BY time DESC

@@ -11,7 +11,7 @@
 //
 // Columns:
 //   device: index of the device
-//   gap_start_ms: start of the gap, from the trace's start, ms
+//   gap_start_ms: start of the gap, as Perfetto UI shows it, ms
 //   gap_us: its length, us
 //   next: the GPU event that ends it
 //   next_uid: its uid
@@ -80,7 +80,7 @@ WITH t, g, [what IN ['call', 'op', 'frame'] | head([m IN parts WHERE m.what = wh
 OPTIONAL MATCH (call:RuntimeCall) WHERE call.trace = t.id AND call.pre = most[0].pre
 OPTIONAL MATCH (op:Op) WHERE op.trace = t.id AND op.pre = most[1].pre
 OPTIONAL MATCH (frame:Event) WHERE frame.trace = t.id AND frame.pre = most[2].pre
-RETURN g.next.device AS device, g.start / 1e6 AS gap_start_ms, g.length / 1e3 AS gap_us, g.next.name AS next,
+RETURN g.next.device AS device, (g.start + coalesce(t.lead_ns, 0)) / 1e6 AS gap_start_ms, g.length / 1e3 AS gap_us, g.next.name AS next,
   g.next.uid AS next_uid, g.launch.name AS launch, (g.launch.start_ns - g.start) / 1e3 AS launch_begin_us,
   (g.launch.end_ns - g.start) / 1e3 AS launch_end_us, call.name AS call, most[0].part / 1e3 AS call_us,
   op.name AS op, most[1].part / 1e3 AS op_us, frame.name AS frame, most[2].part / 1e3 AS frame_us

@@ -10,7 +10,7 @@
 //   name: step; a line in brackets stands for GPU events launched in no step
 //   step: number of the step
 //   pid: process of the step
-//   start_ms: start of the step on the host, from the trace's start, ms
+//   start_ms: start of the step on the host, as Perfetto UI shows it, ms
 //   host_step_ms: duration of the step on the host, ms
 //   device_step_ms: from the first start of its GPU work to the first start of that of later steps; of the last to the end of its work, ms
 //   gpu_events: GPU events launched in the step
@@ -32,7 +32,7 @@ WHERE s.trace = t.id AND s.pre >= 0
 WITH t, s, h ORDER BY s.start_ns DESC, s.pre DESC
 WITH t, collect({
   name: s.name, number: toIntegerOrNull(substring(s.name, 13)), pid: h.pid, start: s.start_ns, end: s.end_ns,
-  time: s.dur_ns, uid: s.uid
+  shown: s.start_ns + coalesce(t.lead_ns, 0), time: s.dur_ns, uid: s.uid
 }) AS steps
 CALL (t, steps) {
   MATCH (k:GpuEvent)
@@ -89,7 +89,7 @@ WITH s, events, until - begin AS device,
   ] AS busy,
   reduce(end = 0, e IN events | CASE WHEN e.end > end THEN e.end ELSE end END) - coalesce(head(events).start, 0)
     AS total
-RETURN s.name AS name, s.number AS step, s.pid AS pid, s.start / 1e6 AS start_ms, s.time / 1e6 AS host_step_ms,
+RETURN s.name AS name, s.number AS step, s.pid AS pid, s.shown / 1e6 AS start_ms, s.time / 1e6 AS host_step_ms,
   CASE WHEN device > 0 THEN device / 1e6 END AS device_step_ms,
   size(events) AS gpu_events, reduce(sum = 0, e IN events | sum + e.time) / 1e6 AS gpu_sum_ms,
   busy[0] / 1e6 AS computation_time_ms, (busy[1] - busy[0]) / 1e6 AS exposed_comm_time_ms,

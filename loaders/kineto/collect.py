@@ -19,7 +19,7 @@ from msgspec import Raw
 
 from tracelens_graph.graph.links import DEPENDENCY_ID
 from tracelens_graph.loaders.kineto.categories import CATEGORIES, KINDS_BY_NAME, OTHER_ACCELERATORS, Family
-from tracelens_graph.loaders.kineto.records import CollectiveEvent, records
+from tracelens_graph.loaders.kineto.records import CollectiveEvent, Head, records
 from tracelens_graph.loaders.kineto.times import LONGEST_NS, as_floats, digits_to_ns, floats_need_digits, floats_to_ns
 from tracelens_graph.schema import Flag
 
@@ -27,6 +27,8 @@ _RAW_LIST = msgspec.json.Decoder(list[Raw])
 _ANY = msgspec.json.Decoder()
 _KEYS = msgspec.json.Decoder(dict[str, Raw])
 _COLLECTIVE = msgspec.json.Decoder(CollectiveEvent)
+_HEAD = msgspec.json.Decoder(Head)
+_TIME = re.compile(rb'"?-?\d+(\.\d*)?([eE][+-]?\d{1,2})?"?')
 _FIRST_HUGE = -(2**62)
 """Ids that are no int64 (text, or larger) get codes from here downwards: distinct, and unlike any real id."""
 
@@ -56,6 +58,10 @@ _ID_ARGUMENTS = {
     Family.memory: ("device",),
 }
 """Arguments of each family that are ids, and columns of the same name."""
+
+_DRAWN = {*"BbnCiIR"}
+"""Phases, beside `X` with a duration, of entries that Perfetto UI draws: its time begins with the first of them. Names
+of threads and arrows do not count. (`trace_bounds` of its trace processor: slices and counters.)"""
 
 _NO_DURATION_IS_FINE = (Family.memory,)
 
@@ -111,6 +117,8 @@ class Collected:
     repairs: dict[str, int] = field(default_factory=dict)
     lost_events: int = 0
     lost_bytes: int = 0
+    first_ns: int | None = None
+    """Earliest start of the entries that became no node and that viewers draw."""
 
 
 class Collector:
@@ -248,6 +256,9 @@ class Collector:
                 self.out.metadata_events.append(reason)
                 reason = "metadata"
             self._count(self.out.left_out, reason)
+        if any(isinstance(reason, str) for reason in odd.values()):
+            texts = raws()
+            self._meet([texts[i] for i, reason in odd.items() if isinstance(reason, str)])
         for family, picked, here, times in families:
             self._take_family(family, picked, times, uids[here], raws, here)
         for record in present:
@@ -259,6 +270,8 @@ class Collector:
         """Keep the arrows between the passes, count the other entries that become no node."""
         if family is Family.other:
             self._count(self.out.left_out, f"category {category}", len(events))
+            drawn = [e for e in events if e.ph in _DRAWN or (e.ph == "X" and _is_given(e.dur))]
+            self._meet_times(self._times([e.ts for e in drawn if _is_given(e.ts)]))
         elif family is Family.launch_flow:
             self.out.launch_flows += len(events)
             try:
@@ -269,6 +282,22 @@ class Collector:
             times = self._times([e.ts for e in events])
             for e, ts in zip(events, times.tolist(), strict=True):
                 self.out.autograd_flows.append((e.ph, e.id, self.out.threads[e.pid, e.tid], ts))
+
+    def _meet(self, raws: list[Raw]) -> None:
+        """Take note of the times of entries that fit no record."""
+        heads = []
+        for raw in raws:
+            try:
+                heads.append(_HEAD.decode(raw))
+            except (msgspec.MsgspecError, RecursionError):
+                continue
+        drawn = [h for h in heads if h.ph in _DRAWN or (h.ph == "X" and h.dur is not None)]
+        self._meet_times(digits_to_ns([h.ts for h in drawn if _TIME.fullmatch(bytes(h.ts))]))
+
+    def _meet_times(self, times: np.ndarray) -> None:
+        if len(times):
+            first = int(times.min())
+            self.out.first_ns = first if self.out.first_ns is None else min(self.out.first_ns, first)
 
     def _take_family(
         self,
@@ -367,6 +396,11 @@ class Collector:
             except ValueError:
                 return _FIRST_HUGE - self.out.odd_ids[value]
         return value if -(2**61) < value < 2**63 else _FIRST_HUGE - self.out.odd_ids[value]
+
+
+def _is_given(value: Any) -> bool:
+    """Whether a time, as digits or as a number, was in the file."""
+    return len(memoryview(value)) > 0 if isinstance(value, Raw) else value == value
 
 
 def _byte_counts(values: list[Any]) -> np.ndarray:

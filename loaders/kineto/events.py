@@ -61,6 +61,7 @@ def merge(first: Collected, second: Collected) -> Collected:
         for key, count in more.items():
             counts[key] = counts.get(key, 0) + count
     first.big_flows |= second.big_flows
+    first.first_ns = min((ns for ns in (first.first_ns, second.first_ns) if ns is not None), default=None)
     for name in ("launch_flows", "lost_events", "lost_bytes", "events"):
         setattr(first, name, getattr(first, name) + getattr(second, name))
     return first

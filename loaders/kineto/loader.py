@@ -89,6 +89,7 @@ def load_kineto(source: Source, progress: Progress | None = None, processes: int
         lost_bytes=out.lost_bytes,
         cut_short=source.cut_short,
     )
+    table.first_ns = out.first_ns
     table.details = FileDetails(source, out.chunks)
     table.autograd_flows = out.autograd_flows
     table.collectives = out.collectives

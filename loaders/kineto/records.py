@@ -124,6 +124,14 @@ class CollectiveEvent(Struct, gc=False):
     args: CollectiveArgs = field(default_factory=CollectiveArgs)
 
 
+class Head(Struct, gc=False):
+    """When an entry that is no node begins, and whether viewers draw it."""
+
+    ph: str = "X"
+    ts: Raw = Raw()
+    dur: float | str | None = None
+
+
 class FlowEvent(Struct, gc=False):
     """One end of an arrow between events."""
 
@@ -154,7 +162,9 @@ def _record(category: str, family: Family, time: Any) -> type[Struct]:
         fields = [("id", int | str, 0)]
     elif family is Family.autograd_flow:
         fields = [("ph", str), ("id", int | str), ("ts", time), ("pid", int | str), ("tid", int | str)]
-    elif family is not Family.other:
+    elif family is Family.other:
+        fields = [("ts", time, absent), ("dur", time, absent), ("ph", str, "X")]
+    else:
         fields = [("name", str), ("ts", time), ("pid", int | str), ("tid", int | str), ("dur", time, absent)]
         if family in _ARGS:
             args = _ARGS[family][category in _OLD_NAMES]

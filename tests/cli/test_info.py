@@ -78,7 +78,7 @@ def test_every_trace_has_a_page_for_people(run: Run, path: Path) -> None:
 
 
 def test_page_of_the_small_trace(run: Run, trace_file: Path) -> None:
-    _, out, _ = run("info", trace_file)
+    _, out, _ = run("info", trace_file, env={"COLUMNS": "300"})
     for line in (
         "  entries in the file  18",
         "  absolute start       2023-11-14T22:13:20.001000000 UTC",
@@ -94,6 +94,5 @@ def test_page_of_the_small_trace(run: Run, trace_file: Path) -> None:
 
 def test_wide_tables_fit_the_terminal(run: Run, trace_file: Path) -> None:
     _, out, _ = run("info", trace_file, env={"COLUMNS": "60"})
-    tables = out[out.index("\nDevices\n") : out.index("\nNot recorded\n")]
-    assert max(map(len, tables.splitlines())) <= 78  # the numbers of the devices are wider than 60
-    assert "..." in tables
+    assert max(map(len, out.splitlines())) <= 60
+    assert "no room for: " in out

@@ -31,7 +31,9 @@ def test_whole_tree(run: Run, trace_file: Path) -> None:
 
 
 def test_below_a_name_with_gpu_time_and_full_labels(run: Run, trace_file: Path) -> None:
-    _, out, _ = run("tree", trace_file, "--name", "aten::addmm", "--labels", "full", "--gpu-time", "--uids")
+    _, out, _ = run(
+        "tree", trace_file, "--name", "aten::addmm", "--labels", "full", "--gpu-time", "--uids", env={"COLUMNS": "120"}
+    )
     assert out.splitlines() == [
         "└── UID: 6, Category: cpu_op, Name: aten::addmm, GPU time: 70.250 us, busy: 60.000 us",
         "    ├── UID: 7, Category: cuda_runtime, Name: cudaLaunchKernel, GPU time: 50.250 us, busy: 50.250 us",

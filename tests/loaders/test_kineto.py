@@ -465,3 +465,30 @@ def test_progress_reaches_the_end(tmp_path: Path) -> None:
     load_core(path, progress=lambda done, total: seen.append((done, total)))
     assert seen
     assert all(0 < done <= total == len(TEXT) for done, total in seen)
+
+
+SPAN = {"ph": "X", "cat": "Trace", "name": "PyTorch Profiler (0)", "pid": "Spans", "tid": "PyTorch Profiler"}
+INSTANT = {"ph": "i", "s": "g", "name": "Iteration Start: PyTorch Profiler", "pid": "Traces", "tid": "Trace"}
+
+
+@pytest.mark.parametrize(
+    ("earlier", "lead_ns"),
+    [
+        pytest.param(SPAN | {"ts": 70.5, "dur": 100}, 29_500, id="the span of the profiler"),
+        pytest.param(SPAN | {"ts": "70.5", "dur": "100"}, 29_500, id="times as text"),
+        pytest.param(SPAN | {"ts": 70}, 0, id="a span without a duration is not drawn"),
+        pytest.param(INSTANT | {"ts": 90.25}, 9_750, id="an instant without a category"),
+        pytest.param(INSTANT | {"cat": "unheard of", "ts": 90}, 10_000, id="an unknown category"),
+        pytest.param({"ph": "C", "name": "c", "pid": 1, "ts": 60, "args": {"v": 1}}, 40_000, id="a counter"),
+        pytest.param(SPAN | {"ts": 130, "dur": 1}, 0, id="nothing that is earlier"),
+        pytest.param(INSTANT | {"ts": None}, 0, id="no time"),
+        pytest.param({"ph": "M", "name": "process_name", "pid": 1, "ts": 1, "args": {"name": "p"}}, 0, id="a name"),
+        pytest.param({"ph": "s", "id": 1, "cat": "ac2g", "pid": 1, "tid": 1, "ts": 1}, 0, id="an arrow"),
+    ],
+)
+def test_the_zero_of_perfetto_ui_is_the_first_that_it_draws(earlier: dict[str, Any], lead_ns: int) -> None:
+    first = {"ph": "X", "cat": "cpu_op", "name": "aten::add", "pid": 1, "tid": 1, "ts": 100, "dur": 10}
+    for events in ([earlier, first], [first, earlier]):
+        core = load_core({"traceEvents": events})
+        assert core.info.lead_ns == lead_ns
+        assert core.info.shown_ms(core.node(events.index(first)).start_ns) == lead_ns / 1e6

@@ -300,7 +300,7 @@ def test_no_call_of_the_thread_has_a_longer_part_in_a_gap() -> None:
         if row["launch"] is None:
             continue
         thread = c.thread[c.parent[g.row(row["next_uid"])]]
-        begin = round(row["gap_start_ms"] * 1e6)
+        begin = round(row["gap_start_ms"] * 1e6) - g.info.lead_ns
         end = begin + round(row["gap_us"] * 1e3)
         for what, kinds in (("call", (Kind.RuntimeCall,)), ("op", (Kind.Op,)), ("frame", PYTHON_KINDS)):
             rows = np.flatnonzero(np.isin(c.kind, kinds) & (c.thread == thread))

@@ -28,6 +28,7 @@ from tracelens_graph.reports.markdown import table_markdown
 from tracelens_graph.reports.xlsx import MAX_CELL, write_xlsx
 from tracelens_graph.schema.tables import TABLES
 from tracelens_graph.table import Table
+from tracelens_graph.texts import width_of
 
 NAMES = [
     "=cmd|' /C calc'!A0",
@@ -163,6 +164,9 @@ def test_terminal_obeys_nothing(tables: dict[str, Table]) -> None:
         for width in (None, 100):
             text = table.text(width)
             assert not CONTROL.search(text)
+            if width:
+                assert max(map(width_of, text.splitlines())) <= width
+                continue
             # A row is a line, whatever its cells hold: title, header, rule, rows, notes.
             assert text.count("\n") == bool(table.title) + (2 + len(table) if len(table) else 0) + len(table.notes)
 

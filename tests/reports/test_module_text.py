@@ -66,7 +66,7 @@ def test_narrow_terminals_cut_names_and_branches() -> None:
     deep = [(depth, "A_long_name_of_a_module_0", 1, 5, 1.0, 0.0, 1) for depth in range(12)]
     lines = list(module_text(table(deep, title="T"), 60))[2:]
     assert {len(line) for line in lines} == {60}
-    assert lines[1] == "└── nn.Module: A_long_name_of_a_modu... [5 calls] ... (1.00)"
+    assert lines[1] == "└── nn.Module: A_long_..._of_a_module_0 [5 calls] ... (1.00)"
     assert lines[-1].startswith("...")
     assert list(module_text(table(FORWARD), 0)) == list(module_text(table(FORWARD), 40))
 

@@ -16,7 +16,7 @@ from tracelens_graph.reports.csv import write_csv
 from tracelens_graph.reports.json import table_json
 from tracelens_graph.reports.markdown import table_markdown
 from tracelens_graph.table import Column, Role, Table
-from tracelens_graph.texts import printable
+from tracelens_graph.texts import printable, width_of
 
 
 def table() -> Table:
@@ -47,13 +47,68 @@ def test_text() -> None:
     ]
 
 
-def test_text_is_cut_to_the_terminal_where_columns_can_give() -> None:
-    long = table().take(np.array([0, 1, 1]))
-    long.columns["name"][1] = "a name that is longer than what a column of text keeps at any rate"
-    assert max(map(len, long.text(width=100).splitlines())) == 100
-    assert "a name that is longer than wh..." in long.text(width=20)
-    # Numbers are never cut.
-    assert "1,234.568" in table().text(width=20)
+def wide() -> Table:
+    columns = {
+        "name": ["void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>(int)", "aten::mm"],
+        "shapes": ["[1024,1024,1024,1024] [1024,1024,1024,1024]", "[8,8]"],
+        "calls": np.array([1234567, 1]),
+        "time us": np.array([1234.5678, 2]),
+        "share of everything": np.array([1234.5678, 2]),
+        "min us": np.array([1.5, 2]),
+        "uid": [123456, 7],
+        "ext id": [123456, 7],
+    }
+    about = {
+        "name": Column("", role=Role.key), "shapes": Column("", role=Role.key), "calls": Column("", role=Role.count),
+        "time us": Column("", "us", Role.sum), "share of everything": Column("", "%", Role.share),
+        "min us": Column("", "us", Role.min), "uid": Column("", role=Role.uid),
+        "ext id": Column("", role=Role.uid, gives_way=6),
+    }  # fmt: skip
+    return Table("wide", columns, about, "Wide", [" ".join(["a note of many words"] * 10)])
+
+
+@pytest.mark.parametrize("width", range(16, 200, 3))
+def test_no_line_is_wider_than_the_terminal(width: int) -> None:
+    lines = wide().text(width=width).splitlines()
+    assert max(map(width_of, lines)) <= width
+    if width > 60:
+        assert any("1,234,567" in line and "1,234.568" in line for line in lines)
+
+
+def test_ids_leave_first_then_minima_then_names_are_cut() -> None:
+    def left_out(width: int) -> str:
+        text = " ".join(wide().text(width=width).split())
+        return text.partition("no room for: ")[2]
+
+    assert [left_out(width) for width in (135, 125, 120)] == ["", "ext id", "ext id, uid"]
+    assert "elementwise_kernel " in wide().text(width=110)
+    assert "vect...ise_kernel " in wide().text(width=70)
+    assert {left_out(width) for width in (110, 90, 70)} == {"ext id, uid, min us"}
+
+
+def test_wide_characters_count_twice_and_combining_ones_not_at_all() -> None:
+    columns = {"name": ["核" * 40, "e\u0301" * 40, "plain"], "n": [1, 2, 3]}
+    for width in (30, 60, 100):
+        lines = Table("t", columns, title="核 " * 40, notes=["核" * 70]).text(width=width).splitlines()
+        assert max(map(width_of, lines)) <= width
+        rows = [line for line in lines if line[-1:] in "123"]
+        assert len({width_of(line) for line in rows}) == 1
+
+
+def test_sentences_in_the_last_column_take_several_lines() -> None:
+    columns = {"name": ["a", "b"], "meaning": ["what it is in many words, more than a line has room for", "short"]}
+    assert Table("t", columns).text(width=40).splitlines() == [
+        "name  meaning",
+        "----  ----------------------------------",
+        "a     what it is in many words, more",
+        "      than a line has room for",
+        "b     short",
+    ]
+
+
+def test_uids_have_no_commas_where_nothing_but_their_name_is_known() -> None:
+    text = Table("t", {"uid": [1234567], "next_uid": [1234567], "n": [1234567]}).text()
+    assert text.splitlines()[-1].split() == ["1234567", "1234567", "1,234,567"]
 
 
 def test_empty_tables() -> None:

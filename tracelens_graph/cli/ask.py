@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tracelens_graph.cli.common import formatted, load
+from tracelens_graph.cli.common import load, write_table
+from tracelens_graph.cli.hints import Call
 from tracelens_graph.cli.options import CacheOption, Extensions, Format, FormatOption, extension_of
 from tracelens_graph.cli.traces import load_set, say, traces_named
 from tracelens_graph.cli.windows import WindowChoice, with_window_options
@@ -61,9 +61,8 @@ def ask(
 
     Example: tracelens-graph ask collective_spread traces/ -p kind=allreduce --format csv
     """
-    from tracelens_graph.reports.terminal import terminal_width, wants_color
-
     is_complete = True
+    hints: list[str] = []
     if question is None:
         table = _listed()
         if format is not Format.table or top is not None:
@@ -80,7 +79,9 @@ def ask(
                 table = _first(table, format, top)
             if format is Format.csv:  # which has no place for them
                 say(table.notes)
-    sys.stdout.write(formatted(table, format, terminal_width(sys.stdout), wants_color(sys.stdout)))
+            if not asked.several:
+                hints = Call(traces[0], window, extension or []).to_open(table)
+    write_table(table, format, hints)
     if not is_complete:
         raise typer.Exit(1)
 
@@ -148,10 +149,9 @@ def _answer(
             )
         from tracelens_graph.graph.window import columns_read
 
-        conditions = vars(window)
-        columns = None if question.columns is None else {*question.columns, *columns_read(conditions)}
+        columns = None if question.columns is None else {*question.columns, *columns_read(vars(window))}
         members = load_set(files, columns=columns)
-        windows = members if window == WindowChoice() else members.narrowed(**conditions)
+        windows = members if window == WindowChoice() else window.of_each(members)
         return question(windows, **parameters), not members.broken
     if len(files) != 1:
         raise typer.BadParameter(f"{question.name} is asked of one trace, not of {len(files)}")

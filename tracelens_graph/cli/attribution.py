@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from tracelens_graph.cli.common import load, write_table
+from tracelens_graph.cli.hints import Call
 from tracelens_graph.cli.options import (
     CacheOption,
     Extensions,
@@ -72,4 +73,5 @@ def attribution(
 
     table = analysis.attribution(window.of(core, added), level=level.value, name=wanted)
     count = (_ROWS_FOR_PEOPLE if format is Format.table else 0) if top is None else top
-    write_table(top_rows(table, count), format)
+    shown = top_rows(table, count)
+    write_table(shown, format, Call(trace, window, extension or []).to_open(shown))

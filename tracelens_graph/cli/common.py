@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -86,15 +87,24 @@ def _one_file(trace: str) -> str:
     raise typer.BadParameter(f"{trace}: {len(files):,} files fit, and this command takes one trace; {_TAKE_SEVERAL}")
 
 
-def write_table(table: Table, form: Format) -> None:
-    """Write a table to standard output."""
+def write_table(table: Table, form: Format, hints: Iterable[str] = ()) -> None:
+    """Write a table to standard output; for people also hints below it, which are never broken."""
     from tracelens_graph.reports.terminal import terminal_width, wants_color
 
-    sys.stdout.write(formatted(table, form, terminal_width(sys.stdout), wants_color(sys.stdout)))
+    sys.stdout.write(formatted(table, form, terminal_width(sys.stdout), wants_color(sys.stdout), hints))
 
 
-def formatted(table: Table, form: Format, width: int | None, color: bool) -> str:
-    """A table in the format asked for; width and color are those of the terminal, for people."""
+def print_wrapped(text: str) -> None:
+    """Print a paragraph for people, wrapped to the terminal."""
+    from tracelens_graph.reports.terminal import terminal_width
+    from tracelens_graph.texts import printable, wrapped
+
+    for line in wrapped(printable(text), terminal_width(sys.stdout), "  "):
+        print(line)
+
+
+def formatted(table: Table, form: Format, width: int, color: bool, hints: Iterable[str] = ()) -> str:
+    """A table in the format asked for; width, color and hints are for people."""
     if form is Format.csv:
         from io import StringIO
 
@@ -112,7 +122,7 @@ def formatted(table: Table, form: Format, width: int | None, color: bool) -> str
 
         return table_markdown(table)
 
-    return table.text(width, color)
+    return table.text(width, color) + "".join(f"{hint}\n" for hint in hints)
 
 
 def has_branches(encoding: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from glob import has_magic
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tracelens_graph.cli import gate
-from tracelens_graph.cli.common import load, write_table
+from tracelens_graph.cli.common import load, print_wrapped, write_table
 from tracelens_graph.cli.options import (
     CacheOption,
     Extensions,
@@ -201,6 +202,7 @@ def _write_all(runs: Mapping[str, Run], csv: Path | None, top: int | None) -> No
     from tracelens_graph.analyses.across.compare import compare as analysis
     from tracelens_graph.analyses.across.compare import lacked, notes_on_lacked
     from tracelens_graph.reports.comparison import brief, verdict
+    from tracelens_graph.reports.terminal import terminal_width
     from tracelens_graph.reports.views import top as first_rows
 
     there = [name for name, without in lacked(runs).items() if not without]
@@ -208,7 +210,7 @@ def _write_all(runs: Mapping[str, Run], csv: Path | None, top: int | None) -> No
     tables = analysis(runs, tables=there if csv else [name for name in _KEY_TABLES if name in there] or there)
     first = next(iter(tables.values()))
     first.notes = [*first.notes, *notes_on_lacked(runs)]
-    for line in verdict(tables, list(runs)):
+    for line in verdict(tables, list(runs), terminal_width(sys.stdout)):
         print(line)
     if csv is not None:
         _write_folder(tables, csv)
@@ -225,7 +227,8 @@ def _write_all(runs: Mapping[str, Run], csv: Path | None, top: int | None) -> No
             said += [note for note in shown.notes if note.startswith(of_runs)]
             write_table(shown, Format.table)
     if rest := [name for name in there if name not in _KEY_TABLES]:
-        print(f"\nmore with --table: {', '.join(rest)}")
+        print()
+        print_wrapped(f"more with --table: {', '.join(rest)}")
 
 
 def _write_one(runs: Mapping[str, Run], name: str, format: Format, top: int | None) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tracelens_graph.cli.common import load
-from tracelens_graph.cli.durations import to_ns
+from tracelens_graph.cli.durations import to_ns, to_uid
 from tracelens_graph.cli.options import CacheOption, Trace, Written
 from tracelens_graph.cli.outputs import say_written, size_of
 from tracelens_graph.files import is_stdout, replacing
@@ -34,7 +34,8 @@ def cut(
         Written.OUTPUT,
     ],
     uid: Annotated[
-        int | None, typer.Option(show_default=False, help="Around the event at this position of the file, from 0.")
+        str | None,
+        typer.Option(metavar="UID", show_default=False, help="Around the event at this position of the file, from 0."),
     ] = None,
     step: Annotated[int | None, typer.Option(metavar="N", show_default=False, help="Around ProfilerStep#N.")] = None,
     around: Annotated[
@@ -45,7 +46,7 @@ def cut(
     ] = None,
     from_: Annotated[
         str | None,
-        typer.Option("--from", metavar="TIME", show_default=False, help="From this time on, from the trace's start."),
+        typer.Option("--from", metavar="TIME", show_default=False, help="From this time on, that of Perfetto UI."),
     ] = None,
     to: Annotated[str | None, typer.Option("--to", metavar="TIME", show_default=False, help="Up to this time.")] = None,
     cache: CacheOption = False,
@@ -72,16 +73,20 @@ def cut(
     before = None if to is None else to_ns(to, "--to")
     if after is not None and before is not None and before < after:
         raise typer.BadParameter("--to: is before --from")
+    position = None if uid is None else to_uid(uid, "--uid")
     core = load(trace, cache)
+    lead = core.info.lead_ns
+    after, before = (None if ns is None else ns - lead for ns in (after, before))
     from tracelens_graph.reports.progress import progress_on_terminal
     from tracelens_graph.stores.cut import write_piece
 
-    piece = _piece(core, uid, step, margin, after, before)
+    piece = _piece(core, position, step, margin, after, before)
     with progress_on_terminal("cutting") as progress, replacing(output) as file:
         events = write_piece(piece, file, packed=output.suffix.lower() == ".gz", progress=progress)
+    begin, end = (core.info.shown_ms(ns) for ns in (piece.after_ns, piece.before_ns))
     say_written(
-        f"wrote {output}: {events:,} events, {piece.after_ns / 1e6:,.3f} to {piece.before_ns / 1e6:,.3f} ms"
-        f"{size_of(output)}; to see it: ui.perfetto.dev, Open trace file",
+        f"wrote {output}: {events:,} events, {begin:,.3f} to {end:,.3f} ms{size_of(output)};"
+        " to see it: ui.perfetto.dev, Open trace file",
         output,
     )
 

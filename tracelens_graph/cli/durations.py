@@ -1,4 +1,4 @@
-"""Times and durations on the command line: `5ms`, `200us`, `1,234.5 us` or a plain number of microseconds."""
+"""Numbers on the command line: times such as `5ms`, `1,234.5 us` or a plain number of microseconds; uids."""
 
 from __future__ import annotations
 
@@ -33,3 +33,23 @@ def to_ns(text: str, option: str) -> int:
     if ns >= _LIMIT_NS:
         raise typer.BadParameter(f"{option}: {text!r} is longer than a century")
     return int(ns.to_integral_value())
+
+
+_UID = re.compile(r"\d{1,3}(?:,\d{3})+|\d+", re.ASCII)
+
+
+def uid_of(text: str) -> int | None:
+    """A uid, with or without commas between thousands; None for a text that is none."""
+    return int(text.replace(",", "")) if _UID.fullmatch(text.strip()) else None
+
+
+def to_uid(text: str, option: str) -> int:
+    """A uid as a user writes it.
+
+    Raises:
+        typer.BadParameter: it is none.
+    """
+    uid = uid_of(text)
+    if uid is None:
+        raise typer.BadParameter(f"{option}: {text!r} is no uid, a whole number from 0")
+    return uid

@@ -57,17 +57,21 @@ def _blocks(tables: Mapping[str, Table]) -> Iterator[str]:
     """The inventory for people; tables that have nothing to say stay out."""
     from tracelens_graph.reports.terminal import terminal_width, wants_color
     from tracelens_graph.text_table import bold
-    from tracelens_graph.texts import printable
+    from tracelens_graph.texts import printable, wrapped
 
     width, color = terminal_width(sys.stdout), wants_color(sys.stdout)
     facts = {row["what"]: row for row in tables["trace"].records()}
-    yield bold(printable(str(facts.pop("source")["value"])), color) + "\n"
+
+    def paragraph(text: str, indent: str = "") -> str:
+        return "".join(f"{line}\n" for line in wrapped(printable(text), width, indent))
+
+    yield from (bold(line, color) + "\n" for line in wrapped(printable(str(facts.pop("source")["value"])), width))
     known = {what: row for what, row in facts.items() if row["value"] is not None}
     widest = max(map(len, known))
     for what, row in known.items():
         value = row["value"]
         text = f"{value:,.3f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
-        yield f"  {what:{widest}}  {printable(text)} {row['unit']}".rstrip() + "\n"
+        yield paragraph(f"  {what:{widest}}  {text} {row['unit']}".rstrip(), " " * (widest + 4))
     for name in ("software", "devices", "nodes", "left_out", "launches", "faults"):
         if len(tables[name]):
             yield "\n" + tables[name].text(width, color)
@@ -76,4 +80,4 @@ def _blocks(tables: Mapping[str, Table]) -> Iterator[str]:
         yield "\n" + bold("Not recorded", color) + "\n"
     for row in lacking:
         amount = f" ({row['missing']})" if row["missing"] != "none" else ""
-        yield f"  {row['what']}{amount}: {row['poorer']}. Record with: {row['how']}\n"
+        yield paragraph(f"  {row['what']}{amount}: {row['poorer']}. Record with: {row['how']}", "    ")

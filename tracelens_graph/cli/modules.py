@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tracelens_graph.cli.common import ASCII_BRANCHES, has_branches, load, write_table
+from tracelens_graph.cli.hints import Call
 from tracelens_graph.cli.options import CacheOption, Extensions, Format, LinkedOnly, Trace, extension_of
 from tracelens_graph.cli.windows import WindowChoice, with_window_options
 
@@ -81,7 +82,7 @@ def modules(
     if format is ModuleFormat.text:
         _draw(table)
     else:
-        write_table(table, Format(format.value))
+        write_table(table, Format(format.value), Call(trace, window, extension or []).to_open(table))
 
 
 def _draw(table: Table) -> None:

@@ -16,6 +16,7 @@ from typing import Any, Never
 import typer
 from typer.core import TyperGroup
 
+from tracelens_graph.cli import hints
 from tracelens_graph.errors import TraceLensGraphError
 from tracelens_graph.suggest import did_you_mean, hint
 
@@ -71,6 +72,7 @@ class Program(Group):
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(errors="backslashreplace")  # a name that the terminal cannot show ends nothing
+        hints.remember(self.commands)
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()

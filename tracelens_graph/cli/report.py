@@ -12,6 +12,7 @@ import typer
 
 from tracelens_graph.cli import gate
 from tracelens_graph.cli.common import formatted, load
+from tracelens_graph.cli.hints import Call, options_of_commands
 from tracelens_graph.cli.options import (
     NO_ARCH,
     Arch,
@@ -22,7 +23,6 @@ from tracelens_graph.cli.options import (
     LinkedOnly,
     MicroIdle,
     Recompute,
-    TableName,
     Traces,
     Written,
     architecture_named,
@@ -36,15 +36,19 @@ from tracelens_graph.suggest import did_you_mean, hint, there_are
 from tracelens_graph.texts import printable
 
 if TYPE_CHECKING:
-    from tracelens_graph.analyses.report.report_tables import ReportOptions
+    from tracelens_graph.analyses.diagnosis.finding import Finding
+    from tracelens_graph.analyses.report.report_tables import ReportOptions, Tables
     from tracelens_graph.extension import Extension
     from tracelens_graph.graph.core import Core
     from tracelens_graph.graph.window import Window
     from tracelens_graph.perf.devices import Architecture
+    from tracelens_graph.reports.document import Facts
     from tracelens_graph.table import Table
 
 _ROWS_FOR_PEOPLE = 10
 _COLUMNS_NAMED = 12
+_DEAREST = 5
+"""Ops on the first screen."""
 
 
 @dataclass(frozen=True)
@@ -59,20 +63,26 @@ class _Request:
     xlsx: Path | None
     json: Path | None
     markdown: Path | None
-    table: str | None
+    tables: list[str]
+    everything: bool
     format: Format
     arch: str | None
     rows: int | None
     sort: str | None
     cache: bool
-    width: int | None
+    width: int
     color: bool
     protection: Protection | None
+    commands: Mapping[str, frozenset[str]]
 
     @property
     def is_for_files_only(self) -> bool:
         """Whether files are written, and nothing but that is said on the terminal."""
         return bool(self.folder or self.xlsx or self.json or self.markdown)
+
+    def call(self, trace: str) -> Call:
+        """What was asked of a trace, for commands that follow."""
+        return Call(trace, self.window, self.extensions, self.commands)
 
 
 @dataclass(frozen=True)
@@ -128,12 +138,13 @@ def report(
             metavar="N",
             min=0,
             show_default=False,
-            help=f"Rows per table; 0 for all. Without it {_ROWS_FOR_PEOPLE} on the terminal, else all.",
+            help=f"Rows per table; 0 for all. Without it {_DEAREST} ops on the first screen, {_ROWS_FOR_PEOPLE} rows "
+            "of tables on the terminal, else all.",
         ),
     ] = None,
     sort: Annotated[
         str | None,
-        typer.Option(metavar="COLUMN", show_default=False, help="Sort the tables that have this column by it."),
+        typer.Option(metavar="COLUMN", show_default=False, help="Print tables, those with this column sorted by it."),
     ] = None,
     csv: Annotated[
         Path | None,
@@ -155,7 +166,11 @@ def report(
         typer.Option(metavar="FILE", show_default=False, help="Write verdict and key tables as Markdown."),
         Written.OUTPUT,
     ] = None,
-    table: TableName = None,
+    everything: Annotated[bool, typer.Option("--all", help="Print all tables, not the first screen.")] = False,
+    table: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", show_default=False, help="Print only this table; may be given again."),
+    ] = None,
     format: FormatOption = Format.table,
     fail_if: Annotated[
         list[str] | None,
@@ -167,11 +182,14 @@ def report(
     ] = None,
     cache: CacheOption = False,
 ) -> None:
-    """Say where the GPU's time went: a verdict with its evidence, then the tables that show it.
+    """Say where the GPU's time went, on one screen: a verdict with its evidence, the timeline, the dearest ops.
 
-    Several traces, such as the ranks of a job, get a line each first, and the slowest one the report.
+    --all prints all tables, --table one of them. Several traces, such as the ranks of a job, get a line each first,
+    and the slowest one the report.
 
     Example: tracelens-graph report trace.json.gz
+
+    Example: tracelens-graph report trace.json.gz --table kernel_summary --table step_summary
 
     Example: tracelens-graph report trace.json.gz --step 3 --csv tables/ --fail-if 'idle_percent > 20'
     """  # fmt: skip
@@ -188,16 +206,23 @@ def report(
         raise typer.BadParameter("--arch is for the tables that --no-models leaves out")
     named = None if arch == NO_ARCH else architecture_named(arch)
     options = replace(options, arch=named, extension=extension_of(extension))
-    _check_table(table, options.extension)
-    if format is not Format.table and table is None:
-        raise typer.BadParameter("--format needs --table; files are written by --csv, --xlsx, --json and --markdown")
+    asked = list(dict.fromkeys(table or []))
+    for name in asked:
+        _check_table(name, options.extension)
+    if asked and everything:
+        raise typer.BadParameter("--all prints all tables, --table some: give one of them")
+    if format is not Format.table and len(asked) != 1:
+        raise typer.BadParameter(
+            "--format needs one --table; files are written by --csv, --xlsx, --json and --markdown"
+        )
     conditions = gate.parse(fail_if or [], options=options)
     paths = traces_named(traces)
-    if len(paths) > 1 and (table or xlsx or json or markdown):
-        raise typer.BadParameter(f"--table, --xlsx, --json and --markdown take one trace, not {len(paths)}")
+    if len(paths) > 1 and (xlsx or json or markdown or format is not Format.table):
+        raise typer.BadParameter(f"--format, --xlsx, --json and --markdown take one trace, not {len(paths)}")
     request = _Request(
-        options, extension or [], window, conditions, csv, xlsx, json, markdown, table, format, arch, top,
-        sort, cache, terminal_width(sys.stdout), wants_color(sys.stdout), protection(),
+        options, extension or [], window, conditions, csv, xlsx, json, markdown, asked, everything or bool(sort),
+        format, arch, top, sort, cache, terminal_width(sys.stdout), wants_color(sys.stdout), protection(),
+        options_of_commands(),
     )  # fmt: skip
     outcomes = _one_trace(paths[0], request) if len(paths) == 1 else _many_traces(paths, request)
     gate.conclude([line for o in outcomes for line in o.remarks], [line for o in outcomes for line in o.met])
@@ -205,10 +230,10 @@ def report(
         raise typer.Exit(1)
 
 
-def _check_table(name: str | None, extension: Extension | None) -> None:
+def _check_table(name: str, extension: Extension | None) -> None:
     from tracelens_graph.analyses.report.report_tables import TABLES
 
-    if name is None or name in TABLES:
+    if name in TABLES:
         return
     from tracelens_graph.perf.registry import sheets
 
@@ -287,14 +312,16 @@ def _result(path: str, request: _Request, processes: int | None = None) -> tuple
     w = request.window.of(options.extension.processed(core) if options.extension else core)
     tables = report_tables(w, options)
     w = tables.window
-    if request.table and request.table not in TABLES and request.table not in tables:
+    for name in request.tables:
+        if name in TABLES or name in tables:
+            continue
         if options.extension and options.extension.table_sets:
-            raise AnalysisError(f"there is no table {request.table!r}; {hint(request.table, tables)}")
-        raise AnalysisError(f"no op of the {'window' if w.title else 'trace'} belongs in the table {request.table}")
-    shown = {request.table: tables[request.table]} if request.table else tables
+            raise AnalysisError(f"there is no table {name!r}; {hint(name, tables)}")
+        raise AnalysisError(f"no op of the {'window' if w.title else 'trace'} belongs in the table {name}")
+    shown = {name: tables[name] for name in request.tables} if request.tables else tables
     if request.sort is not None:
         shown = _sorted(shown, request.sort)
-    text = "".join(_written(w, shown, request, options, path))
+    text = "".join(_written(w, shown, _left_out(tables), request, options, path))
     if request.conditions:
         return _Outcome(text, gate.check(request.conditions, tables), gate.remarks(request.conditions, tables)), w
     return _Outcome(text, [], []), w
@@ -328,20 +355,11 @@ def _sorted(tables: Mapping[str, Table], column: str) -> dict[str, Table]:
 
 
 def _written(
-    w: Window, tables: Mapping[str, Table], request: _Request, options: ReportOptions, trace: str
+    w: Window, tables: Mapping[str, Table], others: list[str], request: _Request, options: ReportOptions, trace: str
 ) -> Iterator[str]:
     """Write the files that were asked for; what to print instead, or about them."""
-    if request.table:
-        from tracelens_graph.reports.views import top, view
-
-        table = tables[request.table]
-        rows = request.rows or 0
-        if request.format is Format.table:
-            rows = _ROWS_FOR_PEOPLE if request.rows is None else rows
-        table = top(table, rows)
-        if request.format is Format.table:
-            table = view(table, w.core)
-        yield formatted(table, request.format, request.width, request.color)
+    if request.tables:
+        yield "\n".join(_printed(w, table, request, trace) for table in tables.values())
         return
     if request.folder:
         from tracelens_graph.reports.folder import write_folder
@@ -358,7 +376,7 @@ def _written(
         return
     from tracelens_graph.analyses.diagnosis.verdict import verdict
     from tracelens_graph.reports.document import facts, report_json, report_markdown
-    from tracelens_graph.reports.report_text import report_text
+    from tracelens_graph.reports.report_text import all_tables
 
     about, findings = facts(w, options.said()), verdict(w)
     rows = _ROWS_FOR_PEOPLE if request.rows is None else request.rows
@@ -370,11 +388,48 @@ def _written(
         with replacing(request.markdown) as file:
             file.write(report_markdown(w.core, findings, tables, about, rows).encode())
         yield from _said("verdict and key tables", request.markdown)
-    if not request.is_for_files_only:
-        yield report_text(w.core, about, findings, tables, trace, rows, request.width, request.color)
+    if request.everything:
+        call = request.call(trace)
+        yield all_tables(
+            w.core, about, findings, tables, call.complete, call.to_open, rows, request.width, request.color
+        )
+    elif not request.is_for_files_only:
+        yield _first_screen(w, tables["gpu_timeline"], others, about, findings, request, trace)
 
 
 def _said(what: str, output: Path) -> Iterator[str]:
     """What is printed of a file; nothing where it went to standard output itself."""
     if not is_stdout(output):
         yield f"{what} written to {printable(str(output))}\n"
+
+
+def _printed(w: Window, table: Table, request: _Request, trace: str) -> str:
+    """One table, in the format asked for."""
+    from tracelens_graph.reports.views import top, view
+
+    if request.format is not Format.table:
+        return formatted(top(table, request.rows or 0), request.format, request.width, request.color)
+    shown = view(top(table, _ROWS_FOR_PEOPLE if request.rows is None else request.rows), w.core)
+    return formatted(shown, request.format, request.width, request.color, request.call(trace).to_open(shown))
+
+
+def _first_screen(
+    w: Window, timeline: Table, others: list[str], about: Facts, findings: list[Finding], request: _Request, trace: str
+) -> str:
+    from tracelens_graph.analyses.ops.dearest import dearest_ops
+    from tracelens_graph.reports.report_text import first_screen
+
+    dearest = dearest_ops(
+        w, request.options.linked_only, _DEAREST if request.rows is None else request.rows or len(w.core.names)
+    )
+    call = request.call(trace)
+    return first_screen(
+        about, findings, timeline, dearest, others, call.complete, call.to_open(dearest),
+        request.width, request.color,
+    )  # fmt: skip
+
+
+def _left_out(tables: Tables) -> list[str]:
+    """What the report has beside the first screen. Which ops have models is not asked: that would cost time."""
+    names = [name for name in (*tables.built_in, *tables.of_extension) if name != "gpu_timeline"]
+    return [*names, "a table for each family of ops"] if tables.options.models else names

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tracelens_graph.cli.common import ASCII_BRANCHES, has_branches, load
+from tracelens_graph.cli.durations import to_uid
 from tracelens_graph.cli.options import CacheOption, Extensions, Name, Trace, extension_of, name_wanted
 from tracelens_graph.cli.windows import WindowChoice, with_window_options
 from tracelens_graph.suggest import did_you_mean
@@ -38,7 +39,8 @@ def tree(
     window: WindowChoice,
     name: Name = None,
     uid: Annotated[
-        int | None, typer.Option(show_default=False, help="The event at this position of the file, from 0.")
+        str | None,
+        typer.Option(metavar="UID", show_default=False, help="The event at this position of the file, from 0."),
     ] = None,
     ext_id: Annotated[
         int | None, typer.Option("--ext-id", show_default=False, help="Nodes with this External id.")
@@ -87,17 +89,19 @@ def tree(
     if up and uid is None and not wanted:
         raise typer.BadParameter("--up needs nodes to start from: --uid, --name, --ext-id, --pid or --tid")
     kinds, added = _kinds(kind), extension_of(extension)
+    position = None if uid is None else to_uid(uid, "--uid")
     w = window.of(load(trace, cache), added)
     core = w.core
     import numpy as np
 
     from tracelens_graph.reports import tree_text
+    from tracelens_graph.reports.terminal import terminal_width
 
     drawn = w.holds(np.arange(len(core.columns)))
     if kinds:
         drawn &= np.isin(core.columns.kind, kinds)
     choice = tree_text.Choice(None if drawn.all() else drawn, prune, depth)
-    places = _places(w, uid, wanted, up, choice)
+    places = _places(w, position, wanted, up, choice)
     if labels is LabelStyle.short:
         category = tree_text.short_category(core)
     else:
@@ -109,7 +113,9 @@ def tree(
     shown = islice(places, limit) if limit else places
     draw = tree_text.ladder_lines if up else tree_text.lines
     in_ascii = not has_branches(sys.stdout.encoding)
+    width = terminal_width(sys.stdout)
     for line in draw(core, shown, style):
+        line = tree_text.fitted_line(line, width)
         sys.stdout.write((line.translate(ASCII_BRANCHES) if in_ascii else line) + "\n")
     if more := sum(1 for _ in places):
         sys.stdout.write(f"... {more:,} more {'nodes' if up else 'lines'} (--max-lines 0 shows all)\n")

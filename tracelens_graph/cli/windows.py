@@ -5,17 +5,18 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from tracelens_graph.cli.durations import to_ns
+from tracelens_graph.cli.durations import to_ns, uid_of
 
 if TYPE_CHECKING:
     from tracelens_graph.extension import Extension
     from tracelens_graph.graph.core import Core
+    from tracelens_graph.graph.trace_set import TraceSet
     from tracelens_graph.graph.window import Window
 
 _STEPS = re.compile(r"(\d+)(?:-(\d+))?")
@@ -23,7 +24,10 @@ _STEPS = re.compile(r"(\d+)(?:-(\d+))?")
 
 @dataclass(frozen=True)
 class WindowChoice:
-    """What part of a trace a command was asked for. Fields are the arguments of `Core.window`."""
+    """What part of a trace a command was asked for.
+
+    Fields are the arguments of `Core.window`, but for times, which count from the zero of Perfetto UI.
+    """
 
     step: tuple[int, ...] | None = None
     annotation: str | None = None
@@ -34,11 +38,40 @@ class WindowChoice:
     device: tuple[int, ...] | None = None
     stream: tuple[int, ...] | None = None
 
-    def of(self, core: Core, extension: Extension | None = None) -> Window:
-        """The window of a graph, as analyses see it that go by an extension."""
-        if extension is None:
-            return core.window(**vars(self))
-        return extension.of(extension.processed(core).window(**vars(self)))
+    def of(self, graph: Core | Window, extension: Extension | None = None) -> Window:
+        """The window of a graph, or what it holds of a window, as analyses see it that go by an extension.
+
+        Times are those of Perfetto UI.
+        """
+        from tracelens_graph.graph.window import narrow, window_of
+
+        w = window_of(graph if extension is None else extension.processed(window_of(graph).core))
+        lead = w.core.info.lead_ns
+        times = {name: getattr(self, name) for name in ("after_ns", "before_ns")}
+        chosen = narrow(w, **(vars(self) | {name: ns - lead for name, ns in times.items() if ns is not None}))
+        return chosen if extension is None else extension.of(chosen)
+
+    def of_each(self, traces: TraceSet) -> TraceSet:
+        """The set of the windows of its graphs."""
+        from tracelens_graph.graph.trace_set import TraceSet
+
+        return TraceSet(replace(one, graph=self.of(one.window)) for one in traces)
+
+    def arguments(self) -> list[tuple[str, ...]]:
+        """The options by which a command is asked for this window again."""
+        said: list[tuple[str, ...]] = []
+        if self.step is not None:
+            said.append(("--step", ",".join(map(str, self.step))))
+        if self.annotation is not None:
+            said.append(("--annotation", self.annotation))
+        if self.threads == "all":
+            said.append(("--all-threads",))
+        times = (("--from", self.after_ns), ("--to", self.before_ns))
+        said += [(option, f"{ns}ns") for option, ns in times if ns is not None]
+        if self.under is not None:
+            said.append(("--under", str(self.under)))
+        numbers = (("--device", self.device), ("--stream", self.stream))
+        return [*said, *((option, str(number)) for option, chosen in numbers for number in chosen or ())]
 
 
 def _chosen(
@@ -55,7 +88,10 @@ def _chosen(
     from_: Annotated[
         str | None,
         typer.Option(
-            "--from", metavar="TIME", show_default=False, help="Only what starts at this time or later: 12ms."
+            "--from",
+            metavar="TIME",
+            show_default=False,
+            help="Only what starts at this time of Perfetto UI or later: 12ms.",
         ),
     ] = None,
     to: Annotated[
@@ -85,7 +121,7 @@ def _chosen(
         threads="all" if all_threads else "own",
         after_ns=None if from_ is None else to_ns(from_, "--from"),
         before_ns=None if to is None else to_ns(to, "--to"),
-        under=int(under) if under is not None and under.isdecimal() else under,
+        under=under if under is None or (uid := uid_of(under)) is None else uid,
         device=tuple(device) if device else None,
         stream=tuple(stream) if stream else None,
     )

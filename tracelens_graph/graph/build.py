@@ -44,8 +44,9 @@ class EventTable:
         names, threads, argsets: the tables that `name`, `thread` and `argset` point into.
         autograd_flows, launch_flows: ends of arrows, times as in `start_ns`.
         collectives: (uid, collective arguments) of ops and kernels that have them.
-        info: the trace's facts; its `start_epoch_ns` is set here.
+        info: the trace's facts; its `start_epoch_ns` and `lead_ns` are set here.
         details: where the arguments of single events can be looked up.
+        first_ns: earliest start of what viewers draw and is no event here, as in `start_ns`; None without any.
     """
 
     columns: dict[str, np.ndarray]
@@ -57,6 +58,7 @@ class EventTable:
     collectives: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
     info: TraceInfo = field(default_factory=TraceInfo)
     details: Details = field(default_factory=NoDetails)
+    first_ns: int | None = None
 
 
 def build_core(table: EventTable) -> Core:
@@ -65,6 +67,8 @@ def build_core(table: EventTable) -> Core:
     columns = table.columns
     origin = _to_trace_start(columns)
     table.info.start_epoch_ns += origin
+    if table.first_ns is not None:
+        table.info.lead_ns = max(origin - table.first_ns, 0)
     autograd_flows, launch_flows = (_shifted(flows, origin) for flows in (table.autograd_flows, table.launch_flows))
     kind = columns["kind"]
     host = np.flatnonzero(is_kind(kind, HOST_KINDS))

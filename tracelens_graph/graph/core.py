@@ -43,6 +43,8 @@ class TraceInfo:
     Attributes:
         source: where it was read from, for messages.
         start_epoch_ns: absolute time of `start_ns == 0`, in ns since 1970 (0 where the file does not tell).
+        lead_ns: how much earlier than `start_ns == 0` the first entry of the file is that viewers draw, such as the
+            profiler's own span. Perfetto UI counts from there, and so does whatever people are shown or type.
         metadata: the file's top-level keys, without those that may hold secrets.
         processes: [pid, name, labels]; threads: [pid, tid, name]: names from metadata events.
         events: number of entries in the file's event list.
@@ -55,6 +57,7 @@ class TraceInfo:
 
     source: str = ""
     start_epoch_ns: int = 0
+    lead_ns: int = 0
     metadata: dict[str, Any] = field(default_factory=dict)
     processes: list[list[Any]] = field(default_factory=list)
     threads: list[list[Any]] = field(default_factory=list)
@@ -65,6 +68,10 @@ class TraceInfo:
     lost_events: int = 0
     lost_bytes: int = 0
     cut_short: int = 0
+
+    def shown_ms(self, ns: Any) -> Any:
+        """Moments of the trace, in ns from its start, as Perfetto UI shows them: in ms from its zero."""
+        return (ns + self.lead_ns) / 1e6
 
     @property
     def damage(self) -> str:

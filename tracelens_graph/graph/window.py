@@ -230,7 +230,8 @@ def _in_time(window: Window, after_ns: int | None, before_ns: int | None) -> Win
         keep &= start >= after_ns
     if before_ns is not None:
         keep &= start < before_ns
-    low, high = (None if ns is None else f"{ns / 1e6:,.3f} ms" for ns in (after_ns, before_ns))
+    shown_ms = window.core.info.shown_ms
+    low, high = (None if ns is None else f"{shown_ms(ns):,.3f} ms" for ns in (after_ns, before_ns))
     label = f"from {low} to {high}" if low and high else f"from {low}" if low else f"up to {high}"
     return window.narrowed(keep, label)
 

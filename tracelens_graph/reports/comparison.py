@@ -9,9 +9,10 @@ import numpy as np
 
 from tracelens_graph.analyses.across.compare import COMPARISONS, number
 from tracelens_graph.column import headings
+from tracelens_graph.short_names import fitted
 from tracelens_graph.table import Table
 from tracelens_graph.text_table import list_text
-from tracelens_graph.texts import printable, shorten
+from tracelens_graph.texts import printable, width_of, wrapped
 
 _TIMES = {"total": "total_time", "busy": "busy_time", "idle": "idle_time"}
 _CHANGES = 5
@@ -19,27 +20,34 @@ _LONE = 3
 _NAME = 40
 
 
-def verdict(tables: Mapping[str, Table], runs: Sequence[str]) -> Iterator[str]:
+def verdict(tables: Mapping[str, Table], runs: Sequence[str], width: int | None = None) -> Iterator[str]:
     """Lines that say how each run differs from the first: in all, by op, and in ops that only one has.
 
     Args:
         tables: what `compare` made of the timeline and of the ops, as far as it was asked to.
         runs: names of the runs, the first one that others are compared with.
+        width: columns of a line; None for no limit.
     """
+    for line, indent in _verdict(tables, runs, width):
+        yield from wrapped(line, width, indent)
+
+
+def _verdict(tables: Mapping[str, Table], runs: Sequence[str], width: int | None) -> Iterator[tuple[str, str]]:
+    """Paragraphs, and what stands before their further lines."""
     first, *others = runs
     for run in others:
-        yield printable(f"{run} against {first}")
+        yield printable(f"{run} against {first}"), "  "
         lines = []
         if "gpu_timeline" in tables:
             times = {row["type"]: row for row in tables["gpu_timeline"].records()}
             rows = {label: times[kind] for label, kind in _TIMES.items() if kind in times}
             lines += [_change(label, row, "time ms", first, run) for label, row in rows.items()]
-        yield from _aligned(lines or [("no GPU time",)])
+        yield from _aligned(lines or [("no GPU time",)], width)
         if "ops_summary" in tables:
-            yield from _by_op(tables["ops_summary"], first, run)
+            yield from _by_op(tables["ops_summary"], first, run, width)
 
 
-def _by_op(table: Table, first: str, run: str) -> Iterator[str]:
+def _by_op(table: Table, first: str, run: str, width: int | None) -> Iterator[tuple[str, str]]:
     how, names = COMPARISONS[table.name], list(table["name"])
     main = how.main
     change = np.asarray(table[f"{main}__{run}_diff"], float)
@@ -48,8 +56,8 @@ def _by_op(table: Table, first: str, run: str) -> Iterator[str]:
     largest = both[np.argsort(-np.abs(change[both]), kind="stable")][:_CHANGES].tolist()
     records = table.records()
     if largest:
-        yield "largest changes by op:"
-        yield from _aligned([_change(names[i], records[i], main, first, run) for i in largest])
+        yield "largest changes by op:", ""
+        yield from _aligned([_change(names[i], records[i], main, first, run) for i in largest], width)
     for tag, other in ((first, run), (run, first)):
         lone = np.flatnonzero(here[tag] & ~here[other])
         if len(lone):
@@ -57,9 +65,10 @@ def _by_op(table: Table, first: str, run: str) -> Iterator[str]:
             top = lone[np.argsort(-times, kind="stable")]
             some = ", ".join(f"{_label(names[i])} ({abs(change[i]):,.3f})" for i in top[:_LONE])
             more = f" and {len(lone) - _LONE:,} more" if len(lone) > _LONE else ""
-            yield f"only in {printable(tag)}: {number(len(lone), 'op')}, {times.sum():,.3f} {how.unit}: {some}{more}"
+            summary = f"{number(len(lone), 'op')}, {times.sum():,.3f} {how.unit}"
+            yield f"only in {printable(tag)}: {summary}: {some}{more}", "  "
     if not np.any(change) and all(have.all() for have in here.values()):
-        yield "no op takes longer or shorter"
+        yield "no op takes longer or shorter", ""
 
 
 def _change(label: str, row: Mapping[str, Any], column: str, first: str, run: str) -> tuple[str, ...]:
@@ -70,16 +79,20 @@ def _change(label: str, row: Mapping[str, Any], column: str, first: str, run: st
     return _label(label), old, "->", new, "ms", diff, share
 
 
-def _aligned(lines: Sequence[Sequence[str]]) -> Iterator[str]:
-    widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
+def _aligned(lines: Sequence[Sequence[str]], width: int | None) -> Iterator[tuple[str, str]]:
+    sizes = [max(map(width_of, cells)) for cells in zip(*lines, strict=True)]
+    if width is not None:
+        sizes[0] = max(min(sizes[0], width - sum(sizes[1:]) - 2 * len(sizes)), 8)
     for name, *cells in lines:
-        right = (cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))
-        yield "  ".join(("", name.ljust(widths[0]), *right)).rstrip()
+        label = fitted(name, sizes[0])
+        label += " " * (sizes[0] - width_of(label))
+        right = (cell.rjust(size) for cell, size in zip(cells, sizes[1:], strict=True))
+        yield "  ".join(("", label, *right)).rstrip(), "    "
 
 
 def _label(name: str) -> str:
     """A name from a trace, safe to print and short enough for a line."""
-    return shorten(printable(name), _NAME)
+    return fitted(printable(name), _NAME)
 
 
 def _is_there(value: Any) -> bool:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracelens_graph.short_names import fitted
 from tracelens_graph.text_table import bold
-from tracelens_graph.texts import printable, shorten
+from tracelens_graph.texts import printable, width_of, wrapped
 
 if TYPE_CHECKING:
     from tracelens_graph.table import Table
@@ -23,6 +24,7 @@ _LONGEST_NAME, _SHORTEST_NAME = 64, 21
 """Characters that are shown of a name at most, and at least, however narrow the terminal."""
 
 _MODULE = "nn.Module: "
+_LONGEST_READ = 4096
 _DOTS = 3
 _ROOM = 300
 """Characters before the dots where the terminal sets no limit."""
@@ -39,18 +41,18 @@ def module_text(table: Table, width: int | None = None, color: bool = False) -> 
         width: longest line; None for no limit.
         color: whether to use terminal escapes.
     """
-    yield bold(printable(table.title), color)
+    yield from (bold(line, color) for line in wrapped(printable(table.title), width))
     if len(table):
         head, *times = _times(table)
         room = _ROOM if width is None else width - max(map(len, times)) - _DOTS - 2
         labels = list(_labels(table, room))
-        edge = max(len(label) + len(time) for label, time in zip(labels, times, strict=True)) + _DOTS + 2
+        edge = max(width_of(label) + len(time) for label, time in zip(labels, times, strict=True)) + _DOTS + 2
         yield bold("(GPU Time µs)".rjust(edge), color)
         if head:
             yield bold(head.rjust(edge), color)
         for label, time in zip(labels, times, strict=True):
-            yield f"{label} {'.' * (edge - len(label) - len(time) - 2)} {time}"
-    yield from map(printable, table.notes)
+            yield f"{label} {'.' * (edge - width_of(label) - len(time) - 2)} {time}"
+    yield from (line for note in table.notes for line in wrapped(printable(note), width, "  "))
 
 
 def _times(table: Table) -> list[str]:
@@ -92,8 +94,7 @@ def _counts(instances: int, calls: int) -> str:
 
 def _cut(name: str, size: int) -> str:
     # Cut before and after: escapes of a long hostile name would cost time, and are longer than what they stand for.
-    shown = printable(name[: size + 1])
-    return shown if len(shown) <= size else shorten(shown, size - 3)
+    return fitted(printable(name[:_LONGEST_READ]), size)
 
 
 def _branches(depths: Sequence[int]) -> Iterator[str]:

@@ -1,23 +1,38 @@
-"""A report on the terminal: the verdict, then the tables that say most."""
+"""A report on the terminal: one screen with the answer, or all tables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from shlex import quote
-from textwrap import wrap
 
 from tracelens_graph.graph.core import Core
 from tracelens_graph.reports.document import Facts, Finding
-from tracelens_graph.reports.views import is_sheet, top, view
+from tracelens_graph.reports.views import top, view
 from tracelens_graph.table import Table
 from tracelens_graph.text_table import bold
-from tracelens_graph.texts import printable
+from tracelens_graph.texts import printable, width_of, wrapped
+
+VERDICT_LINES = 18
+"""Lines of a screen that the verdict takes at most."""
 
 _NEXT = "ask next: "
 _TRY = "try: "
 _WIDEST = 110
 """Lines of prose are not longer, however wide the terminal."""
+
+_BAR = 30
+_LABELS = {
+    "computation_time": "computation",
+    "exposed_comm_time": "exposed communication",
+    "exposed_memcpy_time": "exposed copies",
+    "idle_time": "idle",
+    "micro_idle_time": "idle, short gaps",
+    "macro_idle_time": "idle, long gaps",
+}
+"""Rows of the timeline that add up to the whole -> what they are called."""
+
+Hint = Callable[[str], str]
+"""Makes a command of a finding, with TRACE for the trace, one that can be pasted into a shell."""
 
 
 def heading(about: Facts) -> str:
@@ -34,58 +49,132 @@ def heading(about: Facts) -> str:
     return ", ".join(parts)
 
 
-def verdict_lines(findings: Iterable[Finding], trace: str, width: int | None) -> Iterator[str]:
+def verdict_lines(
+    findings: Sequence[Finding], hint: Hint, width: int | None, most: int = 0, shown: Iterable[str] = ()
+) -> Iterator[str]:
     """The findings as paragraphs with a bullet, each with the command that tells more below it.
 
     Args:
         findings: the verdict.
-        trace: the trace as the user named it, put for TRACE in commands.
-        width: characters of a line; None for no limit.
+        hint: completes their commands.
+        width: characters of a line; None for no limit. Commands may be longer.
+        most: lines; what has no room is counted. 0 for no limit.
+        shown: commands, with TRACE for the trace, that would only repeat what is on the screen.
     """
-    for finding in findings:
-        text = printable(finding.text)
-        yield from wrap(text, min(width or _WIDEST, _WIDEST), initial_indent="* ", subsequent_indent="  ")
+    said, taken = set(shown), 0
+    narrow = min(width or _WIDEST, _WIDEST)
+    for number, finding in enumerate(findings):
+        lines = list(wrapped(f"* {printable(finding.text)}", narrow, "  "))
         if finding.suggestions:
-            suggestions = f"{_TRY}{'; '.join(finding.suggestions)}"
-            yield from wrap(suggestions, min(width or _WIDEST, _WIDEST), initial_indent="  ", subsequent_indent="    ")
-        if finding.ask_next:
-            yield f"  {_NEXT}{printable(finding.ask_next.replace('TRACE', quote(trace)))}"
+            lines += wrapped(f"  {_TRY}{'; '.join(finding.suggestions)}", narrow, "    ")
+        if finding.ask_next and finding.ask_next not in said:
+            lines.append(f"  {_NEXT}{printable(hint(finding.ask_next))}")
+            said.add(finding.ask_next)
+        is_last = number == len(findings) - 1
+        if most and taken + len(lines) + (not is_last) > most:
+            yield f"* {len(findings) - number:,} more (--all)"
+            return
+        taken += len(lines)
+        yield from lines
 
 
-def report_text(
-    core: Core,
+def first_screen(
     about: Facts,
-    findings: Iterable[Finding],
-    tables: Mapping[str, Table],
-    trace: str,
-    rows: int,
-    width: int | None,
+    findings: Sequence[Finding],
+    timeline: Table,
+    dearest: Table,
+    others: Sequence[str],
+    hint: Hint,
+    hints: Sequence[str],
+    width: int,
     color: bool,
 ) -> str:
-    """The whole report as text.
+    """The answer on one screen: the verdict, where the time went, the dearest operations, and what else there is.
+
+    Args:
+        about: what the report is on.
+        findings: the verdict.
+        timeline: the table `gpu_timeline`.
+        dearest: the table `dearest_ops`.
+        others: what was left out.
+        hint: completes commands of findings.
+        hints: commands for the operations.
+        width: characters of a line.
+        color: whether to use terminal escapes.
+    """
+    title = "\n".join(bold(line, color) for line in wrapped(printable(heading(about)), width, "  "))
+    repeated = ["tracelens-graph timeline TRACE"]
+    blocks = [title + "\n", _block(verdict_lines(findings, hint, width, VERDICT_LINES, repeated))]
+    if len(timeline):
+        blocks.append(_block(_timeline(timeline, width, color)))
+    if len(dearest):
+        empty = [name for name, cells in dearest.columns.items() if not any(cell not in ("", None) for cell in cells)]
+        columns = {name: cells for name, cells in dearest.columns.items() if name not in empty}
+        shown = Table(dearest.name, columns, dearest.about, dearest.title, dearest.notes)
+        blocks.append(shown.text(width, color) + "".join(f"{line}\n" for line in hints))
+    left_out = f"Left out: {', '.join(others)}. --all prints all tables, --table NAME one."
+    blocks.append(_block(wrapped(left_out, width)))
+    return "\n".join(block for block in blocks if block)
+
+
+def _block(lines: Iterable[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _timeline(table: Table, width: int, color: bool) -> Iterator[str]:
+    """The parts of the time, a line each with a bar; as a table where it has several blocks."""
+    if "is_recompute" in table.columns:
+        yield from table.text(width, color).splitlines()
+        return
+    rows = {row["type"]: row for row in table.records()}
+    parts = [(label, rows[kind]) for kind, label in _LABELS.items() if kind in rows and not _is_split(kind, rows)]
+    parts = [(label, row) for label, row in parts if row["time ms"]]
+    total = rows["total_time"]["time ms"]
+    size = max((width_of(label) for label, _ in parts), default=0)
+    number = len(f"{total:,.3f}")
+    yield from (bold(line, color) for line in wrapped(printable(f"{table.title}: {total:,.3f} ms"), width))
+    for label, row in parts:
+        bar = "#" * round(row["percent"] * _BAR / 100)
+        yield f"  {label:{size}}  {row['time ms']:{number},.3f} ms  {row['percent']:5.1f} %  {bar}".rstrip()
+
+
+def _is_split(kind: str, rows: Mapping[str, object]) -> bool:
+    return kind == "idle_time" and "micro_idle_time" in rows
+
+
+def all_tables(
+    core: Core,
+    about: Facts,
+    findings: Sequence[Finding],
+    tables: Mapping[str, Table],
+    hint: Hint,
+    hints: Callable[[Table], Sequence[str]],
+    rows: int,
+    width: int,
+    color: bool,
+) -> str:
+    """The verdict and all tables.
 
     Args:
         core: the graph, for the places of instances.
         about: what the report is on.
         findings: the verdict.
         tables: name -> table, in the order in which they are shown; those without rows only say why.
-        trace: the trace as the user named it.
+        hint: completes commands of findings.
+        hints: commands for the events that a table names.
         rows: rows per table; 0 for all.
-        width: characters of a line; None for no limit.
+        width: characters of a line.
         color: whether to use terminal escapes.
     """
-    blocks = [bold(printable(heading(about)), color) + "\n"]
-    blocks.append("\n".join(verdict_lines(findings, trace, width)) + "\n")
-    silent, families = [], []
-    for name, table in tables.items():
-        if is_sheet(table):
-            families.append(name)
-        elif len(table):
-            blocks.append(view(top(table, rows), core).text(width, color))
+    blocks = [_block(bold(line, color) for line in wrapped(printable(heading(about)), width, "  "))]
+    blocks.append(_block(verdict_lines(findings, hint, width)))
+    silent = []
+    for table in tables.values():
+        if len(table):
+            shown = view(top(table, rows), core)
+            blocks.append(shown.text(width, color) + _block(hints(shown)))
         else:
             silent += [f"{table.title}: {note}" for note in table.notes or ["nothing"]]
-    if families:
-        blocks.append(f"Cost and rates by family of operations: --table with one of {', '.join(families)}\n")
     if silent:
-        blocks.append("\n".join(printable(line) for line in silent) + "\n")
+        blocks.append(_block(line for text in silent for line in wrapped(printable(text), width, "  ")))
     return "\n".join(blocks)

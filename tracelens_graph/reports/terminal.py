@@ -6,12 +6,17 @@ import os
 import shutil
 from typing import TextIO
 
+WIDTH_OF_PIPES = 100
+"""Characters per line where no terminal tells."""
 
-def terminal_width(stream: TextIO) -> int | None:
-    """Characters per line of the terminal behind a stream, or as COLUMNS says; None where lines have no limit."""
+_NARROWEST = 40
+
+
+def terminal_width(stream: TextIO) -> int:
+    """Characters per line of the terminal behind a stream, or as COLUMNS says."""
     if stream.isatty() or os.environ.get("COLUMNS", "").isdigit():
-        return shutil.get_terminal_size().columns
-    return None
+        return max(shutil.get_terminal_size().columns, _NARROWEST)
+    return WIDTH_OF_PIPES
 
 
 def wants_color(stream: TextIO) -> bool:

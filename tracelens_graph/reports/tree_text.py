@@ -22,7 +22,7 @@ from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
 from tracelens_graph.schema import FOREST_KINDS, GPU_KINDS, Kind
-from tracelens_graph.texts import printable, shorten
+from tracelens_graph.texts import cut_middle, printable, shorten, width_of
 
 NAME_WIDTH = 64
 """Characters of a name that are shown."""
@@ -51,6 +51,9 @@ Place = tuple[int, str]
 """A row and the branches drawn before its label; or HEADING and its text."""
 
 _BATCH = 512
+_BRANCHES = "│├└─ "
+_TEXT = 40
+"""Columns that the text behind deep branches keeps."""
 
 
 @dataclass(frozen=True)
@@ -224,6 +227,17 @@ def lines(core: Core, places: Iterable[Place], labels: Labels) -> Iterator[str]:
             yield branches + next(texts)
             below = branches[:-4] + ("    " if branches.endswith("└── ") else "│   ")
             yield from (f"{below}|   {detail}" for detail in labels.details(core, row))
+
+
+def fitted_line(line: str, width: int) -> str:
+    """A line of a tree that fits into some columns: deep branches lose their beginning, names their middle."""
+    if width_of(line) <= width:
+        return line
+    text = line.lstrip(_BRANCHES)
+    branches = line[: len(line) - len(text)]
+    if len(branches) > (room := max(width - _TEXT, 8)):
+        branches = "..." + branches[3 - room :]
+    return branches + cut_middle(text, width - len(branches))
 
 
 def ladder_lines(core: Core, places: Iterable[Place], labels: Labels) -> Iterator[str]:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from tracelens_graph.categories.kernel_names import properties
-from tracelens_graph.categories.short_names import short_name
 from tracelens_graph.column import Column, Role, headings, instance_column
 from tracelens_graph.graph.core import Core
 from tracelens_graph.schema.tables import TABLES
+from tracelens_graph.short_names import short_name
 from tracelens_graph.table import Table
 from tracelens_graph.text_table import list_text
 from tracelens_graph.texts import shorten
@@ -32,11 +33,15 @@ def for_people(table: Table) -> bool:
 
 def view(table: Table, core: Core) -> Table:
     """The columns of a table that people are shown."""
-    about = {name: table.about.get(name, Column("")) for name in table.columns}
+    names = list(table.columns)
+    leads = TABLES[table.name].leads if table.name in TABLES else ""
+    if leads in table.columns:
+        names.sort(key=lambda name: name != leads)
+    about = {name: table.about.get(name, Column("")) for name in names}
     told = headings(about)
     instance = instance_column(about)
     if not instance and not any(column.heading for column in about.values()):
-        return table
+        return replace(table, columns={name: table[name] for name in names}) if leads else table
     columns: dict[str, np.ndarray | list[Any]] = {}
     shown = {}
     for column, heading in told.items():
@@ -51,9 +56,9 @@ def view(table: Table, core: Core) -> Table:
 
 _PLACE = {
     "uid": Column("the event", role=Role.uid),
-    "ext id": Column("its External id, as Perfetto UI shows it", role=Role.uid),
-    "pid/tid": Column("its process and thread", role=Role.text, gives_way=3),
-    "start ms": Column("start, from the trace's start", "ms", Role.time),
+    "ext id": Column("its External id, as Perfetto UI shows it", role=Role.uid, gives_way=6),
+    "pid/tid": Column("its process and thread", role=Role.text, gives_way=5),
+    "start ms": Column("start, as Perfetto UI shows it", "ms", Role.time, gives_way=4),
 }
 
 
@@ -67,7 +72,7 @@ def instances(core: Core, uids: Sequence[int | None]) -> dict[str, list[Any]]:
         "uid": list(uids),
         "ext id": [number if number >= 0 else None for number in ids],
         "pid/tid": ["" if place is None else f"{place[0]}/{place[1]}" for place in places],
-        "start ms": [int(c.start_ns[row]) / 1e6 if row >= 0 else None for row in rows],
+        "start ms": [core.info.shown_ms(int(c.start_ns[row])) if row >= 0 else None for row in rows],
     }
 
 

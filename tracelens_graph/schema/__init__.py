@@ -35,7 +35,7 @@ __all__ = [
     "Property",
 ]
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 class Kind(IntEnum):

@@ -131,6 +131,7 @@ CONTEXT_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
         Stored("source", "str", "name of the file"),
         Stored("rank", "int", "rank in its job"),
         Stored("start_epoch_ns", "int", "absolute time of `start_ns = 0`, since 1970", "ns"),
+        Stored("lead_ns", "int", "how much earlier the zero of Perfetto UI is than `start_ns = 0`", "ns"),
         Stored("dur_ns", "int", "from the trace's first event to the end of its last", "ns"),
         Stored("events", "int", "entries of the file's event list"),
         Stored("nodes", "int", "event nodes that were pushed"),

@@ -61,14 +61,14 @@ def piece_between(core: Core, after_ns: int, before_ns: int, also: Iterable[int]
     Raises:
         AnalysisError: nothing happens in the window.
     """
-    c = core.columns
+    c, shown_ms = core.columns, core.info.shown_ms
     end = c.end_ns
     keep = (c.start_ns <= before_ns) & (end >= after_ns)
     keep[np.fromiter(also, np.int64)] = True
     if not keep.any():
         raise AnalysisError(
-            f"nothing happens between {after_ns / 1e6:,.3f} and {before_ns / 1e6:,.3f} ms; "
-            f"the trace lasts {max(end, default=0) / 1e6:,.3f} ms"
+            f"nothing happens between {shown_ms(after_ns):,.3f} and {shown_ms(before_ns):,.3f} ms; "
+            f"the trace lasts from {shown_ms(0):,.3f} to {shown_ms(max(end, default=0)):,.3f} ms"
         )
     # GPU work without a launch finds its annotation by the device annotation over its start.
     lone = core.gpu_rows[keep[core.gpu_rows] & (c.parent[core.gpu_rows] < 0)]

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.shared.first_rows import first_rows
-from tracelens_graph.categories.short_names import short_name
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.classes import argset_text
 from tracelens_graph.graph.context import ARGSET_PARTS, content_key
@@ -24,6 +23,7 @@ from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.graph.window import Window
 from tracelens_graph.schema import Kind
 from tracelens_graph.schema.tables import TABLES
+from tracelens_graph.short_names import short_name
 from tracelens_graph.table import Table, columns_of
 
 

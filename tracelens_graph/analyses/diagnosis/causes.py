@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,16 @@ def causes_of(account: Account, families: Families, leads: Sequence[str]) -> lis
         *_communication(account, "communication" in leads),
         *_kernels(account, families, "computation" in leads),
     ]
-    return sorted(found, key=lambda finding: -float(finding.evidence["ms"]))
+    found.sort(key=lambda finding: -float(finding.evidence["ms"]))
+    return list(_without_repetition(found))
+
+
+def _without_repetition(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """The findings; what one suggests the next ones do not."""
+    said: set[str] = set()
+    for finding in findings:
+        yield replace(finding, advice=tuple(name for name in finding.advice if name not in said))
+        said.update(finding.advice)
 
 
 def _waits(account: Account, topic: str) -> Iterator[Finding]:
@@ -71,7 +81,7 @@ def _waits(account: Account, topic: str) -> Iterator[Finding]:
     text += f", most in {brief(because)}" if because else ""
     evidence: dict[str, Any] = {
         **_cost(account, time), "percent_of_idle": percent(time, int((idle.end - idle.start).sum())), "gaps": gaps,
-        "longest_ms": int(part[longest]) / 1e6, "gap_start_ms": int(idle.start[longest]) / 1e6, "uid": uid,
+        "longest_ms": int(part[longest]) / 1e6, "gap_start_ms": core.info.shown_ms(int(idle.start[longest])), "uid": uid,
         "because": because, "because_ms": dearest / 1e6,
     }  # fmt: skip
     if topic in _CALLS and row >= 0 and (line := entry_points(core, np.array([row]))[0]) != NOT_FOUND:

@@ -354,7 +354,7 @@ def idle_causes(g: Core | Window) -> Table:
             100 * time / total,
             100 * time / idle.total_ns,
             int(part[longest]) / 1e6,
-            int(idle.start[longest]) / 1e6,
+            w.core.info.shown_ms(int(idle.start[longest])),
             int(c.uid[idle.row[longest]]),
             w.core.names[c.name[because]] if because >= 0 else "",
             int(c.uid[because]) if because >= 0 else None,

@@ -46,7 +46,7 @@ def idle_gaps(g: Core | Window, device: int | None = None, min_us: float = 1, to
     linked = launch >= 0
     columns: dict[str, Cells] = {
         "device": [number if number != -1 else None for number in c.device[row].tolist()],
-        "gap_start_ms": start / 1e6,
+        "gap_start_ms": core.info.shown_ms(start),
         "gap_us": length[shown] / 1e3,
         "next": names_of(core, row),
         "next_uid": c.uid[row],

@@ -30,7 +30,7 @@ def unlinked(g: Core | Window) -> Table:
         One row per stream.
     """
     w = window_of(g)
-    c, rows = w.core.columns, w.gpu_rows
+    core, c, rows = w.core, w.core.columns, w.gpu_rows
     group, first = group_by(c.device[rows], c.stream[rows])
     lone = c.parent[rows] < 0
     time = sum_by_group(group, c.dur_ns[rows], len(first))
@@ -50,8 +50,8 @@ def unlinked(g: Core | Window) -> Table:
         "unlinked_us": lost / 1e3,
         "percent_of_stream": percent(lost, time),
         "percent": percent(lost, int(time.sum())),
-        "first_linked_ms": np.where(np.isfinite(first_linked), first_linked / 1e6, np.nan),
-        "last_unlinked_ms": np.where(np.isfinite(last_lone), last_lone / 1e6, np.nan),
+        "first_linked_ms": np.where(np.isfinite(first_linked), core.info.shown_ms(first_linked), np.nan),
+        "last_unlinked_ms": np.where(np.isfinite(last_lone), core.info.shown_ms(last_lone), np.nan),
     }
     order = np.lexsort((c.stream[rows[first]], c.device[rows[first]], -lost))
     return Table("unlinked", columns, UNLINKED, w.titled("GPU work without a launch by stream")).take(order)
@@ -79,8 +79,8 @@ def unlaunched_gpu_time(g: Core | Window) -> Table:
         "gpu_sum_us": sums / 1e3,
         "percent": 100 * sums / max(int(c.dur_ns[w.gpu_rows].sum()), 1),
         "early_events": np.bincount(group[c.start_ns[rows] < begin], minlength=groups),
-        "first_start_ms": c.start_ns[lead] / 1e6,
-        "last_end_ms": Groups(group, c.end_ns[rows], groups).max / 1e6,
+        "first_start_ms": core.info.shown_ms(c.start_ns[lead]),
+        "last_end_ms": core.info.shown_ms(Groups(group, c.end_ns[rows], groups).max),
         "uid": c.uid[lead],
     }
     table = Table(

@@ -14,7 +14,6 @@ from tracelens_graph.analyses.performance.unified import unified
 from tracelens_graph.analyses.shared.gpu_class import CLASS_NAMES, gpu_classes
 from tracelens_graph.categories.kernel_names import properties
 from tracelens_graph.categories.kernels import kernel_category
-from tracelens_graph.categories.short_names import short_name
 from tracelens_graph.extension import extension_of
 from tracelens_graph.graph.context import Context, EventProperty, content_key
 from tracelens_graph.graph.core import Core
@@ -23,6 +22,7 @@ from tracelens_graph.perf.cost import Cost
 from tracelens_graph.perf.devices import Architecture, detect
 from tracelens_graph.schema import Kind
 from tracelens_graph.schema.database import RATES
+from tracelens_graph.short_names import short_name
 
 
 def add_knowledge(

@@ -167,7 +167,7 @@ class Tables(Mapping[str, Table]):
         return [*extension_of(self.window).tables, *self._sets]
 
     @property
-    def _built_in(self) -> list[str]:
+    def built_in(self) -> list[str]:
         """Names of the tables that are in the report whatever the trace holds."""
         o = self.options
         hidden = set(_BY_NAME_ONLY)
@@ -187,12 +187,12 @@ class Tables(Mapping[str, Table]):
         return self._made[name]
 
     def __iter__(self) -> Iterator[str]:
-        return chain(self._built_in, self._sheets if self.options.models else (), self.of_extension)
+        return chain(self.built_in, self._sheets if self.options.models else (), self.of_extension)
 
     def __contains__(self, name: object) -> bool:
         # Unlike that of Mapping it computes no table.
         if name in TABLES:
-            return name in self._built_in
+            return name in self.built_in
         return name in self.of_extension or (self.options.models and name in self._sheets)
 
     def __len__(self) -> int:

@@ -77,7 +77,7 @@ def step_summary(g: Core | Window, top_ops: int = 3) -> Table:
         "name": [*names, OUTSIDE],
         "step": [*map(step_number, names), None],
         "pid": [*(str(core.threads[code][0]) for code in c.thread[steps].tolist()), None],
-        "start_ms": np.append(c.start_ns[steps] / 1e6, np.nan),
+        "start_ms": np.append(w.core.info.shown_ms(c.start_ns[steps]), np.nan),
         "host_step_ms": host,
         "device_step_ms": np.where(device > 0, device / 1e6, np.nan),
         "gpu_events": np.bincount(group, minlength=groups),

@@ -146,10 +146,16 @@ UNUSUAL_KERNELS: About = {
 
 SCHEMAS = {
     "kernel_summary": TableSchema(
-        "How long the kernels ran, one row per launching op, kernel and stream.", KERNEL_SUMMARY, counts="kernel"
+        "How long the kernels ran, one row per launching op, kernel and stream.",
+        KERNEL_SUMMARY,
+        counts="kernel",
+        leads="Kernel name",
     ),
     "kernel_category_detail": TableSchema(
-        "Which kernels each launching op runs, and of which category they are.", KERNEL_CATEGORY_DETAIL, counts="kernel"
+        "Which kernels each launching op runs, and of which category they are.",
+        KERNEL_CATEGORY_DETAIL,
+        counts="kernel",
+        leads="kernel_name",
     ),
     "kernel_category_summary": TableSchema(
         "What the kernels of each launching op do, by category: GEMM, attention, copies, ...",
@@ -160,9 +166,13 @@ SCHEMAS = {
         "How many kernels are shorter than a threshold, by length.", SHORT_KERNEL_HISTOGRAM
     ),
     "short_kernels_summary": TableSchema(
-        "Which kernels are shorter than a threshold, and which ops launch them.", SHORT_KERNELS_SUMMARY
+        "Which kernels are shorter than a threshold, and which ops launch them.",
+        SHORT_KERNELS_SUMMARY,
+        leads="Kernel name",
     ),
-    "short_kernels": TableSchema("Which kernels are shorter than a threshold, by op and name.", SHORT_KERNELS),
+    "short_kernels": TableSchema(
+        "Which kernels are shorter than a threshold, by op and name.", SHORT_KERNELS, leads="Kernel name"
+    ),
     "category_shares": TableSchema("What kinds of kernels the GPU time goes to.", CATEGORY_SHARES, counts="kernel"),
     "kernels_by_tile": TableSchema("How kernels are tiled, as their names say.", KERNELS_BY_TILE),
     "copies": TableSchema("What is copied and filled, in which direction, and how fast.", COPIES),

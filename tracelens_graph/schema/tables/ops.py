@@ -112,6 +112,19 @@ OPS_UNIQUE_ARGS: About = {
     **SHARE,
 }
 
+DEAREST_OPS: About = {
+    "name": OPS_SUMMARY["name"],
+    "total_ms": total(f"sum over calls of {IN_CALL}", "ms", "GPU ms"),
+    "percent": share("share of the sum over all operations", "%"),
+    "count": count("calls that launched GPU work", "calls"),
+    "mostly_in": text(
+        "innermost nn.Module around most of its time with the one around that, by class, and its share; else the line "
+        "of Python of the longest call",
+        "mostly in",
+    ),
+    "uid": replace(uid("the longest call"), heading="uid", gives_way=0),
+}
+
 _OP = key("name of the op")
 _DIMS = key("sizes of the inputs, JSON")
 
@@ -175,6 +188,7 @@ SCHEMAS = {
         "a call.",
         OPS_UNIQUE_ARGS,
     ),
+    "dearest_ops": TableSchema("Which ops take most GPU time, and where they are called.", DEAREST_OPS),
     "op_signatures": TableSchema("What each set of arguments of an op costs.", OP_SIGNATURES),
     "modules_of_signature": TableSchema("Which modules an op with certain shapes works for.", MODULES_OF_SIGNATURE),
     "forward_backward": TableSchema(

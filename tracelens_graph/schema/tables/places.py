@@ -140,7 +140,7 @@ UNLAUNCHED_GPU_TIME: About = {
     "gpu_sum_us": GPU_SUM,
     "percent": share("share of the sum over all GPU events"),
     "early_events": count("those that began before the first runtime call of the trace: launched before recording"),
-    "first_start_ms": moment("start of the first of them, from the trace's start", "ms"),
+    "first_start_ms": moment("start of the first of them, as Perfetto UI shows it", "ms"),
     "last_end_ms": Column("end of the last of them", "ms", Role.max),
     "uid": uid("the one that starts first"),
 }
@@ -154,7 +154,7 @@ UNLINKED: About = {
     "unlinked_us": total("sum of the durations of those without a launch", "us"),
     "percent_of_stream": Column("unlinked_us as share of gpu_sum_us", "%"),
     "percent": share("unlinked_us as share of the sum over all GPU events"),
-    "first_linked_ms": moment("start of the first that has a launch, from the trace's start", "ms"),
+    "first_linked_ms": moment("start of the first that has a launch, as Perfetto UI shows it", "ms"),
     "last_unlinked_ms": Column("start of the last that has none", "ms", Role.max),
 }
 

@@ -64,7 +64,7 @@ def share(definition: str, heading: str | None = None, figure: str = "") -> Colu
 
 
 def moment(definition: str, unit: str) -> Column:
-    """A column of moments from the trace's start."""
+    """A column of moments, counted from the zero of Perfetto UI; see `TraceInfo.lead_ns`."""
     return Column(definition, unit, Role.time)
 
 

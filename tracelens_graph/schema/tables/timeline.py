@@ -31,7 +31,7 @@ STEP_SUMMARY: About = {
     "name": key("step; a line in brackets stands for GPU events launched in no step", "step"),
     "step": Column("number of the step"),
     "pid": text("process of the step"),
-    "start_ms": moment("start of the step on the host, from the trace's start", "ms"),
+    "start_ms": moment("start of the step on the host, as Perfetto UI shows it", "ms"),
     "host_step_ms": Column("duration of the step on the host", "ms", heading="host step ms"),
     "device_step_ms": Column(
         "from the first start of its GPU work to the first start of that of later steps; of the last to the end of its "
@@ -120,7 +120,7 @@ IDLE_CAUSES: About = {
     "percent_of_idle": share("share of the idle time"),
     "percent_of_total": share("share of the time from the first to the last GPU event", figure="percent"),
     "longest_ms": Column("the longest part of one gap that is due to it", "ms", Role.max),
-    "gap_start_ms": Column("where that gap begins, from the trace's start", "ms"),
+    "gap_start_ms": Column("where that gap begins, as Perfetto UI shows it", "ms"),
     "ends_with_uid": uid("the GPU event that ends it"),
     "because": text("call or frame to which that part is due most"),
     "because_uid": uid("that call or frame"),
@@ -129,7 +129,7 @@ IDLE_CAUSES: About = {
 
 IDLE_GAPS: About = {
     "device": Column("index of the device"),
-    "gap_start_ms": moment("start of the gap, from the trace's start", "ms"),
+    "gap_start_ms": moment("start of the gap, as Perfetto UI shows it", "ms"),
     "gap_us": Column("its length", "us"),
     "next": text("the GPU event that ends it"),
     "next_uid": uid("that GPU event"),

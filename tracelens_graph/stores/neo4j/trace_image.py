@@ -62,6 +62,7 @@ def _trace(core: Core, context: Context, placement: Placement, options: Options)
         "source": info.source,
         "rank": info.rank,
         "start_epoch_ns": info.start_epoch_ns,
+        "lead_ns": info.lead_ns,
         "dur_ns": int(core.columns.end_ns.max(initial=0)),
         "events": info.events,
         "damage": info.damage or None,

@@ -1,4 +1,4 @@
-"""Short names of kernels for people: the function, without what C++ writes around it.
+"""Short names for people: of kernels the function, without what C++ writes around it; of frames the end of the path.
 
 `void at::native::(anonymous namespace)::f<4, g>(int)::{lambda(int)#1}` is `f`. A trace is untrusted, so this is no
 parser of C++ but one pass over the brackets of a name, which may be a megabyte long and need not be balanced.
@@ -7,6 +7,8 @@ parser of C++ but one pass over the brackets of a name, which may be a megabyte 
 from __future__ import annotations
 
 import re
+
+from tracelens_graph.texts import cut_end, cut_middle, width_of
 
 LONGEST = 160
 """Characters of a short name."""
@@ -52,6 +54,45 @@ def short_name(name: str) -> str:
         found = _demangled(text)
     found = found or text
     return found if len(found) <= LONGEST else found[: LONGEST - 1] + "…"
+
+
+_CPP = re.compile(r"_Z|void |(?:[\w:]+ )?[\w:]*(?:\(anonymous namespace\)[\w:]*)?(?:<|(?<=\w)(?<!\w\.py)\((?=.*\)$))")
+_FRAME = re.compile(r"(?P<folders>(?:[^/()]*/)+)(?P<rest>[^/]+\.pyx?\(\d+\): .*)", re.DOTALL)
+
+_NAMESPACE = re.compile(r"\w+::\w")
+_PROSE = re.compile(r"(?:[\w,;:()%'-]+ ){4}")
+_FROM_THE_START = re.compile(rf"\[|{_PROSE.pattern}")
+"""Lists of sizes, and sentences."""
+
+
+def fitted(name: str, width: int) -> str:
+    """A name that fits into some columns of a terminal, cut where it tells least.
+
+    Of C++ names first templates, namespaces and parameters go, of frames of Python the outer folders; then, of any
+    text, what stands before the end.
+
+    >>> fitted("void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>(int)", 40)
+    'vectorized_elementwise_kernel'
+    >>> fitted("/usr/lib/python3/site-packages/torch/nn/modules/linear.py(134): forward", 30)
+    '.../linear.py(134): forward'
+    """
+    if width_of(name) <= width:
+        return name
+    if _CPP.match(name):
+        name = short_name(name)
+    elif frame := _FRAME.fullmatch(name):
+        folders = frame["folders"].split("/")
+        while len(folders) > 1 and width_of("/".join(("...", *folders[1:])) + frame["rest"]) > width:
+            del folders[0]
+        name = "/".join(("...", *folders[1:])) + frame["rest"] if len(folders) > 1 else frame["rest"]
+    while _NAMESPACE.match(name) and width_of(name) > width:
+        name = name.partition("::")[2]
+    return cut_end(name, width) if _FROM_THE_START.match(name) else cut_middle(name, width)
+
+
+def is_prose(text: str) -> bool:
+    """Whether a text is a sentence rather than a name."""
+    return bool(_PROSE.match(text))
 
 
 def _demangled(text: str) -> str:

@@ -1,0 +1,92 @@
+"""Commands that are suggested: complete, quoted, and good for something."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+from handmade import Run
+
+from corpus import kineto_traces, parametrize
+from tracelens_graph.cli.hints import Call
+from tracelens_graph.cli.windows import WindowChoice
+from tracelens_graph.loading import load_core
+from tracelens_graph.simulate import simulate, write
+
+MARKS = ("ask next: ", "open in Perfetto UI: ")
+ALL = frozenset({"--step", "--annotation", "--extension"})
+OPTIONS = {"report": ALL, "timeline": frozenset({"--step", "--annotation"}), "cut": frozenset({"--step", "--uid"})}
+
+
+def hints(text: str) -> list[str]:
+    return [line.partition(mark)[2] for line in text.splitlines() for mark in MARKS if mark in line]
+
+
+def test_a_command_keeps_the_window_and_the_extension() -> None:
+    window = WindowChoice(step=(3, 4), annotation="it's", threads="all", after_ns=5, under=12, device=(0, 1))
+    call = Call("my trace.json", window, ["ext.py"], OPTIONS)
+    assert shlex.split(call.complete("tracelens-graph report TRACE --table idle_causes"))[1:] == [
+        "report", "my trace.json", "--table", "idle_causes", "--step", "3,4", "--annotation", "it's", "--all-threads",
+        "--from", "5ns", "--under", "12", "--device", "0", "--device", "1", "--extension", "ext.py",
+    ]  # fmt: skip
+    assert "--extension" not in call.complete("tracelens-graph timeline TRACE")
+    assert call.complete("tracelens-graph report TRACE --step 7").count("--step") == 1
+    assert call.cut(5) == "tracelens-graph cut 'my trace.json' --uid 5 -o event-5.json.gz"
+
+
+def test_hints_run_with_the_window_of_the_call(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "it's a job"
+    write(simulate(steps=3, layers=1), folder)
+    monkeypatch.chdir(tmp_path)
+    trace = folder / "rank0.json.gz"
+    _, out, _ = run("report", trace, "--step", "4")
+    found = hints(out)
+    assert any("--step 4" in command for command in found)
+    assert any(" cut " in command for command in found)
+    for command in found:
+        code, said, err = run(*shlex.split(command)[1:])
+        assert (code, err) == (0, ""), command
+        assert said.strip()
+
+
+@parametrize("path", kineto_traces())
+@pytest.mark.slow
+def test_hints_of_every_real_trace_run(run: Run, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = {}
+    for command in (["report"], ["report", "--table", "runtime_summary"], ["info"], ["attribution"]):
+        code, out, err = run(command[0], path, *command[1:])
+        assert code == 0, err
+        found |= dict.fromkeys(hints(out), out)
+    for command, screen in found.items():
+        code, out, err = run(*shlex.split(command)[1:])
+        assert code == 0, (command, err)
+        assert out.strip()
+        assert not set(out.splitlines()) <= set(screen.splitlines()), f"{command} only repeats"
+
+
+@pytest.mark.parametrize("command", [["attribution"], ["modules", "--format", "table"], ["ask", "runtime_summary"]])
+def test_rows_that_name_an_event_can_be_opened(run: Run, tmp_path: Path, command: list[str]) -> None:
+    write(simulate(steps=1, layers=1), tmp_path)
+    _, out, _ = run(*command, tmp_path / "rank0.json.gz")
+    (found,) = hints(out)
+    assert shlex.split(found)[:2] == ["tracelens-graph", "cut"]
+
+
+@pytest.mark.parametrize("form", ["{}", "{:,}"])
+def test_uids_are_taken_with_and_without_commas(run: Run, tmp_path: Path, form: str) -> None:
+    write(simulate(steps=2, layers=2), tmp_path)
+    trace = tmp_path / "rank0.json.gz"
+    core = load_core(trace)
+    op = next(row for row in core.columns.owner.tolist() if row >= 0 and core.columns.uid[row] > 1000)
+    number = int(core.columns.uid[op])
+    uid = form.format(number)
+    for command in (["tree", "--uid"], ["attribution", "--under"], ["cut", "-o", tmp_path / "c.json", "--uid"]):
+        code, out, err = run(command[0], trace, *command[1:], uid)
+        assert (code, err) == (0, ""), command
+        if command[0] == "attribution":
+            assert f"uid {number}" in out.splitlines()[0]
+    code, _, err = run("tree", trace, "--uid", "1,00")
+    assert code == 2
+    assert "is no uid" in " ".join(err.replace("│", " ").split())

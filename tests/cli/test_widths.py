@@ -1,0 +1,83 @@
+"""No command prints a line that is wider than the terminal, but for the commands of hints."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from handmade import Run
+
+from corpus import CORPUS, needs_corpus
+from tracelens_graph.simulate import simulate, write
+from tracelens_graph.texts import width_of
+
+COMMANDS = (
+    "report T", "report T --all", "report T --table kernel_summary", "report T --table unified_perf_summary",
+    "report T --short-kernels 10 --call-stack --overlap --table ops_unique_args", "report T U", "info T", "timeline T",
+    "attribution T", "attribution T --level kernel", "modules T", "modules T --format table --by class",
+    "tree T --max-lines 300", "tree T --max-lines 50 --labels full --gpu-time --uids", "compare T U", "ask",
+    "compare T U --table kernel_summary --names averyveryverylongname_of_a_run,b", "ask idle_causes", "db queries",
+    "ask idle_gaps T", "ask idle_causes T", "ask short_kernels T", "ask python_lines T", "ask unlinked T",
+    "ask steps T", "model architectures", "model architectures h100-sxm",
+    "model gemm --m 4096 --n 4096 --k 4096 --arch h100-sxm --arch mi300x",
+)  # fmt: skip
+HINTS = ("open in Perfetto UI: ", "ask next: ")
+TRACES = (
+    "tracelens/h100/qwen1.5-0.5b", "tracelens/mi300/resnet-ddp-checkpointing",
+    "tracelens/inference/vllm-decode/graph-replay", "dlrm-8-ranks/kineto/rank0",
+)  # fmt: skip
+
+
+def too_wide(text: str, width: int) -> list[str]:
+    lines = text.splitlines()
+    return [line for line in lines if width_of(line) > width and not line.strip().startswith(HINTS)]
+
+
+def check(run: Run, command: str, trace: Path, other: Path, width: int | None) -> None:
+    names = {"T": str(trace), "U": str(other)}
+    words = [names.get(word, word) for word in command.split()]
+    code, out, err = run(*words, env={"COLUMNS": str(width) if width else ""})
+    assert code == 0, err
+    assert out
+    assert too_wide(out, width or 100) == []
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Two ranks in a folder with a short name, for its path is printed."""
+    folder = tmp_path_factory.mktemp("job")
+    write(simulate(ranks=2, steps=2, layers=1), folder)
+    here = Path.cwd()
+    os.chdir(folder)
+    yield [Path("rank0.json.gz"), Path("rank1.json.gz")]
+    os.chdir(here)
+
+
+@pytest.mark.parametrize("width", [80, 100, 120, None])
+@pytest.mark.parametrize("command", [*COMMANDS, "roofline T --arch h100-sxm"])
+def test_every_command_fits(run: Run, job: list[Path], command: str, width: int | None) -> None:
+    check(run, command, *job, width)
+
+
+@needs_corpus
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [80, None])
+@pytest.mark.parametrize("name", TRACES)
+@pytest.mark.parametrize("command", COMMANDS)
+def test_real_traces_fit(run: Run, command: str, name: str, width: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert CORPUS
+    monkeypatch.chdir(CORPUS)
+    if "T" in command.split():
+        check(run, command, Path(f"{name}.json.gz"), Path("tracelens/mi300/torch-compile-triton.json.gz"), width)
+
+
+@needs_corpus
+@pytest.mark.parametrize("name", TRACES)
+def test_the_first_screen_is_one_screen(run: Run, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert CORPUS
+    monkeypatch.chdir(CORPUS)
+    code, out, _ = run("report", f"{name}.json.gz")
+    assert code == 0
+    assert out.count("\n") <= 40
+    assert out.count("--all prints all tables") == 1

@@ -1,0 +1,119 @@
+"""The operations with most GPU time, and where in the program they are called."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tracelens_graph.analyses.ops.launchers import NO_LAUNCH, OpCalls, launchers
+from tracelens_graph.analyses.shared.call_stacks import NOT_FOUND, entry_points, parent_modules
+from tracelens_graph.analyses.shared.grouping import Cells, group_by
+from tracelens_graph.graph.arrays import distinct
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.intervals import sum_by_group
+from tracelens_graph.graph.traversals import climb, nearest_above
+from tracelens_graph.graph.window import Window, window_of
+from tracelens_graph.schema import Kind
+from tracelens_graph.schema.tables.ops import DEAREST_OPS
+from tracelens_graph.table import Table
+
+NO_PLACE = "the trace has no modules and no lines of Python: record it with with_stack=True"
+
+_MOST = 0.5
+"""Share of an op's time from which the modules that it is called in say where it is called."""
+
+
+def dearest_ops(g: Core | Window, linked_only: bool = False, top: int = 5) -> Table:
+    """The operations with most GPU time, as in `ops_summary`, each with the place where most of its time is launched.
+
+    A place is the innermost module around the calls with the one around that, by class; for a backward op the modules
+    of its forward op. Where most of the time lies in no module it is the line of Python of the longest call.
+
+    Args:
+        g: the graph, or a window of it.
+        linked_only: leave out GPU events whose launch is not in the trace, and communication.
+        top: how many operations.
+    """
+    found = launchers(w := window_of(g), linked_only)
+    core, c = found.core, found.core.columns
+    group, first = group_by(c.name[found.rows])
+    time = sum_by_group(group, found.direct_ns, len(first))
+    lone = int(c.dur_ns[found.unlinked].sum())
+    whole = int(time.sum()) + lone
+    shown = np.lexsort((c.uid[found.rows[first]], -time))[:top].tolist()
+    longest = []
+    for op in shown:
+        calls = np.flatnonzero(group == op)
+        longest.append(calls[found.direct_ns[calls].argmax()])
+    columns: dict[str, Cells] = {
+        "name": [core.names[c.name[found.rows[first[op]]]] for op in shown],
+        "total_ms": [float(time[op]) / 1e6 for op in shown],
+        "percent": [100 * float(time[op]) / whole if whole else 0.0 for op in shown],
+        "count": [int(count) for count in np.bincount(group, minlength=len(first))[shown]],
+        "mostly_in": [
+            _place(found, np.flatnonzero(group == op), call) for op, call in zip(shown, longest, strict=True)
+        ],
+        "uid": [int(c.uid[found.rows[call]]) for call in longest],
+    }
+    if lone and len(shown):
+        at = sum(ms * 1e6 >= lone for ms in columns["total_ms"])
+        cells = (NO_LAUNCH, lone / 1e6, 100 * lone / whole, len(found.unlinked), "", None)
+        for values, cell in zip(columns.values(), cells, strict=True):
+            assert isinstance(values, list)
+            values.insert(at, cell)
+            del values[top:]
+    notes = [] if _has_python(core) or not shown else [NO_PLACE]
+    return Table("dearest_ops", columns, DEAREST_OPS, w.titled("Operations with most GPU time"), notes)
+
+
+def _has_python(core: Core) -> bool:
+    """Whether a trace has modules or functions of Python."""
+    kind = core.columns.kind
+    return bool(((kind == Kind.Module) | (kind == Kind.PythonFunction)).any())
+
+
+def _place(found: OpCalls, calls: np.ndarray, longest: int) -> str:
+    """Where calls of an op stand; empty if the trace does not tell."""
+    core = found.core
+    if not _has_python(core):
+        return ""
+    rows, time = found.rows[calls], found.direct_ns[calls]
+    origin = _origins(core, rows)
+    inner = nearest_above(core.columns, origin, (Kind.Module,))
+    inside = inner >= 0
+    if time[inside].sum() > _MOST * time.sum():
+        modules, of = distinct(inner[inside])
+        outer = nearest_above(core.columns, modules, (Kind.Module,))
+        names = [
+            f"{around}/{name}" if above >= 0 else name
+            for name, around, above in zip(_classes(core, modules), _classes(core, outer), outer.tolist(), strict=True)
+        ]
+        places = {name: number for number, name in enumerate(dict.fromkeys(names))}
+        place = np.array([places[name] for name in names])[of]
+        spent = sum_by_group(place, time[inside], len(places))
+        share = 100 * float(spent.max()) / float(time.sum())
+        return list(places)[int(spent.argmax())] + (f" ({share:.0f} %)" if share < 99.5 else "")
+    row = origin[np.flatnonzero(calls == longest)]
+    line = entry_points(core, row)[0]
+    return "" if line == NOT_FOUND else line
+
+
+def _classes(core: Core, modules: np.ndarray) -> list[str]:
+    return [name.removeprefix("nn.Module: ") for name in parent_modules(core, modules)]
+
+
+def _origins(core: Core, rows: np.ndarray) -> np.ndarray:
+    """The calls, and for those of the backward pass the forward ops that they are there for."""
+    c = core.columns
+    alone = nearest_above(c, rows, (Kind.Module, Kind.PythonFunction)) < 0
+    if not alone.any():
+        return rows
+    backward, at = np.unique(core.autograd.backward, return_index=True)
+    if not len(backward):
+        return rows
+    is_backward = np.zeros(len(c), bool)
+    is_backward[backward] = True
+    own = np.where(is_backward[rows], rows, climb(c.parent, c.parent[rows], is_backward))
+    linked = alone & (own >= 0)
+    found = rows.copy()
+    found[linked] = core.autograd.forward[at[np.searchsorted(backward, own[linked])]]
+    return found

@@ -1,0 +1,91 @@
+"""Commands that are suggested below an answer, complete enough to be pasted into a shell."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tracelens_graph.cli.windows import WindowChoice
+
+if TYPE_CHECKING:
+    from tracelens_graph.table import Table
+
+_PROGRAM = "tracelens-graph"
+
+
+_options: dict[str, frozenset[str]] = {}
+
+
+def remember(commands: Mapping[str, Any]) -> None:
+    """Take note of the options that commands take, which the program alone knows.
+
+    Args:
+        commands: name -> command, as the program's group of commands has it.
+    """
+    for name, command in commands.items():
+        _options[name] = frozenset(option for parameter in command.params for option in parameter.opts)
+
+
+def options_of_commands() -> Mapping[str, frozenset[str]]:
+    """The options that each command takes, by its name."""
+    return dict(_options)
+
+
+@dataclass(frozen=True)
+class Call:
+    """What a command was asked, as far as commands that follow it keep to it.
+
+    Attributes:
+        trace: the trace as the user named it.
+        window: the part of the trace.
+        extensions: the user's extensions.
+        options: the options that each command takes.
+    """
+
+    trace: str
+    window: WindowChoice = field(default_factory=WindowChoice)
+    extensions: Sequence[str] = ()
+    options: Mapping[str, frozenset[str]] = field(default_factory=options_of_commands)
+
+    def complete(self, command: str) -> str:
+        """A command with the trace for TRACE, the window and the extensions, quoted for a shell.
+
+        Args:
+            command: the command; the options that it has already stay as they are.
+        """
+        words = shlex.split(command)
+        known = self.options.get(words[1] if len(words) > 1 else "", frozenset())
+        words = [self.trace if word == "TRACE" else word for word in words]
+        more: list[tuple[str, ...]] = []
+        if "--annotation" in known:  # the option that only commands with windows have
+            more += self.window.arguments()
+        if "--extension" in known:
+            more += [("--extension", one) for one in self.extensions]
+        for option in more:
+            if option[0] not in command.split():
+                words += option
+        return shlex.join(words)
+
+    def to_open(self, table: Table) -> list[str]:
+        """The command that cuts out the event of the first row that names one, for Perfetto UI; none if no row does."""
+        uid = first_event(table)
+        return [] if uid is None else [f"open in Perfetto UI: {self.cut(uid)}"]
+
+    def cut(self, uid: int) -> str:
+        """The command that cuts out an event."""
+        return self.complete(f"{_PROGRAM} cut TRACE --uid {uid} -o event-{uid}.json.gz")
+
+
+def first_event(table: Table) -> int | None:
+    """The uid in the first row that has one, of the column of instances, else of the first column of uids."""
+    from tracelens_graph.column import Role
+
+    for role in (Role.instance, Role.uid):
+        for name, about in table.about.items():
+            if about.role is role and name in table.columns and "ext" not in name:
+                found = next((uid for uid in table.columns[name] if uid is not None and uid >= 0), None)
+                if found is not None:
+                    return int(found)
+    return None
