@@ -11,7 +11,7 @@ import numpy as np
 
 from tracelens_graph.column import Column, heading_of, headings
 from tracelens_graph.text_table import Layout, aligned, column_cells
-from tracelens_graph.texts import printable, shorten, wrapped
+from tracelens_graph.texts import cut_end, printable, shorten, wrapped
 
 ROWS = 10
 """Rows that are shown."""
@@ -41,8 +41,9 @@ def short_text(title: str, columns: Mapping[str, Any], about: Mapping[str, Colum
     chosen = [(name, about.get(name), values) for name, values in cells.items()]
     layout = aligned(chosen, width) if any(len(values) for _, _, values in chosen) else Layout([], [])
     hidden = [*layout.left_out, *(name for name in columns if name not in cells)]
-    above = wrapped(printable(title), width) if title else ()
-    return "\n".join([*above, *layout.lines, *wrapped(_left_out(columns, hidden), width)])
+    above = [cut_end(printable(title), width)] if title else []
+    below = _left_out(columns, hidden)
+    return "\n".join([*above, *layout.lines, *(wrapped(below, width) if below else ())])
 
 
 def short_html(title: str, columns: Mapping[str, Any], about: Mapping[str, Column]) -> str:

@@ -287,6 +287,7 @@ def test_another_accelerator_is_no_gpu() -> None:
     assert others == []
 
 
+@pytest.mark.slow
 def test_advice_is_known() -> None:
     for problem in PROBLEMS:
         for rank in simulate(problem=problem, seed=1).ranks:

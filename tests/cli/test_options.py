@@ -65,7 +65,6 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("--micro-idle", options.MicroIdle),
         ("--arch", options.Arch),
         ("--extension", options.Extensions),
-        ("--table", options.TableName),
     ],
 )
 def test_an_option_is_declared_once(flag: str, declared: Any) -> None:
@@ -73,6 +72,13 @@ def test_an_option_is_declared_once(flag: str, declared: Any) -> None:
     assert found
     for command, annotation in found.items():
         assert annotation == declared, command
+
+
+def test_a_report_prints_several_tables_other_commands_one() -> None:
+    found = flags()["--table"]
+    assert found.pop("report") == options.TableNames
+    assert set(found) == {"compare", "roofline"}
+    assert all(annotation == options.TableName for annotation in found.values())
 
 
 def test_outputs_are_called_alike() -> None:

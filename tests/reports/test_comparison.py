@@ -71,7 +71,8 @@ def test_people_see_what_differs() -> None:
 def test_python_shows_the_columns_of_the_command() -> None:
     runs = {"a": run({"mm": 2, "add": 1}, 4), "b": run({"mm": 3.5}, 5)}
     for table in compare(runs).values():
-        shown, printed = repr(table).splitlines(), brief(table, list(runs)).text().splitlines()
+        table.title = "short"
+        shown, printed = repr(table).splitlines(), brief(table, list(runs)).text(100).splitlines()
         assert shown[1].split() == printed[1].split(), table.name
         assert {"a", "b", "diff", "%"} <= set(shown[1].split())
         assert shown[3].split() == printed[3].split()

@@ -99,6 +99,10 @@ Name = Annotated[
     ),
 ]
 
+TableNames = Annotated[
+    list[str] | None,
+    typer.Option("--table", metavar="NAME", show_default=False, help="Print only this table; may be given again."),
+]
 TableName = Annotated[str | None, typer.Option(metavar="NAME", show_default=False, help="Print only this table.")]
 
 NO_ARCH = "none"

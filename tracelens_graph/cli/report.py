@@ -23,6 +23,7 @@ from tracelens_graph.cli.options import (
     LinkedOnly,
     MicroIdle,
     Recompute,
+    TableNames,
     Traces,
     Written,
     architecture_named,
@@ -167,10 +168,7 @@ def report(
         Written.OUTPUT,
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Print all tables, not the first screen.")] = False,
-    table: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", show_default=False, help="Print only this table; may be given again."),
-    ] = None,
+    table: TableNames = None,
     format: FormatOption = Format.table,
     fail_if: Annotated[
         list[str] | None,

@@ -81,8 +81,8 @@ def _waits(account: Account, topic: str) -> Iterator[Finding]:
     text += f", most in {brief(because)}" if because else ""
     evidence: dict[str, Any] = {
         **_cost(account, time), "percent_of_idle": percent(time, int((idle.end - idle.start).sum())), "gaps": gaps,
-        "longest_ms": int(part[longest]) / 1e6, "gap_start_ms": core.info.shown_ms(int(idle.start[longest])), "uid": uid,
-        "because": because, "because_ms": dearest / 1e6,
+        "longest_ms": int(part[longest]) / 1e6, "gap_start_ms": core.info.shown_ms(int(idle.start[longest])),
+        "uid": uid, "because": because, "because_ms": dearest / 1e6,
     }  # fmt: skip
     if topic in _CALLS and row >= 0 and (line := entry_points(core, np.array([row]))[0]) != NOT_FOUND:
         text += f", from {brief(line)}"
