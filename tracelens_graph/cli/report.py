@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -183,7 +184,7 @@ def report(
     """Say where the GPU's time went, on one screen: a verdict with its evidence, the timeline, the dearest ops.
 
     --all prints all tables, --table one of them. Several traces, such as the ranks of a job, get a line each first,
-    and the slowest one the report.
+    and the late one, if any, or the first the report.
 
     Example: tracelens-graph report trace.json.gz
 
@@ -222,7 +223,7 @@ def report(
         format, arch, top, sort, cache, terminal_width(sys.stdout), wants_color(sys.stdout), protection(),
         options_of_commands(),
     )  # fmt: skip
-    outcomes = _one_trace(paths[0], request) if len(paths) == 1 else _many_traces(paths, request)
+    outcomes = _one_trace(paths[0], request) if len(paths) == 1 else _many_traces(traces, paths, request)
     gate.conclude([line for o in outcomes for line in o.remarks], [line for o in outcomes for line in o.met])
     if any(outcome.is_broken for outcome in outcomes):
         raise typer.Exit(1)
@@ -246,7 +247,7 @@ def _one_trace(path: str, request: _Request) -> list[_Outcome]:
     return [outcome]
 
 
-def _many_traces(paths: list[str], request: _Request) -> list[_Outcome]:
+def _many_traces(given: list[str], paths: list[str], request: _Request) -> list[_Outcome]:
     """Work on many traces, one process each as far as there are cores; print a line each, and one report."""
     from tracelens_graph.analyses.across.overview import late_trace, overview
     from tracelens_graph.errors import TraceError
@@ -264,7 +265,10 @@ def _many_traces(paths: list[str], request: _Request) -> list[_Outcome]:
     if not read:
         raise TraceError(f"none of the {len(paths)} files is a trace that can be read")
     lines = [outcome.line for outcome in read if outcome.line is not None]
-    sys.stdout.write(overview(lines).text(request.width, request.color) + "\n")
+    sys.stdout.write(overview(lines).text(request.width, request.color))
+    if any(line["attendance"].held for line in lines):
+        sys.stdout.write(f"ask next: tracelens-graph ask slowest_ranks {shlex.join(given)}\n")
+    sys.stdout.write("\n")
     if request.is_for_files_only:
         sys.stdout.write("".join(outcome.text for outcome in read))
     else:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tracelens_graph.texts import shorten
+from tracelens_graph.short_names import fitted
 
 Severity = Literal["fact", "minor", "major"]
 Numbers = Mapping[str, int | float | str]
@@ -60,7 +60,7 @@ KINDS: Mapping[str, str] = {
     "compute.matrix": "matrix products, convolutions and attention together",
     "memory.elementwise_norm": "kernels that move more data than they compute: elementwise, normalization, layout",
     "gpu_bound": "computation, of no family that leads",
-    "mixture": "two of these at once",
+    "mixture": "two kinds at once, neither of which leads",
 }
 """What bounds a run, as headlines classify it."""
 
@@ -112,8 +112,8 @@ NAME_WIDTH = 60
 
 
 def brief(name: str) -> str:
-    """A name for a line of text."""
-    return shorten(name, NAME_WIDTH)
+    """A name for a line of text; of a kernel's the templates and namespaces go first."""
+    return fitted(name, NAME_WIDTH)
 
 
 def percent(part: float, whole: float) -> float:
