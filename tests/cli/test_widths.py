@@ -12,6 +12,8 @@ from corpus import CORPUS, needs_corpus
 from tracelens_graph.simulate import simulate, write
 from tracelens_graph.texts import width_of
 
+pytestmark = pytest.mark.slow
+
 COMMANDS = (
     "report T", "report T --all", "report T --table kernel_summary", "report T --table unified_perf_summary",
     "report T --short-kernels 10 --call-stack --overlap --table ops_unique_args", "report T U", "info T", "timeline T",

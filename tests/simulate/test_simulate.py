@@ -20,6 +20,8 @@ from simulate.reading import GPU, HOST, chain, length, of, parents, span
 
 from tracelens_graph.simulate import PROBLEMS, RankTrace, Run, simulate, write
 
+pytestmark = pytest.mark.slow
+
 SMALL = {"steps": 2, "layers": 1, "batch": 2, "tokens": 64, "width": 128, "heads": 4, "vocabulary": 512}
 VARIANTS: dict[str, dict[str, Any]] = {
     "one rank": {},
