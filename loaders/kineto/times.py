@@ -1,7 +1,8 @@
 """Microseconds of any spelling into exact integer nanoseconds.
 
-`rint(ts * 1000)` is exact below 2**43 microseconds only: above, the float itself has lost the nanoseconds
-(epoch microseconds with decimals are off by up to 253 ns). There the digits are read.
+`rint(ts * 1000)` is exact below 2**42 microseconds. From there on the product has no bits left for the rounding, so
+whole and broken microseconds are converted each by themselves, which is exact below 2**43. Above, the float itself has
+lost the nanoseconds (epoch microseconds with decimals are off by up to 253 ns); there the digits are read.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 from msgspec import Raw
 
 EXACT_BELOW_US = 2.0**43
+_PRODUCT_EXACT_BELOW_US = 2.0**42
 _PACK = msgspec.msgpack.Encoder().encode
 _PACKED = np.dtype([("head", "u1"), ("value", ">f8")])
 _EARLIEST_NS, _LATEST_NS = -(2**60), 2**62
@@ -37,6 +39,10 @@ def floats_need_digits(times: np.ndarray) -> bool:
 
 def floats_to_ns(times: np.ndarray) -> np.ndarray:
     """Microseconds as floats, each below 2**43, to nanoseconds; anything absurd is clipped."""
+    if len(times) and _PRODUCT_EXACT_BELOW_US <= max(times.max(), -times.min()) < EXACT_BELOW_US:
+        whole = np.floor(times)
+        exact: np.ndarray = whole.astype(np.int64) * 1000 + np.rint((times - whole) * 1000.0).astype(np.int64)
+        return exact
     ns = np.rint(times * 1000.0)
     if len(ns) and not (ns.max() < _LATEST_NS and ns.min() > _EARLIEST_NS):
         ns = np.clip(np.nan_to_num(ns), _EARLIEST_NS, _LATEST_NS)

@@ -117,7 +117,7 @@ def test_facts_of_a_small_trace() -> None:
     )
     assert first.evidence["kind"] == "compute.gemm"
     assert (first.evidence["percent"], first.evidence["percent_of"]) == (84, "gpu_time")
-    assert gemm.text == "Matrix products: 84.0 % of the GPU time (8.40 ms), 100 % of it in gemm (aten::mm) [uid 2]"
+    assert gemm.text == "Matrix products: 84.0 % of the GPU time (8.40 ms), 100 % of it gemm [uid 2 in aten::mm]"
     assert [(one.topic, one.evidence["kind"], one.evidence["ms"]) for one in others] == [
         ("kernels", "memory.elementwise_norm", 0.9), ("kernels", "gpu_bound", 0.7),
     ]  # fmt: skip

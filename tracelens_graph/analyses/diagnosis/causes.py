@@ -195,7 +195,7 @@ def _communication(account: Account, leads: bool) -> Iterator[Finding]:
     )
     advice = ["all_ranks", "overlap"]
     if busses:
-        text += f", bus bandwidth {rate:.3g} GB/s"
+        text += f", bus bandwidth of the {busses:,} large ones {rate:.3g} GB/s"
         evidence |= {"bus_gb_per_s": rate, "collectives_with_size": busses}
         if leads and rate < limits.SLOW_BUS_GB_PER_S:
             advice.insert(0, "network")
@@ -239,12 +239,12 @@ def _kernels(account: Account, families: Families, leads: bool) -> Iterator[Find
         own = rows[c.name[rows] == kernel]
         longest = int(own[c.dur_ns[own].argmax()])
         owner = int(c.owner[longest])
-        op = f" ({core.names[c.name[owner]]})" if owner >= 0 else ""
+        op = f" in {core.names[c.name[owner]]}" if owner >= 0 else ""
         of_gpu, most = percent(time, families.gpu_ns), percent(int(by_name[kernel]), time)
         uid = int(c.uid[longest])
         text = (
             f"{LABELS[kind][0].upper()}{LABELS[kind][1:]}: {of_gpu:.1f} % of the GPU time ({shown_ms(time)}),"
-            f" {most:.0f} % of it in {brief(core.names[kernel])}{op} [uid {uid}]"
+            f" {most:.0f} % of it {brief(core.names[kernel])} [uid {uid}{op}]"
         )
         evidence: dict[str, Any] = {
             **_cost(account, time), "percent_of_gpu_time": of_gpu, "kind": kind, "kernels": len(rows),

@@ -36,10 +36,9 @@ HOST_KINDS: Mapping[Cause, str] = {
 }
 _DOING: Mapping[Cause, str] = {
     Cause.data_loader: "for the data loader",
-    Cause.synchronization: "because the host had waited for it",
+    Cause.synchronization: "because that had waited for the GPU",
     Cause.host_to_device_copy: "for copies to the device",
     Cause.launches: "for ops and launches",
-    Cause.queued: "between short kernels",
     Cause.python: "for Python",
     Cause.allocation: "for memory to be allocated or released",
     Cause.profiler: "for the profiler",
@@ -166,7 +165,8 @@ def _waiting(account: Account) -> Finding:
     kind = HOST_KINDS[causes[0]]
     doing = " and ".join(_DOING[cause] for cause in causes)
     name = "Host-bound" if len(causes) > 1 else _NAMES[kind]
-    text = f"{name}: for {_share(account, 'host')} the GPU waited {doing}; {_others(account, 'host')}"
+    waited = f"for {_share(account, 'host')} the GPU waited for the host, mostly {doing}"
+    text = f"{name}: {waited}; {_others(account, 'host')}"
     return _told(account, "host", kind, text, host_causes=", ".join(cause.name for cause in causes))
 
 
@@ -212,7 +212,7 @@ def _mixture(account: Account, families: Families, leads: tuple[str, str]) -> Fi
     for part in leads:
         what = _OF_PART[part]
         if part == "host":
-            what += f" ({' and '.join(_DOING[cause] for cause in host_causes(account))})".replace("(for ", "(")
+            what += f", mostly {' and '.join(_DOING[cause] for cause in host_causes(account))},"
         if part == "computation":
             what += f" ({_made_of(families)})"
         named.append(f"{what} {percent(account.parts()[part], account.window_ns):.1f} %")
