@@ -321,7 +321,8 @@ def _command_line() -> Iterator[str]:
     yield _MADE + "# Command line\n\n"
     yield from (f"{paragraph}\n\n" for paragraph in _paragraphs(root.help))
     yield "Exit codes: 0 done, 1 the input or the question is no good (one line on standard error says why), 2 wrong\n"
-    yield "usage, 130 interrupted. Results go to standard output, progress and errors to standard error.\n\n"
+    yield "usage, 3 a condition of `--fail-if` is met, 130 interrupted. Results go to standard output, progress and\n"
+    yield "errors to standard error.\n\n"
     yield from _options(root)
     yield "\nEvery command also has `--help` or `-h`. `--install-completion` sets up the completion of your shell.\n"
     yield from _commands(root, "tracelens-graph")

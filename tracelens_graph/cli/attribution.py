@@ -20,6 +20,7 @@ from tracelens_graph.cli.options import (
     name_wanted,
 )
 from tracelens_graph.cli.windows import WindowChoice, with_window_options
+from tracelens_graph.suggest import hint
 
 _ROWS_FOR_PEOPLE = 30
 
@@ -71,7 +72,11 @@ def attribution(
     from tracelens_graph.analyses.places import attribution as analysis
     from tracelens_graph.reports.views import top as top_rows
 
-    table = analysis.attribution(window.of(core, added), level=level.value, name=wanted)
+    w = window.of(core, added)
+    table = analysis.attribution(w, level=level.value, name=wanted)
+    if name is not None and not len(table):
+        there = [str(one) for one in analysis.attribution(w, level=level.value)["name"]]
+        table.notes = [*table.notes, f"nothing with GPU time has name {name!r}; {hint(name, there)}"]
     count = (_ROWS_FOR_PEOPLE if format is Format.table else 0) if top is None else top
     shown = top_rows(table, count)
     write_table(shown, format, Call(trace, window, extension or []).to_open(shown))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -17,6 +18,7 @@ VERDICT_LINES = 18
 
 _NEXT = "ask next: "
 _TRY = "try: "
+_UNIT = re.compile(r"(\d|\[uid) (%|ms\b|us\b|s\b|GB/s|MB\b|\d)")
 _WIDEST = 110
 """Lines of prose are not longer, however wide the terminal."""
 
@@ -64,9 +66,9 @@ def verdict_lines(
     said, taken = set(shown), 0
     narrow = min(width or _WIDEST, _WIDEST)
     for number, finding in enumerate(findings):
-        lines = list(wrapped(f"* {printable(finding.text)}", narrow, "  "))
+        lines = _sentence(f"* {printable(finding.text)}", narrow, "  ")
         if finding.suggestions:
-            lines += wrapped(f"  {_TRY}{'; '.join(finding.suggestions)}", narrow, "    ")
+            lines += _sentence(f"  {_TRY}{'; '.join(finding.suggestions)}", narrow, "    ")
         if finding.ask_next and finding.ask_next not in said:
             lines.append(f"  {_NEXT}{printable(hint(finding.ask_next))}")
             said.add(finding.ask_next)
@@ -76,6 +78,12 @@ def verdict_lines(
             return
         taken += len(lines)
         yield from lines
+
+
+def _sentence(text: str, width: int, indent: str) -> list[str]:
+    """Lines of a sentence, in which a number stands with its unit."""
+    held = _UNIT.sub("\\1\N{NO-BREAK SPACE}\\2", text)
+    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in wrapped(held, width, indent)]
 
 
 def first_screen(

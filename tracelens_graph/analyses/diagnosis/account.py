@@ -92,7 +92,9 @@ def _account(w: Window) -> Account:
         for name, time in zip(table["type"], np.rint(np.asarray(table["time ms"]) * 1e6).astype(int), strict=True):
             times[name] = times.get(name, 0) + int(time)
     inner = idle_parts(judged)
-    edges = joined([]) if start is not None else edge_parts(judged)
+    # In a piece that was cut out, steps keep their lengths, but what lies in them before and behind the piece is gone.
+    is_piece = str(w.core.info.metadata.get("generator", "")).startswith("tracelens_graph ")
+    edges = joined([]) if is_piece or start is not None else edge_parts(judged)
     at_edges = np.arange(len(inner.row) + len(edges.row)) >= len(inner.row)
     return Account(judged, cut_off, len(devices), times["total_time"], times, joined([inner, edges]), at_edges)
 

@@ -78,7 +78,7 @@ def _waits(account: Account, topic: str) -> Iterator[Finding]:
     uid = int(c.uid[row if row >= 0 else idle.row[longest]])
     because = core.names[c.name[row]] if row >= 0 else ""
     text = f"{name}: {_percent(account, time)}, {gaps:,} gap{'s'[: gaps > 1]} up to {shown_ms(int(part[longest]))}"
-    text += f", most in {brief(because)}" if because else ""
+    text += f", such as in {brief(because)}" if because else ""
     evidence: dict[str, Any] = {
         **_cost(account, time), "percent_of_idle": percent(time, int((idle.end - idle.start).sum())), "gaps": gaps,
         "longest_ms": int(part[longest]) / 1e6, "gap_start_ms": core.info.shown_ms(int(idle.start[longest])),
@@ -93,9 +93,11 @@ def _waits(account: Account, topic: str) -> Iterator[Finding]:
     if topic == "unrecorded" and not (c.kind == Kind.PythonFunction).any():
         text, advice = f"{text}; the trace has no Python stacks", ("record_stacks",)
     if topic in ("unexplained", "outside"):
-        yield Finding(topic, f"{text} [uid {uid}]", evidence, ask_next="tracelens-graph info TRACE")
+        yield Finding(topic, f"{text} [uid {uid}]", evidence, ask_next=_BY_CAUSE)
         return
-    yield _loss(topic, f"{text} [uid {uid}]", evidence, advice, f"tracelens-graph tree TRACE --uid {uid} --up")
+    has_callers = row >= 0 and c.parent[row] >= 0
+    ask = f"tracelens-graph tree TRACE --uid {uid} --up" if has_callers else _BY_CAUSE
+    yield _loss(topic, f"{text} [uid {uid}]", evidence, advice, ask)
 
 
 def _dearest(account: Account, causes: Sequence[Cause], part: np.ndarray) -> tuple[int, int]:
@@ -119,6 +121,7 @@ def _dearest(account: Account, causes: Sequence[Cause], part: np.ndarray) -> tup
     return rows[name], sums[name]
 
 
+_BY_CAUSE = "tracelens-graph report TRACE --table idle_causes"
 _CALLS = ("synchronization", "allocation")
 """Topics whose call is told with the line of Python that it comes from."""
 _EXAMPLES = 50
@@ -191,7 +194,7 @@ def _communication(account: Account, leads: bool) -> Iterator[Finding]:
     }  # fmt: skip
     text = (
         f"Exposed communication: {_percent(account, exposed)} of {shown_ms(account.times['total_comm_time'])}"
-        f" in {len(rows):,} kernels, most in {brief(name)}"
+        f" in {len(rows):,} kernels, most of it {brief(name)}"
     )
     advice = ["all_ranks", "overlap"]
     if busses:
@@ -250,7 +253,11 @@ def _kernels(account: Account, families: Families, leads: bool) -> Iterator[Find
             **_cost(account, time), "percent_of_gpu_time": of_gpu, "kind": kind, "kernels": len(rows),
             "name": core.names[kernel], "op": core.names[c.name[owner]] if owner >= 0 else "", "uid": uid,
         }  # fmt: skip
+        # What no op owns has no sizes, so no roofline: a replayed graph, or a trace without ops.
+        owned = int(c.dur_ns[rows[c.owner[rows] >= 0]].sum())
         advice = _tuning(account, families, kind) if leads else ()
+        if owned < time / 2:
+            advice = tuple(name for name in advice if not name.endswith("_tuning"))
         yield Finding("kernels", text, evidence, "fact", advice, f"tracelens-graph tree TRACE --uid {uid} --up")
 
 
