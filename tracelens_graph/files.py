@@ -75,8 +75,8 @@ class Protection:
         for one in self.inputs:
             inside = [entry.path for entry in os.scandir(one)] if os.path.isdir(one) else []
             for path in (one, *inside):
-                if identity := _identity(path):
-                    found[identity] = path
+                if identity := _identity(0 if path == "-" else path):
+                    found[identity] = "standard input" if path == "-" else path
         return found
 
     def check(self, path: str | os.PathLike[str]) -> None:
@@ -110,7 +110,7 @@ class Protection:
         if self.force or (identity := _identity(folder)) is None:
             return
         for source in self.inputs:
-            if identity in (_identity(source), _identity(os.path.dirname(os.path.abspath(source)))):
+            if source != "-" and identity in (_identity(source), _identity(os.path.dirname(os.path.abspath(source)))):
                 raise OutputError(f"{folder}: holds what the command reads ({source}); name another folder, or --force")
 
 
@@ -223,7 +223,7 @@ def _spooled(
             raise OutputError(f"{path}: cannot be written: {(error.strerror or str(error)).lower()}") from None
 
 
-def _identity(path: str | os.PathLike[str]) -> tuple[int, int] | None:
+def _identity(path: str | int | os.PathLike[str]) -> tuple[int, int] | None:
     try:
         state = os.stat(path)
     except (OSError, ValueError):

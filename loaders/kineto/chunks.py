@@ -209,14 +209,16 @@ class Walker:
         buffer, begin = self._buffer, self._begin
         before, after = buffer[begin - 1], buffer[cut]
         buffer[begin - 1], buffer[cut] = 0x5B, 0x5D
+        text = memoryview(buffer)[begin - 1 : cut + 1]
+        fault: Exception | None = None
         try:
-            with memoryview(buffer)[begin - 1 : cut + 1] as text:
-                consumer.chunk(text, self.position)
-            return None
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
-            return fault
+            consumer.chunk(text, self.position)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            fault = error.with_traceback(None)  # whose frames hold pieces of the text
         finally:
             buffer[begin - 1], buffer[cut] = before, after
+        text.release()  # not where a signal ended the chunk: its pieces are still in use then
+        return fault
 
     def _finish(self, consumer: Consumer) -> None:
         """The rest of the file: the last events, the end of the list, the keys after it."""

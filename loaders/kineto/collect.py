@@ -20,7 +20,15 @@ from msgspec import Raw
 from tracelens_graph.graph.links import DEPENDENCY_ID
 from tracelens_graph.loaders.kineto.categories import CATEGORIES, KINDS_BY_NAME, OTHER_ACCELERATORS, Family
 from tracelens_graph.loaders.kineto.records import CollectiveEvent, Head, records
-from tracelens_graph.loaders.kineto.times import LONGEST_NS, as_floats, digits_to_ns, floats_need_digits, floats_to_ns
+from tracelens_graph.loaders.kineto.times import (
+    EARLIEST_NS,
+    LATEST_NS,
+    LONGEST_NS,
+    as_floats,
+    digits_to_ns,
+    floats_need_digits,
+    floats_to_ns,
+)
 from tracelens_graph.schema import Flag
 
 _RAW_LIST = msgspec.json.Decoder(list[Raw])
@@ -361,7 +369,11 @@ class Collector:
         return columns
 
     def _times(self, values: list[Any]) -> np.ndarray:
-        return digits_to_ns(values) if self._records.exact else floats_to_ns(as_floats(values))
+        times = digits_to_ns(values) if self._records.exact else floats_to_ns(as_floats(values))
+        if len(times) and (times.max() >= LATEST_NS or times.min() <= EARLIEST_NS):
+            beyond = np.count_nonzero((times >= LATEST_NS) | (times <= EARLIEST_NS))
+            self._count(self.out.repairs, "out_of_range", int(beyond))
+        return times
 
     def _durations(self, values: list[Any], family: Family) -> tuple[np.ndarray, np.ndarray]:
         """Durations in ns, with absent and negative ones set to zero and flagged."""
@@ -378,6 +390,8 @@ class Collector:
         if len(dur) and dur.min() < 0:
             flags[dur < 0] |= Flag.negative_duration.value
             dur = np.maximum(dur, 0)
+        if len(dur) and dur.max() > LONGEST_NS:
+            self._count(self.out.repairs, "out_of_range", int(np.count_nonzero(dur > LONGEST_NS)))
         return np.minimum(dur, LONGEST_NS), flags
 
     def _ids(self, values: list[Any]) -> np.ndarray:

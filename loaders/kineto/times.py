@@ -18,7 +18,7 @@ EXACT_BELOW_US = 2.0**43
 _PRODUCT_EXACT_BELOW_US = 2.0**42
 _PACK = msgspec.msgpack.Encoder().encode
 _PACKED = np.dtype([("head", "u1"), ("value", ">f8")])
-_EARLIEST_NS, _LATEST_NS = -(2**60), 2**62
+EARLIEST_NS, LATEST_NS = -(2**60), 2**62
 """Times are kept within these, so that what lies between two of them, and a duration more, is less than 2**63."""
 
 LONGEST_NS = 2**53
@@ -44,8 +44,8 @@ def floats_to_ns(times: np.ndarray) -> np.ndarray:
         exact: np.ndarray = whole.astype(np.int64) * 1000 + np.rint((times - whole) * 1000.0).astype(np.int64)
         return exact
     ns = np.rint(times * 1000.0)
-    if len(ns) and not (ns.max() < _LATEST_NS and ns.min() > _EARLIEST_NS):
-        ns = np.clip(np.nan_to_num(ns), _EARLIEST_NS, _LATEST_NS)
+    if len(ns) and not (ns.max() < LATEST_NS and ns.min() > EARLIEST_NS):
+        ns = np.clip(np.nan_to_num(ns), EARLIEST_NS, LATEST_NS)
     return ns.astype(np.int64)
 
 
@@ -63,7 +63,7 @@ def digits_to_ns(times: Sequence[Raw]) -> np.ndarray:
             except (ValueError, DeprecationWarning):
                 values = np.empty(0, np.int64)
         if len(values) == count and (
-            not count or (values.max() < _LATEST_NS // 1000 and values.min() > _EARLIEST_NS // 1000)
+            not count or (values.max() < LATEST_NS // 1000 and values.min() > EARLIEST_NS // 1000)
         ):
             return values if points else values * 1000
     return np.array([_one(t) for t in times], np.int64)
@@ -77,7 +77,7 @@ def _one(time: Raw) -> int:
         ns = int((value * 1000).to_integral_value(ROUND_HALF_EVEN))
     except (InvalidOperation, ValueError, OverflowError):
         return 0
-    return max(_EARLIEST_NS, min(_LATEST_NS, ns))
+    return max(EARLIEST_NS, min(LATEST_NS, ns))
 
 
 def epoch_ns(base: object) -> int:
@@ -86,4 +86,4 @@ def epoch_ns(base: object) -> int:
         ns = int(base)  # type: ignore[call-overload]
     except (TypeError, ValueError, OverflowError):
         return 0
-    return ns if _EARLIEST_NS < ns < _LATEST_NS else 0
+    return ns if EARLIEST_NS < ns < LATEST_NS else 0

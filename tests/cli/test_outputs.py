@@ -361,3 +361,23 @@ def test_a_suffix_tells_nothing(run: Run, trace: Path, tmp_path: Path) -> None:
         assert run("save", trace, "-o", other)[0] == 1
         assert run("report", trace, "--markdown", other)[0] == 1
         assert other.read_bytes() == before
+
+
+def test_standard_input_is_an_input(trace_file: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "trace.json"
+    copy.write_bytes(trace_file.read_bytes())
+    with copy.open("rb") as file:
+        done = subprocess.run(
+            [*PROGRAM, "save", "-", "-o", str(copy), "--force"], stdin=file, capture_output=True, text=True, check=False
+        )
+    assert done.returncode == 1
+    assert done.stderr == f"error: {copy}: is what the command reads (standard input); name another file\n"
+    assert copy.read_bytes() == trace_file.read_bytes()
+
+
+def test_no_output_lies_in_the_folder_of_another(run: Run, trace_file: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "tables"
+    code, _, err = run("report", trace_file, "--csv", folder, "--json", folder / "kernel_summary.csv")
+    assert code == 2
+    assert "--json names a file in the folder that --csv writes to" in err
+    assert not folder.exists()

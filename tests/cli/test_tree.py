@@ -129,3 +129,10 @@ def test_wrong_usage(run: Run, trace_file: Path, arguments: list[str]) -> None:
     assert code == 2
     assert err.startswith("error: --")
     assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("command", ["tree", "cut"])
+def test_a_uid_beyond_all_numbers_is_no_node(run: Run, trace_file: Path, tmp_path: Path, command: str) -> None:
+    more = ["-o", tmp_path / "cut.json"] if command == "cut" else []
+    code, _, err = run(command, trace_file, "--uid", 10**20, *more)
+    assert (code, err) == (1, f"error: no node has uid {10**20}\n")

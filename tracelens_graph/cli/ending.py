@@ -24,8 +24,11 @@ def ending_on_signals() -> Iterator[None]:
     that is ignored, as under nohup, stays so.
     """
 
+    told: list[int] = []
+
     def end(number: int, frame: FrameType | None) -> None:
         signal.signal(number, signal.SIG_DFL)
+        told.append(number)
         raise _Ended(number)
 
     for name in _SIGNALS:
@@ -36,6 +39,10 @@ def ending_on_signals() -> Iterator[None]:
         yield
     except _Ended as ended:
         sys.exit(128 + ended.args[0])
+    except SystemExit:
+        if told:  # in a place that swallows exceptions, such as the end of an object
+            sys.exit(128 + told[0])
+        raise
 
 
 def with_open_streams() -> None:

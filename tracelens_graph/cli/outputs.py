@@ -86,6 +86,9 @@ def _check(protection: Protection, outputs: Mapping[str, Path]) -> None:
             seen[place] = name
         if is_stdout(output):
             continue
+        for other, folder in outputs.items():
+            if other != name and Path(os.path.realpath(folder)) in Path(os.path.realpath(output)).parents:
+                raise typer.BadParameter(f"--{name} names a file in the folder that --{other} writes to")
         if os.path.isdir(output):
             protection.check_folder(output)
         else:
@@ -96,7 +99,9 @@ def _named(parameter: inspect.Parameter, value: Any) -> Iterator[str]:
     """Files and folders that the value of a parameter names."""
     may_be_pattern = any(isinstance(mark, ArgumentInfo) for mark in getattr(parameter.annotation, "__metadata__", ()))
     for one in value if isinstance(value, list | tuple) else [value]:
-        if isinstance(one, str | Path) and os.path.exists(one) and not is_stdout(one):
+        if one == "-" and may_be_pattern:
+            yield "-"
+        elif isinstance(one, str | Path) and os.path.exists(one) and not is_stdout(one):
             yield str(one)
         elif isinstance(one, str) and may_be_pattern and has_magic(one):
             yield from glob(one, recursive=True)

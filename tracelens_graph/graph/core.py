@@ -303,7 +303,7 @@ class Core:
         Raises:
             NodeNotFoundError: no node has it; the message says what stands there in the file, if anything.
         """
-        found = int(self.rows_of([uid])[0])
+        found = int(self.rows_of([uid])[0]) if 0 <= uid < 2**63 else -1
         if found < 0:
             inside = "; that entry of the file is no node" if 0 <= uid < self.info.events else ""
             raise NodeNotFoundError(f"no node has uid {uid}{inside}")

@@ -139,6 +139,7 @@ REPAIR_MEANING = {
     "trailing_comma": "trailing, doubled or missing commas mended",
     "garbage": "text between events skipped",
     "metadata": "unreadable keys of the trace's metadata dropped",
+    "out_of_range": "times and durations out of range cut to the range",
     "truncated": "the end of the file is missing",
 }
 """What was done to broken input: kind of repair -> words for the user."""
