@@ -4,7 +4,7 @@
 //
 // Parameters:
 //   trace: run/name, name or id of a trace; null for the one that was pushed last
-//   uid: the kernel, copy or fill; null for the longest kernel with a launch in the trace
+//   uid: the kernel, copy or fill; null for the longest kernel with a launch in the trace, and no communication
 //
 // Columns:
 //   level: 0 for the kernel, 1 for its launch, and so on
@@ -20,7 +20,8 @@ MATCH (t:Trace {state: 'complete'})
 WHERE p.trace IS NULL OR p.trace IN [t.id, t.path, t.name]
 WITH p, t ORDER BY t.pushed_ns DESC LIMIT 1
 MATCH (k:GpuEvent) WHERE k.trace = t.id AND k.pre >= 0 AND (k.uid = p.uid OR p.uid IS NULL AND k:Kernel)
-WITH k ORDER BY EXISTS { (k)<-[:LAUNCHES]-() } DESC, k.dur_ns DESC, k.uid LIMIT 1
+WITH k ORDER BY EXISTS { (k)<-[:LAUNCHES]-() } DESC,
+  k.name =~ '(?is).*(nccl|rccl|cross_device_reduce).*', k.dur_ns DESC, k.uid LIMIT 1
 WITH COLLECT { MATCH (k)<-[:LAUNCHES|CALLS*0..]-(a) RETURN a ORDER BY a.depth DESC } AS up
 WITH up, CASE WHEN none(a IN up WHERE a:Module OR a:PythonFunction) THEN head(COLLECT {
   UNWIND up AS b MATCH (b)<-[:HAS_BACKWARD]-(f:Op)

@@ -279,7 +279,7 @@ def evil(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_names_that_are_code_are_names(run: Run, evil: Path, tmp_path: Path) -> None:
     code, out, err = run("db", "push", evil, "--run", RUN, "--as", HOSTILE, "--label", f"k={HOSTILE}")
     assert code == 0
-    assert err.startswith("warning: ")  # of half characters
+    assert "warning: " in err  # of half characters
     path = f"{RUN}/{HOSTILE}"
     everything = "MATCH (n) WHERE n.trace = $trace RETURN count(n) AS n, sum(COUNT { (n)--() }) AS edges"
     stored = run("db", "query", everything, "-p", f"trace={_id(run, HOSTILE)}", "--format", "csv")

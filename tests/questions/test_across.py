@@ -224,7 +224,7 @@ def test_none_as_the_number_of_rows_gives_all(ask: Ask, name: str) -> None:
     assert_same(query, twin)
     assert len(twin) == len(QUESTIONS[name](two())) > 1
     assert twin.notes == []
-    with pytest.raises(AnalysisError, match="top=-1: a number of rows is wanted, or 0 for all"):
+    with pytest.raises(AnalysisError, match="top=-1: a whole number from 0 on is wanted"):
         QUESTIONS[name](two(), top=-1)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, gpu_classes
 from tracelens_graph.analyses.shared.gpu_work import names_of, percent
 from tracelens_graph.analyses.shared.grouping import Cells, group_by, picked, text_codes
 from tracelens_graph.errors import AnalysisError
@@ -85,7 +86,7 @@ def path_to_python(g: Core | Window, uid: int | None = None) -> Table:
 
     Args:
         g: the graph, or a window of it.
-        uid: the kernel, copy or fill; None for the longest kernel with a launch in the trace.
+        uid: the kernel, copy or fill; None for the longest kernel with a launch in the trace, and no communication.
 
     Raises:
         NodeNotFoundError: no node has this uid.
@@ -190,10 +191,11 @@ def recomputed_share(g: Core | Window) -> Table:
 
 
 def _longest_kernel(w: Window) -> int | None:
-    """Row of the longest kernel, of those with a launch if there are any; None without kernels."""
+    """Row of the longest kernel, of those with a launch that compute if there are any; None without kernels."""
     c = w.core.columns
     kernels = w.rows_of_kind(Kind.Kernel)
-    order = np.lexsort((c.uid[kernels], -c.dur_ns[kernels], c.parent[kernels] < 0))
+    communicates = gpu_classes(w.core, kernels) == COMMUNICATION
+    order = np.lexsort((c.uid[kernels], -c.dur_ns[kernels], communicates, c.parent[kernels] < 0))
     return int(kernels[order[0]]) if len(order) else None
 
 
