@@ -25,7 +25,7 @@ def test_the_late_rank_is_named(seed: int) -> None:
     assert late_trace(found) == late
     table = overview(found[::-1])
     assert list(table["rank"]) == [0, 1]
-    assert list(table["kind"]) == ["comm.exposed", "host.dataloader"]
+    assert list(table["kind"]) == ["comm.late_rank", "host.dataloader"]
     assert table.notes[1].startswith(f"late: rank{late}: it came last to ")
 
 

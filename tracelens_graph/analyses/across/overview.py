@@ -21,6 +21,9 @@ from tracelens_graph.table import Table
 
 Line = Mapping[str, Any]
 
+_WAITING = {"comm.exposed": "comm.late_rank"}
+"""What communication is where a rank is late: waiting for it."""
+
 
 def overview_line(g: Core | Window, trace: str, linked_only: bool = False) -> Line:
     """What the overview says of one trace; see `overview`.
@@ -60,8 +63,11 @@ def overview(lines: Sequence[Line]) -> Table:
         lines: what `overview_line` says of each trace.
     """
     ordered = sorted(lines, key=lambda line: (line["rank"] is None, line["rank"] or 0, line["trace"]))
+    late = _lateness(ordered)
+    if late and late.late:
+        ordered = [{**line, "kind": _WAITING.get(line["kind"], line["kind"])} for line in ordered]
     columns = {name: [line[name] for line in ordered] for name in OVERVIEW}
-    notes = [*_kinds(ordered), *filter(None, [late.text if (late := _lateness(ordered)) else ""])]
+    notes = [*_kinds(ordered), *([late.text] if late else [])]
     return Table("overview", columns, OVERVIEW, "1 trace" if len(ordered) == 1 else f"{len(ordered)} traces", notes)
 
 
