@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -60,11 +61,13 @@ def main() -> None:
     print(f"  {OUT}/rank0.tlg  the graph, opens at once wherever a trace does")
     print(f"  {OUT}/{{{','.join(tables)}}}.csv  the tables, with all digits")
 
-    headline("Try next")
     command = os.path.relpath(Path(sys.executable).with_name("tracelens-graph"))
-    print(f"  {command} report {OUT}/rank0.json.gz")
-    print(f"  {command} tree {OUT}/rank0.tlg --name aten::linear --gpu-time --max-lines 20")
-    print(f"  {command} attribution {OUT}/rank0.tlg --level kernel --top 10")
+    headline(f"All of it on one screen: {command} report {OUT}/rank0.json.gz\n")
+    sys.stdout.flush()
+    subprocess.run([command, "report", str(OUT / "rank0.json.gz")], check=True)
+
+    headline("On a trace of yours")
+    print(f"  {command} report YOUR_TRACE.json.gz")
     print("  README.md and docs/ say what else there is")
 
 
