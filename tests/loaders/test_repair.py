@@ -135,7 +135,7 @@ def test_all_faults_in_one_event() -> None:
 
 def test_every_kind_of_repair_has_words() -> None:
     kinds = {fault for faults in NAMES.values() for fault in faults} | {fault for _, fault in ARGUMENTS.values()}
-    assert kinds | {"garbage", "metadata", "truncated"} == set(REPAIR_MEANING)
+    assert kinds | {"garbage", "metadata", "out_of_range", "truncated"} == set(REPAIR_MEANING)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from tracelens_graph.table import Table
 from tracelens_graph.text_table import bold
 from tracelens_graph.texts import printable, width_of, wrapped
 
-VERDICT_LINES = 18
+VERDICT_LINES = 17
 """Lines of a screen that the verdict takes at most."""
 
 _NEXT = "ask next: "
