@@ -1,6 +1,6 @@
 # Everything runs in a virtual environment of the checkout; a first call makes it, later ones reuse it.
 #   make demo                      a first look, on a generated trace
-#   make quick                     tests for every save: no database, browser or real traces; under a minute
+#   make quick                     tests for every save: no database, browser or real traces; about a minute
 #   make test                      all tests; TESTS=tests/graph some, HYPOTHESIS=many with many more examples
 #   make quick-wheel               the quick tests on the wheel, installed into an empty environment
 #   make lint build bench          for developers

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from tracelens_graph._version import __version__
 
-GENERATOR = f"tracelens_graph {__version__}"
+TOOL = "tracelens_graph"
+GENERATOR = f"{TOOL} {__version__}"
 """What a file says it was made by."""
 
 COMMENT = f"<!-- generator: {GENERATOR} -->\n"

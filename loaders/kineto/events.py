@@ -19,11 +19,11 @@ KEPT_METADATA = (
     "schemaVersion", "deviceProperties", "distributedInfo", "trace_id", "displayTimeUnit",
     "baseTimeNanoseconds", "record_shapes", "with_stack", "with_modules", "with_flops", "profile_memory",
     "cupti_version", "cuda_runtime_version", "cuda_driver_version", "roctracer_version", "hip_runtime_version",
-    "hip_driver_version", "nccl_version", "pytorch_version", "torch_version",
+    "hip_driver_version", "nccl_version", "pytorch_version", "torch_version", "generator",
 )  # fmt: skip
 """Top-level keys that are kept. All others stay out: real traces carried tokens and host names in them."""
 
-_TYPES = {"deviceProperties": list, "distributedInfo": dict}
+_TYPES = {"deviceProperties": list, "distributedInfo": dict, "generator": str}
 
 _KEPT_DISTRIBUTED = (
     "backend", "rank", "world_size", "pg_count", "pg_config", "nccl_version", "ranks", "num_ranks", "group_size",

@@ -117,7 +117,7 @@ def test_facts_of_a_small_trace() -> None:
     )
     assert first.evidence["kind"] == "compute.gemm"
     assert (first.evidence["percent"], first.evidence["percent_of"]) == (84, "gpu_time")
-    assert gemm.text == "Matrix products: 84.0 % of the GPU time (8.40 ms), 100 % of it gemm [uid 2 in aten::mm]"
+    assert gemm.text == "Matrix products: 84.0 % of the GPU time (8.40 ms), 100 % of it in gemm [uid 2, of aten::mm]"
     assert [(one.topic, one.evidence["kind"], one.evidence["ms"]) for one in others] == [
         ("kernels", "memory.elementwise_norm", 0.9), ("kernels", "gpu_bound", 0.7),
     ]  # fmt: skip
@@ -147,6 +147,45 @@ def test_copies_that_do_not_go_to_the_device() -> None:
         f"Copies on and from the device: 20.0 % (2.00 ms), 1 copy of 20.0 MB at 10.0 GB/s [uid {found.evidence['uid']}]"
     )
     assert found.advice == ()
+
+
+def test_a_wait_for_copies_that_the_window_does_not_hold() -> None:
+    copy = gpu(11_000, 5_000, 2, "Memcpy HtoD (Pageable -> Device)", "gpu_memcpy", stream=8)
+    core = load_core([
+        call(0, 1), gpu(5, 9_995, 1), call(10_100, 2, "cudaMemcpyAsync", 9_900), copy, call(20_000, 3),
+        gpu(20_005, 500, 3),
+    ])  # fmt: skip
+    found = losses(core.window(stream=7))["host_to_device_copy"]
+    assert found.evidence["because"] == "cudaMemcpyAsync"
+    assert found.evidence["ms"] == 4.9, "from the end of the first kernel's tail to the launch, without the copy"
+    together = losses(core)["host_to_device_copy"]
+    assert (together.evidence["exposed_ms"], together.evidence["idle_ms"]) == (5, 4.9)
+
+
+def test_a_piece_is_judged_by_what_it_holds() -> None:
+    """A step keeps its length in a piece, but nothing that lies before the piece."""
+    step = span("user_annotation", "ProfilerStep#1", 0, 90_000)
+    frame = span("python_function", "train.py(1): step", 0, 90_000)
+    events = [step, frame, call(40_000, 1), gpu(40_005, 9_000, 1)]
+    whole, piece = load_core(events), load_core({"generator": "tracelens_graph 1.2", "traceEvents": events})
+    assert verdict(whole)[0].evidence["kind"] == "host.python"
+    assert verdict(piece)[0].evidence["kind"] == "compute.gemm"
+
+
+def test_what_no_op_owns_is_not_sent_to_the_roofline() -> None:
+    owned = [span("cpu_op", "aten::mm", 0, 10), call(1, 1), gpu(5, 9_000, 1)]
+    assert finding(load_core(owned), "kernels").advice == ("gemm_tuning",)
+    assert finding(load_core(owned[1:]), "kernels").advice == ()
+
+
+def test_a_tree_of_one_line_is_not_suggested() -> None:
+    core = load_core([call(0, 1), gpu(5, 5_000, 1), span("cpu_op", "aten::add", 5_100, 9_000), call(14_000, 2),
+                      gpu(14_005, 1_000, 2)])  # fmt: skip
+    assert losses(core)["launches"].ask_next == "tracelens-graph report TRACE --table idle_causes"
+    frame = span("python_function", "train.py(1): f", 0, 20_000)
+    core = load_core([frame, call(0, 1), gpu(5, 5_000, 1), span("cpu_op", "aten::add", 5_100, 9_000), call(14_000, 2),
+                      gpu(14_005, 1_000, 2)])  # fmt: skip
+    assert " --up" in losses(core)["launches"].ask_next
 
 
 def test_a_long_step_is_named_with_the_report_of_it() -> None:

@@ -78,3 +78,19 @@ def test_limits_end_in_a_line_or_an_answer(job: Path, tmp_path: Path, limit: str
         assert (found.returncode == 0) != found.stderr.startswith("error: ")
         assert len(found.stderr.splitlines()) == (0 if found.returncode == 0 else 1)
         assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("swallowed", [False, True])
+def test_a_signal_gives_its_exit_code_even_where_its_exception_is_lost(swallowed: bool) -> None:
+    """Python drops an exception that is raised while an object is taken away."""
+    script = f"""
+import os, signal, sys
+from contextlib import suppress
+from tracelens_graph.cli.ending import ending_on_signals
+with ending_on_signals():
+    with suppress(BaseException) if {swallowed} else open(os.devnull):
+        os.kill(os.getpid(), signal.SIGTERM)
+    sys.exit(3)
+"""
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert (found.returncode, found.stderr) == (128 + signal.SIGTERM, "")

@@ -35,6 +35,7 @@ def test_a_command_keeps_the_window_and_the_extension() -> None:
     assert call.cut(5) == "tracelens-graph cut 'my trace.json' --uid 5 -o event-5.json.gz"
 
 
+@pytest.mark.slow
 def test_hints_run_with_the_window_of_the_call(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "it's a job"
     write(simulate(steps=3, layers=1), folder)

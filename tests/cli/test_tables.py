@@ -60,6 +60,12 @@ def test_attribution_by_name(run: Run, trace_file: Path) -> None:
     assert (row["count"], float(row["inclusive_sum_us"]), float(row["exclusive_sum_us"])) == ("1", 70.25, 0.0)
 
 
+def test_attribution_by_a_name_that_is_not_there_names_what_is_near(run: Run, trace_file: Path) -> None:
+    code, out, err = run("attribution", trace_file, "--name", "aten::linaer")
+    assert code == 0
+    assert "nothing with GPU time has name 'aten::linaer'; did you mean aten::linear?" in " ".join((out + err).split())
+
+
 @pytest.mark.parametrize(("top", "expected"), [("1", 1), ("0", 3), ("2", 2)])
 def test_top(run: Run, trace_file: Path, top: str, expected: int) -> None:
     _, out, _ = run("attribution", trace_file, "--level", "kernel", "--top", top, "-f", "json")

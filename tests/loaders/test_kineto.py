@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -354,6 +355,26 @@ def test_nothing_depends_on_where_chunks_are_cut(block: int, count: int, compact
         assert load_core(text).equals(whole)
     finally:
         chunks.BLOCK = before
+
+
+class _Interrupted:
+    """A consumer that is interrupted while it holds a piece of the chunk, as by Ctrl-C."""
+
+    def chunk(self, text: memoryview, offset: int) -> None:
+        self.held = msgspec.Raw(text)
+        raise KeyboardInterrupt
+
+    def broken(self, text: bytes, offset: int, last: bool) -> bytes | None:
+        raise AssertionError
+
+
+def test_an_interruption_passes_through_as_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunks, "BLOCK", 512)
+    events = [op(f"op{i}", ts=i, dur=2) for i in range(60)]
+    walker = chunks.Walker(io.BytesIO(json.dumps({"traceEvents": events}).encode()), "trace")
+    walker.read_head()
+    with pytest.raises(KeyboardInterrupt):
+        walker.walk(_Interrupted())
 
 
 @needs_corpus

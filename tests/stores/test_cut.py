@@ -24,6 +24,7 @@ from corpus import kineto_traces, loaded, parametrize
 from tracelens_graph.errors import AnalysisError, ChangedTraceError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
+from tracelens_graph.marks import GENERATOR
 from tracelens_graph.schema import Flag, Kind
 from tracelens_graph.stores.cut import Piece, piece_around, piece_between, write_piece
 from tracelens_graph.stores.graph_file import write_graph
@@ -92,7 +93,7 @@ def test_pieces_of_real_traces_keep_every_place(path: Path) -> None:
         small = load_core(text)
         assert_same_places(piece, small)
         assert not small.info.damage
-        assert small.info.metadata == core.info.metadata
+        assert small.info.metadata == {**core.info.metadata, "generator": GENERATOR}
         uids = np.sort(core.columns.uid[piece.rows]).tolist()
         originals = core.details.events(uids[:50])
         entries = json.loads(text)["traceEvents"]

@@ -128,7 +128,8 @@ def write_piece(
             f"{piece.core.info.source or 'the graph'}: holds arguments of events only, nothing to cut out"
         )
     texts = entries.chosen()
-    head = json.dumps({"generator": GENERATOR, **piece.core.info.metadata}, separators=(",", ":")).encode()[1:-1]
+    kept = {key: value for key, value in piece.core.info.metadata.items() if key != "generator"}
+    head = json.dumps({"generator": GENERATOR, **kept}, separators=(",", ":")).encode()[1:-1]
     import gzip
 
     with gzip.GzipFile("", "wb", 6, file, mtime=0) if packed else nullcontext(file) as out:

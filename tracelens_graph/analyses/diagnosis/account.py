@@ -11,8 +11,9 @@ import numpy as np
 from tracelens_graph.analyses.diagnosis import thresholds as limits
 from tracelens_graph.analyses.idle.host_states import ends
 from tracelens_graph.analyses.idle.idle import Cause, Idle, edge_parts, idle_parts, joined
-from tracelens_graph.analyses.timeline.timeline import gpu_timeline
+from tracelens_graph.analyses.timeline.timeline import times_by_group
 from tracelens_graph.graph.window import Window, narrow
+from tracelens_graph.marks import TOOL
 
 UNEXPLAINED = (Cause.unknown_no_launch, Cause.unknown_late_start)
 """Idle time that a trace gives no reason for."""
@@ -85,15 +86,12 @@ def _account(w: Window) -> Account:
     judged = narrow(w, after_ns=start) if start is not None else w
     c = w.core.columns
     cut_off = 0 if start is None else start - int(c.start_ns[w.gpu_rows].min())
-    devices = np.unique(c.device[judged.gpu_rows]).tolist()
-    times: dict[str, int] = {}
-    for device in devices:
-        table = gpu_timeline(judged if len(devices) == 1 else narrow(judged, device=device))
-        for name, time in zip(table["type"], np.rint(np.asarray(table["time ms"]) * 1e6).astype(int), strict=True):
-            times[name] = times.get(name, 0) + int(time)
+    devices, device = np.unique(c.device[judged.gpu_rows], return_inverse=True)
+    by_device = times_by_group(judged.core, judged.gpu_rows, device, len(devices))
+    times = {name: int(ns.sum()) for name, ns in by_device.items()}
     inner = idle_parts(judged)
     # In a piece that was cut out, steps keep their lengths, but what lies in them before and behind the piece is gone.
-    is_piece = str(w.core.info.metadata.get("generator", "")).startswith("tracelens_graph ")
+    is_piece = str(w.core.info.metadata.get("generator", "")).startswith(f"{TOOL} ")
     edges = joined([]) if is_piece or start is not None else edge_parts(judged)
     at_edges = np.arange(len(inner.row) + len(edges.row)) >= len(inner.row)
     return Account(judged, cut_off, len(devices), times["total_time"], times, joined([inner, edges]), at_edges)

@@ -44,7 +44,7 @@ def causes_of(account: Account, families: Families, leads: Sequence[str]) -> lis
         leads: the parts that the headline names; only for these kernels are worth tuning.
     """
     found = [
-        *(finding for topic in _WAITS for finding in _waits(account, topic)),
+        *(finding for topic, how in _WAITS.items() for finding in _waits(account, topic, *how)),
         *_copies(account),
         *_communication(account, "communication" in leads),
         *_kernels(account, families, "computation" in leads),
@@ -61,9 +61,10 @@ def _without_repetition(findings: Iterable[Finding]) -> Iterator[Finding]:
         said.update(finding.advice)
 
 
-def _waits(account: Account, topic: str) -> Iterator[Finding]:
+def _waits(
+    account: Account, topic: str, causes: Sequence[Cause], name: str, advice: tuple[str, ...]
+) -> Iterator[Finding]:
     """Idle time of some causes, with its longest example."""
-    causes, name, advice = _WAITS[topic]
     idle, core = account.idle, account.window.core
     c = core.columns
     time = int(account.causes[list(causes)].sum())
@@ -149,7 +150,10 @@ def _copies(account: Account) -> Iterator[Finding]:
         ("other_copies", "Copies on and from the device", copies[~up], alone_else, 0),
     ):
         time = alone + idle
-        if not _worth_saying(account, time) or not len(rows):
+        if not _worth_saying(account, time):
+            continue
+        if not len(rows):  # the copies lie outside of the window
+            yield from _waits(account, topic, (Cause.host_to_device_copy,), "Waiting for copies to the device", ())
             continue
         evidence = {**_cost(account, time), **_volume(core, rows), "exposed_ms": alone / 1e6, "idle_ms": idle / 1e6}
         text = f"{name}: {_percent(account, time)}, {len(rows):,} cop{'y' if len(rows) == 1 else 'ies'}"
@@ -194,7 +198,7 @@ def _communication(account: Account, leads: bool) -> Iterator[Finding]:
     }  # fmt: skip
     text = (
         f"Exposed communication: {_percent(account, exposed)} of {shown_ms(account.times['total_comm_time'])}"
-        f" in {len(rows):,} kernels, most of it {brief(name)}"
+        f" in {len(rows):,} kernels, most of it in {brief(name)}"
     )
     advice = ["all_ranks", "overlap"]
     if busses:
@@ -242,12 +246,12 @@ def _kernels(account: Account, families: Families, leads: bool) -> Iterator[Find
         own = rows[c.name[rows] == kernel]
         longest = int(own[c.dur_ns[own].argmax()])
         owner = int(c.owner[longest])
-        op = f" in {core.names[c.name[owner]]}" if owner >= 0 else ""
+        op = f", of {core.names[c.name[owner]]}" if owner >= 0 else ""
         of_gpu, most = percent(time, families.gpu_ns), percent(int(by_name[kernel]), time)
         uid = int(c.uid[longest])
         text = (
             f"{LABELS[kind][0].upper()}{LABELS[kind][1:]}: {of_gpu:.1f} % of the GPU time ({shown_ms(time)}),"
-            f" {most:.0f} % of it {brief(core.names[kernel])} [uid {uid}{op}]"
+            f" {most:.0f} % of it in {brief(core.names[kernel])} [uid {uid}{op}]"
         )
         evidence: dict[str, Any] = {
             **_cost(account, time), "percent_of_gpu_time": of_gpu, "kind": kind, "kernels": len(rows),

@@ -10,7 +10,7 @@ import numpy as np
 
 from tracelens_graph.analyses.diagnosis import thresholds as limits
 from tracelens_graph.analyses.diagnosis.account import HOST, Account
-from tracelens_graph.analyses.diagnosis.families import LABELS, MEMORY, Families
+from tracelens_graph.analyses.diagnosis.families import LABELS, MATRIX, MEMORY, Families
 from tracelens_graph.analyses.diagnosis.finding import Finding, brief, percent, shown_ms
 from tracelens_graph.analyses.diagnosis.stops import LAUNCH, calls_named
 from tracelens_graph.analyses.idle.host_states import ends
@@ -193,18 +193,11 @@ def _made_of(families: Families) -> str:
         named = [f"{LABELS[one]} {percent(ns, families.gpu_ns):.0f} %" for one, ns in families.times.items()]
         return f"{', '.join(named[:3])} of the GPU time"
     if kind == MEMORY or kind == "compute.matrix":
-        own = {one for one in families.categories if _belongs(one, kind)}
-        named = [f"{one} {percent(families.categories[one], families.gpu_ns):.0f} %" for one in families.categories
-                 if one in own]  # fmt: skip
+        named = [f"{one} {percent(ns, families.gpu_ns):.0f} %" for one, ns in families.categories.items()
+                 if (one in MATRIX) == (kind != MEMORY)]  # fmt: skip
         label = LABELS[MEMORY] if kind == MEMORY else "products, convolutions and attention"
         return f"{label} take {families.percent(kind):.1f} % of the GPU time ({', '.join(named[:3])})"
     return f"{LABELS[kind]} take {families.percent(kind):.1f} % of the GPU time"
-
-
-def _belongs(category: str, kind: str) -> bool:
-    from tracelens_graph.analyses.diagnosis.families import MATRIX
-
-    return (category in MATRIX) == (kind != MEMORY)
 
 
 def _mixture(account: Account, families: Families, leads: tuple[str, str]) -> Finding:
@@ -278,9 +271,7 @@ def _window(account: Account) -> str:
 def _others(account: Account, part: str) -> str:
     """What else took time, in a few words."""
     parts = account.parts(in_span=True)
-    names = {"computation": "computation", "communication": "exposed communication", "copies": "exposed copies",
-             "host": "waiting for the host", "unexplained": "idle for no known reason"}  # fmt: skip
     others = sorted((one for one in parts if one != part), key=lambda one: -parts[one])
-    shown = [f"{names[one]} {percent(parts[one], account.span_ns):.1f} %" for one in others
+    shown = [f"{_OF_PART[one]} {percent(parts[one], account.span_ns):.1f} %" for one in others
              if percent(parts[one], account.span_ns) >= 1]  # fmt: skip
     return ", ".join(shown) or "nothing else took 1 %"
