@@ -28,7 +28,7 @@ _PLAIN = re.compile(
 
 _WRAPPERS = {
     *("Kernel", "Kernel2", "device_kernel", "kentry", "_kernel_agent", "trampoline_kernel", "kernel_agent"),
-    *("enable_sm80_to_sm89", "enable_sm90", "enable_sm90_or_later", "enable_sm100_or_later"),
+    *("CppNode", "enable_sm80_to_sm89", "enable_sm90", "enable_sm90_or_later", "enable_sm100_or_later"),
 }
 """Templates that run what their first argument names."""
 
@@ -59,6 +59,7 @@ def short_name(name: str) -> str:
 _CPP = re.compile(r"_Z|void |(?:[\w:]+ )?[\w:]*(?:\(anonymous namespace\)[\w:]*)?(?:<|(?<=\w)(?<!\w\.py)\((?=.*\)$))")
 _FRAME = re.compile(r"(?P<folders>(?:[^/()]*/)+)(?P<rest>[^/]+\.pyx?\(\d+\): .*)", re.DOTALL)
 
+_CUT = "..."
 _NAMESPACE = re.compile(r"\w+::\w")
 _PROSE = re.compile(r"(?:[\w,;:()%'-]+ ){4}")
 _FROM_THE_START = re.compile(rf"\[|{_PROSE.pattern}")
@@ -75,6 +76,8 @@ def fitted(name: str, width: int) -> str:
     'vectorized_elementwise_kernel'
     >>> fitted("/usr/lib/python3/site-packages/torch/nn/modules/linear.py(134): forward", 30)
     '.../linear.py(134): forward'
+    >>> fitted("aten::convolution_backward", 24)
+    '...convolution_backward'
     """
     if width_of(name) <= width:
         return name
@@ -85,9 +88,16 @@ def fitted(name: str, width: int) -> str:
         while len(folders) > 1 and width_of("/".join(("...", *folders[1:])) + frame["rest"]) > width:
             del folders[0]
         name = "/".join(("...", *folders[1:])) + frame["rest"] if len(folders) > 1 else frame["rest"]
+    elif width_of(within := _without_namespaces(name, width - len(_CUT))) <= width - len(_CUT):
+        name = _CUT + within
+    return cut_end(name, width) if _FROM_THE_START.match(name) else cut_middle(name, width)
+
+
+def _without_namespaces(name: str, width: int) -> str:
+    """A name without as many of its outer namespaces as it takes to fit."""
     while _NAMESPACE.match(name) and width_of(name) > width:
         name = name.partition("::")[2]
-    return cut_end(name, width) if _FROM_THE_START.match(name) else cut_middle(name, width)
+    return name
 
 
 def is_prose(text: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from unicodedata import category, east_asian_width
 
@@ -20,6 +21,14 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+_WHOLE_NUMBER = re.compile(r"\d{1,3}(?:,\d{3})+|\d+", re.ASCII)
+
+
+def whole_number(text: str) -> int | None:
+    """A number from 0, with or without commas between thousands; None for a text that is none."""
+    return int(text.replace(",", "")) if _WHOLE_NUMBER.fullmatch(text.strip()) else None
 
 
 def shorten(text: str, width: int) -> str:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from work import assert_linear, work
 
 from tracelens_graph.categories.kernel_names import parse_name, properties
-from tracelens_graph.short_names import LONGEST, short_name
+from tracelens_graph.short_names import LONGEST, fitted, short_name
 
 KNOWN: dict[str, dict[str, Any]] = {
     "Cijk_Alik_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs_MT256x192x64_MI16x16x1_SN_LDSB1_GSU4_GSUAMBSK_GLS0_ISA942_IU1": {
@@ -223,6 +223,19 @@ def test_short_name_is_the_function_whatever_its_arguments(function: str, inside
     if function not in ("_", "kernel"):
         balanced = inside.translate(str.maketrans("", "", "<>(){}[]"))
         assert short_name(f"void ns::{function}<{balanced}>({balanced})") == short_name(function)
+
+
+@pytest.mark.parametrize(
+    ("name", "width", "shown"),
+    [
+        ("aten::convolution_backward", 26, "aten::convolution_backward"),
+        ("aten::convolution_backward", 24, "...convolution_backward"),
+        ("aten::convolution_backward", 16, "aten..._backward"),
+        ("torch::autograd::CppNode<MyFunction>", 16, "MyFunction"),
+    ],
+)
+def test_what_is_cut_is_seen(name: str, width: int, shown: str) -> None:
+    assert fitted(name, width) == shown
 
 
 HOSTILE = pytest.mark.parametrize(

@@ -56,6 +56,15 @@ def test_of_one_trace(run: Run, job: Path) -> None:
     assert of_window == of_parameter
 
 
+def test_numbers_are_taken_with_commas(run: Run, job: Path) -> None:
+    trace = job / "rank0.json.gz"
+    core = load_core(trace)
+    uid = int(next(uid for uid in core.columns.uid[core.gpu_rows] if uid >= 1000))
+    plain, grouped = (run("ask", "path_to_python", trace, "-p", f"uid={text}") for text in (uid, f"{uid:,}"))
+    assert plain == grouped
+    assert plain[0] == 0
+
+
 def test_of_several(run: Run, job: Path) -> None:
     code, out, err = run("ask", "slowest_ranks", job, "--format", "json")
     assert code == 0

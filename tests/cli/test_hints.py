@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from pathlib import Path
 
@@ -33,6 +34,13 @@ def test_a_command_keeps_the_window_and_the_extension() -> None:
     assert "--extension" not in call.complete("tracelens-graph timeline TRACE")
     assert call.complete("tracelens-graph report TRACE --step 7").count("--step") == 1
     assert call.cut(5) == "tracelens-graph cut 'my trace.json' --uid 5 -o event-5.json.gz"
+
+
+def test_what_came_through_a_pipe_is_not_named(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for trace in ("-", str(pipe)):
+        assert Call(trace).cut(5) == "tracelens-graph cut TRACE --uid 5 -o event-5.json.gz"
 
 
 @pytest.mark.slow

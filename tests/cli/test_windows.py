@@ -31,6 +31,8 @@ def kernels(run: Run, trace: Path, *options: object) -> list[str]:
         (["--under", "6"], ["gemm"]),
         (["--under", "aten::addmm"], ["gemm"]),
         (["--under", "Linear_0"], ["gemm"]),
+        (["--under", "/^aten::add/"], ["gemm"]),
+        (["--annotation", "/Step#[5-9]/", "--all-threads"], ["gemm"]),
         (["--stream", "8"], []),
     ],
 )
@@ -54,6 +56,9 @@ def test_titles_say_the_window(run: Run, trace_file: Path, command: str) -> None
         (["--all-threads"], 2, "--all-threads needs --annotation"),
         (["--from", "soon"], 2, "--from: 'soon' is no time"),
         (["--under", "99"], 1, "no node has uid 99"),
+        (["--under", "/(/"], 2, "--under: '(' is no regular expression"),
+        (["--under", "/^mm$/"], 1, "no module, function, op or runtime call '/^mm$/'"),
+        (["--annotation", "/(/"], 2, "--annotation: '(' is no regular expression"),
         (["--device", "4"], 1, "no GPU event is on device 4; there are 0"),
     ],
 )

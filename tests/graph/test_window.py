@@ -98,6 +98,12 @@ def test_modules_may_be_named_without_their_prefix() -> None:
     assert len(core.window(under="Linear_0").gpu_rows) == 2
 
 
+def test_nodes_may_be_named_by_a_pattern() -> None:
+    core = two_steps()
+    window = core.window(under=re.compile("::mul$"))
+    assert (gpu_names(window), window.title) == (["mul"], "under /::mul$/")
+
+
 @pytest.mark.parametrize(
     ("conditions", "message"),
     [

@@ -25,6 +25,7 @@ from tracelens_graph.graph.window import narrow
 from tracelens_graph.schema.tables import TABLES
 from tracelens_graph.suggest import hint
 from tracelens_graph.table import Table
+from tracelens_graph.texts import whole_number
 
 STEP = "step"
 """A parameter of all questions about one trace: the number of a `ProfilerStep` to look at."""
@@ -58,6 +59,8 @@ class Parameter:
         for kind in self.types:
             if kind is bool and text.lower() in ("true", "false"):
                 return text.lower() == "true"
+            if kind is int and (number := whole_number(text)) is not None:
+                return number
             if kind in (int, float):
                 try:
                     return kind(text)

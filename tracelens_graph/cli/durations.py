@@ -7,6 +7,8 @@ from decimal import Decimal
 
 import typer
 
+from tracelens_graph.texts import whole_number
+
 _TEXT = re.compile(
     r"\s*(?P<number>(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?(?:e[+-]?\d{1,2})?)\s*(?P<unit>ns|us|µs|μs|ms|s|min|)\s*",
     re.IGNORECASE | re.ASCII,
@@ -35,21 +37,13 @@ def to_ns(text: str, option: str) -> int:
     return int(ns.to_integral_value())
 
 
-_UID = re.compile(r"\d{1,3}(?:,\d{3})+|\d+", re.ASCII)
-
-
-def uid_of(text: str) -> int | None:
-    """A uid, with or without commas between thousands; None for a text that is none."""
-    return int(text.replace(",", "")) if _UID.fullmatch(text.strip()) else None
-
-
 def to_uid(text: str, option: str) -> int:
     """A uid as a user writes it.
 
     Raises:
         typer.BadParameter: it is none.
     """
-    uid = uid_of(text)
+    uid = whole_number(text)
     if uid is None:
         raise typer.BadParameter(f"{option}: {text!r} is no uid, a whole number from 0")
     return uid

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tracelens_graph.cli.windows import WindowChoice
+from tracelens_graph.loaders.sources import is_stream
 
 if TYPE_CHECKING:
     from tracelens_graph.table import Table
@@ -52,12 +53,15 @@ class Call:
     def complete(self, command: str) -> str:
         """A command with the trace for TRACE, the window and the extensions, quoted for a shell.
 
+        Where the trace came through a pipe, which cannot be read again, TRACE stays.
+
         Args:
             command: the command; the options that it has already stay as they are.
         """
         words = shlex.split(command)
         known = self.options.get(words[1] if len(words) > 1 else "", frozenset())
-        words = [self.trace if word == "TRACE" else word for word in words]
+        if self.trace != "-" and not is_stream(self.trace):
+            words = [self.trace if word == "TRACE" else word for word in words]
         more: list[tuple[str, ...]] = []
         if "--annotation" in known:  # the option that only commands with windows have
             more += self.window.arguments()

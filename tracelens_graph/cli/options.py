@@ -123,6 +123,11 @@ def name_wanted(name: str | None, option: str = "--name") -> str | re.Pattern[st
         raise typer.BadParameter(f"{option}: {name[1:-1]!r} is no regular expression: {error}") from None
 
 
+def as_written(name: str | re.Pattern[str]) -> str:
+    """A name or an expression as `name_wanted` reads it."""
+    return name if isinstance(name, str) else f"/{name.pattern}/"
+
+
 def architecture_named(arch: str | None) -> Architecture | None:
     """The device that `--arch` names; None for that of the trace."""
     if arch is None or arch == "auto":

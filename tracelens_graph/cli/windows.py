@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from tracelens_graph.cli.durations import to_ns, uid_of
+from tracelens_graph.cli.durations import to_ns
+from tracelens_graph.cli.options import as_written, name_wanted
+from tracelens_graph.texts import whole_number
 
 if TYPE_CHECKING:
     from tracelens_graph.extension import Extension
@@ -30,11 +32,11 @@ class WindowChoice:
     """
 
     step: tuple[int, ...] | None = None
-    annotation: str | None = None
+    annotation: str | re.Pattern[str] | None = None
     threads: Literal["own", "all"] = "own"
     after_ns: int | None = None
     before_ns: int | None = None
-    under: int | str | None = None
+    under: int | str | re.Pattern[str] | None = None
     device: tuple[int, ...] | None = None
     stream: tuple[int, ...] | None = None
 
@@ -63,13 +65,13 @@ class WindowChoice:
         if self.step is not None:
             said.append(("--step", ",".join(map(str, self.step))))
         if self.annotation is not None:
-            said.append(("--annotation", self.annotation))
+            said.append(("--annotation", as_written(self.annotation)))
         if self.threads == "all":
             said.append(("--all-threads",))
         times = (("--from", self.after_ns), ("--to", self.before_ns))
         said += [(option, f"{ns}ns") for option, ns in times if ns is not None]
         if self.under is not None:
-            said.append(("--under", str(self.under)))
+            said.append(("--under", str(self.under) if isinstance(self.under, int) else as_written(self.under)))
         numbers = (("--device", self.device), ("--stream", self.stream))
         return [*said, *((option, str(number)) for option, chosen in numbers for number in chosen or ())]
 
@@ -80,7 +82,11 @@ def _chosen(
     ] = None,
     annotation: Annotated[
         str | None,
-        typer.Option(metavar="NAME", show_default=False, help="Only what starts inside the annotations of this name."),
+        typer.Option(
+            metavar="NAME",
+            show_default=False,
+            help="Only what starts inside annotations of this name; /.../ is a regular expression.",
+        ),
     ] = None,
     all_threads: Annotated[
         bool, typer.Option("--all-threads", help="With --annotation: on all threads of its process, not its own only.")
@@ -101,7 +107,9 @@ def _chosen(
     under: Annotated[
         str | None,
         typer.Option(
-            metavar="UID|NAME", show_default=False, help="Only what is below this node, or nodes: modules, ops, frames."
+            metavar="UID|NAME",
+            show_default=False,
+            help="Only what is below this node, or nodes: modules, ops, frames; /.../ is a regular expression.",
         ),
     ] = None,
     device: Annotated[
@@ -117,11 +125,11 @@ def _chosen(
         raise typer.BadParameter("--all-threads needs --annotation")
     return WindowChoice(
         step=None if step is None else _steps(step),
-        annotation=annotation,
+        annotation=name_wanted(annotation, "--annotation"),
         threads="all" if all_threads else "own",
         after_ns=None if from_ is None else to_ns(from_, "--from"),
         before_ns=None if to is None else to_ns(to, "--to"),
-        under=under if under is None or (uid := uid_of(under)) is None else uid,
+        under=name_wanted(under, "--under") if under is None or (uid := whole_number(under)) is None else uid,
         device=tuple(device) if device else None,
         stream=tuple(stream) if stream else None,
     )

@@ -245,7 +245,7 @@ class Core:
         threads: Threads = "own",
         after_ns: int | None = None,
         before_ns: int | None = None,
-        under: int | str | None = None,
+        under: int | str | re.Pattern[str] | None = None,
         device: int | Sequence[int] | None = None,
         stream: int | Sequence[int] | None = None,
     ) -> Window:
@@ -260,7 +260,7 @@ class Core:
             threads: of an annotation: "own" for its thread, "all" for the threads of its process.
             after_ns, before_ns: nodes that start in [after_ns, before_ns), in ns from the trace's start.
             under: uid of a node, or the name of modules (`nn.Module: ` may be left out), functions, ops, or
-                runtime calls: their subtrees.
+                runtime calls, or a compiled pattern for names: their subtrees.
             device, stream: GPU events on these, and the calls that lead to them.
 
         Raises:

@@ -140,7 +140,7 @@ def narrow(
     threads: Threads = "own",
     after_ns: int | None = None,
     before_ns: int | None = None,
-    under: int | str | None = None,
+    under: int | str | re.Pattern[str] | None = None,
     device: int | Sequence[int] | None = None,
     stream: int | Sequence[int] | None = None,
 ) -> Window:
@@ -207,10 +207,9 @@ def _in_steps(window: Window, wanted: list[int]) -> Window:
 
 def _in_annotations(window: Window, wanted: str | re.Pattern[str], threads: Threads) -> Window:
     core, c = window.core, window.core.columns
-    fits = [name == wanted if isinstance(wanted, str) else bool(wanted.search(name)) for name in core.names]
     marks = traversals.rows_of_kind(c, (Kind.Annotation, Kind.Step))
-    marks = marks[np.array(fits, bool)[c.name[marks]]]
-    label = wanted if isinstance(wanted, str) else wanted.pattern
+    marks = marks[_fit(core, wanted)[c.name[marks]]]
+    label = _label(wanted)
     if not len(marks):
         raise AnalysisError(f"the trace has no annotation {label!r}")
     if threads == "own":
@@ -236,18 +235,30 @@ def _in_time(window: Window, after_ns: int | None, before_ns: int | None) -> Win
     return window.narrowed(keep, label)
 
 
-def _under(window: Window, under: int | str) -> Window:
+def _fit(core: Core, wanted: str | re.Pattern[str], *spellings: str) -> np.ndarray:
+    """Which names of a graph are the name that is wanted, in one of its spellings, or fit a pattern."""
+    if isinstance(wanted, str):
+        fits = (name == wanted or name in spellings for name in core.names)
+    else:
+        fits = (wanted.search(name) is not None for name in core.names)
+    return np.fromiter(fits, bool, len(core.names))
+
+
+def _label(wanted: str | re.Pattern[str]) -> str:
+    return wanted if isinstance(wanted, str) else f"/{wanted.pattern}/"
+
+
+def _under(window: Window, under: int | str | re.Pattern[str]) -> Window:
     core, c = window.core, window.core.columns
     if isinstance(under, int):
         rows = np.array([core.row(under)])
         label = f"under {core.names[c.name[rows[0]]]}, uid {under}"
     else:
-        spellings = {under, f"nn.Module: {under}"}
-        fits = np.fromiter((name in spellings for name in core.names), bool, len(core.names))
+        fits = _fit(core, under, f"nn.Module: {under}")
         rows = np.flatnonzero(fits[c.name] & is_kind(c.kind, HOST_KINDS)) if len(c) else np.zeros(0, np.int64)
         if not len(rows):
-            raise AnalysisError(f"the trace has no module, function, op or runtime call {under!r}")
-        label = f"under {under}"
+            raise AnalysisError(f"the trace has no module, function, op or runtime call {_label(under)!r}")
+        label = f"under {_label(under)}"
     change = np.zeros(len(c) + 1, np.int64)
     np.add.at(change, rows, 1)
     np.add.at(change, c.last[rows].astype(np.int64) + 1, -1)

@@ -169,20 +169,24 @@ def all_tables(
         findings: the verdict.
         tables: name -> table, in the order in which they are shown; those without rows only say why.
         hint: completes commands of findings.
-        hints: commands for the events that a table names.
+        hints: commands for the events that a table names; those of the first table with any stand at the end.
         rows: rows per table; 0 for all.
         width: characters of a line.
         color: whether to use terminal escapes.
     """
     blocks = [_block(bold(line, color) for line in wrapped(printable(heading(about)), width, "  "))]
     blocks.append(_block(verdict_lines(findings, hint, width)))
-    silent = []
+    silent: list[str] = []
+    to_open: Sequence[str] = ()
     for table in tables.values():
         if len(table):
             shown = view(top(table, rows), core)
-            blocks.append(shown.text(width, color) + _block(hints(shown)))
+            blocks.append(shown.text(width, color))
+            to_open = to_open or hints(shown)
         else:
             silent += [f"{table.title}: {note}" for note in table.notes or ["nothing"]]
     if silent:
         blocks.append(_block(line for text in silent for line in wrapped(printable(text), width, "  ")))
+    if to_open:
+        blocks.append(_block(to_open))
     return "\n".join(blocks)

@@ -120,9 +120,9 @@ IDLE_CAUSES: About = {
     "percent_of_idle": share("share of the idle time"),
     "percent_of_total": share("share of the time from the first to the last GPU event", figure="percent"),
     "longest_ms": Column("the longest part of one gap that is due to it", "ms", Role.max),
-    "gap_start_ms": Column("where that gap begins, as Perfetto UI shows it", "ms"),
+    "gap_start_ms": Column("where that gap begins, as Perfetto UI shows it", "ms", gives_way=2),
     "ends_with_uid": uid("the GPU event that ends it"),
-    "because": text("call or frame to which that part is due most"),
+    "because": replace(text("call or frame to which that part is due most"), gives_way=0),
     "because_uid": uid("that call or frame"),
     "meaning": text("the cause in words"),
 }
