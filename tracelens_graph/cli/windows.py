@@ -85,7 +85,7 @@ def _chosen(
         typer.Option(
             metavar="NAME",
             show_default=False,
-            help="Only what starts inside annotations of this name; /.../ is a regular expression.",
+            help="Only what starts inside annotations of this name; /.../: an expression.",
         ),
     ] = None,
     all_threads: Annotated[
@@ -109,7 +109,7 @@ def _chosen(
         typer.Option(
             metavar="UID|NAME",
             show_default=False,
-            help="Only what is below this node, or nodes: modules, ops, frames; /.../ is a regular expression.",
+            help="Only what is below this node, or nodes: modules, ops, frames; /.../: an expression.",
         ),
     ] = None,
     device: Annotated[
