@@ -1,0 +1,272 @@
+"""What of a call tree leads to GPU work, in columns: the two sides of an alignment.
+
+Nodes are modules, frames, ops and graph launches with GPU work of the window below them; other runtime calls are
+transparent. A **leaf** is a run of GPU events that one op launched in a row (a fill and the GEMM behind it, the parts
+of a split-K GEMM); below frames, modules and graph launches, and without a launch, each event is a leaf. All work of
+a thread, or of a stream where launches are not in the trace, is below a root of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tracelens_graph.categories.kernels import kernel_categories
+from tracelens_graph.extension import extension_of
+from tracelens_graph.graph.arrays import distinct, is_kind
+from tracelens_graph.graph.classes import argset_text, normal_name
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.intervals import sum_by_group
+from tracelens_graph.graph.traversals import climb
+from tracelens_graph.graph.window import Window
+from tracelens_graph.schema import Kind
+
+_NODES = (Kind.Module, Kind.PythonFunction, Kind.Op)
+_GRAPH_LAUNCH = "launch graph"
+_MULTIPLIERS = np.array((0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9), np.uint64)
+
+
+class Vocabulary(dict[object, int]):
+    """Numbers for texts and tuples, the same on both sides; 0 is that of the empty text."""
+
+    def __init__(self) -> None:
+        super().__init__({"": 0})
+
+    def __missing__(self, key: object) -> int:
+        self[key] = len(self)
+        return self[key]
+
+
+@dataclass(eq=False)
+class Forest:
+    """One side of an alignment.
+
+    Nodes stand in pre-order, then the roots, one per thread with launches and per stream without. Leaves stand in the
+    order of their events; the leaves below a node are `low[node] .. high[node] - 1`.
+
+    Attributes:
+        window: the part of the trace.
+        row: row of each node in the graph; -1 for roots.
+        parent: node above each node; -1 for roots.
+        name, args: numbers of each node's name and kind, and of its arguments (0 for none).
+        is_op: whether it is an op.
+        low, high: leaves below it.
+        identity: hash of its subtree; equal subtrees have equal ones, on both sides.
+        linked_roots, lone_roots: the roots of threads, and those of streams.
+        leaf_parent: node above each leaf.
+        leaf_identity: hash of what it is: op, arguments, category.
+        token: hash of op and category.
+        op: number of the name of the op that launched it; 0 without one.
+        leaf_args: number of that op's arguments.
+        category: number of what its longest event does.
+        ns: sum of the durations of its events.
+        events: rows of GPU events, leaf after leaf.
+        first_event: position in `events` of each leaf's first, and behind the last leaf their number.
+        child_start, child: the items below each node in order, `child[child_start[node]:child_start[node + 1]]`: a
+            node, or ~leaf.
+    """
+
+    window: Window
+    row: np.ndarray
+    parent: np.ndarray
+    name: np.ndarray
+    args: np.ndarray
+    is_op: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    identity: np.ndarray
+    linked_roots: np.ndarray
+    lone_roots: np.ndarray
+    leaf_parent: np.ndarray
+    leaf_identity: np.ndarray
+    token: np.ndarray
+    op: np.ndarray
+    leaf_args: np.ndarray
+    category: np.ndarray
+    ns: np.ndarray
+    events: np.ndarray
+    first_event: np.ndarray
+    child_start: np.ndarray
+    child: np.ndarray
+
+    @property
+    def leaves(self) -> int:
+        """Number of leaves."""
+        return len(self.ns)
+
+    def items(self, node: int) -> list[int]:
+        """What stands right below a node: nodes, and leaves as ~leaf."""
+        found: list[int] = self.child[self.child_start[node] : self.child_start[node + 1]].tolist()
+        return found
+
+    def events_of(self, leaf: int) -> np.ndarray:
+        """Rows of a leaf's events."""
+        return self.events[self.first_event[leaf] : self.first_event[leaf + 1]]
+
+
+def forest(w: Window, names: Vocabulary, arguments: Vocabulary) -> Forest:
+    """The pruned forest of a window.
+
+    Args:
+        w: the window.
+        names: numbers of names, shared with the other side.
+        arguments: numbers of argument sets, likewise.
+    """
+    core, c = w.core, w.core.columns
+    gpu = w.gpu_rows
+    linked = gpu[c.parent[gpu] >= 0]
+    row = _bearing(core, linked)
+    node_of = np.full(len(c) + 1, -1, np.int64)
+    node_of[row] = np.arange(len(row))
+    kept = node_of[:-1] >= 0
+    parent = node_of[climb(c.parent, c.parent[row], kept)]
+    above = np.full(len(gpu), -1, np.int64)
+    above[c.parent[gpu] >= 0] = node_of[climb(c.parent, c.parent[linked], kept)]
+
+    # Each thread with launches and each stream without is a root. Rows are in their order.
+    is_linked = c.parent[gpu] >= 0
+    lane = np.where(is_linked, c.thread[c.parent[gpu]].astype(np.int64), (c.device[gpu].astype(np.int64) + 1) * 2**32 + c.stream[gpu] + 1)
+    fresh = np.ones(len(gpu), bool)
+    fresh[1:] = (lane[1:] != lane[:-1]) | (is_linked[1:] != is_linked[:-1])
+    root = np.cumsum(fresh) - 1 + len(row)
+    roots = np.arange(len(row), len(row) + int(fresh.sum()))
+    above = np.where(above < 0, root, above)
+
+    is_op = np.zeros(len(row) + len(roots), bool)
+    is_op[: len(row)] = c.kind[row] == Kind.Op
+    new = np.ones(len(gpu), bool)
+    new[1:] = (above[1:] != above[:-1]) | ~is_op[above[1:]]
+    leaf = np.cumsum(new) - 1
+    begin = np.flatnonzero(new)
+    low = leaf_at = np.searchsorted(gpu, row)
+    high = np.searchsorted(gpu, c.last[row], "right")
+    to_leaf = np.append(leaf, len(begin))
+    low, high = to_leaf[leaf_at], to_leaf[high]
+    root_low = to_leaf[np.flatnonzero(fresh)]
+    root_high = np.append(root_low[1:], len(begin))
+    # A node's first root is where its first leaf is.
+    parent = np.where(parent < 0, root[begin][np.minimum(low, max(len(begin) - 1, 0))] if len(begin) else -1, parent)
+
+    name, args = _names(core, row, names), _arguments(core, row, arguments)
+    parent = np.concatenate((parent, np.full(len(roots), -1)))
+    name = np.concatenate((name, np.full(len(roots), names["(root)"])))
+    args = np.concatenate((args, np.zeros(len(roots), np.int64)))
+    low, high = np.concatenate((low, root_low)), np.concatenate((high, root_high))
+    leaf_parent = above[begin]
+    of_op = is_op[leaf_parent]
+    op, leaf_args = np.where(of_op, name[leaf_parent], 0), np.where(of_op, args[leaf_parent], 0)
+    ns = sum_by_group(leaf, c.dur_ns[gpu], len(begin))
+    category = _category(w, gpu, leaf, begin, row, above, is_op, names)
+    child_start, child = _children(parent, leaf_parent, low, row)
+    identity = _identities(core, row, parent, name, args, child_start, child, category, len(roots))
+    token = _mixed(op.astype(np.uint64) * _MULTIPLIERS[0] + category.astype(np.uint64) * _MULTIPLIERS[2])
+    leaf_identity = _mixed(token + leaf_args.astype(np.uint64) * _MULTIPLIERS[1])
+    is_lone = ~is_linked[np.flatnonzero(fresh)]
+    return Forest(
+        w, np.concatenate((row, np.full(len(roots), -1))), parent, name, args, is_op, low, high, identity,
+        roots[~is_lone], roots[is_lone], leaf_parent, leaf_identity, token, op, leaf_args, category, ns, gpu, np.append(begin, len(gpu)),
+        child_start, child,
+    )  # fmt: skip
+
+
+def _bearing(core: Core, linked: np.ndarray) -> np.ndarray:
+    """Rows of modules, frames, ops and graph launches above some GPU events, ascending."""
+    c = core.columns
+    launches = np.array([normal_name(Kind.RuntimeCall, name) == _GRAPH_LAUNCH for name in core.names] or [False])
+    wanted = is_kind(c.kind, _NODES)
+    if launches.any():
+        wanted |= (c.kind == Kind.RuntimeCall) & launches[c.name]
+    rows = np.flatnonzero(wanted)
+    found: np.ndarray = rows[np.searchsorted(linked, rows) < np.searchsorted(linked, c.last[rows], "right")]
+    return found
+
+
+def _names(core: Core, rows: np.ndarray, names: Vocabulary) -> np.ndarray:
+    """Numbers of names and kinds, without what differs between instances and platforms."""
+    c = core.columns
+    pairs, back = distinct(c.name[rows].astype(np.int64) * len(Kind) + c.kind[rows])
+    found = [
+        names[(kind := Kind(pair % len(Kind))).name, normal_name(kind, core.names[pair // len(Kind)])]
+        for pair in pairs.tolist()
+    ]
+    return np.array(found, np.int64)[back]
+
+
+def _arguments(core: Core, rows: np.ndarray, arguments: Vocabulary) -> np.ndarray:
+    sets, back = distinct(core.columns.argset[rows])
+    return np.array([arguments[argset_text(core, code)] if code >= 0 else 0 for code in sets.tolist()], np.int64)[back]
+
+
+def _category(
+    w: Window, gpu: np.ndarray, leaf: np.ndarray, begin: np.ndarray, row: np.ndarray, above: np.ndarray,
+    is_op: np.ndarray, names: Vocabulary,
+) -> np.ndarray:  # fmt: skip
+    """Per leaf the number of what its longest event does: the category of a kernel, the direction of a copy."""
+    core, c = w.core, w.core.columns
+    longest = gpu[np.lexsort((-c.dur_ns[gpu], leaf))[begin]]
+    node = above[begin]
+    op_row = np.where(is_op[node], row[np.minimum(node, len(row) - 1)] if len(row) else -1, -1)
+    op_name = np.where(op_row >= 0, c.name[op_row], -1)
+    pairs, back = distinct(c.name[longest].astype(np.int64) * (len(core.names) + 1) + op_name + 1)
+    texts = [
+        (core.names[pair // (len(core.names) + 1)], core.names[op - 1] if (op := pair % (len(core.names) + 1)) else "")
+        for pair in pairs.tolist()
+    ]
+    categories = kernel_categories(texts, extension_of(w).all_kernel_rules)
+    of_kernel = np.array([names["category", category] for category in categories], np.int64)[back]
+    of_copy = np.array([names["copy", _direction(kernel)] for kernel, _ in texts], np.int64)[back]
+    kind = c.kind[longest]
+    fill = names["category", "fill"]
+    return np.where(kind == Kind.Kernel, of_kernel, np.where(kind == Kind.Memcpy, of_copy, fill))
+
+
+def _direction(name: str) -> str:
+    """`HtoD` of `Memcpy HtoD (Pageable -> Device)`; platforms call the rest by other names."""
+    return next((part for part in name.split() if "to" in part and len(part) == 4), name)
+
+
+def _children(parent: np.ndarray, leaf_parent: np.ndarray, low: np.ndarray, row: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Items below each node in their order: by first leaf, the outer before the inner."""
+    nodes = np.flatnonzero(parent >= 0)
+    above = np.concatenate((parent[nodes], leaf_parent))
+    item = np.concatenate((nodes, ~np.arange(len(leaf_parent))))
+    place = np.concatenate((low[nodes], np.arange(len(leaf_parent))))
+    order = np.lexsort((place, above))
+    start = np.searchsorted(above[order], np.arange(len(parent) + 1))
+    return start, item[order]
+
+
+def _identities(
+    core: Core, row: np.ndarray, parent: np.ndarray, name: np.ndarray, args: np.ndarray, child_start: np.ndarray,
+    child: np.ndarray, category: np.ndarray, roots: int,
+) -> np.ndarray:  # fmt: skip
+    """Hash of each subtree: name, arguments, and in order those of what is below; of leaves the category counts."""
+    own = _mixed(name.astype(np.uint64) * _MULTIPLIERS[0] + args.astype(np.uint64) * _MULTIPLIERS[1])
+    size = np.diff(child_start)
+    above = np.repeat(np.arange(len(parent)), size)
+    place = (np.arange(len(child)) - np.repeat(child_start[:-1], size)).astype(np.uint64) + np.uint64(1)
+    is_leaf = child < 0
+    below = np.zeros(len(parent), np.uint64)
+    leaves = _mixed(category.astype(np.uint64) * _MULTIPLIERS[2] + np.uint64(1))[~child[is_leaf]]
+    np.add.at(below, above[is_leaf], _mixed(leaves + place[is_leaf] * _MULTIPLIERS[0]))
+    place_of = np.zeros(len(parent), np.uint64)
+    place_of[child[~is_leaf]] = place[~is_leaf]
+    depth = np.concatenate((core.columns.depth[row].astype(np.int64) + 1, np.zeros(roots, np.int64)))
+    order = np.argsort(depth, kind="stable")
+    levels = np.searchsorted(depth[order], np.arange(depth.max(initial=0) + 2))
+    found = np.zeros(len(parent), np.uint64)
+    # From the deepest level up: when a level is reached, all below it are final.
+    for level in range(len(levels) - 2, -1, -1):
+        here = order[levels[level] : levels[level + 1]]
+        found[here] = _mixed(own[here] ^ _mixed(below[here] + _MULTIPLIERS[2]))
+        lower = here[parent[here] >= 0]
+        np.add.at(below, parent[lower], _mixed(found[lower] + place_of[lower] * _MULTIPLIERS[0]))
+    return found
+
+
+def _mixed(lanes: np.ndarray) -> np.ndarray:
+    """Scramble (the finalizer of splitmix64)."""
+    lanes = (lanes ^ (lanes >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    lanes = (lanes ^ (lanes >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return lanes ^ (lanes >> np.uint64(31))
