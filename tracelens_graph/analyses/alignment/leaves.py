@@ -80,6 +80,9 @@ class Matching:
     def _by_units(self, below_u: list[int], below_v: list[int]) -> Pairs:
         """Pair what can be paired right below two nodes; pairs of nodes in which to go on."""
         x, y = Units(self.a, below_u), Units(self.b, below_v)
+        if max(below_u) < 0 and max(below_v) < 0:
+            self._take(self._leaf_by_leaf(x, y, range(len(below_u)), range(len(below_v))))
+            return []
         pairs = aligned(x.size, y.size, UnitCosts(x, y), (x.identity, y.identity))
         go_on: Pairs = []
         between: Pairs = []
@@ -203,6 +206,10 @@ class LeafCosts:
         """Pairs of leaves of two stretches."""
         slices = slice(leaves_a.start, leaves_a.stop), slice(leaves_b.start, leaves_b.stop)
         a, b = self.a, self.b
+        if len(leaves_a) == len(leaves_b) == 1:
+            i, j = leaves_a.start, leaves_b.start
+            alike = a.category[i] == b.category[j] or (a.op[i] == b.op[j] and a.op[i])
+            return [(i, j)] if alike else []
         unlike, of_a, of_b = self._unlike_callers(slices)
         op_b, args_b, category_b = b.op[slices[1]], b.leaf_args[slices[1]], b.category[slices[1]]
         weight_b = self.weights[1][slices[1]]

@@ -42,6 +42,8 @@ def points_of(matching: Matching, containers: Containers) -> list[Point]:
     renamed_b = np.zeros(len(b.parent), bool)
     renamed_b[containers.of_a[containers.renamed]] = True
     inside_b = _around(b.parent, b.leaf_parent, containers.of_b, renamed_b)
+    is_one = a.is_op.copy()
+    is_one[a.lone_roots] = True
     found: dict[tuple[int, ...], Point] = {}
 
     def point(key: tuple[int, ...], u: int, v: int) -> Point:
@@ -56,7 +58,7 @@ def points_of(matching: Matching, containers: Containers) -> list[Point]:
             while u >= 0 and not (_is_place(containers, u) and b.low[v := int(containers.of_a[u])] <= j < b.high[v]):
                 u = int(a.parent[u])
         v = int(containers.of_a[u]) if u >= 0 else -1
-        if u >= 0 and a.is_op[u]:
+        if u >= 0 and is_one[u]:
             one = point((u,), u, v)
         elif j >= 0:
             one = point((u, i, 1), u, v)
@@ -72,7 +74,7 @@ def points_of(matching: Matching, containers: Containers) -> list[Point]:
         place = int(before_b[j])
         # A gap begins behind the last matched leaf before it; both sides call it by that of the first.
         same_gap = int(matching.of_b[place]) if place >= 0 else -1
-        key = (u,) if u >= 0 and a.is_op[u] else (u, same_gap, 0) if u >= 0 else (-2 - v, place, 0)
+        key = (u,) if u >= 0 and is_one[u] else (u, same_gap, 0) if u >= 0 else (-2 - v, place, 0)
         point(key, u, v).leaves[1].append(j)
     for one in found.values():
         one.leaves[1].sort()
