@@ -34,7 +34,7 @@ class Containers:
 
     def _pair(self, u: int, v: int) -> None:
         self.of_a[u], self.of_b[v] = v, u
-        self.renamed[u] = self._matching.a.name[u] != self._matching.b.name[v]
+        self.renamed[u] = self._matching.a.called[u] != self._matching.b.called[v]
 
     def _place(self, chain: list[int]) -> None:
         """Pair the nodes of a chain, the outermost first, with some over the images of its leaves."""
@@ -54,7 +54,7 @@ class Containers:
             others.append(node)
             node = int(b.parent[node])
         others = [node for node in reversed(others) if self.of_b[node] < 0]
-        pairs = _common(a.name[chain].tolist(), b.name[others].tolist())
+        pairs = _common(a.called[chain].tolist(), b.called[others].tolist())
         for i, j in pairs:
             self._pair(chain[i], others[j])
         if not pairs and others:

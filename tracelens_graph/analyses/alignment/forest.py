@@ -9,6 +9,7 @@ a thread, or of a stream where launches are not in the trace, is below a root of
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -49,16 +50,13 @@ class Forest:
         window: the part of the trace.
         row: row of each node in the graph; -1 for roots.
         parent: node above each node; -1 for roots.
-        name, args: numbers of each node's name and kind, and of its arguments (0 for none).
+        called: number of each node's kind and name.
+        name: the same, but backward ops bear the number of what their forward op is matched with, once that is known.
+        args: number of each node's arguments, 0 for none.
         is_op: whether it is an op.
         low, high: leaves below it.
-        identity: hash of its subtree; equal subtrees have equal ones, on both sides.
         linked_roots, lone_roots: the roots of threads, and those of streams.
         leaf_parent: node above each leaf.
-        leaf_identity: hash of what it is: op, arguments, category.
-        token: hash of op and category.
-        op: number of the name of the op that launched it; 0 without one.
-        leaf_args: number of that op's arguments.
         category: number of what its longest event does.
         ns: sum of the durations of its events.
         events: rows of GPU events, leaf after leaf.
@@ -70,19 +68,15 @@ class Forest:
     window: Window
     row: np.ndarray
     parent: np.ndarray
+    called: np.ndarray
     name: np.ndarray
     args: np.ndarray
     is_op: np.ndarray
     low: np.ndarray
     high: np.ndarray
-    identity: np.ndarray
     linked_roots: np.ndarray
     lone_roots: np.ndarray
     leaf_parent: np.ndarray
-    leaf_identity: np.ndarray
-    token: np.ndarray
-    op: np.ndarray
-    leaf_args: np.ndarray
     category: np.ndarray
     ns: np.ndarray
     events: np.ndarray
@@ -94,6 +88,33 @@ class Forest:
     def leaves(self) -> int:
         """Number of leaves."""
         return len(self.ns)
+
+    @cached_property
+    def op(self) -> np.ndarray:
+        """Per leaf the number of the name of the op that launched it; 0 without one."""
+        found: np.ndarray = np.where(self.is_op[self.leaf_parent], self.name[self.leaf_parent], 0)
+        return found
+
+    @cached_property
+    def leaf_args(self) -> np.ndarray:
+        """Per leaf the number of that op's arguments."""
+        found: np.ndarray = np.where(self.is_op[self.leaf_parent], self.args[self.leaf_parent], 0)
+        return found
+
+    @cached_property
+    def token(self) -> np.ndarray:
+        """Per leaf a hash of op and category."""
+        return _mixed(self.op.astype(np.uint64) * _MULTIPLIERS[0] + self.category.astype(np.uint64) * _MULTIPLIERS[2])
+
+    @cached_property
+    def leaf_identity(self) -> np.ndarray:
+        """Per leaf a hash of op, arguments and category."""
+        return _mixed(self.token + self.leaf_args.astype(np.uint64) * _MULTIPLIERS[1])
+
+    @cached_property
+    def identity(self) -> np.ndarray:
+        """Per node a hash of its subtree; equal subtrees have equal ones, on both sides."""
+        return _identities(self)
 
     def items(self, node: int) -> list[int]:
         """What stands right below a node: nodes, and leaves as ~leaf."""
@@ -154,19 +175,13 @@ def forest(w: Window, names: Vocabulary, arguments: Vocabulary) -> Forest:
     args = np.concatenate((args, np.zeros(len(roots), np.int64)))
     low, high = np.concatenate((low, root_low)), np.concatenate((high, root_high))
     leaf_parent = above[begin]
-    of_op = is_op[leaf_parent]
-    op, leaf_args = np.where(of_op, name[leaf_parent], 0), np.where(of_op, args[leaf_parent], 0)
     ns = sum_by_group(leaf, c.dur_ns[gpu], len(begin))
     category = _category(w, gpu, leaf, begin, row, above, is_op, names)
     child_start, child = _children(parent, leaf_parent, low, row)
-    identity = _identities(core, row, parent, name, args, child_start, child, category, len(roots))
-    token = _mixed(op.astype(np.uint64) * _MULTIPLIERS[0] + category.astype(np.uint64) * _MULTIPLIERS[2])
-    leaf_identity = _mixed(token + leaf_args.astype(np.uint64) * _MULTIPLIERS[1])
     is_lone = ~is_linked[np.flatnonzero(fresh)]
     return Forest(
-        w, np.concatenate((row, np.full(len(roots), -1))), parent, name, args, is_op, low, high, identity,
-        roots[~is_lone], roots[is_lone], leaf_parent, leaf_identity, token, op, leaf_args, category, ns, gpu, np.append(begin, len(gpu)),
-        child_start, child,
+        w, np.concatenate((row, np.full(len(roots), -1))), parent, name, name, args, is_op, low, high, roots[~is_lone],
+        roots[is_lone], leaf_parent, category, ns, gpu, np.append(begin, len(gpu)), child_start, child,
     )  # fmt: skip
 
 
@@ -237,22 +252,21 @@ def _children(parent: np.ndarray, leaf_parent: np.ndarray, low: np.ndarray, row:
     return start, item[order]
 
 
-def _identities(
-    core: Core, row: np.ndarray, parent: np.ndarray, name: np.ndarray, args: np.ndarray, child_start: np.ndarray,
-    child: np.ndarray, category: np.ndarray, roots: int,
-) -> np.ndarray:  # fmt: skip
+def _identities(forest: Forest) -> np.ndarray:
     """Hash of each subtree: name, arguments, and in order those of what is below; of leaves the category counts."""
-    own = _mixed(name.astype(np.uint64) * _MULTIPLIERS[0] + args.astype(np.uint64) * _MULTIPLIERS[1])
-    size = np.diff(child_start)
+    parent, start, child = forest.parent, forest.child_start, forest.child
+    own = _mixed(forest.name.astype(np.uint64) * _MULTIPLIERS[0] + forest.args.astype(np.uint64) * _MULTIPLIERS[1])
+    size = np.diff(start)
     above = np.repeat(np.arange(len(parent)), size)
-    place = (np.arange(len(child)) - np.repeat(child_start[:-1], size)).astype(np.uint64) + np.uint64(1)
+    place = (np.arange(len(child)) - np.repeat(start[:-1], size)).astype(np.uint64) + np.uint64(1)
     is_leaf = child < 0
     below = np.zeros(len(parent), np.uint64)
-    leaves = _mixed(category.astype(np.uint64) * _MULTIPLIERS[2] + np.uint64(1))[~child[is_leaf]]
+    leaves = _mixed(forest.category.astype(np.uint64) * _MULTIPLIERS[2] + np.uint64(1))[~child[is_leaf]]
     np.add.at(below, above[is_leaf], _mixed(leaves + place[is_leaf] * _MULTIPLIERS[0]))
     place_of = np.zeros(len(parent), np.uint64)
     place_of[child[~is_leaf]] = place[~is_leaf]
-    depth = np.concatenate((core.columns.depth[row].astype(np.int64) + 1, np.zeros(roots, np.int64)))
+    is_root = forest.row < 0
+    depth = np.where(is_root, 0, forest.window.core.columns.depth[forest.row].astype(np.int64) + 1)
     order = np.argsort(depth, kind="stable")
     levels = np.searchsorted(depth[order], np.arange(depth.max(initial=0) + 2))
     found = np.zeros(len(parent), np.uint64)

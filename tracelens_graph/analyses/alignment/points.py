@@ -29,6 +29,10 @@ class Point:
     leaves: tuple[list[int], list[int]] = field(default_factory=lambda: ([], []))
     ns: tuple[int, int] = (0, 0)
 
+    def mirrored(self) -> Point:
+        """The same with the sides exchanged."""
+        return Point(self.container[::-1], self.leaves[::-1], self.ns[::-1])
+
     @property
     def change_ns(self) -> int:
         """How much more time the second side takes."""
