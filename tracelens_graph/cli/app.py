@@ -13,6 +13,7 @@ from tracelens_graph.cli import (
     compare,
     cut,
     db,
+    diff,
     export,
     info,
     model,
@@ -41,7 +42,7 @@ app = typer.Typer(
 )
 COMMANDS = (
     report.report, info.info, tree.tree, modules.modules, timeline.timeline, attribution.attribution, roofline.roofline,
-    compare.compare, ask.ask, cut.cut, export.export, save.save,
+    compare.compare, diff.diff, ask.ask, cut.cut, export.export, save.save,
 )  # fmt: skip
 for command in COMMANDS:
     app.command(help=_paragraphs(command.__doc__))(protected(command))

@@ -10,7 +10,9 @@ from tracelens_graph.analyses.alignment.containers import Containers
 from tracelens_graph.analyses.alignment.forest import Forest, Vocabulary
 
 
-def with_forward_matches(a: Forest, b: Forest, containers: Containers, names: Vocabulary) -> tuple[Forest, Forest] | None:
+def with_forward_matches(
+    a: Forest, b: Forest, containers: Containers, names: Vocabulary
+) -> tuple[Forest, Forest] | None:
     """The forests with backward ops named by what their forward ops are matched with; None without any.
 
     Args:

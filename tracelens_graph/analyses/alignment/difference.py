@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 
 import numpy as np
 
@@ -138,9 +140,7 @@ class Diff:
         found = [self._place(points, *about[key]) for key, points in groups.items()]
         return sorted(found, key=lambda place: (-abs(place.change_ns), -max(place.ns), place.modules, place.names))
 
-    def _place(
-        self, points: list[Point], modules: tuple[str, ...], is_backward: bool, names: tuple[str, str]
-    ) -> Place:
+    def _place(self, points: list[Point], modules: tuple[str, ...], is_backward: bool, names: tuple[str, str]) -> Place:
         first, second = (
             _kernels(side, [leaf for point in points for leaf in point.leaves[k]])
             for k, side in enumerate(self.alignment.sides)
@@ -155,7 +155,7 @@ class Diff:
             AnalysisError: it is a node of neither graph.
         """
         for k, window in enumerate((self.a, self.b)):
-            if node.core is window.core:
+            if node.graph is window.core:
                 row = self._partner(k, node.row)
                 return None if row < 0 else (self.b, self.a)[k].core.nodes_at([row])[0]
         raise AnalysisError(f"{node!r} is a node of neither graph")
@@ -195,6 +195,27 @@ def diff(a: Core | Window, b: Core | Window, names: tuple[str, str] = ("A", "B")
     return Diff(*windows, names)
 
 
+def elements(dims: str) -> tuple[int, ...]:
+    """Numbers of elements of tensors, whose sizes stand as JSON in `Input Dims`; -1 for what is no tensor.
+
+    >>> elements("[[2,3],[],[[4],[5,6]]]")
+    (6, -1, 34)
+    """
+    try:
+        found = json.loads(dims) if dims else []
+    except (ValueError, RecursionError):
+        return ()
+    return tuple(_elements(one) for one in found) if isinstance(found, list) else ()
+
+
+def _elements(sizes: object) -> int:
+    if not isinstance(sizes, list) or not sizes:
+        return -1
+    if all(isinstance(size, int) for size in sizes):
+        return prod(sizes)
+    return sum(max(_elements(one), 0) for one in sizes)
+
+
 class _Contexts:
     """Where the leaves of one side stand in the program."""
 
@@ -206,6 +227,7 @@ class _Contexts:
         first = side.events[side.first_event[:-1]]
         self._module, self._backward = charged(core, frames, first)
         self._paths: dict[int, tuple[str, ...]] = {-1: ()}
+        self._elements: dict[int, tuple[object, ...]] = {}
 
     def modules(self, leaf: int) -> tuple[tuple[str, ...], bool]:
         """Classes of the modules around a leaf, the outermost first, and whether it is their backward work."""
@@ -227,11 +249,15 @@ class _Contexts:
                 found[normal_name(kind, core.names[core.columns.name[row]])] = None
         return ", ".join(found)
 
-    def sizes(self, leaf: int) -> tuple[str, ...]:
-        """Sizes and types of the arguments of the op that launched a leaf."""
+    def sizes(self, leaf: int) -> tuple[object, ...]:
+        """Types and numbers of elements of the arguments of the op that launched a leaf."""
         core, row = self._side.window.core, int(self._side.row[self._side.leaf_parent[leaf]])
         code = int(core.columns.argset[row]) if row >= 0 else -1
-        return core.argsets[code][:2] if code >= 0 else ()
+        if code < 0:
+            return ()
+        if code not in self._elements:
+            self._elements[code] = (core.argsets[code][1], elements(core.argsets[code][0]))
+        return self._elements[code]
 
     def _path(self, frame: int) -> tuple[str, ...]:
         way = []

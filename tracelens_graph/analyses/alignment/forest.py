@@ -21,6 +21,7 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.traversals import climb
 from tracelens_graph.graph.window import Window
+from tracelens_graph.perf.host_copies import copy_direction
 from tracelens_graph.schema import Kind
 
 _NODES = (Kind.Module, Kind.PythonFunction, Kind.Op)
@@ -147,7 +148,8 @@ def forest(w: Window, names: Vocabulary, arguments: Vocabulary) -> Forest:
 
     # Each thread with launches and each stream without is a root. Rows are in their order.
     is_linked = c.parent[gpu] >= 0
-    lane = np.where(is_linked, c.thread[c.parent[gpu]].astype(np.int64), (c.device[gpu].astype(np.int64) + 1) * 2**32 + c.stream[gpu] + 1)
+    stream = (c.device[gpu].astype(np.int64) + 1) * 2**32 + c.stream[gpu] + 1
+    lane = np.where(is_linked, c.thread[c.parent[gpu]].astype(np.int64), stream)
     fresh = np.ones(len(gpu), bool)
     fresh[1:] = (lane[1:] != lane[:-1]) | (is_linked[1:] != is_linked[:-1])
     root = np.cumsum(fresh) - 1 + len(row)
@@ -177,7 +179,7 @@ def forest(w: Window, names: Vocabulary, arguments: Vocabulary) -> Forest:
     leaf_parent = above[begin]
     ns = sum_by_group(leaf, c.dur_ns[gpu], len(begin))
     category = _category(w, gpu, leaf, begin, row, above, is_op, names)
-    child_start, child = _children(parent, leaf_parent, low, row)
+    child_start, child = _children(parent, leaf_parent, low)
     is_lone = ~is_linked[np.flatnonzero(fresh)]
     return Forest(
         w, np.concatenate((row, np.full(len(roots), -1))), parent, name, name, args, is_op, low, high, roots[~is_lone],
@@ -230,18 +232,13 @@ def _category(
     ]
     categories = kernel_categories(texts, extension_of(w).all_kernel_rules)
     of_kernel = np.array([names["category", category] for category in categories], np.int64)[back]
-    of_copy = np.array([names["copy", _direction(kernel)] for kernel, _ in texts], np.int64)[back]
+    of_copy = np.array([names["copy", copy_direction(kernel)] for kernel, _ in texts], np.int64)[back]
     kind = c.kind[longest]
     fill = names["category", "fill"]
     return np.where(kind == Kind.Kernel, of_kernel, np.where(kind == Kind.Memcpy, of_copy, fill))
 
 
-def _direction(name: str) -> str:
-    """`HtoD` of `Memcpy HtoD (Pageable -> Device)`; platforms call the rest by other names."""
-    return next((part for part in name.split() if "to" in part and len(part) == 4), name)
-
-
-def _children(parent: np.ndarray, leaf_parent: np.ndarray, low: np.ndarray, row: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _children(parent: np.ndarray, leaf_parent: np.ndarray, low: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Items below each node in their order: by first leaf, the outer before the inner."""
     nodes = np.flatnonzero(parent >= 0)
     above = np.concatenate((parent[nodes], leaf_parent))

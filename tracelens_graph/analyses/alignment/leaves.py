@@ -177,13 +177,16 @@ class UnitCosts:
         token_x, token_y = (one.forest.token[one.low[0] : one.high[-1]] for one in (x, y))
         tokens = np.unique(np.concatenate((token_x, token_y)))
         self._columns = min(len(tokens), _FOLDED)
-        self._bags = [_bags(one, np.searchsorted(tokens, of) % _FOLDED, self._columns) for one, of in ((x, token_x), (y, token_y))]
+        self._bags = [
+            _bags(one, np.searchsorted(tokens, of) % _FOLDED, self._columns) for one, of in ((x, token_x), (y, token_y))
+        ]
         self._called: dict[int, list[int]] = {}
         for j, names in enumerate(y.names):
             for name in names:
                 self._called.setdefault(name, []).append(j)
 
     def __call__(self, i: int, begin: int, end: int) -> np.ndarray:
+        """Cost of pairing one unit of the first side with each of some of the second."""
         differ = np.abs(self._bags[1][begin:end] - self._bags[0][i]).sum(axis=1)
         may = np.zeros(len(self.y.items), bool)
         for name in self.x.names[i]:

@@ -6,7 +6,6 @@ total, in whole ns.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass, field
 
 import numpy as np

@@ -83,9 +83,7 @@ def _anchors(first: np.ndarray, second: np.ndarray, begin: int, end_a: int, end_
     return found_pairs[::-1]
 
 
-def _between(
-    lose: np.ndarray, gain: np.ndarray, costs: Costs, from_a: int, to_a: int, from_b: int, to_b: int
-) -> Pairs:
+def _between(lose: np.ndarray, gain: np.ndarray, costs: Costs, from_a: int, to_a: int, from_b: int, to_b: int) -> Pairs:
     n, m = to_a - from_a, to_b - from_b
     if not n or not m:
         return []
@@ -114,7 +112,9 @@ def _in_band(
         up = row[begin:end] + lose[from_a + i - 1]
         inner = max(begin, 1)
         diagonal = np.full(end - begin, 2 * NEVER, np.int64)
-        diagonal[inner - begin :] = row[inner - 1 : end - 1] + costs(from_a + i - 1, from_b + inner - 1, from_b + end - 1)
+        diagonal[inner - begin :] = row[inner - 1 : end - 1] + costs(
+            from_a + i - 1, from_b + inner - 1, from_b + end - 1
+        )
         best = np.minimum(diagonal, up)
         here = np.minimum.accumulate(best - total[begin:end]) + total[begin:end]
         choices.append(np.where(here < best, np.uint8(2), np.where(diagonal <= up, np.uint8(0), np.uint8(1))))

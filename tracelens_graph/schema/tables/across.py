@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tracelens_graph.column import About, Column, Role, TableSchema
-from tracelens_graph.schema.tables.shared import count, key, text, total
+from tracelens_graph.schema.tables.shared import count, key, text, total, uid
 
 OVERVIEW: About = {
     "trace": key("name of the file", "trace"),
@@ -24,6 +26,23 @@ COMPARISON: About = {
     "RUN::COLUMN": Column("a column of the table that is compared, in one run"),
     "COLUMN__RUN_diff": Column("its value in a run less that in the first; a row that a run lacks counts as 0 in sums"),
     "COLUMN__RUN_pct": Column("that difference as share of the value in the first run", "%"),
+}
+
+DIFF_PLACES: About = {
+    "change_ms": total("GPU time of b less that of a", "ms", heading="change ms"),
+    "a_ms": total("sum of the durations of the GPU events there in a", "ms", heading="A ms"),
+    "b_ms": total("the same in b", "ms", heading="B ms"),
+    "times": count("points of divergence: how often the program comes there"),
+    "op": key("op, or what else launched the work; `x -> y` where b calls y in place of x"),
+    "module": key("classes of the modules around it, the outermost first"),
+    "reason": text("why they differ: one word"),
+    "why": replace(text("why they differ: the evidence"), gives_way=0),
+    "events_a": count("GPU events there in a"),
+    "events_b": count("GPU events there in b"),
+    "kernels_a": Column("short names of its kernels in a, those with the most time first", cells="list", gives_way=4),
+    "kernels_b": Column("the same in b", cells="list", gives_way=4),
+    "uid_a": uid("what launched the longest of them in a"),
+    "uid_b": uid("the same in b"),
 }
 
 _NAME: About = {"name": key("name of the op")}
