@@ -45,6 +45,18 @@ DIFF_PLACES: About = {
     "uid_b": uid("the same in b"),
 }
 
+DIFF_TIMES: About = {
+    "part": key(
+        "computation, exposed_communication, exposed_copies and idle add up to the time from the first to the last GPU "
+        "event of a device; around: what of the steps lies before and behind it"
+    ),
+    "cause": key("what time without GPU work is due to; empty for GPU work"),
+    "change_ms": total("time of b less that of a", "ms", heading="change ms"),
+    "a_ms": total("time in a, over all devices", "ms", heading="A ms"),
+    "b_ms": total("the same in b", "ms", heading="B ms"),
+    "why": replace(text("what it is, and what of it changed"), gives_way=0),
+}
+
 _NAME: About = {"name": key("name of the op")}
 _SIGNATURE: About = {
     **_NAME,
