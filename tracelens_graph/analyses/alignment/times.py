@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from tracelens_graph.analyses.alignment.difference import Diff
-from tracelens_graph.analyses.idle.idle import CAUSE_MEANING, UNKNOWN, Cause, Idle, culprit, edge_parts, idle_parts
+from tracelens_graph.analyses.idle.host_states import SYNCHRONIZATION
+from tracelens_graph.analyses.idle.idle import (
+    CAUSE_MEANING,
+    UNKNOWN,
+    Cause,
+    Idle,
+    calls_of,
+    culprit,
+    edge_parts,
+    idle_parts,
+)
 from tracelens_graph.analyses.shared.grouping import Cells
 from tracelens_graph.analyses.timeline.timeline import ROW_MEANING, times_by_group
+from tracelens_graph.graph.classes import normal_name
 from tracelens_graph.graph.window import Window
+from tracelens_graph.schema import Kind
 from tracelens_graph.schema.tables.across import DIFF_TIMES
 from tracelens_graph.short_names import short_name
 from tracelens_graph.table import Table
@@ -100,33 +113,53 @@ class _Side:
         rows = self.window.linked_gpu_rows
         return len(np.unique(self.window.core.columns.parent[rows]))
 
+    def waits(self) -> int:
+        """Number of calls of the launching threads that wait for the GPU."""
+        calls = calls_of(self.window.core)
+        rows = self.window.rows_of_kind(Kind.RuntimeCall)
+        return int((calls.state[rows] == SYNCHRONIZATION).sum())
+
     def because(self, idle: Idle, cause: Cause) -> str:
         """Name of the host event that the longest gap of a cause is due to; empty without one."""
         if not len(idle.row) or not idle.parts[cause].any():
             return ""
         core = self.window.core
         row = culprit(core, idle, int(idle.parts[cause].argmax()), cause)
-        return short_name(core.names[core.columns.name[row]]) if row >= 0 else ""
+        name = core.names[core.columns.name[row]]
+        return short_name(normal_name(Kind(int(core.columns.kind[row])), name)) if row >= 0 else ""
+
+
+_FIGURES: dict[Cause, dict[str, Callable[[_Side], int]]] = {
+    Cause.launches: {"launches": _Side.launches, "calls that wait for the GPU": _Side.waits},
+    Cause.python: {"calls that wait for the GPU": _Side.waits},
+    Cause.synchronization: {"calls that wait for the GPU": _Side.waits},
+}
+"""Causes -> what else is counted: a call that waits takes the host's lead, so that all that follows shows as idle."""
+
+
+def _change(before: int, after: int) -> str:
+    return f"{before:,} -> {after:,}" if before != after else f"{before:,}"
 
 
 def _why_busy(row: str, whole: str | None, sides: list[_Side]) -> str:
     if whole is None or not all(side.times[whole] for side in sides):
         return ROW_MEANING[row]
     first, second = (side.times[whole] for side in sides)
-    hidden = [100 * (1 - side.times[row] / side.times[whole]) for side in sides]
-    what = "communication" if whole == "total_comm_time" else "copies"
+    hidden = [round(100 * (1 - side.times[row] / side.times[whole])) for side in sides]
+    what = "collectives" if whole == "total_comm_time" else "copies"
     return (
-        f"{ROW_MEANING[row]}; of {first / 1e6:,.3f} -> {second / 1e6:,.3f} ms of {what}, {hidden[0]:.0f} -> "
-        f"{hidden[1]:.0f} % are hidden behind other GPU work"
+        f"{ROW_MEANING[row]}; {what} take {first / 1e6:,.3f} -> {second / 1e6:,.3f} ms, of which {_change(*hidden)} % "
+        "are hidden behind other GPU work"
     )
 
 
 def _why_idle(part: str, cause: Cause, sides: list[_Side], names: tuple[str, str]) -> str:
-    gaps = [int((side.idle[part].parts[cause] > 0).sum()) for side in sides]
-    text = f"{_WHERE[part]}{CAUSE_MEANING[cause]}; {gaps[0]:,} -> {gaps[1]:,} gaps"
-    if cause is Cause.launches:
-        before, after = (side.launches() for side in sides)
-        text += f", {before:,} -> {after:,} launches"
+    text = _WHERE[part] + CAUSE_MEANING[cause]
+    if part == IDLE:
+        gaps = [int((side.idle[part].parts[cause] > 0).sum()) for side in sides]
+        text += f"; {_change(*gaps)} gaps"
+        for what, number in _FIGURES.get(cause, {}).items():
+            text += f", {_change(*map(number, sides))} {what}"
     because = [side.because(side.idle[part], cause) for side in sides]
     if because[0] == because[1]:
         return f"{text}; the longest due to {because[0]}" if because[0] else text
