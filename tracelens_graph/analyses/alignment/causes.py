@@ -381,6 +381,8 @@ def _is_fused(clues: Clues, _: Reasons) -> Why | None:
     compiled = [any(map(is_compiled, kernels)) for kernels in (first, second)]
     counts = [sum(count for name, (count, _) in kernels.items() if not is_move(name)) for kernels in (first, second)]
     ops = len(clues.ops(0)), len(clues.ops(1))
+    if not min(counts):
+        return None
     by_op = ops[0] != ops[1] and counts[0] != counts[1] and (ops[0] > ops[1]) == (counts[0] > counts[1])
     if compiled[0] == compiled[1] and not (by_op and min(ops) == 1):
         return None

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 
 import numpy as np
 
 from tracelens_graph.analyses.alignment.backward import with_forward_matches
+from tracelens_graph.analyses.alignment.captures import captured_launches
 from tracelens_graph.analyses.alignment.containers import Containers
 from tracelens_graph.analyses.alignment.forest import Forest, Vocabulary, forest
+from tracelens_graph.analyses.alignment.kernel_words import called
 from tracelens_graph.analyses.alignment.leaves import Matching
 from tracelens_graph.analyses.alignment.points import Point, points_of
 from tracelens_graph.analyses.places.charging import charged, frames_above, module_calls
@@ -26,6 +29,7 @@ from tracelens_graph.schema import Kind
 
 NO_LAUNCH = "(no launch in trace)"
 _MODULE, _AUTOGRAD = "nn.Module: ", "autograd::engine::evaluate_function: "
+_BUILT_IN = re.compile(r"<built-in (?:method|function) (\S+?)[ >]")
 _NAMES = 3
 """Names of ops of one place that are listed."""
 
@@ -135,6 +139,8 @@ class Diff:
         groups: dict[tuple[_Context, _Context], list[Point]] = {}
         for point in alignment.points:
             first, second = (contexts[k].of(point.container[k], point.leaves[k]) for k in range(2))
+            if first.is_op or second.is_op:
+                first, second = (replace(context, kernel="") for context in (first, second))
             groups.setdefault((first, second), []).append(point)
         found = [self._place(points, *key) for key, points in groups.items()]
         return sorted(found, key=lambda place: (-abs(place.change_ns), -max(place.ns), place.modules, sorted(place.names)))
@@ -148,7 +154,7 @@ class Diff:
         fuller = max(one, other, key=lambda context: (len(context.modules), context.modules))
         # A module is missing only where the other side has nothing in its place.
         is_module = one.is_module or other.is_module if not one.names or not other.names else False
-        names = _listed(one.names), _listed(other.names)
+        names = _listed(one), _listed(other)
         return Place(fuller.modules, fuller.is_backward, names, points, ns, (first, second), is_module)
 
     def match(self, node: Node) -> Node | None:
@@ -193,7 +199,7 @@ def diff(a: Core | Window, b: Core | Window, names: tuple[str, str] = ("A", "B")
     """
     windows = window_of(a), window_of(b)
     for window in windows:
-        if not len(window.gpu_rows):
+        if not len(window.gpu_rows) and not captured_launches(window):
             raise AnalysisError(f"{window.core.info.source}: holds no GPU events to compare")
     return Diff(*windows, names)
 
@@ -228,6 +234,8 @@ class _Context:
         is_backward: whether they are backward work of the innermost of these.
         names: what is called there.
         is_module: whether these are modules.
+        is_op: whether the first is an op.
+        kernel: where it is no op, the first kernel: nothing else tells what is called there.
         sizes: types and numbers of elements of the arguments of the first.
     """
 
@@ -235,6 +243,8 @@ class _Context:
     is_backward: bool = False
     names: tuple[str, ...] = ()
     is_module: bool = False
+    is_op: bool = False
+    kernel: str = ""
     sizes: tuple[object, ...] = ()
 
 
@@ -275,7 +285,10 @@ class _Contexts:
         modules = _common_start(paths - {()} if is_backward and len(paths) > 1 else paths)
         if is_module and modules and names == (f"{_MODULE}{modules[-1]}",):
             modules = modules[:-1]
-        return _Context(modules, is_backward, names, is_module, self.sizes(leaves[0]))
+        first = self._kind(nodes[0])
+        is_single = len(nodes) == 1 and first in (Kind.PythonFunction, Kind.RuntimeCall)
+        kernel = called(side.event_name(int(side.events_of(leaves[0])[0]))) if is_single else ""
+        return _Context(modules, is_backward, names, is_module, first is Kind.Op, kernel, self.sizes(leaves[0]))
 
     def _kind(self, node: int) -> Kind | None:
         row = int(self._side.row[node])
@@ -285,7 +298,9 @@ class _Contexts:
         core, kind = self._side.window.core, self._kind(node)
         if kind is None:
             return NO_LAUNCH if node in self._side.lone_roots else ""
-        return normal_name(kind, core.names[core.columns.name[self._side.row[node]]]).removeprefix(_AUTOGRAD)
+        name = normal_name(kind, core.names[core.columns.name[self._side.row[node]]])
+        built_in = _BUILT_IN.match(name)
+        return built_in[1] if built_in else name.removeprefix(_AUTOGRAD)
 
     def sizes(self, leaf: int) -> tuple[object, ...]:
         """Types and numbers of elements of the arguments of the op that launched a leaf."""
@@ -337,18 +352,19 @@ def _common_start(paths: set[tuple[str, ...]]) -> tuple[str, ...]:
     return first[: min(len(first), len(last)) if same is None else same]
 
 
-def _listed(names: tuple[str, ...]) -> str:
+def _listed(context: _Context) -> str:
+    names = tuple(f"{name}: {context.kernel}" if context.kernel else name for name in context.names)
     more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
     return ", ".join(names[:_NAMES]) + more
 
 
 def _kernels(side: Forest, leaves: list[int]) -> dict[str, tuple[int, int]]:
-    core, c = side.window.core, side.window.core.columns
+    c = side.window.core.columns
     count: Counter[str] = Counter()
     ns: Counter[str] = Counter()
     for leaf in leaves:
         for row in side.events_of(leaf).tolist():
-            name = core.names[c.name[row]]
+            name = side.event_name(row)
             count[name] += 1
-            ns[name] += int(c.dur_ns[row])
+            ns[name] += 0 if row in side.captured else int(c.dur_ns[row])
     return {name: (count[name], ns[name]) for name in sorted(count, key=lambda name: (-ns[name], name))}

@@ -309,24 +309,31 @@ def _same_names(a: Forest, b: Forest, x: list[int], y: list[int]) -> bool:
 
 
 def _paired_roots(a: Forest, b: Forest, of_a: np.ndarray, of_b: np.ndarray) -> Pairs:
-    """Threads, or streams, by what they do: those with most in common first."""
-    common = []
-    bags = [[_counted(forest, root) for root in roots.tolist()] for forest, roots in ((a, of_a), (b, of_b))]
-    for i, bag in enumerate(bags[0]):
-        for j, other in enumerate(bags[1]):
-            shared = sum(min(count, other.get(token, 0)) for token, count in bag.items())
-            if shared:
-                common.append((-shared, i, j))
+    """Threads, or streams, by what they do: those with most in common first.
+
+    What has no op in common is paired by categories, so that a graph's replay finds the ops that were captured.
+    """
     pairs: Pairs = []
     taken: tuple[set[int], set[int]] = (set(), set())
-    for _, i, j in sorted(common):
-        if i not in taken[0] and j not in taken[1]:
-            taken[0].add(i)
-            taken[1].add(j)
-            pairs.append((int(of_a[i]), int(of_b[j])))
+    for what in ("token", "category"):
+        bags = [
+            [_counted(forest, getattr(forest, what), root) for root in roots.tolist()]
+            for forest, roots in ((a, of_a), (b, of_b))
+        ]
+        common = []
+        for i, bag in enumerate(bags[0]):
+            for j, other in enumerate(bags[1]):
+                shared = sum(min(count, other.get(token, 0)) for token, count in bag.items())
+                if shared:
+                    common.append((-shared, i, j))
+        for _, i, j in sorted(common):
+            if i not in taken[0] and j not in taken[1]:
+                taken[0].add(i)
+                taken[1].add(j)
+                pairs.append((int(of_a[i]), int(of_b[j])))
     return pairs
 
 
-def _counted(forest: Forest, root: int) -> dict[int, int]:
-    tokens, counts = np.unique(forest.token[forest.low[root] : forest.high[root]], return_counts=True)
-    return dict(zip(tokens.tolist(), counts.tolist(), strict=True))
+def _counted(forest: Forest, kinds: np.ndarray, root: int) -> dict[int, int]:
+    found, counts = np.unique(kinds[forest.low[root] : forest.high[root]], return_counts=True)
+    return dict(zip(found.tolist(), counts.tolist(), strict=True))
