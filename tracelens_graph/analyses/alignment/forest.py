@@ -113,6 +113,27 @@ class Forest:
         return _mixed(self.token + self.leaf_args.astype(np.uint64) * _MULTIPLIERS[1])
 
     @cached_property
+    def leaf_place(self) -> np.ndarray:
+        """Per leaf a hash of the same and of the names of all nodes above it."""
+        return _mixed(self.leaf_identity + self.path[self.leaf_parent] * _MULTIPLIERS[0])
+
+    @cached_property
+    def levels(self) -> list[np.ndarray]:
+        """Nodes by their depth in the trace, the roots first."""
+        is_root = self.row < 0
+        depth = np.where(is_root, 0, self.window.core.columns.depth[self.row].astype(np.int64) + 1)
+        order = np.argsort(depth, kind="stable")
+        return np.split(order, np.searchsorted(depth[order], np.arange(1, depth.max(initial=0) + 1)))
+
+    @cached_property
+    def path(self) -> np.ndarray:
+        """Per node a hash of its name and of the names above it."""
+        found = np.zeros(len(self.parent), np.uint64)
+        for here in self.levels[1:]:
+            found[here] = _mixed(found[self.parent[here]] + self.name[here].astype(np.uint64) * _MULTIPLIERS[1])
+        return found
+
+    @cached_property
     def identity(self) -> np.ndarray:
         """Per node a hash of its subtree; equal subtrees have equal ones, on both sides."""
         return _identities(self)
@@ -262,14 +283,9 @@ def _identities(forest: Forest) -> np.ndarray:
     np.add.at(below, above[is_leaf], _mixed(leaves + place[is_leaf] * _MULTIPLIERS[0]))
     place_of = np.zeros(len(parent), np.uint64)
     place_of[child[~is_leaf]] = place[~is_leaf]
-    is_root = forest.row < 0
-    depth = np.where(is_root, 0, forest.window.core.columns.depth[forest.row].astype(np.int64) + 1)
-    order = np.argsort(depth, kind="stable")
-    levels = np.searchsorted(depth[order], np.arange(depth.max(initial=0) + 2))
     found = np.zeros(len(parent), np.uint64)
     # From the deepest level up: when a level is reached, all below it are final.
-    for level in range(len(levels) - 2, -1, -1):
-        here = order[levels[level] : levels[level + 1]]
+    for here in reversed(forest.levels):
         found[here] = _mixed(own[here] ^ _mixed(below[here] + _MULTIPLIERS[2]))
         lower = here[parent[here] >= 0]
         np.add.at(below, parent[lower], _mixed(found[lower] + place_of[lower] * _MULTIPLIERS[0]))
