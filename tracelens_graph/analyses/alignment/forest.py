@@ -105,17 +105,17 @@ class Forest:
     @cached_property
     def token(self) -> np.ndarray:
         """Per leaf a hash of op and category."""
-        return _mixed(self.op.astype(np.uint64) * _MULTIPLIERS[0] + self.category.astype(np.uint64) * _MULTIPLIERS[2])
+        return mixed(self.op.astype(np.uint64) * _MULTIPLIERS[0] + self.category.astype(np.uint64) * _MULTIPLIERS[2])
 
     @cached_property
     def leaf_identity(self) -> np.ndarray:
         """Per leaf a hash of op, arguments and category."""
-        return _mixed(self.token + self.leaf_args.astype(np.uint64) * _MULTIPLIERS[1])
+        return mixed(self.token + self.leaf_args.astype(np.uint64) * _MULTIPLIERS[1])
 
     @cached_property
     def leaf_place(self) -> np.ndarray:
         """Per leaf a hash of the same and of the names of all nodes above it."""
-        return _mixed(self.leaf_identity + self.path[self.leaf_parent] * _MULTIPLIERS[0])
+        return mixed(self.leaf_identity + self.path[self.leaf_parent] * _MULTIPLIERS[0])
 
     @cached_property
     def levels(self) -> list[np.ndarray]:
@@ -130,7 +130,7 @@ class Forest:
         """Per node a hash of its name and of the names above it."""
         found = np.zeros(len(self.parent), np.uint64)
         for here in self.levels[1:]:
-            found[here] = _mixed(found[self.parent[here]] + self.name[here].astype(np.uint64) * _MULTIPLIERS[1])
+            found[here] = mixed(found[self.parent[here]] + self.name[here].astype(np.uint64) * _MULTIPLIERS[1])
         return found
 
     @cached_property
@@ -273,26 +273,26 @@ def _children(parent: np.ndarray, leaf_parent: np.ndarray, low: np.ndarray) -> t
 def _identities(forest: Forest) -> np.ndarray:
     """Hash of each subtree: name, arguments, and in order those of what is below; of leaves the category counts."""
     parent, start, child = forest.parent, forest.child_start, forest.child
-    own = _mixed(forest.name.astype(np.uint64) * _MULTIPLIERS[0] + forest.args.astype(np.uint64) * _MULTIPLIERS[1])
+    own = mixed(forest.name.astype(np.uint64) * _MULTIPLIERS[0] + forest.args.astype(np.uint64) * _MULTIPLIERS[1])
     size = np.diff(start)
     above = np.repeat(np.arange(len(parent)), size)
     place = (np.arange(len(child)) - np.repeat(start[:-1], size)).astype(np.uint64) + np.uint64(1)
     is_leaf = child < 0
     below = np.zeros(len(parent), np.uint64)
-    leaves = _mixed(forest.category.astype(np.uint64) * _MULTIPLIERS[2] + np.uint64(1))[~child[is_leaf]]
-    np.add.at(below, above[is_leaf], _mixed(leaves + place[is_leaf] * _MULTIPLIERS[0]))
+    leaves = mixed(forest.category.astype(np.uint64) * _MULTIPLIERS[2] + np.uint64(1))[~child[is_leaf]]
+    np.add.at(below, above[is_leaf], mixed(leaves + place[is_leaf] * _MULTIPLIERS[0]))
     place_of = np.zeros(len(parent), np.uint64)
     place_of[child[~is_leaf]] = place[~is_leaf]
     found = np.zeros(len(parent), np.uint64)
     # From the deepest level up: when a level is reached, all below it are final.
     for here in reversed(forest.levels):
-        found[here] = _mixed(own[here] ^ _mixed(below[here] + _MULTIPLIERS[2]))
+        found[here] = mixed(own[here] ^ mixed(below[here] + _MULTIPLIERS[2]))
         lower = here[parent[here] >= 0]
-        np.add.at(below, parent[lower], _mixed(found[lower] + place_of[lower] * _MULTIPLIERS[0]))
+        np.add.at(below, parent[lower], mixed(found[lower] + place_of[lower] * _MULTIPLIERS[0]))
     return found
 
 
-def _mixed(lanes: np.ndarray) -> np.ndarray:
+def mixed(lanes: np.ndarray) -> np.ndarray:
     """Scramble (the finalizer of splitmix64)."""
     lanes = (lanes ^ (lanes >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     lanes = (lanes ^ (lanes >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
