@@ -21,7 +21,7 @@ from tracelens_graph.analyses.alignment.leaves import Matching
 from tracelens_graph.analyses.alignment.points import Point, points_of
 from tracelens_graph.analyses.places.charging import charged, frames_above, module_calls
 from tracelens_graph.errors import AnalysisError
-from tracelens_graph.graph.classes import normal_name
+from tracelens_graph.graph.classes import argset_text, normal_name
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
 from tracelens_graph.graph.window import Window, window_of
@@ -59,12 +59,9 @@ class Alignment:
 
 def align(a: Window, b: Window) -> Alignment:
     """Align two windows. Exchanging them mirrors the result: inside, their order follows from what is in them."""
+    is_swapped = Content(b) < Content(a)
     names, arguments = Vocabulary(), Vocabulary()
-    first, second = forest(a, names, arguments), forest(b, names, arguments)
-    is_swapped = _content(second) < _content(first)
-    if is_swapped:
-        names, arguments = Vocabulary(), Vocabulary()
-        first, second = forest(b, names, arguments), forest(a, names, arguments)
+    first, second = (forest(w, names, arguments) for w in ((b, a) if is_swapped else (a, b)))
     matching = Matching(first, second)
     containers = Containers(matching)
     if (again := with_forward_matches(first, second, containers, names)) is not None:
@@ -77,8 +74,26 @@ def align(a: Window, b: Window) -> Alignment:
     return found.mirrored() if is_swapped else found
 
 
-def _content(side: Forest) -> tuple[int, int, bytes]:
-    return side.leaves, int(side.ns.sum()), side.ns.tobytes()
+class Content:
+    """What is in a window, in an order that does not depend on which side it stands on: amounts first, then names."""
+
+    def __init__(self, w: Window) -> None:
+        self._w = w
+        ns = w.core.columns.dur_ns[w.gpu_rows]
+        self._amounts = len(ns), int(ns.sum()), ns.tobytes()
+
+    def __lt__(self, other: Content) -> bool:
+        if self._amounts != other._amounts:
+            return self._amounts < other._amounts
+        return self._w.core is not other._w.core and self._names < other._names
+
+    @cached_property
+    def _names(self) -> list[tuple[int, str, str]]:
+        core, c = self._w.core, self._w.core.columns
+        calls = zip(c.depth.tolist(), c.name.tolist(), c.argset.tolist(), strict=True)
+        return [
+            (depth, core.names[name], argset_text(core, argset) if argset >= 0 else "") for depth, name, argset in calls
+        ]
 
 
 @dataclass(frozen=True)

@@ -108,12 +108,33 @@ class Forest:
     @cached_property
     def token(self) -> np.ndarray:
         """Per leaf a hash of op and category."""
-        return _mixed(self.op.astype(np.uint64) * _MULTIPLIERS[0] + self.category.astype(np.uint64) * _MULTIPLIERS[2])
+        return mixed(self.op.astype(np.uint64) * _MULTIPLIERS[0] + self.category.astype(np.uint64) * _MULTIPLIERS[2])
 
     @cached_property
     def leaf_identity(self) -> np.ndarray:
         """Per leaf a hash of op, arguments and category."""
-        return _mixed(self.token + self.leaf_args.astype(np.uint64) * _MULTIPLIERS[1])
+        return mixed(self.token + self.leaf_args.astype(np.uint64) * _MULTIPLIERS[1])
+
+    @cached_property
+    def leaf_place(self) -> np.ndarray:
+        """Per leaf a hash of the same and of the names of all nodes above it."""
+        return mixed(self.leaf_identity + self.path[self.leaf_parent] * _MULTIPLIERS[0])
+
+    @cached_property
+    def levels(self) -> list[np.ndarray]:
+        """Nodes by their depth in the trace, the roots first."""
+        is_root = self.row < 0
+        depth = np.where(is_root, 0, self.window.core.columns.depth[self.row].astype(np.int64) + 1)
+        order = np.argsort(depth, kind="stable")
+        return np.split(order, np.searchsorted(depth[order], np.arange(1, depth.max(initial=0) + 1)))
+
+    @cached_property
+    def path(self) -> np.ndarray:
+        """Per node a hash of its name and of the names above it."""
+        found = np.zeros(len(self.parent), np.uint64)
+        for here in self.levels[1:]:
+            found[here] = mixed(found[self.parent[here]] + self.name[here].astype(np.uint64) * _MULTIPLIERS[1])
+        return found
 
     @cached_property
     def identity(self) -> np.ndarray:
@@ -268,31 +289,26 @@ def _children(parent: np.ndarray, leaf_parent: np.ndarray, low: np.ndarray) -> t
 def _identities(forest: Forest) -> np.ndarray:
     """Hash of each subtree: name, arguments, and in order those of what is below; of leaves the category counts."""
     parent, start, child = forest.parent, forest.child_start, forest.child
-    own = _mixed(forest.name.astype(np.uint64) * _MULTIPLIERS[0] + forest.args.astype(np.uint64) * _MULTIPLIERS[1])
+    own = mixed(forest.name.astype(np.uint64) * _MULTIPLIERS[0] + forest.args.astype(np.uint64) * _MULTIPLIERS[1])
     size = np.diff(start)
     above = np.repeat(np.arange(len(parent)), size)
     place = (np.arange(len(child)) - np.repeat(start[:-1], size)).astype(np.uint64) + np.uint64(1)
     is_leaf = child < 0
     below = np.zeros(len(parent), np.uint64)
-    leaves = _mixed(forest.category.astype(np.uint64) * _MULTIPLIERS[2] + np.uint64(1))[~child[is_leaf]]
-    np.add.at(below, above[is_leaf], _mixed(leaves + place[is_leaf] * _MULTIPLIERS[0]))
+    leaves = mixed(forest.category.astype(np.uint64) * _MULTIPLIERS[2] + np.uint64(1))[~child[is_leaf]]
+    np.add.at(below, above[is_leaf], mixed(leaves + place[is_leaf] * _MULTIPLIERS[0]))
     place_of = np.zeros(len(parent), np.uint64)
     place_of[child[~is_leaf]] = place[~is_leaf]
-    is_root = forest.row < 0
-    depth = np.where(is_root, 0, forest.window.core.columns.depth[forest.row].astype(np.int64) + 1)
-    order = np.argsort(depth, kind="stable")
-    levels = np.searchsorted(depth[order], np.arange(depth.max(initial=0) + 2))
     found = np.zeros(len(parent), np.uint64)
     # From the deepest level up: when a level is reached, all below it are final.
-    for level in range(len(levels) - 2, -1, -1):
-        here = order[levels[level] : levels[level + 1]]
-        found[here] = _mixed(own[here] ^ _mixed(below[here] + _MULTIPLIERS[2]))
+    for here in reversed(forest.levels):
+        found[here] = mixed(own[here] ^ mixed(below[here] + _MULTIPLIERS[2]))
         lower = here[parent[here] >= 0]
-        np.add.at(below, parent[lower], _mixed(found[lower] + place_of[lower] * _MULTIPLIERS[0]))
+        np.add.at(below, parent[lower], mixed(found[lower] + place_of[lower] * _MULTIPLIERS[0]))
     return found
 
 
-def _mixed(lanes: np.ndarray) -> np.ndarray:
+def mixed(lanes: np.ndarray) -> np.ndarray:
     """Scramble (the finalizer of splitmix64)."""
     lanes = (lanes ^ (lanes >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     lanes = (lanes ^ (lanes >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
