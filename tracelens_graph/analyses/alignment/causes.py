@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from functools import cached_property
-from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
 
@@ -387,6 +386,8 @@ def _is_fused(clues: Clues, _: Reasons) -> Why | None:
     if compiled[0] == compiled[1] and not (by_op and min(ops) == 1):
         return None
     is_fused = compiled[1] if compiled[0] != compiled[1] else counts[1] < counts[0]
+    if (counts[1] > counts[0]) if is_fused else (counts[0] > counts[1]):
+        return None
     per_call = " -> ".join(f"{count / len(clues.place.points):,.3g}" for count in counts)
     how = " by a compiler" if compiled[0] != compiled[1] else ""
     reason = Reason.fused if is_fused else Reason.unfused
@@ -414,7 +415,10 @@ def _is_another_op(clues: Clues, _: Reasons) -> Why | None:
 
 def _is_another_algorithm(clues: Clues, _: Reasons) -> Why | None:
     """The kernels with the most time do other things: attention became a product and a softmax."""
-    longest = [max(leaves, key=lambda leaf: (side.ns[leaf], -leaf)) for side, leaves in zip(clues.sides, clues.leaves, strict=True)]
+    longest = [
+        max(leaves, key=lambda leaf: (side.ns[leaf], -leaf))
+        for side, leaves in zip(clues.sides, clues.leaves, strict=True)
+    ]
     categories = [int(side.category[leaf]) for side, leaf in zip(clues.sides, longest, strict=True)]
     first, second = clues.place.kernels
     if categories[0] == categories[1] or is_move(next(iter(first))) or is_move(next(iter(second))):

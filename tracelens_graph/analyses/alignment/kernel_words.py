@@ -87,9 +87,7 @@ def words(kernels: Kernels) -> str:
 def more_of(kernels: Kernels, others: Kernels) -> dict[str, int]:
     """Kernels of which there are more than on the other side, and how many more."""
     theirs = of_any_build(others)
-    return {
-        name: more for name, (count, _) in kernels.items() if (more := count - theirs.get(plain_name(name), 0)) > 0
-    }
+    return {name: more for name, (count, _) in kernels.items() if (more := count - theirs.get(plain_name(name), 0)) > 0}
 
 
 def other_name(first: Kernels, second: Kernels) -> tuple[str, str]:
