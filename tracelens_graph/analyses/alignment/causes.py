@@ -299,7 +299,8 @@ def _is_of_one_side(clues: Clues, _: Reasons) -> Why | None:
     core, rows, ops = clues.sides[side].window.core, clues.rows(side), clues.ops(side)
     if len(rows) and core.recompute[rows].all():
         return Why(Reason.recomputation, f"{only}: recomputation of activations, {what}")
-    if clues.is_communication:
+    communicates = sum(ns for name, (_, ns) in kernels.items() if COMMUNICATION_NAME.search(name))
+    if 2 * communicates > clues.place.ns[side] or clues.is_communication:
         return Why(Reason.communication, f"{only}: communication, {what}")
     if ops <= _MOVES.keys() if ops else all(map(is_move, kernels)):
         return Why(Reason.moves, f"{only}: {_moved(ops, kernels)}, {what}")

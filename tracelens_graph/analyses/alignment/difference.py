@@ -150,10 +150,11 @@ class Diff:
     def places(self) -> list[Place]:
         """Where they differ, the largest change first."""
         alignment = self.alignment
-        contexts = [_Contexts(side, of) for side, of in zip(alignment.sides, alignment.leaves, strict=True)]
+        contexts = [_Contexts(side) for side in alignment.sides]
         groups: dict[tuple[_Context, _Context], list[Point]] = {}
         for point in alignment.points:
-            first, second = (contexts[k].of(point.container[k], point.leaves[k]) for k in range(2))
+            is_alone = not all(point.leaves)
+            first, second = (contexts[k].of(point.container[k], point.leaves[k], is_alone) for k in range(2))
             if first.is_op or second.is_op:
                 first, second = (replace(context, kernel="") for context in (first, second))
             groups.setdefault((first, second), []).append(point)
@@ -268,8 +269,8 @@ class _Context:
 class _Contexts:
     """Where the leaves of one side stand in the program."""
 
-    def __init__(self, side: Forest, partner: np.ndarray) -> None:
-        self._side, self._partner = side, partner
+    def __init__(self, side: Forest) -> None:
+        self._side = side
         core = side.window.core
         frames = module_calls(core)
         self._frames, self._above = frames, frames_above(core, frames)
@@ -278,22 +279,23 @@ class _Contexts:
         self._paths: dict[int, tuple[str, ...]] = {-1: ()}
         self._elements: dict[int, tuple[object, ...]] = {}
 
-    def of(self, container: int, leaves: list[int]) -> _Context:
+    def of(self, container: int, leaves: list[int], is_alone: bool) -> _Context:
         """Where some leaves of one point stand.
 
         Args:
             container: the node that is matched around them, -1 without one.
             leaves: ascending.
+            is_alone: whether the other side has none there, so that whole modules may be what it lacks.
         """
         if not leaves:
             return _Context()
         side = self._side
         if container >= 0 and side.is_op[container]:
             nodes = [container]
-        elif (self._partner[leaves] >= 0).any():
-            nodes = [int(side.leaf_parent[leaf]) for leaf in leaves]
-        else:
+        elif is_alone:
             nodes = _highest(side, leaves)
+        else:
+            nodes = side.leaf_parent[leaves].tolist()
         names = tuple(dict.fromkeys(map(self._name, nodes)))
         is_module = all(self._kind(node) is Kind.Module for node in nodes)
         is_backward = bool(self._backward[leaves[0]])
