@@ -14,6 +14,7 @@ import numpy as np
 from tracelens_graph.analyses.alignment.costs import LeafCosts, UnitCosts, Units
 from tracelens_graph.analyses.alignment.forest import Forest
 from tracelens_graph.analyses.alignment.sequence import Pairs
+from tracelens_graph.analyses.alignment.slide import slide
 
 _FLAT_PAYS = 0.7
 """What leaf by leaf must leave over, of what units leave over, to be taken instead."""
@@ -27,16 +28,24 @@ class Matching:
     Attributes:
         a, b: the forests.
         of_a, of_b: for each leaf its partner on the other side, -1 without one.
+        roots: pairs of roots.
     """
 
-    def __init__(self, a: Forest, b: Forest) -> None:
+    def __init__(self, a: Forest, b: Forest, are_strangers: bool = False) -> None:
         self.a, self.b = a, b
         self.of_a, self.of_b = np.full(a.leaves, -1, np.int64), np.full(b.leaves, -1, np.int64)
         self.roots: Pairs = []
+        if are_strangers:
+            return
         for roots in ("linked_roots", "lone_roots"):
             self.roots += _paired_roots(a, b, getattr(a, roots), getattr(b, roots))
         for pair in self.roots:
             self._descend(pair)
+
+    def slide(self) -> None:
+        """Move gaps to where they begin and end highest in the call tree."""
+        slide(self.a, self.of_a, self.of_b)
+        slide(self.b, self.of_b, self.of_a)
 
     def _pair(self, i: int, j: int) -> None:
         self.of_a[i], self.of_b[j] = j, i
@@ -148,24 +157,26 @@ def _same_names(a: Forest, b: Forest, x: list[int], y: list[int]) -> bool:
 
 
 def _paired_roots(a: Forest, b: Forest, of_a: np.ndarray, of_b: np.ndarray) -> Pairs:
-    """Threads, or streams, by what they do: those with most in common first."""
-    common = []
-    bags = [[_counted(forest, root) for root in roots.tolist()] for forest, roots in ((a, of_a), (b, of_b))]
-    for i, bag in enumerate(bags[0]):
-        for j, other in enumerate(bags[1]):
-            shared = sum(min(count, other.get(token, 0)) for token, count in bag.items())
-            if shared:
-                common.append((-shared, i, j))
+    """Threads, or streams, by what they do: those with most ops and categories in common first, then by categories."""
     pairs: Pairs = []
     taken: tuple[set[int], set[int]] = (set(), set())
-    for _, i, j in sorted(common):
-        if i not in taken[0] and j not in taken[1]:
-            taken[0].add(i)
-            taken[1].add(j)
-            pairs.append((int(of_a[i]), int(of_b[j])))
+    for what in ("token", "category"):
+        common = []
+        bags = [[_counted(side, what, root) for root in roots.tolist()] for side, roots in ((a, of_a), (b, of_b))]
+        for i, bag in enumerate(bags[0]):
+            for j, other in enumerate(bags[1]):
+                shared = sum(min(count, other.get(token, 0)) for token, count in bag.items())
+                if shared:
+                    common.append((-shared, i, j))
+        for _, i, j in sorted(common):
+            if i not in taken[0] and j not in taken[1]:
+                taken[0].add(i)
+                taken[1].add(j)
+                pairs.append((int(of_a[i]), int(of_b[j])))
     return pairs
 
 
-def _counted(forest: Forest, root: int) -> dict[int, int]:
-    tokens, counts = np.unique(forest.token[forest.low[root] : forest.high[root]], return_counts=True)
+def _counted(forest: Forest, what: str, root: int) -> dict[int, int]:
+    values: np.ndarray = getattr(forest, what)
+    tokens, counts = np.unique(values[forest.low[root] : forest.high[root]], return_counts=True)
     return dict(zip(tokens.tolist(), counts.tolist(), strict=True))
