@@ -7,6 +7,7 @@ in it); what units leave over is aligned leaf by leaf. Wrappers, inlined calls a
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -81,58 +82,82 @@ class Matching:
     def _by_units(self, below_u: list[int], below_v: list[int]) -> Pairs:
         """Pair what can be paired right below two nodes; pairs of nodes in which to go on."""
         x, y = Units(self.a, below_u), Units(self.b, below_v)
+        rows, columns = range(len(below_u)), range(len(below_v))
         if max(below_u) < 0 and max(below_v) < 0:
-            self._take(self._leaf_by_leaf(x, y, range(len(below_u)), range(len(below_v))))
-            return []
-        pairs = UnitCosts(x, y).aligned()
-        go_on: Pairs = []
+            return self._take(self._leaf_by_leaf(x, y, rows, columns))
+        whole = Found()
+        costs = UnitCosts(x, y)
         between: Pairs = []
         from_a = from_b = 0
-        for i, j in [*pairs, (len(below_u), len(below_v))]:
-            is_end = i == len(below_u)
+        for i, j in [*costs.aligned(), (len(rows), len(columns))]:
+            is_end = i == len(rows)
             if is_end or x.identity[i] == y.identity[j]:
-                go_on += self._stretch(x, y, range(from_a, i), range(from_b, j), between)
-                go_on += [] if is_end else self._unit(x, y, i, j)
+                whole += self._stretch(x, y, range(from_a, i), range(from_b, j), between, costs)
+                whole += Found() if is_end else self._unit(x, y, i, j, costs)
                 from_a, from_b, between = i + 1, j + 1, []
             else:
                 between.append((i, j))
-        return go_on
+        return self._take(self._better(x, y, rows, columns, whole))
 
-    def _unit(self, x: Units, y: Units, i: int, j: int) -> Pairs:
-        """Pair two units, or give them back as nodes in which to go on."""
+    def _unit(self, x: Units, y: Units, i: int, j: int, costs: UnitCosts) -> Found:
         u, v = x.items[i], y.items[j]
         if u >= 0 and v >= 0:
-            return [(u, v)]
-        self._take(self._leaf_by_leaf(x, y, range(i, i + 1), range(j, j + 1)))
-        return []
+            return Found(nodes=[(u, v)], alike=int(x.size[i] + y.size[j]) - costs.differ(i, j))
+        return self._leaf_by_leaf(x, y, range(i, i + 1), range(j, j + 1))
 
-    def _stretch(self, x: Units, y: Units, rows: range, columns: range, pairs: Pairs) -> Pairs:
-        """Pair what stands between equal units, as units or leaf by leaf, whichever leaves less over."""
+    def _stretch(self, x: Units, y: Units, rows: range, columns: range, pairs: Pairs, costs: UnitCosts) -> Found:
+        """Pair what stands between equal units."""
+        found = Found()
         if not rows or not columns:
-            return []
-        loose: Pairs = []
-        over = x.count(rows) + y.count(columns)
+            return found
         from_a, from_b = rows.start, columns.start
         for i, j in [*pairs, (rows.stop, columns.stop)]:
-            loose += self._leaf_by_leaf(x, y, range(from_a, i), range(from_b, j))
+            found += self._leaf_by_leaf(x, y, range(from_a, i), range(from_b, j))
             from_a, from_b = i + 1, j + 1
-        over -= 2 * len(loose) + sum(int(x.size[i] + y.size[j]) for i, j in pairs)
-        if over and pairs and x.count(rows) * y.count(columns) <= _FLAT_CELLS:
-            flat = self._leaf_by_leaf(x, y, rows, columns)
-            if x.count(rows) + y.count(columns) - 2 * len(flat) < _FLAT_PAYS * over:
-                self._take(flat)
-                return []
-        self._take(loose)
-        return [node for i, j in pairs for node in self._unit(x, y, i, j)]
-
-    def _leaf_by_leaf(self, x: Units, y: Units, rows: range, columns: range) -> Pairs:
-        if not rows or not columns:
-            return []
-        return self._costs.aligned(x.leaves(rows), y.leaves(columns))
-
-    def _take(self, pairs: Pairs) -> None:
         for i, j in pairs:
+            found += self._unit(x, y, i, j, costs)
+        return self._better(x, y, rows, columns, found) if pairs else found
+
+    def _better(self, x: Units, y: Units, rows: range, columns: range, found: Found) -> Found:
+        """What was found by units, or leaf by leaf instead where that leaves much less over."""
+        sizes = x.count(rows), y.count(columns)
+        over = sum(sizes) - found.alike
+        if abs(sizes[0] - sizes[1]) >= _FLAT_PAYS * over or sizes[0] * sizes[1] > _FLAT_CELLS:
+            return found
+        flat = self._leaf_by_leaf(x, y, rows, columns)
+        return flat if sum(sizes) - flat.alike < _FLAT_PAYS * over else found
+
+    def _leaf_by_leaf(self, x: Units, y: Units, rows: range, columns: range) -> Found:
+        if not rows or not columns:
+            return Found()
+        pairs = self._costs.aligned(x.leaves(rows), y.leaves(columns))
+        token_a, token_b = self.a.token, self.b.token
+        return Found(pairs, alike=2 * sum(bool(token_a[i] == token_b[j]) for i, j in pairs))
+
+    def _take(self, found: Found) -> Pairs:
+        """Keep pairs of leaves; pairs of nodes are left."""
+        for i, j in found.leaves:
             self._pair(i, j)
+        return found.nodes
+
+
+@dataclass
+class Found:
+    """Pairs of leaves, and pairs of nodes in which to go on.
+
+    Attributes:
+        alike: leaves of both sides in these that have one of their op and category beside them, at most.
+    """
+
+    leaves: Pairs = field(default_factory=list)
+    nodes: Pairs = field(default_factory=list)
+    alike: int = 0
+
+    def __iadd__(self, other: Found) -> Found:
+        self.leaves += other.leaves
+        self.nodes += other.nodes
+        self.alike += other.alike
+        return self
 
 
 def _below_chain(forest: Forest, items: list[int]) -> list[int]:
