@@ -17,8 +17,10 @@ from tracelens_graph.analyses.alignment.captures import captured_launches
 from tracelens_graph.analyses.alignment.containers import Containers
 from tracelens_graph.analyses.alignment.forest import Forest, Vocabulary, forest
 from tracelens_graph.analyses.alignment.kernel_words import called
+from tracelens_graph.analyses.alignment.kinds import leaf_kinds, node_kinds
 from tracelens_graph.analyses.alignment.leaves import Matching
 from tracelens_graph.analyses.alignment.points import Point, points_of
+from tracelens_graph.analyses.alignment.strangers import are_strangers
 from tracelens_graph.analyses.places.charging import charged, frames_above, module_calls
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.classes import argset_text, normal_name
@@ -42,19 +44,25 @@ class Alignment:
         sides: the forests.
         leaves: for each leaf of either side its partner on the other, -1 without one.
         nodes: the same for nodes.
+        leaf_kinds, node_kinds: for each of them how it resembles its partner, a `MatchKind`.
         points: where they part; every leaf of either side lies in one.
+        are_strangers: whether the two are of different programs; then nothing of them was aligned.
     """
 
     sides: tuple[Forest, Forest]
     leaves: tuple[np.ndarray, np.ndarray]
     nodes: tuple[np.ndarray, np.ndarray]
+    leaf_kinds: tuple[np.ndarray, np.ndarray]
+    node_kinds: tuple[np.ndarray, np.ndarray]
     points: list[Point]
+    are_strangers: bool
 
     def mirrored(self) -> Alignment:
         """The same with the sides exchanged."""
         return Alignment(
-            self.sides[::-1], self.leaves[::-1], self.nodes[::-1], [point.mirrored() for point in self.points]
-        )
+            self.sides[::-1], self.leaves[::-1], self.nodes[::-1], self.leaf_kinds[::-1], self.node_kinds[::-1],
+            [point.mirrored() for point in self.points], self.are_strangers,
+        )  # fmt: skip
 
 
 def align(a: Window, b: Window) -> Alignment:
@@ -62,16 +70,21 @@ def align(a: Window, b: Window) -> Alignment:
     is_swapped = Content(b) < Content(a)
     names, arguments = Vocabulary(), Vocabulary()
     first, second = (forest(w, names, arguments) for w in ((b, a) if is_swapped else (a, b)))
-    matching = Matching(first, second)
-    containers = Containers(matching)
+    strangers = are_strangers(first, second, names)
+    matching, containers = _matched(first, second, strangers)
     if (again := with_forward_matches(first, second, containers, names)) is not None:
-        matching = Matching(*again)
-        containers = Containers(matching)
+        matching, containers = _matched(*again, strangers)
     found = Alignment(
         (matching.a, matching.b), (matching.of_a, matching.of_b), (containers.of_a, containers.of_b),
-        points_of(matching, containers),
+        leaf_kinds(matching, containers), node_kinds(matching, containers), points_of(matching, containers), strangers,
     )  # fmt: skip
     return found.mirrored() if is_swapped else found
+
+
+def _matched(a: Forest, b: Forest, strangers: bool) -> tuple[Matching, Containers]:
+    matching = Matching(a, b, strangers)
+    matching.slide()
+    return matching, Containers(matching)
 
 
 class Content:
