@@ -27,7 +27,7 @@ from tracelens_graph.cli.options import (
     Written,
     extension_of,
 )
-from tracelens_graph.cli.traces import say, traces_named
+from tracelens_graph.cli.traces import names_of, say, traces_named
 from tracelens_graph.cli.windows import WindowChoice, with_window_options
 from tracelens_graph.suggest import hint
 
@@ -112,7 +112,7 @@ def compare(
 
     options = ReportOptions(linked_only=linked_only, recompute=recompute, extension=extension_of(extension))
     conditions = _conditions(fail_if or [], options)
-    tags = _given_names(names, len(runs)) if names is not None else _names(runs)
+    tags = names_of(runs, names)
     tables = {tag: _tables(tag, run, window, options, cache) for tag, run in zip(tags, runs, strict=True)}
     if layout is Layout.tracelens:
         _write_as_tracelens(tables, table, format, csv, top)
@@ -162,27 +162,6 @@ def _conditions(texts: Sequence[str], options: ReportOptions) -> list[gate.Condi
                 f"{condition.name}:pct, the change of the last run against the first"
             )
     return conditions
-
-
-def _given_names(names: str, runs: int) -> list[str]:
-    tags = [name.strip() for name in names.split(",")]
-    if len(tags) != runs:
-        raise typer.BadParameter(f"--names: {len(tags)} names for {runs} runs")
-    if len(set(tags)) < runs or not all(tags):
-        raise typer.BadParameter("--names: every run needs a name of its own")
-    return tags
-
-
-def _names(runs: Sequence[str]) -> list[str]:
-    """What tells the runs apart: their files, the folders of files that are all called alike, else their place."""
-    from tracelens_graph.files import distinct_names
-
-    tags = distinct_names(runs)
-    if len(set(tags)) < len(tags):
-        return [f"{tag}#{place}" for place, tag in enumerate(tags, 1)]
-    folders = [tag.rpartition("/")[0] for tag in tags]
-    alike = len({tag.rpartition("/")[2] for tag in tags}) == 1
-    return folders if alike and all(folders) else tags
 
 
 def _tables(tag: str, run: str, window: WindowChoice, options: ReportOptions, cache: bool) -> Run:

@@ -142,7 +142,7 @@ class Diff:
 
     def _place(self, points: list[Point], modules: tuple[str, ...], is_backward: bool, names: tuple[str, str]) -> Place:
         first, second = (
-            _kernels(side, [leaf for point in points for leaf in point.leaves[k]])
+            kernels_of(side, [leaf for point in points for leaf in point.leaves[k]])
             for k, side in enumerate(self.alignment.sides)
         )
         ns = sum(point.ns[0] for point in points), sum(point.ns[1] for point in points)
@@ -273,7 +273,8 @@ class _Contexts:
         return path
 
 
-def _kernels(side: Forest, leaves: list[int]) -> dict[str, tuple[int, int]]:
+def kernels_of(side: Forest, leaves: Iterable[int]) -> dict[str, tuple[int, int]]:
+    """Names of the GPU events of some leaves, those with the most time first, with how many and how long."""
     core, c = side.window.core, side.window.core.columns
     count: Counter[str] = Counter()
     ns: Counter[str] = Counter()

@@ -16,7 +16,8 @@ def median_steps(a: Window, b: Window) -> tuple[Window, Window]:
     return narrow(a, step=first), narrow(b, step=second)
 
 
-def _median_step(w: Window) -> int | None:
+def steps_with_work(w: Window) -> dict[int, int]:
+    """GPU time of each step of a window that has any, in ns, in the order of the steps."""
     core, c = w.core, w.core.columns
     steps = w.rows_of_kind(Kind.Step)
     gpu = w.gpu_rows
@@ -27,5 +28,10 @@ def _median_step(w: Window) -> int | None:
         number = step_number(core.names[c.name[row]])
         if number is not None and ns[row]:
             time_of[number] = time_of.get(number, 0) + int(ns[row])
+    return time_of
+
+
+def _median_step(w: Window) -> int | None:
+    time_of = steps_with_work(w)
     ordered = sorted(time_of, key=lambda number: (time_of[number], number))
     return ordered[(len(ordered) - 1) // 2] if ordered else None
