@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -248,9 +249,10 @@ def _draw_point(difference: Diff, places: Table, number: int, calls: tuple[Call,
     for call, uid in zip(calls, (row["uid_a"], row["uid_b"]), strict=True):
         if uid is not None:
             print(f"ask next: {call.complete(f'{_PROGRAM} tree TRACE --uid {uid} --up')}")
-    for call, uid in zip(calls, (row["uid_a"], row["uid_b"]), strict=True):
-        if uid is not None:
-            print(f"open in Perfetto UI: {call.cut(uid)}")
+    for call, side in zip(calls, "ab", strict=True):
+        if (uid := row[f"uid_{side}"]) is not None:
+            cut = f"{_PROGRAM} cut TRACE --uid {uid} -o {side}-{uid}.json.gz"
+            print(f"open in Perfetto UI: {call.complete(cut)}")
 
 
 def _print_drawn(lines: Iterator[str]) -> None:
@@ -303,19 +305,23 @@ def _several(
     from tracelens_graph.analyses.alignment.several import runs_table
 
     runs = ((tag, opened(path)) for tag, path in zip(tags, paths, strict=True))
-    _answer(runs_table(runs, chosen), shown)
+    from tracelens_graph.reports.diff_text import runs_text
+
+    _answer(runs_table(runs, chosen), shown, runs_text)
 
 
 def _within(
     paths: Sequence[str], tags: Sequence[str], opened: Callable[[str], Window], shown: _Shown, call: Call
 ) -> None:
     from tracelens_graph.analyses.alignment.several import odd_parts, odd_ranks
+    from tracelens_graph.reports.diff_text import within_text
 
     if len(paths) == 1:
         table = odd_parts(opened(paths[0]))
     else:
         table = odd_ranks({tag: opened(path) for tag, path in zip(tags, paths, strict=True)})
-    _answer(table, shown)
+    rows = _ROWS_FOR_PEOPLE if shown.top is None else shown.top
+    _answer(table, shown, partial(within_text, most=rows))
     if shown.format is Format.table and not shown.csv and len(paths) == 1 and len(table):
         uid, usual = table["uid"][0], table["usual_uid"][0]
         if uid is not None:
@@ -324,8 +330,13 @@ def _within(
             print(f"ask next: {call.complete(f'{under} {usual}')}")
 
 
-def _answer(table: Table, shown: _Shown) -> None:
+def _answer(table: Table, shown: _Shown, text: Callable[[Table, int, bool], Iterator[str]]) -> None:
+    """Write a table, or print it; for people as a text."""
+    from tracelens_graph.reports.terminal import terminal_width, wants_color
+
     if shown.csv:
         _write_folder({table.name: table}, shown.csv)
+    elif shown.format is Format.table:
+        _print_drawn(text(table, terminal_width(sys.stdout), wants_color(sys.stdout)))
     else:
         _list(table, shown)

@@ -8,10 +8,11 @@ from typing import Any
 from tracelens_graph.analyses.alignment.difference import Diff
 from tracelens_graph.reports.document import facts
 from tracelens_graph.reports.report_text import heading
+from tracelens_graph.reports.views import told
 from tracelens_graph.short_names import fitted
 from tracelens_graph.table import Table
 from tracelens_graph.text_table import bold
-from tracelens_graph.texts import printable, width_of, wrapped
+from tracelens_graph.texts import cut_end, printable, width_of, wrapped
 
 PLACES = 5
 """Places on the screen."""
@@ -19,6 +20,9 @@ _INDENT = "  "
 _PARTS = ("total_time", "computation_time", "exposed_comm_time", "exposed_memcpy_time", "idle_time")
 _CHANGE = 10
 _LABEL = 24
+_WHY_LINES = 2
+_SLACK = 16
+"""Characters of these lines that wrapping may lose."""
 _LEAST_UNLINKED = 1
 """Percent of GPU time without a launch from which on it is told."""
 
@@ -113,6 +117,50 @@ def _times(totals: Table) -> Iterator[str]:
             yield f"{_INDENT}{row['meaning']:<{_LABEL}}{figures}{share}"
 
 
+def runs_text(table: Table, width: int, color: bool = False) -> Iterator[str]:
+    """Several runs against the first: a line of figures each, runs of one structure, the largest change of each."""
+    yield from told(table, leave="most").text(width, color).splitlines()
+    rows = table.records()
+    structures: dict[int, list[str]] = {}
+    for row in rows:
+        structures.setdefault(row["structure"], []).append(row["run"])
+    yield ""
+    if len(structures) == 1:
+        yield from wrapped("All runs have one structure: the same calls, arguments and kinds of kernels.", width)
+    else:
+        for number, runs in structures.items():
+            yield from wrapped(printable(f"Structure {number}: {', '.join(runs)}"), width, _INDENT)
+    for row in rows[1:]:
+        said = (
+            f"{row['run']}: {row['most']}; {row['why']}"
+            if row["most"]
+            else f"{row['run']}: all GPU time as in the first"
+        )
+        yield from wrapped(printable(said), width, _INDENT)
+
+
+def within_text(table: Table, width: int, color: bool = False, most: int = 0) -> Iterator[str]:
+    """Parts that are not like those beside them, a paragraph each, then what was looked at."""
+    yield from (bold(line, color) for line in wrapped(printable(table.title), width))
+    rows = table.records()
+    for row in rows[:most] if most else rows:
+        times = f" and {row['times'] - 1:,} more" if row["times"] > 1 else ""
+        yield from wrapped(
+            printable(
+                f"{row['change_ms']:+,.3f} ms  {row['name']}{times} of {row['parts']:,}: other {row['differs']}, "
+                f"{row['usual_ms']:,.3f} -> {row['gpu_ms']:,.3f} ms against {row['usual']}"
+            ),
+            width,
+            _INDENT,
+        )
+        if row["where"]:
+            yield from wrapped(printable(f"{_INDENT}{row['where']}: {row['why']}"), width, 2 * _INDENT)
+    if most and len(rows) > most:
+        yield f"{len(rows) - most:,} more (--top 0 shows all)"
+    for note in table.notes:
+        yield from wrapped(printable(note), width, _INDENT)
+
+
 def place_lines(row: Mapping[str, Any], width: int) -> Iterator[str]:
     """A row of the places: times, where, why."""
     times = f" x {row['times']:,}" if row["times"] != 1 else ""
@@ -124,5 +172,5 @@ def place_lines(row: Mapping[str, Any], width: int) -> Iterator[str]:
     room = max(width - len(indent), 24)
     if row["module"]:
         yield indent + fitted(printable(str(row["module"])), room)
-    why = list(wrapped(printable(str(row["why"])), room))
-    yield from (indent + line for line in why[:2])
+    why = cut_end(printable(str(row["why"])), _WHY_LINES * room - _SLACK)
+    yield from (indent + line for line in list(wrapped(why, room))[:_WHY_LINES])

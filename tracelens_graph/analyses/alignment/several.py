@@ -112,7 +112,8 @@ def odd_parts(w: Window) -> Table:
     another, or if its GPU time is more than 10 % and five median absolute deviations off their median. The layers are
     those of the step of median GPU time, or of the window where it has no steps.
     """
-    records = []
+    records: list[dict[str, Any]] = []
+    notes: list[str] = []
     steps = steps_with_work(w)
     if len(steps) >= _LEAST:
         structures = Structures()
@@ -120,11 +121,11 @@ def odd_parts(w: Window) -> Table:
         for number, ns in steps.items():
             window = narrow(w, step=number)
             parts.append(_Part(f"ProfilerStep#{number}", structures.of(window), ns, partial(_given, window)))
-        records += _odd("step", parts)
+        records += _odd("step", f"{len(parts):,} steps", parts, notes)
     layers, _ = median_steps(w, w)
-    for parts in _layers(layers):
-        records += _odd("layer", parts)
-    return _within(records, w.titled("Parts that are not like the others"))
+    for called, parts in _layers(layers):
+        records += _odd("layer", f"{len(parts):,} x {called}", parts, notes)
+    return _within(records, w.titled("Parts that are not like the others"), notes)
 
 
 def odd_ranks(ranks: Mapping[str, Window]) -> Table:
@@ -139,20 +140,25 @@ def odd_ranks(ranks: Mapping[str, Window]) -> Table:
         one, _ = median_steps(window, window)
         ns = int(one.core.columns.dur_ns[one.gpu_rows].sum())
         parts.append(_Part(name, structures.of(one), ns, partial(_given, one)))
-    return _within(_odd("rank", parts), "Ranks that are not like the others")
+    notes: list[str] = []
+    return _within(_odd("rank", f"{len(parts):,} ranks", parts, notes), "Ranks that are not like the others", notes)
 
 
 def _given(window: Window) -> Window:
     return window
 
 
-def _within(records: list[dict[str, Any]], title: str) -> Table:
+def _within(records: list[dict[str, Any]], title: str, notes: list[str]) -> Table:
     records.sort(key=lambda row: -abs(row["change_ms"]))
-    return Table("diff_within", columns_of(records, DIFF_WITHIN), DIFF_WITHIN, title, [])
+    told = list(dict.fromkeys(notes)) or ["There are no three parts side by side: steps, or modules of one class."]
+    return Table("diff_within", columns_of(records, DIFF_WITHIN), DIFF_WITHIN, title, told)
 
 
-def _layers(w: Window) -> list[list[_Part]]:
-    """Modules that differ by nothing but the number of the instance, and stand in one call of a module."""
+def _layers(w: Window) -> list[tuple[str, list[_Part]]]:
+    """Modules of one class that stand in one call of a module, with what they are called.
+
+    Modules inside such layers are none of their own: where they differ, their layer does.
+    """
     core, c = w.core, w.core.columns
     side = forest(w, Vocabulary(), Vocabulary())
     nodes = np.flatnonzero(side.row >= 0)
@@ -167,34 +173,56 @@ def _layers(w: Window) -> list[list[_Part]]:
     _, structure = np.unique(side.identity[nodes], return_inverse=True)
     found = []
     order = np.argsort(group, kind="stable")
-    for members in np.split(order, np.flatnonzero(np.diff(group[order])) + 1):
-        if len(members) < _LEAST:
+    groups = np.split(order, np.flatnonzero(np.diff(group[order])) + 1)
+    inside_until = -1
+    # The outer before the inner: rows are in pre-order, and so are the first members.
+    for members in sorted((one for one in groups if len(one) >= _LEAST), key=lambda one: int(rows[one[0]])):
+        if rows[members[0]] <= inside_until:
             continue
-        found.append([
+        inside_until = int(c.last[rows[members[-1]]])
+        called = normal_name(Kind.Module, core.names[c.name[rows[members[0]]]]).removeprefix("nn.Module: ")
+        parts = [
             _Part(core.names[c.name[rows[at]]].removeprefix("nn.Module: "), int(structure[at]), int(time[at]),
                   partial(narrow, w, under=int(c.uid[rows[at]])), int(c.uid[rows[at]]))
             for at in members.tolist()
-        ])  # fmt: skip
+        ]  # fmt: skip
+        found.append((called, parts))
     return found
 
 
-def _odd(part: str, parts: Sequence[_Part]) -> list[dict[str, Any]]:
-    """What to say of the odd ones of some parts; nothing where fewer than most of them are alike."""
+def _odd(part: str, called: str, parts: Sequence[_Part], notes: list[str]) -> list[dict[str, Any]]:
+    """What to say of the odd ones of some parts, one row for those that are odd in one way.
+
+    Args:
+        part: what a part is.
+        called: how many there are of what.
+        parts: the parts.
+        notes: takes what there is to say of all of them.
+    """
     counts = Counter(one.structure for one in parts)
     structure, alike = counts.most_common(1)[0] if counts else (0, 0)
-    if len(parts) < _LEAST or 2 * alike <= len(parts):
+    if alike < _LEAST or 2 * alike <= len(parts):
+        if part != "layer":
+            notes.append(f"{called}: no structure that most of them share")
         return []
     usual = sorted((one for one in parts if one.structure == structure), key=lambda one: one.ns)
     typical = usual[(len(usual) - 1) // 2]
     spread = float(np.median([abs(one.ns - typical.ns) for one in usual]))
-    found = []
+    ways: dict[tuple[int, bool], list[_Part]] = {}
     for one in parts:
         off = abs(one.ns - typical.ns)
         if one.structure == structure and (off <= _OTHER_TIME * typical.ns or off <= _SPREADS * spread):
             continue
+        # Those of the usual structure are odd by being slower, or faster.
+        ways.setdefault((one.structure, one.structure == structure and one.ns > typical.ns), []).append(one)
+    number = sum(map(len, ways.values()))
+    notes.append(f"{called}: {f'{number:,} odd' if number else 'all alike'}, usually {typical.ns / 1e6:,.3f} ms")
+    found = []
+    for odd in ways.values():
+        one = max(odd, key=lambda of: abs(of.ns - typical.ns))
         where, why = most(diff(typical.window(), one.window(), (typical.name, one.name)))
         found.append({
-            "part": part, "name": one.name, "parts": len(parts), "alike": alike,
+            "part": part, "name": one.name, "times": len(odd), "parts": len(parts), "alike": alike,
             "differs": "time" if one.structure == structure else "structure",
             "gpu_ms": one.ns / 1e6, "usual_ms": typical.ns / 1e6, "change_ms": (one.ns - typical.ns) / 1e6,
             "usual": typical.name, "where": where, "why": why, "uid": one.uid, "usual_uid": typical.uid,

@@ -36,8 +36,8 @@ DIFF_PLACES: About = {
     "times": count("points of divergence: how often the program comes there", heading="times"),
     "op": key("op, or what else launched the work; `x -> y` where b calls y in place of x", "op"),
     "module": key("classes of the modules around it, the outermost first", "module"),
-    "reason": text("why they differ: one word"),
-    "why": replace(text("why they differ: the evidence", "why"), gives_way=0),
+    "reason": text("why they differ: one word", "reason"),
+    "why": text("why they differ: the evidence"),
     "events_a": count("GPU events there in a"),
     "events_b": count("GPU events there in b"),
     "kernels_a": Column("short names of its kernels in a, those with the most time first", cells="list"),
@@ -82,7 +82,8 @@ DIFF_RUNS: About = {
 DIFF_WITHIN: About = {
     "part": key("layer, step or rank", "part"),
     "name": key("which of them", "name"),
-    "parts": count("how many there are side by side", heading="of"),
+    "times": count("how many are odd in this way; the row tells of the one that is farthest off", heading="times"),
+    "parts": Column("how many there are side by side", heading="of"),
     "alike": Column("how many of them have the usual structure", heading="alike"),
     "differs": text(
         "structure: other calls, arguments or kinds of kernels; time: the same in another time", "differs in"
