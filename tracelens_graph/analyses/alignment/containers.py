@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tracelens_graph.analyses.alignment.forest import Forest
+from tracelens_graph.analyses.alignment.forest import Forest, mixed
 from tracelens_graph.analyses.alignment.leaves import Matching
 
 
@@ -13,6 +13,8 @@ class Containers:
 
     Two chains of nodes over the same leaves belong together where the leaves of one are mostly matched to those of the
     other; in them the longest common sequence of names is paired, and if there is none, their lowest nodes as renamed.
+    Most chains have the same names as the one over the images of their leaves, and the other way round: these are
+    paired all at once, the others one by one, the outermost first.
 
     Attributes:
         of_a, of_b: for each node its partner, -1 without one.
@@ -20,78 +22,126 @@ class Containers:
     """
 
     def __init__(self, matching: Matching) -> None:
-        self._matching = matching
         a, b = matching.a, matching.b
+        self._a, self._b = a, b
         self.of_a, self.of_b = np.full(len(a.parent), -1, np.int64), np.full(len(b.parent), -1, np.int64)
-        self.renamed = np.zeros(len(a.parent), bool)
         for u, v in matching.roots:
-            self._pair(u, v)
-        matched = np.concatenate(([0], np.cumsum(matching.of_a >= 0)))
-        self._matched = matched
-        self._of_matched = np.flatnonzero(matching.of_a >= 0)
-        for chain in _chains(a):
-            self._place(chain)
+            self.of_a[u], self.of_b[v] = v, u
+        self._place_equal(matching)
+        self._place_others()
+        partner = np.maximum(self.of_a, 0)
+        self.renamed = (self.of_a >= 0) & (a.called != b.called[partner])
 
-    def _pair(self, u: int, v: int) -> None:
-        self.of_a[u], self.of_b[v] = v, u
-        self.renamed[u] = self._matching.a.called[u] != self._matching.b.called[v]
+    def _place_equal(self, matching: Matching) -> None:
+        """Pair chains of the same names that hold each other's images."""
+        a, b = self._a, self._b
+        chains = _Chains(a), _Chains(b)
+        lowest, self._both = _lowest_around(chains[0], a, b, matching.of_a)
+        back, _ = _lowest_around(chains[1], b, a, matching.of_b)
+        self._chains, self._lowest = chains, lowest
+        of = np.where(lowest >= 0, chains[1].of[lowest], -1)
+        of_back = np.where(back >= 0, chains[0].of[back], -1)
+        here = np.flatnonzero(of >= 0)
+        there = of[here]
+        mutual = of_back[there] == here
+        same = chains[0].names[here] == chains[1].names[there]
+        size = chains[0].leaves[here] + chains[1].leaves[there]
+        wanted = mutual & same & (4 * self._both[here] >= size)
+        here, there = here[wanted], there[wanted]
+        nodes_a, nodes_b = chains[0].nodes(here), chains[1].nodes(there)
+        self.of_a[nodes_a], self.of_b[nodes_b] = nodes_b, nodes_a
 
-    def _place(self, chain: list[int]) -> None:
-        """Pair the nodes of a chain, the outermost first, with some over the images of its leaves."""
-        a, b = self._matching.a, self._matching.b
-        low, high = int(a.low[chain[0]]), int(a.high[chain[0]])
-        first, last = self._matched[low], self._matched[high]
-        if first == last:
-            return
-        images = self._matching.of_a[self._of_matched[[first, last - 1]]]
-        begin, end = int(images.min()), int(images.max())
-        node = int(b.leaf_parent[begin])
-        while node >= 0 and not b.low[node] <= begin <= end < b.high[node]:
-            node = int(b.parent[node])
-        others = []
-        size, both = high - low, int(last - first)
-        while node >= 0 and b.parent[node] >= 0 and 4 * both >= size + b.high[node] - b.low[node]:
-            others.append(node)
-            node = int(b.parent[node])
-        others = [node for node in reversed(others) if self.of_b[node] < 0]
-        pairs = _common(a.called[chain].tolist(), b.called[others].tolist())
-        for i, j in pairs:
-            self._pair(chain[i], others[j])
-        if not pairs and others:
-            self._pair(chain[-1], others[-1])
-
-
-def _chains(forest: Forest) -> list[list[int]]:
-    """Nodes over the same leaves, the outermost first; chains in pre-order."""
-    chains: list[list[int]] = []
-    of: dict[int, list[int]] = {}
-    parent, low, high = forest.parent.tolist(), forest.low.tolist(), forest.high.tolist()
-    for node, above in enumerate(parent):
-        if above < 0:
-            continue
-        if above in of and low[above] == low[node] and high[above] == high[node]:
-            of[above].append(node)
-            of[node] = of[above]
-        else:
-            of[node] = [node]
-            chains.append(of[node])
-    return chains
+    def _place_others(self) -> None:
+        a, b, chains = self._a, self._b, self._chains[0]
+        start, length = chains.start, chains.length
+        left = np.flatnonzero((self._lowest >= 0) & (self.of_a[start] < 0))
+        known: dict[tuple[tuple[int, ...], tuple[int, ...]], list[tuple[int, int]]] = {}
+        for chain in left.tolist():
+            size, both = int(chains.leaves[chain]), int(self._both[chain])
+            others = []
+            node = int(self._lowest[chain])
+            while b.parent[node] >= 0 and 4 * both >= size + b.high[node] - b.low[node]:
+                if self.of_b[node] < 0:
+                    others.append(node)
+                node = int(b.parent[node])
+            if not others:
+                continue
+            others.reverse()
+            first = int(start[chain])
+            names = tuple(a.called[first : first + int(length[chain])].tolist()), tuple(b.called[others].tolist())
+            if names not in known:
+                known[names] = _common(*names) or [(len(names[0]) - 1, len(others) - 1)]
+            for i, j in known[names]:
+                self.of_a[first + i], self.of_b[others[j]] = others[j], first + i
 
 
-def _common(first: list[int], second: list[int]) -> list[tuple[int, int]]:
+class _Chains:
+    """Nodes over the same leaves: they stand side by side in pre-order, the outermost first.
+
+    Attributes:
+        of: for each node its chain; -1 for roots.
+        start, length: the first node of each, and how many it has.
+        leaves: number of leaves below each.
+        names: hash of the names in each.
+    """
+
+    def __init__(self, forest: Forest) -> None:
+        nodes = int((forest.row >= 0).sum())
+        parent = forest.parent[:nodes]
+        fresh = (parent >= nodes) | (forest.low[:nodes] != forest.low[parent])
+        fresh |= forest.high[:nodes] != forest.high[parent]
+        self.start = np.flatnonzero(fresh)
+        self.length = np.diff(np.append(self.start, nodes))
+        self.of = np.full(len(forest.parent), -1, np.int64)
+        self.of[:nodes] = np.cumsum(fresh) - 1
+        self.leaves = (forest.high - forest.low)[self.start]
+        place = (np.arange(nodes) - self.start[self.of[:nodes]]).astype(np.uint64)
+        own = mixed(mixed(forest.called[:nodes].astype(np.uint64)) + place)
+        self.names = np.add.reduceat(own, self.start) if nodes else own
+
+    def nodes(self, chains: np.ndarray) -> np.ndarray:
+        """The nodes of some chains, one chain after the other."""
+        length = self.length[chains]
+        offset = np.arange(int(length.sum())) - np.repeat(np.cumsum(length) - length, length)
+        found: np.ndarray = np.repeat(self.start[chains], length) + offset
+        return found
+
+
+def _lowest_around(
+    chains: _Chains, forest: Forest, other: Forest, partner: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """For each chain the lowest node around the images of its leaves, -1 for none or a root; how many have images."""
+    running = np.concatenate(([0], np.cumsum(partner >= 0)))
+    matched = np.flatnonzero(partner >= 0)
+    first, last = running[forest.low[chains.start]], running[forest.high[chains.start]]
+    found = np.full(len(chains.start), -1, np.int64)
+    has = np.flatnonzero(last > first)
+    ends = partner[matched[first[has]]], partner[matched[last[has] - 1]]
+    low, high = np.minimum(*ends), np.maximum(*ends)
+    node = other.leaf_parent[low]
+    while len(climbing := np.flatnonzero((node >= 0) & (other.high[node] <= high))):
+        node[climbing] = other.parent[node[climbing]]
+    found[has] = np.where((node >= 0) & (other.row[node] >= 0), node, -1)
+    return found, last - first
+
+
+def _common(first: tuple[int, ...], second: tuple[int, ...]) -> list[tuple[int, int]]:
     """Places of a longest common sequence of two lists of names."""
-    if first == second:
-        return [(i, i) for i in range(len(first))]
+    begin = 0
+    while begin < min(len(first), len(second)) and first[begin] == second[begin]:
+        begin += 1
+    pairs = [(i, i) for i in range(begin)]
+    first, second = first[begin:], second[begin:]
     length = np.zeros((len(first) + 1, len(second) + 1), np.int64)
+    names = np.array(second, np.int64)
     for i in range(len(first) - 1, -1, -1):
-        for j in range(len(second) - 1, -1, -1):
-            same = first[i] == second[j]
-            length[i, j] = length[i + 1, j + 1] + 1 if same else max(length[i + 1, j], length[i, j + 1])
-    pairs = []
+        # Along a row, from the right: one more where names are equal, else the best so far.
+        best = np.where(names == first[i], length[i + 1, 1:] + 1, length[i + 1, :-1])
+        length[i, :-1] = np.maximum.accumulate(best[::-1])[::-1]
     i = j = 0
     while i < len(first) and j < len(second):
         if first[i] == second[j]:
-            pairs.append((i, j))
+            pairs.append((begin + i, begin + j))
             i, j = i + 1, j + 1
         elif length[i + 1, j] >= length[i, j + 1]:
             i += 1

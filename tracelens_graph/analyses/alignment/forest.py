@@ -13,6 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
+from tracelens_graph.analyses.alignment.captures import captured_launches
 from tracelens_graph.categories.kernels import kernel_categories
 from tracelens_graph.extension import extension_of
 from tracelens_graph.graph.arrays import distinct, is_kind
@@ -60,7 +61,8 @@ class Forest:
         leaf_parent: node above each leaf.
         category: number of what its longest event does.
         ns: sum of the durations of its events.
-        events: rows of GPU events, leaf after leaf.
+        events: rows of GPU events, leaf after leaf; of a capture also those of the launches that it recorded.
+        captured: rows of these launches -> what they launch.
         first_event: position in `events` of each leaf's first, and behind the last leaf their number.
         child_start, child: the items below each node in order, `child[child_start[node]:child_start[node + 1]]`: a
             node, or ~leaf.
@@ -84,6 +86,7 @@ class Forest:
     first_event: np.ndarray
     child_start: np.ndarray
     child: np.ndarray
+    captured: dict[int, str]
 
     @property
     def leaves(self) -> int:
@@ -105,12 +108,33 @@ class Forest:
     @cached_property
     def token(self) -> np.ndarray:
         """Per leaf a hash of op and category."""
-        return _mixed(self.op.astype(np.uint64) * _MULTIPLIERS[0] + self.category.astype(np.uint64) * _MULTIPLIERS[2])
+        return mixed(self.op.astype(np.uint64) * _MULTIPLIERS[0] + self.category.astype(np.uint64) * _MULTIPLIERS[2])
 
     @cached_property
     def leaf_identity(self) -> np.ndarray:
         """Per leaf a hash of op, arguments and category."""
-        return _mixed(self.token + self.leaf_args.astype(np.uint64) * _MULTIPLIERS[1])
+        return mixed(self.token + self.leaf_args.astype(np.uint64) * _MULTIPLIERS[1])
+
+    @cached_property
+    def leaf_place(self) -> np.ndarray:
+        """Per leaf a hash of the same and of the names of all nodes above it."""
+        return mixed(self.leaf_identity + self.path[self.leaf_parent] * _MULTIPLIERS[0])
+
+    @cached_property
+    def levels(self) -> list[np.ndarray]:
+        """Nodes by their depth in the trace, the roots first."""
+        is_root = self.row < 0
+        depth = np.where(is_root, 0, self.window.core.columns.depth[self.row].astype(np.int64) + 1)
+        order = np.argsort(depth, kind="stable")
+        return np.split(order, np.searchsorted(depth[order], np.arange(1, depth.max(initial=0) + 1)))
+
+    @cached_property
+    def path(self) -> np.ndarray:
+        """Per node a hash of its name and of the names above it."""
+        found = np.zeros(len(self.parent), np.uint64)
+        for here in self.levels[1:]:
+            found[here] = mixed(found[self.parent[here]] + self.name[here].astype(np.uint64) * _MULTIPLIERS[1])
+        return found
 
     @cached_property
     def identity(self) -> np.ndarray:
@@ -121,6 +145,11 @@ class Forest:
         """What stands right below a node: nodes, and leaves as ~leaf."""
         found: list[int] = self.child[self.child_start[node] : self.child_start[node + 1]].tolist()
         return found
+
+    def event_name(self, row: int) -> str:
+        """Name of a GPU event, or of what a launch in a capture launches."""
+        core = self.window.core
+        return self.captured.get(row) or core.names[core.columns.name[row]]
 
     def events_of(self, leaf: int) -> np.ndarray:
         """Rows of a leaf's events."""
@@ -136,7 +165,8 @@ def forest(w: Window, names: Vocabulary, arguments: Vocabulary) -> Forest:
         arguments: numbers of argument sets, likewise.
     """
     core, c = w.core, w.core.columns
-    gpu = w.gpu_rows
+    captured = captured_launches(w)
+    gpu = np.union1d(w.gpu_rows, [*captured]).astype(np.int64) if captured else w.gpu_rows
     linked = gpu[c.parent[gpu] >= 0]
     row = _bearing(core, linked)
     node_of = np.full(len(c) + 1, -1, np.int64)
@@ -177,13 +207,14 @@ def forest(w: Window, names: Vocabulary, arguments: Vocabulary) -> Forest:
     args = np.concatenate((args, np.zeros(len(roots), np.int64)))
     low, high = np.concatenate((low, root_low)), np.concatenate((high, root_high))
     leaf_parent = above[begin]
-    ns = sum_by_group(leaf, c.dur_ns[gpu], len(begin))
-    category = _category(w, gpu, leaf, begin, row, above, is_op, names)
+    dur_ns = np.where(np.isin(gpu, [*captured]), 0, c.dur_ns[gpu]) if captured else c.dur_ns[gpu]
+    ns = sum_by_group(leaf, dur_ns, len(begin))
+    category = _category(w, gpu, captured, leaf, begin, row, above, is_op, names)
     child_start, child = _children(parent, leaf_parent, low)
     is_lone = ~is_linked[np.flatnonzero(fresh)]
     return Forest(
         w, np.concatenate((row, np.full(len(roots), -1))), parent, name, name, args, is_op, low, high, roots[~is_lone],
-        roots[is_lone], leaf_parent, category, ns, gpu, np.append(begin, len(gpu)), child_start, child,
+        roots[is_lone], leaf_parent, category, ns, gpu, np.append(begin, len(gpu)), child_start, child, captured,
     )  # fmt: skip
 
 
@@ -216,7 +247,7 @@ def _arguments(core: Core, rows: np.ndarray, arguments: Vocabulary) -> np.ndarra
 
 
 def _category(
-    w: Window, gpu: np.ndarray, leaf: np.ndarray, begin: np.ndarray, row: np.ndarray, above: np.ndarray,
+    w: Window, gpu: np.ndarray, captured: dict[int, str], leaf: np.ndarray, begin: np.ndarray, row: np.ndarray, above: np.ndarray,
     is_op: np.ndarray, names: Vocabulary,
 ) -> np.ndarray:  # fmt: skip
     """Per leaf the number of what its longest event does: the category of a kernel, the direction of a copy."""
@@ -225,9 +256,14 @@ def _category(
     node = above[begin]
     op_row = np.where(is_op[node], row[np.minimum(node, len(row) - 1)] if len(row) else -1, -1)
     op_name = np.where(op_row >= 0, c.name[op_row], -1)
-    pairs, back = distinct(c.name[longest].astype(np.int64) * (len(core.names) + 1) + op_name + 1)
+    event_name = c.name[longest].astype(np.int64)
+    more = Vocabulary()
+    for place in np.flatnonzero(np.isin(longest, [*captured])).tolist() if captured else ():
+        event_name[place] = len(core.names) + more[captured[int(longest[place])]]
+    known = [*core.names, *map(str, more)]
+    pairs, back = distinct(event_name * (len(core.names) + 1) + op_name + 1)
     texts = [
-        (core.names[pair // (len(core.names) + 1)], core.names[op - 1] if (op := pair % (len(core.names) + 1)) else "")
+        (known[pair // (len(core.names) + 1)], core.names[op - 1] if (op := pair % (len(core.names) + 1)) else "")
         for pair in pairs.tolist()
     ]
     categories = kernel_categories(texts, extension_of(w).all_kernel_rules)
@@ -235,7 +271,8 @@ def _category(
     of_copy = np.array([names["copy", copy_direction(kernel)] for kernel, _ in texts], np.int64)[back]
     kind = c.kind[longest]
     fill = names["category", "fill"]
-    return np.where(kind == Kind.Kernel, of_kernel, np.where(kind == Kind.Memcpy, of_copy, fill))
+    is_kernel = (kind == Kind.Kernel) | (kind == Kind.RuntimeCall)
+    return np.where(is_kernel, of_kernel, np.where(kind == Kind.Memcpy, of_copy, fill))
 
 
 def _children(parent: np.ndarray, leaf_parent: np.ndarray, low: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -252,31 +289,26 @@ def _children(parent: np.ndarray, leaf_parent: np.ndarray, low: np.ndarray) -> t
 def _identities(forest: Forest) -> np.ndarray:
     """Hash of each subtree: name, arguments, and in order those of what is below; of leaves the category counts."""
     parent, start, child = forest.parent, forest.child_start, forest.child
-    own = _mixed(forest.name.astype(np.uint64) * _MULTIPLIERS[0] + forest.args.astype(np.uint64) * _MULTIPLIERS[1])
+    own = mixed(forest.name.astype(np.uint64) * _MULTIPLIERS[0] + forest.args.astype(np.uint64) * _MULTIPLIERS[1])
     size = np.diff(start)
     above = np.repeat(np.arange(len(parent)), size)
     place = (np.arange(len(child)) - np.repeat(start[:-1], size)).astype(np.uint64) + np.uint64(1)
     is_leaf = child < 0
     below = np.zeros(len(parent), np.uint64)
-    leaves = _mixed(forest.category.astype(np.uint64) * _MULTIPLIERS[2] + np.uint64(1))[~child[is_leaf]]
-    np.add.at(below, above[is_leaf], _mixed(leaves + place[is_leaf] * _MULTIPLIERS[0]))
+    leaves = mixed(forest.category.astype(np.uint64) * _MULTIPLIERS[2] + np.uint64(1))[~child[is_leaf]]
+    np.add.at(below, above[is_leaf], mixed(leaves + place[is_leaf] * _MULTIPLIERS[0]))
     place_of = np.zeros(len(parent), np.uint64)
     place_of[child[~is_leaf]] = place[~is_leaf]
-    is_root = forest.row < 0
-    depth = np.where(is_root, 0, forest.window.core.columns.depth[forest.row].astype(np.int64) + 1)
-    order = np.argsort(depth, kind="stable")
-    levels = np.searchsorted(depth[order], np.arange(depth.max(initial=0) + 2))
     found = np.zeros(len(parent), np.uint64)
     # From the deepest level up: when a level is reached, all below it are final.
-    for level in range(len(levels) - 2, -1, -1):
-        here = order[levels[level] : levels[level + 1]]
-        found[here] = _mixed(own[here] ^ _mixed(below[here] + _MULTIPLIERS[2]))
+    for here in reversed(forest.levels):
+        found[here] = mixed(own[here] ^ mixed(below[here] + _MULTIPLIERS[2]))
         lower = here[parent[here] >= 0]
-        np.add.at(below, parent[lower], _mixed(found[lower] + place_of[lower] * _MULTIPLIERS[0]))
+        np.add.at(below, parent[lower], mixed(found[lower] + place_of[lower] * _MULTIPLIERS[0]))
     return found
 
 
-def _mixed(lanes: np.ndarray) -> np.ndarray:
+def mixed(lanes: np.ndarray) -> np.ndarray:
     """Scramble (the finalizer of splitmix64)."""
     lanes = (lanes ^ (lanes >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     lanes = (lanes ^ (lanes >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -11,7 +11,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tracelens_graph.analyses.alignment.containers import Containers
+from tracelens_graph.analyses.alignment.forest import Forest
 from tracelens_graph.analyses.alignment.leaves import Matching
+from tracelens_graph.graph.arrays import distinct
+from tracelens_graph.graph.intervals import sum_by_group
+from tracelens_graph.graph.traversals import climb
 
 
 @dataclass(eq=False)
@@ -39,69 +43,92 @@ class Point:
 
 
 def points_of(matching: Matching, containers: Containers) -> list[Point]:
-    """All points, in the order of the first side, then of what only the second has."""
+    """All points, in the order of the first side, then of what only the second has.
+
+    Leaves below a matched op, and those of a stream without launches, are one point. Below frames, modules and roots
+    each pair of leaves is one, and so is each gap between pairs.
+    """
     a, b = matching.a, matching.b
-    inside_a = _around(a.parent, a.leaf_parent, containers.of_a, containers.renamed)
-    renamed_b = np.zeros(len(b.parent), bool)
-    renamed_b[containers.of_a[containers.renamed]] = True
-    inside_b = _around(b.parent, b.leaf_parent, containers.of_b, renamed_b)
+    only_b = np.flatnonzero(matching.of_b < 0)
+    node, gap = _places_of_a(matching, containers)
+    around = _around(b, containers.of_b, _renamed_of_b(containers))[only_b]
+    partner = containers.of_b[around]
+    # A gap begins behind the last matched leaf before it; both sides call it by that of the first.
+    before = _before(matching.of_b, b)[only_b]
+    same_gap = np.where(before >= 0, matching.of_b[before], -1)
+    node_b = np.where(partner >= 0, partner, -2 - around)
+    gap_b = _told_apart(a, partner, 2 * np.where(partner >= 0, same_gap, before) + 2)
+
+    key = ((np.concatenate((node, node_b)) + len(b.parent) + 2) << 33) + np.concatenate((gap, gap_b)) + 1
+    keys, number = distinct(key)
+    first = np.full(len(keys), len(key))
+    np.minimum.at(first, number, np.arange(len(key)))
+    order = np.argsort(first)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    number = rank[number]
+
+    of_a = number[: a.leaves]
+    of_b = np.empty(b.leaves, np.int64)
+    of_b[only_b] = number[a.leaves :]
+    paired = np.flatnonzero(matching.of_b >= 0)
+    of_b[paired] = of_a[matching.of_b[paired]]
+    leaves = [_grouped(of, len(keys)) for of in (of_a, of_b)]
+    ns = [sum_by_group(of, side.ns, len(keys)).tolist() for of, side in ((of_a, a), (of_b, b))]
+    places = np.concatenate((node, node_b))[first[order]]
+    u = np.maximum(places, -1)
+    v = np.where(places >= 0, containers.of_a[u], -2 - places)
+    return [Point(*one) for one in zip(
+        zip(u.tolist(), v.tolist(), strict=True), zip(*leaves, strict=True), zip(*ns, strict=True), strict=True
+    )]  # fmt: skip
+
+
+def _places_of_a(matching: Matching, containers: Containers) -> tuple[np.ndarray, np.ndarray]:
+    """For each leaf of the first side the node around its point, and which point below that node it is."""
+    a, b, partner = matching.a, matching.b, matching.of_a
+    node = _around(a, containers.of_a, containers.renamed)
+    is_place = (containers.of_a >= 0) & ~containers.renamed
+    while True:
+        image = containers.of_a[node]
+        outside = (partner >= 0) & ~((b.low[image] <= partner) & (partner < b.high[image]))
+        if not len(outside := np.flatnonzero(outside & (a.parent[node] >= 0))):
+            break
+        node[outside] = climb(a.parent, a.parent[node[outside]], is_place | (a.parent < 0))
+    # Even numbers are gaps, odd ones pairs.
+    return node, _told_apart(a, node, np.where(partner >= 0, 2 * np.arange(a.leaves) + 1, 2 * _before(partner, a) + 2))
+
+
+def _told_apart(a: Forest, node: np.ndarray, number: np.ndarray) -> np.ndarray:
+    """What tells points below one node apart: nothing below ops and in streams, else the number."""
     is_one = a.is_op.copy()
     is_one[a.lone_roots] = True
-    found: dict[tuple[int, ...], Point] = {}
-
-    def point(key: tuple[int, ...], u: int, v: int) -> Point:
-        if key not in found:
-            found[key] = Point((u, v))
-        return found[key]
-
-    before = _before(matching.of_a)
-    before_b = _before(matching.of_b)
-    for i, (u, j) in enumerate(zip(inside_a.tolist(), matching.of_a.tolist(), strict=True)):
-        if j >= 0:
-            while u >= 0 and not (_is_place(containers, u) and b.low[v := int(containers.of_a[u])] <= j < b.high[v]):
-                u = int(a.parent[u])
-        v = int(containers.of_a[u]) if u >= 0 else -1
-        if u >= 0 and is_one[u]:
-            one = point((u,), u, v)
-        elif j >= 0:
-            one = point((u, i, 1), u, v)
-        else:
-            one = point((u, int(before[i]), 0), u, v)
-        one.leaves[0].append(i)
-        if j >= 0:
-            one.leaves[1].append(j)
-    for j, (v, i) in enumerate(zip(inside_b.tolist(), matching.of_b.tolist(), strict=True)):
-        if i >= 0:
-            continue
-        u = int(containers.of_b[v]) if v >= 0 else -1
-        place = int(before_b[j])
-        # A gap begins behind the last matched leaf before it; both sides call it by that of the first.
-        same_gap = int(matching.of_b[place]) if place >= 0 else -1
-        key = (u,) if u >= 0 and is_one[u] else (u, same_gap, 0) if u >= 0 else (-2 - v, place, 0)
-        point(key, u, v).leaves[1].append(j)
-    for one in found.values():
-        one.leaves[1].sort()
-        one.ns = int(a.ns[one.leaves[0]].sum()), int(b.ns[one.leaves[1]].sum())
-    return list(found.values())
-
-
-def _is_place(containers: Containers, u: int) -> bool:
-    return bool(containers.of_a[u] >= 0 and not containers.renamed[u])
-
-
-def _around(parent: np.ndarray, leaf_parent: np.ndarray, partner: np.ndarray, renamed: np.ndarray) -> np.ndarray:
-    """For each leaf the lowest node above it with a partner of its name; its root, without a partner, else."""
-    found = leaf_parent.copy()
-    is_place = (partner >= 0) & ~renamed
-    while True:
-        climbing = np.flatnonzero((found >= 0) & ~is_place[found])
-        climbing = climbing[parent[found[climbing]] >= 0] if len(climbing) else climbing
-        if not len(climbing):
-            return found
-        found[climbing] = parent[found[climbing]]
-
-
-def _before(partner: np.ndarray) -> np.ndarray:
-    """For each leaf the last matched one before it, -1 without one."""
-    found: np.ndarray = np.maximum.accumulate(np.where(partner >= 0, np.arange(len(partner)), -1))
+    found: np.ndarray = np.where((node >= 0) & is_one[node], -1, number)
     return found
+
+
+def _renamed_of_b(containers: Containers) -> np.ndarray:
+    found = np.zeros(len(containers.of_b), bool)
+    found[containers.of_a[containers.renamed]] = True
+    return found
+
+
+def _around(forest: Forest, partner: np.ndarray, renamed: np.ndarray) -> np.ndarray:
+    """For each leaf the lowest node above it with a partner of its name; its root, without a partner, else."""
+    return climb(forest.parent, forest.leaf_parent, ((partner >= 0) & ~renamed) | (forest.parent < 0))
+
+
+def _before(partner: np.ndarray, forest: Forest) -> np.ndarray:
+    """For each leaf the last matched one before it below the same root, -1 without one."""
+    found = np.maximum.accumulate(np.where(partner >= 0, np.arange(len(partner)), -1))
+    roots = np.concatenate((forest.linked_roots, forest.lone_roots))
+    roots = roots[np.argsort(forest.low[roots], kind="stable")]
+    first = np.repeat(forest.low[roots], forest.high[roots] - forest.low[roots])
+    return np.where(found >= first, found, -1)
+
+
+def _grouped(group: np.ndarray, groups: int) -> list[list[int]]:
+    """Places of each group."""
+    order = np.argsort(group, kind="stable")
+    ends = np.cumsum(np.bincount(group, minlength=groups)).tolist()
+    places = order.tolist()
+    return [places[begin:end] for begin, end in zip([0, *ends[:-1]], ends, strict=True)]

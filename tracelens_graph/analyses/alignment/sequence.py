@@ -1,8 +1,9 @@
 """Alignment of two sequences at least cost, in whole numbers.
 
 Needleman-Wunsch by rows: within a row, insertions are a running minimum, so that numpy does a row at a time. Where the
-table of all pairs would be large, items that are unique on both sides and equal are taken as given (as patience diff
-does), and between them a band around the diagonal is searched, which widens while the path touches its edge.
+table of all pairs would be large, equal items that occur as often on both sides are taken as given (patience diff takes
+those that are unique), and between them a band around the diagonal is searched, which widens while the path touches
+its edge.
 """
 
 from __future__ import annotations
@@ -16,38 +17,48 @@ NEVER = 2**60
 """Cost of a pair that may not be."""
 
 _LARGE = 1 << 22
-"""Pairs above which equal unique items are taken as given."""
+"""Pairs above which equal items are taken as given."""
 _CELLS = 40_000_000
 """Pairs that are all looked at; more are searched in a band."""
+_MOST_CELLS = 200_000_000
+"""Pairs to which a band may widen: its choices take a byte each."""
+_BASE = np.uint64(0x9E3779B97F4A7C15)
 
 Costs = Callable[[int, int, int], np.ndarray]
 """Cost of pairing item i of the first sequence with items j .. k - 1 of the second."""
 
 Pairs = list[tuple[int, int]]
+Part = tuple[int, int, int, int]
+"""From and to an item of the first sequence, from and to one of the second."""
 
 
-def aligned(lose: np.ndarray, gain: np.ndarray, costs: Costs, equal: tuple[np.ndarray, np.ndarray]) -> Pairs:
+def aligned(
+    lose: np.ndarray,
+    gain: np.ndarray,
+    costs: Costs,
+    equal: tuple[np.ndarray, np.ndarray],
+    alike: tuple[np.ndarray, np.ndarray],
+) -> Pairs:
     """The pairs of an alignment at least cost, ascending.
 
     Args:
         lose, gain: cost of leaving an item of the first, of the second sequence alone.
         costs: cost of pairs, below the sum of leaving both alone, or NEVER.
         equal: a number for each item of both; items of the same number cost nothing together.
+        alike: coarser numbers, by which long sequences are cut where equal items do not suffice.
     """
     first, second = equal
-    pairs: Pairs = []
     begin, end_a, end_b = 0, len(first), len(second)
     limit = min(end_a, end_b)
     different = np.flatnonzero(first[:limit] != second[:limit])
     begin = int(different[0]) if len(different) else limit
-    pairs += [(i, i) for i in range(begin)]
     rest = limit - begin
     different = np.flatnonzero(first[::-1][:rest] != second[::-1][:rest])
     tail = int(different[0]) if len(different) else rest
     end_a, end_b = end_a - tail, end_b - tail
+    pairs = [(i, i) for i in range(begin)]
     at_a, at_b = begin, begin
-    given = _anchors(first, second, begin, end_a, end_b) if (end_a - begin) * (end_b - begin) > _LARGE else []
-    for i, j in [*given, (end_a, end_b)]:
+    for i, j in [*_anchors(costs, equal, alike, (begin, end_a, begin, end_b)), (end_a, end_b)]:
         pairs += _between(lose, gain, costs, at_a, i, at_b, j)
         if i < end_a:
             pairs.append((i, j))
@@ -56,31 +67,75 @@ def aligned(lose: np.ndarray, gain: np.ndarray, costs: Costs, equal: tuple[np.nd
     return pairs
 
 
-def _anchors(first: np.ndarray, second: np.ndarray, begin: int, end_a: int, end_b: int) -> Pairs:
-    """Items that are equal and unique on both sides, as many as are in the same order on both."""
-    sides = []
-    for values, end in ((first, end_a), (second, end_b)):
-        found, place, count = np.unique(values[begin:end], return_index=True, return_counts=True)
-        sides.append((found[count == 1], place[count == 1] + begin))
+def _anchors(
+    costs: Costs, equal: tuple[np.ndarray, np.ndarray], alike: tuple[np.ndarray, np.ndarray], part: Part
+) -> Pairs:
+    """Pairs that are taken as given where the table of all pairs would be large, ascending.
+
+    An item with its neighbours up to some reach that occurs as often on one side as on the other is paired, first
+    with first and so on: of repeated steps and layers few are unique.
+    """
+    given: Pairs = []
+    parts = [part]
+    for values, reach in ((equal, 16), (equal, 4), (equal, 0), (alike, 16), (alike, 4), (alike, 0)):
+        smaller: list[Part] = []
+        for from_a, to_a, from_b, to_b in parts:
+            if (to_a - from_a) * (to_b - from_b) <= _LARGE:
+                continue
+            found = _in_step(values[0][from_a:to_a], values[1][from_b:to_b], reach)
+            at_a, at_b = from_a, from_b
+            for i, j in found:
+                i, j = from_a + i, from_b + j
+                if values is alike and costs(i, j, j + 1)[0] >= NEVER:
+                    continue
+                given.append((i, j))
+                smaller.append((at_a, i, at_b, j))
+                at_a, at_b = i + 1, j + 1
+            smaller.append((at_a, to_a, at_b, to_b))
+        parts = smaller
+    return sorted(given)
+
+
+def _in_step(first: np.ndarray, second: np.ndarray, reach: int) -> Pairs:
+    """Places whose surroundings occur equally often on both sides, as many as are in the same order on both."""
+    keys = [_surroundings(values, reach) for values in (first, second)]
+    sides = [np.unique(key, return_counts=True) for key in keys]
     common, of_a, of_b = np.intersect1d(sides[0][0], sides[1][0], assume_unique=True, return_indices=True)
-    at_a, at_b = sides[0][1][of_a], sides[1][1][of_b]
-    order = np.argsort(at_a)
-    at_a, at_b = at_a[order].tolist(), at_b[order].tolist()
-    # The longest ascending run, by patience sorting.
+    count_a, count_b = sides[0][1][of_a], sides[1][1][of_b]
+    common = common[(count_a == count_b) & ((reach > 0) | (count_a == 1))]
+    places = [np.flatnonzero(np.isin(key, common)) for key in keys]
+    order = [place[np.argsort(key[place], kind="stable")] for key, place in zip(keys, places, strict=True)]
+    in_a = np.argsort(order[0], kind="stable")
+    at_a, at_b = order[0][in_a].tolist(), order[1][in_a].tolist()
+    return [(at_a[k], at_b[k]) for k in _longest_ascending(at_b)]
+
+
+def _surroundings(values: np.ndarray, reach: int) -> np.ndarray:
+    """For each item a hash of it and of its neighbours on both sides."""
+    values = values.astype(np.uint64)
+    padded = np.concatenate((np.zeros(reach, np.uint64), values, np.zeros(reach, np.uint64)))
+    found = np.zeros(len(values), np.uint64)
+    for place in range(2 * reach + 1):
+        found = found * _BASE + padded[place : place + len(values)]
+    return found
+
+
+def _longest_ascending(values: list[int]) -> list[int]:
+    """Places of a longest ascending run, by patience sorting."""
     tops: list[int] = []
     piles: list[int] = []
-    before = [-1] * len(common)
-    for i, place in enumerate(at_b):
-        pile = bisect_left(tops, place)
-        tops[pile : pile + 1] = [place]
-        piles[pile : pile + 1] = [i]
-        before[i] = piles[pile - 1] if pile else -1
-    found_pairs: Pairs = []
+    before = [-1] * len(values)
+    for place, value in enumerate(values):
+        pile = bisect_left(tops, value)
+        tops[pile : pile + 1] = [value]
+        piles[pile : pile + 1] = [place]
+        before[place] = piles[pile - 1] if pile else -1
+    found = []
     at = piles[-1] if piles else -1
     while at >= 0:
-        found_pairs.append((at_a[at], at_b[at]))
+        found.append(at)
         at = before[at]
-    return found_pairs[::-1]
+    return found[::-1]
 
 
 def _between(lose: np.ndarray, gain: np.ndarray, costs: Costs, from_a: int, to_a: int, from_b: int, to_b: int) -> Pairs:
@@ -90,7 +145,7 @@ def _between(lose: np.ndarray, gain: np.ndarray, costs: Costs, from_a: int, to_a
     band = max(n, m) if n * m <= _CELLS else 500 + abs(n - m) // 2
     while True:
         pairs, touches = _in_band(lose, gain, costs, from_a, to_a, from_b, to_b, band)
-        if not touches or band >= max(n, m):
+        if not touches or band >= max(n, m) or 4 * band * n > _MOST_CELLS:
             return pairs
         band *= 2
 

@@ -100,6 +100,18 @@ DIFF_WITHIN: About = {
     "usual_uid": uid("the usual layer; absent for steps and ranks"),
 }
 
+DIFF_TIMES: About = {
+    "part": key(
+        "computation, exposed_communication, exposed_copies and idle add up to the time from the first to the last GPU "
+        "event of a device; around: what of the steps lies before and behind it"
+    ),
+    "cause": key("what time without GPU work is due to; empty for GPU work"),
+    "change_ms": total("time of b less that of a", "ms", heading="change ms"),
+    "a_ms": total("time in a, over all devices", "ms", heading="A ms"),
+    "b_ms": total("the same in b", "ms", heading="B ms"),
+    "why": replace(text("what it is, and what of it changed"), gives_way=0),
+}
+
 _NAME: About = {"name": key("name of the op")}
 _SIGNATURE: About = {
     **_NAME,
@@ -210,6 +222,11 @@ SCHEMAS = {
         DIFF_PLACES,
         counts="point",
         figure="place",
+    ),
+    "diff_times": TableSchema(
+        "What the change of the time from first to last GPU event is made of: GPU work and idle time by cause.",
+        DIFF_TIMES,
+        ordered=True,
     ),
     "diff_runs": TableSchema("Several traces against the first by structure.", DIFF_RUNS, ordered=True),
     "diff_within": TableSchema(

@@ -1,0 +1,264 @@
+"""What it costs to pair what two call trees hold: whole units, and leaves."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from tracelens_graph.analyses.alignment.forest import Forest
+from tracelens_graph.analyses.alignment.sequence import NEVER, Pairs, aligned
+from tracelens_graph.graph.arrays import distinct
+
+_OTHER_ARGUMENTS, _SAME_CATEGORY, _WITHOUT_OP, _OTHER_CALLERS = 30, 500, 300, 300
+"""What two leaves cost beside each other, in thousandths of leaving both alone: the same op with other arguments,
+another op of the same category, events of one category of which one has no op; on top as much as their callers
+differ."""
+
+_UNLIKE = 2
+"""Units whose leaves differ by more than one in this many are no pair."""
+
+_FOLDED, _FEW = 256, 64
+"""Columns into which names and tokens are folded where there are more, and where the table of all pairs is large."""
+_LARGE = 1 << 22
+"""Entries of a large table."""
+
+
+class Units:
+    """The items right below a node, as wholes.
+
+    Attributes:
+        items: nodes, and leaves as ~leaf.
+        size: number of leaves in each.
+        identity: equal for equal items, on both sides.
+        name: the name of each, or of the op that launched it.
+        names: for each the names along its chain of single children: what it may be called.
+    """
+
+    def __init__(self, forest: Forest, items: list[int]) -> None:
+        self.forest, self.items = forest, items
+        found = np.array(items, np.int64)
+        leaf, node = ~np.minimum(found, -1), np.maximum(found, 0)
+        is_leaf = found < 0
+        self.low = np.where(is_leaf, leaf, forest.low[node])
+        self.high = np.where(is_leaf, leaf + 1, forest.high[node])
+        self.size = self.high - self.low
+        leaf = np.minimum(leaf, max(forest.leaves - 1, 0))
+        self.identity = np.where(is_leaf, forest.leaf_identity[leaf], forest.identity[node])
+        self.name = np.where(is_leaf, forest.op[leaf], forest.name[node])
+
+    @cached_property
+    def names(self) -> list[set[int]]:
+        """What each may be called: the names along its chain of single children."""
+        return [_chain_names(self.forest, item) for item in self.items]
+
+    def count(self, rows: range) -> int:
+        """Number of leaves in some items that stand side by side."""
+        return int(self.high[rows.stop - 1] - self.low[rows.start]) if rows else 0
+
+    def leaves(self, rows: range) -> range:
+        """The leaves in some items that stand side by side."""
+        return range(int(self.low[rows.start]), int(self.high[rows.stop - 1]))
+
+
+class UnitCosts:
+    """What it costs to pair two units: as many leaves as differ by op and category; never those unlike each other."""
+
+    def __init__(self, x: Units, y: Units) -> None:
+        self.x, self.y = x, y
+        called = [set().union(*one.names) for one in (x, y)]
+        common = called[0] & called[1]
+        # A unit that nothing on the other side may be called like stays alone: it need not be looked at.
+        self._rows = [
+            np.array([k for k, names in enumerate(one.names) if not names.isdisjoint(common)], np.int64)
+            for one in (x, y)
+        ]
+        token_x, token_y = (one.forest.token[one.low[0] : one.high[-1]] for one in (x, y))
+        tokens = np.unique(np.concatenate((token_x, token_y)))
+        is_large = len(self._rows[0]) * len(self._rows[1]) > _LARGE
+        columns = _FEW if is_large else _FOLDED
+        self._bags = [
+            _bags(one, np.searchsorted(tokens, of) % columns, min(len(tokens), columns))[rows]
+            for one, of, rows in ((x, token_x, self._rows[0]), (y, token_y, self._rows[1]))
+        ]
+        places: dict[int, list[int]] = {}
+        for k, j in enumerate(self._rows[1].tolist()):
+            for name in y.names[j] & common:
+                places.setdefault(name, []).append(k)
+        self._called = {name: np.array(found, np.int64) for name, found in places.items()}
+
+    def aligned(self) -> Pairs:
+        """The pairs of units that cost least."""
+        rows, columns = self._rows
+        x, y = self.x, self.y
+        pairs = aligned(
+            x.size[rows], y.size[columns], self._row, (x.identity[rows], y.identity[columns]),
+            (x.name[rows], y.name[columns]),
+        )  # fmt: skip
+        return [(int(rows[i]), int(columns[j])) for i, j in pairs]
+
+    def _row(self, i: int, begin: int, end: int) -> np.ndarray:
+        """Cost of pairing one unit of the first side with each of some of the second."""
+        rows, columns = self._rows
+        cost = np.full(end - begin, NEVER, np.int64)
+        places = [
+            found[np.searchsorted(found, begin) : np.searchsorted(found, end)]
+            for name in self.x.names[rows[i]]
+            if (found := self._called.get(name)) is not None
+        ]
+        may = places[0] if len(places) == 1 else np.unique(np.concatenate(places))
+        differ = np.abs(self._bags[1][may] - self._bags[0][i]).sum(axis=1)
+        alike = _UNLIKE * differ <= self.x.size[rows[i]] + self.y.size[columns[may]]
+        cost[may[alike] - begin] = differ[alike]
+        return cost
+
+
+class LeafCosts:
+    """What it costs to pair two leaves.
+
+    Attributes:
+        weights: for both sides what it costs to leave a leaf alone: its time and the mean time of all.
+    """
+
+    def __init__(self, a: Forest, b: Forest) -> None:
+        self.a, self.b = a, b
+        mean = int(a.ns.sum() + b.ns.sum()) // max(a.leaves + b.leaves, 1) + 1
+        self.weights = 1000 * (a.ns + mean), 1000 * (b.ns + mean)
+
+    def aligned(self, leaves_a: range, leaves_b: range) -> Pairs:
+        """Pairs of leaves of two stretches."""
+        a, b = self.a, self.b
+        if len(leaves_a) == len(leaves_b) == 1:
+            i, j = leaves_a.start, leaves_b.start
+            alike = a.category[i] == b.category[j] or (a.op[i] == b.op[j] and a.op[i])
+            return [(i, j)] if alike else []
+        table = LeafTable(self, leaves_a, leaves_b)
+        x, y = (slice(leaves.start, leaves.stop) for leaves in (leaves_a, leaves_b))
+        pairs = aligned(
+            self.weights[0][x], self.weights[1][y], table.row,
+            (a.leaf_place[x], b.leaf_place[y]), (a.leaf_identity[x], b.leaf_identity[y]),
+        )  # fmt: skip
+        return [(leaves_a.start + i, leaves_b.start + j) for i, j in pairs]
+
+
+class LeafTable:
+    """Costs of pairing the leaves of two stretches, a row at a time.
+
+    Leaves of one op, category, arguments and callers have one signature; rows are worked out once for each.
+    """
+
+    def __init__(self, costs: LeafCosts, leaves_a: range, leaves_b: range) -> None:
+        self._first_a = leaves_a.start
+        a, b = costs.a, costs.b
+        sides = ((a, slice(leaves_a.start, leaves_a.stop)), (b, slice(leaves_b.start, leaves_b.stop)))
+        self._weight_a = costs.weights[0][sides[0][1]] // 1000
+        self._weight_b = costs.weights[1][sides[1][1]] // 1000
+        self._callers = _Callers(sides)
+        self._of: list[np.ndarray] = []
+        self._known: list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]] = []
+        for (forest, there), callers in zip(sides, self._callers.of, strict=True):
+            key = forest.leaf_identity[there] * np.uint64(0x9E3779B97F4A7C15) + callers.astype(np.uint64)
+            _, one, of = np.unique(key, return_index=True, return_inverse=True)
+            self._of.append(of)
+            self._known.append(
+                (forest.op[there][one], forest.category[there][one], forest.leaf_args[there][one], callers[one])
+            )
+        self._rows: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        self._most = max(_LARGE // max(len(leaves_b), 1), 1)
+
+    def row(self, i: int, begin: int, end: int) -> np.ndarray:
+        """Cost of pairing one leaf of the first stretch with some of the second."""
+        signature = int(self._of[0][i])
+        if signature not in self._rows:
+            if len(self._rows) >= self._most:
+                self._rows.clear()
+            self._rows[signature] = self._factors(signature)
+        factor, never = self._rows[signature]
+        cost: np.ndarray = (self._weight_b[begin:end] + self._weight_a[i]) * factor[begin:end]
+        cost += never[begin:end]
+        return cost
+
+    def _factors(self, signature: int) -> tuple[np.ndarray, np.ndarray]:
+        """For one signature and each leaf of the second stretch: thousandths of both weights, and NEVER or 0."""
+        op, category, args, callers = (values[signature] for values in self._known[0])
+        op_b, category_b, args_b, callers_b = self._known[1]
+        same_op = op_b == op
+        base = np.where(
+            same_op,
+            np.where(args_b == args, 0, _OTHER_ARGUMENTS),
+            np.where((op_b > 0) & (op > 0), _SAME_CATEGORY, _WITHOUT_OP),
+        )
+        may = (category_b == category) | (same_op & (op > 0))
+        factor = np.where(may, base + self._callers.unlike(int(callers))[callers_b], 0)
+        of = self._of[1]
+        return factor[of], np.where(may, 0, NEVER)[of]
+
+
+class _Callers:
+    """How much the callers of leaves differ: their names up to what all leaves of a stretch are below.
+
+    Attributes:
+        of: for the leaves of both stretches the number of their set of callers.
+    """
+
+    def __init__(self, sides: tuple[tuple[Forest, slice], tuple[Forest, slice]]) -> None:
+        sets: list[dict[frozenset[int], int]] = [{}, {}]
+        self.of: list[np.ndarray] = []
+        for (forest, there), numbers in zip(sides, sets, strict=True):
+            parents, back = distinct(forest.leaf_parent[there])
+            found = [numbers.setdefault(names, len(numbers)) for names in _names_above(forest, parents.tolist(), there)]
+            self.of.append(np.array(found, np.int64)[back])
+        common = sorted(set().union(*sets[0]) & set().union(*sets[1]))
+        most = _FEW if len(sets[0]) * len(sets[1]) > _LARGE else _FOLDED
+        column = {name: k % most for k, name in enumerate(common)}
+        self._holds = []
+        for numbers in sets:
+            held = np.zeros((len(numbers), min(len(common), most)), np.float32)
+            for known, number in numbers.items():
+                held[number, [column[name] for name in known if name in column]] = 1
+            self._holds.append(held)
+        self._sizes = [np.array([len(known) for known in numbers], np.int64) for numbers in sets]
+
+    def unlike(self, callers: int) -> np.ndarray:
+        """What callers of the first side add to the cost beside each set of callers of the second."""
+        common = (self._holds[1] @ self._holds[0][callers]).astype(np.int64)
+        sizes = self._sizes[0][callers] + self._sizes[1]
+        differ: np.ndarray = _OTHER_CALLERS * (sizes - 2 * common) // np.maximum(sizes, 1)
+        return differ
+
+
+def _names_above(forest: Forest, nodes: list[int], leaves: slice) -> list[frozenset[int]]:
+    """For each node the names of it and of those above, up to the first that holds all of some leaves."""
+    known: dict[int, frozenset[int]] = {}
+    found = []
+    for start in nodes:
+        way: list[int] = []
+        node = start
+        while node not in known and not (forest.low[node] <= leaves.start and leaves.stop <= forest.high[node]):
+            if forest.parent[node] < 0:
+                break
+            way.append(node)
+            node = int(forest.parent[node])
+        names = known.get(node, frozenset()).union(forest.name[way].tolist())
+        known[start] = names
+        found.append(names)
+    return found
+
+
+def _bags(units: Units, token: np.ndarray, columns: int) -> np.ndarray:
+    """How many leaves of each kind are in each unit."""
+    of = np.repeat(np.arange(len(units.items)), units.size)
+    found = np.bincount(of * columns + token, minlength=len(units.items) * columns)
+    return found.reshape(-1, columns).astype(np.int32)
+
+
+def _chain_names(forest: Forest, item: int) -> set[int]:
+    if item < 0:
+        return {int(forest.op[~item])}
+    names = set()
+    while True:
+        names.add(int(forest.name[item]))
+        below = forest.items(item)
+        if len(below) != 1 or below[0] < 0:
+            return names
+        item = below[0]
