@@ -173,6 +173,7 @@ def _two(
     from tracelens_graph.analyses.alignment.difference import diff as compared
     from tracelens_graph.analyses.alignment.steps import median_steps
     from tracelens_graph.analyses.alignment.tables import places_table, totals_table
+    from tracelens_graph.analyses.alignment.times import times_table
     from tracelens_graph.reports.diff_text import notes_on
 
     chosen = calls[0].window != WindowChoice()
@@ -181,12 +182,13 @@ def _two(
     notes = notes_on(difference)
     if (first, second) != windows:
         notes = ["Of each trace a step of median GPU time is compared; --step N takes another.", *notes]
+    makers = {"diff_totals": totals_table, "diff_times": times_table, "diff_places": places_table}
     if shown.tree:
         _draw_tree(difference, shown.min_percent)
     elif shown.point is not None:
         _draw_point(difference, places_table(difference), shown.point, calls)
     else:
-        tables = {"diff_totals": totals_table(difference), "diff_places": places_table(difference)}
+        tables = {name: make(difference) for name, make in makers.items()}
         if shown.points or (shown.format is not Format.table and not _writes(shown)):
             tables["diff_places"].notes = notes
             _list(tables["diff_places"], shown)
@@ -194,7 +196,7 @@ def _two(
             _print_screen(difference, tables, notes, calls)
         _write(difference, tables, notes, shown)
     if conditions:
-        tables = {"diff_totals": totals_table(difference), "diff_places": places_table(difference)}
+        tables = {name: makers[name](difference) for name in {one.figure.table for one in conditions}}
         gate.conclude(gate.remarks(conditions, tables), gate.check(conditions, tables))
 
 
@@ -206,11 +208,10 @@ def _print_screen(difference: Diff, tables: dict[str, Table], notes: list[str], 
     from tracelens_graph.reports.diff_text import screen
     from tracelens_graph.reports.terminal import terminal_width, wants_color
 
-    totals, places = tables["diff_totals"], tables["diff_places"]
     width, color = terminal_width(sys.stdout), wants_color(sys.stdout)
-    for line in screen(difference, totals, places, width, color, notes):
+    for line in screen(difference, tables, width, color, notes):
         print(line)
-    if any(change for change in places["change_ms"]):
+    if any(change for change in tables["diff_places"]["change_ms"]):
         print(f"ask next: {_again(calls, '--point 1')}")
 
 

@@ -23,24 +23,26 @@ _LABEL = 24
 _WHY_LINES = 2
 _SLACK = 16
 """Characters of these lines that wrapping may lose."""
+_CAUSES = 3
+_LEAST_OF_IDLE = 0.05
+"""Causes of idle time on the screen, and what share of all changes of times each has at least."""
 _LEAST_UNLINKED = 1
 """Percent of GPU time without a launch from which on it is told."""
 
 
 def screen(
-    difference: Diff, totals: Table, places: Table, width: int, color: bool, notes: Sequence[str] = ()
+    difference: Diff, tables: Mapping[str, Table], width: int, color: bool, notes: Sequence[str] = ()
 ) -> Iterator[str]:
     """Both sides and their totals, then the places that explain most of the change.
 
     Args:
         difference: the comparison.
-        totals: its totals.
-        places: its places.
+        tables: its totals, times and places.
         width: characters of a line.
         color: whether to use terminal escapes.
         notes: what is to be said of the two sides.
     """
-    for line in _lines(difference, totals, places, width, color, notes):
+    for line in _lines(difference, tables, width, color, notes):
         yield line.rstrip()
 
 
@@ -84,14 +86,16 @@ def headline(totals: Table, is_changed: bool) -> str:
 
 
 def _lines(
-    difference: Diff, totals: Table, places: Table, width: int, color: bool, notes: Iterable[str]
+    difference: Diff, tables: Mapping[str, Table], width: int, color: bool, notes: Iterable[str]
 ) -> Iterator[str]:
+    totals = tables["diff_totals"]
     for line in side_lines(difference):
         yield from wrapped(printable(line), width, _INDENT)
     yield ""
-    changed = changed_places(places)
+    changed = changed_places(tables["diff_places"])
     yield from (bold(line, color) for line in wrapped(headline(totals, bool(changed)), width, _INDENT))
     yield from _times(totals)
+    yield from _idle(tables["diff_times"], max((abs(row["change_ms"]) for row in changed), default=0.0), width)
     for note in notes:
         yield from wrapped(printable(note), width, _INDENT)
     if not changed:
@@ -110,11 +114,26 @@ def _lines(
 
 def _times(totals: Table) -> Iterator[str]:
     for row in totals.records():
-        one, other = row["a_ms"], row["b_ms"]
-        if row["time"] in _PARTS and (one or other):
-            figures = f"{one:>12,.3f} -> {other:>12,.3f} ms  {row['change_ms']:>+12,.3f}"
+        if row["time"] in _PARTS and (row["a_ms"] or row["b_ms"]):
             share = "" if row["change_percent"] is None else f"  {row['change_percent']:>+8.1f} %"
-            yield f"{_INDENT}{row['meaning']:<{_LABEL}}{figures}{share}"
+            yield f"{_INDENT}{row['meaning']:<{_LABEL}}{_figures(row)}{share}"
+
+
+def _idle(times: Table, largest: float, width: int) -> Iterator[str]:
+    """The causes of idle time that changed most; that with more of a change than any place is explained."""
+    rows = sorted((row for row in times.records() if row["cause"]), key=lambda row: -abs(row["change_ms"]))
+    least = _LEAST_OF_IDLE * sum(abs(row["change_ms"]) for row in times.records())
+    for row in [row for row in rows if abs(row["change_ms"]) > least][:_CAUSES]:
+        label = f"{_INDENT}{row['part']}: {row['cause'].replace('_', ' ')}"
+        yield f"{_INDENT}{label:<{_LABEL}}{_figures(row)}"
+        if abs(row["change_ms"]) > largest:
+            room = max(width - 3 * len(_INDENT), 24)
+            why = cut_end(printable(str(row["why"])), _WHY_LINES * room - _SLACK)
+            yield from (3 * _INDENT + line for line in list(wrapped(why, room))[:_WHY_LINES])
+
+
+def _figures(row: Mapping[str, Any]) -> str:
+    return f"{row['a_ms']:>12,.3f} -> {row['b_ms']:>12,.3f} ms  {row['change_ms']:>+12,.3f}"
 
 
 def runs_text(table: Table, width: int, color: bool = False) -> Iterator[str]:
