@@ -10,12 +10,14 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from glob import has_magic
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tracelens_graph.cli import gate
 from tracelens_graph.cli.common import load, print_wrapped, write_table
+from tracelens_graph.cli.hints import Call
 from tracelens_graph.cli.options import (
     CacheOption,
     Extensions,
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 
 _ROWS_FOR_PEOPLE = 10
 _ROWS_OF_ONE_TABLE = 30
+_STRUCTURE = ("ops_summary", "kernel_summary")
 _KEY_TABLES = ("gpu_timeline", "ops_summary_by_category", "ops_summary", "kernel_summary")
 
 
@@ -119,7 +122,10 @@ def compare(
     elif table is not None:
         _write_one(tables, table, format, top)
     else:
-        _write_all(tables, csv, top)
+        compared = _write_all(tables, csv, top)
+        if all(run != "-" and not Path(run).is_dir() for run in runs) and _differ_in_structure(compared):
+            again = " ".join(map(quote, runs[1:]))
+            print(f"ask next: {Call(runs[0], window, extension or []).complete(f'tracelens-graph diff TRACE {again}')}")
     _judge(conditions, tables)
 
 
@@ -177,7 +183,8 @@ def _tables(tag: str, run: str, window: WindowChoice, options: ReportOptions, ca
     return report_tables(window.of(core, options.extension), options)
 
 
-def _write_all(runs: Mapping[str, Run], csv: Path | None, top: int | None) -> None:
+def _write_all(runs: Mapping[str, Run], csv: Path | None, top: int | None) -> Mapping[str, Table]:
+    """Print the verdict, then write all tables or print the key ones; returns what was compared."""
     from tracelens_graph.analyses.across.compare import compare as analysis
     from tracelens_graph.analyses.across.compare import lacked, notes_on_lacked
     from tracelens_graph.reports.comparison import brief, verdict
@@ -193,7 +200,7 @@ def _write_all(runs: Mapping[str, Run], csv: Path | None, top: int | None) -> No
         print(line)
     if csv is not None:
         _write_folder(tables, csv)
-        return
+        return tables
     of_runs = tuple(f"{tag}: " for tag in runs)
     said: list[str] = []
     for name in _KEY_TABLES:
@@ -208,6 +215,18 @@ def _write_all(runs: Mapping[str, Run], csv: Path | None, top: int | None) -> No
     if rest := [name for name in there if name not in _KEY_TABLES]:
         print()
         print_wrapped(f"more with --table: {', '.join(rest)}")
+    return tables
+
+
+def _differ_in_structure(tables: Mapping[str, Table]) -> bool:
+    """Whether runs have other ops or kernels, or other numbers of calls: what they call differs, not only its time."""
+    for name in _STRUCTURE:
+        if name not in tables:
+            continue
+        counts = [cells for column, cells in tables[name].columns.items() if re.fullmatch(r"Count__.*_diff", column)]
+        if any(tables[name]["only_in"]) or any(cell for cells in counts for cell in cells):
+            return True
+    return False
 
 
 def _write_one(runs: Mapping[str, Run], name: str, format: Format, top: int | None) -> None:

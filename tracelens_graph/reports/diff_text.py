@@ -23,6 +23,8 @@ _LABEL = 24
 _WHY_LINES = 2
 _SLACK = 16
 """Characters of these lines that wrapping may lose."""
+_WITHOUT_WORK = {"idle": "idle", "around": "step's ends"}
+"""Parts of the time without GPU work -> what they are called."""
 _CAUSES = 3
 _LEAST_OF_IDLE = 0.05
 """Causes of idle time on the screen, and what share of all changes of times each has at least."""
@@ -124,7 +126,7 @@ def _idle(times: Table, largest: float, width: int) -> Iterator[str]:
     rows = sorted((row for row in times.records() if row["cause"]), key=lambda row: -abs(row["change_ms"]))
     least = _LEAST_OF_IDLE * sum(abs(row["change_ms"]) for row in times.records())
     for row in [row for row in rows if abs(row["change_ms"]) > least][:_CAUSES]:
-        label = f"{_INDENT}{row['part']}: {row['cause'].replace('_', ' ')}"
+        label = f"{_INDENT}{_WITHOUT_WORK[row['part']]}: {row['cause'].replace('_', ' ')}"
         yield f"{_INDENT}{label:<{_LABEL}}{_figures(row)}"
         if abs(row["change_ms"]) > largest:
             room = max(width - 3 * len(_INDENT), 24)
