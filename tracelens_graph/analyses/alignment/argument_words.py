@@ -7,7 +7,7 @@ from collections.abc import Callable
 from itertools import zip_longest
 from math import prod
 
-_NOTHING = ([], "", None, "Scalar", "None")
+_NOTHING: tuple[object, ...] = ([], "", None, "Scalar", "None")
 """What is recorded where an argument has no size or type, or was not recorded."""
 
 

@@ -171,7 +171,7 @@ class Diff:
         fuller = max(one, other, key=lambda context: (len(context.modules), context.modules))
         # A module is missing only where the other side has nothing in its place.
         is_module = one.is_module or other.is_module if not one.names or not other.names else False
-        names = _listed(one), _listed(other)
+        names = _listed(one.names), _listed(other.names)
         return Place(fuller.modules, fuller.is_backward, names, points, ns, (first, second), is_module)
 
     def match(self, node: Node) -> Node | None:
@@ -369,8 +369,7 @@ def _common_start(paths: set[tuple[str, ...]]) -> tuple[str, ...]:
     return first[: min(len(first), len(last)) if same is None else same]
 
 
-def _listed(context: _Context) -> str:
-    names = tuple(f"{name}: {context.kernel}" if context.kernel else name for name in context.names)
+def _listed(names: tuple[str, ...]) -> str:
     more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
     return ", ".join(names[:_NAMES]) + more
 

@@ -247,8 +247,8 @@ def _arguments(core: Core, rows: np.ndarray, arguments: Vocabulary) -> np.ndarra
 
 
 def _category(
-    w: Window, gpu: np.ndarray, captured: dict[int, str], leaf: np.ndarray, begin: np.ndarray, row: np.ndarray, above: np.ndarray,
-    is_op: np.ndarray, names: Vocabulary,
+    w: Window, gpu: np.ndarray, captured: dict[int, str], leaf: np.ndarray, begin: np.ndarray, row: np.ndarray,
+    above: np.ndarray, is_op: np.ndarray, names: Vocabulary,
 ) -> np.ndarray:  # fmt: skip
     """Per leaf the number of what its longest event does: the category of a kernel, the direction of a copy."""
     core, c = w.core, w.core.columns
