@@ -16,7 +16,7 @@ from tracelens_graph.cli.common import ASCII_BRANCHES, has_branches, load, write
 from tracelens_graph.cli.hints import Call
 from tracelens_graph.cli.options import CacheOption, Extensions, Format, FormatOption, Written, extension_of
 from tracelens_graph.cli.outputs import say_written
-from tracelens_graph.cli.traces import files_named, names_of
+from tracelens_graph.cli.traces import files_named, names_of, say
 from tracelens_graph.cli.windows import WindowChoice, with_window_options
 
 if TYPE_CHECKING:
@@ -300,15 +300,33 @@ def _write_folder(tables: dict[str, Table], folder: Path) -> None:
     say_written(f"wrote {len(tables)} {'table' if len(tables) == 1 else 'tables'} to {folder}", folder)
 
 
+def _readable(
+    paths: Sequence[str], tags: Sequence[str], opened: Callable[[str], Window]
+) -> Iterator[tuple[str, Window]]:
+    """The windows of those files that are traces: whatever else lies in a folder of traces is passed over."""
+    from tracelens_graph.errors import NotATraceError, TraceError
+    from tracelens_graph.set_loading import left_out_note
+
+    others = []
+    for path, tag in zip(paths, tags, strict=True):
+        try:
+            window = opened(path)
+        except NotATraceError:
+            others.append(path)
+            continue
+        yield tag, window
+    if len(others) == len(paths):
+        raise TraceError(f"none of the {len(paths)} files is a trace that can be read")
+    say(left_out_note(others))
+
+
 def _several(
     paths: Sequence[str], tags: Sequence[str], opened: Callable[[str], Window], shown: _Shown, chosen: bool
 ) -> None:
     from tracelens_graph.analyses.alignment.several import runs_table
-
-    runs = ((tag, opened(path)) for tag, path in zip(tags, paths, strict=True))
     from tracelens_graph.reports.diff_text import runs_text
 
-    _answer(runs_table(runs, chosen), shown, runs_text)
+    _answer(runs_table(_readable(paths, tags, opened), chosen), shown, runs_text)
 
 
 def _within(
@@ -317,10 +335,7 @@ def _within(
     from tracelens_graph.analyses.alignment.several import odd_parts, odd_ranks
     from tracelens_graph.reports.diff_text import within_text
 
-    if len(paths) == 1:
-        table = odd_parts(opened(paths[0]))
-    else:
-        table = odd_ranks({tag: opened(path) for tag, path in zip(tags, paths, strict=True)})
+    table = odd_parts(opened(paths[0])) if len(paths) == 1 else odd_ranks(dict(_readable(paths, tags, opened)))
     rows = _ROWS_FOR_PEOPLE if shown.top is None else shown.top
     _answer(table, shown, partial(within_text, most=rows))
     if shown.format is Format.table and not shown.csv and len(paths) == 1 and len(table):

@@ -147,7 +147,7 @@ def runs_text(table: Table, width: int, color: bool = False) -> Iterator[str]:
         structures.setdefault(row["structure"], []).append(row["run"])
     yield ""
     if len(structures) == 1:
-        yield from wrapped("All runs have one structure: the same calls, arguments and kinds of kernels.", width)
+        yield from wrapped("All runs have one structure: the same calls, shapes and kinds of kernels.", width)
     else:
         for number, runs in structures.items():
             yield from wrapped(printable(f"Structure {number}: {', '.join(runs)}"), width, _INDENT)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -12,11 +12,12 @@ import numpy as np
 
 from tracelens_graph.analyses.alignment.causes import Reasons
 from tracelens_graph.analyses.alignment.difference import Diff, diff
-from tracelens_graph.analyses.alignment.forest import Vocabulary, forest
+from tracelens_graph.analyses.alignment.forest import Forest, Vocabulary, forest
 from tracelens_graph.analyses.alignment.steps import median_steps, steps_with_work
 from tracelens_graph.analyses.alignment.tables import module_of, op_of, percent
 from tracelens_graph.analyses.shared.grouping import group_by, text_codes
 from tracelens_graph.analyses.timeline.timeline import times_of
+from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.classes import normal_name
 from tracelens_graph.graph.traversals import nearest_above
 from tracelens_graph.graph.window import Window, narrow
@@ -36,15 +37,24 @@ class Structures:
     """Numbers of structures of windows: one number, one structure, from 1 in the order of their appearance."""
 
     def __init__(self) -> None:
-        self._names, self._arguments = Vocabulary(), Vocabulary()
+        self._names, self._shapes = Vocabulary(), Vocabulary()
         self._numbers: dict[object, int] = {}
 
     def of(self, w: Window) -> int:
-        """The number of a window's structure: its calls, their arguments, and kinds of kernels, thread by thread."""
-        side = forest(w, self._names, self._arguments)
+        """The number of a window's structure: its calls, their shapes, and kinds of kernels, thread by thread."""
+        side = _by_shapes(w, self._names, self._shapes)
         roots = np.concatenate((side.linked_roots, side.lone_roots))
         key = tuple(sorted(side.identity[roots].tolist()))
         return self._numbers.setdefault(key, len(self._numbers) + 1)
+
+
+def _by_shapes(w: Window, names: Vocabulary, shapes: Vocabulary) -> Forest:
+    """The forest of a window in which dims and types alone are arguments: ranks, seeds and scalars differ anyhow."""
+    side = forest(w, names, Vocabulary())
+    core = w.core
+    codes, back = distinct(np.where(side.row >= 0, core.columns.argset[side.row], -1))
+    numbers = [0 if code < 0 else shapes[core.argsets[code][:2]] for code in codes.tolist()]
+    return replace(side, args=np.array(numbers, np.int64)[back])
 
 
 def runs_table(runs: Iterable[tuple[str, Window]], chosen: bool = False) -> Table:
@@ -160,7 +170,7 @@ def _layers(w: Window) -> list[tuple[str, list[_Part]]]:
     Modules inside such layers are none of their own: where they differ, their layer does.
     """
     core, c = w.core, w.core.columns
-    side = forest(w, Vocabulary(), Vocabulary())
+    side = _by_shapes(w, Vocabulary(), Vocabulary())
     nodes = np.flatnonzero(side.row >= 0)
     nodes = nodes[c.kind[side.row[nodes]] == Kind.Module]
     if len(nodes) < _LEAST:
@@ -199,31 +209,31 @@ def _odd(part: str, called: str, parts: Sequence[_Part], notes: list[str]) -> li
         parts: the parts.
         notes: takes what there is to say of all of them.
     """
-    counts = Counter(one.structure for one in parts)
-    structure, alike = counts.most_common(1)[0] if counts else (0, 0)
-    if alike < _LEAST or 2 * alike <= len(parts):
-        if part != "layer":
-            notes.append(f"{called}: no structure that most of them share")
+    structure, alike = Counter(one.structure for one in parts).most_common(1)[0]
+    is_shared = alike >= _LEAST and 2 * alike > len(parts)
+    if not is_shared and (part == "layer" or len(parts) < _LEAST):
         return []
-    usual = sorted((one for one in parts if one.structure == structure), key=lambda one: one.ns)
+    usual = sorted((one for one in parts if not is_shared or one.structure == structure), key=lambda one: one.ns)
     typical = usual[(len(usual) - 1) // 2]
     spread = float(np.median([abs(one.ns - typical.ns) for one in usual]))
     ways: dict[tuple[int, bool], list[_Part]] = {}
     for one in parts:
+        is_usual = not is_shared or one.structure == structure
         off = abs(one.ns - typical.ns)
-        if one.structure == structure and (off <= _OTHER_TIME * typical.ns or off <= _SPREADS * spread):
-            continue
-        # Those of the usual structure are odd by being slower, or faster.
-        ways.setdefault((one.structure, one.structure == structure and one.ns > typical.ns), []).append(one)
+        if not is_usual:
+            ways.setdefault((one.structure, False), []).append(one)
+        elif off > _OTHER_TIME * typical.ns and off > _SPREADS * spread:
+            ways.setdefault((-1, one.ns > typical.ns), []).append(one)
     number = sum(map(len, ways.values()))
-    notes.append(f"{called}: {f'{number:,} odd' if number else 'all alike'}, usually {typical.ns / 1e6:,.3f} ms")
+    said = "" if is_shared else "no structure that most of them share, so that only times are held together; "
+    notes.append(f"{called}: {said}{f'{number:,} odd' if number else 'all alike'}, usually {typical.ns / 1e6:,.3f} ms")
     found = []
-    for odd in ways.values():
+    for (way, _), odd in ways.items():
         one = max(odd, key=lambda of: abs(of.ns - typical.ns))
         where, why = most(diff(typical.window(), one.window(), (typical.name, one.name)))
         found.append({
             "part": part, "name": one.name, "times": len(odd), "parts": len(parts), "alike": alike,
-            "differs": "time" if one.structure == structure else "structure",
+            "differs": "time" if way < 0 else "structure",
             "gpu_ms": one.ns / 1e6, "usual_ms": typical.ns / 1e6, "change_ms": (one.ns - typical.ns) / 1e6,
             "usual": typical.name, "where": where, "why": why, "uid": one.uid, "usual_uid": typical.uid,
         })  # fmt: skip

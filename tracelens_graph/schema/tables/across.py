@@ -67,7 +67,7 @@ DIFF_TOTALS: About = {
 DIFF_RUNS: About = {
     "run": key("the trace", "run"),
     "structure": Column(
-        "number of the structure: runs of one number make the same calls with the same arguments and kinds of kernels",
+        "number of the structure: runs of one number make the same calls with the same shapes, types and kinds of kernels",
         heading="structure",
     ),
     "gpu_ms": Column("sum of the durations of its GPU events", "ms", heading="GPU ms"),
@@ -86,7 +86,7 @@ DIFF_WITHIN: About = {
     "parts": Column("how many there are side by side", heading="of"),
     "alike": Column("how many of them have the usual structure", heading="alike"),
     "differs": text(
-        "structure: other calls, arguments or kinds of kernels; time: the same in another time", "differs in"
+        "structure: other calls, shapes, types or kinds of kernels; time: the same in another time", "differs in"
     ),
     "gpu_ms": Column("sum of the durations of its GPU events", "ms", heading="GPU ms"),
     "usual_ms": Column(
