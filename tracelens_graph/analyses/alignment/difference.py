@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
@@ -178,7 +178,7 @@ class Diff:
 
     def _place(self, points: list[Point], one: _Context, other: _Context) -> Place:
         first, second = (
-            _kernels(side, [leaf for point in points for leaf in point.leaves[k]])
+            kernels_of(side, [leaf for point in points for leaf in point.leaves[k]])
             for k, side in enumerate(self.alignment.sides)
         )
         ns = sum(point.ns[0] for point in points), sum(point.ns[1] for point in points)
@@ -389,7 +389,8 @@ def _listed(names: tuple[str, ...]) -> str:
     return ", ".join(names[:_NAMES]) + more
 
 
-def _kernels(side: Forest, leaves: list[int]) -> dict[str, tuple[int, int]]:
+def kernels_of(side: Forest, leaves: Iterable[int]) -> dict[str, tuple[int, int]]:
+    """Names of the GPU events of some leaves, those with the most time first, with how many and how long."""
     c = side.window.core.columns
     count: Counter[str] = Counter()
     ns: Counter[str] = Counter()

@@ -13,15 +13,15 @@ def median_steps(a: Window, b: Window) -> tuple[Window, Window]:
 
     The titles of the windows tell which step it is, and of how many.
     """
-    times = [_step_times(window) for window in (a, b)]
+    times = [steps_with_work(window) for window in (a, b)]
     if not all(times):
         return a, b
     first, second = (_median(window, time) for window, time in zip((a, b), times, strict=True))
     return first, second
 
 
-def _step_times(w: Window) -> dict[int, int]:
-    """Number of each step with GPU work -> its GPU time, in ns."""
+def steps_with_work(w: Window) -> dict[int, int]:
+    """GPU time of each step of a window that has any, in ns, in the order of the steps."""
     core, c = w.core, w.core.columns
     steps = w.rows_of_kind(Kind.Step)
     gpu = w.gpu_rows
