@@ -235,6 +235,26 @@ def test_steps_without_gpu_work_are_no_choice() -> None:
     assert one.title.startswith("step 3")
 
 
+def test_steps_of_several_processes_are_one_by_number() -> None:
+    trace = program()
+    other = [{**event, "args": dict(event["args"])} for event in program(how="graph")["traceEvents"]]
+    for event in other:
+        event["pid"] = event["tid"] = 200 if event["pid"] else event["pid"]
+        if "correlation" in event["args"]:
+            event["args"]["correlation"] += 10_000
+        if event["cat"] == "kernel":
+            event["pid"] = event["args"]["device"] = 1
+            event["tid"] = 7
+    trace["traceEvents"] += other
+    both, one = load_core(trace), load_core(program())
+    found = compared(both, one)
+    assert found.a.title == "step 3"
+    assert found.ns[0] == 2 * found.ns[1]
+    assert len(found.alignment.sides[0].linked_roots) == 2
+    matched = found.alignment.leaves[1] >= 0
+    assert matched.all()
+
+
 def _steps(core: Core) -> Any:
     return window_of(core).rows_of_kind(Kind.Step)
 
