@@ -22,6 +22,8 @@ class Call:
     calls: Sequence[Call] = ()
     args: dict[str, Any] = field(default_factory=dict)
     kernel: str = ""
+    kernel_us: float = 1.0
+    kernel_cat: str = "kernel"
     kernel_args: dict[str, Any] = field(default_factory=dict)
     uid: int = -1
     kernel_uid: int = -1
@@ -50,9 +52,24 @@ def annotation(name: str, *calls: Call) -> Call:
     return Call(name, "user_annotation", calls)
 
 
-def launch(kernel: str = "kernel", **kernel_args: Any) -> Call:
-    """A call that launches a kernel."""
-    return Call("cudaLaunchKernel", "cuda_runtime", kernel=kernel, kernel_args=kernel_args)
+def module(name: str, *calls: Call) -> Call:
+    """A call of a module."""
+    return frame(f"nn.Module: {name}", *calls)
+
+
+def launch(kernel: str = "kernel", us: float = 1.0, **kernel_args: Any) -> Call:
+    """A call that launches a kernel of some microseconds."""
+    return Call("cudaLaunchKernel", "cuda_runtime", kernel=kernel, kernel_us=us, kernel_args=kernel_args)
+
+
+def fill(us: float = 1.0) -> Call:
+    """A call that fills memory."""
+    return Call("cudaMemsetAsync", "cuda_runtime", kernel="Memset (Device)", kernel_us=us, kernel_cat="gpu_memset")
+
+
+def copy(kind: str, us: float = 1.0) -> Call:
+    """A call that copies memory; the kind is as in `HtoD (Pageable -> Device)`."""
+    return Call("cudaMemcpyAsync", "cuda_runtime", kernel=f"Memcpy {kind}", kernel_us=us, kernel_cat="gpu_memcpy")
 
 
 class Layout:
@@ -75,8 +92,8 @@ class Layout:
             call.kernel_uid = len(self.events)
             self.events[call.uid]["args"]["correlation"] = call.uid + 1
             args = {"device": 0, "stream": 7, "correlation": call.uid + 1, **call.kernel_args}
-            gpu = {"ph": "X", "cat": "kernel", "name": call.kernel, "pid": 0, "tid": 7}
-            self.events.append(gpu | {"ts": float(self.clock), "dur": 1.0, "args": args})
+            gpu = {"ph": "X", "cat": call.kernel_cat, "name": call.kernel, "pid": 0, "tid": 7}
+            self.events.append(gpu | {"ts": float(self.clock), "dur": call.kernel_us, "args": args})
 
 
 def trace(

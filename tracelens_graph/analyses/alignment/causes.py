@@ -28,7 +28,7 @@ from tracelens_graph.analyses.alignment.kernel_words import (
 from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, COMMUNICATION_NAME, gpu_classes
 from tracelens_graph.graph.classes import normal_name
 from tracelens_graph.graph.intervals import length_before, merge
-from tracelens_graph.schema import GPU_KINDS, Kind
+from tracelens_graph.schema import Kind
 from tracelens_graph.short_names import short_name
 
 
@@ -128,10 +128,9 @@ class Reasons:
         forest = self._diff.alignment.sides[side]
         core, c = forest.window.core, forest.window.core.columns
         merged = self._communication[side]
-        leaves = [leaf for point in place.points for leaf in point.leaves[side]]
-        if not leaves or not len(merged[0]):
+        if not len(merged[0]):
             return 0.0
-        rows = np.concatenate([forest.events_of(leaf) for leaf in leaves])
+        rows = forest.events_of_all([leaf for point in place.points for leaf in point.leaves[side]])
         rows = rows[gpu_classes(core, rows) != COMMUNICATION]
         total = int(c.dur_ns[rows].sum())
         if not total:
@@ -188,9 +187,10 @@ class Clues:
     def is_captured(self, side: int) -> bool:
         """Whether none of it ran: it was recorded into a graph."""
         forest = self.sides[side]
-        events = [int(forest.events_of(leaf)[0]) for leaf in self.leaves[side]]
-        kinds = forest.window.core.columns.kind[events]
-        return len(events) > 0 and not np.isin(kinds, [*GPU_KINDS]).any()
+        if not forest.captured:
+            return False
+        events = forest.events_of_all(self.leaves[side])
+        return len(events) > 0 and all(row in forest.captured for row in events.tolist())
 
     @cached_property
     def ratio(self) -> float:
@@ -299,7 +299,8 @@ def _is_of_one_side(clues: Clues, _: Reasons) -> Why | None:
     core, rows, ops = clues.sides[side].window.core, clues.rows(side), clues.ops(side)
     if len(rows) and core.recompute[rows].all():
         return Why(Reason.recomputation, f"{only}: recomputation of activations, {what}")
-    if clues.is_communication:
+    communicates = sum(ns for name, (_, ns) in kernels.items() if COMMUNICATION_NAME.search(name))
+    if 2 * communicates > clues.place.ns[side] or clues.is_communication:
         return Why(Reason.communication, f"{only}: communication, {what}")
     if ops <= _MOVES.keys() if ops else all(map(is_move, kernels)):
         return Why(Reason.moves, f"{only}: {_moved(ops, kernels)}, {what}")

@@ -97,6 +97,11 @@ class UnitCosts:
         )  # fmt: skip
         return [(int(rows[i]), int(columns[j])) for i, j in pairs]
 
+    def differ(self, i: int, j: int) -> int:
+        """How many leaves of two paired units differ by op and category."""
+        row, column = np.searchsorted(self._rows[0], i), np.searchsorted(self._rows[1], j)
+        return int(np.abs(self._bags[1][column] - self._bags[0][row]).sum())
+
     def _row(self, i: int, begin: int, end: int) -> np.ndarray:
         """Cost of pairing one unit of the first side with each of some of the second."""
         rows, columns = self._rows

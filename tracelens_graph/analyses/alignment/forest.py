@@ -8,6 +8,7 @@ a thread, or of a stream where launches are not in the trace, is below a root of
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -139,7 +140,20 @@ class Forest:
     @cached_property
     def identity(self) -> np.ndarray:
         """Per node a hash of its subtree; equal subtrees have equal ones, on both sides."""
-        return _identities(self)
+        return _identities(self, self.args)
+
+    @cached_property
+    def structure(self) -> np.ndarray:
+        """The same without the arguments."""
+        return _identities(self, np.zeros_like(self.args))
+
+    @cached_property
+    def root(self) -> np.ndarray:
+        """Per leaf the root it is below."""
+        roots = np.concatenate((self.linked_roots, self.lone_roots))
+        roots = roots[np.argsort(self.low[roots], kind="stable")]
+        found: np.ndarray = np.repeat(roots, self.high[roots] - self.low[roots])
+        return found
 
     def items(self, node: int) -> list[int]:
         """What stands right below a node: nodes, and leaves as ~leaf."""
@@ -154,6 +168,13 @@ class Forest:
     def events_of(self, leaf: int) -> np.ndarray:
         """Rows of a leaf's events."""
         return self.events[self.first_event[leaf] : self.first_event[leaf + 1]]
+
+    def events_of_all(self, leaves: Sequence[int]) -> np.ndarray:
+        """Rows of the events of some leaves, leaf after leaf."""
+        of = np.asarray(leaves, np.int64)
+        begin, size = self.first_event[of], np.diff(self.first_event)[of]
+        found: np.ndarray = self.events[np.repeat(begin - np.cumsum(size) + size, size) + np.arange(size.sum())]
+        return found
 
 
 def forest(w: Window, names: Vocabulary, arguments: Vocabulary) -> Forest:
@@ -286,10 +307,10 @@ def _children(parent: np.ndarray, leaf_parent: np.ndarray, low: np.ndarray) -> t
     return start, item[order]
 
 
-def _identities(forest: Forest) -> np.ndarray:
+def _identities(forest: Forest, args: np.ndarray) -> np.ndarray:
     """Hash of each subtree: name, arguments, and in order those of what is below; of leaves the category counts."""
     parent, start, child = forest.parent, forest.child_start, forest.child
-    own = mixed(forest.name.astype(np.uint64) * _MULTIPLIERS[0] + forest.args.astype(np.uint64) * _MULTIPLIERS[1])
+    own = mixed(forest.name.astype(np.uint64) * _MULTIPLIERS[0] + args.astype(np.uint64) * _MULTIPLIERS[1])
     size = np.diff(start)
     above = np.repeat(np.arange(len(parent)), size)
     place = (np.arange(len(child)) - np.repeat(start[:-1], size)).astype(np.uint64) + np.uint64(1)

@@ -7,6 +7,7 @@ in it); what units leave over is aligned leaf by leaf. Wrappers, inlined calls a
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy as np
 from tracelens_graph.analyses.alignment.costs import LeafCosts, UnitCosts, Units
 from tracelens_graph.analyses.alignment.forest import Forest
 from tracelens_graph.analyses.alignment.sequence import Pairs
+from tracelens_graph.analyses.alignment.slide import slide
 
 _FLAT_PAYS = 0.7
 """What leaf by leaf must leave over, of what units leave over, to be taken instead."""
@@ -27,16 +29,24 @@ class Matching:
     Attributes:
         a, b: the forests.
         of_a, of_b: for each leaf its partner on the other side, -1 without one.
+        roots: pairs of roots.
     """
 
-    def __init__(self, a: Forest, b: Forest) -> None:
+    def __init__(self, a: Forest, b: Forest, are_strangers: bool = False) -> None:
         self.a, self.b = a, b
         self.of_a, self.of_b = np.full(a.leaves, -1, np.int64), np.full(b.leaves, -1, np.int64)
         self.roots: Pairs = []
+        if are_strangers:
+            return
         for roots in ("linked_roots", "lone_roots"):
             self.roots += _paired_roots(a, b, getattr(a, roots), getattr(b, roots))
         for pair in self.roots:
             self._descend(pair)
+
+    def slide(self) -> None:
+        """Move gaps to where they begin and end highest in the call tree."""
+        slide(self.a, self.of_a, self.of_b)
+        slide(self.b, self.of_b, self.of_a)
 
     def _pair(self, i: int, j: int) -> None:
         self.of_a[i], self.of_b[j] = j, i
@@ -72,58 +82,82 @@ class Matching:
     def _by_units(self, below_u: list[int], below_v: list[int]) -> Pairs:
         """Pair what can be paired right below two nodes; pairs of nodes in which to go on."""
         x, y = Units(self.a, below_u), Units(self.b, below_v)
+        rows, columns = range(len(below_u)), range(len(below_v))
         if max(below_u) < 0 and max(below_v) < 0:
-            self._take(self._leaf_by_leaf(x, y, range(len(below_u)), range(len(below_v))))
-            return []
-        pairs = UnitCosts(x, y).aligned()
-        go_on: Pairs = []
+            return self._take(self._leaf_by_leaf(x, y, rows, columns))
+        whole = Found()
+        costs = UnitCosts(x, y)
         between: Pairs = []
         from_a = from_b = 0
-        for i, j in [*pairs, (len(below_u), len(below_v))]:
-            is_end = i == len(below_u)
+        for i, j in [*costs.aligned(), (len(rows), len(columns))]:
+            is_end = i == len(rows)
             if is_end or x.identity[i] == y.identity[j]:
-                go_on += self._stretch(x, y, range(from_a, i), range(from_b, j), between)
-                go_on += [] if is_end else self._unit(x, y, i, j)
+                whole += self._stretch(x, y, range(from_a, i), range(from_b, j), between, costs)
+                whole += Found() if is_end else self._unit(x, y, i, j, costs)
                 from_a, from_b, between = i + 1, j + 1, []
             else:
                 between.append((i, j))
-        return go_on
+        return self._take(self._better(x, y, rows, columns, whole))
 
-    def _unit(self, x: Units, y: Units, i: int, j: int) -> Pairs:
-        """Pair two units, or give them back as nodes in which to go on."""
+    def _unit(self, x: Units, y: Units, i: int, j: int, costs: UnitCosts) -> Found:
         u, v = x.items[i], y.items[j]
         if u >= 0 and v >= 0:
-            return [(u, v)]
-        self._take(self._leaf_by_leaf(x, y, range(i, i + 1), range(j, j + 1)))
-        return []
+            return Found(nodes=[(u, v)], alike=int(x.size[i] + y.size[j]) - costs.differ(i, j))
+        return self._leaf_by_leaf(x, y, range(i, i + 1), range(j, j + 1))
 
-    def _stretch(self, x: Units, y: Units, rows: range, columns: range, pairs: Pairs) -> Pairs:
-        """Pair what stands between equal units, as units or leaf by leaf, whichever leaves less over."""
+    def _stretch(self, x: Units, y: Units, rows: range, columns: range, pairs: Pairs, costs: UnitCosts) -> Found:
+        """Pair what stands between equal units."""
+        found = Found()
         if not rows or not columns:
-            return []
-        loose: Pairs = []
-        over = x.count(rows) + y.count(columns)
+            return found
         from_a, from_b = rows.start, columns.start
         for i, j in [*pairs, (rows.stop, columns.stop)]:
-            loose += self._leaf_by_leaf(x, y, range(from_a, i), range(from_b, j))
+            found += self._leaf_by_leaf(x, y, range(from_a, i), range(from_b, j))
             from_a, from_b = i + 1, j + 1
-        over -= 2 * len(loose) + sum(int(x.size[i] + y.size[j]) for i, j in pairs)
-        if over and pairs and x.count(rows) * y.count(columns) <= _FLAT_CELLS:
-            flat = self._leaf_by_leaf(x, y, rows, columns)
-            if x.count(rows) + y.count(columns) - 2 * len(flat) < _FLAT_PAYS * over:
-                self._take(flat)
-                return []
-        self._take(loose)
-        return [node for i, j in pairs for node in self._unit(x, y, i, j)]
-
-    def _leaf_by_leaf(self, x: Units, y: Units, rows: range, columns: range) -> Pairs:
-        if not rows or not columns:
-            return []
-        return self._costs.aligned(x.leaves(rows), y.leaves(columns))
-
-    def _take(self, pairs: Pairs) -> None:
         for i, j in pairs:
+            found += self._unit(x, y, i, j, costs)
+        return self._better(x, y, rows, columns, found) if pairs else found
+
+    def _better(self, x: Units, y: Units, rows: range, columns: range, found: Found) -> Found:
+        """What was found by units, or leaf by leaf instead where that leaves much less over."""
+        sizes = x.count(rows), y.count(columns)
+        over = sum(sizes) - found.alike
+        if abs(sizes[0] - sizes[1]) >= _FLAT_PAYS * over or sizes[0] * sizes[1] > _FLAT_CELLS:
+            return found
+        flat = self._leaf_by_leaf(x, y, rows, columns)
+        return flat if sum(sizes) - flat.alike < _FLAT_PAYS * over else found
+
+    def _leaf_by_leaf(self, x: Units, y: Units, rows: range, columns: range) -> Found:
+        if not rows or not columns:
+            return Found()
+        pairs = self._costs.aligned(x.leaves(rows), y.leaves(columns))
+        token_a, token_b = self.a.token, self.b.token
+        return Found(pairs, alike=2 * sum(bool(token_a[i] == token_b[j]) for i, j in pairs))
+
+    def _take(self, found: Found) -> Pairs:
+        """Keep pairs of leaves; pairs of nodes are left."""
+        for i, j in found.leaves:
             self._pair(i, j)
+        return found.nodes
+
+
+@dataclass
+class Found:
+    """Pairs of leaves, and pairs of nodes in which to go on.
+
+    Attributes:
+        alike: leaves of both sides in these that have one of their op and category beside them, at most.
+    """
+
+    leaves: Pairs = field(default_factory=list)
+    nodes: Pairs = field(default_factory=list)
+    alike: int = 0
+
+    def __iadd__(self, other: Found) -> Found:
+        self.leaves += other.leaves
+        self.nodes += other.nodes
+        self.alike += other.alike
+        return self
 
 
 def _below_chain(forest: Forest, items: list[int]) -> list[int]:
@@ -148,18 +182,12 @@ def _same_names(a: Forest, b: Forest, x: list[int], y: list[int]) -> bool:
 
 
 def _paired_roots(a: Forest, b: Forest, of_a: np.ndarray, of_b: np.ndarray) -> Pairs:
-    """Threads, or streams, by what they do: those with most in common first.
-
-    What has no op in common is paired by categories, so that a graph's replay finds the ops that were captured.
-    """
+    """Threads, or streams, by what they do: those with most ops and categories in common first, then by categories."""
     pairs: Pairs = []
     taken: tuple[set[int], set[int]] = (set(), set())
     for what in ("token", "category"):
-        bags = [
-            [_counted(forest, getattr(forest, what), root) for root in roots.tolist()]
-            for forest, roots in ((a, of_a), (b, of_b))
-        ]
         common = []
+        bags = [[_counted(side, what, root) for root in roots.tolist()] for side, roots in ((a, of_a), (b, of_b))]
         for i, bag in enumerate(bags[0]):
             for j, other in enumerate(bags[1]):
                 shared = sum(min(count, other.get(token, 0)) for token, count in bag.items())
@@ -173,6 +201,7 @@ def _paired_roots(a: Forest, b: Forest, of_a: np.ndarray, of_b: np.ndarray) -> P
     return pairs
 
 
-def _counted(forest: Forest, kinds: np.ndarray, root: int) -> dict[int, int]:
-    found, counts = np.unique(kinds[forest.low[root] : forest.high[root]], return_counts=True)
-    return dict(zip(found.tolist(), counts.tolist(), strict=True))
+def _counted(forest: Forest, what: str, root: int) -> dict[int, int]:
+    values: np.ndarray = getattr(forest, what)
+    tokens, counts = np.unique(values[forest.low[root] : forest.high[root]], return_counts=True)
+    return dict(zip(tokens.tolist(), counts.tolist(), strict=True))

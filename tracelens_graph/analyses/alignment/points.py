@@ -120,9 +120,7 @@ def _around(forest: Forest, partner: np.ndarray, renamed: np.ndarray) -> np.ndar
 def _before(partner: np.ndarray, forest: Forest) -> np.ndarray:
     """For each leaf the last matched one before it below the same root, -1 without one."""
     found = np.maximum.accumulate(np.where(partner >= 0, np.arange(len(partner)), -1))
-    roots = np.concatenate((forest.linked_roots, forest.lone_roots))
-    roots = roots[np.argsort(forest.low[roots], kind="stable")]
-    first = np.repeat(forest.low[roots], forest.high[roots] - forest.low[roots])
+    first = forest.low[forest.root]
     return np.where(found >= first, found, -1)
 
 

@@ -9,11 +9,15 @@ from tracelens_graph.schema import Kind
 
 
 def median_steps(a: Window, b: Window) -> tuple[Window, Window]:
-    """Of each window the step of median GPU time; the windows as they are where one has no steps with GPU work."""
-    first, second = _median_step(a), _median_step(b)
-    if first is None or second is None:
+    """Of each window the step of median GPU time; the windows as they are where one has no steps with GPU work.
+
+    The titles of the windows tell which step it is, and of how many.
+    """
+    times = [steps_with_work(window) for window in (a, b)]
+    if not all(times):
         return a, b
-    return narrow(a, step=first), narrow(b, step=second)
+    first, second = (_median(window, time) for window, time in zip((a, b), times, strict=True))
+    return first, second
 
 
 def steps_with_work(w: Window) -> dict[int, int]:
@@ -31,7 +35,9 @@ def steps_with_work(w: Window) -> dict[int, int]:
     return time_of
 
 
-def _median_step(w: Window) -> int | None:
-    time_of = steps_with_work(w)
+def _median(w: Window, time_of: dict[int, int]) -> Window:
     ordered = sorted(time_of, key=lambda number: (time_of[number], number))
-    return ordered[(len(ordered) - 1) // 2] if ordered else None
+    step = narrow(w, step=ordered[(len(ordered) - 1) // 2])
+    if len(ordered) == 1:
+        return step
+    return step.retitled(f"{step.title}, of median GPU time of {len(ordered):,} steps")

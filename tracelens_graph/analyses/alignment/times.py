@@ -37,7 +37,7 @@ _BUSY = {
 }
 """Parts of the time in which the GPU works -> row of the timeline, and the row that also counts what is hidden."""
 
-_WHERE = {IDLE: "", AROUND: "before the first and behind the last GPU event of the steps: "}
+_WHERE = {AROUND: "before the first and behind the last GPU event of the steps"}
 
 
 @dataclass(frozen=True)
@@ -129,16 +129,21 @@ class _Side:
         return short_name(normal_name(Kind(int(core.columns.kind[row])), name)) if row >= 0 else ""
 
 
-_FIGURES: dict[Cause, dict[str, Callable[[_Side], int]]] = {
-    Cause.launches: {"launches": _Side.launches, "calls that wait for the GPU": _Side.waits},
-    Cause.python: {"calls that wait for the GPU": _Side.waits},
-    Cause.synchronization: {"calls that wait for the GPU": _Side.waits},
+_WAITS = ("call that waits for the GPU", "calls that wait for the GPU", _Side.waits)
+_FIGURES: dict[Cause, tuple[tuple[str, str, Callable[[_Side], int]], ...]] = {
+    Cause.launches: (("launch", "launches", _Side.launches), _WAITS),
+    Cause.python: (_WAITS,),
+    Cause.synchronization: (_WAITS,),
 }
 """Causes -> what else is counted: a call that waits takes the host's lead, so that all that follows shows as idle."""
 
 
 def _change(before: int, after: int) -> str:
     return f"{before:,} -> {after:,}" if before != after else f"{before:,}"
+
+
+def _number(counts: list[int], one: str, many: str) -> str:
+    return f"{_change(*counts)} {one if counts == [1, 1] else many}"
 
 
 def _why_busy(row: str, whole: str | None, sides: list[_Side]) -> str:
@@ -154,14 +159,16 @@ def _why_busy(row: str, whole: str | None, sides: list[_Side]) -> str:
 
 
 def _why_idle(part: str, cause: Cause, sides: list[_Side], names: tuple[str, str]) -> str:
-    text = _WHERE[part] + CAUSE_MEANING[cause]
+    said = [_WHERE[part]] if part == AROUND else []
     if part == IDLE:
-        gaps = [int((side.idle[part].parts[cause] > 0).sum()) for side in sides]
-        text += f"; {_change(*gaps)} gaps"
-        for what, number in _FIGURES.get(cause, {}).items():
-            text += f", {_change(*map(number, sides))} {what}"
+        said.append(_number([int((side.idle[part].parts[cause] > 0).sum()) for side in sides], "gap", "gaps"))
+        for one, many, number in _FIGURES.get(cause, ()):
+            if any(counts := [number(side) for side in sides]):
+                said.append(_number(counts, one, many))
     because = [side.because(side.idle[part], cause) for side in sides]
     if because[0] == because[1]:
-        return f"{text}; the longest due to {because[0]}" if because[0] else text
-    told = ", ".join(f"in {name} to {called}" for name, called in zip(names, because, strict=True) if called)
-    return f"{text}; the longest due {told}"
+        said += [f"the longest due to {because[0]}"] if because[0] else []
+    else:
+        told = (f"in {name} to {called}" for name, called in zip(names, because, strict=True) if called)
+        said.append(f"the longest due {', '.join(told)}")
+    return f"{', '.join(said)}; {CAUSE_MEANING[cause]}"
