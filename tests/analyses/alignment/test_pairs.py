@@ -341,3 +341,32 @@ def test_a_real_replay_finds_its_modules_in_the_capture(engine: str) -> None:
     replay = found.alignment.sides[0]
     matched = int(replay.ns[found.alignment.leaves[0] >= 0].sum())
     assert matched >= 0.95 * found.ns[0]
+
+
+PAIRS = (
+    ("tracelens/h100/vit-nsfw", "tracelens/mi300/vit-nsfw"),
+    ("dlrm-8-ranks/kineto/rank0", "dlrm-8-ranks/kineto/rank3"),
+    ("hta/two-of-128-ranks/rank-0", "hta/two-of-128-ranks/rank-1"),
+    ("hta/resnet-ddp-nccl-args", "tracelens/mi300/resnet-ddp-checkpointing"),
+    ("tracelens/inference/vllm-decode/graph-replay", "tracelens/inference/vllm-decode/capture/graph_capture_rank_0"),
+    ("tracelens/inference/vllm-decode/graph-replay", "tracelens/inference/sglang-decode/graph-replay"),
+    ("tracelens/mi300/torch-compile-triton", "tracelens/h100/bert-small"),
+)
+
+MIRRORED = {Reason.more_kernels: Reason.fewer_kernels, Reason.fused: Reason.unfused}
+MIRRORED |= {other: one for one, other in MIRRORED.items()}
+
+
+@pytest.mark.parametrize(("one", "other"), cases(((f"{a}-{b}", a, b) for a, b in PAIRS), width=2))
+def test_exchanging_real_traces_mirrors_places_and_reasons(one: str, other: str) -> None:
+    assert CORPUS is not None
+    cores = [loaded(CORPUS / f"{name}.json.gz") for name in (one, other)]
+    there, back = compared(*cores), compared(*cores[::-1])
+
+    def described(found: Diff, way: int) -> list[tuple[object, ...]]:
+        return [
+            (place.modules, place.names[::way], place.ns[::way], place.kernels[::way], len(place.points), reason)
+            for place, reason in reasons_of(found)
+        ]
+
+    assert described(there, 1) == [(*rest, MIRRORED.get(reason, reason)) for *rest, reason in described(back, -1)]
