@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from layered import LAYER, Call, program
+from layered import GEMM, LAYER, Call, changed, kernels, program
 
 from corpus import CORPUS, cases, loaded
 from tracelens_graph.analyses.alignment.causes import Reason, Reasons
@@ -55,6 +55,29 @@ def test_eager_and_replayed(one: Any, other: Any) -> None:
     assert reasons == {Reason.same}
     if "eager" in (one, other):
         assert {place.modules for place in found.places} == MODULES
+
+
+def test_what_an_op_launches_in_a_row_stands_together_in_a_replay() -> None:
+    layer = changed("aten::mm", kernels(("Memset (Device)", 2.0), (GEMM, 40.0), ("splitKreduce_kernel", 5.0)))
+    for one, other in (("eager", "graph"), ("graph", "eager")):
+        sides = [load_core(program([layer] * 4, how=how)) for how in (one, other)]  # type: ignore[arg-type]
+        found = compared(*sides)
+        assert {reason for _, reason in reasons_of(found)} == {Reason.same}
+        assert {place.modules for place in found.places} == MODULES
+        for side, forest in enumerate(found.alignment.sides):
+            held = sorted(leaf for point in found.alignment.points for leaf in point.leaves[side])
+            assert held == list(range(forest.leaves))
+
+
+def test_threads_that_a_graph_holds_together_find_their_parts_of_it() -> None:
+    trace = program()
+    for event in trace["traceEvents"]:
+        if event["cat"] in ("cpu_op", "python_function", "cuda_runtime") and event["ts"] > 1400:
+            event["tid"] = 300
+    found = compared(load_core(trace), load_core(program(how="graph")))
+    assert len(found.alignment.sides[0].linked_roots) == 2
+    assert all((partner >= 0).all() for partner in found.alignment.leaves)
+    assert {reason for _, reason in reasons_of(found)} == {Reason.same}
 
 
 def test_a_replay_with_one_slow_kernel_shows_the_eager_sides_module() -> None:

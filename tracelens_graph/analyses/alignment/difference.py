@@ -20,6 +20,7 @@ from tracelens_graph.analyses.alignment.kernel_words import called
 from tracelens_graph.analyses.alignment.kinds import leaf_kinds, node_kinds
 from tracelens_graph.analyses.alignment.leaves import Matching
 from tracelens_graph.analyses.alignment.points import Point, points_of
+from tracelens_graph.analyses.alignment.runs import with_whole_runs
 from tracelens_graph.analyses.alignment.strangers import are_strangers
 from tracelens_graph.analyses.places.charging import charged, frames_above, module_calls
 from tracelens_graph.errors import AnalysisError
@@ -75,9 +76,11 @@ def align(a: Window, b: Window) -> Alignment:
     matching, containers = _matched(first, second, strangers)
     if (again := with_forward_matches(first, second, containers, names)) is not None:
         matching, containers = _matched(*again, strangers)
+    both, leaves = (matching.a, matching.b), (matching.of_a, matching.of_b)
+    points = with_whole_runs(points_of(matching, containers), both, leaves)
     found = Alignment(
-        (matching.a, matching.b), (matching.of_a, matching.of_b), (containers.of_a, containers.of_b),
-        leaf_kinds(matching, containers), node_kinds(matching, containers), points_of(matching, containers), strangers,
+        both, leaves, (containers.of_a, containers.of_b),
+        leaf_kinds(matching, containers), node_kinds(matching, containers), points, strangers,
     )  # fmt: skip
     return found.mirrored() if is_swapped else found
 
