@@ -65,7 +65,7 @@ def test_the_screen_says_what_changed_and_where(run: Run, trace_file: Path, slow
     assert "The place with most of the change (100 % of all that became faster or slower)" in lines
     (place,) = (line for line in lines if line.startswith(" 1"))
     assert place.split() == ["1", "+0.020", "ms", "aten::addmm:", "0.070", "->", "0.090", "ms"]
-    assert "Of each trace a step of median GPU time is compared; --step N takes another." in lines
+    assert "One step of each is compared: --step N takes another, --from 0ms all of both traces." in lines
 
 
 def test_work_without_a_launch_is_a_place(run: Run, trace_file: Path, slower: Path) -> None:

@@ -58,8 +58,10 @@ def side_lines(difference: Diff) -> list[str]:
 
 
 def notes_on(difference: Diff) -> list[str]:
-    """What to know of the two sides: GPU time without a launch in the trace, which is compared stream by stream."""
+    """What to know of the two sides: that they share nothing, and GPU time without a launch, compared by stream."""
     notes = []
+    if difference.alignment.are_strangers:
+        notes.append("These are two programs with hardly a module or call in common: nothing was aligned.")
     for name, side, ns in zip(difference.names, difference.alignment.sides, difference.ns, strict=True):
         unlinked = sum(int(side.ns[side.low[root] : side.high[root]].sum()) for root in side.lone_roots.tolist())
         if ns and (share := 100 * unlinked / ns) >= _LEAST_UNLINKED:
