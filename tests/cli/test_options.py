@@ -221,6 +221,7 @@ def test_an_extension_reaches_every_command(run: Run, trace_file: Path, tmp_path
     words = {
         "ask": ["ask", "idle_gaps", trace_file],
         "compare": ["compare", trace_file, trace_file],
+        "diff": ["diff", trace_file, trace_file],
         "roofline": ["roofline", trace_file, "--arch", "h100-sxm"],
     }
     code, _, err = run(*words.get(command, [command, trace_file]), "--extension", file)
