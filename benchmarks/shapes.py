@@ -267,7 +267,9 @@ def sequence_numbers(n: int) -> Iterator[Event]:
     """Forward and backward ops of one sequence number."""
     for i in range(n):
         forward = _work(i + 1, 1000.0 + 10 * i, "aten::linear")
-        backward = _work(n + i + 1, 1000.0 + 10 * (n + i), "autograd::engine::evaluate_function: AddmmBackward0", tid=200)
+        backward = _work(
+            n + i + 1, 1000.0 + 10 * (n + i), "autograd::engine::evaluate_function: AddmmBackward0", tid=200
+        )
         forward[0]["args"] |= {"Sequence number": 5}
         backward[0]["args"] |= {"Sequence number": 5, "Fwd thread id": 1}
         yield from chain(forward, backward)

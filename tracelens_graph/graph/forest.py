@@ -133,13 +133,17 @@ def _repair_crossings(
     for row in crossing.tolist():
         if row <= done:
             continue
-        first, bound = int(parent[row]), end[row]
+        first, stop = int(parent[row]), row + 1
+        bound, reached = end[row], max(reach[row], reach[first])
         while True:
             # What is open at the event: up to the outermost that ends too early, below one that covers it all.
             while parent[first] >= 0 and end[parent[first]] < bound:
                 first = int(parent[first])
-            stop = _closure(first, begin, reach)
-            bound = max(bound, end[first:stop].max())
+                reached = max(reached, reach[first])
+            # What begins before all of it has ended.
+            while stop < len(begin) and begin[stop] < reached:
+                bound, reached = max(bound, end[stop]), max(reached, reach[stop])
+                stop += 1
             if parent[first] < 0 or bound <= end[parent[first]]:
                 break
         opened = [row]
@@ -149,16 +153,6 @@ def _repair_crossings(
         outlives[row:stop] = False
         _walk(row, stop, stack, begin, end, reach, parent, last, depth, outlives)
         done = stop - 1
-
-
-def _closure(first: int, begin: np.ndarray, reach: np.ndarray) -> int:
-    """The first row behind `first` that begins when everything from `first` on has ended."""
-    stop = first + 1
-    while True:
-        further = int(np.searchsorted(begin, reach[first:stop].max(), side="left"))
-        if further <= stop:
-            return stop
-        stop = further
 
 
 def _walk(
