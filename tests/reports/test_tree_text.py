@@ -15,6 +15,7 @@ from shapes import trace
 from work import work
 
 from corpus import chosen_traces, loaded, parametrize
+from tracelens_graph.graph import traversals
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
 from tracelens_graph.loading import load_core
@@ -134,6 +135,7 @@ def test_drawing_grows_with_the_trace(
     shape: str, draw: Callable[[Core], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tree_text, "DEEPEST", 10)
+    monkeypatch.setattr(traversals, "_EXPANDED", 4)
 
     def prepare(n: int) -> Callable[[], object]:
         core = load_core(trace(shape, n))

@@ -106,16 +106,25 @@ def _line_up(group: np.ndarray, start: np.ndarray, dur: np.ndarray) -> tuple[np.
 
 def _parents(depth: np.ndarray) -> np.ndarray:
     """Parent rows from depths in pre-order: the nearest earlier row one level up."""
-    parent = np.full(len(depth), -1, np.int32)
-    deepest = int(depth.max())
+    count, deepest = len(depth), int(depth.max())
     # Sixteen bits are sorted by radix, in one pass over the rows.
     rows = np.argsort(depth.astype(np.int16) if deepest < 2**15 else depth, kind="stable")
-    edges = np.searchsorted(depth[rows], np.arange(deepest + 2))
-    for level in range(1, len(edges) - 1):
-        above = rows[edges[level - 1] : edges[level]]
-        here = rows[edges[level] : edges[level + 1]]
-        parent[here] = above[np.searchsorted(above, here) - 1]
+    parent = np.full(count, -1, np.int32)
+    if deepest < _LEVELS:
+        edges = np.searchsorted(depth[rows], np.arange(deepest + 2))
+        for level in range(1, len(edges) - 1):
+            above = rows[edges[level - 1] : edges[level]]
+            here = rows[edges[level] : edges[level + 1]]
+            parent[here] = above[np.searchsorted(above, here) - 1]
+        return parent
+    key = depth[rows].astype(np.int64) * count + rows
+    inner = np.searchsorted(key, count)  # the first row that has a parent
+    parent[rows[inner:]] = rows[np.searchsorted(key, key[inner:] - count) - 1]
     return parent
+
+
+_LEVELS = 1000
+"""Levels that are gone through one by one."""
 
 
 def _repair_crossings(

@@ -69,6 +69,27 @@ def climb(parent: np.ndarray, rows: np.ndarray, stop: np.ndarray) -> np.ndarray:
     return jump[found]
 
 
+def least_above(parent: np.ndarray, rows: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """For each row the least value of the row and of all rows above it.
+
+    Args:
+        parent: row of the parent of every row, -1 for none.
+        rows: which rows; -1 is none.
+        values: a value for every row.
+    """
+    found, least = np.array(rows, np.int64), values[rows]
+    for _ in range(_STEPS):
+        climbing = np.flatnonzero(found >= 0)
+        if not len(climbing):
+            return least
+        least[climbing] = np.minimum(least[climbing], values[found[climbing]])
+        found[climbing] = parent[found[climbing]]
+    outer, lowest = np.append(parent, -1), np.append(values, np.iinfo(values.dtype).max)
+    while (outer >= 0).any():
+        lowest, outer = np.minimum(lowest, lowest[outer]), outer[outer]
+    return np.minimum(least, lowest[found])
+
+
 def nearest_above(columns: Columns, rows: np.ndarray, kinds: Iterable[Kind]) -> np.ndarray:
     """For each row the nearest ancestor of one of the kinds, -1 without one."""
     wanted = np.zeros(256, bool)

@@ -11,7 +11,7 @@ import numpy as np
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import Intervals, merge
-from tracelens_graph.graph.traversals import ancestors, nearest_above
+from tracelens_graph.graph.traversals import ancestors, least_above, nearest_above
 from tracelens_graph.schema import HOST_KINDS, Flag, Kind
 
 ABSENT, DATA_LOADER, PROFILER, SYNCHRONIZATION, COPY_TO_DEVICE, ALLOCATION, LAUNCH, PYTHON = range(8)
@@ -198,11 +198,9 @@ class Calls:
         """
         c = self._c
         crossing = self.rows[(c.flags[self.rows] & Flag.outlives_parent.value) > 0]
-        rows, cut_ends = [crossing], [ends(self.core, crossing)]
-        above = c.parent[crossing].astype(np.int64)
-        while len(left := np.flatnonzero(above >= 0)):
-            cut_ends[0][left] = np.minimum(cut_ends[0][left], ends(self.core, above[left]))
-            above[left] = c.parent[above[left]]
+        if not len(crossing):
+            return crossing, crossing
+        rows, cut_ends = [crossing], [least_above(c.parent, crossing, ends(self.core, np.arange(len(c))))]
         earlier = self.rows[np.searchsorted(self.rows, crossing) - 1].astype(np.int64)
         bound, around = c.start_ns[crossing], c.parent[crossing]
         while len(left := np.flatnonzero((earlier >= 0) & (earlier < crossing) & (earlier != around))):

@@ -116,9 +116,10 @@ def _call_stack(core: Core, events: Sequence[int]) -> Stack:
 def _way(core: Core, event: int) -> list[str]:
     """Names from the outermost frame to a GPU event."""
     c, way = core.columns, [core.names[core.columns.name[event]]]
-    for above in _chain(core.everything.once(_frames_above), event):
-        name = core.names[c.name[above]]
-        way.append(_INSTANCE.sub("", name) if c.kind[above] == Kind.Module else name)
+    chain = _chain(core.everything.once(_frames_above), event)
+    is_module = (c.kind[chain] == Kind.Module).tolist() if chain else []
+    for code, module in zip(c.name[chain].tolist() if chain else [], is_module, strict=True):
+        way.append(_INSTANCE.sub("", core.names[code]) if module else core.names[code])
     return way[::-1]
 
 
