@@ -63,7 +63,7 @@ def climb(parent: np.ndarray, rows: np.ndarray, stop: np.ndarray) -> np.ndarray:
             return found
         found[climbing] = parent[found[climbing]]
     every = np.arange(len(parent))
-    jump = np.append(np.where(stop, every, parent), -1)  # the last entry is where -1 leads
+    jump = np.append(np.where(stop[: len(parent)], every, parent), -1)  # the last entry is where -1 leads
     while not np.array_equal(further := jump[jump], jump):
         jump = further
     return jump[found]
