@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from shapes import trace
 from typer.testing import CliRunner
 
 import tracelens_graph
-from shapes import trace
 from tracelens_graph import TraceGraph
 from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.cli.app import app

@@ -11,9 +11,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from elements import elements, metered
+from shapes import SHAPES, trace
 from work import work
 
-from shapes import SHAPES, trace
 from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph import traversals

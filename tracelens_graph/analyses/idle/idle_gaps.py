@@ -101,8 +101,10 @@ class _Host:
         """Rows of a thread, their starts, its runtime calls, for each the earliest end of it and all later ones."""
         if thread not in self._threads:
             c = self._c
-            rows = self._rows[c.thread[self._rows] == thread]
-            calls = self._calls[c.thread[self._calls] == thread]
+            rows, calls = (
+                rows[slice(*np.searchsorted(c.thread[rows], (thread, thread + 1)))]
+                for rows in (self._rows, self._calls)
+            )  # rows of host events stand thread by thread
             over = np.minimum.accumulate(ends(self._g, calls)[::-1])[::-1]
             self._threads[thread] = rows, c.start_ns[rows], calls, over
         return self._threads[thread]
