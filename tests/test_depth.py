@@ -38,7 +38,12 @@ COMMANDS = {
     "tree": ("tree T", "tree T --gpu-time --uids", "tree T --prune --kind gpu", "tree T --name gemm --up --gpu-time"),
     "roofline": ("roofline T --arch h100-sxm -o R",),
     "cut": ("cut T --uid 50 -o C",),
-    "export": ("export T --format graphml -o G", "export T --format csv -o D", "export T --format parquet -o D"),
+    "export": (
+        "export T --format graphml -o G",
+        "export T --format csv -o D",
+        "export T --format parquet -o D",
+        "db export T D",
+    ),
     "save": ("save T -o S",),
     "ask": tuple(f"ask {name} T" for name in QUESTIONS if not QUESTIONS[name].several),
 }
@@ -97,7 +102,7 @@ def test_python_takes_any_depth(graph: TraceGraph) -> None:
     assert len(deepest.ancestors) == deepest.depth
     assert len(top.subtree) == int(graph.columns.last[0]) + 1
     assert all(len(text) < 1000 for node in (top, deepest) for text in (repr(node), str(node.attributes())))
-    assert deepest.gpu_time.busy_ns <= top.gpu_time.sum_ns
+    assert deepest.gpu_time.busy <= deepest.gpu_time.sum
     steps, node = 0, top
     while node.children:
         node, steps = node.children[0], steps + 1
@@ -115,8 +120,3 @@ def test_what_is_known_from_tracelens_takes_any_depth(deep: Path, capsys: pytest
     tree.traverse_subtree_and_print(top)
     tree.traverse_parents_and_print(deepest)
     assert len(capsys.readouterr().out) < 10_000_000
-
-
-def test_what_goes_into_a_database_takes_any_depth(graph: TraceGraph) -> None:
-    image = trace_image(graph)
-    assert sum(1 for _ in image.nodes) > 0
