@@ -9,9 +9,9 @@ import pytest
 from elements import elements, metered
 from hypothesis import given
 from hypothesis import strategies as st
+from shapes import trace
 from work import work
 
-from shapes import trace
 from tracelens_graph.graph import traversals
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import union_length, union_length_by_range

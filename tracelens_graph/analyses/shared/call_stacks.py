@@ -52,7 +52,7 @@ def _modules_above(w: Window) -> np.ndarray:
 
 def _chain(above: np.ndarray, row: int) -> list[int]:
     """What is above a row, the nearest first, DEEPEST at most."""
-    found = []
+    found: list[int] = []
     while len(found) < DEEPEST and (row := int(above[row])) >= 0:
         found.append(row)
     return found
