@@ -61,6 +61,9 @@ def merge(first: Collected, second: Collected) -> Collected:
         for key, count in more.items():
             counts[key] = counts.get(key, 0) + count
     first.big_flows |= second.big_flows
+    if first.doubtful_from is None and second.doubtful_from is not None:
+        first.doubtful_from = first.events + second.doubtful_from
+    first.lost_ns += second.lost_ns
     first.first_ns = min((ns for ns in (first.first_ns, second.first_ns) if ns is not None), default=None)
     for name in ("launch_flows", "lost_events", "lost_bytes", "events"):
         setattr(first, name, getattr(first, name) + getattr(second, name))

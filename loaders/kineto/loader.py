@@ -87,6 +87,7 @@ def load_kineto(source: Source, progress: Progress | None = None, processes: int
         repairs=out.repairs,
         lost_events=out.lost_events,
         lost_bytes=out.lost_bytes,
+        doubtful_from=out.doubtful_from,
         cut_short=source.cut_short,
     )
     table.first_ns = out.first_ns

@@ -51,7 +51,9 @@ class TraceInfo:
         accelerator: what its device is called if it is no GPU, such as `MTIA`; empty for a GPU.
         left_out: why -> number of entries that became no node (flows, metadata, spans).
         repairs: fault -> number of events it was repaired in; empty for a sound file.
-        lost_events, lost_bytes: what no repair could save.
+        lost_events, lost_bytes: what no repair could save; at least that, where `doubtful_from` is given.
+        doubtful_from: uid from which on uids may be smaller than the position in the file, because more events may be
+            lost before it than could be counted; None where all lost events are counted.
         cut_short: bytes of JSON that could be read of a compressed file that ends before its end; 0 of a whole one.
     """
 
@@ -67,6 +69,7 @@ class TraceInfo:
     repairs: dict[str, int] = field(default_factory=dict)
     lost_events: int = 0
     lost_bytes: int = 0
+    doubtful_from: int | None = None
     cut_short: int = 0
 
     def shown_ms(self, ns: Any) -> Any:

@@ -1,0 +1,128 @@
+"""What unreadable text still tells of the events it held: how many they were, and when they began.
+
+Nobody can know what was destroyed. Events are counted by what is left of them, and never too many: each of their
+keys occurs once in an event, so where one comes again, or where an object with such a key opens behind another, the
+next event has begun. Text without any of these keys, but between two commas, stands for one event.
+
+The count is exact only where the damage shows how far it reaches: bytes that no JSON holds, and all of them so close
+together that no event fits between. Where text is merely broken, events may have been cut out at the break.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from tracelens_graph.loaders.kineto.repair_text import EVENT_BEGIN
+
+_KEY = re.compile(rb'(\}[\s,]++)?(\{\s*+)?(?<!\\)"(ph|cat|name|pid|tid|ts|dur|args)"\s*+:')
+_NESTED = (b"name", b"args")
+"""Keys that objects inside an event may have, too."""
+_PHASE = re.compile(rb'\s*+"([A-Za-z])"')
+_TIME = re.compile(rb'\s*+"?(-?\d{1,30}(?:\.\d{0,30})?)"?\s*+[,}]')
+
+_SHORT = 16
+"""Bytes in which no event fits."""
+_FOREIGN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffd]")
+"""What JSON never holds, zeros above all. Bytes that are no UTF-8 have been replaced."""
+_LOG = re.compile(rb"[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\xff]*\n[\s,]*+")
+"""Lines of text up to the event behind them."""
+
+
+class LostTime(NamedTuple):
+    """When an event began that is lost: its phase (None if it cannot be read), whether it lasted, the digits."""
+
+    phase: str | None
+    lasts: bool
+    digits: bytes
+
+
+class Remains(NamedTuple):
+    """What is left of events.
+
+    Attributes:
+        events: how many they were at least.
+        exact: whether they were no more.
+        times: when they began, where that can be read.
+    """
+
+    events: int
+    exact: bool
+    times: list[LostTime]
+
+
+def remains(text: bytes, *, begins: bool, ends: bool, cut: bool) -> Remains:
+    """What can be told of unreadable text.
+
+    Args:
+        text: begins behind one event that could be read and ends where the next one begins.
+        begins, ends: whether the list begins or another event ends just before the text, and the same behind it,
+            so that a comma is not needed to tell it from its neighbours.
+        cut: whether the file ends with the text.
+    """
+    content = text.strip(b" \t\r\n,")
+    at = text.index(content)
+    begins |= b"," in text[:at]
+    ends |= b"," in text[at + len(content) :]
+    found = _Fragments(text)
+    if found.count:
+        before = text[at : found.first].rstrip() if found.first > at else b""
+        more = begins and before.endswith(b",") and not _LOG.fullmatch(text, at, found.first)
+        return Remains(found.count + more, _is_small(text), found.times)
+    if _LOG.fullmatch(text, at):
+        return Remains(0, True, [])
+    if begins and (ends or (cut and content.startswith(b"{"))):
+        return Remains(1, _is_small(text), [])
+    rest_of_event = content.startswith(b"{") or content.endswith(b"}")
+    return Remains(0, len(content) < _SHORT and not rest_of_event, [])
+
+
+class _Fragments:
+    """Pieces of events, told apart by their keys.
+
+    Attributes:
+        count: how many events they are of.
+        first: where the first of them begins; 0 if its begin is lost.
+        times: when they began.
+    """
+
+    def __init__(self, text: bytes) -> None:
+        self.count = self.first = 0
+        self.times: list[LostTime] = []
+        seen: set[bytes] = set()
+        phase, digits = None, b""
+        for match in _KEY.finditer(text):
+            key = match.group(3)
+            if self._begins_event(text, match, seen):
+                self._end(seen, phase, digits)
+                seen, phase, digits = set(), None, b""
+                if not self.count:
+                    self.first = match.start(2) if match.group(2) else 0
+                self.count += 1
+            seen.add(key)
+            if key == b"ph" and (value := _PHASE.match(text, match.end())):
+                phase = value.group(1).decode()
+            elif key == b"ts" and (value := _TIME.match(text, match.end())):
+                digits = value.group(1)
+        self._end(seen, phase, digits)
+
+    def _begins_event(self, text: bytes, match: re.Match[bytes], seen: set[bytes]) -> bool:
+        behind, opens, key = match.groups()
+        if not self.count or (key in seen and key not in _NESTED):
+            return True
+        if not opens:
+            return False
+        if key in _NESTED or not behind:
+            return EVENT_BEGIN.match(text, match.start(2)) is not None
+        return b"," in behind
+
+    def _end(self, seen: set[bytes], phase: str | None, digits: bytes) -> None:
+        if digits:
+            self.times.append(LostTime(phase, b"dur" in seen, digits))
+
+
+def _is_small(text: bytes) -> bool:
+    """Whether damage shows, and is smaller than any event."""
+    read = text.decode(errors="replace")
+    found = [match.start() for match in _FOREIGN.finditer(read)]
+    return bool(found) and found[-1] - found[0] < _SHORT
