@@ -28,6 +28,13 @@ _FOREIGN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffd]")
 _LOG = re.compile(rb"[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\xff]*\n[\s,]*+")
 """Lines of text up to the event behind them."""
 
+_ANY_KEY = re.compile(rb'"[^"\\]{2,}+"\s*+:')
+_STRUCTURE = re.compile(rb"[{}\[\],]")
+
+_STRING = re.compile(rb'"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL)
+_MARK = re.compile(rb'([()\[\]{}]|(?<=\\)")(\s*+[,:]\s*+\\")?')
+_CLOSING = {b"(": b")", b"[": b"]", b"{": b"}"}
+
 
 class LostTime(NamedTuple):
     """When an event began that is lost: its phase (None if it cannot be read), whether it lasted, the digits."""
@@ -67,14 +74,46 @@ def remains(text: bytes, *, begins: bool, ends: bool, cut: bool) -> Remains:
     found = _Fragments(text)
     if found.count:
         before = text[at : found.first].rstrip() if found.first > at else b""
-        more = begins and before.endswith(b",") and not _LOG.fullmatch(text, at, found.first)
+        more = begins and before.endswith(b",") and _is_event(before.rstrip(b" \t\r\n,"))
         return Remains(found.count + more, _is_small(text), found.times)
-    if _LOG.fullmatch(text, at):
+    is_rest = content.startswith(b"{") or content.endswith(b"}")
+    if not is_rest and _LOG.fullmatch(text, at):
         return Remains(0, True, [])
-    if begins and (ends or (cut and content.startswith(b"{"))):
+    if begins and ((ends and _is_event(content)) or (cut and content.startswith(b"{"))):
         return Remains(1, _is_small(text), [])
-    rest_of_event = content.startswith(b"{") or content.endswith(b"}")
-    return Remains(0, len(content) < _SHORT and not rest_of_event, [])
+    return Remains(0, not is_rest and len(content) < _SHORT, [])
+
+
+def joined(event: bytes) -> bool:
+    """Whether a string that quotes were escaped in rather spans the end of one event and the begin of another.
+
+    Names hold quotes in pairs or within brackets; what stands between two values or behind a bracket is no name.
+    """
+    return any(_spans_values(match.group(1)) for match in _STRING.finditer(event) if b'\\"' in match.group(1))
+
+
+def _spans_values(string: bytes) -> bool:
+    inside: list[bytes] = []
+    quotes = 0
+    for match in _MARK.finditer(string):
+        mark = match.group(1)
+        if mark in _CLOSING:
+            inside.append(_CLOSING[mark])
+        elif mark != b'"':
+            if not inside or inside.pop() != mark:
+                return True
+        elif not inside:
+            quotes += 1
+            if match.group(2):
+                return True
+    return bool(inside) or quotes % 2 == 1
+
+
+def _is_event(content: bytes) -> bool:
+    """Whether text between two commas, without any key of events, stands for one: no log line, and no noise."""
+    if content.endswith(b"}"):
+        return content.startswith(b"{") or bool(_ANY_KEY.search(content))
+    return not _STRUCTURE.search(content)
 
 
 class _Fragments:

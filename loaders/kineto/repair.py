@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from tracelens_graph.loaders.kineto.losses import LostTime, remains
+from tracelens_graph.loaders.kineto.losses import LostTime, joined, remains
 from tracelens_graph.loaders.kineto.repair_text import EVENT_BEGIN, EVENT_KEYS, TAIL_KEY, Reader
 
 _GAP = re.compile(rb"[\s,]*+")
@@ -42,8 +42,8 @@ _ENDINGS = {
 }
 _BARE_ENDING = re.compile(rb'(?=,\s*+"[^"\\]*+"\s*+:)')
 _MAX_ENDS = 16
-_NEEDED = frozenset(("name", "pid", "tid", "ts", "dur"))
-"""What every event that lasts has: one without is perhaps made of two, and what stood between them is gone."""
+_ALWAYS = frozenset(("name", "pid", "tid", "ts"))
+"""Keys without which nobody writes an event that lasts."""
 _ATTEMPT = 1024
 """Fuel for a try that leads to no event."""
 
@@ -235,7 +235,7 @@ class _Stretch:
         self.out.pieces += 1
         for fault in event.faults:
             self._count(fault)
-        if event.faults and event.value.get("ph") == "X" and not event.value.keys() >= _NEEDED:
+        if event.faults and _is_doubtful(event):
             self._doubt()
 
     def _lose(self, begin: int, end: int, others: int, closed: bool) -> None:
@@ -274,6 +274,14 @@ def holds_two_events(event: bytes) -> bool:
         return False
     keys = [key for key, _ in members]
     return keys.count("ph") > 1 or keys.count("ts") > 1
+
+
+def _is_doubtful(event: _Event) -> bool:
+    """Whether a mended event is perhaps made of two, so that what stood between them is gone."""
+    needed = _ALWAYS if event.value.get("ph") == "X" else event.value.keys() & _ALWAYS
+    if any(event.value.get(key) is None for key in needed):
+        return True
+    return "quote" in event.faults and joined(event.json)
 
 
 def _is_event(value: dict[str, Any]) -> bool:
