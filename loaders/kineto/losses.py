@@ -35,6 +35,9 @@ _STRING = re.compile(rb'"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL)
 _MARK = re.compile(rb'([()\[\]{}]|(?<=\\)")(\s*+[,:]\s*+\\")?')
 _CLOSING = {b"(": b")", b"[": b"]", b"{": b"}"}
 
+_ONES = re.compile(rb"\xff{%d}" % _SHORT)
+_CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+
 
 class LostTime(NamedTuple):
     """When an event began that is lost: its phase (None if it cannot be read), whether it lasted, the digits."""
@@ -90,6 +93,11 @@ def joined(event: bytes) -> bool:
     Names hold quotes in pairs or within brackets; what stands between two values or behind a bracket is no name.
     """
     return any(_spans_values(match.group(1)) for match in _STRING.finditer(event) if b'\\"' in match.group(1))
+
+
+def written_over(event: bytes | memoryview) -> bool:
+    """Whether more of an event was written over than a few letters, so that there is room for another event."""
+    return bool(_ONES.search(event)) or len(_CONTROL.findall(event)) >= _SHORT // 2
 
 
 def _spans_values(string: bytes) -> bool:

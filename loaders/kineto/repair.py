@@ -10,14 +10,15 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
 
-from tracelens_graph.loaders.kineto.losses import LostTime, joined, remains
-from tracelens_graph.loaders.kineto.repair_text import EVENT_BEGIN, EVENT_KEYS, TAIL_KEY, Reader
+from tracelens_graph.loaders.kineto.losses import LostTime, joined, remains, written_over
+from tracelens_graph.loaders.kineto.repair_text import EVENT_BEGIN, EVENT_KEYS, TAIL_KEY, Reader, Reading
 
 _GAP = re.compile(rb"[\s,]*+")
 _SEPARATOR = re.compile(rb'\}[\s,]*+\{\s*+"[A-Za-z]')
@@ -42,8 +43,10 @@ _ENDINGS = {
 }
 _BARE_ENDING = re.compile(rb'(?=,\s*+"[^"\\]*+"\s*+:)')
 _MAX_ENDS = 16
-_ALWAYS = frozenset(("name", "pid", "tid", "ts"))
-"""Keys without which nobody writes an event that lasts."""
+_FOLLOWED = re.compile(rb"\s*+(?:[,\]{]|\Z)")
+"""What stands behind an event."""
+_ALWAYS = ("name", "pid", "tid", "ts")
+_ONCE = ("ph", "ts")
 _ATTEMPT = 1024
 """Fuel for a try that leads to no event."""
 
@@ -120,12 +123,21 @@ def repair_object(text: bytes) -> tuple[dict[str, Any], dict[str, int]] | None:
 
 
 class _Event(NamedTuple):
-    """An event that was read: where it ends in the text, its JSON, what that holds, and the faults mended."""
+    """An event that was read.
+
+    Attributes:
+        end: where it ends in the text.
+        json: what it says.
+        value: what that holds.
+        faults: what was mended.
+        doubtful: whether it is perhaps made of two events, so that what stood between them is gone.
+    """
 
     end: int
     json: bytes
     value: dict[str, Any]
-    faults: frozenset[str]
+    faults: frozenset[str] = frozenset()
+    doubtful: bool = False
 
 
 class _Stretch:
@@ -184,18 +196,21 @@ class _Stretch:
         end = self._event_end(begin)
         fuel, value = self._reader.fuel, _decoded(self._view[begin:end])
         if value is not None and (sure or _is_event(value)):
-            if holds_two_events(self._text[begin:end]):
-                return None
-            return _Event(end, self._text[begin:end], value, frozenset())
+            whole = _FOLLOWED.match(self._text, end) or _is_complete(value)
+            two = holds_two_events(self._text[begin:end])
+            return _Event(end, self._text[begin:end], value) if whole and not two else None
         reading = self._reader.read(begin)
         if reading is None or (value := _decoded(reading.json)) is None:
             return None
         if not _is_event(value) and (reading.faults or not sure):
             return None
-        if holds_two_events(reading.json):
+        if not (_FOLLOWED.match(self._text, reading.end) or _is_complete(value)):
+            return None
+        if holds_two_events(reading.json, EVENT_KEYS):
             return None
         self._reader.fuel = fuel
-        return _Event(reading.end, reading.json, value, reading.faults)
+        doubtful = _is_doubtful(value, reading, self._view[begin : reading.end])
+        return _Event(reading.end, reading.json, value, reading.faults, doubtful)
 
     def _event_end(self, begin: int) -> int:
         """End of the event at `begin` if nothing is wrong with it: the brace before the next separator."""
@@ -235,7 +250,7 @@ class _Stretch:
         self.out.pieces += 1
         for fault in event.faults:
             self._count(fault)
-        if event.faults and _is_doubtful(event):
+        if event.doubtful:
             self._doubt()
 
     def _lose(self, begin: int, end: int, others: int, closed: bool) -> None:
@@ -264,24 +279,27 @@ class _Stretch:
         self.out.counts[fault] = self.out.counts.get(fault, 0) + 1
 
 
-def holds_two_events(event: bytes) -> bool:
-    """Whether an object is what is left of two events: its `ph` or `ts` is there twice."""
-    if event.count(b'"ph"') < 2 and event.count(b'"ts"') < 2:
+def holds_two_events(event: bytes, keys: Collection[str] = _ONCE) -> bool:
+    """Whether an object is what is left of two events: it has one of the keys twice."""
+    if keys is _ONCE and event.count(b'"ph"') < 2 and event.count(b'"ts"') < 2:
         return False
     try:
         members = json.loads(event, object_pairs_hook=list, parse_int=str, parse_float=str)
     except (ValueError, RecursionError):
         return False
-    keys = [key for key, _ in members]
-    return keys.count("ph") > 1 or keys.count("ts") > 1
+    found = [key for key, _ in members if key in keys]
+    return len(set(found)) < len(found)
 
 
-def _is_doubtful(event: _Event) -> bool:
-    """Whether a mended event is perhaps made of two, so that what stood between them is gone."""
-    needed = _ALWAYS if event.value.get("ph") == "X" else event.value.keys() & _ALWAYS
-    if any(event.value.get(key) is None for key in needed):
+def _is_doubtful(value: dict[str, Any], reading: Reading, text: memoryview) -> bool:
+    if value.get("ph") == "X" and not _is_complete(value):
         return True
-    return "quote" in event.faults and joined(event.json)
+    return written_over(text) or ("quote" in reading.faults and joined(reading.json))
+
+
+def _is_complete(value: dict[str, Any]) -> bool:
+    """Whether an event has what nobody writes an event that lasts without."""
+    return all(value.get(key) is not None for key in _ALWAYS)
 
 
 def _is_event(value: dict[str, Any]) -> bool:
