@@ -44,7 +44,8 @@ _ENDINGS = {
 _BARE_ENDING = re.compile(rb'(?=,\s*+"[^"\\]*+"\s*+:)')
 _MAX_ENDS = 16
 _FOLLOWED = re.compile(rb"\s*+(?:[,\]{]|\Z)")
-"""What stands behind an event."""
+_FOLLOWED_BY_EVENT = re.compile(rb'[\s,]*+(?:\{\s*+"|\]|\Z)')
+"""What stands behind an event; more is asked of one that had to be mended."""
 _ALWAYS = ("name", "pid", "tid", "ts")
 _ONCE = ("ph", "ts")
 _ATTEMPT = 1024
@@ -204,7 +205,8 @@ class _Stretch:
             return None
         if not _is_event(value) and (reading.faults or not sure):
             return None
-        if not (_FOLLOWED.match(self._text, reading.end) or _is_complete(value)):
+        followed = _FOLLOWED_BY_EVENT if reading.faults else _FOLLOWED
+        if not (followed.match(self._text, reading.end) or _is_complete(value)):
             return None
         if holds_two_events(reading.json, EVENT_KEYS):
             return None
