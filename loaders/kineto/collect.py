@@ -319,7 +319,7 @@ class Collector:
 
     @staticmethod
     def _lost_times(times: list[LostTime]) -> list[int]:
-        drawn = [one for one in times if one.phase in _DRAWN or (one.lasts and one.phase in ("X", None))]
+        drawn = [one for one in times if one.phase in _DRAWN or one.phase == "X" or (one.lasts and one.phase is None)]
         return digits_to_ns([Raw(one.digits) for one in drawn]).tolist()
 
     def _meet_times(self, times: np.ndarray) -> None:

@@ -70,6 +70,21 @@ def merge(first: Collected, second: Collected) -> Collected:
     return first
 
 
+def first_ns(out: Collected, start_ns: np.ndarray, dur_ns: np.ndarray) -> int | None:
+    """The earliest start of what viewers draw and is no node; None without any.
+
+    Lost events count with the times that can still be read, so that an event lost at the begin of a trace moves no
+    time. Such digits may be damaged, too: a time is believed if it lies before all others by no more than these
+    lie apart.
+    """
+    if not len(start_ns) or not out.lost_ns:
+        return out.first_ns
+    begin = int(start_ns.min()) if out.first_ns is None else min(out.first_ns, int(start_ns.min()))
+    earliest = begin - (int((start_ns + dur_ns).max()) - begin)
+    believed = [ns for ns in out.lost_ns if earliest <= ns < begin]
+    return min(believed, default=out.first_ns)
+
+
 def _codes_into(table: Codes, other: Codes) -> np.ndarray:
     return np.fromiter(map(table.__getitem__, other), np.int64, len(other))
 

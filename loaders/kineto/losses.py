@@ -119,9 +119,9 @@ def _spans_values(string: bytes) -> bool:
 
 def _is_event(content: bytes) -> bool:
     """Whether text between two commas, without any key of events, stands for one: no log line, and no noise."""
-    if content.endswith(b"}"):
-        return content.startswith(b"{") or bool(_ANY_KEY.search(content))
-    return not _STRUCTURE.search(content)
+    if not _STRUCTURE.search(content.rstrip(b"} \t\r\n")):
+        return True
+    return content.endswith(b"}") and (content.startswith(b"{") or bool(_ANY_KEY.search(content)))
 
 
 class _Fragments:

@@ -79,15 +79,35 @@ class TraceInfo:
     @property
     def damage(self) -> str:
         """One line on what was repaired in the file and what was lost, with counts; empty for a sound file."""
-        said = [f"{REPAIR_MEANING.get(fault, fault)} ({count:,})" for fault, count in self.repairs.items()]
+        said = [
+            REPAIR_MEANING.get(fault, fault) + (f" ({count:,})" if fault != "truncated" else "")
+            for fault, count in self.repairs.items()
+        ]
         if self.cut_short:
             said.append(f"the compressed file is cut short: {self.cut_short:,} bytes of JSON could be read")
-        unreadable = self.lost_events + sum(self.left_out.get(why, 0) for why in UNREADABLE)
-        if unreadable or self.lost_bytes:
-            said.append(f"entries lost: {unreadable:,}, bytes lost: {self.lost_bytes:,}")
+        if self.lost_in_all or self.lost_bytes:
+            at_least = "at least " if self.lost_at_least else ""
+            said.append(f"entries lost: {at_least}{self.lost_in_all:,}, bytes lost: {self.lost_bytes:,}")
+        elif self.doubtful_from is not None:
+            said.append("entries may be lost")
+        if self.doubtful_from is not None and self.doubtful_from < self.events:
+            said.append(f"uids from {self.doubtful_from:,} on may be smaller than the positions in the file")
         if self.ends_early:
-            said.append(f"{self.events:,} entries are left, and GPU events usually stand last")
+            left = self.events - self.lost_in_all
+            said.append(
+                f"{left:,} {'entry is' if left == 1 else 'entries are'} left, and GPU events usually stand last"
+            )
         return "; ".join(said)
+
+    @property
+    def lost_in_all(self) -> int:
+        """Number of entries that could not be read: broken JSON, and JSON that is no event."""
+        return self.lost_events + sum(self.left_out.get(why, 0) for why in UNREADABLE)
+
+    @property
+    def lost_at_least(self) -> bool:
+        """Whether more entries may be lost than were counted."""
+        return self.doubtful_from is not None or self.ends_early
 
     @property
     def ends_early(self) -> bool:
