@@ -8,6 +8,7 @@ odd event is decoded event by event; a chunk that is no JSON goes through the re
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -128,9 +129,10 @@ class Collected:
     repairs: dict[str, int] = field(default_factory=dict)
     lost_events: int = 0
     lost_bytes: int = 0
-    lost_ns: list[int] = field(default_factory=list)
+    lost_ns: array[int] = field(default_factory=lambda: array("q"))
     """Starts of lost events that viewers would draw, where they can be read."""
     doubtful_from: int | None = None
+    """Uid from which on more events may be lost than counted."""
     first_ns: int | None = None
     """Earliest start of the entries that became no node and that viewers draw."""
 
@@ -318,9 +320,9 @@ class Collector:
         self._meet_times(digits_to_ns([h.ts for h in drawn if _TIME.fullmatch(bytes(h.ts))]))
 
     @staticmethod
-    def _lost_times(times: list[LostTime]) -> list[int]:
+    def _lost_times(times: list[LostTime]) -> array[int]:
         drawn = [one for one in times if one.phase in _DRAWN or one.phase == "X" or (one.lasts and one.phase is None)]
-        return digits_to_ns([Raw(one.digits) for one in drawn]).tolist()
+        return array("q", digits_to_ns([Raw(one.digits) for one in drawn]).tolist())
 
     def _meet_times(self, times: np.ndarray) -> None:
         if len(times):

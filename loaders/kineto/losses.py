@@ -11,6 +11,7 @@ together that no event fits between. Where text is merely broken, events may hav
 from __future__ import annotations
 
 import re
+from itertools import islice
 from typing import NamedTuple
 
 from tracelens_graph.loaders.kineto.repair_text import EVENT_BEGIN
@@ -25,8 +26,9 @@ _SHORT = 16
 """Bytes in which no event fits."""
 _FOREIGN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffd]")
 """What JSON never holds, zeros above all. Bytes that are no UTF-8 have been replaced."""
-_LOG = re.compile(rb"[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\xff]*\n[\s,]*+")
-"""Lines of text up to the event behind them."""
+_UNPRINTED = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\xff]")
+_MOST_TIMES = 1024
+"""Times that are kept of one stretch of unreadable text."""
 
 _ANY_KEY = re.compile(rb'"[^"\\]{2,}+"\s*+:')
 _STRUCTURE = re.compile(rb"[{}\[\],]")
@@ -72,15 +74,17 @@ def remains(text: bytes, *, begins: bool, ends: bool, cut: bool) -> Remains:
     """
     content = text.strip(b" \t\r\n,")
     at = text.index(content)
+    behind = text[at + len(content) :]
     begins |= b"," in text[:at]
-    ends |= b"," in text[at + len(content) :]
+    ends |= b"," in behind
     found = _Fragments(text)
     if found.count:
         before = text[at : found.first].rstrip() if found.first > at else b""
         more = begins and before.endswith(b",") and _is_event(before.rstrip(b" \t\r\n,"))
         return Remains(found.count + more, _is_small(text), found.times)
     is_rest = content.startswith(b"{") or content.endswith(b"}")
-    if not is_rest and _LOG.fullmatch(text, at):
+    if not is_rest and behind.lstrip(b" \t\r").startswith(b"\n") and not _UNPRINTED.search(content):
+        # Lines of a log.
         return Remains(0, True, [])
     if begins and ((ends and _is_event(content)) or (cut and content.startswith(b"{"))):
         return Remains(1, _is_small(text), [])
@@ -97,7 +101,7 @@ def joined(event: bytes) -> bool:
 
 def written_over(event: bytes | memoryview) -> bool:
     """Whether more of an event was written over than a few letters, so that there is room for another event."""
-    return bool(_ONES.search(event)) or len(_CONTROL.findall(event)) >= _SHORT // 2
+    return bool(_ONES.search(event)) or any(islice(_CONTROL.finditer(event), _SHORT // 2, None))
 
 
 def _spans_values(string: bytes) -> bool:
@@ -164,12 +168,12 @@ class _Fragments:
         return b"," in behind
 
     def _end(self, seen: set[bytes], phase: str | None, digits: bytes) -> None:
-        if digits:
+        if digits and len(self.times) < _MOST_TIMES:
             self.times.append(LostTime(phase, b"dur" in seen, digits))
 
 
 def _is_small(text: bytes) -> bool:
     """Whether damage shows, and is smaller than any event."""
     read = text.decode(errors="replace")
-    found = [match.start() for match in _FOREIGN.finditer(read)]
-    return bool(found) and found[-1] - found[0] < _SHORT
+    first = _FOREIGN.search(read)
+    return first is not None and not _FOREIGN.search(read, first.start() + _SHORT)

@@ -175,7 +175,7 @@ class _Stretch:
                 continue
             if unread or others:
                 self._lose(behind, at, 0 if unread else others, closed)
-            elif behind and (commas := text.count(b",", behind, at)) != (0 if closed else 1) and (event or closed):
+            elif behind and text.count(b",", behind, at) != (0 if closed else 1) and (event or closed):
                 self._count("trailing_comma")
             if event is None:
                 break
@@ -285,11 +285,15 @@ def holds_two_events(event: bytes, keys: Collection[str] = _ONCE) -> bool:
     """Whether an object is what is left of two events: it has one of the keys twice."""
     if keys is _ONCE and event.count(b'"ph"') < 2 and event.count(b'"ts"') < 2:
         return False
+    found: list[str] = []
+
+    def note(members: list[tuple[str, Any]]) -> None:
+        found[:] = [key for key, _ in members if key in keys]  # of the outermost object in the end
+
     try:
-        members = json.loads(event, object_pairs_hook=list, parse_int=str, parse_float=str)
+        json.loads(event, object_pairs_hook=note, parse_int=str, parse_float=str)
     except (ValueError, RecursionError):
         return False
-    found = [key for key, _ in members if key in keys]
     return len(set(found)) < len(found)
 
 

@@ -14,9 +14,9 @@ from faults import Edit, Trace, apply
 from profiles import rounds
 
 from corpus import CHECKOUT, traces_named
+from tracelens_graph.analyses.report.inventory import inventory
 from tracelens_graph.errors import TraceError
 from tracelens_graph.graph.core import Core
-from tracelens_graph.analyses.report.inventory import inventory
 from tracelens_graph.loaders.kineto import chunks, loader
 from tracelens_graph.loading import load_core
 from tracelens_graph.stores.graph_file import write_graph
@@ -229,13 +229,14 @@ def test_the_words_for_losses() -> None:
     half = TEN[4][:40]
     core = load_core(trace_of(*TEN[:4], half, *TEN[5:]))
     assert core.info.damage == (
-        f"entries lost: at least 1, bytes lost: {len(half)}; uids from 5 on may be smaller than the positions in the file"
+        f"entries lost: at least 1, bytes lost: {len(half)}; "
+        "uids from 5 on may be smaller than the positions in the file"
     )
     (lost, bytes_lost, flagged) = zip(*inventory(core)["faults"].columns.values(), strict=True)
     assert lost == ("lost", "entries that no repair could save, at least", 1)
     assert bytes_lost == ("lost", "bytes that no repair could save", len(half))
     assert flagged[1:] == ("nodes whose uid may be smaller than the position in the file: from 5 on", 5)
-    exact = load_core(trace_of(*TEN[:4], TEN[4].replace(b'"name"', b'"na\0e"'[:-1] + b"\0"), *TEN[5:]))
+    exact = load_core(trace_of(*TEN[:4], TEN[4].replace(b'"pid": 1', b"\0" * 8), *TEN[5:]))
     assert exact.info.damage == f"entries lost: 1, bytes lost: {len(TEN[4])}"
     cut = load_core(trace_of(*TEN[:2])[: -len(TEN[1]) + 10])
     assert cut.info.damage.startswith("the end of the file is missing; entries lost: at least 1, bytes lost: ")
