@@ -61,10 +61,28 @@ def merge(first: Collected, second: Collected) -> Collected:
         for key, count in more.items():
             counts[key] = counts.get(key, 0) + count
     first.big_flows |= second.big_flows
+    if first.doubtful_from is None and second.doubtful_from is not None:
+        first.doubtful_from = first.events + second.doubtful_from
+    first.lost_ns += second.lost_ns
     first.first_ns = min((ns for ns in (first.first_ns, second.first_ns) if ns is not None), default=None)
     for name in ("launch_flows", "lost_events", "lost_bytes", "events"):
         setattr(first, name, getattr(first, name) + getattr(second, name))
     return first
+
+
+def first_ns(out: Collected, start_ns: np.ndarray, dur_ns: np.ndarray) -> int | None:
+    """The earliest start of what viewers draw and is no node; None without any.
+
+    Lost events count with the times that can still be read, so that an event lost at the begin of a trace moves no
+    time. Such digits may be damaged, too: a time is believed if it lies before all others by no more than these
+    lie apart.
+    """
+    if not len(start_ns) or not out.lost_ns:
+        return out.first_ns
+    begin = int(start_ns.min()) if out.first_ns is None else min(out.first_ns, int(start_ns.min()))
+    earliest = begin - (int((start_ns + dur_ns).max()) - begin)
+    believed = [ns for ns in out.lost_ns if earliest <= ns < begin]
+    return min(believed, default=out.first_ns)
 
 
 def _codes_into(table: Codes, other: Codes) -> np.ndarray:

@@ -25,7 +25,7 @@ from tracelens_graph.loaders.kineto.categories import CATEGORIES
 from tracelens_graph.loaders.kineto.chunks import Walker
 from tracelens_graph.loaders.kineto.collect import Collected, Collector
 from tracelens_graph.loaders.kineto.details import FileDetails
-from tracelens_graph.loaders.kineto.events import context_of, event_table, merge, metadata_of
+from tracelens_graph.loaders.kineto.events import context_of, event_table, first_ns, merge, metadata_of
 from tracelens_graph.loaders.kineto.times import epoch_ns
 from tracelens_graph.loaders.sources import Source
 from tracelens_graph.schema import GPU_KINDS
@@ -87,9 +87,10 @@ def load_kineto(source: Source, progress: Progress | None = None, processes: int
         repairs=out.repairs,
         lost_events=out.lost_events,
         lost_bytes=out.lost_bytes,
+        doubtful_from=out.doubtful_from,
         cut_short=source.cut_short,
     )
-    table.first_ns = out.first_ns
+    table.first_ns = first_ns(out, table.columns["start_ns"], table.columns["dur_ns"])
     table.details = FileDetails(source, out.chunks)
     table.autograd_flows = out.autograd_flows
     table.collectives = out.collectives

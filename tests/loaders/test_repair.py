@@ -209,6 +209,12 @@ def test_a_stray_bracket_does_not_end_the_list() -> None:
     assert repaired.tail == b"}"
 
 
+def test_what_looks_like_the_end_and_is_not_is_passed_by() -> None:
+    repaired = repair_events(b'x], "traceName": [{"a": 1, "ph": 1}', last=True)
+    assert repaired.events == []
+    assert repaired.counts == {"truncated": 1}
+
+
 def test_every_cut_keeps_the_whole_events() -> None:
     text = BEFORE + b",\n" + AFTER + b"\n]}"
     ends = (len(BEFORE), len(BEFORE) + 2 + len(AFTER))

@@ -51,7 +51,9 @@ class TraceInfo:
         accelerator: what its device is called if it is no GPU, such as `MTIA`; empty for a GPU.
         left_out: why -> number of entries that became no node (flows, metadata, spans).
         repairs: fault -> number of events it was repaired in; empty for a sound file.
-        lost_events, lost_bytes: what no repair could save.
+        lost_events, lost_bytes: what no repair could save; at least that, where `doubtful_from` is given.
+        doubtful_from: uid from which on uids may be smaller than the position in the file, because more events may be
+            lost before it than could be counted; None where all lost events are counted.
         cut_short: bytes of JSON that could be read of a compressed file that ends before its end; 0 of a whole one.
     """
 
@@ -67,6 +69,7 @@ class TraceInfo:
     repairs: dict[str, int] = field(default_factory=dict)
     lost_events: int = 0
     lost_bytes: int = 0
+    doubtful_from: int | None = None
     cut_short: int = 0
 
     def shown_ms(self, ns: Any) -> Any:
@@ -76,15 +79,35 @@ class TraceInfo:
     @property
     def damage(self) -> str:
         """One line on what was repaired in the file and what was lost, with counts; empty for a sound file."""
-        said = [f"{REPAIR_MEANING.get(fault, fault)} ({count:,})" for fault, count in self.repairs.items()]
+        said = [
+            REPAIR_MEANING.get(fault, fault) + (f" ({count:,})" if fault != "truncated" else "")
+            for fault, count in self.repairs.items()
+        ]
         if self.cut_short:
             said.append(f"the compressed file is cut short: {self.cut_short:,} bytes of JSON could be read")
-        unreadable = self.lost_events + sum(self.left_out.get(why, 0) for why in UNREADABLE)
-        if unreadable or self.lost_bytes:
-            said.append(f"entries lost: {unreadable:,}, bytes lost: {self.lost_bytes:,}")
+        if self.lost_in_all or self.lost_bytes:
+            at_least = "at least " if self.lost_at_least else ""
+            said.append(f"entries lost: {at_least}{self.lost_in_all:,}, bytes lost: {self.lost_bytes:,}")
+        elif self.doubtful_from is not None:
+            said.append("entries may be lost")
+        if self.doubtful_from is not None and self.doubtful_from < self.events:
+            said.append(f"uids from {self.doubtful_from:,} on may be smaller than the positions in the file")
         if self.ends_early:
-            said.append(f"{self.events:,} entries are left, and GPU events usually stand last")
+            left = self.events - self.lost_in_all
+            said.append(
+                f"{left:,} {'entry is' if left == 1 else 'entries are'} left, and GPU events usually stand last"
+            )
         return "; ".join(said)
+
+    @property
+    def lost_in_all(self) -> int:
+        """Number of entries that could not be read: broken JSON, and JSON that is no event."""
+        return self.lost_events + sum(self.left_out.get(why, 0) for why in UNREADABLE)
+
+    @property
+    def lost_at_least(self) -> bool:
+        """Whether more entries may be lost than were counted."""
+        return self.doubtful_from is not None or self.ends_early
 
     @property
     def ends_early(self) -> bool:

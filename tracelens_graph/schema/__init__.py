@@ -35,7 +35,7 @@ __all__ = [
     "Property",
 ]
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 
 class Kind(IntEnum):
