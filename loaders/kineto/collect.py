@@ -19,6 +19,7 @@ from msgspec import Raw
 
 from tracelens_graph.graph.links import DEPENDENCY_ID
 from tracelens_graph.loaders.kineto.categories import CATEGORIES, KINDS_BY_NAME, OTHER_ACCELERATORS, Family
+from tracelens_graph.loaders.kineto.limits import LARGEST_OBJECT, check_utf8
 from tracelens_graph.loaders.kineto.records import CollectiveEvent, Head, records
 from tracelens_graph.loaders.kineto.times import (
     EARLIEST_NS,
@@ -139,7 +140,7 @@ class Collector:
 
     def chunk(self, text: memoryview, offset: int) -> None:
         """Take one chunk `[event, ...]`; raises what msgspec raises where it is no JSON."""
-        str(text, "utf-8")  # msgspec does not look into what it skips
+        check_utf8(text)  # msgspec does not look into what it skips
         odd: dict[int, Any] = {}
         try:
             events = self._records.events.decode(text)
@@ -215,7 +216,7 @@ class Collector:
     def _odd_event(self, raw: Raw, index: int, odd: dict[int, Any]) -> Any:
         """An event that fits no record: metadata, something without category, or fields of the wrong type."""
         try:
-            event = _ANY.decode(raw)
+            event = _ANY.decode(raw) if len(memoryview(raw)) <= LARGEST_OBJECT else None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             event = None
         if not isinstance(event, dict):
