@@ -277,8 +277,9 @@ class _Unpacked(io.RawIOBase, BinaryIO):
         if self._count > self._most:
             times = os.environ.get(UNPACK_LIMIT) or _UNPACK_LIMIT
             raise TraceError(
-                f"{self._source.name}: unpacks to more than {times} times its size of {self._source.stored_size:,} bytes, "
-                f"which no real trace does; to read it all the same, set {UNPACK_LIMIT} to a larger number, or 0 for any"
+                f"{self._source.name}: unpacks to more than {times} times its size of {self._source.stored_size:,} "
+                f"bytes, which no real trace does; to read it all the same, set the environment variable "
+                f"{UNPACK_LIMIT} to a larger number, or to 0 for no limit"
             )
         return count
 

@@ -170,6 +170,14 @@ class Collector:
         self._close_chunk(offset, len(text), repaired.pieces, True)
         return repaired.tail
 
+    def skipped(self, offset: int, length: int) -> None:
+        """Count an event that was too large to be read."""
+        self.out.events += 1
+        self.out.lost_events += 1
+        self.out.lost_bytes += length
+        if self._on_progress:
+            self._on_progress(offset + length)
+
     def _close_chunk(self, offset: int, length: int, count: int, repaired: bool) -> None:
         self.out.chunks.append(Chunk(offset, length, self.out.events, count, repaired))
         self.out.events += count
