@@ -1,7 +1,7 @@
 """Files that are hard to read, each made at any size: what loading one costs has to grow with its size and no faster.
 
-    python benchmarks/shapes.py                        seconds and memory of all, at 4, 8 and 16 MB
-    python benchmarks/shapes.py quotes --size 16       of one, at 16, 32 and 64 MB
+python benchmarks/shapes.py                        seconds and memory of all, at 4, 8 and 16 MB
+python benchmarks/shapes.py quotes --size 16       of one, at 16, 32 and 64 MB
 """
 
 from __future__ import annotations
@@ -118,8 +118,12 @@ SHAPES: dict[str, Callable[[int], bytes]] = {
     "lists in arguments, broken": _events(b"[],", _FIRST[:-2] + b',"x":[', b"inf]}}"),
     "values missing": _events(b'"a":,', _FIRST[:-2] + b",", b'"b":0}}'),
     "list of a metadata event": _events(b"[],", b'{"ph":"M","name":"thread_name","args":{"name":[', b"0]}}," + _FIRST),
-    "digits of a time": _events(b"9", _FIRST + b',{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"dur":1,"ts":', b"}"),
-    "digits of a duration": _events(b"9", _FIRST + b',{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":1,"dur":', b"}"),
+    "digits of a time": _events(
+        b"9", _FIRST + b',{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"dur":1,"ts":', b"}"
+    ),
+    "digits of a duration": _events(
+        b"9", _FIRST + b',{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":1,"dur":', b"}"
+    ),
     "digits of an id": _events(b"9", _FIRST[:-2] + b',"correlation":', b"}}"),
     # Keys beside the events.
     "value before": _text(b"x", b'{"a":"', b'",' + _FULL[1:] + b"}"),
@@ -153,7 +157,9 @@ def measure(text: bytes) -> tuple[float, float, str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("shapes", nargs="*", help="names of shapes, all by default")
-    parser.add_argument("--size", type=float, default=4, help="MB of the smallest file; the others are 2 and 4 times it")
+    parser.add_argument(
+        "--size", type=float, default=4, help="MB of the smallest file; the others are 2 and 4 times it"
+    )
     given = parser.parse_args()
     for name in given.shapes or SHAPES:
         costs = [measure(SHAPES[name](int(given.size * factor * 1e6))) for factor in (1, 2, 4)]

@@ -213,7 +213,8 @@ class Walker:
             else:
                 cut, following = self._last_boundary(limit)
             if cut < 0:
-                wanted = 2 * held
+                if not self._take_by_structure(consumer):
+                    wanted = 2 * held
                 continue
             fault = self._hand_over(consumer, cut)
             if fault is not None:
@@ -240,18 +241,24 @@ class Walker:
 
     def _take_large(self, consumer: Consumer) -> bool:
         """Consume the events at the begin of a long stretch without boundary; false where it shows no end of one."""
-        cut = self._end_by_structure(b",]")
-        if cut >= 0 and self._hand_over(consumer, cut) is None:
-            closed = self._buffer[cut] == 0x5D
-            self._begin = cut + 1
-            if closed:
-                self._read_tail(b"")
+        if self._take_by_structure(consumer):
             return True
         cut, following = self._last_boundary(self._end)
         if cut < 0:
             return False
         if not self._mended(consumer, cut):
             self._begin = following
+        return True
+
+    def _take_by_structure(self, consumer: Consumer) -> bool:
+        """Consume events up to a comma or bracket that ends one; false where none does or they are broken."""
+        cut = self._end_by_structure(b",]")
+        if cut < 0 or self._hand_over(consumer, cut) is not None:
+            return False
+        closed = self._buffer[cut] == 0x5D
+        self._begin = cut + 1
+        if closed:
+            self._read_tail(b"")
         return True
 
     def _end_by_structure(self, ends: bytes) -> int:

@@ -49,6 +49,9 @@ NODE_FAMILIES = (
     Family.device_annotation, Family.sync, Family.overhead, Family.memory,
 )  # fmt: skip
 
+_CONTEXT = ("process_name", "process_labels", "thread_name")
+"""Names of the metadata events that are kept."""
+
 _FEW = 32
 """Events tried together where a whole chunk does not fit: only those with an odd one are taken one by one."""
 
@@ -270,7 +273,7 @@ class Collector:
             return False
         for reason in odd.values():
             if isinstance(reason, dict):
-                self.out.metadata_events.append(reason)
+                self.out.metadata_events += _context_event(reason)
                 reason = "metadata"
             self._count(self.out.left_out, reason)
         if any(isinstance(reason, str) for reason in odd.values()):
@@ -419,6 +422,15 @@ class Collector:
             except ValueError:
                 return _FIRST_HUGE - self.out.odd_ids[value]
         return value if -(2**61) < value < 2**63 else _FIRST_HUGE - self.out.odd_ids[value]
+
+
+def _context_event(event: dict[str, Any]) -> list[dict[str, Any]]:
+    """The metadata event if it names a process or thread, with no more than that takes."""
+    args = event.get("args")
+    if event.get("name") not in _CONTEXT or not isinstance(args, dict):
+        return []
+    place = {key: value if isinstance(value := event.get(key), int | str) else str(value) for key in ("pid", "tid")}
+    return [{"name": event["name"], "args": {"name": str(args.get("name", args.get("labels", "")))}, **place}]
 
 
 def _is_given(value: Any) -> bool:

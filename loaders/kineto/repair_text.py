@@ -23,6 +23,7 @@ EVENT_KEYS = frozenset(
 
 _MAX_DEPTH = 256
 _MAX_STRING = 1 << 16
+_MOST_EDITS = 1 << 17
 
 # The engine remembers about 120 bytes for each round of a group, so that no group may go round without end.
 _SOME = "{0,1024}"
@@ -162,7 +163,7 @@ class Reader:
         open_brackets: list[int] = []
         expected, comma, at = "value", -1, start
         while token := _TOKEN.match(text, at):
-            if token.end() > self._limit:
+            if token.end() > self._limit or len(self._edits) > _MOST_EDITS:
                 return -1, token.end()
             kind, where, at = token.lastindex, token.start(token.lastindex or 0), token.end()
             inside = open_brackets[-1] if open_brackets else 0
@@ -246,7 +247,7 @@ class Reader:
         if end > self._limit:
             return -1, end
         content = self.text[begin + 1 : end - 1]
-        if _UNSAFE.search(content) and (sound := _ESCAPE.sub(self._escaped, content)) != content:
+        if _UNSAFE.search(content) and (sound := self._sound(content)) != content:
             self._edits.append((begin + 1, end - 1, sound))
         return end, reach
 
@@ -283,6 +284,15 @@ class Reader:
             self.fuel -= (end - at) // 8
             self._inside = at, end
         return end
+
+    def _sound(self, content: bytes) -> bytes:
+        """What stands in a string, with everything escaped that has to be."""
+        out, at = bytearray(), 0
+        for match in _ESCAPE.finditer(content):  # `sub` would hold all pieces at once
+            out += content[at : match.start()]
+            out += self._escaped(match)
+            at = match.end()
+        return bytes(out + content[at:])
 
     def _escaped(self, match: re.Match[bytes]) -> bytes:
         kind = match.lastindex
