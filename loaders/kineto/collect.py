@@ -139,6 +139,7 @@ class Collector:
     def __init__(self, on_progress: Callable[[int], None] | None = None) -> None:
         self.out = Collected()
         self._records = records(False)
+        self._beyond_floats = False
         self._on_progress = on_progress
 
     def chunk(self, text: memoryview, offset: int) -> None:
@@ -203,6 +204,10 @@ class Collector:
                     odd.clear()
                     return self._one_by_one(raws, odd)
                 events += [self._one(raw, begin + index, odd) for index, raw in enumerate(few)]
+                if self._beyond_floats and not self._records.exact:
+                    self._records = records(True, self._records.unknown)
+                    odd.clear()
+                    return self._one_by_one(raws, odd)
         return events
 
     def _one(self, raw: Raw, index: int, odd: dict[int, Any]) -> Any:
@@ -228,6 +233,8 @@ class Collector:
         """An event that fits no record: metadata, something without category, or fields of the wrong type."""
         try:
             event = _ANY.decode(raw) if len(memoryview(raw)) <= LARGEST_OBJECT else None
+        except msgspec.ValidationError:  # a number that no float holds
+            event, self._beyond_floats = None, True
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             event = None
         if not isinstance(event, dict):

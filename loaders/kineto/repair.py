@@ -158,7 +158,7 @@ class _Stretch:
             if event is None:
                 at, event = self._next_event(at)
                 unread = text[begin:at]
-                self._lose(unread, len(_PHASE.findall(unread)) or int(unread.startswith(b"{")))
+                self._lose(unread, sum(1 for _ in _PHASE.finditer(unread)) or int(unread.startswith(b"{")))
             if behind_event := event is not None:
                 self._keep(event)
                 at, sure = event.end, not event.faults
