@@ -44,6 +44,8 @@ _BARE_ENDING = re.compile(rb'(?=,\s*+"[^"\\]*+"\s*+:)')
 _MAX_ENDS = 16
 _ATTEMPT = 1024
 """Fuel for a try that leads to no event."""
+_DECODED_FOR_ONE = 16
+"""Bytes handed to a decoder in vain for one unit of fuel."""
 
 
 @dataclass
@@ -174,6 +176,7 @@ class _Stretch:
         fuel, value = self._reader.fuel, _decoded(self._view[begin:end])
         if value is not None and (sure or _is_event(value)):
             return _Event(end, self._text[begin:end], value, frozenset())
+        self._reader.fuel -= (end - begin) // _DECODED_FOR_ONE  # restored where the event can be mended
         reading = self._reader.read(begin)
         if reading is None or (value := _decoded(reading.json)) is None:
             return None
