@@ -45,6 +45,7 @@ def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
                 monkeypatch.setattr(module, name, size)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
 def test_cost_grows_with_the_size(shape: str, small_limits: None) -> None:
     assert_growth(lambda size: partial(loaded, SHAPES[shape](size)), SIZE, modules=READERS)
