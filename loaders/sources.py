@@ -8,6 +8,7 @@ the name. Standard input and file objects are spooled to a temporary file first.
 from __future__ import annotations
 
 import io
+import math
 import os
 import stat
 import sys
@@ -25,6 +26,13 @@ _GZIP, _ZSTD, _ZIP = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PK\x03\x04"
 _BOM = b"\xef\xbb\xbf"
 _HEAD = 64
 """Bytes that a format is told by."""
+
+UNPACK_LIMIT = "TRACELENS_GRAPH_UNPACK_LIMIT"
+"""Environment variable: how many times its stored size a file may unpack to; 0 for any."""
+_UNPACK_LIMIT = 250
+"""Default of that. Real traces unpack to 10 to 30 times their size."""
+_ALWAYS_UNPACKED = 1 << 20
+"""Bytes that any file may unpack to: short traces of a few events repeated pack better than real ones."""
 
 
 class Source:
@@ -87,17 +95,32 @@ class Source:
 
         Raises:
             ChangedTraceError: the file is no longer the one that was loaded.
-            TraceError: it cannot be opened.
+            TraceError: it cannot be opened; or, while reading, it unpacks to more than it may.
         """
         self.check_unchanged()
         raw = self._raw()
         if self.packing == "gzip":
-            return _GzipStream(raw, self)
+            return _Unpacked(_GzipStream(raw, self), self)
         if self.packing == "zstd":
-            return _open_zstd(raw, self)
+            return _Unpacked(_open_zstd(raw, self), self)
         if self.packing == "zip":
-            return _ZipStream(raw, self.name)
+            return _Unpacked(_ZipStream(raw, self.name), self)
         return raw
+
+    def most_unpacked(self) -> float:
+        """Bytes that a compressed file may unpack to.
+
+        Raises:
+            TraceError: the environment variable that says so holds no number.
+        """
+        told = os.environ.get(UNPACK_LIMIT) or str(_UNPACK_LIMIT)
+        try:
+            ratio = float(told)
+        except ValueError:
+            ratio = math.nan
+        if not ratio >= 0:
+            raise TraceError(f"{UNPACK_LIMIT}={told}: is not a number of times; 0 allows any")
+        return max(_ALWAYS_UNPACKED, ratio * self.stored_size) if ratio else math.inf
 
     def check_unchanged(self) -> None:
         """Raise ChangedTraceError if the file was replaced or written to since this object was made."""
@@ -236,6 +259,36 @@ def _reason(error: OSError | ValueError) -> str:
     return (getattr(error, "strerror", None) or str(error)).lower()
 
 
+class _Unpacked(io.RawIOBase, BinaryIO):
+    """What a decompressor gives, up to the limit."""
+
+    def __init__(self, inner: BinaryIO, source: Source) -> None:
+        self._inner: Any = inner
+        self._source = source
+        self._most = source.most_unpacked()
+        self._count = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        count = int(self._inner.readinto(buffer))
+        self._count += count
+        if self._count > self._most:
+            times = os.environ.get(UNPACK_LIMIT) or _UNPACK_LIMIT
+            raise TraceError(
+                f"{self._source.name}: unpacks to more than {times} times its size of {self._source.stored_size:,} "
+                f"bytes, which no real trace does; to read it all the same, set the environment variable "
+                f"{UNPACK_LIMIT} to a larger number, or to 0 for no limit"
+            )
+        return count
+
+    def close(self) -> None:
+        if not self.closed:
+            self._inner.close()
+        super().close()
+
+
 class _GzipStream(io.RawIOBase, BinaryIO):
     """Decompressed gzip through igzip, which keeps what can be had of a stream that was cut short."""
 
@@ -284,9 +337,10 @@ class _GzipStream(io.RawIOBase, BinaryIO):
 
         self._raw.seek(0)
         out: Any = tempfile.TemporaryFile()  # noqa: SIM115
+        most = self._source.most_unpacked()
         engine = zlib.decompressobj(wbits=31)
         try:
-            while block := self._raw.read(1 << 16):
+            while out.tell() <= most and (block := self._raw.read(1 << 16)):
                 # Small bites: when the engine fails it takes the output of its last bite with it.
                 for begin in range(0, len(block), 256):
                     data = block[begin : begin + 256]

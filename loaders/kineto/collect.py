@@ -20,6 +20,7 @@ from msgspec import Raw
 
 from tracelens_graph.graph.links import DEPENDENCY_ID
 from tracelens_graph.loaders.kineto.categories import CATEGORIES, KINDS_BY_NAME, OTHER_ACCELERATORS, Family
+from tracelens_graph.loaders.kineto.limits import LARGEST_OBJECT, check_utf8
 from tracelens_graph.loaders.kineto.losses import LostTime
 from tracelens_graph.loaders.kineto.records import CollectiveEvent, Head, records
 from tracelens_graph.loaders.kineto.times import (
@@ -49,6 +50,9 @@ NODE_FAMILIES = (
     Family.python, Family.op, Family.runtime, Family.gpu, Family.annotation,
     Family.device_annotation, Family.sync, Family.overhead, Family.memory,
 )  # fmt: skip
+
+_CONTEXT = ("process_name", "process_labels", "thread_name")
+"""Names of the metadata events that are kept."""
 
 _FEW = 32
 """Events tried together where a whole chunk does not fit: only those with an odd one are taken one by one."""
@@ -143,11 +147,12 @@ class Collector:
     def __init__(self, on_progress: Callable[[int], None] | None = None) -> None:
         self.out = Collected()
         self._records = records(False)
+        self._beyond_floats = False
         self._on_progress = on_progress
 
     def chunk(self, text: memoryview, offset: int) -> None:
         """Take one chunk `[event, ...]`; raises what msgspec raises where it is no JSON."""
-        str(text, "utf-8")  # msgspec does not look into what it skips
+        check_utf8(text)  # msgspec does not look into what it skips
         odd: dict[int, Any] = {}
         try:
             events = self._records.events.decode(text)
@@ -186,6 +191,14 @@ class Collector:
         self._close_chunk(offset, len(text), repaired.pieces, True)
         return repaired.tail
 
+    def skipped(self, offset: int, length: int) -> None:
+        """Count an event that was too large to be read."""
+        self.out.events += 1
+        self.out.lost_events += 1
+        self.out.lost_bytes += length
+        if self._on_progress:
+            self._on_progress(offset + length)
+
     def _close_chunk(self, offset: int, length: int, count: int, repaired: bool) -> None:
         self.out.chunks.append(Chunk(offset, length, self.out.events, count, repaired))
         self.out.events += count
@@ -208,6 +221,10 @@ class Collector:
                     odd.clear()
                     return self._one_by_one(raws, odd)
                 events += [self._one(raw, begin + index, odd) for index, raw in enumerate(few)]
+                if self._beyond_floats and not self._records.exact:
+                    self._records = records(True, self._records.unknown)
+                    odd.clear()
+                    return self._one_by_one(raws, odd)
         return events
 
     def _one(self, raw: Raw, index: int, odd: dict[int, Any]) -> Any:
@@ -232,7 +249,9 @@ class Collector:
     def _odd_event(self, raw: Raw, index: int, odd: dict[int, Any]) -> Any:
         """An event that fits no record: metadata, something without category, or fields of the wrong type."""
         try:
-            event = _ANY.decode(raw)
+            event = _ANY.decode(raw) if len(memoryview(raw)) <= LARGEST_OBJECT else None
+        except msgspec.ValidationError:  # a number that no float holds
+            event, self._beyond_floats = None, True
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             event = None
         if not isinstance(event, dict):
@@ -278,7 +297,7 @@ class Collector:
             return False
         for reason in odd.values():
             if isinstance(reason, dict):
-                self.out.metadata_events.append(reason)
+                self.out.metadata_events += _context_event(reason)
                 reason = "metadata"
             self._count(self.out.left_out, reason)
         if any(isinstance(reason, str) for reason in odd.values()):
@@ -441,6 +460,15 @@ def _may_hold_doubled_keys(text: memoryview, events: int) -> bool:
     """
     words = [np.frombuffer(text, "<u4", (len(text) - shift) // 4, shift) for shift in range(4)]
     return any(sum(np.count_nonzero(part == key) for part in words) > events for key in (_PH, _TS))
+
+
+def _context_event(event: dict[str, Any]) -> list[dict[str, Any]]:
+    """The metadata event if it names a process or thread, with no more than that takes."""
+    args = event.get("args")
+    if event.get("name") not in _CONTEXT or not isinstance(args, dict):
+        return []
+    place = {key: value if isinstance(value := event.get(key), int | str) else str(value) for key in ("pid", "tid")}
+    return [{"name": event["name"], "args": {"name": str(args.get("name", args.get("labels", "")))}, **place}]
 
 
 def _is_given(value: Any) -> bool:

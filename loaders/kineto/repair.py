@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from tracelens_graph.loaders.kineto.limits import LARGEST_OBJECT, check_utf8
 from tracelens_graph.loaders.kineto.losses import LostTime, joined, remains, written_over
-from tracelens_graph.loaders.kineto.repair_text import EVENT_BEGIN, EVENT_KEYS, TAIL_KEY, Reader, Reading
+from tracelens_graph.loaders.kineto.repair_text import EVENT_BEGIN, EVENT_KEYS, QUOTED, TAIL_KEY, Reader, Reading
 
 _GAP = re.compile(rb"[\s,]*+")
 _SEPARATOR = re.compile(rb'\}[\s,]*+\{\s*+"[A-Za-z]')
@@ -27,7 +28,7 @@ _EVENT_START = re.compile(_FIRST_KEY)
 _SEPARATED_START = re.compile(rb"\}[\s,]*+" + _FIRST_KEY)
 # An element of the list that is no object.
 _OTHER_ELEMENT = re.compile(
-    rb'(?:true|false|null|-?\d[\d.eE+-]*+|"(?>(?:[^"\\]|\\.)*)"|\[[^\[\]{}"]*+\])(?=\s*+[,\]])', re.DOTALL
+    rb'(?:true|false|null|-?\d[\d.eE+-]*+|%s|\[[^\[\]{}"]*+\])(?=\s*+[,\]])' % QUOTED.encode(), re.DOTALL
 )
 # The bracket that ends the list, where nothing is lost before it and where the last event is.
 _END = re.compile(rb'\](?:[\s,]*+(?:\}|\Z)|\s*+,[\s,]*+"[^"\\]*+(?:"\s*+:|"?\s*+\Z))')
@@ -35,7 +36,7 @@ _END_BEHIND_LOST = re.compile(
     rb'\}[\s,]*+(\])\s*+(?:,\s*+"[^"\\]*+"\s*+:|\}?\s*+\Z)'
     rb"|(\])\s*+(?:\}\s*+\Z|,\s*+%s)" % TAIL_KEY
 )
-_KEY = re.compile(rb'([\s,]*+)("(?>(?:[^"\\]|\\.)*)"\s*+:)\s*+', re.DOTALL)
+_KEY = re.compile(rb"([\s,]*+)(%s\s*+:)\s*+" % QUOTED.encode(), re.DOTALL)
 _VALUE_ENDS = re.compile(rb"\s*+(?:[,}]|\Z)")
 _ENDINGS = {
     opening: re.compile(rb'%s(?=\s*+,\s*+"[^"\\]*+"\s*+:)' % closing)
@@ -50,6 +51,8 @@ _ALWAYS = ("name", "pid", "tid", "ts")
 _ONCE = ("ph", "ts")
 _ATTEMPT = 1024
 """Fuel for a try that leads to no event."""
+_DECODED_FOR_ONE = 16
+"""Bytes handed to a decoder in vain for one unit of fuel."""
 
 
 @dataclass
@@ -200,6 +203,7 @@ class _Stretch:
             whole = _FOLLOWED.match(self._text, end) or _is_complete(value)
             two = holds_two_events(self._text[begin:end])
             return _Event(end, self._text[begin:end], value) if whole and not two else None
+        self._reader.fuel -= (end - begin) // _DECODED_FOR_ONE  # restored where the event can be mended
         reading = self._reader.read(begin)
         if reading is None or (value := _decoded(reading.json)) is None:
             return None
@@ -313,9 +317,22 @@ def _is_event(value: dict[str, Any]) -> bool:
     return isinstance(phase, str) and len(phase) == 1
 
 
+class _Large(msgspec.Struct, gc=False):
+    """All that is asked of an event too large to be made into objects."""
+
+    ph: msgspec.Raw = msgspec.Raw(b"null")
+
+
+_LARGE = msgspec.json.Decoder(_Large)
+
+
 def _decoded(text: bytes | memoryview) -> dict[str, Any] | None:
-    """The object that a text is; None if it is none."""
+    """The object that a text is, of a large one its `ph` alone; None if it is no object."""
     try:
+        if len(text) > LARGEST_OBJECT:
+            check_utf8(text)
+            phase = _LARGE.decode(text).ph
+            return {"ph": msgspec.json.decode(phase)} if len(memoryview(phase)) < 16 else {}
         value = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None

@@ -21,6 +21,9 @@ _PACKED = np.dtype([("head", "u1"), ("value", ">f8")])
 EARLIEST_NS, LATEST_NS = -(2**60), 2**62
 """Times are kept within these, so that what lies between two of them, and a duration more, is less than 2**63."""
 
+_MOST_DIGITS = 20
+"""Digits before and behind the point beyond which a time in microseconds is far out of range, or nothing."""
+
 LONGEST_NS = 2**53
 """Longest duration that is kept, 104 days: sums of many fit into 64 bits, and floats carry them."""
 
@@ -72,11 +75,21 @@ def digits_to_ns(times: Sequence[Raw]) -> np.ndarray:
 def _one(time: Raw) -> int:
     from decimal import ROUND_HALF_EVEN, Decimal, InvalidOperation
 
+    text = bytes(time).strip(b'" ').decode()
     try:
-        value = Decimal(bytes(time).strip(b'" ').decode())
-        ns = int((value * 1000).to_integral_value(ROUND_HALF_EVEN))
-    except (InvalidOperation, ValueError, OverflowError):
+        value = Decimal(text)
+    except InvalidOperation:
+        try:
+            value = Decimal(float(text))  # an exponent that even Decimal refuses: endless, or nothing
+        except ValueError:
+            return 0
+        if value.is_infinite():
+            return EARLIEST_NS if value.is_signed() else LATEST_NS
+    if not value.is_finite() or not value or value.adjusted() < -_MOST_DIGITS:
         return 0
+    if value.adjusted() > _MOST_DIGITS:  # as an integer it would have as many digits as its exponent says
+        return EARLIEST_NS if value.is_signed() else LATEST_NS
+    ns = int((value * 1000).to_integral_value(ROUND_HALF_EVEN))
     return max(EARLIEST_NS, min(LATEST_NS, ns))
 
 
