@@ -18,7 +18,6 @@ from handmade import Run
 
 import tracelens_graph
 from tracelens_graph.cli.app import app
-from tracelens_graph.cli.options import Written
 from tracelens_graph.cli.outputs import written
 from tracelens_graph.errors import OutputError
 from tracelens_graph.files import Protection, check_outputs, protecting, replacing
@@ -128,7 +127,7 @@ def test_every_path_of_every_command_is_an_output_that_this_table_knows() -> Non
 def test_every_command_with_an_output_takes_force() -> None:
     for name, command in commands():
         parameters = inspect.signature(command, eval_str=True).parameters
-        replaces = any(written(parameter) is Written.OUTPUT for parameter in parameters.values())
+        replaces = any((mark := written(parameter)) and not mark.is_new for parameter in parameters.values())
         assert ("force" in parameters) == replaces, name
 
 

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from tracelens_graph.errors import MissingExtraError, OutputError
-from tracelens_graph.files import replacing
+from tracelens_graph.files import is_stdout, replacing
 from tracelens_graph.graph.core import Core
 from tracelens_graph.marks import GENERATOR
 from tracelens_graph.output_folder import writing_folder
@@ -62,7 +62,7 @@ def export_graph(core: Core, path: str | os.PathLike[str], format: str | None = 
         MissingExtraError: Parquet needs the extra `parquet`.
     """
     path = Path(path)
-    format = _format(path, format)
+    format = export_format(path, format)
     if format.startswith("graphml"):
         with replacing(path) as file:
             replaced = _graphml_gz(core, file) if format.endswith("gz") else write_graphml(core, file)
@@ -78,7 +78,16 @@ def export_graph(core: Core, path: str | os.PathLike[str], format: str | None = 
     return Exported(output.paths, len(core.columns), len(frames["edges"]["type"]), replaced)
 
 
-def _format(path: Path, format: str | None) -> str:
+def export_format(path: Path, format: str | None = None) -> str:
+    """The one of FORMATS that an export has.
+
+    Args:
+        path: where to.
+        format: the format, if it is not the suffix of `path` that tells.
+
+    Raises:
+        OutputError: there is no such format, or it cannot be written there.
+    """
     if format is not None:
         wanted, found, what = format, format.lower().removeprefix("."), "format"
     else:
@@ -86,14 +95,28 @@ def _format(path: Path, format: str | None) -> str:
         found = next((known for known in FORMATS if name.endswith(f".{known}")), path.suffix.lower().lstrip("."))
         wanted, what = path.suffix, "suffix"
     if found in FORMATS:
+        _check_place(path, found)
         return found
     hints = filter(None, (did_you_mean(found, FORMATS), there_are(FORMATS)))
     raise OutputError(f"{path}: no export has the {what} {wanted!r}; {' '.join(hints)}")
 
 
+def _check_place(path: Path, format: str) -> None:
+    is_one = format.startswith("graphml")
+    if is_stdout(path) and not is_one:
+        raise OutputError(f"{path}: is standard output, which takes one file; {format} is two: name a folder")
+    if (is_one or _names_files(path, format)) and not path.absolute().parent.is_dir():
+        raise OutputError(f"{path}: cannot be written: there is no folder {path.parent}")
+
+
+def _names_files(path: Path, format: str) -> bool:
+    """Whether a path stands for two files beside one another, not for a folder."""
+    return path.name.lower().endswith(f".{format}") and not path.is_dir()
+
+
 def _table_files(path: Path, format: str, tables: list[str]) -> tuple[Path, list[str]]:
     """The folder of the tables, and the names of their files."""
-    if path.name.lower().endswith(f".{format}") and not path.is_dir():
+    if _names_files(path, format):
         return path.parent, [f"{path.stem}-{table}{path.suffix}" for table in tables]
     return path, [f"{table}.{format}" for table in tables]
 
