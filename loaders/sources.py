@@ -220,7 +220,9 @@ def open_source(source: Any) -> Source:
 
 
 def is_stream(path: str | os.PathLike[str]) -> bool:
-    """Whether a path is a pipe, socket or device: it can be read once only, and may never end."""
+    """Whether a path is `-`, a pipe, socket or device: it can be read once only, by this process, and may never end."""
+    if os.fspath(path) == "-":
+        return True
     try:
         kind = os.stat(path).st_mode
     except (OSError, ValueError):

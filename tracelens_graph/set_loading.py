@@ -179,7 +179,7 @@ def load_core_set(
     """
     _check_numbers(processes, memory_bytes)
     lean = _lean_columns(columns)
-    here = [file for file in files if len(files) == 1 or file == "-" or file.endswith(".tlg") or is_stream(file)]
+    here = [file for file in files if len(files) == 1 or file.endswith(".tlg") or is_stream(file)]
     sizes = {file: os.path.getsize(file) if os.path.isfile(file) else 0 for file in files}
     graphs: dict[str, Core] = {}
     no_traces: dict[str, TraceError] = {}
