@@ -89,7 +89,7 @@ def test_a_change_while_loading_is_told(
 def test_a_change_between_the_load_and_a_look_at_details_is_told(trace: Path, change: Callable[[Path], None]) -> None:
     core = load_core(str(trace))
     change(trace)
-    for look in (lambda: core.details.arguments(core.columns.uid[:1]), core.details.identity):
+    for look in (lambda: list(core.details.texts([0])), core.details.identity):
         with pytest.raises(ChangedTraceError, match=words(change, "since")):
             look()
 
