@@ -359,13 +359,13 @@ def test_a_suffix_tells_nothing(run: Run, trace: Path, tmp_path: Path) -> None:
     for name in ("a.tlg", "b.html", "c.json.gz", "d"):
         other = Path(shutil.copy(trace, tmp_path / name))
         before = other.read_bytes()
-        assert run("save", trace, "-o", other)[0] in (1, 2)
-        assert run("report", trace, "--markdown", other)[0] in (1, 2)
+        assert run("save", trace, "-o", other)[0] == 1
+        assert run("report", trace, "--markdown", other)[0] == 1
         assert other.read_bytes() == before
 
 
 def test_standard_input_is_an_input(trace_file: Path, tmp_path: Path) -> None:
-    copy = tmp_path / "trace"
+    copy = tmp_path / "trace.json"
     copy.write_bytes(trace_file.read_bytes())
     with copy.open("rb") as file:
         done = subprocess.run(
@@ -409,7 +409,7 @@ def test_no_output_lies_in_the_folder_of_another(run: Run, trace_file: Path, tmp
         ("report TRACE --markdown x.XLSX", "--markdown: x.XLSX: .xlsx stands for an Excel workbook"),
         ("report TRACE --xlsx x.csv", "--xlsx: x.csv: .csv stands for CSV, and this is an Excel workbook"),
         ("report TRACE --json x.json.gz", "--json: x.json.gz: .gz stands for a compressed file"),
-        ("save TRACE -o x.json", "--output / -o: x.json: .json stands for JSON, and this is a saved graph"),
+        ("save TRACE -o x.json", "--output: x.json: .json stands for JSON, and this is a saved graph"),
     ],
 )
 def test_a_name_that_cannot_be_meant_is_refused_at_once(

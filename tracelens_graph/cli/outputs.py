@@ -80,13 +80,6 @@ def _with_name_checked(parameter: inspect.Parameter, mark: Written) -> inspect.P
             raise typer.BadParameter(f"{name} names a folder; name {what}")
         if not mark.is_file and is_stdout(name):
             raise typer.BadParameter(f"{name} is standard output, which takes one file; name a folder for several")
-        suffix = os.path.splitext(name)[1].lower()
-        if mark.suffixes and suffix in _FORMATS and suffix not in mark.suffixes:
-            written_as = _FORMATS[mark.suffixes[0]]
-            raise typer.BadParameter(
-                f"{name}: {suffix} stands for {_FORMATS[suffix]}, and this is {written_as}; name a file "
-                f"{mark.suffixes[0]}"
-            )
         return name
 
     path, *marks = get_args(parameter.annotation)
@@ -140,6 +133,7 @@ def _check(protection: Protection, outputs: Mapping[str, tuple[Path, Written]]) 
             protection.check_folder(output)
         else:
             protection.check(output)
+        _check_suffix(name, output, mark)
 
 
 def _check_kind(output: Path, mark: Written) -> None:
@@ -151,6 +145,16 @@ def _check_kind(output: Path, mark: Written) -> None:
             raise OutputError(f"{output}: is a file; name a folder")
     elif not mark.is_folder and not output.absolute().parent.is_dir():
         raise OutputError(f"{output}: cannot be written: there is no folder {output.parent}")
+
+
+def _check_suffix(name: str, output: Path, mark: Written) -> None:
+    suffix = output.suffix.lower()
+    if mark.suffixes and suffix in _FORMATS and suffix not in mark.suffixes:
+        usual = mark.suffixes[0]
+        raise typer.BadParameter(
+            f"{output}: {suffix} stands for {_FORMATS[suffix]}, and this is {_FORMATS[usual]}; name a file {usual}",
+            param_hint=f"--{name}",
+        )
 
 
 def _named(parameter: inspect.Parameter, value: Any) -> Iterator[str]:
