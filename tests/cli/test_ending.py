@@ -71,7 +71,8 @@ def test_files_are_written_also_where_streams_are_closed(
 ) -> None:
     out = tmp_path / "out"
     found = shell(f"{PROGRAM} {command.format(trace=job / 'rank0.json.gz', out=out)} {closed}", tmp_path)
-    assert (found.returncode, found.stderr) == (0, "")
+    assert found.returncode == 0
+    assert not found.stderr or found.stderr.startswith("wrote 6 tables")  # compare says it there
     assert (out / written if written else next(tmp_path.glob("out*"))).stat().st_size
 
 
