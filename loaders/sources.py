@@ -14,7 +14,8 @@ import stat
 import sys
 import weakref
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
@@ -24,6 +25,9 @@ from tracelens_graph.marks import GRAPH_MAGIC
 
 _GZIP, _ZSTD, _ZIP = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PK\x03\x04"
 _BOM = b"\xef\xbb\xbf"
+_DESCRIPTORS = "/proc/self/fd"
+"""Where Linux has files that are open."""
+
 _HEAD = 64
 """Bytes that a format is told by."""
 
@@ -44,6 +48,7 @@ class Source:
         packing: "plain", "gzip", "zstd", "zip" or "graph" (a saved graph).
         cut_short: bytes that came out of a compressed stream that ended before its end; 0 of a whole one. Set while
             reading.
+        is_loaded: whether its graph was loaded, so that a change of the file comes after that.
     """
 
     def __init__(self, name: str, *, path: Path | None = None, data: bytes | None = None) -> None:
@@ -52,8 +57,9 @@ class Source:
         self._data = data
         self.cut_short = 0
         self._spooled = False
-        self._stamp = self._stat()
+        self.is_loaded = False
         with self._raw() as file:
+            self._stamp = (0, 0, 0) if path is None else _stamp(os.fstat(file.fileno()))
             head = file.read(HEAD)
         self.packing = _packing(head, name)
 
@@ -99,6 +105,9 @@ class Source:
         """
         self.check_unchanged()
         raw = self._raw()
+        if self.path is not None and _stamp(os.fstat(raw.fileno())) != self._stamp:
+            raw.close()
+            raise self._changed()
         if self.packing == "gzip":
             return _Unpacked(_GzipStream(raw, self), self)
         if self.packing == "zstd":
@@ -123,25 +132,36 @@ class Source:
         return max(_ALWAYS_UNPACKED, ratio * self.stored_size) if ratio else math.inf
 
     def check_unchanged(self) -> None:
-        """Raise ChangedTraceError if the file was replaced or written to since this object was made."""
-        if self.path is not None and self._stat() != self._stamp:
-            raise ChangedTraceError(f"{self.name}: the file changed since it was loaded; load it again")
+        """Raise ChangedTraceError if the file was replaced, written to or deleted since this object was made."""
+        if self.path is None:
+            return
+        try:
+            state = self.path.stat()
+        except OSError:
+            what = "is gone since" if self.is_loaded else "was deleted while"
+            raise ChangedTraceError(f"{self.name}: the file {what} it was loaded") from None
+        if _stamp(state) != self._stamp:
+            raise self._changed()
+
+    @contextmanager
+    def loading(self) -> Iterator[None]:
+        """Raise ChangedTraceError if the file changes while the block runs, whatever else fails for that reason."""
+        try:
+            yield
+        except Exception:
+            self.check_unchanged()
+            raise
+        self.check_unchanged()
+        self.is_loaded = True
+
+    def _changed(self) -> ChangedTraceError:
+        when = "since" if self.is_loaded else "while"
+        return ChangedTraceError(f"{self.name}: the file changed {when} it was loaded; load it again")
 
     def __getstate__(self) -> dict[str, Any]:
         if self._spooled:
             raise TypeError(f"{self.name} is spooled to a file of this process, which no other can rely on")
         return self.__dict__
-
-    def _stat(self) -> tuple[int, int, int]:
-        if self.path is None:
-            return (0, 0, 0)
-        try:
-            state = self.path.stat()
-        except (OSError, ValueError) as error:
-            if hasattr(self, "_stamp"):
-                raise ChangedTraceError(f"{self.name}: the file is gone since it was loaded") from None
-            raise TraceError(f"{self.name}: {_reason(error)}") from None
-        return (state.st_size, state.st_mtime_ns, state.st_ino)
 
     def _raw(self) -> BinaryIO:
         if self._data is not None:
@@ -149,12 +169,17 @@ class Source:
         assert self.path is not None
         try:
             return open(self.path, "rb", buffering=0)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise TraceError(f"{self.name}: {_reason(error)}") from None
 
     @classmethod
     def spooled(cls, stream: IO[bytes], name: str) -> Source:
-        """A source of what a stream gives, kept in a temporary file for as long as the source lives."""
+        """A source of what a stream gives, kept in a temporary file for as long as the source lives.
+
+        Raises:
+            NotATraceError: it is something else; the message says what was found.
+            TraceError: it cannot be read, or there is no room for it.
+        """
         import shutil
         import tempfile
 
@@ -162,11 +187,17 @@ class Source:
         while len(head) < _HEAD and (more := stream.read(_HEAD - len(head))):
             head += more
         _packing(head, name)  # a device may have no end
-        spool = tempfile.NamedTemporaryFile(prefix="tracelens-graph-", suffix=".spool")  # noqa: SIM115
-        spool.write(head)
-        shutil.copyfileobj(stream, spool, 1 << 20)
-        spool.flush()
-        source = cls(name, path=Path(spool.name))
+        # A file without a name, where it can be opened again by its descriptor: a kill leaves nothing behind then.
+        make = tempfile.TemporaryFile if os.path.isdir(_DESCRIPTORS) else tempfile.NamedTemporaryFile
+        spool: Any = make(prefix="tracelens-graph-", suffix=".spool")
+        try:
+            spool.write(head)
+            shutil.copyfileobj(stream, spool, 1 << 20)
+            spool.flush()
+        except OSError as error:
+            raise TraceError(f"{name}: cannot be kept in {tempfile.gettempdir()}: {_reason(error)}") from None
+        nameless = isinstance(spool.name, int)
+        source = cls(name, path=Path(f"{_DESCRIPTORS}/{spool.name}" if nameless else spool.name))
         source._spooled = True
         weakref.finalize(source, spool.close)
         return source
@@ -212,7 +243,9 @@ def open_source(source: Any) -> Source:
 
 
 def is_stream(path: str | os.PathLike[str]) -> bool:
-    """Whether a path is a pipe, socket or device: it can be read once only, and may never end."""
+    """Whether a path is `-`, a pipe, socket or device: it can be read once only, by this process, and may never end."""
+    if os.fspath(path) == "-":
+        return True
     try:
         kind = os.stat(path).st_mode
     except (OSError, ValueError):
@@ -253,6 +286,10 @@ def check_is_json(head: bytes, name: str) -> None:
     if text[:1] in (b"{", b"["):
         return
     raise NotATraceError(f"{name}: {what_is(head, name)}")
+
+
+def _stamp(state: os.stat_result) -> tuple[int, int, int]:
+    return state.st_size, state.st_mtime_ns, state.st_ino
 
 
 def _reason(error: OSError | ValueError) -> str:

@@ -25,6 +25,7 @@ class FileDetails(Details):
     @classmethod
     def at(cls, source: Source, first: np.ndarray, count: np.ndarray, places: np.ndarray) -> FileDetails:
         """Events whose places are known from an earlier reading of the same file."""
+        source.is_loaded = True
         rows = zip(first.tolist(), count.tolist(), places.tolist(), strict=True)
         return cls(source, [Chunk(offset, length, f, n, bool(mended)) for f, n, (offset, length, mended) in rows])
 
@@ -51,12 +52,16 @@ class FileDetails(Details):
                 text = bytearray()
                 while len(text) < chunk.length and (more := stream.read(chunk.length - len(text))):
                     text += more
+                self.source.check_unchanged()  # what was read of another file is not passed on
                 position = chunk.offset + chunk.length
                 yield _repaired(bytes(text), chunk) if chunk.repaired else b"[" + bytes(text) + b"]"
 
     def identity(self) -> str:
         """Hash of the decompressed bytes, as read: a repaired file keeps the id of the broken one."""
-        return stream_id(self.source.open())
+        with self.source.open() as stream:
+            found = stream_id(stream)
+        self.source.check_unchanged()
+        return found
 
 
 def _repaired(text: bytes, chunk: Chunk) -> bytes:

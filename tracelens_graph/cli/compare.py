@@ -17,6 +17,7 @@ import typer
 from tracelens_graph.cli import gate
 from tracelens_graph.cli.common import load, print_wrapped, write_table
 from tracelens_graph.cli.options import (
+    TO_FOLDER,
     CacheOption,
     Extensions,
     Format,
@@ -24,7 +25,6 @@ from tracelens_graph.cli.options import (
     LinkedOnly,
     Recompute,
     TableName,
-    Written,
     extension_of,
 )
 from tracelens_graph.cli.traces import say, traces_named
@@ -69,7 +69,7 @@ def compare(
     csv: Annotated[
         Path | None,
         typer.Option(metavar="DIR", show_default=False, help="Write every table to DIR/NAME.csv."),
-        Written.OUTPUT,
+        TO_FOLDER,
     ] = None,
     top: Annotated[
         int | None,
