@@ -294,7 +294,7 @@ def test_entries_used_longest_ago_make_room(tmp_path: Path, folder: Path, monkey
         kept(path)
         newest = max(entries(folder), key=lambda entry: entry.stat().st_mtime)
         os.utime(newest, (time.time() - 100 + age,) * 2)
-    [size] = {entry.stat().st_size for entry in entries(folder)}
+    size = max(entry.stat().st_size for entry in entries(folder))
     monkeypatch.setattr(cache, "LIMIT_BYTES", 3 * size)
     cached_core(paths[0], never)  # now the one used last
     kept(paths[3])

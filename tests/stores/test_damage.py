@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from tracelens_graph.errors import TraceError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
-from tracelens_graph.schema import SCHEMA_VERSION
 from tracelens_graph.stores.graph_file import write_graph
+from tracelens_graph.stores.sections import VERSION
 
 HEADER = struct.Struct("<8sIIQQQ")
 EVENTS = [
@@ -60,7 +60,7 @@ def with_index(data: bytes, index: dict[str, Any]) -> bytes:
     """The file with another index, all checksums right: what only a program at fault would write."""
     offset, _ = index_of(data)
     text = json.dumps(index).encode()
-    header = HEADER.pack(data[:8], SCHEMA_VERSION, zlib.crc32(text), offset + len(text), offset, len(text))
+    header = HEADER.pack(data[:8], VERSION, zlib.crc32(text), offset + len(text), offset, len(text))
     start = HEADER.size + 4
     return header + struct.pack("<I", zlib.crc32(header)) + data[start:offset] + text
 
@@ -133,7 +133,7 @@ def test_bytes_written_anywhere_are_noticed_or_harmless(whole: Path, change: byt
 @pytest.mark.parametrize(
     ("version", "words"),
     [
-        (SCHEMA_VERSION + 1, "a newer tracelens_graph .* update tracelens_graph$"),
+        (VERSION + 1, "a newer tracelens_graph .* update tracelens_graph$"),
         (0, "an older tracelens_graph .* load the trace and save it again$"),
     ],
 )
