@@ -26,6 +26,9 @@ class Columns:
     An array is looked up in the mapping when it is first read, and kept. So a mapping may read it from a file then.
     A lean graph lacks some of them; whoever asks for one of these is told so.
 
+    Attributes:
+        names: names of the columns that there are, in the order of the schema.
+
     Raises:
         AnalysisError: a column was not loaded.
         TraceError: a column is read from a saved graph, which turns out to be damaged.
@@ -54,8 +57,10 @@ class Columns:
         flags: np.ndarray
 
     def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
-        if missing := ALWAYS - arrays.keys():
+        there = set(arrays)
+        if missing := ALWAYS - there:
             raise ValueError(f"columns lack {', '.join(sorted(missing))}")
+        self.names = tuple(prop.name for prop in STORED if prop.name in there)
         self._arrays = arrays
 
     if not TYPE_CHECKING:
@@ -63,7 +68,7 @@ class Columns:
         def __getattr__(self, name: str) -> Any:
             if name not in _NAMES:
                 raise AttributeError(name)
-            if name not in self._arrays:
+            if name not in self.names:
                 raise AnalysisError(f"the graph was loaded without the column {name}; load it whole for this")
             array = self._arrays[name].view()
             array.flags.writeable = False
@@ -74,12 +79,7 @@ class Columns:
         return Columns, (dict(self),)
 
     def __len__(self) -> int:
-        return len(self.uid)
-
-    @property
-    def names(self) -> list[str]:
-        """Names of the columns that there are, in the order of the schema."""
-        return [prop.name for prop in STORED if prop.name in self._arrays]
+        return len(self.kind)  # the narrowest
 
     def __iter__(self) -> Iterator[tuple[str, np.ndarray]]:
         for name in self.names:
