@@ -149,7 +149,9 @@ def is_stdout(path: str | os.PathLike[str]) -> bool:
 
 
 @contextmanager
-def replacing(path: str | os.PathLike[str], *, listed: bool = False, private: bool = False) -> Iterator[BinaryIO]:
+def replacing(
+    path: str | os.PathLike[str], *, listed: bool = False, private: bool = False, own: bool = False
+) -> Iterator[BinaryIO]:
     """The one way to write a file: a new one that takes the place of `path` when the block ends well.
 
     When it does not, also by an interrupt, what stood there stays and the new file vanishes. `-`, `/dev/stdout`, pipes
@@ -159,7 +161,8 @@ def replacing(path: str | os.PathLike[str], *, listed: bool = False, private: bo
     Args:
         path: the file.
         listed: note it in the list of its folder, because its format has no place for a mark (`marks`).
-        private: a file of the tool's own, in a folder of its own: for its owner alone, and always replaced.
+        private: nobody but the owner may read the file, also where everybody could read the one that stood there.
+        own: a file of the tool's own, in a folder of its own: always replaced.
 
     Raises:
         OutputError: it cannot be written, or must not be replaced.
@@ -180,7 +183,7 @@ def replacing(path: str | os.PathLike[str], *, listed: bool = False, private: bo
         with _spooled(path, lambda: open(path, "wb")) as file:
             yield file
         return
-    if not private:
+    if not own:
         check_outputs([path])
     target = Path(path).resolve()
     with _beside(target, path, 0o600 if private else 0o666) as file:

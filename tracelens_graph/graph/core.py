@@ -228,6 +228,17 @@ class Core:
             self.collective_args, self.info, self.details,
         )  # fmt: skip
 
+    def read_all(self) -> None:
+        """Read whatever a saved graph gives on request only, but for the original events.
+
+        Raises:
+            TraceError: the saved graph is damaged.
+        """
+        for name in self.columns.names:
+            getattr(self.columns, name)
+        len(self.autograd_flows)
+        len(self.collective_args)
+
     # --- windows ---------------------------------------------------------------------------------------------
 
     @cached_property

@@ -38,7 +38,10 @@ _TOO_LARGE = 2**63
 
 
 def write_graph(core: Core, path: str | os.PathLike[str], progress: Callable[[int, int], None] | None = None) -> None:
-    """Save a graph to one file; until it is whole, whatever stood there stays.
+    """Save a graph to one file, for its owner alone; until it is whole, whatever stood there stays.
+
+    Like the trace, the file may hold what not everybody should see. So it gets mode 0600, also where a file that others
+    could read stood before; whoever wants to share it gives them access to it.
 
     Args:
         core: the graph.
@@ -49,7 +52,7 @@ def write_graph(core: Core, path: str | os.PathLike[str], progress: Callable[[in
         OutputError: it cannot be written.
         ChangedTraceError: the trace changed since it was loaded, so its events cannot be taken along.
     """
-    with replacing(path) as file:
+    with replacing(path, private=True) as file:
         writer = _begun(core, file)
         writer.blobs("events", _packed(core.details, progress))
         _finish(writer, core, core.trace_id)

@@ -46,6 +46,17 @@ class PackedDetails(Details):
                 raise damaged(self._name, f"block {block} of events")
             yield text
 
+    def events(self, uids: Iterable[int]) -> dict[int, dict[str, Any]]:
+        """uid -> the original event, for those that stand in the file.
+
+        Raises:
+            TraceError: the saved graph is damaged there.
+        """
+        try:
+            return super().events(uids)
+        except (msgspec.DecodeError, UnicodeDecodeError):  # of text, which is not looked into before
+            raise damaged(self._name, "events") from None
+
     def identity(self) -> str:
         """The id that the trace had when the graph was saved."""
         return self._trace_id
