@@ -46,19 +46,26 @@ def _descendants_come_after(last: np.ndarray) -> bool:
     return bool((last >= np.arange(len(last), dtype=np.int32)).all())
 
 
-def _inside_caller(parent: np.ndarray, last: np.ndarray) -> bool:
-    # Row -1 stands for no caller, and is that of the appended entry: a range that holds everything.
-    return bool((last <= np.append(last, last.dtype.type(len(last)))[parent]).all())
-
-
 def _one_deeper_than_caller(parent: np.ndarray, depth: np.ndarray) -> bool:
-    # The same, of a caller one above the roots.
+    # Row -1, no caller, is that of the appended entry: one above the roots.
     return bool((depth == np.append(depth, depth.dtype.type(-1))[parent] + 1).all())
 
 
+def _spans_around(last: np.ndarray) -> np.ndarray:
+    """For each row how many rows before it reach as far as it, or further."""
+    count = np.arange(len(last))
+    count[1:] -= np.cumsum(np.bincount(last, minlength=len(last)))[:-1]
+    return count
+
+
+def _innermost_span_is_caller(parent: np.ndarray, last: np.ndarray) -> bool:
+    # All callers above a row span it, and there are as many of them as ranges that do: so these nest, and are those.
+    inside = bool((last <= np.append(last, last.dtype.type(len(last)))[parent]).all())
+    return inside and _one_deeper_than_caller(parent, _spans_around(last))
+
+
 def _as_deep_as_spans_around(last: np.ndarray, depth: np.ndarray) -> bool:
-    ended = np.cumsum(np.bincount(last, minlength=len(last)))
-    return bool((depth[1:] == np.arange(1, len(last)) - ended[:-1]).all()) and not depth[:1].any()
+    return np.array_equal(depth, _spans_around(last))
 
 
 class _Rule(NamedTuple):
@@ -72,9 +79,7 @@ _RULES = (
     _Rule(("uid",), _unique),
     _Rule(("parent",), _callers_come_first),
     _Rule(("last",), _descendants_come_after),
-    # Together these three say that ranges of rows nest, and that callers and depths are those of the ranges: all
-    # callers above a row span it, they are as many as its depth, and so many ranges span it in all.
-    _Rule(("parent", "last"), _inside_caller),
+    _Rule(("parent", "last"), _innermost_span_is_caller),
     _Rule(("parent", "depth"), _one_deeper_than_caller),
     _Rule(("last", "depth"), _as_deep_as_spans_around),
 )
