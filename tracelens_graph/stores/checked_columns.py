@@ -53,8 +53,9 @@ def _one_deeper_than_caller(parent: np.ndarray, depth: np.ndarray) -> bool:
 
 def _spans_around(last: np.ndarray) -> np.ndarray:
     """For each row how many rows before it reach as far as it, or further."""
-    count = np.arange(len(last))
-    count[1:] -= np.cumsum(np.bincount(last, minlength=len(last)))[:-1]
+    ended = np.cumsum(np.bincount(last, minlength=len(last)), dtype=np.int32)
+    count = np.arange(len(last), dtype=np.int32)
+    count[1:] -= ended[:-1]
     return count
 
 
