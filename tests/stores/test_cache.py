@@ -246,6 +246,15 @@ def test_an_entry_that_was_wrong_from_the_start_is_made_anew(trace: Path, folder
     assert cached_core(trace, never).equals(whole)
 
 
+@pytest.mark.parametrize("place", [(3, 40, 0), (0, 0, 0), (10**9, 10, 0)])
+def test_places_that_are_wrong_from_the_start_are_told(trace: Path, folder: Path, place: tuple[int, int, int]) -> None:
+    kept(trace)
+    [entry] = entries(folder)
+    entry.write_bytes(with_contents(entry.read_bytes(), "events.places", np.array([place], np.int64)))
+    with pytest.raises(TraceError, match=r"^\S+: its events are not where its graph in the cache says"):
+        cached_core(trace, never).node(9).event  # noqa: B018
+
+
 def test_what_cannot_be_found_again_is_not_kept(trace: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     saved = trace.with_suffix(".tlg")
     write_graph(load_core(trace), saved)
