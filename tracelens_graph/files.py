@@ -150,7 +150,7 @@ def is_stdout(path: str | os.PathLike[str]) -> bool:
 
 @contextmanager
 def replacing(
-    path: str | os.PathLike[str], *, listed: bool = False, private: bool = False, own: bool = False
+    path: str | os.PathLike[str], *, listed: bool = False, private: bool = False, mode: int = 0o666
 ) -> Iterator[BinaryIO]:
     """The one way to write a file: a new one that takes the place of `path` when the block ends well.
 
@@ -161,8 +161,8 @@ def replacing(
     Args:
         path: the file.
         listed: note it in the list of its folder, because its format has no place for a mark (`marks`).
-        private: nobody but the owner may read the file, also where everybody could read the one that stood there.
-        own: a file of the tool's own, in a folder of its own: always replaced.
+        private: a file of the tool's own, in a folder of its own: for its owner alone, and always replaced.
+        mode: who may read and write it, less what the umask takes away, whatever held of the file that stood there.
 
     Raises:
         OutputError: it cannot be written, or must not be replaced.
@@ -183,10 +183,10 @@ def replacing(
         with _spooled(path, lambda: open(path, "wb")) as file:
             yield file
         return
-    if not own:
+    if not private:
         check_outputs([path])
     target = Path(path).resolve()
-    with _beside(target, path, 0o600 if private else 0o666) as file:
+    with _beside(target, path, 0o600 if private else mode) as file:
         yield file
     if listed:
         with _beside(target.with_name(LIST), path, 0o666) as file:

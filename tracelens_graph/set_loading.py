@@ -268,7 +268,7 @@ def _to_file(order: _Order) -> Path | TraceError:
         if places is None:
             write_graph(core, order.target)
         else:
-            with replacing(order.target, private=True, own=True) as file:
+            with replacing(order.target, private=True) as file:
                 write_without_events(core, file, places)
     except TraceError as error:  # a saved graph by another name, whose damage shows when it is read
         return error

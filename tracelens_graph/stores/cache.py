@@ -170,7 +170,7 @@ def _keep(core: Core, entry: Path, source: Source, warn: Callable[[str], Any]) -
         if _entry(source) != entry:  # the trace was written to while it was loaded
             return
         entry.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with replacing(entry, private=True, own=True) as file:
+        with replacing(entry, private=True) as file:
             write_without_events(core, file, places)
         _make_room(entry)
     except (OSError, OutputError) as error:

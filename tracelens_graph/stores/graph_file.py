@@ -52,7 +52,7 @@ def write_graph(core: Core, path: str | os.PathLike[str], progress: Callable[[in
         OutputError: it cannot be written.
         ChangedTraceError: the trace changed since it was loaded, so its events cannot be taken along.
     """
-    with replacing(path, private=True) as file:
+    with replacing(path, mode=0o600) as file:
         writer = _begun(core, file)
         writer.blobs("events", _packed(core.details, progress))
         _finish(writer, core, core.trace_id)
