@@ -152,7 +152,9 @@ def is_stdout(path: str | os.PathLike[str]) -> bool:
 
 
 @contextmanager
-def replacing(path: str | os.PathLike[str], *, listed: bool = False, private: bool = False) -> Iterator[BinaryIO]:
+def replacing(
+    path: str | os.PathLike[str], *, listed: bool = False, private: bool = False, mode: int = 0o666
+) -> Iterator[BinaryIO]:
     """The one way to write a file: a new one that takes the place of `path` when the block ends well.
 
     When it does not, also by an interrupt, what stood there stays and the new file vanishes. `-`, `/dev/stdout`, pipes
@@ -163,6 +165,7 @@ def replacing(path: str | os.PathLike[str], *, listed: bool = False, private: bo
         path: the file.
         listed: note it in the list of its folder, because its format has no place for a mark (`marks`).
         private: a file of the tool's own, in a folder of its own: for its owner alone, and always replaced.
+        mode: who may read and write it, less what the umask takes away, whatever held of the file that stood there.
 
     Raises:
         OutputError: it cannot be written, or must not be replaced.
@@ -186,7 +189,7 @@ def replacing(path: str | os.PathLike[str], *, listed: bool = False, private: bo
     if not private:
         check_outputs([path])
     target = Path(path).resolve()
-    with _beside(target, path, 0o600 if private else 0o666) as file:
+    with _beside(target, path, 0o600 if private else mode) as file:
         yield file
     if listed:
         with _beside(target.with_name(LIST), path, 0o666) as file:

@@ -178,8 +178,8 @@ def load_core_set(
         AnalysisError: there is no such column, or a number is none.
     """
     _check_numbers(processes, memory_bytes)
-    lean = _lean_columns(columns)
-    here = [file for file in files if len(files) == 1 or file.endswith(".tlg") or is_stream(file)]
+    lean, several = _lean_columns(columns), len(files) > 1
+    here = [file for file in files if not several or file.endswith(".tlg") or is_stream(file)]
     sizes = {file: os.path.getsize(file) if os.path.isfile(file) else 0 for file in files}
     graphs: dict[str, Core] = {}
     no_traces: dict[str, TraceError] = {}
@@ -191,7 +191,7 @@ def load_core_set(
             _Order(file, folder.path / f"{place}.tlg", lean) for place, file in enumerate(files) if file not in here
         ]
         outcomes = chain(
-            ((file, _loaded(file, lean, progress if len(files) == 1 else None)) for file in here),
+            ((file, _loaded(file, lean, None if several else progress, one_of_several=several)) for file in here),
             zip(
                 (order.file for order in orders),
                 map_in_processes(_to_file, orders, processes, lambda order: order.file),
@@ -200,7 +200,7 @@ def load_core_set(
         )
         for file, outcome in outcomes:
             done += sizes[file]
-            if progress and len(files) > 1:
+            if progress and several:
                 progress(done, sum(sizes.values()))
             if isinstance(outcome, NotATraceError):
                 no_traces[file] = outcome
@@ -252,14 +252,22 @@ def _nothing_read(
 
 
 def _loaded(
-    file: str, lean: tuple[str, ...] | None, progress: Callable[[int, int], None] | None = None, processes: int = 0
+    file: str,
+    lean: tuple[str, ...] | None,
+    progress: Callable[[int, int], None] | None = None,
+    processes: int = 0,
+    one_of_several: bool = False,
 ) -> Core | TraceError:
     """The graph of a file, or why there is none."""
     try:
         core = load_core(file, progress=progress, processes=processes or None)
+        if lean is not None:
+            core = core.lean(lean)
+        if one_of_several:  # damage of a saved graph has to show now, so that the set goes on without it
+            core.read_all()
     except TraceError as error:
         return error
-    return core if lean is None else core.lean(lean)
+    return core
 
 
 def _to_file(order: _Order) -> _Done | TraceError:
@@ -272,11 +280,14 @@ def _to_file(order: _Order) -> _Done | TraceError:
     if isinstance(core, TraceError):
         return core
     places = core.details.places()
-    if places is None or not isinstance(core.details, FileDetails):
-        write_graph(core, order.target)
-        return _Done(order.target, Source(order.file, path=Path(order.file).absolute()))
-    with replacing(order.target, private=True) as file:
-        write_without_events(core, file, places)
+    try:
+        if places is None or not isinstance(core.details, FileDetails):
+            write_graph(core, order.target)
+            return _Done(order.target, Source(order.file, path=Path(order.file).absolute()))
+        with replacing(order.target, private=True) as file:
+            write_without_events(core, file, places)
+    except TraceError as error:  # a saved graph by another name, whose damage shows when it is read
+        return error
     return _Done(order.target, core.details.source)
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
+import msgspec
 import numpy as np
 
+from tracelens_graph.errors import TraceError
 from tracelens_graph.graph.details import Details
 from tracelens_graph.graph.identity import stream_id
 from tracelens_graph.loaders.kineto.collect import Chunk
@@ -55,6 +58,19 @@ class FileDetails(Details):
                 self.source.check_unchanged()  # what was read of another file is not passed on
                 position = chunk.offset + chunk.length
                 yield _repaired(bytes(text), chunk) if chunk.repaired else b"[" + bytes(text) + b"]"
+
+    def events(self, uids: Iterable[int]) -> dict[int, dict[str, Any]]:
+        """uid -> the original event, for those that stand in the file.
+
+        Raises:
+            ChangedTraceError: the file is no longer the one that was loaded.
+            TraceError: events are not at the places that the cache tells of.
+        """
+        try:
+            return super().events(uids)
+        except (msgspec.DecodeError, UnicodeDecodeError, IndexError):
+            name = self.source.name
+            raise TraceError(f"{name}: its events are not where its graph in the cache says; empty the cache") from None
 
     def identity(self) -> str:
         """Hash of the decompressed bytes, as read: a repaired file keeps the id of the broken one."""

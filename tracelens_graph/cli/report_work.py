@@ -139,6 +139,7 @@ def _work_of_many(work: tuple[str, Request, str]) -> Outcome:
     try:
         with protecting(request.protection):
             outcome, w = _result(path, replace(request, folder=folder, options=options), processes=1)
+        line = overview_line(w, name, request.options.linked_only)
     except TraceError as error:
         # Whatever else lies in a folder of traces is passed over, but not where a rank may be missing from a verdict.
         is_broken = bool(request.conditions) or not isinstance(error, NotATraceError)
@@ -147,7 +148,7 @@ def _work_of_many(work: tuple[str, Request, str]) -> Outcome:
         outcome.text,
         [f"{name}: {line}" for line in outcome.met],
         [f"{name}: {line}" for line in outcome.remarks],
-        overview_line(w, name, request.options.linked_only),
+        line,
     )
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from tracelens_graph.errors import NodeNotFoundError
 from tracelens_graph.graph import membership, traversals
 from tracelens_graph.graph.arrays import is_kind
-from tracelens_graph.graph.columns import ALWAYS, Columns
+from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.details import Details
 from tracelens_graph.graph.identity import content_id
 from tracelens_graph.graph.links import Flow
@@ -246,12 +246,21 @@ class Core:
         Args:
             columns: names of `schema.STORED`.
         """
-        kept = ALWAYS | set(columns)
-        arrays = {name: array for name, array in self.columns if name in kept}
         return Core(
-            Columns(arrays), self.names, self.threads, self.argsets, self.autograd_flows, self.depends_on,
+            self.columns.only(columns), self.names, self.threads, self.argsets, self.autograd_flows, self.depends_on,
             self.collective_args, self.info, self.details,
         )  # fmt: skip
+
+    def read_all(self) -> None:
+        """Read whatever a saved graph gives on request only, but for the original events.
+
+        Raises:
+            TraceError: the saved graph is damaged.
+        """
+        for name in self.columns.names:
+            getattr(self.columns, name)
+        len(self.autograd_flows)
+        len(self.collective_args)
 
     # --- windows ---------------------------------------------------------------------------------------------
 
