@@ -16,7 +16,10 @@ from handmade import Run, small_trace
 from tracelens_graph.loading import load_core
 from tracelens_graph.stores.graph_file import read_graph
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no such signal")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform == "win32", reason="there is no such signal"),
+]
 
 POINTS = {
     "opened": "patch(sections.SectionWriter, '__init__', 1)",

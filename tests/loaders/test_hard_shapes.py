@@ -21,6 +21,8 @@ from tracelens_graph.errors import TraceError, TraceLensGraphError
 from tracelens_graph.loaders.kineto import chunks, collect, limits, repair, repair_text, structure, times
 from tracelens_graph.loading import load_core
 
+pytestmark = pytest.mark.slow
+
 READERS: tuple[ModuleType, ...] = (chunks, collect, repair, repair_text, structure, times)
 SIZE = 10_000
 
@@ -45,7 +47,6 @@ def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
                 monkeypatch.setattr(module, name, size)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
 def test_cost_grows_with_the_size(shape: str, small_limits: None) -> None:
     assert_growth(lambda size: partial(loaded, SHAPES[shape](size)), SIZE, modules=READERS)
