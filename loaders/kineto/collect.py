@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
@@ -27,6 +27,7 @@ from tracelens_graph.loaders.kineto.times import (
     EARLIEST_NS,
     LATEST_NS,
     LONGEST_NS,
+    UNREADABLE_NS,
     as_floats,
     digits_to_ns,
     floats_need_digits,
@@ -53,6 +54,9 @@ NODE_FAMILIES = (
 
 _CONTEXT = ("process_name", "process_labels", "thread_name")
 """Names of the metadata events that are kept."""
+
+_FIRST_TIMES = 8
+"""How many starts are kept to tell the earliest: some of them may be damaged."""
 
 _FEW = 32
 """Events tried together where a whole chunk does not fit: only those with an odd one are taken one by one."""
@@ -137,8 +141,12 @@ class Collected:
     """Starts of lost events that viewers would draw, where they can be read."""
     doubtful_from: int | None = None
     """Uid from which on more events may be lost than counted."""
-    first_ns: int | None = None
-    """Earliest start of the entries that became no node and that viewers draw."""
+    first_times: list[int] = field(default_factory=list)
+    """The earliest starts, ascending, of the entries that became no node and that viewers draw."""
+
+    def note_first(self, times: Iterable[int]) -> None:
+        """Take note of starts of entries that became no node."""
+        self.first_times = sorted({*self.first_times, *times})[:_FIRST_TIMES]
 
 
 class Collector:
@@ -303,6 +311,10 @@ class Collector:
         if any(isinstance(reason, str) for reason in odd.values()):
             texts = raws()
             self._meet([texts[i] for i, reason in odd.items() if isinstance(reason, str)])
+            # What has no time of its own may have lost it together with whole events, where the rest fits together.
+            timeless = [i for i, reason in odd.items() if reason == "unreadable" and b'"ts"' not in bytes(texts[i])]
+            if timeless and self.out.doubtful_from is None:
+                self.out.doubtful_from = int(uids[min(timeless)]) + 1
         for family, picked, here, times in families:
             self._take_family(family, picked, times, uids[here], raws, here)
         for record in present:
@@ -344,9 +356,9 @@ class Collector:
         return array("q", digits_to_ns([Raw(one.digits) for one in drawn]).tolist())
 
     def _meet_times(self, times: np.ndarray) -> None:
+        times = times[times != UNREADABLE_NS]
         if len(times):
-            first = int(times.min())
-            self.out.first_ns = first if self.out.first_ns is None else min(self.out.first_ns, first)
+            self.out.note_first(np.sort(times)[:_FIRST_TIMES].tolist())
 
     def _take_family(
         self,
@@ -357,6 +369,11 @@ class Collector:
         raws: Callable[[], list[Raw]],
         positions: np.ndarray,
     ) -> None:
+        start = self._times(times)
+        if (unreadable := start == UNREADABLE_NS).any():
+            self._count(self.out.left_out, "unreadable", int(unreadable.sum()))
+            kept = np.flatnonzero(~unreadable).tolist()
+            events, start, uids, positions = [events[i] for i in kept], start[kept], uids[kept], positions[kept]
         count = len(events)
         dur, flags = self._durations([e.dur for e in events], family)
         places = zip([e.pid for e in events], [e.tid for e in events], strict=True)
@@ -365,7 +382,7 @@ class Collector:
             "kind": self._kinds(events),
             "name": np.fromiter(map(self.out.names.__getitem__, [e.name for e in events]), np.int32, count),
             "thread": np.fromiter(map(self.out.threads.__getitem__, places), np.int32, count),
-            "start_ns": self._times(times),
+            "start_ns": start,
             "dur_ns": dur,
             "flags": flags,
         }
@@ -412,8 +429,9 @@ class Collector:
     def _times(self, values: list[Any]) -> np.ndarray:
         times = digits_to_ns(values) if self._records.exact else floats_to_ns(as_floats(values))
         if len(times) and (times.max() >= LATEST_NS or times.min() <= EARLIEST_NS):
-            beyond = np.count_nonzero((times >= LATEST_NS) | (times <= EARLIEST_NS))
-            self._count(self.out.repairs, "out_of_range", int(beyond))
+            beyond = np.count_nonzero((times >= LATEST_NS) | ((times <= EARLIEST_NS) & (times != UNREADABLE_NS)))
+            if beyond:
+                self._count(self.out.repairs, "out_of_range", int(beyond))
         return times
 
     def _durations(self, values: list[Any], family: Family) -> tuple[np.ndarray, np.ndarray]:
@@ -422,6 +440,8 @@ class Collector:
         if self._records.exact:
             absent = np.fromiter((not len(memoryview(v)) for v in values), bool, len(values))
             dur = digits_to_ns([Raw(b"0") if gone else v for v, gone in zip(values, absent.tolist(), strict=True)])
+            absent |= dur == UNREADABLE_NS
+            dur = np.where(absent, 0, dur)
         else:
             lasted = as_floats(values)
             absent = np.isnan(lasted)

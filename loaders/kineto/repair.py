@@ -107,7 +107,7 @@ def repair_object(text: bytes) -> tuple[dict[str, Any], dict[str, int]] | None:
     reader, at = Reader(text), begin + 1
     while key := _KEY.match(text, at):
         if key.group(1).count(b",") != (at > begin + 1):
-            faults.append("trailing_comma")
+            faults.append("trailing_comma" if key.group(1).count(b",") else "missing_comma")
         reading, member = reader.read(key.end()), None
         if reading and _VALUE_ENDS.match(text, reading.end):
             member = _decoded(b"{" + key.group(2) + reading.json + b"}")
@@ -178,8 +178,10 @@ class _Stretch:
                 continue
             if unread or others:
                 self._lose(behind, at, 0 if unread else others, closed)
-            elif behind and text.count(b",", behind, at) != (0 if closed else 1) and (event or closed):
-                self._count("trailing_comma")
+            elif behind and (commas := text.count(b",", behind, at)) != (0 if closed else 1) and (event or closed):
+                self._count("trailing_comma" if commas else "missing_comma")
+                if event:  # perhaps one stood between the commas, or its end here
+                    self._doubt()
             if event is None:
                 break
             self._keep(event)
@@ -200,7 +202,7 @@ class _Stretch:
         end = self._event_end(begin)
         fuel, value = self._reader.fuel, _decoded(self._view[begin:end])
         if value is not None and (sure or _is_event(value)):
-            whole = _FOLLOWED.match(self._text, end) or _is_complete(value)
+            whole = sure or _FOLLOWED.match(self._text, end) or _is_complete(value)
             two = holds_two_events(self._text[begin:end])
             return _Event(end, self._text[begin:end], value) if whole and not two else None
         self._reader.fuel -= (end - begin) // _DECODED_FOR_ONE  # restored where the event can be mended
@@ -303,6 +305,8 @@ def holds_two_events(event: bytes, keys: Collection[str] = _ONCE) -> bool:
 
 def _is_doubtful(value: dict[str, Any], reading: Reading, text: memoryview) -> bool:
     if value.get("ph") == "X" and not _is_complete(value):
+        return True
+    if "missing_comma" in reading.faults:  # behind it another event may go on
         return True
     return written_over(text) or ("quote" in reading.faults and joined(reading.json))
 

@@ -169,7 +169,7 @@ class Reader:
             inside = open_brackets[-1] if open_brackets else 0
             if kind == _QUOTE:
                 if expected == "more" and inside == 0x7B and _KEY_AHEAD.match(text, where):
-                    self._edit(where, where, b",", "trailing_comma")
+                    self._edit(where, where, b",", "missing_comma")
                     expected = "key"
                 if expected == "more":
                     return -1, at

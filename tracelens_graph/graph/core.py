@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from tracelens_graph.table import Table
 
 
-UNREADABLE = ("unreadable", "not an event")
+FAR_TIME = "time far from all others"
+UNREADABLE = ("unreadable", "not an event", FAR_TIME)
 """Reasons in `TraceInfo.left_out` that are losses: entries of the event list that nothing could be made of."""
 
 
