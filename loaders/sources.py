@@ -8,12 +8,14 @@ the name. Standard input and file objects are spooled to a temporary file first.
 from __future__ import annotations
 
 import io
+import math
 import os
 import stat
 import sys
 import weakref
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
@@ -23,8 +25,18 @@ from tracelens_graph.marks import GRAPH_MAGIC
 
 _GZIP, _ZSTD, _ZIP = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PK\x03\x04"
 _BOM = b"\xef\xbb\xbf"
+_DESCRIPTORS = "/proc/self/fd"
+"""Where Linux has files that are open."""
+
 _HEAD = 64
 """Bytes that a format is told by."""
+
+UNPACK_LIMIT = "TRACELENS_GRAPH_UNPACK_LIMIT"
+"""Environment variable: how many times its stored size a file may unpack to; 0 for any."""
+_UNPACK_LIMIT = 250
+"""Default of that. Real traces unpack to 10 to 30 times their size."""
+_ALWAYS_UNPACKED = 1 << 20
+"""Bytes that any file may unpack to: short traces of a few events repeated pack better than real ones."""
 
 
 class Source:
@@ -36,6 +48,7 @@ class Source:
         packing: "plain", "gzip", "zstd", "zip" or "graph" (a saved graph).
         cut_short: bytes that came out of a compressed stream that ended before its end; 0 of a whole one. Set while
             reading.
+        is_loaded: whether its graph was loaded, so that a change of the file comes after that.
     """
 
     def __init__(self, name: str, *, path: Path | None = None, data: bytes | None = None) -> None:
@@ -44,8 +57,9 @@ class Source:
         self._data = data
         self.cut_short = 0
         self._spooled = False
-        self._stamp = self._stat()
+        self.is_loaded = False
         with self._raw() as file:
+            self._stamp = (0, 0, 0) if path is None else _stamp(os.fstat(file.fileno()))
             head = file.read(HEAD)
         self.packing = _packing(head, name)
 
@@ -87,38 +101,67 @@ class Source:
 
         Raises:
             ChangedTraceError: the file is no longer the one that was loaded.
-            TraceError: it cannot be opened.
+            TraceError: it cannot be opened; or, while reading, it unpacks to more than it may.
         """
         self.check_unchanged()
         raw = self._raw()
+        if self.path is not None and _stamp(os.fstat(raw.fileno())) != self._stamp:
+            raw.close()
+            raise self._changed()
         if self.packing == "gzip":
-            return _GzipStream(raw, self)
+            return _Unpacked(_GzipStream(raw, self), self)
         if self.packing == "zstd":
-            return _open_zstd(raw, self)
+            return _Unpacked(_open_zstd(raw, self), self)
         if self.packing == "zip":
-            return _ZipStream(raw, self.name)
+            return _Unpacked(_ZipStream(raw, self.name), self)
         return raw
 
+    def most_unpacked(self) -> float:
+        """Bytes that a compressed file may unpack to.
+
+        Raises:
+            TraceError: the environment variable that says so holds no number.
+        """
+        told = os.environ.get(UNPACK_LIMIT) or str(_UNPACK_LIMIT)
+        try:
+            ratio = float(told)
+        except ValueError:
+            ratio = math.nan
+        if not ratio >= 0:
+            raise TraceError(f"{UNPACK_LIMIT}={told}: is not a number of times; 0 allows any")
+        return max(_ALWAYS_UNPACKED, ratio * self.stored_size) if ratio else math.inf
+
     def check_unchanged(self) -> None:
-        """Raise ChangedTraceError if the file was replaced or written to since this object was made."""
-        if self.path is not None and self._stat() != self._stamp:
-            raise ChangedTraceError(f"{self.name}: the file changed since it was loaded; load it again")
+        """Raise ChangedTraceError if the file was replaced, written to or deleted since this object was made."""
+        if self.path is None:
+            return
+        try:
+            state = self.path.stat()
+        except OSError:
+            what = "is gone since" if self.is_loaded else "was deleted while"
+            raise ChangedTraceError(f"{self.name}: the file {what} it was loaded") from None
+        if _stamp(state) != self._stamp:
+            raise self._changed()
+
+    @contextmanager
+    def loading(self) -> Iterator[None]:
+        """Raise ChangedTraceError if the file changes while the block runs, whatever else fails for that reason."""
+        try:
+            yield
+        except Exception:
+            self.check_unchanged()
+            raise
+        self.check_unchanged()
+        self.is_loaded = True
+
+    def _changed(self) -> ChangedTraceError:
+        when = "since" if self.is_loaded else "while"
+        return ChangedTraceError(f"{self.name}: the file changed {when} it was loaded; load it again")
 
     def __getstate__(self) -> dict[str, Any]:
         if self._spooled:
             raise TypeError(f"{self.name} is spooled to a file of this process, which no other can rely on")
         return self.__dict__
-
-    def _stat(self) -> tuple[int, int, int]:
-        if self.path is None:
-            return (0, 0, 0)
-        try:
-            state = self.path.stat()
-        except (OSError, ValueError) as error:
-            if hasattr(self, "_stamp"):
-                raise ChangedTraceError(f"{self.name}: the file is gone since it was loaded") from None
-            raise TraceError(f"{self.name}: {_reason(error)}") from None
-        return (state.st_size, state.st_mtime_ns, state.st_ino)
 
     def _raw(self) -> BinaryIO:
         if self._data is not None:
@@ -126,12 +169,17 @@ class Source:
         assert self.path is not None
         try:
             return open(self.path, "rb", buffering=0)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise TraceError(f"{self.name}: {_reason(error)}") from None
 
     @classmethod
     def spooled(cls, stream: IO[bytes], name: str) -> Source:
-        """A source of what a stream gives, kept in a temporary file for as long as the source lives."""
+        """A source of what a stream gives, kept in a temporary file for as long as the source lives.
+
+        Raises:
+            NotATraceError: it is something else; the message says what was found.
+            TraceError: it cannot be read, or there is no room for it.
+        """
         import shutil
         import tempfile
 
@@ -139,11 +187,17 @@ class Source:
         while len(head) < _HEAD and (more := stream.read(_HEAD - len(head))):
             head += more
         _packing(head, name)  # a device may have no end
-        spool = tempfile.NamedTemporaryFile(prefix="tracelens-graph-", suffix=".spool")  # noqa: SIM115
-        spool.write(head)
-        shutil.copyfileobj(stream, spool, 1 << 20)
-        spool.flush()
-        source = cls(name, path=Path(spool.name))
+        # A file without a name, where it can be opened again by its descriptor: a kill leaves nothing behind then.
+        make = tempfile.TemporaryFile if os.path.isdir(_DESCRIPTORS) else tempfile.NamedTemporaryFile
+        spool: Any = make(prefix="tracelens-graph-", suffix=".spool")
+        try:
+            spool.write(head)
+            shutil.copyfileobj(stream, spool, 1 << 20)
+            spool.flush()
+        except OSError as error:
+            raise TraceError(f"{name}: cannot be kept in {tempfile.gettempdir()}: {_reason(error)}") from None
+        nameless = isinstance(spool.name, int)
+        source = cls(name, path=Path(f"{_DESCRIPTORS}/{spool.name}" if nameless else spool.name))
         source._spooled = True
         weakref.finalize(source, spool.close)
         return source
@@ -189,7 +243,9 @@ def open_source(source: Any) -> Source:
 
 
 def is_stream(path: str | os.PathLike[str]) -> bool:
-    """Whether a path is a pipe, socket or device: it can be read once only, and may never end."""
+    """Whether a path is `-`, a pipe, socket or device: it can be read once only, by this process, and may never end."""
+    if os.fspath(path) == "-":
+        return True
     try:
         kind = os.stat(path).st_mode
     except (OSError, ValueError):
@@ -232,8 +288,42 @@ def check_is_json(head: bytes, name: str) -> None:
     raise NotATraceError(f"{name}: {what_is(head, name)}")
 
 
+def _stamp(state: os.stat_result) -> tuple[int, int, int]:
+    return state.st_size, state.st_mtime_ns, state.st_ino
+
+
 def _reason(error: OSError | ValueError) -> str:
     return (getattr(error, "strerror", None) or str(error)).lower()
+
+
+class _Unpacked(io.RawIOBase, BinaryIO):
+    """What a decompressor gives, up to the limit."""
+
+    def __init__(self, inner: BinaryIO, source: Source) -> None:
+        self._inner: Any = inner
+        self._source = source
+        self._most = source.most_unpacked()
+        self._count = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        count = int(self._inner.readinto(buffer))
+        self._count += count
+        if self._count > self._most:
+            times = os.environ.get(UNPACK_LIMIT) or _UNPACK_LIMIT
+            raise TraceError(
+                f"{self._source.name}: unpacks to more than {times} times its size of {self._source.stored_size:,} "
+                f"bytes, which no real trace does; to read it all the same, set the environment variable "
+                f"{UNPACK_LIMIT} to a larger number, or to 0 for no limit"
+            )
+        return count
+
+    def close(self) -> None:
+        if not self.closed:
+            self._inner.close()
+        super().close()
 
 
 class _GzipStream(io.RawIOBase, BinaryIO):
@@ -284,9 +374,10 @@ class _GzipStream(io.RawIOBase, BinaryIO):
 
         self._raw.seek(0)
         out: Any = tempfile.TemporaryFile()  # noqa: SIM115
+        most = self._source.most_unpacked()
         engine = zlib.decompressobj(wbits=31)
         try:
-            while block := self._raw.read(1 << 16):
+            while out.tell() <= most and (block := self._raw.read(1 << 16)):
                 # Small bites: when the engine fails it takes the output of its last bite with it.
                 for begin in range(0, len(block), 256):
                     data = block[begin : begin + 256]

@@ -64,7 +64,7 @@ def test_a_folder(job: Path, temporary: Path, processes: int, memory_bytes: int)
         assert one.core.equals(alone)
         assert one.core.trace_id == alone.trace_id
         assert one.core.node(100).event == alone.node(100).event
-    kept = [path for folder in temporary.iterdir() for path in folder.iterdir()]
+    kept = [path for folder in temporary.iterdir() for path in folder.glob("*.tlg")]
     assert len(kept) == (3 if memory_bytes == 0 else 0)
     assert all(folder.stat().st_mode & 0o077 == 0 for folder in temporary.iterdir())
     del traces, one

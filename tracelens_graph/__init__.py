@@ -10,11 +10,10 @@ Names are imported on first use, so that `import tracelens_graph` costs next to 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tracelens_graph._lazy import on_first_use as _on_first_use
 from tracelens_graph._version import __version__ as __version__
 
+TYPE_CHECKING = False  # that of typing, which need not be imported for it
 if TYPE_CHECKING:
     from tracelens_graph.analyses.across.compare import compare as compare
     from tracelens_graph.analyses.diagnosis.finding import Finding as Finding

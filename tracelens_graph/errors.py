@@ -32,7 +32,7 @@ class NotATraceError(TraceError):
 
 
 class ChangedTraceError(TraceError):
-    """The trace file changed after it was loaded, so what was left in it cannot be trusted."""
+    """The trace file changed while it was loaded or after, so what is read of it now cannot be trusted."""
 
 
 class NodeNotFoundError(TraceLensGraphError, KeyError):

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import secrets
 import stat
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,14 +15,18 @@ from pathlib import Path
 from typing import BinaryIO
 
 from tracelens_graph.errors import OutputError
-from tracelens_graph.marks import LIST, enlisted, is_ours
+from tracelens_graph.leftovers import hold, remove_leftovers, token
+from tracelens_graph.marks import LIST, enlisted, is_ours, sums
 
 _SUFFIXES = (".json", ".gz", ".zst", ".zip", ".tlg", ".trace", ".pt")
 """What names of trace files end with, one behind the other."""
 
 _STDOUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
+_PART = ".part"
+"""What the name of a half-written file ends with."""
+
 _LONGEST_NAME = 200
-"""Characters of a file's name that its half-written twin takes over: names have an end."""
+"""Bytes of a file's name that its half-written twin takes over: names have an end."""
 
 
 def stem(name: str) -> str:
@@ -97,7 +100,7 @@ class Protection:
         try:
             ours = is_ours(Path(path).resolve())
         except OSError as error:
-            raise OutputError(f"{path}: cannot be written: {(error.strerror or str(error)).lower()}") from None
+            raise unwritable(path, error) from None
         if not ours:
             raise OutputError(f"{path}: is there already and was not written by tracelens-graph; --force replaces it")
 
@@ -149,7 +152,9 @@ def is_stdout(path: str | os.PathLike[str]) -> bool:
 
 
 @contextmanager
-def replacing(path: str | os.PathLike[str], *, listed: bool = False, private: bool = False) -> Iterator[BinaryIO]:
+def replacing(
+    path: str | os.PathLike[str], *, listed: bool = False, private: bool = False, mode: int = 0o666
+) -> Iterator[BinaryIO]:
     """The one way to write a file: a new one that takes the place of `path` when the block ends well.
 
     When it does not, also by an interrupt, what stood there stays and the new file vanishes. `-`, `/dev/stdout`, pipes
@@ -160,6 +165,7 @@ def replacing(path: str | os.PathLike[str], *, listed: bool = False, private: bo
         path: the file.
         listed: note it in the list of its folder, because its format has no place for a mark (`marks`).
         private: a file of the tool's own, in a folder of its own: for its owner alone, and always replaced.
+        mode: who may read and write it, less what the umask takes away, whatever held of the file that stood there.
 
     Raises:
         OutputError: it cannot be written, or must not be replaced.
@@ -183,24 +189,44 @@ def replacing(path: str | os.PathLike[str], *, listed: bool = False, private: bo
     if not private:
         check_outputs([path])
     target = Path(path).resolve()
-    with _beside(target, path, 0o600 if private else 0o666) as file:
+    with _beside(target, path, 0o600 if private else mode) as file:
         yield file
     if listed:
         with _beside(target.with_name(LIST), path, 0o666) as file:
-            file.write(enlisted(target))
+            file.write(enlisted(target.parent, sums([target])))
 
 
 @contextmanager
 def _beside(target: Path, path: str | os.PathLike[str], mode: int) -> Iterator[BinaryIO]:
-    part = target.with_name(f".{target.name[:_LONGEST_NAME]}.{secrets.token_hex(4)}.part")
+    before = f".{os.fsdecode(os.fsencode(target.name)[:_LONGEST_NAME])}."
+    remove_leftovers(target.parent, before, _PART)
+    part: Path | None = None
     try:
-        with open(part, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
-            yield file
-        os.replace(part, target)
+        with ExitStack() as locks:
+            while True:
+                part = target.with_name(f"{before}{token()}{_PART}")
+                file = open(part, "xb", opener=lambda name, flags: os.open(name, flags, mode))  # noqa: SIM115
+                # The lock outlasts the file: some disks say that they are full only when it is closed.
+                locks.callback(os.close, os.dup(file.fileno()))
+                if hold(file.fileno()):
+                    break
+                file.close()
+            with file:
+                yield file
+            os.replace(part, target)
     except OSError as error:
-        raise OutputError(f"{path}: cannot be written: {(error.strerror or str(error)).lower()}") from None
+        raise unwritable(path, error) from None
     finally:
-        part.unlink(missing_ok=True)
+        if part is not None:
+            with suppress(OSError):
+                part.unlink(missing_ok=True)
+
+
+def unwritable(path: str | os.PathLike[str], error: OSError) -> OutputError:
+    """The error of a file that cannot be written, in words."""
+    if isinstance(error, FileNotFoundError) and not Path(path).absolute().parent.is_dir():
+        return OutputError(f"{path}: cannot be written: there is no folder {Path(path).parent}")
+    return OutputError(f"{path}: cannot be written: {(error.strerror or str(error)).lower()}")
 
 
 @contextmanager
@@ -220,7 +246,7 @@ def _spooled(
         except BrokenPipeError:
             raise
         except OSError as error:
-            raise OutputError(f"{path}: cannot be written: {(error.strerror or str(error)).lower()}") from None
+            raise unwritable(path, error) from None
 
 
 def _identity(path: str | int | os.PathLike[str]) -> tuple[int, int] | None:

@@ -21,13 +21,15 @@ def load_core(source: Any, *, progress: Callable[[int, int], None] | None = None
     Raises:
         NotATraceError: it is something else; the message says what was found.
         TraceError: it cannot be read.
+        ChangedTraceError: the file changed while it was loaded.
         MissingExtraError: `.json.zst` needs the extra `zstd`.
     """
     opened = open_source(source)
-    if opened.packing == "graph":
-        from tracelens_graph.stores.graph_file import read_graph
+    with opened.loading():
+        if opened.packing == "graph":
+            from tracelens_graph.stores.graph_file import read_graph
 
-        return read_graph(opened)
-    from tracelens_graph.loaders.kineto.loader import load_kineto
+            return read_graph(opened)
+        from tracelens_graph.loaders.kineto.loader import load_kineto
 
-    return load_kineto(opened, progress, processes)
+        return load_kineto(opened, progress, processes)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import zlib
+from collections.abc import Iterable, Set
 from hashlib import file_digest
 from pathlib import Path
 
@@ -29,6 +30,9 @@ LIST = ".tracelens_graph.sums"
 """File in a folder that lists the files that have no place for a mark: `hash  name`."""
 
 _LIST_HEAD = f"# generator: {GENERATOR}\n"
+_BROKEN = "# incomplete: files are being replaced, or that was broken off\n"
+"""Second line of the list of a folder whose files may be of two runs."""
+
 _HEAD = re.compile(
     rb"\A%s" % GRAPH_MAGIC
     + rb"|\A# generator: tracelens_graph "
@@ -61,10 +65,27 @@ def is_ours(path: Path) -> bool:
     return (head.startswith(b"PK\x03\x04") and _is_our_workbook(path)) or _is_listed(path)
 
 
-def enlisted(path: Path) -> bytes:
-    """The list of a folder with a file that was written just now."""
-    listed = {**_listed(path.parent), path.name: _hash(path)}
-    return (_LIST_HEAD + "".join(f"{digest}  {name}\n" for name, digest in sorted(listed.items()))).encode()
+def sums(files: Iterable[Path]) -> set[tuple[str, str]]:
+    """Names and hashes of files, for `enlisted`."""
+    return {(path.name, _hash(path)) for path in files}
+
+
+def enlisted(folder: Path, written: Set[tuple[str, str]], *, is_whole: bool = True) -> bytes:
+    """The list of a folder with files that were written just now.
+
+    Args:
+        folder: the folder that they are for.
+        written: their names and hashes.
+        is_whole: whether they are all in the folder; else the list keeps also what it says of those before them.
+    """
+    names = {name for name, _ in written} if is_whole else ()
+    listed = sorted(written | {one for one in _listed(folder) if one[0] not in names})
+    return (_LIST_HEAD + ("" if is_whole else _BROKEN) + "".join(f"{d}  {name}\n" for name, d in listed)).encode()
+
+
+def is_broken(folder: Path) -> bool:
+    """Whether files were being moved into a folder when the program was killed, so that they may be of two runs."""
+    return _BROKEN in _list_of(folder)
 
 
 def _inflated(head: bytes) -> bytes:
@@ -85,20 +106,22 @@ def _is_our_workbook(path: Path) -> bool:
 
 
 def _is_listed(path: Path) -> bool:
-    digest = _listed(path.parent).get(path.name)
-    return digest is not None and digest == _hash(path)
+    known = {digest for name, digest in _listed(path.parent) if name == path.name}
+    return bool(known) and _hash(path) in known
 
 
-def _listed(folder: Path) -> dict[str, str]:
-    """Name -> hash, as the list of a folder says; nothing without one."""
+def _listed(folder: Path) -> set[tuple[str, str]]:
+    """Names and hashes, as the list of a folder says; nothing without one."""
+    lines = (line.partition("  ") for line in _list_of(folder).splitlines()[1:])
+    return {(name, digest) for digest, _, name in lines if name}
+
+
+def _list_of(folder: Path) -> str:
     try:
         text = (folder / LIST).read_text("utf-8", "replace")
     except OSError:
-        return {}
-    if not text.startswith("# generator: tracelens_graph "):
-        return {}
-    lines = (line.partition("  ") for line in text.splitlines()[1:])
-    return {name: digest for digest, _, name in lines if name}
+        return ""
+    return text if text.startswith("# generator: tracelens_graph ") else ""
 
 
 def _hash(path: Path) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,7 +22,8 @@ from tracelens_graph.errors import AnalysisError, NotATraceError, TraceError
 from tracelens_graph.files import distinct_names
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceMember, TraceSet
-from tracelens_graph.loaders.sources import is_stream
+from tracelens_graph.leftovers import TemporaryFolder
+from tracelens_graph.loaders.sources import Source, is_stream
 from tracelens_graph.loading import load_core
 from tracelens_graph.processes import map_in_processes
 from tracelens_graph.schema import STORED
@@ -139,6 +139,19 @@ class _Order:
     columns: tuple[str, ...] | None
 
 
+@dataclass(frozen=True)
+class _Done:
+    """What a process did.
+
+    Attributes:
+        written: the file that it wrote the graph to.
+        source: the trace, as it was when it was loaded.
+    """
+
+    written: Path
+    source: Source
+
+
 def load_core_set(
     files: Sequence[str],
     *,
@@ -165,18 +178,20 @@ def load_core_set(
         AnalysisError: there is no such column, or a number is none.
     """
     _check_numbers(processes, memory_bytes)
-    lean = _lean_columns(columns)
-    here = [file for file in files if len(files) == 1 or file == "-" or file.endswith(".tlg") or is_stream(file)]
+    lean, several = _lean_columns(columns), len(files) > 1
+    here = [file for file in files if not several or file.endswith(".tlg") or is_stream(file)]
     sizes = {file: os.path.getsize(file) if os.path.isfile(file) else 0 for file in files}
     graphs: dict[str, Core] = {}
     no_traces: dict[str, TraceError] = {}
     broken: list[TraceError] = []
     done = held = 0
-    folder = Path(tempfile.mkdtemp(prefix="tracelens_graph-"))  # for the owner alone
+    folder = TemporaryFolder(Path(tempfile.gettempdir()), "tracelens_graph-")
     try:
-        orders = [_Order(file, folder / f"{place}.tlg", lean) for place, file in enumerate(files) if file not in here]
+        orders = [
+            _Order(file, folder.path / f"{place}.tlg", lean) for place, file in enumerate(files) if file not in here
+        ]
         outcomes = chain(
-            ((file, _loaded(file, lean, progress if len(files) == 1 else None)) for file in here),
+            ((file, _loaded(file, lean, None if several else progress, one_of_several=several)) for file in here),
             zip(
                 (order.file for order in orders),
                 map_in_processes(_to_file, orders, processes, lambda order: order.file),
@@ -185,26 +200,26 @@ def load_core_set(
         )
         for file, outcome in outcomes:
             done += sizes[file]
-            if progress and len(files) > 1:
+            if progress and several:
                 progress(done, sum(sizes.values()))
             if isinstance(outcome, NotATraceError):
                 no_traces[file] = outcome
             elif isinstance(outcome, TraceError):
                 broken.append(outcome)
             else:
-                graphs[file] = outcome if isinstance(outcome, Core) else _fetched(file, outcome, held < memory_bytes)
+                graphs[file] = outcome if isinstance(outcome, Core) else _fetched(outcome, held < memory_bytes)
                 held += graphs[file].columns.nbytes
         if not graphs:
             raise _nothing_read(files, no_traces, broken)
     except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        if folder.exists():  # there may be no descriptor left for that
-            atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        folder.remove()
+        if folder.path.exists():  # there may be no descriptor left for that
+            atexit.register(folder.remove)
         raise
     names = dict(zip(files, distinct_names(files), strict=True))
     members = (TraceMember(graphs[file], names[file], run) for file in files if file in graphs)
     traces = TraceSet(members, left_out_note(list(no_traces)), map(str, broken))
-    weakref.finalize(traces, shutil.rmtree, folder, ignore_errors=True)
+    weakref.finalize(traces, folder.remove)
     return traces
 
 
@@ -237,40 +252,51 @@ def _nothing_read(
 
 
 def _loaded(
-    file: str, lean: tuple[str, ...] | None, progress: Callable[[int, int], None] | None = None, processes: int = 0
+    file: str,
+    lean: tuple[str, ...] | None,
+    progress: Callable[[int, int], None] | None = None,
+    processes: int = 0,
+    one_of_several: bool = False,
 ) -> Core | TraceError:
     """The graph of a file, or why there is none."""
     try:
         core = load_core(file, progress=progress, processes=processes or None)
+        if lean is not None:
+            core = core.lean(lean)
+        if one_of_several:  # damage of a saved graph has to show now, so that the set goes on without it
+            core.read_all()
     except TraceError as error:
         return error
-    return core if lean is None else core.lean(lean)
+    return core
 
 
-def _to_file(order: _Order) -> Path | TraceError:
-    """The file that a process wrote a graph to, or why it did not."""
+def _to_file(order: _Order) -> _Done | TraceError:
+    """Write the graph of a file to another one; why there is none, if there is none."""
     from tracelens_graph.files import replacing
+    from tracelens_graph.loaders.kineto.details import FileDetails
     from tracelens_graph.stores.graph_file import write_graph, write_without_events
 
     core = _loaded(order.file, order.columns, processes=1)
     if isinstance(core, TraceError):
         return core
     places = core.details.places()
-    if places is None:
-        write_graph(core, order.target)
-    else:
+    try:
+        if places is None or not isinstance(core.details, FileDetails):
+            write_graph(core, order.target)
+            return _Done(order.target, Source(order.file, path=Path(order.file).absolute()))
         with replacing(order.target, private=True) as file:
             write_without_events(core, file, places)
-    return order.target
+    except TraceError as error:  # a saved graph by another name, whose damage shows when it is read
+        return error
+    return _Done(order.target, core.details.source)
 
 
-def _fetched(file: str, written: Path, into_memory: bool) -> Core:
+def _fetched(done: _Done, into_memory: bool) -> Core:
     """The graph that a process wrote; its original events are read from the trace itself."""
     from tracelens_graph.loaders.kineto.details import FileDetails
-    from tracelens_graph.loaders.sources import Source
     from tracelens_graph.stores.graph_file import read_graph
 
-    source = Source(file, path=Path(file).absolute())
+    source, written = done.source, done.written
     core = read_graph(written.read_bytes() if into_memory else written, partial(FileDetails.at, source))
     core.info.source = source.name
     if into_memory:

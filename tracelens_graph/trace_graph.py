@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import networkx as nx
 
 from tracelens_graph.analyses.report.report_tables import report_tables
-from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.details import NoDetails
 from tracelens_graph.graph.window import Window
@@ -207,7 +206,6 @@ class TraceGraph(Core, views.ReadOnly, nx.MultiDiGraph):
 
 
 def _restored(state: dict[str, Any], details: bytes, trace_id: str) -> TraceGraph:
-    state["columns"] = Columns(dict(state["columns"]))
     state["collectives"] = state.pop("collective_args")
     core = Core(**state, details=pickle.loads(details))
     if trace_id:

@@ -7,7 +7,9 @@ the event list; then the chunk has unbalanced brackets, does not decode, and is 
 chunk that decodes proves that its end lies between two events.
 
 Chunks of 256 KiB stay in the processor's cache together with the objects made of them; larger ones are up to
-twice as slow per event.
+twice as slow per event. Only where the bytes show no boundary for long does a chunk grow, up to the size of the largest
+event that is read; there, and for keys beside the event list that are too large to hold, brackets are followed
+(`structure`).
 """
 
 from __future__ import annotations
@@ -19,11 +21,15 @@ import msgspec
 
 from tracelens_graph.errors import NotATraceError, TraceError
 from tracelens_graph.loaders.foreign import HEAD, what_json_is
+from tracelens_graph.loaders.kineto.limits import LARGEST_EVENT, LARGEST_OBJECT
+from tracelens_graph.loaders.kineto.structure import Members, Structure
 from tracelens_graph.loaders.sources import check_is_json
 
 BLOCK = 256 * 1024
-_HEAD_LIMIT = 64 * 1024 * 1024
+_HEAD_TRIES = 8
+"""Places where the event list may begin that are tried out, before brackets tell."""
 _EXTENSIONS = 3
+_OVERLAP = 256
 
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _BOUNDARY = re.compile(rb'\}\s*,\s*\{\s*"(?:ph|name|cat|pid|tid|ts|dur|id|args|s|bp)"\s*:')
@@ -42,6 +48,9 @@ class Consumer(Protocol):
 
     def broken(self, text: bytes, offset: int, last: bool) -> bytes | None:
         """Take what can be saved of a stretch that does not decode; the text after the list's end, if in it."""
+
+    def skipped(self, offset: int, length: int) -> None:
+        """Count an event that was too large to be read."""
 
 
 class Walker:
@@ -81,7 +90,7 @@ class Walker:
             NotATraceError: there is no event list; the message says what was found instead.
         """
         self._fill()
-        first = bytes(self._buffer[self._begin : self._end][:HEAD])
+        first = self._held()[:HEAD]
         if self._base < 0 or first:
             check_is_json(first, self.name)
         text = first.removeprefix(b"\xef\xbb\xbf").lstrip()
@@ -89,24 +98,37 @@ class Walker:
             self.bare = True
             self._consume(first.index(b"[") + 1)
             return
-        searched = 0
+        searched = tries = mended = 0
         while True:
-            head = bytes(self._buffer[self._begin : self._end])
+            head = self._held()
             for match in _EVENTS_KEY.finditer(head, max(0, searched - 64)):
-                if self._take_head(head[: match.end()]):
+                tries += 1
+                try:
+                    taken = self._take_head(head[: match.end()], mend=mended + match.end() <= LARGEST_OBJECT)
+                except RecursionError:
+                    tries = _HEAD_TRIES
+                    break
+                if taken:
                     self._consume(match.end())
                     return
+                mended += match.end()
+                if tries == _HEAD_TRIES:
+                    break
             searched = len(head)
             found = None if searched > 2 * BLOCK and not self._eof else what_json_is(head, self._eof)
-            if found or self._eof or searched > _HEAD_LIMIT:
-                raise NotATraceError(f"{self.name}: {found or 'holds no list `traceEvents`'}")
+            if found and (tries < _HEAD_TRIES):
+                raise NotATraceError(f"{self.name}: {found}")
+            if self._eof or tries == _HEAD_TRIES or searched > LARGEST_OBJECT:
+                break
             self._fill()
+        self._pass_head(head[: 4 * HEAD])
 
-    def _take_head(self, text: bytes) -> bool:
+    def _take_head(self, text: bytes, mend: bool) -> bool:
         try:
             keys = _OBJECT.decode(text.removeprefix(b"\xef\xbb\xbf") + b"]}")
+            head = {key: msgspec.json.decode(value) for key, value in keys.items()}
         except (msgspec.DecodeError, UnicodeDecodeError):
-            if text.count(b'"') % 2 and text.count(b"\\") == 0:
+            if not mend or (text.count(b'"') % 2 and text.count(b"\\") == 0):
                 return False
             from tracelens_graph.loaders.kineto.repair import repair_object
 
@@ -116,11 +138,25 @@ class Walker:
             self.head, faults = repaired
             self._count(faults)
         else:
-            if "traceEvents" not in keys:
+            if "traceEvents" not in head:
                 return False
-            self.head = {key: msgspec.json.decode(value) for key, value in keys.items()}
+            self.head = head
         del self.head["traceEvents"]
         return True
+
+    def _pass_head(self, first: bytes) -> None:
+        """Find the event list by its brackets, without holding what stands before it."""
+        members = Members()
+        while True:
+            at = members.feed(self._held())
+            if at >= 0:
+                self._consume(at)
+                self.head = self._found(members)
+                return
+            self._begin = self._end
+            if not self._fill():
+                found = what_json_is(first, True)
+                raise NotATraceError(f"{self.name}: {found or 'holds no list `traceEvents`'}")
 
     def skip_to(self, target: int) -> int:
         """Go to the first boundary between events at or after `target`; its offset, or -1 without one.
@@ -154,36 +190,118 @@ class Walker:
         while not self.ended:
             while self._end - self._begin < wanted and self._fill():
                 pass
-            limit = self._end
+            held, limit = self._end - self._begin, self._end
             if stop is not None and self._base + self._end >= stop:
                 limit = stop - self._base
                 if limit <= self._begin:
                     return limit == self._begin
                 cut, following = self._before_stop(limit)
+            elif held > LARGEST_OBJECT:
+                if self._take_large(consumer):
+                    wanted, attempts = BLOCK, 0
+                elif held < LARGEST_EVENT and not self._eof:
+                    wanted = min(2 * held, LARGEST_EVENT)
+                elif self._eof:
+                    self._finish(consumer)
+                else:
+                    self._skip_event(consumer)
+                    wanted, attempts = BLOCK, 0
+                continue
             elif self._eof:
                 self._finish(consumer)
                 break
             else:
                 cut, following = self._last_boundary(limit)
             if cut < 0:
-                wanted = 2 * (self._end - self._begin)
+                if not self._take_by_structure(consumer):
+                    wanted = 2 * held
                 continue
             fault = self._hand_over(consumer, cut)
             if fault is not None:
                 # Perhaps the cut was inside a nested list: then a longer chunk decodes.
                 attempts += 1
                 if attempts <= _EXTENSIONS and not isinstance(fault, UnicodeDecodeError) and limit == self._end:
-                    wanted = 2 * (self._end - self._begin)
+                    wanted = 2 * held
                     continue
                 if stop is not None and self._base + limit == stop:
                     return False
-                remainder = consumer.broken(bytes(self._buffer[self._begin : cut]), self.position, False)
-                if remainder is not None:
-                    self._begin = cut
-                    self._finish_tail(remainder + self._rest())
+                if self._mended(consumer, cut):
                     break
             self._begin, wanted, attempts = following, BLOCK, 0
         return stop is None
+
+    def _mended(self, consumer: Consumer, cut: int) -> bool:
+        """Have what does not decode repaired; whether the event list ended in it."""
+        remainder = consumer.broken(bytes(memoryview(self._buffer)[self._begin : cut]), self.position, False)
+        if remainder is None:
+            return False
+        self._begin = cut
+        self._read_tail(remainder)
+        return True
+
+    def _take_large(self, consumer: Consumer) -> bool:
+        """Consume the events at the begin of a long stretch without boundary; false where it shows no end of one."""
+        if self._take_by_structure(consumer):
+            return True
+        cut, following = self._last_boundary(self._end)
+        if cut < 0:
+            return False
+        if not self._mended(consumer, cut):
+            self._begin = following
+        return True
+
+    def _take_by_structure(self, consumer: Consumer) -> bool:
+        """Consume events up to a comma or bracket that ends one; false where none does or they are broken."""
+        cut = self._end_by_structure(b",]")
+        if cut < 0 or self._hand_over(consumer, cut) is not None:
+            return False
+        closed = self._buffer[cut] == 0x5D
+        self._begin = cut + 1
+        if closed:
+            self._read_tail(b"")
+        return True
+
+    def _end_by_structure(self, ends: bytes) -> int:
+        """Place of the first block's last comma between events, or of the bracket that ends the list; -1 without."""
+        structure, end = Structure(), self._end
+        with memoryview(self._buffer) as view:
+            for begin in range(self._begin, end, BLOCK):
+                found = structure.feed(bytes(view[begin : min(begin + BLOCK, end)]), 0)
+                commas = [at for at, char, depth in found if depth == 0 and char == 0x2C]
+                closed = next((at for at, char, depth in found if depth < 0), -1)
+                if closed >= 0:
+                    return begin + closed if view[begin + closed] == 0x5D else -1
+                if commas and b"," in ends:
+                    return begin + commas[-1]
+        return -1
+
+    def _skip_event(self, consumer: Consumer) -> None:
+        """Pass over an event that is larger than any may be, holding nothing of it."""
+        offset, structure = self.position, Structure()
+        with memoryview(self._buffer) as view:
+            for begin in range(self._begin, self._end, BLOCK):
+                structure.feed(bytes(view[begin : min(begin + BLOCK, self._end)]), 0)
+        while True:
+            fed = self._end
+            self._begin = max(self._begin, fed - _OVERLAP)
+            shift = self._begin
+            if not self._fill():
+                self._begin = self._end
+                self.ended = True
+                self._count({"truncated": 1})
+                break
+            fed += self._begin - shift
+            ends = [
+                fed + at + (char == 0x2C)
+                for at, char, depth in structure.feed(bytes(memoryview(self._buffer)[fed : self._end]), 0)
+                if depth < 0 or char == 0x2C
+            ][:1]
+            if match := _BOUNDARY.search(self._buffer, self._begin, self._end):
+                ends.append(match.start() + match.group().index(b"{", 1))
+            if ends:
+                self._begin = min(ends)
+                break
+        consumer.skipped(offset, self.position - offset)
 
     def _before_stop(self, limit: int) -> tuple[int, int]:
         """The cut just before the boundary `limit` (an event's brace), and the boundary itself."""
@@ -196,13 +314,13 @@ class Walker:
         if at >= 0:
             return at + 1, at + self._separator.index(b"{")
         last = None
-        for last in _BOUNDARY.finditer(bytes(self._buffer[self._begin : limit])):  # noqa: B007
+        for last in _BOUNDARY.finditer(self._buffer, self._begin, limit):  # noqa: B007
             pass
         if last is None:
             return -1, -1
         # Events of one writer look alike: next time the very same bytes are looked for, which is quicker.
-        self._separator = last.group()
-        return self._begin + last.start() + 1, self._begin + last.start() + self._separator.index(b"{")
+        self._separator = bytes(last.group())
+        return last.start() + 1, last.start() + self._separator.index(b"{")
 
     def _hand_over(self, consumer: Consumer, cut: int) -> Exception | None:
         """Give the chunk to the consumer between brackets; the fault if it does not decode."""
@@ -223,8 +341,10 @@ class Walker:
     def _finish(self, consumer: Consumer) -> None:
         """The rest of the file: the last events, the end of the list, the keys after it."""
         self.ended = True
-        rest = bytes(self._buffer[self._begin : self._end])
+        rest = self._held()
         try:
+            if len(rest) > LARGEST_OBJECT:
+                raise msgspec.DecodeError("too large to be decoded as a whole")
             if self.bare:
                 events = b"[" + rest.rstrip().removesuffix(b"]") + b"]"
                 if not rest.rstrip().endswith(b"]"):
@@ -238,27 +358,70 @@ class Walker:
                 text = b"[" + events[first : events.rindex(b"}") + 1] + b"]"
                 consumer.chunk(memoryview(text), self.position + first - 1)
             self.tail = tail
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            if isinstance(error, RecursionError) and self._close_by_structure(consumer):
+                return
             remainder = consumer.broken(rest, self.position, True)
             if remainder is not None:
-                self._finish_tail(remainder)
+                self._read_tail(remainder, whole=True)
         self._begin = self._end
 
-    def _finish_tail(self, text: bytes) -> None:
-        """Keep what can be read of the keys after an event list that needed repair."""
+    def _close_by_structure(self, consumer: Consumer) -> bool:
+        """End a list behind which a key is nested too deeply for the decoder; false where that is not why it failed."""
+        cut = self._end_by_structure(b"]")
+        if cut < 0 or self._hand_over(consumer, cut) is not None:
+            return False
+        self._begin = cut + 1
+        self._pass_tail(b"")
+        return True
+
+    def _read_tail(self, text: bytes, whole: bool = False) -> None:
+        """Keep what can be read of the keys after the event list.
+
+        Args:
+            text: what stands behind the list and before what is buffered.
+            whole: whether that is all.
+        """
+        self.ended = True
+        if self.bare:
+            return
+        while not whole and len(text) + self._end - self._begin <= LARGEST_OBJECT and self._fill():
+            pass
+        if not whole:
+            text += self._held()
+            self._begin = self._end
+        if len(text) > LARGEST_OBJECT:
+            self._pass_tail(text)
+            return
         from tracelens_graph.loaders.kineto.repair import repair_object
 
-        self.ended = True
-        repaired = None if self.bare else repair_object(b'{"traceEvents":[]' + text)
+        repaired = repair_object(b'{"traceEvents":[]' + text)
         if repaired is not None:
             self.tail, faults = repaired
             self.tail.pop("traceEvents", None)
             self._count(faults)
 
-    def _rest(self) -> bytes:
-        while self._fill():
-            pass
-        return bytes(self._buffer[self._begin : self._end])
+    def _pass_tail(self, text: bytes) -> None:
+        """Read the keys after the event list by their brackets, without holding them."""
+        members = Members(behind_events=True)
+        while text or self._end > self._begin or self._fill():
+            members.feed(text or self._held())
+            if not text:
+                self._begin = self._end
+            text = b""
+        self.tail = self._found(members)
+        if not members.ended:
+            self._count({"truncated": 1})
+
+    def _found(self, members: Members) -> dict[str, Any]:
+        if members.faults:
+            self._count({"metadata": members.faults})
+        return members.found
+
+    def _held(self) -> bytes:
+        """What is buffered and not consumed."""
+        with memoryview(self._buffer) as view:
+            return bytes(view[self._begin : self._end])
 
     def _count(self, faults: dict[str, int]) -> None:
         for fault, count in faults.items():

@@ -8,7 +8,8 @@ odd event is decoded event by event; a chunk that is no JSON goes through the re
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from array import array
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
@@ -19,11 +20,14 @@ from msgspec import Raw
 
 from tracelens_graph.graph.links import DEPENDENCY_ID
 from tracelens_graph.loaders.kineto.categories import CATEGORIES, KINDS_BY_NAME, OTHER_ACCELERATORS, Family
+from tracelens_graph.loaders.kineto.limits import LARGEST_OBJECT, check_utf8
+from tracelens_graph.loaders.kineto.losses import LostTime
 from tracelens_graph.loaders.kineto.records import CollectiveEvent, Head, records
 from tracelens_graph.loaders.kineto.times import (
     EARLIEST_NS,
     LATEST_NS,
     LONGEST_NS,
+    UNREADABLE_NS,
     as_floats,
     digits_to_ns,
     floats_need_digits,
@@ -48,6 +52,12 @@ NODE_FAMILIES = (
     Family.device_annotation, Family.sync, Family.overhead, Family.memory,
 )  # fmt: skip
 
+_CONTEXT = ("process_name", "process_labels", "thread_name")
+"""Names of the metadata events that are kept."""
+
+_FIRST_TIMES = 8
+"""How many starts are kept to tell the earliest: some of them may be damaged."""
+
 _FEW = 32
 """Events tried together where a whole chunk does not fit: only those with an odd one are taken one by one."""
 
@@ -70,6 +80,8 @@ _ID_ARGUMENTS = {
 _DRAWN = {*"BbnCiIR"}
 """Phases, beside `X` with a duration, of entries that Perfetto UI draws: its time begins with the first of them. Names
 of threads and arrows do not count. (`trace_bounds` of its trace processor: slices and counters.)"""
+
+_PH, _TS = (int.from_bytes(key, "little") for key in (b'"ph"', b'"ts"'))
 
 _NO_DURATION_IS_FINE = (Family.memory,)
 
@@ -125,8 +137,16 @@ class Collected:
     repairs: dict[str, int] = field(default_factory=dict)
     lost_events: int = 0
     lost_bytes: int = 0
-    first_ns: int | None = None
-    """Earliest start of the entries that became no node and that viewers draw."""
+    lost_ns: array[int] = field(default_factory=lambda: array("q"))
+    """Starts of lost events that viewers would draw, where they can be read."""
+    doubtful_from: int | None = None
+    """Uid from which on more events may be lost than counted."""
+    first_times: list[int] = field(default_factory=list)
+    """The earliest starts, ascending, of the entries that became no node and that viewers draw."""
+
+    def note_first(self, times: Iterable[int]) -> None:
+        """Take note of starts of entries that became no node."""
+        self.first_times = sorted({*self.first_times, *times})[:_FIRST_TIMES]
 
 
 class Collector:
@@ -135,16 +155,23 @@ class Collector:
     def __init__(self, on_progress: Callable[[int], None] | None = None) -> None:
         self.out = Collected()
         self._records = records(False)
+        self._beyond_floats = False
         self._on_progress = on_progress
 
     def chunk(self, text: memoryview, offset: int) -> None:
         """Take one chunk `[event, ...]`; raises what msgspec raises where it is no JSON."""
-        str(text, "utf-8")  # msgspec does not look into what it skips
+        check_utf8(text)  # msgspec does not look into what it skips
         odd: dict[int, Any] = {}
         try:
             events = self._records.events.decode(text)
         except msgspec.ValidationError:
             events = self._one_by_one(_RAW_LIST.decode(text), odd)
+        if _may_hold_doubled_keys(text, len(events)):
+            from tracelens_graph.loaders.kineto.repair import holds_two_events
+
+            if any(holds_two_events(bytes(raw)) for raw in _RAW_LIST.decode(text)):
+                self.broken(bytes(text[1:-1]), offset, False)
+                return None
         first = self.out.events
         if not self._take(events, np.arange(first, first + len(events)), odd, lambda: _RAW_LIST.decode(text)):
             return self.chunk(text, offset)
@@ -166,8 +193,19 @@ class Collector:
             self._count(self.out.repairs, fault, count)
         self.out.lost_events += repaired.lost_events
         self.out.lost_bytes += repaired.lost_bytes
+        self.out.lost_ns += self._lost_times(repaired.lost_times)
+        if repaired.doubtful_from is not None and self.out.doubtful_from is None:
+            self.out.doubtful_from = self.out.events + repaired.doubtful_from
         self._close_chunk(offset, len(text), repaired.pieces, True)
         return repaired.tail
+
+    def skipped(self, offset: int, length: int) -> None:
+        """Count an event that was too large to be read."""
+        self.out.events += 1
+        self.out.lost_events += 1
+        self.out.lost_bytes += length
+        if self._on_progress:
+            self._on_progress(offset + length)
 
     def _close_chunk(self, offset: int, length: int, count: int, repaired: bool) -> None:
         self.out.chunks.append(Chunk(offset, length, self.out.events, count, repaired))
@@ -191,6 +229,10 @@ class Collector:
                     odd.clear()
                     return self._one_by_one(raws, odd)
                 events += [self._one(raw, begin + index, odd) for index, raw in enumerate(few)]
+                if self._beyond_floats and not self._records.exact:
+                    self._records = records(True, self._records.unknown)
+                    odd.clear()
+                    return self._one_by_one(raws, odd)
         return events
 
     def _one(self, raw: Raw, index: int, odd: dict[int, Any]) -> Any:
@@ -215,7 +257,9 @@ class Collector:
     def _odd_event(self, raw: Raw, index: int, odd: dict[int, Any]) -> Any:
         """An event that fits no record: metadata, something without category, or fields of the wrong type."""
         try:
-            event = _ANY.decode(raw)
+            event = _ANY.decode(raw) if len(memoryview(raw)) <= LARGEST_OBJECT else None
+        except msgspec.ValidationError:  # a number that no float holds
+            event, self._beyond_floats = None, True
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             event = None
         if not isinstance(event, dict):
@@ -261,12 +305,16 @@ class Collector:
             return False
         for reason in odd.values():
             if isinstance(reason, dict):
-                self.out.metadata_events.append(reason)
+                self.out.metadata_events += _context_event(reason)
                 reason = "metadata"
             self._count(self.out.left_out, reason)
         if any(isinstance(reason, str) for reason in odd.values()):
             texts = raws()
             self._meet([texts[i] for i, reason in odd.items() if isinstance(reason, str)])
+            # What has no time of its own may have lost it together with whole events, where the rest fits together.
+            timeless = [i for i, reason in odd.items() if reason == "unreadable" and b'"ts"' not in bytes(texts[i])]
+            if timeless and self.out.doubtful_from is None:
+                self.out.doubtful_from = int(uids[min(timeless)]) + 1
         for family, picked, here, times in families:
             self._take_family(family, picked, times, uids[here], raws, here)
         for record in present:
@@ -302,10 +350,15 @@ class Collector:
         drawn = [h for h in heads if h.ph in _DRAWN or (h.ph == "X" and h.dur is not None)]
         self._meet_times(digits_to_ns([h.ts for h in drawn if _TIME.fullmatch(bytes(h.ts))]))
 
+    @staticmethod
+    def _lost_times(times: list[LostTime]) -> array[int]:
+        drawn = [one for one in times if one.phase in _DRAWN or one.phase == "X" or (one.lasts and one.phase is None)]
+        return array("q", digits_to_ns([Raw(one.digits) for one in drawn]).tolist())
+
     def _meet_times(self, times: np.ndarray) -> None:
+        times = times[times != UNREADABLE_NS]
         if len(times):
-            first = int(times.min())
-            self.out.first_ns = first if self.out.first_ns is None else min(self.out.first_ns, first)
+            self.out.note_first(np.sort(times)[:_FIRST_TIMES].tolist())
 
     def _take_family(
         self,
@@ -316,6 +369,11 @@ class Collector:
         raws: Callable[[], list[Raw]],
         positions: np.ndarray,
     ) -> None:
+        start = self._times(times)
+        if (unreadable := start == UNREADABLE_NS).any():
+            self._count(self.out.left_out, "unreadable", int(unreadable.sum()))
+            kept = np.flatnonzero(~unreadable).tolist()
+            events, start, uids, positions = [events[i] for i in kept], start[kept], uids[kept], positions[kept]
         count = len(events)
         dur, flags = self._durations([e.dur for e in events], family)
         places = zip([e.pid for e in events], [e.tid for e in events], strict=True)
@@ -324,7 +382,7 @@ class Collector:
             "kind": self._kinds(events),
             "name": np.fromiter(map(self.out.names.__getitem__, [e.name for e in events]), np.int32, count),
             "thread": np.fromiter(map(self.out.threads.__getitem__, places), np.int32, count),
-            "start_ns": self._times(times),
+            "start_ns": start,
             "dur_ns": dur,
             "flags": flags,
         }
@@ -371,8 +429,9 @@ class Collector:
     def _times(self, values: list[Any]) -> np.ndarray:
         times = digits_to_ns(values) if self._records.exact else floats_to_ns(as_floats(values))
         if len(times) and (times.max() >= LATEST_NS or times.min() <= EARLIEST_NS):
-            beyond = np.count_nonzero((times >= LATEST_NS) | (times <= EARLIEST_NS))
-            self._count(self.out.repairs, "out_of_range", int(beyond))
+            beyond = np.count_nonzero((times >= LATEST_NS) | ((times <= EARLIEST_NS) & (times != UNREADABLE_NS)))
+            if beyond:
+                self._count(self.out.repairs, "out_of_range", int(beyond))
         return times
 
     def _durations(self, values: list[Any], family: Family) -> tuple[np.ndarray, np.ndarray]:
@@ -381,6 +440,8 @@ class Collector:
         if self._records.exact:
             absent = np.fromiter((not len(memoryview(v)) for v in values), bool, len(values))
             dur = digits_to_ns([Raw(b"0") if gone else v for v, gone in zip(values, absent.tolist(), strict=True)])
+            absent |= dur == UNREADABLE_NS
+            dur = np.where(absent, 0, dur)
         else:
             lasted = as_floats(values)
             absent = np.isnan(lasted)
@@ -410,6 +471,24 @@ class Collector:
             except ValueError:
                 return _FIRST_HUGE - self.out.odd_ids[value]
         return value if -(2**61) < value < 2**63 else _FIRST_HUGE - self.out.odd_ids[value]
+
+
+def _may_hold_doubled_keys(text: memoryview, events: int) -> bool:
+    """Whether `"ph"` or `"ts"` stands in a chunk more often than there are events.
+
+    Words of four bytes are compared, at all four offsets: several times as fast as a search.
+    """
+    words = [np.frombuffer(text, "<u4", (len(text) - shift) // 4, shift) for shift in range(4)]
+    return any(sum(np.count_nonzero(part == key) for part in words) > events for key in (_PH, _TS))
+
+
+def _context_event(event: dict[str, Any]) -> list[dict[str, Any]]:
+    """The metadata event if it names a process or thread, with no more than that takes."""
+    args = event.get("args")
+    if event.get("name") not in _CONTEXT or not isinstance(args, dict):
+        return []
+    place = {key: value if isinstance(value := event.get(key), int | str) else str(value) for key in ("pid", "tid")}
+    return [{"name": event["name"], "args": {"name": str(args.get("name", args.get("labels", "")))}, **place}]
 
 
 def _is_given(value: Any) -> bool:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
+import msgspec
 import numpy as np
 
+from tracelens_graph.errors import TraceError
 from tracelens_graph.graph.details import Details
 from tracelens_graph.graph.identity import stream_id
 from tracelens_graph.loaders.kineto.collect import Chunk
@@ -25,6 +28,7 @@ class FileDetails(Details):
     @classmethod
     def at(cls, source: Source, first: np.ndarray, count: np.ndarray, places: np.ndarray) -> FileDetails:
         """Events whose places are known from an earlier reading of the same file."""
+        source.is_loaded = True
         rows = zip(first.tolist(), count.tolist(), places.tolist(), strict=True)
         return cls(source, [Chunk(offset, length, f, n, bool(mended)) for f, n, (offset, length, mended) in rows])
 
@@ -51,12 +55,29 @@ class FileDetails(Details):
                 text = bytearray()
                 while len(text) < chunk.length and (more := stream.read(chunk.length - len(text))):
                     text += more
+                self.source.check_unchanged()  # what was read of another file is not passed on
                 position = chunk.offset + chunk.length
                 yield _repaired(bytes(text), chunk) if chunk.repaired else b"[" + bytes(text) + b"]"
 
+    def events(self, uids: Iterable[int]) -> dict[int, dict[str, Any]]:
+        """uid -> the original event, for those that stand in the file.
+
+        Raises:
+            ChangedTraceError: the file is no longer the one that was loaded.
+            TraceError: events are not at the places that the cache tells of.
+        """
+        try:
+            return super().events(uids)
+        except (msgspec.DecodeError, UnicodeDecodeError, IndexError):
+            name = self.source.name
+            raise TraceError(f"{name}: its events are not where its graph in the cache says; empty the cache") from None
+
     def identity(self) -> str:
         """Hash of the decompressed bytes, as read: a repaired file keeps the id of the broken one."""
-        return stream_id(self.source.open())
+        with self.source.open() as stream:
+            found = stream_id(stream)
+        self.source.check_unchanged()
+        return found
 
 
 def _repaired(text: bytes, chunk: Chunk) -> bytes:

@@ -9,6 +9,7 @@ import numpy as np
 
 from tracelens_graph.graph.build import EventTable
 from tracelens_graph.loaders.kineto.collect import NODE_FAMILIES, Codes, Collected, dtype_of
+from tracelens_graph.loaders.kineto.times import MOST_APART_NS
 from tracelens_graph.schema import STORED, Kind, Property
 
 _RAW_COLUMNS = tuple(p for p in STORED if p.name not in ("parent", "last", "depth", "owner", "owner_rule"))
@@ -61,10 +62,50 @@ def merge(first: Collected, second: Collected) -> Collected:
         for key, count in more.items():
             counts[key] = counts.get(key, 0) + count
     first.big_flows |= second.big_flows
-    first.first_ns = min((ns for ns in (first.first_ns, second.first_ns) if ns is not None), default=None)
+    if first.doubtful_from is None and second.doubtful_from is not None:
+        first.doubtful_from = first.events + second.doubtful_from
+    first.lost_ns += second.lost_ns
+    first.note_first(second.first_times)
     for name in ("launch_flows", "lost_events", "lost_bytes", "events"):
         setattr(first, name, getattr(first, name) + getattr(second, name))
     return first
+
+
+def first_ns(out: Collected, start_ns: np.ndarray, dur_ns: np.ndarray) -> int | None:
+    """The earliest start of what viewers draw and is no node; None without any.
+
+    Lost events count with the times that can still be read, so that an event lost at the begin of a trace moves no
+    time. Such digits may be damaged, too: a time is believed if it lies before all others by no more than these
+    lie apart. Of other entries it is believed if it lies no more than a day before the nodes.
+    """
+    first = min(out.first_times, default=None)
+    if not len(start_ns):
+        return first
+    begin = int(start_ns.min())
+    first = min((ns for ns in out.first_times if ns >= begin - MOST_APART_NS), default=None)
+    if not out.lost_ns:
+        return first
+    begin = begin if first is None else min(first, begin)
+    earliest = begin - (int((start_ns + dur_ns).max()) - begin)
+    believed = [ns for ns in out.lost_ns if earliest <= ns < begin]
+    return min(believed, default=first)
+
+
+def without_strays(table: EventTable) -> int:
+    """Take events out of a table whose time is far from nearly all others, as damaged digits are; how many.
+
+    Where more than one in a hundred is, another clock told the time, and they stay.
+    """
+    start = table.columns["start_ns"]
+    if not len(start) or int(start.max()) - int(start.min()) <= MOST_APART_NS:
+        return 0
+    far = np.abs(start - np.partition(start, len(start) // 2)[len(start) // 2]) > MOST_APART_NS
+    strays = int(far.sum())
+    if not strays or 100 * strays > len(start):
+        return 0
+    for name, column in table.columns.items():
+        table.columns[name] = column[~far]
+    return strays
 
 
 def _codes_into(table: Codes, other: Codes) -> np.ndarray:

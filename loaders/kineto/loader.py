@@ -19,13 +19,20 @@ from typing import Any
 from tracelens_graph.errors import NotATraceError
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.build import EventTable, build_core
-from tracelens_graph.graph.core import Core, TraceInfo
+from tracelens_graph.graph.core import FAR_TIME, Core, TraceInfo
 from tracelens_graph.loaders.foreign import what_chrome_trace_is
 from tracelens_graph.loaders.kineto.categories import CATEGORIES
 from tracelens_graph.loaders.kineto.chunks import Walker
 from tracelens_graph.loaders.kineto.collect import Collected, Collector
 from tracelens_graph.loaders.kineto.details import FileDetails
-from tracelens_graph.loaders.kineto.events import context_of, event_table, merge, metadata_of
+from tracelens_graph.loaders.kineto.events import (
+    context_of,
+    event_table,
+    first_ns,
+    merge,
+    metadata_of,
+    without_strays,
+)
 from tracelens_graph.loaders.kineto.times import epoch_ns
 from tracelens_graph.loaders.sources import Source
 from tracelens_graph.schema import GPU_KINDS
@@ -64,6 +71,10 @@ def load_kineto(source: Source, progress: Progress | None = None, processes: int
         raise NotATraceError(f"{source.name}: begins like a trace, but no event in it can be read{more}")
     keys = {**walker.head, **walker.tail}
     table = event_table(out)
+    if strays := without_strays(table):
+        out.left_out[FAR_TIME] = strays
+        kept = set(table.columns["uid"].tolist())
+        out.collectives = [one for one in out.collectives if one[0] in kept]
     for fault, count in walker.faults.items():
         out.repairs[fault] = out.repairs.get(fault, 0) + count
     context = context_of(out.metadata_events)
@@ -87,9 +98,10 @@ def load_kineto(source: Source, progress: Progress | None = None, processes: int
         repairs=out.repairs,
         lost_events=out.lost_events,
         lost_bytes=out.lost_bytes,
+        doubtful_from=out.doubtful_from,
         cut_short=source.cut_short,
     )
-    table.first_ns = out.first_ns
+    table.first_ns = first_ns(out, table.columns["start_ns"], table.columns["dur_ns"])
     table.details = FileDetails(source, out.chunks)
     table.autograd_flows = out.autograd_flows
     table.collectives = out.collectives

@@ -7,25 +7,28 @@ mended or lost is counted.
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
 
-from tracelens_graph.loaders.kineto.repair_text import EVENT_BEGIN, EVENT_KEYS, TAIL_KEY, Reader
+from tracelens_graph.loaders.kineto.limits import LARGEST_OBJECT, check_utf8
+from tracelens_graph.loaders.kineto.losses import LostTime, joined, remains, written_over
+from tracelens_graph.loaders.kineto.repair_text import EVENT_BEGIN, EVENT_KEYS, QUOTED, TAIL_KEY, Reader, Reading
 
 _GAP = re.compile(rb"[\s,]*+")
 _SEPARATOR = re.compile(rb'\}[\s,]*+\{\s*+"[A-Za-z]')
 _FIRST_KEY = rb'(\{)\s*+"(?:%s)"\s*+:' % "|".join(sorted(EVENT_KEYS)).encode()
 _EVENT_START = re.compile(_FIRST_KEY)
 _SEPARATED_START = re.compile(rb"\}[\s,]*+" + _FIRST_KEY)
-_PHASE = re.compile(rb'"ph"\s*+:')
 # An element of the list that is no object.
 _OTHER_ELEMENT = re.compile(
-    rb'(?:true|false|null|-?\d[\d.eE+-]*+|"(?>(?:[^"\\]|\\.)*)"|\[[^\[\]{}"]*+\])(?=\s*+[,\]])', re.DOTALL
+    rb'(?:true|false|null|-?\d[\d.eE+-]*+|%s|\[[^\[\]{}"]*+\])(?=\s*+[,\]])' % QUOTED.encode(), re.DOTALL
 )
 # The bracket that ends the list, where nothing is lost before it and where the last event is.
 _END = re.compile(rb'\](?:[\s,]*+(?:\}|\Z)|\s*+,[\s,]*+"[^"\\]*+(?:"\s*+:|"?\s*+\Z))')
@@ -33,7 +36,7 @@ _END_BEHIND_LOST = re.compile(
     rb'\}[\s,]*+(\])\s*+(?:,\s*+"[^"\\]*+"\s*+:|\}?\s*+\Z)'
     rb"|(\])\s*+(?:\}\s*+\Z|,\s*+%s)" % TAIL_KEY
 )
-_KEY = re.compile(rb'([\s,]*+)("(?>(?:[^"\\]|\\.)*)"\s*+:)\s*+', re.DOTALL)
+_KEY = re.compile(rb"([\s,]*+)(%s\s*+:)\s*+" % QUOTED.encode(), re.DOTALL)
 _VALUE_ENDS = re.compile(rb"\s*+(?:[,}]|\Z)")
 _ENDINGS = {
     opening: re.compile(rb'%s(?=\s*+,\s*+"[^"\\]*+"\s*+:)' % closing)
@@ -41,8 +44,15 @@ _ENDINGS = {
 }
 _BARE_ENDING = re.compile(rb'(?=,\s*+"[^"\\]*+"\s*+:)')
 _MAX_ENDS = 16
+_FOLLOWED = re.compile(rb"\s*+(?:[,\]{]|\Z)")
+_FOLLOWED_BY_EVENT = re.compile(rb'[\s,]*+(?:\{\s*+"|\]|\Z)')
+"""What stands behind an event; more is asked of one that had to be mended."""
+_ALWAYS = ("name", "pid", "tid", "ts")
+_ONCE = ("ph", "ts")
 _ATTEMPT = 1024
 """Fuel for a try that leads to no event."""
+_DECODED_FOR_ONE = 16
+"""Bytes handed to a decoder in vain for one unit of fuel."""
 
 
 @dataclass
@@ -54,8 +64,11 @@ class Repaired:
         positions: number of each kept event among all of the stretch; lost events leave holes.
         pieces: events kept and lost.
         counts: kind of repair -> number of events it was applied to.
-        lost_events: events that could not be read (an estimate where several stand in one unreadable stretch).
+        lost_events: events that could not be read.
         lost_bytes: bytes of them, and of text between events that is no event.
+        lost_times: when lost events began, where that can be read.
+        doubtful_from: position from which on all may be too small, because more events may be lost before it than
+            were counted; None where the count is exact.
         tail: what stands behind the `]` that ends the list; None if the list does not end here.
     """
 
@@ -65,6 +78,8 @@ class Repaired:
     counts: dict[str, int] = field(default_factory=dict)
     lost_events: int = 0
     lost_bytes: int = 0
+    lost_times: list[LostTime] = field(default_factory=list)
+    doubtful_from: int | None = None
     tail: bytes | None = None
 
 
@@ -75,12 +90,9 @@ def repair_events(text: bytes, *, last: bool) -> Repaired:
         text: begins at an event. It ends behind an event, or anywhere if it runs to the end of the file.
         last: whether it runs to the end of the file.
     """
-    stretch = _Stretch(text)
+    stretch = _Stretch(text, last)
     stretch.read()
-    out = stretch.out
-    if last and out.tail is None:
-        out.counts["truncated"] = 1
-    return out
+    return stretch.out
 
 
 def repair_object(text: bytes) -> tuple[dict[str, Any], dict[str, int]] | None:
@@ -95,7 +107,7 @@ def repair_object(text: bytes) -> tuple[dict[str, Any], dict[str, int]] | None:
     reader, at = Reader(text), begin + 1
     while key := _KEY.match(text, at):
         if key.group(1).count(b",") != (at > begin + 1):
-            faults.append("trailing_comma")
+            faults.append("trailing_comma" if key.group(1).count(b",") else "missing_comma")
         reading, member = reader.read(key.end()), None
         if reading and _VALUE_ENDS.match(text, reading.end):
             member = _decoded(b"{" + key.group(2) + reading.json + b"}")
@@ -115,20 +127,30 @@ def repair_object(text: bytes) -> tuple[dict[str, Any], dict[str, int]] | None:
 
 
 class _Event(NamedTuple):
-    """An event that was read: where it ends in the text, its JSON, what that holds, and the faults mended."""
+    """An event that was read.
+
+    Attributes:
+        end: where it ends in the text.
+        json: what it says.
+        value: what that holds.
+        faults: what was mended.
+        doubtful: whether it is perhaps made of two events, so that what stood between them is gone.
+    """
 
     end: int
     json: bytes
     value: dict[str, Any]
-    faults: frozenset[str]
+    faults: frozenset[str] = frozenset()
+    doubtful: bool = False
 
 
 class _Stretch:
     """One stretch of the event list while it is read."""
 
-    def __init__(self, text: bytes) -> None:
+    def __init__(self, text: bytes, last: bool) -> None:
         self.out = Repaired()
         self._text = text
+        self._last = last
         self._view = memoryview(text)
         self._reader = Reader(text)
         self._last_brace = text.rfind(b"}") + 1
@@ -136,31 +158,39 @@ class _Stretch:
 
     def read(self) -> None:
         """Take events up to the end of the list or of the text."""
-        text, at, behind_event, sure = self._text, 0, False, True
+        text, at, sure = self._text, 0, True
+        behind = 0  # the end of the event that was kept last
+        unread, others = False, 0  # what stands between that and `at`
         while True:
-            gap, at = at, _GAP.match(text, at).end()  # type: ignore[union-attr]  # it matches nothing, too
-            if at == len(text):
-                return
-            commas = text.count(b",", gap, at)
-            if _END.match(text, at) and not EVENT_BEGIN.search(text, at):
-                if behind_event and commas:
-                    self._count("trailing_comma")
-                self.out.tail = text[at + 1 :]
-                return
-            begin, event = at, self._event(at, sure)
-            if event and behind_event and commas != 1:
-                self._count("trailing_comma")
-            if event is None and (other := _OTHER_ELEMENT.match(text, at)):
-                self._lose(other.group(), 1)
-                at = other.end()
+            at = _GAP.match(text, at).end()  # type: ignore[union-attr]  # it matches nothing, too
+            closed = at < len(text) and bool(_END.match(text, at)) and not EVENT_BEGIN.search(text, at)
+            event = None
+            if not closed and at < len(text):
+                begin, event = at, self._event(at, sure)
+                if event is None and (other := _OTHER_ELEMENT.match(text, at)):
+                    at, others = other.end(), others + 1
+                    continue
+                if event is None:
+                    at, event = self._next_event(at)
+                    unread = True
+                    at = at if event else max(at, begin + 1)
+            if event is None and not closed and at < len(text):
                 continue
+            if unread or others:
+                self._lose(behind, at, 0 if unread else others, closed)
+            elif behind and (commas := text.count(b",", behind, at)) != (0 if closed else 1) and (event or closed):
+                self._count("trailing_comma" if commas else "missing_comma")
+                if event:  # perhaps one stood between the commas, or its end here
+                    self._doubt()
             if event is None:
-                at, event = self._next_event(at)
-                unread = text[begin:at]
-                self._lose(unread, len(_PHASE.findall(unread)) or int(unread.startswith(b"{")))
-            if behind_event := event is not None:
-                self._keep(event)
-                at, sure = event.end, not event.faults
+                break
+            self._keep(event)
+            behind = at = event.end
+            unread, others, sure = False, 0, not event.faults
+        if closed:
+            self.out.tail = text[at + 1 :]
+        elif self._last:
+            self.out.counts["truncated"] = 1
 
     def _event(self, begin: int, sure: bool) -> _Event | None:
         """The object at `begin`, as it stands or mended.
@@ -172,14 +202,23 @@ class _Stretch:
         end = self._event_end(begin)
         fuel, value = self._reader.fuel, _decoded(self._view[begin:end])
         if value is not None and (sure or _is_event(value)):
-            return _Event(end, self._text[begin:end], value, frozenset())
+            whole = sure or _FOLLOWED.match(self._text, end) or _is_complete(value)
+            two = holds_two_events(self._text[begin:end])
+            return _Event(end, self._text[begin:end], value) if whole and not two else None
+        self._reader.fuel -= (end - begin) // _DECODED_FOR_ONE  # restored where the event can be mended
         reading = self._reader.read(begin)
         if reading is None or (value := _decoded(reading.json)) is None:
             return None
         if not _is_event(value) and (reading.faults or not sure):
             return None
+        followed = _FOLLOWED_BY_EVENT if reading.faults else _FOLLOWED
+        if not (followed.match(self._text, reading.end) or _is_complete(value)):
+            return None
+        if holds_two_events(reading.json, EVENT_KEYS):
+            return None
         self._reader.fuel = fuel
-        return _Event(reading.end, reading.json, value, reading.faults)
+        doubtful = _is_doubtful(value, reading, self._view[begin : reading.end])
+        return _Event(reading.end, reading.json, value, reading.faults, doubtful)
 
     def _event_end(self, begin: int) -> int:
         """End of the event at `begin` if nothing is wrong with it: the brace before the next separator."""
@@ -219,16 +258,62 @@ class _Stretch:
         self.out.pieces += 1
         for fault in event.faults:
             self._count(fault)
+        if event.doubtful:
+            self._doubt()
 
-    def _lose(self, text: bytes, events: int) -> None:
+    def _lose(self, begin: int, end: int, others: int, closed: bool) -> None:
+        """Count what stands between two kept events: `others` elements that are no events, or unreadable text."""
+        text = self._text[begin:end]
+        at_end = end == len(self._text)
+        cut = at_end and self._last and not closed
+        if others:
+            events, exact = others, True
+        else:
+            events, exact, times = remains(text, begins=not begin, ends=closed or (at_end and not cut), cut=cut)
+            self.out.lost_times += times
         if not events:
             self._count("garbage")
         self.out.pieces += events
         self.out.lost_events += events
-        self.out.lost_bytes += len(text.rstrip(b" \t\r\n,"))
+        self.out.lost_bytes += len(text.strip(b" \t\r\n,"))
+        if not (exact or cut):
+            self._doubt()
+
+    def _doubt(self) -> None:
+        if self.out.doubtful_from is None:
+            self.out.doubtful_from = self.out.pieces
 
     def _count(self, fault: str) -> None:
         self.out.counts[fault] = self.out.counts.get(fault, 0) + 1
+
+
+def holds_two_events(event: bytes, keys: Collection[str] = _ONCE) -> bool:
+    """Whether an object is what is left of two events: it has one of the keys twice."""
+    if keys is _ONCE and event.count(b'"ph"') < 2 and event.count(b'"ts"') < 2:
+        return False
+    found: list[str] = []
+
+    def note(members: list[tuple[str, Any]]) -> None:
+        found[:] = [key for key, _ in members if key in keys]  # of the outermost object in the end
+
+    try:
+        json.loads(event, object_pairs_hook=note, parse_int=str, parse_float=str)
+    except (ValueError, RecursionError):
+        return False
+    return len(set(found)) < len(found)
+
+
+def _is_doubtful(value: dict[str, Any], reading: Reading, text: memoryview) -> bool:
+    if value.get("ph") == "X" and not _is_complete(value):
+        return True
+    if "missing_comma" in reading.faults:  # behind it another event may go on
+        return True
+    return written_over(text) or ("quote" in reading.faults and joined(reading.json))
+
+
+def _is_complete(value: dict[str, Any]) -> bool:
+    """Whether an event has what nobody writes an event that lasts without."""
+    return all(value.get(key) is not None for key in _ALWAYS)
 
 
 def _is_event(value: dict[str, Any]) -> bool:
@@ -236,9 +321,22 @@ def _is_event(value: dict[str, Any]) -> bool:
     return isinstance(phase, str) and len(phase) == 1
 
 
+class _Large(msgspec.Struct, gc=False):
+    """All that is asked of an event too large to be made into objects."""
+
+    ph: msgspec.Raw = msgspec.Raw(b"null")
+
+
+_LARGE = msgspec.json.Decoder(_Large)
+
+
 def _decoded(text: bytes | memoryview) -> dict[str, Any] | None:
-    """The object that a text is; None if it is none."""
+    """The object that a text is, of a large one its `ph` alone; None if it is no object."""
     try:
+        if len(text) > LARGEST_OBJECT:
+            check_utf8(text)
+            phase = _LARGE.decode(text).ph
+            return {"ph": msgspec.json.decode(phase)} if len(memoryview(phase)) < 16 else {}
         value = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None

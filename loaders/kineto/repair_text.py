@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from tracelens_graph.loaders.kineto.limits import LARGEST_OBJECT, check_utf8
+
 EVENT_KEYS = frozenset(
     (
         *("ph", "name", "cat", "pid", "tid", "ts", "dur", "args", "id", "id2", "bp", "s", "tts", "tdur", "scope"),
@@ -21,15 +23,20 @@ EVENT_KEYS = frozenset(
 
 _MAX_DEPTH = 256
 _MAX_STRING = 1 << 16
+_MOST_EDITS = 1 << 17
 
+# The engine remembers about 120 bytes for each round of a group, so that no group may go round without end.
+_SOME = "{0,1024}"
 _PLAIN = r'"[^"\\\x00-\x1f]*+"'
 # Groups are made atomic by (?>...), not by a possessive quantifier: early releases of Python 3.11 get those wrong.
 _NUMBER = r"-?(?:0|[1-9]\d{0,17}+)(?>(?:\.\d{1,40}+)?)(?>(?:[eE][+-]?\d{1,2})?)"
 _SCALAR = rf"(?:{_PLAIN}|{_NUMBER}|true|false|null)"
-_LIST = rf"\[\s*+(?>(?:{_SCALAR}(?>(?:\s*+,\s*+{_SCALAR})*))?)\s*+\]"
-_LISTS = rf"\[\s*+(?>(?:{_LIST}(?>(?:\s*+,\s*+{_LIST})*))?)\s*+\]"
+_LIST = rf"\[\s*+(?>(?:{_SCALAR}(?>(?:\s*+,\s*+{_SCALAR}){_SOME}))?)\s*+\]"
+_LISTS = rf"\[\s*+(?>(?:{_LIST}(?>(?:\s*+,\s*+{_LIST}){_SOME}))?)\s*+\]"
 _ITEM_START = r'(?:["{\[\d.+-]|true|false|null|(?i:nan|inf))'
-_KEY = r'"(?>(?:[^"\\]|\\.)*)"\s*+:'
+QUOTED = rf'"[^"\\]*+(?>(?:\\.[^"\\]*+){_SOME})"'
+"""A string; one with more escapes than any key has does not match."""
+_KEY = rf"{QUOTED}\s*+:"
 
 
 def _compile(pattern: str) -> re.Pattern[bytes]:
@@ -37,13 +44,12 @@ def _compile(pattern: str) -> re.Pattern[bytes]:
 
 
 # Members and items without fault, each with its comma and what must follow that: taken in one step.
-_MEMBERS = _compile(rf"(?>(?:\s*+{_PLAIN}\s*+:\s*+(?:{_SCALAR}|{_LIST}|{_LISTS})\s*+,(?=\s*+{_KEY}))+)")
-_ITEMS = _compile(rf"(?>(?:\s*+{_SCALAR}\s*+,(?=\s*+{_ITEM_START}))+)")
+_MEMBERS = _compile(rf"(?>(?:\s*+{_PLAIN}\s*+:\s*+(?:{_SCALAR}|{_LIST}|{_LISTS})\s*+,(?=\s*+{_KEY})){{1,1024}})")
+_ITEMS = _compile(rf"(?>(?:\s*+{_SCALAR}\s*+,(?=\s*+{_ITEM_START})){{1,1024}})")
 _SOUND = {"key": _MEMBERS, "item": _ITEMS}
 _TOKEN = _compile(r"""\s*+(?:([{\[])|([}\]])|(,)|(:)|(")|([^\s"{}\[\],:]++))""")
 _OPEN, _CLOSE, _COMMA, _COLON, _QUOTE, _WORD = range(1, 7)
 
-_STRING = _compile(r'"(?>(?:[^"\\]|\\.)*)"')
 _MARK = re.compile(rb'["{}()\[\]]')
 _BRACKETS = {0x28: 0x29, 0x5B: 0x5D, 0x7B: 0x7D}
 _COLON_AHEAD = _compile(r"\s*+:")
@@ -61,7 +67,7 @@ _SURELY_AFTER = {
     "item": _compile(rf"()(?:\s*+,[\s,]*+{_ITEM_START}|[\s,]*+\]\s*+(?:[,}}\]]|\Z))"),
 }
 
-_FIRST_MEMBERS = r'\{(?:\s*+"[^"\\]*+"\s*+:\s*+(?:"(?>(?:[^"\\]|\\.)*)"|[-+.\w]++)\s*+,)*?\s*+'
+_FIRST_MEMBERS = rf'\{{(?:\s*+"[^"\\]*+"\s*+:\s*+(?:{QUOTED}|[-+.\w]++)\s*+,){{0,64}}?\s*+'
 EVENT_BEGIN = _compile(rf'{_FIRST_MEMBERS}"ph"\s*+:')
 """An object that is a trace event, by the key that every event has."""
 TAIL_KEY = rb'"(?:traceName|displayTimeUnit|baseTimeNanoseconds|distributedInfo|schemaVersion|INFO|ERROR|WARNING)"\s*+:'
@@ -79,6 +85,7 @@ _LONE_SURROGATE, _BACKSLASH, _RAW_QUOTE, _CONTROL = 2, 3, 4, 5
 _FULL_NUMBER = _compile(r"-?(?:0|[1-9]\d*+)(?>(?:\.\d++)?)(?>(?:[eE][+-]?\d++)?)")
 _NON_FINITE = re.compile(rb"[+-]?(?:inf(?:inity)?|s?nan(?:\([^()]*\))?|1\.#\w+)", re.IGNORECASE)
 _LITERALS = (b"true", b"false", b"null")
+_BACKSLASH_BYTE = 0x5C
 
 
 @dataclass(frozen=True)
@@ -88,6 +95,19 @@ class Reading:
     end: int
     json: bytes
     faults: frozenset[str]
+
+
+def string_end(text: bytes, begin: int) -> int:
+    """Where the string ends whose quote is at `begin`; -1 if it does not."""
+    at = begin + 1
+    while (quote := text.find(b'"', at)) >= 0:
+        if text[quote - 1] != _BACKSLASH_BYTE:
+            return quote + 1
+        piece = text[at:quote]
+        if (len(piece) - len(piece.rstrip(b"\\"))) % 2 == 0:
+            return quote + 1
+        at = quote + 1
+    return -1
 
 
 class Reader:
@@ -108,6 +128,10 @@ class Reader:
         self._edits: list[tuple[int, int, bytes]] = []
         self._faults: set[str] = set()
         self._inside = (0, 0)  # a stretch known to hold no frontier
+        self._limit = len(text)
+        self._third_last_quote = len(text)
+        for _ in range(3):
+            self._third_last_quote = text.rfind(b'"', 0, max(self._third_last_quote, 0))
 
     def read(self, start: int) -> Reading | None:
         """The value at `start` (no white space before it); None if it cannot be told where it ends or what it says."""
@@ -115,6 +139,7 @@ class Reader:
         if self.fuel <= 0:
             return None
         self.fuel -= 64
+        self._limit = start + LARGEST_OBJECT
         end, reach = self._walk(start)
         self.fuel -= reach - start
         if end < 0:
@@ -126,7 +151,7 @@ class Reader:
             at = stop
         json = b"".join((*parts, self.text[at:end]))
         try:
-            json.decode()
+            check_utf8(json)
         except UnicodeDecodeError:
             json = json.decode(errors="replace").encode()
             self._faults.add("bad_utf8")
@@ -138,11 +163,13 @@ class Reader:
         open_brackets: list[int] = []
         expected, comma, at = "value", -1, start
         while token := _TOKEN.match(text, at):
+            if token.end() > self._limit or len(self._edits) > _MOST_EDITS:
+                return -1, token.end()
             kind, where, at = token.lastindex, token.start(token.lastindex or 0), token.end()
             inside = open_brackets[-1] if open_brackets else 0
             if kind == _QUOTE:
                 if expected == "more" and inside == 0x7B and _KEY_AHEAD.match(text, where):
-                    self._edit(where, where, b",", "trailing_comma")
+                    self._edit(where, where, b",", "missing_comma")
                     expected = "key"
                 if expected == "more":
                     return -1, at
@@ -208,17 +235,19 @@ class Reader:
 
     def _string(self, begin: int, role: str, depth: int) -> tuple[int, int]:
         """End of the string that begins with the quote at `begin` or -1, and how far it was looked at."""
-        simple = _STRING.match(self.text, begin)
-        if simple and _AFTER[role].match(self.text, simple.end()):
-            end = reach = simple.end()
+        simple = string_end(self.text, begin)
+        if simple > 0 and _AFTER[role].match(self.text, simple):
+            end = reach = simple
         else:
             end, reach = self._quoted_end(begin, role, depth)
             if end < 0:
                 # Two quotes more are at most the begin of a key.
-                self.cut_short = simple is None or self.text.count(b'"', simple.end()) <= 2
+                self.cut_short = simple < 0 or simple > self._third_last_quote
                 return end, reach
+        if end > self._limit:
+            return -1, end
         content = self.text[begin + 1 : end - 1]
-        if _UNSAFE.search(content) and (sound := _ESCAPE.sub(self._escaped, content)) != content:
+        if _UNSAFE.search(content) and (sound := self._sound(content)) != content:
             self._edits.append((begin + 1, end - 1, sound))
         return end, reach
 
@@ -255,6 +284,15 @@ class Reader:
             self.fuel -= (end - at) // 8
             self._inside = at, end
         return end
+
+    def _sound(self, content: bytes) -> bytes:
+        """What stands in a string, with everything escaped that has to be."""
+        out, at = bytearray(), 0
+        for match in _ESCAPE.finditer(content):  # `sub` would hold all pieces at once
+            out += content[at : match.start()]
+            out += self._escaped(match)
+            at = match.end()
+        return bytes(out + content[at:])
 
     def _escaped(self, match: re.Match[bytes]) -> bytes:
         kind = match.lastindex

@@ -18,8 +18,17 @@ EXACT_BELOW_US = 2.0**43
 _PRODUCT_EXACT_BELOW_US = 2.0**42
 _PACK = msgspec.msgpack.Encoder().encode
 _PACKED = np.dtype([("head", "u1"), ("value", ">f8")])
+UNREADABLE_NS = -(2**63)
+"""Stands for a time that is no number."""
+
 EARLIEST_NS, LATEST_NS = -(2**60), 2**62
 """Times are kept within these, so that what lies between two of them, and a duration more, is less than 2**63."""
+
+_MOST_DIGITS = 20
+"""Digits before and behind the point beyond which a time in microseconds is far out of range, or nothing."""
+
+MOST_APART_NS = 86_400 * 10**9
+"""A day. No recording lasts that long, so a time this far from nearly all others was damaged."""
 
 LONGEST_NS = 2**53
 """Longest duration that is kept, 104 days: sums of many fit into 64 bits, and floats carry them."""
@@ -50,7 +59,10 @@ def floats_to_ns(times: np.ndarray) -> np.ndarray:
 
 
 def digits_to_ns(times: Sequence[Raw]) -> np.ndarray:
-    """Microseconds as the file's own text (number or quoted number) to nanoseconds, exact, half to even."""
+    """Microseconds as the file's own text (number or quoted number) to nanoseconds, exact, half to even.
+
+    What is no number becomes UNREADABLE_NS.
+    """
     text = b",".join(times).replace(b'"', b"")
     count = len(times)
     points = text.count(b".")
@@ -72,11 +84,23 @@ def digits_to_ns(times: Sequence[Raw]) -> np.ndarray:
 def _one(time: Raw) -> int:
     from decimal import ROUND_HALF_EVEN, Decimal, InvalidOperation
 
+    text = bytes(time).strip(b'" ').decode()
     try:
-        value = Decimal(bytes(time).strip(b'" ').decode())
-        ns = int((value * 1000).to_integral_value(ROUND_HALF_EVEN))
-    except (InvalidOperation, ValueError, OverflowError):
+        value = Decimal(text)
+    except InvalidOperation:
+        try:
+            value = Decimal(float(text))  # an exponent that even Decimal refuses: endless, or nothing
+        except ValueError:
+            return UNREADABLE_NS
+    if value.is_nan():
+        return UNREADABLE_NS
+    if value.is_infinite():
+        return EARLIEST_NS if value.is_signed() else LATEST_NS
+    if not value or value.adjusted() < -_MOST_DIGITS:
         return 0
+    if value.adjusted() > _MOST_DIGITS:  # as an integer it would have as many digits as its exponent says
+        return EARLIEST_NS if value.is_signed() else LATEST_NS
+    ns = int((value * 1000).to_integral_value(ROUND_HALF_EVEN))
     return max(EARLIEST_NS, min(LATEST_NS, ns))
 
 

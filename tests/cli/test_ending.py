@@ -52,6 +52,95 @@ def test_closed_streams(job: Path, tmp_path: Path, command: str) -> None:
     assert (nothing_in.returncode, nothing_in.stderr) == (1, "error: <stdin>: is empty, not a trace\n")
 
 
+@pytest.mark.parametrize("closed", [">&-", ">&- 2>&-", ">&- 2>&- <&-", "2>&- <&-"])
+@pytest.mark.parametrize(
+    ("command", "written"),
+    [
+        ("report {trace} --no-models --csv {out}", "gpu_timeline.csv"),
+        ("report {trace} --no-models --json {out}", ""),
+        ("compare {trace} {trace} --names a,b --csv {out}", "gpu_timeline.csv"),
+        ("save {trace} -o {out}", ""),
+        ("export {trace} -f csv -o {out}", "nodes.csv"),
+        ("cut {trace} --step 3 -o {out}.json", ""),
+        ("db export {out} {trace}", "import.args"),
+        ("db queries --save {out}", "queries.zip"),
+    ],
+)
+def test_files_are_written_also_where_streams_are_closed(
+    job: Path, tmp_path: Path, command: str, written: str, closed: str
+) -> None:
+    out = tmp_path / "out"
+    found = shell(f"{PROGRAM} {command.format(trace=job / 'rank0.json.gz', out=out)} {closed}", tmp_path)
+    assert found.returncode == 0
+    assert not found.stderr or found.stderr.startswith("wrote 6 tables")  # compare says it there
+    assert (out / written if written else next(tmp_path.glob("out*"))).stat().st_size
+
+
+def test_what_went_to_closed_standard_output_is_lost_and_said_to_be(job: Path, tmp_path: Path) -> None:
+    lost = (1, "error: standard output is closed\n")
+    trace = job / "rank0.json.gz"
+    for command in (f"save {trace} -o -", f"report {trace} --no-models --csv {tmp_path / 'out'} --json -"):
+        found = shell(f"{PROGRAM} {command} >&-", tmp_path)
+        assert (found.returncode, found.stderr) == lost
+    assert (tmp_path / "out" / "gpu_timeline.csv").exists()
+    # Other exit codes stay what they are.
+    assert shell(f"{PROGRAM} timeline {trace} --no-such-option >&-", tmp_path).returncode == 2
+    found = shell(f"{PROGRAM} report {trace} --no-models --fail-if 'idle_percent >= 0' >&-", tmp_path)
+    assert found.returncode == 3
+
+
+def test_descriptors_of_closed_streams_are_not_taken_by_files(job: Path, tmp_path: Path) -> None:
+    """What a library writes to descriptor 1 must not end up in a file that happens to have it."""
+    script = """
+import os, sys
+from pathlib import Path
+from tracelens_graph import files
+from tracelens_graph.cli.ending import standard_streams
+with standard_streams(), files.replacing(sys.argv[1]) as file:
+    file.write(b"ours")
+    os.write(1, b"noise")
+    os.write(2, b"noise")
+"""
+    out = tmp_path / "out"
+    command = [sys.executable, "-c", script, str(out)]
+    assert shell(f"{shlex.join(command)} >&- 2>&- <&-", tmp_path).returncode == 0
+    assert out.read_bytes() == b"ours"
+
+
+def test_an_interrupt_while_the_program_imports_itself_ends_it_without_a_word(job: Path, tmp_path: Path) -> None:
+    """Interrupted where half of the commands are imported."""
+    script = """
+import os, signal, sys, types
+class Interrupt:
+    def find_spec(self, name, *_):
+        if name == "tracelens_graph.cli.compare":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupt())
+from tracelens_graph.cli import main
+main()
+"""
+    found = shell(shlex.join([sys.executable, "-c", script, "report", str(job)]), tmp_path)
+    assert (found.returncode, found.stdout, found.stderr) == (130, "", "")
+
+
+def test_an_interrupt_at_work_still_unwinds(tmp_path: Path) -> None:
+    script = """
+import os, signal
+from tracelens_graph.cli import app
+from tracelens_graph.cli.info import info
+from tracelens_graph.cli import main, common
+def interrupted(*_):
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+    finally:
+        print("cleaned up")
+common._one_file = interrupted
+main()
+"""
+    found = shell(shlex.join([sys.executable, "-c", script, "info", "x.json"]), tmp_path)
+    assert (found.returncode, found.stdout, found.stderr) == (130, "cleaned up\n", "")
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_leaves_no_temporary_files(job: Path, tmp_path: Path, number: signal.Signals) -> None:
     pipe = job.with_name("never.json")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import inspect
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -18,7 +19,6 @@ from handmade import Run
 
 import tracelens_graph
 from tracelens_graph.cli.app import app
-from tracelens_graph.cli.options import Written
 from tracelens_graph.cli.outputs import written
 from tracelens_graph.errors import OutputError
 from tracelens_graph.files import Protection, check_outputs, protecting, replacing
@@ -131,7 +131,7 @@ def test_every_path_of_every_command_is_an_output_that_this_table_knows() -> Non
 def test_every_command_with_an_output_takes_force() -> None:
     for name, command in commands():
         parameters = inspect.signature(command, eval_str=True).parameters
-        replaces = any(written(parameter) is Written.OUTPUT for parameter in parameters.values())
+        replaces = any((mark := written(parameter)) and not mark.is_new for parameter in parameters.values())
         assert ("force" in parameters) == replaces, name
 
 
@@ -140,9 +140,10 @@ def test_nothing_else_opens_files_to_write() -> None:
     opening = r"""open\([^)]*["'][wxa]b?["']|\.write_(?:text|bytes)\(|savefig\((?!file|drawn)"""
     allowed = {
         "files.py",  # the one that does
+        "leftovers.py",  # a lock in a temporary folder
+        "output_folder.py",  # into a temporary folder
         "cli/ending.py",  # the null device, in place of a closed stream
         "simulate/__init__.py",  # for tests and examples, called from Python
-        "stores/neo4j/bulk.py",  # into a new folder only
         "stores/neo4j/server/jars.py",  # into a folder of its own
         "stores/export.py",  # packs into the file that it is given
         "loaders/kineto/loader.py",  # pipes between processes
@@ -384,3 +385,86 @@ def test_no_output_lies_in_the_folder_of_another(run: Run, trace_file: Path, tmp
     assert code == 2
     assert "--json names a file in the folder that --csv writes to" in err
     assert not folder.exists()
+
+
+# --- names that cannot be meant --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("save TRACE -o ''", "--output / -o: the name is empty; name a file"),
+        ("save TRACE -o newdir/", "--output / -o: newdir/ names a folder; name a file"),
+        ("save TRACE -o nowhere/g.tlg", "nowhere/g.tlg: cannot be written: there is no folder nowhere"),
+        ("save TRACE -o .", ".: is a folder; name a file"),
+        ("export TRACE -o nowhere/x.csv", "nowhere/x.csv: cannot be written: there is no folder nowhere"),
+        ("export TRACE -o nowhere/x.graphml", "nowhere/x.graphml: cannot be written: there is no folder nowhere"),
+        ("export TRACE -f csv -o -", "-: is standard output, which takes one file; csv is two: name a folder"),
+        ("export TRACE -f parquet -o /dev/stdout", "/dev/stdout: is standard output"),
+        ("report TRACE --csv -", "--csv: - is standard output, which takes one file; name a folder for several"),
+        ("compare TRACE TRACE --csv -", "--csv: - is standard output"),
+        ("db queries --save -", "--save: - is standard output"),
+        ("db export - TRACE", "DIR: - is standard output"),
+        ("report TRACE --csv file", "file: is a file; name a folder"),
+        ("compare TRACE TRACE --csv file", "file: is a file; name a folder"),
+        ("db export file TRACE", "file: is a file; name a folder"),
+        ("report TRACE --json q.png", "--json: q.png: .png stands for a picture, and this is JSON; name a file .json"),
+        ("report TRACE --markdown x.XLSX", "--markdown: x.XLSX: .xlsx stands for an Excel workbook"),
+        ("report TRACE --xlsx x.csv", "--xlsx: x.csv: .csv stands for CSV, and this is an Excel workbook"),
+        ("report TRACE --json x.json.gz", "--json: x.json.gz: .gz stands for a compressed file"),
+        ("save TRACE -o x.json", "--output: x.json: .json stands for JSON, and this is a saved graph"),
+    ],
+)
+def test_a_name_that_cannot_be_meant_is_refused_at_once(
+    run: Run, tmp_path: Path, trace: Path, monkeypatch: pytest.MonkeyPatch, words: str, said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("tracelens_graph.loading.load_core", lambda *_, **__: pytest.fail("the trace was read"))
+    (tmp_path / "file").write_text("precious")
+    code, out, err = run(*(str(trace) if word == "TRACE" else word for word in shlex.split(words)))
+    assert code in (1, 2)
+    assert out == ""
+    assert err.startswith(f"error: {said}")
+    assert len(err.splitlines()) == 1
+    assert "--force" not in err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "traces"]
+
+
+def test_names_without_a_known_suffix_are_taken(run: Run, tmp_path: Path, trace: Path) -> None:
+    for option, name in (("--json", "x.txt"), ("--markdown", "notes"), ("--xlsx", "r.1"), ("--csv", "tables.csv")):
+        code, _, err = run("report", trace, "--no-models", option, tmp_path / name)
+        assert (code, err) == (0, "")
+
+
+@pytest.mark.parametrize("words", ["save TRACE -o below/g.tlg", "report TRACE --csv below/tables"])
+def test_an_error_names_the_file_that_was_asked_for(
+    run: Run, tmp_path: Path, trace: Path, monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    """Below a file there are no files, and the half-written one cannot even be looked for."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "below").write_text("")
+    code, _, err = run(*(str(trace) if word == "TRACE" else word for word in words.split()))
+    assert code == 1
+    assert err.startswith(f"error: {words.split()[-1]}: ")
+    assert ".part" not in err
+
+
+def test_a_workbook_leaves_no_sheets_when_the_program_is_killed(trace: Path, tmp_path: Path) -> None:
+    pytest.importorskip("xlsxwriter")
+    script = (
+        "import os, signal\n"
+        "from tracelens_graph.reports import xlsx\n"
+        "if os.environ.get('KILL'):\n"
+        "    xlsx._lines_about = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "from tracelens_graph.cli import main\n"
+        "main()\n"
+    )
+    room = tmp_path / "room"
+    room.mkdir()
+    command = [sys.executable, "-c", script, "report", str(trace), "--xlsx", str(tmp_path / "r.xlsx")]
+    environment = {**os.environ, "TMPDIR": str(room)}
+    killed = subprocess.run(command, env={**environment, "KILL": "1"}, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert len(list(room.iterdir())) == 1
+    subprocess.run(command, env=environment, check=True, capture_output=True)
+    assert not list(room.iterdir())

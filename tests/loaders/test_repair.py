@@ -85,7 +85,7 @@ ARGUMENTS = {
     b'"bandwidth": [1,, 2]': ([1, 2], "trailing_comma"),
     b'"bandwidth": {"a": 1, }': ({"a": 1}, "trailing_comma"),
     b'"bandwidth": 3,': (3, "trailing_comma"),
-    b'"bandwidth": 3 "x": 4': (3, "trailing_comma"),
+    b'"bandwidth": 3 "x": 4': (3, "missing_comma"),
     b'"bandwidth": "caf\xe9"': ("caf\ufffd", "bad_utf8"),
     b'"bandwidth": "\xed\xa0\x80"': ("\ufffd" * 3, "bad_utf8"),
     rb'"bandwidth": "\ud800 \ud83d\ude00 \udc00"': ("\ufffd \U0001f600 \ufffd", "bad_utf8"),
@@ -141,7 +141,7 @@ def test_every_kind_of_repair_has_words() -> None:
 @pytest.mark.parametrize(
     ("between", "lost", "counts"),
     [
-        (b"", 0, {"trailing_comma": 1}),
+        (b"", 0, {"missing_comma": 1}),
         (b",,", 0, {"trailing_comma": 1}),
         (b",\nWARNING: something {odd} happened\n", 0, {"garbage": 1}),
         (b',\n[W 12:00 x.cpp:3] said "so"\n,', 0, {"garbage": 1}),
@@ -207,6 +207,12 @@ def test_a_stray_bracket_does_not_end_the_list() -> None:
     assert repaired.events == [BEFORE, AFTER]
     assert repaired.counts == {"garbage": 1}
     assert repaired.tail == b"}"
+
+
+def test_what_looks_like_the_end_and_is_not_is_passed_by() -> None:
+    repaired = repair_events(b'x], "traceName": [{"a": 1, "ph": 1}', last=True)
+    assert repaired.events == []
+    assert repaired.counts == {"truncated": 1}
 
 
 def test_every_cut_keeps_the_whole_events() -> None:

@@ -3,19 +3,35 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 import numpy as np
 import pytest
+from growth import assert_growth
 from handmade import small_trace, span
+from shapes import trace
+from work import work
 
 from corpus import chosen_traces, loaded, parametrize
+from tracelens_graph.graph import traversals
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
 from tracelens_graph.loading import load_core
 from tracelens_graph.reports import tree_text
 from tracelens_graph.reports.original import CATEGORY, categories
-from tracelens_graph.reports.tree_text import HEADING, Choice, Labels, forest, ladder, lines, short_category, subtree
+from tracelens_graph.reports.tree_text import (
+    DEEPEST,
+    HEADING,
+    Choice,
+    Labels,
+    forest,
+    ladder,
+    lines,
+    short_category,
+    subtree,
+)
 from tracelens_graph.schema import GPU_KINDS, Kind
 
 
@@ -76,14 +92,62 @@ def test_shapes_below_ops() -> None:
     ]
 
 
+def forest_text(core: Core) -> int:
+    return sum(map(len, lines(core, forest(core, Choice()), Labels(short_category(core), short=True, gpu_time=True))))
+
+
+def ways_up_text(core: Core) -> int:
+    places = tree_text.ladders(core, core.gpu_rows.tolist(), Choice(np.arange(len(core.columns)) % 2 == 0))
+    return sum(map(len, tree_text.ladder_lines(core, places, Labels(short_category(core), gpu_time=True))))
+
+
 def test_deeper_than_recursion_allows() -> None:
     depth = 3 * sys.getrecursionlimit()
     nested = [span("python_function", f"f{i}", float(i), 2.0 * depth - 2 * i) for i in range(depth)]
     core = load_core(nested)
     out = drawn(core, 0)
-    assert len(out) == depth
-    assert out[-1] == "    " * (depth - 1) + f"└── (python) f{depth - 1}"
-    assert len(list(ladder(core, depth - 1, Choice()))) == depth
+    assert out[-2:] == [
+        "    " * DEEPEST + f"└── (python) f{DEEPEST}",
+        "    " * (DEEPEST + 1) + f"└── ... {depth - DEEPEST - 1:,} more nodes below (go on from uid {DEEPEST})",
+    ]
+    *nodes, fold = ladder(core, depth - 1, Choice())
+    assert [row for row, _ in nodes] == list(range(depth - 1, depth - DEEPEST - 2, -1))
+    above = depth - DEEPEST - 1
+    assert fold == (HEADING, f"... {above:,} more nodes above (go on up from uid {above - 1})")
+
+
+@pytest.mark.parametrize("only", [slice(None), slice(0, None, 3)])
+@pytest.mark.parametrize("depth", [None, 0, 5, DEEPEST + 50])
+@pytest.mark.parametrize("shape", ["nested_launches", "children", "threads"])
+def test_places_are_counted_before_they_are_made(shape: str, depth: int | None, only: slice) -> None:
+    core = load_core(trace(shape, 300))
+    mask = np.zeros(len(core.columns), bool)
+    mask[only] = True
+    choice = Choice(mask, depth=depth)
+    ways_up = tree_text.ladders(core, range(0, len(core.columns), 50), choice)
+    for places in (forest(core, choice), subtree(core, 0, choice), ways_up):
+        assert len(places) == len(list(places))
+
+
+@pytest.mark.parametrize("shape", ["nested_launches", "nested_frames", "children", "overlapping_ops", "threads"])
+@pytest.mark.parametrize("draw", [forest_text, ways_up_text], ids=["down", "up"])
+def test_drawing_grows_with_the_trace(
+    shape: str, draw: Callable[[Core], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tree_text, "DEEPEST", 10)
+    monkeypatch.setattr(traversals, "_EXPANDED", 4)
+
+    def prepare(n: int) -> Callable[[], object]:
+        core = load_core(trace(shape, n))
+        return lambda: draw(core)
+
+    assert_growth(prepare, 100)
+
+
+def test_the_first_lines_of_a_large_tree_cost_little() -> None:
+    core = load_core(trace("children", 5000))
+    labels = Labels(short_category(core), short=True)
+    assert work(lambda: [*islice(lines(core, forest(core, Choice()), labels), 10)]) < 20_000
 
 
 def test_a_way_up_can_be_cut() -> None:

@@ -216,5 +216,5 @@ def test_parquet_without_pyarrow_names_the_extra(tmp_path: Path, monkeypatch: py
 
 def test_a_path_that_cannot_be_a_folder(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("")
-    with pytest.raises(OutputError, match=r"taken: cannot be made a folder: file exists$"):
+    with pytest.raises(OutputError, match=r"taken: is a file; name a folder$"):
         export_graph(load_core(TRACE), tmp_path / "taken", "csv")

@@ -9,17 +9,19 @@ import os
 import pickle
 import random
 import shutil
+import stat
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from graph_damage import index_of, span_of
 from hypothesis import given
 from made_traces import traces
 
 from corpus import kineto_traces, parametrize
-from tracelens_graph.errors import ChangedTraceError, NotATraceError, OutputError
+from tracelens_graph.errors import ChangedTraceError, NotATraceError, OutputError, TraceError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.edges import edge_rows
 from tracelens_graph.loading import load_core
@@ -161,7 +163,7 @@ def test_a_changed_trace_is_not_saved_and_leaves_what_was_there(tmp_path: Path) 
 
 def test_what_cannot_be_written_is_said_in_one_line(tmp_path: Path) -> None:
     core = load_core(TRACE)
-    with pytest.raises(OutputError, match=r"^\S+/none/x.tlg: cannot be written: no such file or directory$"):
+    with pytest.raises(OutputError, match=r"^\S+/none/x.tlg: cannot be written: there is no folder \S+/none$"):
         write_graph(core, tmp_path / "none" / "x.tlg")
     with pytest.raises(OutputError, match=r"is a folder; name a file$"):
         write_graph(core, tmp_path)
@@ -184,6 +186,34 @@ def test_a_link_keeps_leading_to_the_file(saved: Path, tmp_path: Path) -> None:
     write_graph(load_core(TRACE), link)
     assert link.is_symlink()
     assert_same(load_core(TRACE), read_graph(link))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions are those of POSIX")
+@pytest.mark.parametrize("mode", [None, 0o644, 0o600, 0o666])
+def test_nobody_else_may_read_it(tmp_path: Path, mode: int | None) -> None:
+    place = tmp_path / "x.tlg"
+    if mode is not None:
+        place.write_bytes(b"older")
+        place.chmod(mode)
+    umask = os.umask(0)
+    try:
+        write_graph(load_core(TRACE), place)
+    finally:
+        os.umask(umask)
+    assert stat.S_IMODE(place.stat().st_mode) == 0o600
+
+
+def test_columns_are_read_when_they_are_looked_at(saved: Path) -> None:
+    data = saved.read_bytes()
+    core = read_graph(saved)
+    begin, end = span_of(index_of(data)[1], "columns.owner")
+    with saved.open("r+b") as file:
+        file.seek(begin)
+        file.write(b"\x77" * (end - begin))
+    assert core.columns.parent.tolist() == load_core(TRACE).columns.parent.tolist()
+    for _ in range(2):
+        with pytest.raises(TraceError, match=r"is damaged \(columns.owner\); save it again from the trace$"):
+            len(core.columns.owner)
 
 
 def test_a_trace_is_no_saved_graph(tmp_path: Path) -> None:

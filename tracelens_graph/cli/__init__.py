@@ -7,15 +7,17 @@ import sys
 
 def main() -> None:
     """Run the command line; ends the process with its exit code."""
-    from tracelens_graph.cli.ending import ending_on_signals, with_open_streams
+    from tracelens_graph.cli.interrupts import quitting_on_interrupts
 
-    with_open_streams()
-    if sys.argv[1:] == ["--version"]:  # needs none of the commands, whose making takes most of the time
-        from tracelens_graph._version import __version__
+    quitting_on_interrupts()
+    from tracelens_graph.cli.ending import ending_on_signals, standard_streams
 
-        print(f"tracelens-graph {__version__}")
-        return
-    with ending_on_signals():
+    with standard_streams(), ending_on_signals():
+        if sys.argv[1:] == ["--version"]:  # needs none of the commands, whose making takes most of the time
+            from tracelens_graph._version import __version__
+
+            print(f"tracelens-graph {__version__}")
+            return
         from tracelens_graph.cli.app import app
 
         app()

@@ -59,9 +59,10 @@ def load(trace: str, cache: bool = False, processes: int | None = None, wants_gp
         from tracelens_graph.errors import TraceError
 
         read = f"{core.info.cut_short:,} bytes of JSON, " if core.info.cut_short else ""
+        left = core.info.events - core.info.lost_in_all
         raise TraceError(
-            f"{core.info.source}: the file is cut short: {read}{core.info.events:,} entries could be read, no GPU "
-            "event among them, as these usually stand last; copy or record it again"
+            f"{core.info.source}: the file is cut short: {read}{left:,} {'entry' if left == 1 else 'entries'} could be "
+            "read, no GPU event among them, as these usually stand last; copy or record it again"
         )
     if core.info.damage:
         warn(f"{core.info.source}: {core.info.damage}")

@@ -19,6 +19,7 @@ from tracelens_graph.cli import gate
 from tracelens_graph.cli.common import load, print_wrapped, write_table
 from tracelens_graph.cli.hints import Call
 from tracelens_graph.cli.options import (
+    TO_FOLDER,
     CacheOption,
     Extensions,
     Format,
@@ -26,7 +27,6 @@ from tracelens_graph.cli.options import (
     LinkedOnly,
     Recompute,
     TableName,
-    Written,
     extension_of,
 )
 from tracelens_graph.cli.traces import names_of, say, traces_named
@@ -72,7 +72,7 @@ def compare(
     csv: Annotated[
         Path | None,
         typer.Option(metavar="DIR", show_default=False, help="Write every table to DIR/NAME.csv."),
-        Written.OUTPUT,
+        TO_FOLDER,
     ] = None,
     top: Annotated[
         int | None,

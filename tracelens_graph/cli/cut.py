@@ -31,7 +31,7 @@ def cut(
             show_default=False,
             help="File to write, .json or .json.gz; - for standard output.",
         ),
-        Written.OUTPUT,
+        Written(),
     ],
     uid: Annotated[
         str | None,

@@ -23,7 +23,7 @@ def export(
             show_default=False,
             help="Where to: a file .graphml, .graphml.gz, .parquet or .csv, or with --format a folder.",
         ),
-        Written.OUTPUT,
+        Written(is_folder=True),
     ],
     format: Annotated[
         str | None, typer.Option("--format", "-f", show_default=False, help="The format, if PATH does not tell.")
@@ -36,9 +36,10 @@ def export(
 
     Example: tracelens-graph export trace.json.gz -o trace.graphml
     """
-    core = load(trace, cache)
-    from tracelens_graph.stores.export import export_graph
+    from tracelens_graph.stores.export import export_format, export_graph
 
+    export_format(output, format)
+    core = load(trace, cache)
     done = export_graph(core, output, format)
     for path in done.paths:
         say_written(f"wrote {path}", output)

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tracelens_graph.cli.windows import WindowChoice
-from tracelens_graph.loaders.sources import is_stream
 
 if TYPE_CHECKING:
     from tracelens_graph.table import Table
@@ -60,8 +59,7 @@ class Call:
         """
         words = shlex.split(command)
         known = self.options.get(words[1] if len(words) > 1 else "", frozenset())
-        if self.trace != "-" and not is_stream(self.trace):
-            words = [self.trace if word == "TRACE" else word for word in words]
+        words = [self._name if word == "TRACE" else word for word in words]
         more: list[tuple[str, ...]] = []
         if "--annotation" in known:  # the option that only commands with windows have
             more += self.window.arguments()
@@ -71,6 +69,13 @@ class Call:
             if option[0] not in command.split():
                 words += option
         return shlex.join(words)
+
+    @property
+    def _name(self) -> str:
+        """The trace, unless it came through a pipe, which the next command cannot read again."""
+        from tracelens_graph.loaders.sources import is_stream
+
+        return "TRACE" if is_stream(self.trace) else self.trace
 
     def to_open(self, table: Table) -> list[str]:
         """The command that cuts out the event of the first row that names one, for Perfetto UI; none if no row does."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from enum import Enum, StrEnum
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,14 +15,28 @@ if TYPE_CHECKING:
     from tracelens_graph.perf.devices import Architecture
 
 
-class Written(Enum):
+@dataclass(frozen=True)
+class Written:
     """Marks an argument or option, in its annotation, that says where a command writes to.
 
-    `protected` in `outputs` finds it there: what stands there is protected, and the command has `--force`.
+    `protected` in `outputs` finds it there: what stands there is protected, and the command has `--force`, unless it
+    writes to a new folder.
+
+    Attributes:
+        suffixes: what names of its files end with; a name with the suffix of another format is refused. None where the
+            command itself tells the format by the suffix.
+        is_file, is_folder: what it can be.
+        is_new: whether it has to be empty or new.
     """
 
-    OUTPUT = "a file, or a folder of files, of which those of ours may be replaced"
-    NEW_FOLDER = "a folder that has to be empty or new"
+    suffixes: tuple[str, ...] | None = None
+    is_file: bool = True
+    is_folder: bool = False
+    is_new: bool = False
+
+
+TO_FOLDER = Written(is_file=False, is_folder=True)
+TO_NEW_FOLDER = Written(is_file=False, is_folder=True, is_new=True)
 
 
 class Format(StrEnum):

@@ -5,52 +5,89 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Iterator, Mapping
+from copy import copy
 from functools import wraps
 from glob import glob, has_magic
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
-from typer.models import ArgumentInfo
+from typer.models import ArgumentInfo, ParameterInfo
 
+from tracelens_graph.cli.ending import printed_messages_only
 from tracelens_graph.cli.options import Written
+from tracelens_graph.errors import OutputError
 from tracelens_graph.files import Protection, is_stdout, protecting
 
 Force = Annotated[bool, typer.Option("--force", help="Replace files that this tool did not write; never an input.")]
 
 
-def protected(command: Callable[..., None]) -> Callable[..., None]:
-    """A command that overwrites nothing of the user's, with the option `--force`; as it is if it writes nothing.
+_FORMATS = {
+    ".csv": "CSV", ".json": "JSON", ".md": "Markdown", ".markdown": "Markdown", ".xlsx": "an Excel workbook",
+    ".html": "a page", ".htm": "a page", ".png": "a picture", ".svg": "a picture", ".jpg": "a picture",
+    ".pdf": "a PDF document", ".tlg": "a saved graph", ".graphml": "GraphML", ".parquet": "Parquet",
+    ".gz": "a compressed file", ".zst": "a compressed file", ".zip": "an archive",
+}  # fmt: skip
+"""Suffixes that tell a format."""
+
+
+def protected(command: Callable[..., None], acts: bool = False) -> Callable[..., None]:
+    """A command that overwrites nothing of the user's, with the option `--force` if it writes.
 
     What it reads is told by its arguments: whatever names a file that exists, or is a pattern, and is no output.
+
+    Args:
+        command: the command.
+        acts: it does something elsewhere, so what it prints are messages.
     """
     parameters = list(inspect.signature(command, eval_str=True).parameters.values())
     outputs = {p.name: mark for p in parameters if (mark := written(p))}
-    if not outputs:
+    if not outputs and not acts:
         return command
-    replaces = Written.OUTPUT in outputs.values()
-    if replaces:
+    parameters = [_with_name_checked(p, outputs[p.name]) if p.name in outputs else p for p in parameters]
+    if any(not mark.is_new for mark in outputs.values()):
         force = inspect.Parameter("force", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Force)
         parameters.append(force)
 
     @wraps(command)
     def run(**given: Any) -> None:
+        named = {name: given[name] for name in outputs if given[name] is not None}
         protection = Protection(
             inputs=tuple(
                 path for p in parameters if p.name in given.keys() - outputs for path in _named(p, given[p.name])
             ),
             force=given.pop("force", False),
         )
-        _check(
-            protection,
-            {n: given[n] for n, mark in outputs.items() if mark is Written.OUTPUT and given[n] is not None},
-        )
+        _check(protection, {name: (path, outputs[name]) for name, path in named.items()})
         with protecting(protection):
             command(**given)
+        if acts or (named and not any(map(is_stdout, named.values()))):
+            printed_messages_only()
 
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {p.name: p.annotation for p in parameters}
     return run
+
+
+def _with_name_checked(parameter: inspect.Parameter, mark: Written) -> inspect.Parameter:
+    """The parameter of an output, with names refused that tell by themselves that they cannot be meant."""
+
+    def checked(name: str) -> str:
+        what = "a file" if mark.is_file else "a folder"
+        if not name:
+            raise typer.BadParameter(f"the name is empty; name {what}")
+        if not mark.is_folder and name.endswith(("/", os.sep)):
+            raise typer.BadParameter(f"{name} names a folder; name {what}")
+        if not mark.is_file and is_stdout(name):
+            raise typer.BadParameter(f"{name} is standard output, which takes one file; name a folder for several")
+        return name
+
+    path, *marks = get_args(parameter.annotation)
+    marks = [copy(one) for one in marks]
+    for one in marks:
+        if isinstance(one, ParameterInfo):
+            one.parser = checked
+    return parameter.replace(annotation=Annotated[path, *marks])
 
 
 def written(parameter: inspect.Parameter) -> Written | None:
@@ -75,10 +112,10 @@ def size_of(output: Path) -> str:
     return f", {size / 1e6:,.1f} MB" if size >= 1e5 else f", {size / 1e3:,.1f} kB"
 
 
-def _check(protection: Protection, outputs: Mapping[str, Path]) -> None:
+def _check(protection: Protection, outputs: Mapping[str, tuple[Path, Written]]) -> None:
     """Refuse outputs before anything large is read; files of a folder are checked when their names are known."""
     seen: dict[str, str] = {}
-    for name, output in outputs.items():
+    for name, (output, mark) in outputs.items():
         if is_stdout(output) or not os.path.isdir(output):
             place = "-" if is_stdout(output) else os.path.realpath(output)
             if other := seen.get(place):
@@ -86,13 +123,38 @@ def _check(protection: Protection, outputs: Mapping[str, Path]) -> None:
             seen[place] = name
         if is_stdout(output):
             continue
-        for other, folder in outputs.items():
+        for other, (folder, _) in outputs.items():
             if other != name and Path(os.path.realpath(folder)) in Path(os.path.realpath(output)).parents:
                 raise typer.BadParameter(f"--{name} names a file in the folder that --{other} writes to")
+        _check_kind(output, mark)
+        if mark.is_new:
+            continue
         if os.path.isdir(output):
             protection.check_folder(output)
         else:
             protection.check(output)
+        _check_suffix(name, output, mark)
+
+
+def _check_kind(output: Path, mark: Written) -> None:
+    if os.path.isdir(output):
+        if not mark.is_folder:
+            raise OutputError(f"{output}: is a folder; name a file")
+    elif not mark.is_file:
+        if os.path.lexists(output):
+            raise OutputError(f"{output}: is a file; name a folder")
+    elif not mark.is_folder and not output.absolute().parent.is_dir():
+        raise OutputError(f"{output}: cannot be written: there is no folder {output.parent}")
+
+
+def _check_suffix(name: str, output: Path, mark: Written) -> None:
+    suffix = output.suffix.lower()
+    if mark.suffixes and suffix in _FORMATS and suffix not in mark.suffixes:
+        usual = mark.suffixes[0]
+        raise typer.BadParameter(
+            f"{output}: {suffix} stands for {_FORMATS[suffix]}, and this is {_FORMATS[usual]}; name a file {usual}",
+            param_hint=f"--{name}",
+        )
 
 
 def _named(parameter: inspect.Parameter, value: Any) -> Iterator[str]:

@@ -17,6 +17,7 @@ import typer
 from typer.core import TyperGroup
 
 from tracelens_graph.cli import hints
+from tracelens_graph.cli.interrupts import INTERRUPTED, unwinding_on_interrupts
 from tracelens_graph.errors import TraceLensGraphError
 from tracelens_graph.suggest import did_you_mean, hint
 
@@ -74,6 +75,7 @@ class Program(Group):
             sys.stdout.reconfigure(errors="backslashreplace")  # a name that the terminal cannot show ends nothing
         hints.remember(self.commands)
         try:
+            unwinding_on_interrupts()
             result = super().invoke(ctx)
             sys.stdout.flush()
         except BrokenPipeError:
@@ -81,7 +83,7 @@ class Program(Group):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(_CLOSED_PIPE) from None
         except KeyboardInterrupt:
-            raise typer.Exit(130) from None
+            raise typer.Exit(INTERRUPTED) from None
         except (TraceLensGraphError, OSError, MemoryError) as error:
             if ctx.params.get("debug"):
                 raise

@@ -13,6 +13,7 @@ from tracelens_graph.cli import gate
 from tracelens_graph.cli.hints import options_of_commands
 from tracelens_graph.cli.options import (
     NO_ARCH,
+    TO_FOLDER,
     Arch,
     CacheOption,
     Extensions,
@@ -89,22 +90,22 @@ def report(
     csv: Annotated[
         Path | None,
         typer.Option(metavar="DIR", show_default=False, help="Write every table to DIR/NAME.csv."),
-        Written.OUTPUT,
+        TO_FOLDER,
     ] = None,
     xlsx: Annotated[
         Path | None,
         typer.Option(metavar="FILE", show_default=False, help="Write a workbook, a sheet per table."),
-        Written.OUTPUT,
+        Written((".xlsx",)),
     ] = None,
     json: Annotated[
         Path | None,
         typer.Option(metavar="FILE", show_default=False, help="Write verdict and tables as JSON."),
-        Written.OUTPUT,
+        Written((".json",)),
     ] = None,
     markdown: Annotated[
         Path | None,
         typer.Option(metavar="FILE", show_default=False, help="Write verdict and key tables as Markdown."),
-        Written.OUTPUT,
+        Written((".md", ".markdown")),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Print all tables, not the first screen.")] = False,
     table: TableNames = None,

@@ -99,13 +99,18 @@ def many_traces(given: list[str], paths: list[str], request: Request) -> list[Ou
     from tracelens_graph.analyses.across.overview import late_trace, overview
     from tracelens_graph.errors import TraceError
     from tracelens_graph.files import distinct_names
+    from tracelens_graph.loaders.sources import is_stream
     from tracelens_graph.processes import map_in_processes
     from tracelens_graph.set_loading import left_out_note
 
     # Functions of an extension cannot be sent to a process; it loads them itself.
     alone = replace(request, options=replace(request.options, extension=None))
     work = [(path, alone, name) for path, name in zip(paths, distinct_names(paths), strict=True)]
-    outcomes = list(map_in_processes(_work_of_many, work, name=lambda one: one[0]))
+    # What can be read once only is read here: another process has another standard input, and may lack a descriptor.
+    done = {one[0]: _work_of_many(one) for one in work if is_stream(one[0])}
+    left = [one for one in work if one[0] not in done]
+    done |= zip((one[0] for one in left), map_in_processes(_work_of_many, left, name=lambda one: one[0]), strict=True)
+    outcomes = [done[path] for path in paths]
     say(left_out_note([path for path, one in zip(paths, outcomes, strict=True) if one.error and not one.is_broken]))
     say(f"left out: {outcome.error}" for outcome in outcomes if outcome.error and outcome.is_broken)
     read = [outcome for outcome in outcomes if outcome.line is not None]
@@ -114,7 +119,8 @@ def many_traces(given: list[str], paths: list[str], request: Request) -> list[Ou
     lines = [outcome.line for outcome in read if outcome.line is not None]
     sys.stdout.write(overview(lines).text(request.width, request.color))
     if any(line["attendance"].held for line in lines):
-        sys.stdout.write(f"ask next: tracelens-graph ask slowest_ranks {shlex.join(given)}\n")
+        again = ["TRACE" if is_stream(one) else one for one in given]
+        sys.stdout.write(f"ask next: tracelens-graph ask slowest_ranks {shlex.join(again)}\n")
     sys.stdout.write("\n")
     if request.is_for_files_only:
         sys.stdout.write("".join(outcome.text for outcome in read))
@@ -133,6 +139,7 @@ def _work_of_many(work: tuple[str, Request, str]) -> Outcome:
     try:
         with protecting(request.protection):
             outcome, w = _result(path, replace(request, folder=folder, options=options), processes=1)
+        line = overview_line(w, name, request.options.linked_only)
     except TraceError as error:
         # Whatever else lies in a folder of traces is passed over, but not where a rank may be missing from a verdict.
         is_broken = bool(request.conditions) or not isinstance(error, NotATraceError)
@@ -141,7 +148,7 @@ def _work_of_many(work: tuple[str, Request, str]) -> Outcome:
         outcome.text,
         [f"{name}: {line}" for line in outcome.met],
         [f"{name}: {line}" for line in outcome.remarks],
-        overview_line(w, name, request.options.linked_only),
+        line,
     )
 
 

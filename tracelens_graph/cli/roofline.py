@@ -49,7 +49,7 @@ def roofline(
             show_default=False,
             help="Draw it: .html, a page for a browser with tables; .png or .svg, a picture.",
         ),
-        Written.OUTPUT,
+        Written(),
     ] = None,
     arch: Arch = None,
     extension: Extensions = None,

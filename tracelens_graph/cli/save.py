@@ -17,7 +17,7 @@ def save(
     output: Annotated[
         Path,
         typer.Option("--output", "-o", metavar="FILE", show_default=False, help="File to write."),
-        Written.OUTPUT,
+        Written((".tlg",)),
     ],
 ) -> None:
     """Save the graph of a trace to one file that opens again in an instant.

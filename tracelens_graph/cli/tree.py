@@ -20,7 +20,7 @@ from tracelens_graph.suggest import did_you_mean
 if TYPE_CHECKING:
     from tracelens_graph.graph.core import Core
     from tracelens_graph.graph.window import Window
-    from tracelens_graph.reports.tree_text import Choice
+    from tracelens_graph.reports.tree_text import Choice, Places
     from tracelens_graph.schema import Kind
 
 _LINES_FOR_PEOPLE = 200
@@ -111,13 +111,14 @@ def tree(
     style = tree_text.Labels(category, short=labels is LabelStyle.short, uid=uids, gpu_time=gpu_time)
     limit = (_LINES_FOR_PEOPLE if sys.stdout.isatty() else 0) if max_lines is None else max_lines
     shown = islice(places, limit) if limit else places
+    more = max(len(places) - limit, 0) if limit else 0
     draw = tree_text.ladder_lines if up else tree_text.lines
     in_ascii = not has_branches(sys.stdout.encoding)
     width = terminal_width(sys.stdout)
     for line in draw(core, shown, style):
         line = tree_text.fitted_line(line, width)
         sys.stdout.write((line.translate(ASCII_BRANCHES) if in_ascii else line) + "\n")
-    if more := sum(1 for _ in places):
+    if more:
         sys.stdout.write(f"... {more:,} more {'nodes' if up else 'lines'} (--max-lines 0 shows all)\n")
 
 
@@ -131,7 +132,7 @@ def _kinds(names: list[str] | None) -> list[Kind]:
         raise typer.BadParameter(f"--kind: {error}") from None
 
 
-def _places(w: Window, uid: int | None, wanted: dict[str, Any], up: bool, choice: Choice) -> Iterator[tuple[int, str]]:
+def _places(w: Window, uid: int | None, wanted: dict[str, Any], up: bool, choice: Choice) -> Places:
     from tracelens_graph.reports import tree_text
 
     core = w.core
@@ -139,8 +140,8 @@ def _places(w: Window, uid: int | None, wanted: dict[str, Any], up: bool, choice
         return tree_text.forest(core, choice)
     rows = _matches(w, uid, wanted)
     if up:
-        return (place for row in rows for place in tree_text.ladder(core, row, choice))
-    return (place for row in _outermost(core, rows) for place in tree_text.subtree(core, row, choice))
+        return tree_text.ladders(core, rows, choice)
+    return tree_text.subtrees(core, list(_outermost(core, rows)), choice)
 
 
 def _matches(w: Window, uid: int | None, wanted: dict[str, Any]) -> list[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -31,6 +31,14 @@ def distinct(key: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             there[shifted] = True
             return np.flatnonzero(there) + low, (np.cumsum(there) - 1)[shifted]
     return np.unique(key, return_inverse=True)
+
+
+def positions_by(key: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """Each different value of a key, ascending, and the positions that have it, ascending."""
+    order = np.argsort(key, kind="stable")
+    edges = np.flatnonzero(np.diff(key[order])) + 1
+    for positions in np.split(order, edges) if len(order) else ():
+        yield int(key[positions[0]]), positions
 
 
 def distinct_pairs(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

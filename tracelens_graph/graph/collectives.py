@@ -258,7 +258,7 @@ def _node(core: Core, members: Sequence[_Part], index: int) -> Collective:
         rows=tuple(rows),
         uids=tuple(c.uid[rows].tolist()),
         start_ns=int(c.start_ns[rows].min()),
-        end_ns=int(c.end_ns[rows].max()),
+        end_ns=int((c.start_ns[rows] + c.dur_ns[rows]).max()),
     )
 
 

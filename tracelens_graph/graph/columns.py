@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,11 +23,15 @@ class Columns:
     start, GPU events after the host children of their launch), then GPU events without a launch by device,
     stream and start, then the layers beside the forest (annotations and the like) by thread and start.
 
-
+    An array is looked up in the mapping when it is first read, and kept. So a mapping may read it from a file then.
     A lean graph lacks some of them; whoever asks for one of these is told so.
+
+    Attributes:
+        names: names of the columns that there are, in the order of the schema.
 
     Raises:
         AnalysisError: a column was not loaded.
+        TraceError: a column is read from a saved graph, which turns out to be damaged.
     """
 
     if TYPE_CHECKING:
@@ -53,28 +57,38 @@ class Columns:
         flags: np.ndarray
 
     def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
-        for prop in STORED:
-            if prop.name in arrays:
-                array = arrays[prop.name].view()
-                array.flags.writeable = False
-                setattr(self, prop.name, array)
-        if missing := ALWAYS - vars(self).keys():
+        there = set(arrays)
+        if missing := ALWAYS - there:
             raise ValueError(f"columns lack {', '.join(sorted(missing))}")
+        self.names = tuple(prop.name for prop in STORED if prop.name in there)
+        self._arrays = arrays
 
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            if name in _NAMES:
+            if name not in _NAMES:
+                raise AttributeError(name)
+            if name not in self.names:
                 raise AnalysisError(f"the graph was loaded without the column {name}; load it whole for this")
-            raise AttributeError(name)
+            array = self._arrays[name].view()
+            array.flags.writeable = False
+            setattr(self, name, array)
+            return array
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Columns, (dict(self),)
 
     def __len__(self) -> int:
-        return len(self.uid)
+        return len(self.kind)  # the narrowest
 
     def __iter__(self) -> Iterator[tuple[str, np.ndarray]]:
-        for prop in STORED:
-            if prop.name in vars(self):
-                yield prop.name, getattr(self, prop.name)
+        for name in self.names:
+            yield name, getattr(self, name)
+
+    def only(self, names: Iterable[str]) -> Columns:
+        """Some of the columns, and those that every graph has."""
+        kept = ALWAYS.union(names)
+        return Columns({name: getattr(self, name) for name in self.names if name in kept})
 
     @property
     def end_ns(self) -> np.ndarray:

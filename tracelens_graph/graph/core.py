@@ -17,7 +17,7 @@ import numpy as np
 from tracelens_graph.errors import NodeNotFoundError
 from tracelens_graph.graph import membership, traversals
 from tracelens_graph.graph.arrays import is_kind
-from tracelens_graph.graph.columns import ALWAYS, Columns
+from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.details import Details
 from tracelens_graph.graph.identity import content_id
 from tracelens_graph.graph.links import Flow
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from tracelens_graph.table import Table
 
 
-UNREADABLE = ("unreadable", "not an event")
+FAR_TIME = "time far from all others"
+UNREADABLE = ("unreadable", "not an event", FAR_TIME)
 """Reasons in `TraceInfo.left_out` that are losses: entries of the event list that nothing could be made of."""
 
 
@@ -51,7 +52,9 @@ class TraceInfo:
         accelerator: what its device is called if it is no GPU, such as `MTIA`; empty for a GPU.
         left_out: why -> number of entries that became no node (flows, metadata, spans).
         repairs: fault -> number of events it was repaired in; empty for a sound file.
-        lost_events, lost_bytes: what no repair could save.
+        lost_events, lost_bytes: what no repair could save; at least that, where `doubtful_from` is given.
+        doubtful_from: uid from which on uids may be smaller than the position in the file, because more events may be
+            lost before it than could be counted; None where all lost events are counted.
         cut_short: bytes of JSON that could be read of a compressed file that ends before its end; 0 of a whole one.
     """
 
@@ -67,6 +70,7 @@ class TraceInfo:
     repairs: dict[str, int] = field(default_factory=dict)
     lost_events: int = 0
     lost_bytes: int = 0
+    doubtful_from: int | None = None
     cut_short: int = 0
 
     def shown_ms(self, ns: Any) -> Any:
@@ -76,15 +80,35 @@ class TraceInfo:
     @property
     def damage(self) -> str:
         """One line on what was repaired in the file and what was lost, with counts; empty for a sound file."""
-        said = [f"{REPAIR_MEANING.get(fault, fault)} ({count:,})" for fault, count in self.repairs.items()]
+        said = [
+            REPAIR_MEANING.get(fault, fault) + (f" ({count:,})" if fault != "truncated" else "")
+            for fault, count in self.repairs.items()
+        ]
         if self.cut_short:
             said.append(f"the compressed file is cut short: {self.cut_short:,} bytes of JSON could be read")
-        unreadable = self.lost_events + sum(self.left_out.get(why, 0) for why in UNREADABLE)
-        if unreadable or self.lost_bytes:
-            said.append(f"entries lost: {unreadable:,}, bytes lost: {self.lost_bytes:,}")
+        if self.lost_in_all or self.lost_bytes:
+            at_least = "at least " if self.lost_at_least else ""
+            said.append(f"entries lost: {at_least}{self.lost_in_all:,}, bytes lost: {self.lost_bytes:,}")
+        elif self.doubtful_from is not None:
+            said.append("entries may be lost")
+        if self.doubtful_from is not None and self.doubtful_from < self.events:
+            said.append(f"uids from {self.doubtful_from:,} on may be smaller than the positions in the file")
         if self.ends_early:
-            said.append(f"{self.events:,} entries are left, and GPU events usually stand last")
+            left = self.events - self.lost_in_all
+            said.append(
+                f"{left:,} {'entry is' if left == 1 else 'entries are'} left, and GPU events usually stand last"
+            )
         return "; ".join(said)
+
+    @property
+    def lost_in_all(self) -> int:
+        """Number of entries that could not be read: broken JSON, and JSON that is no event."""
+        return self.lost_events + sum(self.left_out.get(why, 0) for why in UNREADABLE)
+
+    @property
+    def lost_at_least(self) -> bool:
+        """Whether more entries may be lost than were counted."""
+        return self.doubtful_from is not None or self.ends_early
 
     @property
     def ends_early(self) -> bool:
@@ -223,12 +247,21 @@ class Core:
         Args:
             columns: names of `schema.STORED`.
         """
-        kept = ALWAYS | set(columns)
-        arrays = {name: array for name, array in self.columns if name in kept}
         return Core(
-            Columns(arrays), self.names, self.threads, self.argsets, self.autograd_flows, self.depends_on,
+            self.columns.only(columns), self.names, self.threads, self.argsets, self.autograd_flows, self.depends_on,
             self.collective_args, self.info, self.details,
         )  # fmt: skip
+
+    def read_all(self) -> None:
+        """Read whatever a saved graph gives on request only, but for the original events.
+
+        Raises:
+            TraceError: the saved graph is damaged.
+        """
+        for name in self.columns.names:
+            getattr(self.columns, name)
+        len(self.autograd_flows)
+        len(self.collective_args)
 
     # --- windows ---------------------------------------------------------------------------------------------
 

@@ -106,16 +106,25 @@ def _line_up(group: np.ndarray, start: np.ndarray, dur: np.ndarray) -> tuple[np.
 
 def _parents(depth: np.ndarray) -> np.ndarray:
     """Parent rows from depths in pre-order: the nearest earlier row one level up."""
-    parent = np.full(len(depth), -1, np.int32)
-    deepest = int(depth.max())
+    count, deepest = len(depth), int(depth.max())
     # Sixteen bits are sorted by radix, in one pass over the rows.
     rows = np.argsort(depth.astype(np.int16) if deepest < 2**15 else depth, kind="stable")
-    edges = np.searchsorted(depth[rows], np.arange(deepest + 2))
-    for level in range(1, len(edges) - 1):
-        above = rows[edges[level - 1] : edges[level]]
-        here = rows[edges[level] : edges[level + 1]]
-        parent[here] = above[np.searchsorted(above, here) - 1]
+    parent = np.full(count, -1, np.int32)
+    if deepest < _LEVELS:
+        edges = np.searchsorted(depth[rows], np.arange(deepest + 2))
+        for level in range(1, len(edges) - 1):
+            above = rows[edges[level - 1] : edges[level]]
+            here = rows[edges[level] : edges[level + 1]]
+            parent[here] = above[np.searchsorted(above, here) - 1]
+        return parent
+    key = depth[rows].astype(np.int64) * count + rows
+    inner = np.searchsorted(key, count)  # the first row that has a parent
+    parent[rows[inner:]] = rows[np.searchsorted(key, key[inner:] - count) - 1]
     return parent
+
+
+_LEVELS = 1000
+"""Levels that are gone through one by one."""
 
 
 def _repair_crossings(
@@ -133,13 +142,17 @@ def _repair_crossings(
     for row in crossing.tolist():
         if row <= done:
             continue
-        first, bound = int(parent[row]), end[row]
+        first, stop = int(parent[row]), row + 1
+        bound, reached = end[row], max(reach[row], reach[first])
         while True:
             # What is open at the event: up to the outermost that ends too early, below one that covers it all.
             while parent[first] >= 0 and end[parent[first]] < bound:
                 first = int(parent[first])
-            stop = _closure(first, begin, reach)
-            bound = max(bound, end[first:stop].max())
+                reached = max(reached, reach[first])
+            # What begins before all of it has ended.
+            while stop < len(begin) and begin[stop] < reached:
+                bound, reached = max(bound, end[stop]), max(reached, reach[stop])
+                stop += 1
             if parent[first] < 0 or bound <= end[parent[first]]:
                 break
         opened = [row]
@@ -149,16 +162,6 @@ def _repair_crossings(
         outlives[row:stop] = False
         _walk(row, stop, stack, begin, end, reach, parent, last, depth, outlives)
         done = stop - 1
-
-
-def _closure(first: int, begin: np.ndarray, reach: np.ndarray) -> int:
-    """The first row behind `first` that begins when everything from `first` on has ended."""
-    stop = first + 1
-    while True:
-        further = int(np.searchsorted(begin, reach[first:stop].max(), side="left"))
-        if further <= stop:
-            return stop
-        stop = further
 
 
 def _walk(

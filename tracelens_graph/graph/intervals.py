@@ -87,3 +87,108 @@ def sum_by_group(group: np.ndarray, values: np.ndarray, groups: int) -> np.ndarr
 def _union_length_by_loop(group: np.ndarray, start: np.ndarray, end: np.ndarray, groups: int) -> np.ndarray:
     edges = np.searchsorted(group, np.arange(groups + 1))
     return np.array([union_length(start[a:b], end[a:b]) for a, b in pairwise(edges.tolist())], np.int64)
+
+
+def union_length_by_range(start: np.ndarray, end: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Length of the union of the intervals at positions low..high-1, for many such ranges; they may share intervals.
+
+    An instant is covered by a range if the first interval that holds it, of those from `low` on, stands before `high`.
+    So each stretch of time during which interval j is the next behind interval i of those that run counts for the
+    ranges that begin behind i, and hold j. There are at most two such stretches per start and end, whatever overlaps.
+    """
+    before, position, stretch = _stretches(start, end)
+    order = np.argsort(position, kind="stable")
+    before, position, stretch = before[order] + 1, position[order], stretch[order]
+    first, last = np.searchsorted(position, low), np.searchsorted(position, high)
+    return _sum_of_smaller(before, stretch, first, last, low)
+
+
+def _stretches(start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Neighbours among the intervals that run at one time: positions (-1 for none) of both, and for how long, ns."""
+    solid = np.flatnonzero(end > start)
+    time = np.concatenate((end[solid], start[solid]))
+    order = np.argsort(time, kind="stable")  # what ends goes before what starts
+    which, running = np.concatenate((solid, solid))[order].tolist(), _Positions(len(start))
+    since = [0] * len(start)
+    found: list[tuple[int, int, int]] = []
+
+    def ends(before: int, position: int, at: int) -> None:
+        if at > since[position]:
+            found.append((before, position, at - since[position]))
+        since[position] = at
+
+    for at, position, starts in zip(time[order].tolist(), which, (order >= len(solid)).tolist(), strict=True):
+        before, behind = running.below(position), running.above(position)
+        if starts:
+            running.add(position)
+            since[position] = at
+        else:
+            running.remove(position)
+            ends(before, position, at)
+        if behind >= 0:
+            ends(position if not starts else before, behind, at)
+    table = np.array(found, np.int64).reshape(-1, 3)
+    return table[:, 0], table[:, 1], table[:, 2]
+
+
+class _Positions:
+    """A set of numbers below a bound that knows the next smaller and greater: bits in two levels of words."""
+
+    def __init__(self, bound: int) -> None:
+        self._shift = max(bound.bit_length() // 2, 5)
+        self._mask = (1 << self._shift) - 1
+        self._words = [0] * ((bound >> self._shift) + 1)
+        self._filled = 0
+
+    def add(self, number: int) -> None:
+        self._words[number >> self._shift] |= 1 << (number & self._mask)
+        self._filled |= 1 << (number >> self._shift)
+
+    def remove(self, number: int) -> None:
+        at = number >> self._shift
+        self._words[at] ^= 1 << (number & self._mask)
+        if not self._words[at]:
+            self._filled ^= 1 << at
+
+    def below(self, number: int) -> int:
+        """The greatest number in the set that is smaller, -1 without one."""
+        at = number >> self._shift
+        if smaller := self._words[at] & ((1 << (number & self._mask)) - 1):
+            return (at << self._shift) + smaller.bit_length() - 1
+        if not (filled := self._filled & ((1 << at) - 1)):
+            return -1
+        at = filled.bit_length() - 1
+        return (at << self._shift) + self._words[at].bit_length() - 1
+
+    def above(self, number: int) -> int:
+        """The smallest number in the set that is greater, -1 without one."""
+        at = number >> self._shift
+        if greater := self._words[at] >> (number & self._mask) >> 1:
+            return number + (greater & -greater).bit_length()
+        if not (filled := self._filled >> at >> 1):
+            return -1
+        at += (filled & -filled).bit_length()
+        word = self._words[at]
+        return (at << self._shift) + (word & -word).bit_length() - 1
+
+
+def _sum_of_smaller(
+    keys: np.ndarray, values: np.ndarray, first: np.ndarray, last: np.ndarray, bound: np.ndarray
+) -> np.ndarray:
+    """For many ranges first..last-1 the sum of the values whose keys are at most a bound of the range's own.
+
+    The keys are parted by their bits, the highest first, each time in order: what lies in a range stays in one.
+    """
+    total = np.zeros(len(bound), np.int64)
+    bits = max(int(keys.max(initial=0)), int(bound.max(initial=0)) + 1).bit_length()
+    bound = bound + 1
+    for bit in reversed(range(bits)):
+        low_half = (keys >> bit & 1) == 0
+        lower = np.concatenate(([0], np.cumsum(low_half)))
+        running = np.concatenate(([0], np.cumsum(np.where(low_half, values, 0))))
+        upper = (bound >> bit & 1) == 1
+        total += np.where(upper, running[last] - running[first], 0)
+        first, last = (np.where(upper, lower[-1] + edge - lower[edge], lower[edge]) for edge in (first, last))
+        order = np.concatenate((np.flatnonzero(low_half), np.flatnonzero(~low_half)))
+        keys, values = keys[order], values[order]
+    return total

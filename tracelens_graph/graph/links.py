@@ -32,13 +32,23 @@ def link_by_correlation(
     lo = np.searchsorted(ids, gpu_correlation[wanted], "left")
     hi = np.searchsorted(ids, gpu_correlation[wanted], "right")
     known = hi > lo
-    wanted, lo, hi = wanted[known], lo[known], hi[known]
-    pick = lo.copy()
-    for i in np.flatnonzero(hi - lo > 1).tolist():
-        before = np.searchsorted(call_start[calls[lo[i] : hi[i]]], gpu_start[wanted[i]], "right")
-        pick[i] = lo[i] + max(int(before) - 1, 0)
+    wanted, pick, several = wanted[known], lo[known], (hi - lo > 1)[known]
+    if several.any():
+        asked = wanted[several]
+        pick[several] = np.maximum(
+            pick[several], _begun(ids, call_start[calls], gpu_correlation[asked], gpu_start[asked]) - 1
+        )
     found[wanted] = calls[pick]
     return found
+
+
+def _begun(ids: np.ndarray, start: np.ndarray, id_asked: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """For each id and instant how many calls stand before it, of calls by id and start; one at the instant does."""
+    is_asked = np.repeat((False, True), (len(ids), len(id_asked)))
+    order = np.lexsort((is_asked, np.concatenate((start, at)), np.concatenate((ids, id_asked))))
+    begun = np.empty(len(order), np.int64)
+    begun[order] = np.cumsum(~is_asked[order])
+    return begun[len(ids) :]
 
 
 def link_by_flow(

@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.forest import build_forest
-from tracelens_graph.graph.traversals import innermost_at, rows_of_kind
+from tracelens_graph.graph.traversals import first_ending_after, rows_of_kind
 from tracelens_graph.schema import GPU_KINDS, HOST_KINDS, Kind
 
 _HOST_LAYER = (Kind.MemoryEvent,)
@@ -34,15 +33,24 @@ class _Ranges:
 
     def at(self, group: np.ndarray, instants: np.ndarray) -> np.ndarray:
         """Row of the innermost range of the group at each instant, -1 for none."""
-        found = np.full(len(instants), -1, np.int64)
+        if not len(self.rows):
+            return np.full(len(instants), -1, np.int64)
         begin, end = self._columns.start_ns[self.rows], self._columns.end_ns[self.rows]
-        for number in distinct(self.group)[0].tolist():
-            lo, hi = np.searchsorted(self.group, (number, number + 1))
-            asked = np.flatnonzero(group == number)
-            parent = np.where(self._parent[lo:hi] >= 0, self._parent[lo:hi] - lo, -1)
-            inside = innermost_at(begin[lo:hi], end[lo:hi], parent, instants[asked])
-            found[asked] = np.where(inside >= 0, self.rows[lo + inside], -1)
-        return found
+        position = _latest(self.group, begin, group, instants)
+        position = np.where(self.group[position] == group, position, -1)  # -1 is looked up, too, and stays
+        inside = first_ending_after(end, self._parent, position, instants)
+        return np.where(inside >= 0, self.rows[inside], -1)
+
+
+def _latest(group: np.ndarray, start: np.ndarray, group_asked: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """Position of the last range, of ranges by group and start, that begins at an instant or before; -1 without one."""
+    low = min(int(start.min()), int(at.min(initial=start[0])))
+    span = max(int(start.max()), int(at.max(initial=start[0]))) - low + 1
+    most = max(int(group[-1]), int(group_asked.max(initial=0)))
+    if (most + 1) * span >= 2**62:  # absurd times: their order is enough
+        ranks = np.unique(np.concatenate((start, at)), return_inverse=True)[1]
+        start, at, low, span = ranks[: len(start)], ranks[len(start) :], 0, len(ranks)
+    return np.searchsorted(group * span + (start - low), group_asked.astype(np.int64) * span + (at - low), "right") - 1
 
 
 def process_of_thread(threads: Sequence[tuple[Any, Any]]) -> np.ndarray:

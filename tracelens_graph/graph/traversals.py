@@ -11,7 +11,7 @@ import numpy as np
 
 from tracelens_graph.graph.arrays import distinct, is_kind
 from tracelens_graph.graph.columns import Columns
-from tracelens_graph.graph.intervals import union_length_by_group
+from tracelens_graph.graph.intervals import union_length_by_group, union_length_by_range
 from tracelens_graph.schema import GPU_KINDS, Kind
 
 
@@ -36,8 +36,16 @@ def ancestors(columns: Columns, row: int) -> list[int]:
 
 def children(columns: Columns, row: int) -> np.ndarray:
     """Rows of the children of a row, ascending."""
-    inside = np.arange(row + 1, int(columns.last[row]) + 1)
-    return inside[columns.parent[inside] == row]
+    found, last = [], columns.last
+    child, end = row + 1, int(last[row])
+    while child <= end:  # from child to child, so that what lies below them is not looked at
+        found.append(child)
+        child = int(last[child]) + 1
+    return np.array(found, np.int64)
+
+
+_STEPS = 64
+"""Levels that are climbed one by one; nearly all searches end before. From there on strides double."""
 
 
 def climb(parent: np.ndarray, rows: np.ndarray, stop: np.ndarray) -> np.ndarray:
@@ -49,11 +57,37 @@ def climb(parent: np.ndarray, rows: np.ndarray, stop: np.ndarray) -> np.ndarray:
         stop: for every row whether to stop there.
     """
     found = np.array(rows, np.int64)
-    while True:
+    for _ in range(_STEPS):
         climbing = np.flatnonzero((found >= 0) & ~stop[found])
         if not len(climbing):
             return found
         found[climbing] = parent[found[climbing]]
+    every = np.arange(len(parent))
+    jump = np.append(np.where(stop[: len(parent)], every, parent), -1)  # the last entry is where -1 leads
+    while not np.array_equal(further := jump[jump], jump):
+        jump = further
+    return jump[found]
+
+
+def least_above(parent: np.ndarray, rows: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """For each row the least value of the row and of all rows above it.
+
+    Args:
+        parent: row of the parent of every row, -1 for none.
+        rows: which rows; -1 is none.
+        values: a value for every row.
+    """
+    found, least = np.array(rows, np.int64), values[rows]
+    for _ in range(_STEPS):
+        climbing = np.flatnonzero(found >= 0)
+        if not len(climbing):
+            return least
+        least[climbing] = np.minimum(least[climbing], values[found[climbing]])
+        found[climbing] = parent[found[climbing]]
+    outer, lowest = np.append(parent, -1), np.append(values, np.iinfo(values.dtype).max)
+    while (outer >= 0).any():
+        lowest, outer = np.minimum(lowest, lowest[outer]), outer[outer]
+    return np.minimum(least, lowest[found])
 
 
 def nearest_above(columns: Columns, rows: np.ndarray, kinds: Iterable[Kind]) -> np.ndarray:
@@ -81,6 +115,9 @@ def busy_below(columns: Columns, rows: np.ndarray, gpu: np.ndarray) -> np.ndarra
     width = len(gpu) + 1
     spans, back = np.unique(low * width + high, return_inverse=True)
     low, high = spans // width, spans % width
+    if int((high - low).sum()) > _EXPANDED * max(width, len(rows)):
+        start = columns.start_ns[gpu]
+        return union_length_by_range(start, start + columns.dur_ns[gpu], low, high)[back]
     busy = np.zeros(len(spans), np.int64)
     # Expanding every span to its events costs their total number; blocks keep the memory of it bounded.
     sizes = high - low
@@ -94,6 +131,10 @@ def busy_below(columns: Columns, rows: np.ndarray, gpu: np.ndarray) -> np.ndarra
         start = columns.start_ns[events]
         busy[picked] = union_length_by_group(group, start, start + columns.dur_ns[events], len(picked))
     return busy[back]
+
+
+_EXPANDED = 64
+"""How often an event may be looked at, once for each call above it, before deep stacks are gone about otherwise."""
 
 
 def subtree_sums(columns: Columns, values: np.ndarray) -> np.ndarray:
@@ -113,11 +154,34 @@ def innermost_at(start: np.ndarray, end: np.ndarray, enclosing: np.ndarray, at: 
     if not len(start):
         return np.full(len(at), -1, np.int64)
     found = np.searchsorted(start, at, "right").astype(np.int64) - 1
-    while True:
+    return first_ending_after(end, enclosing, found, at)
+
+
+def first_ending_after(end: np.ndarray, enclosing: np.ndarray, found: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """From each interval outwards the first, itself included, that ends after an instant; -1 where none does.
+
+    Args:
+        end: end of every interval.
+        enclosing: position of the interval around each, -1 for none.
+        found: where to begin; -1 stays -1.
+        at: the instants.
+    """
+    found = np.array(found, np.int64)
+    for _ in range(_STEPS):
         outside = np.flatnonzero((found >= 0) & (end[found] <= at))
         if not len(outside):
             return found
         found[outside] = enclosing[found[outside]]
+    # Strides of 1, 2, 4, ... intervals outwards, each with the latest end among those that it passes by.
+    strides = [(np.append(enclosing, -1), end)]
+    while (strides[-1][0] >= 0).any():
+        outer, latest = strides[-1]
+        further = np.where(outer[:-1] >= 0, latest[outer[:-1]], latest)
+        strides.append((outer[outer], np.maximum(latest, further)))
+    for outer, latest in reversed(strides):
+        outside = np.flatnonzero((found >= 0) & (latest[found] <= at))
+        found[outside] = outer[found[outside]]
+    return found
 
 
 def outermost(label: np.ndarray, row: np.ndarray, last: np.ndarray) -> np.ndarray:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracelens_graph.reports.tree_text import DEEPEST
 from tracelens_graph.short_names import fitted
 from tracelens_graph.text_table import bold
 from tracelens_graph.texts import printable, width_of, wrapped
@@ -98,7 +99,11 @@ def _cut(name: str, size: int) -> str:
 
 
 def _branches(depths: Sequence[int]) -> Iterator[str]:
-    """The lines of a tree that is given by the depths of its nodes in pre-order; none at depth 0."""
+    """The lines of a tree that is given by the depths of its nodes in pre-order; none at depth 0.
+
+    What is deeper than DEEPEST levels stands at that level, so that no line is longer than that.
+    """
+    depths = [min(depth, DEEPEST) for depth in depths]
     is_last = [True] * len(depths)
     below: list[int] = []
     for line in range(len(depths) - 1, -1, -1):

@@ -6,13 +6,13 @@
             │   └── Category: kernel, Name: ...
 
 Where a node stands (`subtree`, `forest`) and what its line says (`Labels`) are apart, so that lines that nobody
-prints cost next to nothing. Everything is iterative: a tree may be ten thousand calls deep.
+prints cost next to nothing. Nothing recurses, and no line is deeper than DEEPEST levels: a line of a tree is as long as
+it is deep, so that a trace of a hundred thousand nested calls would be drawn in gigabytes.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from itertools import islice
 
@@ -21,6 +21,7 @@ import numpy as np
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
+from tracelens_graph.graph.traversals import climb
 from tracelens_graph.schema import FOREST_KINDS, GPU_KINDS, Kind
 from tracelens_graph.texts import cut_middle, printable, shorten, width_of
 
@@ -50,6 +51,9 @@ HEADING = -1
 Place = tuple[int, str]
 """A row and the branches drawn before its label; or HEADING and its text."""
 
+DEEPEST = 200
+"""Levels that are drawn below the top of a tree, and callers above a node; a line says how many more there are."""
+
 _BATCH = 512
 _BRANCHES = "│├└─ "
 _TEXT = 40
@@ -72,84 +76,155 @@ class Choice:
     gpu_only: bool = False
     depth: int | None = None
 
-    def mask(self, core: Core, low: int, high: int) -> np.ndarray:
-        """For the rows low..high-1 whether they are drawn."""
+    def mask(self, core: Core) -> np.ndarray:
+        """For each row of the graph whether it is drawn."""
         c, gpu = core.columns, core.gpu_rows
-        drawn = np.ones(high - low, bool) if self.only is None else self.only[low:high].copy()
+        drawn = np.ones(len(c), bool) if self.only is None else self.only.copy()
         if self.gpu_only:
-            rows = np.arange(low, high)
-            drawn &= np.searchsorted(gpu, c.last[low:high], "right") > np.searchsorted(gpu, rows)
+            drawn &= np.searchsorted(gpu, c.last, "right") > np.searchsorted(gpu, np.arange(len(c)))
         return drawn
 
+    @property
+    def levels(self) -> int:
+        """Levels below the top ones, or callers above a node, that are drawn at most."""
+        return DEEPEST if self.depth is None else min(self.depth, DEEPEST)
 
-def subtree(core: Core, row: int, choice: Choice) -> Iterator[Place]:
+    @property
+    def folds(self) -> bool:
+        """Whether a line tells of what is deeper: not where it was asked to be left out."""
+        return self.depth is None or self.depth > DEEPEST
+
+
+class Places(Iterable[Place], Sized):
+    """What stands in a drawing, line by line.
+
+    How many there are is known before the first is made.
+    """
+
+    def __init__(self, count: int, places: Iterator[Place]) -> None:
+        self._count, self._places = count, places
+
+    def __iter__(self) -> Iterator[Place]:
+        return self._places
+
+    def __len__(self) -> int:
+        return self._count
+
+
+def subtree(core: Core, row: int, choice: Choice) -> Places:
     """A node, whatever its kind, and what is below it."""
-    high = int(core.columns.last[row]) + 1
-    drawn = choice.mask(core, row, high)
-    drawn[0] = True
-    return _places(core, row, high, drawn, choice.depth)
+    return subtrees(core, [row], choice)
 
 
-def forest(core: Core, choice: Choice) -> Iterator[Place]:
+def subtrees(core: Core, tops: Sequence[int], choice: Choice) -> Places:
+    """Nodes, whatever their kind, and what is below them; none of them lies below another."""
+    c, rows = core.columns, np.array(tops, np.int64)
+    change = np.zeros(len(c) + 1, np.int64)
+    change[rows] += 1
+    change[c.last[rows].astype(np.int64) + 1] -= 1
+    drawn = choice.mask(core) & (np.cumsum(change[:-1]) > 0)
+    drawn[rows] = True
+    return _drawing(core, drawn, choice, rows, np.arange(len(rows)), None)
+
+
+def forest(core: Core, choice: Choice) -> Places:
     """All of the call forest, thread by thread under headings, then GPU events without a launch."""
     c = core.columns
+    drawn = choice.mask(core) & is_kind(c.kind, FOREST_KINDS)
     roots = np.flatnonzero((c.parent < 0) & is_kind(c.kind, FOREST_KINDS))
-    names = {(str(pid), str(tid)): name for pid, tid, name in core.info.threads}
     group = np.where(is_kind(c.kind[roots], GPU_KINDS), HEADING, c.thread[roots])
-    edges = np.flatnonzero(np.append(True, group[1:] != group[:-1])) if len(roots) else roots
-    for begin, end in zip(edges.tolist(), [*edges[1:].tolist(), len(roots)], strict=False):
-        low, high = int(roots[begin]), int(c.last[roots[end - 1]]) + 1
-        drawn = choice.mask(core, low, high)
-        if not drawn.any():
-            continue
-        if group[begin] == HEADING:
-            yield HEADING, "GPU events without a launch in the trace"
-        else:
-            pid, tid = core.threads[int(c.thread[low])]
-            yield HEADING, printable(f"Process {pid}, {names.get((str(pid), str(tid))) or f'thread {tid}'}")
-        yield from _places(core, low, high, drawn, choice.depth)
+    names = {(str(pid), str(tid)): name for pid, tid, name in core.info.threads}
+
+    def heading(thread: int) -> str:
+        if thread == HEADING:
+            return "GPU events without a launch in the trace"
+        pid, tid = core.threads[thread]
+        return printable(f"Process {pid}, {names.get((str(pid), str(tid))) or f'thread {tid}'}")
+
+    return _drawing(core, drawn, choice, roots, group, heading)
 
 
-def ladder(core: Core, row: int, choice: Choice) -> Iterator[Place]:
-    """A node and the callers above it that are drawn, the nearest first: `Node:`, `1-up:`, `2-up:`."""
-    step = 0
-    while row >= 0:
-        if step == 0 or choice.mask(core, row, row + 1)[0]:
-            if choice.depth is not None and step > choice.depth:
-                return
-            yield row, f"{step}-up:" if step else "Node:"
-            step += 1
-        row = int(core.columns.parent[row])
+def ladders(core: Core, rows: Sequence[int], choice: Choice) -> Places:
+    """Nodes, each with the callers above it that are drawn, the nearest first: `Node:`, `1-up:`, `2-up:`."""
+    c, drawn, asked = core.columns, choice.mask(core), np.array(rows, np.int64)
+    above = climb(c.parent, c.parent, drawn)
+    shown = np.flatnonzero(drawn)
+    # Of the drawn nodes before a row, those that have not ended before it are above it.
+    callers = np.searchsorted(shown, asked) - np.searchsorted(np.sort(c.last[shown]), asked)
+    hidden = np.maximum(callers - choice.levels, 0) * choice.folds
+
+    def places() -> Iterator[Place]:
+        for row, more in zip(asked.tolist(), hidden.tolist(), strict=True):
+            for step in range(choice.levels + 1):
+                yield row, f"{step}-up:" if step else "Node:"
+                if (further := int(above[row])) < 0:
+                    break
+                row = further
+            else:
+                if more:
+                    yield HEADING, f"... {_counted(more, 'more node')} above (go on up from uid {c.uid[row]})"
+
+    return Places(int((np.minimum(callers, choice.levels) + 1 + (hidden > 0)).sum()), places())
 
 
-def _places(core: Core, low: int, high: int, drawn: np.ndarray, depth: int | None) -> Iterator[Place]:
-    """Branches of the drawn rows among low..high-1, which are whole subtrees."""
-    last = core.columns.last
-    shown = np.flatnonzero(drawn) + low
-    parent = core.columns.parent[shown].astype(np.int64)
-    while True:
-        climbing = np.flatnonzero(parent >= low)
-        climbing = climbing[~drawn[parent[climbing] - low]]
-        if not len(climbing):
-            break
-        parent[climbing] = core.columns.parent[parent[climbing]]
-    slot = np.where(parent >= low, parent - low + 1, 0)
-    youngest = np.zeros(high - low + 1, np.int64)
+def ladder(core: Core, row: int, choice: Choice) -> Places:
+    """A node and the callers above it that are drawn; see `ladders`."""
+    return ladders(core, [row], choice)
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number:,} {what}{'s' if number != 1 else ''}"
+
+
+def _drawing(
+    core: Core,
+    drawn: np.ndarray,
+    choice: Choice,
+    tops: np.ndarray,
+    group: np.ndarray,
+    heading: Callable[[int], str] | None,
+) -> Places:
+    """The drawn nodes with their branches.
+
+    Args:
+        core: the graph.
+        drawn: for each row whether it is drawn.
+        choice: how deep.
+        tops: rows, ascending; all that is drawn is one of them, or below one.
+        group: a number for each of them; branches join those of one group that follow each other.
+        heading: number of a group -> the line above it; None without such lines.
+    """
+    c = core.columns
+    shown = np.flatnonzero(drawn)
+    ends = c.last[shown].astype(np.int64)
+    level = np.arange(len(shown)) - np.searchsorted(np.sort(ends), shown)
+    hidden = np.where(level == choice.levels, np.searchsorted(shown, ends, "right") - np.arange(len(shown)) - 1, 0)
+    hidden = hidden * choice.folds
+    parent = climb(c.parent, c.parent[shown], drawn)
+    kept = level <= choice.levels
+    shown, level, hidden, parent = shown[kept], level[kept], hidden[kept], parent[kept]
+    # The last child of each node, and the last top of each stretch of one group, have no branch below them.
+    stretch = np.cumsum(np.append(0, group[1:] != group[:-1])) if len(group) else group
+    of = stretch[np.searchsorted(tops, shown, "right") - 1] if len(tops) else shown
+    slot = np.where(parent >= 0, parent, len(c) + of)
+    youngest = np.zeros(len(c) + len(tops), np.int64)
     youngest[slot] = shown  # ascending, so the last of several stays
-    is_last = (youngest[slot] == shown).tolist()
-    rows, ends = shown.tolist(), last[shown].tolist()
-    above: list[tuple[int, str]] = []
-    i = 0
-    while i < len(rows):
-        while above and above[-1][0] < rows[i]:
-            above.pop()
-        prefix = above[-1][1] if above else ""
-        yield rows[i], prefix + ("└── " if is_last[i] else "├── ")
-        if depth is None or len(above) < depth:
-            above.append((ends[i], prefix + ("    " if is_last[i] else "│   ")))
-            i += 1
-        else:
-            i = bisect_right(rows, ends[i])
+    is_last = youngest[slot] == shown
+    begins = np.append(True, of[1:] != of[:-1])[: len(of)] if heading else np.zeros(len(of), bool)
+
+    def places() -> Iterator[Place]:
+        prefix = [""] * (choice.levels + 2)
+        for i, row in enumerate(shown.tolist()):
+            if heading and begins[i]:
+                yield HEADING, heading(int(group[np.searchsorted(tops, row, "right") - 1]))
+            at, ending = int(level[i]), bool(is_last[i])
+            yield row, prefix[at] + ("└── " if ending else "├── ")
+            prefix[at + 1] = prefix[at] + ("    " if ending else "│   ")
+            if hidden[i]:
+                more = _counted(int(hidden[i]), "more node")
+                yield HEADING, f"{prefix[at + 1]}└── ... {more} below (go on from uid {c.uid[row]})"
+
+    return Places(len(shown) + int(np.count_nonzero(begins)) + int(np.count_nonzero(hidden)), places())
 
 
 @dataclass(frozen=True)
@@ -217,16 +292,28 @@ def short_category(core: Core) -> Callable[[int], str]:
 
 def lines(core: Core, places: Iterable[Place], labels: Labels) -> Iterator[str]:
     """One line per place."""
-    places = iter(places)
-    while batch := list(islice(places, _BATCH)):
-        texts = iter(labels.of(core, [row for row, _ in batch if row != HEADING]))
+    for row, branches, text in _labelled(core, places, labels.of):
+        if row == HEADING:
+            yield branches
+            continue
+        yield branches + text
+        below = branches[:-4] + ("    " if branches.endswith("└── ") else "│   ")
+        yield from (f"{below}|   {detail}" for detail in labels.details(core, row))
+
+
+def _labelled(
+    core: Core, places: Iterable[Place], texts_of: Callable[[Core, Sequence[int]], list[str]]
+) -> Iterator[tuple[int, str, str]]:
+    """Places with the texts of their rows, which are made for many at a time.
+
+    Batches grow: GPU time costs about as much for one node as for all, and whoever wants ten lines waits for few.
+    """
+    places, size = iter(places), _BATCH
+    while batch := list(islice(places, size)):
+        texts = iter(texts_of(core, [row for row, _ in batch if row != HEADING]))
         for row, branches in batch:
-            if row == HEADING:
-                yield branches
-                continue
-            yield branches + next(texts)
-            below = branches[:-4] + ("    " if branches.endswith("└── ") else "│   ")
-            yield from (f"{below}|   {detail}" for detail in labels.details(core, row))
+            yield row, branches, "" if row == HEADING else next(texts)
+        size *= 2
 
 
 def fitted_line(line: str, width: int) -> str:
@@ -242,15 +329,18 @@ def fitted_line(line: str, width: int) -> str:
 
 def ladder_lines(core: Core, places: Iterable[Place], labels: Labels) -> Iterator[str]:
     """Lines of a way up: `Node:` and the like, then category and name, indented below it unless short."""
-    for row, step in places:
-        if labels.short:
-            yield f"{step} {labels.of(core, [row])[0]}"
+    for row, step, text in _labelled(core, places, labels.of if labels.short else labels.extras):
+        if row == HEADING or not labels.short:
+            yield step
+        if row == HEADING:
             continue
-        yield step
+        if labels.short:
+            yield f"{step} {text}"
+            continue
         if labels.uid:
             yield f"  UID: {core.columns.uid[row]}"
         yield f"  cat: {printable(labels.category(row))}"
         yield f"  name: {name_of(core, row)}"
-        if extra := labels.extras(core, [row])[0]:
-            yield f"  {extra.removeprefix(', ')}"
+        if text:
+            yield f"  {text.removeprefix(', ')}"
         yield from (f"    {detail}" for detail in labels.details(core, row))

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import math
 import re
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from io import BytesIO
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
 from tracelens_graph.errors import MissingExtraError
+from tracelens_graph.leftovers import TemporaryFolder
 from tracelens_graph.marks import GENERATOR
 from tracelens_graph.reports.json import json_text
 from tracelens_graph.table import Column, Table
@@ -62,13 +65,19 @@ def write_xlsx(tables: Mapping[str, Table], file: BinaryIO) -> None:
     """
     try:
         import xlsxwriter
-        from xlsxwriter.exceptions import FileCreateError
     except ImportError:
         raise MissingExtraError("XlsxWriter", "xlsx") from None
     made = list(tables.items())  # all of them before the first is written: making one may fail
     options = {"constant_memory": True, "strings_to_formulas": False, "strings_to_urls": False}
     packed = BytesIO()  # a zip file that meets a full disk complains once more when it is thrown away
-    book = xlsxwriter.Workbook(packed, options)
+    with TemporaryFolder(Path(tempfile.gettempdir()), "tracelens_graph-") as folder:  # a file per sheet
+        _write_book(xlsxwriter.Workbook(packed, {**options, "tmpdir": str(folder)}), made)
+    file.write(packed.getbuffer())
+
+
+def _write_book(book: Workbook, made: Sequence[tuple[str, Table]]) -> None:
+    from xlsxwriter.exceptions import FileCreateError
+
     book.set_properties({"author": GENERATOR})
     taken: set[str] = set()
     about: dict[str, list[str]] = {name: [] for name in _ABOUT}
@@ -83,7 +92,6 @@ def write_xlsx(tables: Mapping[str, Table], file: BinaryIO) -> None:
         book.close()
     except FileCreateError as error:
         raise OSError(*getattr(error.args[0], "args", error.args)) from None
-    file.write(packed.getbuffer())
 
 
 def _sheet_name(name: str, taken: set[str]) -> str:

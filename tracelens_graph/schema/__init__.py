@@ -35,7 +35,7 @@ __all__ = [
     "Property",
 ]
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 
 class Kind(IntEnum):
@@ -136,7 +136,8 @@ REPAIR_MEANING = {
     "backslash": "lone backslashes doubled",
     "quote": "unescaped quotes in strings escaped",
     "control": "control characters in strings escaped",
-    "trailing_comma": "trailing, doubled or missing commas mended",
+    "trailing_comma": "trailing or doubled commas mended",
+    "missing_comma": "missing commas mended",
     "garbage": "text between events skipped",
     "metadata": "unreadable keys of the trace's metadata dropped",
     "out_of_range": "times and durations out of range cut to the range",

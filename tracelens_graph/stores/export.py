@@ -14,9 +14,10 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from tracelens_graph.errors import MissingExtraError, OutputError
-from tracelens_graph.files import check_outputs, replacing
+from tracelens_graph.files import is_stdout, replacing
 from tracelens_graph.graph.core import Core
 from tracelens_graph.marks import GENERATOR
+from tracelens_graph.output_folder import writing_folder
 from tracelens_graph.stores.frames import Frame, Texts, edge_columns, node_columns
 from tracelens_graph.stores.graphml import write_graphml
 from tracelens_graph.suggest import did_you_mean, there_are
@@ -61,23 +62,32 @@ def export_graph(core: Core, path: str | os.PathLike[str], format: str | None = 
         MissingExtraError: Parquet needs the extra `parquet`.
     """
     path = Path(path)
-    format = _format(path, format)
+    format = export_format(path, format)
     if format.startswith("graphml"):
         with replacing(path) as file:
             replaced = _graphml_gz(core, file) if format.endswith("gz") else write_graphml(core, file)
         return Exported([path], len(core.columns), len(edge_columns(core)["type"]), replaced)
     write = _parquet_writer() if format == "parquet" else _write_csv
     frames = {"nodes": node_columns(core), "edges": edge_columns(core)}
-    paths, replaced = _table_paths(path, format, list(frames)), 0
-    check_outputs(paths)
-    for target, frame in zip(paths, frames.values(), strict=True):
-        replaced += _without_surrogates(frame)
-        with replacing(target, listed=format == "csv") as file:
-            write(frame, file)
-    return Exported(paths, len(core.columns), len(frames["edges"]["type"]), replaced)
+    folder, names = _table_files(path, format, list(frames))
+    replaced = sum(map(_without_surrogates, frames.values()))
+    with writing_folder(folder, names) as output:
+        for name, frame in zip(names, frames.values(), strict=True):
+            with output.file(name) as file:
+                write(frame, file)
+    return Exported(output.paths, len(core.columns), len(frames["edges"]["type"]), replaced)
 
 
-def _format(path: Path, format: str | None) -> str:
+def export_format(path: Path, format: str | None = None) -> str:
+    """The one of FORMATS that an export has.
+
+    Args:
+        path: where to.
+        format: the format, if it is not the suffix of `path` that tells.
+
+    Raises:
+        OutputError: there is no such format, or it cannot be written there.
+    """
     if format is not None:
         wanted, found, what = format, format.lower().removeprefix("."), "format"
     else:
@@ -85,19 +95,30 @@ def _format(path: Path, format: str | None) -> str:
         found = next((known for known in FORMATS if name.endswith(f".{known}")), path.suffix.lower().lstrip("."))
         wanted, what = path.suffix, "suffix"
     if found in FORMATS:
+        _check_place(path, found)
         return found
     hints = filter(None, (did_you_mean(found, FORMATS), there_are(FORMATS)))
     raise OutputError(f"{path}: no export has the {what} {wanted!r}; {' '.join(hints)}")
 
 
-def _table_paths(path: Path, format: str, tables: list[str]) -> list[Path]:
-    if path.name.lower().endswith(f".{format}") and not path.is_dir():
-        return [path.with_name(f"{path.stem}-{table}{path.suffix}") for table in tables]
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"{path}: cannot be made a folder: {(error.strerror or str(error)).lower()}") from None
-    return [path / f"{table}.{format}" for table in tables]
+def _check_place(path: Path, format: str) -> None:
+    is_one = format.startswith("graphml")
+    if is_stdout(path) and not is_one:
+        raise OutputError(f"{path}: is standard output, which takes one file; {format} is two: name a folder")
+    if (is_one or _names_files(path, format)) and not path.absolute().parent.is_dir():
+        raise OutputError(f"{path}: cannot be written: there is no folder {path.parent}")
+
+
+def _names_files(path: Path, format: str) -> bool:
+    """Whether a path stands for two files beside one another, not for a folder."""
+    return path.name.lower().endswith(f".{format}") and not path.is_dir()
+
+
+def _table_files(path: Path, format: str, tables: list[str]) -> tuple[Path, list[str]]:
+    """The folder of the tables, and the names of their files."""
+    if _names_files(path, format):
+        return path.parent, [f"{path.stem}-{table}{path.suffix}" for table in tables]
+    return path, [f"{table}.{format}" for table in tables]
 
 
 def _graphml_gz(core: Core, file: BinaryIO) -> int:

@@ -2,7 +2,10 @@
 
 Columns stand in the file as they do in memory, so opening costs the same for any number of events; what a
 question does not touch is never read. The original events are in it too, compressed, so that `node.args` works
-after the trace is gone.
+after the trace is gone. Only its owner may read the file: a trace may hold secrets.
+
+Whatever is read is verified first, by a checksum and by what must hold of every graph. So a saved graph gives the
+answers of the graph that was saved, or none.
 """
 
 from __future__ import annotations
@@ -10,26 +13,35 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field, fields
 from itertools import chain
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypedDict
 
+import msgspec
 import numpy as np
 
 from tracelens_graph._version import __version__
 from tracelens_graph.errors import NotATraceError, TraceError
 from tracelens_graph.files import replacing
-from tracelens_graph.graph.columns import Columns
+from tracelens_graph.graph.columns import ALWAYS, Columns
 from tracelens_graph.graph.core import Core, TraceInfo
 from tracelens_graph.graph.details import Details
+from tracelens_graph.graph.links import Flow
 from tracelens_graph.loaders.sources import Source, open_source
 from tracelens_graph.schema import STORED
+from tracelens_graph.stores.checked_columns import CheckedColumns
 from tracelens_graph.stores.packed import DeferredDict, DeferredList, PackedDetails
 from tracelens_graph.stores.sections import Sections, SectionWriter
 
+_TOO_LARGE = 2**63
+"""The first whole number that columns have no room for."""
+
 
 def write_graph(core: Core, path: str | os.PathLike[str], progress: Callable[[int, int], None] | None = None) -> None:
-    """Save a graph to one file; until it is whole, whatever stood there stays.
+    """Save a graph to one file, for its owner alone; until it is whole, whatever stood there stays.
+
+    Like the trace, the file may hold what not everybody should see. So it gets mode 0600, also where a file that others
+    could read stood before; whoever wants to share it gives them access to it.
 
     Args:
         core: the graph.
@@ -40,7 +52,7 @@ def write_graph(core: Core, path: str | os.PathLike[str], progress: Callable[[in
         OutputError: it cannot be written.
         ChangedTraceError: the trace changed since it was loaded, so its events cannot be taken along.
     """
-    with replacing(path) as file:
+    with replacing(path, mode=0o600) as file:
         writer = _begun(core, file)
         writer.blobs("events", _packed(core.details, progress))
         _finish(writer, core, core.trace_id)
@@ -57,7 +69,7 @@ def _begun(core: Core, file: BinaryIO) -> SectionWriter:
     """A file of sections with all of the graph but the original events."""
     writer = SectionWriter(file)
     for name, column in core.columns:
-        writer.column(f"columns.{name}", column)
+        writer.array(f"columns.{name}", column)
     writer.array("depends_on", core.depends_on)
     writer.strings("names", core.names)
     writer.strings("argsets", list(chain.from_iterable(core.argsets)))
@@ -69,10 +81,10 @@ def _begun(core: Core, file: BinaryIO) -> SectionWriter:
 
 
 def _finish(writer: SectionWriter, core: Core, trace_id: str | None) -> None:
-    there = {name for name, _ in core.columns}
+    there = core.columns.names
     lacking = [prop.name for prop in STORED if prop.name not in there]
     facts = {"tool": __version__, "trace": trace_id, "info": asdict(core.info), "threads": core.threads}
-    writer.finish({**facts, **({"lacking": lacking} if lacking else {})})
+    writer.finish({**facts, "lacking": lacking})
 
 
 def _packed(details: Details, progress: Callable[[int, int], None] | None) -> Iterator[bytes]:
@@ -104,10 +116,7 @@ def read_graph(
     if source.packing != "graph":
         raise NotATraceError(f"{source.name}: is no saved graph")
     sections = Sections(_buffer(source), source.name)
-    try:
-        return _core(sections, source.name, events_at)
-    except (KeyError, TypeError, ValueError, AttributeError):
-        raise sections.damaged("content") from None
+    return _core(sections, source.name, events_at)
 
 
 def _buffer(source: Source) -> bytes | mmap.mmap:
@@ -120,43 +129,109 @@ def _buffer(source: Source) -> bytes | mmap.mmap:
             raise TraceError(f"{source.name}: cannot be mapped into memory: {error}") from None
 
 
+class _Device(TypedDict, total=False):
+    id: int | str | bool
+
+
+class _Metadata(TypedDict, total=False):
+    deviceProperties: list[_Device]
+    distributedInfo: dict[str, Any]
+    generator: str
+
+
+@dataclass
+class _Info(TraceInfo):
+    """What `TraceInfo` says of types, and what loaders promise besides."""
+
+    metadata: _Metadata = field(default_factory=_Metadata)  # type: ignore[assignment]
+    processes: list[tuple[Any, Any, Any]] = field(default_factory=list)  # type: ignore[assignment]
+    threads: list[tuple[Any, Any, Any]] = field(default_factory=list)  # type: ignore[assignment]
+
+
+_ThreadPart = int | float | str | bool
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """What the index of a graph's file tells beside its sections."""
+
+    trace: str | None
+    info: dict[str, Any]
+    threads: list[tuple[_ThreadPart, _ThreadPart]]
+    lacking: list[str]
+
+
 def _core(sections: Sections, name: str, events_at: Callable[..., Details] | None) -> Core:
-    facts = sections.facts
-    first, count = sections.array("events.first"), sections.array("events.count")
-    details: Details
-    if facts["trace"] is not None:
-        details = PackedDetails(
-            first=first,
-            count=count,
-            blocks=sections.array("events"),
-            ends=sections.array("events.ends"),
-            trace_id=facts["trace"],
-            name=name,
-        )
-    elif events_at is not None:
-        details = events_at(first, count, sections.array("events.places"))
-    else:
-        raise TraceError(f"{name}: is a cached graph without its events; name the trace, with --cache")
-    texts = sections.strings("argsets")
+    facts = _facts(sections)
+    names, texts = sections.strings("names"), sections.strings("argsets")
+    if len(texts) % 4:
+        raise sections.damaged("argsets")
+    tables = {"names": len(names), "threads": len(facts.threads), "argsets": len(texts) // 4}
+    there = [prop.name for prop in STORED if prop.name not in facts.lacking]
+    columns = CheckedColumns(sections, there, tables)
+    depends_on = sections.array("depends_on")
+    if depends_on.shape[1:] != (2,) or ((depends_on < 0) | (depends_on >= columns.rows)).any():
+        raise sections.damaged("depends_on")
     return Core(
-        columns=_columns(sections),
-        names=sections.strings("names"),
-        threads=[(pid, tid) for pid, tid in facts["threads"]],
+        columns=Columns(columns),
+        names=names,
+        threads=facts.threads,
         argsets=list(zip(*(texts[part::4] for part in range(4)), strict=True)),
-        autograd_flows=DeferredList(lambda: [tuple(flow) for flow in sections.json("autograd_flows")]),
-        depends_on=sections.array("depends_on"),
-        collectives=DeferredDict(lambda: dict(sections.json("collectives"))),
-        info=TraceInfo(**facts["info"]),
-        details=details,
+        autograd_flows=DeferredList(lambda: _flows(sections, len(facts.threads))),
+        depends_on=depends_on,
+        collectives=DeferredDict(lambda: _collectives(sections)),
+        info=TraceInfo(**facts.info),
+        details=_details(sections, facts.trace, name, events_at),
     )
 
 
-def _columns(sections: Sections) -> Columns:
-    stored = [prop for prop in STORED if prop.name not in sections.facts.get("lacking", ())]
-    columns: dict[str, Any] = {prop.name: sections.array(f"columns.{prop.name}") for prop in stored}
-    size = (len(columns["uid"]),)
-    for prop in stored:
-        column = columns[prop.name]
-        if column.shape != size or not np.can_cast(column.dtype, prop.dtype):
-            raise sections.damaged(prop.name)
-    return Columns(columns)
+def _facts(sections: Sections) -> _Facts:
+    try:
+        facts = msgspec.convert(sections.facts, _Facts)
+        info = msgspec.convert(facts.info, _Info)
+    except msgspec.ValidationError:
+        raise sections.damaged("facts") from None
+    numbers = [value for value in vars(info).values() if isinstance(value, int)]
+    known = facts.info.keys() <= {one.name for one in fields(TraceInfo)} and info.events >= 0
+    if not known or ALWAYS.intersection(facts.lacking) or not all(-_TOO_LARGE <= n < _TOO_LARGE for n in numbers):
+        raise sections.damaged("facts")
+    return facts
+
+
+def _details(sections: Sections, trace_id: str | None, name: str, events_at: Callable[..., Details] | None) -> Details:
+    first, count = sections.array("events.first"), sections.array("events.count")
+    if trace_id is None and events_at is None:
+        raise TraceError(f"{name}: is a cached graph without its events; name the trace, with --cache")
+    if first.ndim != 1 or first.shape != count.shape or not _in_order(first, count):
+        raise sections.damaged("events.first")
+    if trace_id is not None:
+        blocks = sections.blobs("events")
+        if len(blocks.ends) != len(first):
+            raise sections.damaged("events.ends")
+        return PackedDetails(first, count, blocks, trace_id, name)
+    places = sections.array("events.places")
+    if places.shape != (len(first), 3) or not _in_order(places[:, 0], places[:, 1]):
+        raise sections.damaged("events.places")
+    assert events_at is not None
+    return events_at(first, count, places)
+
+
+def _in_order(begin: np.ndarray, size: np.ndarray) -> bool:
+    """Whether stretches follow one another, with gaps or without."""
+    within = not len(begin) or (min(begin.min(), size.min()) >= 0 and max(begin.max(), size.max()) < _TOO_LARGE // 2)
+    return bool(within) and bool((begin[1:] >= (begin + size)[:-1]).all())
+
+
+def _flows(sections: Sections, threads: int) -> list[Flow]:
+    flows = sections.json("autograd_flows", list[Flow])
+    # An arrow that leads nowhere is said to be of thread 0, also where there are no threads.
+    if not all(0 <= thread < max(threads, 1) and -_TOO_LARGE <= time < _TOO_LARGE for _, _, thread, time in flows):
+        raise sections.damaged("autograd_flows")
+    return flows
+
+
+def _collectives(sections: Sections) -> dict[int, dict[str, Any]]:
+    collectives = sections.json("collectives", list[tuple[int, dict[str, Any]]])
+    if not all(0 <= uid < _TOO_LARGE for uid, _ in collectives):
+        raise sections.damaged("collectives")
+    return dict(collectives)

@@ -5,28 +5,29 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
+import msgspec
 import numpy as np
 
-from tracelens_graph.errors import TraceError
 from tracelens_graph.graph.details import Details
+from tracelens_graph.stores.sections import damaged
+
+_EVENTS = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+class Blocks(Protocol):
+    """Compressed texts by their number."""
+
+    def __getitem__(self, at: int, /) -> bytes: ...
 
 
 class PackedDetails(Details):
     """Original events in compressed blocks, each unpacked when one of its events is looked at."""
 
-    def __init__(
-        self,
-        first: np.ndarray,
-        count: np.ndarray,
-        blocks: np.ndarray,
-        ends: np.ndarray,
-        trace_id: str,
-        name: str,
-    ) -> None:
+    def __init__(self, first: np.ndarray, count: np.ndarray, blocks: Blocks, trace_id: str, name: str) -> None:
         super().__init__(first, count)
-        self._blocks, self._ends = blocks, ends
+        self._blocks = blocks
         self._trace_id, self._name = trace_id, name
 
     def texts(self, blocks: Iterable[int]) -> Iterator[bytes]:
@@ -36,14 +37,25 @@ class PackedDetails(Details):
             TraceError: the saved graph is damaged there.
         """
         for block in blocks:
-            begin = self._ends[block - 1] if block else 0
             try:
-                yield zlib.decompress(self._blocks[begin : self._ends[block]].data)
-            except zlib.error:
-                raise TraceError(
-                    f"{self._name}: the saved graph is damaged (block {block} of the events); "
-                    "save it again from the trace"
-                ) from None
+                text = zlib.decompress(self._blocks[block])
+                whole = len(_EVENTS.decode(text)) == self.count[block]
+            except (zlib.error, msgspec.DecodeError, RecursionError):
+                whole = False
+            if not whole:
+                raise damaged(self._name, f"block {block} of events")
+            yield text
+
+    def events(self, uids: Iterable[int]) -> dict[int, dict[str, Any]]:
+        """uid -> the original event, for those that stand in the file.
+
+        Raises:
+            TraceError: the saved graph is damaged there.
+        """
+        try:
+            return super().events(uids)
+        except (msgspec.DecodeError, UnicodeDecodeError):  # of text, which is not looked into before
+            raise damaged(self._name, "events") from None
 
     def identity(self) -> str:
         """The id that the trace had when the graph was saved."""

@@ -2,31 +2,47 @@
 
     header   magic, version, size of the file, place and checksum of the index, checksum of the header
     sections arrays of numbers, each from a multiple of 64 bytes on; texts are arrays of bytes
-    index    JSON: facts, and for each section its offset, type, shape and, of small ones, checksum
+    index    JSON: facts, and for each section its offset, type, shape and checksum
 
 The header is written last, so that a file that was left half-way is no such file. All numbers are little-endian.
+
+Every section has a checksum, which is compared when the section is first read; what is never read costs nothing. The
+checksum covers name, type and shape as well as the bytes, so an index that names the wrong place is noticed, too.
+Checksums are CRC-32 by isal, which runs at the speed of memory.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import struct
-import zlib
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
+import msgspec
 import numpy as np
+from isal.isal_zlib import crc32
 
 from tracelens_graph.errors import TraceError
 from tracelens_graph.marks import GRAPH_MAGIC
 from tracelens_graph.schema import SCHEMA_VERSION
 
+VERSION = SCHEMA_VERSION + 1
+"""Version of saved graphs: a change of the schema or of the format (the summand) makes another one."""
+
 _ALIGNMENT = 64
 _HEADER = struct.Struct("<8sIIQQQ")
 """Magic, version, checksum of the index, size of the file, offset and size of the index."""
 _CHECKSUM = struct.Struct("<I")
-_DTYPES = {"|b1", "|u1", "<i4", "<i8"}
+_ITEM_SIZES = {"|u1": 1, "<i4": 4, "<i8": 8}
+"""Types of sections, and the bytes of one number."""
+
+_Place = tuple[int, str, tuple[int, ...], int]
+"""Of a section: offset, type, shape, checksum."""
+
+_T = TypeVar("_T")
 
 
 class SectionWriter:
@@ -34,20 +50,18 @@ class SectionWriter:
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
-        self._index: dict[str, tuple[int, str, tuple[int, ...], int | None]] = {}
+        self._index: dict[str, _Place] = {}
         file.write(bytes(_HEADER.size + _CHECKSUM.size))
 
-    def column(self, name: str, array: np.ndarray) -> None:
-        """A large array, without a checksum: to verify it would be to read it."""
-        self._put(name, _plain(array), None)
-
     def array(self, name: str, array: np.ndarray) -> None:
-        """A small array, which is verified when it is read."""
-        array = _plain(array)
-        self._put(name, array, zlib.crc32(array.data))
+        """An array of numbers."""
+        array = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+        dtype, shape = array.dtype.str, array.shape
+        self._index[name] = (self._align(), dtype, shape, crc32(array.data, _seed(name, dtype, shape)))
+        self._file.write(array.data)
 
     def json(self, name: str, value: Any) -> None:
-        """A JSON value, read whole when it is asked for."""
+        """A JSON value, read as a whole."""
         self._text(name, json.dumps(value, separators=(",", ":")).encode())
 
     def strings(self, name: str, strings: Sequence[str]) -> None:
@@ -56,14 +70,18 @@ class SectionWriter:
         self.array(f"{name}.lengths", np.fromiter(map(len, strings), np.int64, len(strings)))
 
     def blobs(self, name: str, blobs: Iterable[bytes]) -> None:
-        """Byte strings of which one is read at a time."""
+        """Byte strings of which one is read at a time, each with a checksum of its own."""
         begin = self._align()
-        ends = []
+        ends: list[int] = []
+        sums: list[int] = []
         for blob in blobs:
+            sums.append(crc32(blob, len(ends)))
             self._file.write(blob)
             ends.append(self._file.tell() - begin)
-        self._index[name] = (begin, "|u1", (self._file.tell() - begin,), None)
+        size = self._file.tell() - begin
+        self._index[name] = (begin, "|u1", (size,), _seed(name, "|u1", (size,)))
         self.array(f"{name}.ends", np.array(ends, np.int64))
+        self.array(f"{name}.sums", np.array(sums, np.int64))
 
     def finish(self, facts: dict[str, Any]) -> None:
         """Write the index with these facts, then the header."""
@@ -71,28 +89,62 @@ class SectionWriter:
         offset = self._align()
         self._file.write(text)
         size = self._file.tell()
-        header = _HEADER.pack(GRAPH_MAGIC, SCHEMA_VERSION, zlib.crc32(text), size, offset, len(text))
+        header = _HEADER.pack(GRAPH_MAGIC, VERSION, crc32(text), size, offset, len(text))
         self._file.seek(0)
-        self._file.write(header + _CHECKSUM.pack(zlib.crc32(header)))
+        self._file.write(header + _CHECKSUM.pack(crc32(header)))
 
     def _text(self, name: str, text: bytes) -> None:
         self.array(name, np.frombuffer(text, np.uint8))
-
-    def _put(self, name: str, array: np.ndarray, checksum: int | None) -> None:
-        self._index[name] = (self._align(), array.dtype.str, array.shape, checksum)
-        self._file.write(array.data)
 
     def _align(self) -> int:
         self._file.write(bytes(-self._file.tell() % _ALIGNMENT))
         return self._file.tell()
 
 
-def _plain(array: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+def _seed(name: str, dtype: str, shape: tuple[int, ...]) -> int:
+    """Where the checksum of a section starts, so that it is that of no other section."""
+    return crc32(f"{name} {dtype} {shape}".encode())
+
+
+@dataclass(frozen=True)
+class Blobs:
+    """Byte strings, each compared with its checksum whenever it is read.
+
+    Attributes:
+        data: all of them in a row.
+        ends: where in `data` each of them ends.
+        sums: their checksums.
+        file, section: names for messages.
+    """
+
+    data: np.ndarray
+    ends: np.ndarray
+    sums: np.ndarray
+    file: str
+    section: str
+
+    def __getitem__(self, at: int) -> bytes:
+        """One of them.
+
+        Raises:
+            TraceError: it is not as it was written.
+        """
+        blob = self.data[self.ends[at - 1] if at else 0 : self.ends[at]].tobytes()
+        if crc32(blob, at) != self.sums[at]:
+            raise damaged(self.file, f"block {at} of {self.section}")
+        return blob
+
+
+def damaged(name: str, what: str) -> TraceError:
+    """The error that says that something in a saved graph is not as it was written."""
+    return TraceError(f"{name}: the saved graph is damaged ({what}); save it again from the trace")
 
 
 class Sections:
     """Reads sections from a buffer, which may be a mapped file; arrays share its memory and are read-only.
+
+    Attributes:
+        facts: what the index tells beside the sections, as JSON values.
 
     Raises:
         TraceError: the buffer is no whole file of this version; the message says what is wrong with it.
@@ -106,52 +158,110 @@ class Sections:
         header = bytes(self._buffer[: _HEADER.size])
         magic, version, checksum, whole, offset, length = _HEADER.unpack(header)
         (written,) = _CHECKSUM.unpack(self._buffer[_HEADER.size : start])
-        if magic != GRAPH_MAGIC or zlib.crc32(header) != written:
+        if magic != GRAPH_MAGIC or crc32(header) != written:
             raise self.damaged("header")
-        if version != SCHEMA_VERSION:
-            newer = version > SCHEMA_VERSION
+        if version != VERSION:
+            newer = version > VERSION
             raise TraceError(
                 f"{name}: was saved by {'a newer' if newer else 'an older'} tracelens_graph (version {version} of "
-                f"saved graphs, this one reads {SCHEMA_VERSION}): "
+                f"saved graphs, this one reads {VERSION}): "
                 + ("update tracelens_graph" if newer else "load the trace and save it again")
             )
         if size < whole:
             raise TraceError(f"{name}: the saved graph was cut short: {size:,} of {whole:,} bytes are left")
         index = bytes(self._buffer[offset : offset + length])
-        if size > whole or len(index) != length or zlib.crc32(index) != checksum:
+        if size > whole or len(index) != length or crc32(index) != checksum:
             raise self.damaged("index")
         self._end = offset
+        found = self._decoded(index, dict[str, dict[str, Any]], "index")
         try:
-            found = json.loads(index)
-            self.facts: dict[str, Any] = dict(found["facts"])
-            self._index: dict[str, list[Any]] = dict(found["sections"])
-        except (KeyError, TypeError, ValueError):
+            self.facts = found["facts"]
+            self._index = msgspec.convert(found["sections"], dict[str, _Place])
+        except (KeyError, msgspec.ValidationError):
             raise self.damaged("index") from None
 
     def damaged(self, what: str) -> TraceError:
         """The error that says that something in the file is not as it was written."""
-        return TraceError(f"{self._name}: the saved graph is damaged ({what}); save it again from the trace")
+        return damaged(self._name, what)
+
+    def layout(self, name: str) -> tuple[str, tuple[int, ...]]:
+        """Type and shape of an array, without reading it.
+
+        Raises:
+            TraceError: there is no such section, or not in this file.
+        """
+        try:
+            offset, dtype, shape, _ = self._index[name]
+            fits = min((offset, *shape)) >= 0 and offset + math.prod(shape) * _ITEM_SIZES[dtype] <= self._end
+        except KeyError:
+            fits = False
+        if not fits:
+            raise self.damaged(name)
+        return dtype, shape
 
     def array(self, name: str) -> np.ndarray:
-        """An array, in the type and shape in which it was written."""
-        try:
-            offset, dtype, shape, checksum = self._index[name]
-            count = int(np.prod(shape, dtype=np.int64))
-            size = count * np.dtype(dtype).itemsize
-            if dtype not in _DTYPES or min(offset, *shape) < 0 or offset + size > self._end:
-                raise self.damaged(name)
-        except (KeyError, TypeError, ValueError):
-            raise self.damaged(name) from None
-        if checksum is not None and checksum != zlib.crc32(self._buffer[offset : offset + size]):
-            raise self.damaged(name)
-        return np.frombuffer(self._buffer, dtype, count, offset).reshape(shape)
+        """An array, in the type and shape in which it was written.
 
-    def json(self, name: str) -> Any:
-        """A JSON value."""
-        return json.loads(self.array(name).tobytes())
+        Raises:
+            TraceError: it is not as it was written.
+        """
+        array = self._unchecked(name)
+        _, dtype, shape, checksum = self._index[name]
+        if crc32(array.data, _seed(name, dtype, shape)) != checksum:
+            raise self.damaged(name)
+        return array
+
+    def json(self, name: str, form: type[_T]) -> _T:
+        """A JSON value of a given type.
+
+        Raises:
+            TraceError: it is not as it was written, or of another type.
+        """
+        return self._decoded(self.array(name).tobytes(), form, name)
 
     def strings(self, name: str) -> list[str]:
-        """Strings."""
-        text = self.array(name).tobytes().decode("utf-8", "surrogatepass")
-        ends = np.cumsum(self.array(f"{name}.lengths")).tolist()
-        return [text[begin:end] for begin, end in pairwise([0, *ends])]
+        """Strings.
+
+        Raises:
+            TraceError: they are not as they were written.
+        """
+        lengths = self.array(f"{name}.lengths")
+        try:
+            text = self.array(name).tobytes().decode("utf-8", "surrogatepass")
+        except UnicodeDecodeError:
+            raise self.damaged(name) from None
+        if lengths.ndim != 1 or (lengths < 0).any() or (lengths > len(text)).any() or lengths.sum() != len(text):
+            raise self.damaged(f"{name}.lengths")
+        return [text[begin:end] for begin, end in pairwise([0, *np.cumsum(lengths).tolist()])]
+
+    def blobs(self, name: str) -> Blobs:
+        """Byte strings, each verified when it is read.
+
+        Raises:
+            TraceError: it is not clear where they begin and end.
+        """
+        data, ends, sums = self._unchecked(name), self.array(f"{name}.ends"), self.array(f"{name}.sums")
+        _, dtype, shape, checksum = self._index[name]
+        fits = dtype == "|u1" and data.ndim == 1 and checksum == _seed(name, dtype, shape)
+        if not fits or ends.ndim != 1 or ends.shape != sums.shape or not _partition(ends, len(data)):
+            raise self.damaged(f"{name}.ends")
+        return Blobs(data, ends, sums, self._name, name)
+
+    def _unchecked(self, name: str) -> np.ndarray:
+        dtype, shape = self.layout(name)
+        try:
+            return np.frombuffer(self._buffer, dtype, math.prod(shape), self._index[name][0]).reshape(shape)
+        except ValueError:  # more dimensions, or longer ones, than arrays have
+            raise self.damaged(name) from None
+
+    def _decoded(self, text: bytes, form: type[_T], what: str) -> _T:
+        # msgspec reads neither lone surrogates nor whole numbers of any size, which traces have.
+        try:
+            return msgspec.convert(json.loads(text), form)
+        except (ValueError, RecursionError):
+            raise self.damaged(what) from None
+
+
+def _partition(ends: np.ndarray, size: int) -> bool:
+    """Whether parts that end there make up the whole of a size."""
+    return (ends[-1] == size and ends[0] >= 0 and bool((np.diff(ends) >= 0).all())) if len(ends) else not size

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property
 
 import numpy as np
 
-from tracelens_graph.graph.arrays import is_kind
+from tracelens_graph.graph.arrays import is_kind, positions_by
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import Intervals, merge
-from tracelens_graph.graph.traversals import ancestors, nearest_above
+from tracelens_graph.graph.traversals import ancestors, least_above, nearest_above
 from tracelens_graph.schema import HOST_KINDS, Flag, Kind
 
 ABSENT, DATA_LOADER, PROFILER, SYNCHRONIZATION, COPY_TO_DEVICE, ALLOCATION, LAUNCH, PYTHON = range(8)
@@ -135,18 +135,35 @@ class Calls:
         }
         self._of_thread = np.searchsorted(self._c.thread[self.rows], np.arange(len(core.threads) + 1))
         state = self.state[self.rows]
-        self._waiting = self.rows[(state == SYNCHRONIZATION) | (state == COPY_TO_DEVICE)]
+        self._waiting = dict(self._by_thread(self.rows[(state == SYNCHRONIZATION) | (state == COPY_TO_DEVICE)]))
         self._cut = self._cut_ends()
+        self._always: Timelines | None = None
+        self._marked = {mark: dict(self._by_thread(rows)) for mark, rows in self.marks.items()}
+
+    def _by_thread(self, rows: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+        return ((code, rows[positions]) for code, positions in positions_by(self._c.thread[rows]))
+
+    def marked(self, mark: int, thread: int) -> np.ndarray:
+        """Rows of a thread during which a state holds, ascending."""
+        return self._marked[mark].get(thread, self.rows[:0])
 
     def waiting_at(self, thread: np.ndarray, at: np.ndarray) -> np.ndarray:
         """Row of the waiting call that each thread is in at each instant, -1 for none."""
         found = np.full(len(at), -1, np.int64)
-        for code in np.unique(self._c.thread[self._waiting]).tolist():
-            asked = np.flatnonzero(thread == code)
-            own = self._waiting[self._c.thread[self._waiting] == code]
+        for code, asked in positions_by(thread):
+            if (own := self._waiting.get(code)) is None:
+                continue
             begun = np.searchsorted(self._c.start_ns[own], at[asked], "right") - 1
             found[asked] = np.where((begun >= 0) & (ends(self.core, own)[begun] > at[asked]), own[begun], -1)
         return found
+
+    def timelines(self, clock: Clock) -> Timelines:
+        """How long threads were in which state on a clock; on one that never stands still it is found once."""
+        if clock.stands_still:
+            return Timelines(self, clock)
+        if self._always is None:
+            self._always = Timelines(self, clock)
+        return self._always
 
     def busiest(self, thread: int, start: int, end: int, state: int) -> int:
         """Row of the call in a state with the most time of its own on a thread within a span; -1 without one.
@@ -154,11 +171,7 @@ class Calls:
         Of a state that holds for whatever is called, the outermost mark with the most time.
         """
         c = self._c
-        if state in self.marks:
-            rows = self.marks[state]
-            rows = rows[c.thread[rows] == thread]
-        else:
-            rows = self._within(thread, start, end)
+        rows = self.marked(state, thread) if state in self.marks else self._within(thread, start, end)
         own = np.maximum(np.minimum(self.nested_ends(rows), end) - np.maximum(c.start_ns[rows], start), 0)
         if state not in self.marks:
             called = np.flatnonzero(np.isin(c.parent[rows], rows))
@@ -198,11 +211,9 @@ class Calls:
         """
         c = self._c
         crossing = self.rows[(c.flags[self.rows] & Flag.outlives_parent.value) > 0]
-        rows, cut_ends = [crossing], [ends(self.core, crossing)]
-        above = c.parent[crossing].astype(np.int64)
-        while len(left := np.flatnonzero(above >= 0)):
-            cut_ends[0][left] = np.minimum(cut_ends[0][left], ends(self.core, above[left]))
-            above[left] = c.parent[above[left]]
+        if not len(crossing):
+            return crossing, crossing
+        rows, cut_ends = [crossing], [least_above(c.parent, crossing, ends(self.core, np.arange(len(c))))]
         earlier = self.rows[np.searchsorted(self.rows, crossing) - 1].astype(np.int64)
         bound, around = c.start_ns[crossing], c.parent[crossing]
         while len(left := np.flatnonzero((earlier >= 0) & (earlier < crossing) & (earlier != around))):
@@ -223,6 +234,11 @@ class Clock:
     def __init__(self, hidden: Intervals) -> None:
         self._start, self._end = hidden
         self._before = np.concatenate(([0], np.cumsum(self._end - self._start)))
+
+    @property
+    def stands_still(self) -> bool:
+        """Whether there is a time at which it does."""
+        return len(self._start) > 0
 
     def __call__(self, at: np.ndarray) -> np.ndarray:
         """The clock's time at instants of the trace."""
@@ -267,9 +283,13 @@ class ThreadStates:
 
     def present_from(self, at: np.ndarray) -> np.ndarray:
         """For each time the first, not before it, at which the thread is there; the greatest number if it never is."""
-        present = np.append(self._times[self._states != ABSENT], np.iinfo(np.int64).max)
         there = self._states[np.searchsorted(self._times, at, "right") - 1] != ABSENT
-        return np.where(there, at, present[np.searchsorted(present, at, "right")])
+        return np.where(there, at, self._present[np.searchsorted(self._present, at, "right")])
+
+    @cached_property
+    def _present(self) -> np.ndarray:
+        """Times from which the thread is there, and the greatest number."""
+        return np.append(self._times[self._states != ABSENT], np.iinfo(np.int64).max)
 
     def add_spent(self, start: np.ndarray, end: np.ndarray, total: np.ndarray, at: np.ndarray) -> None:
         """Add the time spent in each state within spans to the columns `at` of `total`, which has a row per state."""
@@ -297,29 +317,29 @@ class Timelines:
             rows, above, start, end = rows[solid], above[solid], start[solid], end[solid]
         thread, state = c.thread[rows], calls.state[rows]
         self._threads: dict[int, ThreadStates] = {}
-        for code in calls.threads.tolist():
-            part = slice(*np.searchsorted(thread, (code, code + 1)))
+        edges = zip(*(np.searchsorted(thread, calls.threads, side).tolist() for side in ("left", "right")), strict=True)
+        for code, (first, last) in zip(calls.threads.tolist(), edges, strict=True):
+            part = slice(first, last)
             # Of ends at one time the outermost comes last, and starts come after ends: the last one there holds.
             found = ThreadStates(
                 np.concatenate(([-1], end[part][::-1], start[part])),
                 np.concatenate((np.array([ABSENT], np.uint8), above[part][::-1], state[part])),
             )
-            for mark, marked in calls.marks.items():
-                mine = marked[c.thread[marked] == code]
+            for mark in calls.marks:
+                mine = calls.marked(mark, code)
                 found = found.with_state(mark, merge(clock(c.start_ns[mine]), clock(ends(core, mine))))
             self._threads[code] = found
 
     def present_from(self, thread: np.ndarray, at: np.ndarray) -> np.ndarray:
         """`ThreadStates.present_from` for threads and times."""
         found = np.empty(len(at), np.int64)
-        for code, states in self._threads.items():
-            some = np.flatnonzero(thread == code)
-            found[some] = states.present_from(at[some])
+        for code, some in positions_by(thread):
+            found[some] = self._threads[code].present_from(at[some])
         return found
 
     def add_spent(self, thread: np.ndarray, start: np.ndarray, end: np.ndarray, total: np.ndarray) -> None:
         """Add the time that threads spent in each state (row) within spans (columns)."""
-        for code, states in self._threads.items():
-            some = np.flatnonzero((thread == code) & (end > start))
-            if len(some):
-                states.add_spent(start[some], end[some], total, some)
+        solid = np.flatnonzero(end > start)
+        for code, positions in positions_by(thread[solid]):
+            some = solid[positions]
+            self._threads[code].add_spent(start[some], end[some], total, some)

@@ -26,10 +26,10 @@ from tracelens_graph.analyses.idle.host_states import (
     SYNCHRONIZATION,
     Calls,
     Clock,
-    Timelines,
     ends,
 )
 from tracelens_graph.analyses.timeline.timeline import unlinked_notes
+from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import Intervals, merge
 from tracelens_graph.graph.window import Window, window_of
@@ -124,7 +124,7 @@ def idle_parts(g: Core | Window) -> Idle:
 
 def _idle_parts(w: Window) -> Idle:
     device = w.core.columns.device[w.gpu_rows]
-    return joined(_of_device(w, w.gpu_rows[device == number]) for number in np.unique(device).tolist())
+    return joined(_of_device(w, w.gpu_rows[positions]) for _, positions in positions_by(device))
 
 
 def joined(parts: Iterable[Idle]) -> Idle:
@@ -155,8 +155,13 @@ def _edge_parts(w: Window) -> Idle:
     if str(w.core.info.metadata.get("generator", "")).startswith(f"{TOOL} "):
         steps = steps[:0]
     device = c.device[w.gpu_rows]
-    gaps = [_edges(w, w.gpu_rows[device == number], steps) for number in np.unique(device).tolist() if len(steps)]
-    return joined(gaps)
+    return joined(_edges(w, w.gpu_rows[positions], steps) for _, positions in positions_by(device) if len(steps))
+
+
+def _rows_by_device(everything: Window) -> dict[int, np.ndarray]:
+    """Device -> rows of its GPU events, ascending."""
+    rows = everything.gpu_rows
+    return {number: rows[positions] for number, positions in positions_by(everything.core.columns.device[rows])}
 
 
 def _edges(w: Window, rows: np.ndarray, steps: np.ndarray) -> Idle:
@@ -164,7 +169,8 @@ def _edges(w: Window, rows: np.ndarray, steps: np.ndarray) -> Idle:
     end = ends(core, rows)
     first, last = rows[[c.start_ns[rows].argmin()]], rows[[end.argmax()]]
     start, end = c.start_ns[first], end.max(keepdims=True)
-    earlier = core.gpu_rows[(c.device[core.gpu_rows] == c.device[first]) & (c.start_ns[core.gpu_rows] < start)]
+    device = core.everything.once(_rows_by_device)[int(c.device[first[0]])]
+    earlier = device[c.start_ns[device] < start]
     begin = np.maximum(c.start_ns[steps].min(keepdims=True), ends(core, earlier).max(initial=0))
     done = ends(core, steps).max(keepdims=True)
     found = []
@@ -181,7 +187,7 @@ def _behind(core: Core, last: np.ndarray, begin: np.ndarray, end: np.ndarray) ->
     call, calls = core.columns.parent[last], calls_of(core)
     if call >= 0:
         always = Clock((begin[:0], end[:0]))
-        Timelines(calls, always).add_spent(core.columns.thread[call], begin, end, states)
+        calls.timelines(always).add_spent(core.columns.thread[call], begin, end, states)
     for cause, state in _OF_STATE.items():
         parts[cause] = states[state]
     parts[Cause.unknown_not_recorded] = end - begin - parts.sum(axis=0)
@@ -262,7 +268,7 @@ def _before_launch(
     Returns:
         Time by state (row) and gap (column), and the waiting call in which each gap began, -1 for none.
     """
-    threads = Timelines(calls, clock)
+    threads = calls.timelines(clock)
     start, launch = clock(first), clock(launched)
     there = start.copy()
     if len(away := np.flatnonzero(other != own)):
@@ -322,7 +328,8 @@ def _outside(w: Window, rows: np.ndarray) -> Intervals:
     if len(every) == len(w.gpu_rows) or not len(rows):
         every = every[:0]
     else:
-        every = every[~w.holds(every) & (c.device[every] == c.device[rows[0]])]
+        every = core.everything.once(_rows_by_device)[int(c.device[rows[0]])]
+        every = every[~w.holds(every)]
     return merge(c.start_ns[every], ends(core, every))
 
 

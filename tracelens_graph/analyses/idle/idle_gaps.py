@@ -73,6 +73,8 @@ class _Host:
         self._g, self._c = g, g.columns
         self._rows = rows_of_kind(g.columns, HOST_KINDS)
         self._calls = rows_of_kind(g.columns, (Kind.RuntimeCall,))
+        threads = np.arange(len(g.threads) + 1)  # rows of host events stand thread by thread
+        self._edges = [np.searchsorted(g.columns.thread[rows], threads) for rows in (self._rows, self._calls)]
         self._threads: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]] = {}
 
     def longest(self, thread: int, start: int, end: int) -> dict[str, tuple[int, int]]:
@@ -101,8 +103,10 @@ class _Host:
         """Rows of a thread, their starts, its runtime calls, for each the earliest end of it and all later ones."""
         if thread not in self._threads:
             c = self._c
-            rows = self._rows[c.thread[self._rows] == thread]
-            calls = self._calls[c.thread[self._calls] == thread]
+            rows, calls = (
+                rows[edges[thread] : edges[thread + 1]]
+                for rows, edges in zip((self._rows, self._calls), self._edges, strict=True)
+            )
             over = np.minimum.accumulate(ends(self._g, calls)[::-1])[::-1]
             self._threads[thread] = rows, c.start_ns[rows], calls, over
         return self._threads[thread]

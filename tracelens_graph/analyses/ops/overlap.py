@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,10 +12,14 @@ from tracelens_graph.analyses.ops.kernel_details import truncated
 from tracelens_graph.analyses.ops.launchers import OpCalls, busy_by_group
 from tracelens_graph.analyses.shared.grouping import Cells, group_by, text_codes
 from tracelens_graph.analyses.shared.statistics import Groups
+from tracelens_graph.graph.arrays import distinct_pairs
 from tracelens_graph.graph.intervals import union_length_by_group
 
 SHORTEST_NS = 1000
 """Shorter overlaps are chance."""
+
+MOST_AT_ONCE = 128
+"""Kernels that a GPU runs at one time; where a trace has more, those that start last are not compared."""
 
 _PAIRS = 4_000_000
 
@@ -35,9 +40,9 @@ class Overlap:
 
     def __post_init__(self) -> None:
         core = self.found.core
-        pairs = np.stack((self.beside[:, 0], core.columns.name[self.beside[:, 1]].astype(np.int64)), axis=1)
+        pairs = distinct_pairs(self.beside[:, 0], core.columns.name[self.beside[:, 1]])
         names: list[list[str]] = [[] for _ in range(len(self.found))]
-        for number, name in np.unique(pairs, axis=0).tolist():
+        for number, name in zip(pairs[0].tolist(), pairs[1].tolist(), strict=True):
             names[number].append(core.names[name])
         self.names: list[list[str]] = names
         self.names_code = text_codes([tuple(each) for each in names])
@@ -69,10 +74,15 @@ class Overlap:
 
 
 def overlap(found: OpCalls) -> Overlap:
-    """Find what ran beside the GPU events of launchers: events of others on other streams, for 1 us or more."""
+    """Find what ran beside the GPU events of launchers: events of others on other streams, for 1 us or more.
+
+    Of events that all run at one time MOST_AT_ONCE are looked at, so that the pairs stay few.
+    """
     c = found.core.columns
     by_start = np.argsort(c.start_ns[found.gpu], kind="stable")
     gpu, of = found.gpu[by_start], found.of[by_start]
+    compared = _first_to_run(c.start_ns[gpu], c.end_ns[gpu])
+    gpu, of = gpu[compared], of[compared]
     start, end = c.start_ns[gpu], c.end_ns[gpu]
     lane = c.device[gpu].astype(np.int64) * (int(c.stream.max(initial=0)) + 2) + c.stream[gpu]
     # The later of two overlapping events starts before the earlier one ends.
@@ -88,13 +98,26 @@ def overlap(found: OpCalls) -> Overlap:
         found_pairs.append(np.stack((earlier[fits], later[fits]), axis=1))
     pairs = np.concatenate([*found_pairs, np.zeros((0, 2), np.int64)])
     both = np.concatenate((pairs, pairs[:, ::-1]))
-    beside = np.unique(np.stack((of[both[:, 0]], gpu[both[:, 1]]), axis=1), axis=0)
+    beside = np.stack(distinct_pairs(of[both[:, 0]], gpu[both[:, 1]]), axis=1)
     # What is covered of an op: the unions of the overlaps of its events.
     low = np.maximum(start[both[:, 0]], start[both[:, 1]])
     high = np.minimum(end[both[:, 0]], end[both[:, 1]])
     covered = union_length_by_group(of[both[:, 0]], low, high, len(found))
     busy = busy_by_group(found.core, found.gpu, found.of, len(found))
     return Overlap(found, beside, np.divide(covered, busy, out=np.zeros(len(found)), where=busy > 0))
+
+
+def _first_to_run(start: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """Positions of events (by start) without those that start while MOST_AT_ONCE of the others run."""
+    running = np.arange(1, len(start) + 1) - np.searchsorted(np.sort(end), start, "right")
+    if not len(start) or int(running.max()) <= MOST_AT_ONCE:
+        return np.arange(len(start))
+    kept, until = [], [int(start[0])] * MOST_AT_ONCE  # a heap of when the places become free
+    for position, (begins, ends) in enumerate(zip(start.tolist(), end.tolist(), strict=True)):
+        if until[0] <= begins:
+            heapq.heapreplace(until, ends)
+            kept.append(position)
+    return np.array(kept, np.int64)
 
 
 def _blocks(count: np.ndarray) -> list[np.ndarray]:

@@ -14,7 +14,7 @@ from tracelens_graph.graph.classes import argset_text
 from tracelens_graph.graph.context import ARGSET_PARTS
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group, union_length_by_group
-from tracelens_graph.graph.traversals import nearest_above, rows_of_kind
+from tracelens_graph.graph.traversals import nearest_above, outermost, rows_of_kind
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.perf.cost import Cost
 from tracelens_graph.perf.devices import Architecture, detect
@@ -149,6 +149,8 @@ def _below(
     called = np.array([name == op for name in core.names], bool)
     calls = rows_of_kind(c, (Kind.Op,))
     calls = calls[called[c.name[calls]] & _fits(sizes, dims)[c.argset[calls]]]
+    # What lies within a call with the same sizes has no events that this one has not.
+    calls = calls[outermost(text_codes(sizes)[c.argset[calls]], calls, c.last[calls])]
     low, high = np.searchsorted(w.gpu_rows, calls), np.searchsorted(w.gpu_rows, c.last[calls], "right")
     count = high - low
     row = np.repeat(calls, count)

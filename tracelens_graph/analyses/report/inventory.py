@@ -212,10 +212,14 @@ def _launches(g: Core) -> Table:
 def _faults(g: Core) -> Table:
     info, flags = g.info, g.columns.flags
     found = [("repaired", REPAIR_MEANING.get(fault, fault), count) for fault, count in info.repairs.items()]
-    found.append(("lost", "entries that no repair could save", info.lost_events))
+    at_least = ", at least" if info.lost_at_least else ""
+    found.append(("lost", f"entries that no repair could save{at_least}", info.lost_events))
     found.append(("lost", "bytes that no repair could save", info.lost_bytes))
     found.append(("lost", "the compressed file ends before its end", int(bool(info.cut_short))))
     found += [("flagged", meaning, int(np.count_nonzero(flags & flag))) for flag, meaning in FLAG_MEANING.items()]
+    if info.doubtful_from is not None:
+        doubtful = f"nodes whose uid may be smaller than the position in the file: from {info.doubtful_from:,} on"
+        found.append(("flagged", doubtful, int(np.count_nonzero(g.columns.uid >= info.doubtful_from))))
     found.append(("flagged", "communication kernels that belong to no known collective", len(g.collectives.unassigned)))
     found.append(("flagged", "forward-backward arrows with an end on no op", g.autograd.lost_arrows))
     found = [fault for fault in found if fault[2]]

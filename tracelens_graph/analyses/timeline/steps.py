@@ -111,7 +111,7 @@ def _on_device(core: Core, gpu: np.ndarray, group: np.ndarray, process: np.ndarr
     np.minimum.at(first, group, start)
     np.maximum.at(last, group, end)
     length, busy = np.zeros((2, groups), np.int64)
-    merged = merge(start, end)
+    found: list[tuple[np.ndarray, np.ndarray]] = []
     for steps in np.split(np.arange(len(process)), np.flatnonzero(np.diff(process)) + 1):
         steps = steps[first[steps] <= last[steps]]
         if not len(steps):
@@ -119,8 +119,12 @@ def _on_device(core: Core, gpu: np.ndarray, group: np.ndarray, process: np.ndarr
         # Work of a later step may begin before that of an earlier one.
         begin = np.minimum.accumulate(first[steps][::-1])[::-1]
         bounds = np.append(begin, max(int(last[steps[-1]]), int(begin[-1])))
-        length[steps] = np.diff(bounds)
-        busy[steps] = np.diff(length_before(merged, bounds))
+        found.append((steps, bounds))
+    if found:
+        every = length_before(merge(start, end), np.concatenate([bounds for _, bounds in found]))
+        edges = np.cumsum([len(bounds) for _, bounds in found])[:-1]
+        for (steps, bounds), before in zip(found, np.split(every, edges), strict=True):
+            length[steps], busy[steps] = np.diff(bounds), np.diff(before)
     return length, busy
 
 

@@ -8,7 +8,7 @@ from tracelens_graph.analyses.idle.host_states import Clock, ends
 from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, COMPUTATION, gpu_classes
 from tracelens_graph.analyses.shared.gpu_work import percent
 from tracelens_graph.analyses.shared.grouping import Cells, text_codes
-from tracelens_graph.graph.arrays import distinct
+from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import merge, sum_by_group, union_length, union_length_by_group
 from tracelens_graph.graph.window import Window, window_of
@@ -34,8 +34,9 @@ def exposed_communication(g: Core | Window) -> Table:
     what = gpu_classes(core, w.gpu_rows)
     rows, computing = (w.gpu_rows[what == one] for one in (COMMUNICATION, COMPUTATION))
     exposed = np.zeros(len(rows), np.int64)
-    for device in distinct(c.device[rows])[0].tolist():
-        here, beside = c.device[rows] == device, computing[c.device[computing] == device]
+    on = {device: computing[positions] for device, positions in positions_by(c.device[computing])}
+    for device, here in positions_by(c.device[rows]):
+        beside = on.get(device, computing[:0])
         uncovered = Clock(merge(c.start_ns[beside], ends(core, beside)))
         exposed[here] = uncovered(ends(core, rows[here])) - uncovered(c.start_ns[rows[here]])
     found = core.collectives

@@ -26,5 +26,6 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "queries": query.queries,
     "drop": catalog.drop,
 }
+_ACTING = (server.start, server.stop, demo.demo, push.push, catalog.drop)
 for name, command in COMMANDS.items():
-    app.command(name)(protected(command))
+    app.command(name)(protected(command, acts=command in _ACTING))

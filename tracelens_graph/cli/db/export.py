@@ -9,14 +9,14 @@ from typing import Annotated
 import typer
 
 from tracelens_graph.cli.db.images import As, Label, MinGpuTime, Only, Run, WithArgs, counts, wanted
-from tracelens_graph.cli.options import Arch, Traces, Written
+from tracelens_graph.cli.options import TO_NEW_FOLDER, Arch, Traces
 
 
 def export(
     folder: Annotated[
         Path,
         typer.Argument(metavar="DIR", show_default=False, file_okay=False, help="New folder for the files."),
-        Written.NEW_FOLDER,
+        TO_NEW_FOLDER,
     ],
     traces: Traces,
     run: Run = "",

@@ -18,7 +18,7 @@ def pull(
     output: Annotated[
         Path,
         typer.Option("--output", "-o", metavar="FILE", show_default=False, help="File to write."),
-        Written.OUTPUT,
+        Written((".tlg",)),
     ],
     uri: Uri = None,
     user: User = DEFAULT_USER,

@@ -11,7 +11,7 @@ import typer
 
 from tracelens_graph.cli.common import write_table
 from tracelens_graph.cli.db.connection import Database, Uri, User, connection
-from tracelens_graph.cli.options import Format, FormatOption, Written
+from tracelens_graph.cli.options import TO_FOLDER, Format, FormatOption
 from tracelens_graph.errors import DatabaseError
 from tracelens_graph.stores.neo4j.connection import DEFAULT_DATABASE, DEFAULT_USER
 
@@ -68,7 +68,7 @@ def queries(
         typer.Option(
             metavar="DIR", file_okay=False, show_default=False, help="Write the library and a style for Neo4j Browser."
         ),
-        Written.OUTPUT,
+        TO_FOLDER,
     ] = None,
     format: FormatOption = Format.table,
 ) -> None:

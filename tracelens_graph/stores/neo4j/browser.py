@@ -8,8 +8,7 @@ from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from tracelens_graph.cypher import library
-from tracelens_graph.errors import OutputError
-from tracelens_graph.files import check_outputs, replacing
+from tracelens_graph.output_folder import writing_folder
 
 FAVOURITES, STYLE = "queries.zip", "tracelens.grass"
 
@@ -37,13 +36,8 @@ def write_browser_files(folder: Path) -> list[Path]:
     Raises:
         OutputError: they cannot be written.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"{folder}: cannot be made a folder: {(error.strerror or str(error)).lower()}") from None
-    written = [folder / FAVOURITES, folder / STYLE]
-    check_outputs(written)
-    for path, content in zip(written, (favourites(), style()), strict=True):
-        with replacing(path, listed=True) as file:
-            file.write(content)
-    return written
+    with writing_folder(folder, [FAVOURITES, STYLE]) as output:
+        for name, content in ((FAVOURITES, favourites()), (STYLE, style())):
+            with output.file(name) as file:
+                file.write(content)
+    return output.paths

@@ -9,14 +9,18 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Self, TextIO
 
 import numpy as np
 
 from tracelens_graph.errors import OutputError
+from tracelens_graph.files import unwritable
 from tracelens_graph.graph.arrays import distinct_pairs
+from tracelens_graph.output_folder import writing_folder
 from tracelens_graph.schema.database import CONTEXT_PROPERTIES, EVENT, EVENT_PROPERTIES, KEYS, Stored, Type
 from tracelens_graph.stores.frames import Texts
 from tracelens_graph.stores.neo4j.connection import DEFAULT_DATABASE
@@ -96,6 +100,7 @@ class BulkExport:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._stack = ExitStack()
         self._fields = _Fields()
         self._files: dict[str, TextIO] = {}
         self._options: list[str] = []
@@ -105,23 +110,26 @@ class BulkExport:
         self._nodes = self._edges = 0
 
     def __enter__(self) -> Self:
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            if any(self._folder.iterdir()):
-                raise OutputError(f"{self._folder}: holds something already; name a new folder")
-        except OSError as error:
-            raise self._unwritable(error) from None
+        self._output = self._stack.enter_context(writing_folder(self._folder, new=True))
+        self._stack.push(self._end)
         return self
 
-    def __exit__(self, kind: object, *_: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
+
+    def _end(self, kind: object, *_: object) -> None:
+        """Write what comes last, unless something failed, and close the files."""
         try:
             if kind is None:
                 self._finish()
         except OSError as error:
-            raise self._unwritable(error) from None
+            raise unwritable(self._folder, error) from None
         finally:
             for file in self._files.values():
-                file.close()
+                with suppress(OSError):  # of a full disk, which was noticed before
+                    file.close()
 
     def add(self, image: Image, progress: Callable[[int, int], None] | None = None) -> None:
         """Write a trace.
@@ -142,7 +150,7 @@ class BulkExport:
         try:
             self._add(image, progress or (lambda done, size: None))
         except OSError as error:
-            raise self._unwritable(error) from None
+            raise unwritable(self._folder, error) from None
 
     def _add(self, image: Image, progress: Callable[[int, int], None]) -> None:
         now, done, uids = time.time_ns(), 0, [np.zeros(0, np.int64)]
@@ -220,16 +228,16 @@ class BulkExport:
         for file in self._files.values():
             file.close()
         statements = [f"{statement};\n" for statement in (*constraints(), *indexes())]
-        (self._folder / SCHEMA).write_text("".join(statements))
-        (self._folder / README).write_text(_ABOUT)
+        self._write(SCHEMA, "".join(statements))
+        self._write(README, _ABOUT)
         # The name of the database comes first: behind a list of files it would be one of them.
         options = [DEFAULT_DATABASE, "--id-type=integer", f"--array-delimiter={_BETWEEN_NAME}", "--bad-tolerance=0"]
         if self._fields.has_breaks:
             options.append("--multiline-fields=true")
         if self._fields.longest > _LONGEST:
             options.append(f"--read-buffer-size={4 * self._fields.longest + 1024}")
-        (self._folder / ARGUMENTS).write_text("\n".join((*options, *self._options, "")))
-        size = sum(path.stat().st_size for path in self._folder.iterdir())
+        self._write(ARGUMENTS, "\n".join((*options, *self._options, "")))
+        size = sum(path.stat().st_size for path in self._output.staged.iterdir())
         self.done = Exported(self._folder, len(self._paths), self._nodes, self._edges, size)
 
     def _file(self, what: str, labels: Sequence[str], properties: Sequence[Stored]) -> TextIO:
@@ -238,13 +246,14 @@ class BulkExport:
         if name not in self._files:
             ends = ":ID" if what == "nodes" else ":START_ID,:END_ID"
             header = ",".join((ends, *(f"{prop.name}:{_TYPES[prop.type]}" for prop in properties)))
-            (self._folder / f"{name}.header.csv").write_text(f"{header}\n")
-            self._files[name] = (self._folder / f"{name}.csv").open("w", encoding="utf-8", errors="replace", newline="")
+            self._write(f"{name}.header.csv", f"{header}\n")
+            self._files[name] = self._output.open_text(f"{name}.csv")
             self._options.append(f"--{what}={':'.join(labels)}={name}.header.csv,{name}.csv")
         return self._files[name]
 
-    def _unwritable(self, error: OSError) -> OutputError:
-        return OutputError(f"{self._folder}: cannot be written: {(error.strerror or str(error)).lower()}")
+    def _write(self, name: str, text: str) -> None:
+        with self._output.open_text(name) as file:
+            file.write(text)
 
 
 class _Numbers:

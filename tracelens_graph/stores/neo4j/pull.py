@@ -242,7 +242,7 @@ class _Reader:
         """Arguments of events, where they were pushed; of an event there is nothing else."""
         from isal import isal_zlib
 
-        packed, ends, firsts = bytearray(), [], list(range(0, events, _ARGS_AT_ONCE))
+        blocks, firsts = [], list(range(0, events, _ARGS_AT_ONCE))
         for low in firsts:
             high = min(low + _ARGS_AT_ONCE, events)
             texts = ["null"] * (high - low)
@@ -253,14 +253,12 @@ class _Reader:
             for begin, end in ranges_by_size(low, size, BATCH_BYTES):
                 for uid, args in self._rows(_READ_ARGS, low=begin, high=end):
                     texts[uid - low] = f'{{"args":{args}}}'
-            packed += isal_zlib.compress(f"[{','.join(texts)}]".encode(), 1)
-            ends.append(len(packed))
+            blocks.append(isal_zlib.compress(f"[{','.join(texts)}]".encode(), 1))
             self._count(high - low)
         return PackedDetails(
             first=np.array(firsts, np.int64),
             count=np.diff([*firsts, events]) if firsts else np.zeros(0, np.int64),
-            blocks=np.frombuffer(bytes(packed), np.uint8),
-            ends=np.array(ends, np.int64),
+            blocks=blocks,
             trace_id=self._trace["id"],
             name=self._trace["path"],
         )

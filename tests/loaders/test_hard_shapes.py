@@ -1,0 +1,184 @@
+"""What loading costs grows with the size of a file and no faster, and it is bounded, whatever the file says."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import zipfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from growth import assert_growth, cost
+from handmade import span
+from hard_files import SHAPES
+
+from tracelens_graph.errors import TraceError, TraceLensGraphError
+from tracelens_graph.loaders.kineto import chunks, collect, limits, repair, repair_text, structure, times
+from tracelens_graph.loading import load_core
+
+pytestmark = pytest.mark.slow
+
+READERS: tuple[ModuleType, ...] = (chunks, collect, repair, repair_text, structure, times)
+SIZE = 10_000
+
+
+def op(name: str, ts: float, dur: float = 1, **args: Any) -> dict[str, Any]:
+    return span("cpu_op", name, ts, dur, **args)
+
+
+def loaded(text: bytes) -> object:
+    try:
+        return load_core(text)
+    except TraceLensGraphError as error:
+        return error
+
+
+@pytest.fixture
+def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Limits a thousandth of what they are, so that short texts meet them."""
+    for module in (limits, chunks, collect, repair, repair_text, structure):
+        for name, size in (("BLOCK", 512), ("LARGEST_EVENT", 1 << 16), ("LARGEST_OBJECT", 1 << 12)):
+            if hasattr(module, name):
+                monkeypatch.setattr(module, name, size)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_cost_grows_with_the_size(shape: str, small_limits: None) -> None:
+    assert_growth(lambda size: partial(loaded, SHAPES[shape](size)), SIZE, modules=READERS)
+
+
+@pytest.mark.parametrize("shape", ["string", "escapes", "escaped quotes", "controls in a string", "values missing"])
+def test_what_has_no_end_is_not_held(shape: str, small_limits: None) -> None:
+    once, often = (cost(partial(loaded, SHAPES[shape](size))).peak - size for size in (1 << 18, 1 << 20))
+    assert often < 1.2 * once + (1 << 18)
+
+
+def test_an_event_too_large_is_lost_alone(small_limits: None) -> None:
+    large = {"ph": "X", "cat": "cpu_op", "name": "x" * (1 << 17), "args": {"list": [0] * 5000}}
+    events = [op("a", ts=1), op("b", ts=2), large, op("c", ts=3), op("d", ts=4)]
+    for place in range(len(events)):
+        moved = [*events[:2], *events[3:]]
+        moved.insert(place, large)
+        core = load_core(json.dumps({"traceEvents": moved, "after": "x"}).encode())
+        assert core.info.lost_events == 1
+        assert (1 << 17) < core.info.lost_bytes < (1 << 18)
+        assert [core.names[code] for code in core.columns.name.tolist()] == ["a", "b", "c", "d"]
+        assert core.columns.uid.tolist() == [uid for uid in range(5) if uid != place]
+
+
+def test_an_event_as_large_as_may_be_is_kept(small_limits: None) -> None:
+    large = op("x" * 60_000, ts=2, **{"list": [{"a": [1, "}, {"]}] * 10})
+    core = load_core({"traceEvents": [op("a", ts=1), large, op("c", ts=3)]})
+    assert core.info.repairs == {}
+    assert len(core.columns) == 3
+    assert core.node(1).args == large["args"]
+
+
+@pytest.mark.parametrize("where", ["before", "behind"])
+@pytest.mark.parametrize(
+    "value",
+    ["x" * 200_000, [[]] * 50_000, {"a": [{"name": "b"}, {"name": "c"}] * 9000, "d": "]}"}, [[]]],
+    ids=["text", "list", "events", "short"],
+)
+def test_keys_beside_the_events_may_be_of_any_size(where: str, value: Any, small_limits: None) -> None:
+    beside = {"large": value, "schemaVersion": 1, "distributedInfo": {"rank": 3}}
+    events = {"traceEvents": [op("a", ts=1), op("b", ts=2)]}
+    core = load_core(json.dumps(beside | events if where == "before" else events | beside).encode())
+    assert core.info.metadata == {"schemaVersion": 1, "distributedInfo": {"rank": 3}}
+    assert len(core.columns) == 2
+    assert core.info.lost_events == 0
+
+
+@pytest.mark.parametrize("where", ["before", "behind"])
+def test_keys_beside_the_events_may_have_any_depth(where: str) -> None:
+    deep = b'"deep":' + b"[" * 100_000 + b"]" * 100_000 + b',"schemaVersion":1'
+    events = b'"traceEvents":[%s]' % json.dumps(op("a", ts=1)).encode()
+    core = load_core(b"{" + b",".join((deep, events) if where == "before" else (events, deep)) + b"}")
+    assert core.info.metadata == {"schemaVersion": 1}
+    assert core.info.repairs == {}
+    assert len(core.columns) == 1
+
+
+def test_events_of_any_spelling_are_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No boundary that is known by its bytes stands between these."""
+    sizes: list[int] = []
+    whole = collect.Collector.chunk
+
+    def counted(self: collect.Collector, text: memoryview, offset: int) -> None:
+        sizes.append(len(text))
+        whole(self, text, offset)
+
+    monkeypatch.setattr(collect.Collector, "chunk", counted)
+    events = [{"x": "}, {", **op(f"op{i}", ts=i)} for i in range(40_000)]
+    core = load_core(json.dumps({"traceEvents": events, "after": 1}).encode())
+    assert len(core.columns) == 40_000
+    assert core.info.repairs == {}
+    assert max(sizes) <= 3 * chunks.BLOCK
+
+
+# ---- numbers ----
+
+
+@pytest.mark.parametrize("number", ["9" * 1_000_000, "1e999990", "1e99999999999999999999", "9" * 1000 + ".5"])
+@pytest.mark.parametrize("key", ["ts", "dur"])
+def test_numbers_of_any_length(number: str, key: str) -> None:
+    text = json.dumps({"traceEvents": [op("a", ts=1), op("b", ts=1) | {key: "#"}]}).replace('"#"', number)
+    core = load_core(text.encode())
+    assert len(core.columns) == 2
+    assert core.info.repairs == {"out_of_range": 1}
+
+
+@pytest.mark.parametrize(
+    ("spelled", "ns"), [("1e-999990", 0), ("0e999990", 0), ("1e-99999999999999999999", 0), ("-1e999990", -(2**60))]
+)
+def test_times_with_large_exponents(spelled: str, ns: int) -> None:
+    assert times.digits_to_ns([spelled.encode()]).tolist() == [ns]  # type: ignore[list-item]
+
+
+# ---- packed files ----
+
+
+def zipped(data: bytes) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("trace.json", data)
+    return out.getvalue()
+
+
+def zstandard(data: bytes) -> bytes:
+    return pytest.importorskip("zstandard").ZstdCompressor().compress(data)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zipped, zstandard, lambda data: gzip.compress(data)[:-9]])
+@pytest.mark.parametrize("how", ["path", "bytes", "stream"])
+def test_a_file_that_unpacks_to_too_much_is_refused(
+    pack: Callable[[bytes], bytes], how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = json.dumps({"traceEvents": [op("a", ts=1)]}).encode()
+    packed = pack(data + b" " * 3_000_000)
+    path = tmp_path / "trace.json"
+    path.write_bytes(packed)
+
+    def load() -> Any:
+        return load_core(path if how == "path" else packed if how == "bytes" else io.BytesIO(packed))
+
+    with pytest.raises(TraceError, match=r"more than 250 times its size .* TRACELENS_GRAPH_UNPACK_LIMIT") as caught:
+        load()
+    assert "\n" not in str(caught.value)
+    for limit in ("100000", "0"):
+        monkeypatch.setenv("TRACELENS_GRAPH_UNPACK_LIMIT", limit)
+        assert len(load().columns) == 1
+    monkeypatch.setenv("TRACELENS_GRAPH_UNPACK_LIMIT", "much")
+    with pytest.raises(TraceError, match="UNPACK_LIMIT=much: is not a number"):
+        load()
+
+
+def test_short_files_may_pack_well() -> None:
+    data = json.dumps({"traceEvents": [op("a", ts=1)] * 9000}).encode()
+    assert len(data) / len(gzip.compress(data)) > 250 or len(data) < 1 << 20
+    assert len(load_core(gzip.compress(data)).columns) == 9000

@@ -1,0 +1,122 @@
+"""No command, question or export recurses over the depth of a trace, and none draws a line as long as it is deep."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from shapes import trace
+from typer.testing import CliRunner
+
+import tracelens_graph
+from tracelens_graph import TraceGraph
+from tracelens_graph.analyses.questions import QUESTIONS
+from tracelens_graph.cli.app import app
+from tracelens_graph.compat import TraceToTree
+
+pytestmark = pytest.mark.slow
+
+DEPTH = int(os.environ.get("TRACELENS_GRAPH_DEPTH", "100_000"))
+SHAPES = ("nested_ops", "nested_frames", "nested_annotations")
+
+SWITCHES = (
+    "--micro-idle 5 --short-kernels 10 --first-occurrence --call-stack --recompute --by-kernel-count --by-module "
+    "--kernel-categories --overlap"
+)
+COMMANDS = {
+    "report": ("report T", "report T --all", f"report T --csv D {SWITCHES}", "report T --json J"),
+    "compare": ("compare T T --names a,b", "compare T T --names a,b --csv D"),
+    "info": ("info T",),
+    "timeline": ("timeline T",),
+    "attribution": ("attribution T", "attribution T --level kernel"),
+    "modules": ("modules T", "modules T --format table --by class"),
+    "tree": ("tree T", "tree T --gpu-time --uids", "tree T --prune --kind gpu", "tree T --name gemm --up --gpu-time"),
+    "roofline": ("roofline T --arch h100-sxm -o R",),
+    "cut": ("cut T --uid 50 -o C",),
+    "export": (
+        "export T --format graphml -o G",
+        "export T --format csv -o D",
+        "export T --format parquet -o D",
+        "db export D T",
+    ),
+    "save": ("save T -o S",),
+    "ask": tuple(f"ask {name} T" for name in QUESTIONS if not QUESTIONS[name].several),
+}
+"""Command -> how it is called: T is the trace, the others places to write to."""
+
+FILES = {"R": ".html", "C": ".json", "G": ".graphml", "S": ".tlg", "J": ".json"}
+
+WITHOUT_A_TRACE = {"architectures"}
+WITH_A_DATABASE = {"check", "demo", "drop", "list", "pull", "push", "queries", "query", "start", "stop"}
+
+
+def commands(program: Any = app) -> Iterator[str]:
+    for registered in program.registered_commands:
+        yield registered.name or registered.callback.__name__
+    for group in program.registered_groups:
+        yield from commands(group.typer_instance)
+
+
+@pytest.fixture(scope="module", params=SHAPES)
+def deep(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A deep trace as a file."""
+    path = tmp_path_factory.mktemp("deep") / f"{request.param}.json"
+    path.write_text(json.dumps(trace(request.param, DEPTH)))
+    return path
+
+
+def test_no_command_is_forgotten() -> None:
+    assert set(commands()) == set(COMMANDS) | WITHOUT_A_TRACE | WITH_A_DATABASE
+
+
+@pytest.mark.parametrize("words", [words for ways in COMMANDS.values() for words in ways])
+def test_a_command_takes_any_depth(words: str, deep: Path, tmp_path: Path) -> None:
+    if "--png" in words or words.startswith("roofline"):
+        pytest.importorskip("plotly")
+    if "parquet" in words:
+        pytest.importorskip("pyarrow")
+    places = {"T": str(deep), "D": str(tmp_path / "tables")}
+    places |= {name: str(tmp_path / f"{name}{end}") for name, end in FILES.items()}
+    result = CliRunner().invoke(app, [places.get(word, word) for word in words.split()])
+    assert not result.exception or isinstance(result.exception, SystemExit), repr(result.exception)
+    assert result.exit_code in (0, 1), result.stderr
+    assert result.exit_code == 0 or result.stderr.startswith("error: "), result.stderr
+    assert max(map(len, result.stdout.splitlines()), default=0) < 10_000
+    written = sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file())
+    assert written + len(result.stdout) < 3000 * DEPTH
+
+
+@pytest.fixture(scope="module")
+def graph(deep: Path) -> TraceGraph:
+    return tracelens_graph.load(deep)
+
+
+def test_python_takes_any_depth(graph: TraceGraph) -> None:
+    deepest = graph.nodes_at([int(np.argmax(graph.columns.depth))])[0]
+    top = graph.nodes_at([0])[0]
+    assert len(deepest.ancestors) == deepest.depth
+    assert len(top.subtree) == int(graph.columns.last[0]) + 1
+    assert all(len(text) < 1000 for node in (top, deepest) for text in (repr(node), str(node.attributes())))
+    assert deepest.gpu_time.busy <= deepest.gpu_time.sum
+    steps, node = 0, top
+    while node.children:
+        node, steps = node.children[0], steps + 1
+    assert steps == int(graph.columns.depth.max())
+    assert len(graph.same_as(deepest)) <= DEPTH
+    assert graph.to_networkx().number_of_nodes() == len(graph.columns)
+    assert len(repr(graph)) < 1000
+
+
+def test_what_is_known_from_tracelens_takes_any_depth(deep: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tree = TraceToTree(tracelens_graph.load(deep))
+    deepest = tree.get_UID2event(int(tree.graph.columns.uid[int(np.argmax(tree.graph.columns.depth))]))
+    top = tree.get_UID2event(int(tree.graph.columns.uid[0]))
+    assert len(tree.traverse_parents_and_get_callstack(deepest)) > 1
+    tree.traverse_subtree_and_print(top)
+    tree.traverse_parents_and_print(deepest)
+    assert len(capsys.readouterr().out) < 10_000_000
