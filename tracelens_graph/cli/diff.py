@@ -14,7 +14,15 @@ import typer
 from tracelens_graph.cli import gate
 from tracelens_graph.cli.common import ASCII_BRANCHES, has_branches, load, write_table
 from tracelens_graph.cli.hints import Call
-from tracelens_graph.cli.options import CacheOption, Extensions, Format, FormatOption, Written, extension_of
+from tracelens_graph.cli.options import (
+    TO_FOLDER,
+    CacheOption,
+    Extensions,
+    Format,
+    FormatOption,
+    Written,
+    extension_of,
+)
 from tracelens_graph.cli.outputs import say_written
 from tracelens_graph.cli.traces import files_named, names_of, say
 from tracelens_graph.cli.windows import WindowChoice, with_window_options
@@ -98,17 +106,17 @@ def diff(
     csv: Annotated[
         Path | None,
         typer.Option(metavar="DIR", show_default=False, help="Write every table to DIR/NAME.csv."),
-        Written.OUTPUT,
+        TO_FOLDER,
     ] = None,
     json: Annotated[
         Path | None,
         typer.Option(metavar="FILE", show_default=False, help="Write everything as JSON."),
-        Written.OUTPUT,
+        Written((".json",)),
     ] = None,
     markdown: Annotated[
         Path | None,
         typer.Option(metavar="FILE", show_default=False, help="Write a page of Markdown, as for a pull request."),
-        Written.OUTPUT,
+        Written((".md", ".markdown")),
     ] = None,
     fail_if: Annotated[
         list[str] | None,
