@@ -20,6 +20,8 @@ _UNLIKE = 2
 
 _FOLDED, _FEW = 256, 64
 """Columns into which names and tokens are folded where there are more, and where the table of all pairs is large."""
+_LEAF = 1 << 20
+"""What a leaf counts in the cost of units; all time together counts less."""
 _LARGE = 1 << 22
 """Entries of a large table."""
 
@@ -30,6 +32,7 @@ class Units:
     Attributes:
         items: nodes, and leaves as ~leaf.
         size: number of leaves in each.
+        ns: sum of the durations of their events.
         identity: equal for equal items, on both sides.
         name: the name of each, or of the op that launched it.
         names: for each the names along its chain of single children: what it may be called.
@@ -43,6 +46,7 @@ class Units:
         self.low = np.where(is_leaf, leaf, forest.low[node])
         self.high = np.where(is_leaf, leaf + 1, forest.high[node])
         self.size = self.high - self.low
+        self.ns = forest.ns_before[self.high] - forest.ns_before[self.low]
         leaf = np.minimum(leaf, max(forest.leaves - 1, 0))
         self.identity = np.where(is_leaf, forest.leaf_identity[leaf], forest.identity[node])
         self.name = np.where(is_leaf, forest.op[leaf], forest.name[node])
@@ -91,8 +95,14 @@ class UnitCosts:
         """The pairs of units that cost least."""
         rows, columns = self._rows
         x, y = self.x, self.y
+        # Among pairings that leave as many leaves over, the one that leaves less time over.
+        share = int(x.ns.sum() + y.ns.sum()) + 1
+        lose, gain = (
+            one.size[of] * _LEAF + one.ns[of].astype(object) * (_LEAF - 1) // share
+            for one, of in ((x, rows), (y, columns))
+        )
         pairs = aligned(
-            x.size[rows], y.size[columns], self._row, (x.identity[rows], y.identity[columns]),
+            lose.astype(np.int64), gain.astype(np.int64), self._row, (x.identity[rows], y.identity[columns]),
             (x.name[rows], y.name[columns]),
         )  # fmt: skip
         return [(int(rows[i]), int(columns[j])) for i, j in pairs]
@@ -114,7 +124,7 @@ class UnitCosts:
         may = places[0] if len(places) == 1 else np.unique(np.concatenate(places))
         differ = np.abs(self._bags[1][may] - self._bags[0][i]).sum(axis=1)
         alike = _UNLIKE * differ <= self.x.size[rows[i]] + self.y.size[columns[may]]
-        cost[may[alike] - begin] = differ[alike]
+        cost[may[alike] - begin] = differ[alike].astype(np.int64) * _LEAF
         return cost
 
 

@@ -111,6 +111,18 @@ class Forest:
         return mixed(self.op.astype(np.uint64) * _MULTIPLIERS[0] + self.category.astype(np.uint64) * _MULTIPLIERS[2])
 
     @cached_property
+    def ns_before(self) -> np.ndarray:
+        """Sum of `ns` of all leaves before each, and behind the last of all."""
+        return np.concatenate(([0], np.cumsum(self.ns)))
+
+    @cached_property
+    def bag(self) -> np.ndarray:
+        """Per node a hash of what is below it by op and category, in any order."""
+        running = np.concatenate((np.zeros(1, np.uint64), np.cumsum(self.token, dtype=np.uint64)))
+        found: np.ndarray = running[self.high] - running[self.low]
+        return found
+
+    @cached_property
     def leaf_identity(self) -> np.ndarray:
         """Per leaf a hash of op, arguments and category."""
         return mixed(self.token + self.leaf_args.astype(np.uint64) * _MULTIPLIERS[1])

@@ -65,7 +65,7 @@ class Matching:
                 continue
             below_u, below_v = a.items(u), b.items(v)
             if not _same_names(a, b, below_u, below_v):
-                below_u, below_v = _below_chain(a, below_u), _below_chain(b, below_v)
+                below_u, below_v = _below_chains(a, b, below_u, below_v)
             if _same_names(a, b, below_u, below_v):
                 for x, y in zip(below_u, below_v, strict=True):
                     if x < 0:
@@ -160,22 +160,40 @@ class Found:
         return self
 
 
-def _below_chain(forest: Forest, items: list[int]) -> list[int]:
-    """What branches first below a chain of single children."""
+def _below_chains(a: Forest, b: Forest, below_u: list[int], below_v: list[int]) -> tuple[list[int], list[int]]:
+    """What branches first below chains of single children; not below one that is among the branches of the other."""
+    end_u, end_v = _below_chain(a, below_u), _below_chain(b, below_v)
+    return _below_chain(a, below_u, b, end_v), _below_chain(b, below_v, a, end_u)
+
+
+def _below_chain(
+    forest: Forest, items: list[int], other: Forest | None = None, branches: list[int] | None = None
+) -> list[int]:
+    sizes: dict[int, list[int]] = {}
+    for item in branches or ():
+        if other is not None and item >= 0:
+            sizes.setdefault(int(other.name[item]), []).append(int(other.high[item] - other.low[item]))
     while len(items) == 1 and items[0] >= 0:
+        size = int(forest.high[items[0]] - forest.low[items[0]])
+        if any(2 * abs(size - one) <= size + one for one in sizes.get(int(forest.name[items[0]]), ())):
+            return items
         items = forest.items(items[0])
     return items
 
 
 def _same_names(a: Forest, b: Forest, x: list[int], y: list[int]) -> bool:
-    """Whether items are called alike one by one; leaves also do alike."""
+    """Whether items are called alike one by one; of several of one name, each also does like its counterpart."""
     if len(x) != len(y):
         return False
+    seen: dict[int, bool] = {}
     for u, v in zip(x, y, strict=True):
         if (u < 0) != (v < 0):
             return False
-        if u >= 0 and a.name[u] != b.name[v]:
-            return False
+        if u >= 0:
+            name, does_like = int(a.name[u]), bool(a.bag[u] == b.bag[v])
+            if name != b.name[v] or (name in seen and not (seen[name] and does_like)):
+                return False
+            seen[name] = does_like
         if u < 0 and (a.op[~u] != b.op[~v] or (not a.op[~u] and a.category[~u] != b.category[~v])):
             return False
     return True
