@@ -230,7 +230,7 @@ def test_a_permanent_error_is_one_line_and_the_next_push_completes(
 ) -> None:
     found = placed(other)
     with monkeypatch.context() as patched:
-        patched.setattr(writer, "write_edges", lambda edges: "UNWIND $rows AS r RETURN 1 / 0 AS found")
+        patched.setattr(writer, "write_edges", lambda edges, whole: "UNWIND $rows AS r RETURN 1 / 0 AS found")
         with pytest.raises(DatabaseError) as error:
             database.push_image(found)
     assert len(str(error.value).splitlines()) == 1
