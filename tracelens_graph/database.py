@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tracelens_graph.analyses.report.knowledge import add_knowledge
 from tracelens_graph.cypher import parse
 from tracelens_graph.database_diff import diff_image
-from tracelens_graph.files import distinct_names, stem
+from tracelens_graph.files import stem
 from tracelens_graph.graph.context import build_context
 from tracelens_graph.graph.core import Core
 from tracelens_graph.stores.neo4j import catalog, query
@@ -137,7 +137,8 @@ class Database:
 
         Args:
             difference: what `diff` gives.
-            run: name of the run of traces that are pushed; by default each is a run of its own.
+            run: name of the run of traces that are pushed, which are called by the names of the comparison in it; by
+                default each is a run of its own.
             replace: whether a comparison of other parts of the two traces gives way.
             progress: called with rows written and rows in all, for each trace and for the comparison.
 
@@ -150,10 +151,9 @@ class Database:
         """
         cores = [window.core for window in (difference.a, difference.b)]
         known = {trace["id"]: trace for trace in self.traces()}
-        names = distinct_names([core.info.source for core in cores]) if run else map(default_name, cores)
-        for core, name in zip(cores, names, strict=True):
+        for core, name in zip(cores, difference.names, strict=True):
             if known.get(core.trace_id, {}).get("state") != "complete":
-                self.push(core, run=run, name=name, progress=progress)
+                self.push(core, run=run, name=name if run else "", progress=progress)
         known = {trace["id"]: trace for trace in self.traces()}
         image = diff_image(difference, [known[core.trace_id] for core in cores])
         with self._in_words():

@@ -74,8 +74,9 @@ def resolve(known: Sequence[Mapping[str, Any]], wanted: str) -> Mapping[str, Any
 
 
 def drop_trace(driver: Driver, database: str, trace: str, progress: Callable[[int, int], None] | None = None) -> None:
-    """Delete a trace, its comparisons, and knowledge that no other trace uses; in batches, to be gone on with if cut off.
+    """Delete a trace, its comparisons, and knowledge that no other trace uses.
 
+    In batches, and to be gone on with if it is cut off.
     Knowledge stays while another trace is being pushed, which may be about to use it.
 
     Args:
