@@ -108,9 +108,10 @@ def test_layers_that_differ() -> None:
     assert {row["inside"] for row in rows} == {"nn.Module: Model_0"}
     (extra,) = [row for row in rows if row["layer_a"] is None]
     assert (extra["kind"], extra["gpu_time_a_us"], extra["gpu_time_b_us"]) == ("only in b", 0.0, 5.0)
-    changes = sorted(row["change_us"] for row in rows)
-    assert changes == [-1.0, 5.0]
-    assert len(rows) == 3 or all(row["change_us"] for row in rows)
+    kinds = {row["change_us"]: row["kind"] for row in rows}
+    assert sorted(kinds) == [-1.0, 0.0, 5.0]
+    assert (kinds[-1.0], kinds[5.0]) == ("identical", "only in b")
+    assert kinds[0.0] != "identical"  # two kernels in place of one, in the same time
 
 
 def test_places_add_up_to_the_change() -> None:
@@ -180,4 +181,4 @@ def test_the_database_finds_the_same_kernels(compared: Ask) -> None:
 def test_the_database_says_the_same_of_platforms(compared: Ask, name: str, model: str) -> None:
     query, twin = compared(real_pair(model), name, top=0)
     assert_same(query, twin)
-    assert len(twin) > 10
+    assert len(twin) >= 10

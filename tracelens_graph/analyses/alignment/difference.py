@@ -149,6 +149,12 @@ class Diff:
     def __init__(self, a: Window, b: Window, names: tuple[str, str] = ("A", "B")) -> None:
         self.a, self.b, self.names = a, b, names
 
+    def called(self, names: tuple[str, str]) -> Diff:
+        """The same under other names."""
+        found = Diff(self.a, self.b, names)
+        found.__dict__ |= {name: getattr(self, name) for name in ("alignment", "places", "matches")}
+        return found
+
     @cached_property
     def alignment(self) -> Alignment:
         """Which GPU work of one is which of the other."""
