@@ -36,8 +36,7 @@ def test_it_is_a_graph_of_both_forests(whole: tlg.TraceDiff, graphs: tuple[tlg.T
     }
     assert set(whole) == set(whole.nodes) == expected
     for side, g in zip("ab", graphs, strict=True):
-        uid = g.find("aten::mm")[0].uid if g.find("aten::mm") else next(iter(g))
-        assert whole.nodes[side, uid] == g.nodes[uid]
+        assert all(whole.nodes[side, uid] == g.nodes[uid] for _, uid in list(expected)[:200] if (side, uid) in expected)
         own = Counter((u[1], v[1], key) for u, v, key in whole.edges(keys=True) if u[0] == v[0] == side)
         assert own == Counter((u, v, "CALLS" if "CALLS" in g[u][v] else "LAUNCHES") for u, v in g.tree.edges)
     matches = [(u, v, data) for u, v, key, data in whole.edges(keys=True, data=True) if key == "MATCHES"]
@@ -69,8 +68,6 @@ def test_match_goes_both_ways(whole: tlg.TraceDiff, graphs: tuple[tlg.TraceGraph
         assert ("a", whole.match(other).uid) in edges.predecessors(v)
     alone = graphs[1].nodes_at([int(whole.matches.alone[1][0])])[0]
     assert whole.match(alone) is None
-    stranger = tlg.load({"traceEvents": []})
-    del stranger
     third = tlg.load(simulate(1, steps=1, layers=1, seed=62).ranks[0].trace)
     with pytest.raises(tlg.AnalysisError, match="is a node of neither graph"):
         whole.match(third.node(next(iter(third))))
@@ -148,8 +145,9 @@ def test_nothing_to_compare(graphs: tuple[tlg.TraceGraph, tlg.TraceGraph]) -> No
 
 @needs_corpus
 def test_the_vit_pair(corpus: Path) -> None:
-    paths = [corpus / "tracelens" / device / "vit-base.json.gz" for device in ("h100", "mi300")]
-    found = tlg.diff(*(path if path.exists() else next(path.parent.glob("vit*")) for path in paths))
+    paths = [corpus / "tracelens" / device / "vit-nsfw.json.gz" for device in ("h100", "mi300")]
+    found = tlg.diff(*paths)
+    assert found.names == ("h100/vit-nsfw", "mi300/vit-nsfw")
     (row,) = [row for row in found.points().records() if row["op"] == "aten::_convolution"]
     assert (round(row["a_ms"], 3), round(row["b_ms"], 3)) == (0.126, 0.046)
     assert row["module"].endswith("ViTEmbeddings/ViTPatchEmbeddings/Conv2d")
