@@ -181,7 +181,7 @@ def _two(
     difference = compared(first, second, names)
     notes = notes_on(difference)
     if (first, second) != windows:
-        notes = ["Of each trace a step of median GPU time is compared; --step N takes another.", *notes]
+        notes = ["One step of each is compared: --step N takes another, --from 0ms all of both traces.", *notes]
     makers = {"diff_totals": totals_table, "diff_times": times_table, "diff_places": places_table}
     if shown.tree:
         _draw_tree(difference, shown.min_percent)
