@@ -64,8 +64,11 @@ def test_match_goes_both_ways(whole: tlg.TraceDiff, graphs: tuple[tlg.TraceGraph
     edges = nx.DiGraph((u, v) for u, v, key in whole.edges(keys=True) if key == "MATCHES")
     for u, v in list(edges.edges)[::50]:
         mine, other = graphs[0].node(u[1]), graphs[1].node(v[1])
-        assert ("b", whole.match(mine).uid) in edges.successors(u)
-        assert ("a", whole.match(other).uid) in edges.predecessors(v)
+        of_mine, of_other = whole.match(mine), whole.match(other)
+        assert of_mine
+        assert of_other
+        assert ("b", of_mine.uid) in edges.successors(u)
+        assert ("a", of_other.uid) in edges.predecessors(v)
     alone = graphs[1].nodes_at([int(whole.matches.alone[1][0])])[0]
     assert whole.match(alone) is None
     third = tlg.load(simulate(1, steps=1, layers=1, seed=62).ranks[0].trace)

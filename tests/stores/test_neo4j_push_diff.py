@@ -93,7 +93,7 @@ def test_every_gpu_event_is_in_one_place_and_changes_add_up(database: Database, 
     assert total == {"change": difference.ns[1] - difference.ns[0], "n": len(table)}
     places = asked(database, "MATCH (p:Divergence) RETURN p.place AS place, p.name AS op, p.why AS why, p.uid_a AS uid")
     assert {(row["place"], row["op"], row["why"], row["uid"]) for row in places} == set(
-        zip(table["place"].tolist(), table["op"], table["why"], table["uid_a"], strict=True)
+        zip(list(table["place"]), table["op"], table["why"], table["uid_a"], strict=True)
     )
 
 

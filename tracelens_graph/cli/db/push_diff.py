@@ -63,8 +63,6 @@ def push_diff(
         ids = difference.a.core.trace_id, difference.b.core.trace_id
         (found,) = (one for one in graphs.diffs() if (one["a"], one["b"]) == ids)
     seconds = "" if outcome == "unchanged" else f" in {time.monotonic() - start:.1f} s"
-    typer.echo(
-        printable(f"{outcome} {found['name']}: {found['places']:,} places, {found['matches']:,} matches{seconds}")
-    )
-    paths_there = f"-p a={found['a']} -p b={found['b']}"
-    typer.echo(f"ask next: tracelens-graph db query divergences {paths_there}")
+    counts = f"{found['places']:,} places, {found['matches']:,} matches{seconds}"
+    typer.echo(printable(f"{outcome} {found['name']}: {counts}"))
+    typer.echo(f"ask next: tracelens-graph db query divergences --param a={found['a']} --param b={found['b']}")
