@@ -11,8 +11,25 @@ from collections.abc import Iterable, Iterator
 
 from pages import DOCS, publish
 
-from tracelens_graph.schema import CONTEXT_EDGES, CONTEXT_KINDS, EVENT_EDGES, KIND_MEANING, Kind
-from tracelens_graph.schema.database import CONTEXT_PROPERTIES, EVENT_PROPERTIES, KEYS, Stored, event_labels
+from tracelens_graph.schema import (
+    CONTEXT_EDGES,
+    CONTEXT_KINDS,
+    DIFF_EDGES,
+    DIFF_KINDS,
+    EVENT_EDGES,
+    KIND_MEANING,
+    EdgeType,
+    Kind,
+)
+from tracelens_graph.schema.database import (
+    CONTEXT_PROPERTIES,
+    DIFF_EDGE_PROPERTIES,
+    DIFF_PROPERTIES,
+    EVENT_PROPERTIES,
+    KEYS,
+    Stored,
+    event_labels,
+)
 from tracelens_graph.stores.neo4j.statements import constraints, indexes
 
 HEAD = """# The graph in the database
@@ -34,6 +51,13 @@ Context belongs to one trace (`trace`) or one run (`run`). Knowledge (`Signature
 `SubtreeClass`) is keyed by its content alone, and shared by all traces of a database.
 """
 
+DIFFS = """## Comparisons
+
+What `db push-diff` makes of two traces, a and b, in that order: there is one comparison of them. `MATCHES` leads from
+events of a to those of b. Every GPU event that was compared is in exactly one `Divergence`, by `IN_A` or `IN_B`, so
+that the changes of all places add up to the change of the GPU time.
+"""
+
 INDEXES = """## Constraints and indexes
 
 Made by the first push. No index holds names, because a name may be longer than an index can hold; a query of all events
@@ -44,18 +68,26 @@ of a kind reads `WHERE n.trace = $trace AND n.pre >= 0`.
 def schema_page() -> str:
     """The page."""
     kinds = ((f"`{':'.join(event_labels(kind))}`", KIND_MEANING[kind]) for kind in Kind)
-    edges = (
-        (f"`{one.name}`", _ends(one.source), _ends(one.target), one.meaning) for one in EVENT_EDGES + CONTEXT_EDGES
-    )
+    edges = _edge_rows(EVENT_EDGES + CONTEXT_EDGES)
     parts = [HEAD, _table(("labels", "what"), kinds), _properties(EVENT_PROPERTIES), CONTEXT]
     for label, meaning in CONTEXT_KINDS.items():
         key = KEYS[label]
         unique = f"`{key.name}`" + (f" within its {key.scope}" if key.scope else "")
         parts += [f"### `{label}`\n", f"{meaning[0].upper()}{meaning[1:]}. Key: {unique}.\n"]
         parts.append(_properties(CONTEXT_PROPERTIES[label]))
-    parts += ["## Edges\n", _table(("type", "from", "to", "what"), edges), INDEXES]
+    parts += ["## Edges\n", _table(("type", "from", "to", "what"), edges), DIFFS]
+    for label, meaning in DIFF_KINDS.items():
+        parts += [f"### `{label}`\n", f"{meaning[0].upper()}{meaning[1:]}.\n", _properties(DIFF_PROPERTIES[label])]
+    parts += ["### Edges of comparisons\n", _table(("type", "from", "to", "what"), _edge_rows(DIFF_EDGES))]
+    for name, properties in DIFF_EDGE_PROPERTIES.items():
+        parts += [f"Properties of `{name}`:\n", _properties(properties)]
+    parts.append(INDEXES)
     parts.append("```cypher\n" + "".join(f"{one};\n" for one in (*constraints(), *indexes())) + "```\n")
     return "\n".join(parts)
+
+
+def _edge_rows(edges: Iterable[EdgeType]) -> Iterator[tuple[str, ...]]:
+    return ((f"`{one.name}`", _ends(one.source), _ends(one.target), one.meaning) for one in edges)
 
 
 def _ends(labels: str) -> str:

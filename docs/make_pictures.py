@@ -24,10 +24,12 @@ from tracelens_graph.schema import EVENT_EDGES, Kind
 PURPOSE = {
     "cli": "one file per command: parse, call an analysis, present",
     "database": "graphs in Neo4j: push, ask, pull, drop",
+    "database_diff": "what stands for a comparison there",
     "ogm": "what push stored, as objects of py2neo",
     "compat": "the names that users of TraceLens know",
     "api": "what users of Python call first: load(), load_set(), from_networkx()",
     "trace_graph": "TraceGraph: the core as a networkx graph, with frames, saving and exporting",
+    "trace_diff": "two graphs aligned, as one",
     "extension_loading": "an extension, read from files",
     "extension": "what a user's extension adds: categories, models, tables; plain data that a window carries",
     "own_code": "errors in code of the user's own, told by file and line",

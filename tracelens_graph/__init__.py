@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from tracelens_graph.analyses.timeline.collectives import coll_analysis as coll_analysis
     from tracelens_graph.analyses.timeline.steps import step_summary as step_summary
     from tracelens_graph.analyses.timeline.timeline import gpu_timeline as gpu_timeline
+    from tracelens_graph.api import diff as diff
     from tracelens_graph.api import from_networkx as from_networkx
     from tracelens_graph.api import load as load
     from tracelens_graph.api import load_set as load_set
@@ -80,6 +81,7 @@ if TYPE_CHECKING:
     from tracelens_graph.perf.time_model import TimeModel as TimeModel
     from tracelens_graph.schema import Kind as Kind
     from tracelens_graph.table import Table as Table
+    from tracelens_graph.trace_diff import TraceDiff as TraceDiff
     from tracelens_graph.trace_graph import TraceGraph as TraceGraph
 
 _HOME = {
@@ -111,6 +113,7 @@ _HOME = {
     "ServerError": "errors",
     "Table": "table",
     "TimeModel": "perf.time_model",
+    "TraceDiff": "trace_diff",
     "TraceError": "errors",
     "TraceGraph": "trace_graph",
     "TraceLensGraphError": "errors",
@@ -125,6 +128,7 @@ _HOME = {
     "combined": "extension",
     "compare": "analyses.across.compare",
     "connect": "database",
+    "diff": "api",
     "from_networkx": "api",
     "generate_perf_report_pytorch": "compat.report",
     "gpu_timeline": "analyses.timeline.timeline",
@@ -180,6 +184,7 @@ __all__ = [
     "ServerError",
     "Table",
     "TimeModel",
+    "TraceDiff",
     "TraceError",
     "TraceGraph",
     "TraceLensGraphError",
@@ -195,6 +200,7 @@ __all__ = [
     "combined",
     "compare",
     "connect",
+    "diff",
     "from_networkx",
     "generate_perf_report_pytorch",
     "gpu_timeline",

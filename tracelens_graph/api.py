@@ -1,4 +1,4 @@
-"""What Python users call first: load a trace or several, take in a networkx graph."""
+"""What Python users call first: load a trace or several, compare two, take in a networkx graph."""
 
 from __future__ import annotations
 
@@ -8,13 +8,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import Any
 
+from tracelens_graph.analyses.alignment.difference import check_comparable
+from tracelens_graph.analyses.alignment.steps import median_steps
 from tracelens_graph.errors import DamagedTraceWarning, DatabaseError, IncompleteSetWarning, NotATraceError
+from tracelens_graph.files import distinct_names
+from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceMember, TraceSet
+from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.loading import load_core
 from tracelens_graph.nxview.rebuild import rebuild
 from tracelens_graph.reports.progress import progress_on_terminal
 from tracelens_graph.set_loading import MEMORY_BYTES, load_core_set, trace_files
 from tracelens_graph.suggest import hint
+from tracelens_graph.trace_diff import TraceDiff
 from tracelens_graph.trace_graph import TraceGraph
 
 
@@ -44,6 +50,35 @@ def load(
         warnings.warn(f"{core.info.source}: {core.info.damage}", DamagedTraceWarning, stacklevel=2)
     graph: TraceGraph = TraceGraph(core)
     return graph
+
+
+def diff(
+    a: Core | Window | str | os.PathLike[str],
+    b: Core | Window | str | os.PathLike[str],
+    *,
+    names: tuple[str, str] | None = None,
+) -> TraceDiff:
+    """Compare two traces by structure: align their call trees, and say where GPU time changed, and why.
+
+    Of graphs in which steps are marked, a step of median GPU time of each is compared; `g.window()` takes the whole
+    trace, `g.window(step=7)` another step.
+
+    Args:
+        a, b: graphs, windows of them, or paths of traces.
+        names: what to call them; by default the names of their files.
+
+    Raises:
+        AnalysisError: one of them holds no GPU work.
+        NotATraceError, TraceError: as `load`.
+    """
+    graphs = [load(one) if isinstance(one, str | os.PathLike) else one for one in (a, b)]
+    windows = window_of(graphs[0]), window_of(graphs[1])
+    if not any(isinstance(one, Window) for one in graphs):
+        windows = median_steps(*windows)
+    check_comparable(*windows)
+    first, second = distinct_names([window.core.info.source for window in windows])
+    found: TraceDiff = TraceDiff(*windows, names or (("A", "B") if first == second else (first, second)))
+    return found
 
 
 def load_set(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracelens_graph.analyses.report.knowledge import add_knowledge
 from tracelens_graph.cypher import parse
+from tracelens_graph.database_diff import diff_image
 from tracelens_graph.files import stem
 from tracelens_graph.graph.context import build_context
 from tracelens_graph.graph.core import Core
@@ -26,6 +27,7 @@ from tracelens_graph.stores.neo4j.connection import (
     Connection,
     errors_in_words,
 )
+from tracelens_graph.stores.neo4j.diff_push import push_diff_image
 from tracelens_graph.stores.neo4j.image import Image, Options, Placement
 from tracelens_graph.stores.neo4j.pull import pull_trace
 from tracelens_graph.stores.neo4j.push import Outcome, push_image
@@ -34,6 +36,7 @@ from tracelens_graph.stores.neo4j.trace_image import image_of
 if TYPE_CHECKING:
     import pandas as pd
 
+    from tracelens_graph.analyses.alignment.difference import Diff
     from tracelens_graph.perf.devices import Architecture
     from tracelens_graph.table import Table
     from tracelens_graph.trace_graph import TraceGraph
@@ -118,6 +121,48 @@ class Database:
         """As `push`, of what `image` made."""
         with self._in_words():
             return push_image(self._driver, self.connection.database, image, replace=replace, progress=progress)
+
+    def push_diff(
+        self,
+        difference: Diff,
+        *,
+        run: str = "",
+        replace: bool = False,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Outcome:
+        """Write a comparison of two traces: MATCHES edges between them, and the places where they differ.
+
+        A trace that is not in the database is pushed first. Cut off at any point, the next push of the same comparison
+        completes it. Of two traces, in their order, there is one comparison; it goes with either of them.
+
+        Args:
+            difference: what `diff` gives.
+            run: name of the run of traces that are pushed, which are called by the names of the comparison in it; by
+                default each is a run of its own.
+            replace: whether a comparison of other parts of the two traces gives way.
+            progress: called with rows written and rows in all, for each trace and for the comparison.
+
+        Returns:
+            "pushed", "completed" (an earlier push was cut off), "replaced", or "unchanged" if it is there already.
+
+        Raises:
+            DatabaseError: the database cannot be reached or refuses, or compares other parts of the two traces.
+            ChangedTraceError: a trace file is no longer the one that was loaded.
+        """
+        cores = [window.core for window in (difference.a, difference.b)]
+        known = {trace["id"]: trace for trace in self.traces()}
+        for core, name in zip(cores, difference.names, strict=True):
+            if known.get(core.trace_id, {}).get("state") != "complete":
+                self.push(core, run=run, name=name if run else "", progress=progress)
+        known = {trace["id"]: trace for trace in self.traces()}
+        image = diff_image(difference, [known[core.trace_id] for core in cores])
+        with self._in_words():
+            return push_diff_image(self._driver, self.connection.database, image, replace=replace, progress=progress)
+
+    def diffs(self) -> list[dict[str, Any]]:
+        """Properties of all comparisons, complete or not, by name."""
+        with self._in_words():
+            return catalog.diffs(self._driver, self.connection.database)
 
     def traces(self) -> list[dict[str, Any]]:
         """Properties of all traces, complete or not, by run, rank and name."""

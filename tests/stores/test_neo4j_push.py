@@ -94,9 +94,10 @@ def test_nothing_undeclared_is_written(database: Database, ranks: list[Core], ot
         database.push_image(placed(core, f"rank{number}"))
     declared = {label: {prop.name: prop.type for prop in found} for label, found in CONTEXT_PROPERTIES.items()}
     declared[EVENT] = {prop.name: prop.type for prop in EVENT_PROPERTIES}
-    for label, key in KEYS.items():
-        declared[label] |= {key.scope: "str"} if key.scope else {}
-        declared[label].setdefault(key.name, "str")
+    for label, properties in declared.items():
+        key = KEYS[label]
+        properties |= {key.scope: "str"} if key.scope else {}
+        properties.setdefault(key.name, "str")
     words = {"int": "Long", "float": "Double", "str": "String", "bool": "Boolean", "strs": "StringArray"}
     table = database.ask("CALL db.schema.nodeTypeProperties() YIELD nodeLabels, propertyName, propertyTypes RETURN *")
     extra = {*HEAT, "GpuEvent", *(kind.name for kind in Kind)}
@@ -230,7 +231,7 @@ def test_a_permanent_error_is_one_line_and_the_next_push_completes(
 ) -> None:
     found = placed(other)
     with monkeypatch.context() as patched:
-        patched.setattr(writer, "write_edges", lambda edges: "UNWIND $rows AS r RETURN 1 / 0 AS found")
+        patched.setattr(writer, "write_edges", lambda edges, whole: "UNWIND $rows AS r RETURN 1 / 0 AS found")
         with pytest.raises(DatabaseError) as error:
             database.push_image(found)
     assert len(str(error.value).splitlines()) == 1

@@ -253,10 +253,13 @@ def _questions() -> Mapping[str, Question]:
         ("quality", "unmodelled_time", "performance.roofline_summary.unmodelled"),
     ]
     charged = ("argset", "owner", "thread")
-    several: list[tuple[str, str, str, tuple[str, ...]]] = [
+    several: list[tuple[str, str, str, tuple[str, ...] | None]] = [
         ("across", "common_signatures", "across.signatures.common_signatures", charged),
         ("across", "kernel_choices", "across.signatures.kernel_choices", charged),
         ("across", "ops_only_in_one", "across.signatures.ops_only_in_one", charged),
+        ("across", "divergences", "across.divergences.divergences", None),
+        ("across", "kernel_replacements", "across.divergences.kernel_replacements", None),
+        ("across", "layer_differences", "across.divergences.layer_differences", None),
         ("across", "run_history", "across.history.run_history", ("device", "stream", "thread")),
         ("across", "collective_spread", "across.ranks.collective_spread", ("owner",)),
         ("across", "slowest_ranks", "across.ranks.slowest_ranks", ("owner",)),

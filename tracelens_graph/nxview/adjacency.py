@@ -71,24 +71,27 @@ class Edges:
         return Rows(self.nodes, target, source, code, np.lexsort((code, source, target)))
 
 
-def multi_adjacency(index: Index, edges: Edges, side: str) -> OnDemandDict:
-    """node -> neighbour -> edge type -> attributes, as a MultiDiGraph has them.
+def typed(name: str) -> FrozenDict:
+    """What joins two nodes of a MultiDiGraph: an edge whose key is its type, without attributes."""
+    return FrozenDict({name: _NOTHING})
+
+
+def named(name: str) -> FrozenDict:
+    """What joins two nodes of a DiGraph: the attributes of an edge, with its type."""
+    return FrozenDict({"type": name})
+
+
+def adjacency(index: Index, edges: Edges, side: str, joined: Callable[[str], FrozenDict]) -> OnDemandDict:
+    """node -> neighbour -> what joins them.
 
     Args:
         index: the nodes.
         edges: the edges between their positions.
         side: "out" for successors, "into" for predecessors.
+        joined: what networkx sees of an edge of a type: `typed` for a MultiDiGraph; `named` for a DiGraph, which
+            needs one type per pair.
     """
-    maker = _RowMaker(index, edges, side, lambda name: FrozenDict({name: _NOTHING}))
-    return OnDemandDict(index, maker.row, maker.rows)
-
-
-def plain_adjacency(index: Index, edges: Edges, side: str) -> OnDemandDict:
-    """node -> neighbour -> attributes with the edge's `type`, as a DiGraph has them; one type per pair.
-
-    Arguments as for `multi_adjacency`.
-    """
-    maker = _RowMaker(index, edges, side, lambda name: FrozenDict({"type": name}))
+    maker = _RowMaker(index, edges, side, joined)
     return OnDemandDict(index, maker.row, maker.rows)
 
 

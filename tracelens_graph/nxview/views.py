@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -14,7 +14,7 @@ from tracelens_graph.graph.context import build_context
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.edges import edge_rows
 from tracelens_graph.graph.node import Node
-from tracelens_graph.nxview.adjacency import Edges, TypedEdges, multi_adjacency, plain_adjacency
+from tracelens_graph.nxview.adjacency import Edges, TypedEdges, adjacency, named, typed
 from tracelens_graph.nxview.attributes import attributes_of
 from tracelens_graph.nxview.index import FullIndex, UidIndex
 from tracelens_graph.nxview.lazy import FrozenDict, OnDemandDict, refuse
@@ -76,14 +76,26 @@ def made_of_core(data: tuple[Any, ...]) -> bool:
     return bool(data) and isinstance(data[0], Core)
 
 
-def put_on_face(graph: Any, attributes: dict[str, Any], nodes: OnDemandDict, edges: Edges, index: Any) -> None:
-    """Give an object that inherits from a networkx class its nodes and adjacency."""
-    adjacency = multi_adjacency if graph.is_multigraph() else plain_adjacency
+def put_on_face(
+    graph: Any, attributes: dict[str, Any], nodes: OnDemandDict, edges: Edges, index: Any,
+    joined: Callable[[str], FrozenDict] | None = None,
+) -> None:  # fmt: skip
+    """Give an object that inherits from a networkx class its nodes and adjacency.
+
+    Args:
+        graph: the object.
+        attributes: those of the graph itself.
+        nodes: node -> attributes.
+        edges: the edges.
+        index: the nodes.
+        joined: what is seen of an edge of a type; by default its type and nothing else.
+    """
+    joined = joined or (typed if graph.is_multigraph() else named)
     graph.graph = attributes
     graph.edge_store = edges
     graph._node = nodes
-    graph._adj = adjacency(index, edges, "out")
-    graph._pred = adjacency(index, edges, "into")
+    graph._adj = adjacency(index, edges, "out", joined)
+    graph._pred = adjacency(index, edges, "into", joined)
     graph.__networkx_cache__ = {}
 
 

@@ -15,6 +15,8 @@ __all__ = [
     "CONTEXT_KINDS",
     "DERIVED",
     "DEVICE_KINDS",
+    "DIFF_EDGES",
+    "DIFF_KINDS",
     "EVENT_EDGES",
     "FLAG_MEANING",
     "FOREST_KINDS",
@@ -251,3 +253,20 @@ CONTEXT_KINDS = {
     "Category": "kind of operation or of kernel, shared by all traces",
     "SubtreeClass": "call subtrees that are equal in structure, shared by all traces",
 }
+
+DIFF_EDGES = (
+    EdgeType("MATCHES", "event", "event", "event of the first trace to the one of the second that it belongs to"),
+    EdgeType("COMPARES", "Diff", "Trace", "comparison to its traces"),
+    EdgeType("OF_DIFF", "Divergence", "Diff", "place where two traces differ to their comparison"),
+    EdgeType("IN_A", "Divergence", _GPU, "place to a GPU event of the first trace there"),
+    EdgeType("IN_B", "Divergence", _GPU, "place to a GPU event of the second trace there"),
+    EdgeType("ONLY_IN_A", "Diff", "event", "comparison to an event of the first trace without a partner in the second"),
+    EdgeType("ONLY_IN_B", "Diff", "event", "comparison to an event of the second trace without a partner in the first"),
+)
+"""Edges of comparisons in a database."""
+
+DIFF_KINDS = {
+    "Diff": "a comparison of two traces by structure",
+    "Divergence": "a place where two traces do the same with other GPU work, such as one op of all equal layers",
+}
+"""Nodes of comparisons in a database."""

@@ -19,6 +19,7 @@ from tracelens_graph.analyses.alignment.forest import Forest, Vocabulary, forest
 from tracelens_graph.analyses.alignment.kernel_words import called
 from tracelens_graph.analyses.alignment.kinds import leaf_kinds, node_kinds
 from tracelens_graph.analyses.alignment.leaves import Matching
+from tracelens_graph.analyses.alignment.matches import Matches, matches_of
 from tracelens_graph.analyses.alignment.points import Point, points_of
 from tracelens_graph.analyses.alignment.runs import with_whole_runs
 from tracelens_graph.analyses.alignment.strangers import are_strangers
@@ -152,6 +153,12 @@ class Diff:
     def __init__(self, a: Window, b: Window, names: tuple[str, str] = ("A", "B")) -> None:
         self.a, self.b, self.names = a, b, names
 
+    def called(self, names: tuple[str, str]) -> Diff:
+        """The same under other names."""
+        found = Diff(self.a, self.b, names)
+        found.__dict__ |= {name: getattr(self, name) for name in ("alignment", "places", "matches")}
+        return found
+
     @cached_property
     def alignment(self) -> Alignment:
         """Which GPU work of one is which of the other."""
@@ -192,34 +199,27 @@ class Diff:
         names = _listed(one.names), _listed(other.names)
         return Place(fuller.modules, fuller.is_backward, names, points, ns, (first, second), is_module)
 
+    @cached_property
+    def matches(self) -> Matches:
+        """Which rows of the two graphs belong together."""
+        found = self.alignment
+        return matches_of(found.sides, (found.nodes[0], found.node_kinds[0]), (found.leaves[0], found.leaf_kinds[0]))
+
     def match(self, node: Node) -> Node | None:
-        """The node of the other side that a node of either belongs to; None without one.
+        """The node of the other side that a node of either belongs to, the first of several; None without one.
 
         Raises:
             AnalysisError: it is a node of neither graph.
         """
-        for k, window in enumerate((self.a, self.b)):
-            if node.graph is window.core:
-                row = self._partner(k, node.row)
-                return None if row < 0 else (self.b, self.a)[k].core.nodes_at([row])[0]
-        raise AnalysisError(f"{node!r} is a node of neither graph")
-
-    def _partner(self, k: int, row: int) -> int:
-        mine, other = self.alignment.sides[k], self.alignment.sides[1 - k]
-        at = np.flatnonzero(mine.row == row)
-        if len(at):
-            partner = int(self.alignment.nodes[k][at[0]])
-            return int(other.row[partner]) if partner >= 0 else -1
-        event = np.flatnonzero(mine.events == row)
-        if not len(event):
-            return -1
-        leaf = int(np.searchsorted(mine.first_event, event[0], "right")) - 1
-        partner = int(self.alignment.leaves[k][leaf])
-        if partner < 0:
-            return -1
-        place, events = int(event[0] - mine.first_event[leaf]), other.events_of(partner)
-        same = len(events) == len(mine.events_of(leaf))
-        return int(events[place]) if same else -1
+        windows = self.a, self.b
+        sides = [side for side, window in enumerate(windows) if node.graph is window.core]
+        if not sides:
+            raise AnalysisError(f"{node!r} is a node of neither graph")
+        for side in sides:
+            if (row := self.matches.partner(side, node.row)) >= 0:
+                found: Node = windows[1 - side].core.nodes_at([row])[0]
+                return found
+        return None
 
 
 def diff(a: Core | Window, b: Core | Window, names: tuple[str, str] = ("A", "B")) -> Diff:
@@ -233,10 +233,19 @@ def diff(a: Core | Window, b: Core | Window, names: tuple[str, str] = ("A", "B")
         AnalysisError: one of them holds no GPU work.
     """
     windows = window_of(a), window_of(b)
+    check_comparable(*windows)
+    return Diff(*windows, names)
+
+
+def check_comparable(*windows: Window) -> None:
+    """Refuse windows in which there is nothing to compare.
+
+    Raises:
+        AnalysisError: one of them holds no GPU work.
+    """
     for window in windows:
         if not len(window.gpu_rows) and not captured_launches(window):
             raise AnalysisError(f"{window.core.info.source}: holds no GPU events to compare")
-    return Diff(*windows, names)
 
 
 def elements(dims: str) -> tuple[int, ...]:

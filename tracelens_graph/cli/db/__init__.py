@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import typer
 
-from tracelens_graph.cli.db import catalog, check, demo, export, pull, push, query, server
+from tracelens_graph.cli.db import catalog, check, demo, export, pull, push, push_diff, query, server
 from tracelens_graph.cli.outputs import protected
 from tracelens_graph.cli.program import Group
 
@@ -19,6 +19,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "check": check.check,
     "demo": demo.demo,
     "push": push.push,
+    "push-diff": push_diff.push_diff,
     "pull": pull.pull,
     "export": export.export,
     "list": catalog.list_,

@@ -52,6 +52,32 @@ DIFF_PLACES: About = {
     "uid_b": uid("the same in b"),
 }
 
+_TIMES: About = {
+    "gpu_time_a_us": total("sum of the durations of the GPU events there in a", "us"),
+    "gpu_time_b_us": total("the same in b", "us"),
+    "change_us": total("GPU time of b less that of a", "us"),
+}
+KERNEL_REPLACEMENTS: About = {
+    "op": key("op that the GPU work is charged to, in a if it is there; absent for none"),
+    "kernel_a": key("name of the GPU event in a; absent where only b has one"),
+    "kernel_b": key("name of what belongs to it in b; absent where only a has one"),
+    "events_a": count("GPU events of that name in a, as far as the row is about them"),
+    "events_b": count("the same in b"),
+    **_TIMES,
+}
+LAYER_DIFFERENCES: About = {
+    "layer_a": key("the layer in a; absent where only b has it"),
+    "layer_b": key("what belongs to it in b; absent where only a has it"),
+    "inside": text("the module around it, in a if it is there; absent for none"),
+    "kind": text(
+        "how they resemble each other: identical, same structure, renamed, other arguments, wrapped, changed (what is "
+        "below differs), only in a, only in b"
+    ),
+    **_TIMES,
+    "uid_a": uid("the layer in a"),
+    "uid_b": uid("what belongs to it in b"),
+}
+
 _CHANGE: About = {
     "change_ms": Column("the second less the first", "ms", heading="change ms", figure="ms"),
     "change_percent": Column("that as share of the first; absent where the first is 0", "%", figure="percent"),
@@ -223,6 +249,13 @@ SCHEMAS = {
         counts="point",
         figure="place",
     ),
+    "divergences": TableSchema(
+        "Where the GPU work of two traces differs by structure, and why.", DIFF_PLACES, counts="point"
+    ),
+    "kernel_replacements": TableSchema(
+        "Which kernels of one trace took the place of which of another.", KERNEL_REPLACEMENTS
+    ),
+    "layer_differences": TableSchema("Which layers of two traces are not the same.", LAYER_DIFFERENCES),
     "diff_times": TableSchema(
         "What the change of the time from first to last GPU event is made of: GPU work and idle time by cause.",
         DIFF_TIMES,

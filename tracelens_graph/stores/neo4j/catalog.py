@@ -7,11 +7,20 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tracelens_graph.errors import DatabaseError
-from tracelens_graph.stores.neo4j.statements import BEGIN_DROP, DELETE_CONTEXT, DELETE_EVENTS, DELETE_UNUSED
+from tracelens_graph.stores.neo4j.statements import (
+    DELETE_CONTEXT,
+    DELETE_DIFF,
+    DELETE_EVENTS,
+    DELETE_OF_DIFF,
+    DELETE_UNUSED,
+    DIFF,
+    TRACE,
+    Whole,
+)
 from tracelens_graph.suggest import did_you_mean, there_are
 
 if TYPE_CHECKING:
-    from neo4j import Driver, ManagedTransaction, Record
+    from neo4j import Driver, ManagedTransaction
 
 DELETED_AT_ONCE = 5000
 """Nodes of a transaction, with all their edges."""
@@ -20,6 +29,7 @@ _LISTED = 10
 """Traces that an error names, of those there are."""
 
 _TRACES = "MATCH (t:Trace) RETURN properties(t) AS t ORDER BY t.run, t.rank, t.name"
+_DIFFS = "MATCH (d:Diff) RETURN properties(d) AS d ORDER BY d.name, d.key"
 
 
 def traces(driver: Driver, database: str) -> list[dict[str, Any]]:
@@ -27,6 +37,13 @@ def traces(driver: Driver, database: str) -> list[dict[str, Any]]:
     driver.verify_connectivity()  # no connection of a server that was started anew meanwhile
     with driver.session(database=database, default_access_mode="READ") as session:  # which does not try for long
         return [record["t"] for record in session.run(_TRACES)]
+
+
+def diffs(driver: Driver, database: str) -> list[dict[str, Any]]:
+    """Properties of all comparisons, by name; also of those that are not complete."""
+    driver.verify_connectivity()
+    with driver.session(database=database, default_access_mode="READ") as session:
+        return [record["d"] for record in session.run(_DIFFS)]
 
 
 def meant(known: Sequence[Mapping[str, Any]], wanted: str) -> list[Mapping[str, Any]]:
@@ -57,8 +74,9 @@ def resolve(known: Sequence[Mapping[str, Any]], wanted: str) -> Mapping[str, Any
 
 
 def drop_trace(driver: Driver, database: str, trace: str, progress: Callable[[int, int], None] | None = None) -> None:
-    """Delete a trace, and knowledge that no other trace uses; in batches, and to be gone on with if it is cut off.
+    """Delete a trace, its comparisons, and knowledge that no other trace uses.
 
+    In batches, and to be gone on with if it is cut off.
     Knowledge stays while another trace is being pushed, which may be about to use it.
 
     Args:
@@ -68,10 +86,13 @@ def drop_trace(driver: Driver, database: str, trace: str, progress: Callable[[in
         progress: called with events deleted and events in all.
     """
     with driver.session(database=database) as session:
-        began = session.execute_write(_begin, trace, time.time_ns())
+        began = session.execute_write(_begin, TRACE, trace)
         if began is None:
             return
-        scope, events, done = {"trace": trace, "begun": began["begun"]}, began["events"], 0
+        # From now on nobody begins to push a comparison of it.
+        for diff in session.execute_read(_diffs_of, trace):
+            drop_diff(driver, database, diff)
+        scope, events, done = {"trace": trace, "begun": began["begun_ns"]}, began.get("nodes", 0), 0
         while deleted := session.execute_write(_delete, DELETE_EVENTS, limit=DELETED_AT_ONCE, **scope):
             done += deleted
             if progress:
@@ -82,8 +103,32 @@ def drop_trace(driver: Driver, database: str, trace: str, progress: Callable[[in
                 pass
 
 
-def _begin(tx: ManagedTransaction, trace: str, now_ns: int) -> Record | None:
-    return tx.run(BEGIN_DROP, trace=trace, now=now_ns).single()
+def drop_diff(driver: Driver, database: str, diff: str) -> None:
+    """Delete a comparison, in batches, and to be gone on with if it is cut off.
+
+    Args:
+        driver: a connection.
+        database: name of the database.
+        diff: its key.
+    """
+    with driver.session(database=database) as session:
+        began = session.execute_write(_begin, DIFF, diff)
+        if began is None:
+            return
+        scope = {"diff": diff, "begun": began["begun_ns"]}
+        for statement in DELETE_OF_DIFF:
+            while session.execute_write(_delete, statement, limit=DELETED_AT_ONCE, **scope):
+                pass
+        session.execute_write(lambda tx: tx.run(DELETE_DIFF, scope).consume())
+
+
+def _begin(tx: ManagedTransaction, whole: Whole, key: str) -> Mapping[str, Any] | None:
+    found = tx.run(whole.begin_drop, {whole.parameter: key, "now": time.time_ns()}).single()
+    return found["t"] if found else None
+
+
+def _diffs_of(tx: ManagedTransaction, trace: str) -> list[str]:
+    return tx.run("MATCH (d:Diff)-[:COMPARES]->(:Trace {id: $trace}) RETURN d.key", trace=trace).value()
 
 
 def _delete(tx: ManagedTransaction, statement: str, **parameters: Any) -> int:

@@ -101,19 +101,29 @@ class Edges:
 
     Those of one node stand together: of a target, or with `by_source` of a source. So who write parts of them side by
     side rarely want the same node.
+
+    Attributes:
+        type: their type.
+        source, target: labels of their ends.
+        columns: keys of the sources, keys of the targets, and a column per property.
+        by_source: whether those of one source stand together.
+        properties: what the further columns hold.
+        scopes: the parameters that say within what the keys of both ends are unique; by default those of the labels.
     """
 
     type: str
     source: str
     target: str
-    columns: tuple[Any, Any]
+    columns: tuple[Any, ...]
     by_source: bool = False
+    properties: tuple[Stored, ...] = ()
+    scopes: tuple[str, str] = ("", "")
 
     def __len__(self) -> int:
         return len(self.columns[0])
 
     def rows(self, low: int, high: int) -> list[list[Any]]:
-        """Keys of both ends of some of the edges."""
+        """Keys of both ends of some of the edges, and their properties."""
         return _rows(self.columns, low, high)
 
 

@@ -8,7 +8,7 @@ from one that was dropped and pushed anew meanwhile: every batch asks for it.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -16,7 +16,7 @@ from tracelens_graph.errors import DatabaseError
 from tracelens_graph.schema.database import EVENT
 from tracelens_graph.stores.neo4j.catalog import drop_trace
 from tracelens_graph.stores.neo4j.image import Image, Options
-from tracelens_graph.stores.neo4j.statements import constraints, indexes
+from tracelens_graph.stores.neo4j.statements import TRACE, Whole, constraints, indexes
 from tracelens_graph.stores.neo4j.writer import SESSIONS, LostEndsError, Progress, Writer, batches
 
 if TYPE_CHECKING:
@@ -36,6 +36,20 @@ _COMPARED = {
     "tool_version": "another version of tracelens_graph",
 }
 """Properties of a trace that must agree with what is there -> what to call them."""
+
+
+class Claim(NamedTuple):
+    """What is to be done about a trace, or a comparison.
+
+    Attributes:
+        outcome: what it will have been.
+        begun_ns: that of its node.
+        gives_way: whether what is there has to be dropped first.
+    """
+
+    outcome: Outcome
+    begun_ns: int
+    gives_way: bool = False
 
 
 def make_schema(driver: Driver, database: str) -> None:
@@ -70,20 +84,81 @@ def push_image(
             raise DatabaseError(
                 f"a {what} of {len(image.trace[what]):,} characters is too long: {LONGEST_NAME} at most"
             )
+    trace = image.trace["id"]
+    return push_whole(
+        driver, database, TRACE, trace,
+        claim=lambda tx, replace: _claim(tx, image.trace, replace),
+        drop=lambda: drop_trace(driver, database, trace),
+        write=lambda begun_ns: _write(driver, database, image, begun_ns, progress),
+        replace=replace,
+    )  # fmt: skip
+
+
+def push_whole(
+    driver: Driver, database: str, whole: Whole, key: str, *, claim: Callable[[ManagedTransaction, bool], Claim],
+    drop: Callable[[], None], write: Callable[[int], None], replace: bool,
+) -> Outcome:  # fmt: skip
+    """Write what belongs to one node, which is `loading` until the last of it stands, and only then `complete`.
+
+    Args:
+        driver: a connection.
+        database: name of the database.
+        whole: what kind of node.
+        key: its key.
+        claim: makes the node, or finds what is there; told whether that gives way.
+        drop: deletes what is there.
+        write: writes all of it; told the `begun_ns` of the node.
+        replace: whether what is there gives way.
+
+    Raises:
+        DatabaseError: somebody else dropped it at the same time.
+    """
     make_schema(driver, database)
     with driver.session(database=database) as session:
-        claim = session.execute_write(_claim, image.trace, replace)
-        if claim.gives_way:
-            drop_trace(driver, database, image.trace["id"])
-            claim = session.execute_write(_claim, image.trace, False)._replace(outcome=claim.outcome)
-        if claim.outcome == "unchanged":
+        claimed = session.execute_write(claim, replace)
+        if claimed.gives_way:
+            drop()
+            claimed = session.execute_write(claim, False)._replace(outcome=claimed.outcome)
+        if claimed.outcome == "unchanged":
             return "unchanged"
         try:
-            _write(driver, database, image, claim.begun_ns, progress)
+            write(claimed.begun_ns)
         except LostEndsError:  # shared knowledge was dropped with another trace; what is there stays
-            _write(driver, database, image, claim.begun_ns, progress)
-        session.execute_write(_complete, image.trace["id"], claim.begun_ns)
-    return claim.outcome
+            write(claimed.begun_ns)
+        session.execute_write(_complete, whole, key, claimed.begun_ns)
+    return claimed.outcome
+
+
+def judged(
+    there: Mapping[str, Any], new: bool, wanted: Mapping[str, Any], compared: Mapping[str, str], replace: bool
+) -> Claim:
+    """What is to be done about a node that was just made, or is there.
+
+    Args:
+        there: its properties.
+        new: whether it was just made.
+        wanted: properties that it should have.
+        compared: those that must agree -> what to call one that does not.
+        replace: whether what is there gives way.
+
+    Raises:
+        DatabaseError: it is there, and differs.
+    """
+    if new:
+        return Claim("pushed", there["begun_ns"])
+    if there["state"] == "dropping":
+        return Claim("pushed", 0, gives_way=True)
+    if replace:
+        return Claim("replaced", 0, gives_way=True)
+    differs = [
+        f"{what} ({_shown(key, there.get(key))}, not {_shown(key, wanted.get(key))})"
+        for key, what in compared.items()
+        if (there.get(key) or None) != (wanted.get(key) or None)
+    ]
+    if differs:
+        called = there.get("path") or there["name"]
+        raise DatabaseError(f"{called} is in the database with {' and '.join(differs)}: push it with --replace")
+    return Claim("unchanged" if there["state"] == "complete" else "completed", there["begun_ns"])
 
 
 def _write(driver: Driver, database: str, image: Image, begun_ns: int, progress: Progress | None) -> None:
@@ -99,21 +174,7 @@ def _write(driver: Driver, database: str, image: Image, begun_ns: int, progress:
         writer.write(batches(edges))
 
 
-class _Claim(NamedTuple):
-    """What is to be done about a trace.
-
-    Attributes:
-        outcome: what it will have been.
-        begun_ns: that of its Trace node.
-        gives_way: whether what is there has to be dropped first.
-    """
-
-    outcome: Outcome
-    begun_ns: int
-    gives_way: bool = False
-
-
-def _claim(tx: ManagedTransaction, trace: Mapping[str, Any], replace: bool) -> _Claim:
+def _claim(tx: ManagedTransaction, trace: Mapping[str, Any], replace: bool) -> Claim:
     """Make the Trace node, or go on with the one that is there."""
     named = tx.run(
         "MATCH (t:Trace {run: $run, name: $name}) WHERE t.id <> $id RETURN t.id AS id",
@@ -128,21 +189,7 @@ def _claim(tx: ManagedTransaction, trace: Mapping[str, Any], replace: bool) -> _
         "RETURN t.begun_ns = $now AS new, properties(t) AS t",
         trace=dict(trace), now=time.time_ns(),
     ).single(strict=True)  # fmt: skip
-    there = found["t"]
-    if found["new"]:
-        return _Claim("pushed", there["begun_ns"])
-    if there["state"] == "dropping":
-        return _Claim("pushed", 0, gives_way=True)
-    if replace:
-        return _Claim("replaced", 0, gives_way=True)
-    differs = [
-        f"{what} ({_shown(key, there.get(key))}, not {_shown(key, trace.get(key))})"
-        for key, what in _COMPARED.items()
-        if (there.get(key) or None) != (trace.get(key) or None)
-    ]
-    if differs:
-        raise DatabaseError(f"{there['path']} is in the database with {' and '.join(differs)}: push it with --replace")
-    return _Claim("unchanged" if there["state"] == "complete" else "completed", there["begun_ns"])
+    return judged(found["t"], found["new"], trace, _COMPARED, replace)
 
 
 def _shown(key: str, value: Any) -> str:
@@ -153,13 +200,7 @@ def _shown(key: str, value: Any) -> str:
     return "none" if value in (None, "") else str(value)
 
 
-def _complete(tx: ManagedTransaction, trace: str, begun_ns: int) -> None:
-    done = tx.run(
-        "MATCH (t:Trace {id: $id}) SET t.begun_ns = t.begun_ns "
-        "WITH t WHERE t.begun_ns = $begun AND t.state <> 'dropping' "
-        "SET t.pushed_ns = CASE t.state WHEN 'complete' THEN t.pushed_ns ELSE $now END, t.state = 'complete' "
-        "RETURN t.id AS id",
-        id=trace, begun=begun_ns, now=time.time_ns(),
-    ).single()  # fmt: skip
+def _complete(tx: ManagedTransaction, whole: Whole, key: str, begun_ns: int) -> None:
+    done = tx.run(whole.complete, {whole.parameter: key, "begun": begun_ns, "now": time.time_ns()}).single()
     if done is None:
-        raise DatabaseError("the trace was dropped or replaced by somebody else while it was pushed")
+        raise DatabaseError("what was pushed was dropped or replaced by somebody else meanwhile")

@@ -5,6 +5,8 @@ Labels, types and names of properties come from `schema` alone; everything of a 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from tracelens_graph.schema.database import EVENT, INDEXES, KEYS, KNOWLEDGE, PATHS
 from tracelens_graph.stores.neo4j.image import Edges, Nodes
 
@@ -35,69 +37,108 @@ def _properties(names: tuple[str, ...]) -> str:
     return ", ".join(f"n.{name}" for name in names)
 
 
-_GUARD = (
-    " WITH count(*) AS found MERGE (t:Trace {id: $trace}) "
-    "WITH t, found WHERE t.begun_ns = $begun AND t.state <> 'dropping' RETURN found"
-)
-"""End of a statement that writes: no row unless the trace is still the one that the writer began.
+class Whole(NamedTuple):
+    """A node that stands for all that is written for it, and by which writers and those who drop it agree.
 
-MERGE keeps a shared lock on the key until the commit. `BEGIN_DROP` needs that key alone, so whoever drops the trace
-sees all that was written, and whoever writes sees that it is dropped.
-"""
-
-BEGIN_DROP = (
-    "MATCH (t:Trace {id: $trace}) REMOVE t.id SET t.id = $trace, t.state = 'dropping', "
-    "t.begun_ns = coalesce(t.begun_ns, $now) "
-    "RETURN t.run AS run, t.begun_ns AS begun, coalesce(t.nodes, 0) AS events"
-)
-"""From its commit on no push of the trace gets a batch in. Parameters `trace` and `now`."""
-
-
-def write_nodes(nodes: Nodes) -> str:
-    """The statement that writes nodes, and returns their number as `found`: parameters `rows`, `trace`, `run`, `begun`.
-
-    On nodes that several traces share nothing is taken away that this one does not know.
+    Attributes:
+        label: its label.
+        key: its key.
+        parameter: the parameter that holds its key.
     """
-    shared = KEYS[nodes.labels[0]].scope != "trace"
+
+    label: str
+    key: str
+    parameter: str
+
+    @property
+    def guard(self) -> str:
+        """End of a statement that writes: no row unless the node is still the one that the writer began.
+
+        MERGE keeps a shared lock on the key until the commit. `begin_drop` needs that key alone, so whoever drops sees
+        all that was written, and whoever writes sees that it is dropped.
+        """
+        return (
+            f" WITH count(*) AS found MERGE (t:{self.label} {{{self.key}: ${self.parameter}}}) "
+            "WITH t, found WHERE t.begun_ns = $begun AND t.state <> 'dropping' RETURN found"
+        )
+
+    @property
+    def begin_drop(self) -> str:
+        """From its commit on no push gets a batch in. Parameters: the key and `now`; returns properties as `t`."""
+        return (
+            f"MATCH (t:{self.label} {{{self.key}: ${self.parameter}}}) REMOVE t.{self.key} "
+            f"SET t.{self.key} = ${self.parameter}, t.state = 'dropping', t.begun_ns = coalesce(t.begun_ns, $now) "
+            "RETURN properties(t) AS t"
+        )
+
+    @property
+    def dropping(self) -> str:
+        """Begin of a statement that deletes: no row unless it is still being dropped. Parameters: key and `begun`."""
+        return (
+            f"MATCH (t:{self.label} {{{self.key}: ${self.parameter}}}) SET t.begun_ns = t.begun_ns "
+            "WITH t WHERE t.begun_ns = $begun AND t.state = 'dropping'"
+        )
+
+    @property
+    def complete(self) -> str:
+        """All of it stands. Parameters: the key, `begun` and `now`; no row where it is no longer the writer's."""
+        return (
+            f"MATCH (t:{self.label} {{{self.key}: ${self.parameter}}}) SET t.begun_ns = t.begun_ns "
+            "WITH t WHERE t.begun_ns = $begun AND t.state <> 'dropping' "
+            "SET t.pushed_ns = CASE t.state WHEN 'complete' THEN t.pushed_ns ELSE $now END, t.state = 'complete' "
+            "RETURN t.begun_ns AS begun"
+        )
+
+
+TRACE = Whole("Trace", "id", "trace")
+DIFF = Whole("Diff", "key", "diff")
+
+
+def write_nodes(nodes: Nodes, whole: Whole = TRACE) -> str:
+    """The statement that writes nodes, and returns their number as `found`.
+
+    Parameters: `rows`, `begun`, the key of what they belong to, and those of scopes: `trace` and `run`, or `diff`. On
+    nodes that several traces share nothing is taken away that this one does not know.
+    """
+    shared = KEYS[nodes.labels[0]].scope in ("", "run")
     changes = [
         f"n.{prop.name} = " + (f"coalesce(r[{place}], n.{prop.name})" if shared else f"r[{place}]")
         for place, prop in enumerate(nodes.properties)
     ][1:]
     change = f" SET {', '.join(changes)}" if changes else ""
-    return f"UNWIND $rows AS r MERGE (n:{':'.join(nodes.labels)} {_key(nodes.labels[0], 'r[0]')}){change}{_GUARD}"
+    return f"UNWIND $rows AS r MERGE (n:{':'.join(nodes.labels)} {_key(nodes.labels[0], 'r[0]')}){change}{whole.guard}"
 
 
-def write_edges(edges: Edges) -> str:
+def write_edges(edges: Edges, whole: Whole = TRACE) -> str:
     """The statement that writes edges: parameters as above; `found` is the number of pairs whose ends exist."""
-    return (
-        f"UNWIND $rows AS r MATCH (a:{edges.source} {_key(edges.source, 'r[0]')}) "
-        f"MATCH (b:{edges.target} {_key(edges.target, 'r[1]')}) MERGE (a)-[:{edges.type}]->(b){_GUARD}"
-    )
+    ends = [
+        f"MATCH ({end}:{label} {_key(label, f'r[{place}]', edges.scopes[place])})"
+        for place, (end, label) in enumerate((("a", edges.source), ("b", edges.target)))
+    ]
+    changes = ", ".join(f"e.{prop.name} = r[{place}]" for place, prop in enumerate(edges.properties, 2))
+    change = f" SET {changes}" if changes else ""
+    return f"UNWIND $rows AS r {' '.join(ends)} MERGE (a)-[e:{edges.type}]->(b){change}{whole.guard}"
 
 
-def _key(label: str, value: str) -> str:
+def _key(label: str, value: str, parameter: str = "") -> str:
     key = KEYS[label]
-    scope = f"{key.scope}: ${key.scope}, " if key.scope else ""
+    scope = f"{key.scope}: ${parameter or key.scope}, " if key.scope else ""
     return f"{{{scope}{key.name}: {value}}}"
 
 
-_DROPPING = (
-    "MATCH (t:Trace {id: $trace}) SET t.begun_ns = t.begun_ns WITH t WHERE t.begun_ns = $begun AND t.state = 'dropping'"
-)
-
 DELETE_EVENTS = (
-    f"{_DROPPING} MATCH (n:{EVENT}) WHERE n.trace = $trace AND n.pre >= 0 WITH n LIMIT $limit "
+    f"{TRACE.dropping} MATCH (n:{EVENT}) WHERE n.trace = $trace AND n.pre >= 0 WITH n LIMIT $limit "
     "DETACH DELETE n RETURN count(*) AS deleted"
 )
 """Parameters `trace`, `begun` and `limit`."""
 
 DELETE_CONTEXT = (
     *(
-        f"{_DROPPING} MATCH (n:{label} {{trace: $trace}}) DETACH DELETE n"
+        f"{TRACE.dropping} MATCH (n:{label} {{trace: $trace}}) DETACH DELETE n"
         for label, key in KEYS.items()
         if key.scope == "trace" and label != EVENT
     ),
-    f"{_DROPPING} DETACH DELETE t",
+    f"{TRACE.dropping} DETACH DELETE t",
     *(
         f"MATCH (n:{label} {{run: $run}}) WHERE NOT EXISTS {{ (n)<--() }} DETACH DELETE n"
         for label in ("Collective", "ProcessGroup")
@@ -105,6 +146,20 @@ DELETE_CONTEXT = (
     "MATCH (n:Run {name: $run}) WHERE NOT EXISTS { (n)<--() } DETACH DELETE n",
 )
 """What is left of a trace without events, and of a run without traces: parameters `trace`, `begun` and `run`."""
+
+DELETE_OF_DIFF = tuple(
+    f"{DIFF.dropping} MATCH {pattern} WITH {what} LIMIT $limit {delete} {what} RETURN count(*) AS deleted"
+    for pattern, what, delete in (
+        (f"(x:{EVENT})-[e:MATCHES]->(y:{EVENT}) WHERE x.trace = t.a AND x.pre >= 0 AND y.trace = t.b", "e", "DELETE"),
+        ("(t)-[e:ONLY_IN_A|ONLY_IN_B]->()", "e", "DELETE"),
+        ("(p:Divergence)-[e:IN_A|IN_B]->() WHERE p.diff = t.key AND p.place >= 0", "e", "DELETE"),
+        ("(p:Divergence) WHERE p.diff = t.key AND p.place >= 0", "p", "DETACH DELETE"),
+    )
+)
+"""What belongs to a comparison, to be run one after the other: parameters `diff`, `begun` and `limit`."""
+
+DELETE_DIFF = f"{DIFF.dropping} DETACH DELETE t"
+"""The comparison itself. Parameters `diff` and `begun`."""
 
 DELETE_UNUSED = tuple(
     "OPTIONAL MATCH (t:Trace {state: 'loading'}) WITH count(t) AS loading WHERE loading = 0 "

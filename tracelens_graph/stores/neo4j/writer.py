@@ -13,7 +13,7 @@ import numpy as np
 from tracelens_graph.errors import DatabaseError
 from tracelens_graph.stores.neo4j.batching import ranges_by_size
 from tracelens_graph.stores.neo4j.image import Edges, Nodes
-from tracelens_graph.stores.neo4j.statements import write_edges, write_nodes
+from tracelens_graph.stores.neo4j.statements import TRACE, Whole, write_edges, write_nodes
 
 if TYPE_CHECKING:
     from neo4j import Driver, ManagedTransaction, Session
@@ -46,12 +46,12 @@ class Batch(NamedTuple):
     high: int
 
 
-def batches(group: Nodes | Edges, sessions: int = SESSIONS) -> list[list[Batch]]:
+def batches(group: Nodes | Edges, sessions: int = SESSIONS, whole: Whole = TRACE) -> list[list[Batch]]:
     """Batches of nodes or edges: for each session those of a stretch of its own, all about as large.
 
     So two sessions rarely want the same node, and end at about the same time.
     """
-    statement = write_nodes(group) if isinstance(group, Nodes) else write_edges(group)
+    statement = write_nodes(group, whole) if isinstance(group, Nodes) else write_edges(group, whole)
     stretches = _stretches(group, sessions if len(group) > FEW else 1)
     return [
         [Batch(statement, group, low, high) for part in _parts(stretch, -(-len(stretch) // BATCH))
@@ -151,7 +151,7 @@ class Writer:
         def work(tx: ManagedTransaction) -> None:
             record = tx.run(batch.statement, parameters).single()
             if record is None:
-                raise DatabaseError("the trace was dropped or replaced by somebody else while it was pushed")
+                raise DatabaseError("what was pushed was dropped or replaced by somebody else meanwhile")
             if record["found"] != len(rows):
                 raise LostEndsError("nodes were dropped by somebody else while edges to them were pushed: push again")
 

@@ -1,0 +1,50 @@
+// Divergences: where does the GPU work of two traces differ by structure, what does it cost, and why?
+//
+// A place is one op, or other call, of all equal layers. The largest change comes first; changes add up.
+// Of a comparison that `db push-diff A B` stored: of the parts of the traces that were compared then.
+//
+// Parameters:
+//   a: run/name, name or id of a trace; null for the one that was pushed before b
+//   b: run/name, name or id of another trace; null for the one that was pushed last
+//   top: number of places; 0 for all
+//
+// Columns:
+//   place: number of the place, as `--point` takes it
+//   change_ms: GPU time of b less that of a, ms
+//   a_ms: sum of the durations of the GPU events there in a, ms
+//   b_ms: the same in b, ms
+//   times: points of divergence: how often the program comes there
+//   op: op, or what else launched the work; `x -> y` where b calls y in place of x
+//   module: classes of the modules around it, the outermost first
+//   reason: why they differ: one word
+//   why: why they differ: the evidence
+//   events_a: GPU events there in a
+//   events_b: GPU events there in b
+//   kernels_a: short names of its kernels in a, those with the most time first
+//   kernels_b: the same in b
+//   line_a: innermost line of Python around what launched the longest of them in a
+//   line_b: the same in b
+//   shapes_a: dims of the arguments of the op that launched it in a, JSON
+//   shapes_b: the same in b
+//   types_a: types of these arguments in a, JSON
+//   types_b: the same in b
+//   uid_a: what launched the longest of them in a
+//   uid_b: the same in b
+WITH {a: null, b: null, top: 100} AS p
+MATCH (b:Trace {state: 'complete'})
+WHERE p.b IS NULL OR p.b IN [b.id, b.path, b.name]
+WITH p, b ORDER BY b.pushed_ns DESC LIMIT 1
+MATCH (a:Trace {state: 'complete'})
+WHERE a.id <> b.id AND CASE WHEN p.a IS NULL THEN a.pushed_ns < b.pushed_ns ELSE p.a IN [a.id, a.path, a.name] END
+WITH p, a, b ORDER BY a.pushed_ns DESC LIMIT 1
+MATCH (d:Diff {state: 'complete'})
+WHERE d.a = a.id AND d.b = b.id
+MATCH (s:Divergence)
+WHERE s.diff = d.key AND s.place >= 1 AND (p.top = 0 OR s.place <= p.top)
+RETURN s.place AS place, s.change_ns / 1e6 AS change_ms, s.a_ns / 1e6 AS a_ms, s.b_ns / 1e6 AS b_ms,
+       s.times AS times, s.name AS op, s.module AS module, s.reason AS reason,
+       s.why AS why, s.events_a AS events_a, s.events_b AS events_b, s.kernels_a AS kernels_a,
+       s.kernels_b AS kernels_b, s.line_a AS line_a, s.line_b AS line_b, s.shapes_a AS shapes_a,
+       s.shapes_b AS shapes_b, s.types_a AS types_a, s.types_b AS types_b, s.uid_a AS uid_a,
+       s.uid_b AS uid_b
+ORDER BY place

@@ -1,0 +1,227 @@
+"""Questions about two traces aligned by structure: where they differ, which kernels took whose place, which layers.
+
+Of the traces of a set `b` is the last and `a` the one before it, unless others are named. Where both are whole and have
+steps, a step of median GPU time of each is compared, else their windows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tracelens_graph.analyses.alignment.captures import captured_launches
+from tracelens_graph.analyses.alignment.difference import Diff
+from tracelens_graph.analyses.alignment.matches import kind_name
+from tracelens_graph.analyses.alignment.steps import median_steps
+from tracelens_graph.analyses.alignment.tables import places_table
+from tracelens_graph.analyses.shared.first_rows import first_rows
+from tracelens_graph.graph.arrays import distinct, is_kind
+from tracelens_graph.graph.classes import class_rows, normal_name
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.trace_set import TraceSet, titled
+from tracelens_graph.graph.traversals import nearest_above
+from tracelens_graph.schema import GPU_KINDS, Kind
+from tracelens_graph.schema.tables import TABLES
+from tracelens_graph.table import Table, columns_of
+
+_IDENTICAL = "identical"
+
+
+def divergences(traces: TraceSet, a: str | None = None, b: str | None = None, top: int = 100) -> Table:
+    """Where the GPU work of two traces differs by structure, the largest change first, and why.
+
+    Args:
+        traces: the traces, in order.
+        a: path, name or id of one trace; by default the one before the other.
+        b: path, name or id of the other; by default the last.
+        top: number of places; 0 for all.
+
+    Raises:
+        AnalysisError: there are not two such traces, or `top` is negative.
+    """
+    difference, title = _compared(traces, a, b, "Where GPU work differs by structure")
+    rows = [] if difference is None else places_table(difference).records()
+    return _table("divergences", title, rows, top)
+
+
+def kernel_replacements(
+    traces: TraceSet, a: str | None = None, b: str | None = None, kernel: str = "", top: int = 100
+) -> Table:
+    """Which GPU events of one trace took the place of which of another, call by call; the largest change first.
+
+    Of events that belong together by structure those of other names, and those that only one trace has.
+
+    Args:
+        traces: the traces, in order.
+        a: path, name or id of one trace; by default the one before the other.
+        b: path, name or id of the other; by default the last.
+        kernel: what the name on either side holds.
+        top: number of rows; 0 for all.
+
+    Raises:
+        AnalysisError: there are not two such traces, or `top` is negative.
+    """
+    difference, title = _compared(traces, a, b, "Kernels in the place of others")
+    rows = [] if difference is None else list(_replacements(difference, kernel))
+    rows.sort(key=lambda row: (-abs(row["change_us"]), row["kernel_a"] or "", row["kernel_b"] or "", row["op"] or ""))
+    return _table("kernel_replacements", title, rows, top)
+
+
+def layer_differences(traces: TraceSet, a: str | None = None, b: str | None = None, top: int = 100) -> Table:
+    """Layers of two traces side by side that are not the same, the largest change first.
+
+    Layers are modules that differ by nothing but the number of the instance and stand in one call of a module, or in
+    none.
+
+    Args:
+        traces: the traces, in order.
+        a: path, name or id of one trace; by default the one before the other.
+        b: path, name or id of the other; by default the last.
+        top: number of rows; 0 for all.
+
+    Raises:
+        AnalysisError: there are not two such traces, or `top` is negative.
+    """
+    difference, title = _compared(traces, a, b, "Layers that differ")
+    rows = [] if difference is None else [*_layers_of_a(difference), *_layers_only_in_b(difference)]
+    rows = [row for row in rows if row["kind"] != _IDENTICAL or row["change_us"]]
+    rows.sort(key=lambda row: (-abs(row["change_us"]), row["uid_a"] is None, row["uid_a"] or row["uid_b"]))
+    return _table("layer_differences", title, rows, top)
+
+
+def _compared(traces: TraceSet, a: str | None, b: str | None, what: str) -> tuple[Diff | None, str]:
+    """The comparison of two traces, None if one of them has no GPU work; and a title."""
+    one, other = traces.pair(a, b)
+    windows = one.window, other.window
+    if one.window.is_whole and other.window.is_whole:
+        windows = median_steps(*windows)
+    title = titled(
+        f"{what}: {other.path} (b) against {one.path} (a)",
+        [replace(member, graph=window) for member, window in zip((one, other), windows, strict=True)],
+    )
+    if not all(len(window.gpu_rows) or captured_launches(window) for window in windows):
+        return None, title
+    return Diff(*windows, ("a", "b")), title
+
+
+def _replacements(difference: Diff, kernel: str) -> Iterator[dict[str, Any]]:
+    """GPU events in place of others, by the op that they are charged to and both names."""
+    found, cores = difference.matches, (difference.a.core, difference.b.core)
+    gpu = [is_kind(core.columns.kind, GPU_KINDS) for core in cores]
+    both = gpu[0][found.rows[0]] & gpu[1][found.rows[1]]
+    alone = [rows[mask[rows]] for rows, mask in zip(found.alone, gpu, strict=True)]
+    none = [np.full(len(rows), -1) for rows in alone]
+    sides = (
+        np.concatenate((found.rows[0][both], alone[0], none[1])),
+        np.concatenate((found.rows[1][both], none[0], alone[1])),
+    )
+    codes = {"": -1}
+    names, ops = (
+        [_codes(core, rows, of_owner, codes) for core, rows in zip(cores, sides, strict=True)]
+        for of_owner in (False, True)
+    )
+    texts = {code: name for name, code in codes.items()}
+    op = np.where(ops[0] >= 0, ops[0], ops[1])
+    differ = names[0] != names[1]
+    keys, of = np.unique(np.stack((op, *names))[:, differ], axis=1, return_inverse=True)
+    times = [core.columns.dur_ns for core in cores]
+    for number, key in enumerate(keys.T.tolist()):
+        called = [texts[code] if code >= 0 else None for code in key]
+        if not any(kernel in (name or "") for name in called[1:]):
+            continue
+        rows = [np.unique(side[differ][of.ravel() == number]) for side in sides]
+        rows = [one[one >= 0] for one in rows]
+        ns = [int(time[one].sum()) for time, one in zip(times, rows, strict=True)]
+        yield {
+            "op": called[0],
+            "kernel_a": called[1],
+            "kernel_b": called[2],
+            "events_a": len(rows[0]),
+            "events_b": len(rows[1]),
+            "gpu_time_a_us": ns[0] / 1e3,
+            "gpu_time_b_us": ns[1] / 1e3,
+            "change_us": (ns[1] - ns[0]) / 1e3,
+        }
+
+
+def _codes(core: Core, rows: np.ndarray, of_owner: bool, codes: dict[str, int]) -> np.ndarray:
+    """Numbers of the names of rows, or of the ops that they are charged to, the same for both graphs; -1 for none."""
+    c = core.columns
+    if of_owner:
+        rows = np.where(rows >= 0, c.owner[rows], -1)
+    name = np.where(rows >= 0, c.name[rows], -1)
+    known, back = distinct(name)
+    found = [codes.setdefault(core.names[one], len(codes)) if one >= 0 else -1 for one in known.tolist()]
+    return np.array(found, np.int64)[back]
+
+
+def _layers_of_a(difference: Diff) -> Iterator[dict[str, Any]]:
+    """Layers of the first trace, each with its partner."""
+    found, core, other = difference.matches, difference.a.core, difference.b.core
+    rows = np.concatenate((found.rows[0], found.alone[0]))
+    absent = np.full(len(found.alone[0]), -1)
+    partner = np.concatenate((found.rows[1], absent))
+    kinds = [*map(kind_name, found.kinds.tolist()), *["only in a"] * len(absent)]
+    first = np.concatenate((found.ns[0], found.alone_ns[0]))
+    second = np.concatenate((found.ns[1], np.zeros_like(found.alone_ns[0])))
+    layers, around = _layers(core, rows)
+    for at, inside in zip(layers.tolist(), around, strict=True):
+        row, of_b = int(rows[at]), int(partner[at])
+        yield {
+            **_row(inside, kinds[at], int(first[at]), int(second[at])),
+            "layer_a": core.names[core.columns.name[row]],
+            "uid_a": int(core.columns.uid[row]),
+            "layer_b": other.names[other.columns.name[of_b]] if of_b >= 0 else None,
+            "uid_b": int(other.columns.uid[of_b]) if of_b >= 0 else None,
+        }
+
+
+def _layers_only_in_b(difference: Diff) -> Iterator[dict[str, Any]]:
+    """Layers of the second trace that the first does not have."""
+    found, core = difference.matches, difference.b.core
+    rows = np.concatenate((found.alone[1], found.rows[1]))
+    layers, around = _layers(core, rows)
+    for at, inside in zip(layers.tolist(), around, strict=True):
+        if at < len(found.alone[1]):
+            row = int(rows[at])
+            yield {
+                **_row(inside, "only in b", 0, int(found.alone_ns[1][at])),
+                "layer_a": None,
+                "uid_a": None,
+                "layer_b": core.names[core.columns.name[row]],
+                "uid_b": int(core.columns.uid[row]),
+            }
+
+
+def _row(inside: str | None, kind: str, first_ns: int, second_ns: int) -> dict[str, Any]:
+    return {
+        "inside": inside,
+        "kind": kind,
+        "gpu_time_a_us": first_ns / 1e3,
+        "gpu_time_b_us": second_ns / 1e3,
+        "change_us": (second_ns - first_ns) / 1e3,
+    }
+
+
+def _layers(core: Core, rows: np.ndarray) -> tuple[np.ndarray, list[str | None]]:
+    """Which of some rows are layers, and the name of the module around each."""
+    c = core.columns
+    at = np.flatnonzero((c.kind[rows] == Kind.Module) & np.isin(rows, class_rows(core)))
+    above = nearest_above(c, rows[at], (Kind.Module,)) if len(at) else np.zeros(0, np.int64)
+    names = [normal_name(Kind.Module, core.names[code]) for code in c.name[rows[at]].tolist()]
+    count: dict[tuple[int, str], int] = {}
+    keys = list(zip(above.tolist(), names, strict=True))
+    for key in keys:
+        count[key] = count.get(key, 0) + 1
+    is_layer = np.array([count[key] > 1 for key in keys], bool)
+    inside = [core.names[c.name[row]] if row >= 0 else None for row in above[is_layer].tolist()]
+    return at[is_layer], inside
+
+
+def _table(name: str, title: str, rows: list[dict[str, Any]], top: int) -> Table:
+    about = TABLES[name].columns
+    shown, notes = first_rows(rows, top)
+    return Table(name, columns_of(shown, about), about, title, notes)

@@ -1,0 +1,131 @@
+"""Which rows of two graphs belong together: an alignment as pairs of nodes and GPU events."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tracelens_graph.analyses.alignment.forest import Forest
+from tracelens_graph.analyses.alignment.kinds import MatchKind
+
+
+@dataclass(frozen=True, eq=False)
+class Matches:
+    """Pairs of rows, by the row of the first side, then by that of the second.
+
+    Runs of GPU events of which one side has more are paired event by event as far as kinds agree, so an event may have
+    several partners.
+
+    Attributes:
+        rows: per pair the rows in both graphs.
+        kinds: how they resemble each other, a `MatchKind` each.
+        ns: GPU time of both, with what is below them.
+        alone: of both sides the rows without a partner, ascending.
+        alone_ns: GPU time of these.
+    """
+
+    rows: tuple[np.ndarray, np.ndarray]
+    kinds: np.ndarray
+    ns: tuple[np.ndarray, np.ndarray]
+    alone: tuple[np.ndarray, np.ndarray]
+    alone_ns: tuple[np.ndarray, np.ndarray]
+
+    def __len__(self) -> int:
+        return len(self.kinds)
+
+    def partner(self, side: int, row: int) -> int:
+        """The row that a row of one side belongs to, the first of several; -1 without one."""
+        mine, other = self.rows[side], self.rows[1 - side]
+        found = other[mine == row] if side else other[slice(*np.searchsorted(mine, (row, row + 1)))]
+        return int(found.min(initial=np.iinfo(np.int64).max)) if len(found) else -1
+
+
+def matches_of(
+    sides: tuple[Forest, Forest], nodes: tuple[np.ndarray, np.ndarray], leaves: tuple[np.ndarray, np.ndarray]
+) -> Matches:
+    """The pairs of an alignment.
+
+    Args:
+        sides: its forests.
+        nodes: for each node of the first one its partner, -1 without one, and how it resembles it.
+        leaves: the same for leaves.
+    """
+    a, b = sides
+    (partner, node_kinds), (leaf_partner, leaf_kinds) = nodes, leaves
+    u = np.flatnonzero((partner >= 0) & (a.row >= 0))
+    u = u[b.row[partner[u]] >= 0]
+    i = np.flatnonzero(leaf_partner >= 0)
+    first, second, of = _events(a, b, i, leaf_partner[i])
+    rows = [np.concatenate((side.row[nodes], events)).astype(np.int64)
+            for side, nodes, events in ((a, u, first), (b, partner[u], second))]  # fmt: skip
+    kinds = np.concatenate((node_kinds[u], leaf_kinds[i][of]))
+    order = np.lexsort(rows[::-1])
+    paired = rows[0][order], rows[1][order]
+    times = [_Times(side) for side in (a, b)]
+    alone = [np.setdiff1d(time.rows, mine) for time, mine in zip(times, paired, strict=True)]
+    return Matches(
+        paired, kinds[order], (times[0].of(paired[0]), times[1].of(paired[1])), (alone[0], alone[1]),
+        (times[0].of(alone[0]), times[1].of(alone[1])),
+    )  # fmt: skip
+
+
+class _Times:
+    """GPU time of all rows of one side that are aligned.
+
+    Attributes:
+        rows: these rows, ascending.
+    """
+
+    def __init__(self, side: Forest) -> None:
+        nodes = np.flatnonzero(side.row >= 0)
+        c = side.window.core.columns
+        ns = np.where(np.isin(side.events, [*side.captured]), 0, c.dur_ns[side.events])
+        rows = np.concatenate((side.row[nodes], side.events))
+        order = np.argsort(rows)
+        self.rows = rows[order].astype(np.int64)
+        below = side.ns_before[side.high[nodes]] - side.ns_before[side.low[nodes]]
+        self._ns = np.concatenate((below, ns)).astype(np.int64)[order]
+
+    def of(self, rows: np.ndarray) -> np.ndarray:
+        """GPU time of some of them."""
+        found: np.ndarray = self._ns[np.searchsorted(self.rows, rows)]
+        return found
+
+
+def _events(a: Forest, b: Forest, i: np.ndarray, j: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Pairs of GPU events of paired leaves: rows of both sides, and which pair of leaves each is of."""
+    kinds = [side.window.core.columns.kind for side in (a, b)]
+    counts = np.diff(a.first_event)[i]
+    alike = counts == np.diff(b.first_event)[j]
+    of = np.repeat(np.flatnonzero(alike), counts[alike])
+    at = np.arange(len(of)) - np.repeat(np.cumsum(counts[alike]) - counts[alike], counts[alike])
+    rows = [side.events[side.first_event[leaf[of]] + at] for side, leaf in ((a, i), (b, j))]
+    # Event by event, where their kinds are the same ones.
+    differ = np.zeros(len(i), bool)
+    differ[of[kinds[0][rows[0]] != kinds[1][rows[1]]]] = True
+    keep = ~differ[of]
+    parts = [(rows[0][keep], rows[1][keep], of[keep])]
+    for place in np.flatnonzero(~alike | differ).tolist():
+        first, second = a.events_of(int(i[place])), b.events_of(int(j[place]))
+        parts += [(*pair, np.full(len(pair[0]), place)) for pair in _by_kind(first, second, kinds)]
+    one, other, leaf = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return one, other, leaf
+
+
+def _by_kind(first: np.ndarray, second: np.ndarray, kinds: list[np.ndarray]) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Pairs of two runs of GPU events: those of one kind in their order; all of them where no kind is shared."""
+    kind, other = kinds[0][first], kinds[1][second]
+    shared = np.intersect1d(kind, other).tolist()
+    groups = [(first[kind == one], second[other == one]) for one in shared] or [(first, second)]
+    pairs = []
+    for x, y in groups:
+        most = max(len(x), len(y))
+        at = np.arange(most)
+        pairs.append((x[at * len(x) // most], y[at * len(y) // most]))
+    return pairs
+
+
+def kind_name(kind: int) -> str:
+    """The name of a `MatchKind` in words."""
+    return MatchKind(kind).name.replace("_", " ")
