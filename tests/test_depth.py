@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,8 +20,9 @@ from tracelens_graph.compat import TraceToTree
 
 pytestmark = pytest.mark.slow
 
-DEPTH = int(os.environ.get("TRACELENS_GRAPH_DEPTH", "100_000"))
-SHAPES = ("nested_ops", "nested_frames", "nested_annotations")
+DEPTHS = {"nested_ops": 100_000, "nested_frames": 20_000, "nested_annotations": 20_000}
+"""Shape -> how deep it is: deeper by far than Python's stack, once as deep as a broken trace may be."""
+DEPTH = max(DEPTHS.values())
 
 SWITCHES = (
     "--micro-idle 5 --short-kernels 10 --first-occurrence --call-stack --recompute --by-kernel-count --by-module "
@@ -62,11 +62,11 @@ def commands(program: Any = app) -> Iterator[str]:
         yield from commands(group.typer_instance)
 
 
-@pytest.fixture(scope="module", params=SHAPES)
+@pytest.fixture(scope="module", params=DEPTHS)
 def deep(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A deep trace as a file."""
     path = tmp_path_factory.mktemp("deep") / f"{request.param}.json"
-    path.write_text(json.dumps(trace(request.param, DEPTH)))
+    path.write_text(json.dumps(trace(request.param, DEPTHS[request.param])))
     return path
 
 

@@ -478,6 +478,8 @@ def _may_hold_doubled_keys(text: memoryview, events: int) -> bool:
 
     Words of four bytes are compared, at all four offsets: several times as fast as a search.
     """
+    if not events:
+        return False
     words = [np.frombuffer(text, "<u4", (len(text) - shift) // 4, shift) for shift in range(4)]
     return any(sum(np.count_nonzero(part == key) for part in words) > events for key in (_PH, _TS))
 

@@ -155,6 +155,8 @@ class _Stretch:
         self._reader = Reader(text)
         self._last_brace = text.rfind(b"}") + 1
         self._separator = (0, 0)  # from where it was searched, and the end of the event before it
+        self._next_begin = -1  # of the first event behind the last place that this was asked of
+        self._no_start_from = len(text)  # behind it no event starts
 
     def read(self) -> None:
         """Take events up to the end of the list or of the text."""
@@ -163,7 +165,7 @@ class _Stretch:
         unread, others = False, 0  # what stands between that and `at`
         while True:
             at = _GAP.match(text, at).end()  # type: ignore[union-attr]  # it matches nothing, too
-            closed = at < len(text) and bool(_END.match(text, at)) and not EVENT_BEGIN.search(text, at)
+            closed = at < len(text) and bool(_END.match(text, at)) and not self._begins_behind(at)
             event = None
             if not closed and at < len(text):
                 begin, event = at, self._event(at, sure)
@@ -220,6 +222,13 @@ class _Stretch:
         doubtful = _is_doubtful(value, reading, self._view[begin : reading.end])
         return _Event(reading.end, reading.json, value, reading.faults, doubtful)
 
+    def _begins_behind(self, at: int) -> bool:
+        """Whether an event begins somewhere behind a place."""
+        if self._next_begin < at:
+            begin = EVENT_BEGIN.search(self._text, at)
+            self._next_begin = begin.start() if begin else len(self._text)
+        return self._next_begin < len(self._text)
+
     def _event_end(self, begin: int) -> int:
         """End of the event at `begin` if nothing is wrong with it: the brace before the next separator."""
         searched, end = self._separator
@@ -232,7 +241,11 @@ class _Stretch:
     def _next_event(self, begin: int) -> tuple[int, _Event | None]:
         """Where reading can go on after the unreadable text at `begin`, and the event there if it is one."""
         at, cut_short = begin + 1, self._text[begin] == 0x7B and self._reader.cut_short
-        while start := (_EVENT_START if self._reader.fuel > 0 else _SEPARATED_START).search(self._text, at):
+        while at < self._no_start_from:
+            start = (_EVENT_START if self._reader.fuel > 0 else _SEPARATED_START).search(self._text, at)
+            if start is None:
+                self._no_start_from = at
+                break
             at = start.end(1)
             event = self._event(at - 1, sure=False)
             if event is not None:
@@ -247,8 +260,11 @@ class _Stretch:
             max(end.span(1), end.span(2)) for end in islice(_END_BEHIND_LOST.finditer(self._text, begin), _MAX_ENDS)
         ]
         for bracket, behind in ends:
+            if self._reader.fuel <= 0:
+                break
             if _decoded(b'{"":0' + self._text[behind:]) is not None:
                 return bracket
+            self._reader.fuel -= (len(self._text) - behind) // _DECODED_FOR_ONE
         return ends[0][0] if ends else len(self._text)
 
     def _keep(self, event: _Event) -> None:

@@ -24,7 +24,7 @@ from tracelens_graph.loading import load_core
 pytestmark = pytest.mark.slow
 
 READERS: tuple[ModuleType, ...] = (chunks, collect, repair, repair_text, structure, times)
-SIZE = 10_000
+SIZE = 1 << 13
 
 
 def op(name: str, ts: float, dur: float = 1, **args: Any) -> dict[str, Any]:
