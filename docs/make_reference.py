@@ -128,6 +128,8 @@ ROW_MEANINGS = {
 }
 """Table with fixed rows -> name of a row -> its meaning."""
 
+_ALIGNED = "from tracelens_graph.analyses.alignment.difference import diff;"
+
 OTHER_TABLES = {
     "attribution": ("tracelens-graph attribution TRACE --level module", 'tlg.attribution(g, level="module")'),
     "module_tree": ("tracelens-graph modules TRACE --format table", "tlg.modules(g)"),
@@ -154,6 +156,27 @@ OTHER_TABLES = {
     "comparison": (
         "tracelens-graph compare TRACE TRACE --table ops_summary",
         'tlg.compare({"a": tlg.report_tables(g), "b": tlg.report_tables(g)})["ops_summary"]',
+    ),
+    "diff_totals": (
+        "tracelens-graph diff TRACE TRACE",
+        f"{_ALIGNED} from tracelens_graph.analyses.alignment.tables import totals_table; totals_table(diff(g, g))",
+    ),
+    "diff_places": (
+        "tracelens-graph diff TRACE TRACE --points",
+        f"{_ALIGNED} from tracelens_graph.analyses.alignment.tables import places_table; places_table(diff(g, g))",
+    ),
+    "diff_times": (
+        "tracelens-graph diff TRACE TRACE --csv diff",
+        f"{_ALIGNED} from tracelens_graph.analyses.alignment.times import times_table; times_table(diff(g, g))",
+    ),
+    "diff_runs": (
+        "tracelens-graph diff TRACE TRACE TRACE",
+        "from tracelens_graph.analyses.alignment.several import runs_table; "
+        'runs_table([("a", g.window()), ("b", g.window())])',
+    ),
+    "diff_within": (
+        "tracelens-graph diff --within TRACE --format json",
+        "from tracelens_graph.analyses.alignment.several import odd_parts; odd_parts(g.window())",
     ),
 }
 """Table that is in no report -> a command and a call in Python that give it."""

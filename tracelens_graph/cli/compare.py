@@ -10,12 +10,14 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from glob import has_magic
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tracelens_graph.cli import gate
 from tracelens_graph.cli.common import load, print_wrapped, write_table
+from tracelens_graph.cli.hints import Call
 from tracelens_graph.cli.options import (
     CacheOption,
     Extensions,
@@ -27,7 +29,7 @@ from tracelens_graph.cli.options import (
     Written,
     extension_of,
 )
-from tracelens_graph.cli.traces import say, traces_named
+from tracelens_graph.cli.traces import names_of, say, traces_named
 from tracelens_graph.cli.windows import WindowChoice, with_window_options
 from tracelens_graph.suggest import hint
 
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 
 _ROWS_FOR_PEOPLE = 10
 _ROWS_OF_ONE_TABLE = 30
+_STRUCTURE = ("ops_summary", "kernel_summary")
 _KEY_TABLES = ("gpu_timeline", "ops_summary_by_category", "ops_summary", "kernel_summary")
 
 
@@ -112,14 +115,17 @@ def compare(
 
     options = ReportOptions(linked_only=linked_only, recompute=recompute, extension=extension_of(extension))
     conditions = _conditions(fail_if or [], options)
-    tags = _given_names(names, len(runs)) if names is not None else _names(runs)
+    tags = names_of(runs, names)
     tables = {tag: _tables(tag, run, window, options, cache) for tag, run in zip(tags, runs, strict=True)}
     if layout is Layout.tracelens:
         _write_as_tracelens(tables, table, format, csv, top)
     elif table is not None:
         _write_one(tables, table, format, top)
     else:
-        _write_all(tables, csv, top)
+        compared = _write_all(tables, csv, top)
+        if all(run != "-" and not Path(run).is_dir() for run in runs) and _differ_in_structure(compared):
+            again = " ".join(map(quote, runs[1:]))
+            print(f"ask next: {Call(runs[0], window, extension or []).complete(f'tracelens-graph diff TRACE {again}')}")
     _judge(conditions, tables)
 
 
@@ -164,27 +170,6 @@ def _conditions(texts: Sequence[str], options: ReportOptions) -> list[gate.Condi
     return conditions
 
 
-def _given_names(names: str, runs: int) -> list[str]:
-    tags = [name.strip() for name in names.split(",")]
-    if len(tags) != runs:
-        raise typer.BadParameter(f"--names: {len(tags)} names for {runs} runs")
-    if len(set(tags)) < runs or not all(tags):
-        raise typer.BadParameter("--names: every run needs a name of its own")
-    return tags
-
-
-def _names(runs: Sequence[str]) -> list[str]:
-    """What tells the runs apart: their files, the folders of files that are all called alike, else their place."""
-    from tracelens_graph.files import distinct_names
-
-    tags = distinct_names(runs)
-    if len(set(tags)) < len(tags):
-        return [f"{tag}#{place}" for place, tag in enumerate(tags, 1)]
-    folders = [tag.rpartition("/")[0] for tag in tags]
-    alike = len({tag.rpartition("/")[2] for tag in tags}) == 1
-    return folders if alike and all(folders) else tags
-
-
 def _tables(tag: str, run: str, window: WindowChoice, options: ReportOptions, cache: bool) -> Run:
     if run != "-" and Path(run).is_dir():
         from tracelens_graph.stores.csv_tables import CsvTables
@@ -198,7 +183,8 @@ def _tables(tag: str, run: str, window: WindowChoice, options: ReportOptions, ca
     return report_tables(window.of(core, options.extension), options)
 
 
-def _write_all(runs: Mapping[str, Run], csv: Path | None, top: int | None) -> None:
+def _write_all(runs: Mapping[str, Run], csv: Path | None, top: int | None) -> Mapping[str, Table]:
+    """Print the verdict, then write all tables or print the key ones; returns what was compared."""
     from tracelens_graph.analyses.across.compare import compare as analysis
     from tracelens_graph.analyses.across.compare import lacked, notes_on_lacked
     from tracelens_graph.reports.comparison import brief, verdict
@@ -214,7 +200,7 @@ def _write_all(runs: Mapping[str, Run], csv: Path | None, top: int | None) -> No
         print(line)
     if csv is not None:
         _write_folder(tables, csv)
-        return
+        return tables
     of_runs = tuple(f"{tag}: " for tag in runs)
     said: list[str] = []
     for name in _KEY_TABLES:
@@ -229,6 +215,18 @@ def _write_all(runs: Mapping[str, Run], csv: Path | None, top: int | None) -> No
     if rest := [name for name in there if name not in _KEY_TABLES]:
         print()
         print_wrapped(f"more with --table: {', '.join(rest)}")
+    return tables
+
+
+def _differ_in_structure(tables: Mapping[str, Table]) -> bool:
+    """Whether runs have other ops or kernels, or other numbers of calls: what they call differs, not only its time."""
+    for name in _STRUCTURE:
+        if name not in tables:
+            continue
+        counts = [cells for column, cells in tables[name].columns.items() if re.fullmatch(r"Count__.*_diff", column)]
+        if any(tables[name]["only_in"]) or any(cell for cells in counts for cell in cells):
+            return True
+    return False
 
 
 def _write_one(runs: Mapping[str, Run], name: str, format: Format, top: int | None) -> None:

@@ -10,8 +10,8 @@ import math
 import operator
 import re
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import typer
@@ -53,6 +53,20 @@ class Figure:
     column: str
 
 
+class Figures(NamedTuple):
+    """The figures that conditions can be on.
+
+    Attributes:
+        fixed: those of fixed rows, by their names.
+        named: what a row is called in a figure -> the table that it stands in.
+        has_unlinked: whether the share of GPU time without a launch is one.
+    """
+
+    fixed: Mapping[str, Figure]
+    named: Mapping[str, str]
+    has_unlinked: bool = False
+
+
 class Reading(NamedTuple):
     """The value of a figure, NaN if it is not known, and what is to be said of it."""
 
@@ -88,18 +102,21 @@ class Condition:
         return f"{self.name} is {value}{remark}, which is {self.operator} {self.number:.15g}"
 
 
-def parse(texts: Sequence[str], suffixes: Sequence[str] = (), options: ReportOptions | None = None) -> list[Condition]:
+def parse(
+    texts: Sequence[str], suffixes: Sequence[str] = (), options: ReportOptions | None = None, of: Figures | None = None
+) -> list[Condition]:
     """Conditions from the command line, each `FIGURE OPERATOR NUMBER`.
 
     Args:
         texts: the conditions.
         suffixes: what may follow a figure after a colon.
         options: those of the report; figures that it will not have are refused.
+        of: what figures there are; None for those of a report.
 
     Raises:
         typer.BadParameter: the figure, the operator or the number is none.
     """
-    return [_condition(text, suffixes, options) for text in texts]
+    return [_condition(text, suffixes, options, of) for text in texts]
 
 
 def read(figure: Figure, tables: Mapping[str, Table]) -> Reading:
@@ -149,7 +166,7 @@ def conclude(remarks: Sequence[str], met: Sequence[str]) -> None:
         raise typer.Exit(FAILED)
 
 
-def _condition(text: str, suffixes: Sequence[str], options: ReportOptions | None) -> Condition:
+def _condition(text: str, suffixes: Sequence[str], options: ReportOptions | None, of: Figures | None) -> Condition:
     match = _CONDITION.fullmatch(text.strip())
     if not match or not match["figure"]:
         raise _refused(text, "a condition is a figure, an operator and a number, such as 'idle_percent > 20'")
@@ -164,12 +181,12 @@ def _condition(text: str, suffixes: Sequence[str], options: ReportOptions | None
     name, _, suffix = match["figure"].rpartition(":")
     if suffix not in suffixes:
         name, suffix = match["figure"], ""
-    return Condition(_figure(text, name, options), suffix, match["operator"], number)
+    return Condition(_figure(text, name, options, of or figures_of_report()), suffix, match["operator"], number)
 
 
-def _figure(text: str, name: str, options: ReportOptions | None) -> Figure:
+def _figure(text: str, name: str, options: ReportOptions | None, of: Figures) -> Figure:
     kind, _, rest = name.partition(":")
-    named = _named()
+    named = of.named
     if kind in named and rest:
         row, _, field = rest.rpartition(":")
         table, fields = named[kind], _fields(named[kind])
@@ -177,14 +194,14 @@ def _figure(text: str, name: str, options: ReportOptions | None) -> Figure:
             endings = ", ".join(f":{known}" for known in fields)
             raise _refused(text, f"{name!r} must end in one of {endings}")
         return Figure(name, table, _key(table), (row,), fields[field])
-    if name == _UNLINKED:
+    if name == _UNLINKED and of.has_unlinked:
         if options and options.linked_only:
             raise _refused(text, "--linked-only leaves out what it asks for")
         table = named["category"]
         return Figure(name, table, _key(table), ("unlinked",), _fields(table)["percent"])
-    figures = _timeline_figures()
+    figures = of.fixed
     if name not in figures:
-        hint = did_you_mean(name, [*figures, _UNLINKED]) or f"there are {_forms(figures)}"
+        hint = did_you_mean(name, [*figures, *([_UNLINKED] if of.has_unlinked else [])]) or f"there are {_forms(of)}"
         raise _refused(text, f"there is no figure {name!r}; {hint}")
     figure = figures[name]
     if options and options.recompute:
@@ -208,18 +225,42 @@ def _timeline_figures() -> dict[str, Figure]:
     return figures
 
 
-def _forms(timeline: Mapping[str, Figure]) -> str:
+def figures_of_report() -> Figures:
+    """The figures of a report."""
+    from tracelens_graph.schema.tables import REPORT_TABLES
+
+    return Figures(_timeline_figures(), _named(REPORT_TABLES), has_unlinked=True)
+
+
+def figures_of_diff() -> Figures:
+    """The figures of a comparison by structure: changes of times as wholes, and at places."""
+    from tracelens_graph.analyses.alignment.tables import TOTALS
+
+    table, fixed = "diff_totals", {}
+    for row in TOTALS:
+        for field, column in _fields(table).items():
+            fixed[f"{row}_{field}"] = Figure(f"{row}_{field}", table, _key(table), (row,), column)
+    slower = replace(fixed["total_time_percent"], text="slower_percent")
+    return Figures({slower.text: slower, **fixed}, _named(["diff_places"]))
+
+
+def _forms(of: Figures) -> str:
     """All figures there are, in one line."""
-    rows = dict.fromkeys(figure.text.rpartition("_")[0] for figure in timeline.values())
-    named = [f"{kind}:NAME:{'|'.join(_fields(table))}" for kind, table in _named().items()]
-    return ", ".join([*(f"{row}_{'|'.join(_fields(_TIMELINE))}" for row in rows), _UNLINKED, *named])
+    fields: dict[str, list[str]] = {}
+    for figure in of.fixed.values():
+        row, _, field = figure.text.rpartition("_")
+        if field not in fields.setdefault(row, []):
+            fields[row].append(field)
+    rows = [f"{row}_{'|'.join(known)}" for row, known in fields.items()]
+    named = [f"{kind}:NAME:{'|'.join(_fields(table))}" for kind, table in of.named.items()]
+    return ", ".join([*rows, *([_UNLINKED] if of.has_unlinked else []), *named])
 
 
-def _named() -> dict[str, str]:
-    """What a row is called in a figure -> the table that it stands in."""
+def _named(tables: Iterable[str]) -> dict[str, str]:
+    """What a row is called in a figure -> which of some tables it stands in."""
     from tracelens_graph.schema.tables import TABLES
 
-    return {schema.figure: name for name, schema in TABLES.items() if schema.figure}
+    return {TABLES[name].figure: name for name in tables if TABLES[name].figure}
 
 
 def _fields(table: str) -> dict[str, str]:

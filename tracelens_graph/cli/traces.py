@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Sequence
+from glob import has_magic
 from typing import TYPE_CHECKING
 
 import typer
@@ -25,6 +27,53 @@ def traces_named(arguments: Sequence[str]) -> list[str]:
         return trace_files(arguments, tell=lambda line: say([line]))
     except NotATraceError as error:
         raise typer.BadParameter(str(error)) from None
+
+
+def files_named(arguments: Sequence[str]) -> list[str]:
+    """The files that a user named, in the order named and as often; those of a folder or pattern by name.
+
+    Raises:
+        typer.BadParameter: a folder holds none, or a pattern fits none.
+    """
+    files: list[str] = []
+    for one in arguments:
+        several = os.path.isdir(one) or (has_magic(one) and not os.path.exists(one))
+        files += traces_named([one]) if several else [one]
+    return files
+
+
+def names_of(runs: Sequence[str], names: str | None = None) -> list[str]:
+    """What to call runs.
+
+    Args:
+        runs: files or folders.
+        names: what the user calls them, with commas between; None to go by files.
+
+    Raises:
+        typer.BadParameter: they are not as many names as runs, or two are one.
+    """
+    return _given_names(names, len(runs)) if names is not None else _names_by_files(runs)
+
+
+def _given_names(names: str, runs: int) -> list[str]:
+    tags = [name.strip() for name in names.split(",")]
+    if len(tags) != runs:
+        raise typer.BadParameter(f"--names: {len(tags)} names for {runs} runs")
+    if len(set(tags)) < runs or not all(tags):
+        raise typer.BadParameter("--names: every run needs a name of its own")
+    return tags
+
+
+def _names_by_files(runs: Sequence[str]) -> list[str]:
+    """What tells the runs apart: their files, the folders of files that are all called alike, else their place."""
+    from tracelens_graph.files import distinct_names
+
+    tags = distinct_names(runs)
+    if len(set(tags)) < len(tags):
+        return [f"{tag}#{place}" for place, tag in enumerate(tags, 1)]
+    folders = [tag.rpartition("/")[0] for tag in tags]
+    alike = len({tag.rpartition("/")[2] for tag in tags}) == 1
+    return folders if alike and all(folders) else tags
 
 
 def load_set(files: Sequence[str], run: str = "", columns: Iterable[str] | None = None) -> TraceSet:

@@ -108,6 +108,10 @@ class Window:
         both = mask if self._mask is None else self._mask & mask
         return type(self)(self.core, both, "; ".join(filter(None, (self.title, title))), self.extension)
 
+    def retitled(self, title: str) -> Window:
+        """The same nodes under another title."""
+        return type(self)(self.core, self._mask, title, self.extension)
+
     def extended(self, extension: Hashable) -> Window:
         """The same nodes for analyses that go by an extension."""
         return type(self)(self.core, self._mask, self.title, extension)

@@ -2,87 +2,196 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from tracelens_graph.analyses.alignment.difference import Diff
-from tracelens_graph.analyses.alignment.tables import places_table
-from tracelens_graph.analyses.timeline.timeline import times_of
 from tracelens_graph.reports.document import facts
 from tracelens_graph.reports.report_text import heading
+from tracelens_graph.reports.views import told
 from tracelens_graph.short_names import fitted
+from tracelens_graph.table import Table
 from tracelens_graph.text_table import bold
-from tracelens_graph.texts import printable, wrapped
+from tracelens_graph.texts import cut_end, printable, width_of, wrapped
 
-_PLACES = 5
+PLACES = 5
+"""Places on the screen."""
 _INDENT = "  "
-_TIMES = (
-    ("total_time", "first to last GPU event"),
-    ("computation_time", "computation"),
-    ("exposed_comm_time", "exposed communication"),
-    ("exposed_memcpy_time", "exposed copies"),
-    ("idle_time", "idle"),
-)
+_PARTS = ("total_time", "computation_time", "exposed_comm_time", "exposed_memcpy_time", "idle_time")
+_CHANGE = 10
+_LABEL = 24
+_WHY_LINES = 2
+_SLACK = 16
+"""Characters of these lines that wrapping may lose."""
+_WITHOUT_WORK = {"idle": "idle", "around": "step's ends"}
+"""Parts of the time without GPU work -> what they are called."""
+_CAUSES = 3
+_LEAST_OF_IDLE = 0.05
+"""Causes of idle time on the screen, and what share of all changes of times each has at least."""
+_LEAST_UNLINKED = 1
+"""Percent of GPU time without a launch from which on it is told."""
 
 
-def screen(difference: Diff, width: int, color: bool) -> str:
+def screen(
+    difference: Diff, tables: Mapping[str, Table], width: int, color: bool, notes: Sequence[str] = ()
+) -> Iterator[str]:
     """Both sides and their totals, then the places that explain most of the change.
 
     Args:
         difference: the comparison.
+        tables: its totals, times and places.
         width: characters of a line.
         color: whether to use terminal escapes.
+        notes: what is to be said of the two sides.
     """
-    return "".join(f"{line.rstrip()}\n" for line in _lines(difference, width, color))
+    for line in _lines(difference, tables, width, color, notes):
+        yield line.rstrip()
 
 
-def _lines(difference: Diff, width: int, color: bool) -> Iterator[str]:
-    for name, window in zip(difference.names, (difference.a, difference.b), strict=True):
-        yield from wrapped(printable(f"{name}: {heading(facts(window))}"), width, _INDENT)
+def side_lines(difference: Diff) -> list[str]:
+    """What was compared, one line for each side."""
+    told = []
+    for letter, name, window in zip("AB", difference.names, (difference.a, difference.b), strict=True):
+        called = f"{letter} ({name})" if name != letter else letter
+        told.append(f"{called}: {heading(facts(window))}")
+    return told
+
+
+def notes_on(difference: Diff) -> list[str]:
+    """What to know of the two sides: GPU time without a launch in the trace, which is compared stream by stream."""
+    notes = []
+    for name, side, ns in zip(difference.names, difference.alignment.sides, difference.ns, strict=True):
+        unlinked = sum(int(side.ns[side.low[root] : side.high[root]].sum()) for root in side.lone_roots.tolist())
+        if ns and (share := 100 * unlinked / ns) >= _LEAST_UNLINKED:
+            notes.append(
+                f"{name}: {share:.0f} % of the GPU time has no launch in the trace, so that no call tells what it is"
+            )
+    return notes
+
+
+def changed_places(places: Table) -> list[dict[str, Any]]:
+    """The rows of places in which time or GPU work differs."""
+    return [row for row in places.records() if row["change_ms"] or row["kernels_a"] != row["kernels_b"]]
+
+
+def headline(totals: Table, is_changed: bool) -> str:
+    """The change of the GPU time, in a sentence."""
+    row = totals.records()[0]
+    first, second, change = row["a_ms"], row["b_ms"], row["change_ms"]
+    if not is_changed:
+        return f"The GPU work is the same, event by event: {first:,.3f} ms"
+    percent = row["change_percent"]
+    share = "" if percent is None else f" ({percent:+.1f} %)"
+    word = "more" if change > 0 else "less"
+    said = f"{abs(change):,.3f} ms {word}{share}" if change else "no change in all"
+    return f"GPU time {first:,.3f} -> {second:,.3f} ms: {said}"
+
+
+def _lines(
+    difference: Diff, tables: Mapping[str, Table], width: int, color: bool, notes: Iterable[str]
+) -> Iterator[str]:
+    totals = tables["diff_totals"]
+    for line in side_lines(difference):
+        yield from wrapped(printable(line), width, _INDENT)
     yield ""
-    table = places_table(difference)
-    changed = [row for row in table.records() if row["change_ms"] or row["a_ms"] != row["b_ms"]]
-    yield from wrapped(bold(_headline(difference, bool(changed)), color), width, _INDENT)
-    yield from _times(difference)
+    changed = changed_places(tables["diff_places"])
+    yield from (bold(line, color) for line in wrapped(headline(totals, bool(changed)), width, _INDENT))
+    yield from _times(totals)
+    yield from _idle(tables["diff_times"], max((abs(row["change_ms"]) for row in changed), default=0.0), width)
+    for note in notes:
+        yield from wrapped(printable(note), width, _INDENT)
     if not changed:
         return
     yield ""
     whole = sum(abs(row["change_ms"]) for row in changed)
-    shown = changed[:_PLACES]
-    part = 100 * sum(abs(row["change_ms"]) for row in shown) / whole
+    shown = changed[:PLACES]
+    part = 100 * sum(abs(row["change_ms"]) for row in shown) / whole if whole else 100
     number = "The place" if len(shown) == 1 else f"The {len(shown)} places"
     yield from wrapped(f"{number} with most of the change ({part:.0f} % of all that became faster or slower)", width)
     for row in shown:
-        yield from _place(row, width)
+        yield from place_lines(row, width)
     if rest := len(changed) - len(shown):
-        yield ""
-        yield f"{rest:,} more: --points lists all places"
+        yield f"{rest:,} more: --points lists all places, --tree draws both call trees as one"
 
 
-def _headline(difference: Diff, is_changed: bool) -> str:
-    first, second = difference.ns
-    if not is_changed:
-        return f"The GPU work is the same, event by event: {first / 1e6:,.3f} ms"
-    change = second - first
-    word = "more" if change > 0 else "less"
-    share = f" ({100 * change / first:+.1f} %)" if first else ""
-    return f"GPU time {first / 1e6:,.3f} -> {second / 1e6:,.3f} ms: {abs(change) / 1e6:,.3f} ms {word}{share}"
+def _times(totals: Table) -> Iterator[str]:
+    for row in totals.records():
+        if row["time"] in _PARTS and (row["a_ms"] or row["b_ms"]):
+            share = "" if row["change_percent"] is None else f"  {row['change_percent']:>+8.1f} %"
+            yield f"{_INDENT}{row['meaning']:<{_LABEL}}{_figures(row)}{share}"
 
 
-def _times(difference: Diff) -> Iterator[str]:
-    first, second = (times_of(w.core, w.gpu_rows) for w in (difference.a, difference.b))
-    for name, label in _TIMES:
-        one, other = first.get(name, 0) / 1e6, second.get(name, 0) / 1e6
-        if one or other:
-            yield f"{_INDENT}{label:<24}{one:>12,.3f} -> {other:>12,.3f} ms  {other - one:>+12,.3f}"
+def _idle(times: Table, largest: float, width: int) -> Iterator[str]:
+    """The causes of idle time that changed most; that with more of a change than any place is explained."""
+    rows = sorted((row for row in times.records() if row["cause"]), key=lambda row: -abs(row["change_ms"]))
+    least = _LEAST_OF_IDLE * sum(abs(row["change_ms"]) for row in times.records())
+    for row in [row for row in rows if abs(row["change_ms"]) > least][:_CAUSES]:
+        label = f"{_INDENT}{_WITHOUT_WORK[row['part']]}: {row['cause'].replace('_', ' ')}"
+        yield f"{_INDENT}{label:<{_LABEL}}{_figures(row)}"
+        if abs(row["change_ms"]) > largest:
+            room = max(width - 3 * len(_INDENT), 24)
+            why = cut_end(printable(str(row["why"])), _WHY_LINES * room - _SLACK)
+            yield from (3 * _INDENT + line for line in list(wrapped(why, room))[:_WHY_LINES])
 
 
-def _place(row: dict[str, object], width: int) -> Iterator[str]:
+def _figures(row: Mapping[str, Any]) -> str:
+    return f"{row['a_ms']:>12,.3f} -> {row['b_ms']:>12,.3f} ms  {row['change_ms']:>+12,.3f}"
+
+
+def runs_text(table: Table, width: int, color: bool = False) -> Iterator[str]:
+    """Several runs against the first: a line of figures each, runs of one structure, the largest change of each."""
+    yield from told(table, leave="most").text(width, color).splitlines()
+    rows = table.records()
+    structures: dict[int, list[str]] = {}
+    for row in rows:
+        structures.setdefault(row["structure"], []).append(row["run"])
+    yield ""
+    if len(structures) == 1:
+        yield from wrapped("All runs have one structure: the same calls, shapes and kinds of kernels.", width)
+    else:
+        for number, runs in structures.items():
+            yield from wrapped(printable(f"Structure {number}: {', '.join(runs)}"), width, _INDENT)
+    for row in rows[1:]:
+        said = (
+            f"{row['run']}: {row['most']}; {row['why']}"
+            if row["most"]
+            else f"{row['run']}: all GPU time as in the first"
+        )
+        yield from wrapped(printable(said), width, _INDENT)
+
+
+def within_text(table: Table, width: int, color: bool = False, most: int = 0) -> Iterator[str]:
+    """Parts that are not like those beside them, a paragraph each, then what was looked at."""
+    yield from (bold(line, color) for line in wrapped(printable(table.title), width))
+    rows = table.records()
+    for row in rows[:most] if most else rows:
+        times = f" and {row['times'] - 1:,} more" if row["times"] > 1 else ""
+        yield from wrapped(
+            printable(
+                f"{row['change_ms']:+,.3f} ms  {row['name']}{times} of {row['parts']:,}: other {row['differs']}, "
+                f"{row['usual_ms']:,.3f} -> {row['gpu_ms']:,.3f} ms against {row['usual']}"
+            ),
+            width,
+            _INDENT,
+        )
+        if row["where"]:
+            yield from wrapped(printable(f"{_INDENT}{row['where']}: {row['why']}"), width, 2 * _INDENT)
+    if most and len(rows) > most:
+        yield f"{len(rows) - most:,} more (--top 0 shows all)"
+    for note in table.notes:
+        yield from wrapped(printable(note), width, _INDENT)
+
+
+def place_lines(row: Mapping[str, Any], width: int) -> Iterator[str]:
+    """A row of the places: times, where, why."""
     times = f" x {row['times']:,}" if row["times"] != 1 else ""
-    figures = f"{row['a_ms']:,.3f} -> {row['b_ms']:,.3f} ms"
-    change = f"{row['change_ms']:>+10,.3f} ms"
-    room = width - len(change) - len(times) - len(figures) - 6
-    yield f"{change}  {fitted(printable(str(row['op'])), max(room, 16))}{times}: {figures}"
-    indent = " " * (len(change) + 2)
+    figures = f": {row['a_ms']:,.3f} -> {row['b_ms']:,.3f} ms"
+    head = f"{row['place']:>2}{row['change_ms']:>+{_CHANGE},.3f} ms  "
+    room = width - width_of(head) - len(times) - len(figures)
+    yield f"{head}{fitted(printable(str(row['op'])), max(room, 8))}{times}{figures}"
+    indent = " " * len(head)
+    room = max(width - len(indent), 24)
     if row["module"]:
-        yield indent + fitted(printable(str(row["module"])), max(width - len(indent), 16))
-    yield from (indent + line for line in wrapped(printable(str(row["why"])), max(width - len(indent), 24)))
+        yield indent + fitted(printable(str(row["module"])), room)
+    why = cut_end(printable(str(row["why"])), _WHY_LINES * room - _SLACK)
+    yield from (indent + line for line in list(wrapped(why, room))[:_WHY_LINES])

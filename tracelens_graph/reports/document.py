@@ -128,8 +128,12 @@ def report_json(findings: Iterable[Finding], tables: Mapping[str, Table], about:
         "options": options,
         "verdict": [{key: getattr(finding, key) for key in _FINDING} for finding in findings],
     }
-    objects = {name: {"definitions": _definitions(table), **table_object(table)} for name, table in tables.items()}
-    return laid_out({**sound(document), "tables": objects}, 4) + "\n"
+    return laid_out({**sound(document), "tables": objects(tables)}, 4) + "\n"
+
+
+def objects(tables: Mapping[str, Table]) -> dict[str, dict[str, Any]]:
+    """Tables as they stand in a JSON document, with what their columns hold."""
+    return {name: {"definitions": _definitions(table), **table_object(table)} for name, table in tables.items()}
 
 
 def report_markdown(
@@ -144,7 +148,7 @@ def report_markdown(
         about: the trace.
         rows: rows per table; 0 for all.
     """
-    blocks = [f"# GPU report: {escape(about.source)}", _facts_line(about), "## Verdict"]
+    blocks = [f"# GPU report: {escape(about.source)}", facts_line(about), "## Verdict"]
     lines = [_finding_line(finding, about.source) for finding in findings]
     blocks.append("\n".join(lines) or "Nothing to report.")
     others = []
@@ -171,7 +175,8 @@ def _definitions(table: Table) -> dict[str, str]:
     return {name: table.about[name].definition for name in table.columns if name in table.about}
 
 
-def _facts_line(about: Facts) -> str:
+def facts_line(about: Facts) -> str:
+    """What was read, as a sentence in Markdown."""
     parts = [f"{about.events:,} entries, {about.gpu_events:,} GPU events"]
     if about.rank is not None:
         parts.append(f"rank {about.rank}" + (f" of {about.world_size}" if about.world_size else ""))

@@ -54,6 +54,16 @@ def view(table: Table, core: Core) -> Table:
     return Table(table.name, columns, shown, table.title, table.notes)
 
 
+def told(table: Table, leave: str = "") -> Table:
+    """The columns of a table that have a heading, under it, but for one; this needs no graph."""
+    shown = {
+        name: heading for name, heading in headings(table.about).items() if name in table.columns and name != leave
+    }
+    columns = {heading: table[name] for name, heading in shown.items()}
+    about = {heading: table.about[name] for name, heading in shown.items()}
+    return Table(table.name, columns, about, table.title, table.notes)
+
+
 _PLACE = {
     "uid": Column("the event", role=Role.uid),
     "ext id": Column("its External id, as Perfetto UI shows it", role=Role.uid, gives_way=6),

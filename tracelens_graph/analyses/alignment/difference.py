@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 
 import numpy as np
 
 from tracelens_graph.analyses.alignment.backward import with_forward_matches
+from tracelens_graph.analyses.alignment.captures import captured_launches
 from tracelens_graph.analyses.alignment.containers import Containers
 from tracelens_graph.analyses.alignment.forest import Forest, Vocabulary, forest
+from tracelens_graph.analyses.alignment.kernel_words import called
 from tracelens_graph.analyses.alignment.kinds import leaf_kinds, node_kinds
 from tracelens_graph.analyses.alignment.leaves import Matching
 from tracelens_graph.analyses.alignment.points import Point, points_of
@@ -27,6 +30,10 @@ from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import Kind
 
 NO_LAUNCH = "(no launch in trace)"
+_MODULE, _AUTOGRAD = "nn.Module: ", "autograd::engine::evaluate_function: "
+_BUILT_IN = re.compile(r"<built-in (?:method|function) (\S+?)[ >]")
+_NAMES = 3
+"""Names of ops of one place that are listed."""
 
 
 @dataclass(frozen=True)
@@ -107,12 +114,13 @@ class Place:
     """Points at the same place of the program, such as one op of all equal layers.
 
     Attributes:
-        modules: the classes of the modules around it, the outermost first.
+        modules: the classes of the modules around all of it, the outermost first; of the side that knows more of them.
         is_backward: whether it is backward work of the innermost of these.
         names: what is called there, on both sides; ops, or short names of what was launched without one.
         points: the points.
         ns: sums of the durations of GPU events on both sides.
         kernels: on both sides the names of GPU events, with how many and how long.
+        is_module: whether it is whole modules that one side has and the other has not.
     """
 
     modules: tuple[str, ...]
@@ -121,6 +129,7 @@ class Place:
     points: Sequence[Point]
     ns: tuple[int, int]
     kernels: tuple[dict[str, tuple[int, int]], dict[str, tuple[int, int]]]
+    is_module: bool = False
 
     @property
     def change_ns(self) -> int:
@@ -153,28 +162,31 @@ class Diff:
     @cached_property
     def places(self) -> list[Place]:
         """Where they differ, the largest change first."""
-        contexts = tuple(_Contexts(side) for side in self.alignment.sides)
-        groups: dict[object, list[Point]] = {}
-        about: dict[object, tuple[tuple[str, ...], bool, tuple[str, str]]] = {}
-        for point in self.alignment.points:
-            side = 0 if point.leaves[0] else 1
-            leaf = point.leaves[side][0]
-            modules, is_backward = contexts[side].modules(leaf)
-            first, second = (contexts[k].names(point.container[k], point.leaves[k]) for k in range(2))
-            names = first, second
-            key = (modules, is_backward, names, contexts[side].sizes(leaf))
-            groups.setdefault(key, []).append(point)
-            about[key] = (modules, is_backward, names)
-        found = [self._place(points, *about[key]) for key, points in groups.items()]
-        return sorted(found, key=lambda place: (-abs(place.change_ns), -max(place.ns), place.modules, place.names))
+        alignment = self.alignment
+        contexts = [_Contexts(side) for side in alignment.sides]
+        groups: dict[tuple[_Context, _Context], list[Point]] = {}
+        for point in alignment.points:
+            is_alone = not all(point.leaves)
+            first, second = (contexts[k].of(point.container[k], point.leaves[k], is_alone) for k in range(2))
+            if first.is_op or second.is_op:
+                first, second = (replace(context, kernel="") for context in (first, second))
+            groups.setdefault((first, second), []).append(point)
+        found = [self._place(points, *key) for key, points in groups.items()]
+        return sorted(
+            found, key=lambda place: (-abs(place.change_ns), -max(place.ns), place.modules, sorted(place.names))
+        )
 
-    def _place(self, points: list[Point], modules: tuple[str, ...], is_backward: bool, names: tuple[str, str]) -> Place:
+    def _place(self, points: list[Point], one: _Context, other: _Context) -> Place:
         first, second = (
-            _kernels(side, [leaf for point in points for leaf in point.leaves[k]])
+            kernels_of(side, [leaf for point in points for leaf in point.leaves[k]])
             for k, side in enumerate(self.alignment.sides)
         )
         ns = sum(point.ns[0] for point in points), sum(point.ns[1] for point in points)
-        return Place(modules, is_backward, names, points, ns, (first, second))
+        fuller = max(one, other, key=lambda context: (len(context.modules), context.modules))
+        # A module is missing only where the other side has nothing in its place.
+        is_module = one.is_module or other.is_module if not one.names or not other.names else False
+        names = _listed(one.names), _listed(other.names)
+        return Place(fuller.modules, fuller.is_backward, names, points, ns, (first, second), is_module)
 
     def match(self, node: Node) -> Node | None:
         """The node of the other side that a node of either belongs to; None without one.
@@ -218,7 +230,7 @@ def diff(a: Core | Window, b: Core | Window, names: tuple[str, str] = ("A", "B")
     """
     windows = window_of(a), window_of(b)
     for window in windows:
-        if not len(window.gpu_rows):
+        if not len(window.gpu_rows) and not captured_launches(window):
             raise AnalysisError(f"{window.core.info.source}: holds no GPU events to compare")
     return Diff(*windows, names)
 
@@ -244,6 +256,29 @@ def _elements(sizes: object) -> int:
     return sum(max(_elements(one), 0) for one in sizes)
 
 
+@dataclass(frozen=True)
+class _Context:
+    """Where the leaves of one point stand in the program of one side.
+
+    Attributes:
+        modules: classes of the modules around all of them, the outermost first.
+        is_backward: whether they are backward work of the innermost of these.
+        names: what is called there.
+        is_module: whether these are modules.
+        is_op: whether the first is an op.
+        kernel: where it is no op, the first kernel: nothing else tells what is called there.
+        sizes: types and numbers of elements of the arguments of the first.
+    """
+
+    modules: tuple[str, ...] = ()
+    is_backward: bool = False
+    names: tuple[str, ...] = ()
+    is_module: bool = False
+    is_op: bool = False
+    kernel: str = ""
+    sizes: tuple[object, ...] = ()
+
+
 class _Contexts:
     """Where the leaves of one side stand in the program."""
 
@@ -257,25 +292,47 @@ class _Contexts:
         self._paths: dict[int, tuple[str, ...]] = {-1: ()}
         self._elements: dict[int, tuple[object, ...]] = {}
 
-    def modules(self, leaf: int) -> tuple[tuple[str, ...], bool]:
-        """Classes of the modules around a leaf, the outermost first, and whether it is their backward work."""
-        return self._path(int(self._module[leaf])), bool(self._backward[leaf])
+    def of(self, container: int, leaves: list[int], is_alone: bool) -> _Context:
+        """Where some leaves of one point stand.
 
-    def names(self, container: int, leaves: Iterable[int]) -> str:
-        """What is called there: the op around it, else the ops in it."""
-        core = self._side.window.core
-        nodes = [int(self._side.leaf_parent[leaf]) for leaf in leaves]
-        if nodes and container >= 0 and self._side.is_op[container]:
+        Args:
+            container: the node that is matched around them, -1 without one.
+            leaves: ascending.
+            is_alone: whether the other side has none there, so that whole modules may be what it lacks.
+        """
+        if not leaves:
+            return _Context()
+        side = self._side
+        if container >= 0 and side.is_op[container]:
             nodes = [container]
-        found: dict[str, None] = {}
-        for node in nodes:
-            row = int(self._side.row[node])
-            if row < 0:
-                found[NO_LAUNCH if node in self._side.lone_roots else ""] = None
-            else:
-                kind = Kind(int(core.columns.kind[row]))
-                found[normal_name(kind, core.names[core.columns.name[row]])] = None
-        return ", ".join(found)
+        elif is_alone:
+            nodes = _highest(side, leaves)
+        else:
+            nodes = side.leaf_parent[leaves].tolist()
+        names = tuple(dict.fromkeys(map(self._name, nodes)))
+        is_module = all(self._kind(node) is Kind.Module for node in nodes)
+        is_backward = bool(self._backward[leaves[0]])
+        paths = {self._path(module) for module in set(self._module[leaves].tolist())}
+        # Gradients are summed up outside of all modules.
+        modules = _common_start(paths - {()} if is_backward and len(paths) > 1 else paths)
+        if is_module and modules and names == (f"{_MODULE}{modules[-1]}",):
+            modules = modules[:-1]
+        first = self._kind(nodes[0])
+        is_single = len(nodes) == 1 and first in (Kind.PythonFunction, Kind.RuntimeCall)
+        kernel = called(side.event_name(int(side.events_of(leaves[0])[0]))) if is_single else ""
+        return _Context(modules, is_backward, names, is_module, first is Kind.Op, kernel, self.sizes(leaves[0]))
+
+    def _kind(self, node: int) -> Kind | None:
+        row = int(self._side.row[node])
+        return Kind(int(self._side.window.core.columns.kind[row])) if row >= 0 else None
+
+    def _name(self, node: int) -> str:
+        core, kind = self._side.window.core, self._kind(node)
+        if kind is None:
+            return NO_LAUNCH if node in self._side.lone_roots else ""
+        name = normal_name(kind, core.names[core.columns.name[self._side.row[node]]])
+        built_in = _BUILT_IN.match(name)
+        return built_in[1] if built_in else name.removeprefix(_AUTOGRAD)
 
     def sizes(self, leaf: int) -> tuple[object, ...]:
         """Types and numbers of elements of the arguments of the op that launched a leaf."""
@@ -296,18 +353,50 @@ class _Contexts:
         core = self._side.window.core
         for one in reversed(way):
             name = core.names[core.columns.name[self._frames[one]]]
-            path = (*path, normal_name(Kind.Module, name).removeprefix("nn.Module: "))
+            path = (*path, normal_name(Kind.Module, name).removeprefix(_MODULE))
             self._paths[one] = path
         return path
 
 
-def _kernels(side: Forest, leaves: list[int]) -> dict[str, tuple[int, int]]:
-    core, c = side.window.core, side.window.core.columns
+def _highest(side: Forest, leaves: list[int]) -> list[int]:
+    """The highest modules and ops that hold nothing but some of the leaves; else what stands right above them."""
+    row, kind = side.row, side.window.core.columns.kind
+    run = np.cumsum(np.diff(leaves, prepend=leaves[0]) > 1)
+    ends = np.array(leaves)[np.searchsorted(run, run, "right") - 1] + 1
+    found: list[int] = []
+    done = -1
+    for leaf, end in zip(leaves, ends.tolist(), strict=True):
+        if leaf < done:
+            continue
+        node = best = int(side.leaf_parent[leaf])
+        done = leaf + 1
+        while row[node] >= 0 and side.low[node] >= leaf and side.high[node] <= end:
+            if kind[row[node]] in (Kind.Module, Kind.Op):
+                best, done = node, int(side.high[node])
+            node = int(side.parent[node])
+        found.append(best)
+    return found
+
+
+def _common_start(paths: set[tuple[str, ...]]) -> tuple[str, ...]:
+    first, last = min(paths), max(paths)
+    same = next((i for i, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), None)
+    return first[: min(len(first), len(last)) if same is None else same]
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
+    return ", ".join(names[:_NAMES]) + more
+
+
+def kernels_of(side: Forest, leaves: Iterable[int]) -> dict[str, tuple[int, int]]:
+    """Names of the GPU events of some leaves, those with the most time first, with how many and how long."""
+    c = side.window.core.columns
     count: Counter[str] = Counter()
     ns: Counter[str] = Counter()
     for leaf in leaves:
         for row in side.events_of(leaf).tolist():
-            name = core.names[c.name[row]]
+            name = side.event_name(row)
             count[name] += 1
-            ns[name] += int(c.dur_ns[row])
+            ns[name] += 0 if row in side.captured else int(c.dur_ns[row])
     return {name: (count[name], ns[name]) for name in sorted(count, key=lambda name: (-ns[name], name))}

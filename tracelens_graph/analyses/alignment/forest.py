@@ -13,6 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
+from tracelens_graph.analyses.alignment.captures import captured_launches
 from tracelens_graph.categories.kernels import kernel_categories
 from tracelens_graph.extension import extension_of
 from tracelens_graph.graph.arrays import distinct, is_kind
@@ -60,7 +61,8 @@ class Forest:
         leaf_parent: node above each leaf.
         category: number of what its longest event does.
         ns: sum of the durations of its events.
-        events: rows of GPU events, leaf after leaf.
+        events: rows of GPU events, leaf after leaf; of a capture also those of the launches that it recorded.
+        captured: rows of these launches -> what they launch.
         first_event: position in `events` of each leaf's first, and behind the last leaf their number.
         child_start, child: the items below each node in order, `child[child_start[node]:child_start[node + 1]]`: a
             node, or ~leaf.
@@ -84,6 +86,7 @@ class Forest:
     first_event: np.ndarray
     child_start: np.ndarray
     child: np.ndarray
+    captured: dict[int, str]
 
     @property
     def leaves(self) -> int:
@@ -168,6 +171,11 @@ class Forest:
         found: list[int] = self.child[self.child_start[node] : self.child_start[node + 1]].tolist()
         return found
 
+    def event_name(self, row: int) -> str:
+        """Name of a GPU event, or of what a launch in a capture launches."""
+        core = self.window.core
+        return self.captured.get(row) or core.names[core.columns.name[row]]
+
     def events_of(self, leaf: int) -> np.ndarray:
         """Rows of a leaf's events."""
         return self.events[self.first_event[leaf] : self.first_event[leaf + 1]]
@@ -182,7 +190,8 @@ def forest(w: Window, names: Vocabulary, arguments: Vocabulary) -> Forest:
         arguments: numbers of argument sets, likewise.
     """
     core, c = w.core, w.core.columns
-    gpu = w.gpu_rows
+    captured = captured_launches(w)
+    gpu = np.union1d(w.gpu_rows, [*captured]).astype(np.int64) if captured else w.gpu_rows
     linked = gpu[c.parent[gpu] >= 0]
     row = _bearing(core, linked)
     node_of = np.full(len(c) + 1, -1, np.int64)
@@ -223,13 +232,14 @@ def forest(w: Window, names: Vocabulary, arguments: Vocabulary) -> Forest:
     args = np.concatenate((args, np.zeros(len(roots), np.int64)))
     low, high = np.concatenate((low, root_low)), np.concatenate((high, root_high))
     leaf_parent = above[begin]
-    ns = sum_by_group(leaf, c.dur_ns[gpu], len(begin))
-    category = _category(w, gpu, leaf, begin, row, above, is_op, names)
+    dur_ns = np.where(np.isin(gpu, [*captured]), 0, c.dur_ns[gpu]) if captured else c.dur_ns[gpu]
+    ns = sum_by_group(leaf, dur_ns, len(begin))
+    category = _category(w, gpu, captured, leaf, begin, row, above, is_op, names)
     child_start, child = _children(parent, leaf_parent, low)
     is_lone = ~is_linked[np.flatnonzero(fresh)]
     return Forest(
         w, np.concatenate((row, np.full(len(roots), -1))), parent, name, name, args, is_op, low, high, roots[~is_lone],
-        roots[is_lone], leaf_parent, category, ns, gpu, np.append(begin, len(gpu)), child_start, child,
+        roots[is_lone], leaf_parent, category, ns, gpu, np.append(begin, len(gpu)), child_start, child, captured,
     )  # fmt: skip
 
 
@@ -262,8 +272,8 @@ def _arguments(core: Core, rows: np.ndarray, arguments: Vocabulary) -> np.ndarra
 
 
 def _category(
-    w: Window, gpu: np.ndarray, leaf: np.ndarray, begin: np.ndarray, row: np.ndarray, above: np.ndarray,
-    is_op: np.ndarray, names: Vocabulary,
+    w: Window, gpu: np.ndarray, captured: dict[int, str], leaf: np.ndarray, begin: np.ndarray, row: np.ndarray,
+    above: np.ndarray, is_op: np.ndarray, names: Vocabulary,
 ) -> np.ndarray:  # fmt: skip
     """Per leaf the number of what its longest event does: the category of a kernel, the direction of a copy."""
     core, c = w.core, w.core.columns
@@ -271,9 +281,14 @@ def _category(
     node = above[begin]
     op_row = np.where(is_op[node], row[np.minimum(node, len(row) - 1)] if len(row) else -1, -1)
     op_name = np.where(op_row >= 0, c.name[op_row], -1)
-    pairs, back = distinct(c.name[longest].astype(np.int64) * (len(core.names) + 1) + op_name + 1)
+    event_name = c.name[longest].astype(np.int64)
+    more = Vocabulary()
+    for place in np.flatnonzero(np.isin(longest, [*captured])).tolist() if captured else ():
+        event_name[place] = len(core.names) + more[captured[int(longest[place])]]
+    known = [*core.names, *map(str, more)]
+    pairs, back = distinct(event_name * (len(core.names) + 1) + op_name + 1)
     texts = [
-        (core.names[pair // (len(core.names) + 1)], core.names[op - 1] if (op := pair % (len(core.names) + 1)) else "")
+        (known[pair // (len(core.names) + 1)], core.names[op - 1] if (op := pair % (len(core.names) + 1)) else "")
         for pair in pairs.tolist()
     ]
     categories = kernel_categories(texts, extension_of(w).all_kernel_rules)
@@ -281,7 +296,8 @@ def _category(
     of_copy = np.array([names["copy", copy_direction(kernel)] for kernel, _ in texts], np.int64)[back]
     kind = c.kind[longest]
     fill = names["category", "fill"]
-    return np.where(kind == Kind.Kernel, of_kernel, np.where(kind == Kind.Memcpy, of_copy, fill))
+    is_kernel = (kind == Kind.Kernel) | (kind == Kind.RuntimeCall)
+    return np.where(is_kernel, of_kernel, np.where(kind == Kind.Memcpy, of_copy, fill))
 
 
 def _children(parent: np.ndarray, leaf_parent: np.ndarray, low: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -9,14 +9,19 @@ from tracelens_graph.schema import Kind
 
 
 def median_steps(a: Window, b: Window) -> tuple[Window, Window]:
-    """Of each window the step of median GPU time; the windows as they are where one has no steps with GPU work."""
-    first, second = _median_step(a), _median_step(b)
-    if first is None or second is None:
+    """Of each window the step of median GPU time; the windows as they are where one has no steps with GPU work.
+
+    The titles of the windows tell which step it is, and of how many.
+    """
+    times = [steps_with_work(window) for window in (a, b)]
+    if not all(times):
         return a, b
-    return narrow(a, step=first), narrow(b, step=second)
+    first, second = (_median(window, time) for window, time in zip((a, b), times, strict=True))
+    return first, second
 
 
-def _median_step(w: Window) -> int | None:
+def steps_with_work(w: Window) -> dict[int, int]:
+    """GPU time of each step of a window that has any, in ns, in the order of the steps."""
     core, c = w.core, w.core.columns
     steps = w.rows_of_kind(Kind.Step)
     gpu = w.gpu_rows
@@ -27,5 +32,12 @@ def _median_step(w: Window) -> int | None:
         number = step_number(core.names[c.name[row]])
         if number is not None and ns[row]:
             time_of[number] = time_of.get(number, 0) + int(ns[row])
+    return time_of
+
+
+def _median(w: Window, time_of: dict[int, int]) -> Window:
     ordered = sorted(time_of, key=lambda number: (time_of[number], number))
-    return ordered[(len(ordered) - 1) // 2] if ordered else None
+    step = narrow(w, step=ordered[(len(ordered) - 1) // 2])
+    if len(ordered) == 1:
+        return step
+    return step.retitled(f"{step.title}, of median GPU time of {len(ordered):,} steps")

@@ -13,7 +13,6 @@ from tracelens_graph.analyses.idle.host_states import ends
 from tracelens_graph.analyses.idle.idle import Cause, Idle, edge_parts, idle_parts, joined
 from tracelens_graph.analyses.timeline.timeline import times_by_group
 from tracelens_graph.graph.window import Window, narrow
-from tracelens_graph.marks import TOOL
 
 UNEXPLAINED = (Cause.unknown_no_launch, Cause.unknown_late_start)
 """Idle time that a trace gives no reason for."""
@@ -90,9 +89,7 @@ def _account(w: Window) -> Account:
     by_device = times_by_group(judged.core, judged.gpu_rows, device, len(devices))
     times = {name: int(ns.sum()) for name, ns in by_device.items()}
     inner = idle_parts(judged)
-    # In a piece that was cut out, steps keep their lengths, but what lies in them before and behind the piece is gone.
-    is_piece = str(w.core.info.metadata.get("generator", "")).startswith(f"{TOOL} ")
-    edges = joined([]) if is_piece or start is not None else edge_parts(judged)
+    edges = joined([]) if start is not None else edge_parts(judged)
     at_edges = np.arange(len(inner.row) + len(edges.row)) >= len(inner.row)
     return Account(judged, cut_off, len(devices), times["total_time"], times, joined([inner, edges]), at_edges)
 

@@ -33,6 +33,7 @@ from tracelens_graph.analyses.timeline.timeline import unlinked_notes
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import Intervals, merge
 from tracelens_graph.graph.window import Window, window_of
+from tracelens_graph.marks import TOOL
 from tracelens_graph.schema import Kind
 from tracelens_graph.schema.tables.timeline import IDLE_CAUSES
 from tracelens_graph.table import Table
@@ -141,14 +142,18 @@ def joined(parts: Iterable[Idle]) -> Idle:
 def edge_parts(w: Window) -> Idle:
     """What the host did in the steps before the first GPU work, and behind the last.
 
-    Two gaps per device at most; none without steps. The first begins no sooner than the device ended work that is not
-    in the window. What is behind the last GPU event is told by what the thread did that launched it.
+    Two gaps per device at most; none without steps, and none in a piece that was cut out of a trace: there steps keep
+    their lengths, but what lies in them before and behind the piece is gone. The first begins no sooner than the device
+    ended work that is not in the window. What is behind the last GPU event is told by what the thread did that launched
+    it.
     """
     return w.once(_edge_parts)
 
 
 def _edge_parts(w: Window) -> Idle:
     c, steps = w.core.columns, w.rows_of_kind(Kind.Step)
+    if str(w.core.info.metadata.get("generator", "")).startswith(f"{TOOL} "):
+        steps = steps[:0]
     device = c.device[w.gpu_rows]
     gaps = [_edges(w, w.gpu_rows[device == number], steps) for number in np.unique(device).tolist() if len(steps)]
     return joined(gaps)

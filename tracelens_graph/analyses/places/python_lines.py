@@ -68,10 +68,8 @@ def python_lines(g: Core | Window, without: str | None = None) -> Table:
     """
     w = window_of(g)
     core, c = w.core, w.core.columns
-    fits = [_LINE_MARK in name and (without is None or without not in name) for name in core.names]
-    stops = (c.kind == Kind.PythonFunction) & np.array([*fits, False], bool)[c.name]
     gpu = w.gpu_rows
-    frame = climb(c.parent, c.parent[gpu], stops)
+    frame = climb(c.parent, c.parent[gpu], frames_with_line(core, without))
     lost = np.where(c.parent[gpu] >= 0, len(core.names), len(core.names) + 1)
     codes, group = distinct(np.where(frame >= 0, c.name[frame] if len(c) else 0, lost))
     frames = np.unique(frame[frame >= 0])
@@ -88,6 +86,18 @@ def python_lines(g: Core | Window, without: str | None = None) -> Table:
     }
     table = Table("python_lines", columns, PYTHON_LINES, w.titled("GPU time by line of Python"))
     return table.take(np.argsort(-work["gpu_sum_us"], kind="stable"))
+
+
+def frames_with_line(g: Core, without: str | None = None) -> np.ndarray:
+    """For each row whether it is a frame whose name tells the line of Python.
+
+    Args:
+        g: the graph.
+        without: leave out frames whose name holds this text.
+    """
+    fits = [_LINE_MARK in name and (without is None or without not in name) for name in g.names]
+    found: np.ndarray = (g.columns.kind == Kind.PythonFunction) & np.array([*fits, False], bool)[g.columns.name]
+    return found
 
 
 def _outermost(g: Core, name: str) -> np.ndarray:

@@ -29,20 +29,87 @@ COMPARISON: About = {
 }
 
 DIFF_PLACES: About = {
-    "change_ms": total("GPU time of b less that of a", "ms", heading="change ms"),
+    "place": Column("number of the place, as `--point` takes it", heading="#", cells="number"),
+    "change_ms": total("GPU time of b less that of a", "ms", heading="change ms", figure="ms"),
     "a_ms": total("sum of the durations of the GPU events there in a", "ms", heading="A ms"),
     "b_ms": total("the same in b", "ms", heading="B ms"),
-    "times": count("points of divergence: how often the program comes there"),
-    "op": key("op, or what else launched the work; `x -> y` where b calls y in place of x"),
-    "module": key("classes of the modules around it, the outermost first"),
-    "reason": text("why they differ: one word"),
-    "why": replace(text("why they differ: the evidence"), gives_way=0),
+    "times": count("points of divergence: how often the program comes there", heading="times"),
+    "op": key("op, or what else launched the work; `x -> y` where b calls y in place of x", "op"),
+    "module": key("classes of the modules around it, the outermost first", "module"),
+    "reason": text("why they differ: one word", "reason"),
+    "why": text("why they differ: the evidence"),
     "events_a": count("GPU events there in a"),
     "events_b": count("GPU events there in b"),
-    "kernels_a": Column("short names of its kernels in a, those with the most time first", cells="list", gives_way=4),
-    "kernels_b": Column("the same in b", cells="list", gives_way=4),
+    "kernels_a": Column("short names of its kernels in a, those with the most time first", cells="list"),
+    "kernels_b": Column("the same in b", cells="list"),
+    "line_a": text("innermost line of Python around what launched the longest of them in a"),
+    "line_b": text("the same in b"),
+    "shapes_a": text("dims of the arguments of the op that launched it in a, JSON"),
+    "shapes_b": text("the same in b"),
+    "types_a": text("types of these arguments in a, JSON"),
+    "types_b": text("the same in b"),
     "uid_a": uid("what launched the longest of them in a"),
     "uid_b": uid("the same in b"),
+}
+
+_CHANGE: About = {
+    "change_ms": Column("the second less the first", "ms", heading="change ms", figure="ms"),
+    "change_percent": Column("that as share of the first; absent where the first is 0", "%", figure="percent"),
+}
+DIFF_TOTALS: About = {
+    "time": key("what is measured", "time"),
+    "a_ms": Column("of a", "ms", heading="A ms"),
+    "b_ms": Column("of b", "ms", heading="B ms"),
+    **_CHANGE,
+    "meaning": text("what it is, in words"),
+}
+
+DIFF_RUNS: About = {
+    "run": key("the trace", "run"),
+    "structure": Column(
+        "number of the structure: runs of one number make the same calls with the same shapes, types and kinds of kernels",
+        heading="structure",
+    ),
+    "gpu_ms": Column("sum of the durations of its GPU events", "ms", heading="GPU ms"),
+    "change_ms": Column("that less that of the first run", "ms", heading="change ms"),
+    "change_percent": Column("that as share of the first run", "%", heading="%"),
+    "total_ms": Column("time from its first to its last GPU event", "ms", heading="total ms"),
+    "shared_percent": Column("share of its GPU time in work that the first run has, too", "%", heading="shared %"),
+    "most": text("the place with the most of the change", "most of the change"),
+    "why": replace(text("why that place differs"), gives_way=2),
+}
+
+DIFF_WITHIN: About = {
+    "part": key("layer, step or rank", "part"),
+    "name": key("which of them", "name"),
+    "times": count("how many are odd in this way; the row tells of the one that is farthest off", heading="times"),
+    "parts": Column("how many there are side by side", heading="of"),
+    "alike": Column("how many of them have the usual structure", heading="alike"),
+    "differs": text(
+        "structure: other calls, shapes, types or kinds of kernels; time: the same in another time", "differs in"
+    ),
+    "gpu_ms": Column("sum of the durations of its GPU events", "ms", heading="GPU ms"),
+    "usual_ms": Column(
+        "the same of the usual one that it is compared with, the one of median time", "ms", heading="usual ms"
+    ),
+    "change_ms": Column("the difference", "ms", heading="change ms"),
+    "usual": text("that usual one"),
+    "where": text("the place with the most of the change", "where"),
+    "why": replace(text("why that place differs", "why"), gives_way=0),
+    "uid": uid("the layer; absent for steps and ranks"),
+    "usual_uid": uid("the usual layer; absent for steps and ranks"),
+}
+
+DIFF_TIMES: About = {
+    "part": key(
+        "computation, exposed_communication, exposed_copies and idle add up to the time from the first to the last GPU "
+        "event of a device; around: what of the steps lies before and behind it"
+    ),
+    "cause": key("what time without GPU work is due to; empty for GPU work"),
+    "change_ms": total("time of b less that of a", "ms", heading="change ms"),
+    "a_ms": total("time in a, over all devices", "ms", heading="A ms"),
+    "b_ms": total("the same in b", "ms", heading="B ms"),
+    "why": replace(text("what it is, and what of it changed"), gives_way=0),
 }
 
 _NAME: About = {"name": key("name of the op")}
@@ -148,6 +215,22 @@ SCHEMAS = {
     "overview": TableSchema("Several traces side by side, one row each.", OVERVIEW),
     "comparison": TableSchema(
         "One table of several runs side by side, with the differences of each run from the first.", COMPARISON
+    ),
+    "diff_totals": TableSchema("How long two traces take in all.", DIFF_TOTALS, ordered=True),
+    "diff_places": TableSchema(
+        "Where the GPU work of two traces differs by structure, and why; changes add up to that of all GPU time.",
+        DIFF_PLACES,
+        counts="point",
+        figure="place",
+    ),
+    "diff_times": TableSchema(
+        "What the change of the time from first to last GPU event is made of: GPU work and idle time by cause.",
+        DIFF_TIMES,
+        ordered=True,
+    ),
+    "diff_runs": TableSchema("Several traces against the first by structure.", DIFF_RUNS, ordered=True),
+    "diff_within": TableSchema(
+        "Which of equal layers, steps or ranks is not like the others.", DIFF_WITHIN, counts="part"
     ),
     "common_signatures": TableSchema(
         "Ops with the same arguments in two traces: how often, and how long the GPU worked for them.", COMMON_SIGNATURES

@@ -1,0 +1,180 @@
+"""Why a place differs: each reason from programs that differ in one known thing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from layered import ADD, GELU, GEMM, LAYER, Call, changed, kernels, program, slower
+
+from tracelens_graph.analyses.alignment.causes import RULES, Reason, Reasons
+from tracelens_graph.analyses.alignment.difference import Diff, diff
+from tracelens_graph.analyses.alignment.times import time_parts
+from tracelens_graph.analyses.idle.idle import Cause
+from tracelens_graph.loading import load_core
+
+CAST = Call("Cast", "aten::_to_copy", ((ADD.replace("CUDAFunctor_add<float>", "bfloat16_copy_kernel_cuda"), 3.0),))
+TRITON = Call("Fused", "triton_poi_fused_gelu_1", (("triton_poi_fused_gelu_1", 5.0),))
+MATH = Call("Linear", "aten::mm", (("void cunn_SoftMaxForward<4, float, float, float>(float*)", 80.0),))
+SILU = GELU.replace("GeluCUDAKernelImpl", "silu_kernel")
+MEMSET = ("Memset (Device)", 2.0)
+
+
+def alike(layer: Sequence[Call], layers: int = 4) -> dict[str, Any]:
+    return program([layer] * layers)
+
+
+def inserted(call: Call, behind: int) -> tuple[Call, ...]:
+    return (*LAYER[:behind], call, *LAYER[behind:])
+
+
+def all_slower(factor: float) -> tuple[Call, ...]:
+    return tuple(slower(factor)(call) for call in LAYER)
+
+
+PLANTED: dict[str, tuple[dict[str, Any], Reason, str]] = {
+    "a tile": (
+        alike(changed("aten::mm", kernels((GEMM.replace("128x128", "256x64"), 60.0)))), Reason.other_tile,
+        "another tile: cuBLAS gemm 128x128",
+    ),
+    "a library": (
+        alike(changed("aten::mm", kernels(("Cijk_Ailk_Bljk_SB_MT64x64x16_MI32x32x1", 60.0)))), Reason.other_library,
+        "another library: ",
+    ),
+    "a type, by the name": (
+        alike(changed("aten::mm", kernels((GEMM.replace("bf16", "fp16"), 60.0)))), Reason.other_types,
+        "bf16 became fp16",
+    ),
+    "a template argument": (
+        alike(changed("aten::gelu", kernels((GELU.replace("<4", "<8"), 9.0)))), Reason.other_kernel,
+        "vectorized_elementwise_kernel, 4 -> 8 elements at a time",
+    ),
+    "a build": (
+        alike(changed("aten::gelu", kernels((GELU.replace("2ul> >", "2>>"), 9.0)))), Reason.other_time,
+        "the same kernels of another build, 1.50x as long; the traces do not tell why",
+    ),
+    "the time of one kernel": (
+        alike(changed("aten::gelu", slower(2))), Reason.other_time, "the same kernels, 2.00x as long; the traces do not"
+    ),
+    "the clock": (alike(all_slower(1.5)), Reason.clock, "the same kernels, 1.50x as long, as most equal kernels"),
+    "the device": (
+        program([all_slower(1.5)] * 4, device="another"), Reason.other_device, "1.50x as long, on another device"
+    ),
+    "contention": (
+        program([all_slower(1.5)] * 4, beside=1.0), Reason.contention, "0 -> 100 % of the time communication runs"
+    ),
+    "types": (
+        alike(changed("aten::mm", lambda call: slower(0.5)(replace(call, types=("c10::BFloat16",) * 2)))),
+        Reason.other_types, "other types: float became BFloat16; the same kernels, 0.50x as long",
+    ),
+    "sizes": (
+        alike(changed("aten::mm", lambda call: slower(2)(replace(call, sizes=((128, 64), (64, 64)))))),
+        Reason.other_sizes, "other sizes: 64x64 became 128x64; the same kernels, 2.00x as long",
+    ),
+    "a cast": (alike(inserted(CAST, 2)), Reason.moves, "only in B: casts, 4 x "),
+    "a fill in an op": (
+        alike(changed("aten::mm", kernels(MEMSET, (GEMM, 40.0)))), Reason.moves, "4 more: Memset (Device)"
+    ),
+    "another kernel in an op": (
+        alike(changed("aten::mm", kernels((GEMM, 40.0), ("splitKreduce_kernel", 5.0)))), Reason.more_kernels,
+        "4 more: splitKreduce_kernel",
+    ),
+    "an op": (
+        alike(changed("aten::gelu", lambda call: replace(call, op="aten::silu", kernels=((SILU, 9.0),)))),
+        Reason.other_op, "aten::gelu became aten::silu",
+    ),
+    "fusion by a compiler": (
+        alike((*LAYER[:2], TRITON, *LAYER[3:])), Reason.fused, "fused by a compiler, 1 -> 1 kernels"
+    ),
+    "fusion of three": (
+        alike((*LAYER[:1], replace(TRITON, op="triton_poi_fused_mm_gelu_addmm"), *LAYER[4:])), Reason.fused,
+        "fused by a compiler, 3 -> 1 kernels",
+    ),
+    "an algorithm": (alike(changed("aten::mm", lambda _: MATH)), Reason.other_algorithm, "another algorithm: cuBLAS"),
+    "a layer": (alike(LAYER, 5), Reason.module, "only in B: a module with all below it, 5 GPU events"),
+    "an op of its own": (
+        alike(inserted(Call("Dropout", "aten::native_dropout", (("fused_dropout_kernel", 7.0),)), 3)), Reason.module,
+        "only in B",
+    ),
+}  # fmt: skip
+
+
+def compared(trace: dict[str, Any]) -> Diff:
+    return diff(load_core(program()), load_core(trace))
+
+
+@pytest.mark.parametrize("what", PLANTED)
+def test_the_planted_cause_comes_first(what: str) -> None:
+    trace, reason, text = PLANTED[what]
+    found = compared(trace)
+    reasons = Reasons(found)
+    first = next(place for place in found.places if "nccl" not in str(place.kernels))
+    assert first.ns[0] != first.ns[1]
+    why = reasons.of(first)
+    assert why.reason == reason, why
+    assert text in why.text
+    others = {reasons.of(place).reason for place in found.places} - {reason}
+    assert others <= {Reason.same, Reason.communication}
+
+
+def test_every_reason_has_a_rule_that_answers_both_ways_round() -> None:
+    mirror = {"more_kernels": "fewer_kernels", "fused": "unfused"}
+    for trace, reason, _ in PLANTED.values():
+        one, other = load_core(program()), load_core(trace)
+        there, back = diff(one, other), diff(other, one)
+        assert [(place.ns[::-1], place.names[::-1], place.modules) for place in there.places] == [
+            (place.ns, place.names, place.modules) for place in back.places
+        ]
+        found = [Reasons(back).of(place).reason for place in back.places]
+        assert mirror.get(reason, reason) in found
+
+
+def test_a_trace_with_itself() -> None:
+    found = compared(program())
+    assert {Reasons(found).of(place).reason for place in found.places} == {Reason.same}
+
+
+def test_the_last_rule_always_answers() -> None:
+    assert RULES[-1].__name__ == "_has_another_kernel"
+
+
+def test_unreadable_arguments_tell_nothing() -> None:
+    trace = program()
+    for event in trace["traceEvents"]:
+        if event["cat"] == "cpu_op":
+            event["args"]["Input Dims"] = "[[[["
+    found = diff(load_core(program()), load_core(trace))
+    assert {Reasons(found).of(place).reason for place in found.places} == {Reason.same}
+
+
+# -- times -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", PLANTED)
+def test_parts_add_up_to_the_time_from_first_to_last_gpu_event(what: str) -> None:
+    found = compared(PLANTED[what][0])
+    parts = [part for part in time_parts(found) if part.part != "around"]
+    for side, window in enumerate((found.a, found.b)):
+        assert sum(part.ns[side] for part in parts) == window.span_ns()
+
+
+def test_slower_launches_are_idle_time_by_cause() -> None:
+    found = diff(load_core(program(gap_us=5)), load_core(program(gap_us=90)))
+    assert {Reasons(found).of(place).reason for place in found.places} == {Reason.same}
+    first = max(time_parts(found), key=lambda part: abs(part.change_ns))
+    assert (first.part, first.cause) == ("idle", Cause.launches)
+    assert "20 launches" in first.why
+
+
+def test_lost_overlap_is_told() -> None:
+    hidden = program(beside=0.5)
+    exposed = program(beside=0.5)
+    collective = next(event for event in exposed["traceEvents"] if event["name"].startswith("nccl"))
+    collective["ts"] = max(event["ts"] + event["dur"] for event in exposed["traceEvents"] if event["cat"] == "kernel")
+    found = diff(load_core(hidden), load_core(exposed))
+    parts = {part.part: part for part in time_parts(found)}
+    part = parts["exposed_communication"]
+    assert part.change_ns == max(one.change_ns for one in parts.values()) > 0
+    assert part.why.endswith("-> 0 % are hidden behind other GPU work")

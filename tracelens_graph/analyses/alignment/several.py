@@ -1,0 +1,240 @@
+"""More than two: runs against the first of them, and which of equal layers, steps or ranks is not like the others."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tracelens_graph.analyses.alignment.causes import Reasons
+from tracelens_graph.analyses.alignment.difference import Diff, diff
+from tracelens_graph.analyses.alignment.forest import Forest, Vocabulary, forest
+from tracelens_graph.analyses.alignment.steps import median_steps, steps_with_work
+from tracelens_graph.analyses.alignment.tables import module_of, op_of, percent
+from tracelens_graph.analyses.shared.grouping import group_by, text_codes
+from tracelens_graph.analyses.timeline.timeline import times_of
+from tracelens_graph.graph.arrays import distinct
+from tracelens_graph.graph.classes import normal_name
+from tracelens_graph.graph.traversals import nearest_above
+from tracelens_graph.graph.window import Window, narrow
+from tracelens_graph.schema import Kind
+from tracelens_graph.schema.tables.across import DIFF_RUNS, DIFF_WITHIN
+from tracelens_graph.table import Table, columns_of
+
+_LEAST = 3
+"""How many there must be for one of them to be odd."""
+_OTHER_TIME = 0.1
+"""Share of the median by which the time of one must differ from it, and ..."""
+_SPREADS = 5
+"""... by how many median absolute deviations."""
+
+
+class Structures:
+    """Numbers of structures of windows: one number, one structure, from 1 in the order of their appearance."""
+
+    def __init__(self) -> None:
+        self._names, self._shapes = Vocabulary(), Vocabulary()
+        self._numbers: dict[object, int] = {}
+
+    def of(self, w: Window) -> int:
+        """The number of a window's structure: its calls, their shapes, and kinds of kernels, thread by thread."""
+        side = _by_shapes(w, self._names, self._shapes)
+        roots = np.concatenate((side.linked_roots, side.lone_roots))
+        key = tuple(sorted(side.identity[roots].tolist()))
+        return self._numbers.setdefault(key, len(self._numbers) + 1)
+
+
+def _by_shapes(w: Window, names: Vocabulary, shapes: Vocabulary) -> Forest:
+    """The forest of a window in which dims and types alone are arguments: ranks, seeds and scalars differ anyhow."""
+    side = forest(w, names, Vocabulary())
+    core = w.core
+    codes, back = distinct(np.where(side.row >= 0, core.columns.argset[side.row], -1))
+    numbers = [0 if code < 0 else shapes[core.argsets[code][:2]] for code in codes.tolist()]
+    return replace(side, args=np.array(numbers, np.int64)[back])
+
+
+def runs_table(runs: Iterable[tuple[str, Window]], chosen: bool = False) -> Table:
+    """Runs against the first of them, in their order; one run beside the first is held at a time.
+
+    Args:
+        runs: their names and windows.
+        chosen: whether windows were chosen; else steps of median GPU time are compared where both have steps.
+    """
+    structures = Structures()
+    records: list[dict[str, Any]] = []
+    first: tuple[str, Window] | None = None
+    for name, window in runs:
+        if first is None:
+            first = name, window
+        sides = (first[1], window) if chosen else median_steps(first[1], window)
+        records.append(_run(diff(*sides, (first[0], name)), structures))
+    columns = columns_of(records, DIFF_RUNS)
+    return Table("diff_runs", columns, DIFF_RUNS, f"Runs against {first[0] if first else 'none'}", [])
+
+
+def _run(difference: Diff, structures: Structures) -> dict[str, Any]:
+    w = difference.b
+    before, now = difference.ns
+    side, partner = difference.alignment.sides[1], difference.alignment.leaves[1]
+    where, why = most(difference)
+    return {
+        "run": difference.names[1],
+        "structure": structures.of(w),
+        "gpu_ms": now / 1e6,
+        "change_ms": (now - before) / 1e6,
+        "change_percent": percent(now - before, before),
+        "total_ms": times_of(w.core, w.gpu_rows)["total_time"] / 1e6,
+        "shared_percent": percent(int(side.ns[partner >= 0].sum()), now),
+        "most": where,
+        "why": why,
+    }
+
+
+def most(difference: Diff) -> tuple[str, str]:
+    """The place with the most of the change, and why it differs; empty where nothing changed."""
+    place = next(iter(difference.places), None)
+    if place is None or not place.change_ns:
+        return "", ""
+    module = module_of(place)
+    where = f"{place.change_ns / 1e6:+,.3f} ms {op_of(place)}" + (f" in {module}" if module else "")
+    return where, Reasons(difference).of(place).text
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A layer, step or rank: its name, its structure, its GPU time, how to get its window, and its uid if it is one."""
+
+    name: str
+    structure: int
+    ns: int
+    window: Callable[[], Window]
+    uid: int | None = None
+
+
+def odd_parts(w: Window) -> Table:
+    """Which of the steps of a window, and of the equal layers of a step, are not like the others.
+
+    A part is held against those beside it: most of them must have one structure. It is odd if its structure is
+    another, or if its GPU time is more than 10 % and five median absolute deviations off their median. The layers are
+    those of the step of median GPU time, or of the window where it has no steps.
+    """
+    records: list[dict[str, Any]] = []
+    notes: list[str] = []
+    steps = steps_with_work(w)
+    if len(steps) >= _LEAST:
+        structures = Structures()
+        parts = []
+        for number, ns in steps.items():
+            window = narrow(w, step=number)
+            parts.append(_Part(f"ProfilerStep#{number}", structures.of(window), ns, partial(_given, window)))
+        records += _odd("step", f"{len(parts):,} steps", parts, notes)
+    layers, _ = median_steps(w, w)
+    for called, parts in _layers(layers):
+        records += _odd("layer", f"{len(parts):,} x {called}", parts, notes)
+    return _within(records, w.titled("Parts that are not like the others"), notes)
+
+
+def odd_ranks(ranks: Mapping[str, Window]) -> Table:
+    """Which of several ranks, or other runs of one program, is not like the others.
+
+    Args:
+        ranks: their windows by name.
+    """
+    structures = Structures()
+    parts = []
+    for name, window in ranks.items():
+        one, _ = median_steps(window, window)
+        ns = int(one.core.columns.dur_ns[one.gpu_rows].sum())
+        parts.append(_Part(name, structures.of(one), ns, partial(_given, one)))
+    notes: list[str] = []
+    return _within(_odd("rank", f"{len(parts):,} ranks", parts, notes), "Ranks that are not like the others", notes)
+
+
+def _given(window: Window) -> Window:
+    return window
+
+
+def _within(records: list[dict[str, Any]], title: str, notes: list[str]) -> Table:
+    records.sort(key=lambda row: -abs(row["change_ms"]))
+    told = list(dict.fromkeys(notes)) or ["There are no three parts side by side: steps, or modules of one class."]
+    return Table("diff_within", columns_of(records, DIFF_WITHIN), DIFF_WITHIN, title, told)
+
+
+def _layers(w: Window) -> list[tuple[str, list[_Part]]]:
+    """Modules of one class that stand in one call of a module, with what they are called.
+
+    Modules inside such layers are none of their own: where they differ, their layer does.
+    """
+    core, c = w.core, w.core.columns
+    side = _by_shapes(w, Vocabulary(), Vocabulary())
+    nodes = np.flatnonzero(side.row >= 0)
+    nodes = nodes[c.kind[side.row[nodes]] == Kind.Module]
+    if len(nodes) < _LEAST:
+        return []
+    rows = side.row[nodes]
+    plain = text_codes([normal_name(Kind.Module, name) for name in core.names])
+    group, _ = group_by(nearest_above(c, rows, (Kind.Module,)), plain[c.name[rows]])
+    running = np.concatenate(([0], np.cumsum(side.ns)))
+    time = running[side.high[nodes]] - running[side.low[nodes]]
+    _, structure = np.unique(side.identity[nodes], return_inverse=True)
+    found = []
+    order = np.argsort(group, kind="stable")
+    groups = np.split(order, np.flatnonzero(np.diff(group[order])) + 1)
+    inside_until = -1
+    # The outer before the inner: rows are in pre-order, and so are the first members.
+    for members in sorted((one for one in groups if len(one) >= _LEAST), key=lambda one: int(rows[one[0]])):
+        if rows[members[0]] <= inside_until:
+            continue
+        inside_until = int(c.last[rows[members[-1]]])
+        called = normal_name(Kind.Module, core.names[c.name[rows[members[0]]]]).removeprefix("nn.Module: ")
+        parts = [
+            _Part(core.names[c.name[rows[at]]].removeprefix("nn.Module: "), int(structure[at]), int(time[at]),
+                  partial(narrow, w, under=int(c.uid[rows[at]])), int(c.uid[rows[at]]))
+            for at in members.tolist()
+        ]  # fmt: skip
+        found.append((called, parts))
+    return found
+
+
+def _odd(part: str, called: str, parts: Sequence[_Part], notes: list[str]) -> list[dict[str, Any]]:
+    """What to say of the odd ones of some parts, one row for those that are odd in one way.
+
+    Args:
+        part: what a part is.
+        called: how many there are of what.
+        parts: the parts.
+        notes: takes what there is to say of all of them.
+    """
+    structure, alike = Counter(one.structure for one in parts).most_common(1)[0]
+    is_shared = alike >= _LEAST and 2 * alike > len(parts)
+    if not is_shared and (part == "layer" or len(parts) < _LEAST):
+        return []
+    usual = sorted((one for one in parts if not is_shared or one.structure == structure), key=lambda one: one.ns)
+    typical = usual[(len(usual) - 1) // 2]
+    spread = float(np.median([abs(one.ns - typical.ns) for one in usual]))
+    ways: dict[tuple[int, bool], list[_Part]] = {}
+    for one in parts:
+        is_usual = not is_shared or one.structure == structure
+        off = abs(one.ns - typical.ns)
+        if not is_usual:
+            ways.setdefault((one.structure, False), []).append(one)
+        elif off > _OTHER_TIME * typical.ns and off > _SPREADS * spread:
+            ways.setdefault((-1, one.ns > typical.ns), []).append(one)
+    number = sum(map(len, ways.values()))
+    said = "" if is_shared else "no structure that most of them share, so that only times are held together; "
+    notes.append(f"{called}: {said}{f'{number:,} odd' if number else 'all alike'}, usually {typical.ns / 1e6:,.3f} ms")
+    found = []
+    for (way, _), odd in ways.items():
+        one = max(odd, key=lambda of: abs(of.ns - typical.ns))
+        where, why = most(diff(typical.window(), one.window(), (typical.name, one.name)))
+        found.append({
+            "part": part, "name": one.name, "times": len(odd), "parts": len(parts), "alike": alike,
+            "differs": "time" if way < 0 else "structure",
+            "gpu_ms": one.ns / 1e6, "usual_ms": typical.ns / 1e6, "change_ms": (one.ns - typical.ns) / 1e6,
+            "usual": typical.name, "where": where, "why": why, "uid": one.uid, "usual_uid": typical.uid,
+        })  # fmt: skip
+    return found

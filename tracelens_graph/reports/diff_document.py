@@ -1,0 +1,73 @@
+"""A comparison by structure as JSON for programs and as Markdown for a pull request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from tracelens_graph._version import __version__
+from tracelens_graph.analyses.alignment.difference import Diff
+from tracelens_graph.marks import COMMENT
+from tracelens_graph.reports.diff_text import changed_places, headline
+from tracelens_graph.reports.document import SCHEMA_VERSION, facts, facts_line, objects
+from tracelens_graph.reports.json import laid_out, sound
+from tracelens_graph.reports.markdown import escape, table_markdown
+from tracelens_graph.table import Table
+
+_LONGEST = 100
+"""Characters of a cell."""
+_COLUMNS = ("change_ms", "a_ms", "b_ms", "times", "op", "module", "why")
+_HEADINGS = {"change_ms": "change ms", "a_ms": "A ms", "b_ms": "B ms", "change_percent": "%", "meaning": "time"}
+
+
+def diff_json(difference: Diff, tables: Mapping[str, Table], notes: Sequence[str]) -> str:
+    """The comparison as one JSON object: both traces, what is to be said of them, and the tables.
+
+    Strict JSON: NaN and infinity are null. Every row of a table has a line of its own.
+    """
+    traces = {}
+    for letter, name, window in zip("ab", difference.names, (difference.a, difference.b), strict=True):
+        about = asdict(facts(window))
+        del about["options"]
+        traces[letter] = {"name": name, **about}
+    document: dict[str, Any] = {
+        "schema_version": SCHEMA_VERSION,
+        "tool": {"name": "tracelens_graph", "version": __version__},
+        **traces,
+        "notes": list(notes),
+    }
+    return laid_out({**sound(document), "tables": objects(tables)}, 4) + "\n"
+
+
+def diff_markdown(difference: Diff, totals: Table, places: Table, notes: Sequence[str], rows: int = 10) -> str:
+    """The comparison as a page: the headline, the times, and the places with the largest changes.
+
+    Args:
+        difference: the comparison.
+        totals: its totals.
+        places: its places.
+        notes: what is to be said of the two sides.
+        rows: how many places; 0 for all.
+    """
+    changed = changed_places(places)
+    blocks = [f"## GPU work: {escape(difference.names[1])} against {escape(difference.names[0])}"]
+    blocks.append(f"**{escape(headline(totals, bool(changed)))}**")
+    sides = zip("AB", difference.names, (difference.a, difference.b), strict=True)
+    blocks.append(
+        "\n".join(f"* {letter}, {escape(name)}: {facts_line(facts(window))}" for letter, name, window in sides)
+    )
+    blocks += [escape(note) for note in notes]
+    times = [row for row in totals.records() if row["a_ms"] or row["b_ms"]]
+    blocks.append(_table(times, ("meaning", "a_ms", "b_ms", "change_ms", "change_percent")))
+    shown = changed[:rows] if rows else changed
+    if shown:
+        blocks += ["### Where", _table(shown, _COLUMNS)]
+    if rest := len(changed) - len(shown):
+        blocks.append(f"{rest:,} more places.")
+    return COMMENT + "\n\n".join(block.rstrip() for block in blocks) + "\n"
+
+
+def _table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
+    cells = {_HEADINGS.get(name, name): [row[name] for row in rows] for name in columns}
+    return table_markdown(Table("", cells), _LONGEST)

@@ -1,0 +1,98 @@
+"""One place of a comparison as two branches below the call that both sides share: - lines of A, + lines of B."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from tracelens_graph.analyses.alignment.difference import Diff, Place
+from tracelens_graph.analyses.alignment.points import Point
+from tracelens_graph.analyses.alignment.tables import lines_of_python
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.node import Node
+from tracelens_graph.reports.tree_text import fitted_line
+from tracelens_graph.schema import GPU_KINDS, Kind
+from tracelens_graph.short_names import short_name
+from tracelens_graph.texts import cut_end, printable
+
+_MOST = 24
+"""Lines of a side."""
+_TIME = 11
+_SIGNS = "-+"
+_FIELDS = ("Input Dims", "Input type")
+
+
+def point_lines(difference: Diff, place: Place, width: int) -> Iterator[str]:
+    """Lines that draw the point of a place with the most GPU time.
+
+    Args:
+        difference: the comparison.
+        place: the place.
+        width: characters of a line.
+    """
+    point = max(place.points, key=lambda one: sum(one.ns))
+    if (times := len(place.points)) > 1:
+        figures = f"{point.ns[0] / 1e6:,.3f} -> {point.ns[1] / 1e6:,.3f} ms"
+        yield f"One of {times:,}, that with the most GPU time: {figures}"
+    containers = [_row(difference, point, k) for k in range(2)]
+    cores = [side.window.core for side in difference.alignment.sides]
+    yield from (fitted_line(line, width) for line in _shared(cores, containers))
+    for k in range(2):
+        lines = list(_side(difference, point, k, containers[k]))
+        for time, text in lines[:_MOST]:
+            yield f"{_SIGNS[k]} {time:>{_TIME}}  {fitted_line(text, width - _TIME - 4)}"
+        if len(lines) > _MOST:
+            yield f"{_SIGNS[k]} {'':>{_TIME}}  {len(lines) - _MOST:,} more lines"
+
+
+def _row(difference: Diff, point: Point, k: int) -> int:
+    container = point.container[k]
+    return int(difference.alignment.sides[k].row[container]) if container >= 0 else -1
+
+
+def _shared(cores: list[Core], rows: list[int]) -> Iterator[str]:
+    """The call around both branches: its name, where it stands in Python, its uids, and its arguments."""
+    if min(rows) < 0:
+        yield "Below no call that both sides make"
+        return
+    names = [printable(core.names[core.columns.name[row]]) for core, row in zip(cores, rows, strict=True)]
+    uids = " and ".join(f"{int(core.columns.uid[row])}" for core, row in zip(cores, rows, strict=True))
+    called = names[0] if names[0] == names[1] else " and ".join(names)
+    yield f"{called} (uid {uids})"
+    lines = [lines_of_python(core, np.array([row]))[0] for core, row in zip(cores, rows, strict=True)]
+    told = {"line": [printable(line) if line else "" for line in lines]}
+    for field in _FIELDS:
+        both = (Node(core, row).shapes.get(field, "") for core, row in zip(cores, rows, strict=True))
+        told[field] = [printable(str(one)) for one in both]
+    for what, (first, second) in told.items():
+        if first == second:
+            if first:
+                yield f"    {what}: {first}"
+        else:
+            yield from (f"{sign}   {what}: {text}" for sign, text in zip(_SIGNS, (first, second), strict=True) if text)
+
+
+def _side(difference: Diff, point: Point, k: int, container: int) -> Iterator[tuple[str, str]]:
+    """Lines of one side: the time of a GPU event, and the name of a call or an event, indented."""
+    forest = difference.alignment.sides[k]
+    core = forest.window.core
+    events = [row for leaf in point.leaves[k] for row in forest.events_of(leaf).tolist()]
+    c = core.columns
+    rows: set[int] = set()
+    for row in events:
+        while row >= 0 and row != container and row not in rows:
+            rows.add(row)
+            row = int(c.parent[row])
+    depth: dict[int, int] = {}
+    for row in sorted(rows):
+        kind = Kind(int(c.kind[row]))
+        above = depth.get(int(c.parent[row]), 0)
+        if kind is Kind.PythonFunction:
+            depth[row] = above
+            continue
+        depth[row] = above + 1
+        name = printable(core.names[c.name[row]])
+        is_gpu = kind in GPU_KINDS
+        time = f"{int(c.dur_ns[row]) / 1e6:,.3f} ms" if is_gpu else ""
+        yield time, "  " * above + (cut_end(short_name(name), 90) if is_gpu else name)
