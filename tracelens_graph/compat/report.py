@@ -17,8 +17,8 @@ import numpy as np
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH, UNLINKED
 from tracelens_graph.analyses.performance.perf_sheets import perf_sheets
 from tracelens_graph.analyses.report.report_tables import ReportOptions, report_tables
+from tracelens_graph.compat.cells import as_tuples, in_python
 from tracelens_graph.compat.devices import Device, device
-from tracelens_graph.compat.launcher_frames import as_tuples
 from tracelens_graph.compat.notices import refuse, warn_of_damage
 from tracelens_graph.compat.perf_params import in_order
 from tracelens_graph.errors import OutputError
@@ -268,18 +268,7 @@ def _write(
     tables: Mapping[str, Table], xlsx: str | os.PathLike[str] | None, folder: str | os.PathLike[str] | None
 ) -> None:
     if folder is not None:
-        write_folder({name: _in_python(table) for name, table in tables.items()}, folder)
+        write_folder({name: in_python(table) for name, table in tables.items()}, folder)
     if xlsx is not None:
         with replacing(Path(xlsx)) as file:
             write_xlsx(tables, file)
-
-
-def _in_python(table: Table) -> Table:
-    """A table with lists, tuples and dictionaries as pandas writes them to CSV: as Python spells them."""
-    columns = {
-        name: [str(cell) if isinstance(cell, list | tuple | dict) else cell for cell in cells]
-        if isinstance(cells, list)
-        else cells
-        for name, cells in table.columns.items()
-    }
-    return replace(table, columns=columns)

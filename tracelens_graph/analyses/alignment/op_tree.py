@@ -1,8 +1,8 @@
 """Two aligned call trees as one of ops, launches and GPU events, numbered as TraceLens numbers its merged tree.
 
 Frames of Python and modules are passed over, and so are wrappers that only one side has: around shared work all of
-them, around work of its own all but the innermost. Ops that no other op or launch calls are drawn whether they lead to GPU work or not; below them only what leads to it. Work
-that no op launched is not in the tree.
+them, around work of its own all but the innermost. Ops that no other op or launch calls are drawn whether they lead to
+GPU work or not; below them only what leads to it. Work that no op launched is not in the tree.
 """
 
 from __future__ import annotations

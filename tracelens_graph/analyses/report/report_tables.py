@@ -17,6 +17,7 @@ from tracelens_graph.analyses.report.extension_tables import extension_table, ex
 from tracelens_graph.analyses.timeline.collectives import coll_analysis
 from tracelens_graph.analyses.timeline.steps import step_summary
 from tracelens_graph.analyses.timeline.timeline import gpu_timeline
+from tracelens_graph.errors import AnalysisError
 from tracelens_graph.extension import extension_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
@@ -46,6 +47,8 @@ class ReportOptions:
         kernel_categories: tell what kernels do by their names, and add the tables of that.
         models: add the tables of cost and rates, by performance models.
         arch: the device, for the columns of the roofline in these.
+        compare_with: another trace, or a window of it, to compare the window with as TraceLens's report does: adds
+            columns to `unified_perf_summary`, and the table `diff_stats`.
         extension: what a user adds: rules, models, tables, changes of the graph; None for that of the window.
     """
 
@@ -62,16 +65,21 @@ class ReportOptions:
     kernel_categories: bool = False
     models: bool = True
     arch: Architecture | None = None
+    compare_with: Window | None = None
     extension: Extension | None = None
 
     def said(self) -> dict[str, Any]:
         """The options as plain values, for documents."""
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _OBJECTS}
-        names = {"arch": self.arch and self.arch.name, "extension": self.extension and self.extension.name}
+        names = {
+            "arch": self.arch and self.arch.name,
+            "compare_with": self.compare_with and self.compare_with.core.info.source,
+            "extension": self.extension and self.extension.name,
+        }
         return values | names
 
 
-_OBJECTS = ("arch", "extension")
+_OBJECTS = ("arch", "compare_with", "extension")
 """Options that are no plain values."""
 
 
@@ -91,7 +99,19 @@ def _unified(w: Window, o: ReportOptions) -> Table:
         w, o.linked_only, arch=o.arch, recompute=o.recompute, call_stack=o.call_stack
     )  # fmt: skip
     table.notes = [*table.notes, *filter(None, [unmodelled_note(w)])]
-    return table
+    if o.compare_with is None:
+        return table
+    from tracelens_graph.analyses.alignment.tracelens_unified import compared_with, with_comparison
+
+    return with_comparison(table, w, compared_with(w, o.compare_with), o.recompute)
+
+
+def _diff_stats(w: Window, o: ReportOptions) -> Table:
+    if o.compare_with is None:
+        raise AnalysisError("the table diff_stats needs another trace to compare with")
+    from tracelens_graph.analyses.alignment.tracelens_unified import compared_with
+
+    return compared_with(w, o.compare_with).diff_stats
 
 
 def _histogram(w: Window, o: ReportOptions) -> Table:
@@ -126,6 +146,7 @@ TABLES: Mapping[str, Callable[[Window, ReportOptions], Table]] = {
     "short_kernel_histogram": _histogram,
     "idle_causes": _asked("idle_causes"),
     "short_kernels_summary": lambda w, o: short_kernels_summary(w, _threshold(o), o.linked_only),
+    "diff_stats": _diff_stats,
 }
 """Name -> how the table is made; all of `schema.tables.REPORT_TABLES`, in that order."""
 
@@ -137,6 +158,9 @@ _KERNEL_CATEGORIES = ("kernel_category_detail", "kernel_category_summary")
 
 _OF_MODELS = ("unified_perf_summary",)
 """In a report if `models` is set, beside the tables by family."""
+
+_OF_COMPARISON = ("diff_stats",)
+"""In a report if `compare_with` is given."""
 
 _BY_NAME_ONLY = ("idle_causes",)
 """In no report: its verdict says what they say."""
@@ -174,6 +198,7 @@ class Tables(Mapping[str, Table]):
         hidden |= set(() if o.short_kernels_us is not None else _SHORT_KERNELS)
         hidden |= set(() if o.kernel_categories else _KERNEL_CATEGORIES)
         hidden |= set(() if o.models else _OF_MODELS)
+        hidden |= set(() if o.compare_with else _OF_COMPARISON)
         return [name for name in TABLES if name not in hidden]
 
     def __getitem__(self, name: str) -> Table:
