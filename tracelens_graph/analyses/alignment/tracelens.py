@@ -70,7 +70,37 @@ class TraceLensDiff:
             if tree.is_shared(node):
                 events = self._differing(node)
                 if any(events):
-                    events = f"{dropped:,} of {len(w.gpu_rows):,} GPU events"
+                    found.append(self._ancestor(node, tree.name(node), events))
+            elif tree.parent[node] < 0:
+                events = tree.events_below(node, 0), tree.events_below(node, 1)
+                if any(events):
+                    found.append(self._ancestor(None, None, events))
+        return found
+
+    def _differing(self, node: int) -> tuple[list[int], list[int]]:
+        """GPU events of both sides that differ right below a shared node; the node itself if it is a pair of events."""
+        tree = self.tree
+        if tree.events[0][node]:
+            return [tree.rows[node][0]], [tree.rows[node][1]]
+        alone = [child for child in tree.children(node) if not tree.is_shared(child)]
+        first, second = ([row for child in alone for row in tree.events_below(child, side)] for side in (0, 1))
+        return first, second
+
+    def _ancestor(self, node: int | None, name: str | None, events: tuple[list[int], list[int]]) -> Ancestor:
+        busy, sums = [], []
+        for w, rows in zip(self._windows, events, strict=True):
+            c, at = w.core.columns, np.array(rows, np.int64)
+            busy.append(union_length(c.start_ns[at], c.end_ns[at]))
+            sums.append(int(c.dur_ns[at].sum()))
+        return Ancestor(node, name, events, (busy[0], busy[1]), (sums[0], sums[1]))
+
+    @property
+    def notes(self) -> list[str]:
+        """What is not in the tables."""
+        found = []
+        for source, w, dropped in zip(SOURCES, self._windows, self.tree.dropped, strict=True):
+            if dropped:
+                events = f"{dropped:,} of {len(w.gpu_rows):,} GPU events"
                 found.append(f"{source}: {events} are left out: no op launched them")
         return found
 
