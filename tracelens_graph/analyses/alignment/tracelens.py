@@ -20,6 +20,7 @@ from tracelens_graph.analyses.alignment.op_tree import OpTree, op_tree
 from tracelens_graph.analyses.shared.call_columns import ARGUMENTS, argument_cells
 from tracelens_graph.analyses.shared.call_stacks import module_stacks
 from tracelens_graph.analyses.shared.grouping import Cells
+from tracelens_graph.graph.intervals import union_length
 from tracelens_graph.graph.traversals import nearest_above
 from tracelens_graph.schema import Kind
 from tracelens_graph.schema.tables.across import DIFF_STATS, DIFF_STATS_SUMMARY, PERF_SUMMARY_BY_LCA
