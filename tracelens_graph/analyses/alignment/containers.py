@@ -29,8 +29,9 @@ class Containers:
             self.of_a[u], self.of_b[v] = v, u
         self._place_equal(matching)
         self._place_others()
-        partner = np.maximum(self.of_a, 0)
-        self.renamed = (self.of_a >= 0) & (a.called != b.called[partner])
+        self.renamed = np.zeros(len(a.parent), bool)
+        paired = np.flatnonzero(self.of_a >= 0)
+        self.renamed[paired] = a.called[paired] != b.called[self.of_a[paired]]
 
     def _place_equal(self, matching: Matching) -> None:
         """Pair chains of the same names that hold each other's images."""
@@ -39,8 +40,7 @@ class Containers:
         lowest, self._both = _lowest_around(chains[0], a, b, matching.of_a)
         back, _ = _lowest_around(chains[1], b, a, matching.of_b)
         self._chains, self._lowest = chains, lowest
-        of = np.where(lowest >= 0, chains[1].of[lowest], -1)
-        of_back = np.where(back >= 0, chains[0].of[back], -1)
+        of, of_back = chains[1].of[lowest], chains[0].of[back]
         here = np.flatnonzero(of >= 0)
         there = of[here]
         mutual = of_back[there] == here
@@ -79,7 +79,7 @@ class _Chains:
     """Nodes over the same leaves: they stand side by side in pre-order, the outermost first.
 
     Attributes:
-        of: for each node its chain; -1 for roots.
+        of: for each node its chain; -1 for roots, and for -1, which is no node.
         start, length: the first node of each, and how many it has.
         leaves: number of leaves below each.
         names: hash of the names in each.
@@ -92,7 +92,7 @@ class _Chains:
         fresh |= forest.high[:nodes] != forest.high[parent]
         self.start = np.flatnonzero(fresh)
         self.length = np.diff(np.append(self.start, nodes))
-        self.of = np.full(len(forest.parent), -1, np.int64)
+        self.of = np.full(len(forest.parent) + 1, -1, np.int64)
         self.of[:nodes] = np.cumsum(fresh) - 1
         self.leaves = (forest.high - forest.low)[self.start]
         place = (np.arange(nodes) - self.start[self.of[:nodes]]).astype(np.uint64)

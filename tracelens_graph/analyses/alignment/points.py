@@ -7,6 +7,7 @@ total, in whole ns.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 
@@ -77,7 +78,7 @@ def points_of(matching: Matching, containers: Containers) -> list[Point]:
     ns = [sum_by_group(of, side.ns, len(keys)).tolist() for of, side in ((of_a, a), (of_b, b))]
     places = np.concatenate((node, node_b))[first[order]]
     u = np.maximum(places, -1)
-    v = np.where(places >= 0, containers.of_a[u], -2 - places)
+    v = np.where(places >= 0, np.append(containers.of_a, -1)[u], -2 - places)
     return [Point(*one) for one in zip(
         zip(u.tolist(), v.tolist(), strict=True), zip(*leaves, strict=True), zip(*ns, strict=True), strict=True
     )]  # fmt: skip
@@ -100,9 +101,9 @@ def _places_of_a(matching: Matching, containers: Containers) -> tuple[np.ndarray
 
 def _told_apart(a: Forest, node: np.ndarray, number: np.ndarray) -> np.ndarray:
     """What tells points below one node apart: nothing below ops and in streams, else the number."""
-    is_one = a.is_op.copy()
+    is_one = np.append(a.is_op, False)  # the last is that of node -1
     is_one[a.lone_roots] = True
-    found: np.ndarray = np.where((node >= 0) & is_one[node], -1, number)
+    found: np.ndarray = np.where(is_one[node], -1, number)
     return found
 
 
@@ -127,6 +128,6 @@ def _before(partner: np.ndarray, forest: Forest) -> np.ndarray:
 def _grouped(group: np.ndarray, groups: int) -> list[list[int]]:
     """Places of each group."""
     order = np.argsort(group, kind="stable")
-    ends = np.cumsum(np.bincount(group, minlength=groups)).tolist()
+    ends = [0, *np.cumsum(np.bincount(group, minlength=groups)).tolist()]
     places = order.tolist()
-    return [places[begin:end] for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
+    return [places[begin:end] for begin, end in pairwise(ends)]

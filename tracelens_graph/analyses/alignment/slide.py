@@ -60,8 +60,8 @@ def _move(of: np.ndarray, of_other: np.ndarray, start: int, end: int, move: int)
 
 
 def _cut(forest: Forest, start: int, length: int) -> int:
-    """How deep in the tree a gap begins and ends: depths of the lowest nodes around both places."""
-    return _depth_between(forest, start) + _depth_between(forest, start + length)
+    """How deep in the tree a gap begins or ends, whichever is deeper: depth of the lowest node around that place."""
+    return max(_depth_between(forest, start), _depth_between(forest, start + length))
 
 
 def _depth_between(forest: Forest, leaf: int) -> int:
