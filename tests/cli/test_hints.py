@@ -59,6 +59,26 @@ def test_hints_run_with_the_window_of_the_call(run: Run, tmp_path: Path, monkeyp
         assert said.strip()
 
 
+def test_hints_of_comparisons_run(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    traces = [write(simulate(steps=3, layers=layers), tmp_path / f"run {layers}")[0] for layers in (1, 2)]
+    _, out, _ = run("compare", *traces, "--step", "4")
+    (comparison,) = hints(out)
+    assert shlex.split(comparison)[1:2] == ["diff"]
+    found = [comparison]
+    for command in found:
+        assert "--step 4" in command or " diff " not in command
+        code, out, err = run(*shlex.split(command)[1:])
+        assert (code, err) == (0, ""), command
+        found += [hint for hint in hints(out) if hint not in found]
+    assert [shlex.split(command)[1] for command in found] == ["diff", "diff", "tree", "cut"]
+
+
+def test_runs_of_one_structure_need_no_diff(run: Run, trace_file: Path) -> None:
+    _, out, _ = run("compare", trace_file, trace_file)
+    assert hints(out) == []
+
+
 @parametrize("path", kineto_traces())
 @pytest.mark.slow
 def test_hints_of_every_real_trace_run(run: Run, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

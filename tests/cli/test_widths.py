@@ -18,6 +18,8 @@ COMMANDS = (
     "report T", "report T --all", "report T --table kernel_summary", "report T --table unified_perf_summary",
     "report T --short-kernels 10 --call-stack --overlap --table ops_unique_args", "report T U", "info T", "timeline T",
     "attribution T", "attribution T --level kernel", "modules T", "modules T --format table --by class",
+    "diff T U", "diff T U --points --top 0", "diff T U --tree", "diff T U --point 1", "diff T U U --names a,b,c",
+    "diff T U --tree --min-percent 0", "diff --within T",
     "tree T --max-lines 300", "tree T --max-lines 50 --labels full --gpu-time --uids", "compare T U", "ask",
     "compare T U --table kernel_summary --names averyveryverylongname_of_a_run,b", "ask idle_causes", "db queries",
     "ask idle_gaps T", "ask idle_causes T", "ask short_kernels T", "ask python_lines T", "ask unlinked T",

@@ -28,6 +28,13 @@ _ROWS_FOR_PEOPLE = 20
 _PROGRAM = "tracelens-graph"
 
 
+class Layout(StrEnum):
+    """Whose tables are written."""
+
+    own = "own"
+    tracelens = "tracelens"
+
+
 @dataclass(frozen=True)
 class _Shown:
     """What is shown of two traces."""
@@ -110,6 +117,10 @@ def diff(
         typer.Option(metavar="FILE", show_default=False, help="Write a page of Markdown, as for a pull request."),
         Written.OUTPUT,
     ] = None,
+    layout: Annotated[
+        Layout,
+        typer.Option(help="With --csv: our tables, or the files of TraceLens's TraceDiff, of whole traces as there."),
+    ] = Layout.own,
     fail_if: Annotated[
         list[str] | None,
         typer.Option(
@@ -181,7 +192,7 @@ def _two(
     difference = compared(first, second, names)
     notes = notes_on(difference)
     if (first, second) != windows:
-        notes = ["Of each trace a step of median GPU time is compared; --step N takes another.", *notes]
+        notes = ["One step of each is compared: --step N takes another, --from 0ms all of both traces.", *notes]
     makers = {"diff_totals": totals_table, "diff_times": times_table, "diff_places": places_table}
     if shown.tree:
         _draw_tree(difference, shown.min_percent)

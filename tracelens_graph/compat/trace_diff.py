@@ -28,7 +28,8 @@ class TraceDiff:
     """Two traces, merged into one tree.
 
     Args:
-        tree1, tree2: each a `TraceToTree`, or whatever `tracelens_graph.load` takes, or a loaded graph.
+        tree1, tree2: each a `TraceToTree` or `TreePerfAnalyzer`, or whatever `tracelens_graph.load` takes, or a loaded
+            graph. Modules are told if Python frames are part of one of the trees, or it is no tree.
 
     Attributes:
         baseline, variant: what was given.
@@ -42,7 +43,8 @@ class TraceDiff:
 
     def __init__(self, tree1: Any, tree2: Any) -> None:
         self.baseline, self.variant = tree1, tree2
-        self._difference = TraceLensDiff(diff(_graph(tree1), _graph(tree2), ("tree1", "tree2")))
+        modules = _has_modules(tree1) or _has_modules(tree2)
+        self._difference = TraceLensDiff(diff(_graph(tree1), _graph(tree2), ("tree1", "tree2")), modules)
         self.diff_stats_df: pd.DataFrame | None = None
         self.diff_stats_unique_args_summary_df: pd.DataFrame | None = None
         self.cpu_op_map: dict[str, dict[str, dict[str, list[str]]]] | None = None
@@ -108,6 +110,14 @@ class TraceDiff:
         return dict(pairs), {v: u for u, v in pairs}
 
 
-def _graph(tree: Any) -> Core:
-    graph = getattr(tree, "graph", None) or getattr(getattr(tree, "tree", None), "graph", tree)
+def _tree(given: Any) -> Any:
+    return getattr(given, "tree", given)
+
+
+def _graph(given: Any) -> Core:
+    graph = getattr(_tree(given), "graph", given)
     return graph if isinstance(graph, Core) else load_core(graph)
+
+
+def _has_modules(given: Any) -> bool:
+    return bool(getattr(_tree(given), "add_python_func", True))

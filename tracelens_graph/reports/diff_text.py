@@ -19,11 +19,11 @@ PLACES = 5
 _INDENT = "  "
 _PARTS = ("total_time", "computation_time", "exposed_comm_time", "exposed_memcpy_time", "idle_time")
 _CHANGE = 10
-_LABEL = 24
+_LABEL = 30
 _WHY_LINES = 2
 _SLACK = 16
 """Characters of these lines that wrapping may lose."""
-_WITHOUT_WORK = {"idle": "idle", "around": "step's ends"}
+_WITHOUT_WORK = {"idle": "idle", "around": "edges"}
 """Parts of the time without GPU work -> what they are called."""
 _CAUSES = 3
 _LEAST_OF_IDLE = 0.05
@@ -58,8 +58,10 @@ def side_lines(difference: Diff) -> list[str]:
 
 
 def notes_on(difference: Diff) -> list[str]:
-    """What to know of the two sides: GPU time without a launch in the trace, which is compared stream by stream."""
+    """What to know of the two sides: that they share nothing, and GPU time without a launch, compared by stream."""
     notes = []
+    if difference.alignment.are_strangers:
+        notes.append("These are two programs with hardly a module or call in common: nothing was aligned.")
     for name, side, ns in zip(difference.names, difference.alignment.sides, difference.ns, strict=True):
         unlinked = sum(int(side.ns[side.low[root] : side.high[root]].sum()) for root in side.lone_roots.tolist())
         if ns and (share := 100 * unlinked / ns) >= _LEAST_UNLINKED:
@@ -96,7 +98,7 @@ def _lines(
     yield ""
     changed = changed_places(tables["diff_places"])
     yield from (bold(line, color) for line in wrapped(headline(totals, bool(changed)), width, _INDENT))
-    yield from _times(totals)
+    yield from _times(totals, width)
     yield from _idle(tables["diff_times"], max((abs(row["change_ms"]) for row in changed), default=0.0), width)
     for note in notes:
         yield from wrapped(printable(note), width, _INDENT)
@@ -114,11 +116,10 @@ def _lines(
         yield f"{rest:,} more: --points lists all places, --tree draws both call trees as one"
 
 
-def _times(totals: Table) -> Iterator[str]:
+def _times(totals: Table, width: int) -> Iterator[str]:
     for row in totals.records():
         if row["time"] in _PARTS and (row["a_ms"] or row["b_ms"]):
-            share = "" if row["change_percent"] is None else f"  {row['change_percent']:>+8.1f} %"
-            yield f"{_INDENT}{row['meaning']:<{_LABEL}}{_figures(row)}{share}"
+            yield _figures(_INDENT + row["meaning"], row, width)
 
 
 def _idle(times: Table, largest: float, width: int) -> Iterator[str]:
@@ -126,16 +127,23 @@ def _idle(times: Table, largest: float, width: int) -> Iterator[str]:
     rows = sorted((row for row in times.records() if row["cause"]), key=lambda row: -abs(row["change_ms"]))
     least = _LEAST_OF_IDLE * sum(abs(row["change_ms"]) for row in times.records())
     for row in [row for row in rows if abs(row["change_ms"]) > least][:_CAUSES]:
-        label = f"{_INDENT}{_WITHOUT_WORK[row['part']]}: {row['cause'].replace('_', ' ')}"
-        yield f"{_INDENT}{label:<{_LABEL}}{_figures(row)}"
+        label = f"{2 * _INDENT}{_WITHOUT_WORK[row['part']]}: {row['cause'].replace('_', ' ')}"
+        yield _figures(label, row, width)
         if abs(row["change_ms"]) > largest:
             room = max(width - 3 * len(_INDENT), 24)
             why = cut_end(printable(str(row["why"])), _WHY_LINES * room - _SLACK)
             yield from (3 * _INDENT + line for line in list(wrapped(why, room))[:_WHY_LINES])
 
 
-def _figures(row: Mapping[str, Any]) -> str:
-    return f"{row['a_ms']:>12,.3f} -> {row['b_ms']:>12,.3f} ms  {row['change_ms']:>+12,.3f}"
+def _figures(label: str, row: Mapping[str, Any], width: int) -> str:
+    """A line with a time on both sides, its change and, where there is room, that in percent."""
+    figures = f"{row['a_ms']:>10,.3f} -> {row['b_ms']:>10,.3f} ms{row['change_ms']:>+12,.3f}"
+    percent = row.get("change_percent")
+    share = f"{percent:>+9.1f} %" if percent is not None else ""
+    room = width - len(figures) - len(share)
+    if room < _LABEL:
+        share, room = "", width - len(figures)
+    return f"{cut_end(label, min(room, _LABEL)):<{_LABEL if room >= _LABEL else max(room, 0)}}{figures}{share}"
 
 
 def runs_text(table: Table, width: int, color: bool = False) -> Iterator[str]:

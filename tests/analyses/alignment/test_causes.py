@@ -177,4 +177,19 @@ def test_lost_overlap_is_told() -> None:
     parts = {part.part: part for part in time_parts(found)}
     part = parts["exposed_communication"]
     assert part.change_ns == max(one.change_ns for one in parts.values()) > 0
-    assert part.why.endswith("-> 0 % are hidden behind other GPU work")
+    assert "-> 0 % are hidden behind other GPU work" in part.why
+
+
+def test_kernels_that_no_longer_run_side_by_side_are_told() -> None:
+    def on_two_streams(late: float) -> dict[str, Any]:
+        trace = program()
+        kernels = [event for event in trace["traceEvents"] if event["cat"] == "kernel"]
+        for one, other in zip(kernels[1::5], kernels[3::5], strict=True):
+            other["ts"] = one["ts"] + late
+            other["tid"] = other["args"]["stream"] = 8
+        return trace
+
+    found = diff(load_core(on_two_streams(0.0)), load_core(on_two_streams(40.0)))
+    part = next(part for part in time_parts(found) if part.part == "computation")
+    assert part.change_ns > 0
+    assert "ms, of which 35 -> 7 % run beside others" in part.why

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from layered import LAYER, Call, program
+from layered import GEMM, LAYER, Call, changed, kernels, program
 
 from corpus import CORPUS, cases, loaded
 from tracelens_graph.analyses.alignment.causes import Reason, Reasons
@@ -55,6 +55,29 @@ def test_eager_and_replayed(one: Any, other: Any) -> None:
     assert reasons == {Reason.same}
     if "eager" in (one, other):
         assert {place.modules for place in found.places} == MODULES
+
+
+def test_what_an_op_launches_in_a_row_stands_together_in_a_replay() -> None:
+    layer = changed("aten::mm", kernels(("Memset (Device)", 2.0), (GEMM, 40.0), ("splitKreduce_kernel", 5.0)))
+    for one, other in (("eager", "graph"), ("graph", "eager")):
+        sides = [load_core(program([layer] * 4, how=how)) for how in (one, other)]  # type: ignore[arg-type]
+        found = compared(*sides)
+        assert {reason for _, reason in reasons_of(found)} == {Reason.same}
+        assert {place.modules for place in found.places} == MODULES
+        for side, forest in enumerate(found.alignment.sides):
+            held = sorted(leaf for point in found.alignment.points for leaf in point.leaves[side])
+            assert held == list(range(forest.leaves))
+
+
+def test_threads_that_a_graph_holds_together_find_their_parts_of_it() -> None:
+    trace = program()
+    for event in trace["traceEvents"]:
+        if event["cat"] in ("cpu_op", "python_function", "cuda_runtime") and event["ts"] > 1400:
+            event["tid"] = 300
+    found = compared(load_core(trace), load_core(program(how="graph")))
+    assert len(found.alignment.sides[0].linked_roots) == 2
+    assert all((partner >= 0).all() for partner in found.alignment.leaves)
+    assert {reason for _, reason in reasons_of(found)} == {Reason.same}
 
 
 def test_a_replay_with_one_slow_kernel_shows_the_eager_sides_module() -> None:
@@ -235,6 +258,26 @@ def test_steps_without_gpu_work_are_no_choice() -> None:
     assert one.title.startswith("step 3")
 
 
+def test_steps_of_several_processes_are_one_by_number() -> None:
+    trace = program()
+    other = [{**event, "args": dict(event["args"])} for event in program(how="graph")["traceEvents"]]
+    for event in other:
+        event["pid"] = event["tid"] = 200 if event["pid"] else event["pid"]
+        if "correlation" in event["args"]:
+            event["args"]["correlation"] += 10_000
+        if event["cat"] == "kernel":
+            event["pid"] = event["args"]["device"] = 1
+            event["tid"] = 7
+    trace["traceEvents"] += other
+    both, one = load_core(trace), load_core(program())
+    found = compared(both, one)
+    assert found.a.title == "step 3"
+    assert found.ns[0] == 2 * found.ns[1]
+    assert len(found.alignment.sides[0].linked_roots) == 2
+    matched = found.alignment.leaves[1] >= 0
+    assert matched.all()
+
+
 def _steps(core: Core) -> Any:
     return window_of(core).rows_of_kind(Kind.Step)
 
@@ -321,3 +364,32 @@ def test_a_real_replay_finds_its_modules_in_the_capture(engine: str) -> None:
     replay = found.alignment.sides[0]
     matched = int(replay.ns[found.alignment.leaves[0] >= 0].sum())
     assert matched >= 0.95 * found.ns[0]
+
+
+PAIRS = (
+    ("tracelens/h100/vit-nsfw", "tracelens/mi300/vit-nsfw"),
+    ("dlrm-8-ranks/kineto/rank0", "dlrm-8-ranks/kineto/rank3"),
+    ("hta/two-of-128-ranks/rank-0", "hta/two-of-128-ranks/rank-1"),
+    ("hta/resnet-ddp-nccl-args", "tracelens/mi300/resnet-ddp-checkpointing"),
+    ("tracelens/inference/vllm-decode/graph-replay", "tracelens/inference/vllm-decode/capture/graph_capture_rank_0"),
+    ("tracelens/inference/vllm-decode/graph-replay", "tracelens/inference/sglang-decode/graph-replay"),
+    ("tracelens/mi300/torch-compile-triton", "tracelens/h100/bert-small"),
+)
+
+MIRRORED = {Reason.more_kernels: Reason.fewer_kernels, Reason.fused: Reason.unfused}
+MIRRORED |= {other: one for one, other in MIRRORED.items()}
+
+
+@pytest.mark.parametrize(("one", "other"), cases(((f"{a}-{b}", a, b) for a, b in PAIRS), width=2))
+def test_exchanging_real_traces_mirrors_places_and_reasons(one: str, other: str) -> None:
+    assert CORPUS is not None
+    cores = [loaded(CORPUS / f"{name}.json.gz") for name in (one, other)]
+    there, back = compared(*cores), compared(*cores[::-1])
+
+    def described(found: Diff, way: int) -> list[tuple[object, ...]]:
+        return [
+            (place.modules, place.names[::way], place.ns[::way], place.kernels[::way], len(place.points), reason)
+            for place, reason in reasons_of(found)
+        ]
+
+    assert described(there, 1) == [(*rest, MIRRORED.get(reason, reason)) for *rest, reason in described(back, -1)]

@@ -52,7 +52,7 @@ def _size(sizes: object) -> str:
     if all(isinstance(size, int) for size in sizes):
         return "x".join(map(str, sizes))
     tensors = [one for one in sizes if isinstance(one, list) and all(isinstance(size, int) for size in one)]
-    return f"{len(sizes):,} tensors of {sum(map(prod, tensors)):,}"
+    return f"{len(sizes):,} tensor{'s' if len(sizes) != 1 else ''} of {sum(map(prod, tensors)):,}"
 
 
 def _type(name: object) -> str:

@@ -28,7 +28,7 @@ from tracelens_graph.analyses.alignment.kernel_words import (
 from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, COMMUNICATION_NAME, gpu_classes
 from tracelens_graph.graph.classes import normal_name
 from tracelens_graph.graph.intervals import length_before, merge
-from tracelens_graph.schema import GPU_KINDS, Kind
+from tracelens_graph.schema import Kind
 from tracelens_graph.short_names import short_name
 
 
@@ -50,6 +50,7 @@ class Reason(StrEnum):
     other_device = "other_device"
     clock = "clock"
     other_time = "other_time"
+    other_work = "other_work"
     fused = "fused"
     unfused = "unfused"
     more_kernels = "more_kernels"
@@ -128,10 +129,9 @@ class Reasons:
         forest = self._diff.alignment.sides[side]
         core, c = forest.window.core, forest.window.core.columns
         merged = self._communication[side]
-        leaves = [leaf for point in place.points for leaf in point.leaves[side]]
-        if not leaves or not len(merged[0]):
+        if not len(merged[0]):
             return 0.0
-        rows = np.concatenate([forest.events_of(leaf) for leaf in leaves])
+        rows = forest.events_of_all([leaf for point in place.points for leaf in point.leaves[side]])
         rows = rows[gpu_classes(core, rows) != COMMUNICATION]
         total = int(c.dur_ns[rows].sum())
         if not total:
@@ -188,9 +188,10 @@ class Clues:
     def is_captured(self, side: int) -> bool:
         """Whether none of it ran: it was recorded into a graph."""
         forest = self.sides[side]
-        events = [int(forest.events_of(leaf)[0]) for leaf in self.leaves[side]]
-        kinds = forest.window.core.columns.kind[events]
-        return len(events) > 0 and not np.isin(kinds, [*GPU_KINDS]).any()
+        if not forest.captured:
+            return False
+        events = forest.events_of_all(self.leaves[side])
+        return len(events) > 0 and all(row in forest.captured for row in events.tolist())
 
     @cached_property
     def ratio(self) -> float:
@@ -375,6 +376,17 @@ def _takes_other_time(clues: Clues, _: Reasons) -> Why | None:
     return Why(Reason.other_time, f"{clues.took}; the traces do not tell why") if clues.is_of_equal_kernels else None
 
 
+def _is_other_work(clues: Clues, _: Reasons) -> Why | None:
+    """Communication on one side only: what stands on the other in its place does not replace it."""
+    first, second = clues.place.kernels
+    communicates = [any(map(COMMUNICATION_NAME.search, kernels)) for kernels in (first, second)]
+    if communicates[0] == communicates[1]:
+        return None
+    both = zip((first, second), clues.diff.names, strict=True)
+    text = " and ".join(f"{words(kernels)} in {name}" for kernels, name in both)
+    return Why(Reason.other_work, f"other work between the same neighbours: {text}")
+
+
 def _is_fused(clues: Clues, _: Reasons) -> Why | None:
     """Kernels that a compiler wrote against those of ops, or one op against several."""
     first, second = clues.place.kernels
@@ -383,8 +395,9 @@ def _is_fused(clues: Clues, _: Reasons) -> Why | None:
     ops = len(clues.ops(0)), len(clues.ops(1))
     if not min(counts):
         return None
-    by_op = ops[0] != ops[1] and counts[0] != counts[1] and (ops[0] > ops[1]) == (counts[0] > counts[1])
-    if compiled[0] == compiled[1] and not (by_op and min(ops) == 1):
+    # One op with one kernel in place of several ops.
+    by_op = min(ops) == 1 < max(ops) and min(counts) == len(clues.place.points) and counts[0] != counts[1]
+    if compiled[0] == compiled[1] and not (by_op and (ops[0] > ops[1]) == (counts[0] > counts[1])):
         return None
     is_fused = compiled[1] if compiled[0] != compiled[1] else counts[1] < counts[0]
     if (counts[1] > counts[0]) if is_fused else (counts[0] > counts[1]):
@@ -445,6 +458,7 @@ RULES: Sequence[Rule] = (
     _is_of_another_device,
     _is_of_the_clock,
     _takes_other_time,
+    _is_other_work,
     _is_fused,
     _has_more_kernels,
     _is_another_op,

@@ -140,20 +140,24 @@ class LeafCosts:
         mean = int(a.ns.sum() + b.ns.sum()) // max(a.leaves + b.leaves, 1) + 1
         self.weights = 1000 * (a.ns + mean), 1000 * (b.ns + mean)
 
-    def aligned(self, leaves_a: range, leaves_b: range) -> Pairs:
-        """Pairs of leaves of two stretches."""
+    def aligned(self, leaves_a: range | np.ndarray, leaves_b: range | np.ndarray) -> Pairs:
+        """Pairs of leaves of two stretches, or of any leaves in ascending order."""
         a, b = self.a, self.b
         if len(leaves_a) == len(leaves_b) == 1:
-            i, j = leaves_a.start, leaves_b.start
+            i, j = int(leaves_a[0]), int(leaves_b[0])
             alike = a.category[i] == b.category[j] or (a.op[i] == b.op[j] and a.op[i])
             return [(i, j)] if alike else []
         table = LeafTable(self, leaves_a, leaves_b)
-        x, y = (slice(leaves.start, leaves.stop) for leaves in (leaves_a, leaves_b))
+        x, y = _there(leaves_a), _there(leaves_b)
         pairs = aligned(
             self.weights[0][x], self.weights[1][y], table.row,
             (a.leaf_place[x], b.leaf_place[y]), (a.leaf_identity[x], b.leaf_identity[y]),
         )  # fmt: skip
-        return [(leaves_a.start + i, leaves_b.start + j) for i, j in pairs]
+        return [(int(leaves_a[i]), int(leaves_b[j])) for i, j in pairs]
+
+
+def _there(leaves: range | np.ndarray) -> slice | np.ndarray:
+    return slice(leaves.start, leaves.stop) if isinstance(leaves, range) else leaves
 
 
 class LeafTable:
@@ -162,10 +166,9 @@ class LeafTable:
     Leaves of one op, category, arguments and callers have one signature; rows are worked out once for each.
     """
 
-    def __init__(self, costs: LeafCosts, leaves_a: range, leaves_b: range) -> None:
-        self._first_a = leaves_a.start
+    def __init__(self, costs: LeafCosts, leaves_a: range | np.ndarray, leaves_b: range | np.ndarray) -> None:
         a, b = costs.a, costs.b
-        sides = ((a, slice(leaves_a.start, leaves_a.stop)), (b, slice(leaves_b.start, leaves_b.stop)))
+        sides = ((a, _there(leaves_a)), (b, _there(leaves_b)))
         self._weight_a = costs.weights[0][sides[0][1]] // 1000
         self._weight_b = costs.weights[1][sides[1][1]] // 1000
         self._callers = _Callers(sides)
@@ -216,7 +219,7 @@ class _Callers:
         of: for the leaves of both stretches the number of their set of callers.
     """
 
-    def __init__(self, sides: tuple[tuple[Forest, slice], tuple[Forest, slice]]) -> None:
+    def __init__(self, sides: tuple[tuple[Forest, slice | np.ndarray], tuple[Forest, slice | np.ndarray]]) -> None:
         sets: list[dict[frozenset[int], int]] = [{}, {}]
         self.of: list[np.ndarray] = []
         for (forest, there), numbers in zip(sides, sets, strict=True):
@@ -242,14 +245,15 @@ class _Callers:
         return differ
 
 
-def _names_above(forest: Forest, nodes: list[int], leaves: slice) -> list[frozenset[int]]:
+def _names_above(forest: Forest, nodes: list[int], leaves: slice | np.ndarray) -> list[frozenset[int]]:
     """For each node the names of it and of those above, up to the first that holds all of some leaves."""
+    first, end = (leaves.start, leaves.stop) if isinstance(leaves, slice) else (int(leaves[0]), int(leaves[-1]) + 1)
     known: dict[int, frozenset[int]] = {}
     found = []
     for start in nodes:
         way: list[int] = []
         node = start
-        while node not in known and not (forest.low[node] <= leaves.start and leaves.stop <= forest.high[node]):
+        while node not in known and not forest.low[node] <= first < end <= forest.high[node]:
             if forest.parent[node] < 0:
                 break
             way.append(node)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
@@ -20,11 +20,13 @@ from tracelens_graph.analyses.alignment.kernel_words import called
 from tracelens_graph.analyses.alignment.kinds import leaf_kinds, node_kinds
 from tracelens_graph.analyses.alignment.leaves import Matching
 from tracelens_graph.analyses.alignment.points import Point, points_of
+from tracelens_graph.analyses.alignment.runs import with_whole_runs
 from tracelens_graph.analyses.alignment.strangers import are_strangers
 from tracelens_graph.analyses.places.charging import charged, frames_above, module_calls
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.classes import argset_text, normal_name
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.node import Node
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import Kind
@@ -74,9 +76,11 @@ def align(a: Window, b: Window) -> Alignment:
     matching, containers = _matched(first, second, strangers)
     if (again := with_forward_matches(first, second, containers, names)) is not None:
         matching, containers = _matched(*again, strangers)
+    both, leaves = (matching.a, matching.b), (matching.of_a, matching.of_b)
+    points = with_whole_runs(points_of(matching, containers), both, leaves)
     found = Alignment(
-        (matching.a, matching.b), (matching.of_a, matching.of_b), (containers.of_a, containers.of_b),
-        leaf_kinds(matching, containers), node_kinds(matching, containers), points_of(matching, containers), strangers,
+        both, leaves, (containers.of_a, containers.of_b),
+        leaf_kinds(matching, containers), node_kinds(matching, containers), points, strangers,
     )  # fmt: skip
     return found.mirrored() if is_swapped else found
 
@@ -168,7 +172,7 @@ class Diff:
         for point in alignment.points:
             is_alone = not all(point.leaves)
             first, second = (contexts[k].of(point.container[k], point.leaves[k], is_alone) for k in range(2))
-            if first.is_op or second.is_op:
+            if (first.kernel or second.kernel) and (first.is_op or second.is_op):
                 first, second = (replace(context, kernel="") for context in (first, second))
             groups.setdefault((first, second), []).append(point)
         found = [self._place(points, *key) for key, points in groups.items()]
@@ -291,6 +295,19 @@ class _Contexts:
         self._module, self._backward = charged(core, frames, first)
         self._paths: dict[int, tuple[str, ...]] = {-1: ()}
         self._elements: dict[int, tuple[object, ...]] = {}
+        self._names: dict[tuple[int, int], str] = {}
+        # Most points hold one leaf: what tells their contexts apart, as plain lists.
+        c, row = core.columns, np.maximum(side.row, 0)
+        known = side.row >= 0
+        self._called = np.where(known, c.name[row].astype(np.int64) * len(Kind) + c.kind[row], -1).tolist()
+        self._argset = np.where(known, c.argset[row], -1).tolist()
+        name = c.name[first].astype(np.int64)
+        if side.captured:
+            name = np.where(np.isin(first, [*side.captured]), len(core.names) + first, name)
+        self._event = np.where(side.is_op[side.leaf_parent], -1, name).tolist()
+        self._leaf_parent, self._is_op = side.leaf_parent.tolist(), side.is_op.tolist()
+        self._module_of, self._is_backward = self._module.tolist(), self._backward.tolist()
+        self._single: dict[tuple[object, ...], _Context] = {}
 
     def of(self, container: int, leaves: list[int], is_alone: bool) -> _Context:
         """Where some leaves of one point stand.
@@ -302,6 +319,21 @@ class _Contexts:
         """
         if not leaves:
             return _Context()
+        if len(leaves) > 1 or is_alone:
+            return self._of(container, leaves, is_alone)
+        leaf = leaves[0]
+        parent = self._leaf_parent[leaf]
+        node = container if container >= 0 and self._is_op[container] else parent
+        if self._called[node] < 0:
+            return self._of(container, leaves, is_alone)
+        event = self._event[leaf] if node == parent and not self._is_op[node] else -1
+        path = self._path(self._module_of[leaf])
+        key = (self._called[node], self._argset[parent], path, self._is_backward[leaf], event)
+        if key not in self._single:
+            self._single[key] = self._of(container, leaves, is_alone)
+        return self._single[key]
+
+    def _of(self, container: int, leaves: list[int], is_alone: bool) -> _Context:
         side = self._side
         if container >= 0 and side.is_op[container]:
             nodes = [container]
@@ -310,29 +342,35 @@ class _Contexts:
         else:
             nodes = side.leaf_parent[leaves].tolist()
         names = tuple(dict.fromkeys(map(self._name, nodes)))
-        is_module = all(self._kind(node) is Kind.Module for node in nodes)
+        kinds = set(map(self._kind, nodes))
+        is_module = kinds == {Kind.Module}
         is_backward = bool(self._backward[leaves[0]])
         paths = {self._path(module) for module in set(self._module[leaves].tolist())}
-        # Gradients are summed up outside of all modules.
-        modules = _common_start(paths - {()} if is_backward and len(paths) > 1 else paths)
+        if is_backward and len(paths) > 1:
+            paths.discard(())  # gradients are summed up outside of all modules
+        modules = _common_start(paths)
         if is_module and modules and names == (f"{_MODULE}{modules[-1]}",):
             modules = modules[:-1]
-        first = self._kind(nodes[0])
-        is_single = len(nodes) == 1 and first in (Kind.PythonFunction, Kind.RuntimeCall)
-        kernel = called(side.event_name(int(side.events_of(leaves[0])[0]))) if is_single else ""
-        return _Context(modules, is_backward, names, is_module, first is Kind.Op, kernel, self.sizes(leaves[0]))
+        kernel = ""
+        if len(nodes) == 1 and kinds <= {Kind.PythonFunction, Kind.RuntimeCall}:
+            kernel = called(side.event_name(int(side.events[side.first_event[leaves[0]]])))
+        is_op = self._kind(nodes[0]) is Kind.Op
+        return _Context(modules, is_backward, names, is_module, is_op, kernel, self.sizes(leaves[0]))
 
     def _kind(self, node: int) -> Kind | None:
         row = int(self._side.row[node])
         return Kind(int(self._side.window.core.columns.kind[row])) if row >= 0 else None
 
     def _name(self, node: int) -> str:
-        core, kind = self._side.window.core, self._kind(node)
-        if kind is None:
+        core, row = self._side.window.core, int(self._side.row[node])
+        if row < 0:
             return NO_LAUNCH if node in self._side.lone_roots else ""
-        name = normal_name(kind, core.names[core.columns.name[self._side.row[node]]])
-        built_in = _BUILT_IN.match(name)
-        return built_in[1] if built_in else name.removeprefix(_AUTOGRAD)
+        code, kind = int(core.columns.name[row]), int(core.columns.kind[row])
+        if (code, kind) not in self._names:
+            name = normal_name(Kind(kind), core.names[code])
+            built_in = _BUILT_IN.match(name)
+            self._names[code, kind] = built_in[1] if built_in else name.removeprefix(_AUTOGRAD)
+        return self._names[code, kind]
 
     def sizes(self, leaf: int) -> tuple[object, ...]:
         """Types and numbers of elements of the arguments of the op that launched a leaf."""
@@ -379,6 +417,8 @@ def _highest(side: Forest, leaves: list[int]) -> list[int]:
 
 
 def _common_start(paths: set[tuple[str, ...]]) -> tuple[str, ...]:
+    if len(paths) == 1:
+        return next(iter(paths))
     first, last = min(paths), max(paths)
     same = next((i for i, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), None)
     return first[: min(len(first), len(last)) if same is None else same]
@@ -389,14 +429,19 @@ def _listed(names: tuple[str, ...]) -> str:
     return ", ".join(names[:_NAMES]) + more
 
 
-def kernels_of(side: Forest, leaves: Iterable[int]) -> dict[str, tuple[int, int]]:
+def kernels_of(side: Forest, leaves: Sequence[int]) -> dict[str, tuple[int, int]]:
     """Names of the GPU events of some leaves, those with the most time first, with how many and how long."""
-    c = side.window.core.columns
-    count: Counter[str] = Counter()
+    core, c = side.window.core, side.window.core.columns
+    rows = side.events_of_all(leaves)
+    found: Counter[str] = Counter()
     ns: Counter[str] = Counter()
-    for leaf in leaves:
-        for row in side.events_of(leaf).tolist():
-            name = side.event_name(row)
-            count[name] += 1
-            ns[name] += 0 if row in side.captured else int(c.dur_ns[row])
-    return {name: (count[name], ns[name]) for name in sorted(count, key=lambda name: (-ns[name], name))}
+    if side.captured:
+        found.update(side.captured[row] for row in rows.tolist() if row in side.captured)
+        ns.update(dict.fromkeys(found, 0))
+        rows = rows[~np.isin(rows, [*side.captured])]
+    codes, code, counts = np.unique(c.name[rows], return_inverse=True, return_counts=True)
+    sums = sum_by_group(code, c.dur_ns[rows], len(codes))
+    for name, count, total in zip(codes.tolist(), counts.tolist(), sums.tolist(), strict=True):
+        found[core.names[name]] += count
+        ns[core.names[name]] += total
+    return {name: (found[name], ns[name]) for name in sorted(found, key=lambda name: (-ns[name], name))}

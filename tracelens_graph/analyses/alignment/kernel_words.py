@@ -44,7 +44,7 @@ def is_move(name: str) -> bool:
 
 def is_compiled(name: str) -> bool:
     """Whether a compiler wrote a kernel for several ops, by its name."""
-    return kernel_categories([(name, "")])[0] == _COMPILED
+    return name.startswith("triton") and kernel_categories([(name, "")])[0] == _COMPILED
 
 
 def of_any_build(kernels: Kernels) -> dict[str, int]:

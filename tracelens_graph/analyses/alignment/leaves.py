@@ -16,6 +16,7 @@ from tracelens_graph.analyses.alignment.costs import LeafCosts, UnitCosts, Units
 from tracelens_graph.analyses.alignment.forest import Forest
 from tracelens_graph.analyses.alignment.sequence import Pairs
 from tracelens_graph.analyses.alignment.slide import slide
+from tracelens_graph.schema import Kind
 
 _FLAT_PAYS = 0.7
 """What leaf by leaf must leave over, of what units leave over, to be taken instead."""
@@ -42,11 +43,31 @@ class Matching:
             self.roots += _paired_roots(a, b, getattr(a, roots), getattr(b, roots))
         for pair in self.roots:
             self._descend(pair)
+        self._take_left_over()
 
     def slide(self) -> None:
         """Move gaps to where they begin and end highest in the call tree."""
         slide(self.a, self.of_a, self.of_b)
         slide(self.b, self.of_b, self.of_a)
+
+    def _take_left_over(self) -> None:
+        """Pair what threads without a partner launched with what is left of a graph's replay.
+
+        A graph may hold what several threads launch one by one: the backward pass has a thread of its own.
+        """
+        sides = (self.a, self.of_a), (self.b, self.of_b)
+        paired = [{pair[side] for pair in self.roots} for side in range(2)]
+        for one in range(2):
+            other = 1 - one
+            replay = _leaves_of_replays(*sides[other])
+            for root in sides[one][0].linked_roots.tolist():
+                if root in paired[one] or not len(replay):
+                    continue
+                here = np.arange(sides[one][0].low[root], sides[one][0].high[root])
+                left = (here, replay[sides[other][1][replay] < 0])
+                if len(left[1]):
+                    for i, j in self._costs.aligned(*(left if one == 0 else left[::-1])):
+                        self._pair(i, j)
 
     def _pair(self, i: int, j: int) -> None:
         self.of_a[i], self.of_b[j] = j, i
@@ -197,6 +218,14 @@ def _same_names(a: Forest, b: Forest, x: list[int], y: list[int]) -> bool:
         if u < 0 and (a.op[~u] != b.op[~v] or (not a.op[~u] and a.category[~u] != b.category[~v])):
             return False
     return True
+
+
+def _leaves_of_replays(forest: Forest, partner: np.ndarray) -> np.ndarray:
+    """Leaves right below a graph launch that have no partner, ascending."""
+    row = forest.row[forest.leaf_parent]
+    kind = forest.window.core.columns.kind[np.maximum(row, 0)]
+    found: np.ndarray = np.flatnonzero((row >= 0) & (kind == Kind.RuntimeCall) & (partner < 0))
+    return found
 
 
 def _paired_roots(a: Forest, b: Forest, of_a: np.ndarray, of_b: np.ndarray) -> Pairs:

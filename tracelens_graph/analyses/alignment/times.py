@@ -19,6 +19,7 @@ from tracelens_graph.analyses.idle.idle import (
     edge_parts,
     idle_parts,
 )
+from tracelens_graph.analyses.shared.gpu_class import COMPUTATION, gpu_classes
 from tracelens_graph.analyses.shared.grouping import Cells
 from tracelens_graph.analyses.timeline.timeline import ROW_MEANING, times_by_group
 from tracelens_graph.graph.classes import normal_name
@@ -30,14 +31,18 @@ from tracelens_graph.table import Table
 
 IDLE, AROUND = "idle", "around"
 
+_KERNELS = "sum of kernels"
 _BUSY = {
-    "computation": ("computation_time", None),
-    "exposed_communication": ("exposed_comm_time", "total_comm_time"),
-    "exposed_copies": ("exposed_memcpy_time", "total_memcpy_time"),
-}
-"""Parts of the time in which the GPU works -> row of the timeline, and the row that also counts what is hidden."""
+    "computation": ("computation_time", _KERNELS, "kernels and fills", "run beside others"),
+    "exposed_communication": (
+        "exposed_comm_time", "total_comm_time", "collectives", "are hidden behind other GPU work"
+    ),
+    "exposed_copies": ("exposed_memcpy_time", "total_memcpy_time", "copies", "are hidden behind other GPU work"),
+}  # fmt: skip
+"""Parts of the time in which the GPU works -> row of the timeline; the one that also counts what lies beside other
+work; what works, and what is said of the difference."""
 
-_WHERE = {IDLE: "", AROUND: "before the first and behind the last GPU event of the steps: "}
+_WHERE = {AROUND: "before the first and behind the last GPU event of the steps"}
 
 
 @dataclass(frozen=True)
@@ -69,8 +74,8 @@ def time_parts(difference: Diff) -> list[TimePart]:
     """
     sides = [_Side(window) for window in (difference.a, difference.b)]
     found = [
-        TimePart(part, None, (sides[0].times[row], sides[1].times[row]), _why_busy(row, whole, sides))
-        for part, (row, whole) in _BUSY.items()
+        TimePart(part, None, (sides[0].times[row], sides[1].times[row]), _why_busy(row, *beside, sides))
+        for part, (row, *beside) in _BUSY.items()
     ]
     for part in (IDLE, AROUND):
         first, second = (side.idle[part].parts.sum(axis=1).tolist() for side in sides)
@@ -106,6 +111,8 @@ class _Side:
         devices, device = np.unique(c.device[rows], return_inverse=True)
         by_device = times_by_group(window.core, rows, device, len(devices))
         self.times = {name: int(ns.sum()) for name, ns in by_device.items()}
+        computes = gpu_classes(window.core, rows) == COMPUTATION
+        self.times[_KERNELS] = int(c.dur_ns[rows[computes]].sum())
         self.idle = {IDLE: idle_parts(window), AROUND: edge_parts(window)}
 
     def launches(self) -> int:
@@ -129,10 +136,11 @@ class _Side:
         return short_name(normal_name(Kind(int(core.columns.kind[row])), name)) if row >= 0 else ""
 
 
-_FIGURES: dict[Cause, dict[str, Callable[[_Side], int]]] = {
-    Cause.launches: {"launches": _Side.launches, "calls that wait for the GPU": _Side.waits},
-    Cause.python: {"calls that wait for the GPU": _Side.waits},
-    Cause.synchronization: {"calls that wait for the GPU": _Side.waits},
+_WAITS = ("call that waits for the GPU", "calls that wait for the GPU", _Side.waits)
+_FIGURES: dict[Cause, tuple[tuple[str, str, Callable[[_Side], int]], ...]] = {
+    Cause.launches: (("launch", "launches", _Side.launches), _WAITS),
+    Cause.python: (_WAITS,),
+    Cause.synchronization: (_WAITS,),
 }
 """Causes -> what else is counted: a call that waits takes the host's lead, so that all that follows shows as idle."""
 
@@ -141,27 +149,34 @@ def _change(before: int, after: int) -> str:
     return f"{before:,} -> {after:,}" if before != after else f"{before:,}"
 
 
-def _why_busy(row: str, whole: str | None, sides: list[_Side]) -> str:
-    if whole is None or not all(side.times[whole] for side in sides):
+def _number(counts: list[int], one: str, many: str) -> str:
+    return f"{_change(*counts)} {one if counts == [1, 1] else many}"
+
+
+def _why_busy(row: str, whole: str, what: str, beside: str, sides: list[_Side]) -> str:
+    times = [side.times[whole] for side in sides]
+    if not all(times):
         return ROW_MEANING[row]
-    first, second = (side.times[whole] for side in sides)
-    hidden = [round(100 * (1 - side.times[row] / side.times[whole])) for side in sides]
-    what = "collectives" if whole == "total_comm_time" else "copies"
+    share = [round(100 * (1 - side.times[row] / time)) for side, time in zip(sides, times, strict=True)]
+    if whole == _KERNELS and not any(share):
+        return ROW_MEANING[row]
     return (
-        f"{ROW_MEANING[row]}; {what} take {first / 1e6:,.3f} -> {second / 1e6:,.3f} ms, of which {_change(*hidden)} % "
-        "are hidden behind other GPU work"
+        f"{what} take {times[0] / 1e6:,.3f} -> {times[1] / 1e6:,.3f} ms, of which {_change(*share)} % {beside}; "
+        f"{ROW_MEANING[row]}"
     )
 
 
 def _why_idle(part: str, cause: Cause, sides: list[_Side], names: tuple[str, str]) -> str:
-    text = _WHERE[part] + CAUSE_MEANING[cause]
+    said = [_WHERE[part]] if part == AROUND else []
     if part == IDLE:
-        gaps = [int((side.idle[part].parts[cause] > 0).sum()) for side in sides]
-        text += f"; {_change(*gaps)} gaps"
-        for what, number in _FIGURES.get(cause, {}).items():
-            text += f", {_change(*map(number, sides))} {what}"
+        said.append(_number([int((side.idle[part].parts[cause] > 0).sum()) for side in sides], "gap", "gaps"))
+        for one, many, number in _FIGURES.get(cause, ()):
+            if any(counts := [number(side) for side in sides]):
+                said.append(_number(counts, one, many))
     because = [side.because(side.idle[part], cause) for side in sides]
     if because[0] == because[1]:
-        return f"{text}; the longest due to {because[0]}" if because[0] else text
-    told = ", ".join(f"in {name} to {called}" for name, called in zip(names, because, strict=True) if called)
-    return f"{text}; the longest due {told}"
+        said += [f"the longest due to {because[0]}"] if because[0] else []
+    else:
+        told = (f"in {name} to {called}" for name, called in zip(names, because, strict=True) if called)
+        said.append(f"the longest due {', '.join(told)}")
+    return f"{', '.join(said)}; {CAUSE_MEANING[cause]}"

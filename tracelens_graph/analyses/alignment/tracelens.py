@@ -51,10 +51,16 @@ class Ancestor:
 
 
 class TraceLensDiff:
-    """A comparison as TraceLens's TraceDiff tells it. `trace1` is the first side."""
+    """A comparison as TraceLens's TraceDiff tells it. `trace1` is the first side.
 
-    def __init__(self, difference: Diff) -> None:
+    Args:
+        difference: the comparison.
+        modules: whether the tables name the modules around ops; TraceLens does if its trees hold Python frames.
+    """
+
+    def __init__(self, difference: Diff, modules: bool = True) -> None:
         self._difference = difference
+        self._modules = modules
         self._windows = difference.a, difference.b
 
     @cached_property
@@ -132,7 +138,8 @@ class TraceLensDiff:
             op = nearest_above(c, events, (Kind.Op,))
             ops, of = np.unique(op, return_inverse=True)
             arguments = argument_cells(core, c.argset[ops])
-            stacks = [[_ROOT, *stack] for stack in module_stacks(core, ops)]
+            modules = module_stacks(core, ops) if self._modules else [[] for _ in ops]
+            stacks = [[_ROOT, *stack] for stack in modules]
             for row, own, at in zip(events.tolist(), op.tolist(), of.tolist(), strict=True):
                 found[row] = {
                     "name": core.names[c.name[row]],

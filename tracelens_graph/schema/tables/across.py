@@ -68,7 +68,7 @@ DIFF_TOTALS: About = {
 DIFF_RUNS: About = {
     "run": key("the trace", "run"),
     "structure": Column(
-        "number of the structure: runs of one number make the same calls with equal shapes, types and kinds of kernels",
+        "number of the structure: runs of one number make the same calls with the same shapes and kinds of kernels",
         heading="structure",
     ),
     "gpu_ms": Column("sum of the durations of its GPU events", "ms", heading="GPU ms"),

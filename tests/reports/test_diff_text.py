@@ -1,0 +1,170 @@
+"""Comparisons by structure as text: merged trees, places as branches, screens."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from handmade import span
+
+from tracelens_graph.analyses.alignment.difference import Diff, diff
+from tracelens_graph.analyses.alignment.merged import Branch, merged_tree
+from tracelens_graph.analyses.alignment.several import odd_parts, runs_table
+from tracelens_graph.analyses.alignment.tables import places_table, totals_table
+from tracelens_graph.analyses.alignment.times import times_table
+from tracelens_graph.loading import load_core
+from tracelens_graph.reports.diff_document import diff_json, diff_markdown
+from tracelens_graph.reports.diff_point import point_lines
+from tracelens_graph.reports.diff_text import headline, runs_text, screen, within_text
+from tracelens_graph.reports.diff_tree import tree_lines
+from tracelens_graph.texts import width_of
+
+Op = tuple[str, str, float]
+"""Name of an op, of its kernel, and how long that takes."""
+
+
+def program(*layers: list[Op]) -> Any:
+    """A model of layers, each a module with ops one after the other, each with one kernel."""
+    events = []
+    now, number = 10.0, 0
+    for at, ops in enumerate(layers):
+        begin = now
+        for name, kernel, dur in ops:
+            number += 1
+            events += [
+                span("cpu_op", name, now, 8.0, Input_Dims=[[8, 8]], Input_type=["float"]),
+                span("cuda_runtime", "cudaLaunchKernel", now + 1, 5.0, correlation=number),
+                span("kernel", kernel, 1000.0 + 100 * number, dur, 0, 7, device=0, stream=7, correlation=number),
+            ]
+            now += 10
+        events.append(span("python_function", f"nn.Module: Layer_{at}", begin - 1, now - begin + 1))
+        now += 10
+    events.append(span("python_function", "nn.Module: Model_0", 1.0, now))
+    return load_core({"traceEvents": events})
+
+
+LAYER: list[Op] = [("aten::mm", "gemm", 20.0), ("aten::relu", "relu_kernel", 5.0)]
+FASTER: list[Op] = [("aten::mm", "other_gemm", 10.0), ("aten::relu", "relu_kernel", 5.0)]
+CAST: list[Op] = [("aten::mm", "gemm", 20.0), ("aten::to", "cast", 3.0), ("aten::relu", "relu_kernel", 5.0)]
+
+
+def tree(difference: Diff, width: int = 100, min_percent: float = 0) -> list[str]:
+    return [line.rstrip() for line in tree_lines(merged_tree(difference.alignment), width, False, min_percent)]
+
+
+def leaves(branches: list[Branch]) -> list[int]:
+    return [one.ns[1] - one.ns[0] for one in branches]
+
+
+def test_equal_layers_are_one_branch_with_both_times() -> None:
+    difference = diff(program(*[LAYER] * 3), program(*[FASTER] * 3))
+    assert tree(difference) == [
+        "      A ms      B ms    change",
+        "     0.075     0.045    -0.030  └── Model",
+        "     0.075     0.045    -0.030      └── 3 x Layer",
+        "     0.060     0.030    -0.030          ├── aten::mm",
+        "     0.060                              │     - 3 x gemm",
+        "               0.030                    │     + 3 x other_gemm",
+        "     0.015     0.015    +0.000          └── aten::relu, the same",
+    ]  # fmt: skip
+
+
+def test_what_one_side_alone_has_is_marked() -> None:
+    difference = diff(program(LAYER, LAYER), program(LAYER, CAST, LAYER))
+    lines = tree(difference)
+    assert sum("+ Layer" in line or "+ aten::to" in line for line in lines) >= 1
+    mirrored = tree(diff(program(LAYER, CAST, LAYER), program(LAYER, LAYER)))
+    assert len(mirrored) == len(lines)
+    for line, other in pairwise([*zip(lines[1:], mirrored[1:], strict=True)]):
+        for one, two in (line, other):
+            assert (" + " in one) == (" - " in two)
+
+
+def test_times_of_a_merged_tree_add_up() -> None:
+    for first, second in (([LAYER], [FASTER]), ([LAYER] * 2, [LAYER, CAST, FASTER]), ([CAST], [LAYER] * 4)):
+        difference = diff(program(*first), program(*second))
+        top = merged_tree(difference.alignment)
+        assert tuple(sum(one.ns[k] for one in top) for k in range(2)) == difference.ns
+        stack = list(top)
+        while stack:
+            one = stack.pop()
+            own = [sum(ns for _, ns in kernels.values()) for kernels in one.kernels]
+            assert one.ns == tuple(own[k] + sum(part.ns[k] for part in one.below) for k in range(2))
+            assert one.changed >= abs(one.ns[1] - one.ns[0])
+            assert one.differs or not one.changed
+            stack += one.below
+
+
+def test_what_changed_little_is_folded() -> None:
+    many: list[Op] = [("aten::mm", "gemm", 1000.0), *((f"aten::small{i}", f"k{i}", 0.5) for i in range(5))]
+    lines = tree(diff(program(many), program([("aten::mm", "gemm", 900.0), *many[1:]])), min_percent=1)
+    assert lines[-1].endswith("└── 5 more")
+    assert not any("small" in line for line in lines)
+
+
+def test_a_place_is_drawn_as_two_branches() -> None:
+    difference = diff(program(LAYER), program(FASTER))
+    (place, *_) = difference.places
+    lines = [line.rstrip() for line in point_lines(difference, place, 80)]
+    assert lines[0] == "aten::mm (uid 0 and 0)"
+    assert "    Input Dims: [[8, 8]]" in lines
+    assert lines[-4:] == [
+        "-              cudaLaunchKernel", "-    0.020 ms    gemm",
+        "+              cudaLaunchKernel", "+    0.010 ms    other_gemm",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120])
+def test_nothing_is_wider_than_the_terminal(width: int) -> None:
+    long: list[Op] = [("aten::" + "very_long_name" * 8, "kernel" * 30, 20.0), *CAST]
+    difference = diff(program(LAYER, long), program(long, FASTER), ("a name " * 9, "b"))
+    tables = {"diff_totals": totals_table(difference), "diff_places": places_table(difference),
+              "diff_times": times_table(difference)}  # fmt: skip
+    lines = [*screen(difference, tables, width, False, ["a note " * 40]), *tree(difference, width)]
+    for place in difference.places:
+        lines += point_lines(difference, place, width)
+    assert max(map(width_of, lines)) <= width
+
+
+def test_headlines() -> None:
+    def said(first: list[Op], second: list[Op]) -> str:
+        difference = diff(program(first), program(second))
+        return headline(totals_table(difference), difference.ns[0] != difference.ns[1])
+
+    assert said(LAYER, FASTER) == "GPU time 0.025 -> 0.015 ms: 0.010 ms less (-40.0 %)"
+    assert said(FASTER, LAYER) == "GPU time 0.015 -> 0.025 ms: 0.010 ms more (+66.7 %)"
+    assert said(LAYER, LAYER) == "The GPU work is the same, event by event: 0.025 ms"
+
+
+def test_the_odd_one_of_equal_layers() -> None:
+    table = odd_parts(program(LAYER, LAYER, CAST, LAYER, LAYER).window())
+    (row,) = table.records()
+    assert (row["name"], row["differs"], row["parts"], row["alike"]) == ("Layer_2", "structure", 5, 4)
+    assert row["where"].startswith("+0.003 ms aten::to")
+    assert "Layer_2 of 5: other structure" in "\n".join(within_text(table, 100))
+    alike = odd_parts(program(*[LAYER] * 4).window())
+    assert len(alike) == 0
+    assert list(within_text(alike, 100))[-1] == "4 x Layer: all alike, usually 0.025 ms"
+    assert "no three parts" in "\n".join(within_text(odd_parts(program(LAYER).window()), 100))
+
+
+def test_runs_in_clusters() -> None:
+    runs = {"a": program(LAYER), "b": program(CAST), "c": program(FASTER)}
+    table = runs_table((name, core.window()) for name, core in runs.items())
+    assert [row["structure"] for row in table.records()] == [1, 2, 1]
+    text = "\n".join(runs_text(table, 100))
+    assert "Structure 1: a, c" in text
+    assert "b: +0.003 ms aten::to" in text
+
+
+def test_documents_hold_everything() -> None:
+    difference = diff(program(LAYER), program(FASTER), ("old|run", "new"))
+    totals, places = totals_table(difference), places_table(difference)
+    found = json.loads(diff_json(difference, {"diff_totals": totals, "diff_places": places}, ["a note"]))
+    assert (found["a"]["name"], found["notes"]) == ("old|run", ["a note"])
+    assert found["tables"]["diff_places"]["rows"][0]["kernels_b"] == ["other_gemm"]
+    page = diff_markdown(difference, totals, places, ["a note"])
+    assert "new against old\\|run" in page
+    assert "| -0.010 | 0.020 | 0.010 | 1 | aten::mm | Model/Layer |" in page
