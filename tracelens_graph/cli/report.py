@@ -182,12 +182,12 @@ def report(
 
 
 def _check_table(name: str, extension: Extension | None) -> None:
-    from tracelens_graph.analyses.report.report_tables import TABLES
+    from tracelens_graph.analyses.report.report_tables import OF_COMPARISON, TABLES
 
-    if name in TABLES:
+    if name in TABLES or name in OF_COMPARISON:
         return
     from tracelens_graph.perf.registry import sheets
 
-    known = [*TABLES, *sheets(), *(extension.table_names if extension else ())]
+    known = [*TABLES, *OF_COMPARISON, *sheets(), *(extension.table_names if extension else ())]
     if name not in known and not (extension and extension.table_sets):
         raise typer.BadParameter(f"--table: there is no table {name!r}; {hint(name, known)}")

@@ -17,7 +17,6 @@ from tracelens_graph.analyses.report.extension_tables import extension_table, ex
 from tracelens_graph.analyses.timeline.collectives import coll_analysis
 from tracelens_graph.analyses.timeline.steps import step_summary
 from tracelens_graph.analyses.timeline.timeline import gpu_timeline
-from tracelens_graph.errors import AnalysisError
 from tracelens_graph.extension import extension_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
@@ -106,14 +105,6 @@ def _unified(w: Window, o: ReportOptions) -> Table:
     return with_comparison(table, w, compared_with(w, o.compare_with), o.recompute)
 
 
-def _diff_stats(w: Window, o: ReportOptions) -> Table:
-    if o.compare_with is None:
-        raise AnalysisError("the table diff_stats needs another trace to compare with")
-    from tracelens_graph.analyses.alignment.tracelens_unified import compared_with
-
-    return compared_with(w, o.compare_with).diff_stats
-
-
 def _histogram(w: Window, o: ReportOptions) -> Table:
     return short_kernel_histogram(w, _threshold(o), o.histogram_bins)
 
@@ -146,7 +137,6 @@ TABLES: Mapping[str, Callable[[Window, ReportOptions], Table]] = {
     "short_kernel_histogram": _histogram,
     "idle_causes": _asked("idle_causes"),
     "short_kernels_summary": lambda w, o: short_kernels_summary(w, _threshold(o), o.linked_only),
-    "diff_stats": _diff_stats,
 }
 """Name -> how the table is made; all of `schema.tables.REPORT_TABLES`, in that order."""
 
@@ -159,7 +149,7 @@ _KERNEL_CATEGORIES = ("kernel_category_detail", "kernel_category_summary")
 _OF_MODELS = ("unified_perf_summary",)
 """In a report if `models` is set, beside the tables by family."""
 
-_OF_COMPARISON = ("diff_stats",)
+OF_COMPARISON = ("diff_stats",)
 """In a report if `compare_with` is given."""
 
 _BY_NAME_ONLY = ("idle_causes",)
@@ -186,6 +176,17 @@ class Tables(Mapping[str, Table]):
         return extension_table_sets(self.window)
 
     @property
+    def _of_comparison(self) -> tuple[str, ...]:
+        return () if self.options.compare_with is None else OF_COMPARISON
+
+    @cached_property
+    def _diff_stats(self) -> Table:
+        from tracelens_graph.analyses.alignment.tracelens_unified import compared_with
+
+        assert self.options.compare_with is not None
+        return compared_with(self.window, self.options.compare_with).diff_stats
+
+    @property
     def of_extension(self) -> list[str]:
         """Names of the tables that the extension adds."""
         return [*extension_of(self.window).tables, *self._sets]
@@ -198,7 +199,6 @@ class Tables(Mapping[str, Table]):
         hidden |= set(() if o.short_kernels_us is not None else _SHORT_KERNELS)
         hidden |= set(() if o.kernel_categories else _KERNEL_CATEGORIES)
         hidden |= set(() if o.models else _OF_MODELS)
-        hidden |= set(() if o.compare_with else _OF_COMPARISON)
         return [name for name in TABLES if name not in hidden]
 
     def __getitem__(self, name: str) -> Table:
@@ -208,17 +208,20 @@ class Tables(Mapping[str, Table]):
             elif name in extension_of(self.window).tables:
                 self._made[name] = extension_table(self.window, name)
             else:
+                if name in self._of_comparison:
+                    return self._diff_stats
                 return self._sets[name] if name in self._sets else self._sheets[name]
         return self._made[name]
 
     def __iter__(self) -> Iterator[str]:
-        return chain(self.built_in, self._sheets if self.options.models else (), self.of_extension)
+        sheets = self._sheets if self.options.models else ()
+        return chain(self.built_in, sheets, self._of_comparison, self.of_extension)
 
     def __contains__(self, name: object) -> bool:
         # Unlike that of Mapping it computes no table.
         if name in TABLES:
             return name in self.built_in
-        return name in self.of_extension or (self.options.models and name in self._sheets)
+        return name in (*self._of_comparison, *self.of_extension) or (self.options.models and name in self._sheets)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)

@@ -56,7 +56,7 @@ SPEEDUP: About = {
     "speedup (trace2/trace1)": Column(
         "TraceLens's name for the time of the second trace as multiple of that of the first: above 1 it is slower"
     ),
-    "speedup_of_trace2": Column("how many times as fast the second trace is: above 1 it is faster"),
+    "speedup_of_trace2": Column("how many times as fast the second trace is: above 1 it is faster", heading="speed-up"),
 }
 
 UNIFIED_COMPARISON: About = {
