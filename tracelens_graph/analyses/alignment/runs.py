@@ -26,7 +26,8 @@ def with_whole_runs(
         kind = forest.window.core.columns.kind[np.maximum(row, 0)]
         is_replayed = (row >= 0) & (kind == Kind.RuntimeCall)
         size = np.diff(other.first_event)
-        for leaf in np.flatnonzero(is_replayed & (partner >= 0) & (size[partner] > 1)).tolist():
+        paired = np.flatnonzero(is_replayed & (partner >= 0))
+        for leaf in paired[size[partner[paired]] > 1].tolist():
             names = [other.event_name(row) for row in other.events_of(int(partner[leaf])).tolist()]
             own = forest.event_name(int(forest.events_of(leaf)[0]))
             place = names.index(own) if own in names else None

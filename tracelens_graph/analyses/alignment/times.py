@@ -74,7 +74,7 @@ def time_parts(difference: Diff) -> list[TimePart]:
     """
     sides = [_Side(window) for window in (difference.a, difference.b)]
     found = [
-        TimePart(part, None, (sides[0].times[row], sides[1].times[row]), _why_busy(row, *beside, sides))
+        TimePart(part, None, (sides[0].times[row], sides[1].times[row]), _why_busy(row, beside, sides))
         for part, (row, *beside) in _BUSY.items()
     ]
     for part in (IDLE, AROUND):
@@ -153,7 +153,8 @@ def _number(counts: list[int], one: str, many: str) -> str:
     return f"{_change(*counts)} {one if counts == [1, 1] else many}"
 
 
-def _why_busy(row: str, whole: str, what: str, beside: str, sides: list[_Side]) -> str:
+def _why_busy(row: str, about: list[str], sides: list[_Side]) -> str:
+    whole, what, beside = about
     times = [side.times[whole] for side in sides]
     if not all(times):
         return ROW_MEANING[row]
