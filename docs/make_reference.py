@@ -166,7 +166,7 @@ OTHER_TABLES = {
         f"{_ALIGNED} from tracelens_graph.analyses.alignment.tables import places_table; places_table(diff(g, g))",
     ),
     "diff_times": (
-        "tracelens-graph diff TRACE TRACE --csv diff",
+        "tracelens-graph diff TRACE TRACE --json -",
         f"{_ALIGNED} from tracelens_graph.analyses.alignment.times import times_table; times_table(diff(g, g))",
     ),
     "diff_stats": (

@@ -18,7 +18,7 @@ from tracelens_graph.cli.app import app
 from tracelens_graph.simulate import simulate, write
 
 ONE_TRACE = ("report", "info", "tree", "modules", "timeline", "attribution", "roofline", "ask", "cut", "export")
-ASKED_OF_A_PART = ("report", "tree", "modules", "timeline", "attribution", "roofline", "compare", "ask")
+ASKED_OF_A_PART = ("report", "tree", "modules", "timeline", "attribution", "roofline", "compare", "diff", "ask")
 MODEL_ONLY = ("model",)
 
 
@@ -85,7 +85,7 @@ def test_outputs_are_called_alike() -> None:
     found = flags()
     assert set(found["--output"]) == set(found["-o"]) == {"roofline", "cut", "export", "save", "db pull"}
     assert "--out" not in found
-    assert set(found["--csv"]) == {"report", "compare"}
+    assert set(found["--csv"]) == {"report", "compare", "diff"}
     assert {get_args(annotation)[1].metavar for annotation in found["--csv"].values()} == {"DIR"}
 
 
@@ -93,7 +93,7 @@ def test_every_command_has_the_options_that_it_can_have() -> None:
     found = flags()
     assert set(found["--step"]) - {"cut"} == set(found["--under"]) == set(ASKED_OF_A_PART)
     assert set(found["--extension"]) == set(ASKED_OF_A_PART)
-    assert set(found["--cache"]) == {*ONE_TRACE, "compare"}
+    assert set(found["--cache"]) == {*ONE_TRACE, "compare", "diff"}
     assert set(found["--recompute"]) == {"report", "timeline", "compare"}
     assert set(found["--arch"]) == {"report", "roofline", "db push", "db export"}
 
@@ -221,6 +221,7 @@ def test_an_extension_reaches_every_command(run: Run, trace_file: Path, tmp_path
     words = {
         "ask": ["ask", "idle_gaps", trace_file],
         "compare": ["compare", trace_file, trace_file],
+        "diff": ["diff", trace_file, trace_file],
         "roofline": ["roofline", trace_file, "--arch", "h100-sxm"],
     }
     code, _, err = run(*words.get(command, [command, trace_file]), "--extension", file)

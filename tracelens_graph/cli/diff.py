@@ -63,7 +63,7 @@ class _Shown:
 
 @with_window_options
 def diff(
-    traces: Annotated[
+    runs: Annotated[
         list[str],
         typer.Argument(
             metavar="A B...",
@@ -148,7 +148,7 @@ def diff(
     Example: tracelens-graph diff trace.json.gz other.json.gz --layout tracelens --csv rprt_diff/
     """
     shown = _Shown(tree, points, point, top, format, min_percent, csv, json, markdown, layout)
-    paths = files_named(traces)
+    paths = files_named(runs)
     if paths.count("-") > 1:
         raise typer.BadParameter("only one trace can come from standard input")
     _check(shown, paths, within, fail_if or [])
