@@ -170,7 +170,7 @@ OTHER_TABLES = {
         f"{_ALIGNED} from tracelens_graph.analyses.alignment.times import times_table; times_table(diff(g, g))",
     ),
     "diff_stats": (
-        "tracelens-graph diff TRACE TRACE --layout tracelens --csv diff",
+        "tracelens-graph report TRACE --compare-with TRACE --table diff_stats",
         f"{_ALIGNED} from tracelens_graph.analyses.alignment.tracelens import TraceLensDiff; "
         "TraceLensDiff(diff(g, g)).diff_stats",
     ),

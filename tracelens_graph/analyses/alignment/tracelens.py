@@ -20,7 +20,8 @@ from tracelens_graph.analyses.alignment.op_tree import OpTree, op_tree
 from tracelens_graph.analyses.shared.call_columns import ARGUMENTS, argument_cells
 from tracelens_graph.analyses.shared.call_stacks import module_stacks
 from tracelens_graph.analyses.shared.grouping import Cells
-from tracelens_graph.graph.intervals import union_length
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.intervals import sum_by_group, union_length_by_group
 from tracelens_graph.graph.traversals import nearest_above
 from tracelens_graph.schema import Kind
 from tracelens_graph.schema.tables.across import DIFF_STATS, DIFF_STATS_SUMMARY, PERF_SUMMARY_BY_LCA
@@ -72,17 +73,19 @@ class TraceLensDiff:
     def ancestors(self) -> list[Ancestor]:
         """The lowest common ancestors, in the order of the merged tree."""
         tree = self.tree
-        found = []
+        nodes: list[int | None] = []
+        events: list[tuple[list[int], list[int]]] = []
         for node in range(len(tree.rows)):
-            if tree.is_shared(node):
-                events = self._differing(node)
-                if any(events):
-                    found.append(self._ancestor(node, tree.name(node), events))
-            elif tree.parent[node] < 0:
-                events = tree.events_below(node, 0), tree.events_below(node, 1)
-                if any(events):
-                    found.append(self._ancestor(None, None, events))
-        return found
+            is_shared = tree.is_shared(node)
+            if is_shared or tree.parent[node] < 0:
+                below = self._differing(node) if is_shared else (tree.events_below(node, 0), tree.events_below(node, 1))
+                if any(below):
+                    nodes.append(node if is_shared else None)
+                    events.append(below)
+        times = [self._times(side, [below[side] for below in events]) for side in (0, 1)]
+        busy, sums = ([(int(a), int(b)) for a, b in zip(*both, strict=True)] for both in zip(*times, strict=True))
+        names = [None if node is None else tree.name(node) for node in nodes]
+        return list(map(Ancestor, nodes, names, events, busy, sums))
 
     def _differing(self, node: int) -> tuple[list[int], list[int]]:
         """GPU events of both sides that differ right below a shared node; the node itself if it is a pair of events."""
@@ -93,13 +96,13 @@ class TraceLensDiff:
         first, second = ([row for child in alone for row in tree.events_below(child, side)] for side in (0, 1))
         return first, second
 
-    def _ancestor(self, node: int | None, name: str | None, events: tuple[list[int], list[int]]) -> Ancestor:
-        busy, sums = [], []
-        for w, rows in zip(self._windows, events, strict=True):
-            c, at = w.core.columns, np.array(rows, np.int64)
-            busy.append(union_length(c.start_ns[at], c.end_ns[at]))
-            sums.append(int(c.dur_ns[at].sum()))
-        return Ancestor(node, name, events, (busy[0], busy[1]), (sums[0], sums[1]))
+    def _times(self, side: int, events: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
+        """For some groups of GPU events of a side the length of their union, and the sum of their durations."""
+        c = self._windows[side].core.columns
+        rows = np.array([row for group in events for row in group], np.int64)
+        group = np.repeat(np.arange(len(events)), [len(one) for one in events])
+        busy = union_length_by_group(group, c.start_ns[rows], c.end_ns[rows], len(events))
+        return busy, sum_by_group(group, c.dur_ns[rows], len(events))
 
     @property
     def notes(self) -> list[str]:
@@ -138,8 +141,7 @@ class TraceLensDiff:
             op = nearest_above(c, events, (Kind.Op,))
             ops, of = np.unique(op, return_inverse=True)
             arguments = argument_cells(core, c.argset[ops])
-            modules = module_stacks(core, ops) if self._modules else [[] for _ in ops]
-            stacks = [[_ROOT, *stack] for stack in modules]
+            stacks = self._stacks(core, ops)
             for row, own, at in zip(events.tolist(), op.tolist(), of.tolist(), strict=True):
                 found[row] = {
                     "name": core.names[c.name[row]],
@@ -152,6 +154,18 @@ class TraceLensDiff:
                     "nn_module_parent": stacks[at][-1],
                 }
         return sides
+
+    def _stacks(self, core: Core, ops: np.ndarray) -> list[list[str]]:
+        """For each op the names of the modules around it, behind the root."""
+        if not self._modules:
+            return [[_ROOT] for _ in ops]
+        modules, of = np.unique(nearest_above(core.columns, ops, (Kind.Module,)), return_inverse=True)
+        above = module_stacks(core, modules[modules >= 0])
+        names = [core.names[code] for code in core.columns.name[modules[modules >= 0]].tolist()]
+        found = [[_ROOT, *stack, name] for stack, name in zip(above, names, strict=True)]
+        if len(found) < len(modules):
+            found.insert(0, [_ROOT])
+        return [found[at] for at in of.tolist()]
 
     @cached_property
     def diff_stats_unique_args_summary(self) -> Table:
