@@ -169,6 +169,21 @@ OTHER_TABLES = {
         "tracelens-graph diff TRACE TRACE --json -",
         f"{_ALIGNED} from tracelens_graph.analyses.alignment.times import times_table; times_table(diff(g, g))",
     ),
+    "diff_stats": (
+        "tracelens-graph report TRACE --compare-with TRACE --table diff_stats",
+        f"{_ALIGNED} from tracelens_graph.analyses.alignment.tracelens import TraceLensDiff; "
+        "TraceLensDiff(diff(g, g)).diff_stats",
+    ),
+    "diff_stats_unique_args_summary": (
+        "tracelens-graph diff TRACE TRACE --layout tracelens --csv diff",
+        f"{_ALIGNED} from tracelens_graph.analyses.alignment.tracelens import TraceLensDiff; "
+        "TraceLensDiff(diff(g, g)).diff_stats_unique_args_summary",
+    ),
+    "perf_summary_by_lca": (
+        "tracelens-graph diff TRACE TRACE --layout tracelens --csv diff",
+        f"{_ALIGNED} from tracelens_graph.analyses.alignment.tracelens import TraceLensDiff; "
+        "TraceLensDiff(diff(g, g)).perf_summary_by_lca",
+    ),
     "diff_runs": (
         "tracelens-graph diff TRACE TRACE TRACE",
         "from tracelens_graph.analyses.alignment.several import runs_table; "
@@ -260,7 +275,7 @@ def _optional_columns(g: tlg.TraceGraph) -> dict[str, dict[str, str]]:
     plain = report_tables(g)
     switches: dict[str, Any] = {field.name: True for field in fields(ReportOptions) if field.default is False}
     found: dict[str, dict[str, str]] = {name: {} for name in REPORT_TABLES}
-    for switch, value in (switches | {"arch": architecture("h100-sxm")}).items():
+    for switch, value in (switches | {"arch": architecture("h100-sxm"), "compare_with": g.everything}).items():
         with_it = report_tables(g, ReportOptions(**{switch: value}))
         for name, by_column in found.items():
             for column in set(with_it[name].columns) - set(plain[name].columns):

@@ -355,7 +355,6 @@ def test_a_damaged_trace_says_so(tmp_path: Path) -> None:
     [
         ({"enable_origami": True}, "simulated times"),
         ({"enable_pseudo_ops": True}, "pseudo ops"),
-        ({"comparison_json_path": "other.json"}, "comparison of two traces"),
         ({"inductor_cache_dir": "cache"}, "performance models of compiled kernels"),
     ],
 )

@@ -160,7 +160,8 @@ def test_names_that_only_we_have_are_snake_case() -> None:
     """Names with capitals, blanks or signs are TraceLens's; everything else has its unit as suffix."""
     theirs = {"gpu_timeline", "ops_summary_by_category", "ops_summary", "ops_unique_args", "unified_perf_summary",
               "kernel_summary", "kernel_category_detail", "kernel_category_summary", "coll_analysis",
-              "short_kernels_summary", "short_kernels", "comparison"}  # fmt: skip
+              "short_kernels_summary", "short_kernels", "comparison", "diff_stats", "diff_stats_unique_args_summary",
+              "perf_summary_by_lca"}  # fmt: skip
     suffixes = {"ms": "_ms", "us": "_us", "%": "percent"}
     for name, table in TABLES.items():
         if name in theirs:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -36,6 +37,13 @@ _ROWS_FOR_PEOPLE = 20
 _PROGRAM = "tracelens-graph"
 
 
+class Layout(StrEnum):
+    """Whose tables are written."""
+
+    own = "own"
+    tracelens = "tracelens"
+
+
 @dataclass(frozen=True)
 class _Shown:
     """What is shown of two traces."""
@@ -49,13 +57,14 @@ class _Shown:
     csv: Path | None
     json: Path | None
     markdown: Path | None
+    layout: Layout
 
     @property
     def for_two(self) -> list[str]:
         """The options that take exactly two traces, of those that were given."""
         given = {
             "--tree": self.tree, "--points": self.points, "--point": self.point is not None,
-            "--json": self.json, "--markdown": self.markdown,
+            "--json": self.json, "--markdown": self.markdown, "--layout tracelens": self.layout is Layout.tracelens,
         }  # fmt: skip
         return [name for name, value in given.items() if value]
 
@@ -118,6 +127,10 @@ def diff(
         typer.Option(metavar="FILE", show_default=False, help="Write a page of Markdown, as for a pull request."),
         Written((".md", ".markdown")),
     ] = None,
+    layout: Annotated[
+        Layout,
+        typer.Option(help="With --csv: our tables, or the files of TraceLens's TraceDiff, of whole traces as there."),
+    ] = Layout.own,
     fail_if: Annotated[
         list[str] | None,
         typer.Option(
@@ -139,8 +152,10 @@ def diff(
     Example: tracelens-graph diff trace.json.gz other.json.gz --markdown diff.md --fail-if 'slower_percent > 3'
 
     Example: tracelens-graph diff --within trace.json.gz
+
+    Example: tracelens-graph diff trace.json.gz other.json.gz --layout tracelens --csv rprt_diff/
     """
-    shown = _Shown(tree, points, point, top, format, min_percent, csv, json, markdown)
+    shown = _Shown(tree, points, point, top, format, min_percent, csv, json, markdown, layout)
     paths = files_named(runs)
     if paths.count("-") > 1:
         raise typer.BadParameter("only one trace can come from standard input")
@@ -170,6 +185,9 @@ def _check(shown: _Shown, paths: Sequence[str], within: bool, conditions: Sequen
     drawn = [name for name in shown.for_two if name in ("--tree", "--points", "--point")]
     if len(drawn) > 1:
         raise typer.BadParameter(f"{drawn[0]} and {drawn[1]} are two answers: give one of them")
+    if shown.layout is Layout.tracelens and (drawn or shown.csv is None):
+        raise typer.BadParameter("--layout tracelens is for files: name a folder with --csv" if not drawn else
+                                 f"--layout tracelens is for files, not {drawn[0]}")  # fmt: skip
     if shown.format is not Format.table and {*drawn} & {"--tree", "--point"}:
         raise typer.BadParameter(f"--format is for tables: --points, not {drawn[0]}")
 
@@ -185,7 +203,8 @@ def _two(
     from tracelens_graph.reports.diff_text import notes_on
 
     chosen = calls[0].window != WindowChoice()
-    first, second = windows if chosen else median_steps(*windows)
+    is_whole = chosen or shown.layout is Layout.tracelens
+    first, second = windows if is_whole else median_steps(*windows)
     difference = compared(first, second, names)
     notes = notes_on(difference)
     if (first, second) != windows:
@@ -287,7 +306,9 @@ def _write(difference: Diff, tables: dict[str, Table], notes: list[str], shown: 
     from tracelens_graph.files import replacing
     from tracelens_graph.reports.diff_document import diff_json, diff_markdown
 
-    if shown.csv:
+    if shown.csv and shown.layout is Layout.tracelens:
+        _write_as_tracelens(difference, shown.csv)
+    elif shown.csv:
         _write_folder(tables, shown.csv)
     if shown.json:
         with replacing(shown.json) as file:
@@ -299,6 +320,16 @@ def _write(difference: Diff, tables: dict[str, Table], notes: list[str], shown: 
             page = diff_markdown(difference, tables["diff_totals"], tables["diff_places"], notes, **rows)
             file.write(page.encode("utf-8", "backslashreplace"))
         say_written(f"wrote a page to {shown.markdown}", shown.markdown)
+
+
+def _write_as_tracelens(difference: Diff, folder: Path) -> None:
+    from tracelens_graph.analyses.alignment.tracelens import TraceLensDiff
+    from tracelens_graph.compat.trace_diff_files import write_trace_diff
+
+    told = TraceLensDiff(difference)
+    written = write_trace_diff(told, folder)
+    say(told.notes)
+    say_written(f"wrote {len(written)} files to {folder}", folder)
 
 
 def _write_folder(tables: dict[str, Table], folder: Path) -> None:

@@ -72,6 +72,14 @@ def report(
         bool, typer.Option("--no-models", help="Without the tables of cost and rates that performance models give.")
     ] = False,
     arch: Arch = None,
+    compare_with: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TRACE",
+            show_default=False,
+            help="Add what the ops of unified_perf_summary took in another trace, and the table diff_stats.",
+        ),
+    ] = None,
     extension: Extensions = None,
     top: Annotated[
         int | None,
@@ -155,11 +163,17 @@ def report(
         )
     conditions = gate.parse(fail_if or [], options=options)
     paths = traces_named(traces)
+    if compare_with is not None and len(paths) > 1:
+        raise typer.BadParameter(f"--compare-with takes one trace, not {len(paths)}")
+    if compare_with is not None and no_models:
+        raise typer.BadParameter("--compare-with adds to a table that --no-models leaves out")
+    if "diff_stats" in asked and compare_with is None:
+        raise typer.BadParameter("--table diff_stats needs --compare-with")
     if len(paths) > 1 and (xlsx or json or markdown or format is not Format.table):
         raise typer.BadParameter(f"--format, --xlsx, --json and --markdown take one trace, not {len(paths)}")
     request = Request(
         options, extension or [], window, conditions, csv, xlsx, json, markdown, asked, everything or bool(sort),
-        format, arch, top, sort, cache, terminal_width(sys.stdout), wants_color(sys.stdout), protection(),
+        format, arch, compare_with, top, sort, cache, terminal_width(sys.stdout), wants_color(sys.stdout), protection(),
         options_of_commands(),
     )  # fmt: skip
     outcomes = one_trace(paths[0], request) if len(paths) == 1 else many_traces(traces, paths, request)
@@ -169,12 +183,12 @@ def report(
 
 
 def _check_table(name: str, extension: Extension | None) -> None:
-    from tracelens_graph.analyses.report.report_tables import TABLES
+    from tracelens_graph.analyses.report.report_tables import OF_COMPARISON, TABLES
 
-    if name in TABLES:
+    if name in TABLES or name in OF_COMPARISON:
         return
     from tracelens_graph.perf.registry import sheets
 
-    known = [*TABLES, *sheets(), *(extension.table_names if extension else ())]
+    known = [*TABLES, *OF_COMPARISON, *sheets(), *(extension.table_names if extension else ())]
     if name not in known and not (extension and extension.table_sets):
         raise typer.BadParameter(f"--table: there is no table {name!r}; {hint(name, known)}")

@@ -57,6 +57,7 @@ class Request:
     everything: bool
     format: Format
     arch: str | None
+    compare_with: str | None
     rows: int | None
     sort: str | None
     cache: bool
@@ -166,6 +167,10 @@ def _result(path: str, request: Request, processes: int | None = None) -> tuple[
     if options.models and request.arch in (None, "auto"):
         options = replace(options, arch=_arch_of(core, tell=request.arch is not None))
     w = request.window.of(options.extension.processed(core) if options.extension else core)
+    if request.compare_with is not None:
+        other = load(request.compare_with, cache=request.cache, processes=processes, wants_gpu=True)
+        other_window = request.window.of(options.extension.processed(other) if options.extension else other)
+        options = replace(options, compare_with=other_window)
     tables = report_tables(w, options)
     w = tables.window
     for name in request.tables:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tracelens_graph.compat.gpu_event_analyser import GPUEventAnalyser as GPUEventAnalyser
     from tracelens_graph.compat.models import TRACELENS_MODELS as TRACELENS_MODELS
     from tracelens_graph.compat.report import generate_perf_report_pytorch as generate_perf_report_pytorch
+    from tracelens_graph.compat.trace_diff import TraceDiff as TraceDiff
     from tracelens_graph.compat.trace_to_tree import TraceToTree as TraceToTree
     from tracelens_graph.compat.tree_perf import TreePerfAnalyzer as TreePerfAnalyzer
 
@@ -24,6 +25,7 @@ _HOME = {
     "GPUEventAnalyser": "compat.gpu_event_analyser",
     "PerfModel": "compat.PerfModel",
     "TRACELENS_MODELS": "compat.models",
+    "TraceDiff": "compat.trace_diff",
     "TraceToTree": "compat.trace_to_tree",
     "TreePerf": "compat.TreePerf",
     "TreePerfAnalyzer": "compat.tree_perf",
@@ -34,6 +36,7 @@ __all__ = [
     "TRACELENS_MODELS",
     "GPUEventAnalyser",
     "PerfModel",
+    "TraceDiff",
     "TraceToTree",
     "TreePerf",
     "TreePerfAnalyzer",

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from tracelens_graph.categories.kernels import kernel_categories
-from tracelens_graph.compat.launcher_frames import as_tuples
+from tracelens_graph.compat.cells import as_tuples
 from tracelens_graph.compat.trace_to_tree import TraceToTree
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node

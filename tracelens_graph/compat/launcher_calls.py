@@ -12,8 +12,9 @@ from tracelens_graph.analyses.ops.launchers import OpCalls
 from tracelens_graph.analyses.ops.overlap import overlap
 from tracelens_graph.analyses.shared.call_columns import thread_labels
 from tracelens_graph.analyses.shared.call_stacks import module_stacks, parent_modules
+from tracelens_graph.compat.cells import as_tuples
 from tracelens_graph.compat.kernel_frames import file_times
-from tracelens_graph.compat.launcher_frames import ARGUMENTS, DIRECT, SUBTREE, Details, as_tuples
+from tracelens_graph.compat.launcher_frames import ARGUMENTS, DIRECT, SUBTREE, Details
 from tracelens_graph.compat.trace_to_tree import TraceToTree
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node

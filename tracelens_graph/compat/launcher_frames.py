@@ -31,11 +31,6 @@ _IN_DETAILS: dict[str, tuple[str, Callable[[np.ndarray], Any]]] = {
 Details = list[dict[str, Any]]
 
 
-def as_tuples(value: Any) -> Any:
-    """A value with tuples in place of lists, at every depth."""
-    return tuple(map(as_tuples, value)) if isinstance(value, list) else value
-
-
 def by_name(calls: pd.DataFrame, *keys: str) -> pd.DataFrame:
     """GPU time per name of launcher, and per further keys as far as the frame has them; the greatest first."""
     group, first, present = grouped(calls, ("name", *keys))

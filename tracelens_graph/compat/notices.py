@@ -14,7 +14,6 @@ _MISSING = {
     "inductor_cache_dir": "performance models of compiled kernels",
     "enable_pseudo_ops": "pseudo ops",
     "tree_postprocess_extension": "extensions; the graph is read-only",
-    "comparison_json_path": "comparison of two traces",
     "capture_trace_filepath": "capture traces of replayed graphs",
     "jax": "traces of JAX",
 }

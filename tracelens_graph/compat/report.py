@@ -17,8 +17,8 @@ import numpy as np
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH, UNLINKED
 from tracelens_graph.analyses.performance.perf_sheets import perf_sheets
 from tracelens_graph.analyses.report.report_tables import ReportOptions, report_tables
+from tracelens_graph.compat.cells import as_tuples, in_python
 from tracelens_graph.compat.devices import Device, device
-from tracelens_graph.compat.launcher_frames import as_tuples
 from tracelens_graph.compat.notices import refuse, warn_of_damage
 from tracelens_graph.compat.perf_params import in_order
 from tracelens_graph.errors import OutputError
@@ -64,7 +64,7 @@ def generate_perf_report_pytorch(
     topk_short_kernels: int | None = None,
     topk_ops: int | None = None,
     topk_roofline_ops: int | None = None,
-    comparison_json_path: str | None = None,
+    comparison_json_path: Any = None,
     extension_file: str | None = None,
     python_path: str | None = None,
     gpu_arch_json_path: str | None = None,
@@ -117,8 +117,9 @@ def generate_perf_report_pytorch(
             kernel_category_summary, and the column kernel_category to kernel_summary.
         extension_file: a Python file of your own that adds to the report, with TraceLens's hooks or an `Extension`.
         models: op name -> performance model; None for all there are.
-        enable_pseudo_ops, comparison_json_path, python_path, inductor_cache_dir, enable_origami:
-            not available.
+        comparison_json_path: another trace to compare with: adds columns to unified_perf_summary, and the sheet
+            diff_stats.
+        enable_pseudo_ops, python_path, inductor_cache_dir, enable_origami: not available.
 
     Returns:
         Name of a sheet -> DataFrame. Arguments of ops are tuples, details of kernels lists of dictionaries; `attrs`
@@ -135,8 +136,8 @@ def generate_perf_report_pytorch(
         DamagedTraceWarning: the trace was broken; the message counts what was repaired and what was lost.
     """
     refuse(
-        enable_pseudo_ops=enable_pseudo_ops, comparison_json_path=comparison_json_path, python_path=python_path,
-        inductor_cache_dir=inductor_cache_dir, enable_origami=enable_origami,
+        enable_pseudo_ops=enable_pseudo_ops, python_path=python_path, inductor_cache_dir=inductor_cache_dir,
+        enable_origami=enable_origami,
     )  # fmt: skip
     path = None if gpu_arch_json_path is None else Path(gpu_arch_json_path)
     arch = device(gpu_arch, path, gpu_arch_platform)
@@ -155,6 +156,7 @@ def generate_perf_report_pytorch(
         by_module=group_by_parent_module,
         kernel_categories=use_kernel_name_categories,
         arch=arch,
+        compare_with=None if comparison_json_path is None else _window(comparison_json_path),
     )
     extensions = [] if extension_file is None else [load_extension(Path(extension_file))]
     if models is not None:
@@ -220,7 +222,15 @@ def _chosen(
     if collectives and len(found := tables["coll_analysis"]):
         yield "coll_analysis", found
     yield from ((name, table) for name, table in families.items() if _family(name) not in _FAMILIES)
+    if options.compare_with is not None:
+        yield "diff_stats", tables["diff_stats"]
     yield from ((name, tables[name]) for name in tables.of_extension)
+
+
+def _window(source: Any) -> Window:
+    core = source if isinstance(source, Core) else load_core(source)
+    warn_of_damage(core)
+    return core.everything
 
 
 def _family(sheet: str) -> str:
@@ -268,18 +278,7 @@ def _write(
     tables: Mapping[str, Table], xlsx: str | os.PathLike[str] | None, folder: str | os.PathLike[str] | None
 ) -> None:
     if folder is not None:
-        write_folder({name: _in_python(table) for name, table in tables.items()}, folder)
+        write_folder({name: in_python(table) for name, table in tables.items()}, folder)
     if xlsx is not None:
         with replacing(Path(xlsx)) as file:
             write_xlsx(tables, file)
-
-
-def _in_python(table: Table) -> Table:
-    """A table with lists, tuples and dictionaries as pandas writes them to CSV: as Python spells them."""
-    columns = {
-        name: [str(cell) if isinstance(cell, list | tuple | dict) else cell for cell in cells]
-        if isinstance(cells, list)
-        else cells
-        for name, cells in table.columns.items()
-    }
-    return replace(table, columns=columns)

@@ -70,7 +70,7 @@ class Containers:
             first = int(start[chain])
             names = tuple(a.called[first : first + int(length[chain])].tolist()), tuple(b.called[others].tolist())
             if names not in known:
-                known[names] = _common(*names) or [(len(names[0]) - 1, len(others) - 1)]
+                known[names] = common_places(*names) or [(len(names[0]) - 1, len(others) - 1)]
             for i, j in known[names]:
                 self.of_a[first + i], self.of_b[others[j]] = others[j], first + i
 
@@ -125,7 +125,7 @@ def _lowest_around(
     return found, last - first
 
 
-def _common(first: tuple[int, ...], second: tuple[int, ...]) -> list[tuple[int, int]]:
+def common_places(first: tuple[int, ...], second: tuple[int, ...]) -> list[tuple[int, int]]:
     """Places of a longest common sequence of two lists of names."""
     begin = 0
     while begin < min(len(first), len(second)) and first[begin] == second[begin]:

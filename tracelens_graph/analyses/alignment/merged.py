@@ -7,7 +7,7 @@ structure are one branch, whose times are sums: 24 equal layers are drawn once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
@@ -52,14 +52,20 @@ class Branch:
 
 def merged_tree(alignment: Alignment) -> list[Branch]:
     """The merged tree of an alignment: the branches at its top."""
-    tree = _Merged(alignment)
+    tree = MergedNodes(alignment)
     return _folded(tree)
 
 
-class _Merged:
-    """Nodes of the merged tree: pairs of nodes, and nodes of one side without a shared leaf below."""
+class MergedNodes:
+    """Nodes of the merged tree: pairs of nodes, and nodes of one side without a shared leaf below.
 
-    def __init__(self, alignment: Alignment) -> None:
+    Args:
+        alignment: the two sides.
+        is_drawn: which nodes of a side may be drawn; all but frames of Python and threads without it.
+    """
+
+    def __init__(self, alignment: Alignment, is_drawn: Callable[[Forest], np.ndarray] | None = None) -> None:
+        self._is_drawn = is_drawn or _is_drawn
         self.alignment = alignment
         self.sides = alignment.sides
         self.nodes: list[tuple[int, int]] = []
@@ -73,7 +79,7 @@ class _Merged:
     def _draw(self) -> None:
         a, b = self.sides
         partner = self.alignment.nodes
-        drawn = [_is_drawn(side) & ((of >= 0) | _is_alone(side, leaves))
+        drawn = [self._is_drawn(side) & ((of >= 0) | _is_alone(side, leaves))
                  for side, of, leaves in zip(self.sides, partner, self.alignment.leaves, strict=True)]  # fmt: skip
         # A pair is drawn if both of its nodes are.
         pairs = np.flatnonzero((partner[0] >= 0) & drawn[0])
@@ -172,7 +178,7 @@ def _places(alignment: Alignment) -> tuple[np.ndarray, np.ndarray]:
     return first, np.where(of_b >= 0, first[of_b], np.where(before >= 0, first[before] + 1, 0))
 
 
-def _folded(tree: _Merged) -> list[Branch]:
+def _folded(tree: MergedNodes) -> list[Branch]:
     """The tree with neighbours of one structure as one branch."""
     below = [[node for _, node in sorted(children)] for children in tree.below]
     called = [tree.called(node) for node in range(len(below))]

@@ -60,14 +60,9 @@ def unified_perf_summary(
     chosen = unified(w)
     calls, alone = attributed_calls(w)
     found = CostedCalls(calls, _codes(chosen, calls.rows, alone), chosen.costs, arch)
-    kernel = np.where(alone, c.name[calls.gpu[calls.first]], -1)
-    _, label = thread_labels(core)
-    keys = [c.name[calls.rows], kernel, calls.category, label[c.thread[calls.rows]],
-            argument_codes(core)[c.argset[calls.rows]]]  # fmt: skip
+    group, first = rows_of_calls(calls, alone, recompute)
+    kernel = _kernel_alone(calls, alone)
     again = core.recompute[calls.rows] if recompute else None
-    if again is not None:
-        keys.append(again)
-    group, first = group_by(*keys)
     rows, costs = calls.rows[first], found.of_first(first)
     columns: dict[str, Cells] = {
         "name": [_name(core, row, code) for row, code in zip(rows.tolist(), kernel[first].tolist(), strict=True)],
@@ -77,7 +72,7 @@ def unified_perf_summary(
     }
     if again is not None:
         columns["is_recompute"] = again[first].tolist()
-    columns["ex_UID"] = np.where(alone[first], c.uid[calls.gpu[calls.first[first]]], c.uid[rows]).tolist()
+    columns["ex_UID"] = example_uids(calls, alone, first).tolist()
     columns["operation_count"] = np.bincount(group, minlength=len(first))
     host = Groups(group, c.dur_ns[calls.rows], len(first))
     columns |= {
@@ -143,6 +138,33 @@ def attributed_calls(w: Window) -> tuple[OpCalls, np.ndarray]:
     call = place[np.concatenate((of, len(rows) + np.arange(len(single))))]
     order = np.lexsort((events, call))
     return OpCalls(w, every[by_start], events[order], call[order], single[:0]), is_alone[by_start]
+
+
+def rows_of_calls(calls: OpCalls, alone: np.ndarray, recompute: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Which calls that `attributed_calls` gives are in one row of `unified_perf_summary`.
+
+    Returns:
+        The number of each call's row, in no order, and for each row its first call.
+    """
+    core, c = calls.core, calls.core.columns
+    _, label = thread_labels(core)
+    keys = [c.name[calls.rows], _kernel_alone(calls, alone), calls.category, label[c.thread[calls.rows]],
+            argument_codes(core)[c.argset[calls.rows]]]  # fmt: skip
+    if recompute:
+        keys.append(core.recompute[calls.rows])
+    return group_by(*keys)
+
+
+def example_uids(calls: OpCalls, alone: np.ndarray, which: np.ndarray) -> np.ndarray:
+    """What stands for some calls in `ex_UID`: their uids, those of GPU events that stand for themselves."""
+    uid: np.ndarray = calls.core.columns.uid
+    found: np.ndarray = np.where(alone[which], uid[calls.gpu[calls.first[which]]], uid[calls.rows[which]])
+    return found
+
+
+def _kernel_alone(calls: OpCalls, alone: np.ndarray) -> np.ndarray:
+    found: np.ndarray = np.where(alone, calls.core.columns.name[calls.gpu[calls.first]], -1)
+    return found
 
 
 def _as_listed(calls: OpCalls, first: np.ndarray, details: Iterable[Details]) -> list[np.ndarray]:

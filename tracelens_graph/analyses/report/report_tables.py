@@ -46,6 +46,8 @@ class ReportOptions:
         kernel_categories: tell what kernels do by their names, and add the tables of that.
         models: add the tables of cost and rates, by performance models.
         arch: the device, for the columns of the roofline in these.
+        compare_with: another trace, or a window of it, to compare the window with as TraceLens's report does: adds
+            columns to `unified_perf_summary`, and the table `diff_stats`.
         extension: what a user adds: rules, models, tables, changes of the graph; None for that of the window.
     """
 
@@ -62,16 +64,21 @@ class ReportOptions:
     kernel_categories: bool = False
     models: bool = True
     arch: Architecture | None = None
+    compare_with: Window | None = None
     extension: Extension | None = None
 
     def said(self) -> dict[str, Any]:
         """The options as plain values, for documents."""
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _OBJECTS}
-        names = {"arch": self.arch and self.arch.name, "extension": self.extension and self.extension.name}
+        names = {
+            "arch": self.arch and self.arch.name,
+            "compare_with": self.compare_with and self.compare_with.core.info.source,
+            "extension": self.extension and self.extension.name,
+        }
         return values | names
 
 
-_OBJECTS = ("arch", "extension")
+_OBJECTS = ("arch", "compare_with", "extension")
 """Options that are no plain values."""
 
 
@@ -91,7 +98,11 @@ def _unified(w: Window, o: ReportOptions) -> Table:
         w, o.linked_only, arch=o.arch, recompute=o.recompute, call_stack=o.call_stack
     )  # fmt: skip
     table.notes = [*table.notes, *filter(None, [unmodelled_note(w)])]
-    return table
+    if o.compare_with is None:
+        return table
+    from tracelens_graph.analyses.alignment.tracelens_unified import compared_with, with_comparison
+
+    return with_comparison(table, w, compared_with(w, o.compare_with), o.recompute)
 
 
 def _histogram(w: Window, o: ReportOptions) -> Table:
@@ -138,6 +149,9 @@ _KERNEL_CATEGORIES = ("kernel_category_detail", "kernel_category_summary")
 _OF_MODELS = ("unified_perf_summary",)
 """In a report if `models` is set, beside the tables by family."""
 
+OF_COMPARISON = ("diff_stats",)
+"""In a report if `compare_with` is given."""
+
 _BY_NAME_ONLY = ("idle_causes",)
 """In no report: its verdict says what they say."""
 
@@ -162,6 +176,17 @@ class Tables(Mapping[str, Table]):
         return extension_table_sets(self.window)
 
     @property
+    def _of_comparison(self) -> tuple[str, ...]:
+        return () if self.options.compare_with is None else OF_COMPARISON
+
+    @cached_property
+    def _diff_stats(self) -> Table:
+        from tracelens_graph.analyses.alignment.tracelens_unified import compared_with
+
+        assert self.options.compare_with is not None
+        return compared_with(self.window, self.options.compare_with).diff_stats
+
+    @property
     def of_extension(self) -> list[str]:
         """Names of the tables that the extension adds."""
         return [*extension_of(self.window).tables, *self._sets]
@@ -183,17 +208,20 @@ class Tables(Mapping[str, Table]):
             elif name in extension_of(self.window).tables:
                 self._made[name] = extension_table(self.window, name)
             else:
+                if name in self._of_comparison:
+                    return self._diff_stats
                 return self._sets[name] if name in self._sets else self._sheets[name]
         return self._made[name]
 
     def __iter__(self) -> Iterator[str]:
-        return chain(self.built_in, self._sheets if self.options.models else (), self.of_extension)
+        sheets = self._sheets if self.options.models else ()
+        return chain(self.built_in, sheets, self._of_comparison, self.of_extension)
 
     def __contains__(self, name: object) -> bool:
         # Unlike that of Mapping it computes no table.
         if name in TABLES:
             return name in self.built_in
-        return name in self.of_extension or (self.options.models and name in self._sheets)
+        return name in (*self._of_comparison, *self.of_extension) or (self.options.models and name in self._sheets)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)

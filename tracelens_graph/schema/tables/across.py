@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tracelens_graph.column import About, Column, Role, TableSchema
-from tracelens_graph.schema.tables.shared import count, key, text, total, uid
+from tracelens_graph.schema.tables.performance import SPEEDUP
+from tracelens_graph.schema.tables.shared import count, key, share, text, total, uid
 
 OVERVIEW: About = {
     "trace": key("name of the file", "trace"),
@@ -237,6 +238,66 @@ INCOMPLETE_TRACES: About = {
     "nodes": Column("events that were pushed"),
 }
 
+_TRACELENS_ARGUMENTS: About = {
+    "Input Dims": Column("sizes of the arguments of the op that launched it", cells="list"),
+    "Input Strides": Column("their strides", cells="list"),
+    "Input type": Column("their types", cells="list"),
+    "Concrete Inputs": Column("values of those that are no tensors", cells="list"),
+}
+_TRACELENS_MODULES: About = {
+    "nn_module_stack": text("modules around the op, the outermost first, behind `root`; joined by `;`"),
+    "nn_module_parent": text("the innermost of them"),
+}
+
+DIFF_STATS: About = {
+    "name": key("the GPU event"),
+    "cpu_op_name": text("the op that launched it"),
+    "cpu_op_uid": uid("that op, in its own trace"),
+    "source": text("`trace1` for the first trace, `trace2` for the second"),
+    **_TRACELENS_ARGUMENTS,
+    "kernel_time": total("its duration", "us"),
+    "busy_time": Column("time with any GPU event of its trace below the LCA, the same in all their rows", "us"),
+    "lowest_common_ancestor_name": text("the LCA: lowest node of both traces above it; `x | y` if called differently"),
+    "lowest_common_ancestor_id": Column("number of the LCA in the merged tree; absent at the top of one trace alone"),
+    "gpu_op_uid": uid("the GPU event, in its own trace"),
+    **_TRACELENS_MODULES,
+}
+DIFF_STATS_SUMMARY: About = {
+    "name": DIFF_STATS["name"],
+    "operation_count": count("GPU events that differ in nothing of this row but their times"),
+    **{
+        name: DIFF_STATS[name]
+        for name in (
+            "cpu_op_name", "cpu_op_uid", "source", *_TRACELENS_ARGUMENTS, "busy_time", "lowest_common_ancestor_name",
+            *_TRACELENS_MODULES,
+        )
+    },
+    "kernel_time_mean": Column("mean of their durations", "us"),
+    "kernel_time_sum": total("sum of their durations", "us"),
+}  # fmt: skip
+PERF_SUMMARY_BY_LCA: About = {
+    "name": key("ops below the LCA that launched work in trace1, or else in trace2"),
+    "lowest_common_ancestor_name": DIFF_STATS["lowest_common_ancestor_name"],
+    "lowest_common_ancestor_id": DIFF_STATS["lowest_common_ancestor_id"],
+    **{name: replace(column, definition=f"{column.definition}; of the first GPU event")
+       for name, column in _TRACELENS_MODULES.items()},
+    **{name: replace(_TRACELENS_ARGUMENTS[name], definition=f"{_TRACELENS_ARGUMENTS[name].definition}; of the first")
+       for name in ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")},
+    "kernel_time_trace1_us": total("time with any GPU event of trace1 below the LCA", "us"),
+    "kernel_time_trace2_us": total("the same of trace2", "us"),
+    "gpu_sum_trace1_us": total("sum of the durations of these GPU events of trace1; ours", "us"),
+    "gpu_sum_trace2_us": total("the same of trace2; ours", "us"),
+    "num_kernels_trace1": count("these GPU events of trace1"),
+    "num_kernels_trace2": count("the same of trace2"),
+    "kernel_names_trace1": Column("their names in trace1", cells="list"),
+    "kernel_names_trace2": Column("the same in trace2", cells="list"),
+    **SPEEDUP,
+    "delta_us (trace2 - trace1)": total("kernel_time_trace2_us less kernel_time_trace1_us", "us"),
+    "pct_of_trace1_total (%)": share("share of the sum of kernel_time_trace1_us"),
+    "cumulative_pct_trace1 (%)": Column("running sum of these shares", "%"),
+    "pct_of_trace2_total (%)": share("share of the sum of kernel_time_trace2_us"),
+}  # fmt: skip
+
 SCHEMAS = {
     "overview": TableSchema("Several traces side by side, one row each.", OVERVIEW),
     "comparison": TableSchema(
@@ -264,6 +325,13 @@ SCHEMAS = {
     "diff_runs": TableSchema("Several traces against the first by structure.", DIFF_RUNS, ordered=True),
     "diff_within": TableSchema(
         "Which of equal layers, steps or ranks is not like the others.", DIFF_WITHIN, counts="part"
+    ),
+    "diff_stats": TableSchema("TraceLens's table of a comparison: GPU events by lowest common ancestor.", DIFF_STATS),
+    "diff_stats_unique_args_summary": TableSchema(
+        "TraceLens's summary of it: events that differ in their times alone.", DIFF_STATS_SUMMARY
+    ),
+    "perf_summary_by_lca": TableSchema(
+        "TraceLens's table of lowest common ancestors, with both times.", PERF_SUMMARY_BY_LCA
     ),
     "common_signatures": TableSchema(
         "Ops with the same arguments in two traces: how often, and how long the GPU worked for them.", COMMON_SIGNATURES

@@ -52,6 +52,26 @@ _KERNEL_TIME |= {
     "Kernel Time (µs)_sum": replace(_KERNEL_TIME["Kernel Time (µs)_sum"], heading="sum us", compared="main"),
 }
 
+SPEEDUP: About = {
+    "speedup (trace2/trace1)": Column(
+        "TraceLens's name for the time of the second trace as multiple of that of the first: above 1 it is slower"
+    ),
+    "speedup_of_trace2": Column("how many times as fast the second trace is: above 1 it is faster", heading="speed-up"),
+}
+
+UNIFIED_COMPARISON: About = {
+    "speedup (trace2/trace1)": SPEEDUP["speedup (trace2/trace1)"],
+    "delta_us (trace2 - trace1)": Column("lca_total_kernel_time_trace2_us less the kernel time of the row", "us"),
+    "lca_count_trace2": Column("lowest common ancestors (LCAs) of its GPU events that have any in the second trace"),
+    "lca_id": text("numbers of these LCAs in the merged tree, joined by `; `"),
+    "lca_name": text("their names, joined likewise"),
+    "lca_total_kernel_time_trace1_us": Column("sum over its LCAs of the time with any GPU event below that differs",
+                                              "us"),
+    "lca_total_kernel_time_trace2_us": Column("the same of the second trace", "us"),
+    "speedup_of_trace2": SPEEDUP["speedup_of_trace2"],
+}  # fmt: skip
+"""Columns that a comparison adds, behind the sum of kernel times."""
+
 UNIFIED_PERF_SUMMARY: About = {
     "name": key(
         "outermost op whose model claims it, else the op that launched; one row per op for every GPU event", "op"
@@ -84,6 +104,7 @@ UNIFIED_PERF_SUMMARY: About = {
         "frames, modules and ops above the kernels of the first call, the outermost first", cells="list"
     ),
     **SHARE,
+    **UNIFIED_COMPARISON,
 }
 
 PERF_SHEET: About = {
