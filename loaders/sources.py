@@ -218,6 +218,9 @@ def open_source(source: Any) -> Source:
         return source
     if isinstance(source, str | os.PathLike):
         if os.fspath(source) == "-":
+            # Commands put the null device in the place of a standard input that was closed.
+            if sys.stdin is None or getattr(sys.stdin, "name", None) == os.devnull:
+                raise TraceError("<stdin>: is closed: name a file, or pipe a trace in")
             return Source.spooled(sys.stdin.buffer, "<stdin>")
         path = Path(os.fsdecode(source))
         if os.path.isdir(path):
