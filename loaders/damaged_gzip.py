@@ -23,7 +23,7 @@ _HEADER_CHECKSUM, _EXTRA, _NAME, _COMMENT = 2, 4, 8, 16
 _UNKNOWN_FLAGS = 0xE0
 
 
-class _Damaged(Exception):
+class _DamagedError(Exception):
     """The bytes cannot be those that were written."""
 
 
@@ -52,7 +52,7 @@ def salvage(raw: BinaryIO, out: BinaryIO, most: float) -> tuple[bool, set[str]]:
                 return False, faults
     except EOFError:
         return True, faults
-    except _Damaged:
+    except _DamagedError:
         return True, faults | {CHECKSUM}
     return False, faults
 
@@ -105,7 +105,7 @@ class _Bytes:
 def _pass_header(source: _Bytes) -> None:
     magic, method, flags = struct.unpack("<2sBB", source.take(_FIXED)[:4])
     if magic != GZIP_MAGIC or method != _DEFLATE or flags & _UNKNOWN_FLAGS:
-        raise _Damaged
+        raise _DamagedError
     if flags & _EXTRA:
         source.take(struct.unpack("<H", source.take(2))[0])
     for flag in (_NAME, _COMMENT):
@@ -130,7 +130,7 @@ def _copy_member(source: _Bytes, out: BinaryIO, most: float) -> bool:
         out.write(text)
         checksum, size = zlib.crc32(text, checksum), size + len(text)
         if fault:
-            raise _Damaged
+            raise _DamagedError
     source.give_back(engine.unused_data)
     told: tuple[int, int] = struct.unpack("<II", source.take(_TRAILER))
     return told == (checksum, size & 0xFFFFFFFF)

@@ -127,9 +127,9 @@ def what_is(head: bytes, name: str, *, unpacked: bool = False) -> str | None:
         return _what_protobuf_is(head)
     if name.lower().endswith(_NSYS_NAMES):
         return f"{_NSYS} ({PurePath(name).suffix}); nsys-ui opens it; {_EXPORTED}"
-    wanted = "" if unpacked else _SUFFIXES.get(PurePath(name).suffix.lower(), "")
-    if wanted and _BINARY.search(head, 0, 512):
-        return f"is named as {wanted} and does not begin as one: its first bytes are damaged; copy or record it again"
+    named = "" if unpacked else _SUFFIXES.get(PurePath(name).suffix.lower(), "")
+    if named and _BINARY.search(head, 0, 512):
+        return f"is named as {named} and does not begin as one: its first bytes are damaged; copy or record it again"
     line = text.splitlines()[0].decode("utf-8", "ignore")
     columns = {column.strip().strip('"').lower() for column in line.split(",")}
     for wanted, what in _HEADERS:
