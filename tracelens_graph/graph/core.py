@@ -23,7 +23,15 @@ from tracelens_graph.graph.identity import content_id
 from tracelens_graph.graph.links import Flow
 from tracelens_graph.graph.node import Node
 from tracelens_graph.graph.window import Threads, Window, narrow
-from tracelens_graph.schema import FOREST_KINDS, GPU_KINDS, HOST_KINDS, PYTHON_KINDS, REPAIR_MEANING, Kind
+from tracelens_graph.schema import (
+    FOREST_KINDS,
+    GPU_KINDS,
+    HOST_KINDS,
+    PYTHON_KINDS,
+    REPAIR_MEANING,
+    REPAIRS_OF_FILE,
+    Kind,
+)
 from tracelens_graph.suggest import hint
 
 if TYPE_CHECKING:
@@ -81,7 +89,7 @@ class TraceInfo:
     def damage(self) -> str:
         """One line on what was repaired in the file and what was lost, with counts; empty for a sound file."""
         said = [
-            REPAIR_MEANING.get(fault, fault) + (f" ({count:,})" if fault != "truncated" else "")
+            REPAIR_MEANING.get(fault, fault) + (f" ({count:,})" if fault not in REPAIRS_OF_FILE else "")
             for fault, count in self.repairs.items()
         ]
         if self.cut_short:
