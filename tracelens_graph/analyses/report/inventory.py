@@ -345,8 +345,8 @@ def _recording(g: Core) -> Table:
         {
             "what": Column("what a trace may hold"),
             "recorded": Column(
-                "whether it is there, all of it; nothing where this trace could not hold it, or may have lost it with the "
-                "end of the file"
+                "whether it is there, all of it; nothing where this trace could not hold it, or may have lost it with "
+                "the end of the file"
             ),
             "missing": Column("how much is missing"),
             "poorer": Column("what is poorer without it"),
