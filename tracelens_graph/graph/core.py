@@ -94,11 +94,15 @@ class TraceInfo:
         ]
         if self.cut_short:
             said.append(f"the compressed file is cut short: {self.cut_short:,} bytes of JSON could be read")
-        if self.lost_in_all or self.lost_bytes:
-            at_least = "at least " if self.lost_at_least else ""
-            said.append(f"entries lost: {at_least}{self.lost_in_all:,}, bytes lost: {self.lost_bytes:,}")
-        elif self.doubtful_from is not None:
-            said.append("entries may be lost")
+        lost = []
+        if self.lost_in_all:
+            lost.append(f"entries lost: {'at least ' if self.lost_at_least else ''}{self.lost_in_all:,}")
+        elif self.lost_at_least:
+            lost.append("entries may be lost")
+        if self.lost_bytes or self.lost_in_all:
+            lost.append(f"bytes lost: {self.lost_bytes:,}")
+        if lost:
+            said.append(", ".join(lost))
         if self.doubtful_from is not None and self.doubtful_from < self.events:
             said.append(f"uids from {self.doubtful_from:,} on may be smaller than the positions in the file")
         if self.ends_early:
