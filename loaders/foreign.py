@@ -23,6 +23,13 @@ _XPLANE = f"is a JAX/XLA profile (XPlane protocol buffer); XProf or TensorBoard 
 _PERFETTO = f"is a Perfetto trace (protocol buffer); ui.perfetto.dev opens it; {_EXPORTED}"
 
 _MAGIC: tuple[tuple[bytes, str], ...] = (
+    (b"\x1f\x8b", "is packed twice, the inner file with gzip: unpack it once"),
+    (b"\x28\xb5\x2f\xfd", "is packed twice, the inner file with zstd: unpack it once"),
+    (b"PK\x03\x04", "is packed twice, the inner file as a zip archive: unpack it once"),
+    (
+        b"version https://git-lfs",
+        "is a Git LFS pointer, not the file it stands for: fetch that with git lfs pull",
+    ),
     (b"NVR\0", f"is a report of Nsight Compute; ncu-ui opens it; {_EXPORTED}"),
     (b"%PDF", "is a PDF document, not a profiler trace in JSON"),
     (b"\x89PNG", "is a PNG picture, not a profiler trace in JSON"),
@@ -51,6 +58,21 @@ _HEADERS = (
 )
 """Columns, in small letters -> whose table it is."""
 
+_TRACE = re.compile(rb'"traceEvents"\s*:\s*\[\s*\{\s*"')
+_PHASE = re.compile(rb'"ph"\s*:\s*"[A-Za-z]"')
+_EVENTS_ENOUGH = 3
+
+_TAR_MARK, _TAR_PLACE = b"ustar", 257
+_UTF_16 = re.compile(rb"\xff\xfe|\xfe\xff|[{\[]\x00[^\x00]\x00|\x00[{\[]\x00[^\x00]")
+
+_SUFFIXES = {
+    ".gz": "a gzip file",
+    ".zst": "a zstd file",
+    ".zip": "a zip archive",
+    ".tlg": "a saved graph",
+}
+"""End of a name -> what the file should be."""
+
 _BINARY = re.compile(rb"[\x00-\x08\x0e-\x1f\x80-\xff]")
 _NSYS_NAMES = (".nsys-rep", ".qdrep", ".qdstrm")
 
@@ -78,12 +100,13 @@ _CATEGORIES = {
 }
 
 
-def what_is(head: bytes, name: str) -> str:
-    """What a file is that does not begin as JSON does.
+def what_is(head: bytes, name: str, *, unpacked: bool = False) -> str | None:
+    """What a file is that does not begin as JSON does; None for a trace whose first bytes are damaged.
 
     Args:
         head: its first bytes, at best `HEAD` of them.
         name: its name.
+        unpacked: whether the bytes are what a compressed file of that name holds.
     """
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     if not text:
@@ -94,10 +117,19 @@ def what_is(head: bytes, name: str) -> str:
     for magic, what in _MAGIC:
         if head.startswith(magic):
             return what
+    if head.startswith(_TAR_MARK, _TAR_PLACE):
+        return "is a tar archive: unpack it first with tar -xf, and give the trace in it"
+    if is_utf_16(head):
+        return "is UTF-16 text: convert it to UTF-8, with iconv -f UTF-16 -t UTF-8"
+    if shows_trace(head):
+        return None
     if head[0] == 0x0A and _BINARY.search(head, 0, 512):
         return _what_protobuf_is(head)
     if name.lower().endswith(_NSYS_NAMES):
         return f"{_NSYS} ({PurePath(name).suffix}); nsys-ui opens it; {_EXPORTED}"
+    named = "" if unpacked else _SUFFIXES.get(PurePath(name).suffix.lower(), "")
+    if named and _BINARY.search(head, 0, 512):
+        return f"is named as {named} and does not begin as one: its first bytes are damaged; copy or record it again"
     line = text.splitlines()[0].decode("utf-8", "ignore")
     columns = {column.strip().strip('"').lower() for column in line.split(",")}
     for wanted, what in _HEADERS:
@@ -106,6 +138,16 @@ def what_is(head: bytes, name: str) -> str:
     if line[:20].isprintable() and b"\0" not in text[:64]:
         return f"begins with {line[:20]!r}, not with JSON"
     return "is binary data that no profiler trace begins with"
+
+
+def is_utf_16(head: bytes) -> bool:
+    """Whether a text that may be JSON is written in UTF-16."""
+    return bool(_UTF_16.match(head))
+
+
+def shows_trace(head: bytes) -> bool:
+    """Whether text that does not begin as a trace does goes on as one."""
+    return bool(_TRACE.search(head)) or len(_PHASE.findall(head)) >= _EVENTS_ENOUGH
 
 
 def what_json_is(head: bytes, whole: bool) -> str | None:

@@ -20,16 +20,14 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO
 
 from tracelens_graph.errors import ChangedTraceError, MissingExtraError, NotATraceError, TraceError
-from tracelens_graph.loaders.foreign import HEAD, what_is
+from tracelens_graph.loaders.damaged_gzip import GZIP_MAGIC, salvage
+from tracelens_graph.loaders.foreign import HEAD, is_utf_16, what_is
 from tracelens_graph.marks import GRAPH_MAGIC
 
-_GZIP, _ZSTD, _ZIP = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PK\x03\x04"
+_ZSTD, _ZIP = b"\x28\xb5\x2f\xfd", b"PK\x03\x04"
 _BOM = b"\xef\xbb\xbf"
 _DESCRIPTORS = "/proc/self/fd"
 """Where Linux has files that are open."""
-
-_HEAD = 64
-"""Bytes that a format is told by."""
 
 UNPACK_LIMIT = "TRACELENS_GRAPH_UNPACK_LIMIT"
 """Environment variable: how many times its stored size a file may unpack to; 0 for any."""
@@ -48,6 +46,7 @@ class Source:
         packing: "plain", "gzip", "zstd", "zip" or "graph" (a saved graph).
         cut_short: bytes that came out of a compressed stream that ended before its end; 0 of a whole one. Set while
             reading.
+        faults: what else is wrong with a compressed file, by keys of `REPAIR_MEANING`. Set while reading.
         is_loaded: whether its graph was loaded, so that a change of the file comes after that.
     """
 
@@ -56,6 +55,7 @@ class Source:
         self.path = path
         self._data = data
         self.cut_short = 0
+        self.faults: set[str] = set()
         self._spooled = False
         self.is_loaded = False
         with self._raw() as file:
@@ -184,7 +184,7 @@ class Source:
         import tempfile
 
         head = b""
-        while len(head) < _HEAD and (more := stream.read(_HEAD - len(head))):
+        while len(head) < HEAD and (more := stream.read(HEAD - len(head))):
             head += more
         _packing(head, name)  # a device may have no end
         # A file without a name, where it can be opened again by its descriptor: a kill leaves nothing behind then.
@@ -218,6 +218,9 @@ def open_source(source: Any) -> Source:
         return source
     if isinstance(source, str | os.PathLike):
         if os.fspath(source) == "-":
+            # Commands put the null device in the place of a standard input that was closed.
+            if sys.stdin is None or getattr(sys.stdin, "name", None) == os.devnull:
+                raise TraceError("<stdin>: is closed: name a file, or pipe a trace in")
             return Source.spooled(sys.stdin.buffer, "<stdin>")
         path = Path(os.fsdecode(source))
         if os.path.isdir(path):
@@ -271,21 +274,30 @@ def _compact_json(parsed: Any) -> bytes:
 def _packing(head: bytes, name: str) -> str:
     if head.startswith(GRAPH_MAGIC):
         return "graph"
-    for magic, packing in ((_GZIP, "gzip"), (_ZSTD, "zstd"), (_ZIP, "zip")):
+    for magic, packing in ((GZIP_MAGIC, "gzip"), (_ZSTD, "zstd"), (_ZIP, "zip")):
         if head.startswith(magic):
             return packing
     check_is_json(head, name)
     return "plain"
 
 
-def check_is_json(head: bytes, name: str) -> None:
-    """Raise NotATraceError, saying what was found, unless the text may begin a JSON object or list."""
+def check_is_json(head: bytes, name: str, *, unpacked: bool = False) -> None:
+    """Raise NotATraceError, saying what was found, unless the text may begin a JSON object or list.
+
+    A trace whose first bytes are damaged passes, if more of it can be seen.
+
+    Args:
+        head: the first bytes.
+        name: name of the file.
+        unpacked: whether the bytes are what a compressed file of that name holds.
+    """
     if not head:
         raise NotATraceError(f"{name}: is empty, not a trace")
     text = head.removeprefix(_BOM).lstrip()
-    if text[:1] in (b"{", b"["):
+    if text[:1] in (b"{", b"[") and not is_utf_16(head):
         return
-    raise NotATraceError(f"{name}: {what_is(head, name)}")
+    if found := what_is(head, name, unpacked=unpacked):
+        raise NotATraceError(f"{name}: {found}")
 
 
 def _stamp(state: os.stat_result) -> tuple[int, int, int]:
@@ -327,7 +339,7 @@ class _Unpacked(io.RawIOBase, BinaryIO):
 
 
 class _GzipStream(io.RawIOBase, BinaryIO):
-    """Decompressed gzip through igzip, which keeps what can be had of a stream that was cut short."""
+    """Decompressed gzip through igzip; where that fails, what can be had of the rest."""
 
     def __init__(self, raw: BinaryIO, source: Source) -> None:
         from isal import igzip
@@ -358,7 +370,6 @@ class _GzipStream(io.RawIOBase, BinaryIO):
         data = self._slow.read(len(buffer))
         buffer[: len(data)] = data
         self._position += len(data)
-        self._source.cut_short = max(self._position, 1)
         return len(data)
 
     def close(self) -> None:
@@ -369,28 +380,15 @@ class _GzipStream(io.RawIOBase, BinaryIO):
         super().close()
 
     def _restart(self) -> BinaryIO:
-        """Whatever follows the present position, up to the fault, by a decompressor that forgives."""
+        """Whatever follows the present position, as far as it can be had."""
         import tempfile
 
         self._raw.seek(0)
         out: Any = tempfile.TemporaryFile()  # noqa: SIM115
-        most = self._source.most_unpacked()
-        engine = zlib.decompressobj(wbits=31)
-        try:
-            while out.tell() <= most and (block := self._raw.read(1 << 16)):
-                # Small bites: when the engine fails it takes the output of its last bite with it.
-                for begin in range(0, len(block), 256):
-                    data = block[begin : begin + 256]
-                    while data:
-                        out.write(engine.decompress(data))
-                        data = engine.unused_data
-                        if engine.eof:
-                            if not data.startswith(_GZIP):
-                                raise EOFError
-                            engine = zlib.decompressobj(wbits=31)
-            out.write(engine.flush())
-        except (zlib.error, EOFError):
-            pass
+        ends_early, faults = salvage(self._raw, out, self._source.most_unpacked())
+        if ends_early:
+            self._source.cut_short = max(out.tell(), 1)
+        self._source.faults |= faults
         out.seek(self._position)
         return out
 
@@ -426,6 +424,14 @@ def _open_zstd(raw: BinaryIO, source: Source) -> BinaryIO:
     return Stream()
 
 
+def _zip_fault(error: Exception) -> str:
+    if str(error) == "File is not a zip file":  # which is said of one without the list of files at its end
+        return "is a zip archive that is cut short or damaged: copy it again"
+    if isinstance(error, RuntimeError | NotImplementedError):  # a password, another compression
+        return f"the zip archive cannot be read: {error}"
+    return f"the zip archive is damaged: {error}; copy it again"
+
+
 class _ZipStream(io.RawIOBase, BinaryIO):
     """The one trace in a zip archive."""
 
@@ -442,7 +448,7 @@ class _ZipStream(io.RawIOBase, BinaryIO):
             self._inner: Any = archive.open(traces[0])
         except (zipfile.BadZipFile, RuntimeError, NotImplementedError) as error:
             raw.close()
-            raise TraceError(f"{name}: the zip cannot be read: {error}") from None
+            raise TraceError(f"{name}: {_zip_fault(error)}") from None
         except NotATraceError:
             raw.close()
             raise
@@ -454,7 +460,7 @@ class _ZipStream(io.RawIOBase, BinaryIO):
         try:
             return int(self._inner.readinto(buffer))
         except Exception as error:  # zipfile, its decompressors and the checksum each have errors of their own
-            raise TraceError(f"{self._name}: the zip cannot be read: {error}") from None
+            raise TraceError(f"{self._name}: {_zip_fault(error)}") from None
 
     def close(self) -> None:
         if not self.closed:

@@ -10,13 +10,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from tracelens_graph.analyses.report.knowledge import add_knowledge
 from tracelens_graph.cypher import parse
 from tracelens_graph.database_diff import diff_image
-from tracelens_graph.files import stem
+from tracelens_graph.files import file_name, stem
 from tracelens_graph.graph.context import build_context
 from tracelens_graph.graph.core import Core
 from tracelens_graph.stores.neo4j import catalog, query
@@ -57,7 +56,7 @@ def image(core: Core, placement: Placement, options: Options = EVERYTHING, arch:
 
 def default_name(core: Core) -> str:
     """The name of a trace that is given none: that of its file, without suffixes."""
-    return stem(PurePath(core.info.source).name) or core.trace_id[:12]
+    return stem(file_name(core.info.source)) or core.trace_id[:12]
 
 
 class Database:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import sys
 from collections import Counter
@@ -22,6 +23,8 @@ _SUFFIXES = (".json", ".gz", ".zst", ".zip", ".tlg", ".trace", ".pt")
 """What names of trace files end with, one behind the other."""
 
 _STDOUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
+_DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/([0-9]+)")
+"""What a shell calls a pipe that it hands to a command as a file."""
 _PART = ".part"
 """What the name of a half-written file ends with."""
 
@@ -35,6 +38,11 @@ def stem(name: str) -> str:
     while path.suffix in _SUFFIXES and path.stem:
         path = Path(path.stem)
     return path.name
+
+
+def file_name(path: str) -> str:
+    """What a file is called in headings: its name without the folder; `pipe` for a descriptor such as `/dev/fd/63`."""
+    return "pipe" if _DESCRIPTOR.fullmatch(path) else Path(path).name
 
 
 def distinct_names(files: Sequence[str]) -> list[str]:
@@ -55,6 +63,8 @@ def distinct_names(files: Sequence[str]) -> list[str]:
 
 
 def _parts(file: str) -> tuple[str, ...]:
+    if number := _DESCRIPTOR.fullmatch(file):
+        return (f"fd{number[1]}", "pipe")
     path = Path(file).absolute()
     return (*path.parts[1:-1], stem(path.name))
 

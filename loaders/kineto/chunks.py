@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, Protocol
 import msgspec
 
 from tracelens_graph.errors import NotATraceError, TraceError
-from tracelens_graph.loaders.foreign import HEAD, what_json_is
+from tracelens_graph.loaders.foreign import HEAD, shows_trace, what_json_is
 from tracelens_graph.loaders.kineto.limits import LARGEST_EVENT, LARGEST_OBJECT
 from tracelens_graph.loaders.kineto.structure import Members, Structure
 from tracelens_graph.loaders.sources import check_is_json
@@ -33,6 +33,15 @@ _OVERLAP = 256
 
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _BOUNDARY = re.compile(rb'\}\s*,\s*\{\s*"(?:ph|name|cat|pid|tid|ts|dur|id|args|s|bp)"\s*:')
+_SECOND_TRACE = re.compile(rb'[^:,\[\s]\s*(\{)\s*"')
+"""Where a trace can begin behind another one: no value does there."""
+_LONGEST_HEAD = 1 << 18
+_SOUND_BEGIN = re.compile(rb'\{\s*(?:"(?!ph"\s*:)|\}|\Z)|\[(?!\s*"[^"]*"\s*:)')
+"""How a trace or a list of events begins; an event is no trace, and a bracket before a key was a brace."""
+_FIRST_EVENT = re.compile(rb'\{\s*"(?:ph|name|cat|pid|tid|ts|dur|id|args|s|bp)"\s*:')
+_FIRST_KEY = re.compile(rb'"\w+"\s*:')
+_NO_HEAD = 16
+"""Bytes in which no key and no `"traceEvents":[` fit."""
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
@@ -92,8 +101,11 @@ class Walker:
         self._fill()
         first = self._held()[:HEAD]
         if self._base < 0 or first:
-            check_is_json(first, self.name)
+            check_is_json(first, self.name, unpacked=True)
         text = first.removeprefix(b"\xef\xbb\xbf").lstrip()
+        if not _SOUND_BEGIN.match(text) and shows_trace(text):
+            self._read_damaged_head(first)
+            return
         if text[:1] == b"[":
             self.bare = True
             self._consume(first.index(b"[") + 1)
@@ -122,6 +134,23 @@ class Walker:
                 break
             self._fill()
         self._pass_head(head[: 4 * HEAD])
+
+    def _read_damaged_head(self, first: bytes) -> None:
+        """Begin with the event list of a file whose first bytes are damaged, or with what is left of the list."""
+        self._count({"beginning": 1})
+        match = _EVENTS_KEY.search(first)
+        if match is None:
+            event = _FIRST_EVENT.search(first)
+            self.bare = event is not None and event.start() < _NO_HEAD
+            return  # whatever stands before the first event is unreadable text of the list
+        from tracelens_graph.loaders.kineto.repair import repair_object
+
+        key = _FIRST_KEY.search(first)
+        assert key is not None  # `traceEvents` is one
+        repaired = repair_object(b"{" + first[key.start() : match.end()] + b"]}")
+        self.head = repaired[0] if repaired and "traceEvents" in repaired[0] else {}
+        self.head.pop("traceEvents", None)
+        self._consume(match.end())
 
     def _take_head(self, text: bytes, mend: bool) -> bool:
         try:
@@ -232,12 +261,32 @@ class Walker:
 
     def _mended(self, consumer: Consumer, cut: int) -> bool:
         """Have what does not decode repaired; whether the event list ended in it."""
-        remainder = consumer.broken(bytes(memoryview(self._buffer)[self._begin : cut]), self.position, False)
+        text = bytes(memoryview(self._buffer)[self._begin : cut])
+        if self._first_trace(consumer, text):
+            return True
+        remainder = consumer.broken(text, self.position, False)
         if remainder is None:
             return False
         self._begin = cut
         self._read_tail(remainder)
         return True
+
+    def _first_trace(self, consumer: Consumer, text: bytes) -> bool:
+        """End with the first trace if another one begins in what does not decode; whether one does."""
+        end = _begin_of_second(text)
+        if end < 0:
+            return False
+        remainder = consumer.broken(text[:end], self.position, True)
+        self._stop_before_second()
+        self._read_tail(remainder or b"", whole=True)
+        return True
+
+    def _stop_before_second(self) -> None:
+        """Pass over another trace."""
+        self._count({"second_trace": 1})
+        self._begin = self._end
+        while self._fill():  # a compressed file is proven by its last bytes
+            self._begin = self._end
 
     def _take_large(self, consumer: Consumer) -> bool:
         """Consume the events at the begin of a long stretch without boundary; false where it shows no end of one."""
@@ -361,6 +410,8 @@ class Walker:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             if isinstance(error, RecursionError) and self._close_by_structure(consumer):
                 return
+            if self._first_trace(consumer, rest):
+                return
             remainder = consumer.broken(rest, self.position, True)
             if remainder is not None:
                 self._read_tail(remainder, whole=True)
@@ -390,6 +441,9 @@ class Walker:
         if not whole:
             text += self._held()
             self._begin = self._end
+            if (end := _begin_of_second(text)) >= 0:
+                text = text[:end]
+                self._stop_before_second()
         if len(text) > LARGEST_OBJECT:
             self._pass_tail(text)
             return
@@ -452,3 +506,17 @@ class Walker:
             return False
         self._end += count
         return True
+
+
+def _begin_of_second(text: bytes) -> int:
+    """Where in a text that does not decode another trace begins; -1 if none does."""
+    behind = 0
+    for key in _EVENTS_KEY.finditer(text):
+        for begin in _SECOND_TRACE.finditer(text, max(behind, key.start() - _LONGEST_HEAD), key.end()):
+            try:
+                _OBJECT.decode(text[begin.start(1) : key.end()] + b"]}")
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                continue
+            return begin.start(1)
+        behind = key.end()
+    return -1

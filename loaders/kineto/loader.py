@@ -20,6 +20,7 @@ from tracelens_graph.errors import NotATraceError
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.build import EventTable, build_core
 from tracelens_graph.graph.core import FAR_TIME, Core, TraceInfo
+from tracelens_graph.loaders.damaged_gzip import CHECKSUM
 from tracelens_graph.loaders.foreign import what_chrome_trace_is
 from tracelens_graph.loaders.kineto.categories import CATEGORIES
 from tracelens_graph.loaders.kineto.chunks import Walker
@@ -59,16 +60,15 @@ def load_kineto(source: Source, progress: Progress | None = None, processes: int
         NotATraceError: it is something else; the message says what.
         TraceError: it cannot be read.
     """
-    cut = "; the compressed file is cut short: copy or record it again"
     try:
         out, walker = _collect(source, progress, processes)
     except NotATraceError as error:
         if not source.cut_short:
             raise
-        raise NotATraceError(f"{error}{cut}") from None
+        raise NotATraceError(f"{error}{_packing_fault(source)}") from None
     if out.lost_bytes and not out.columns:
-        more = cut if source.cut_short else ""
-        raise NotATraceError(f"{source.name}: begins like a trace, but no event in it can be read{more}")
+        fault = _packing_fault(source)
+        raise NotATraceError(f"{source.name}: begins like a trace, but no event in it can be read{fault}")
     keys = {**walker.head, **walker.tail}
     table = event_table(out)
     if strays := without_strays(table):
@@ -77,6 +77,7 @@ def load_kineto(source: Source, progress: Progress | None = None, processes: int
         out.collectives = [one for one in out.collectives if one[0] in kept]
     for fault, count in walker.faults.items():
         out.repairs[fault] = out.repairs.get(fault, 0) + count
+    out.repairs |= dict.fromkeys(sorted(source.faults), 1)
     context = context_of(out.metadata_events)
     if not out.columns and _is_foreign(keys, out):
         names = [name for _, name, _ in context["processes"]]
@@ -111,6 +112,13 @@ def load_kineto(source: Source, progress: Progress | None = None, processes: int
     return build_core(table)
 
 
+def _packing_fault(source: Source) -> str:
+    """What is wrong with a compressed file, to be said behind what is wrong with its content."""
+    if CHECKSUM in source.faults:
+        return "; the compressed file is damaged: copy or record it again"
+    return "; the compressed file is cut short: copy or record it again" if source.cut_short else ""
+
+
 def _collect(source: Source, progress: Progress | None, processes: int | None) -> tuple[Collected, Walker]:
     total = source.raw_size()
     on_progress = (lambda done: progress(min(done, total), total)) if progress else None
@@ -133,9 +141,10 @@ def _collect(source: Source, progress: Progress | None, processes: int | None) -
         if second is None:
             walker.walk(collector)
             return collector.out, walker
-        theirs, walker.tail, faults, cut_short = second
+        theirs, walker.tail, faults, cut_short, source_faults = second
         walker.faults.update(faults)
         source.cut_short = max(source.cut_short, cut_short)
+        source.faults |= source_faults
         return merge(collector.out, theirs), walker
 
 
@@ -148,6 +157,10 @@ def _may_fork(source: Source, total: int) -> bool:
         and threading.active_count() == 1
         and len(os.sched_getaffinity(0)) > 1
     )
+
+
+_Half = tuple[Collected, dict[str, Any], dict[str, int], int, set[str]]
+"""What the second process tells: its events, the keys behind them, their faults, and what is wrong with the file."""
 
 
 class _Helper:
@@ -186,14 +199,14 @@ class _Helper:
         os.close(write)
         return cls(pid, read, shared)
 
-    def result(self) -> tuple[Collected, dict[str, Any], dict[str, int], int] | None:
+    def result(self) -> _Half | None:
         """What the second process found; None if it failed."""
         try:
             if self._wait() != 0:
                 return None
             with os.fdopen(os.dup(self._shared), "rb") as file:
                 file.seek(0)
-                found: tuple[Collected, dict[str, Any], dict[str, int], int] = pickle.load(file)
+                found: _Half = pickle.load(file)
                 return found
         except (EOFError, pickle.UnpicklingError, OSError, MemoryError):
             return None
@@ -224,7 +237,8 @@ def _second_half(source: Source, target: int, bare: bool, answer: int, shared: i
             collector = Collector()
             walker.walk(collector)
             with os.fdopen(shared, "wb", buffering=1 << 20) as file:
-                pickle.dump((collector.out, walker.tail, walker.faults, source.cut_short), file, protocol=5)
+                half: _Half = (collector.out, walker.tail, walker.faults, source.cut_short, source.faults)
+                pickle.dump(half, file, protocol=5)
         code = 0
     except BaseException:  # whatever it is, the first process reads on by itself and meets it again
         code = 1

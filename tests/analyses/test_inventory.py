@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -51,7 +52,7 @@ def test_recorded_all() -> None:
         (["user_annotation"], {"steps"}),
         (["cpu_instant_event"], {"memory events"}),
         (["aten::linear"], {"shapes"}),
-        (["cudaLaunchKernel"], {"launches of all GPU work"}),
+        (["cudaLaunchKernel"], {"launches of GPU work"}),
         (["kernel", "gpu_memcpy"], {"GPU work"}),
         (["cpu_op"], {"ops"}),
     ],
@@ -131,3 +132,39 @@ def test_empty_trace() -> None:
     tables = inventory(load_core({"traceEvents": []}))
     assert len(tables["nodes"]) == len(tables["devices"]) == len(tables["faults"]) == 0
     assert np.sum(tables["launches"]["percent"]) == 0
+
+
+def test_what_may_be_lost_with_the_end_of_the_file_is_not_called_unrecorded() -> None:
+    text = json.dumps(small_trace()).encode()
+    table = inventory(load_core(text[: text.index(b'"cat": "kernel"')]))["recording"]
+    found = {row["what"]: (row["recorded"], row["missing"]) for row in table.records()}
+    assert found["GPU work"] == (None, "none")
+    assert found["memory events"] == (None, "none")
+    assert found["ops"] == found["shapes"] == (True, "")
+    unshaped = json.dumps(without("aten::linear")).encode()
+    found = {row["what"]: row["recorded"] for row in inventory(load_core(unshaped[:-40]))["recording"].records()}
+    assert found["shapes"] is False, "ops are there, and have no shapes"
+
+
+def test_lost_entries_are_the_same_in_the_warning_and_the_table() -> None:
+    trace = small_trace()
+    trace["traceEvents"][11]["ts"] = "soon"
+    core = load_core(trace)
+    assert core.info.damage.startswith("entries lost: 1, bytes lost: 0")
+    tables = inventory(core)
+    lost = [(row["fault"], row["count"]) for row in tables["faults"].records() if row["what"] == "lost"]
+    assert lost == [("entries that no repair could save (unreadable: 1)", 1)]
+    assert "unreadable" not in tables["left_out"]["why"]
+    assert sum(tables["nodes"]["count"]) + sum(tables["left_out"]["count"]) + 1 == core.info.events
+
+
+def test_losses_that_nobody_counted_have_no_number() -> None:
+    text = json.dumps(small_trace()).encode()
+    core = load_core(text[: text.rindex(b"}")].rstrip(b"]"))
+    assert core.info.damage.startswith("the end of the file is missing; entries may be lost; ")
+    core.info.repairs, core.info.doubtful_from = {}, 9
+    assert core.info.damage == "entries may be lost; uids from 9 on may be smaller than the positions in the file"
+    core.info.lost_bytes = 3
+    assert core.info.damage.startswith("entries may be lost, bytes lost: 3; ")
+    faults = [row["fault"] for row in inventory(core)["faults"].records()]
+    assert "nodes behind a place where entries may be lost: uids from 9 on" in faults

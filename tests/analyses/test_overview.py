@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
+from handmade import small_trace
 
 from corpus import CORPUS, needs_corpus
 from tracelens_graph.analyses.across.overview import late_trace, overview, overview_line
@@ -55,6 +57,16 @@ def test_the_job_of_eight_ranks() -> None:
     assert late_trace(found) == 7
     assert "up to 7.62 ms in one all_to_all" in overview(found).notes[1]
     assert late_trace(found[:7]) is None, "rank 7 may be the late one"
+
+
+def test_a_file_cut_short_is_marked() -> None:
+    text = json.dumps(small_trace()).encode()
+    whole, cut = (overview_line(load_core(data), name) for data, name in ((text, "a"), (text[:-40], "b")))
+    table = overview([whole, cut])
+    assert list(table["file"]) == ["", "cut short"]
+    assert list(table.about) == list(table.columns)
+    assert table.notes[-1].startswith("b: GPU events end at 0.160 of 0.900 ms because the file is cut short; ")
+    assert "file" not in overview([whole, whole]).columns
 
 
 def test_one_trace_and_traces_without_gpu_events() -> None:

@@ -172,6 +172,22 @@ def test_a_piece_is_judged_by_what_it_holds() -> None:
     assert verdict(piece)[0].evidence["kind"] == "compute.gemm"
 
 
+def test_what_a_file_cut_short_lost_is_not_idle_time() -> None:
+    step = span("user_annotation", "ProfilerStep#1", 0, 90_000)
+    frame = span("python_function", "train.py(1): step", 0, 90_000)
+    events = [step, frame, call(100, 1), gpu(1_000, 9_000, 1), call(60_000, 2), gpu(60_005, 20_000, 2)]
+    text = json.dumps({"traceEvents": events}).encode()
+    cut = load_core(text[: text.rindex(b"kernel")])
+    headline, reach = verdict(cut)[:2]
+    assert headline.evidence["kind"] == "compute.gemm"
+    assert account_of(window_of(cut)).window_ns == 10_000_000, "from the step's start to the last GPU event"
+    assert "% of the 10.0 ms of its steps up to its last event" in headline.text
+    assert reach.topic == "cut_short"
+    assert reach.text.startswith("GPU events end at 10.000 of 90.000 ms because the file is cut short; nothing behind")
+    assert reach.evidence == {"gpu_end_ms": 10.0, "end_ms": 90.0}
+    assert "cut_short" not in [one.topic for one in verdict(load_core(text))]
+
+
 def test_what_no_op_owns_is_not_sent_to_the_roofline() -> None:
     owned = [span("cpu_op", "aten::mm", 0, 10), call(1, 1), gpu(5, 9_000, 1)]
     assert finding(load_core(owned), "kernels").advice == ("gemm_tuning",)

@@ -49,7 +49,12 @@ def test_closed_streams(job: Path, tmp_path: Path, command: str) -> None:
     assert (closed.returncode, closed.stdout, closed.stderr) == (1, "", "error: standard output is closed\n")
     assert shell(f"{command} >&- 2>&-", tmp_path).returncode == 1
     nothing_in = shell(f"{PROGRAM} info - <&-", tmp_path)
-    assert (nothing_in.returncode, nothing_in.stderr) == (1, "error: <stdin>: is empty, not a trace\n")
+    assert (nothing_in.returncode, nothing_in.stderr) == (
+        1,
+        "error: <stdin>: is closed: name a file, or pipe a trace in\n",
+    )
+    empty = shell(f"{PROGRAM} info - </dev/null", tmp_path)
+    assert (empty.returncode, empty.stderr) == (1, "error: <stdin>: is empty, not a trace\n")
 
 
 @pytest.mark.parametrize("closed", [">&-", ">&- 2>&-", ">&- 2>&- <&-", "2>&- <&-"])

@@ -89,7 +89,7 @@ def test_page_of_the_small_trace(run: Run, trace_file: Path) -> None:
     ):
         assert line in out.splitlines()
     (missing,) = [line for line in out.splitlines() if "Record with" in line]
-    assert missing.startswith("  launches of all GPU work (1 of 3 GPU events, 29.9 % of GPU time): ")
+    assert missing.startswith("  launches of GPU work (missing for 1 of 3 GPU events, 29.9 % of GPU time): ")
 
 
 def test_wide_tables_fit_the_terminal(run: Run, trace_file: Path) -> None:

@@ -129,3 +129,8 @@ def test_csv_imports_nothing_it_does_not_need(trace_file: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.startswith("type,time ms,percent\n")
     assert {"pandas", "networkx", "neo4j", "rich.table"}.isdisjoint(done.stderr.split())
+
+
+@pytest.mark.parametrize("command", ["report", "info", "tree"])
+def test_an_empty_name_is_said_to_be_empty(run: Run, command: str) -> None:
+    assert run(command, "") == (2, "", "error: the name is empty; name a trace\n")

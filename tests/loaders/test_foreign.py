@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import sqlite3
+import tarfile
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +17,7 @@ from typer.testing import CliRunner
 
 from corpus import parametrize, xplane_files
 from tracelens_graph.cli.app import app
-from tracelens_graph.errors import NotATraceError
+from tracelens_graph.errors import NotATraceError, TraceError
 from tracelens_graph.loading import load_core
 
 
@@ -107,6 +110,64 @@ def test_files_of_other_tools_are_named(name: str, packed: bool, tmp_path: Path)
     assert words in line
     assert "torch.profiler" in line, "it says what to do"
     assert "\n" not in line
+
+
+def tar(name: str, content: bytes) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        member = tarfile.TarInfo(name)
+        member.size = len(content)
+        archive.addfile(member, io.BytesIO(content))
+    return out.getvalue()
+
+
+def zipped(content: bytes) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("trace.json", content)
+    return out.getvalue()
+
+
+TRACE = json.dumps(small_trace()).encode()
+SAVED = b"TLGRAPH1" + bytes(range(256))
+LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"0" * 64 + b"\nsize 123\n"
+WRAPPED = {
+    "twice.json.gz": (gzip.compress(gzip.compress(TRACE)), "is packed twice, the inner file with gzip: unpack it once"),
+    "a.tar": (tar("t.json", TRACE), "is a tar archive: unpack it first"),
+    "a.tar.gz": (gzip.compress(tar("t.json", TRACE)), "is a tar archive: unpack it first"),
+    "utf16.json": (TRACE.decode().encode("utf-16"), "is UTF-16 text: convert it to UTF-8"),
+    "utf16le.json": (TRACE.decode().encode("utf-16-le"), "is UTF-16 text: convert it to UTF-8"),
+    "utf16be.json": (TRACE.decode().encode("utf-16-be"), "is UTF-16 text: convert it to UTF-8"),
+    "utf16.json.gz": (gzip.compress(TRACE.decode().encode("utf-16")), "is UTF-16 text: convert it to UTF-8"),
+    "lfs.json": (LFS, "git lfs pull"),
+    "lfs.json.gz": (LFS, "git lfs pull"),
+    "damaged.json.gz": (b"\x1e" + gzip.compress(TRACE)[1:], "is named as a gzip file and does not begin as one"),
+    "zeros.json.gz": (bytes(20) + gzip.compress(TRACE)[20:], "copy or record it again"),
+    "method.json.gz": (b"\x1f\x8b\x00" + gzip.compress(TRACE)[3:], "the compressed file is damaged: copy"),
+    "damaged.tlg": (b"\0\0\0" + SAVED[3:], "is named as a saved graph and does not begin as one"),
+    "binary.json.gz": (gzip.compress(bytes(range(1, 255))), "is binary data"),
+    "cut.zip": (zipped(TRACE)[:-40], "is a zip archive that is cut short or damaged: copy it again"),
+}
+
+
+@pytest.mark.parametrize("name", WRAPPED)
+def test_traces_in_another_wrapping_say_how_to_get_at_them(name: str, tmp_path: Path) -> None:
+    content, words = WRAPPED[name]
+    file = tmp_path / name
+    file.write_bytes(content)
+    with pytest.raises(TraceError) as caught:
+        load_core(file)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_damaged_member_of_a_zip_archive_says_so(tmp_path: Path) -> None:
+    packed = bytearray(zipped(TRACE))
+    packed[80] ^= 255
+    file = tmp_path / "damaged.zip"
+    file.write_bytes(packed)
+    with pytest.raises(TraceError, match="the zip archive is damaged: .*; copy it again"):
+        load_core(file)
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from tracelens_graph.reports.tree_text import (
     HEADING,
     Choice,
     Labels,
+    fitted_line,
     forest,
     ladder,
     lines,
@@ -110,6 +111,10 @@ def test_deeper_than_recursion_allows() -> None:
         "    " * DEEPEST + f"└── (python) f{DEEPEST}",
         "    " * (DEEPEST + 1) + f"└── ... {depth - DEEPEST - 1:,} more nodes below (go on from uid {DEEPEST})",
     ]
+    more = f"└── ... {depth - DEEPEST - 1:,} more nodes below (go on from uid {DEEPEST})"
+    assert fitted_line(out[-1], 80).endswith(f" {more}"), "cut in the branches, not in the words"
+    assert len(fitted_line(out[-1], 80)) <= 80
+    assert len(fitted_line(out[-1], 30)) <= 30
     *nodes, fold = ladder(core, depth - 1, Choice())
     assert [row for row, _ in nodes] == list(range(depth - 1, depth - DEEPEST - 2, -1))
     above = depth - DEEPEST - 1

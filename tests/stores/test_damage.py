@@ -69,7 +69,7 @@ def test_cut_short(whole: Path, share: float) -> None:
 def test_cut_in_each_section(data: bytes) -> None:
     _, index = index_of(data)
     for offset, *_ in index["sections"].values():
-        with pytest.raises(TraceError, match=r"was cut short: [\d,]+ of [\d,]+ bytes are left"):
+        with pytest.raises(TraceError, match=r"was cut short: [\d,]+ of [\d,]+ bytes are left; save it again"):
             load_core(data[:offset])
 
 

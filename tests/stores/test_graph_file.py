@@ -26,6 +26,7 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.edges import edge_rows
 from tracelens_graph.loading import load_core
 from tracelens_graph.schema import EVENT_EDGES
+from tracelens_graph.stores import graph_file
 from tracelens_graph.stores.graph_file import read_graph, write_graph
 
 TRACE = {
@@ -93,7 +94,8 @@ def test_every_source_gives_the_graph(saved: Path) -> None:
     assert read_graph(saved).node(2).args["grid"] == [1, 2, 3]
 
 
-def test_columns_are_the_mapped_file(saved: Path) -> None:
+def test_columns_are_the_mapped_file(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(graph_file, "MAPPED_FROM", 0)
     for name, column in read_graph(saved).columns:
         assert not column.flags.writeable, name
         assert not column.flags.owndata, name
@@ -203,7 +205,8 @@ def test_nobody_else_may_read_it(tmp_path: Path, mode: int | None) -> None:
     assert stat.S_IMODE(place.stat().st_mode) == 0o600
 
 
-def test_columns_are_read_when_they_are_looked_at(saved: Path) -> None:
+def test_columns_are_read_when_they_are_looked_at(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(graph_file, "MAPPED_FROM", 0)
     data = saved.read_bytes()
     core = read_graph(saved)
     begin, end = span_of(index_of(data)[1], "columns.owner")
@@ -214,6 +217,20 @@ def test_columns_are_read_when_they_are_looked_at(saved: Path) -> None:
     for _ in range(2):
         with pytest.raises(TraceError, match=r"is damaged \(columns.owner\); save it again from the trace$"):
             len(core.columns.owner)
+
+
+def test_a_small_file_may_be_overwritten_while_it_is_open(saved: Path) -> None:
+    core = read_graph(saved)
+    saved.write_bytes(b"")
+    assert_same(core, load_core(TRACE))
+
+
+def test_a_mapped_file_that_became_shorter_is_an_error(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(graph_file, "MAPPED_FROM", 0)
+    core = read_graph(saved)
+    os.truncate(saved, saved.stat().st_size - 1)
+    with pytest.raises(TraceError, match=r"was overwritten while it was open; open it again$"):
+        len(core.columns.owner)
 
 
 def test_a_trace_is_no_saved_graph(tmp_path: Path) -> None:

@@ -73,8 +73,10 @@ def _one_file(trace: str) -> str:
     """The file that a path, or a pattern that only one fits, stands for.
 
     Raises:
-        typer.BadParameter: it is a folder, or fits several files.
+        typer.BadParameter: it is empty, a folder, or fits several files.
     """
+    if not trace:
+        raise typer.BadParameter("the name is empty; name a trace")
     path = Path(trace)
     if trace == "-" or path.is_file() or not (path.is_dir() or has_magic(trace)):
         return trace

@@ -75,9 +75,12 @@ def _blocks(tables: Mapping[str, Table]) -> Iterator[str]:
     for name in ("software", "devices", "nodes", "left_out", "launches", "faults"):
         if len(tables[name]):
             yield "\n" + tables[name].text(width, color)
-    lacking = [row for row in tables["recording"].records() if row["recorded"] is False]
-    if lacking:
-        yield "\n" + bold("Not recorded", color) + "\n"
-    for row in lacking:
-        amount = f" ({row['missing']})" if row["missing"] != "none" else ""
-        yield paragraph(f"  {row['what']}{amount}: {row['poorer']}. Record with: {row['how']}", "    ")
+    lacking = [row for row in tables["recording"].records() if row["missing"]]
+    for title, recorded in (("Not recorded", False), ("Not in what is left of the file", None)):
+        rows = [row for row in lacking if row["recorded"] is recorded]
+        if rows:
+            yield "\n" + bold(title, color) + "\n"
+        for row in rows:
+            amount = f" ({row['missing']})" if row["missing"] != "none" else ""
+            how = f". Record with: {row['how']}" if recorded is False else ""
+            yield paragraph(f"  {row['what']}{amount}: {row['poorer']}{how}", "    ")

@@ -157,6 +157,9 @@ def report(
         _check_table(name, options.extension)
     if asked and everything:
         raise typer.BadParameter("--all prints all tables, --table some: give one of them")
+    files = {"--csv": csv, "--xlsx": xlsx, "--json": json, "--markdown": markdown}
+    if asked and (named_files := [option for option, path in files.items() if path is not None]):
+        raise typer.BadParameter(f"{named_files[0]} writes all tables, --table prints some: give one of them")
     if format is not Format.table and len(asked) != 1:
         raise typer.BadParameter(
             "--format needs one --table; files are written by --csv, --xlsx, --json and --markdown"

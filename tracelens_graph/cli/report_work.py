@@ -253,9 +253,19 @@ def _written(
         call = request.call(trace)
         yield all_tables(
             w.core, about, findings, tables, call.complete, call.to_open, rows, request.width, request.color
-        )
+        ) + _on_pipes(trace)
     elif not request.is_for_files_only:
         yield _first_screen(w, tables["gpu_timeline"], others, about, findings, request, trace)
+        yield _on_pipes(trace)
+
+
+def _on_pipes(trace: str) -> str:
+    """What TRACE stands for in the commands above; nothing where they name a file."""
+    from tracelens_graph.loaders.sources import is_stream
+
+    if not is_stream(trace):
+        return ""
+    return "TRACE stands for a file, which this makes of a pipe: tracelens-graph save - -o x.tlg\n"
 
 
 def _said(what: str, output: Path) -> Iterator[str]:

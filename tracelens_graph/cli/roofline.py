@@ -24,7 +24,7 @@ from tracelens_graph.cli.options import (
     extension_of,
 )
 from tracelens_graph.cli.windows import WindowChoice, with_window_options
-from tracelens_graph.files import is_stdout, replacing
+from tracelens_graph.files import file_name, is_stdout, replacing
 from tracelens_graph.suggest import hint
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def roofline(
     if table == "unmodelled" or form == _PAGE:
         tables["unmodelled"] = unmodelled(w)
     if output is not None and form is not None:
-        _draw(output, form, ops, tables, device, Path(core.info.source).name)
+        _draw(output, form, ops, tables, device, file_name(core.info.source))
         if is_stdout(output):
             return
     for_people = format in (Format.table, Format.md)

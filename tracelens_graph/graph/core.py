@@ -23,7 +23,15 @@ from tracelens_graph.graph.identity import content_id
 from tracelens_graph.graph.links import Flow
 from tracelens_graph.graph.node import Node
 from tracelens_graph.graph.window import Threads, Window, narrow
-from tracelens_graph.schema import FOREST_KINDS, GPU_KINDS, HOST_KINDS, PYTHON_KINDS, REPAIR_MEANING, Kind
+from tracelens_graph.schema import (
+    FOREST_KINDS,
+    GPU_KINDS,
+    HOST_KINDS,
+    PYTHON_KINDS,
+    REPAIR_MEANING,
+    REPAIRS_OF_FILE,
+    Kind,
+)
 from tracelens_graph.suggest import hint
 
 if TYPE_CHECKING:
@@ -81,16 +89,20 @@ class TraceInfo:
     def damage(self) -> str:
         """One line on what was repaired in the file and what was lost, with counts; empty for a sound file."""
         said = [
-            REPAIR_MEANING.get(fault, fault) + (f" ({count:,})" if fault != "truncated" else "")
+            REPAIR_MEANING.get(fault, fault) + (f" ({count:,})" if fault not in REPAIRS_OF_FILE else "")
             for fault, count in self.repairs.items()
         ]
         if self.cut_short:
             said.append(f"the compressed file is cut short: {self.cut_short:,} bytes of JSON could be read")
-        if self.lost_in_all or self.lost_bytes:
-            at_least = "at least " if self.lost_at_least else ""
-            said.append(f"entries lost: {at_least}{self.lost_in_all:,}, bytes lost: {self.lost_bytes:,}")
-        elif self.doubtful_from is not None:
-            said.append("entries may be lost")
+        lost = []
+        if self.lost_in_all:
+            lost.append(f"entries lost: {'at least ' if self.lost_at_least else ''}{self.lost_in_all:,}")
+        elif self.lost_at_least:
+            lost.append("entries may be lost")
+        if self.lost_bytes or self.lost_in_all:
+            lost.append(f"bytes lost: {self.lost_bytes:,}")
+        if lost:
+            said.append(", ".join(lost))
         if self.doubtful_from is not None and self.doubtful_from < self.events:
             said.append(f"uids from {self.doubtful_from:,} on may be smaller than the positions in the file")
         if self.ends_early:

@@ -17,7 +17,7 @@ from pathlib import PurePath
 from typing import Any, overload
 
 from tracelens_graph.errors import AnalysisError, NodeNotFoundError
-from tracelens_graph.files import stem
+from tracelens_graph.files import file_name, stem
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
 from tracelens_graph.graph.window import Window, window_of
@@ -280,7 +280,7 @@ def _on_one_clock(members: Iterable[TraceMember]) -> tuple[TraceMember, ...]:
 
 
 def _default_name(w: Window) -> str:
-    return stem(PurePath(w.core.info.source).name) or w.core.trace_id[:12]
+    return stem(file_name(w.core.info.source)) or w.core.trace_id[:12]
 
 
 def _unique(names: list[str]) -> list[str]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from shlex import quote
 from typing import Any, Protocol
 
 import numpy as np
 
 from tracelens_graph._version import __version__
+from tracelens_graph.files import file_name
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.marks import COMMENT
@@ -98,7 +98,7 @@ def facts(g: Core | Window, options: Mapping[str, Any] | None = None) -> Facts:
     w = window_of(g)
     info = w.core.info
     return Facts(
-        source=Path(info.source).name,
+        source=file_name(info.source),
         rank=info.rank,
         world_size=info.world_size,
         devices=_devices(w),

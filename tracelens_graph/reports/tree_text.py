@@ -58,6 +58,8 @@ _BATCH = 512
 _BRANCHES = "│├└─ "
 _TEXT = 40
 """Columns that the text behind deep branches keeps."""
+_MORE = "... "
+"""Beginning of a line that says how much is not drawn, and where to go on: such text is kept whole if it fits."""
 
 
 @dataclass(frozen=True)
@@ -162,7 +164,7 @@ def ladders(core: Core, rows: Sequence[int], choice: Choice) -> Places:
                 row = further
             else:
                 if more:
-                    yield HEADING, f"... {_counted(more, 'more node')} above (go on up from uid {c.uid[row]})"
+                    yield HEADING, f"{_MORE}{_counted(more, 'more node')} above (go on up from uid {c.uid[row]})"
 
     return Places(int((np.minimum(callers, choice.levels) + 1 + (hidden > 0)).sum()), places())
 
@@ -222,7 +224,7 @@ def _drawing(
             prefix[at + 1] = prefix[at] + ("    " if ending else "│   ")
             if hidden[i]:
                 more = _counted(int(hidden[i]), "more node")
-                yield HEADING, f"{prefix[at + 1]}└── ... {more} below (go on from uid {c.uid[row]})"
+                yield HEADING, f"{prefix[at + 1]}└── {_MORE}{more} below (go on from uid {c.uid[row]})"
 
     return Places(len(shown) + int(np.count_nonzero(begins)) + int(np.count_nonzero(hidden)), places())
 
@@ -322,7 +324,8 @@ def fitted_line(line: str, width: int) -> str:
         return line
     text = line.lstrip(_BRANCHES)
     branches = line[: len(line) - len(text)]
-    if len(branches) > (room := max(width - _TEXT, 8)):
+    kept = max(_TEXT, width_of(text)) if text.startswith(_MORE) else _TEXT
+    if len(branches) > (room := max(width - kept, 8)):
         branches = "..." + branches[3 - room :]
     return branches + cut_middle(text, width - len(branches))
 

@@ -27,6 +27,7 @@ __all__ = [
     "NESTING_RANK",
     "OWNER_RULE_MEANING",
     "PYTHON_KINDS",
+    "REPAIRS_OF_FILE",
     "REPAIR_MEANING",
     "SCHEMA_VERSION",
     "STORED",
@@ -144,8 +145,15 @@ REPAIR_MEANING = {
     "metadata": "unreadable keys of the trace's metadata dropped",
     "out_of_range": "times and durations out of range cut to the range",
     "truncated": "the end of the file is missing",
+    "beginning": "the beginning of the file is damaged",
+    "second_trace": "the file holds more than one trace, one behind the other; only the first is read",
+    "checksum": "the compressed file is damaged: its checksum is wrong; names and numbers in it may be wrong",
+    "behind_packed": "what follows the compressed data in the file is passed over",
 }
 """What was done to broken input: kind of repair -> words for the user."""
+
+REPAIRS_OF_FILE = frozenset(("truncated", "beginning", "second_trace", "checksum", "behind_packed"))
+"""Those of a file as a whole, which are not counted."""
 
 
 @dataclass(frozen=True)

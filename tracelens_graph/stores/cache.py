@@ -28,7 +28,7 @@ import numpy as np
 
 from tracelens_graph._version import __version__
 from tracelens_graph.errors import OutputError, TraceError
-from tracelens_graph.files import replacing
+from tracelens_graph.files import replacing, unwritable
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loaders.kineto.details import FileDetails
@@ -174,7 +174,8 @@ def _keep(core: Core, entry: Path, source: Source, warn: Callable[[str], Any]) -
             write_without_events(core, file, places)
         _make_room(entry)
     except (OSError, OutputError) as error:
-        warn(f"the graph is not kept for the next command: {error}")
+        told = unwritable(entry.parent, error) if isinstance(error, OSError) else error
+        warn(f"the graph is not kept for the next command: {told}")
 
 
 def _make_room(newest: Path) -> None:

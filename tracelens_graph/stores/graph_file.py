@@ -33,6 +33,10 @@ from tracelens_graph.stores.checked_columns import CheckedColumns
 from tracelens_graph.stores.packed import DeferredDict, DeferredList, PackedDetails
 from tracelens_graph.stores.sections import Sections, SectionWriter
 
+MAPPED_FROM = 8 * 2**20
+"""Bytes of a file beyond which it is mapped. Smaller ones are read: that takes a few ms, and whatever is written over
+them later does no harm. A mapped file that becomes shorter ends the process."""
+
 _TOO_LARGE = 2**63
 """The first whole number that columns have no room for."""
 
@@ -121,7 +125,7 @@ def read_graph(
 
 def _buffer(source: Source) -> bytes | mmap.mmap:
     with source.open() as stream:
-        if source.in_memory:
+        if source.in_memory or source.stored_size <= MAPPED_FROM:
             return stream.read()
         try:
             return mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)

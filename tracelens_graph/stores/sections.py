@@ -19,6 +19,7 @@ import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from mmap import mmap
 from typing import Any, BinaryIO, TypeVar
 
 import msgspec
@@ -151,10 +152,12 @@ class Sections:
     """
 
     def __init__(self, buffer: Any, name: str) -> None:
-        self._buffer, self._name = memoryview(buffer), name
+        self._file, self._buffer, self._name = buffer, memoryview(buffer), name
         size, start = len(self._buffer), _HEADER.size + _CHECKSUM.size
         if size < start:
-            raise TraceError(f"{name}: is only the beginning of a saved graph: {size:,} bytes")
+            raise TraceError(
+                f"{name}: is only the beginning of a saved graph: {size:,} bytes; save it again from the trace"
+            )
         header = bytes(self._buffer[: _HEADER.size])
         magic, version, checksum, whole, offset, length = _HEADER.unpack(header)
         (written,) = _CHECKSUM.unpack(self._buffer[_HEADER.size : start])
@@ -168,7 +171,10 @@ class Sections:
                 + ("update tracelens_graph" if newer else "load the trace and save it again")
             )
         if size < whole:
-            raise TraceError(f"{name}: the saved graph was cut short: {size:,} of {whole:,} bytes are left")
+            raise TraceError(
+                f"{name}: the saved graph was cut short: {size:,} of {whole:,} bytes are left; "
+                "save it again from the trace"
+            )
         index = bytes(self._buffer[offset : offset + length])
         if size > whole or len(index) != length or crc32(index) != checksum:
             raise self.damaged("index")
@@ -249,6 +255,9 @@ class Sections:
 
     def _unchecked(self, name: str) -> np.ndarray:
         dtype, shape = self.layout(name)
+        if isinstance(self._file, mmap) and self._file.size() < len(self._file):
+            # To read what is mapped beyond the end of a file would end the process.
+            raise TraceError(f"{self._name}: the saved graph was overwritten while it was open; open it again")
         try:
             return np.frombuffer(self._buffer, dtype, math.prod(shape), self._index[name][0]).reshape(shape)
         except ValueError:  # more dimensions, or longer ones, than arrays have

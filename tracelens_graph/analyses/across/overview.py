@@ -28,9 +28,11 @@ _WAITING = {"comm.exposed": "comm.late_rank"}
 def overview_line(g: Core | Window, trace: str, linked_only: bool = False) -> Line:
     """What the overview says of one trace; see `overview`.
 
-    Beside the columns of the table, `attendance` has the collectives that the trace took part in, on its own clock.
+    Beside the columns of the table, `attendance` has the collectives that the trace took part in, on its own clock, and
+    `cut_short` says how far the GPU events of a file reach whose end is missing.
     """
     w = window_of(g)
+    findings = verdict(w)
     (member,) = TraceSet.of({trace: g})
     times = {row["type"]: row for row in gpu_timeline(w, linked_only).records()}
     steps = w.core.columns.dur_ns[w.rows_of_kind(Kind.Step)]
@@ -41,7 +43,9 @@ def overview_line(g: Core | Window, trace: str, linked_only: bool = False) -> Li
     return {
         "trace": trace,
         "rank": member.rank,
-        "kind": verdict(w)[0].evidence["kind"],
+        "file": "cut short" if w.core.info.ends_early else "",
+        "cut_short": next((one.text for one in findings if one.topic == "cut_short"), ""),
+        "kind": findings[0].evidence["kind"],
         "steps": len(steps),
         "step_ms": float(steps.mean() / 1e6) if len(steps) else None,
         "total_ms": time("total_time", "time ms"),
@@ -57,7 +61,8 @@ def overview_line(g: Core | Window, trace: str, linked_only: bool = False) -> Li
 def overview(lines: Sequence[Line]) -> Table:
     """Traces side by side, by rank, with what kind of run each is.
 
-    Notes say how many are of which kind, and which rank is late, if matched collectives of all ranks prove it.
+    Notes say how many are of which kind, which rank is late, if matched collectives of all ranks prove it, and which
+    files are cut short.
 
     Args:
         lines: what `overview_line` says of each trace.
@@ -66,9 +71,11 @@ def overview(lines: Sequence[Line]) -> Table:
     late = _lateness(ordered)
     if late and late.late:
         ordered = [{**line, "kind": _WAITING.get(line["kind"], line["kind"])} for line in ordered]
-    columns = {name: [line[name] for line in ordered] for name in OVERVIEW}
-    notes = [*_kinds(ordered), *([late.text] if late else [])]
-    return Table("overview", columns, OVERVIEW, "1 trace" if len(ordered) == 1 else f"{len(ordered)} traces", notes)
+    about = {name: column for name, column in OVERVIEW.items() if name != "file" or any(one["file"] for one in ordered)}
+    columns = {name: [line[name] for line in ordered] for name in about}
+    cut = [f"{line['trace']}: {line['cut_short']}" for line in ordered if line["cut_short"]]
+    notes = [*_kinds(ordered), *([late.text] if late else []), *cut]
+    return Table("overview", columns, about, "1 trace" if len(ordered) == 1 else f"{len(ordered)} traces", notes)
 
 
 def late_trace(lines: Sequence[Line]) -> int | None:

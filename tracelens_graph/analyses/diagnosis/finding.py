@@ -66,6 +66,7 @@ KINDS: Mapping[str, str] = {
 
 TOPICS: Mapping[str, str] = {
     "headline": "what kind of run this is",
+    "cut_short": "where the GPU events end of a file that is cut short",
     "data_loader": "idle: the host waited for the next batch, or made it",
     "synchronization": "idle: calls that wait for the GPU kept the host from launching ahead",
     "host_to_device_copy": "copies to the device with nothing beside them, and idle time because of them",

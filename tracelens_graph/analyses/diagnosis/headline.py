@@ -259,13 +259,18 @@ def _share(account: Account, part: str) -> str:
     of_window = percent(account.parts()[part], account.window_ns)
     text = f"{of_span:.1f} % of the GPU's {shown_ms(account.span_ns)}"
     if abs(of_window - of_span) >= 1:
-        text += f" ({of_window:.1f} % of the {shown_ms(account.window_ns)} of its steps)"
+        text += f" ({of_window:.1f} % of the {_steps(account)})"
     return text
 
 
 def _window(account: Account) -> str:
     same = account.window_ns == account.span_ns
-    return f"the GPU's {shown_ms(account.span_ns)}" if same else f"the {shown_ms(account.window_ns)} of its steps"
+    return f"the GPU's {shown_ms(account.span_ns)}" if same else f"the {_steps(account)}"
+
+
+def _steps(account: Account) -> str:
+    until = " up to its last event" if account.window.core.info.ends_early else ""
+    return f"{shown_ms(account.window_ns)} of its steps{until}"
 
 
 def _others(account: Account, part: str) -> str:

@@ -24,7 +24,8 @@ def verdict(g: Core | Window) -> list[Finding]:
 
     The first finding is the headline. Then the dearest causes, CAUSES at most, each of WORTH_SAYING_PERCENT of the time
     at least; then what limits the verdict, and a step that takes longer than the others. A trace that says too little
-    about its run has a headline that says so, and no causes.
+    about its run has a headline that says so, and no causes. If the end of the file is missing, the second finding says
+    how far its GPU events reach.
 
     Args:
         g: the graph, or a window of it.
@@ -32,6 +33,12 @@ def verdict(g: Core | Window) -> list[Finding]:
     w = window_of(g)
     if not len(w.gpu_rows):
         return [no_gpu(w)]
+    first, *others = _of_gpu_work(w)
+    return [first, *_cut_short(w), *others]
+
+
+def _of_gpu_work(w: Window) -> list[Finding]:
+    """The verdict on a window with GPU events, as if the file were whole."""
     if stop := other_accelerator(w) or capture(w):
         return [stop]
     account = account_of(w)
@@ -43,6 +50,22 @@ def verdict(g: Core | Window) -> list[Finding]:
         return [first.finding, *_unlinked(w)]
     causes = causes_of(account, families, first.leads)
     return [first.finding, *causes[: limits.CAUSES], *_unlinked(w), *_long_step(w)]
+
+
+def _cut_short(w: Window) -> Iterator[Finding]:
+    """How far the GPU events of a file reach whose end is missing."""
+    info, rows = w.core.info, w.gpu_rows
+    if not info.ends_early:
+        return
+    c = w.core.columns
+    gpu_end = int((c.start_ns[rows] + c.dur_ns[rows]).max())
+    end_ms, gpu_end_ms = float(info.shown_ms(int(c.end_ns.max()))), float(info.shown_ms(gpu_end))
+    text = (
+        f"GPU events end at {gpu_end_ms:,.3f} of {end_ms:,.3f} ms because the file is cut short; nothing behind them"
+        " is counted as idle"
+    )
+    evidence = {"gpu_end_ms": gpu_end_ms, "end_ms": end_ms}
+    yield Finding("cut_short", text, evidence, ask_next="tracelens-graph info TRACE")
 
 
 def _unlinked(w: Window) -> Iterator[Finding]:

@@ -145,7 +145,7 @@ def edge_parts(w: Window) -> Idle:
     Two gaps per device at most; none without steps, and none in a piece that was cut out of a trace: there steps keep
     their lengths, but what lies in them before and behind the piece is gone. The first begins no sooner than the device
     ended work that is not in the window. What is behind the last GPU event is told by what the thread did that launched
-    it.
+    it. Where the end of the file is missing, there is no such gap: GPU work may be lost with it.
     """
     return w.once(_edge_parts)
 
@@ -176,7 +176,7 @@ def _edges(w: Window, rows: np.ndarray, steps: np.ndarray) -> Idle:
     found = []
     if begin < start:
         found.append(Idle(begin, start, first, first, *_split(w, begin, start, first, first), 0))
-    if done > end:
+    if done > end and not core.info.ends_early:
         found.append(Idle(end, done, last, last, _behind(core, last, end, done), np.array([-1]), 0))
     return joined(found)
 

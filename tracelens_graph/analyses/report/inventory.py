@@ -11,7 +11,7 @@ import numpy as np
 
 from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, gpu_classes
 from tracelens_graph.graph.arrays import is_kind
-from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.core import UNREADABLE, Core
 from tracelens_graph.graph.intervals import union_length
 from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.schema import (
@@ -37,7 +37,7 @@ def inventory(g: Core) -> dict[str, Table]:
         `trace`: facts of the whole; `software`: versions; `devices`; `nodes`: number of each kind; `left_out`:
         entries of the file that are no nodes, and why; `launches`: how GPU events are linked and charged;
         `faults`: what was repaired, lost, or looked odd; `recording`: what was recorded, what was not, and what
-        is poorer for it. Numbers of `nodes` and `left_out` and the lost events of `faults` add up to the number
+        is poorer for it. Numbers of `nodes` and `left_out` and the lost entries of `faults` add up to the number
         of entries in the file's event list.
     """
     tables = (
@@ -174,7 +174,8 @@ def _nodes(g: Core) -> Table:
 
 
 def _left_out(g: Core) -> Table:
-    reasons = dict(sorted(g.info.left_out.items(), key=lambda item: -item[1]))
+    kept = {why: count for why, count in g.info.left_out.items() if why not in UNREADABLE}
+    reasons = dict(sorted(kept.items(), key=lambda item: -item[1]))
     return Table(
         "left_out",
         {"why": list(reasons), "count": list(reasons.values())},
@@ -213,12 +214,16 @@ def _faults(g: Core) -> Table:
     info, flags = g.info, g.columns.flags
     found = [("repaired", REPAIR_MEANING.get(fault, fault), count) for fault, count in info.repairs.items()]
     at_least = ", at least" if info.lost_at_least else ""
-    found.append(("lost", f"entries that no repair could save{at_least}", info.lost_events))
+    reasons = "; ".join(f"{why}: {info.left_out[why]:,}" for why in UNREADABLE if info.left_out.get(why))
+    of_which = f" ({reasons})" if reasons else ""
+    found.append(("lost", f"entries that no repair could save{at_least}{of_which}", info.lost_in_all))
     found.append(("lost", "bytes that no repair could save", info.lost_bytes))
     found.append(("lost", "the compressed file ends before its end", int(bool(info.cut_short))))
     found += [("flagged", meaning, int(np.count_nonzero(flags & flag))) for flag, meaning in FLAG_MEANING.items()]
     if info.doubtful_from is not None:
         doubtful = f"nodes whose uid may be smaller than the position in the file: from {info.doubtful_from:,} on"
+        if not info.lost_in_all:
+            doubtful = f"nodes behind a place where entries may be lost: uids from {info.doubtful_from:,} on"
         found.append(("flagged", doubtful, int(np.count_nonzero(g.columns.uid >= info.doubtful_from))))
     found.append(("flagged", "communication kernels that belong to no known collective", len(g.collectives.unassigned)))
     found.append(("flagged", "forward-backward arrows with an end on no op", g.autograd.lost_arrows))
@@ -245,6 +250,7 @@ class Option:
         applies: whether this trace could hold it.
         missing: how much of it this trace lacks, in words; "" if nothing.
         poorer: what is poorer without it.
+        is_entries: whether it stands in entries of its own, which may be lost with the end of the file.
     """
 
     name: str
@@ -252,6 +258,13 @@ class Option:
     applies: Callable[[Core], bool]
     missing: Callable[[Core], str]
     poorer: str
+    is_entries: bool = True
+
+    def recorded(self, g: Core, lack: str | None) -> bool | None:
+        """Whether a trace with this lack was recorded with it; None if nobody can tell."""
+        if lack is None or (lack and g.info.ends_early and self.is_entries):
+            return None
+        return not lack
 
 
 def _lacks(*kinds: Kind) -> Callable[[Core], str]:
@@ -270,7 +283,8 @@ def _unlinked_share(g: Core) -> str:
     c, gpu = g.columns, g.gpu_rows
     lone = gpu[c.parent[gpu] < 0]
     share = 100 * int(c.dur_ns[lone].sum()) / max(int(c.dur_ns[gpu].sum()), 1)
-    return f"{len(lone):,} of {len(gpu):,} GPU events, {share:.1f} % of GPU time" if len(lone) else ""
+    missing = f"missing for {len(lone):,} of {len(gpu):,} GPU events, {share:.1f} % of GPU time"
+    return missing if len(lone) else ""
 
 
 OPTIONS = (
@@ -285,7 +299,7 @@ OPTIONS = (
     ),
     Option(
         "shapes", "record_shapes=True", _has_ops, lambda g: "" if (g.columns.argset >= 0).any() else "none",
-        "calls of one op are not told apart by size, and have no FLOPs or bytes",
+        "calls of one op are not told apart by size, and have no FLOPs or bytes", is_entries=False,
     ),
     Option(
         "Python stacks", "with_stack=True", _has_ops, _lacks(*PYTHON_KINDS),
@@ -300,14 +314,14 @@ OPTIONS = (
         "there is no time per step, and warm-up cannot be told from the rest",
     ),
     Option(
-        "launches of all GPU work", "start recording before the work is launched; capture traces for replayed graphs",
+        "launches of GPU work", "start recording before the work is launched; capture traces for replayed graphs",
         lambda g: len(g.gpu_rows) > 0 and _has_ops(g), _unlinked_share,
         "this GPU time is charged to no op and no module",
     ),
     Option(
         "collective arguments", "a PyTorch that writes them (2.2 or newer), with ops", _communicates,
         lambda g: "" if g.collective_args else "none",
-        "there are no message sizes and no bandwidth, and ranks are matched by order alone",
+        "there are no message sizes and no bandwidth, and ranks are matched by order alone", is_entries=False,
     ),
     Option(
         "memory events", "profile_memory=True", lambda g: True, _lacks(Kind.MemoryEvent),
@@ -323,14 +337,17 @@ def _recording(g: Core) -> Table:
         "recording",
         {
             "what": [option.name for option in OPTIONS],
-            "recorded": [None if lack is None else not lack for lack in missing],
+            "recorded": [option.recorded(g, lack) for option, lack in zip(OPTIONS, missing, strict=True)],
             "missing": missing,
             "poorer": [option.poorer for option in OPTIONS],
             "how": [option.how for option in OPTIONS],
         },
         {
             "what": Column("what a trace may hold"),
-            "recorded": Column("whether it is there, all of it; nothing where this trace could not hold it"),
+            "recorded": Column(
+                "whether it is there, all of it; nothing where this trace could not hold it, or may have lost it with "
+                "the end of the file"
+            ),
             "missing": Column("how much is missing"),
             "poorer": Column("what is poorer without it"),
             "how": Column("what to ask the profiler for"),

@@ -11,6 +11,7 @@ from tracelens_graph.schema.tables.shared import count, key, share, text, total,
 OVERVIEW: About = {
     "trace": key("name of the file", "trace"),
     "rank": Column("rank in the job, from the metadata, else from the name of the file", heading="rank"),
+    "file": text("`cut short` if the end of the file is missing; the column is there only if one is"),
     "kind": text("what kind of run it is, as the headline of its verdict says", heading="kind of run"),
     "steps": Column("steps", heading="steps"),
     "step_ms": Column("mean duration of a step on the host", "ms", heading="step ms"),

@@ -1,0 +1,146 @@
+"""Files damaged at the beginning, and files of several traces: what is whole is read, and the rest is told."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from tracelens_graph.errors import NotATraceError
+from tracelens_graph.graph.core import Core
+from tracelens_graph.loaders.kineto import loader
+from tracelens_graph.loading import load_core
+from tracelens_graph.schema import REPAIR_MEANING
+
+HEAD = {
+    "schemaVersion": 1,
+    "deviceProperties": [{"id": 0, "name": "GPU", "totalGlobalMem": 7}, {"id": 1, "name": "GPU"}],
+}
+
+
+def events(count: int, name: str = "op") -> list[dict[str, object]]:
+    return [
+        {"ph": "X", "cat": "cpu_op", "name": f"aten::{name}{i}", "pid": 1, "tid": 1, "ts": 10 * i, "dur": 5, "args": {}}
+        for i in range(count)
+    ]
+
+
+def trace(count: int = 200, name: str = "op", indent: int | None = None, **beside: object) -> bytes:
+    return json.dumps({**HEAD, "traceEvents": events(count, name), "traceName": name, **beside}, indent=indent).encode()
+
+
+def names(core: Core) -> list[str]:
+    return [core.names[code] for code in core.columns.name.tolist()]
+
+
+SIZES = [(1, 1), (3, 200), (200, 3), (9000, 9000), (9000, 2), (2, 9000)]
+
+
+@pytest.mark.parametrize("between", [b"", b"\n", b"\r\n\0"], ids=["nothing", "line", "zero"])
+@pytest.mark.parametrize(("first", "second"), SIZES)
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
+def test_of_two_traces_the_first_is_read(first: int, second: int, between: bytes, packed: bool) -> None:
+    one, two = trace(first, "first"), trace(second, "second")
+    data = gzip.compress(one) + gzip.compress(between + two) if packed else one + between + two
+    core = load_core(data)
+    assert names(core) == [f"aten::first{i}" for i in range(first)]
+    assert core.info.events == first
+    assert core.info.repairs.pop("second_trace") == 1
+    assert set(core.info.repairs) <= {"metadata"}
+    assert (core.info.lost_events, core.info.lost_bytes, core.info.doubtful_from) == (0, 0, None)
+    assert len(core.details.events(core.columns.uid.tolist())) == first
+
+
+def test_the_same_trace_three_times_with_its_keys_in_lines() -> None:
+    core = load_core(b"\n".join([trace(300, indent=2)] * 3))
+    assert core.info.events == 300
+    assert core.info.repairs == {"second_trace": 1}
+    assert core.info.damage == REPAIR_MEANING["second_trace"]
+
+
+@pytest.mark.parametrize("cut", [0.5, 0.9])
+def test_a_trace_behind_one_that_is_cut_short(cut: float) -> None:
+    one = trace(200, "first")
+    kept = one[: one.index(b'"args"', int(cut * len(one)))]
+    core = load_core(kept.rstrip(b", ") + trace(200, "second"))
+    assert set(core.info.repairs) == {"second_trace", "truncated"}
+    assert core.info.lost_events == 1
+    assert all(name.startswith("aten::first") for name in names(core))
+
+
+def test_two_processes_stop_before_the_second_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loader, "SPLIT_FROM", 0)
+    monkeypatch.setattr(loader.threading, "active_count", lambda: 1)
+    monkeypatch.setattr(loader.os, "sched_getaffinity", lambda pid: {0, 1})
+    for first, second in ((9000, 9000), (3000, 20_000), (20_000, 3000)):
+        file = tmp_path / f"{first}.json"
+        file.write_bytes(trace(first, "first") + b"\n" + trace(second, "second"))
+        core = load_core(file)
+        assert core.info.events == first
+        assert core.info.repairs == {"second_trace": 1}
+        assert all(name.startswith("aten::first") for name in names(core))
+
+
+def test_an_event_that_names_an_event_list_is_no_second_trace() -> None:
+    odd = events(20)
+    odd[7]["args"] = {"inner": {"traceEvents": [{"ph": "X"}]}, "list": [{"traceEvents": []}]}
+    text = json.dumps({"traceEvents": odd}).encode().replace(b'"dur": 5', b'"dur": nan', 3)
+    core = load_core(text)
+    assert core.info.repairs == {"non_finite": 3}
+    assert core.info.events == 20
+
+
+@pytest.mark.parametrize("letter", [b"X", b"\0", b"z", b"\xfb", b"[", b"\x7f", b" "], ids=ascii)
+@pytest.mark.parametrize("indent", [None, 2])
+def test_a_flipped_byte_at_the_beginning_costs_nothing(letter: bytes, indent: int | None) -> None:
+    whole = load_core(trace(indent=indent))
+    core = load_core(letter + trace(indent=indent)[1:])
+    assert core.info.repairs == {"beginning": 1}
+    assert names(core) == names(whole)
+    assert core.info.metadata == whole.info.metadata
+    assert (core.info.events, core.info.lost_events) == (200, 0)
+
+
+@pytest.mark.parametrize("letter", [b"X", b"\0"], ids=ascii)
+def test_a_flipped_byte_before_a_bare_list(letter: bytes) -> None:
+    core = load_core(letter + json.dumps(events(50)).encode()[1:])
+    assert core.info.repairs == {"beginning": 1}
+    assert (core.info.events, len(core.columns)) == (50, 50)
+
+
+@pytest.mark.parametrize("zeroed", [True, False], ids=["zeroed", "missing"])
+@pytest.mark.parametrize("count", [2, 20, 60, 100, 120, 160, 300, 1000])
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
+def test_a_damaged_beginning_costs_only_what_stood_there(count: int, zeroed: bool, packed: bool) -> None:
+    text = trace()
+    data = (bytes(count) if zeroed else b"") + text[count:]
+    core = load_core(gzip.compress(data) if packed else data)
+    assert "beginning" in core.info.repairs
+    assert set(core.info.repairs) <= {"beginning", "metadata", "garbage"}
+    destroyed = text[:count].count(b'"ph"') + 1
+    assert 200 - destroyed <= len(core.columns) <= 200
+    assert names(core)[-1] == "aten::op199"
+    assert len(core.details.events(core.columns.uid.tolist())) == len(core.columns)
+
+
+def test_a_brace_and_then_zeros() -> None:
+    text = trace()
+    core = load_core(b"{" + bytes(300) + text[301:])
+    assert "beginning" in core.info.repairs
+    assert len(core.columns) >= 197
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"import json\nprint(json.dumps({'traceEvents': []}))\n", "begins with 'import json'"),
+        (b'log line with "ph": "X" in it\n' * 2, "begins with 'log line"),
+        (bytes(70_000), "binary data"),
+        (b'X"a": 1, "b": [1, 2]}', "begins with"),
+    ],
+)
+def test_what_shows_no_trace_is_still_refused(content: bytes, words: str) -> None:
+    with pytest.raises(NotATraceError, match=words):
+        load_core(content)
