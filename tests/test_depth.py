@@ -31,6 +31,13 @@ SWITCHES = (
 COMMANDS = {
     "report": ("report T", "report T --all", f"report T --csv D {SWITCHES}", "report T --json J"),
     "compare": ("compare T T --names a,b", "compare T T --names a,b --csv D"),
+    "diff": (
+        "diff T T",
+        "diff T T --tree",
+        "diff T T --point 1",
+        "diff T T --csv D",
+        "diff T T --layout tracelens --csv D",
+    ),
     "info": ("info T",),
     "timeline": ("timeline T",),
     "attribution": ("attribution T", "attribution T --level kernel"),
@@ -52,7 +59,7 @@ COMMANDS = {
 FILES = {"R": ".html", "C": ".json", "G": ".graphml", "S": ".tlg", "J": ".json"}
 
 WITHOUT_A_TRACE = {"architectures"}
-WITH_A_DATABASE = {"check", "demo", "drop", "list", "pull", "push", "queries", "query", "start", "stop"}
+WITH_A_DATABASE = {"check", "demo", "drop", "list", "pull", "push", "push-diff", "queries", "query", "start", "stop"}
 
 
 def commands(program: Any = app) -> Iterator[str]:

@@ -20,6 +20,7 @@ from msgspec import Raw
 
 from tracelens_graph.graph.links import DEPENDENCY_ID
 from tracelens_graph.loaders.kineto.categories import CATEGORIES, KINDS_BY_NAME, OTHER_ACCELERATORS, Family
+from tracelens_graph.loaders.kineto.codes import Codes, FlowEnds
 from tracelens_graph.loaders.kineto.limits import LARGEST_OBJECT, check_utf8
 from tracelens_graph.loaders.kineto.losses import LostTime
 from tracelens_graph.loaders.kineto.records import CollectiveEvent, Head, records
@@ -94,14 +95,6 @@ def dtype_of(column: str) -> np.dtype[Any]:
     return np.dtype(_SMALL.get(column, np.int64))
 
 
-class Codes(dict[Any, int]):
-    """Numbers things in the order in which they are first seen."""
-
-    def __missing__(self, key: Any) -> int:
-        code = self[key] = len(self)
-        return code
-
-
 @dataclass
 class Chunk:
     """Where the events first..first+count-1 stand in the decompressed file."""
@@ -128,7 +121,7 @@ class Collected:
     odd_ids: Codes = field(default_factory=Codes)
     chunks: list[Chunk] = field(default_factory=list)
     metadata_events: list[dict[str, Any]] = field(default_factory=list)
-    autograd_flows: list[tuple[str, Any, int, int]] = field(default_factory=list)
+    autograd_flows: FlowEnds = field(default_factory=FlowEnds)
     collectives: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
     launch_flows: int = 0
     big_flows: bool = False
@@ -336,8 +329,8 @@ class Collector:
                 self.out.big_flows = True
         elif family is Family.autograd_flow:
             times = self._times([e.ts for e in events])
-            for e, ts in zip(events, times.tolist(), strict=True):
-                self.out.autograd_flows.append((e.ph, e.id, self.out.threads[e.pid, e.tid], ts))
+            threads = [self.out.threads[e.pid, e.tid] for e in events]
+            self.out.autograd_flows.add([e.ph for e in events], [e.id for e in events], threads, times.tolist())
 
     def _meet(self, raws: list[Raw]) -> None:
         """Take note of the times of entries that fit no record."""

@@ -8,7 +8,8 @@ import msgspec
 import numpy as np
 
 from tracelens_graph.graph.build import EventTable
-from tracelens_graph.loaders.kineto.collect import NODE_FAMILIES, Codes, Collected, dtype_of
+from tracelens_graph.loaders.kineto.codes import Codes
+from tracelens_graph.loaders.kineto.collect import NODE_FAMILIES, Collected, dtype_of
 from tracelens_graph.loaders.kineto.times import MOST_APART_NS
 from tracelens_graph.schema import STORED, Kind, Property
 
@@ -34,11 +35,11 @@ _KEPT_DISTRIBUTED = (
 def merge(first: Collected, second: Collected) -> Collected:
     """Append to `first` what another process collected from the stretch that follows it."""
     codes = {
-        "name": _codes_into(first.names, second.names),
-        "thread": _codes_into(first.threads, second.threads),
-        "argset": _codes_into(first.argsets, second.argsets),
+        "name": first.names.take_over(second.names),
+        "thread": first.threads.take_over(second.threads),
+        "argset": first.argsets.take_over(second.argsets),
     }
-    odd = {-(2**62) - old: -(2**62) - new for old, new in enumerate(_codes_into(first.odd_ids, second.odd_ids))}
+    odd = {-(2**62) - old: -(2**62) - new for old, new in enumerate(first.odd_ids.take_over(second.odd_ids))}
     for family, columns in second.columns.items():
         target = first.columns.setdefault(family, {})
         for name, column in columns.items():
@@ -53,8 +54,7 @@ def merge(first: Collected, second: Collected) -> Collected:
     for chunk in second.chunks:
         chunk.first += first.events
         first.chunks.append(chunk)
-    threads = codes["thread"]
-    first.autograd_flows += [(ph, key, int(threads[t]), ts) for ph, key, t, ts in second.autograd_flows]
+    first.autograd_flows.join(second.autograd_flows, codes["thread"])
     first.collectives += [(uid + first.events, args) for uid, args in second.collectives]
     first.metadata_events += second.metadata_events
     first.accelerators |= second.accelerators
@@ -106,10 +106,6 @@ def without_strays(table: EventTable) -> int:
     for name, column in table.columns.items():
         table.columns[name] = column[~far]
     return strays
-
-
-def _codes_into(table: Codes, other: Codes) -> np.ndarray:
-    return np.fromiter(map(table.__getitem__, other), np.int64, len(other))
 
 
 def event_table(out: Collected) -> EventTable:

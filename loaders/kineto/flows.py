@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import msgspec
 from msgspec import Raw
 
 from tracelens_graph.loaders.kineto.categories import CATEGORIES, Family
-from tracelens_graph.loaders.kineto.collect import Codes
+from tracelens_graph.loaders.kineto.codes import Codes, FlowEnds
 from tracelens_graph.loaders.kineto.records import FlowEvent
 from tracelens_graph.loaders.kineto.repair import repair_events
 from tracelens_graph.loaders.kineto.times import digits_to_ns
@@ -24,7 +23,7 @@ class FlowCollector:
 
     def __init__(self, threads: Codes) -> None:
         self.threads = threads
-        self.flows: list[tuple[str, Any, int, int]] = []
+        self.ends = FlowEnds()
 
     def chunk(self, text: memoryview, offset: int) -> None:
         """Take the launch flows of a chunk."""
@@ -47,4 +46,5 @@ class FlowCollector:
                 continue
             if CATEGORIES.get(flow.cat, (None,))[0] is Family.launch_flow and flow.ph in ("s", "f", "t"):
                 time = _KEYS.decode(raw)["ts"]
-                self.flows.append((flow.ph, flow.id, self.threads[flow.pid, flow.tid], int(digits_to_ns([time])[0])))
+                thread = self.threads[flow.pid, flow.tid]
+                self.ends.add((flow.ph,), (flow.id,), (thread,), (int(digits_to_ns([time])[0]),))

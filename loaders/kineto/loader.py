@@ -20,6 +20,7 @@ from tracelens_graph.errors import NotATraceError
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.build import EventTable, build_core
 from tracelens_graph.graph.core import FAR_TIME, Core, TraceInfo
+from tracelens_graph.graph.flows import Flows
 from tracelens_graph.loaders.damaged_gzip import CHECKSUM
 from tracelens_graph.loaders.foreign import what_chrome_trace_is
 from tracelens_graph.loaders.kineto.categories import CATEGORIES
@@ -104,11 +105,12 @@ def load_kineto(source: Source, progress: Progress | None = None, processes: int
     )
     table.first_ns = first_ns(out, table.columns["start_ns"], table.columns["dur_ns"])
     table.details = FileDetails(source, out.chunks)
-    table.autograd_flows = out.autograd_flows
+    table.autograd_flows = out.autograd_flows.flows()
     table.collectives = out.collectives
     if _needs_flows(table, out):
         table.launch_flows = _launch_flows(source, out)
         table.threads = list(out.threads)
+    del out  # its tables of codes are as large as the names
     return build_core(table)
 
 
@@ -272,7 +274,7 @@ def _needs_flows(table: EventTable, out: Collected) -> bool:
     return out.big_flows or bool((correlation[gpu] == -1).any())
 
 
-def _launch_flows(source: Source, out: Collected) -> list[Any]:
+def _launch_flows(source: Source, out: Collected) -> Flows:
     from tracelens_graph.loaders.kineto.flows import FlowCollector
 
     collector = FlowCollector(out.threads)
@@ -280,4 +282,4 @@ def _launch_flows(source: Source, out: Collected) -> list[Any]:
         walker = Walker(stream, source.name)
         walker.read_head()
         walker.walk(collector)
-    return collector.flows
+    return collector.ends.flows()

@@ -58,6 +58,15 @@ def test_what_has_no_end_is_not_held(shape: str, small_limits: None) -> None:
     assert often < 1.2 * once + (1 << 18)
 
 
+def test_arrows_that_share_nothing_are_held_in_columns() -> None:
+    """They may be all that a file holds, each with its own id and thread."""
+    count = 20_000
+    arrows = ({"cat": "fwdbwd", "ph": "s", "id": f"{i}", "ts": 0, "pid": i, "tid": 0} for i in range(count))
+    text = json.dumps({"traceEvents": [op("a", ts=1), *arrows]}).encode()
+    loaded(text)
+    assert cost(partial(loaded, text)).peak < 500 * count
+
+
 def test_an_event_too_large_is_lost_alone(small_limits: None) -> None:
     large = {"ph": "X", "cat": "cpu_op", "name": "x" * (1 << 17), "args": {"list": [0] * 5000}}
     events = [op("a", ts=1), op("b", ts=2), large, op("c", ts=3), op("d", ts=4)]

@@ -136,10 +136,12 @@ def kernel_category(name: str, op: str = "", rules: KernelRules = KERNEL_RULES) 
 def kernel_categories(kernels: Iterable[tuple[str, str]], rules: KernelRules = KERNEL_RULES) -> list[str]:
     """Categories of many kernels, each given by its name and its op; a name is compared with the rules only once."""
     fitting: dict[str, list[KernelRule]] = {}
+    alike: dict[tuple[int, ...], list[KernelRule]] = {}  # the same few lists serve millions of names
     found = []
     for name, op in kernels:
         if name not in fitting:
-            fitting[name] = rules.fitting(name)
+            fits = rules.fitting(name)
+            fitting[name] = alike.setdefault(tuple(map(id, fits)), fits)
         found.append(rules.category(fitting[name], op))
     return found
 

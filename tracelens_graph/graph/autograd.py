@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelens_graph.graph.arrays import distinct_pairs
-from tracelens_graph.graph.links import Flow
+from tracelens_graph.graph.flows import Flows
 from tracelens_graph.graph.membership import process_of_thread
 from tracelens_graph.graph.recompute import Passes, recomputation
 from tracelens_graph.schema import Kind
@@ -118,7 +118,9 @@ def _innermost(core: Core, rows: np.ndarray) -> np.ndarray:
 def _by_arrow(core: Core, forwards: np.ndarray, runners: np.ndarray) -> tuple[Pairs, int]:
     """Pairs joined by arrows, and the number of arrows that join none."""
     c = core.columns
-    tail_thread, tail_time, head_thread, head_time = _arrows(core.autograd_flows, process_of_thread(core.threads))
+    tail_thread, tail_time, head_thread, head_time = _arrows(
+        Flows.of(core.autograd_flows), process_of_thread(core.threads)
+    )
     none = np.zeros(0, np.int64)
     if not len(tail_time) or not len(c):
         return (none, none), len(tail_time)
@@ -142,17 +144,13 @@ def _by_arrow(core: Core, forwards: np.ndarray, runners: np.ndarray) -> tuple[Pa
     return (tail[joined], head[joined]), int(len(joined) - joined.sum())
 
 
-def _arrows(flows: Sequence[Flow], process: np.ndarray) -> tuple[np.ndarray, ...]:
+def _arrows(flows: Flows, process: np.ndarray) -> tuple[np.ndarray, ...]:
     """Thread and time of the starts and of the finishes of arrows; an id counts within its process."""
-    ends: dict[str, list[tuple[int, int, int]]] = {"s": [], "f": []}
-    ids: dict[object, int] = {}
-    for phase, key, thread, time in flows:
-        if phase in ends:
-            ends[phase].append((ids.setdefault((int(process[thread]), key), len(ids)), thread, time))
-    start, finish = (np.array(ends[phase], np.int64).reshape(-1, 3) for phase in "sf")
-    found = _last_equal(np.arange(len(start)), (start[:, 0],), (finish[:, 0],))
+    start, finish = (flows.of_phase(phase) for phase in "sf")
+    has, wants = ((process[flows.thread[ends]], flows.id[ends]) for ends in (start, finish))
+    found = _last_equal(np.arange(len(start)), has, wants)
     start, finish = start[found[found >= 0]], finish[found >= 0]
-    return start[:, 1], start[:, 2], finish[:, 1], finish[:, 2]
+    return flows.thread[start], flows.time[start], flows.thread[finish], flows.time[finish]
 
 
 def _by_number(core: Core, makers: np.ndarray, runners: np.ndarray, by_arrow: Pairs) -> Pairs:

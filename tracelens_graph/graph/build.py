@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,8 +13,9 @@ from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core, TraceInfo
 from tracelens_graph.graph.details import Details, NoDetails
+from tracelens_graph.graph.flows import Flows
 from tracelens_graph.graph.forest import Forest, build_forest
-from tracelens_graph.graph.links import Flow, dependencies, link_by_correlation, link_by_flow
+from tracelens_graph.graph.links import dependencies, link_by_correlation, link_by_flow
 from tracelens_graph.graph.traversals import climb
 from tracelens_graph.schema import (
     DEVICE_KINDS,
@@ -53,8 +54,8 @@ class EventTable:
     names: list[str]
     threads: list[tuple[Any, Any]]
     argsets: list[tuple[str, str, str, str]]
-    autograd_flows: list[Flow] = field(default_factory=list)
-    launch_flows: list[Flow] = field(default_factory=list)
+    autograd_flows: Flows = field(default_factory=Flows.of)
+    launch_flows: Flows = field(default_factory=Flows.of)
     collectives: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
     info: TraceInfo = field(default_factory=TraceInfo)
     details: Details = field(default_factory=NoDetails)
@@ -69,7 +70,7 @@ def build_core(table: EventTable) -> Core:
     table.info.start_epoch_ns += origin
     if table.first_ns is not None:
         table.info.lead_ns = max(origin - table.first_ns, 0)
-    autograd_flows, launch_flows = (_shifted(flows, origin) for flows in (table.autograd_flows, table.launch_flows))
+    autograd_flows, launch_flows = (flows.since(origin) for flows in (table.autograd_flows, table.launch_flows))
     kind = columns["kind"]
     host = np.flatnonzero(is_kind(kind, HOST_KINDS))
     host = host[np.argsort(columns["uid"][host], kind="stable")]
@@ -113,11 +114,7 @@ def _to_trace_start(columns: dict[str, np.ndarray]) -> int:
     return origin
 
 
-def _shifted(flows: list[Flow], origin: int) -> list[Flow]:
-    return [(phase, key, thread, time - origin) for phase, key, thread, time in flows]
-
-
-def _dependencies(arrays: dict[str, np.ndarray], gpu: np.ndarray, flows: list[Flow]) -> np.ndarray:
+def _dependencies(arrays: dict[str, np.ndarray], gpu: np.ndarray, flows: Flows) -> np.ndarray:
     """Rows of (successor, predecessor), for arrows from device to device."""
     thread = arrays["thread"][gpu]
     pairs = dependencies(flows, thread, arrays["start_ns"][gpu], set(np.unique(thread).tolist()))
@@ -127,17 +124,29 @@ def _dependencies(arrays: dict[str, np.ndarray], gpu: np.ndarray, flows: list[Fl
 def _sort_tables(table: EventTable) -> None:
     """Names by text and threads by (pid, tid), numbers before text: codes that depend on nothing but the trace."""
     columns = table.columns
-    table.names, code = _sorted(table.names, key=lambda name: name)
+    table.names, code = _in_order(table.names, sorted(range(len(table.names)), key=table.names.__getitem__))
     columns["name"] = code[columns["name"]]
-    table.threads, code = _sorted(table.threads, key=lambda t: tuple((isinstance(part, str), part) for part in t))
+    table.threads, code = _in_order(table.threads, _order_of_threads(table.threads))
     columns["thread"] = code[columns["thread"]]
-    for flows in (table.autograd_flows, table.launch_flows):
-        flows[:] = [(phase, key, int(code[thread]), time) for phase, key, thread, time in flows]
+    table.autograd_flows, table.launch_flows = (
+        flows.with_threads(code) for flows in (table.autograd_flows, table.launch_flows)
+    )
 
 
-def _sorted(values: list[Any], key: Callable[[Any], Any]) -> tuple[list[Any], np.ndarray]:
-    """The values in order, and for each old position the new one."""
-    order = sorted(range(len(values)), key=lambda i: key(values[i]))
+def _order_of_threads(threads: Sequence[tuple[Any, Any]]) -> list[int]:
+    """Positions of threads by pid, then by tid. No key is made for each, which would take more than the threads do."""
+    order = list(range(len(threads)))
+    for part in (1, 0):
+        texts = [i for i in order if isinstance(threads[i][part], str)]
+        numbers = [i for i in order if not isinstance(threads[i][part], str)] if texts else order
+        for group in (numbers, texts):
+            group.sort(key=lambda i: threads[i][part])
+        order = numbers + texts
+    return order
+
+
+def _in_order(values: list[Any], order: list[int]) -> tuple[list[Any], np.ndarray]:
+    """The values in an order, and for each old position the new one."""
     place = np.empty(len(values), np.int32)
     place[order] = np.arange(len(values))
     return [values[i] for i in order], place
@@ -160,7 +169,7 @@ def _number(value: Any) -> int:
     return int(digits.group(1)) if digits else -1
 
 
-def _launches(columns: dict[str, np.ndarray], host: np.ndarray, gpu: np.ndarray, flows: list[Flow]) -> np.ndarray:
+def _launches(columns: dict[str, np.ndarray], host: np.ndarray, gpu: np.ndarray, flows: Flows) -> np.ndarray:
     """For each GPU event the position of its launch in the host pre-order, -1 without one."""
     is_call = columns["kind"][host] == Kind.RuntimeCall
     calls = np.flatnonzero(is_call)

@@ -19,8 +19,8 @@ from tracelens_graph.graph import membership, traversals
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.details import Details
+from tracelens_graph.graph.flows import Flow
 from tracelens_graph.graph.identity import content_id
-from tracelens_graph.graph.links import Flow
 from tracelens_graph.graph.node import Node
 from tracelens_graph.graph.window import Threads, Window, narrow
 from tracelens_graph.schema import (

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-Flow = tuple[str, Any, int, int]
-"""One end of an arrow: phase (`s` start, `f` finish), id, thread code, time in ns."""
+from tracelens_graph.graph.flows import Flow
 
 DEPENDENCY_ID = 2**40
 """Flow ids from here on are dependencies between GPU events, never launches."""

@@ -26,7 +26,7 @@ from tracelens_graph.files import replacing
 from tracelens_graph.graph.columns import ALWAYS, Columns
 from tracelens_graph.graph.core import Core, TraceInfo
 from tracelens_graph.graph.details import Details
-from tracelens_graph.graph.links import Flow
+from tracelens_graph.graph.flows import Flow
 from tracelens_graph.loaders.sources import Source, open_source
 from tracelens_graph.schema import STORED
 from tracelens_graph.stores.checked_columns import CheckedColumns

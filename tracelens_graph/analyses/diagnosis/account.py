@@ -57,7 +57,7 @@ class Account:
     @cached_property
     def causes_in_span(self) -> np.ndarray:
         """The same within the span."""
-        found: np.ndarray = self.idle.parts[:, ~self.at_edges].sum(axis=1)
+        found: np.ndarray = self.causes - self.idle.parts[:, self.at_edges].sum(axis=1)
         return found
 
     @property

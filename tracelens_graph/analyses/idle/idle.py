@@ -9,7 +9,7 @@ the causes add up to the idle time exactly.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import IntEnum
 from typing import Any
 
@@ -131,12 +131,16 @@ def joined(parts: Iterable[Idle]) -> Idle:
     """Gaps of several devices, or of several kinds, as one."""
     none = np.zeros(0, np.int64)
     every = [Idle(none, none, none, none, np.zeros((len(Cause), 0), np.int64), none, 0), *parts]
+    total_ns = sum(idle.total_ns for idle in every)
+    with_gaps = [idle for idle in every if len(idle.row)]
+    if len(with_gaps) == 1:  # shares the arrays, which are the largest that a report makes
+        return replace(with_gaps[0], total_ns=total_ns)
     columns = {
         part.name: np.concatenate([getattr(idle, part.name) for idle in every], axis=-1)
         for part in fields(Idle)
         if part.name != "total_ns"
     }
-    return Idle(**columns, total_ns=sum(idle.total_ns for idle in every))
+    return Idle(**columns, total_ns=total_ns)
 
 
 def edge_parts(w: Window) -> Idle:

@@ -17,7 +17,7 @@ import numpy as np
 from tracelens_graph.errors import DatabaseError
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core, TraceInfo
-from tracelens_graph.graph.links import Flow
+from tracelens_graph.graph.flows import Flow
 from tracelens_graph.schema import SCHEMA_VERSION, STORED, Flag, Kind, OwnerRule
 from tracelens_graph.schema.database import EVENT
 from tracelens_graph.stores.frames import ARGSET_PARTS
