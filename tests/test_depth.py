@@ -36,7 +36,6 @@ COMMANDS = {
         "diff T T --tree",
         "diff T T --point 1",
         "diff T T --csv D",
-        "diff T T --layout tracelens --csv D",
     ),
     "info": ("info T",),
     "timeline": ("timeline T",),
