@@ -124,8 +124,9 @@ def test_every_path_of_every_command_is_an_output_that_this_table_knows() -> Non
             elif "Path" in str(parameter.annotation):
                 unmarked.add((name, parameter.name))
     assert found == {(name, parameter) for name, parameter in (*OUTPUTS, *ELSEWHERE) if parameter not in FORMATS}
-    # The folder of the local server is its own.
-    assert unmarked == {("start", "folder"), ("stop", "folder")}
+    # The folder of the local server is its own; a comparison reads its two traces.
+    reads = {("push-diff", "first"), ("push-diff", "second")}
+    assert unmarked == {("start", "folder"), ("stop", "folder"), *reads}
 
 
 def test_every_command_with_an_output_takes_force() -> None:
