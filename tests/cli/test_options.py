@@ -91,7 +91,8 @@ def test_outputs_are_called_alike() -> None:
 
 def test_every_command_has_the_options_that_it_can_have() -> None:
     found = flags()
-    assert set(found["--step"]) - {"cut"} == set(found["--under"]) == set(ASKED_OF_A_PART)
+    compares_parts = {"db push-diff"}
+    assert set(found["--step"]) - {"cut"} == set(found["--under"]) == {*ASKED_OF_A_PART, *compares_parts}
     assert set(found["--extension"]) == set(ASKED_OF_A_PART)
     assert set(found["--cache"]) == {*ONE_TRACE, "compare", "diff"}
     assert set(found["--recompute"]) == {"report", "timeline", "compare"}
