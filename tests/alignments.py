@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from call_trees import FORWARD, Call, load
 
+from tracelens_graph.analyses.alignment.captures import captured_launches
 from tracelens_graph.analyses.alignment.costs import LeafCosts, LeafTable
 from tracelens_graph.analyses.alignment.difference import Alignment, align
 from tracelens_graph.analyses.alignment.forest import Forest
@@ -39,11 +40,11 @@ def checked(a: Window, b: Window) -> Alignment:
 
 
 def assert_whole(found: Alignment, a: Window, b: Window) -> None:
-    """Every GPU event lies in exactly one point, changes add up, and partners are each other's."""
+    """Every GPU event or captured launch lies in exactly one point, changes add up, and partners are each other's."""
     for side, window in enumerate((a, b)):
         forest, partners = found.sides[side], found.leaves[side]
         rows = [int(row) for point in found.points for leaf in point.leaves[side] for row in forest.events_of(leaf)]
-        assert sorted(rows) == sorted(window.gpu_rows.tolist())
+        assert sorted(rows) == sorted([*window.gpu_rows.tolist(), *captured_launches(window)])
         for mine, other in ((partners, found.leaves[1 - side]), (found.nodes[side], found.nodes[1 - side])):
             paired = np.flatnonzero(mine >= 0)
             assert (other[mine[paired]] == paired).all()

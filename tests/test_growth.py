@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
-from growth import assert_growth, cost
+from growth import assert_growth, calls, cost
 
 LETTER = re.compile(rb"x")
 HERE = sys.modules[__name__]
@@ -30,6 +30,7 @@ def held(size: int) -> None:
 
 
 def test_what_is_counted() -> None:
+    assert calls(lambda: [len(()) for _ in range(1000)]) in range(1000, 1010)
     assert 2000 <= cost(partial(counted, 1000)).steps < 2010
     assert cost(lambda: LETTER.search(b"yyyx", 1), [HERE]).scanned == 3
     assert 1 << 20 <= cost(partial(held, 1 << 20)).peak < 1.01 * 2**20

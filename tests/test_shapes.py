@@ -11,8 +11,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from elements import elements, metered
+from growth import calls
 from shapes import SHAPES, trace
-from work import work
 
 from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.errors import AnalysisError
@@ -41,7 +41,7 @@ def cost(call: Callable[[], object]) -> tuple[int, int]:
         nonlocal made
         made = elements(call)
 
-    return work(counted), made
+    return calls(counted), made
 
 
 def asked(core: Core, question: str) -> object:
@@ -51,7 +51,7 @@ def asked(core: Core, question: str) -> object:
         return None  # the shape has nothing of what is asked for
 
 
-def calls() -> Iterator[tuple[str, Callable[[Core], object]]]:
+def ways() -> Iterator[tuple[str, Callable[[Core], object]]]:
     for question in QUESTIONS:
         if not QUESTIONS[question].several:
             yield question, lambda core, question=question: asked(core, question)
@@ -64,7 +64,7 @@ def test_work_grows_with_the_trace(shape: str, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(traversals, "_EXPANDED", 4)
     cores = [load_core(trace(shape, n)) for n in SIZES]
     too_much = {}
-    for name, call in calls():
+    for name, call in ways():
         if name not in WARM:
             call(cores[0])
             WARM.add(name)

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from elements import elements, metered
+from growth import calls
 from hypothesis import given
 from hypothesis import strategies as st
 from shapes import trace
-from work import work
 
 from tracelens_graph.graph import traversals
 from tracelens_graph.graph.core import Core
@@ -56,7 +56,7 @@ def test_climbing_takes_few_steps_however_deep() -> None:
         lambda: least_above(parent, rows, end),
     ]  # fmt: skip
     for way in ways:
-        assert work(way) < 2000
+        assert calls(way) < 2000
 
 
 RANGES = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 30)), min_size=1, max_size=40)
@@ -86,7 +86,7 @@ def test_launches_of_one_id_are_found_together() -> None:
         assert link_by_correlation(same, at, same, at).tolist() == at.tolist()
         return lambda: link_by_correlation(same, at, same, at)
 
-    assert work(link(2000)) < 1.2 * work(link(100))
+    assert calls(link(2000)) < 1.2 * calls(link(100))
 
 
 @pytest.mark.parametrize("shape", ["threads", "processes", "device_annotations"])

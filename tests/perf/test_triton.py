@@ -7,13 +7,14 @@ import csv
 import json
 import math
 import sys
+from functools import partial
 
 import pytest
+from growth import assert_growth, calls
 from hypothesis import given
 from hypothesis import strategies as st
 from matrix_calls import BF16, FP32, Argument, call
 from vector_calls import Row
-from work import assert_linear, work
 
 from corpus import GOLDENS, cases, needs_goldens
 from tracelens_graph.perf.arguments import Arguments, Tensor
@@ -153,8 +154,8 @@ def test_work_grows_with_the_name_and_ends(prefix: str, part: str) -> None:
     def read(length: int) -> tuple[str, ...]:
         return fused_operations.__wrapped__(f"triton_{prefix}_fused_{(part * length)[:length]}0")
 
-    assert_linear(read, 1_500)
-    assert work(lambda: read(1_000_000)) <= work(lambda: read(5_000))
+    assert_growth(lambda length: partial(read, length), 1_000)
+    assert calls(lambda: read(1_000_000)) <= calls(lambda: read(5_000))
 
 
 def test_a_kernel_without_tensors_says_why() -> None:

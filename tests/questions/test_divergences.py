@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from handmade import span
-from placed_traces import marked, placed
+from placed_traces import pair_of, placed
 from same_tables import assert_same
 
-from corpus import CORPUS, needs_corpus
+from corpus import needs_corpus
 from tracelens_graph.analyses.alignment.difference import Diff
 from tracelens_graph.analyses.alignment.steps import median_steps
 from tracelens_graph.analyses.questions import QUESTIONS
@@ -64,13 +64,6 @@ def handmade() -> Pair:
 def simulated_pair() -> Pair:
     a, b = (load_core(simulate(1, steps=2, layers=layers, seed=51).ranks[0].trace) for layers in (3, 4))
     return placed(a, "diverging simulated", "three"), placed(b, "diverging simulated", "four")
-
-
-@cache
-def real_pair(name: str) -> Pair:
-    assert CORPUS
-    a, b = (marked(CORPUS / "tracelens" / device / f"{name}.json.gz") for device in ("h100", "mi300"))
-    return placed(a, f"diverging {name}", "h100"), placed(b, f"diverging {name}", "mi300")
 
 
 @pytest.fixture
@@ -179,6 +172,6 @@ def test_the_database_finds_the_same_kernels(compared: Ask) -> None:
 @pytest.mark.parametrize("model", ["bert-small", "qwen1.5-0.5b"])
 @pytest.mark.parametrize("name", NAMES)
 def test_the_database_says_the_same_of_platforms(compared: Ask, name: str, model: str) -> None:
-    query, twin = compared(real_pair(model), name, top=0)
+    query, twin = compared(pair_of(model), name, top=0)
     assert_same(query, twin)
     assert len(twin) >= 10

@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from growth import assert_growth
+from growth import assert_growth, calls
 from handmade import small_trace, span
 from shapes import trace
-from work import work
 
 from corpus import chosen_traces, loaded, parametrize
 from tracelens_graph.graph import traversals
@@ -152,7 +151,7 @@ def test_drawing_grows_with_the_trace(
 def test_the_first_lines_of_a_large_tree_cost_little() -> None:
     core = load_core(trace("children", 5000))
     labels = Labels(short_category(core), short=True)
-    assert work(lambda: [*islice(lines(core, forest(core, Choice()), labels), 10)]) < 20_000
+    assert calls(lambda: [*islice(lines(core, forest(core, Choice()), labels), 10)]) < 20_000
 
 
 def test_a_way_up_can_be_cut() -> None:

@@ -8,16 +8,17 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import openpyxl
 import pytest
+from growth import assert_growth
 from hypothesis import given
 from hypothesis import strategies as st
 from profiles import examples
-from work import assert_linear
 
 from tracelens_graph.errors import MissingExtraError
 from tracelens_graph.reports import xlsx
@@ -160,4 +161,4 @@ def test_work_grows_with_the_cells() -> None:
         columns |= {f"t{i}": [f"aten::op{row % 300}" for row in range(rows)] for i in range(2)}
         write_xlsx({"t": Table("t", columns)}, io.BytesIO())
 
-    assert_linear(write, 500)
+    assert_growth(lambda rows: partial(write, rows), 100)
