@@ -21,9 +21,10 @@ def trace_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def run() -> Run:
     """Runs a command in this process: exit code, standard output, standard error."""
+    runner = CliRunner(env={"COLUMNS": None})  # pytest-xdist sets it
 
     def call(*arguments: object, **options: object) -> tuple[int, str, str]:
-        result = CliRunner().invoke(app, [str(argument) for argument in arguments], **options)  # type: ignore[arg-type]
+        result = runner.invoke(app, [str(argument) for argument in arguments], **options)  # type: ignore[arg-type]
         if result.exception and not isinstance(result.exception, SystemExit):
             raise result.exception
         return result.exit_code, result.stdout, result.stderr
