@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from tracelens_graph.cli.options import Format
+from tracelens_graph.cli.outputs import say_written
 
 if TYPE_CHECKING:
     from tracelens_graph.graph.core import Core
@@ -58,12 +59,7 @@ def load(trace: str, cache: bool = False, processes: int | None = None, wants_gp
     if core.info.ends_early and wants_gpu and not len(core.gpu_rows):
         from tracelens_graph.errors import TraceError
 
-        read = f"{core.info.cut_short:,} bytes of JSON, " if core.info.cut_short else ""
-        left = core.info.events - core.info.lost_in_all
-        raise TraceError(
-            f"{core.info.source}: the file is cut short: {read}{left:,} {'entry' if left == 1 else 'entries'} could be "
-            "read, no GPU event among them, as these usually stand last; copy or record it again"
-        )
+        raise TraceError(f"{core.info.source}: no GPU event could be read: {core.info.damage}; copy or record it again")
     if core.info.damage:
         warn(f"{core.info.source}: {core.info.damage}")
     return core
@@ -95,6 +91,14 @@ def write_table(table: Table, form: Format, hints: Iterable[str] = ()) -> None:
     from tracelens_graph.reports.terminal import terminal_width, wants_color
 
     sys.stdout.write(formatted(table, form, terminal_width(sys.stdout), wants_color(sys.stdout), hints))
+
+
+def write_tables(tables: Mapping[str, Table], folder: Path) -> None:
+    """Write each table to a CSV file in a folder, and say so."""
+    from tracelens_graph.reports.folder import write_folder
+
+    write_folder(tables, folder)
+    say_written(f"wrote {len(tables)} {'table' if len(tables) == 1 else 'tables'} to {folder}", folder)
 
 
 def print_wrapped(text: str) -> None:

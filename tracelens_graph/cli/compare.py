@@ -7,7 +7,6 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 from glob import has_magic
 from pathlib import Path
 from shlex import quote
@@ -16,15 +15,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tracelens_graph.cli import gate
-from tracelens_graph.cli.common import load, print_wrapped, write_table
+from tracelens_graph.cli.common import load, print_wrapped, write_table, write_tables
 from tracelens_graph.cli.hints import Call
 from tracelens_graph.cli.options import (
-    TO_FOLDER,
     CacheOption,
+    CsvFolder,
     Extensions,
     Format,
     FormatOption,
+    Layout,
     LinkedOnly,
+    Names,
     Recompute,
     TableName,
     extension_of,
@@ -44,13 +45,6 @@ _STRUCTURE = ("ops_summary", "kernel_summary")
 _KEY_TABLES = ("gpu_timeline", "ops_summary_by_category", "ops_summary", "kernel_summary")
 
 
-class Layout(StrEnum):
-    """Files and columns of a comparison."""
-
-    own = "own"
-    tracelens = "tracelens"
-
-
 @with_window_options
 def compare(
     runs: Annotated[
@@ -63,17 +57,10 @@ def compare(
         ),
     ],
     window: WindowChoice,
-    names: Annotated[
-        str | None,
-        typer.Option(metavar="A,B,...", show_default=False, help="What to call the runs; else by file or folder."),
-    ] = None,
+    names: Names = None,
     table: TableName = None,
     format: FormatOption = Format.table,
-    csv: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", show_default=False, help="Write every table to DIR/NAME.csv."),
-        TO_FOLDER,
-    ] = None,
+    csv: CsvFolder = None,
     top: Annotated[
         int | None,
         typer.Option(
@@ -260,13 +247,10 @@ def _write_as_tracelens(
 
 
 def _write_folder(tables: Mapping[str, Table], folder: Path) -> None:
-    from tracelens_graph.reports.folder import write_folder
-
     files = {re.sub(r"[^\w.-]", "_", name, flags=re.ASCII): table for name, table in tables.items()}
     if len(files) < len(tables):
         raise typer.BadParameter("--names: as parts of file names, two of them are one")
-    write_folder(files, folder)
-    say([f"wrote {len(files)} tables to {folder}"])
+    write_tables(files, folder)
 
 
 def _judge(conditions: Sequence[gate.Condition], runs: Mapping[str, Run]) -> None:

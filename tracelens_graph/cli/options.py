@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -48,6 +49,13 @@ class Format(StrEnum):
     md = "md"
 
 
+class Layout(StrEnum):
+    """Whose files and columns are written."""
+
+    own = "own"
+    tracelens = "tracelens"
+
+
 Trace = Annotated[
     str,
     typer.Argument(
@@ -64,6 +72,31 @@ Traces = Annotated[
 
 FormatOption = Annotated[
     Format, typer.Option("--format", "-f", help="table for people; csv and json with all digits; md for a page.")
+]
+
+CsvFolder = Annotated[
+    Path | None,
+    typer.Option("--csv", metavar="DIR", show_default=False, help="Write every table to DIR/NAME.csv."),
+    TO_FOLDER,
+]
+
+JsonFile = Annotated[
+    Path | None,
+    typer.Option("--json", metavar="FILE", show_default=False, help="Write the findings and all tables as JSON."),
+    Written((".json",)),
+]
+
+MarkdownFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--markdown", metavar="FILE", show_default=False, help="Write the findings and the key tables as Markdown."
+    ),
+    Written((".md", ".markdown")),
+]
+
+Names = Annotated[
+    str | None,
+    typer.Option(metavar="A,B,...", show_default=False, help="What to call the traces; else by file or folder."),
 ]
 
 LinkedOnly = Annotated[

@@ -31,7 +31,8 @@ from tracelens_graph.marks import GRAPH_MAGIC
 from tracelens_graph.schema import SCHEMA_VERSION
 
 VERSION = SCHEMA_VERSION + 1
-"""Version of saved graphs: a change of the schema or of the format (the summand) makes another one."""
+"""Version of saved graphs: that of the schema, and one for the checksums of sections, which came without a change of
+the schema."""
 
 _ALIGNMENT = 64
 _HEADER = struct.Struct("<8sIIQQQ")

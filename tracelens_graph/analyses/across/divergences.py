@@ -126,14 +126,18 @@ def _replacements(difference: Diff, kernel: str) -> Iterator[dict[str, Any]]:
     texts = {code: name for name, code in codes.items()}
     op = np.where(ops[0] >= 0, ops[0], ops[1])
     differ = names[0] != names[1]
+    if not differ.any():
+        return
     keys, of = np.unique(np.stack((op, *names))[:, differ], axis=1, return_inverse=True)
     times = [core.columns.dur_ns for core in cores]
-    for number, key in enumerate(keys.T.tolist()):
+    order = np.argsort(of.ravel(), kind="stable")
+    ends = np.cumsum(np.bincount(of.ravel(), minlength=keys.shape[1]))[:-1]
+    groups = [np.split(side[differ][order], ends) for side in sides]
+    for key, *grouped in zip(keys.T.tolist(), *groups, strict=True):
         called = [texts[code] if code >= 0 else None for code in key]
         if not any(kernel in (name or "") for name in called[1:]):
             continue
-        rows = [np.unique(side[differ][of.ravel() == number]) for side in sides]
-        rows = [one[one >= 0] for one in rows]
+        rows = [np.unique(one[one >= 0]) for one in grouped]
         ns = [int(time[one].sum()) for time, one in zip(times, rows, strict=True)]
         yield {
             "op": called[0],

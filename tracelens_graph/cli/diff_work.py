@@ -1,0 +1,263 @@
+"""The work of `tracelens-graph diff`: what it prints, draws and writes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from tracelens_graph.cli import gate
+from tracelens_graph.cli.common import ASCII_BRANCHES, has_branches, write_table, write_tables
+from tracelens_graph.cli.hints import Call
+from tracelens_graph.cli.options import Format, Layout
+from tracelens_graph.cli.outputs import say_written
+from tracelens_graph.cli.traces import say
+from tracelens_graph.cli.windows import WindowChoice
+
+if TYPE_CHECKING:
+    from tracelens_graph.analyses.alignment.difference import Diff
+    from tracelens_graph.graph.window import Window
+    from tracelens_graph.table import Table
+
+ROWS_FOR_PEOPLE = 20
+_PROGRAM = "tracelens-graph"
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What is shown of two traces."""
+
+    tree: bool
+    points: bool
+    point: int | None
+    top: int | None
+    format: Format
+    min_percent: float
+    csv: Path | None
+    json: Path | None
+    markdown: Path | None
+    layout: Layout
+
+    @property
+    def writes(self) -> bool:
+        """Whether files are written, and nothing is printed that was not asked for."""
+        return bool(self.csv or self.json or self.markdown)
+
+    @property
+    def for_two(self) -> list[str]:
+        """The options that take exactly two traces, of those that were given."""
+        given = {
+            "--tree": self.tree, "--points": self.points, "--point": self.point is not None,
+            "--json": self.json, "--markdown": self.markdown, "--layout tracelens": self.layout is Layout.tracelens,
+        }  # fmt: skip
+        return [name for name, value in given.items() if value]
+
+
+def two_traces(
+    windows: tuple[Window, Window], names: tuple[str, str], shown: Shown, conditions: Sequence[gate.Condition],
+    calls: tuple[Call, Call],
+) -> None:  # fmt: skip
+    """Compare two traces, and print, draw and write what is asked for; end with the exit code of failed conditions."""
+    from tracelens_graph.analyses.alignment.difference import diff as compared
+    from tracelens_graph.analyses.alignment.steps import median_steps
+    from tracelens_graph.analyses.alignment.tables import places_table, totals_table
+    from tracelens_graph.analyses.alignment.times import times_table
+    from tracelens_graph.reports.diff_text import notes_on
+
+    chosen = calls[0].window != WindowChoice()
+    is_whole = chosen or shown.layout is Layout.tracelens
+    first, second = windows if is_whole else median_steps(*windows)
+    difference = compared(first, second, names)
+    notes = notes_on(difference)
+    if (first, second) != windows:
+        notes = ["One step of each is compared: --step N takes another, --from 0ms all of both traces.", *notes]
+    makers = {"diff_totals": totals_table, "diff_times": times_table, "diff_places": places_table}
+
+    @cache
+    def table(name: str) -> Table:
+        return makers[name](difference)
+
+    if shown.tree:
+        _draw_tree(difference, shown.min_percent)
+    elif shown.point is not None:
+        _draw_point(difference, table("diff_places"), shown.point, calls)
+    elif shown.points or (shown.format is not Format.table and not shown.writes):
+        _list(replace(table("diff_places"), notes=notes), shown)
+    elif not shown.writes:
+        _print_screen(difference, {name: table(name) for name in makers}, notes, calls)
+    if shown.csv and shown.layout is Layout.tracelens:
+        _write_as_tracelens(difference, shown.csv)
+    elif shown.csv:
+        write_tables({name: table(name) for name in makers}, shown.csv)
+    if shown.json:
+        _write_json(difference, {name: table(name) for name in makers}, notes, shown.json)
+    if shown.markdown:
+        _write_page(difference, table("diff_totals"), table("diff_places"), notes, shown.markdown, shown.top)
+    if conditions:
+        tables = {name: table(name) for name in {one.figure.table for one in conditions}}
+        gate.conclude(gate.remarks(conditions, tables), gate.check(conditions, tables))
+
+
+def _print_screen(difference: Diff, tables: dict[str, Table], notes: list[str], calls: tuple[Call, Call]) -> None:
+    from tracelens_graph.reports.diff_text import screen
+    from tracelens_graph.reports.terminal import terminal_width, wants_color
+
+    width, color = terminal_width(sys.stdout), wants_color(sys.stdout)
+    for line in screen(difference, tables, width, color, notes):
+        print(line)
+    if any(change for change in tables["diff_places"]["change_ms"]):
+        print(f"ask next: {_again(calls, '--point 1')}")
+
+
+def _again(calls: tuple[Call, Call], options: str) -> str:
+    """The command that compares the two once more."""
+    other = calls[1].complete("TRACE")
+    return calls[0].complete(f"{_PROGRAM} diff TRACE {'OTHER' if other == 'TRACE' else other} {options}")
+
+
+def _draw_tree(difference: Diff, min_percent: float) -> None:
+    from tracelens_graph.analyses.alignment.merged import merged_tree
+    from tracelens_graph.reports.diff_text import side_lines
+    from tracelens_graph.reports.diff_tree import tree_lines
+    from tracelens_graph.reports.terminal import terminal_width, wants_color
+    from tracelens_graph.texts import printable, wrapped
+
+    width, color = terminal_width(sys.stdout), wants_color(sys.stdout)
+    for line in side_lines(difference):
+        _print_drawn(wrapped(printable(line), width, "  "))
+    print()
+    _print_drawn(tree_lines(merged_tree(difference.alignment), width, color, min_percent))
+
+
+def _draw_point(difference: Diff, places: Table, number: int, calls: tuple[Call, Call]) -> None:
+    from tracelens_graph.reports.diff_point import point_lines
+    from tracelens_graph.reports.diff_text import place_lines
+    from tracelens_graph.reports.terminal import terminal_width
+
+    if number > len(places):
+        raise typer.BadParameter(f"--point: there are {len(places):,} places, from 1")
+    width = terminal_width(sys.stdout)
+    row = places.records()[number - 1]
+    _print_drawn(place_lines(row, width))
+    print()
+    _print_drawn(point_lines(difference, difference.places[number - 1], width))
+    for call, uid in zip(calls, (row["uid_a"], row["uid_b"]), strict=True):
+        if uid is not None:
+            print(f"ask next: {call.complete(f'{_PROGRAM} tree TRACE --uid {uid} --up')}")
+    for call, side in zip(calls, "ab", strict=True):
+        if (uid := row[f"uid_{side}"]) is not None:
+            cut = f"{_PROGRAM} cut TRACE --uid {uid} -o {side}-{uid}.json.gz"
+            print(f"open in Perfetto UI: {call.complete(cut)}")
+
+
+def _print_drawn(lines: Iterator[str]) -> None:
+    in_ascii = not has_branches(sys.stdout.encoding)
+    for line in lines:
+        print((line.translate(ASCII_BRANCHES) if in_ascii else line).rstrip())
+
+
+def _list(table: Table, shown: Shown) -> None:
+    """Print a table: for people the columns that say most, and not all rows."""
+    from tracelens_graph.reports.views import top as first_rows
+
+    rows = (ROWS_FOR_PEOPLE if shown.format is Format.table else 0) if shown.top is None else shown.top
+    table = first_rows(table, rows)
+    if shown.format in (Format.table, Format.md):
+        from tracelens_graph.reports.views import told
+
+        table = told(table)
+    write_table(table, shown.format)
+
+
+def _write_json(difference: Diff, tables: dict[str, Table], notes: list[str], path: Path) -> None:
+    from tracelens_graph.files import replacing
+    from tracelens_graph.reports.diff_document import diff_json
+
+    with replacing(path) as file:
+        file.write(diff_json(difference, tables, notes).encode())
+    say_written(f"wrote {len(tables)} tables to {path}", path)
+
+
+def _write_page(difference: Diff, totals: Table, places: Table, notes: list[str], path: Path, rows: int | None) -> None:
+    from tracelens_graph.files import replacing
+    from tracelens_graph.reports.diff_document import diff_markdown
+
+    page = diff_markdown(difference, totals, places, notes, **({} if rows is None else {"rows": rows}))
+    with replacing(path) as file:
+        file.write(page.encode("utf-8", "backslashreplace"))
+    say_written(f"wrote a page to {path}", path)
+
+
+def _write_as_tracelens(difference: Diff, folder: Path) -> None:
+    from tracelens_graph.analyses.alignment.tracelens import TraceLensDiff
+    from tracelens_graph.compat.trace_diff_files import write_trace_diff
+
+    told = TraceLensDiff(difference)
+    written = write_trace_diff(told, folder)
+    say(told.notes)
+    say_written(f"wrote {len(written)} files to {folder}", folder)
+
+
+def _readable(
+    paths: Sequence[str], tags: Sequence[str], opened: Callable[[str], Window]
+) -> Iterator[tuple[str, Window]]:
+    """The windows of those files that are traces: whatever else lies in a folder of traces is passed over."""
+    from tracelens_graph.errors import NotATraceError, TraceError
+    from tracelens_graph.set_loading import left_out_note
+
+    others = []
+    for path, tag in zip(paths, tags, strict=True):
+        try:
+            window = opened(path)
+        except NotATraceError:
+            others.append(path)
+            continue
+        yield tag, window
+    if len(others) == len(paths):
+        raise TraceError(f"none of the {len(paths)} files is a trace that can be read")
+    say(left_out_note(others))
+
+
+def several_traces(
+    paths: Sequence[str], tags: Sequence[str], opened: Callable[[str], Window], shown: Shown, chosen: bool
+) -> None:
+    """Compare several traces with the first."""
+    from tracelens_graph.analyses.alignment.several import runs_table
+    from tracelens_graph.reports.diff_text import runs_text
+
+    _answer(runs_table(_readable(paths, tags, opened), chosen), shown, runs_text)
+
+
+def parts_within(
+    paths: Sequence[str], tags: Sequence[str], opened: Callable[[str], Window], shown: Shown, call: Call
+) -> None:
+    """Say which part of one trace, or which of several ranks, is not like the others."""
+    from tracelens_graph.analyses.alignment.several import odd_parts, odd_ranks
+    from tracelens_graph.reports.diff_text import within_text
+
+    table = odd_parts(opened(paths[0])) if len(paths) == 1 else odd_ranks(dict(_readable(paths, tags, opened)))
+    rows = ROWS_FOR_PEOPLE if shown.top is None else shown.top
+    _answer(table, shown, partial(within_text, most=rows))
+    if shown.format is Format.table and not shown.csv and len(paths) == 1 and len(table):
+        uid, usual = table["uid"][0], table["usual_uid"][0]
+        if uid is not None:
+            under = f"{_PROGRAM} tree TRACE --prune --uid"
+            print(f"ask next: {call.complete(f'{under} {uid}')}")
+            print(f"ask next: {call.complete(f'{under} {usual}')}")
+
+
+def _answer(table: Table, shown: Shown, text: Callable[[Table, int, bool], Iterator[str]]) -> None:
+    """Write a table, or print it; for people as a text."""
+    from tracelens_graph.reports.terminal import terminal_width, wants_color
+
+    if shown.csv:
+        write_tables({table.name: table}, shown.csv)
+    elif shown.format is Format.table:
+        _print_drawn(text(table, terminal_width(sys.stdout), wants_color(sys.stdout)))
+    else:
+        _list(table, shown)
