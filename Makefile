@@ -12,9 +12,9 @@ PYTHON ?= $(shell for python in python3 python python3.14 python3.13 python3.12 
 	&& echo $$python && break; done)
 RUN := $(VENV)/bin/python
 
-# Tests of the database all run in one of the two processes: see tests/lanes.py.
+# Tests of the database all run in one process: see tests/lanes.py.
 HYPOTHESIS ?= few
-PYTEST := -m pytest -n auto --maxprocesses 2 --dist loadgroup --no-loadscope-reorder --hypothesis-profile $(HYPOTHESIS)
+PYTEST := -m pytest -n auto --maxprocesses 4 --dist loadgroup --no-loadscope-reorder --hypothesis-profile $(HYPOTHESIS)
 QUICK := not (neo4j or browser or corpus or slow)
 
 .PHONY: demo quick test quick-wheel bench lint build

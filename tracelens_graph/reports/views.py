@@ -21,11 +21,6 @@ _LONGEST = 80
 """Characters of a name or a list; kernels of C++ templates have thousands."""
 
 
-def is_sheet(table: Table) -> bool:
-    """Whether a table is that of a family of operations: too wide, and too many, to be read one after the other."""
-    return table.name not in TABLES and "UID_first" in table.columns
-
-
 def for_people(table: Table) -> bool:
     """Whether a table has columns that were chosen for people."""
     return table.name in TABLES and any(column.heading for column in TABLES[table.name].columns.values())

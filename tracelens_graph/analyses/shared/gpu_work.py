@@ -28,11 +28,6 @@ def names_of(core: Core, rows: np.ndarray) -> list[str | None]:
     return [core.names[core.columns.name[row]] if row >= 0 else None for row in rows.tolist()]
 
 
-def uids_of(core: Core, rows: np.ndarray) -> list[int | None]:
-    """Uids of rows; None for -1."""
-    return [int(core.columns.uid[row]) if row >= 0 else None for row in rows.tolist()]
-
-
 def known(values: np.ndarray) -> list[Any]:
     """Values as a list, None for NaN."""
     return [None if value != value else value for value in values.tolist()]
