@@ -36,6 +36,7 @@ COMMANDS = {
         "diff T T --tree",
         "diff T T --point 1",
         "diff T T --csv D",
+        "diff T T --layout tracelens --csv D",
     ),
     "info": ("info T",),
     "timeline": ("timeline T",),

@@ -29,6 +29,9 @@ from tracelens_graph.table import Table
 
 SOURCES = ("trace1", "trace2")
 _ROOT = "root"
+_INDENT = 4
+_DEEPEST = 1000
+"""Levels of the merged tree that are drawn; the recursion of TraceLens ends there too."""
 _OF_OP = ("Input Dims", "Input Strides", "Input type", "Concrete Inputs")
 
 
@@ -271,6 +274,8 @@ class TraceLensDiff:
     def tree_lines(self, prune_non_gpu: bool = False) -> Iterator[str]:
         """The merged tree, a line per node; below each node what both have, then the first side's, then the second's.
 
+        Of what is deeper than a thousand levels a line tells the number of nodes: a line is as long as it is deep.
+
         Args:
             prune_non_gpu: without ops that lead to no GPU work.
         """
@@ -284,6 +289,9 @@ class TraceLensDiff:
         while stack:
             node, indent, is_last = stack.pop()
             yield f"{indent}{'└── ' if is_last else '├── '}{self._line(node)}"
+            if len(indent) == _DEEPEST * _INDENT and tree.last[node] > node:
+                yield f"{indent}    └── {tree.last[node] - node:,} nodes below, not drawn"
+                continue
             below = sorted(tree.children(node), key=self._side)
             indent += "    " if is_last else "│   "
             stack += [(child, indent, child == below[-1]) for child in reversed(below)]
