@@ -152,12 +152,16 @@ class Forest:
     @cached_property
     def identity(self) -> np.ndarray:
         """Per node a hash of its subtree; equal subtrees have equal ones, on both sides."""
-        return _identities(self, self.args)
+        return self._identities[0]
 
     @cached_property
     def structure(self) -> np.ndarray:
         """The same without the arguments."""
-        return _identities(self, np.zeros_like(self.args))
+        return self._identities[1]
+
+    @cached_property
+    def _identities(self) -> np.ndarray:
+        return _identities(self)
 
     @cached_property
     def root(self) -> np.ndarray:
@@ -319,26 +323,30 @@ def _children(parent: np.ndarray, leaf_parent: np.ndarray, low: np.ndarray) -> t
     return start, item[order]
 
 
-def _identities(forest: Forest, args: np.ndarray) -> np.ndarray:
-    """Hash of each subtree: name, arguments, and in order those of what is below; of leaves the category counts."""
+def _identities(forest: Forest) -> np.ndarray:
+    """Two hashes of each subtree: of names, arguments, and in order what is below; and the same without arguments.
+
+    Of leaves the category counts. Both are made in one pass, a level of the tree after the other.
+    """
     parent, start, child = forest.parent, forest.child_start, forest.child
-    own = mixed(forest.name.astype(np.uint64) * _MULTIPLIERS[0] + args.astype(np.uint64) * _MULTIPLIERS[1])
+    args = np.stack((forest.args, np.zeros_like(forest.args)), axis=1).astype(np.uint64)
+    own = mixed(forest.name.astype(np.uint64)[:, None] * _MULTIPLIERS[0] + args * _MULTIPLIERS[1])
     size = np.diff(start)
     above = np.repeat(np.arange(len(parent)), size)
     place = (np.arange(len(child)) - np.repeat(start[:-1], size)).astype(np.uint64) + np.uint64(1)
     is_leaf = child < 0
-    below = np.zeros(len(parent), np.uint64)
+    below = np.zeros((len(parent), 2), np.uint64)
     leaves = mixed(forest.category.astype(np.uint64) * _MULTIPLIERS[2] + np.uint64(1))[~child[is_leaf]]
-    np.add.at(below, above[is_leaf], mixed(leaves + place[is_leaf] * _MULTIPLIERS[0]))
-    place_of = np.zeros(len(parent), np.uint64)
-    place_of[child[~is_leaf]] = place[~is_leaf]
-    found = np.zeros(len(parent), np.uint64)
+    np.add.at(below, above[is_leaf], mixed(leaves + place[is_leaf] * _MULTIPLIERS[0])[:, None])
+    place_of = np.zeros((len(parent), 1), np.uint64)
+    place_of[child[~is_leaf], 0] = place[~is_leaf]
+    found = np.zeros((len(parent), 2), np.uint64)
     # From the deepest level up: when a level is reached, all below it are final.
     for here in reversed(forest.levels):
         found[here] = mixed(own[here] ^ mixed(below[here] + _MULTIPLIERS[2]))
         lower = here[parent[here] >= 0]
         np.add.at(below, parent[lower], mixed(found[lower] + place_of[lower] * _MULTIPLIERS[0]))
-    return found
+    return np.ascontiguousarray(found.T)
 
 
 def mixed(lanes: np.ndarray) -> np.ndarray:
