@@ -25,6 +25,7 @@ from pages import DOCS, publish
 import tracelens_graph as tlg
 from tracelens_graph import schema
 from tracelens_graph.analyses.diagnosis.finding import TOPICS
+from tracelens_graph.analyses.alignment.causes import REASON_MEANING
 from tracelens_graph.analyses.idle.idle import CAUSE_MEANING
 from tracelens_graph.analyses.places.attribution import LEVELS
 from tracelens_graph.analyses.questions import QUESTIONS
@@ -247,6 +248,11 @@ def _tables(g: tlg.TraceGraph) -> Iterator[str]:
         yield from _table(name, TABLES[name].answers, *access, TABLES[name].columns)
         if name == "attribution":
             yield f"\nLevels: {', '.join(map(_c, LEVELS))}; see [attribution.md](attribution.md).\n"
+        if name == "diff_places":
+            yield "\nReasons:\n\n"
+            yield from _rows(
+                ("reason", "meaning"), ((_c(reason.value), what) for reason, what in REASON_MEANING.items())
+            )
     yield (
         "\n## Of questions\n\n"
         "Answers to the questions of `tracelens-graph ask` and `db query`; see [asking.md](asking.md). Questions\n"

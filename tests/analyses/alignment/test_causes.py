@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from layered import ADD, GELU, GEMM, LAYER, Call, changed, kernels, program, slower
 
-from tracelens_graph.analyses.alignment.causes import RULES, Reason, Reasons
+from tracelens_graph.analyses.alignment.causes import REASON_MEANING, RULES, Reason, Reasons
 from tracelens_graph.analyses.alignment.difference import Diff, diff
 from tracelens_graph.analyses.alignment.times import time_parts
 from tracelens_graph.analyses.idle.idle import Cause
@@ -193,3 +193,7 @@ def test_kernels_that_no_longer_run_side_by_side_are_told() -> None:
     part = next(part for part in time_parts(found) if part.part == "computation")
     assert part.change_ns > 0
     assert "ms, of which 35 -> 7 % run beside others" in part.why
+
+
+def test_every_reason_has_a_meaning() -> None:
+    assert [*REASON_MEANING] == [*Reason]

@@ -62,6 +62,36 @@ class Reason(StrEnum):
     other_kernel = "other_kernel"
 
 
+REASON_MEANING = {
+    Reason.same: "nothing differs",
+    Reason.captured: "recorded into a graph on one side, so that it did not run there",
+    Reason.recomputation: "only one side recomputes these activations in the backward pass",
+    Reason.graph_launch: "launched as a graph on one side",
+    Reason.moves: "copies, casts or fills that the other side does not have",
+    Reason.communication: "collectives: only on one side, or the same ones for another time, waiting included",
+    Reason.module: "a module with all below it that only one side has",
+    Reason.only_one: "work that only one side has, and none of the above",
+    Reason.other_types: "arguments or kernels of other dtypes",
+    Reason.other_sizes: "arguments of other sizes",
+    Reason.other_strides: "arguments of the same sizes in another layout",
+    Reason.contention: "the same kernels; how long communication runs beside them differs",
+    Reason.other_device: "the same kernels on another device",
+    Reason.clock: "the same kernels, as much slower or faster as most others: clock, power or bandwidth",
+    Reason.other_time: "the same kernels for another time; the traces do not tell why",
+    Reason.other_work: "communication on one side, computation on the other, between the same neighbours",
+    Reason.fused: "fewer kernels, which a compiler or one op made of several",
+    Reason.unfused: "the other way round",
+    Reason.more_kernels: "the same kernels and others",
+    Reason.fewer_kernels: "some of the same kernels",
+    Reason.other_algorithm: "kernels that do other things, as attention that became a product and a softmax",
+    Reason.other_op: "another op does the work",
+    Reason.other_library: "kernels of another library for the same operation",
+    Reason.other_tile: "kernels of the same library with another tile",
+    Reason.other_kernel: "other kernels; `why` names them",
+}
+"""What each of them means."""
+
+
 class Why(NamedTuple):
     """A reason, and its evidence in words."""
 
