@@ -24,8 +24,8 @@ from pages import DOCS, publish
 
 import tracelens_graph as tlg
 from tracelens_graph import schema
-from tracelens_graph.analyses.diagnosis.finding import TOPICS
 from tracelens_graph.analyses.alignment.causes import REASON_MEANING
+from tracelens_graph.analyses.diagnosis.finding import TOPICS
 from tracelens_graph.analyses.idle.idle import CAUSE_MEANING
 from tracelens_graph.analyses.places.attribution import LEVELS
 from tracelens_graph.analyses.questions import QUESTIONS
