@@ -85,8 +85,9 @@ PLANTED: dict[str, tuple[dict[str, Any], Reason, str]] = {
         alike(changed("aten::gelu", lambda call: replace(call, op="aten::silu", kernels=((SILU, 9.0),)))),
         Reason.other_op, "aten::gelu became aten::silu",
     ),
-    "fusion by a compiler": (
-        alike((*LAYER[:2], TRITON, *LAYER[3:])), Reason.fused, "fused by a compiler, 1 -> 1 kernels"
+    "a compiled op": (
+        alike((*LAYER[:2], TRITON, *LAYER[3:])), Reason.other_op,
+        "aten::gelu became triton_poi_fused_gelu_1; another library: ",
     ),
     "fusion of three": (
         alike((*LAYER[:1], replace(TRITON, op="triton_poi_fused_mm_gelu_addmm"), *LAYER[4:])), Reason.fused,

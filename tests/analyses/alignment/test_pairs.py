@@ -118,7 +118,7 @@ def test_compiled_kernels_stand_beside_the_ops_between_the_same_products() -> No
     compiled = [fused[0], fused[1], triton, fused[2]]
     found = compared(load_core(program([layer] * 4)), load_core(program([compiled] * 4)))
     place, reason = reasons_of(found)[0]
-    assert reason is Reason.fused
+    assert reason is Reason.other_op
     assert place.names == ("aten::gelu", "triton_poi_fused_gelu_0")
     assert len(place.points) == 4
 

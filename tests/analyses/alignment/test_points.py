@@ -6,7 +6,7 @@ from alignments import aligned, kernels
 from call_trees import FORWARD, frame, launch, module, op, trace
 from trees_of_calls import call_of, model
 
-from tracelens_graph.analyses.alignment.difference import Alignment
+from tracelens_graph.analyses.alignment.difference import OUTSIDE_OF_OPS, Alignment, diff
 from tracelens_graph.analyses.alignment.points import Point
 from tracelens_graph.loading import load_core
 
@@ -80,3 +80,13 @@ def test_gaps_at_the_begin_of_every_thread_are_points_of_their_own() -> None:
     found = aligned(calls, more)
     extra = [point for point in found.points if not point.leaves[0]]
     assert [len(point.leaves[1]) for point in extra] == [1, 1]
+
+
+def test_launches_outside_of_ops_are_places_by_kernel() -> None:
+    cores = [load_core(trace([(FORWARD, [launch("first", us), launch("second", 3.0)])])) for us in (2.0, 9.0)]
+    found = diff(*cores)
+    assert [(place.names, place.change_ns) for place in found.places] == [
+        ((OUTSIDE_OF_OPS, OUTSIDE_OF_OPS), 7000),
+        ((OUTSIDE_OF_OPS, OUTSIDE_OF_OPS), 0),
+    ]
+    assert found.places[0].kernels[0].keys() == {"first"}

@@ -430,7 +430,7 @@ def _is_fused(clues: Clues, _: Reasons) -> Why | None:
     if compiled[0] == compiled[1] and not (by_op and (ops[0] > ops[1]) == (counts[0] > counts[1])):
         return None
     is_fused = compiled[1] if compiled[0] != compiled[1] else counts[1] < counts[0]
-    if (counts[1] > counts[0]) if is_fused else (counts[0] > counts[1]):
+    if (counts[1] >= counts[0]) if is_fused else (counts[0] >= counts[1]):
         return None
     per_call = " -> ".join(f"{count / len(clues.place.points):,.3g}" for count in counts)
     how = " by a compiler" if compiled[0] != compiled[1] else ""

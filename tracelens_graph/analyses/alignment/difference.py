@@ -23,6 +23,7 @@ from tracelens_graph.analyses.alignment.matches import Matches, matches_of
 from tracelens_graph.analyses.alignment.points import Point, points_of
 from tracelens_graph.analyses.alignment.runs import with_whole_runs
 from tracelens_graph.analyses.alignment.strangers import are_strangers
+from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.analyses.places.charging import charged, frames_above, module_calls
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.classes import argset_text, normal_name
@@ -32,7 +33,7 @@ from tracelens_graph.graph.node import Node
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import Kind
 
-NO_LAUNCH = "(no launch in trace)"
+OUTSIDE_OF_OPS = "(outside of ops)"
 _MODULE, _AUTOGRAD = "nn.Module: ", "autograd::engine::evaluate_function: "
 _BUILT_IN = re.compile(r"<built-in (?:method|function) (\S+?)[ >]")
 _NAMES = 3
@@ -361,7 +362,7 @@ class _Contexts:
         if is_module and modules and names == (f"{_MODULE}{modules[-1]}",):
             modules = modules[:-1]
         kernel = ""
-        if len(nodes) == 1 and kinds <= {Kind.PythonFunction, Kind.RuntimeCall}:
+        if len(nodes) == 1 and (kinds <= {Kind.PythonFunction, Kind.RuntimeCall} or names == (OUTSIDE_OF_OPS,)):
             kernel = called(side.event_name(int(side.events[side.first_event[leaves[0]]])))
         is_op = self._kind(nodes[0]) is Kind.Op
         return _Context(modules, is_backward, names, is_module, is_op, kernel, self.sizes(leaves[0]))
@@ -373,7 +374,7 @@ class _Contexts:
     def _name(self, node: int) -> str:
         core, row = self._side.window.core, int(self._side.row[node])
         if row < 0:
-            return NO_LAUNCH if node in self._side.lone_roots else ""
+            return NO_LAUNCH if node in self._side.lone_roots else OUTSIDE_OF_OPS
         code, kind = int(core.columns.name[row]), int(core.columns.kind[row])
         if (code, kind) not in self._names:
             name = normal_name(Kind(kind), core.names[code])

@@ -13,8 +13,9 @@ from itertools import groupby
 
 import numpy as np
 
-from tracelens_graph.analyses.alignment.difference import NO_LAUNCH, Alignment, kernels_of
+from tracelens_graph.analyses.alignment.difference import OUTSIDE_OF_OPS, Alignment, kernels_of
 from tracelens_graph.analyses.alignment.forest import Forest
+from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.graph.classes import normal_name
 from tracelens_graph.schema import Kind
 
@@ -247,7 +248,7 @@ def _called(forest: Forest, node: int) -> str:
         return ""
     row = int(forest.row[node])
     if row < 0:
-        return NO_LAUNCH
+        return NO_LAUNCH if node in forest.lone_roots else OUTSIDE_OF_OPS
     core = forest.window.core
     kind = Kind(int(core.columns.kind[row]))
     return normal_name(kind, core.names[core.columns.name[row]]).removeprefix("nn.Module: ")
