@@ -236,8 +236,8 @@ def test_a_packed_file_cut_short_says_what_is_left(tmp_path: Path, share: float)
         assert (done.exit_code, done.stdout) == (1, "")
         (line,) = done.stderr.splitlines()
         left = core.info.events - core.info.lost_events
-        read = f"{core.info.cut_short:,} bytes of JSON, {left:,} entries could be read"
-        assert f"the file is cut short: {read}, no GPU event among them, as these usually stand last" in line
+        assert f"the compressed file is cut short: {core.info.cut_short:,} bytes of JSON could be read" in line
+        assert f"{left:,} entries are left, and GPU events usually stand last; copy or record it again" in line
     assert CliRunner().invoke(app, ["info", str(file)]).exit_code == 0
 
 
