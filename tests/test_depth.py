@@ -29,7 +29,7 @@ SWITCHES = (
     "--kernel-categories --overlap"
 )
 COMMANDS = {
-    "report": ("report T", "report T --all", f"report T --csv D {SWITCHES}", "report T --json J"),
+    "report": ("report F", "report T --all", f"report T --csv D {SWITCHES}", "report T --json J"),
     "compare": ("compare T T --names a,b", "compare T T --names a,b --csv D"),
     "diff": (
         "diff T T",
@@ -44,17 +44,17 @@ COMMANDS = {
     "modules": ("modules T", "modules T --format table --by class"),
     "tree": ("tree T", "tree T --gpu-time --uids", "tree T --prune --kind gpu", "tree T --name gemm --up --gpu-time"),
     "roofline": ("roofline T --arch h100-sxm -o R",),
-    "cut": ("cut T --uid 50 -o C",),
+    "cut": ("cut F --uid 50 -o C",),
     "export": (
         "export T --format graphml -o G",
         "export T --format csv -o D",
         "export T --format parquet -o D",
         "db export D T",
     ),
-    "save": ("save T -o S",),
+    "save": ("save F -o S",),
     "ask": tuple(f"ask {name} T" for name in QUESTIONS if not QUESTIONS[name].several),
 }
-"""Command -> how it is called: T is the trace, the others places to write to."""
+"""Command -> how it is called: F is the trace as a file, T as a saved graph, the others are places to write to."""
 
 FILES = {"R": ".html", "C": ".json", "G": ".graphml", "S": ".tlg", "J": ".json"}
 
@@ -71,9 +71,10 @@ def commands(program: Any = app) -> Iterator[str]:
 
 @pytest.fixture(scope="module", params=DEPTHS)
 def deep(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A deep trace as a file."""
+    """A deep trace as a file, with the saved graph beside it."""
     path = tmp_path_factory.mktemp("deep") / f"{request.param}.json"
     path.write_text(json.dumps(trace(request.param, DEPTHS[request.param])))
+    tracelens_graph.load(path).save(path.with_suffix(".tlg"))
     return path
 
 
@@ -87,7 +88,7 @@ def test_a_command_takes_any_depth(words: str, deep: Path, tmp_path: Path) -> No
         pytest.importorskip("plotly")
     if "parquet" in words:
         pytest.importorskip("pyarrow")
-    places = {"T": str(deep), "D": str(tmp_path / "tables")}
+    places = {"F": str(deep), "T": str(deep.with_suffix(".tlg")), "D": str(tmp_path / "tables")}
     places |= {name: str(tmp_path / f"{name}{end}") for name, end in FILES.items()}
     result = CliRunner().invoke(app, [places.get(word, word) for word in words.split()])
     assert not result.exception or isinstance(result.exception, SystemExit), repr(result.exception)
