@@ -10,10 +10,10 @@ from tracelens_graph.analyses.alignment.forest import Forest
 from tracelens_graph.analyses.alignment.sequence import NEVER, Pairs, aligned
 from tracelens_graph.graph.arrays import distinct
 
-_OTHER_ARGUMENTS, _SAME_CATEGORY, _WITHOUT_OP, _OTHER_CALLERS = 30, 500, 300, 300
-"""What two leaves cost beside each other, in thousandths of leaving both alone: the same op with other arguments,
-another op of the same category, events of one category of which one has no op; on top as much as their callers
-differ."""
+_OTHER_ARGUMENTS, _OTHER_DIMS, _OTHER_KERNEL, _SAME_CATEGORY, _WITHOUT_OP, _OTHER_CALLERS = 30, 200, 50, 500, 300, 300
+"""What two leaves cost beside each other, in thousandths of leaving both alone: the same op with other arguments of the
+same dims, with other dims, and then with another kernel on top, another op of the same category, events of one category
+of which one has no op; on top as much as their callers differ."""
 
 _UNLIKE = 2
 """Units whose leaves differ by more than one in this many are no pair."""
@@ -66,7 +66,10 @@ class Units:
 
 
 class UnitCosts:
-    """What it costs to pair two units: as many leaves as differ by op and category; never those unlike each other."""
+    """What it costs to pair two units: as many leaves as differ by op and category, and a part of what differs by dims.
+
+    Units of which more than a half differs by op and category are never paired.
+    """
 
     def __init__(self, x: Units, y: Units) -> None:
         self.x, self.y = x, y
@@ -77,19 +80,23 @@ class UnitCosts:
             np.array([k for k, names in enumerate(one.names) if not names.isdisjoint(common)], np.int64)
             for one in (x, y)
         ]
-        token_x, token_y = (one.forest.token[one.low[0] : one.high[-1]] for one in (x, y))
-        tokens = np.unique(np.concatenate((token_x, token_y)))
         is_large = len(self._rows[0]) * len(self._rows[1]) > _LARGE
-        columns = _FEW if is_large else _FOLDED
-        self._bags = [
-            _bags(one, np.searchsorted(tokens, of) % columns, min(len(tokens), columns))[rows]
-            for one, of, rows in ((x, token_x, self._rows[0]), (y, token_y, self._rows[1]))
-        ]
+        self._bags = self._bags_of("token", _FEW if is_large else _FOLDED)
+        self._sized_bags, self._kernel_bags = self._bags_of("sized_token", _FEW), self._bags_of("kernel_token", _FEW)
         places: dict[int, list[int]] = {}
         for k, j in enumerate(self._rows[1].tolist()):
             for name in y.names[j] & common:
                 places.setdefault(name, []).append(k)
         self._called = {name: np.array(found, np.int64) for name, found in places.items()}
+
+    def _bags_of(self, what: str, most: int) -> list[np.ndarray]:
+        """How many leaves of each kind the units of both sides hold; kinds share columns where there are many."""
+        values = [getattr(one.forest, what)[one.low[0] : one.high[-1]] for one in (self.x, self.y)]
+        known = np.unique(np.concatenate(values))
+        return [
+            _bags(one, np.searchsorted(known, of) % most, min(len(known), most))[rows]
+            for one, of, rows in zip((self.x, self.y), values, self._rows, strict=True)
+        ]
 
     def aligned(self) -> Pairs:
         """The pairs of units that cost least."""
@@ -124,7 +131,12 @@ class UnitCosts:
         may = places[0] if len(places) == 1 else np.unique(np.concatenate(places))
         differ = np.abs(self._bags[1][may] - self._bags[0][i]).sum(axis=1)
         alike = _UNLIKE * differ <= self.x.size[rows[i]] + self.y.size[columns[may]]
-        cost[may[alike] - begin] = differ[alike].astype(np.int64) * _LEAF
+        may, differ = may[alike], differ[alike].astype(np.int64)
+        thousandths = 1000 * differ
+        for each, bags in ((_OTHER_DIMS, self._sized_bags), (_OTHER_KERNEL, self._kernel_bags)):
+            more = np.abs(bags[1][may] - bags[0][i]).sum(axis=1) - differ
+            thousandths += each * np.maximum(more, 0)
+        cost[may - begin] = thousandths * (_LEAF // 1000)
         return cost
 
 
@@ -163,7 +175,7 @@ def _there(leaves: range | np.ndarray) -> slice | np.ndarray:
 class LeafTable:
     """Costs of pairing the leaves of two stretches, a row at a time.
 
-    Leaves of one op, category, arguments and callers have one signature; rows are worked out once for each.
+    Leaves of one op, category, kernel, arguments and callers have one signature; rows are worked out once for each.
     """
 
     def __init__(self, costs: LeafCosts, leaves_a: range | np.ndarray, leaves_b: range | np.ndarray) -> None:
@@ -173,14 +185,14 @@ class LeafTable:
         self._weight_b = costs.weights[1][sides[1][1]] // 1000
         self._callers = _Callers(sides)
         self._of: list[np.ndarray] = []
-        self._known: list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]] = []
+        self._known: list[tuple[np.ndarray, ...]] = []
         for (forest, there), callers in zip(sides, self._callers.of, strict=True):
-            key = forest.leaf_identity[there] * np.uint64(0x9E3779B97F4A7C15) + callers.astype(np.uint64)
+            alike = forest.leaf_identity[there] ^ forest.kernel_token[there]
+            key = alike * np.uint64(0x9E3779B97F4A7C15) + callers.astype(np.uint64)
             _, one, of = np.unique(key, return_index=True, return_inverse=True)
             self._of.append(of)
-            self._known.append(
-                (forest.op[there][one], forest.category[there][one], forest.leaf_args[there][one], callers[one])
-            )
+            values = (forest.op, forest.category, forest.leaf_args, forest.leaf_dims, forest.kernel)
+            self._known.append((*(of_leaf[there][one] for of_leaf in values), callers[one]))
         self._rows: dict[int, tuple[np.ndarray, np.ndarray]] = {}
         self._most = max(_LARGE // max(len(leaves_b), 1), 1)
 
@@ -198,12 +210,14 @@ class LeafTable:
 
     def _factors(self, signature: int) -> tuple[np.ndarray, np.ndarray]:
         """For one signature and each leaf of the second stretch: thousandths of both weights, and NEVER or 0."""
-        op, category, args, callers = (values[signature] for values in self._known[0])
-        op_b, category_b, args_b, callers_b = self._known[1]
+        op, category, args, dims, kernel, callers = (values[signature] for values in self._known[0])
+        op_b, category_b, args_b, dims_b, kernel_b, callers_b = self._known[1]
         same_op = op_b == op
+        other_dims = np.where(kernel_b == kernel, _OTHER_DIMS, _OTHER_DIMS + _OTHER_KERNEL)
+        other_arguments = np.where(dims_b == dims, _OTHER_ARGUMENTS, other_dims)
         base = np.where(
             same_op,
-            np.where(args_b == args, 0, _OTHER_ARGUMENTS),
+            np.where(args_b == args, 0, other_arguments),
             np.where((op_b > 0) & (op > 0), _SAME_CATEGORY, _WITHOUT_OP),
         )
         may = (category_b == category) | (same_op & (op > 0))

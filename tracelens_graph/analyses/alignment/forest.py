@@ -15,6 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from tracelens_graph.analyses.alignment.captures import captured_launches
+from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, gpu_classes
 from tracelens_graph.categories.kernels import kernel_categories
 from tracelens_graph.extension import extension_of
 from tracelens_graph.graph.arrays import distinct, is_kind
@@ -55,12 +56,12 @@ class Forest:
         parent: node above each node; -1 for roots.
         called: number of each node's kind and name.
         name: the same, but backward ops bear the number of what their forward op is matched with, once that is known.
-        args: number of each node's arguments, 0 for none.
+        args, dims: numbers of each node's arguments, and of their dims alone; 0 for none.
         is_op: whether it is an op.
         low, high: leaves below it.
         linked_roots, lone_roots: the roots of threads, and those of streams.
         leaf_parent: node above each leaf.
-        category: number of what its longest event does.
+        category, kernel: numbers of what its longest event does, and of its name.
         ns: sum of the durations of its events.
         events: rows of GPU events, leaf after leaf; of a capture also those of the launches that it recorded.
         captured: rows of these launches -> what they launch.
@@ -75,6 +76,7 @@ class Forest:
     called: np.ndarray
     name: np.ndarray
     args: np.ndarray
+    dims: np.ndarray
     is_op: np.ndarray
     low: np.ndarray
     high: np.ndarray
@@ -82,6 +84,7 @@ class Forest:
     lone_roots: np.ndarray
     leaf_parent: np.ndarray
     category: np.ndarray
+    kernel: np.ndarray
     ns: np.ndarray
     events: np.ndarray
     first_event: np.ndarray
@@ -107,6 +110,28 @@ class Forest:
         return found
 
     @cached_property
+    def leaf_dims(self) -> np.ndarray:
+        """Per leaf the number of the dims of its arguments."""
+        found: np.ndarray = np.where(self.is_op[self.leaf_parent], self.dims[self.leaf_parent], 0)
+        return found
+
+    @cached_property
+    def sized_token(self) -> np.ndarray:
+        """Per leaf a hash of op, category and dims."""
+        return mixed(self.token + self.leaf_dims.astype(np.uint64) * _MULTIPLIERS[1])
+
+    @cached_property
+    def is_communication(self) -> np.ndarray:
+        """Per leaf whether its first event is communication."""
+        found: np.ndarray = gpu_classes(self.window.core, self.events[self.first_event[:-1]]) == COMMUNICATION
+        return found
+
+    @cached_property
+    def kernel_token(self) -> np.ndarray:
+        """Per leaf a hash of op, category and kernel."""
+        return mixed(self.token + self.kernel.astype(np.uint64) * _MULTIPLIERS[1])
+
+    @cached_property
     def token(self) -> np.ndarray:
         """Per leaf a hash of op and category."""
         return mixed(self.op.astype(np.uint64) * _MULTIPLIERS[0] + self.category.astype(np.uint64) * _MULTIPLIERS[2])
@@ -118,8 +143,8 @@ class Forest:
 
     @cached_property
     def bag(self) -> np.ndarray:
-        """Per node a hash of what is below it by op and category, in any order."""
-        running = np.concatenate((np.zeros(1, np.uint64), np.cumsum(self.token, dtype=np.uint64)))
+        """Per node a hash of what is below it by op, category and dims, in any order."""
+        running = np.concatenate((np.zeros(1, np.uint64), np.cumsum(self.sized_token, dtype=np.uint64)))
         found: np.ndarray = running[self.high] - running[self.low]
         return found
 
@@ -238,20 +263,21 @@ def forest(w: Window, names: Vocabulary, arguments: Vocabulary) -> Forest:
     # A node's first root is where its first leaf is.
     parent = np.where(parent < 0, root[begin][np.minimum(low, max(len(begin) - 1, 0))] if len(begin) else -1, parent)
 
-    name, args = _names(core, row, names), _arguments(core, row, arguments)
+    name, (args, dims) = _names(core, row, names), _arguments(core, row, arguments)
     parent = np.concatenate((parent, np.full(len(roots), -1)))
     name = np.concatenate((name, np.full(len(roots), names["(root)"])))
-    args = np.concatenate((args, np.zeros(len(roots), np.int64)))
+    args, dims = (np.concatenate((numbers, np.zeros(len(roots), np.int64))) for numbers in (args, dims))
     low, high = np.concatenate((low, root_low)), np.concatenate((high, root_high))
     leaf_parent = above[begin]
     dur_ns = np.where(np.isin(gpu, [*captured]), 0, c.dur_ns[gpu]) if captured else c.dur_ns[gpu]
     ns = sum_by_group(leaf, dur_ns, len(begin))
-    category = _category(w, gpu, captured, leaf, begin, row, above, is_op, names)
+    category, kernel = _category_and_kernel(w, gpu, captured, leaf, begin, row, above, is_op, names)
     child_start, child = _children(parent, leaf_parent, low)
     is_lone = ~is_linked[np.flatnonzero(fresh)]
     return Forest(
-        w, np.concatenate((row, np.full(len(roots), -1))), parent, name, name, args, is_op, low, high, roots[~is_lone],
-        roots[is_lone], leaf_parent, category, ns, gpu, np.append(begin, len(gpu)), child_start, child, captured,
+        w, np.concatenate((row, np.full(len(roots), -1))), parent, name, name, args, dims, is_op, low, high,
+        roots[~is_lone], roots[is_lone], leaf_parent, category, kernel, ns, gpu, np.append(begin, len(gpu)),
+        child_start, child, captured,
     )  # fmt: skip
 
 
@@ -278,16 +304,22 @@ def _names(core: Core, rows: np.ndarray, names: Vocabulary) -> np.ndarray:
     return np.array(found, np.int64)[back]
 
 
-def _arguments(core: Core, rows: np.ndarray, arguments: Vocabulary) -> np.ndarray:
+def _arguments(core: Core, rows: np.ndarray, arguments: Vocabulary) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers of the arguments of some rows, and of their dims alone; 0 without any."""
     sets, back = distinct(core.columns.argset[rows])
-    return np.array([arguments[argset_text(core, code)] if code >= 0 else 0 for code in sets.tolist()], np.int64)[back]
+    found = [
+        (arguments[argset_text(core, code)], arguments["dims", core.argsets[code][0]]) if code >= 0 else (0, 0)
+        for code in sets.tolist()
+    ]
+    numbers = np.array(found, np.int64).reshape(-1, 2)[back]
+    return numbers[:, 0], numbers[:, 1]
 
 
-def _category(
+def _category_and_kernel(
     w: Window, gpu: np.ndarray, captured: dict[int, str], leaf: np.ndarray, begin: np.ndarray, row: np.ndarray,
     above: np.ndarray, is_op: np.ndarray, names: Vocabulary,
-) -> np.ndarray:  # fmt: skip
-    """Per leaf the number of what its longest event does: the category of a kernel, the direction of a copy."""
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """Per leaf the number of its longest event's category (direction of a copy), and that of its name."""
     core, c = w.core, w.core.columns
     longest = gpu[np.lexsort((-c.dur_ns[gpu], leaf))[begin]]
     node = above[begin]
@@ -306,10 +338,11 @@ def _category(
     categories = kernel_categories(texts, extension_of(w).all_kernel_rules)
     of_kernel = np.array([names["category", category] for category in categories], np.int64)[back]
     of_copy = np.array([names["copy", copy_direction(kernel)] for kernel, _ in texts], np.int64)[back]
+    called = np.array([names["event", kernel] for kernel, _ in texts], np.int64)[back]
     kind = c.kind[longest]
     fill = names["category", "fill"]
     is_kernel = (kind == Kind.Kernel) | (kind == Kind.RuntimeCall)
-    return np.where(is_kernel, of_kernel, np.where(kind == Kind.Memcpy, of_copy, fill))
+    return np.where(is_kernel, of_kernel, np.where(kind == Kind.Memcpy, of_copy, fill)), called
 
 
 def _children(parent: np.ndarray, leaf_parent: np.ndarray, low: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -47,7 +47,7 @@ def points_of(matching: Matching, containers: Containers) -> list[Point]:
     """All points, in the order of the first side, then of what only the second has.
 
     Leaves below a matched op, and those of a stream without launches, are one point. Below frames, modules and roots
-    each pair of leaves is one, and so is each gap between pairs.
+    each pair of leaves is one, and so is each gap between pairs, communication in it apart from the rest.
     """
     a, b = matching.a, matching.b
     only_b = np.flatnonzero(matching.of_b < 0)
@@ -58,7 +58,7 @@ def points_of(matching: Matching, containers: Containers) -> list[Point]:
     before = _before(matching.of_b, b)[only_b]
     same_gap = np.where(before >= 0, matching.of_b[before], -1)
     node_b = np.where(partner >= 0, partner, -2 - around)
-    gap_b = _told_apart(a, partner, 2 * np.where(partner >= 0, same_gap, before) + 2)
+    gap_b = _told_apart(a, partner, _gap(np.where(partner >= 0, same_gap, before), b.is_communication[only_b]))
 
     key = ((np.concatenate((node, node_b)) + len(b.parent) + 2) << 33) + np.concatenate((gap, gap_b)) + 1
     keys, number = distinct(key)
@@ -95,8 +95,13 @@ def _places_of_a(matching: Matching, containers: Containers) -> tuple[np.ndarray
         if not len(outside := np.flatnonzero(outside & (a.parent[node] >= 0))):
             break
         node[outside] = climb(a.parent, a.parent[node[outside]], is_place | (a.parent < 0))
-    # Even numbers are gaps, odd ones pairs.
-    return node, _told_apart(a, node, np.where(partner >= 0, 2 * np.arange(a.leaves) + 1, 2 * _before(partner, a) + 2))
+    gap = _gap(_before(partner, a), a.is_communication)
+    return node, _told_apart(a, node, np.where(partner >= 0, 4 * np.arange(a.leaves) + 1, gap))
+
+
+def _gap(before: np.ndarray, is_communication: np.ndarray) -> np.ndarray:
+    """Numbers of gaps, even ones; those of pairs are odd. Communication never takes the place of other work."""
+    return 4 * (before + 1) + 2 * is_communication
 
 
 def _told_apart(a: Forest, node: np.ndarray, number: np.ndarray) -> np.ndarray:
