@@ -6,6 +6,12 @@ import numpy as np
 
 from tracelens_graph.analyses.alignment.forest import Forest, mixed
 from tracelens_graph.analyses.alignment.leaves import Matching
+from tracelens_graph.analyses.alignment.sequence import in_step
+
+_WRAPPERS = 200
+"""Nodes above the images of a chain's leaves that are looked at, beyond four times as many as the chain has."""
+_MOST_CELLS = 4_000_000
+"""Pairs of names above which only those that occur once are looked at."""
 
 
 class Containers:
@@ -59,8 +65,10 @@ class Containers:
         for chain in left.tolist():
             size, both = int(chains.leaves[chain]), int(self._both[chain])
             others = []
-            node = int(self._lowest[chain])
-            while b.parent[node] >= 0 and 4 * both >= size + b.high[node] - b.low[node]:
+            node, most = int(self._lowest[chain]), _WRAPPERS + 4 * int(length[chain])
+            for _ in range(most):
+                if b.parent[node] < 0 or 4 * both < size + b.high[node] - b.low[node]:
+                    break
                 if self.of_b[node] < 0:
                     others.append(node)
                 node = int(b.parent[node])
@@ -126,22 +134,34 @@ def _lowest_around(
 
 
 def common_places(first: tuple[int, ...], second: tuple[int, ...]) -> list[tuple[int, int]]:
-    """Places of a longest common sequence of two lists of names."""
+    """Places of a longest common sequence of two lists of names.
+
+    Where the table of all pairs would be large, of a longest one of the names that occur once on both sides.
+    """
     begin = 0
     while begin < min(len(first), len(second)) and first[begin] == second[begin]:
         begin += 1
     pairs = [(i, i) for i in range(begin)]
-    first, second = first[begin:], second[begin:]
-    length = np.zeros((len(first) + 1, len(second) + 1), np.int64)
-    names = np.array(second, np.int64)
+    common = set(first[begin:]).intersection(second[begin:])
+    # What only one side has is in no common sequence.
+    places = [[i for i in range(begin, len(names)) if names[i] in common] for names in (first, second)]
+    values = [np.array([names[i] for i in at], np.int64) for names, at in zip((first, second), places, strict=True)]
+    is_large = len(places[0]) * len(places[1]) > _MOST_CELLS
+    found = in_step(values[0], values[1], 0) if is_large else _common(values[0], values[1])
+    return pairs + [(places[0][i], places[1][j]) for i, j in found]
+
+
+def _common(first: np.ndarray, second: np.ndarray) -> list[tuple[int, int]]:
+    length = np.zeros((len(first) + 1, len(second) + 1), np.int32)
     for i in range(len(first) - 1, -1, -1):
         # Along a row, from the right: one more where names are equal, else the best so far.
-        best = np.where(names == first[i], length[i + 1, 1:] + 1, length[i + 1, :-1])
+        best = np.where(second == first[i], length[i + 1, 1:] + 1, length[i + 1, :-1])
         length[i, :-1] = np.maximum.accumulate(best[::-1])[::-1]
+    pairs = []
     i = j = 0
     while i < len(first) and j < len(second):
         if first[i] == second[j]:
-            pairs.append((begin + i, begin + j))
+            pairs.append((i, j))
             i, j = i + 1, j + 1
         elif length[i + 1, j] >= length[i, j + 1]:
             i += 1

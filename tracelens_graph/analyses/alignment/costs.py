@@ -24,6 +24,8 @@ _LEAF = 1 << 20
 """What a leaf counts in the cost of units; all time together counts less."""
 _LARGE = 1 << 22
 """Entries of a large table."""
+_NEAREST = 64
+"""Callers of a leaf that are looked at, at most."""
 
 
 class Units:
@@ -194,24 +196,25 @@ class LeafTable:
             values = (forest.op, forest.category, forest.leaf_args, forest.leaf_dims, forest.kernel)
             self._known.append((*(of_leaf[there][one] for of_leaf in values), callers[one]))
         self._rows: dict[int, tuple[np.ndarray, np.ndarray]] = {}
-        self._most = max(_LARGE // max(len(leaves_b), 1), 1)
+        # Of few signatures each row is worked out once; of many, each only as far as it is asked for.
+        self._is_large = len(self._known[0][0]) * len(self._known[1][0]) > _LARGE
 
     def row(self, i: int, begin: int, end: int) -> np.ndarray:
         """Cost of pairing one leaf of the first stretch with some of the second."""
-        signature = int(self._of[0][i])
-        if signature not in self._rows:
-            if len(self._rows) >= self._most:
-                self._rows.clear()
-            self._rows[signature] = self._factors(signature)
-        factor, never = self._rows[signature]
-        cost: np.ndarray = (self._weight_b[begin:end] + self._weight_a[i]) * factor[begin:end]
-        cost += never[begin:end]
+        signature, others = int(self._of[0][i]), self._of[1][begin:end]
+        if self._is_large:
+            factor, never = self._factors(signature, others)
+        else:
+            if signature not in self._rows:
+                self._rows[signature] = self._factors(signature, np.arange(len(self._known[1][0])))
+            factor, never = (values[others] for values in self._rows[signature])
+        cost: np.ndarray = (self._weight_b[begin:end] + self._weight_a[i]) * factor + never
         return cost
 
-    def _factors(self, signature: int) -> tuple[np.ndarray, np.ndarray]:
-        """For one signature and each leaf of the second stretch: thousandths of both weights, and NEVER or 0."""
+    def _factors(self, signature: int, others: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """For one signature and some of the second stretch: thousandths of both weights, and NEVER or 0."""
         op, category, args, dims, kernel, callers = (values[signature] for values in self._known[0])
-        op_b, category_b, args_b, dims_b, kernel_b, callers_b = self._known[1]
+        op_b, category_b, args_b, dims_b, kernel_b, callers_b = (values[others] for values in self._known[1])
         same_op = op_b == op
         other_dims = np.where(kernel_b == kernel, _OTHER_DIMS, _OTHER_DIMS + _OTHER_KERNEL)
         other_arguments = np.where(dims_b == dims, _OTHER_ARGUMENTS, other_dims)
@@ -221,9 +224,8 @@ class LeafTable:
             np.where((op_b > 0) & (op > 0), _SAME_CATEGORY, _WITHOUT_OP),
         )
         may = (category_b == category) | (same_op & (op > 0))
-        factor = np.where(may, base + self._callers.unlike(int(callers))[callers_b], 0)
-        of = self._of[1]
-        return factor[of], np.where(may, 0, NEVER)[of]
+        factor = np.where(may, base + self._callers.unlike(int(callers), callers_b), 0)
+        return factor, np.where(may, 0, NEVER)
 
 
 class _Callers:
@@ -251,30 +253,44 @@ class _Callers:
             self._holds.append(held)
         self._sizes = [np.array([len(known) for known in numbers], np.int64) for numbers in sets]
 
-    def unlike(self, callers: int) -> np.ndarray:
-        """What callers of the first side add to the cost beside each set of callers of the second."""
-        common = (self._holds[1] @ self._holds[0][callers]).astype(np.int64)
-        sizes = self._sizes[0][callers] + self._sizes[1]
+    def unlike(self, callers: int, others: np.ndarray) -> np.ndarray:
+        """What callers of the first side add to the cost beside some sets of callers of the second."""
+        # What is fewer is multiplied: all sets, or those that are asked for.
+        is_few = len(others) < len(self._sizes[1])
+        holds = self._holds[1][others] if is_few else self._holds[1]
+        common = (holds @ self._holds[0][callers]).astype(np.int64)
+        common = common if is_few else common[others]
+        sizes = self._sizes[0][callers] + self._sizes[1][others]
         differ: np.ndarray = _OTHER_CALLERS * (sizes - 2 * common) // np.maximum(sizes, 1)
         return differ
 
 
 def _names_above(forest: Forest, nodes: list[int], leaves: slice | np.ndarray) -> list[frozenset[int]]:
-    """For each node the names of it and of those above, up to the first that holds all of some leaves."""
+    """For each node the names of it and of those above, the nearest, up to the first that holds all of some leaves."""
     first, end = (leaves.start, leaves.stop) if isinstance(leaves, slice) else (int(leaves[0]), int(leaves[-1]) + 1)
-    known: dict[int, frozenset[int]] = {}
-    found = []
-    for start in nodes:
+    known: dict[int, tuple[frozenset[int], int]] = {}  # names, and how many nodes bear them
+
+    def climbed(node: int) -> tuple[list[int], int]:
+        """Nodes from one up to the first that is known or holds all leaves, and that one."""
         way: list[int] = []
-        node = start
-        while node not in known and not forest.low[node] <= first < end <= forest.high[node]:
-            if forest.parent[node] < 0:
+        while len(way) < _NEAREST and forest.parent[node] >= 0 and node not in known:
+            if forest.low[node] <= first < end <= forest.high[node]:
                 break
             way.append(node)
             node = int(forest.parent[node])
-        names = known.get(node, frozenset()).union(forest.name[way].tolist())
-        known[start] = names
-        found.append(names)
+        return way, node
+
+    found = []
+    for start in nodes:
+        way, node = climbed(start)
+        names, above = known.get(node, (frozenset[int](), 0))
+        if above + len(way) > _NEAREST:
+            while len(way) < _NEAREST:
+                way.append(node)
+                node = int(forest.parent[node])
+            names, above = frozenset(), 0
+        known[start] = names.union(forest.name[way].tolist()), above + len(way)
+        found.append(known[start][0])
     return found
 
 

@@ -3,13 +3,14 @@
 Needleman-Wunsch by rows: within a row, insertions are a running minimum, so that numpy does a row at a time. Where the
 table of all pairs would be large, equal items that occur as often on both sides are taken as given (patience diff takes
 those that are unique), and between them a band around the diagonal is searched, which widens while the path touches
-its edge.
+its edge. What is too long even for a band is cut into pieces.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 
@@ -82,7 +83,7 @@ def _anchors(
         for from_a, to_a, from_b, to_b in parts:
             if (to_a - from_a) * (to_b - from_b) <= _LARGE:
                 continue
-            found = _in_step(values[0][from_a:to_a], values[1][from_b:to_b], reach)
+            found = in_step(values[0][from_a:to_a], values[1][from_b:to_b], reach)
             at_a, at_b = from_a, from_b
             for i, j in found:
                 i, j = from_a + i, from_b + j
@@ -96,8 +97,13 @@ def _anchors(
     return sorted(given)
 
 
-def _in_step(first: np.ndarray, second: np.ndarray, reach: int) -> Pairs:
-    """Places whose surroundings occur equally often on both sides, as many as are in the same order on both."""
+def in_step(first: np.ndarray, second: np.ndarray, reach: int) -> Pairs:
+    """Places whose surroundings occur equally often on both sides, as many as are in the same order on both.
+
+    Args:
+        first, second: a number for each item of both sequences.
+        reach: how many neighbours on each side count; with 0 only items that occur once do.
+    """
     keys = [_surroundings(values, reach) for values in (first, second)]
     sides = [np.unique(key, return_counts=True) for key in keys]
     common, of_a, of_b = np.intersect1d(sides[0][0], sides[1][0], assume_unique=True, return_indices=True)
@@ -143,11 +149,26 @@ def _between(lose: np.ndarray, gain: np.ndarray, costs: Costs, from_a: int, to_a
     if not n or not m:
         return []
     band = max(n, m) if n * m <= _CELLS else 500 + abs(n - m) // 2
+    if min(2 * band, m) * n > _MOST_CELLS:
+        return _piece_by_piece(lose, gain, costs, (from_a, to_a, from_b, to_b))
     while True:
         pairs, touches = _in_band(lose, gain, costs, from_a, to_a, from_b, to_b, band)
         if not touches or band >= max(n, m) or 4 * band * n > _MOST_CELLS:
             return pairs
         band *= 2
+
+
+def _piece_by_piece(lose: np.ndarray, gain: np.ndarray, costs: Costs, part: Part) -> Pairs:
+    """The pairs of two stretches too long even for a band, both cut into equally many pieces."""
+    from_a, to_a, from_b, to_b = part
+    n, m = to_a - from_a, to_b - from_b
+    pieces = -(-n * m // _MOST_CELLS)
+    cuts_a, cuts_b = (np.arange(pieces + 1) * size // pieces + start for size, start in ((n, from_a), (m, from_b)))
+    return [
+        pair
+        for a, b in zip(pairwise(cuts_a.tolist()), pairwise(cuts_b.tolist()), strict=True)
+        for pair in _between(lose, gain, costs, *a, *b)
+    ]
 
 
 def _in_band(
