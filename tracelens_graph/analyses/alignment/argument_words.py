@@ -12,12 +12,13 @@ _NOTHING: tuple[object, ...] = ([], "", None, "Scalar", "None")
 
 
 def other_sizes(first: str, second: str) -> str:
-    """How the sizes of the first arguments that differ do; empty where none does."""
-    return _other(first, second, _size, "sizes")
+    """How the sizes of the argument whose number of elements changed by the greatest factor differ, and how many other
+    arguments differ; empty where none does."""
+    return _other(first, second, _size, "sizes", _factor)
 
 
 def other_strides(first: str, second: str) -> str:
-    """The same of strides."""
+    """The same of the strides of the first argument in which they differ."""
     return _other(first, second, _size, "strides")
 
 
@@ -26,15 +27,46 @@ def other_types(first: str, second: str) -> str:
     return _other(first, second, _type, "types")
 
 
-def _other(first: str, second: str, said: Callable[[object], str], what: str) -> str:
+def _same_weight(_: object, __: object) -> float:
+    return 1.0
+
+
+def _other(
+    first: str,
+    second: str,
+    said: Callable[[object], str],
+    what: str,
+    weight: Callable[[object, object], float] = _same_weight,
+) -> str:
+    """The argument that differs with the most weight, the first of several, in words."""
     if first == second:
         return ""
-    for one, other in zip_longest(_list(first), _list(second)):
-        if one in _NOTHING or other in _NOTHING:
-            continue
-        if (before := said(one)) != (after := said(other)):
-            return f"other {what}: {before} became {after}"
-    return ""
+    pairs = [
+        (one, other)
+        for one, other in zip_longest(_list(first), _list(second))
+        if one not in _NOTHING and other not in _NOTHING and said(one) != said(other)
+    ]
+    if not pairs:
+        return ""
+    one, other = max(pairs, key=lambda pair: weight(*pair))
+    number = len(pairs) - 1
+    more = f", {number} more {'argument differs' if number == 1 else 'arguments differ'}" if number else ""
+    return f"other {what}: {said(one)} became {said(other)}{more}"
+
+
+def _factor(one: object, other: object) -> float:
+    """By what factor the number of elements changed, at least 1; nothing counts as one element."""
+    few, many = sorted(max(_elements(sizes), 1) for sizes in (one, other))
+    return many / few
+
+
+def _elements(sizes: object) -> int:
+    """Elements of a tensor, or of all tensors of a list."""
+    if not isinstance(sizes, list):
+        return 0
+    if all(isinstance(size, int) for size in sizes):
+        return prod(sizes)
+    return sum(map(_elements, sizes))
 
 
 def _list(text: str) -> list[object]:
@@ -51,8 +83,7 @@ def _size(sizes: object) -> str:
         return str(sizes)
     if all(isinstance(size, int) for size in sizes):
         return "x".join(map(str, sizes))
-    tensors = [one for one in sizes if isinstance(one, list) and all(isinstance(size, int) for size in one)]
-    return f"{len(sizes):,} tensor{'s' if len(sizes) != 1 else ''} of {sum(map(prod, tensors)):,}"
+    return f"{len(sizes):,} tensor{'s' if len(sizes) != 1 else ''} of {_elements(sizes):,}"
 
 
 def _type(name: object) -> str:
