@@ -12,46 +12,39 @@ _NOTHING: tuple[object, ...] = ([], "", None, "Scalar", "None")
 
 
 def other_sizes(first: str, second: str) -> str:
-    """How the sizes of the argument whose number of elements changed by the greatest factor differ, and how many other
-    arguments differ; empty where none does."""
-    return _other(first, second, _size, "sizes", _factor)
+    """How the sizes of the argument whose number of elements changed by the greatest factor differ, the first of
+    several, and how many other arguments differ; empty where none does."""
+    pairs = _differing(first, second, _size)
+    if not pairs:
+        return ""
+    number = len(pairs) - 1
+    more = f", {number} more {'argument differs' if number == 1 else 'arguments differ'}" if number else ""
+    return _became("sizes", max(pairs, key=lambda pair: _factor(*pair)), _size) + more
 
 
 def other_strides(first: str, second: str) -> str:
-    """The same of the strides of the first argument in which they differ."""
-    return _other(first, second, _size, "strides")
+    """How the strides of the first argument that differs do; empty where none does."""
+    return next((_became("strides", pair, _size) for pair in _differing(first, second, _size)), "")
 
 
 def other_types(first: str, second: str) -> str:
     """The same of types."""
-    return _other(first, second, _type, "types")
+    return next((_became("types", pair, _type) for pair in _differing(first, second, _type)), "")
 
 
-def _same_weight(_: object, __: object) -> float:
-    return 1.0
-
-
-def _other(
-    first: str,
-    second: str,
-    said: Callable[[object], str],
-    what: str,
-    weight: Callable[[object, object], float] = _same_weight,
-) -> str:
-    """The argument that differs with the most weight, the first of several, in words."""
+def _differing(first: str, second: str, said: Callable[[object], str]) -> list[tuple[object, object]]:
+    """What is recorded of the arguments that differ, of both calls."""
     if first == second:
-        return ""
-    pairs = [
+        return []
+    return [
         (one, other)
         for one, other in zip_longest(_list(first), _list(second))
         if one not in _NOTHING and other not in _NOTHING and said(one) != said(other)
     ]
-    if not pairs:
-        return ""
-    one, other = max(pairs, key=lambda pair: weight(*pair))
-    number = len(pairs) - 1
-    more = f", {number} more {'argument differs' if number == 1 else 'arguments differ'}" if number else ""
-    return f"other {what}: {said(one)} became {said(other)}{more}"
+
+
+def _became(what: str, pair: tuple[object, object], said: Callable[[object], str]) -> str:
+    return f"other {what}: {said(pair[0])} became {said(pair[1])}"
 
 
 def _factor(one: object, other: object) -> float:

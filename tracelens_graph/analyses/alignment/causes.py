@@ -66,7 +66,7 @@ REASON_MEANING = {
     Reason.contention: "the same kernels; how long communication runs beside them differs",
     Reason.other_device: "the same kernels on another device",
     Reason.clock: "the same kernels, as much slower or faster as most others: clock, power or bandwidth",
-    Reason.other_time: "the same kernels for another time; the traces do not tell why",
+    Reason.other_time: "all or most of the change is the time of the same kernels; the traces do not tell why",
     Reason.other_work: "communication on one side, computation on the other, between the same neighbours",
     Reason.fused: "a kernel does the work of several of the other side: a compiler wrote it, or one op covers theirs",
     Reason.unfused: "the other way round",
@@ -357,17 +357,23 @@ def _is_another_algorithm(clues: Clues, _: Reasons) -> Why | None:
     categories = [int(side.category[leaf]) for side, leaf in zip(clues.sides, longest, strict=True)]
     if categories[0] == categories[1] or any(is_move(next(iter(kernels))) for kernels in clues.extra):
         return None
+    if clues.is_replaced_by_ops and len(clues.extra_ops(0)) == len(clues.extra_ops(1)) == 1:
+        return _by_other_ops(clues)
     return Why(Reason.other_algorithm, clues.with_shares(f"another algorithm: {clues.other.text}"))
 
 
+def _by_other_ops(clues: Clues) -> Why:
+    """Below one call, other ops launch other kernels."""
+    first, second = (listed(sorted(clues.extra_ops(side))) for side in range(2))
+    return Why(Reason.other_op, clues.with_shares(f"{first} became {second}; {_without_library(clues)}"))
+
+
 def _has_another_kernel(clues: Clues, _: Reasons) -> Why | None:
-    kind, text = clues.other.kind, str(clues.other)
-    if kind == "kernel" and clues.is_replaced_by_ops:
-        first, second = (listed(sorted(clues.extra_ops(side))) for side in range(2))
-        return Why(Reason.other_op, clues.with_shares(f"{first} became {second}; {text}"))
+    if clues.other.kind == "kernel" and clues.is_replaced_by_ops:
+        return _by_other_ops(clues)
     counts = clues.count(0), clues.count(1)
     number = f"; {counts[0]:,} -> {counts[1]:,} GPU events" if counts[0] != counts[1] else ""
-    return Why(_OTHER_NAME[kind], clues.with_shares(text) + number)
+    return Why(_OTHER_NAME[clues.other.kind], clues.with_shares(str(clues.other)) + number)
 
 
 RULES: Sequence[Rule] = (

@@ -90,11 +90,25 @@ def words(kernels: Kernels) -> str:
 
 
 def counted(kernels: Kernels, calls: int = 1) -> str:
-    """The same with how many there are of each: per call, where all calls have equally many."""
+    """The same with how many there are of each: per call, or in all where calls have not equally many."""
+    return _told(_called(kernels), _even(calls, _called(kernels)))
+
+
+def _called(kernels: Kernels) -> Counter[str]:
+    """How many kernels there are of each that is called the same here."""
     counts: Counter[str] = Counter()
     for name, (count, _) in kernels.items():
         counts[called(name)] += count
-    if any(count % calls for count in counts.values()):
+    return counts
+
+
+def _even(calls: int, *several: Counter[str]) -> int:
+    """The number of calls, 0 where these do not run equally many kernels."""
+    return 0 if any(count % calls for counts in several for count in counts.values()) else calls
+
+
+def _told(counts: Counter[str], calls: int) -> str:
+    if not calls:
         return listed(f"{count:,} x {name}" for name, count in counts.items())
     return listed(f"{count // calls:,} x {name}" if count > calls else name for name, count in counts.items())
 
@@ -158,8 +172,18 @@ def other_kernels(first: Kernels, second: Kernels, calls: int = 1) -> Other:
     if not what and {*map(called, less)} == {*map(called, more)}:
         detail = difference_of(one, other)
         return Other(kind, "", f"{called(one)}, {detail}" if detail else f"another build of {called(one)}")
-    alike = 1 if any(count % calls for side in (less, more) for count, _ in side.values()) else calls
-    return Other(kind, what, f"{counted(less, alike)} became {counted(more, alike)}")
+    return Other(kind, what, _became(_called(less), _called(more), calls))
+
+
+def _became(less: Counter[str], more: Counter[str], calls: int) -> str:
+    variants = less & more
+    if less - variants and more - variants:
+        less, more = less - variants, more - variants
+    else:
+        variants.clear()
+    calls = _even(calls, less, more, variants)
+    also = f"; other variants of {_told(variants, calls)}" if variants else ""
+    return f"{_told(less, calls)} became {_told(more, calls)}{also}"
 
 
 def _foremost(kernels: Kernels) -> str:
