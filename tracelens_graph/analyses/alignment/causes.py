@@ -68,7 +68,7 @@ REASON_MEANING = {
     Reason.clock: "the same kernels, as much slower or faster as most others: clock, power or bandwidth",
     Reason.other_time: "all or most of the change is the time of the same kernels; the traces do not tell why",
     Reason.other_work: "communication on one side, computation on the other, between the same neighbours",
-    Reason.fused: "a kernel does the work of several of the other side: a compiler wrote it, or one op covers theirs",
+    Reason.fused: "fewer kernels do the work of several: a compiler wrote them, or one op does what several did",
     Reason.unfused: "the other way round",
     Reason.more_kernels: "the same kernels more often, or others beside them",
     Reason.fewer_kernels: "the same kernels less often, or only some of them",
@@ -320,7 +320,7 @@ def _is_fused(clues: Clues, _: Reasons) -> Why | None:
     per_call = " -> ".join(f"{count / number:,.3g}" for count in clues.extra_counts)
     reason = Reason.fused if side else Reason.unfused
     first, second = (counted(kernels, number) for kernels in clues.extra)
-    how = f"{reason} by {by}" if side else f"{reason}, {by} had fused"
+    how = f"{reason} by {by}" if side else f"{reason}, {by} had fused them"
     return Why(reason, clues.with_shares(f"{how}, {per_call} kernels: {first} became {second}"))
 
 

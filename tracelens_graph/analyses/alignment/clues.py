@@ -22,7 +22,7 @@ from tracelens_graph.analyses.alignment.kernel_words import (
 from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION_NAME
 from tracelens_graph.categories.kernels import kernel_categories
 from tracelens_graph.graph.classes import normal_name
-from tracelens_graph.graph.collectives import UNKNOWN, kind_of
+from tracelens_graph.graph.collectives import UNKNOWN, kind_of, kind_of_kernel
 from tracelens_graph.schema import Kind
 
 _MATERIAL = 0.1
@@ -144,12 +144,12 @@ class Clues:
     def collectives(self, side: int) -> str:
         """What kinds of collectives a side runs, in words; `communication` where nothing tells."""
         forest = self.sides[side]
-        core, nodes = forest.window.core, forest.window.core.collectives
-        rows = [row for row in forest.events_of_all(self.leaves[side]).tolist() if row not in forest.captured]
-        kinds = [
-            nodes.nodes[nodes.of_row[row]].kind if row in nodes.of_row else kind_of(core.names[core.columns.name[row]])
+        nodes = forest.window.core.collectives
+        rows = forest.events_of_all(self.leaves[side]).tolist()
+        kinds = {
+            nodes.nodes[nodes.of_row[row]].kind if row in nodes.of_row else kind_of_kernel(forest.event_name(row))
             for row in rows
-        ]
+        }
         told = {_COLLECTIVES.get(kind_of(kind), kind) for kind in kinds if kind != UNKNOWN}
         return listed(sorted(told)) or "communication"
 
@@ -217,7 +217,8 @@ class Clues:
         """Names of the ops that launched these."""
         forest, core = self.sides[side], self.sides[side].window.core
         rows = np.unique(forest.row[forest.leaf_parent[self.extra_leaves[side]]])
-        return {core.names[core.columns.name[row]] for row in rows.tolist() if core.columns.kind[row] == Kind.Op}
+        rows = rows[rows >= 0]
+        return {core.names[code] for code in core.columns.name[rows[core.columns.kind[rows] == Kind.Op]].tolist()}
 
     @cached_property
     def is_replaced_by_ops(self) -> bool:

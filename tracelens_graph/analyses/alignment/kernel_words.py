@@ -91,10 +91,10 @@ def words(kernels: Kernels) -> str:
 
 def counted(kernels: Kernels, calls: int = 1) -> str:
     """The same with how many there are of each: per call, or in all where calls have not equally many."""
-    return _told(_called(kernels), _even(calls, _called(kernels)))
+    return _told(_counts(kernels), _even(calls, _counts(kernels)))
 
 
-def _called(kernels: Kernels) -> Counter[str]:
+def _counts(kernels: Kernels) -> Counter[str]:
     """How many kernels there are of each that is called the same here."""
     counts: Counter[str] = Counter()
     for name, (count, _) in kernels.items():
@@ -172,7 +172,7 @@ def other_kernels(first: Kernels, second: Kernels, calls: int = 1) -> Other:
     if not what and {*map(called, less)} == {*map(called, more)}:
         detail = difference_of(one, other)
         return Other(kind, "", f"{called(one)}, {detail}" if detail else f"another build of {called(one)}")
-    return Other(kind, what, _became(_called(less), _called(more), calls))
+    return Other(kind, what, _became(_counts(less), _counts(more), calls))
 
 
 def _became(less: Counter[str], more: Counter[str], calls: int) -> str:
