@@ -91,7 +91,7 @@ KNOWN: dict[str, dict[str, Any]] = {
         "instruction_n": 8, "instruction_k": 8, "arch": "sm80",
     },
     "void cutlass_cudnn_infer::Kernel<cutlass_tensorop_s1688dgrad_optimized_tf32_64x128_32x3_nhwc_align4>(Params)": {
-        "family": "CUTLASS", "operation": "dgrad", "dtype": "tf32", "out_dtype": "fp32", "compute_dtype": "fp32",
+        "family": "cuDNN", "operation": "dgrad", "dtype": "tf32", "out_dtype": "fp32", "compute_dtype": "fp32",
         "tile_m": 64, "tile_n": 128, "tile_k": 32, "stages": 3, "layout": "nhwc", "instruction_m": 16,
         "instruction_n": 8, "instruction_k": 8,
     },
@@ -137,6 +137,20 @@ KNOWN: dict[str, dict[str, Any]] = {
         "family": "xformers", "operation": "attention backward", "dtype": "fp16", "tile_m": 128, "tile_n": 64,
         "arch": "sm80",
     },
+    "attn_fwd.kd": {"family": "Triton", "operation": "attention forward"},
+    "bwd_kernel_dk_dv": {"family": "Triton", "operation": "attention backward"},
+    "chunk_attn_fwd": {},
+    "void ck_tile::kentry<2, ck_tile::FmhaFwdKernel<ck_tile::BlockFmhaPipelineQRKSVSAsync<P> > >(K)": {
+        "family": "CK", "operation": "attention forward",
+    },
+    "_ZN7ck_tile6kentryILi2ENS_22FmhaBwdDQDKDVKernelINS_37BlockFmhaBwdDQDKDVPipelineE": {
+        "family": "CK", "operation": "attention backward",
+    },
+    "void ck::kernel_gemm_xdl_cshuffle_v3<ck::GridwiseGemm>(Argument)": {"family": "CK", "operation": "gemm"},
+    "_ZN2ck16tensor_operation6device12_GLOBAL__N_139kernel_grouped_conv_fwd_xdl_cshuffle_v3INS_28G": {
+        "family": "CK", "operation": "fprop",
+    },
+    "_ZN7ck_tile6kentryILi1ENS_12Rmsnorm2dFwdINS_27Rmsnorm2dFwdPipelineOnePassE": {"family": "CK"},
     "fmhaSm100aKernel_QkvE4m3OBfloat16H64PagedKvCausalP16VarSeqQ128Kv256PersistentContext": {
         "family": "TensorRT-LLM", "operation": "attention forward", "dtype": "fp8_e4m3", "out_dtype": "bf16",
         "tile_m": 128, "tile_n": 256, "arch": "sm100", "head_dim": 64, "causal": True,

@@ -17,7 +17,7 @@ from tracelens_graph.analyses.alignment.times import times_table
 from tracelens_graph.loading import load_core
 from tracelens_graph.reports.diff_document import diff_json, diff_markdown
 from tracelens_graph.reports.diff_point import point_lines
-from tracelens_graph.reports.diff_text import headline, runs_text, screen, within_text
+from tracelens_graph.reports.diff_text import headline, notes_on, runs_text, screen, within_text
 from tracelens_graph.reports.diff_tree import tree_lines
 from tracelens_graph.texts import width_of
 
@@ -136,6 +136,23 @@ def test_headlines() -> None:
     assert said(LAYER, FASTER) == "GPU time 0.025 -> 0.015 ms: 0.010 ms less (-40.0 %)"
     assert said(FASTER, LAYER) == "GPU time 0.015 -> 0.025 ms: 0.010 ms more (+66.7 %)"
     assert said(LAYER, LAYER) == "The GPU work is the same, event by event: 0.025 ms"
+
+
+def test_a_side_of_which_most_events_were_left_out_is_told() -> None:
+    def launched(every: int) -> Any:
+        spans = [
+            (span("cuda_runtime", "cudaLaunchKernel", 10.0 * i, 2.0, correlation=1 + every * i),
+             span("kernel", "gemm", 10.0 * i + 5, 3.0, 0, 7, device=0, stream=7, correlation=1 + every * i))
+            for i in range(600)
+        ]  # fmt: skip
+        return load_core({"traceEvents": [event for pair in spans for event in pair]})
+
+    whole, thin = launched(1), launched(100)
+    assert notes_on(diff(whole, whole, ("one", "two"))) == []
+    assert notes_on(diff(whole, thin, ("one", "two"))) == [
+        "Most events were left out of the file of two: what stands on the other side only may have run there unrecorded"
+    ]
+    assert notes_on(diff(thin, thin, ("one", "two")))[0].startswith("Most events were left out of the files of one and")
 
 
 def test_the_odd_one_of_equal_layers() -> None:

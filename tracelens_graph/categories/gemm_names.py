@@ -217,7 +217,7 @@ def cutlass(name: str) -> ParsedName | None:
     dtype = words or ("tf32" if tf32 else None if found["unit"] == "tensorop" else scalar)
     gemm = found["op"] == "gemm"
     return ParsedName(
-        "CUTLASS",
+        "cuDNN" if "cudnn" in name[: found.start()] else "CUTLASS",  # by the namespace
         found["op"],
         dtype=dtype,
         out_dtype=out or ("fp32" if dtype == "tf32" else scalar if found["unit"] == "simt" else None),

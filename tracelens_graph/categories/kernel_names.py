@@ -15,6 +15,7 @@ from typing import Any
 
 from tracelens_graph.categories import gemm_names
 from tracelens_graph.categories.parsed_name import DTYPES, ParsedName, sizes
+from tracelens_graph.short_names import short_name
 
 _READ = 8192
 
@@ -103,6 +104,33 @@ def _fmha(name: str) -> ParsedName | None:
     )
 
 
+_TRITON_ATTENTION = re.compile(
+    r"_?(?:attn_(?P<op>fwd|bwd)(?:_preprocess)?|bwd_(?:kernel_(?:dk_dv|dq|fuse)|preprocess))(?:\.kd)?"
+)
+
+
+def _triton_attention(name: str) -> ParsedName | None:
+    """Attention in Triton, of which AOTriton, PyTorch's for ROCm, is compiled ahead of time."""
+    found = _TRITON_ATTENTION.fullmatch(name)
+    return ParsedName("Triton", f"attention {'forward' if found['op'] == 'fwd' else 'backward'}") if found else None
+
+
+_CK = re.compile(r"\bck(?:_tile)?::|_ZNK?(?:2ck|7ck_tile)\d")
+_CK_OPERATIONS = {
+    "conv_fwd": "fprop", "bwd_data": "dgrad", "bwd_weight": "wgrad", "fmha_?fwd|gemm_softmax_gemm": "attention forward",
+    "fmha_?bwd": "attention backward", "gemm": "gemm",
+}  # fmt: skip
+
+
+def _composable_kernel(name: str) -> ParsedName | None:
+    """Composable Kernel and CK Tile, by what their functions are called."""
+    if not _CK.search(name):
+        return None
+    function = short_name(name).lower()
+    fitting = (operation for pattern, operation in _CK_OPERATIONS.items() if re.search(pattern, function))
+    return ParsedName("CK", next(fitting, None))
+
+
 _INDUCTOR = re.compile(r"triton_(?:(?P<kind>[a-z]{3})_)?fused_(?:(?P<fused>\w*?)_)?\d+(?:\.kd)?$")
 _INDUCTOR_KINDS = {
     "poi": "pointwise", "red": "reduction", "per": "persistent reduction", "tem": "template", "for": "foreach",
@@ -144,6 +172,9 @@ _PARSERS: Sequence[tuple[str, Callable[[str], ParsedName | None]]] = (
     ("matmul_ogs", gemm_names.matmul_ogs),
     ("flash_", _flash),
     ("fmha", _fmha),
+    ("attn_", _triton_attention),
+    ("bwd_", _triton_attention),
+    ("ck", _composable_kernel),
     ("triton_", _inductor),
     ("at::native", _pytorch),
 )

@@ -213,7 +213,9 @@ class _Part:
 
     def _kind_by_name(self) -> str:
         """The kind by the op above, else by the annotation around, else by the kernel's name."""
-        return next((kind for kind in map(_kind_of, self._telling_names()) if kind != UNKNOWN), UNKNOWN)
+        kernel = self._core.names[self._core.columns.name[self.row]]
+        kinds = (*map(kind_of, self._telling_names()), kind_of_kernel(kernel))
+        return next((kind for kind in kinds if kind != UNKNOWN), UNKNOWN)
 
     def _telling_names(self) -> Iterator[str]:
         c, names = self._core.columns, self._core.names
@@ -222,10 +224,6 @@ class _Part:
         annotation = int(self._core.annotation[self.row])
         if annotation >= 0 and (name := names[c.name[annotation]]).startswith("nccl:"):
             yield name.removeprefix("nccl:")
-        found = _KERNEL_NAME.match(names[c.name[self.row]])
-        # Before it said `Dev`, NCCL ran most collectives in a kernel that happened to be called SendRecv.
-        if found and found["kind"] and (found["generation"] or found["kind"] != "SendRecv"):
-            yield found["kind"]
 
 
 def _node(core: Core, members: Sequence[_Part], index: int) -> Collective:
@@ -266,7 +264,20 @@ def _recorded(args: dict[str, Any] | None) -> dict[str, Any]:
     return {key: value for key, value in (args or {}).items() if value is not None}
 
 
-def _kind_of(name: str) -> str:
+def kind_of_kernel(name: str) -> str:
+    """The kind of a collective by its kernel's name; `unknown` where it does not tell.
+
+    >>> kind_of_kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)")
+    'allreduce'
+    """
+    found = _KERNEL_NAME.match(name)
+    # Before it said `Dev`, NCCL ran most collectives in a kernel that happened to be called SendRecv.
+    tells = found and found["kind"] and (found["generation"] or found["kind"] != "SendRecv")
+    return kind_of(found["kind"]) if found and tells else UNKNOWN
+
+
+def kind_of(name: str) -> str:
+    """The kind of a collective by the name of an op or an annotation; `unknown` where it does not tell."""
     plain = name.replace("_", "").lower()
     return next((kind for start, kind in KIND_NAMES.items() if plain.startswith(start)), UNKNOWN)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tracelens_graph.analyses.alignment.difference import Diff
+from tracelens_graph.analyses.diagnosis.stops import is_thinned
 from tracelens_graph.reports.document import facts
 from tracelens_graph.reports.report_text import heading
 from tracelens_graph.reports.views import told
@@ -58,10 +59,18 @@ def side_lines(difference: Diff) -> list[str]:
 
 
 def notes_on(difference: Diff) -> list[str]:
-    """What to know of the two sides: that they share nothing, and GPU time without a launch, compared by stream."""
+    """What to know of the two sides: that they share nothing, that most events of one were left out of its file, and
+    GPU time without a launch, which is compared by stream."""
     notes = []
     if difference.alignment.are_strangers:
         notes.append("These are two programs with hardly a module or call in common: nothing was aligned.")
+    sides = zip(difference.names, (difference.a, difference.b), strict=True)
+    if thinned := [name for name, window in sides if is_thinned(window)]:
+        files = "files" if len(thinned) > 1 else "file"
+        notes.append(
+            f"Most events were left out of the {files} of {' and '.join(thinned)}: what stands on the other side only "
+            "may have run there unrecorded"
+        )
     for name, side, ns in zip(difference.names, difference.alignment.sides, difference.ns, strict=True):
         unlinked = sum(int(side.ns[side.low[root] : side.high[root]].sum()) for root in side.lone_roots.tolist())
         if ns and (share := 100 * unlinked / ns) >= _LEAST_UNLINKED:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from layered import ADD, GELU, GEMM, LAYER, Call, changed, kernels, program, slower
+from layered import ADD, GELU, GEMM, LAYER, NORM, REDUCE, Call, changed, kernels, program, slower
 
 from tracelens_graph.analyses.alignment.causes import REASON_MEANING, RULES, Reason, Reasons
 from tracelens_graph.analyses.alignment.difference import Diff, diff
@@ -32,6 +32,14 @@ def inserted(call: Call, behind: int) -> tuple[Call, ...]:
 
 def all_slower(factor: float) -> tuple[Call, ...]:
     return tuple(slower(factor)(call) for call in LAYER)
+
+
+SORT = [(f"void cub::{name}<int>(int*)", 4.0) for name in ("Histogram", "Onesweep", "Onesweep", "Scan")]
+CUTLASS = "void cutlass::Kernel<cutlass_80_tensorop_bf16_s16816gemm_bf16_64x64_32x6_nn_align8>(Params)"
+FLASH = (
+    "void pytorch_flash::flash_fwd_kernel<pytorch_flash::Flash_fwd_kernel_traits<64, 128, 128, 4, false, false, "
+    "cutlass::bfloat16_t, pytorch_flash::Flash_kernel_traits<64, 128, 128, 4, cutlass::bfloat16_t> >, false>(P)"
+)
 
 
 PLANTED: dict[str, tuple[dict[str, Any], Reason, str]] = {
@@ -81,13 +89,38 @@ PLANTED: dict[str, tuple[dict[str, Any], Reason, str]] = {
         alike(changed("aten::mm", kernels((GEMM, 40.0), ("splitKreduce_kernel", 5.0)))), Reason.more_kernels,
         "4 more: splitKreduce_kernel",
     ),
+    "other counts": (
+        alike(changed("aten::mm", kernels((GEMM, 40.0), (GEMM, 40.0)))), Reason.more_kernels,
+        "the same kernels, other counts: 4 -> 8 x cuBLAS gemm 128x128",
+    ),
+    "a few of several kernels": (
+        alike(changed("aten::mm", kernels((GEMM, 40.0), ("Memset (Device)", 2.0)))), Reason.moves,
+        "copies, casts or fills, 4 more: Memset (Device)",
+    ),
+    "equal kernels that are slower, and one more": (
+        alike(changed("aten::mm", kernels((GEMM, 60.0), MEMSET))), Reason.other_time,
+        "the 4 kernels that both run, 1.50x as long (+0.080 of +0.088 ms); the traces do not tell why; "
+        "4 more: Memset (Device) (+0.008 ms)",
+    ),
+    "a kernel more, and equal ones that are slower": (
+        alike(changed("aten::mm", kernels((GEMM, 42.0), ("splitKreduce_kernel", 5.0)))), Reason.more_kernels,
+        "4 more: splitKreduce_kernel (+0.020 of +0.028 ms); the 4 kernels that both run, 1.05x as long (+0.008 ms)",
+    ),
+    "kernels beside the longest": (
+        alike(changed("aten::mm", kernels((GEMM, 40.0), *SORT))), Reason.more_kernels,
+        "16 more: 8 x Onesweep + 4 x Histogram + 4 x Scan",
+    ),
+    "a family of kernels": (
+        alike(changed("aten::mm", kernels((CUTLASS, 60.0)))), Reason.other_kernel,
+        "another kernel family: cuBLAS gemm 128x128x32 became CUTLASS gemm 64x64x32",
+    ),
     "an op": (
         alike(changed("aten::gelu", lambda call: replace(call, op="aten::silu", kernels=((SILU, 9.0),)))),
         Reason.other_op, "aten::gelu became aten::silu",
     ),
     "a compiled op": (
         alike((*LAYER[:2], TRITON, *LAYER[3:])), Reason.other_op,
-        "aten::gelu became triton_poi_fused_gelu_1; another library: ",
+        "aten::gelu became triton_poi_fused_gelu_1; vectorized_elementwise_kernel became triton_poi_fused_gelu_1",
     ),
     "fusion of three": (
         alike((*LAYER[:1], replace(TRITON, op="triton_poi_fused_mm_gelu_addmm"), *LAYER[4:])), Reason.fused,
@@ -150,6 +183,34 @@ def test_unreadable_arguments_tell_nothing() -> None:
     assert {Reasons(found).of(place).reason for place in found.places} == {Reason.same}
 
 
+@pytest.mark.parametrize(
+    ("kernel", "said"),
+    [
+        (REDUCE, "all-reduce"),
+        ("ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "all-gather"),
+        ("ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclDevComm*)", "communication"),
+    ],
+)
+@pytest.mark.parametrize("launch", [9, 10_000])
+def test_collectives_are_named(kernel: str, said: str, launch: int) -> None:
+    def beside(us: float) -> dict[str, Any]:
+        trace = program(beside=0.5)
+        collective = next(event for event in trace["traceEvents"] if event["name"] == REDUCE)
+        collective["name"], collective["dur"] = kernel, us
+        collective["args"]["correlation"] = launch
+        return trace
+
+    def told(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
+        found = diff(load_core(one), load_core(other))
+        whys = map(Reasons(found).of, found.places)
+        return [why.text for why in whys if why.reason is Reason.communication]
+
+    same, less, more = beside(20.0), program(), beside(40.0)
+    assert told(same, more) == [f"the same {said}, 2.00x as long, waiting for other ranks included"]
+    (only,) = told(less, more)
+    assert only.startswith(f"only in B: {said}, 1 x nccl")
+
+
 # -- times -----------------------------------------------------------------------------------------------------
 
 
@@ -198,3 +259,58 @@ def test_kernels_that_no_longer_run_side_by_side_are_told() -> None:
 
 def test_every_reason_has_a_meaning() -> None:
     assert [*REASON_MEANING] == [*Reason]
+
+
+# -- pairs of programs -----------------------------------------------------------------------------------------
+
+
+def of_calls(*calls: Call) -> dict[str, Any]:
+    """A program of one layer of these calls between two others, all below one op."""
+    return program([[LAYER[0], *calls, LAYER[3]]])
+
+
+SUM = ("void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::sum_functor<float> > >(R)", 5.0)
+MUL = (ADD.replace("CUDAFunctor_add<float>", "MulFunctor<float>"), 4.0)
+NORMED = Call("Norm", "aten::_fused_rms_norm", ((NORM.replace("layer", "rms"), 6.0),))
+PAIRS: dict[str, tuple[list[Call], list[Call], Reason, str]] = {
+    "by a name that covers": (
+        [Call("", "aten::mul", (MUL,)), Call("", "aten::mean", (SUM,))],
+        [Call("", "custom::mul_mean", (("void moe_mean<int>(P)", 5.0),))],
+        Reason.fused, "fused by an op, 2 -> 1 kernels: reduce_kernel + vectorized_elementwise_kernel became moe_mean",
+    ),
+    "not by another name": (
+        [Call("", "aten::mul", (MUL,)), Call("", "aten::mean", (SUM,))],
+        [Call("", "custom::mean", (("void moe_mean<int>(P)", 5.0),))], Reason.other_op, "became custom::mean; ",
+    ),
+    "by a category that covers": (
+        [Call("", "aten::mul", (MUL,)), Call("", "aten::mean", (SUM,))], [NORMED], Reason.fused,
+        "fused by an op, 2 -> 1 kernels: reduce_kernel + vectorized_elementwise_kernel became",
+    ),
+    "not by other work": (
+        [Call("", "aten::mul", (MUL,)), Call("", "aten::sigmoid", ((GELU, 4.0),))],
+        [Call("", "aten::mm", ((GEMM, 9.0),))], Reason.other_op, "became aten::mm; 2 x vectorized_elementwise_kernel",
+    ),
+    "not by what is missing": (
+        [Call("", "aten::mm", ((GEMM, 9.0),)), Call("", "aten::sum", (SUM,))], [Call("", "aten::sum", (SUM,))],
+        Reason.module, "only in A: a module with all below it, 1 GPU events, 1 x cuBLAS gemm 128x128",
+    ),
+    "other ops, other libraries": (
+        [Call("", "aten::sum", (SUM,))], [Call("", "aten::mm", ((GEMM, 9.0),))], Reason.other_op,
+        "aten::sum became aten::mm; reduce_kernel became cuBLAS gemm 128x128",
+    ),
+    "attention of another library": (
+        [Call("", "aten::_flash_attention_forward", ((FLASH, 9.0),))],
+        [Call("", "aten::_flash_attention_forward", (("attn_fwd", 8.0),))], Reason.other_library,
+        "another library: FlashAttention attention forward 128x128 became Triton attention forward",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", PAIRS)
+def test_one_kernel_against_several_or_another(what: str) -> None:
+    one, other, reason, text = PAIRS[what]
+    there, back = (diff(load_core(of_calls(*a)), load_core(of_calls(*b))) for a, b in ((one, other), (other, one)))
+    why = [Reasons(there).of(place) for place in there.places]
+    assert [(why.reason, text in why.text) for why in why if why.reason != Reason.same] == [(reason, True)]
+    mirrored = {Reasons(back).of(place).reason for place in back.places} - {Reason.same}
+    assert mirrored == {Reason.unfused if reason is Reason.fused else reason}

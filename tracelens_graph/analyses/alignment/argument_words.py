@@ -12,29 +12,54 @@ _NOTHING: tuple[object, ...] = ([], "", None, "Scalar", "None")
 
 
 def other_sizes(first: str, second: str) -> str:
-    """How the sizes of the first arguments that differ do; empty where none does."""
-    return _other(first, second, _size, "sizes")
+    """How the sizes of the argument whose number of elements changed by the greatest factor differ, the first of
+    several, and how many other arguments differ; empty where none does."""
+    pairs = _differing(first, second, _size)
+    if not pairs:
+        return ""
+    number = len(pairs) - 1
+    more = f", {number} more {'argument differs' if number == 1 else 'arguments differ'}" if number else ""
+    return _became("sizes", max(pairs, key=lambda pair: _factor(*pair)), _size) + more
 
 
 def other_strides(first: str, second: str) -> str:
-    """The same of strides."""
-    return _other(first, second, _size, "strides")
+    """How the strides of the first argument that differs do; empty where none does."""
+    return next((_became("strides", pair, _size) for pair in _differing(first, second, _size)), "")
 
 
 def other_types(first: str, second: str) -> str:
     """The same of types."""
-    return _other(first, second, _type, "types")
+    return next((_became("types", pair, _type) for pair in _differing(first, second, _type)), "")
 
 
-def _other(first: str, second: str, said: Callable[[object], str], what: str) -> str:
+def _differing(first: str, second: str, said: Callable[[object], str]) -> list[tuple[object, object]]:
+    """What is recorded of the arguments that differ, of both calls."""
     if first == second:
-        return ""
-    for one, other in zip_longest(_list(first), _list(second)):
-        if one in _NOTHING or other in _NOTHING:
-            continue
-        if (before := said(one)) != (after := said(other)):
-            return f"other {what}: {before} became {after}"
-    return ""
+        return []
+    return [
+        (one, other)
+        for one, other in zip_longest(_list(first), _list(second))
+        if one not in _NOTHING and other not in _NOTHING and said(one) != said(other)
+    ]
+
+
+def _became(what: str, pair: tuple[object, object], said: Callable[[object], str]) -> str:
+    return f"other {what}: {said(pair[0])} became {said(pair[1])}"
+
+
+def _factor(one: object, other: object) -> float:
+    """By what factor the number of elements changed, at least 1; nothing counts as one element."""
+    few, many = sorted(max(_elements(sizes), 1) for sizes in (one, other))
+    return many / few
+
+
+def _elements(sizes: object) -> int:
+    """Elements of a tensor, or of all tensors of a list."""
+    if not isinstance(sizes, list):
+        return 0
+    if all(isinstance(size, int) for size in sizes):
+        return prod(sizes)
+    return sum(map(_elements, sizes))
 
 
 def _list(text: str) -> list[object]:
@@ -51,8 +76,7 @@ def _size(sizes: object) -> str:
         return str(sizes)
     if all(isinstance(size, int) for size in sizes):
         return "x".join(map(str, sizes))
-    tensors = [one for one in sizes if isinstance(one, list) and all(isinstance(size, int) for size in one)]
-    return f"{len(sizes):,} tensor{'s' if len(sizes) != 1 else ''} of {sum(map(prod, tensors)):,}"
+    return f"{len(sizes):,} tensor{'s' if len(sizes) != 1 else ''} of {_elements(sizes):,}"
 
 
 def _type(name: object) -> str:

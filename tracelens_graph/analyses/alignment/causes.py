@@ -13,23 +13,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tracelens_graph.analyses.alignment.argument_words import other_sizes, other_strides, other_types
+from tracelens_graph.analyses.alignment.clues import Clues, times
 from tracelens_graph.analyses.alignment.difference import Diff, Place
 from tracelens_graph.analyses.alignment.forest import Forest
-from tracelens_graph.analyses.alignment.kernel_words import (
-    is_compiled,
-    is_move,
-    listed,
-    more_of,
-    of_any_build,
-    other_name,
-    words,
-)
+from tracelens_graph.analyses.alignment.kernel_words import counted, is_move, listed, words
 from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, COMMUNICATION_NAME, gpu_classes
-from tracelens_graph.graph.classes import normal_name
 from tracelens_graph.graph.intervals import length_before, merge
-from tracelens_graph.schema import Kind
-from tracelens_graph.short_names import short_name
 
 
 class Reason(StrEnum):
@@ -77,17 +66,17 @@ REASON_MEANING = {
     Reason.contention: "the same kernels; how long communication runs beside them differs",
     Reason.other_device: "the same kernels on another device",
     Reason.clock: "the same kernels, as much slower or faster as most others: clock, power or bandwidth",
-    Reason.other_time: "the same kernels for another time; the traces do not tell why",
+    Reason.other_time: "all or most of the change is the time of the same kernels; the traces do not tell why",
     Reason.other_work: "communication on one side, computation on the other, between the same neighbours",
-    Reason.fused: "fewer kernels, which a compiler or one op made of several",
+    Reason.fused: "fewer kernels do the work of several: a compiler wrote them, or one op does what several did",
     Reason.unfused: "the other way round",
-    Reason.more_kernels: "the same kernels and others",
-    Reason.fewer_kernels: "some of the same kernels",
+    Reason.more_kernels: "the same kernels more often, or others beside them",
+    Reason.fewer_kernels: "the same kernels less often, or only some of them",
     Reason.other_algorithm: "kernels that do other things, as attention that became a product and a softmax",
     Reason.other_op: "another op does the work",
     Reason.other_library: "kernels of another library for the same operation",
-    Reason.other_tile: "kernels of the same library with another tile",
-    Reason.other_kernel: "other kernels; `why` names them",
+    Reason.other_tile: "kernels of the same family with another tile",
+    Reason.other_kernel: "other kernels of the same library, or kernels of which no name tells more; `why` names them",
 }
 """What each of them means."""
 
@@ -121,6 +110,18 @@ _OTHER_NAME = {
 }
 
 
+_OTHER_NUMBER = {
+    "more": Reason.more_kernels,
+    "fewer": Reason.fewer_kernels,
+    "counts": Reason.other_kernel,
+}
+_OTHER_ARGUMENT = {
+    "types": Reason.other_types,
+    "sizes": Reason.other_sizes,
+    "strides": Reason.other_strides,
+}
+
+
 class Reasons:
     """Reasons for the places of a comparison."""
 
@@ -137,7 +138,7 @@ class Reasons:
         for rule in RULES:
             if (why := rule(clues, self)) is not None:
                 return why
-        return Why(Reason.other_kernel, other_name(*place.kernels)[1])
+        return Why(Reason.other_kernel, str(clues.other))
 
     @cached_property
     def clock(self) -> float | None:
@@ -179,122 +180,11 @@ class Reasons:
         return found
 
 
-class Clues:
-    """What the traces show about a place."""
-
-    def __init__(self, difference: Diff, place: Place) -> None:
-        self.diff, self.place = difference, place
-        self.sides = difference.alignment.sides
-
-    @cached_property
-    def only(self) -> int | None:
-        """The side that alone has GPU work there; None where both have."""
-        first, second = self.place.kernels
-        return None if first and second else 0 if first else 1
-
-    @cached_property
-    def leaves(self) -> tuple[list[int], list[int]]:
-        """Leaves of both sides."""
-        first, second = ([leaf for point in self.place.points for leaf in point.leaves[side]] for side in range(2))
-        return first, second
-
-    def rows(self, side: int) -> np.ndarray:
-        """Rows of the nodes right above the leaves of a side, without roots."""
-        forest = self.sides[side]
-        rows = np.unique(forest.row[forest.leaf_parent[self.leaves[side]]])
-        return rows[rows >= 0]
-
-    def ops(self, side: int) -> set[str]:
-        """Names of the ops that launched there, or of what else did."""
-        core = self.sides[side].window.core
-        pairs = {(int(core.columns.kind[row]), int(core.columns.name[row])) for row in self.rows(side).tolist()}
-        return {normal_name(Kind(kind), core.names[code]) for kind, code in pairs}
-
-    def is_graph_launch(self, side: int) -> bool:
-        """Whether all of it was launched as graphs."""
-        rows = self.rows(side)
-        return len(rows) > 0 and bool((self.sides[side].window.core.columns.kind[rows] == Kind.RuntimeCall).all())
-
-    def is_captured(self, side: int) -> bool:
-        """Whether none of it ran: it was recorded into a graph."""
-        forest = self.sides[side]
-        if not forest.captured:
-            return False
-        events = forest.events_of_all(self.leaves[side])
-        return len(events) > 0 and all(row in forest.captured for row in events.tolist())
-
-    @cached_property
-    def ratio(self) -> float:
-        """Time of the second side over that of the first."""
-        return self.place.ns[1] / max(self.place.ns[0], 1)
-
-    @cached_property
-    def is_of_equal_kernels(self) -> bool:
-        """Whether both sides run the same kernels equally often, whatever build they are of."""
-        first, second = self.place.kernels
-        return bool(first) and of_any_build(first) == of_any_build(second)
-
-    @cached_property
-    def is_communication(self) -> bool:
-        """Whether all of it is communication."""
-        return all(COMMUNICATION_NAME.search(name) for kernels in self.place.kernels for name in kernels)
-
-    @cached_property
-    def arguments(self) -> tuple[Reason, str] | None:
-        """How the arguments of matched leaves of one op differ, told by the first that do; None where they do not."""
-        first, second = self.sides
-        partner = self.diff.alignment.leaves[0]
-        seen = set()
-        for leaf in self.leaves[0]:
-            other = int(partner[leaf])
-            if other < 0 or first.op[leaf] != second.op[other] or first.leaf_args[leaf] == second.leaf_args[other]:
-                continue
-            sets = _argument_set(first, leaf), _argument_set(second, other)
-            if sets in seen or None in sets:
-                continue
-            seen.add(sets)
-            for reason, part, told in _ARGUMENTS:
-                if text := told(sets[0][part], sets[1][part]):  # type: ignore[index]
-                    return reason, text
-        return None
-
-    @property
-    def took(self) -> str:
-        """The ratio in words."""
-        kind = "the same kernels" if self.place.kernels[0].keys() == self.place.kernels[1].keys() else (
-            "the same kernels of another build"
-        )  # fmt: skip
-        return f"{kind}, {times(self.ratio)}"
-
-    def count(self, side: int) -> int:
-        """Number of GPU events of a side."""
-        return sum(count for count, _ in self.place.kernels[side].values())
-
-
-_ARGUMENTS = (
-    (Reason.other_types, 1, other_types),
-    (Reason.other_sizes, 0, other_sizes),
-    (Reason.other_strides, 2, other_strides),
-)
-"""Parts of argument sets, and how to tell what differs in them."""
-
-
-def _argument_set(side: Forest, leaf: int) -> tuple[str, str, str, str] | None:
-    core, row = side.window.core, int(side.row[side.leaf_parent[leaf]])
-    code = int(core.columns.argset[row]) if row >= 0 else -1
-    return core.argsets[code] if code >= 0 else None
-
-
 def _devices(side: Forest) -> set[str]:
     """Names of the devices that the trace describes."""
     listed = side.window.core.info.metadata.get("deviceProperties")
     described = listed if isinstance(listed, list) else []
     return {str(device.get("name")) for device in described if isinstance(device, dict)}
-
-
-def times(ratio: float) -> str:
-    """A ratio of times in words."""
-    return f"{ratio:.2f}x as long" if ratio >= 0.1 else f"{1 / max(ratio, 1e-9):,.0f} times as fast"
 
 
 # -- rules ----------------------------------------------------------------------------------------------------
@@ -332,7 +222,7 @@ def _is_of_one_side(clues: Clues, _: Reasons) -> Why | None:
         return Why(Reason.recomputation, f"{only}: recomputation of activations, {what}")
     communicates = sum(ns for name, (_, ns) in kernels.items() if COMMUNICATION_NAME.search(name))
     if 2 * communicates > clues.place.ns[side] or clues.is_communication:
-        return Why(Reason.communication, f"{only}: communication, {what}")
+        return Why(Reason.communication, f"{only}: {clues.collectives(side)}, {what}")
     if ops <= _MOVES.keys() if ops else all(map(is_move, kernels)):
         return Why(Reason.moves, f"{only}: {_moved(ops, kernels)}, {what}")
     if clues.is_graph_launch(side):
@@ -357,53 +247,55 @@ def _is_launched_otherwise(clues: Clues, _: Reasons) -> Why | None:
     text = f"launched as a graph in {names[graphs[0]]}, one by one in {names[1 - graphs[0]]}"
     if clues.is_of_equal_kernels:
         return Why(Reason.graph_launch, f"{text}; {clues.took}")
-    return Why(Reason.graph_launch, f"{text}; {other_name(*clues.place.kernels)[1]}")
+    return Why(Reason.graph_launch, f"{text}; {clues.other}")
 
 
 def _is_communication(clues: Clues, _: Reasons) -> Why | None:
     if not clues.is_communication or not clues.is_of_equal_kernels:
         return None
     detail = f"; {clues.arguments[1]}" if clues.arguments else ""
-    return Why(
-        Reason.communication, f"the same communication, {times(clues.ratio)}, waiting for other ranks included{detail}"
-    )
+    what = f"the same {clues.collectives(0)}, {times(clues.ratio)}"
+    return Why(Reason.communication, f"{what}, waiting for other ranks included{detail}")
 
 
 def _has_other_arguments(clues: Clues, _: Reasons) -> Why | None:
     if not clues.arguments:
         return None
-    reason, text = clues.arguments
-    detail = clues.took if clues.is_of_equal_kernels else other_name(*clues.place.kernels)[1]
-    return Why(reason, f"{text}; {detail}")
+    what, text = clues.arguments
+    return Why(_OTHER_ARGUMENT[what], f"{text}; {clues.took if clues.is_of_equal_kernels else clues.other}")
 
 
 def _is_contended(clues: Clues, reasons: Reasons) -> Why | None:
-    if not clues.is_of_equal_kernels:
+    if not clues.is_of_time:
         return None
     before, after = (reasons.overlap(side, clues.place) for side in range(2))
     if (after - before if clues.ratio > 1 else before - after) < _CONTENDED:
         return None
     return Why(
         Reason.contention,
-        f"{clues.took}; {100 * before:.0f} -> {100 * after:.0f} % of the time communication runs beside it",
+        f"{clues.took}; {100 * before:.0f} -> {100 * after:.0f} % of the time communication runs beside it"
+        f"{clues.beside}",
     )
 
 
 def _is_of_another_device(clues: Clues, reasons: Reasons) -> Why | None:
-    if not clues.is_of_equal_kernels or not reasons.is_other_device:
+    if not clues.is_of_time or not reasons.is_other_device:
         return None
-    return Why(Reason.other_device, f"{clues.took}, on another device")
+    return Why(Reason.other_device, f"{clues.took}, on another device{clues.beside}")
 
 
 def _is_of_the_clock(clues: Clues, reasons: Reasons) -> Why | None:
     clock = reasons.clock
-    if not clues.is_of_equal_kernels or clock is None or abs(clues.ratio / clock - 1) > _CLOCK_WITHIN:
+    if not clues.is_of_time or clock is None or abs(clues.ratio / clock - 1) > _CLOCK_WITHIN:
         return None
-    return Why(Reason.clock, f"{clues.took}, as most equal kernels: clock, power or bandwidth of the device")
+    text = f"{clues.took}, as most equal kernels: clock, power or bandwidth of the device{clues.beside}"
+    return Why(Reason.clock, text)
 
 
 def _takes_other_time(clues: Clues, _: Reasons) -> Why | None:
-    return Why(Reason.other_time, f"{clues.took}; the traces do not tell why") if clues.is_of_equal_kernels else None
+    if not clues.is_of_time:
+        return None
+    return Why(Reason.other_time, f"{clues.took}; the traces do not tell why{clues.beside}")
 
 
 def _is_other_work(clues: Clues, _: Reasons) -> Why | None:
@@ -412,69 +304,76 @@ def _is_other_work(clues: Clues, _: Reasons) -> Why | None:
     communicates = [any(map(COMMUNICATION_NAME.search, kernels)) for kernels in (first, second)]
     if communicates[0] == communicates[1]:
         return None
-    both = zip((first, second), clues.diff.names, strict=True)
-    text = " and ".join(f"{words(kernels)} in {name}" for kernels, name in both)
+    told = [words(kernels) for kernels in (first, second)]
+    side = int(communicates[1])
+    told[side] = f"{clues.collectives(side)} ({told[side]})"
+    text = " and ".join(f"{one} in {name}" for one, name in zip(told, clues.diff.names, strict=True))
     return Why(Reason.other_work, f"other work between the same neighbours: {text}")
 
 
 def _is_fused(clues: Clues, _: Reasons) -> Why | None:
-    """Kernels that a compiler wrote against those of ops, or one op against several."""
-    first, second = clues.place.kernels
-    compiled = [any(map(is_compiled, kernels)) for kernels in (first, second)]
-    counts = [sum(count for name, (count, _) in kernels.items() if not is_move(name)) for kernels in (first, second)]
-    ops = len(clues.ops(0)), len(clues.ops(1))
-    if not min(counts):
+    """One kernel that does the work of several, since a compiler or an op put them together."""
+    if clues.fused_side is None:
         return None
-    # One op with one kernel in place of several ops.
-    by_op = min(ops) == 1 < max(ops) and min(counts) == len(clues.place.points) and counts[0] != counts[1]
-    if compiled[0] == compiled[1] and not (by_op and (ops[0] > ops[1]) == (counts[0] > counts[1])):
-        return None
-    is_fused = compiled[1] if compiled[0] != compiled[1] else counts[1] < counts[0]
-    if (counts[1] >= counts[0]) if is_fused else (counts[0] >= counts[1]):
-        return None
-    per_call = " -> ".join(f"{count / len(clues.place.points):,.3g}" for count in counts)
-    how = " by a compiler" if compiled[0] != compiled[1] else ""
-    reason = Reason.fused if is_fused else Reason.unfused
-    return Why(reason, f"{reason}{how}, {per_call} kernels: {words(first)} became {words(second)}")
+    side, by = clues.fused_side
+    number = len(clues.place.points)
+    per_call = " -> ".join(f"{count / number:,.3g}" for count in clues.extra_counts)
+    reason = Reason.fused if side else Reason.unfused
+    first, second = (counted(kernels, number) for kernels in clues.extra)
+    how = f"{reason} by {by}" if side else f"{reason}, {by} had fused them"
+    return Why(reason, clues.with_shares(f"{how}, {per_call} kernels: {first} became {second}"))
 
 
 def _has_more_kernels(clues: Clues, _: Reasons) -> Why | None:
-    first, second = clues.place.kernels
-    less, more = more_of(first, second), more_of(second, first)
-    if bool(less) == bool(more):
+    if clues.other.kind not in _OTHER_NUMBER:
         return None
-    names, word = (more, "more") if more else (less, "fewer")
-    told = f"{sum(names.values()):,} {word}: {listed(map(short_name, names))}"
-    if all(map(is_move, names)):
-        return Why(Reason.moves, f"copies, casts or fills, {told}")
-    return Why(Reason.more_kernels if more else Reason.fewer_kernels, told)
+    less, more = clues.extra
+    told = str(clues.other)
+    if all(map(is_move, {**less, **more})):
+        return Why(Reason.moves, clues.with_shares(f"copies, casts or fills, {told}"))
+    return Why(_OTHER_NUMBER[clues.other.kind], clues.with_shares(told))
 
 
 def _is_another_op(clues: Clues, _: Reasons) -> Why | None:
     first, second = clues.place.names
     if first == second:
         return None
-    return Why(Reason.other_op, f"{first} became {second}; {other_name(*clues.place.kernels)[1]}")
+    return Why(Reason.other_op, f"{first} became {second}; {_without_library(clues)}")
+
+
+def _without_library(clues: Clues) -> str:
+    """How the kernels differ; other ops run other kernels, so that another library is no news."""
+    return clues.other.text if clues.other.kind == "library" else str(clues.other)
 
 
 def _is_another_algorithm(clues: Clues, _: Reasons) -> Why | None:
     """The kernels with the most time do other things: attention became a product and a softmax."""
+    if not all(clues.extra_leaves):
+        return None
     longest = [
         max(leaves, key=lambda leaf: (side.ns[leaf], -leaf))
-        for side, leaves in zip(clues.sides, clues.leaves, strict=True)
+        for side, leaves in zip(clues.sides, clues.extra_leaves, strict=True)
     ]
     categories = [int(side.category[leaf]) for side, leaf in zip(clues.sides, longest, strict=True)]
-    first, second = clues.place.kernels
-    if categories[0] == categories[1] or is_move(next(iter(first))) or is_move(next(iter(second))):
+    if categories[0] == categories[1] or any(is_move(next(iter(kernels))) for kernels in clues.extra):
         return None
-    return Why(Reason.other_algorithm, f"another algorithm: {words(first)} became {words(second)}")
+    if clues.is_replaced_by_ops and len(clues.extra_ops(0)) == len(clues.extra_ops(1)) == 1:
+        return _by_other_ops(clues)
+    return Why(Reason.other_algorithm, clues.with_shares(f"another algorithm: {clues.other.text}"))
+
+
+def _by_other_ops(clues: Clues) -> Why:
+    """Below one call, other ops launch other kernels."""
+    first, second = (listed(sorted(clues.extra_ops(side))) for side in range(2))
+    return Why(Reason.other_op, clues.with_shares(f"{first} became {second}; {_without_library(clues)}"))
 
 
 def _has_another_kernel(clues: Clues, _: Reasons) -> Why | None:
-    kind, text = other_name(*clues.place.kernels)
+    if clues.other.kind == "kernel" and clues.is_replaced_by_ops:
+        return _by_other_ops(clues)
     counts = clues.count(0), clues.count(1)
     number = f"; {counts[0]:,} -> {counts[1]:,} GPU events" if counts[0] != counts[1] else ""
-    return Why(_OTHER_NAME[kind], text + number)
+    return Why(_OTHER_NAME[clues.other.kind], clues.with_shares(str(clues.other)) + number)
 
 
 RULES: Sequence[Rule] = (

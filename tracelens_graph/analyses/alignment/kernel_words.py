@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
+from typing import NamedTuple
 
 from tracelens_graph.categories.kernel_names import parse_name
 from tracelens_graph.categories.kernels import kernel_categories
@@ -16,6 +18,7 @@ Kernels = Mapping[str, tuple[int, int]]
 
 _READ = 8192
 _MOST = 3
+_ATTENTION = "attention"
 _LONGEST = 48
 _TOKENS = re.compile(r"\w+|\S")
 _ARGUMENTS = {"vectorized_elementwise_kernel": "elements at a time"}
@@ -35,6 +38,8 @@ _MOVE = re.compile(
     r"^Mem(?:cpy|set)\b|FillFunctor|direct_copy_kernel|(?:b?float\d*|half|int\d*|bool)_copy_kernel|copyBuffer|fillBuffer"
 )
 _COMPILED = "Triton-fused"
+_ONE_LIBRARY = ({"cuBLAS", "nvjet", "CUTLASS"}, {"cuDNN", "CUTLASS"})
+"""Families of names that one library of NVIDIA ships: which of them runs, it chooses by sizes and alignment."""
 
 
 def is_move(name: str) -> bool:
@@ -67,9 +72,9 @@ def plain_name(name: str) -> str:
 def called(name: str) -> str:
     """A kernel by library, operation and tile where its name tells them, else by its short name."""
     parsed = parse_name(name)
-    if parsed is None or parsed.tile is None:
+    if parsed is None or not (parsed.tile or (parsed.operation or "").startswith(_ATTENTION)):
         return short_name(name)
-    return " ".join(filter(None, (parsed.family, parsed.operation, "x".join(map(str, parsed.tile)))))
+    return " ".join(filter(None, (parsed.family, parsed.operation, "x".join(map(str, parsed.tile or ())))))
 
 
 def listed(names: Iterable[str], most: int = _MOST) -> str:
@@ -84,39 +89,118 @@ def words(kernels: Kernels) -> str:
     return listed(called(name) for name in kernels)
 
 
-def more_of(kernels: Kernels, others: Kernels) -> dict[str, int]:
-    """Kernels of which there are more than on the other side, and how many more."""
-    theirs = of_any_build(others)
-    return {name: more for name, (count, _) in kernels.items() if (more := count - theirs.get(plain_name(name), 0)) > 0}
+def counted(kernels: Kernels, calls: int = 1) -> str:
+    """The same with how many there are of each: per call, or in all where calls have not equally many."""
+    return _told(_counts(kernels), _even(calls, _counts(kernels)))
 
 
-def other_name(first: Kernels, second: Kernels) -> tuple[str, str]:
-    """What the names of the kernels with the most time differ in (`library`, `types`, `tile` or `kernel`), and how.
+def _counts(kernels: Kernels) -> Counter[str]:
+    """How many kernels there are of each that is called the same here."""
+    counts: Counter[str] = Counter()
+    for name, (count, _) in kernels.items():
+        counts[called(name)] += count
+    return counts
+
+
+def _even(calls: int, *several: Counter[str]) -> int:
+    """The number of calls, 0 where these do not run equally many kernels."""
+    return 0 if any(count % calls for counts in several for count in counts.values()) else calls
+
+
+def _told(counts: Counter[str], calls: int) -> str:
+    if not calls:
+        return listed(f"{count:,} x {name}" for name, count in counts.items())
+    return listed(f"{count // calls:,} x {name}" if count > calls else name for name, count in counts.items())
+
+
+def extra_of(kernels: Kernels, others: Kernels) -> dict[str, tuple[int, int]]:
+    """Kernels of which there are more than on the other side, those with the most time first: how many more, and their
+    part of the time of their name."""
+    left = of_any_build(others)
+    found = {}
+    for name, (count, ns) in kernels.items():
+        plain = plain_name(name)
+        both = min(count, left.get(plain, 0))
+        if both:
+            left[plain] -= both
+        if count > both:
+            found[name] = count - both, ns * (count - both) // count
+    return dict(sorted(found.items(), key=lambda item: (-item[1][1], item[0])))
+
+
+class Other(NamedTuple):
+    """How two sets of kernels differ.
+
+    Attributes:
+        kind: `library`, `types`, `tile` or `kernel` where kernels became others; `more`, `fewer` or `counts` where both
+            sides run the same kernels but not equally often, or one side runs others beside them.
+        what: the kind in words, empty where `text` says it.
+        text: which kernels differ.
+    """
+
+    kind: str
+    what: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.text}" if self.what else self.text
+
+
+def other_kernels(first: Kernels, second: Kernels, calls: int = 1) -> Other:
+    """How the kernels that only one side runs differ from those that only the other runs.
 
     Args:
-        first, second: kernels of both sides, those with the most time first; neither empty.
+        first, second: kernels of both sides, those with the most time first.
+        calls: number of calls that launched them.
     """
-    one, other = next(iter(first)), next(iter(second))
+    less, more = extra_of(first, second), extra_of(second, first)
+    before, after = of_any_build(first), of_any_build(second)
+    if before.keys() == after.keys():
+        number = sum(after.values()) - sum(before.values())
+        kind = "more" if number > 0 else "fewer" if number else "counts"
+        changed = [(name, plain_name(name)) for name in {**less, **more}]
+        text = listed(f"{before[plain]:,} -> {after[plain]:,} x {called(name)}" for name, plain in changed)
+        return Other(kind, "the same kernels, other counts" if text else "", text or "the same kernels")
+    if not less or not more:
+        extra, kind = (more, "more") if more else (less, "fewer")
+        number = sum(count for count, _ in extra.values())
+        text = counted(extra) if len({*map(called, extra)}) > 1 else words(extra)
+        return Other(kind, "", f"{number:,} {kind}: {text}")
+    one, other = _foremost(less), _foremost(more)
     parsed = parse_name(one), parse_name(other)
-    became = f"{words(first)} became {words(second)}"
-    if parsed[0] and parsed[1] and (found := _other_field(parsed[0], parsed[1])):
-        kind, text = found
-        if kind != "kernel":
-            return kind, f"{text}: {became}"
-    if words(first) == words(second) or called(one) == called(other):
+    kind, what = (_other_field(parsed[0], parsed[1]) if parsed[0] and parsed[1] else None) or ("kernel", "")
+    if not what and {*map(called, less)} == {*map(called, more)}:
         detail = difference_of(one, other)
-        return "kernel", f"{called(one)}, {detail}" if detail else f"another build of {called(one)}"
-    return "kernel", became
+        return Other(kind, "", f"{called(one)}, {detail}" if detail else f"another build of {called(one)}")
+    return Other(kind, what, _became(_counts(less), _counts(more), calls))
+
+
+def _became(less: Counter[str], more: Counter[str], calls: int) -> str:
+    variants = less & more
+    if less - variants and more - variants:
+        less, more = less - variants, more - variants
+    else:
+        variants.clear()
+    calls = _even(calls, less, more, variants)
+    also = f"; other variants of {_told(variants, calls)}" if variants else ""
+    return f"{_told(less, calls)} became {_told(more, calls)}{also}"
+
+
+def _foremost(kernels: Kernels) -> str:
+    """The kernel with the most time that does not only copy or fill, else the first."""
+    return next((name for name in kernels if not is_move(name)), next(iter(kernels)))
 
 
 def _other_field(one: ParsedName, other: ParsedName) -> tuple[str, str] | None:
-    if one.family != other.family:
+    is_other_family = one.family != other.family
+    if is_other_family and not any({one.family, other.family} <= families for families in _ONE_LIBRARY):
         return "library", "another library"
+    family = "another kernel family" if is_other_family else ""
     if one.dtype and other.dtype and one.dtype != other.dtype:
-        return "types", f"{one.dtype} became {other.dtype}"
-    if one.operation != other.operation:
-        return "kernel", ""
-    if one.tile and other.tile and one.tile != other.tile:
+        return "types", ", ".join(filter(None, (f"{one.dtype} became {other.dtype}", family)))
+    if family:
+        return "kernel", family
+    if one.operation == other.operation and one.tile and other.tile and one.tile != other.tile:
         return "tile", "another tile"
     return None
 

@@ -24,7 +24,7 @@ from tracelens_graph.analyses.shared.grouping import Cells
 from tracelens_graph.analyses.timeline.timeline import ROW_MEANING, times_by_group
 from tracelens_graph.graph.classes import normal_name
 from tracelens_graph.graph.window import Window
-from tracelens_graph.schema import Kind
+from tracelens_graph.schema import LAYER_KINDS, Kind
 from tracelens_graph.schema.tables.across import DIFF_TIMES
 from tracelens_graph.short_names import short_name
 from tracelens_graph.table import Table
@@ -132,8 +132,12 @@ class _Side:
             return ""
         core = self.window.core
         row = culprit(core, idle, int(idle.parts[cause].argmax()), cause)
-        name = core.names[core.columns.name[row]]
-        return short_name(normal_name(Kind(int(core.columns.kind[row])), name)) if row >= 0 else ""
+        if row < 0:
+            return ""
+        kind = Kind(int(core.columns.kind[row]))
+        name = normal_name(kind, core.names[core.columns.name[row]])
+        # Annotations are free text, in which brackets and blanks mean nothing.
+        return name if kind in LAYER_KINDS else short_name(name)
 
 
 _WAITS = ("call that waits for the GPU", "calls that wait for the GPU", _Side.waits)

@@ -91,7 +91,7 @@ def too_little(account: Account) -> Finding | None:
             why += f" in a step of {shown_ms(of_steps)}"
     elif lone > limits.UNLINKED_PERCENT / 100 * gpu:
         why = f"the launches of {percent(lone, gpu):.1f} % of the GPU time are not in the trace"
-    elif _is_thinned(w):
+    elif is_thinned(w):
         idle = percent(account.span_ns - busy, account.span_ns)
         why = f"most events were left out of the file; in {idle:.1f} % of the GPU span no GPU work is recorded"
     else:
@@ -106,7 +106,8 @@ def too_little(account: Account) -> Finding | None:
     )
 
 
-def _is_thinned(w: Window) -> bool:
+def is_thinned(w: Window) -> bool:
+    """Whether most events were left out of the file: few numbers of the window's launches are there."""
     c, launches = w.core.columns, calls_named(w, LAUNCH)
     given = c.correlation[launches]
     given = given[given > 0]
