@@ -34,8 +34,8 @@ READ_BY_HAND: dict[str, tuple[tuple[str, str], str, float, Reason, tuple[str, ..
          "1 more: vectorized_elementwise_kernel (+0.002 ms)"),
     ),
     "a copy": (
-        HTA, "aten::cat", 1.833, Reason.other_kernel,
-        ("1 x CatArrayBatchedCopy became 1 x Memcpy DtoD (Device -> Device); other variants of",),
+        HTA, "aten::cat", 1.807, Reason.other_kernel,
+        ("1 x CatArrayBatchedCopy became 1 x Memcpy DtoD (Device -> Device)",),
     ),
     "the lookups": (
         DLRM, "split_embedding_codegen_lookup_adagrad_function", 0.059, Reason.other_sizes,

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import resource
+from itertools import pairwise
 from random import Random
 from time import process_time
 from typing import Any
 
+import numpy as np
 import pytest
-from alignments import graph
+from alignments import aligned, graph, kernels
 from call_trees import frame, launch, op
+from growth import cost
+from handmade import span
 
+from tracelens_graph.analyses.alignment import containers, costs, leaves, sequence
+from tracelens_graph.analyses.alignment.containers import common_places
 from tracelens_graph.analyses.alignment.difference import align
 from tracelens_graph.graph.window import Window, window_of
+from tracelens_graph.loading import load_core
 
 CALLS = 10_000
 
@@ -58,6 +65,65 @@ def test_ten_thousand_calls_below_one_frame(case: str) -> None:
     # Takes up to 3 s of processor time; all pairs of children and their callers took minutes.
     assert seconds < 15
     assert _peak_memory() - memory < 400e6
+
+
+def test_long_chains_of_other_names_need_no_table() -> None:
+    first, second = tuple(range(20_000)), tuple(range(20_000, 40_000))
+    assert cost(lambda: common_places(first, second)).peak < 8 << 20
+    found = common_places((*first, 7), (*second[:9000], *range(5, 15_000, 2), *second[9000:]))
+    assert len(found) == 7497
+    assert all(i < k and j < m for (i, j), (k, m) in pairwise(found))
+
+
+@pytest.mark.parametrize("link", [False, True])
+def test_many_threads_and_streams_are_paired_with_their_like(link: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lanes(count: int) -> Window:
+        return window_of(load_core([event for k in range(count) for event in lane(k, link)]))
+
+    def lane(k: int, link: bool) -> list[dict[str, Any]]:
+        kernel = span("kernel", f"kernel_{k % 50}", 10.0 + k, 0.5, 0, 7 + k, device=0, stream=7 + k, correlation=k)
+        call = span("cuda_runtime", "cudaLaunchKernel", float(k), 0.5, 100, 100 + k, correlation=k)
+        return [call, kernel] if link else [kernel]
+
+    monkeypatch.setattr(leaves, "_ROOT_PAIRS", 100)
+    few, many = lanes(60), lanes(61)
+    found = align(few, many)
+    assert (found.leaves[0] >= 0).all()
+    names = [kernels(side) for side in found.sides]
+    assert all(names[0][i] == names[1][j] for i, j in enumerate(found.leaves[0].tolist()))
+
+
+def test_what_is_too_long_for_a_band_is_cut_into_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sequence, "_CELLS", 1000)
+    monkeypatch.setattr(sequence, "_MOST_CELLS", 5000)
+    monkeypatch.setattr(sequence, "_LARGE", 1 << 40)
+    first, second = np.arange(400), np.arange(400) + 1_000_000
+    second[100:300:3] = first[100:300:3]
+    ones = np.ones(400, np.int64)
+    pairs = sequence.aligned(
+        ones,
+        ones,
+        lambda i, j, k: np.where(first[i] == second[j:k], 0, sequence.NEVER),
+        (first, second),
+        (first, second),
+    )
+    # Neighbours that are cut apart may be lost.
+    assert len(pairs) > 60
+    assert all(first[i] == second[j] for i, j in pairs)
+    assert all(i < k and j < m for (i, j), (k, m) in pairwise(pairs))
+
+
+def test_only_the_nearest_callers_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nested(depth: int, name: str) -> Any:
+        call = op(f"{name}{depth}", launch(f"kernel{depth}"))
+        for level in reversed(range(depth)):
+            call = op(f"{name}{level}", call, launch(f"kernel{level}"))
+        return [frame("deep.py(1): main", call)]
+
+    monkeypatch.setattr(costs, "_NEAREST", 3)
+    monkeypatch.setattr(containers, "_WRAPPERS", 3)
+    found = aligned(nested(40, "one"), nested(40, "other"))
+    assert (found.leaves[0] >= 0).all()
 
 
 def _peak_memory() -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from functools import cached_property
+from math import exp, log
 from statistics import median
 from typing import NamedTuple
 
@@ -144,16 +145,16 @@ class Reasons:
     def clock(self) -> float | None:
         """By how much most equal kernels take longer or less; None where they do not agree, or it is nothing."""
         ratios = [
-            (clues.ratio, clues.place.ns[0])
+            (clues.ratio, sum(clues.place.ns))
             for clues in self._clues
-            if clues.is_of_equal_kernels and not clues.is_communication and clues.place.ns[0] and not clues.arguments
+            if clues.is_of_equal_kernels and not clues.is_communication and all(clues.place.ns) and not clues.arguments
         ]
         if not ratios:
             return None
-        middle = median(ratio for ratio, _ in ratios)
-        close = sum(ns for ratio, ns in ratios if middle and abs(ratio / middle - 1) <= _CLOCK_WITHIN)
+        middle = exp(median(log(ratio) for ratio, _ in ratios))
+        close = sum(ns for ratio, ns in ratios if _are_close(ratio, middle))
         holds = close >= _CLOCK_HOLDS * sum(ns for _, ns in ratios)
-        return middle if holds and abs(middle - 1) > _CLOCK_WITHIN else None
+        return middle if holds and not _are_close(middle, 1) else None
 
     def overlap(self, side: int, place: Place) -> float:
         """Part of the time of a place's GPU events in which communication runs beside them."""
@@ -185,6 +186,11 @@ def _devices(side: Forest) -> set[str]:
     listed = side.window.core.info.metadata.get("deviceProperties")
     described = listed if isinstance(listed, list) else []
     return {str(device.get("name")) for device in described if isinstance(device, dict)}
+
+
+def _are_close(one: float, other: float) -> bool:
+    """Whether two ratios hardly differ; the same the other way round."""
+    return max(one, other) <= (1 + _CLOCK_WITHIN) * min(one, other)
 
 
 # -- rules ----------------------------------------------------------------------------------------------------
@@ -286,7 +292,7 @@ def _is_of_another_device(clues: Clues, reasons: Reasons) -> Why | None:
 
 def _is_of_the_clock(clues: Clues, reasons: Reasons) -> Why | None:
     clock = reasons.clock
-    if not clues.is_of_time or clock is None or abs(clues.ratio / clock - 1) > _CLOCK_WITHIN:
+    if not clues.is_of_time or clock is None or not _are_close(clues.ratio, clock):
         return None
     text = f"{clues.took}, as most equal kernels: clock, power or bandwidth of the device{clues.beside}"
     return Why(Reason.clock, text)

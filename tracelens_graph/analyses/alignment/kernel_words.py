@@ -40,6 +40,7 @@ _MOVE = re.compile(
 _COMPILED = "Triton-fused"
 _ONE_LIBRARY = ({"cuBLAS", "nvjet", "CUTLASS"}, {"cuDNN", "CUTLASS"})
 """Families of names that one library of NVIDIA ships: which of them runs, it chooses by sizes and alignment."""
+_COMPILED_FAMILY = "inductor"
 
 
 def is_move(name: str) -> bool:
@@ -192,6 +193,9 @@ def _foremost(kernels: Kernels) -> str:
 
 
 def _other_field(one: ParsedName, other: ParsedName) -> tuple[str, str] | None:
+    compiled = _COMPILED_FAMILY in (one.family, other.family)
+    if (one.operation is None) != (other.operation is None) and not compiled:
+        return None  # an elementwise kernel against a product: no choice of a library
     is_other_family = one.family != other.family
     if is_other_family and not any({one.family, other.family} <= families for families in _ONE_LIBRARY):
         return "library", "another library"
