@@ -68,10 +68,16 @@ def diff(
         names: what to call them; by default the names of their files.
 
     Raises:
-        AnalysisError: one of them holds no GPU work.
+        AnalysisError: one of them holds no GPU work, or the names are not two different texts.
         NotATraceError, TraceError: as `load`.
+        TypeError: one of them is something else.
     """
     graphs = [load(one) if isinstance(one, str | os.PathLike) else one for one in (a, b)]
+    for one in graphs:
+        if not isinstance(one, Core | Window):
+            raise TypeError(f"a graph, a window or a path is needed, not {type(one).__name__}")
+    if names is not None and (isinstance(names, str) or len({*names}) != 2 or len(names) != 2):
+        raise AnalysisError(f"names={names!r}: two different names are needed")
     windows = window_of(graphs[0]), window_of(graphs[1])
     if not any(isinstance(one, Window) for one in graphs):
         windows = median_steps(*windows)

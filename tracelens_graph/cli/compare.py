@@ -30,7 +30,7 @@ from tracelens_graph.cli.options import (
     TableName,
     extension_of,
 )
-from tracelens_graph.cli.traces import names_of, say, traces_named
+from tracelens_graph.cli.traces import check_pipes, names_of, say, traces_named
 from tracelens_graph.cli.windows import WindowChoice, with_window_options
 from tracelens_graph.suggest import hint
 
@@ -95,8 +95,7 @@ def compare(
     runs = _runs_named(runs)
     if len(runs) < 2:
         raise typer.BadParameter("name at least two runs")
-    if runs.count("-") > 1:
-        raise typer.BadParameter("only one run can come from standard input")
+    check_pipes(runs)
     _check_output(table, format, csv, layout)
     from tracelens_graph.analyses.report.report_tables import ReportOptions
 

@@ -23,7 +23,7 @@ from tracelens_graph.cli.options import (
     Names,
     extension_of,
 )
-from tracelens_graph.cli.traces import files_named, names_of
+from tracelens_graph.cli.traces import check_pipes, files_named, names_of
 from tracelens_graph.cli.windows import WindowChoice, with_window_options
 
 if TYPE_CHECKING:
@@ -103,8 +103,7 @@ def diff(
     """
     shown = Shown(tree, points, point, top, format, min_percent, csv, json, markdown, layout)
     paths = files_named(runs)
-    if paths.count("-") > 1:
-        raise typer.BadParameter("only one trace can come from standard input")
+    check_pipes(paths)
     _check(shown, paths, within, fail_if or [])
     conditions = gate.parse(fail_if or [], of=gate.figures_of_diff())
     tags = names_of(paths, names)

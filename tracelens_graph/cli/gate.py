@@ -169,11 +169,12 @@ def conclude(remarks: Sequence[str], met: Sequence[str]) -> None:
 def _condition(text: str, suffixes: Sequence[str], options: ReportOptions | None, of: Figures | None) -> Condition:
     match = _CONDITION.fullmatch(text.strip())
     if not match or not match["figure"]:
-        raise _refused(text, "a condition is a figure, an operator and a number, such as 'idle_percent > 20'")
+        example = next(iter((of or figures_of_report()).fixed))
+        raise _refused(text, f"a condition is a figure, an operator and a number, such as '{example} > 20'")
     if match["operator"] not in _OPERATORS:
         raise _refused(text, f"there is no operator {match['operator']}; {there_are(_OPERATORS)}")
     try:
-        number = float(match["number"])
+        number = float(match["number"].replace("_", "?"))  # Python would take 1_0 for 10
     except ValueError:
         number = math.nan
     if not math.isfinite(number):

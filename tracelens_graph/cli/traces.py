@@ -42,6 +42,17 @@ def files_named(arguments: Sequence[str]) -> list[str]:
     return files
 
 
+def check_pipes(files: Sequence[str]) -> None:
+    """Refuse a pipe that is named twice: it gives its trace once, and the second reading would wait forever.
+
+    Raises:
+        typer.BadParameter: it is.
+    """
+    for file in dict.fromkeys(files):
+        if files.count(file) > 1 and (file == "-" or Path(file).is_fifo()):
+            raise typer.BadParameter(f"{'standard input' if file == '-' else file}: a pipe gives one trace, once")
+
+
 def names_of(runs: Sequence[str], names: str | None = None) -> list[str]:
     """What to call runs.
 

@@ -213,7 +213,7 @@ class Diff:
             AnalysisError: it is a node of neither graph.
         """
         windows = self.a, self.b
-        sides = [side for side, window in enumerate(windows) if node.graph is window.core]
+        sides = [side for side, window in enumerate(windows) if getattr(node, "graph", None) is window.core]
         if not sides:
             raise AnalysisError(f"{node!r} is a node of neither graph")
         for side in sides:

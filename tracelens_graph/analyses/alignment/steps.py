@@ -8,16 +8,25 @@ from tracelens_graph.graph.window import Window, narrow, step_number
 from tracelens_graph.schema import Kind
 
 
-def median_steps(a: Window, b: Window) -> tuple[Window, Window]:
-    """Of each window the step of median GPU time; the windows as they are where one has no steps with GPU work.
+_IN_STEPS = 0.5
+"""Share of a window's GPU time that must lie in its steps, so that one of them stands for it."""
 
+
+def median_steps(a: Window, b: Window) -> tuple[Window, Window]:
+    """Of each window the step of median GPU time; the windows as they are where one has no steps with its GPU work.
+
+    Without launches most GPU work may lie in no step: then one step of it is not what another trace does in one.
     The titles of the windows tell which step it is, and of how many.
     """
     times = [steps_with_work(window) for window in (a, b)]
-    if not all(times):
+    if not all(map(_are_of_most_work, (a, b), times)):
         return a, b
     first, second = (_median(window, time) for window, time in zip((a, b), times, strict=True))
     return first, second
+
+
+def _are_of_most_work(w: Window, time_of: dict[int, int]) -> bool:
+    return bool(time_of) and sum(time_of.values()) >= _IN_STEPS * int(w.core.columns.dur_ns[w.gpu_rows].sum())
 
 
 def steps_with_work(w: Window) -> dict[int, int]:
