@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import re
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -281,6 +282,23 @@ def test_the_convolution_is_drawn_as_two_branches(run: Run, monkeypatch: pytest.
     assert signs == ["-"] * row["events_a"] + ["+"] * row["events_b"]
     assert "-              aten::cudnn_convolution" in out
     assert "+              aten::miopen_convolution" in out
+
+
+@needs_corpus
+@pytest.mark.parametrize("name", ["qwen1.5-0.5b", "vit-nsfw", "bert-small"])
+def test_hints_name_what_is_drawn(run: Run, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    assert CORPUS
+    monkeypatch.chdir(CORPUS)
+    for place in (1, 2, 4):
+        code, out, err = run(
+            "diff", *(f"tracelens/{gpu}/{name}.json.gz" for gpu in ("h100", "mi300")), "--point", place
+        )  # fmt: skip
+        assert (code, err) == (0, "")
+        drawing, _, hints = out.partition("ask next: ")
+        drawn = re.findall(r"uid (\d+)|and (\d+)\)", drawing)
+        uids = re.findall(r"--uid (\d+)", hints)
+        assert uids
+        assert set(uids) <= {number for found in drawn for number in found}
 
 
 @needs_corpus

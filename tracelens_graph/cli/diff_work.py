@@ -135,22 +135,25 @@ def _draw_tree(difference: Diff, min_percent: float) -> None:
 
 
 def _draw_point(difference: Diff, places: Table, number: int, calls: tuple[Call, Call]) -> None:
-    from tracelens_graph.reports.diff_point import point_lines
+    from tracelens_graph.reports.diff_point import drawn_rows, point_lines
     from tracelens_graph.reports.diff_text import place_lines
     from tracelens_graph.reports.terminal import terminal_width
 
     if number > len(places):
         raise typer.BadParameter(f"--point: there are {len(places):,} places, from 1")
     width = terminal_width(sys.stdout)
-    row = places.records()[number - 1]
-    _print_drawn(place_lines(row, width))
+    place = difference.places[number - 1]
+    _print_drawn(place_lines(places.records()[number - 1], width))
     print()
-    _print_drawn(point_lines(difference, difference.places[number - 1], width))
-    for call, uid in zip(calls, (row["uid_a"], row["uid_b"]), strict=True):
+    _print_drawn(point_lines(difference, place, width))
+    sides = (difference.a.core, difference.b.core)
+    uids = [int(core.columns.uid[row]) if row >= 0 else None
+            for core, row in zip(sides, drawn_rows(difference, place), strict=True)]  # fmt: skip
+    for call, uid in zip(calls, uids, strict=True):
         if uid is not None:
             print(f"ask next: {call.complete(f'{_PROGRAM} tree TRACE --uid {uid} --up')}")
-    for call, side in zip(calls, "ab", strict=True):
-        if (uid := row[f"uid_{side}"]) is not None:
+    for call, side, uid in zip(calls, "ab", uids, strict=True):
+        if uid is not None:
             cut = f"{_PROGRAM} cut TRACE --uid {uid} -o {side}-{uid}.json.gz"
             print(f"open in Perfetto UI: {call.complete(cut)}")
 

@@ -23,6 +23,41 @@ _SIGNS = "-+"
 _FIELDS = ("Input Dims", "Input type")
 
 
+def drawn_point(place: Place) -> Point:
+    """The point that is drawn of a place: the one with the most GPU time."""
+    return max(place.points, key=lambda one: sum(one.ns))
+
+
+def drawn_rows(difference: Diff, place: Place) -> tuple[int, int]:
+    """The row by which each side of the drawing is named, -1 where a side has no GPU work there.
+
+    That is the op that both sides call, else the topmost call of the branch with the longest GPU event.
+    """
+    point = drawn_point(place)
+    rows = [_shared_op(difference, point, k) for k in range(2)]
+    first, second = (
+        -1 if not point.leaves[k] else rows[k] if min(rows) >= 0 else _top(difference, point, k) for k in range(2)
+    )
+    return first, second
+
+
+def _shared_op(difference: Diff, point: Point, k: int) -> int:
+    container, forest = point.container[k], difference.alignment.sides[k]
+    return int(forest.row[container]) if container >= 0 and forest.is_op[container] else -1
+
+
+def _top(difference: Diff, point: Point, k: int) -> int:
+    """The topmost call that is drawn above the longest GPU event of a side, or the event itself."""
+    forest, container = difference.alignment.sides[k], _row(difference, point, k)
+    c = forest.window.core.columns
+    row = top = int(forest.events_of(max(point.leaves[k], key=lambda leaf: int(forest.ns[leaf])))[0])
+    while row >= 0 and row != container:
+        if c.kind[row] != Kind.PythonFunction:
+            top = row
+        row = int(c.parent[row])
+    return top
+
+
 def point_lines(difference: Diff, place: Place, width: int) -> Iterator[str]:
     """Lines that draw the point of a place with the most GPU time.
 
@@ -31,7 +66,8 @@ def point_lines(difference: Diff, place: Place, width: int) -> Iterator[str]:
         place: the place.
         width: characters of a line.
     """
-    point = max(place.points, key=lambda one: sum(one.ns))
+    point = drawn_point(place)
+    tops = drawn_rows(difference, place)
     if (times := len(place.points)) > 1:
         figures = f"{point.ns[0] / 1e6:,.3f} -> {point.ns[1] / 1e6:,.3f} ms"
         yield f"One of {times:,}, that with the most GPU time: {figures}"
@@ -39,7 +75,7 @@ def point_lines(difference: Diff, place: Place, width: int) -> Iterator[str]:
     cores = [side.window.core for side in difference.alignment.sides]
     yield from (fitted_line(line, width) for line in _shared(cores, containers))
     for k in range(2):
-        lines = list(_side(difference, point, k, containers[k]))
+        lines = list(_side(difference, point, k, containers[k], tops[k]))
         for time, text in lines[:_MOST]:
             yield f"{_SIGNS[k]} {time:>{_TIME}}  {fitted_line(text, width - _TIME - 4)}"
         if len(lines) > _MOST:
@@ -73,8 +109,8 @@ def _shared(cores: list[Core], rows: list[int]) -> Iterator[str]:
             yield from (f"{sign}   {what}: {text}" for sign, text in zip(_SIGNS, (first, second), strict=True) if text)
 
 
-def _side(difference: Diff, point: Point, k: int, container: int) -> Iterator[tuple[str, str]]:
-    """Lines of one side: the time of a GPU event, and the name of a call or an event, indented."""
+def _side(difference: Diff, point: Point, k: int, container: int, named: int) -> Iterator[tuple[str, str]]:
+    """Lines of one side: the time of a GPU event, and the name of a call or an event, indented; one with its uid."""
     forest = difference.alignment.sides[k]
     core = forest.window.core
     events = [row for leaf in point.leaves[k] for row in forest.events_of(leaf).tolist()]
@@ -95,4 +131,6 @@ def _side(difference: Diff, point: Point, k: int, container: int) -> Iterator[tu
         name = printable(core.names[c.name[row]])
         is_gpu = kind in GPU_KINDS
         time = f"{int(c.dur_ns[row]) / 1e6:,.3f} ms" if is_gpu else ""
-        yield time, "  " * above + (cut_end(short_name(name), 90) if is_gpu else name)
+        told = cut_end(short_name(name), 90) if is_gpu else name
+        uid = f" (uid {int(c.uid[row])})" if row == named else ""
+        yield time, f"{'  ' * above}{told}{uid}"
