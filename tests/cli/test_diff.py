@@ -247,7 +247,10 @@ def test_conditions(run: Run, trace_file: Path, slower: Path, condition: str, co
         (["-", "-"], "only one trace can come from standard input"),
         (["T", "T", "T", "--tree"], "--tree takes two traces, not 3"),
         (["--within", "T", "--points"], "--points takes two traces, not --within"),
-        (["T", "T", "T", "--fail-if", "slower_percent > 1"], "--fail-if takes two traces"),
+        (["T", "T", "T", "--fail-if", "slower_percent > 1"], "--fail-if takes two traces, not 3; several take -f json"),
+        (["T", "T", "T", "--json", "x.json"], "--json takes two traces, not 3; several take -f json or --csv DIR"),
+        (["T", "T", "T", "--markdown", "x.md"], "--markdown takes two traces, not 3; several take -f md"),
+        (["--within", "T", "T"], "two are compared by `diff A B`"),
         (["T", "T", "--tree", "--points"], "give one of them"),
         (["T", "T", "--tree", "-f", "csv"], "--format is for tables"),
         (["T", "T", "--point", "99"], "there are"),
@@ -266,6 +269,67 @@ def test_a_folder_stands_for_its_traces(run: Run, job: list[Path]) -> None:
     assert code == 0
     assert "4 ranks" in out
     assert "left out 8 files that are no traces" in err
+
+
+def hints_of(out: str) -> list[str]:
+    return [line.removeprefix("ask next: ") for line in out.splitlines() if line.startswith("ask next: ")]
+
+
+def test_ranks_without_a_common_structure_are_not_called_alike(run: Run, tmp_path: Path) -> None:
+    ranks = [write(simulate(ranks=1, steps=1, layers=layers), tmp_path / f"rank{layers}")[0] for layers in (1, 3, 6)]
+    code, out, err = run("diff", "--within", *ranks)
+    assert (code, err) == (0, "")
+    said = " ".join(out.split())
+    assert "alike" not in said
+    assert "rank6 of 3: the slowest" in said
+    assert "against rank1, the fastest" in said
+    assert "3 structures, none of them that of most" in said
+    report, pair = hints_of(out)
+    assert report.split()[:2] == ["tracelens-graph", "report"]
+    assert pair.split()[1:] == ["diff", str(ranks[0]), str(ranks[2])]
+    (row,) = table(run, "--within", *ranks)["rows"]
+    assert (row["differs"], row["usual"], row["name"]) == ("spread", "rank1", "rank6")
+    assert [run(*shlex.split(hint)[1:])[0] for hint in (report, pair)] == [0, 0]
+
+
+def test_steps_without_a_common_structure_lead_on(run: Run, job: list[Path], tmp_path: Path) -> None:
+    trace = json.loads(gzip.decompress(write(simulate(ranks=1, steps=3, layers=2), tmp_path / "s")[0].read_bytes()))
+    marks = [event for event in trace["traceEvents"] if event["name"].startswith("ProfilerStep#")]
+    host = sorted((event for event in marks if event.get("cat") == "user_annotation"), key=lambda event: event["ts"])
+    for number, step in enumerate(host):
+        ops = [event for event in trace["traceEvents"] if event["name"] == "aten::mm" and event["tid"] == step["tid"]
+               and step["ts"] <= event["ts"] < step["ts"] + step["dur"]]  # fmt: skip
+        for event in ops[:number]:
+            event["name"] = "aten::other"
+    path = tmp_path / "steps.json"
+    path.write_text(json.dumps(trace))
+    code, out, err = run("diff", "--within", path)
+    assert (code, err) == (0, "")
+    assert re.search(r"3 steps: \d structures", out)
+    assert any(hint.partition("--step ")[2] for hint in hints_of(out))
+    assert [run(*shlex.split(hint)[1:])[0] for hint in hints_of(out)] == [0, 0]
+
+
+def test_several_traces_say_which_steps_are_compared_and_lead_on(run: Run, job: list[Path], tmp_path: Path) -> None:
+    other = write(simulate(ranks=1, steps=3, layers=6), tmp_path / "six")[0]
+    code, out, err = run("diff", job[0], job[2], other, "--names", "a,b,c")
+    assert (code, err) == (0, "")
+    said = " ".join(out.split())
+    assert "One step of each is compared: --step N takes another" in said
+    assert re.search(r"c: step \d+, of median GPU time of 3 steps", said)
+    (hint,) = hints_of(out)
+    assert shlex.split(hint)[1:] == ["diff", str(job[0]), str(other), "--names", "a,c"]
+    assert run(*shlex.split(hint)[1:])[0] == 0
+    assert "One step" not in run("diff", job[0], job[2], other, "--from", "0ms")[1]
+
+
+def test_errors_name_the_trace(run: Run, trace_file: Path, slower: Path) -> None:
+    for option, value, said in (("--step", "99", "no step 99"), ("--under", "nothing", "nothing"),
+                                ("--annotation", "nothing", "nothing"), ("--device", "7", "only device 0")):  # fmt: skip
+        code, _, err = run("diff", trace_file, slower, option, value)
+        assert code == 1
+        assert f"{trace_file}: " in err
+        assert said in err
 
 
 @needs_corpus

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +20,7 @@ from tracelens_graph.cli.options import Format, Layout
 from tracelens_graph.cli.outputs import say_written
 from tracelens_graph.cli.traces import say
 from tracelens_graph.cli.windows import WindowChoice
+from tracelens_graph.loaders.sources import is_stream
 
 if TYPE_CHECKING:
     from tracelens_graph.analyses.alignment.difference import Diff
@@ -49,6 +52,11 @@ class Shown:
         return bool(self.csv or self.json or self.markdown)
 
     @property
+    def is_text(self) -> bool:
+        """Whether people read the answer on the terminal, so that hints have their place below it."""
+        return self.format is Format.table and not self.writes
+
+    @property
     def for_two(self) -> list[str]:
         """The options that take exactly two traces, of those that were given."""
         given = {
@@ -58,9 +66,33 @@ class Shown:
         return [name for name, value in given.items() if value]
 
 
+@dataclass(frozen=True)
+class Pair:
+    """Commands that ask two traces, or both of them, further.
+
+    Attributes:
+        calls: what the command was asked, of each.
+        names: what the user calls them; None to go by files.
+    """
+
+    calls: tuple[Call, Call]
+    names: str | None = None
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether both traces can be read again: what came through a pipe cannot."""
+        return not any(is_stream(call.trace) for call in self.calls)
+
+    def diff(self, options: str) -> str:
+        """The command that compares the two once more."""
+        names = "" if self.names is None else f" --names {shlex.quote(self.names)}"
+        first, second = (shlex.quote(call.trace) for call in self.calls)
+        return self.calls[0].complete(f"{_PROGRAM} diff {first} {second}{names} {options}".rstrip())
+
+
 def two_traces(
     windows: tuple[Window, Window], names: tuple[str, str], shown: Shown, conditions: Sequence[gate.Condition],
-    calls: tuple[Call, Call],
+    pair: Pair,
 ) -> None:  # fmt: skip
     """Compare two traces, and print, draw and write what is asked for; end with the exit code of failed conditions."""
     from tracelens_graph.analyses.alignment.difference import diff as compared
@@ -69,7 +101,7 @@ def two_traces(
     from tracelens_graph.analyses.alignment.times import times_table
     from tracelens_graph.reports.diff_text import notes_on
 
-    chosen = calls[0].window != WindowChoice()
+    chosen = pair.calls[0].window != WindowChoice()
     is_whole = chosen or shown.layout is Layout.tracelens
     first, second = windows if is_whole else median_steps(*windows)
     difference = compared(first, second, names)
@@ -85,11 +117,11 @@ def two_traces(
     if shown.tree:
         _draw_tree(difference, shown.min_percent)
     elif shown.point is not None:
-        _draw_point(difference, table("diff_places"), shown.point, calls)
+        _draw_point(difference, table("diff_places"), shown.point, pair)
     elif shown.points or (shown.format is not Format.table and not shown.writes):
         _list(replace(table("diff_places"), notes=notes), shown)
     elif not shown.writes:
-        _print_screen(difference, {name: table(name) for name in makers}, notes, calls)
+        _print_screen(difference, {name: table(name) for name in makers}, notes, pair)
     if shown.csv and shown.layout is Layout.tracelens:
         _write_as_tracelens(difference, shown.csv)
     elif shown.csv:
@@ -103,21 +135,15 @@ def two_traces(
         gate.conclude(gate.remarks(conditions, tables), gate.check(conditions, tables))
 
 
-def _print_screen(difference: Diff, tables: dict[str, Table], notes: list[str], calls: tuple[Call, Call]) -> None:
-    from tracelens_graph.reports.diff_text import screen
+def _print_screen(difference: Diff, tables: dict[str, Table], notes: list[str], pair: Pair) -> None:
+    from tracelens_graph.reports.diff_text import changed_places, screen
     from tracelens_graph.reports.terminal import terminal_width, wants_color
 
     width, color = terminal_width(sys.stdout), wants_color(sys.stdout)
     for line in screen(difference, tables, width, color, notes):
         print(line)
-    if any(change for change in tables["diff_places"]["change_ms"]):
-        print(f"ask next: {_again(calls, '--point 1')}")
-
-
-def _again(calls: tuple[Call, Call], options: str) -> str:
-    """The command that compares the two once more."""
-    other = calls[1].complete("TRACE")
-    return calls[0].complete(f"{_PROGRAM} diff TRACE {'OTHER' if other == 'TRACE' else other} {options}")
+    if pair.is_repeatable and changed_places(tables["diff_places"]):
+        print(f"ask next: {pair.diff('--point 1')}")
 
 
 def _draw_tree(difference: Diff, min_percent: float) -> None:
@@ -134,7 +160,7 @@ def _draw_tree(difference: Diff, min_percent: float) -> None:
     _print_drawn(tree_lines(merged_tree(difference.alignment), width, color, min_percent))
 
 
-def _draw_point(difference: Diff, places: Table, number: int, calls: tuple[Call, Call]) -> None:
+def _draw_point(difference: Diff, places: Table, number: int, pair: Pair) -> None:
     from tracelens_graph.reports.diff_point import drawn_rows, point_lines
     from tracelens_graph.reports.diff_text import place_lines
     from tracelens_graph.reports.terminal import terminal_width
@@ -146,13 +172,15 @@ def _draw_point(difference: Diff, places: Table, number: int, calls: tuple[Call,
     _print_drawn(place_lines(places.records()[number - 1], width))
     print()
     _print_drawn(point_lines(difference, place, width))
+    if not pair.is_repeatable:
+        return
     sides = (difference.a.core, difference.b.core)
     uids = [int(core.columns.uid[row]) if row >= 0 else None
             for core, row in zip(sides, drawn_rows(difference, place), strict=True)]  # fmt: skip
-    for call, uid in zip(calls, uids, strict=True):
+    for call, uid in zip(pair.calls, uids, strict=True):
         if uid is not None:
             print(f"ask next: {call.complete(f'{_PROGRAM} tree TRACE --uid {uid} --up')}")
-    for call, side, uid in zip(calls, "ab", uids, strict=True):
+    for call, side, uid in zip(pair.calls, "ab", uids, strict=True):
         if uid is not None:
             cut = f"{_PROGRAM} cut TRACE --uid {uid} -o {side}-{uid}.json.gz"
             print(f"open in Perfetto UI: {call.complete(cut)}")
@@ -227,18 +255,39 @@ def _readable(
 
 
 def several_traces(
-    paths: Sequence[str], tags: Sequence[str], opened: Callable[[str], Window], shown: Shown, chosen: bool
-) -> None:
+    paths: Sequence[str], tags: Sequence[str], opened: Callable[[str], Window], shown: Shown, calls: Sequence[Call],
+    names: str | None,
+) -> None:  # fmt: skip
     """Compare several traces with the first."""
     from tracelens_graph.analyses.alignment.several import runs_table
     from tracelens_graph.reports.diff_text import runs_text
 
-    _answer(runs_table(_readable(paths, tags, opened), chosen), shown, runs_text)
+    table = runs_table(_readable(paths, tags, opened), calls[0].window != WindowChoice())
+    _answer(table, shown, runs_text)
+    first, *others = table.records()
+    most = max(others, key=lambda row: abs(row["change_ms"]), default=None)
+    if shown.is_text and most is not None and most["most"]:
+        _hint_pair((first["run"], most["run"]), tags, calls, names)
+
+
+def _hint_pair(two: tuple[str, str], tags: Sequence[str], calls: Sequence[Call], names: str | None) -> None:
+    """The command that compares two of several traces.
+
+    Args:
+        two: what they are called.
+        tags, calls: of all traces.
+        names: what the user calls all of them; None to go by files.
+    """
+    call_of = dict(zip(tags, calls, strict=True))
+    pair = Pair((call_of[two[0]], call_of[two[1]]), names and ",".join(two))
+    if pair.is_repeatable:
+        print(f"ask next: {pair.diff('')}")
 
 
 def parts_within(
-    paths: Sequence[str], tags: Sequence[str], opened: Callable[[str], Window], shown: Shown, call: Call
-) -> None:
+    paths: Sequence[str], tags: Sequence[str], opened: Callable[[str], Window], shown: Shown, calls: Sequence[Call],
+    names: str | None,
+) -> None:  # fmt: skip
     """Say which part of one trace, or which of several ranks, is not like the others."""
     from tracelens_graph.analyses.alignment.several import odd_parts, odd_ranks
     from tracelens_graph.reports.diff_text import within_text
@@ -246,12 +295,29 @@ def parts_within(
     table = odd_parts(opened(paths[0])) if len(paths) == 1 else odd_ranks(dict(_readable(paths, tags, opened)))
     rows = ROWS_FOR_PEOPLE if shown.top is None else shown.top
     _answer(table, shown, partial(within_text, most=rows))
-    if shown.format is Format.table and not shown.csv and len(paths) == 1 and len(table):
-        uid, usual = table["uid"][0], table["usual_uid"][0]
-        if uid is not None:
-            under = f"{_PROGRAM} tree TRACE --prune --uid"
-            print(f"ask next: {call.complete(f'{under} {uid}')}")
-            print(f"ask next: {call.complete(f'{under} {usual}')}")
+    if not shown.is_text or not len(table) or any(is_stream(path) for path in paths):
+        return
+    row = table.records()[0]
+    if len(paths) > 1:
+        print(f"ask next: {calls[0].complete(f'{_PROGRAM} report {_together(paths)}')}")
+        _hint_pair((row["usual"], row["name"]), tags, calls, names)
+    elif row["uid"] is not None:
+        for uid in (row["uid"], row["usual_uid"]):
+            print(f"ask next: {calls[0].complete(f'{_PROGRAM} tree TRACE --prune --uid {uid}')}")
+    else:
+        for name in (row["name"], row["usual"]):
+            step = name.rpartition("#")[2]
+            print(f"ask next: {calls[0].complete(f'{_PROGRAM} report TRACE --step {step}')}")
+
+
+def _together(paths: Sequence[str]) -> str:
+    """How several traces are named in a command: by their folder where it holds no others."""
+    from tracelens_graph.set_loading import trace_files
+
+    folders = {os.path.dirname(path) for path in paths}
+    if len(folders) == 1 and (folder := folders.pop()) and sorted(trace_files([folder])) == sorted(paths):
+        return shlex.quote(folder)
+    return shlex.join(paths)
 
 
 def _answer(table: Table, shown: Shown, text: Callable[[Table, int, bool], Iterator[str]]) -> None:

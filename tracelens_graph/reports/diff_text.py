@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tracelens_graph.analyses.alignment.difference import Diff
+from tracelens_graph.analyses.alignment.several import SPREAD
 from tracelens_graph.reports.document import facts
 from tracelens_graph.reports.report_text import heading
 from tracelens_graph.reports.views import told
@@ -148,7 +150,7 @@ def _figures(label: str, row: Mapping[str, Any], width: int) -> str:
 
 def runs_text(table: Table, width: int, color: bool = False) -> Iterator[str]:
     """Several runs against the first: a line of figures each, runs of one structure, the largest change of each."""
-    yield from told(table, leave="most").text(width, color).splitlines()
+    yield from told(replace(table, notes=[]), leave="most").text(width, color).splitlines()
     rows = table.records()
     structures: dict[int, list[str]] = {}
     for row in rows:
@@ -166,6 +168,8 @@ def runs_text(table: Table, width: int, color: bool = False) -> Iterator[str]:
             else f"{row['run']}: all GPU time as in the first"
         )
         yield from wrapped(printable(said), width, _INDENT)
+    for note in table.notes:
+        yield from wrapped(printable(note), width, _INDENT)
 
 
 def within_text(table: Table, width: int, color: bool = False, most: int = 0) -> Iterator[str]:
@@ -174,14 +178,13 @@ def within_text(table: Table, width: int, color: bool = False, most: int = 0) ->
     rows = table.records()
     for row in rows[:most] if most else rows:
         times = f" and {row['times'] - 1:,} more" if row["times"] > 1 else ""
-        yield from wrapped(
-            printable(
-                f"{row['change_ms']:+,.3f} ms  {row['name']}{times} of {row['parts']:,}: other {row['differs']}, "
-                f"{row['usual_ms']:,.3f} -> {row['gpu_ms']:,.3f} ms against {row['usual']}"
-            ),
-            width,
-            _INDENT,
+        is_spread = row["differs"] == SPREAD
+        differs = "the slowest" if is_spread else f"other {row['differs']}"
+        said = (
+            f"{row['change_ms']:+,.3f} ms  {row['name']}{times} of {row['parts']:,}: {differs}, "
+            f"{row['usual_ms']:,.3f} -> {row['gpu_ms']:,.3f} ms against {row['usual']}{', the fastest' * is_spread}"
         )
+        yield from wrapped(printable(said), width, _INDENT)
         if row["where"]:
             yield from wrapped(printable(f"{_INDENT}{row['where']}: {row['why']}"), width, 2 * _INDENT)
     if most and len(rows) > most:

@@ -114,11 +114,15 @@ DIFF_WITHIN: About = {
     "parts": Column("how many there are side by side", heading="of"),
     "alike": Column("how many of them have the usual structure", heading="alike"),
     "differs": text(
-        "structure: other calls, shapes, types or kinds of kernels; time: the same in another time", "differs in"
+        "structure: other calls, shapes, types or kinds of kernels; time: the same in another time; spread: most share "
+        "no structure, none is odd by its time, and the row compares the slowest with the fastest",
+        "differs in",
     ),
     "gpu_ms": Column("sum of the durations of its GPU events", "ms", heading="GPU ms"),
     "usual_ms": Column(
-        "the same of the usual one that it is compared with, the one of median time", "ms", heading="usual ms"
+        "the same of the usual one that it is compared with, the one of median time; for a spread the fastest",
+        "ms",
+        heading="usual ms",
     ),
     "change_ms": Column("the difference", "ms", heading="change ms"),
     "usual": text("that usual one"),
