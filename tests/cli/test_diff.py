@@ -7,6 +7,8 @@ import gzip
 import json
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -66,7 +68,7 @@ def test_the_screen_says_what_changed_and_where(run: Run, trace_file: Path, slow
     assert "The place with most of the change (100 % of all that became faster or slower)" in lines
     (place,) = (line for line in lines if line.startswith(" 1"))
     assert place.split() == ["1", "+0.020", "ms", "aten::addmm:", "0.070", "->", "0.090", "ms"]
-    assert "One step of each is compared: --step N takes another, --from 0ms all of both traces." in lines
+    assert "One step of each is compared: --step N takes another, --from 0ms all." in lines
 
 
 def test_work_without_a_launch_is_a_place(run: Run, trace_file: Path, slower: Path) -> None:
@@ -256,6 +258,8 @@ def test_conditions(run: Run, trace_file: Path, slower: Path, condition: str, co
         (["T", "T", "--point", "99"], "there are"),
         (["T", "T", "--fail-if", "busy_ms > 1"], "there is no figure"),
         (["T", "T", "--names", "a"], "1 names for 2 runs"),
+        (["T", "T", "--min-percent", "2"], "--min-percent goes with --tree"),
+        (["T", "T", "--layout", "tracelens", "--csv", "x", "--step", "1"], "leave out the options of windows"),
     ],
 )
 def test_what_cannot_be_asked(run: Run, trace_file: Path, arguments: list[str], said: str) -> None:
@@ -323,9 +327,51 @@ def test_several_traces_say_which_steps_are_compared_and_lead_on(run: Run, job: 
     assert "One step" not in run("diff", job[0], job[2], other, "--from", "0ms")[1]
 
 
+def test_only_places_that_differ_are_listed_for_people(run: Run, job: list[Path], tmp_path: Path) -> None:
+    other = write(simulate(ranks=1, steps=2, layers=4, tiny_kernels=3), tmp_path / "other")[0]
+    code, out, _ = run("diff", job[0], other)
+    assert code == 0
+    shown = len(re.findall(r"^ ?\d+ +[+-]", out, re.MULTILINE))
+    more = re.search(r"^([\d,]+) more: ", out, re.MULTILINE)
+    rows = table(run, job[0], other, "--points")["rows"]
+    differ = [row for row in rows if row["reason"] != "same"]
+    assert shown + (int(more[1].replace(",", "")) if more else 0) == len(differ)
+    code, out, _ = run("diff", job[0], other, "--points", "--top", "0")
+    assert len(re.findall(r"^ ?\d+ +-?\d", out, re.MULTILINE)) == len(differ)
+    code, out, _ = run("diff", job[0], job[0], "--points")
+    assert code == 0
+    same = len(table(run, job[0], job[0], "--points")["rows"])
+    assert "Nothing differs: the GPU work is the same, event by event" in out
+    assert f"{same} places are the same on both sides, and not listed" in out
+
+
+def test_top_is_the_number_of_places_on_the_screen(run: Run, job: list[Path], tmp_path: Path) -> None:
+    other = write(simulate(ranks=1, steps=2, layers=6), tmp_path / "six")[0]
+    for top, said in (("2", "The 2 places"), ("7", "The 7 places")):
+        code, out, _ = run("diff", job[0], other, "--top", top)
+        assert code == 0
+        assert said in out
+    assert " more: --points" not in run("diff", job[0], other, "--top", "0")[1]
+
+
+def test_hints_keep_names_and_need_files(run: Run, trace_file: Path, slower: Path) -> None:
+    (hint,) = hints_of(run("diff", trace_file, slower, "--names", "old,new one")[1])
+    assert shlex.split(hint)[-4:] == ["--names", "old,new one", "--point", "1"]
+    assert run(*shlex.split(hint)[1:])[0] == 0
+    for options in ([], ["--point", "1"]):
+        command = [sys.executable, "-m", "tracelens_graph", "diff", str(trace_file), "-", *options]
+        with slower.open("rb") as file:
+            found = subprocess.run(command, stdin=file, capture_output=True, text=True, check=True)
+        assert "aten::addmm" in found.stdout
+        assert not hints_of(found.stdout)
+        assert "open in Perfetto UI" not in found.stdout
+
+
 def test_errors_name_the_trace(run: Run, trace_file: Path, slower: Path) -> None:
-    for option, value, said in (("--step", "99", "no step 99"), ("--under", "nothing", "nothing"),
-                                ("--annotation", "nothing", "nothing"), ("--device", "7", "only device 0")):  # fmt: skip
+    for option, value, said in (
+        ("--step", "99", "no step 99"), ("--under", "nothing", "nothing"), ("--annotation", "nothing", "nothing"),
+        ("--device", "7", "only device 0"),
+    ):  # fmt: skip
         code, _, err = run("diff", trace_file, slower, option, value)
         assert code == 1
         assert f"{trace_file}: " in err
@@ -346,6 +392,36 @@ def test_the_convolution_is_drawn_as_two_branches(run: Run, monkeypatch: pytest.
     assert signs == ["-"] * row["events_a"] + ["+"] * row["events_b"]
     assert "-              aten::cudnn_convolution" in out
     assert "+              aten::miopen_convolution" in out
+
+
+@needs_corpus
+def test_a_capture_is_told_before_any_time(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert CORPUS
+    monkeypatch.chdir(CORPUS / "tracelens/inference/sglang-decode")
+    for order in (1, -1):
+        code, out, err = run("diff", *["graph-replay.json.gz", "capture/bs_32_rank0.json.gz"][::order],
+                             env={"COLUMNS": "120"})  # fmt: skip
+        assert (code, err) == (0, "")
+        top, _, rest = out.partition("\nGPU time")
+        assert "bs_32_rank0 records 544 launches into a graph without running them" in top
+        assert not re.search(r"\d[+-]\d", "".join(rest.splitlines()[1:6]))
+
+
+@needs_corpus
+@pytest.mark.parametrize("width", [80, 100])
+def test_places_keep_their_reason(run: Run, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    assert CORPUS
+    monkeypatch.chdir(CORPUS)
+    for name in ("bert-small", "vit-nsfw", "qwen1.5-0.5b"):
+        pair = [f"tracelens/{gpu}/{name}.json.gz" for gpu in ("h100", "mi300")]
+        code, out, _ = run("diff", *pair, "--points", env={"COLUMNS": str(width)})
+        assert code == 0
+        assert "reason" in out.splitlines()[1]
+        assert max(map(len, out.splitlines())) <= width
+        whole = {row["place"]: row["why"] for row in table(run, *pair, "--points")["rows"]}
+        for place in (1, 2, 3):
+            drawn = run("diff", *pair, "--point", place, env={"COLUMNS": str(width)})[1].partition("\n\n")[0]
+            assert " ".join(whole[place].split()) in " ".join(drawn.split())
 
 
 @needs_corpus

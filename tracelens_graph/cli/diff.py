@@ -65,8 +65,15 @@ def diff(
     ] = None,
     tree: Annotated[bool, typer.Option("--tree", help="Draw both call trees as one, with both times.")] = False,
     min_percent: Annotated[
-        float, typer.Option(metavar="P", min=0, max=100, help="With --tree: fold what has less of time and change.")
-    ] = 1,
+        float | None,
+        typer.Option(
+            metavar="P",
+            min=0,
+            max=100,
+            show_default=False,
+            help="With --tree: fold what has less percent of time and of change; 1 else.",
+        ),
+    ] = None,
     format: FormatOption = Format.table,
     top: Annotated[
         int | None,
@@ -74,7 +81,7 @@ def diff(
             metavar="N",
             min=0,
             show_default=False,
-            help=f"Rows of tables; 0 for all, {ROWS_FOR_PEOPLE} else for people.",
+            help=f"Places on the screen, 5 else; rows of tables, {ROWS_FOR_PEOPLE} else for people; 0 for all.",
         ),
     ] = None,
     csv: CsvFolder = None,
@@ -108,7 +115,15 @@ def diff(
 
     Example: tracelens-graph diff trace.json.gz other.json.gz --layout tracelens --csv rprt_diff/
     """
-    shown = Shown(tree, points, point, top, format, min_percent, csv, json, markdown, layout)
+    if min_percent is not None and not tree:
+        raise typer.BadParameter("--min-percent goes with --tree")
+    if layout is Layout.tracelens and window != WindowChoice():
+        raise typer.BadParameter(
+            "--layout tracelens compares whole traces, as TraceLens does: leave out the options of windows"
+        )
+    shown = Shown(
+        tree, points, point, top, format, 1 if min_percent is None else min_percent, csv, json, markdown, layout
+    )
     paths = files_named(runs)
     if paths.count("-") > 1:
         raise typer.BadParameter("only one trace can come from standard input")

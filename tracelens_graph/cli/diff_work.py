@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tracelens_graph.table import Table
 
 ROWS_FOR_PEOPLE = 20
+_FOR_PEOPLE = (Format.table, Format.md)
 _PROGRAM = "tracelens-graph"
 
 
@@ -99,7 +100,7 @@ def two_traces(
     from tracelens_graph.analyses.alignment.steps import median_steps
     from tracelens_graph.analyses.alignment.tables import places_table, totals_table
     from tracelens_graph.analyses.alignment.times import times_table
-    from tracelens_graph.reports.diff_text import notes_on
+    from tracelens_graph.reports.diff_text import notes_on, warnings_on
 
     chosen = pair.calls[0].window != WindowChoice()
     is_whole = chosen or shown.layout is Layout.tracelens
@@ -107,40 +108,41 @@ def two_traces(
     difference = compared(first, second, names)
     notes = notes_on(difference)
     if (first, second) != windows:
-        notes = ["One step of each is compared: --step N takes another, --from 0ms all of both traces.", *notes]
+        notes = ["One step of each is compared: --step N takes another, --from 0ms all.", *notes]
     makers = {"diff_totals": totals_table, "diff_times": times_table, "diff_places": places_table}
 
     @cache
     def table(name: str) -> Table:
         return makers[name](difference)
 
+    said = [*warnings_on(difference), *notes]
     if shown.tree:
         _draw_tree(difference, shown.min_percent)
     elif shown.point is not None:
         _draw_point(difference, table("diff_places"), shown.point, pair)
     elif shown.points or (shown.format is not Format.table and not shown.writes):
-        _list(replace(table("diff_places"), notes=notes), shown)
+        _list_places(replace(table("diff_places"), notes=said), shown)
     elif not shown.writes:
-        _print_screen(difference, {name: table(name) for name in makers}, notes, pair)
+        _print_screen(difference, {name: table(name) for name in makers}, notes, pair, shown.top)
     if shown.csv and shown.layout is Layout.tracelens:
         _write_as_tracelens(difference, shown.csv)
     elif shown.csv:
         write_tables({name: table(name) for name in makers}, shown.csv)
     if shown.json:
-        _write_json(difference, {name: table(name) for name in makers}, notes, shown.json)
+        _write_json(difference, {name: table(name) for name in makers}, said, shown.json)
     if shown.markdown:
-        _write_page(difference, table("diff_totals"), table("diff_places"), notes, shown.markdown, shown.top)
+        _write_page(difference, {name: table(name) for name in makers}, said, shown.markdown, shown.top)
     if conditions:
         tables = {name: table(name) for name in {one.figure.table for one in conditions}}
         gate.conclude(gate.remarks(conditions, tables), gate.check(conditions, tables))
 
 
-def _print_screen(difference: Diff, tables: dict[str, Table], notes: list[str], pair: Pair) -> None:
+def _print_screen(difference: Diff, tables: dict[str, Table], notes: list[str], pair: Pair, top: int | None) -> None:
     from tracelens_graph.reports.diff_text import changed_places, screen
     from tracelens_graph.reports.terminal import terminal_width, wants_color
 
     width, color = terminal_width(sys.stdout), wants_color(sys.stdout)
-    for line in screen(difference, tables, width, color, notes):
+    for line in screen(difference, tables, width, color, notes, top):
         print(line)
     if pair.is_repeatable and changed_places(tables["diff_places"]):
         print(f"ask next: {pair.diff('--point 1')}")
@@ -148,13 +150,13 @@ def _print_screen(difference: Diff, tables: dict[str, Table], notes: list[str], 
 
 def _draw_tree(difference: Diff, min_percent: float) -> None:
     from tracelens_graph.analyses.alignment.merged import merged_tree
-    from tracelens_graph.reports.diff_text import side_lines
+    from tracelens_graph.reports.diff_text import side_lines, warnings_on
     from tracelens_graph.reports.diff_tree import tree_lines
     from tracelens_graph.reports.terminal import terminal_width, wants_color
     from tracelens_graph.texts import printable, wrapped
 
     width, color = terminal_width(sys.stdout), wants_color(sys.stdout)
-    for line in side_lines(difference):
+    for line in (*side_lines(difference), *warnings_on(difference)):
         _print_drawn(wrapped(printable(line), width, "  "))
     print()
     _print_drawn(tree_lines(merged_tree(difference.alignment), width, color, min_percent))
@@ -192,13 +194,20 @@ def _print_drawn(lines: Iterator[str]) -> None:
         print((line.translate(ASCII_BRANCHES) if in_ascii else line).rstrip())
 
 
+def _list_places(places: Table, shown: Shown) -> None:
+    """Print the places: for people those that differ, for programs all."""
+    from tracelens_graph.reports.diff_text import only_changed
+
+    _list(only_changed(places) if shown.format in _FOR_PEOPLE else places, shown)
+
+
 def _list(table: Table, shown: Shown) -> None:
     """Print a table: for people the columns that say most, and not all rows."""
     from tracelens_graph.reports.views import top as first_rows
 
     rows = (ROWS_FOR_PEOPLE if shown.format is Format.table else 0) if shown.top is None else shown.top
     table = first_rows(table, rows)
-    if shown.format in (Format.table, Format.md):
+    if shown.format in _FOR_PEOPLE:
         from tracelens_graph.reports.views import told
 
         table = told(table)
@@ -214,11 +223,11 @@ def _write_json(difference: Diff, tables: dict[str, Table], notes: list[str], pa
     say_written(f"wrote {len(tables)} tables to {path}", path)
 
 
-def _write_page(difference: Diff, totals: Table, places: Table, notes: list[str], path: Path, rows: int | None) -> None:
+def _write_page(difference: Diff, tables: dict[str, Table], notes: list[str], path: Path, rows: int | None) -> None:
     from tracelens_graph.files import replacing
     from tracelens_graph.reports.diff_document import diff_markdown
 
-    page = diff_markdown(difference, totals, places, notes, **({} if rows is None else {"rows": rows}))
+    page = diff_markdown(difference, tables, notes, **({} if rows is None else {"rows": rows}))
     with replacing(path) as file:
         file.write(page.encode("utf-8", "backslashreplace"))
     say_written(f"wrote a page to {path}", path)

@@ -161,7 +161,9 @@ def odd_ranks(ranks: Mapping[str, Window]) -> Table:
         parts.append(_Part(name, structures.of(one), ns, partial(_given, one)))
     notes: list[str] = []
     if len(parts) < _LEAST:
-        notes.append(f"{len(parts)} of the files are traces, and the odd one of so few is not known: compare two by `diff A B`")
+        notes.append(
+            f"{len(parts)} of the files are traces, and the odd one of so few is not known: compare two by `diff A B`"
+        )
     return _within(_odd("rank", f"{len(parts):,} ranks", parts, notes), "Ranks that are not like the others", notes)
 
 
@@ -241,9 +243,9 @@ def _odd(part: str, called: str, parts: Sequence[_Part], notes: list[str]) -> li
         notes.append(f"{called}: {f'{number:,} odd' if number else 'all alike'}, usually {typical.ns / 1e6:,.3f} ms")
     else:
         structures = len({one.structure for one in parts})
-        times = f"{number:,} with an odd time" if number else "no odd one among the times"
+        times = f"{number:,} with an odd time" if number else "none odd"
         notes.append(
-            f"{called}: {structures:,} structures, none of them that of most, so that only times are compared: {times}, "
+            f"{called}: {structures:,} structures, none of them that of most, so that only times count: {times}, "
             f"from {usual[0].ns / 1e6:,.3f} ms ({usual[0].name}) to {usual[-1].ns / 1e6:,.3f} ms ({usual[-1].name})"
         )
         if not number:
