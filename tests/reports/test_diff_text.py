@@ -108,6 +108,47 @@ def test_what_changed_little_is_folded() -> None:
     assert not any("small" in line for line in lines)
 
 
+def nested(kernel: str, depth: int) -> Any:
+    """Modules inside of one another, each with an op of its own before the next."""
+    events = []
+    for at in range(depth):
+        start, number = 10.0 + 20 * at, at + 1
+        events += [
+            span("python_function", f"nn.Module: Level{at}_0", start, 20.0 * (2 * depth - at)),
+            span("cpu_op", f"aten::op{at}", start + 2, 8.0),
+            span("cuda_runtime", "cudaLaunchKernel", start + 3, 5.0, correlation=number),
+            span("kernel", kernel, 90_000.0 + 100 * at, 20.0, 0, 7, device=0, stream=7, correlation=number),
+        ]
+    return load_core({"traceEvents": events})
+
+
+@pytest.mark.parametrize(("depth", "width"), [(4, 80), (9, 80), (15, 80), (15, 100), (60, 80), (60, 100)])
+def test_deep_lines_keep_their_depth(depth: int, width: int) -> None:
+    kernels = ("void elementwise<4, int>(float)", "void elementwise<8, int>(float)")
+    lines = tree(diff(*(nested(kernel, depth) for kernel in kernels)), width)
+    assert max(map(width_of, lines)) <= width
+    levels = [line for line in lines if "Level" in line]
+    assert len(levels) == depth
+    at = [line.index("Level") for line in levels]
+    steps = [two - one for one, two in pairwise(at)]
+    known = steps[-20:]  # of the deepest all lines lose the same outer levels
+    assert set(known) == {known[0]}
+    assert known[0] >= 1
+    assert not any("..." in line[:40] for line in levels)
+
+
+def test_kernels_that_look_alike_say_what_they_differ_in() -> None:
+    kernels = ("void elementwise<4, int>(float)", "void elementwise<8, int>(float)")
+    for depth, width in ((1, 120), (12, 80)):
+        difference = diff(*(nested(kernel, depth) for kernel in kernels))
+        lines = tree(difference, width)
+        said = " ".join(re.sub("[│├└─]", " ", " ".join(lines)).split())
+        assert said.count("other template arguments: 4 became 8") == depth
+        drawn = [line.rstrip() for line in point_lines(difference, difference.places[0], 120)]
+        assert any(line.endswith("elementwise") for line in drawn if line.startswith("-"))
+        assert any(line.endswith("elementwise, other template arguments: 4 became 8") for line in drawn)
+
+
 def test_a_place_is_drawn_as_two_branches() -> None:
     difference = diff(program(LAYER), program(FASTER))
     (place, *_) = difference.places

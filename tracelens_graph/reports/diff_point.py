@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from tracelens_graph.analyses.alignment.points import Point
 from tracelens_graph.analyses.alignment.tables import lines_of_python
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
+from tracelens_graph.reports.kernel_pairs import told_apart
 from tracelens_graph.reports.tree_text import fitted_line
 from tracelens_graph.schema import GPU_KINDS, Kind
 from tracelens_graph.short_names import short_name
@@ -74,8 +75,10 @@ def point_lines(difference: Diff, place: Place, width: int) -> Iterator[str]:
     containers = [_row(difference, point, k) for k in range(2)]
     cores = [side.window.core for side in difference.alignment.sides]
     yield from (fitted_line(line, width) for line in _shared(cores, containers))
+    first, second = _kernels(difference, point)
+    apart = told_apart(first, second, _shown)
     for k in range(2):
-        lines = list(_side(difference, point, k, containers[k], tops[k]))
+        lines = list(_side(difference, point, k, containers[k], tops[k], apart if k else {}))
         for time, text in lines[:_MOST]:
             yield f"{_SIGNS[k]} {time:>{_TIME}}  {fitted_line(text, width - _TIME - 4)}"
         if len(lines) > _MOST:
@@ -109,7 +112,21 @@ def _shared(cores: list[Core], rows: list[int]) -> Iterator[str]:
             yield from (f"{sign}   {what}: {text}" for sign, text in zip(_SIGNS, (first, second), strict=True) if text)
 
 
-def _side(difference: Diff, point: Point, k: int, container: int, named: int) -> Iterator[tuple[str, str]]:
+def _kernels(difference: Diff, point: Point) -> list[list[str]]:
+    """Names of the GPU events of both sides, in their order."""
+    return [
+        [forest.event_name(row) for leaf in point.leaves[k] for row in forest.events_of(leaf).tolist()]
+        for k, forest in enumerate(difference.alignment.sides)
+    ]
+
+
+def _shown(kernel: str) -> str:
+    return cut_end(printable(short_name(kernel)), 90)
+
+
+def _side(
+    difference: Diff, point: Point, k: int, container: int, named: int, apart: Mapping[str, str]
+) -> Iterator[tuple[str, str]]:
     """Lines of one side: the time of a GPU event, and the name of a call or an event, indented; one with its uid."""
     forest = difference.alignment.sides[k]
     core = forest.window.core
@@ -128,9 +145,11 @@ def _side(difference: Diff, point: Point, k: int, container: int, named: int) ->
             depth[row] = above
             continue
         depth[row] = above + 1
-        name = printable(core.names[c.name[row]])
+        name = core.names[c.name[row]]
         is_gpu = kind in GPU_KINDS
         time = f"{int(c.dur_ns[row]) / 1e6:,.3f} ms" if is_gpu else ""
-        told = cut_end(short_name(name), 90) if is_gpu else name
+        told = _shown(name) if is_gpu else printable(name)
+        if is_gpu and name in apart:
+            told = f"{told}, {printable(apart[name])}"
         uid = f" (uid {int(c.uid[row])})" if row == named else ""
         yield time, f"{'  ' * above}{told}{uid}"
