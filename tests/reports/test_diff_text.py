@@ -14,7 +14,7 @@ from handmade import span
 from tracelens_graph.analyses.alignment.difference import Diff, diff
 from tracelens_graph.analyses.alignment.merged import Branch, merged_tree
 from tracelens_graph.analyses.alignment.several import odd_parts, runs_table
-from tracelens_graph.analyses.alignment.tables import places_table, totals_table
+from tracelens_graph.analyses.alignment.tables import module_of, places_table, totals_table
 from tracelens_graph.analyses.alignment.times import times_table
 from tracelens_graph.loading import load_core
 from tracelens_graph.reports.diff_document import diff_json, diff_markdown
@@ -226,6 +226,14 @@ def test_long_reasons_are_cut_between_words_on_the_screen_alone() -> None:
     assert re.search(r" reason\d+ \.\.\.$", cut[-1])
     assert max(map(len, cut)) <= 80
     assert " ".join(" ".join(list(place_lines(row, 80))[1:]).split()) == row["why"]
+
+
+def test_backward_work_in_no_module_has_no_blank_before_it() -> None:
+    place = diff(program(LAYER), program(FASTER)).places[0]
+    assert module_of(place) == "Model/Layer"
+    assert module_of(replace(place, is_backward=True)) == "Model/Layer (backward)"
+    assert module_of(replace(place, modules=(), is_backward=True)) == "(backward)"
+    assert module_of(replace(place, modules=())) == ""
 
 
 def test_headlines() -> None:

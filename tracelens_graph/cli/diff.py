@@ -141,7 +141,7 @@ def diff(
 
     calls = [Call(path, window, extension or []) for path in paths]
     if within:
-        parts_within(paths, tags, opened, shown, calls, names)
+        parts_within(paths, tags, opened, shown, calls, names, runs)
     elif len(paths) > 2:
         several_traces(paths, tags, opened, shown, calls, names)
     else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -295,7 +294,7 @@ def _hint_pair(two: tuple[str, str], tags: Sequence[str], calls: Sequence[Call],
 
 def parts_within(
     paths: Sequence[str], tags: Sequence[str], opened: Callable[[str], Window], shown: Shown, calls: Sequence[Call],
-    names: str | None,
+    names: str | None, runs: Sequence[str],
 ) -> None:  # fmt: skip
     """Say which part of one trace, or which of several ranks, is not like the others."""
     from tracelens_graph.analyses.alignment.several import odd_parts, odd_ranks
@@ -308,7 +307,7 @@ def parts_within(
         return
     row = table.records()[0]
     if len(paths) > 1:
-        print(f"ask next: {calls[0].complete(f'{_PROGRAM} report {_together(paths)}')}")
+        print(f"ask next: {calls[0].complete(f'{_PROGRAM} report {shlex.join(runs)}')}")
         _hint_pair((row["usual"], row["name"]), tags, calls, names)
     elif row["uid"] is not None:
         for uid in (row["uid"], row["usual_uid"]):
@@ -317,16 +316,6 @@ def parts_within(
         for name in (row["name"], row["usual"]):
             step = name.rpartition("#")[2]
             print(f"ask next: {calls[0].complete(f'{_PROGRAM} report TRACE --step {step}')}")
-
-
-def _together(paths: Sequence[str]) -> str:
-    """How several traces are named in a command: by their folder where it holds no others."""
-    from tracelens_graph.set_loading import trace_files
-
-    folders = {os.path.dirname(path) for path in paths}
-    if len(folders) == 1 and (folder := folders.pop()) and sorted(trace_files([folder])) == sorted(paths):
-        return shlex.quote(folder)
-    return shlex.join(paths)
 
 
 def _answer(table: Table, shown: Shown, text: Callable[[Table, int, bool], Iterator[str]]) -> None:
