@@ -19,7 +19,6 @@ from tracelens_graph.cli.options import Format, Layout
 from tracelens_graph.cli.outputs import say_written
 from tracelens_graph.cli.traces import say
 from tracelens_graph.cli.windows import WindowChoice
-from tracelens_graph.loaders.sources import is_stream
 
 if TYPE_CHECKING:
     from tracelens_graph.analyses.alignment.difference import Diff
@@ -81,7 +80,7 @@ class Pair:
     @property
     def is_repeatable(self) -> bool:
         """Whether both traces can be read again: what came through a pipe cannot."""
-        return not any(is_stream(call.trace) for call in self.calls)
+        return not any(call.is_of_pipe for call in self.calls)
 
     def diff(self, options: str) -> str:
         """The command that compares the two once more."""
@@ -303,7 +302,7 @@ def parts_within(
     table = odd_parts(opened(paths[0])) if len(paths) == 1 else odd_ranks(dict(_readable(paths, tags, opened)))
     rows = ROWS_FOR_PEOPLE if shown.top is None else shown.top
     _answer(table, shown, partial(within_text, most=rows))
-    if not shown.is_text or not len(table) or any(is_stream(path) for path in paths):
+    if not shown.is_text or not len(table) or any(call.is_of_pipe for call in calls):
         return
     row = table.records()[0]
     if len(paths) > 1:
