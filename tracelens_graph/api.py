@@ -10,7 +10,13 @@ from typing import Any
 
 from tracelens_graph.analyses.alignment.difference import check_comparable
 from tracelens_graph.analyses.alignment.steps import median_steps
-from tracelens_graph.errors import DamagedTraceWarning, DatabaseError, IncompleteSetWarning, NotATraceError
+from tracelens_graph.errors import (
+    AnalysisError,
+    DamagedTraceWarning,
+    DatabaseError,
+    IncompleteSetWarning,
+    NotATraceError,
+)
 from tracelens_graph.files import distinct_names
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceMember, TraceSet

@@ -119,3 +119,14 @@ def wrapped(text: str, width: int | None, indent: str = "") -> Iterator[str]:
             line = indent + line[len(begin) :]
     if line.strip():
         yield line.rstrip()
+
+
+def first_lines(text: str, width: int, most: int) -> list[str]:
+    """The first lines of a paragraph; where there are more, the last ends with a whole word and `...`."""
+    lines = list(wrapped(text, width))
+    if len(lines) <= most:
+        return lines
+    last = lines[most - 1]
+    while width_of(last) > width - len(_GAP) - 1 and " " in last:
+        last = last.rpartition(" ")[0]
+    return [*lines[: most - 1], f"{cut_end(last, max(width - len(_GAP) - 1, 1))} {_GAP}"]

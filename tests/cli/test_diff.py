@@ -5,7 +5,10 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -65,7 +68,7 @@ def test_the_screen_says_what_changed_and_where(run: Run, trace_file: Path, slow
     assert "The place with most of the change (100 % of all that became faster or slower)" in lines
     (place,) = (line for line in lines if line.startswith(" 1"))
     assert place.split() == ["1", "+0.020", "ms", "aten::addmm:", "0.070", "->", "0.090", "ms"]
-    assert "One step of each is compared: --step N takes another, --from 0ms all of both traces." in lines
+    assert "One step of each is compared: --step N takes another, --from 0ms all." in lines
 
 
 def test_work_without_a_launch_is_a_place(run: Run, trace_file: Path, slower: Path) -> None:
@@ -246,12 +249,17 @@ def test_conditions(run: Run, trace_file: Path, slower: Path, condition: str, co
         (["-", "-"], "only one trace can come from standard input"),
         (["T", "T", "T", "--tree"], "--tree takes two traces, not 3"),
         (["--within", "T", "--points"], "--points takes two traces, not --within"),
-        (["T", "T", "T", "--fail-if", "slower_percent > 1"], "--fail-if takes two traces"),
+        (["T", "T", "T", "--fail-if", "slower_percent > 1"], "--fail-if takes two traces, not 3; several take -f json"),
+        (["T", "T", "T", "--json", "x.json"], "--json takes two traces, not 3; several take -f json or --csv DIR"),
+        (["T", "T", "T", "--markdown", "x.md"], "--markdown takes two traces, not 3; several take -f md"),
+        (["--within", "T", "T"], "two are compared by `diff A B`"),
         (["T", "T", "--tree", "--points"], "give one of them"),
         (["T", "T", "--tree", "-f", "csv"], "--format is for tables"),
         (["T", "T", "--point", "99"], "there are"),
         (["T", "T", "--fail-if", "busy_ms > 1"], "there is no figure"),
         (["T", "T", "--names", "a"], "1 names for 2 runs"),
+        (["T", "T", "--min-percent", "2"], "--min-percent goes with --tree"),
+        (["T", "T", "--layout", "tracelens", "--csv", "x", "--step", "1"], "leave out the options of windows"),
     ],
 )
 def test_what_cannot_be_asked(run: Run, trace_file: Path, arguments: list[str], said: str) -> None:
@@ -265,6 +273,109 @@ def test_a_folder_stands_for_its_traces(run: Run, job: list[Path]) -> None:
     assert code == 0
     assert "4 ranks" in out
     assert "left out 8 files that are no traces" in err
+
+
+def hints_of(out: str) -> list[str]:
+    return [line.removeprefix("ask next: ") for line in out.splitlines() if line.startswith("ask next: ")]
+
+
+def test_ranks_without_a_common_structure_are_not_called_alike(run: Run, tmp_path: Path) -> None:
+    ranks = [write(simulate(ranks=1, steps=1, layers=layers), tmp_path / f"rank{layers}")[0] for layers in (1, 3, 6)]
+    code, out, err = run("diff", "--within", *ranks)
+    assert (code, err) == (0, "")
+    said = " ".join(out.split())
+    assert "alike" not in said
+    assert "rank6 of 3: the slowest" in said
+    assert "against rank1, the fastest" in said
+    assert "3 structures, none of them that of most" in said
+    report, pair = hints_of(out)
+    assert shlex.split(report) == ["tracelens-graph", "report", *map(str, ranks)]
+    assert pair.split()[1:] == ["diff", str(ranks[0]), str(ranks[2])]
+    (row,) = table(run, "--within", *ranks)["rows"]
+    assert (row["differs"], row["usual"], row["name"]) == ("spread", "rank1", "rank6")
+    assert [run(*shlex.split(hint)[1:])[0] for hint in (report, pair)] == [0, 0]
+
+
+def test_steps_without_a_common_structure_lead_on(run: Run, job: list[Path], tmp_path: Path) -> None:
+    trace = json.loads(gzip.decompress(write(simulate(ranks=1, steps=3, layers=2), tmp_path / "s")[0].read_bytes()))
+    marks = [event for event in trace["traceEvents"] if event["name"].startswith("ProfilerStep#")]
+    host = sorted((event for event in marks if event.get("cat") == "user_annotation"), key=lambda event: event["ts"])
+    for number, step in enumerate(host):
+        ops = [event for event in trace["traceEvents"] if event["name"] == "aten::mm" and event["tid"] == step["tid"]
+               and step["ts"] <= event["ts"] < step["ts"] + step["dur"]]  # fmt: skip
+        for event in ops[:number]:
+            event["name"] = "aten::other"
+    path = tmp_path / "steps.json"
+    path.write_text(json.dumps(trace))
+    code, out, err = run("diff", "--within", path)
+    assert (code, err) == (0, "")
+    assert re.search(r"3 steps: \d structures", out)
+    assert any(hint.partition("--step ")[2] for hint in hints_of(out))
+    assert [run(*shlex.split(hint)[1:])[0] for hint in hints_of(out)] == [0, 0]
+
+
+def test_several_traces_say_which_steps_are_compared_and_lead_on(run: Run, job: list[Path], tmp_path: Path) -> None:
+    other = write(simulate(ranks=1, steps=3, layers=6), tmp_path / "six")[0]
+    code, out, err = run("diff", job[0], job[2], other, "--names", "a,b,c")
+    assert (code, err) == (0, "")
+    said = " ".join(out.split())
+    assert "One step of each is compared: --step N takes another" in said
+    assert re.search(r"c: step \d+, of median GPU time of 3 steps", said)
+    (hint,) = hints_of(out)
+    assert shlex.split(hint)[1:] == ["diff", str(job[0]), str(other), "--names", "a,c"]
+    assert run(*shlex.split(hint)[1:])[0] == 0
+    assert "One step" not in run("diff", job[0], job[2], other, "--from", "0ms")[1]
+
+
+def test_only_places_that_differ_are_listed_for_people(run: Run, job: list[Path], tmp_path: Path) -> None:
+    other = write(simulate(ranks=1, steps=2, layers=4, tiny_kernels=3), tmp_path / "other")[0]
+    code, out, _ = run("diff", job[0], other)
+    assert code == 0
+    shown = len(re.findall(r"^ ?\d+ +[+-]", out, re.MULTILINE))
+    more = re.search(r"^([\d,]+) more: ", out, re.MULTILINE)
+    rows = table(run, job[0], other, "--points")["rows"]
+    differ = [row for row in rows if row["reason"] != "same"]
+    assert shown + (int(more[1].replace(",", "")) if more else 0) == len(differ)
+    code, out, _ = run("diff", job[0], other, "--points", "--top", "0")
+    assert len(re.findall(r"^ ?\d+ +-?\d", out, re.MULTILINE)) == len(differ)
+    code, out, _ = run("diff", job[0], job[0], "--points")
+    assert code == 0
+    same = len(table(run, job[0], job[0], "--points")["rows"])
+    assert "Nothing differs: the GPU work is the same, event by event" in out
+    assert f"{same} places are the same on both sides, and not listed" in out
+
+
+def test_top_is_the_number_of_places_on_the_screen(run: Run, job: list[Path], tmp_path: Path) -> None:
+    other = write(simulate(ranks=1, steps=2, layers=6), tmp_path / "six")[0]
+    for top, said in (("2", "The 2 places"), ("7", "The 7 places")):
+        code, out, _ = run("diff", job[0], other, "--top", top)
+        assert code == 0
+        assert said in out
+    assert " more: --points" not in run("diff", job[0], other, "--top", "0")[1]
+
+
+def test_hints_keep_names_and_need_files(run: Run, trace_file: Path, slower: Path) -> None:
+    (hint,) = hints_of(run("diff", trace_file, slower, "--names", "old,new one")[1])
+    assert shlex.split(hint)[-4:] == ["--names", "old,new one", "--point", "1"]
+    assert run(*shlex.split(hint)[1:])[0] == 0
+    for options in ([], ["--point", "1"]):
+        command = [sys.executable, "-m", "tracelens_graph", "diff", str(trace_file), "-", *options]
+        with slower.open("rb") as file:
+            found = subprocess.run(command, stdin=file, capture_output=True, text=True, check=True)
+        assert "aten::addmm" in found.stdout
+        assert not hints_of(found.stdout)
+        assert "open in Perfetto UI" not in found.stdout
+
+
+def test_errors_name_the_trace(run: Run, trace_file: Path, slower: Path) -> None:
+    for option, value, said in (
+        ("--step", "99", "no step 99"), ("--under", "nothing", "nothing"), ("--annotation", "nothing", "nothing"),
+        ("--device", "7", "only device 0"),
+    ):  # fmt: skip
+        code, _, err = run("diff", trace_file, slower, option, value)
+        assert code == 1
+        assert f"{trace_file}: " in err
+        assert said in err
 
 
 @needs_corpus
@@ -281,6 +392,61 @@ def test_the_convolution_is_drawn_as_two_branches(run: Run, monkeypatch: pytest.
     assert signs == ["-"] * row["events_a"] + ["+"] * row["events_b"]
     assert "-              aten::cudnn_convolution" in out
     assert "+              aten::miopen_convolution" in out
+
+
+@needs_corpus
+def test_a_capture_is_told_before_any_time(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert CORPUS
+    monkeypatch.chdir(CORPUS / "tracelens/inference/sglang-decode")
+    for order in (1, -1):
+        code, out, err = run("diff", *["graph-replay.json.gz", "capture/bs_32_rank0.json.gz"][::order],
+                             env={"COLUMNS": "120"})  # fmt: skip
+        assert (code, err) == (0, "")
+        top, _, rest = out.partition("\nGPU time")
+        assert "bs_32_rank0 records 544 launches into a graph without running them" in top
+        assert not re.search(r"\d[+-]\d", "".join(rest.splitlines()[1:6]))
+
+
+@needs_corpus
+@pytest.mark.parametrize("width", [80, 100])
+def test_places_keep_their_reason(run: Run, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    assert CORPUS
+    monkeypatch.chdir(CORPUS)
+    for name in ("bert-small", "vit-nsfw", "qwen1.5-0.5b"):
+        pair = [f"tracelens/{gpu}/{name}.json.gz" for gpu in ("h100", "mi300")]
+        code, out, _ = run("diff", *pair, "--points", env={"COLUMNS": str(width)})
+        assert code == 0
+        assert "reason" in out.splitlines()[1]
+        assert max(map(len, out.splitlines())) <= width
+        whole = {row["place"]: row["why"] for row in table(run, *pair, "--points")["rows"]}
+        for place in (1, 2, 3):
+            drawn = run("diff", *pair, "--point", place, env={"COLUMNS": str(width)})[1].partition("\n\n")[0]
+            assert " ".join(whole[place].split()) in " ".join(drawn.split())
+
+
+@needs_corpus
+@pytest.mark.parametrize(
+    "pair",
+    [
+        *(
+            [f"{gpu}/{name}.json.gz" for gpu in ("h100", "mi300")]
+            for name in ("qwen1.5-0.5b", "vit-nsfw", "bert-small")
+        ),
+        ["inference/sglang-decode/graph-replay.json.gz", "inference/sglang-decode/capture/bs_32_rank0.json.gz"],
+        ["h100/vit-nsfw.json.gz", "h100/bert-small.json.gz"],
+    ],
+)
+def test_hints_name_what_is_drawn(run: Run, monkeypatch: pytest.MonkeyPatch, pair: list[str]) -> None:
+    assert CORPUS
+    monkeypatch.chdir(CORPUS / "tracelens")
+    for place in (1, 2):
+        code, out, err = run("diff", *pair, "--point", place)
+        assert (code, err) == (0, "")
+        drawing, _, hints = out.partition("ask next: ")
+        drawn = re.findall(r"uid (\d+)|and (\d+)\)", drawing)
+        uids = re.findall(r"--uid (\d+)", hints)
+        assert uids
+        assert set(uids) <= {number for found in drawn for number in found}
 
 
 @needs_corpus

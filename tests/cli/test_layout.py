@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,21 @@ def test_a_report_compares_with_another_trace(run: Run, trace_file: Path, slower
     code, out, _ = run("report", trace_file, "--compare-with", slower, "--table", "diff_stats", "--format", "json")
     assert code == 0
     assert "Cijk_gemm" in out
+
+
+@pytest.mark.parametrize("width", ["80", "100"])
+def test_a_report_says_where_the_comparison_stands(run: Run, trace_file: Path, slower: Path, width: str) -> None:
+    code, out, _ = run("report", trace_file, "--compare-with", slower, env={"COLUMNS": width})
+    assert code == 0
+    said = " ".join(out.split())
+    assert f"Compared with {slower}: --table unified_perf_summary has the speed-up" in said
+    hint = next(line for line in out.splitlines() if line.startswith("ask next: tracelens-graph diff"))
+    assert run(*shlex.split(hint.removeprefix("ask next: "))[1:])[0] == 0
+    assert "Compared with" not in run("report", trace_file)[1]
+    wide = ["report", trace_file, "--compare-with", slower, "--table", "unified_perf_summary"]
+    code, out, _ = run(*wide, env={"COLUMNS": width})
+    assert code == 0
+    assert "speed" in "".join(out.splitlines()[1:4])
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_titles_say_the_window(run: Run, trace_file: Path, command: str) -> None
         (["--under", "/(/"], 2, "--under: '(' is no regular expression"),
         (["--under", "/^mm$/"], 1, "no module, function, op or runtime call '/^mm$/'"),
         (["--annotation", "/(/"], 2, "--annotation: '(' is no regular expression"),
-        (["--device", "4"], 1, "no GPU event is on device 4; there are 0"),
+        (["--device", "4"], 1, "no GPU event is on device 4; there is only device 0"),
     ],
 )
 def test_what_is_refused(run: Run, trace_file: Path, options: list[str], code: int, message: str) -> None:

@@ -112,8 +112,8 @@ def test_nodes_may_be_named_by_a_pattern() -> None:
         ({"annotation": "nothing"}, "no annotation 'nothing'"),
         ({"annotation": "copy", "threads": "some"}, "threads is"),
         ({"under": "aten::bmm"}, "no module, function, op or runtime call 'aten::bmm'"),
-        ({"device": 3}, "on device 3; there are 0, 1"),
-        ({"stream": [7, 8]}, "on stream 8; there are 7, 9"),
+        ({"device": 3}, "on device 3; there are devices 0, 1"),
+        ({"stream": [7, 8]}, "on stream 8; there are streams 7, 9"),
     ],
 )
 def test_what_is_not_there_is_said(conditions: dict[str, object], message: str) -> None:

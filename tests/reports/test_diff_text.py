@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -12,13 +14,15 @@ from handmade import span
 from tracelens_graph.analyses.alignment.difference import Diff, diff
 from tracelens_graph.analyses.alignment.merged import Branch, merged_tree
 from tracelens_graph.analyses.alignment.several import odd_parts, runs_table
-from tracelens_graph.analyses.alignment.tables import places_table, totals_table
+from tracelens_graph.analyses.alignment.tables import module_of, places_table, totals_table
 from tracelens_graph.analyses.alignment.times import times_table
 from tracelens_graph.loading import load_core
 from tracelens_graph.reports.diff_document import diff_json, diff_markdown
 from tracelens_graph.reports.diff_point import point_lines
-from tracelens_graph.reports.diff_text import headline, notes_on, runs_text, screen, within_text
+from tracelens_graph.reports.diff_text import headline, notes_on, place_lines, runs_text, screen, within_text
 from tracelens_graph.reports.diff_tree import tree_lines
+from tracelens_graph.schema.tables.across import DIFF_TIMES
+from tracelens_graph.table import Table
 from tracelens_graph.texts import width_of
 
 Op = tuple[str, str, float]
@@ -104,6 +108,47 @@ def test_what_changed_little_is_folded() -> None:
     assert not any("small" in line for line in lines)
 
 
+def nested(kernel: str, depth: int) -> Any:
+    """Modules inside of one another, each with an op of its own before the next."""
+    events = []
+    for at in range(depth):
+        start, number = 10.0 + 20 * at, at + 1
+        events += [
+            span("python_function", f"nn.Module: Level{at}_0", start, 20.0 * (2 * depth - at)),
+            span("cpu_op", f"aten::op{at}", start + 2, 8.0),
+            span("cuda_runtime", "cudaLaunchKernel", start + 3, 5.0, correlation=number),
+            span("kernel", kernel, 90_000.0 + 100 * at, 20.0, 0, 7, device=0, stream=7, correlation=number),
+        ]
+    return load_core({"traceEvents": events})
+
+
+@pytest.mark.parametrize(("depth", "width"), [(4, 80), (9, 80), (15, 80), (15, 100), (60, 80), (60, 100)])
+def test_deep_lines_keep_their_depth(depth: int, width: int) -> None:
+    kernels = ("void elementwise<4, int>(float)", "void elementwise<8, int>(float)")
+    lines = tree(diff(*(nested(kernel, depth) for kernel in kernels)), width)
+    assert max(map(width_of, lines)) <= width
+    levels = [line for line in lines if "Level" in line]
+    assert len(levels) == depth
+    at = [line.index("Level") for line in levels]
+    steps = [two - one for one, two in pairwise(at)]
+    known = steps[-20:]  # of the deepest all lines lose the same outer levels
+    assert set(known) == {known[0]}
+    assert known[0] >= 1
+    assert not any("..." in line[:40] for line in levels)
+
+
+def test_kernels_that_look_alike_say_what_they_differ_in() -> None:
+    kernels = ("void elementwise<4, int>(float)", "void elementwise<8, int>(float)")
+    for depth, width in ((1, 120), (12, 80)):
+        difference = diff(*(nested(kernel, depth) for kernel in kernels))
+        lines = tree(difference, width)
+        said = " ".join(re.sub("[│├└─]", " ", " ".join(lines)).split())
+        assert said.count("other template arguments: 4 became 8") == depth
+        drawn = [line.rstrip() for line in point_lines(difference, difference.places[0], 120)]
+        assert any(line.endswith("elementwise") for line in drawn if line.startswith("-"))
+        assert any(line.endswith("elementwise, other template arguments: 4 became 8") for line in drawn)
+
+
 def test_a_place_is_drawn_as_two_branches() -> None:
     difference = diff(program(LAYER), program(FASTER))
     (place, *_) = difference.places
@@ -126,6 +171,69 @@ def test_nothing_is_wider_than_the_terminal(width: int) -> None:
     for place in difference.places:
         lines += point_lines(difference, place, width)
     assert max(map(width_of, lines)) <= width
+
+
+def shown_causes(lines: list[str], heading: str) -> list[float]:
+    """The change of a line of the screen, then those of the causes below it."""
+    at = next(i for i, line in enumerate(lines) if line.startswith(f"  {heading}"))
+    found = [lines[at]]
+    for line in lines[at + 1 :]:
+        if not line.startswith("    "):
+            break
+        if not line.startswith("      ") and " ms " in line:
+            found.append(line)
+    return [float(line.partition(" ms ")[2].split()[0].replace(",", "")) for line in found]
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_causes_add_up_to_the_change_of_idle_time(width: int) -> None:
+    difference = diff(program(LAYER, LAYER), program(CAST, FASTER))
+    tables = {"diff_totals": totals_table(difference), "diff_places": places_table(difference),
+              "diff_times": made_times()}  # fmt: skip
+    tables["diff_totals"]["change_ms"][list(tables["diff_totals"]["time"]).index("idle_time")] = 9.0
+    lines = list(screen(difference, tables, width, False))
+    assert shown_causes(lines, "around the GPU work") == [3.0, 4.0, -1.0]
+    whole, *causes = shown_causes(lines, "idle")
+    assert causes == [10.0, 4.0, -3.0, -2.0]
+    assert sum(causes) == whole
+    assert any(line.startswith("    3 more causes") for line in lines)
+    explained = [line for line in lines if "word" in line]
+    assert 1 < len(explained) <= 3
+    assert explained[-1].endswith("word ...")
+    assert max(map(width_of, lines)) <= width
+    text = " ".join(" ".join(lines).split())
+    assert "before the step's first and behind its last GPU event, not in the above" in text
+
+
+def made_times() -> Table:
+    """Idle time by cause that changes by 9 ms, and time around the GPU work that changes by 3 ms."""
+    rows = [("idle", "queued", 10.0), ("idle", "launches", 4.0), ("idle", "python", -3.0), ("idle", "allocation", -1.0),
+            ("idle", "profiler", -0.6), ("idle", "outside", -0.4), ("around", "data_loader", 4.0),
+            ("around", "python", -1.0)]  # fmt: skip
+    columns = {
+        "part": [part for part, _, _ in rows], "cause": [cause for _, cause, _ in rows],
+        "change_ms": [ms for _, _, ms in rows], "a_ms": [20.0] * len(rows), "b_ms": [20.0 + ms for _, _, ms in rows],
+        "why": ["word " * 200 if cause == "queued" else "short" for _, cause, _ in rows],
+    }  # fmt: skip
+    return Table("diff_times", columns, DIFF_TIMES)
+
+
+def test_long_reasons_are_cut_between_words_on_the_screen_alone() -> None:
+    row = {"place": 1, "change_ms": 1.0, "a_ms": 1.0, "b_ms": 2.0, "times": 1, "op": "aten::mm", "module": "",
+           "why": " ".join(f"reason{i}" for i in range(60))}  # fmt: skip
+    cut = list(place_lines(row, 80, 3))
+    assert len(cut) == 4
+    assert re.search(r" reason\d+ \.\.\.$", cut[-1])
+    assert max(map(len, cut)) <= 80
+    assert " ".join(" ".join(list(place_lines(row, 80))[1:]).split()) == row["why"]
+
+
+def test_backward_work_in_no_module_has_no_blank_before_it() -> None:
+    place = diff(program(LAYER), program(FASTER)).places[0]
+    assert module_of(place) == "Model/Layer"
+    assert module_of(replace(place, is_backward=True)) == "Model/Layer (backward)"
+    assert module_of(replace(place, modules=(), is_backward=True)) == "(backward)"
+    assert module_of(replace(place, modules=())) == ""
 
 
 def test_headlines() -> None:
@@ -178,10 +286,17 @@ def test_runs_in_clusters() -> None:
 
 def test_documents_hold_everything() -> None:
     difference = diff(program(LAYER), program(FASTER), ("old|run", "new"))
-    totals, places = totals_table(difference), places_table(difference)
-    found = json.loads(diff_json(difference, {"diff_totals": totals, "diff_places": places}, ["a note"]))
+    tables = {"diff_totals": totals_table(difference), "diff_places": places_table(difference),
+              "diff_times": times_table(difference)}  # fmt: skip
+    found = json.loads(diff_json(difference, tables, ["a note"]))
     assert (found["a"]["name"], found["notes"]) == ("old|run", ["a note"])
     assert found["tables"]["diff_places"]["rows"][0]["kernels_b"] == ["other_gemm"]
-    page = diff_markdown(difference, totals, places, ["a note"])
+    page = diff_markdown(difference, tables, ["a note"])
     assert "new against old\\|run" in page
     assert "| -0.010 | 0.020 | 0.010 | 1 | aten::mm | Model/Layer |" in page
+    assert "* A (old\\|run): \\<parsed trace\\>, 2 GPU events" in page
+    long = replace(tables["diff_places"], columns=tables["diff_places"].columns | {"why": ["a reason " * 50] * 2})
+    assert ("a reason " * 50).strip() in diff_markdown(difference, tables | {"diff_places": long}, [])
+    assert "idle | queued | 20.000 | 30.000 | 10.000 |" in diff_markdown(
+        difference, tables | {"diff_times": made_times()}, []
+    )

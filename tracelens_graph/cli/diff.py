@@ -9,7 +9,7 @@ import typer
 
 from tracelens_graph.cli import gate
 from tracelens_graph.cli.common import load
-from tracelens_graph.cli.diff_work import ROWS_FOR_PEOPLE, Shown, parts_within, several_traces, two_traces
+from tracelens_graph.cli.diff_work import ROWS_FOR_PEOPLE, Pair, Shown, parts_within, several_traces, two_traces
 from tracelens_graph.cli.hints import Call
 from tracelens_graph.cli.options import (
     CacheOption,
@@ -25,9 +25,16 @@ from tracelens_graph.cli.options import (
 )
 from tracelens_graph.cli.traces import check_pipes, files_named, names_of
 from tracelens_graph.cli.windows import WindowChoice, with_window_options
+from tracelens_graph.errors import AnalysisError, NodeNotFoundError
 
 if TYPE_CHECKING:
     from tracelens_graph.graph.window import Window
+
+_FILES = {
+    "--json": "-f json or --csv DIR", "--markdown": "-f md",
+    "--fail-if": "-f json, and judge what it says",
+}  # fmt: skip
+"""Options that take two traces -> what tells the same of several."""
 
 
 @with_window_options
@@ -58,8 +65,15 @@ def diff(
     ] = None,
     tree: Annotated[bool, typer.Option("--tree", help="Draw both call trees as one, with both times.")] = False,
     min_percent: Annotated[
-        float, typer.Option(metavar="P", min=0, max=100, help="With --tree: fold what has less of time and change.")
-    ] = 1,
+        float | None,
+        typer.Option(
+            metavar="P",
+            min=0,
+            max=100,
+            show_default=False,
+            help="With --tree: fold what has less percent of time and of change; 1 else.",
+        ),
+    ] = None,
     format: FormatOption = Format.table,
     top: Annotated[
         int | None,
@@ -67,7 +81,7 @@ def diff(
             metavar="N",
             min=0,
             show_default=False,
-            help=f"Rows of tables; 0 for all, {ROWS_FOR_PEOPLE} else for people.",
+            help=f"Places on the screen, 5 else; rows of tables, {ROWS_FOR_PEOPLE} else for people; 0 for all.",
         ),
     ] = None,
     csv: CsvFolder = None,
@@ -101,7 +115,15 @@ def diff(
 
     Example: tracelens-graph diff trace.json.gz other.json.gz --layout tracelens --csv rprt_diff/
     """
-    shown = Shown(tree, points, point, top, format, min_percent, csv, json, markdown, layout)
+    if min_percent is not None and not tree:
+        raise typer.BadParameter("--min-percent goes with --tree")
+    if layout is Layout.tracelens and window != WindowChoice():
+        raise typer.BadParameter(
+            "--layout tracelens compares whole traces, as TraceLens does: leave out the options of windows"
+        )
+    shown = Shown(
+        tree, points, point, top, format, 1 if min_percent is None else min_percent, csv, json, markdown, layout
+    )
     paths = files_named(runs)
     check_pipes(paths)
     _check(shown, paths, within, fail_if or [])
@@ -110,23 +132,31 @@ def diff(
     added = extension_of(extension)
 
     def opened(path: str) -> Window:
-        return window.of(load(path, cache, wants_gpu=True), added)
+        core = load(path, cache, wants_gpu=True)
+        try:
+            return window.of(core, added)
+        except (AnalysisError, NodeNotFoundError) as error:
+            raise type(error)(f"{path}: {error}") from None
 
+    calls = [Call(path, window, extension or []) for path in paths]
     if within:
-        parts_within(paths, tags, opened, shown, Call(paths[0], window, extension or []))
+        parts_within(paths, tags, opened, shown, calls, names, runs)
     elif len(paths) > 2:
-        several_traces(paths, tags, opened, shown, window != WindowChoice())
+        several_traces(paths, tags, opened, shown, calls, names)
     else:
-        call = Call(paths[0], window, extension or []), Call(paths[1], window, extension or [])
-        two_traces((opened(paths[0]), opened(paths[1])), (tags[0], tags[1]), shown, conditions, call)
+        pair = Pair((calls[0], calls[1]), names)
+        two_traces((opened(paths[0]), opened(paths[1])), (tags[0], tags[1]), shown, conditions, pair)
 
 
 def _check(shown: Shown, paths: Sequence[str], within: bool, conditions: Sequence[str]) -> None:
     if not within and len(paths) < 2:
         raise typer.BadParameter("name at least two traces, or --within and one")
+    if within and len(paths) == 2:
+        raise typer.BadParameter("--within of several takes three traces or more: two are compared by `diff A B`")
     two = [*shown.for_two, *(["--fail-if"] if conditions else [])]
     if two and (within or len(paths) > 2):
-        raise typer.BadParameter(f"{two[0]} takes two traces{', not --within' if within else f', not {len(paths)}'}")
+        instead = f"; several take {_FILES[two[0]]}" if two[0] in _FILES else ""
+        raise typer.BadParameter(f"{two[0]} takes two traces, not {'--within' if within else len(paths)}{instead}")
     drawn = [name for name in shown.for_two if name in ("--tree", "--points", "--point")]
     if len(drawn) > 1:
         raise typer.BadParameter(f"{drawn[0]} and {drawn[1]} are two answers: give one of them")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from tracelens_graph.table import Table
 
 ROWS_FOR_PEOPLE = 20
+_FOR_PEOPLE = (Format.table, Format.md)
 _PROGRAM = "tracelens-graph"
 
 
@@ -49,6 +51,11 @@ class Shown:
         return bool(self.csv or self.json or self.markdown)
 
     @property
+    def is_text(self) -> bool:
+        """Whether people read the answer on the terminal, so that hints have their place below it."""
+        return self.format is Format.table and not self.writes
+
+    @property
     def for_two(self) -> list[str]:
         """The options that take exactly two traces, of those that were given."""
         given = {
@@ -58,99 +65,123 @@ class Shown:
         return [name for name, value in given.items() if value]
 
 
+@dataclass(frozen=True)
+class Pair:
+    """Commands that ask two traces, or both of them, further.
+
+    Attributes:
+        calls: what the command was asked, of each.
+        names: what the user calls them; None to go by files.
+    """
+
+    calls: tuple[Call, Call]
+    names: str | None = None
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether both traces can be read again: what came through a pipe cannot."""
+        return not any(call.is_of_pipe for call in self.calls)
+
+    def diff(self, options: str) -> str:
+        """The command that compares the two once more."""
+        names = "" if self.names is None else f" --names {shlex.quote(self.names)}"
+        first, second = (shlex.quote(call.trace) for call in self.calls)
+        return self.calls[0].complete(f"{_PROGRAM} diff {first} {second}{names} {options}".rstrip())
+
+
 def two_traces(
     windows: tuple[Window, Window], names: tuple[str, str], shown: Shown, conditions: Sequence[gate.Condition],
-    calls: tuple[Call, Call],
+    pair: Pair,
 ) -> None:  # fmt: skip
     """Compare two traces, and print, draw and write what is asked for; end with the exit code of failed conditions."""
     from tracelens_graph.analyses.alignment.difference import diff as compared
     from tracelens_graph.analyses.alignment.steps import median_steps
     from tracelens_graph.analyses.alignment.tables import places_table, totals_table
     from tracelens_graph.analyses.alignment.times import times_table
-    from tracelens_graph.reports.diff_text import notes_on
+    from tracelens_graph.reports.diff_text import notes_on, warnings_on
 
-    chosen = calls[0].window != WindowChoice()
+    chosen = pair.calls[0].window != WindowChoice()
     is_whole = chosen or shown.layout is Layout.tracelens
     first, second = windows if is_whole else median_steps(*windows)
     difference = compared(first, second, names)
     notes = notes_on(difference)
     if (first, second) != windows:
-        notes = ["One step of each is compared: --step N takes another, --from 0ms all of both traces.", *notes]
+        notes = ["One step of each is compared: --step N takes another, --from 0ms all.", *notes]
     makers = {"diff_totals": totals_table, "diff_times": times_table, "diff_places": places_table}
 
     @cache
     def table(name: str) -> Table:
         return makers[name](difference)
 
+    said = [*warnings_on(difference), *notes]
     if shown.tree:
         _draw_tree(difference, shown.min_percent)
     elif shown.point is not None:
-        _draw_point(difference, table("diff_places"), shown.point, calls)
+        _draw_point(difference, table("diff_places"), shown.point, pair)
     elif shown.points or (shown.format is not Format.table and not shown.writes):
-        _list(replace(table("diff_places"), notes=notes), shown)
+        _list_places(replace(table("diff_places"), notes=said), shown)
     elif not shown.writes:
-        _print_screen(difference, {name: table(name) for name in makers}, notes, calls)
+        _print_screen(difference, {name: table(name) for name in makers}, notes, pair, shown.top)
     if shown.csv and shown.layout is Layout.tracelens:
         _write_as_tracelens(difference, shown.csv)
     elif shown.csv:
         write_tables({name: table(name) for name in makers}, shown.csv)
     if shown.json:
-        _write_json(difference, {name: table(name) for name in makers}, notes, shown.json)
+        _write_json(difference, {name: table(name) for name in makers}, said, shown.json)
     if shown.markdown:
-        _write_page(difference, table("diff_totals"), table("diff_places"), notes, shown.markdown, shown.top)
+        _write_page(difference, {name: table(name) for name in makers}, said, shown.markdown, shown.top)
     if conditions:
         tables = {name: table(name) for name in {one.figure.table for one in conditions}}
         gate.conclude(gate.remarks(conditions, tables), gate.check(conditions, tables))
 
 
-def _print_screen(difference: Diff, tables: dict[str, Table], notes: list[str], calls: tuple[Call, Call]) -> None:
-    from tracelens_graph.reports.diff_text import screen
+def _print_screen(difference: Diff, tables: dict[str, Table], notes: list[str], pair: Pair, top: int | None) -> None:
+    from tracelens_graph.reports.diff_text import changed_places, screen
     from tracelens_graph.reports.terminal import terminal_width, wants_color
 
     width, color = terminal_width(sys.stdout), wants_color(sys.stdout)
-    for line in screen(difference, tables, width, color, notes):
+    for line in screen(difference, tables, width, color, notes, top):
         print(line)
-    if any(change for change in tables["diff_places"]["change_ms"]):
-        print(f"ask next: {_again(calls, '--point 1')}")
-
-
-def _again(calls: tuple[Call, Call], options: str) -> str:
-    """The command that compares the two once more."""
-    other = calls[1].complete("TRACE")
-    return calls[0].complete(f"{_PROGRAM} diff TRACE {'OTHER' if other == 'TRACE' else other} {options}")
+    if pair.is_repeatable and changed_places(tables["diff_places"]):
+        print(f"ask next: {pair.diff('--point 1')}")
 
 
 def _draw_tree(difference: Diff, min_percent: float) -> None:
     from tracelens_graph.analyses.alignment.merged import merged_tree
-    from tracelens_graph.reports.diff_text import side_lines
+    from tracelens_graph.reports.diff_text import side_lines, warnings_on
     from tracelens_graph.reports.diff_tree import tree_lines
     from tracelens_graph.reports.terminal import terminal_width, wants_color
     from tracelens_graph.texts import printable, wrapped
 
     width, color = terminal_width(sys.stdout), wants_color(sys.stdout)
-    for line in side_lines(difference):
+    for line in (*side_lines(difference), *warnings_on(difference)):
         _print_drawn(wrapped(printable(line), width, "  "))
     print()
     _print_drawn(tree_lines(merged_tree(difference.alignment), width, color, min_percent))
 
 
-def _draw_point(difference: Diff, places: Table, number: int, calls: tuple[Call, Call]) -> None:
-    from tracelens_graph.reports.diff_point import point_lines
+def _draw_point(difference: Diff, places: Table, number: int, pair: Pair) -> None:
+    from tracelens_graph.reports.diff_point import drawn_rows, point_lines
     from tracelens_graph.reports.diff_text import place_lines
     from tracelens_graph.reports.terminal import terminal_width
 
     if number > len(places):
         raise typer.BadParameter(f"--point: there are {len(places):,} places, from 1")
     width = terminal_width(sys.stdout)
-    row = places.records()[number - 1]
-    _print_drawn(place_lines(row, width))
+    place = difference.places[number - 1]
+    _print_drawn(place_lines(places.records()[number - 1], width))
     print()
-    _print_drawn(point_lines(difference, difference.places[number - 1], width))
-    for call, uid in zip(calls, (row["uid_a"], row["uid_b"]), strict=True):
+    _print_drawn(point_lines(difference, place, width))
+    if not pair.is_repeatable:
+        return
+    sides = (difference.a.core, difference.b.core)
+    uids = [int(core.columns.uid[row]) if row >= 0 else None
+            for core, row in zip(sides, drawn_rows(difference, place), strict=True)]  # fmt: skip
+    for call, uid in zip(pair.calls, uids, strict=True):
         if uid is not None:
             print(f"ask next: {call.complete(f'{_PROGRAM} tree TRACE --uid {uid} --up')}")
-    for call, side in zip(calls, "ab", strict=True):
-        if (uid := row[f"uid_{side}"]) is not None:
+    for call, side, uid in zip(pair.calls, "ab", uids, strict=True):
+        if uid is not None:
             cut = f"{_PROGRAM} cut TRACE --uid {uid} -o {side}-{uid}.json.gz"
             print(f"open in Perfetto UI: {call.complete(cut)}")
 
@@ -161,13 +192,20 @@ def _print_drawn(lines: Iterator[str]) -> None:
         print((line.translate(ASCII_BRANCHES) if in_ascii else line).rstrip())
 
 
+def _list_places(places: Table, shown: Shown) -> None:
+    """Print the places: for people those that differ, for programs all."""
+    from tracelens_graph.reports.diff_text import only_changed
+
+    _list(only_changed(places) if shown.format in _FOR_PEOPLE else places, shown)
+
+
 def _list(table: Table, shown: Shown) -> None:
     """Print a table: for people the columns that say most, and not all rows."""
     from tracelens_graph.reports.views import top as first_rows
 
     rows = (ROWS_FOR_PEOPLE if shown.format is Format.table else 0) if shown.top is None else shown.top
     table = first_rows(table, rows)
-    if shown.format in (Format.table, Format.md):
+    if shown.format in _FOR_PEOPLE:
         from tracelens_graph.reports.views import told
 
         table = told(table)
@@ -183,11 +221,11 @@ def _write_json(difference: Diff, tables: dict[str, Table], notes: list[str], pa
     say_written(f"wrote {len(tables)} tables to {path}", path)
 
 
-def _write_page(difference: Diff, totals: Table, places: Table, notes: list[str], path: Path, rows: int | None) -> None:
+def _write_page(difference: Diff, tables: dict[str, Table], notes: list[str], path: Path, rows: int | None) -> None:
     from tracelens_graph.files import replacing
     from tracelens_graph.reports.diff_document import diff_markdown
 
-    page = diff_markdown(difference, totals, places, notes, **({} if rows is None else {"rows": rows}))
+    page = diff_markdown(difference, tables, notes, **({} if rows is None else {"rows": rows}))
     with replacing(path) as file:
         file.write(page.encode("utf-8", "backslashreplace"))
     say_written(f"wrote a page to {path}", path)
@@ -224,18 +262,39 @@ def _readable(
 
 
 def several_traces(
-    paths: Sequence[str], tags: Sequence[str], opened: Callable[[str], Window], shown: Shown, chosen: bool
-) -> None:
+    paths: Sequence[str], tags: Sequence[str], opened: Callable[[str], Window], shown: Shown, calls: Sequence[Call],
+    names: str | None,
+) -> None:  # fmt: skip
     """Compare several traces with the first."""
     from tracelens_graph.analyses.alignment.several import runs_table
     from tracelens_graph.reports.diff_text import runs_text
 
-    _answer(runs_table(_readable(paths, tags, opened), chosen), shown, runs_text)
+    table = runs_table(_readable(paths, tags, opened), calls[0].window != WindowChoice())
+    _answer(table, shown, runs_text)
+    first, *others = table.records()
+    most = max(others, key=lambda row: abs(row["change_ms"]), default=None)
+    if shown.is_text and most is not None and most["most"]:
+        _hint_pair((first["run"], most["run"]), tags, calls, names)
+
+
+def _hint_pair(two: tuple[str, str], tags: Sequence[str], calls: Sequence[Call], names: str | None) -> None:
+    """The command that compares two of several traces.
+
+    Args:
+        two: what they are called.
+        tags, calls: of all traces.
+        names: what the user calls all of them; None to go by files.
+    """
+    call_of = dict(zip(tags, calls, strict=True))
+    pair = Pair((call_of[two[0]], call_of[two[1]]), names and ",".join(two))
+    if pair.is_repeatable:
+        print(f"ask next: {pair.diff('')}")
 
 
 def parts_within(
-    paths: Sequence[str], tags: Sequence[str], opened: Callable[[str], Window], shown: Shown, call: Call
-) -> None:
+    paths: Sequence[str], tags: Sequence[str], opened: Callable[[str], Window], shown: Shown, calls: Sequence[Call],
+    names: str | None, runs: Sequence[str],
+) -> None:  # fmt: skip
     """Say which part of one trace, or which of several ranks, is not like the others."""
     from tracelens_graph.analyses.alignment.several import odd_parts, odd_ranks
     from tracelens_graph.reports.diff_text import within_text
@@ -243,12 +302,19 @@ def parts_within(
     table = odd_parts(opened(paths[0])) if len(paths) == 1 else odd_ranks(dict(_readable(paths, tags, opened)))
     rows = ROWS_FOR_PEOPLE if shown.top is None else shown.top
     _answer(table, shown, partial(within_text, most=rows))
-    if shown.format is Format.table and not shown.csv and len(paths) == 1 and len(table):
-        uid, usual = table["uid"][0], table["usual_uid"][0]
-        if uid is not None:
-            under = f"{_PROGRAM} tree TRACE --prune --uid"
-            print(f"ask next: {call.complete(f'{under} {uid}')}")
-            print(f"ask next: {call.complete(f'{under} {usual}')}")
+    if not shown.is_text or not len(table) or any(call.is_of_pipe for call in calls):
+        return
+    row = table.records()[0]
+    if len(paths) > 1:
+        print(f"ask next: {calls[0].complete(f'{_PROGRAM} report {shlex.join(runs)}')}")
+        _hint_pair((row["usual"], row["name"]), tags, calls, names)
+    elif row["uid"] is not None:
+        for uid in (row["uid"], row["usual_uid"]):
+            print(f"ask next: {calls[0].complete(f'{_PROGRAM} tree TRACE --prune --uid {uid}')}")
+    else:
+        for name in (row["name"], row["usual"]):
+            step = name.rpartition("#")[2]
+            print(f"ask next: {calls[0].complete(f'{_PROGRAM} report TRACE --step {step}')}")
 
 
 def _answer(table: Table, shown: Shown, text: Callable[[Table, int, bool], Iterator[str]]) -> None:

@@ -71,11 +71,15 @@ class Call:
         return shlex.join(words)
 
     @property
-    def _name(self) -> str:
-        """The trace, unless it came through a pipe, which the next command cannot read again."""
+    def is_of_pipe(self) -> bool:
+        """Whether the trace came through a pipe, which the next command cannot read again."""
         from tracelens_graph.loaders.sources import is_stream
 
-        return "TRACE" if is_stream(self.trace) else self.trace
+        return is_stream(self.trace)
+
+    @property
+    def _name(self) -> str:
+        return "TRACE" if self.is_of_pipe else self.trace
 
     def to_open(self, table: Table) -> list[str]:
         """The command that cuts out the event of the first row that names one, for Perfetto UI; none if no row does."""

@@ -256,7 +256,26 @@ def _written(
         ) + _on_pipes(trace)
     elif not request.is_for_files_only:
         yield _first_screen(w, tables["gpu_timeline"], others, about, findings, request, trace)
+        yield _on_comparison(request, trace)
         yield _on_pipes(trace)
+
+
+def _on_comparison(request: Request, trace: str) -> str:
+    """Where the comparison with another trace stands, of which the first screen shows nothing."""
+    from tracelens_graph.loaders.sources import is_stream
+    from tracelens_graph.texts import wrapped
+
+    other = request.compare_with
+    if other is None:
+        return ""
+    said = (
+        f"Compared with {printable(other)}: --table unified_perf_summary has the speed-up of each op there, "
+        "--table diff_stats the GPU events of both traces; --csv DIR writes all columns."
+    )
+    lines = list(wrapped(said, request.width))
+    if not is_stream(trace) and not is_stream(other):
+        lines.append(f"ask next: {request.call(trace).complete(f'tracelens-graph diff TRACE {shlex.quote(other)}')}")
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _on_pipes(trace: str) -> str:

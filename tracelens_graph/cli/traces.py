@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from glob import has_magic
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer

@@ -276,7 +276,9 @@ def _on(window: Window, what: Literal["device", "stream"], wanted: list[int]) ->
     is_gpu = is_kind(c.kind, GPU_KINDS)
     there = np.unique(column[is_gpu]).tolist()
     if missing := sorted(set(wanted) - set(there)):
-        raise AnalysisError(f"no GPU event is on {what} {_listed(missing)}; there are {_listed(there)}")
+        known = f"is only {what} {there[0]}" if len(there) == 1 else f"are {what}s {_listed(there)}"
+        told = f"there {known}" if there else "there are no GPU events"
+        raise AnalysisError(f"no GPU event is on {what} {_listed(missing)}; {told}")
     on = is_gpu & np.isin(column, wanted)
     keep = on | (~is_gpu & (traversals.subtree_sums(c, on) > 0))
     return window.narrowed(keep, f"{what} {_listed(wanted)}")

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
+from tracelens_graph.analyses.alignment.causes import Reason
 from tracelens_graph.analyses.alignment.difference import Diff
+from tracelens_graph.analyses.alignment.several import SPREAD
 from tracelens_graph.analyses.diagnosis.stops import is_thinned
 from tracelens_graph.reports.document import facts
 from tracelens_graph.reports.report_text import heading
@@ -13,7 +18,7 @@ from tracelens_graph.reports.views import told
 from tracelens_graph.short_names import fitted
 from tracelens_graph.table import Table
 from tracelens_graph.text_table import bold
-from tracelens_graph.texts import cut_end, printable, width_of, wrapped
+from tracelens_graph.texts import cut_end, first_lines, printable, width_of, wrapped
 
 PLACES = 5
 """Places on the screen."""
@@ -21,11 +26,12 @@ _INDENT = "  "
 _PARTS = ("total_time", "computation_time", "exposed_comm_time", "exposed_memcpy_time", "idle_time")
 _CHANGE = 10
 _LABEL = 30
-_WHY_LINES = 2
-_SLACK = 16
-"""Characters of these lines that wrapping may lose."""
-_WITHOUT_WORK = {"idle": "idle", "around": "edges"}
-"""Parts of the time without GPU work -> what they are called."""
+_SCREEN = 39
+"""Lines that a screen has room for, beside a hint."""
+_WHY_LINES = ((3, 3), (3, 2), (3, 1), (2, 1), (3, 0), (2, 0), (1, 0))
+"""Lines of the reason of a place, and of the explanation of a cause, at most: the first that fit on a screen."""
+_AROUND = "around"
+_AROUND_MEANING = "before the step's first and behind its last GPU event, not in the above"
 _CAUSES = 3
 _LEAST_OF_IDLE = 0.05
 """Causes of idle time on the screen, and what share of all changes of times each has at least."""
@@ -34,8 +40,9 @@ _LEAST_UNLINKED = 1
 
 
 def screen(
-    difference: Diff, tables: Mapping[str, Table], width: int, color: bool, notes: Sequence[str] = ()
-) -> Iterator[str]:
+    difference: Diff, tables: Mapping[str, Table], width: int, color: bool, notes: Sequence[str] = (),
+    places: int | None = None,
+) -> Iterator[str]:  # fmt: skip
     """Both sides and their totals, then the places that explain most of the change.
 
     Args:
@@ -44,9 +51,14 @@ def screen(
         width: characters of a line.
         color: whether to use terminal escapes.
         notes: what is to be said of the two sides.
+        places: how many places; 0 for all, None for as many as a screen holds.
     """
-    for line in _lines(difference, tables, width, color, notes):
-        yield line.rstrip()
+    number = PLACES if places is None else places or len(tables["diff_places"])
+    for most in _WHY_LINES:
+        lines = list(_lines(difference, tables, width, color, notes, number, *most))
+        if len(lines) <= _SCREEN or number > PLACES:
+            break
+    yield from (line.rstrip() for line in lines)
 
 
 def side_lines(difference: Diff) -> list[str]:
@@ -56,6 +68,16 @@ def side_lines(difference: Diff) -> list[str]:
         called = f"{letter} ({name})" if name != letter else letter
         told.append(f"{called}: {heading(facts(window))}")
     return told
+
+
+def warnings_on(difference: Diff) -> list[str]:
+    """What to know before any time is read: that launches of a side were recorded into a graph, and did not run."""
+    return [
+        f"{name} records {len(side.captured):,} launches into a graph without running them: they take no GPU time "
+        "there, so that times of both sides cannot be compared"
+        for name, side in zip(difference.names, difference.alignment.sides, strict=True)
+        if side.captured
+    ]
 
 
 def notes_on(difference: Diff) -> list[str]:
@@ -81,8 +103,22 @@ def notes_on(difference: Diff) -> list[str]:
 
 
 def changed_places(places: Table) -> list[dict[str, Any]]:
-    """The rows of places in which time or GPU work differs."""
-    return [row for row in places.records() if row["change_ms"] or row["kernels_a"] != row["kernels_b"]]
+    """The rows of places in which time, GPU work or its arguments differ."""
+    return [row for row in places.records() if row["reason"] != Reason.same]
+
+
+def only_changed(places: Table) -> Table:
+    """The places without those that are the same on both sides; a note says how many these are."""
+    is_changed = np.array([reason != Reason.same for reason in places["reason"]], bool)
+    same = len(places) - int(is_changed.sum())
+    cut = places.take(np.flatnonzero(is_changed))
+    notes = list(places.notes)
+    if not len(cut):
+        notes.insert(0, "Nothing differs: the GPU work is the same, event by event")
+    if same:
+        notes.append(f"{same:,} {'place is' if same == 1 else 'places are'} the same on both sides, and not listed")
+    cut.notes = notes
+    return cut
 
 
 def headline(totals: Table, is_changed: bool) -> str:
@@ -99,28 +135,30 @@ def headline(totals: Table, is_changed: bool) -> str:
 
 
 def _lines(
-    difference: Diff, tables: Mapping[str, Table], width: int, color: bool, notes: Iterable[str]
-) -> Iterator[str]:
+    difference: Diff, tables: Mapping[str, Table], width: int, color: bool, notes: Iterable[str], places: int,
+    of_place: int, of_cause: int,
+) -> Iterator[str]:  # fmt: skip
     totals = tables["diff_totals"]
-    for line in side_lines(difference):
+    for line in (*side_lines(difference), *warnings_on(difference)):
         yield from wrapped(printable(line), width, _INDENT)
     yield ""
     changed = changed_places(tables["diff_places"])
     yield from (bold(line, color) for line in wrapped(headline(totals, bool(changed)), width, _INDENT))
     yield from _times(totals, width)
-    yield from _idle(tables["diff_times"], max((abs(row["change_ms"]) for row in changed), default=0.0), width)
+    largest = max((abs(row["change_ms"]) for row in changed), default=0.0)
+    yield from _without_work(tables["diff_times"], largest, width, of_cause)
     for note in notes:
         yield from wrapped(printable(note), width, _INDENT)
     if not changed:
         return
     yield ""
     whole = sum(abs(row["change_ms"]) for row in changed)
-    shown = changed[:PLACES]
+    shown = changed[:places]
     part = 100 * sum(abs(row["change_ms"]) for row in shown) / whole if whole else 100
     number = "The place" if len(shown) == 1 else f"The {len(shown)} places"
     yield from wrapped(f"{number} with most of the change ({part:.0f} % of all that became faster or slower)", width)
     for row in shown:
-        yield from place_lines(row, width)
+        yield from place_lines(row, width, of_place)
     if rest := len(changed) - len(shown):
         yield f"{rest:,} more: --points lists all places, --tree draws both call trees as one"
 
@@ -131,24 +169,53 @@ def _times(totals: Table, width: int) -> Iterator[str]:
             yield _figures(_INDENT + row["meaning"], row, width)
 
 
-def _idle(times: Table, largest: float, width: int) -> Iterator[str]:
-    """The causes of idle time that changed most; that with more of a change than any place is explained."""
-    rows = sorted((row for row in times.records() if row["cause"]), key=lambda row: -abs(row["change_ms"]))
+def _without_work(times: Table, largest: float, width: int, most: int) -> Iterator[str]:
+    """Below idle time its causes; then what lies around the GPU work, which is no part of the times.
+
+    Args:
+        times: the parts of the time.
+        largest: the largest change of a place: a cause with more of a change is explained.
+        width: characters of a line.
+        most: lines of an explanation, 0 for none.
+    """
+    rows = [row for row in times.records() if row["cause"]]
     least = _LEAST_OF_IDLE * sum(abs(row["change_ms"]) for row in times.records())
-    for row in [row for row in rows if abs(row["change_ms"]) > least][:_CAUSES]:
-        label = f"{2 * _INDENT}{_WITHOUT_WORK[row['part']]}: {row['cause'].replace('_', ' ')}"
-        yield _figures(label, row, width)
-        if abs(row["change_ms"]) > largest:
+    around = [row for row in rows if row["part"] == _AROUND]
+    yield from _causes([row for row in rows if row["part"] != _AROUND], least, largest, width, most)
+    whole = {field: sum(row[field] for row in around) for field in ("a_ms", "b_ms", "change_ms")}
+    if max((abs(row["change_ms"]) for row in around), default=0.0) <= least:
+        return
+    yield _figures(f"{_INDENT}{_AROUND} the GPU work", whole, width)
+    yield from (2 * _INDENT + line for line in wrapped(_AROUND_MEANING, max(width - 2 * len(_INDENT), 24)))
+    yield from _causes(around, least, largest, width, most)
+
+
+def _causes(
+    rows: Sequence[Mapping[str, Any]], least: float, largest: float, width: int, most: int
+) -> Iterator[str]:  # fmt: skip
+    """The causes that changed most, and in one line what the others add up to."""
+    rows = sorted(rows, key=lambda row: -abs(row["change_ms"]))
+    shown = [row for row in rows if abs(row["change_ms"]) > least][:_CAUSES]
+    others = rows[len(shown) :]
+    if not shown:
+        return
+    if len(others) == 1:
+        shown, others = rows, []
+    for row in shown:
+        yield _figures(2 * _INDENT + row["cause"].replace("_", " "), row, width)
+        if most and abs(row["change_ms"]) > largest:
             room = max(width - 3 * len(_INDENT), 24)
-            why = cut_end(printable(str(row["why"])), _WHY_LINES * room - _SLACK)
-            yield from (3 * _INDENT + line for line in list(wrapped(why, room))[:_WHY_LINES])
+            yield from (3 * _INDENT + line for line in first_lines(printable(str(row["why"])), room, most))
+    if others:
+        rest = {field: sum(row[field] for row in others) for field in ("a_ms", "b_ms", "change_ms")}
+        yield _figures(f"{2 * _INDENT}{len(others)} more causes", rest, width)
 
 
 def _figures(label: str, row: Mapping[str, Any], width: int) -> str:
     """A line with a time on both sides, its change and, where there is room, that in percent."""
-    figures = f"{row['a_ms']:>10,.3f} -> {row['b_ms']:>10,.3f} ms{row['change_ms']:>+12,.3f}"
+    figures = f"{row['a_ms']:>10,.3f} -> {row['b_ms']:>10,.3f} ms {row['change_ms']:>+11,.3f}"
     percent = row.get("change_percent")
-    share = f"{percent:>+9.1f} %" if percent is not None else ""
+    share = f" {percent:>+8,.1f} %" if percent is not None else ""
     room = width - len(figures) - len(share)
     if room < _LABEL:
         share, room = "", width - len(figures)
@@ -157,7 +224,7 @@ def _figures(label: str, row: Mapping[str, Any], width: int) -> str:
 
 def runs_text(table: Table, width: int, color: bool = False) -> Iterator[str]:
     """Several runs against the first: a line of figures each, runs of one structure, the largest change of each."""
-    yield from told(table, leave="most").text(width, color).splitlines()
+    yield from told(replace(table, notes=[]), leave="most").text(width, color).splitlines()
     rows = table.records()
     structures: dict[int, list[str]] = {}
     for row in rows:
@@ -175,6 +242,8 @@ def runs_text(table: Table, width: int, color: bool = False) -> Iterator[str]:
             else f"{row['run']}: all GPU time as in the first"
         )
         yield from wrapped(printable(said), width, _INDENT)
+    for note in table.notes:
+        yield from wrapped(printable(note), width, _INDENT)
 
 
 def within_text(table: Table, width: int, color: bool = False, most: int = 0) -> Iterator[str]:
@@ -183,14 +252,13 @@ def within_text(table: Table, width: int, color: bool = False, most: int = 0) ->
     rows = table.records()
     for row in rows[:most] if most else rows:
         times = f" and {row['times'] - 1:,} more" if row["times"] > 1 else ""
-        yield from wrapped(
-            printable(
-                f"{row['change_ms']:+,.3f} ms  {row['name']}{times} of {row['parts']:,}: other {row['differs']}, "
-                f"{row['usual_ms']:,.3f} -> {row['gpu_ms']:,.3f} ms against {row['usual']}"
-            ),
-            width,
-            _INDENT,
+        is_spread = row["differs"] == SPREAD
+        differs = "the slowest" if is_spread else f"other {row['differs']}"
+        said = (
+            f"{row['change_ms']:+,.3f} ms  {row['name']}{times} of {row['parts']:,}: {differs}, "
+            f"{row['usual_ms']:,.3f} -> {row['gpu_ms']:,.3f} ms against {row['usual']}{', the fastest' * is_spread}"
         )
+        yield from wrapped(printable(said), width, _INDENT)
         if row["where"]:
             yield from wrapped(printable(f"{_INDENT}{row['where']}: {row['why']}"), width, 2 * _INDENT)
     if most and len(rows) > most:
@@ -199,8 +267,14 @@ def within_text(table: Table, width: int, color: bool = False, most: int = 0) ->
         yield from wrapped(printable(note), width, _INDENT)
 
 
-def place_lines(row: Mapping[str, Any], width: int) -> Iterator[str]:
-    """A row of the places: times, where, why."""
+def place_lines(row: Mapping[str, Any], width: int, most: int | None = None) -> Iterator[str]:
+    """A row of the places: times, where, why.
+
+    Args:
+        row: the row.
+        width: characters of a line.
+        most: lines of the reason; None for all of it.
+    """
     times = f" x {row['times']:,}" if row["times"] != 1 else ""
     figures = f": {row['a_ms']:,.3f} -> {row['b_ms']:,.3f} ms"
     head = f"{row['place']:>2}{row['change_ms']:>+{_CHANGE},.3f} ms  "
@@ -210,5 +284,5 @@ def place_lines(row: Mapping[str, Any], width: int) -> Iterator[str]:
     room = max(width - len(indent), 24)
     if row["module"]:
         yield indent + fitted(printable(str(row["module"])), room)
-    why = cut_end(printable(str(row["why"])), _WHY_LINES * room - _SLACK)
-    yield from (indent + line for line in list(wrapped(why, room))[:_WHY_LINES])
+    why = printable(str(row["why"]))
+    yield from (indent + line for line in (wrapped(why, room) if most is None else first_lines(why, room, most)))

@@ -3,21 +3,60 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from tracelens_graph.analyses.alignment.merged import Branch
-from tracelens_graph.reports.tree_text import fitted_line
-from tracelens_graph.short_names import short_name
+from tracelens_graph.reports.kernel_pairs import told_apart
+from tracelens_graph.short_names import fitted, short_name
 from tracelens_graph.text_table import bold
-from tracelens_graph.texts import printable
-
-_Drawn = tuple[str, str, Branch | list[Branch]]
-"""Branches before a line, branches before the lines below it, and what it is: one branch, or some in one line."""
+from tracelens_graph.texts import printable, width_of, wrapped
 
 _FIGURE = 10
+_BETWEEN = "  "
 _SIGNS = ("- ", "+ ", "  ")
 _CALLS = " > "
 _LONGEST_CHAIN = 50
 """Characters of the names of a chain of calls before its middle is left out."""
+_BRANCHES = (
+    {"├": "├── ", "└": "└── ", "│": "│   ", " ": "    "},
+    {"├": "├ ", "└": "└ ", "│": "│ ", " ": "  "},
+    {"├": "├", "└": "└", "│": "│", " ": " "},
+)
+"""How wide a level of a tree is drawn: as wide as all of its lines leave room for names."""
+_TEXT = 28
+"""Columns that a line keeps behind the branches."""
+
+
+class _Drawn(NamedTuple):
+    """What stands in a tree.
+
+    Attributes:
+        lead: branches before its line, a character for each level.
+        prefix: branches before the lines below it.
+        what: one branch, or some in one line.
+    """
+
+    lead: str
+    prefix: str
+    what: Branch | list[Branch]
+
+
+class _Line(NamedTuple):
+    """A line of a tree.
+
+    Attributes:
+        ns: times of both sides; None where a side has none.
+        lead: branches before it, a character for each level.
+        start: what stands before the name, and is kept.
+        name: what is shortened where there is no room.
+        detail: what stands behind the name, or below it where there is no room.
+    """
+
+    ns: Sequence[int | None]
+    lead: str
+    start: str
+    name: str
+    detail: str = ""
 
 
 def tree_lines(branches: Sequence[Branch], width: int, color: bool = False, min_percent: float = 1) -> Iterator[str]:
@@ -30,29 +69,40 @@ def tree_lines(branches: Sequence[Branch], width: int, color: bool = False, min_
         min_percent: what has less than this share of all that became faster or slower, and of the time, is folded
             into one line; 0 draws everything.
     """
+    yield bold("".join(f"{head:>{_FIGURE}}" for head in ("A ms", "B ms", "change")), color)
+    lines = list(_lines(branches, min_percent, width))
+    room = width - 3 * _FIGURE - len(_BETWEEN) - _TEXT
+    deepest = max((len(line.lead) for line in lines), default=0)
+    wide = next((one for one in _BRANCHES if deepest * len(one[" "]) <= room), _BRANCHES[-1])
+    # Deeper than there are columns: all lines lose the same outer levels.
+    outer = max(deepest - max(room, 1), 0) if wide is _BRANCHES[-1] else 0
+    for line in lines:
+        yield from _drawn(line, "".join(wide[one] for one in line.lead[outer:]), width)
+
+
+def _lines(branches: Sequence[Branch], min_percent: float, width: int) -> Iterator[_Line]:
     changed = sum(one.changed for one in branches)
     time = sum(sum(one.ns) for one in branches)
     least = changed * min_percent / 100, time * min_percent / 100
-    yield bold("".join(f"{head:>{_FIGURE}}" for head in ("A ms", "B ms", "change")), color)
     stack = _below("", branches, least)
     while stack:
         lead, prefix, one = stack.pop()
         if isinstance(one, list):
             ns = sum(part.ns[0] for part in one), sum(part.ns[1] for part in one)
-            yield _line(ns, f"{lead}{len(one):,} more", width)
+            yield _Line(ns, lead, "", f"{len(one):,} more")
             continue
         chain = [one]
         while _only_calls_one(one):
             chain.append(one := one.below[0])
-        yield _line(one.ns, lead + _label(chain), width)
+        yield _call_line(chain, lead)
         if (one.changed or one.differs) and (one.changed >= least[0] or min_percent == 0):
             below = _below(prefix, one.below, least)
-            yield from _kernel_lines(one, prefix + ("│ " if below else "  "), width)
+            yield from _kernel_lines(one, prefix, "│ " if below else "  ", width)
             stack += below
 
 
 def _below(prefix: str, branches: Sequence[Branch], least: tuple[float, float]) -> list[_Drawn]:
-    """What is drawn below a branch, the last first: branches before them, branches below them, what it is."""
+    """What is drawn below a branch, the last first."""
     small = [one for one in branches if _is_small(one, least)]
     shown: list[Branch | list[Branch]] = [one for one in branches if not _is_small(one, least)]
     if len(small) == 1:
@@ -61,7 +111,7 @@ def _below(prefix: str, branches: Sequence[Branch], least: tuple[float, float]) 
         shown.append(small)
     last = len(shown) - 1
     return [
-        (prefix + ("└── " if at == last else "├── "), prefix + ("    " if at == last else "│   "), one)
+        _Drawn(prefix + "├└"[at == last], prefix + "│ "[at == last], one)
         for at, one in reversed(list(enumerate(shown)))
     ]
 
@@ -77,7 +127,7 @@ def _only_calls_one(one: Branch) -> bool:
     )
 
 
-def _label(chain: Sequence[Branch]) -> str:
+def _call_line(chain: Sequence[Branch], lead: str) -> _Line:
     """What is said of calls each of which makes nothing but the next one."""
     first, last = chain[0], chain[-1]
     names = [printable(one.name) for one in chain]
@@ -86,15 +136,18 @@ def _label(chain: Sequence[Branch]) -> str:
         joined = _CALLS.join((names[0], "...", names[-1]))
     times = f"{first.times:,} x " if first.times > 1 else ""
     same = ", the same" if not last.changed and not first.differs else ""
-    return f"{_side(first)}{times}{joined}{same}"
+    return _Line(last.ns, lead, f"{_side(first)}{times}", joined + same)
 
 
 def _side(one: Branch) -> str:
     return next((sign for sign, name in zip(_SIGNS, reversed(one.names), strict=False) if not name), "")
 
 
-def _kernel_lines(one: Branch, prefix: str, width: int) -> Iterator[str]:
+def _kernel_lines(one: Branch, lead: str, indent: str, width: int) -> Iterator[_Line]:
+    """The kernels of a branch; those of the second side that look like one of the first say what they differ in."""
     first, second = one.kernels
+    least = max(width - 3 * _FIGURE - len(_BETWEEN) - len(indent) - len(lead) * len(_BRANCHES[0][" "]), _TEXT)
+    apart = told_apart(first, second, lambda name: fitted(printable(short_name(name)), least))
     for name in dict.fromkeys([*first, *second]):
         both = [kernels.get(name) for kernels in (first, second)]
         counts = [0 if found is None else found[0] for found in both]
@@ -105,15 +158,26 @@ def _kernel_lines(one: Branch, prefix: str, width: int) -> Iterator[str]:
             times = f"{sum(counts):,} x "
         times = "" if times == "1 x " else times
         ns = [None if found is None else found[1] for found in both]
-        yield _line(ns, f"{prefix}{sign}{times}{printable(short_name(name))}", width)
+        detail = f", {printable(apart[name])}" if name in apart else ""
+        yield _Line(ns, lead, f"{indent}{sign}{times}", printable(short_name(name)), detail)
 
 
-def _line(ns: Sequence[int | None], text: str, width: int) -> str:
-    first, second = ns
+def _drawn(line: _Line, branches: str, width: int) -> Iterator[str]:
+    first, second = line.ns
     change = second - first if first is not None and second is not None else None
     figures = [
         *("" if one is None else f"{one / 1e6:,.3f}" for one in (first, second)),
         "" if change is None else f"{change / 1e6:+,.3f}",
     ]
-    head = "".join(f"{one:>{_FIGURE}}" for one in figures) + "  "
-    return head + fitted_line(text, width - len(head))
+    figure = "".join(f"{one:>{_FIGURE}}" for one in figures) + _BETWEEN
+    head = figure + branches + line.start
+    room = max(width - width_of(head), 0)
+    if width_of(line.name + line.detail) <= room:
+        yield head + line.name + line.detail
+        return
+    yield head + fitted(line.name, room)
+    if not line.detail:
+        return
+    # Behind the same branches, below the name.
+    below = " " * len(figure) + branches + line.start[:1] + " " * (len(line.start) - 1)
+    yield from (below + part for part in wrapped(line.detail.removeprefix(", "), max(width - width_of(below), 8)))

@@ -25,6 +25,8 @@ from tracelens_graph.schema import Kind
 from tracelens_graph.schema.tables.across import DIFF_RUNS, DIFF_WITHIN
 from tracelens_graph.table import Table, columns_of
 
+SPREAD = "spread"
+"""In place of what differs: no structure is that of most, and the row compares the slowest with the fastest."""
 _LEAST = 3
 """How many there must be for one of them to be odd."""
 _OTHER_TIME = 0.1
@@ -67,13 +69,20 @@ def runs_table(runs: Iterable[tuple[str, Window]], chosen: bool = False) -> Tabl
     structures = Structures()
     records: list[dict[str, Any]] = []
     first: tuple[str, Window] | None = None
+    compared: dict[str, list[str]] = {}
     for name, window in runs:
         if first is None:
             first = name, window
         sides = (first[1], window) if chosen else median_steps(first[1], window)
+        if sides[1] is not window:
+            compared.setdefault(sides[1].title, []).append(name)
         records.append(_run(diff(*sides, (first[0], name)), structures))
     columns = columns_of(records, DIFF_RUNS)
-    return Table("diff_runs", columns, DIFF_RUNS, f"Runs against {first[0] if first else 'none'}", [])
+    notes = []
+    if compared:
+        steps = "; ".join(f"{', '.join(names)}: {title}" for title, names in compared.items())
+        notes = [f"One step of each is compared: --step N takes another, --from 0ms all. {steps}"]
+    return Table("diff_runs", columns, DIFF_RUNS, f"Runs against {first[0] if first else 'none'}", notes)
 
 
 def _run(difference: Diff, structures: Structures) -> dict[str, Any]:
@@ -151,6 +160,10 @@ def odd_ranks(ranks: Mapping[str, Window]) -> Table:
         ns = int(one.core.columns.dur_ns[one.gpu_rows].sum())
         parts.append(_Part(name, structures.of(one), ns, partial(_given, one)))
     notes: list[str] = []
+    if len(parts) < _LEAST:
+        notes.append(
+            f"{len(parts)} of the files are traces, and the odd one of so few is not known: compare two by `diff A B`"
+        )
     return _within(_odd("rank", f"{len(parts):,} ranks", parts, notes), "Ranks that are not like the others", notes)
 
 
@@ -225,16 +238,31 @@ def _odd(part: str, called: str, parts: Sequence[_Part], notes: list[str]) -> li
         elif off > _OTHER_TIME * typical.ns and off > _SPREADS * spread:
             ways.setdefault((-1, one.ns > typical.ns), []).append(one)
     number = sum(map(len, ways.values()))
-    said = "" if is_shared else "no structure that most of them share, so that only times are held together; "
-    notes.append(f"{called}: {said}{f'{number:,} odd' if number else 'all alike'}, usually {typical.ns / 1e6:,.3f} ms")
+    about = {"parts": len(parts), "alike": alike}
+    if is_shared:
+        notes.append(f"{called}: {f'{number:,} odd' if number else 'all alike'}, usually {typical.ns / 1e6:,.3f} ms")
+    else:
+        structures = len({one.structure for one in parts})
+        times = f"{number:,} with an odd time" if number else "none odd"
+        notes.append(
+            f"{called}: {structures:,} structures, none of them that of most, so that only times count: {times}, "
+            f"from {usual[0].ns / 1e6:,.3f} ms ({usual[0].name}) to {usual[-1].ns / 1e6:,.3f} ms ({usual[-1].name})"
+        )
+        if not number:
+            return [_within_row(part, usual[-1], usual[0], differs=SPREAD, times=1, **about)]
     found = []
     for (way, _), odd in ways.items():
         one = max(odd, key=lambda of: abs(of.ns - typical.ns))
-        where, why = most(diff(typical.window(), one.window(), (typical.name, one.name)))
-        found.append({
-            "part": part, "name": one.name, "times": len(odd), "parts": len(parts), "alike": alike,
-            "differs": "time" if way < 0 else "structure",
-            "gpu_ms": one.ns / 1e6, "usual_ms": typical.ns / 1e6, "change_ms": (one.ns - typical.ns) / 1e6,
-            "usual": typical.name, "where": where, "why": why, "uid": one.uid, "usual_uid": typical.uid,
-        })  # fmt: skip
+        differs = "time" if way < 0 else "structure"
+        found.append(_within_row(part, one, typical, differs=differs, times=len(odd), **about))
     return found
+
+
+def _within_row(part: str, one: _Part, usual: _Part, **about: Any) -> dict[str, Any]:
+    """A row about a part that is compared with a usual one."""
+    where, why = most(diff(usual.window(), one.window(), (usual.name, one.name)))
+    return {
+        "part": part, "name": one.name, **about,
+        "gpu_ms": one.ns / 1e6, "usual_ms": usual.ns / 1e6, "change_ms": (one.ns - usual.ns) / 1e6,
+        "usual": usual.name, "where": where, "why": why, "uid": one.uid, "usual_uid": usual.uid,
+    }  # fmt: skip

@@ -7,7 +7,6 @@ import numpy as np
 from tracelens_graph.graph.window import Window, narrow, step_number
 from tracelens_graph.schema import Kind
 
-
 _IN_STEPS = 0.5
 """Share of a window's GPU time that must lie in its steps, so that one of them stands for it."""
 

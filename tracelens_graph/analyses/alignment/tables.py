@@ -82,7 +82,7 @@ def op_of(place: Place) -> str:
 
 def module_of(place: Place) -> str:
     """The classes of the modules around a place, as a path."""
-    return "/".join(place.modules) + (" (backward)" if place.is_backward else "")
+    return " ".join(filter(None, ("/".join(place.modules), "(backward)" if place.is_backward else "")))
 
 
 def lines_of_python(core: Core, rows: np.ndarray) -> list[str | None]:

@@ -33,9 +33,9 @@ COMPARISON: About = {
 DIFF_PLACES: About = {
     "place": Column("number of the place, as `--point` takes it", heading="#", cells="number"),
     "change_ms": total("GPU time of b less that of a", "ms", heading="change ms", figure="ms"),
-    "a_ms": total("sum of the durations of the GPU events there in a", "ms", heading="A ms"),
-    "b_ms": total("the same in b", "ms", heading="B ms"),
-    "times": count("points of divergence: how often the program comes there", heading="times"),
+    "a_ms": replace(total("sum of the durations of the GPU events there in a", "ms", heading="A ms"), gives_way=1),
+    "b_ms": replace(total("the same in b", "ms", heading="B ms"), gives_way=1),
+    "times": replace(count("points of divergence: how often the program comes there", heading="times"), gives_way=1),
     "op": key("op, or what else launched the work; `x -> y` where b calls y in place of x", "op"),
     "module": key("classes of the modules around it, the outermost first", "module"),
     "reason": replace(text("why they differ: one word", "reason"), gives_way=0),
@@ -114,11 +114,15 @@ DIFF_WITHIN: About = {
     "parts": Column("how many there are side by side", heading="of"),
     "alike": Column("how many of them have the usual structure", heading="alike"),
     "differs": text(
-        "structure: other calls, shapes, types or kinds of kernels; time: the same in another time", "differs in"
+        "structure: other calls, shapes, types or kinds of kernels; time: the same in another time; spread: most share "
+        "no structure, none is odd by its time, and the row compares the slowest with the fastest",
+        "differs in",
     ),
     "gpu_ms": Column("sum of the durations of its GPU events", "ms", heading="GPU ms"),
     "usual_ms": Column(
-        "the same of the usual one that it is compared with, the one of median time", "ms", heading="usual ms"
+        "the same of the usual one that it is compared with, the one of median time; for a spread the fastest",
+        "ms",
+        heading="usual ms",
     ),
     "change_ms": Column("the difference", "ms", heading="change ms"),
     "usual": text("that usual one"),
