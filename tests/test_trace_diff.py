@@ -155,3 +155,14 @@ def test_the_vit_pair(corpus: Path) -> None:
     assert (round(row["a_ms"], 3), round(row["b_ms"], 3)) == (0.126, 0.046)
     assert row["module"].endswith("ViTEmbeddings/ViTPatchEmbeddings/Conv2d")
     assert "aten::_convolution" in found.tree(min_percent=0)
+
+
+def test_what_is_no_trace_and_no_name_is_refused(graphs: tuple[tlg.TraceGraph, tlg.TraceGraph]) -> None:
+    a, b = graphs
+    with pytest.raises(TypeError, match="a graph, a window or a path is needed, not NoneType"):
+        tlg.diff(a, None)  # type: ignore[arg-type]
+    for names in ("xy", ("x",), ("x", "x")):
+        with pytest.raises(tlg.AnalysisError, match="two different names are needed"):
+            tlg.diff(a, b, names=names)  # type: ignore[arg-type]
+    with pytest.raises(tlg.AnalysisError, match="is a node of neither graph"):
+        tlg.diff(a, b).match("x")  # type: ignore[arg-type]

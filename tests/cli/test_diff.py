@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from handmade import HOSTILE, Run, small_trace
+from handmade import HOSTILE, Run, small_trace, span
 
 from corpus import CORPUS, needs_corpus
 from tracelens_graph.simulate import simulate, write
@@ -246,7 +247,9 @@ def test_conditions(run: Run, trace_file: Path, slower: Path, condition: str, co
     ("arguments", "said"),
     [
         (["T"], "name at least two traces"),
-        (["-", "-"], "only one trace can come from standard input"),
+        (["-", "-"], "standard input: a pipe gives one trace, once"),
+        (["T", "T", "--points", "--json", "-"], "--points goes to standard output as well: name a file"),
+        (["T", "T", "--tree", "--min-percent", "nan"], "nan is no number"),
         (["T", "T", "T", "--tree"], "--tree takes two traces, not 3"),
         (["--within", "T", "--points"], "--points takes two traces, not --within"),
         (["T", "T", "T", "--fail-if", "slower_percent > 1"], "--fail-if takes two traces, not 3; several take -f json"),
@@ -266,6 +269,36 @@ def test_what_cannot_be_asked(run: Run, trace_file: Path, arguments: list[str], 
     code, _, err = run("diff", *(str(trace_file) if one == "T" else one for one in arguments))
     assert code == 2
     assert said in " ".join(err.replace("│", " ").split())
+
+
+def test_a_pipe_that_is_named_twice_is_refused_and_not_waited_for(run: Run, tmp_path: Path) -> None:
+    os.mkfifo(pipe := tmp_path / "pipe")
+    code, _, err = run("diff", pipe, pipe)
+    assert code == 2
+    assert "a pipe gives one trace, once" in " ".join(err.split())
+
+
+def test_traces_of_which_hardly_any_gpu_work_is_in_the_steps_are_compared_whole(run: Run, tmp_path: Path) -> None:
+    (path,) = write(simulate(1, steps=3), tmp_path)
+    trace = json.loads(gzip.decompress(path.read_bytes()))
+    trace["traceEvents"] = [event for event in trace["traceEvents"] if event.get("cat") != "ac2g"]
+    for event in trace["traceEvents"]:
+        for link in ("correlation", "External id"):
+            event.get("args", {}).pop(link, None)
+    unlinked = tmp_path / "unlinked.json"
+    unlinked.write_text(json.dumps(trace))
+    code, out, _ = run("diff", path, unlinked)
+    assert code == 0
+    assert "no change in all" in out
+    assert "step" not in out.splitlines()[0]
+
+
+def test_parts_of_a_trace_without_gpu_work_are_refused(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "cpu.json"
+    path.write_text(json.dumps({"traceEvents": [span("cpu_op", "aten::mm", 0.0, 5.0)]}))
+    code, out, err = run("diff", "--within", path)
+    assert (code, out) == (1, "")
+    assert "holds no GPU events to compare" in err
 
 
 def test_a_folder_stands_for_its_traces(run: Run, job: list[Path]) -> None:

@@ -124,6 +124,7 @@ def test_line_of_a_value_next_to_the_limit_makes_sense() -> None:
         ("idle_percent = 20", "there is no operator ="),
         ("idle_percent > 20%", "'20%' is no number"),
         ("idle_percent > ", "'' is no number"),
+        ("idle_percent > 1_0", "'1_0' is no number"),
         ("idle_percent > nan", "'nan' is no number"),
         ("idle_percent > inf", "'inf' is no number"),
         ("op:aten::mm > 1", "'op:aten::mm' must end in one of :ms, :count, :percent"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isnan
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -26,6 +27,7 @@ from tracelens_graph.cli.options import (
 from tracelens_graph.cli.traces import check_pipes, files_named, names_of
 from tracelens_graph.cli.windows import WindowChoice, with_window_options
 from tracelens_graph.errors import AnalysisError, NodeNotFoundError
+from tracelens_graph.files import is_stdout
 
 if TYPE_CHECKING:
     from tracelens_graph.graph.window import Window
@@ -160,6 +162,10 @@ def _check(shown: Shown, paths: Sequence[str], within: bool, conditions: Sequenc
     drawn = [name for name in shown.for_two if name in ("--tree", "--points", "--point")]
     if len(drawn) > 1:
         raise typer.BadParameter(f"{drawn[0]} and {drawn[1]} are two answers: give one of them")
+    if drawn and any(path and is_stdout(path) for path in (shown.csv, shown.json, shown.markdown)):
+        raise typer.BadParameter(f"{drawn[0]} goes to standard output as well: name a file")
+    if isnan(shown.min_percent):
+        raise typer.BadParameter("--min-percent: nan is no number")
     if shown.layout is Layout.tracelens and (drawn or shown.csv is None):
         raise typer.BadParameter("--layout tracelens is for files: name a folder with --csv" if not drawn else
                                  f"--layout tracelens is for files, not {drawn[0]}")  # fmt: skip

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.alignment.causes import Reasons
-from tracelens_graph.analyses.alignment.difference import Diff, diff
+from tracelens_graph.analyses.alignment.difference import Diff, check_comparable, diff
 from tracelens_graph.analyses.alignment.forest import Forest, Vocabulary, forest
 from tracelens_graph.analyses.alignment.steps import median_steps, steps_with_work
 from tracelens_graph.analyses.alignment.tables import module_of, op_of, percent
@@ -130,7 +130,11 @@ def odd_parts(w: Window) -> Table:
     A part is held against those beside it: most of them must have one structure. It is odd if its structure is
     another, or if its GPU time is more than 10 % and five median absolute deviations off their median. The layers are
     those of the step of median GPU time, or of the window where it has no steps.
+
+    Raises:
+        AnalysisError: the window holds no GPU work.
     """
+    check_comparable(w)
     records: list[dict[str, Any]] = []
     notes: list[str] = []
     steps = steps_with_work(w)
