@@ -214,8 +214,9 @@ class _Part:
     def _kind_by_name(self) -> str:
         """The kind by the op above, else by the annotation around, else by the kernel's name."""
         kernel = self._core.names[self._core.columns.name[self.row]]
-        kinds = (*map(kind_of, self._telling_names()), kind_of_kernel(kernel))
-        return next((kind for kind in kinds if kind != UNKNOWN), UNKNOWN)
+        # One by one: annotations take columns that graphs loaded for collectives alone do not have.
+        told = (kind for kind in map(kind_of, self._telling_names()) if kind != UNKNOWN)
+        return next(told, None) or kind_of_kernel(kernel)
 
     def _telling_names(self) -> Iterator[str]:
         c, names = self._core.columns, self._core.names
