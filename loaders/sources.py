@@ -113,7 +113,7 @@ class Source:
         if self.packing == "zstd":
             return _Unpacked(_open_zstd(raw, self), self)
         if self.packing == "zip":
-            return _Unpacked(_ZipStream(raw, self.name), self)
+            return _Unpacked(_open_zip(raw, self.name), self)
         return raw
 
     def most_unpacked(self) -> float:
@@ -432,26 +432,29 @@ def _zip_fault(error: Exception) -> str:
     return f"the zip archive is damaged: {error}; copy it again"
 
 
+def _open_zip(raw: BinaryIO, name: str) -> BinaryIO:
+    import zipfile
+
+    try:
+        archive = zipfile.ZipFile(raw)
+        files = [member for member in archive.infolist() if not member.is_dir()]
+        traces = [member for member in files if member.filename.endswith(".json")] or files
+        if len(traces) != 1:
+            raise NotATraceError(f"{name}: the zip holds {len(traces)} files; one JSON trace was expected")
+        return _ZipStream(raw, archive.open(traces[0]), name)
+    except (zipfile.BadZipFile, RuntimeError, NotImplementedError) as error:
+        raw.close()
+        raise TraceError(f"{name}: {_zip_fault(error)}") from None
+    except NotATraceError:
+        raw.close()
+        raise
+
+
 class _ZipStream(io.RawIOBase, BinaryIO):
     """The one trace in a zip archive."""
 
-    def __init__(self, raw: BinaryIO, name: str) -> None:
-        import zipfile
-
-        self._raw, self._name = raw, name
-        try:
-            archive = zipfile.ZipFile(raw)
-            files = [member for member in archive.infolist() if not member.is_dir()]
-            traces = [member for member in files if member.filename.endswith(".json")] or files
-            if len(traces) != 1:
-                raise NotATraceError(f"{name}: the zip holds {len(traces)} files; one JSON trace was expected")
-            self._inner: Any = archive.open(traces[0])
-        except (zipfile.BadZipFile, RuntimeError, NotImplementedError) as error:
-            raw.close()
-            raise TraceError(f"{name}: {_zip_fault(error)}") from None
-        except NotATraceError:
-            raw.close()
-            raise
+    def __init__(self, raw: BinaryIO, inner: Any, name: str) -> None:
+        self._raw, self._inner, self._name = raw, inner, name
 
     def readable(self) -> bool:
         return True

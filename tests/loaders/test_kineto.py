@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import io
 import json
+import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -513,3 +515,16 @@ def test_the_zero_of_perfetto_ui_is_the_first_that_it_draws(earlier: dict[str, A
         core = load_core({"traceEvents": events})
         assert core.info.lead_ns == lead_ns
         assert core.info.shown_ms(core.node(events.index(first)).start_ns) == lead_ns / 1e6
+
+
+def test_a_refused_zip_leaves_nothing_that_is_half_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    out, unraisable = io.BytesIO(), []
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr("a.json", TEXT)
+        archive.writestr("b.json", TEXT)
+    monkeypatch.setattr(sys, "unraisablehook", lambda told: unraisable.append(repr(told.exc_value)))
+    for data, words in ((out.getvalue(), "the zip holds 2 files; one JSON trace"), (out.getvalue()[:300], "zip")):
+        with pytest.raises(TraceError, match=words):
+            load_core(io.BytesIO(data))
+        gc.collect()
+    assert unraisable == []
