@@ -149,10 +149,10 @@ def _repair_crossings(
             while parent[first] >= 0 and end[parent[first]] < bound:
                 first = int(parent[first])
                 reached = max(reached, reach[first])
-            # What begins before all of it has ended.
-            while stop < len(begin) and begin[stop] < reached:
-                bound, reached = max(bound, end[stop]), max(reached, reach[stop])
-                stop += 1
+            # What begins before all of it has ended: each row is looked at once.
+            while (further := int(np.searchsorted(begin, reached))) > stop:
+                bound, reached = max(bound, end[stop:further].max()), max(reached, reach[stop:further].max())
+                stop = further
             if parent[first] < 0 or bound <= end[parent[first]]:
                 break
         opened = [row]
