@@ -77,6 +77,8 @@ class Connection:
             user_agent=f"tracelens_graph/{__version__}",
             connection_timeout=_CONNECT_S,
             connection_acquisition_timeout=_HANDSHAKE_S,
+            # The server warns of labels and properties that nothing in a database has yet, and quotes the statement.
+            notifications_min_severity="OFF",
         )
 
 

@@ -83,9 +83,7 @@ def pull_trace(driver: Driver, database: str, wanted: str, progress: Progress | 
     """
     trace = resolve(traces(driver, database), wanted)
     _check(trace)
-    with driver.session(
-        database=database, default_access_mode="READ", notifications_min_severity="OFF"
-    ) as session:  # the server warns of types of edges that no trace has
+    with driver.session(database=database, default_access_mode="READ") as session:
         try:
             core = _Reader(session, trace, progress).core()
         except (KeyError, IndexError, TypeError, ValueError) as error:

@@ -126,9 +126,9 @@ def _not_reading(driver: Driver, database: str, statement: str, parameters: Mapp
 
 
 def _session(driver: Driver, database: str, write: bool = False) -> Session:
-    """A session without warnings: of properties that no trace has, say, with which the driver prints the statement."""
+    """A session that reads, or writes."""
     mode = "WRITE" if write else "READ"
-    return driver.session(database=database, default_access_mode=mode, notifications_min_severity="OFF")
+    return driver.session(database=database, default_access_mode=mode)
 
 
 def _steps(plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
