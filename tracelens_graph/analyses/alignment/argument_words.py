@@ -9,6 +9,8 @@ from math import prod
 
 _NOTHING: tuple[object, ...] = ([], "", None, "Scalar", "None")
 """What is recorded where an argument has no size or type, or was not recorded."""
+_MOST = 2**62
+"""Elements beyond which more are not counted: no tensor has so many, and a file may say anything."""
 
 
 def other_sizes(first: str, second: str) -> str:
@@ -53,13 +55,27 @@ def _factor(one: object, other: object) -> float:
     return many / few
 
 
+def elements(dims: str) -> tuple[int, ...]:
+    """Numbers of elements of tensors, whose sizes stand as JSON in `Input Dims`; -1 for what is no tensor.
+
+    >>> elements("[[2,3],[],[[4],[5,6]]]")
+    (6, -1, 34)
+    """
+    return tuple(map(_elements, _list(dims)))
+
+
 def _elements(sizes: object) -> int:
-    """Elements of a tensor, or of all tensors of a list."""
-    if not isinstance(sizes, list):
-        return 0
-    if all(isinstance(size, int) for size in sizes):
-        return prod(sizes)
-    return sum(map(_elements, sizes))
+    """Elements of a tensor, or of all tensors of a list; -1 for what is neither."""
+    if not isinstance(sizes, list) or not sizes:
+        return -1
+    total, left = 0, [sizes]
+    while left:
+        one = left.pop()
+        if not all(isinstance(size, int) for size in one):
+            left += [inner for inner in one if isinstance(inner, list)]
+        elif one:
+            total += prod(min(size, _MOST) for size in one)
+    return min(total, _MOST)
 
 
 def _list(text: str) -> list[object]:
@@ -76,10 +92,17 @@ def _size(sizes: object) -> str:
         return str(sizes)
     if all(isinstance(size, int) for size in sizes):
         return "x".join(map(str, sizes))
-    return f"{len(sizes):,} tensor{'s' if len(sizes) != 1 else ''} of {_elements(sizes):,}"
+    return f"{len(sizes):,} tensor{'s' if len(sizes) != 1 else ''} of {max(_elements(sizes), 0):,}"
 
 
 def _type(name: object) -> str:
-    if isinstance(name, list):
-        return " and ".join(dict.fromkeys(map(_type, name)))
-    return str(name).removeprefix("c10::")
+    """A type without its namespace; the types of a list, each once."""
+    found: dict[str, None] = {}
+    left = [name]
+    while left:
+        one = left.pop()
+        if isinstance(one, list):
+            left += reversed(one)
+        else:
+            found[str(one).removeprefix("c10::")] = None
+    return " and ".join(found)

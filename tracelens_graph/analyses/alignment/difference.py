@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import prod
 
 import numpy as np
 
+from tracelens_graph.analyses.alignment.argument_words import elements
 from tracelens_graph.analyses.alignment.backward import with_forward_matches
 from tracelens_graph.analyses.alignment.captures import captured_launches
 from tracelens_graph.analyses.alignment.containers import Containers
@@ -247,27 +246,6 @@ def check_comparable(*windows: Window) -> None:
     for window in windows:
         if not len(window.gpu_rows) and not captured_launches(window):
             raise AnalysisError(f"{window.core.info.source}: holds no GPU events to compare")
-
-
-def elements(dims: str) -> tuple[int, ...]:
-    """Numbers of elements of tensors, whose sizes stand as JSON in `Input Dims`; -1 for what is no tensor.
-
-    >>> elements("[[2,3],[],[[4],[5,6]]]")
-    (6, -1, 34)
-    """
-    try:
-        found = json.loads(dims) if dims else []
-    except (ValueError, RecursionError):
-        return ()
-    return tuple(_elements(one) for one in found) if isinstance(found, list) else ()
-
-
-def _elements(sizes: object) -> int:
-    if not isinstance(sizes, list) or not sizes:
-        return -1
-    if all(isinstance(size, int) for size in sizes):
-        return prod(sizes)
-    return sum(max(_elements(one), 0) for one in sizes)
 
 
 @dataclass(frozen=True)

@@ -100,19 +100,21 @@ class Forest:
     @cached_property
     def op(self) -> np.ndarray:
         """Per leaf the number of the name of the op that launched it; 0 without one."""
-        found: np.ndarray = np.where(self.is_op[self.leaf_parent], self.name[self.leaf_parent], 0)
-        return found
+        return self._of_op(self.name)
 
     @cached_property
     def leaf_args(self) -> np.ndarray:
         """Per leaf the number of that op's arguments."""
-        found: np.ndarray = np.where(self.is_op[self.leaf_parent], self.args[self.leaf_parent], 0)
-        return found
+        return self._of_op(self.args)
 
     @cached_property
     def leaf_dims(self) -> np.ndarray:
-        """Per leaf the number of the dims of its arguments."""
-        found: np.ndarray = np.where(self.is_op[self.leaf_parent], self.dims[self.leaf_parent], 0)
+        """Per leaf the number of the dims of these arguments."""
+        return self._of_op(self.dims)
+
+    def _of_op(self, values: np.ndarray) -> np.ndarray:
+        """Per leaf what the op has that launched it; 0 without one."""
+        found: np.ndarray = np.where(self.is_op[self.leaf_parent], values[self.leaf_parent], 0)
         return found
 
     @cached_property
