@@ -20,7 +20,8 @@ def assert_right(made: Job, meetings: Meetings) -> None:
     counted = np.bincount(identity[identity >= 0])
     for true in np.flatnonzero(counted > 1).tolist():
         found = number[identity == true]
-        assert found[0] >= 0 and (found == found[0]).all()
+        assert found[0] >= 0
+        assert (found == found[0]).all()
         assert (number == found[0]).sum() == counted[true]
     lonely = (identity < 0) | (counted[np.maximum(identity, 0)] < 2)
     assert (number[lonely] < 0).all()
@@ -76,8 +77,8 @@ def test_ranks_of_one_host_have_one_clock() -> None:
     assert_right(made, meetings)
     assert not meetings.clocks.offset_ns.any()
     assert meetings.notes == [
-        "all ranks are of one host, so their clocks are taken as they are; by the ends of collectives they differ by up "
-        f"to {meetings.estimated.offset_ns[1] / 1e3:,.1f} us (rank1)"
+        "all ranks are of one host, so their clocks are taken as they are; by the ends of collectives they differ by "
+        f"up to {meetings.estimated.offset_ns[1] / 1e3:,.1f} us (rank1)"
     ]
     assert abs(meetings.estimated.offset_ns[1] - 60_000) < 7_000
 
@@ -176,5 +177,7 @@ def test_nothing_to_match() -> None:
     for ranks in ([], [rank(0, [])], [rank(0, []), rank(1, [])], [rank(0, [(collective(1), 0, 10)]), rank(1, [])]):
         meetings = Meetings(ranks)
         assert len(meetings) == 0
-        assert meetings.kind == [] and not len(meetings.is_barrier) and not len(meetings.last_part)
+        assert meetings.kind == []
+        assert not len(meetings.is_barrier)
+        assert not len(meetings.last_part)
         assert meetings.wait_ns.tolist() == [0] * len(meetings.parts)

@@ -148,13 +148,13 @@ class _Merged:
         key, end_ns = self._parts.key[own], self._parts.end_ns[own]
         if not np.array_equal(self._key, key):
             return False
-        # With a shift of its own, a pair that is not of one collective shows by another one that ends nearer.
-        end_ns = end_ns - round(float(np.median(end_ns - self._end_ns)))
-        first, second = _anchored(self._key, self._end_ns, key, end_ns)
+        # On one clock, a pair that is not of one collective shows by another one that ends nearer.
+        shift, _ = _shift(self._key, self._end_ns, key, end_ns)
+        first, second = _anchored(self._key, self._end_ns, key, end_ns - shift)
         same = int((first == second).sum())
         others = int(np.isin(second, first).sum()) - same
         # Where most ends agree, each one that does not is telling; elsewhere ends may be close by chance.
-        return not others or (same < _LEAST_SHARE * len(own) and others <= same)
+        return not others or (same + others < _LEAST_SHARE * len(own) and others <= same)
 
     def _add(self, own: np.ndarray, at: np.ndarray, own_end_ns: np.ndarray) -> None:
         is_new = at < 0

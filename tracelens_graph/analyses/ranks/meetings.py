@@ -271,7 +271,7 @@ class Meetings:
 
     @cached_property
     def end_skew_ns(self) -> np.ndarray:
-        """How much later each part ended than the first one that ended after all had come; 0 for what was not matched."""
+        """How much later each part ended than the first that ended after all had come; 0 for what was not matched."""
         all_came = self.end_ns >= self._of_parts(self.last_start_ns)
         common = self._of_parts(self._reduced(np.minimum, np.where(all_came, self.end_ns, np.iinfo(np.int64).max)))
         return np.where(self.meeting >= 0, np.maximum(self.end_ns - common, 0), 0)
