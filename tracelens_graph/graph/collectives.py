@@ -25,14 +25,20 @@ if TYPE_CHECKING:
 
 DTYPE_BYTES = {
     "bool": 1, "byte": 1, "char": 1, "uint8": 1, "int8": 1, "qint8": 1, "quint8": 1, "unsigned char": 1,
-    "short": 2, "int16": 2, "uint16": 2, "int": 4, "int32": 4, "uint32": 4, "qint32": 4,
-    "long": 8, "long int": 8, "int64": 8, "uint64": 8,
+    "signed char": 1, "short": 2, "short int": 2, "int16": 2, "uint16": 2, "int": 4, "int32": 4, "uint32": 4,
+    "qint32": 4, "long": 8, "long int": 8, "int64": 8, "uint64": 8,
     "half": 2, "float16": 2, "bfloat16": 2, "float": 4, "float32": 4, "double": 8, "float64": 8,
-    "complexhalf": 4, "complexfloat": 8, "complexdouble": 16,
+    "complexhalf": 4, "complexfloat": 8, "complexdouble": 16, "complex<half>": 4, "complex<float>": 8,
+    "complex<double>": 16, "complex32": 4, "complex64": 8, "complex128": 16,
     "float8_e4m3fn": 1, "float8_e4m3fnuz": 1, "float8_e5m2": 1, "float8_e5m2fnuz": 1, "float8_e8m0fnu": 1,
-    "float4_e2m1fn_x2": 1,
+    "float4_e2m1fn_x2": 1, "quint4x2": 1, "quint2x4": 1, "bits1x8": 1, "bits2x4": 1, "bits4x2": 1, "bits8": 1,
+    "bits16": 2, **{f"{sign}int{bits}": 1 for sign in ("", "u") for bits in range(1, 8)},
 }  # fmt: skip
-"""Bytes of one element, by the names that PyTorch gives types, in lower case and without `c10::`."""
+"""Bytes of one element, by the names that PyTorch gives types, in lower case and without `c10::`.
+
+A packed type (`_x2`, `4x2`) has several numbers in an element, and the elements are what is counted. Integers of fewer
+than 8 bits take a byte each.
+"""
 
 _OP = "record_param_comms"
 _POINT_TO_POINT = ("send", "recv")
