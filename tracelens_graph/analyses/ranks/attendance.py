@@ -5,17 +5,52 @@ An attendance holds no graph, so that traces can be loaded one by one, in other 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
+from tracelens_graph.analyses.shared.gpu_class import COMPUTATION, gpu_classes
 from tracelens_graph.graph.collectives import Collective
+from tracelens_graph.graph.intervals import Intervals, merge
 from tracelens_graph.graph.trace_set import TraceMember
-from tracelens_graph.graph.window import Window
+from tracelens_graph.graph.window import Window, step_number
+from tracelens_graph.schema import Kind
+
+_NEVER: Intervals = (np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 @dataclass(frozen=True)
+class Step:
+    """A step on the host: its number and when it began and ended, ns; the number is None where it has none."""
+
+    number: int | None
+    start_ns: int
+    end_ns: int
+
+
+@dataclass(frozen=True, eq=False)
+class GpuTime:
+    """When the GPUs of a rank were at work, on the clock of its trace.
+
+    Attributes:
+        busy: when any GPU event ran.
+        computing: when computation ran.
+    """
+
+    busy: Intervals = _NEVER
+    computing: Intervals = _NEVER
+
+    @classmethod
+    def of(cls, w: Window) -> GpuTime:
+        """That of a window."""
+        c, rows = w.core.columns, w.gpu_rows
+        computes = rows[gpu_classes(w.core, rows) == COMPUTATION]
+        return cls(*(merge(c.start_ns[some], c.end_ns[some]) for some in (rows, computes)))
+
+
+@dataclass(frozen=True, eq=False)
 class Attendance:
     """The collectives that one rank took part in.
 
@@ -27,6 +62,10 @@ class Attendance:
         offset_ns: what to add to its times to compare them with those of other ranks.
         held: each with the first start and the last end of its kernels in the window, ns.
         cut: keys of those of which the window holds none.
+        step_of: for each of `held` the place in `steps` of the step that launched it, -1 for none.
+        steps: the steps of the trace, by start.
+        gpu: when its GPUs were at work.
+        properties: what the trace tells of its devices.
     """
 
     name: str
@@ -37,25 +76,50 @@ class Attendance:
     offset_ns: int
     held: tuple[tuple[Collective, int, int], ...]
     cut: frozenset[str] = frozenset()
+    step_of: tuple[int, ...] = ()
+    steps: tuple[Step, ...] = ()
+    gpu: GpuTime = field(default_factory=GpuTime)
+    properties: tuple[Mapping[str, Any], ...] = ()
 
     @classmethod
     def of(cls, trace: TraceMember) -> Attendance:
         """That of a member of a set."""
-        held = tuple(_held(trace.window))
+        w = trace.window
+        held = tuple(_held(w))
+        steps, step_of = _steps(w, [one for one, _, _ in held])
         keys = {one.key for one, _, _ in held}
         cut = frozenset(one.key for one in trace.core.collectives.nodes if one.key not in keys)
         info = trace.core.info
         devices = info.metadata.get("deviceProperties")
+        devices = tuple(devices) if isinstance(devices, list) else ()
         return cls(
             trace.name,
             trace.rank,
             info.world_size,
             info.metadata.get("host"),
-            len(devices) if isinstance(devices, list) else 0,
+            len(devices),
             trace.offset_ns,
             held,
             cut,
+            step_of,
+            steps,
+            GpuTime.of(w),
+            devices,
         )
+
+
+def _steps(w: Window, held: Sequence[Collective]) -> tuple[tuple[Step, ...], tuple[int, ...]]:
+    """The steps of a window, and for each collective the place of its step."""
+    core, c = w.core, w.core.columns
+    rows = w.rows_of_kind(Kind.Step)
+    rows = rows[np.argsort(c.start_ns[rows], kind="stable")]
+    if not len(rows):
+        return (), (-1,) * len(held)
+    place = np.full(len(c) + 1, -1)
+    place[rows] = np.arange(len(rows))
+    steps = zip(c.name[rows].tolist(), c.start_ns[rows].tolist(), c.end_ns[rows].tolist(), strict=True)
+    of_held = place[core.gpu_step[[one.rows[0] for one in held]]] if held else place[:0]
+    return tuple(Step(step_number(core.names[name]), *times) for name, *times in steps), tuple(of_held.tolist())
 
 
 def _held(w: Window) -> Iterator[tuple[Collective, int, int]]:
