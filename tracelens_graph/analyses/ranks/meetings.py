@@ -297,7 +297,26 @@ class Meetings:
         notes = []
         for why, count in Counter(why for _, why in self.unmatched).items():
             notes.append(f"{count:,} of {len(self.parts):,} parts of collectives are not matched: {why}")
-        return [*notes, *self._notes_on_clocks()]
+        return [*notes, *self._notes_on_ranks(), *self._notes_on_clocks()]
+
+    @cached_property
+    def group_size(self) -> np.ndarray:
+        """Ranks of the process group of each collective, 0 where not recorded; of a transfer two."""
+        told = [
+            2 if kind == "send" else max(one.group_size or len(one.ranks or ()) for one in self.said(at))
+            for at, kind in enumerate(self.kind)
+        ]
+        return np.array(told, np.int64)
+
+    def _notes_on_ranks(self) -> list[str]:
+        """Where ranks are missing that others may have waited for."""
+        notes, ranks = [], len(self.attendances)
+        if lacking := int((self.group_size > self.count).sum()):
+            notes.append(f"{lacking:,} of {len(self):,} collectives lack ranks of their groups, which may be the last")
+        job = max((rank.world_size or 0 for rank in self.attendances), default=0)
+        if job > ranks and not self.group_size.all():
+            notes.append(f"{ranks:,} of the job's {job:,} ranks are compared; others may be the last")
+        return notes
 
     def _notes_on_clocks(self) -> list[str]:
         ranks = self.attendances

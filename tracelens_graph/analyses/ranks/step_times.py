@@ -15,7 +15,7 @@ from tracelens_graph.schema.tables.ranks import RANK_STEPS, RANK_TIMES
 from tracelens_graph.table import Table, columns_of
 
 ROW_MEANING = {
-    "step": "a step on the host; without steps the time from first to last GPU event",
+    "step": "a step on the device; without steps the time from first to last GPU event",
     "computing": "computation runs",
     "communication": "a collective runs, waiting included",
     "exposed": "a collective runs and no computation",
@@ -128,9 +128,9 @@ class StepTimes:
 
 
 def _spans(rank: Attendance) -> Intervals:
-    """The steps of a rank; without any, the time from its first to its last GPU event."""
+    """The time of all steps of a rank; without any, from its first to its last GPU event."""
     if rank.steps:
-        return merge(np.array([one.start_ns for one in rank.steps]), np.array([one.end_ns for one in rank.steps]))
+        return np.array([rank.steps[0].start_ns]), np.array([rank.steps[-1].end_ns])
     busy = rank.gpu.busy
     return busy[0][:1], busy[1][-1:]
 

@@ -89,9 +89,9 @@ RANK_TIMES: About = {
                  heading="ms", figure="ms"),
     "percent": Column("share of the steps", "%", heading="%", figure="percent"),
     "most_ms": Column("mean over the steps of the rank that has the most", "ms", heading="most ms", figure="most_ms"),
-    "most_trace": text("name of the trace of that rank", "on"),
+    "most_trace": text("name of the trace of that rank", "most on"),
     "least_ms": Column("mean over the steps of the rank that has the least", "ms", heading="least ms"),
-    "least_trace": text("name of the trace of that rank", "on"),
+    "least_trace": text("name of the trace of that rank", "least on"),
     "meaning": text("what it is, in words"),
 }  # fmt: skip
 
@@ -99,7 +99,7 @@ RANK_STEPS: About = {
     "trace": key("name of the rank's trace", "trace"),
     "rank": Column("number of the rank; absent where not recorded"),
     "step": key("number of the step", "step", cells="number"),
-    "step_ms": Column("duration of the step on the host", "ms", heading="step ms"),
+    "step_ms": Column("time from the first start of its GPU work to that of the next step", "ms", heading="step ms"),
     "collectives": count("collectives launched in it, with others"),
     "wait_ms": total("sum of the time until the last rank came", "ms", heading="wait ms"),
     "transfer_ms": total("sum of the time from then on until the first rank left", "ms", heading="transfer ms"),
