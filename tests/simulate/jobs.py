@@ -28,7 +28,7 @@ def members(collective: Json) -> Iterator[Json]:
     """One record per rank of a collective: what lists say of it, without the s of `seqs` and `transfers_ns`."""
     lists = (
         "ranks", "seqs", "kernels", "elements_in", "elements_out", "split_in", "split_out", "start_ns", "end_ns",
-        "recorded_start_ns", "recorded_end_ns", "awaits", "wait_ns", "transfers_ns", "end_noise_ns",
+        "recorded_start_ns", "recorded_end_ns", "awaits", "waited_for", "wait_ns", "transfers_ns", "end_noise_ns",
     )  # fmt: skip
     for cells in zip(*(collective[name] for name in lists), strict=True):
         yield dict(zip(lists, cells, strict=True))
@@ -37,7 +37,10 @@ def members(collective: Json) -> Iterator[Json]:
 def check_collectives(run: Run) -> None:
     """Waits, transfers and noise add up, and nobody leaves before those have come that it needs."""
     found = collectives(run)
-    assert len({one["key"] for one in found if not one["is_extra"]}) == sum(not one["is_extra"] for one in found)
+    assert len({one["key"] for one in found}) == len(found)
+    assert {key for rank in run.ranks for key in rank.truth["gpu_events"]["collective"]} - {None} <= {
+        one["key"] for one in found
+    }
     for one in found:
         starts = dict(zip(one["ranks"], one["start_ns"], strict=True))
         assert one["last_rank"] == max(starts, key=lambda rank: starts[rank])
@@ -46,6 +49,7 @@ def check_collectives(run: Run) -> None:
             assert part["wait_ns"] + part["transfers_ns"] + part["end_noise_ns"] == part["end_ns"] - part["start_ns"]
             awaited = [starts[rank] for rank in part["awaits"] or one["ranks"]]
             assert part["wait_ns"] == max(awaited) - part["start_ns"] >= 0
+            assert starts[part["waited_for"]] == max(awaited)
             assert part["transfers_ns"] > one["latency_ns"] - 1 > 0
         if one["is_barrier"]:
             assert min(one["end_ns"]) > max(one["start_ns"])

@@ -131,7 +131,7 @@ def _alone(process: Process, message: Message) -> tuple[Collective, int]:
     index = process.counted(lane) + 1
     process.extras[lane] += 1
     sequence = index + process.extras[lane] - 1 if process.options.extra_counts else 2 * index - 1
-    collective = _collective(process, message, (process.rank,), -index, sequence)
+    collective = _collective(process, message, (process.rank,), index, sequence)
     collective.is_extra = True
     process.collectives[(*lane, process.rank, index)] = collective
     return collective, sequence
