@@ -23,7 +23,7 @@ GIB_PER_S = 1e9 / 1024
 
 
 def has_barrier(one: Arguments) -> bool:
-    """Whether TraceLens takes it that no rank leaves the collective before all have come; so it does of unknown kinds."""
+    """Whether no rank leaves the collective before all have come, as far as TraceLens goes; unknown kinds count."""
     return one.type in CROSSINGS or one.kind == UNKNOWN
 
 
