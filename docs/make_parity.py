@@ -40,9 +40,9 @@ def _page(known: Sequence[Departure], found: Account, filled: int) -> Iterator[s
     yield (
         "Tables known from TraceLens have the same names and columns here, and the same values. `pytest tests/parity`\n"
         f"holds ours against those that TraceLens 0.1.0 (commit 171dd747) wrote for {len(traces)} real traces,\n"
-        "with its default options and with further ones, and for the ranks of a job made by hand, cell by cell. A cell\n"
-        "that differs fails the test, unless it is listed below; so does an entry below that covers a cell which does\n"
-        "not differ.\n\n"
+        "with its default options and with further ones, and for the ranks of a job made by hand, cell by cell. A\n"
+        "cell that differs fails the test, unless it is listed below; so does an entry below that covers a cell which\n"
+        "does not differ.\n\n"
         f"**{departed:,} of {cells:,} cells depart ({departed / cells:.1%}), {filled:,} of them because there are\n"
         "models here of ops that TraceLens has none for and leaves empty.**\n\n"
     )
