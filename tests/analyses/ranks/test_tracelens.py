@@ -230,6 +230,14 @@ def test_a_missing_rank() -> None:
     assert list(tables["straggler_summary"]["rank"]) == [3, 1, 0]
 
 
+def test_who_is_alone_is_not_late() -> None:
+    tables = tracelens_tables(job({0: [collective(0, 10), collective(50, 10)], 1: [collective(3, 7)]}))
+    assert len(tables["nccl_implicit_sync"]) == 2
+    rows = tables["straggler_summary"].records()
+    assert [(row["rank"], row["times_arrived_last"], row["num_collectives"]) for row in rows] == [(1, 1, 1), (0, 0, 1)]
+    assert "straggler_summary" not in tracelens_tables(job({0: [collective(0, 10)]}))
+
+
 def test_one_name_for_a_group_per_node() -> None:
     """TraceLens takes collectives of two nodes for one, because their groups have one name."""
     events = {
@@ -454,7 +462,7 @@ def test_tables_are_those_of_a_plain_computation(said: dict[int, list[tuple[str,
         if members[min(members)][0] in ("allreduce", "_allgather_base")
     }
     assert list(tables.implicit_sync["collective_id"]) == list(barriers)
-    waited = dict.fromkeys(said, 0.0)
+    waited, met = dict.fromkeys(said, 0.0), dict.fromkeys(said, 0)
     for row in tables.implicit_sync.records():
         members = barriers[row["collective_id"]]
         latest = max(start for _, start, _ in members.values())
@@ -464,6 +472,7 @@ def test_tables_are_those_of_a_plain_computation(said: dict[int, list[tuple[str,
                 assert row[f"rank_{rank}_wait_time"] == latest - start
                 assert row[f"rank_{rank}_dur"] == dur
                 waited[rank] += latest - start
+                met[rank] += len(members) > 1
             else:
                 assert math.isnan(row.get(f"rank_{rank}_ts", math.nan))
         assert row["comm_latency"] == min(dur for _, _, dur in members.values())
@@ -472,9 +481,13 @@ def test_tables_are_those_of_a_plain_computation(said: dict[int, list[tuple[str,
         assert row["skew in end time"] == max(ends) - min(ends)
     stragglers = tables.straggler_summary
     assert {row["rank"]: row["total_wait_time_us"] for row in stragglers.records()} == {
-        rank: waited[rank] for rank in said if any(rank in members for members in barriers.values())
+        rank: waited[rank] for rank in said if met[rank]
     }
-    assert sum(stragglers["times_arrived_last"]) == sum(stragglers["times_arrived_first"]) == len(barriers)
+    assert {row["rank"]: row["num_collectives"] for row in stragglers.records()} == {
+        rank: count for rank, count in met.items() if count
+    }
+    several = sum(len(members) > 1 for members in barriers.values())
+    assert sum(stragglers["times_arrived_last"]) == sum(stragglers["times_arrived_first"]) == several
     assert tables.summary_implicit_sync()["count"].sum() == len(barriers)
     assert tables.summary_long["operation_count"].sum() == len(tables.long) == sum(map(len, said.values()))
     for rank, rows in groupby(tables.long.records(), key=lambda row: row["rank"]):

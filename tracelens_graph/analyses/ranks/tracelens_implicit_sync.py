@@ -117,9 +117,11 @@ def straggler_columns(found: Instances, nodes: Nodes) -> dict[str, Cells]:
 
     Times are rounded to tenths of a microsecond, as TraceLens rounds them.
     """
+    found = found.only(found.count > 1)
     kernels, wait = found.kernels, waits(found)
     ranks = len(kernels.ranks)
-    total, taken = (Groups(found.place, values, ranks).sum for values in (wait, np.ones(len(wait), np.int64)))
+    of_rank = Groups(found.place, wait, ranks)
+    total, taken = of_rank.sum, of_rank.count
     last, first = (np.bincount(found.lowest_with(wait, extreme(wait)), minlength=ranks)
                    for extreme in (found.least, found.most))  # fmt: skip
     every = Groups(kernels.place, kernels.dur_ns, ranks).sum

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -22,15 +22,13 @@ class Instances:
         kernels: those of all ranks.
         member: positions in `kernels`, by collective, then by rank.
         of: number of the collective of each member; they count in the order in which the long table names them.
-        first: for each collective the place in `member` of its first member, that of the lowest rank.
         mismatches: one line for each that members say different things of; empty in strict mode.
     """
 
     kernels: RankKernels
     member: np.ndarray
     of: np.ndarray
-    first: np.ndarray
-    mismatches: Sequence[str] = field(default=())
+    mismatches: Sequence[str] = ()
 
     @classmethod
     def where(
@@ -55,17 +53,30 @@ class Instances:
         number = np.cumsum(takes) - 1
         member, of = matched[kept], number[of[kept]]
         order = np.argsort(of, kind="stable")
-        member, of = member[order], of[order]
-        first = np.flatnonzero(np.concatenate(([True], of[1:] != of[:-1]))) if len(of) else np.zeros(0, np.int64)
-        found = cls(kernels, member, of, first)
+        found = cls(kernels, member[order], of[order])
         mismatches = found.disagreements(agree)
         if mismatches and strict:
             more = f"; and {len(mismatches) - 1:,} more" if len(mismatches) > 1 else ""
             raise AnalysisError(f"{mismatches[0]}{more}")
-        return cls(kernels, member, of, first, mismatches)
+        return replace(found, mismatches=mismatches)
+
+    def only(self, kept: np.ndarray) -> Instances:
+        """Some of them.
+
+        Args:
+            kept: for each whether it is one of them.
+        """
+        members = kept[self.of]
+        number = np.cumsum(kept) - 1
+        return Instances(self.kernels, self.member[members], number[self.of[members]])
 
     def __len__(self) -> int:
         return len(self.first)
+
+    @cached_property
+    def first(self) -> np.ndarray:
+        """For each collective the place in `member` of its first member, that of the lowest rank."""
+        return np.flatnonzero(np.diff(self.of, prepend=-1))
 
     # --- what members say ----------------------------------------------------------------------------------------
 
