@@ -158,6 +158,26 @@ def test_uneven_all_to_all_of_a_group_within_the_job() -> None:
     ]
 
 
+@pytest.mark.parametrize("listed", ["[0, 1, ..., 3]", None])
+def test_ranks_that_kernels_do_not_list(listed: str | None) -> None:
+    """Metadata lists those of the group of ranks 1 and 3; a group as large as the job has all of them."""
+
+    def exchange(group: str, split: Sequence[int]) -> dict[str, Any]:
+        event = collective(10, 5, "all_to_allv", split, group, elements=sum(split), split=split)
+        event["args"]["Process Group Ranks"] = listed
+        return event
+
+    def sent(events: dict[str, Any], **more: Any) -> set[tuple[int, int]]:
+        found = RankTables(job({1: [events]}, 4, **more)).all2allv_heatmap
+        return set(zip(found["src_rank"].tolist(), found["dst_rank"].tolist(), strict=True))
+
+    groups = [{"pg_name": "experts", "ranks": [1, 3]}]
+    told = {"rank": 1, "world_size": 4, "pg_config": groups}
+    assert sent(exchange("experts", [5, 6]), distributedInfo=told) == {(1, 1), (1, 3)}
+    assert sent(exchange("experts", [5, 6])) == set()
+    assert sent(exchange("0", [1, 1, 1, 1])) == {(1, 0), (1, 1), (1, 2), (1, 3)}
+
+
 def test_the_heat_map_adds_up_groups() -> None:
     def exchange(ts: float, group: str, ranks: Sequence[int], split: Sequence[int]) -> dict[str, Any]:
         return collective(ts, 9, "all_to_allv", ranks, group, elements=sum(split), split=split)

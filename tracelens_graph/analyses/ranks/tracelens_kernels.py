@@ -11,7 +11,7 @@ A kernel's number is its place among those of its process group on its rank, by 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -162,8 +162,14 @@ class RankKernels:
         return (ALL, "") if self.is_simplified else (one.group, str(one.cells["Process Group Ranks"]))
 
     def ranks_of(self, one: Arguments) -> list[int] | None:
-        """Ranks of the group of a kernel with some arguments; None where they are not listed."""
-        return self.ranks if self.is_simplified else one.ranks
+        """Ranks of the group of a kernel with some arguments; None where nothing tells."""
+        if self.is_simplified:
+            return self.ranks
+        return one.ranks or (list(range(self._world_size)) if one.group_size == self._world_size else None)
+
+    @property
+    def _world_size(self) -> int:
+        return max((trace.core.info.world_size or 0 for trace in self.traces), default=0)
 
     @cached_property
     def number(self) -> np.ndarray:
@@ -226,9 +232,10 @@ def _kernels_of(trace: TraceMember) -> _Part:
     rows, source = rows[order], source[order]
     said, sequence = [], []
     for row, at, uid in zip(rows.tolist(), source.tolist(), c.uid[source].tolist(), strict=True):
-        args = core.collective_args[uid] if at >= 0 else {}
-        told = args if args.get("kind") is not None else {**args, "kind": _kind(core, row)}
-        said.append(tuple(_hashable(told.get(field)) for field in FIELDS))
+        args: Mapping[str, Any] = core.collective_args[uid] if at >= 0 else {}
+        if args.get("kind") is None or not _is_listed(args.get("ranks")):
+            args = _completed(core, row, args)
+        said.append(tuple(_hashable(args.get(field)) for field in FIELDS))
         number = args.get("sequence")
         sequence.append(number if type(number) is int and 0 <= number < 2**62 else -1)
     return _Part(
@@ -242,13 +249,22 @@ def _kernels_of(trace: TraceMember) -> _Part:
     )
 
 
-def _kind(core: Core, row: int) -> str | None:
-    """The kind of a kernel that does not say it: by what launched it, else by its name; None where nothing tells."""
+def _is_listed(ranks: Any) -> bool:
+    """Whether ranks are listed in full. PyTorch cuts long lists short."""
+    return isinstance(ranks, list) or (isinstance(ranks, str) and "..." not in ranks)
+
+
+def _completed(core: Core, row: int, args: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of a kernel with what is told elsewhere: its kind by its launch or name, its ranks by the metadata."""
     at = core.collectives.of_row.get(row)
-    kind = UNKNOWN if at is None else core.collectives.nodes[at].kind
-    if kind == UNKNOWN:
+    node = None if at is None else core.collectives.nodes[at]
+    kind = args.get("kind") or (node and node.kind)
+    if kind in (None, UNKNOWN):
         kind = kind_of_kernel(core.names[core.columns.name[row]])
-    return None if kind == UNKNOWN else kind
+    ranks = args.get("ranks")
+    if node and node.ranks and not _is_listed(ranks):
+        ranks = str(list(node.ranks))
+    return {**args, "kind": None if kind == UNKNOWN else kind, "ranks": ranks}
 
 
 def _hashable(value: Any) -> Any:
