@@ -396,6 +396,12 @@ def test_nodes_by_host() -> None:
     assert spans(job(events, hosts=hosts, devices=2)) == ([0, 1, 0, 1], ["inter_node", "intra_node", "intra_node"])
 
 
+def test_nodes_by_the_host_that_files_name() -> None:
+    events = of_groups((0, 1), (0, 2))
+    ranks = TraceSet(job({rank: events[rank]}, 3, host_name=name)[0] for rank, name in enumerate("xyx"))
+    assert spans(ranks) == ([0, 1, 0], ["inter_node", "intra_node"])
+
+
 def test_the_host_of_a_missing_rank_is_unknown() -> None:
     events = {rank: listed for rank, listed in of_groups((0, 1, 2), (0, 2), (0, 1)).items() if rank != 2}
     ranks = job(events, 3, hosts={0: "a", 1: "b"})

@@ -13,7 +13,7 @@ from tracelens_graph.analyses.ranks.tracelens_kernels import Arguments
 from tracelens_graph.analyses.shared.call_columns import statistic
 from tracelens_graph.analyses.shared.grouping import Cells, picked
 from tracelens_graph.analyses.shared.statistics import Groups
-from tracelens_graph.graph.collectives import UNKNOWN
+from tracelens_graph.graph.collective_kinds import UNKNOWN
 
 CROSSINGS = {"allreduce": 2, "reducescatter": 1, "allgather": 1, "alltoall": 1}
 """Type of collective -> how often each byte crosses the bus, times n / (n - 1) for n ranks."""

@@ -27,7 +27,8 @@ from tracelens_graph.analyses.shared.collective_arguments import (
 )
 from tracelens_graph.analyses.shared.grouping import group_by, text_codes
 from tracelens_graph.errors import AnalysisError
-from tracelens_graph.graph.collectives import UNKNOWN, kind_of_kernel
+from tracelens_graph.graph.arrays import positions_by
+from tracelens_graph.graph.collective_kinds import UNKNOWN, kind_of_kernel
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceMember, TraceSet
 
@@ -180,12 +181,12 @@ class RankKernels:
         is_transfer = self.by_arguments(
             [transfers_apart and one.type == "point to point" for one in self.arguments], bool
         )
-        for group in range(len(self.groups)):
-            of_group = self.group == group
-            collectives = np.flatnonzero(of_group & ~is_transfer)
+        for group, of_group in positions_by(self.group):
+            if group < 0:
+                continue
+            collectives, transfers = of_group[~is_transfer[of_group]], of_group[is_transfer[of_group]]
             number[collectives] = self._numbered(collectives)
             behind = int(number[collectives].max(initial=-1)) + 1
-            transfers = np.flatnonzero(of_group & is_transfer)
             number[transfers] = behind + _places(self.place[transfers])
         return number
 
