@@ -89,7 +89,7 @@ def test_no_time_no_bandwidth() -> None:
     assert row["comm_latency"] == 0
 
 
-@pytest.mark.parametrize("kind", ["send", "recv", "broadcast", "barrier", "reduce", "gather"])
+@pytest.mark.parametrize("kind", ["send", "recv", "broadcast", "barrier", "reduce", "gather", "coalesced"])
 def test_other_kinds_are_in_the_long_tables_alone(kind: str) -> None:
     tables = tracelens_tables(job({rank: [collective(rank, 10, kind)] for rank in (0, 1)}))
     assert [len(table) for table in tables.values()] == [0, 2, 2, 0]

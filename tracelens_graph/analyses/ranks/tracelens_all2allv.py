@@ -29,7 +29,7 @@ _OF_RANK = (
 
 def is_all2allv(one: Arguments) -> bool:
     """Whether kernels with these arguments carry out an uneven all-to-all."""
-    return one.type == "alltoallv"
+    return one.kind == "all_to_allv"
 
 
 def all2allv_columns(found: Instances, nodes: Nodes) -> dict[str, Cells]:

@@ -8,34 +8,32 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.ranks.nodes import Nodes
+from tracelens_graph.analyses.ranks.sizes import bus_factors, rule_of
 from tracelens_graph.analyses.ranks.tracelens_instances import Instances
 from tracelens_graph.analyses.ranks.tracelens_kernels import Arguments
 from tracelens_graph.analyses.shared.call_columns import statistic
 from tracelens_graph.analyses.shared.grouping import Cells, picked
 from tracelens_graph.analyses.shared.statistics import Groups
-from tracelens_graph.graph.collective_kinds import UNKNOWN
 
-CROSSINGS = {"allreduce": 2, "reducescatter": 1, "allgather": 1, "alltoall": 1}
-"""Type of collective -> how often each byte crosses the bus, times n / (n - 1) for n ranks."""
+WITH_BARRIER = (
+    "allreduce", "allreduce_coalesced", "reduce_scatter", "_reduce_scatter_base", "all_gather", "_allgather_base",
+    "all_to_all",
+)  # fmt: skip
+"""Kinds of which TraceLens takes it that no rank leaves before all have come."""
 
 GIB_PER_S = 1e9 / 1024
 """One unit of 2^20 bytes per nanosecond."""
 
 
 def has_barrier(one: Arguments) -> bool:
-    """Whether no rank leaves the collective before all have come, as far as TraceLens goes; unknown kinds count."""
-    return one.type in CROSSINGS or one.kind == UNKNOWN
+    """Whether TraceLens takes it that no rank leaves the collective before all have come: so it does without a name."""
+    return one.kind in WITH_BARRIER or one.cells["Collective name"] is None
 
 
 def full_megabytes(one: Arguments) -> float:
-    """Size of the whole message."""
-    return one.megabytes("Out" if one.type == "allgather" else "In")
-
-
-def bus_factor(one: Arguments) -> float:
-    """Bus bandwidth by algorithm bandwidth; NaN where the type of collective or the size of its group is unknown."""
-    size = one.group_size
-    return CROSSINGS[one.type] * (size - 1) / size if size and one.type in CROSSINGS else np.nan
+    """Size of the whole message: what a rank gets out of an all-gather, else what it puts in."""
+    rule = rule_of(one.kind)
+    return one.megabytes("Out" if rule and rule.message == "out" else "In")
 
 
 def waits(found: Instances) -> np.ndarray:
@@ -51,6 +49,7 @@ def implicit_sync_columns(found: Instances, nodes: Nodes) -> dict[str, Cells]:
     ranks = np.array(kernels.ranks, np.int64)
     full = np.array([full_megabytes(one) for one in said], float)
     bandwidth = np.divide(full * GIB_PER_S, latency, out=np.full(len(found), np.nan), where=latency > 0)
+    sizes = np.array([one.group_size or np.nan for one in said], float)
     columns: dict[str, Cells] = {
         "collective_id": found.ids,
         **{name: [one.cells[name] for one in said] for name in _SAID},
@@ -62,7 +61,7 @@ def implicit_sync_columns(found: Instances, nodes: Nodes) -> dict[str, Cells]:
         "avg_wait_time": found.sums(wait) / found.count / 1e3,
         "skew in end time": (found.most(found.end) - found.least(found.end)) / 1e3,
         "algo bw (GB/s)": bandwidth,
-        "bus bw (GB/s)": bandwidth * np.array([bus_factor(one) for one in said], float),
+        "bus bw (GB/s)": bandwidth * bus_factors([one.kind for one in said], sizes),
     }
     ts, dur = kernels.ts()[found.member], found.dur / 1e3
     for place in found.places:

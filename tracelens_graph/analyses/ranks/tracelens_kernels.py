@@ -28,27 +28,15 @@ from tracelens_graph.analyses.shared.collective_arguments import (
 from tracelens_graph.analyses.shared.grouping import group_by, text_codes
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.arrays import positions_by
-from tracelens_graph.graph.collective_kinds import UNKNOWN, kind_of_kernel
+from tracelens_graph.graph.collective_kinds import UNKNOWN, kind_of, kind_of_kernel
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceMember, TraceSet
 
 ALL = "all"
 """Name of the group of all ranks, where recordings name none."""
 
-KINDS_OF_TYPE = {
-    "allreduce": ("allreduce", "allreduce_coalesced"),
-    "reducescatter": ("reducescatter", "reduce_scatter", "_reduce_scatter_base", "reduce_scatter_tensor_coalesced"),
-    "allgather": (
-        "allgather", "all_gather", "_allgather_base", "all_gather_into_tensor_coalesced",
-        "allgather_into_tensor_coalesced",
-    ),
-    "alltoall": ("all_to_all",),
-    "alltoallv": ("all_to_allv",),
-    "point to point": ("send", "recv", "send_recv"),
-}  # fmt: skip
-"""Type of collectives -> names that PyTorch records for it. Others are in the long tables alone."""
-
-TYPE_OF_KIND = {kind: type_ for type_, kinds in KINDS_OF_TYPE.items() for kind in kinds}
+TRANSFERS = ("send", "recv", "send_recv")
+"""Kinds of point-to-point transfers."""
 
 
 @dataclass(frozen=True)
@@ -75,13 +63,8 @@ class Arguments:
 
     @property
     def kind(self) -> str:
-        """Name of the collective; `unknown` where nothing tells."""
-        return self.cells["Collective name"] or UNKNOWN
-
-    @property
-    def type(self) -> str:
-        """Type of the collective, a key of `KINDS_OF_TYPE`; else its name."""
-        return TYPE_OF_KIND.get(self.kind, self.kind)
+        """Kind of the collective, one name for all of PyTorch's; `unknown` where nothing tells."""
+        return kind_of(self.cells["Collective name"] or "")
 
     @property
     def group_size(self) -> int | None:
@@ -178,9 +161,7 @@ class RankKernels:
         number = np.full(len(self), -1, np.int64)
         # Without groups nothing tells a transfer from an all-to-all, which NCCL runs in kernels of the same name.
         transfers_apart = not self.is_simplified
-        is_transfer = self.by_arguments(
-            [transfers_apart and one.type == "point to point" for one in self.arguments], bool
-        )
+        is_transfer = self.by_arguments([transfers_apart and one.kind in TRANSFERS for one in self.arguments], bool)
         for group, of_group in positions_by(self.group):
             if group < 0:
                 continue
