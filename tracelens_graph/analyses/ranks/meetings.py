@@ -19,8 +19,8 @@ import numpy as np
 from tracelens_graph.analyses.ranks.attendance import Attendance
 from tracelens_graph.analyses.ranks.clocks import Clocks
 from tracelens_graph.analyses.ranks.ends import clocks_by_ends
-from tracelens_graph.analyses.ranks.hosts import hosts_of
 from tracelens_graph.analyses.ranks.matching import SAME_END_NS, matched
+from tracelens_graph.analyses.ranks.nodes import Nodes
 from tracelens_graph.analyses.ranks.parts import BARRIERS, POINT_TO_POINT, Parts
 from tracelens_graph.graph.collectives import Collective
 from tracelens_graph.graph.trace_set import TraceSet
@@ -45,6 +45,7 @@ class Meetings:
     Attributes:
         attendances: the ranks.
         parts: their parts in collectives, as recorded.
+        nodes: which ranks run on one host.
         hosts: the number of the host of each rank, None where nothing tells.
     """
 
@@ -53,7 +54,11 @@ class Meetings:
         self.attendances: list[Attendance] = given
         self.is_corrected = correct
         self.parts = Parts.of(given)
-        self.hosts = hosts_of(given)
+        told = [rank for rank in given if rank.rank is not None]
+        self.nodes = Nodes.of(
+            [one.rank or 0 for one in told], [one.host for one in told], [one.devices for one in told]
+        )
+        self.hosts = [None if one.rank is None else self.nodes.node_of(one.rank) for one in given]
 
     # --- clocks --------------------------------------------------------------------------------------------------
 
