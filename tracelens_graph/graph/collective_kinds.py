@@ -24,6 +24,10 @@ KIND_NAMES = {
 """What a name without underscores begins with -> the kind as PyTorch records it; the first that fits counts."""
 
 
+HOST_BACKENDS = ("gloo:", "mpi:")
+"""What the names of annotations begin with that are collectives run on the host."""
+
+
 class Communication(NamedTuple):
     """What a kernel's name tells of its communication.
 

@@ -1,0 +1,63 @@
+"""Collectives that ran on the host, with gloo or MPI: what the spans of these backends tell of them.
+
+PyTorch records no process group with them, only what they were called with.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct, field
+
+from tracelens_graph.graph.collective_kinds import HOST_BACKENDS, kind_of
+from tracelens_graph.loaders.kineto.records import CollectiveArgs
+
+
+class _Args(Struct, gc=False, rename={"dims": "Input Dims", "types": "Input type"}):
+    dims: Any = None
+    types: Any = None
+
+
+class _Span(Struct, gc=False):
+    args: _Args = field(default_factory=_Args)
+
+
+_SPAN = msgspec.json.Decoder(_Span)
+
+
+def is_host_collective(name: str) -> bool:
+    """Whether an annotation is the span in which a backend ran a collective on the host."""
+    return name.startswith(HOST_BACKENDS)
+
+
+def arguments(name: str, event: Raw) -> CollectiveArgs:
+    """Kind, type and number of elements of a collective on the host.
+
+    Args:
+        name: name of its span, such as `gloo:all_reduce`.
+        event: the span as the file has it.
+    """
+    found = CollectiveArgs(kind=kind_of(name.partition(":")[2]))
+    try:
+        args = _SPAN.decode(event).args
+    except (msgspec.MsgspecError, RecursionError):
+        return found
+    if isinstance(args.dims, list) and args.dims:
+        counts = [_elements(dims) for dims in args.dims]
+        if all(count is not None for count in counts):
+            found.in_elements = sum(count for count in counts if count is not None)
+    if isinstance(args.types, list) and args.types and isinstance(args.types[0], str):
+        found.dtype = args.types[0]
+    return found
+
+
+def _elements(dims: Any) -> int | None:
+    """Number of elements of a tensor, or of a list of tensors; None where it cannot be told."""
+    if not isinstance(dims, list):
+        return None
+    if all(isinstance(size, int) and size >= 0 for size in dims):
+        return prod(dims)
+    parts = [_elements(one) for one in dims if isinstance(one, list) and all(isinstance(size, int) for size in one)]
+    return sum(part or 0 for part in parts) if len(parts) == len(dims) and None not in parts else None
