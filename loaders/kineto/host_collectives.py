@@ -46,8 +46,9 @@ def arguments(name: str, event: Raw) -> CollectiveArgs:
         return found
     if isinstance(args.dims, list) and args.dims:
         counts = [_elements(dims) for dims in args.dims]
-        if all(count is not None for count in counts):
-            found.in_elements = sum(count for count in counts if count is not None)
+        known = [count for count in counts if count is not None]
+        if len(known) == len(counts) and sum(known) < 2**63:
+            found.in_elements = sum(known)
     if isinstance(args.types, list) and args.types and isinstance(args.types[0], str):
         found.dtype = args.types[0]
     return found
@@ -57,7 +58,13 @@ def _elements(dims: Any) -> int | None:
     """Number of elements of a tensor, or of a list of tensors; None where it cannot be told."""
     if not isinstance(dims, list):
         return None
-    if all(isinstance(size, int) and size >= 0 for size in dims):
-        return prod(dims)
-    parts = [_elements(one) for one in dims if isinstance(one, list) and all(isinstance(size, int) for size in one)]
-    return sum(part or 0 for part in parts) if len(parts) == len(dims) and None not in parts else None
+    if all(isinstance(one, list) for one in dims) and dims:
+        parts = [_elements_of_one(one) for one in dims]
+        known = [part for part in parts if part is not None]
+        return sum(known) if len(known) == len(parts) else None
+    return _elements_of_one(dims)
+
+
+def _elements_of_one(dims: list[Any]) -> int | None:
+    is_shape = all(isinstance(size, int) and not isinstance(size, bool) and size >= 0 for size in dims)
+    return prod(dims) if is_shape else None

@@ -123,7 +123,7 @@ def test_a_transfer_has_this_rank_at_one_end() -> None:
     [
         ([[]], 1), ([[2, 3]], 6), ([[2], [3, 4]], 14), ([[[2], [3]]], 5), ([[[2], [3]], [4]], 9), ([[0]], 0),
         ([[[]]], 1), ([], None), (None, None), ("[2]", None), ([2], None), ([["2"]], None), ([[-2]], None),
-        ([[[[2]]]], None), ([[2], None], None), ([[10**30]], 10**30),
+        ([[[[2]]]], None), ([[2], None], None), ([[10**30]], None), ([[2**40, 2**40]], None), ([[True]], None),
     ],
 )  # fmt: skip
 def test_elements(dims: Any, elements: int | None) -> None:
