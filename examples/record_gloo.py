@@ -6,7 +6,7 @@
 
 writes examples/traces/gloo-2-ranks/rank0.json.gz and so on: one trace of the profiler for each rank. In every step the
 last rank sleeps while it loads a batch, so that all others wait for it in the first collective, the all-reduce of the
-loss. Then follow the gradients, each kind of collective that gloo has in the group of all ranks, and an all-reduce in
+loss. Then follow the gradients, each kind of collective that gloo has in the group of all ranks, and two collectives in
 a group of two.
 """
 
@@ -55,14 +55,15 @@ def communicate(rank: int, ranks: int, pair: dist.ProcessGroup) -> None:
     dist.reduce(torch.rand(1_300), dst=0)
     dist.all_to_all_single(torch.empty(1_400 * ranks), torch.rand(1_400 * ranks))
     # Rank r sends r + 1 rows to everybody.
-    rows = torch.rand((rank + 1) * ranks, 150)
-    dist.all_to_all_single(torch.empty(sum(range(1, ranks + 1)), 150), rows, [*range(1, ranks + 1)], [rank + 1] * ranks)
+    rows = torch.rand((rank + 1) * ranks, 155)
+    dist.all_to_all_single(torch.empty(sum(range(1, ranks + 1)), 155), rows, [*range(1, ranks + 1)], [rank + 1] * ranks)
     tensor = torch.rand(1_600 + of_pair)
     if rank % 2 == 0:
         dist.send(tensor, rank + 1)
     else:
         dist.recv(tensor, rank - 1)
     dist.all_reduce(torch.rand(1_700 + of_pair), group=pair)
+    dist.broadcast(torch.rand(1_800 + of_pair), src=2 * of_pair, group=pair)
     dist.barrier()
 
 

@@ -393,8 +393,7 @@ class Collector:
                 on_host = [i for i, event in enumerate(events) if is_host_collective(event.name)]
                 texts = raws() if on_host else []
                 for i in on_host:
-                    found = arguments(events[i].name, texts[positions[i]])
-                    self.out.collectives.append((int(uids[i]), msgspec.structs.asdict(found)))
+                    self.out.collectives.append((int(uids[i]), arguments(events[i].name, texts[positions[i]])))
         target = self.out.columns.setdefault(family.value, {})
         for name, values in columns.items():
             target.setdefault(name, bytearray()).extend(values.astype(dtype_of(name), copy=False).tobytes())

@@ -1,6 +1,7 @@
 """Collectives that ran on the host, with gloo or MPI: what the spans of these backends tell of them.
 
-PyTorch records no process group with them, only what they were called with.
+PyTorch records no process group with them, only what they were called with. The thread tells the group where several
+are possible (`graph.collectives`).
 """
 
 from __future__ import annotations
@@ -21,19 +22,21 @@ class _Args(Struct, gc=False, rename={"dims": "Input Dims", "types": "Input type
 
 
 class _Span(Struct, gc=False):
+    tid: int | str | None = None
     args: _Args = field(default_factory=_Args)
 
 
+_BEGINNINGS = tuple(f"{backend}:" for backend in HOST_BACKENDS)
 _SPAN = msgspec.json.Decoder(_Span)
 
 
 def is_host_collective(name: str) -> bool:
     """Whether an annotation is the span in which a backend ran a collective on the host."""
-    return name.startswith(HOST_BACKENDS)
+    return name.startswith(_BEGINNINGS)
 
 
-def arguments(name: str, event: Raw) -> CollectiveArgs:
-    """Kind, type and number of elements of a collective on the host.
+def arguments(name: str, event: Raw) -> dict[str, Any]:
+    """Arguments of a collective on the host: kind, type and number of elements, and the thread that ran it.
 
     Args:
         name: name of its span, such as `gloo:all_reduce`.
@@ -41,9 +44,12 @@ def arguments(name: str, event: Raw) -> CollectiveArgs:
     """
     found = CollectiveArgs(kind=kind_of(name.partition(":")[2]))
     try:
-        args = _SPAN.decode(event).args
+        span = _SPAN.decode(event)
     except (msgspec.MsgspecError, RecursionError):
-        return found
+        return msgspec.structs.asdict(found)
+    args = span.args
+    if found.kind == "barrier":
+        found.in_elements = 0
     if isinstance(args.dims, list) and args.dims:
         counts = [_elements(dims) for dims in args.dims]
         known = [count for count in counts if count is not None]
@@ -51,7 +57,7 @@ def arguments(name: str, event: Raw) -> CollectiveArgs:
             found.in_elements = sum(known)
     if isinstance(args.types, list) and args.types and isinstance(args.types[0], str):
         found.dtype = args.types[0]
-    return found
+    return {**msgspec.structs.asdict(found), "thread": span.tid}
 
 
 def _elements(dims: Any) -> int | None:

@@ -32,7 +32,7 @@ LATE_NS = 20_000_000
 """How long the last rank of a recorded job sleeps in every step."""
 
 A_STEP = {
-    "allreduce": 5, "all_gather": 1, "broadcast": 1, "reduce": 1, "all_to_all": 2, "barrier": 1,
+    "allreduce": 5, "all_gather": 1, "broadcast": 2, "reduce": 1, "all_to_all": 2, "barrier": 1,
 }  # fmt: skip
 """Collectives of a step beside one transfer; a reduce-scatter is an all-reduce to gloo."""
 
@@ -77,6 +77,7 @@ def test_a_span_is_a_collective() -> None:
     ("groups", "name", "ranks"),
     [
         ([group("0", 0, 1), group("1", 2, 3)], "0", (0, 1)),  # this rank is in one of them only
+        ([group("0", 0, 1), group("1", 0, 1, 2) | {"backend_config": "cuda:nccl"}], "0", (0, 1)),
         ([group("0", 0, 1), group("1", 0, 1)], None, (0, 1)),
         ([group("0", 0, 1, 2, 3), group("1", 0, 1)], None, None),
         ([group("0", 2, 3)], None, None),
@@ -87,6 +88,21 @@ def test_a_span_is_a_collective() -> None:
 def test_a_group_is_known_where_there_is_one_possibility(groups: Any, name: Any, ranks: Any) -> None:
     node = one_of(trace(gloo(), groups=groups))
     assert (node.group, node.ranks, node.group_size) == (name, ranks, ranks and len(ranks))
+
+
+def test_threads_tell_groups_where_all_of_them_are_seen() -> None:
+    groups = [group("0", 0, 1, 2, 3), group("5", 0, 1)]
+    threads = [40, 12, 11, 41, 12]
+    spans = [gloo(at=10 * place, tid=tid) for place, tid in enumerate(threads)]
+    transfer = gloo("gloo:send", at=90, tid=1)
+    nodes = trace(*spans, transfer, groups=groups).collectives.nodes
+    assert [node.group for node in nodes] == ["5", "0", "0", "5", "0", None]
+    assert [node.group_size for node in nodes] == [2, 4, 4, 2, 4, None]
+    assert [node.index for node in nodes] == [0, 0, 1, 1, 2, 0]
+    for fewer in (spans[1:3], [*spans, gloo(at=70, tid=50)], [*spans[:3], gloo(at=30, tid="x")]):
+        assert {node.group for node in trace(*fewer, groups=groups).collectives.nodes} == {None}
+    every = [*groups, group("6", 2, 3)]  # this rank is not in it
+    assert [node.group for node in trace(*spans, groups=every).collectives.nodes] == ["5", "0", "0", "5", "0"]
 
 
 def test_keys_of_ranks_meet_only_where_the_ranks_of_the_group_are_known() -> None:
@@ -103,13 +119,18 @@ def test_keys_of_ranks_meet_only_where_the_ranks_of_the_group_are_known() -> Non
     [
         ("gloo:all_reduce", "allreduce", 6), ("gloo:broadcast", "broadcast", 6), ("gloo:all_gather", "all_gather", 12),
         ("gloo:all_to_all", "all_to_all", None), ("gloo:reduce", "reduce", None), ("gloo:gather", "gather", None),
-        ("gloo:scatter", "scatter", None), ("gloo:barrier", "barrier", None), ("gloo:send", "send", None),
+        ("gloo:scatter", "scatter", None), ("gloo:send", "send", None),
         ("gloo:recv", "recv", None), ("mpi:all_reduce", "allreduce", 6), ("gloo:dance", "unknown", None),
     ],
 )  # fmt: skip
 def test_kinds(name: str, kind: str, out: int | None) -> None:
     node = one_of(trace(gloo(name, **{"Input Dims": [[6]]}), groups=[group("0", 0, 1)]))
     assert (node.kind, node.in_elements, node.out_elements) == (kind, 6, out)
+
+
+def test_a_barrier_moves_nothing() -> None:
+    node = one_of(trace(gloo("gloo:barrier")))
+    assert (node.kind, node.in_elements, node.in_bytes) == ("barrier", 0, None)
 
 
 def test_a_transfer_has_this_rank_at_one_end() -> None:
@@ -123,7 +144,8 @@ def test_a_transfer_has_this_rank_at_one_end() -> None:
     [
         ([[]], 1), ([[2, 3]], 6), ([[2], [3, 4]], 14), ([[[2], [3]]], 5), ([[[2], [3]], [4]], 9), ([[0]], 0),
         ([[[]]], 1), ([], None), (None, None), ("[2]", None), ([2], None), ([["2"]], None), ([[-2]], None),
-        ([[[[2]]]], None), ([[2], None], None), ([[10**30]], None), ([[2**40, 2**40]], None), ([[True]], None),
+        ([[[[2]]]], None), ([[[2], 3]], None), ([[2], None], None), ([[10**30]], None),
+        ([[2**40, 2**40]], None), ([[True]], None),
     ],
 )  # fmt: skip
 def test_elements(dims: Any, elements: int | None) -> None:
@@ -163,6 +185,10 @@ def job(ranks: int) -> list[Core]:
     return [loaded(CHECKOUT / f"examples/traces/gloo-{ranks}-ranks/rank{rank}.json.gz") for rank in range(ranks)]
 
 
+def _is_of_pair(node: Collective) -> bool:
+    return node.in_elements in (1700, 1701, 1800, 1801)
+
+
 def times(ranks: int) -> tuple[np.ndarray, np.ndarray]:
     """Starts and ends of all collectives, one row per rank, on the clock that the ranks of a host share."""
     cores = job(ranks)
@@ -181,7 +207,11 @@ def test_every_collective_of_a_real_job_is_there(ranks: int) -> None:
         assert Counter(node.kind for node in nodes) == {kind: 3 * n for kind, n in {**A_STEP, transfer: 1}.items()}
         assert all(node.on_host and node.rank == rank for node in nodes)
         assert {node.dtype for node in nodes if node.kind != "barrier"} == {"float"}
-        assert all(node.ranks == ((0, 1) if ranks == 2 else None) for node in nodes)
+        of_world = [node for node in nodes if node.kind not in ("send", "recv") and not _is_of_pair(node)]
+        assert {(node.group, node.ranks) for node in of_world} == {("0", tuple(range(ranks)))}
+        first = rank // 2 * 2
+        name = str(1 + rank // 2)
+        assert {(one.group, one.ranks) for one in nodes if _is_of_pair(one)} == {(name, (first, first + 1))}
         assert not len(core.gpu_rows)
 
 
@@ -213,16 +243,16 @@ def test_the_rank_made_late_comes_last_and_all_others_wait(ranks: int) -> None:
 def test_no_rank_leaves_a_real_barrier_before_all_have_come(ranks: int) -> None:
     start, end = times(ranks)
     for place, node in enumerate(job(ranks)[0].collectives.nodes):
-        if node.kind in ("allreduce", "all_gather", "barrier") and node.in_elements not in (1700, 1701):
+        if node.kind in ("allreduce", "all_gather", "barrier") and not _is_of_pair(node):
             assert end[:, place].min() > start[:, place].max()
 
 
 def test_sizes_of_a_real_job() -> None:
-    nodes = job(2)[0].collectives.nodes[:12]
+    nodes = job(2)[0].collectives.nodes[:13]
     found = Messages.of(nodes)
-    expected = [1, 65536, 256, 2000, 2200, 1200, 1300, 2800, 300, 1600, 1700, np.nan]
+    expected = [1, 65536, 256, 2000, 2200, 1200, 1300, 2800, 310, 1600, 1700, 1800, np.nan]
     np.testing.assert_array_equal(found.size, np.array(expected) * 4)
-    np.testing.assert_array_equal(found.factor, [1, 1, 1, 0.5, 1, 1, 1, 0.5, 0.5, 1, 1, np.nan])
+    np.testing.assert_array_equal(found.factor, [1, 1, 1, 0.5, 1, 1, 1, 0.5, 0.5, 1, 1, 1, np.nan])
 
 
 def test_an_old_recording(corpus: Any) -> None:

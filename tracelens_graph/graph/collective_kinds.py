@@ -24,8 +24,8 @@ KIND_NAMES = {
 """What a name without underscores begins with -> the kind as PyTorch records it; the first that fits counts."""
 
 
-HOST_BACKENDS = ("gloo:", "mpi:")
-"""What the names of annotations begin with that are collectives run on the host."""
+HOST_BACKENDS = ("gloo", "mpi")
+"""Backends that run collectives on the host. Annotations are named `gloo:all_reduce`."""
 
 
 class Communication(NamedTuple):

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from tracelens_graph.graph.arrays import distinct
-from tracelens_graph.graph.collective_kinds import UNKNOWN, communication, kind_of, kind_of_kernel
+from tracelens_graph.graph.collective_kinds import HOST_BACKENDS, UNKNOWN, communication, kind_of, kind_of_kernel
 from tracelens_graph.graph.traversals import ancestors
 from tracelens_graph.schema import Kind
 
@@ -42,6 +42,8 @@ than 8 bits take a byte each.
 
 _OP = "record_param_comms"
 _POINT_TO_POINT = ("send", "recv")
+_THREADS_OF_GROUP = 2
+"""Threads on which gloo runs the collectives of a group."""
 
 
 @dataclass(frozen=True)
@@ -129,12 +131,13 @@ def collectives(core: Core) -> Collectives:
     of one sequence number, or else of one op, are one collective.
 
     On the host each span of gloo or MPI is a collective; it lasts from the moment in which this rank begins to run it,
-    and so holds the wait for the others. Of what group it is, is known where the metadata leaves one possibility only.
+    and so holds the wait for the others.
     """
     kernels, unassigned = _kernels(core)
-    rows = np.concatenate((kernels, _spans(core)))
+    spans = _spans(core)
+    rows = np.concatenate((kernels, spans))
     rows = rows[np.lexsort((core.columns.uid[rows], core.columns.start_ns[rows]))]
-    on_host = _group_on_host(core) if len(rows) > len(kernels) else {}
+    on_host = _groups_on_host(core, spans) if len(spans) else {}
     parts: dict[object, list[_Part]] = {}
     for part in (_Part(core, row, on_host) for row in rows.tolist()):
         parts.setdefault(part.identity, []).append(part)
@@ -173,36 +176,48 @@ def _spans(core: Core) -> np.ndarray:
     return rows[core.columns.kind[rows] == Kind.Annotation]
 
 
-def _group_on_host(core: Core) -> dict[str, Any]:
-    """What is certain of the group of every collective on the host, as arguments; empty if nothing is.
+def _groups_on_host(core: Core, spans: np.ndarray) -> dict[Any, dict[str, Any]]:
+    """What is certain of the groups of collectives on the host: thread that runs them -> arguments; None -> any other.
 
-    Spans do not name their group. If this rank is in one group only, it is that one; if all its groups have the same
-    ranks, these are known.
+    Spans do not name their group. It is certain if this rank is in one group only, and its ranks are if they are those
+    of all its groups. Else threads tell: gloo gives each group threads of its own when it is made. Where all of them
+    ran something, they are those of the groups in the same order.
     """
-    rank = core.info.rank
-    mine = [
-        (entry, ranks) for entry in _group_entries(core) if (ranks := _integers(entry.get("ranks"))) and rank in ranks
-    ]
-    if len({ranks for _, ranks in mine}) != 1:
+    groups = []
+    for entry in _group_entries(core):
+        ranks = _integers(entry.get("ranks"))
+        if (
+            ranks
+            and core.info.rank in ranks
+            and any(name in str(entry.get("backend_config")) for name in HOST_BACKENDS)
+        ):
+            known = {"ranks": list(ranks), "group_size": len(ranks)}
+            groups.append({"group": entry.get("pg_name"), "group_description": entry.get("pg_desc"), **known})
+    if not groups:
         return {}
-    entry, ranks = mine[0]
-    known: dict[str, Any] = {"ranks": list(ranks), "group_size": len(ranks)}
-    if len(mine) == 1:
-        known |= {"group": entry.get("pg_name"), "group_description": entry.get("pg_desc")}
-    return known
+    same = {key: value for key, value in groups[0].items() if all(one[key] == value for one in groups)}
+    arguments = [core.collective_args[uid] for uid in core.columns.uid[spans].tolist()]
+    threads = {one.get("thread") for one in arguments if one.get("kind") not in _POINT_TO_POINT}
+    numbers = sorted(thread for thread in threads if isinstance(thread, int))
+    found: dict[Any, dict[str, Any]] = {None: same if "ranks" in same else {}}
+    if len(numbers) == len(threads) == _THREADS_OF_GROUP * len(groups):
+        found |= {thread: groups[place // _THREADS_OF_GROUP] for place, thread in enumerate(numbers)}
+    return found
 
 
 class _Part:
     """One kernel of a collective, or its span on the host, with the arguments that are known of it."""
 
-    def __init__(self, core: Core, row: int, on_host: dict[str, Any]) -> None:
+    def __init__(self, core: Core, row: int, on_host: dict[Any, dict[str, Any]]) -> None:
         c, args = core.columns, core.collective_args
         self.row, self._core = row, core
         self.on_host = bool(c.kind[row] == Kind.Annotation)
         owner = int(c.owner[row])
         self._op = owner if owner >= 0 and core.names[c.name[owner]] == _OP else -1
         own, outer = args.get(int(c.uid[row])), args.get(int(c.uid[self._op])) if self._op >= 0 else None
-        self._args = {**(on_host if self.on_host else {}), **_recorded(outer), **_recorded(own)}
+        self._args = {**_recorded(outer), **_recorded(own)}
+        if self.on_host:
+            self._args = {**on_host.get(self._args.get("thread"), on_host.get(None, {})), **self._args}
         self.ranks_text = _ranks_text(self._args.get("ranks"))
         self.kind = self.text("kind") or self._kind_by_name()
         self.sequence = self.number("sequence") if self.text("group") is not None else None
