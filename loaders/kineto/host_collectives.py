@@ -43,6 +43,8 @@ def arguments(name: str, event: Raw) -> dict[str, Any]:
         event: the span as the file has it.
     """
     found = CollectiveArgs(kind=kind_of(name.partition(":")[2]))
+    if found.kind == "all_to_all":
+        found.kind = "all_to_allv"  # Both are called so here, and their split sizes are not recorded.
     try:
         span = _SPAN.decode(event)
     except (msgspec.MsgspecError, RecursionError):

@@ -32,7 +32,7 @@ LATE_NS = 20_000_000
 """How long the last rank of a recorded job sleeps in every step."""
 
 A_STEP = {
-    "allreduce": 5, "all_gather": 1, "broadcast": 2, "reduce": 1, "all_to_all": 2, "barrier": 1,
+    "allreduce": 5, "all_gather": 1, "broadcast": 2, "reduce": 1, "all_to_allv": 2, "barrier": 1,
 }  # fmt: skip
 """Collectives of a step beside one transfer; a reduce-scatter is an all-reduce to gloo."""
 
@@ -118,7 +118,7 @@ def test_keys_of_ranks_meet_only_where_the_ranks_of_the_group_are_known() -> Non
     ("name", "kind", "out"),
     [
         ("gloo:all_reduce", "allreduce", 6), ("gloo:broadcast", "broadcast", 6), ("gloo:all_gather", "all_gather", 12),
-        ("gloo:all_to_all", "all_to_all", None), ("gloo:reduce", "reduce", None), ("gloo:gather", "gather", None),
+        ("gloo:all_to_all", "all_to_allv", None), ("gloo:reduce", "reduce", None), ("gloo:gather", "gather", None),
         ("gloo:scatter", "scatter", None), ("gloo:send", "send", None),
         ("gloo:recv", "recv", None), ("mpi:all_reduce", "allreduce", 6), ("gloo:dance", "unknown", None),
     ],
