@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tracelens_graph._version import __version__
@@ -72,10 +73,7 @@ def map_on_workers(
         for again in deadly:
             for file, result in _computed(client, scheduler, function, {again: items[again]}):
                 if isinstance(result, KilledWorker):
-                    deaths = result.allowed_failures + 1
-                    result = TraceError(
-                        f"{file}: {deaths} workers died of it, one after the other; they may lack memory"
-                    )
+                    result = TraceError(f"{file}: workers die of it, over and over; they may lack memory")
                 yield file, result
 
 
@@ -159,17 +157,19 @@ def _computed(
     done = as_completed(futures, loop=client.loop, with_results=True, raise_errors=False)
     del futures  # a future that someone holds keeps its result on the worker
     while not done.is_empty():
-        for future, result in _next_batch(client, scheduler, done):
-            if future.status == "error":
-                _, error, _ = result
-                if not isinstance(error, KilledWorker):
-                    raise _explained(error, scheduler) from None
-                result = error
-            elif future.status != "finished":  # cancelled, as its scheduler is gone
-                raise _lost(scheduler)
+        for future, answer in _next_batch(client, scheduler, done):
             file = file_of[future.key]
             future.release()
-            yield file, result
+            if isinstance(answer, _Answer):
+                yield file, answer.result
+                continue
+            # Not told by the state of the future: that is "lost" when its worker dies, even if the result is here.
+            if not isinstance(answer, tuple):  # cancelled
+                raise _lost(scheduler)
+            _, error, _ = answer
+            if not isinstance(error, KilledWorker):
+                raise _explained(error, scheduler) from None
+            yield file, error
 
 
 def _next_batch(client: Client, scheduler: str, done: Any) -> list[tuple[Any, Any]]:
@@ -201,7 +201,14 @@ def _explained(error: BaseException, scheduler: str) -> BaseException:
 # --- on a worker ----------------------------------------------------------------------------------------------------
 
 
-def _call(version: str, function: Callable[[_Item], _Result], path: str, item: _Item) -> _Result | TraceError:
+@dataclass(frozen=True)
+class _Answer:
+    """What a task gives, told apart by its type from what Dask gives instead."""
+
+    result: Any
+
+
+def _call(version: str, function: Callable[[_Item], _Result], path: str, item: _Item) -> _Answer:
     """Body of a task."""
     from distributed import get_worker
 
@@ -209,8 +216,8 @@ def _call(version: str, function: Callable[[_Item], _Result], path: str, item: _
     if version != __version__:  # it joined after the others were asked
         raise _other_version(worker.scheduler.address, [f"{worker.address} has {__version__}, not {version}"])
     if not os.path.exists(path):
-        return TraceError(f"{path}: the worker {worker.address} does not see it")
+        return _Answer(TraceError(f"{path}: the worker {worker.address} does not see it"))
     try:
-        return function(item)
+        return _Answer(function(item))
     except Exception as error:
         raise portable(error) from None
