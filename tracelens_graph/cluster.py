@@ -129,13 +129,13 @@ def _check_workers(client: Client, scheduler: str) -> None:
         raise _lost(scheduler) from None
     others = [f"{worker} has {there}" for worker, there in found.items() if there != __version__]
     if others:
-        raise _other_version(scheduler, others)
+        raise _other_version(scheduler, __version__, others)
 
 
-def _other_version(scheduler: str, others: Sequence[str]) -> ClusterError:
+def _other_version(scheduler: str, wanted: str, others: Sequence[str]) -> ClusterError:
     more = f" and {len(others) - _NAMED:,} more" if len(others) > _NAMED else ""
     return ClusterError(
-        f"{scheduler}: workers need tracelens_graph {__version__}, as here: {', '.join(others[:_NAMED])}{more}"
+        f"{scheduler}: workers need tracelens_graph {wanted}, as here: {', '.join(others[:_NAMED])}{more}"
     )
 
 
@@ -161,6 +161,8 @@ def _computed(
             file = file_of[future.key]
             future.release()
             if isinstance(answer, _Answer):
+                if answer.error is not None:
+                    raise answer.error
                 yield file, answer.result
                 continue
             # Not told by the state of the future: that is "lost" when its worker dies, even if the result is here.
@@ -194,7 +196,7 @@ def _next_batch(client: Client, scheduler: str, done: Any) -> list[tuple[Any, An
 def _explained(error: BaseException, scheduler: str) -> BaseException:
     """What a task raised; where a worker lacks modules of this package, that is said."""
     if isinstance(error, ImportError) and (error.name or "").startswith("tracelens_graph"):
-        return _other_version(scheduler, [f"on one of them, {error}"])
+        return _other_version(scheduler, __version__, [f"on one of them: {error}"])
     return error
 
 
@@ -203,9 +205,15 @@ def _explained(error: BaseException, scheduler: str) -> BaseException:
 
 @dataclass(frozen=True)
 class _Answer:
-    """What a task gives, told apart by its type from what Dask gives instead."""
+    """What a task gives, told apart by its type from what Dask gives instead.
 
-    result: Any
+    Attributes:
+        result: of the function.
+        error: what it raised instead.
+    """
+
+    result: Any = None
+    error: Exception | None = None
 
 
 def _call(version: str, function: Callable[[_Item], _Result], path: str, item: _Item) -> _Answer:
@@ -214,10 +222,10 @@ def _call(version: str, function: Callable[[_Item], _Result], path: str, item: _
 
     worker = get_worker()
     if version != __version__:  # it joined after the others were asked
-        raise _other_version(worker.scheduler.address, [f"{worker.address} has {__version__}, not {version}"])
+        return _Answer(error=_other_version(worker.scheduler.address, version, [f"{worker.address} has {__version__}"]))
     if not os.path.exists(path):
         return _Answer(TraceError(f"{path}: the worker {worker.address} does not see it"))
     try:
         return _Answer(function(item))
     except Exception as error:
-        raise portable(error) from None
+        return _Answer(error=portable(error))
