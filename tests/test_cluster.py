@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from cluster_work import deadly, failing, size, slow
+from typer.testing import CliRunner
 
 import tracelens_graph as tlg
 from tracelens_graph import cluster
 from tracelens_graph.analyses.questions import QUESTIONS
+from tracelens_graph.cli.app import app
 from tracelens_graph.cluster import map_on_workers
 from tracelens_graph.errors import (
     AnalysisError,
@@ -254,3 +256,48 @@ def test_without_the_extra(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_arguments_that_make_no_sense(job: Path, options: dict[str, Any], said: str) -> None:
     with pytest.raises(AnalysisError, match=said):
         tlg.load_set(job, **options)
+
+
+@pytest.mark.parametrize(
+    "command", [("ask", "collective_spread", "--format", "csv"), ("ask", "slowest_ranks", "--step", "3"), ("report",)]
+)
+def test_commands_print_the_same(scheduler: str, job: Path, command: tuple[str, ...]) -> None:
+    arguments = [*command, str(job)]
+    there, here = (run(*arguments, *options) for options in (("--scheduler", scheduler), ()))
+    assert there == here
+    assert here[0] == 0
+
+
+def test_a_report_without_the_files_that_workers_do_not_see(scheduler: str, job: Path, tmp_path: Path) -> None:
+    code, out, said = run("report", str(job), str(tmp_path / "gone.json"), "--scheduler", scheduler)
+    assert code == 1
+    assert "rank5" in out
+    assert re.search(r"left out: \S+gone\.json: the worker tcp:\S+ does not see it", said)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("ask", "idle_gaps", "{job}/rank0.json.gz"), "--scheduler goes with questions about several traces"),
+        (("report", "{job}/rank0.json.gz"), "--scheduler takes several traces"),
+        (("report", "{job}", "--csv", "{job}/tables"), "--csv, --cache and --extension need files of this machine"),
+        (("ask", "slowest_ranks", "{job}"), "error: tcp://127.0.0.1:1: no Dask scheduler answers"),
+        (("report", "{job}"), "error: tcp://127.0.0.1:1: no Dask scheduler answers"),
+    ],
+)
+def test_commands_that_cannot_be_sent(
+    job: Path, arguments: tuple[str, ...], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "CONNECT_S", 0.3)
+    code, out, err = run(*(one.format(job=job) for one in arguments), "--scheduler", "tcp://127.0.0.1:1")
+    assert code != 0
+    assert out == ""
+    assert said in " ".join(err.replace("│", " ").split())
+
+
+def run(*arguments: str) -> tuple[int, str, str]:
+    """Exit code, standard output and standard error of a command."""
+    result = CliRunner(env={"COLUMNS": None}).invoke(app, arguments)
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.exit_code, result.stdout, result.stderr
