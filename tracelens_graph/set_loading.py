@@ -17,6 +17,7 @@ from functools import partial
 from glob import glob, has_magic
 from itertools import chain
 from pathlib import Path
+from sys import intern
 from typing import Any
 
 from tracelens_graph.errors import AnalysisError, NotATraceError, TraceError
@@ -335,4 +336,5 @@ def _fetched(done: _Done, order: _Order, into_memory: bool) -> Core:
                 file.write(written)
         core = read_graph(order.target, partial(FileDetails.at, source))
     core.info.source = source.name
+    core.names = list(map(intern, core.names))  # the ranks of a job have most of them in common
     return core

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
@@ -154,7 +155,7 @@ def _kernels(core: Core) -> tuple[np.ndarray, np.ndarray]:
     is_named = np.fromiter((_KERNEL_NAME.match(name) is not None for name in core.names), bool, len(core.names))
     is_op = np.fromiter((name == _OP for name in core.names), bool, len(core.names))
     named, owner = is_named[c.name[kernels]], c.owner[kernels]
-    has_args = np.isin(kernels, core.rows_of(core.collective_args)) if core.collective_args else np.zeros_like(named)
+    has_args = np.isin(c.uid[kernels], np.fromiter(core.collective_args, np.int64))
     of_op = (owner >= 0) & is_op[c.name[owner]]
     only_others = ~np.isin(owner, owner[of_op & (named | has_args)])
     takes_part = has_args | (named & (c.parent[kernels] >= 0)) | (of_op & only_others)
@@ -309,7 +310,13 @@ def _integers(value: Any) -> tuple[int, ...] | None:
             return None
     if not isinstance(value, list) or not all(isinstance(one, int) for one in value):
         return None
-    return tuple(value)
+    return _shared(tuple(value))
+
+
+@lru_cache(maxsize=4096)
+def _shared(numbers: tuple[int, ...]) -> tuple[int, ...]:
+    """One tuple for all that are equal: every collective of every rank has the ranks of its group."""
+    return numbers
 
 
 def _ranks_text(ranks: Any) -> str:
