@@ -155,7 +155,7 @@ def _kernels(core: Core) -> tuple[np.ndarray, np.ndarray]:
     is_named = np.fromiter((_KERNEL_NAME.match(name) is not None for name in core.names), bool, len(core.names))
     is_op = np.fromiter((name == _OP for name in core.names), bool, len(core.names))
     named, owner = is_named[c.name[kernels]], c.owner[kernels]
-    has_args = np.isin(c.uid[kernels], np.fromiter(core.collective_args, np.int64))
+    has_args = np.isin(kernels, core.rows_of(core.collective_args)) if core.collective_args else np.zeros_like(named)
     of_op = (owner >= 0) & is_op[c.name[owner]]
     only_others = ~np.isin(owner, owner[of_op & (named | has_args)])
     takes_part = has_args | (named & (c.parent[kernels] >= 0)) | (of_op & only_others)
