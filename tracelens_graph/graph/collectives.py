@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
@@ -350,7 +351,13 @@ def _integers(value: Any) -> tuple[int, ...] | None:
             return None
     if not isinstance(value, list) or not all(isinstance(one, int) for one in value):
         return None
-    return tuple(value)
+    return _shared(tuple(value))
+
+
+@lru_cache(maxsize=4096)
+def _shared(numbers: tuple[int, ...]) -> tuple[int, ...]:
+    """One tuple for all that are equal: every collective of every rank has the ranks of its group."""
+    return numbers
 
 
 def _ranks_text(ranks: Any) -> str:
