@@ -96,7 +96,7 @@ class RankKernels:
         stream: stream on the device, -1 for none.
         said: position in `arguments`.
         arguments: the different arguments that kernels carry.
-        borrowed, silent: how many kernels are shown with the arguments of their op, and how many have none.
+        borrowed: how many kernels are shown with the arguments of their op.
         is_simplified: whether no kernel names a group and each rank uses one stream: then all are of the group `ALL`.
 
     Raises:
@@ -108,14 +108,14 @@ class RankKernels:
         parts = [_kernels_of(trace) for trace in self.traces]
         self.place = np.repeat(np.arange(len(parts)), [len(part.start_ns) for part in parts])
         self.start_ns, self.dur_ns, self.stream, self._sequence = (
-            np.concatenate([np.asarray(getattr(part, name)) for part in parts]) if parts else np.zeros(0, np.int64)
+            np.concatenate([getattr(part, name) for part in parts]) if parts else np.zeros(0, np.int64)
             for name in ("start_ns", "dur_ns", "stream", "sequence")
         )
         raw = [one for part in parts for one in part.said]
         self.said = text_codes(raw)
         distinct = dict.fromkeys(raw)
         self.arguments = [_arguments(one) for one in distinct]
-        self.borrowed, self.silent = sum(part.borrowed for part in parts), sum(part.silent for part in parts)
+        self.borrowed = sum(part.borrowed for part in parts)
         self.is_simplified = self._has_no_groups()
 
     def __len__(self) -> int:
@@ -201,10 +201,9 @@ class _Part:
     start_ns: np.ndarray
     dur_ns: np.ndarray
     stream: np.ndarray
-    sequence: list[int]
-    said: list[tuple[str, ...]]
+    sequence: np.ndarray
+    said: list[tuple[Any, ...]]
     borrowed: int
-    silent: int
 
 
 def _kernels_of(trace: TraceMember) -> _Part:
@@ -224,10 +223,9 @@ def _kernels_of(trace: TraceMember) -> _Part:
         c.start_ns[rows] + trace.offset_ns,
         c.dur_ns[rows],
         c.stream[rows],
-        sequence,
+        np.array(sequence, np.int64),
         said,
         int(np.count_nonzero((source >= 0) & (source != rows))),
-        int(np.count_nonzero(source < 0)),
     )
 
 
