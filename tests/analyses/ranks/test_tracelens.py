@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import Any
 
 import numpy as np
 import pytest
+from growth import assert_growth
+from handmade import HOSTILE
 from hypothesis import given
 from hypothesis import strategies as st
 from rank_traces import BASE_NS, collective, job, kernel
 
-from tracelens_graph.analyses.ranks.tracelens import RankTables, tracelens_tables
+from tracelens_graph.analyses.ranks.tracelens import COLUMNS, RankTables, tracelens_tables
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.trace_set import TraceMember, TraceSet
 from tracelens_graph.loading import load_core
@@ -231,6 +233,13 @@ def test_members_that_disagree_are_an_error_or_a_note() -> None:
     assert list(tables["nccl_implicit_sync"].notes) == [
         f"members disagree, and what the lowest rank says counts: {said} and 1 more"
     ]
+
+
+def test_names_that_terminals_would_obey_are_one_line() -> None:
+    ranks = job({rank: [collective(0, 10, HOSTILE * rank or "allreduce", group=HOSTILE)] for rank in (0, 1)})
+    with pytest.raises(AnalysisError) as error:
+        tracelens_tables(ranks)
+    assert str(error.value).isprintable()
 
 
 def test_another_kind_on_one_rank() -> None:
@@ -454,6 +463,39 @@ def test_a_run_of_several() -> None:
     both = TraceSet([TraceMember(first.graph, "x", "old"), TraceMember(second.graph, "x", "new")])
     assert tracelens_tables(both)["nccl_long"]["ts"].tolist() == [70.0]
     assert tracelens_tables(both, run="old")["nccl_long"]["ts"].tolist() == [0.0]
+
+
+def test_lean_graphs_serve() -> None:
+    name = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
+    for events in (
+        {0: [collective(0, 10)], 1: [collective(5, 5)]},
+        {0: [kernel(0, 10, name)], 1: [kernel(5, 5, name)]},
+    ):
+        ranks = job(events)
+        lean = ranks.with_graphs(lambda core: core.lean(COLUMNS))
+        found, whole = tracelens_tables(lean), tracelens_tables(ranks)
+        # As text, for what is not known is not equal to itself.
+        assert {name: str(table.records()) for name, table in found.items()} == {
+            name: str(table.records()) for name, table in whole.items()
+        }
+
+
+@pytest.mark.parametrize("of", ["collectives", "ranks", "groups"])
+def test_cost_grows_with_the_number_of_kernels(of: str) -> None:
+    def prepare(size: int) -> Callable[[], object]:
+        ranks = size // 8 if of == "ranks" else 2
+        kernels = 8 if of == "ranks" else size
+        events = {
+            rank: [
+                collective(20 * at, 5, group=str(at) if of == "groups" else "0", ranks=range(2))
+                for at in range(kernels)
+            ]
+            for rank in range(ranks)
+        }
+        traces = job(events)
+        return lambda: tracelens_tables(traces)
+
+    assert_growth(prepare, 64)
 
 
 # --- against a plain computation ---------------------------------------------------------------------------------

@@ -39,6 +39,9 @@ from tracelens_graph.table import Table
 
 DEFAULT_STATISTICS = ("mean", "median", "min", "max")
 
+COLUMNS = ("owner", "stream")
+"""The columns that lean graphs have to have for these tables; see `Core.lean`."""
+
 _SHARED = ("Collective name", "Group size", "dtype")
 _EVENLY = (*_SHARED, "In msg nelems", "Out msg nelems")
 """What all members of a collective have to agree on, and of one in which all ranks do the same."""

@@ -12,6 +12,7 @@ import numpy as np
 from tracelens_graph.analyses.ranks.tracelens_kernels import Arguments, RankKernels
 from tracelens_graph.analyses.shared.grouping import Cells, group_by, text_codes
 from tracelens_graph.errors import AnalysisError
+from tracelens_graph.texts import printable
 
 
 @dataclass(frozen=True)
@@ -98,9 +99,11 @@ class Instances:
 
     def _told(self, column: str, one: int, other: int) -> str:
         kernels = self.kernels
-        said = [f"{self._arguments[kernels.said[at]].cells[column]} on rank {kernels.ranks[kernels.place[at]]}"
-                for at in (one, other)]  # fmt: skip
-        return f"collective {collective_id(kernels, one)}: {column} is {' and '.join(said)}"
+        said = [
+            f"{self._arguments[kernels.said[at]].cells[column]!s:.64} on rank {kernels.ranks[kernels.place[at]]}"
+            for at in (one, other)
+        ]
+        return printable(f"collective {collective_id(kernels, one):.64}: {column} is {' and '.join(said)}")
 
     @property
     def _arguments(self) -> Sequence[Arguments]:
