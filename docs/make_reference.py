@@ -194,7 +194,13 @@ OTHER_TABLES = {
         "tracelens-graph diff --within TRACE --format json",
         "from tracelens_graph.analyses.alignment.several import odd_parts; odd_parts(g.window())",
     ),
-    **{name: ("", f'tlg.tracelens_tables(ranks)["{name}"]') for name in tracelens_ranks.SCHEMAS},
+    **{
+        name: (
+            "tracelens-graph ranks TRACE TRACE --layout tracelens --csv ranks",
+            f'tlg.tracelens_tables(ranks)["{name}"]',
+        )
+        for name in tracelens_ranks.SCHEMAS
+    },
 }
 """Table that is in no report -> a command and a call in Python that give it."""
 

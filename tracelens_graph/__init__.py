@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from tracelens_graph.analyses.places.modules import modules as modules
     from tracelens_graph.analyses.questions import QUESTIONS as QUESTIONS
     from tracelens_graph.analyses.questions import Question as Question
+    from tracelens_graph.analyses.ranks.job import collectives as collectives
     from tracelens_graph.analyses.ranks.tracelens import tracelens_tables as tracelens_tables
     from tracelens_graph.analyses.report.report_tables import ReportOptions as ReportOptions
     from tracelens_graph.analyses.report.report_tables import report_tables as report_tables
@@ -126,6 +127,7 @@ _HOME = {
     "architecture": "perf.devices",
     "attribution": "analyses.places.attribution",
     "coll_analysis": "analyses.timeline.collectives",
+    "collectives": "analyses.ranks.job",
     "combined": "extension",
     "compare": "analyses.across.compare",
     "connect": "database",
@@ -199,6 +201,7 @@ __all__ = [
     "architecture",
     "attribution",
     "coll_analysis",
+    "collectives",
     "combined",
     "compare",
     "connect",

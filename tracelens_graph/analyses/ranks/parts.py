@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.ranks.attendance import Attendance
-from tracelens_graph.graph.collectives import UNKNOWN, Collective
+from tracelens_graph.graph.collective_kinds import UNKNOWN
+from tracelens_graph.graph.collectives import Collective
 
 BARRIERS = (
     "allreduce", "allreduce_coalesced", "reduce_scatter", "_reduce_scatter_base", "all_gather", "_allgather_base",
@@ -35,6 +36,7 @@ class Parts:
         attendances: the ranks.
         trace: place of the rank in `attendances`.
         node: place of the collective in what the rank held.
+        shift_ns: for each rank what was added to its times.
         start_ns, end_ns: int64, ns on the clock of the set.
         lane: number of the process group, or of the pair of ranks within it, that the part belongs to.
         sequence: number of the collective in its lane, -1 where not recorded, or where it counts for one rank alone.
@@ -47,6 +49,7 @@ class Parts:
     attendances: Sequence[Attendance]
     trace: np.ndarray
     node: np.ndarray
+    shift_ns: np.ndarray
     start_ns: np.ndarray
     end_ns: np.ndarray
     lane: np.ndarray
@@ -63,12 +66,14 @@ class Parts:
         nodes = [one for _, _, one, _, _ in held]
         trace = np.array([place for place, *_ in held], np.int64)
         offset = np.array([rank.offset_ns for rank in attendances], np.int64)
-        shift = (offset - offset.min(initial=np.iinfo(np.int64).max))[trace] if len(held) else np.empty(0, np.int64)
+        shift_ns = offset - offset.min() if len(offset) else offset
+        shift = shift_ns[trace]
         lane = _numbered(_lanes(nodes, trace.tolist()))
         return cls(
             attendances,
             trace,
             np.array([at for _, at, *_ in held], np.int64),
+            shift_ns,
             np.array([start for *_, start, _ in held], np.int64) + shift,
             np.array([end for *_, end in held], np.int64) + shift,
             lane,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from tracelens_graph.analyses.ranks.nodes import Nodes
+from tracelens_graph.analyses.ranks.nodes import Nodes, devices_of, host_of
 from tracelens_graph.analyses.ranks.tracelens_all2allv import (
     all2allv_columns,
     heatmap,
@@ -84,7 +84,9 @@ class RankTables:
     ) -> None:
         self.kernels = RankKernels(traces, run)
         self._strict = strict
-        self._nodes = Nodes.of(self.kernels.traces, self.kernels.ranks, ranks_per_node)
+        recordings = self.kernels.traces
+        hosts, devices = [host_of(one) for one in recordings], [devices_of(one.core) for one in recordings]
+        self._nodes = Nodes.of(self.kernels.ranks, hosts, devices, ranks_per_node)
 
     def tables(self, statistics: Sequence[str] = DEFAULT_STATISTICS) -> dict[str, Table]:
         """All tables in the order of TraceLens's report; of those of all-to-alls and stragglers the ones with rows."""

@@ -18,6 +18,7 @@ from tracelens_graph.schema.tables import (
     ops,
     performance,
     places,
+    ranks,
     structure,
     timeline,
     tracelens_ranks,
@@ -25,7 +26,7 @@ from tracelens_graph.schema.tables import (
 
 TABLES: Mapping[str, TableSchema] = {
     name: schema
-    for theme in (timeline, ops, kernels, performance, places, structure, across, tracelens_ranks)
+    for theme in (timeline, ops, kernels, performance, places, ranks, structure, across, tracelens_ranks)
     for name, schema in theme.SCHEMAS.items()
 }
 """Name of a table -> what it answers, and its columns."""
