@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from io import StringIO
 from itertools import groupby
 from typing import Any
 
@@ -19,6 +20,7 @@ from tracelens_graph.analyses.ranks.tracelens import COLUMNS, RankTables, tracel
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.trace_set import TraceMember, TraceSet
 from tracelens_graph.loading import load_core
+from tracelens_graph.reports.csv import write_csv
 from tracelens_graph.schema.tables.tracelens_ranks import SCHEMAS
 from tracelens_graph.table import Table
 
@@ -496,6 +498,32 @@ def test_cost_grows_with_the_number_of_kernels(of: str) -> None:
         return lambda: tracelens_tables(traces)
 
     assert_growth(prepare, 64)
+
+
+ODD = st.one_of(
+    st.none(), st.integers(-2, 4), st.sampled_from([10**400, -(2**63), 2**53, 1.5, True, HOSTILE, "[0, 1", "[1e3]"]),
+    st.lists(st.sampled_from([0, 1, -1, 7, 10**400]), max_size=3), st.sampled_from(["[0, 1]", "[3, 4]", "all_to_allv"]),
+)  # fmt: skip
+
+
+@given(st.lists(st.dictionaries(st.sampled_from([*collective(0, 1)["args"], "Seq"]), ODD), min_size=1, max_size=4))
+def test_arguments_that_cannot_be(said: list[dict[str, Any]]) -> None:
+    """Whatever kernels say, all of them are listed, and files can be written."""
+    gpu = ("stream", "device")
+    events = {
+        rank: [
+            collective(20 * at + rank, 5, "all_to_allv" if at % 2 else "allreduce", split=[1, 2])
+            for at in range(len(said))
+        ]
+        for rank in (0, 1)
+    }
+    for event, odd in zip(events[1], said, strict=True):
+        event["args"] |= {name: cell for name, cell in odd.items() if name not in gpu}
+    tables = tracelens_tables(job(events), strict=False)
+    assert len(tables["nccl_long"]) == 2 * len(said)
+    for table in tables.values():
+        write_csv(table, StringIO())
+        assert table.text(100)
 
 
 # --- against a plain computation ---------------------------------------------------------------------------------

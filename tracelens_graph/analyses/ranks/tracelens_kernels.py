@@ -29,7 +29,7 @@ from tracelens_graph.analyses.shared.grouping import group_by, text_codes
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.collective_kinds import UNKNOWN, kind_of, kind_of_kernel
-from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.core import MOST_RANKS, Core
 from tracelens_graph.graph.trace_set import TraceMember, TraceSet
 
 ALL = "all"
@@ -70,7 +70,7 @@ class Arguments:
     def group_size(self) -> int | None:
         """Number of ranks in the group."""
         size = self.cells["Group size"]
-        return size if isinstance(size, int) and size > 0 else len(self.ranks or ()) or None
+        return size if isinstance(size, int) and 0 < size <= MOST_RANKS else len(self.ranks or ()) or None
 
     def elements(self, way: str) -> int | None:
         """Elements that the rank puts in (`In`) or gets out (`Out`)."""
