@@ -77,7 +77,7 @@ def all2allv_columns(found: Instances, nodes: Nodes) -> dict[str, Cells]:
         rank = kernels.ranks[place]
         columns[f"rank_{rank}_skew in start time"] = found.wide(late / 1e3, place)
         columns[f"rank_{rank}_skew in end time"] = found.wide(early / 1e3, place)
-    columns["node_span"] = [nodes.span(kernels.ranks_of(one)) for one in said]
+    columns["node_span"] = found.spans(nodes)
     order = np.argsort(-total, kind="stable")  # those of unknown size last
     return {name: picked(cells, order) for name, cells in columns.items()}
 

@@ -132,15 +132,29 @@ class RankKernels:
         return np.array(values, dtype)[self.said] if len(values) else np.zeros(0, dtype)
 
     @cached_property
-    def groups(self) -> list[tuple[str | None, str]]:
-        """Name and ranks of the groups of processes; see `group`."""
-        return list(dict.fromkeys(map(self._group_of, self.arguments)))
+    def _groups(self) -> tuple[list[tuple[str | None, str]], list[list[int] | None], np.ndarray]:
+        """Name and ranks, as text, of the groups of processes; their ranks; the group of each of the arguments."""
+        named = list(map(self._group_of, self.arguments))
+        ranks: dict[tuple[str | None, str], list[int] | None] = {}
+        for group, one in zip(named, self.arguments, strict=True):
+            if group not in ranks:
+                ranks[group] = self.ranks_of(one)
+        places = {group: place if group[0] is not None else -1 for place, group in enumerate(ranks)}
+        return list(ranks), list(ranks.values()), np.array([places[group] for group in named], np.int64)
 
     @cached_property
     def group(self) -> np.ndarray:
-        """Position in `groups`, -1 for kernels of which no group is known."""
-        places = {one: place if one[0] is not None else -1 for place, one in enumerate(self.groups)}
-        return self.by_arguments([places[self._group_of(one)] for one in self.arguments], np.int64)
+        """Number of the group of processes of each kernel, -1 where none is known."""
+        return self.by_arguments(self._groups[2], np.int64)
+
+    def name_of(self, group: int) -> str | None:
+        """Name of the group with a number."""
+        return self._groups[0][group][0]
+
+    @property
+    def ranks_of_groups(self) -> list[list[int] | None]:
+        """For each group its ranks, None where nothing tells."""
+        return self._groups[1]
 
     def _group_of(self, one: Arguments) -> tuple[str | None, str]:
         return (ALL, "") if self.is_simplified else (one.group, str(one.cells["Process Group Ranks"]))
