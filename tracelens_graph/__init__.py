@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from tracelens_graph.database import connect as connect
     from tracelens_graph.errors import AnalysisError as AnalysisError
     from tracelens_graph.errors import ChangedTraceError as ChangedTraceError
+    from tracelens_graph.errors import ClusterError as ClusterError
     from tracelens_graph.errors import DamagedTraceWarning as DamagedTraceWarning
     from tracelens_graph.errors import DatabaseError as DatabaseError
     from tracelens_graph.errors import ExtensionError as ExtensionError
@@ -91,6 +92,7 @@ _HOME = {
     "ChangedTraceError": "errors",
     "Column": "column",
     "Cost": "perf.cost",
+    "ClusterError": "errors",
     "DamagedTraceWarning": "errors",
     "Database": "database",
     "DatabaseError": "errors",
