@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from tracelens_graph.analyses.questions import QUESTIONS as QUESTIONS
     from tracelens_graph.analyses.questions import Question as Question
     from tracelens_graph.analyses.ranks.job import collectives as collectives
+    from tracelens_graph.analyses.ranks.tracelens import tracelens_tables as tracelens_tables
     from tracelens_graph.analyses.report.report_tables import ReportOptions as ReportOptions
     from tracelens_graph.analyses.report.report_tables import report_tables as report_tables
     from tracelens_graph.analyses.timeline.collectives import coll_analysis as coll_analysis
@@ -154,6 +155,7 @@ _HOME = {
     "short_kernel_histogram": "analyses.kernels.short_kernels",
     "short_kernels_summary": "analyses.kernels.short_kernels",
     "step_summary": "analyses.timeline.steps",
+    "tracelens_tables": "analyses.ranks.tracelens",
     "unified_perf_summary": "analyses.performance.perf_tables",
     "unmodelled": "analyses.performance.roofline_summary",
     "verdict": "analyses.diagnosis.verdict",
@@ -227,6 +229,7 @@ __all__ = [
     "short_kernel_histogram",
     "short_kernels_summary",
     "step_summary",
+    "tracelens_tables",
     "unified_perf_summary",
     "unmodelled",
     "verdict",
