@@ -70,10 +70,10 @@ def headline(job: Job) -> str:
         return "The ranks share no collective"
     step, exposed, waiting = rows["step"], rows["exposed"], rows["exposed_waiting"]
     what = "A step" if any(rank.steps for rank in job.meetings.attendances) else "The recording"
-    transfer = exposed["ms"] - waiting["ms"]
+    transfer = exposed["mean_ms"] - waiting["mean_ms"]
     return (
-        f"{what} takes {step['ms']:,.3f} ms; {exposed['percent']:.1f} % of it is exposed communication: "
-        f"{waiting['ms']:,.3f} ms waiting for other ranks, {max(transfer, 0.0):,.3f} ms transfer"
+        f"{what} takes {step['mean_ms']:,.3f} ms; {exposed['percent']:.1f} % of it is exposed communication: "
+        f"{waiting['mean_ms']:,.3f} ms waiting for other ranks, {max(transfer, 0.0):,.3f} ms transfer"
     )
 
 

@@ -129,7 +129,9 @@ def _steps(w: Window, held: Sequence[Collective]) -> tuple[tuple[Step, ...], tup
     steps = zip(c.name[rows].tolist(), start.tolist(), ends, strict=True)
     place = np.full(len(c) + 1, -1)
     place[rows] = np.arange(len(rows))
-    of_held = place[core.gpu_step[[one.rows[0] for one in held]]] if held else place[:0]
+    first = [one.rows[0] for one in held]
+    step = core.step if any(one.on_host for one in held) else core.gpu_step
+    of_held = place[step[first]] if held else place[:0]
     return tuple(Step(step_number(core.names[name]), *times) for name, *times in steps), tuple(of_held.tolist())
 
 

@@ -138,7 +138,7 @@ def rank_balance(figures: Figures) -> Table:
                 "exposed_wait_ms": int(figures.exposed_wait_ns[own].sum()) / 1e6,
                 "times_last": int(mine.sum()),
                 "held_up_ms": int(later[mine].sum()) / 1e6,
-                "share_last": 100 * int(mine.sum()) / len(own) if len(own) else 0.0,
+                "percent_last": 100 * int(mine.sum()) / len(own) if len(own) else 0.0,
                 "unmatched": int(((m.trace == trace) & (m.meeting < 0)).sum()),
             }
         )

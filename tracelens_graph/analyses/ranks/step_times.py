@@ -84,7 +84,7 @@ class StepTimes:
             rows.append(
                 {
                     "time": name,
-                    "ms": ns / steps / 1e6,
+                    "mean_ms": ns / steps / 1e6,
                     "percent": 100 * ns / whole,
                     "most_ms": most.times[name] / most.steps / 1e6,
                     "most_trace": most.rank.name,
