@@ -118,7 +118,7 @@ def rank_balance(figures: Figures) -> Table:
     rows = []
     for trace, rank in enumerate(m.attendances):
         own = np.flatnonzero((m.trace == trace) & (m.meeting >= 0))
-        busy, computing = rank.gpu.busy, rank.gpu.computing
+        computing = rank.gpu.computing
         start, end = m.parts.start_ns[own] - m.parts.shift_ns[trace], m.parts.end_ns[own] - m.parts.shift_ns[trace]
         communicating = merge(start, end)
         overlapped = length_before(computing, communicating[1]) - length_before(computing, communicating[0])
@@ -128,7 +128,7 @@ def rank_balance(figures: Figures) -> Table:
                 "trace": rank.name,
                 "rank": rank.rank,
                 "host": m.hosts[trace],
-                "span_ms": int(busy[1][-1] - busy[0][0]) / 1e6 if len(busy[0]) else 0.0,
+                "span_ms": (rank.span_ns[1] - rank.span_ns[0]) / 1e6,
                 "computing_ms": int((computing[1] - computing[0]).sum()) / 1e6,
                 "collectives": len(own),
                 "wait_ms": int(m.wait_ns[own].sum()) / 1e6,

@@ -67,7 +67,10 @@ RANK_BALANCE: About = {
     "trace": key("name of the rank's trace"),
     "rank": Column("number of the rank; absent where not recorded", heading="rank"),
     "host": Column("number of its host; absent where not known", heading="host"),
-    "span_ms": Column("from the first to the last GPU event", "ms", heading="span ms"),
+    "span_ms": Column(
+        "from the first to the last GPU event; of a trace without any its steps, else its collectives", "ms",
+        heading="span ms",
+    ),
     "computing_ms": Column("time in which computation runs", "ms", heading="compute ms"),
     "collectives": count("collectives that it took part in together with others", heading="collectives"),
     "wait_ms": total("sum of the time until the last rank came", "ms", heading="wait ms", figure="wait_ms"),
