@@ -83,6 +83,7 @@ if TYPE_CHECKING:
     from tracelens_graph.table import Table as Table
     from tracelens_graph.trace_diff import TraceDiff as TraceDiff
     from tracelens_graph.trace_graph import TraceGraph as TraceGraph
+    from tracelens_graph.trace_graph_set import TraceGraphSet as TraceGraphSet
 
 _HOME = {
     "AnalysisError": "errors",
@@ -116,6 +117,7 @@ _HOME = {
     "TraceDiff": "trace_diff",
     "TraceError": "errors",
     "TraceGraph": "trace_graph",
+    "TraceGraphSet": "trace_graph_set",
     "TraceLensGraphError": "errors",
     "TraceMember": "graph.trace_set",
     "TraceSet": "graph.trace_set",
@@ -187,6 +189,7 @@ __all__ = [
     "TraceDiff",
     "TraceError",
     "TraceGraph",
+    "TraceGraphSet",
     "TraceLensGraphError",
     "TraceMember",
     "TraceSet",
