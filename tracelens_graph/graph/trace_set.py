@@ -103,7 +103,7 @@ class TraceSet(Sequence[TraceMember]):
             AnalysisError: there are other things among them.
         """
         if isinstance(given, TraceSet):
-            return given if isinstance(given, cls) else given._with(given, cls)
+            return given if isinstance(given, cls) else cls._again(given, given)
         if isinstance(given, Core | Window | TraceMember):
             given = [given]
         if isinstance(given, Mapping):
@@ -130,7 +130,7 @@ class TraceSet(Sequence[TraceMember]):
     def __getitem__(self, at: int | str | slice) -> TraceMember | Self:
         """A member by its place, its path, its trace id or its name; several by a slice."""
         if isinstance(at, slice):
-            return self._with(self._members[at])
+            return self._again(self, self._members[at])
         return self._called(at) if isinstance(at, str) else self._members[at]
 
     def __len__(self) -> int:
@@ -151,18 +151,19 @@ class TraceSet(Sequence[TraceMember]):
 
     def with_graphs(self, made: Callable[[Core], Core]) -> Self:
         """The set with other graphs in the place of its own, such as graphs with a face; all else stays."""
-        return self._with(replace(one, graph=made(one.core)) for one in self._members)
+        return self._again(self, replace(one, graph=made(one.core)) for one in self._members)
 
     def narrowed(self, **conditions: Any) -> Self:
         """The set of the windows of its graphs that meet some conditions; see `Core.window`."""
         from tracelens_graph.graph.window import narrow
 
-        return self._with(replace(one, graph=narrow(one.window, **conditions)) for one in self._members)
+        return self._again(self, replace(one, graph=narrow(one.window, **conditions)) for one in self._members)
 
-    def _with(self, members: Iterable[TraceMember], kind: type[Self] | None = None) -> Self:
-        """The set with other graphs or windows of the same traces, or as a set of another kind."""
-        again = (kind or type(self))(members, broken=self.broken)
-        again.notes, again._source = self.notes, self
+    @classmethod
+    def _again(cls, traces: TraceSet, members: Iterable[TraceMember]) -> Self:
+        """A set of other graphs or windows of the same traces."""
+        again = cls(members, broken=traces.broken)
+        again.notes, again._source = traces.notes, traces
         return again
 
     def titled(self, text: str) -> str:

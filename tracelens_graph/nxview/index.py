@@ -154,8 +154,10 @@ class SetIndex:
 
     def key(self, position: int) -> int:
         """The number of the node at a position."""
-        [key] = self.keys(position, position + 1)
-        return key
+        ordinal, own = self.place(position)
+        if ordinal == len(self._traces):
+            return self._others[own]
+        return ordinal * NODES_PER_TRACE + int(self._traces[ordinal].key(own))
 
     def keys(self, low: int, high: int) -> list[int]:
         """The numbers of the nodes at positions low..high-1."""

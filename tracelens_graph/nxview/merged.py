@@ -12,6 +12,7 @@ from tracelens_graph.analyses.ranks.figures import Figures
 from tracelens_graph.analyses.ranks.parts import POINT_TO_POINT
 from tracelens_graph.graph.collectives import Collective
 from tracelens_graph.graph.trace_set import NODES_PER_TRACE
+from tracelens_graph.nxview.adjacency import NOTHING
 from tracelens_graph.nxview.lazy import FrozenDict
 
 FIRST_GROUP = 2**39
@@ -132,7 +133,7 @@ class Merged:
     def _add(self, node: int, kind: str, **attributes: Any) -> None:
         self.nodes[node] = FrozenDict(kind=kind, **{k: v for k, v in attributes.items() if v not in (None, "")})
 
-    def _join(self, name: str, source: int, target: int, attributes: FrozenDict = FrozenDict()) -> None:
+    def _join(self, name: str, source: int, target: int, attributes: FrozenDict = NOTHING) -> None:
         joined = FrozenDict({**self.out.get(source, {}).get(target, {}), name: attributes})
         self.out.setdefault(source, {})[target] = joined
         self.into.setdefault(target, {})[source] = joined

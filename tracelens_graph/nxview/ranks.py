@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import networkx as nx
@@ -45,12 +45,13 @@ class RanksGraph(ReadOnly, nx.MultiDiGraph):
         self._traces = traces
         self.meetings = Meetings(traces)
         self._merged = Merged(Figures(self.meetings))
-        self._faces: list[Any] = traces.graphs
+        self._faces: list[Any] = [*traces.graphs]
         self._about = [
             {"trace": one.name} if one.rank is None else {"rank": one.rank, "trace": one.name} for one in traces
         ]
-        self._index = index = SetIndex([face._node.index for face in self._faces], list(self._merged.nodes))
-        nodes = OnDemandDict(index, lambda position: self._nodes(position, position + 1)[0], self._nodes)
+        indexes = [face._node.index for face in self._faces]
+        self._index = index = SetIndex(indexes, list(self._merged.nodes))
+        nodes = OnDemandDict(index, self._node_at, self._nodes)
         about = {"name": ", ".join(dict.fromkeys(filter(None, (one.run for one in traces)))), "traces": len(traces)}
         put_on(self, about, nodes, _EdgeCount(self._faces, self._merged), self._rows("_adj"), self._rows("_pred"))
 
@@ -67,20 +68,29 @@ class RanksGraph(ReadOnly, nx.MultiDiGraph):
             raise NodeNotFoundError(f"there is no collective {number} among {len(self.meetings):,}, counted from 0")
         return self._merged.collective(number)
 
-    def _nodes(self, low: int, high: int) -> list[Any]:
+    def _node_at(self, position: int) -> FrozenDict:
+        """Attributes of the node at a position."""
+        ordinal, uid = divmod(self._index.key(position), NODES_PER_TRACE)
+        if ordinal == len(self._faces):
+            return self._merged.nodes[self._index.key(position)]
+        [found] = self._of_trace(ordinal, [self._faces[ordinal]._node[uid]])
+        return found
+
+    def _nodes(self, low: int, high: int) -> list[FrozenDict]:
         """Attributes of the nodes at positions low..high-1."""
-        found: list[Any] = []
+        found: list[FrozenDict] = []
         for ordinal, first, end, keys in self._index.blocks(low, high):
             if ordinal == len(self._faces):
                 found += [self._merged.nodes[key] for key in keys]
-                continue
-            own = self._faces[ordinal]._node.at(first, end)
-            start = self.meetings.clock_ns(ordinal, np.array([one["start_ns"] for one in own], np.int64))
-            about = self._about[ordinal]
-            found += [
-                FrozenDict({**one, "start_ns": ns, **about}) for one, ns in zip(own, start.tolist(), strict=True)
-            ]
+            else:
+                found += self._of_trace(ordinal, self._faces[ordinal]._node.at(first, end))
         return found
+
+    def _of_trace(self, ordinal: int, own: Sequence[Mapping[str, Any]]) -> list[FrozenDict]:
+        """Attributes of nodes of a trace: those that they have there, and their rank."""
+        start = self.meetings.clock_ns(ordinal, np.array([one["start_ns"] for one in own], np.int64))
+        about = self._about[ordinal]
+        return [FrozenDict({**one, "start_ns": ns, **about}) for one, ns in zip(own, start.tolist(), strict=True)]
 
     def _rows(self, side: str) -> OnDemandDict:
         """node -> neighbour -> edges; those of a trace as its own graph has them.
@@ -89,20 +99,25 @@ class RanksGraph(ReadOnly, nx.MultiDiGraph):
             side: how networkx calls the neighbours: `_adj` for successors, `_pred` for predecessors.
         """
         joined = self._merged.out if side == "_adj" else self._merged.into
+        of_traces = [getattr(face, side) for face in self._faces]
 
-        def rows(low: int, high: int) -> list[dict[int, FrozenDict]]:
+        def row(key: int, own: Mapping[int, FrozenDict]) -> dict[int, FrozenDict]:
+            base = key - key % NODES_PER_TRACE
+            return {base + other: data for other, data in own.items()} | joined.get(key, {})
+
+        def one(position: int) -> dict[int, FrozenDict]:
+            key = self._index.key(position)
+            ordinal, uid = divmod(key, NODES_PER_TRACE)
+            return row(key, of_traces[ordinal][uid] if ordinal < len(of_traces) else {})
+
+        def several(low: int, high: int) -> list[dict[int, FrozenDict]]:
             found: list[dict[int, FrozenDict]] = []
             for ordinal, first, end, keys in self._index.blocks(low, high):
-                if ordinal == len(self._faces):
-                    found += [joined.get(key, {}) for key in keys]
-                    continue
-                base = ordinal * NODES_PER_TRACE
-                for key, own in zip(keys, getattr(self._faces[ordinal], side).at(first, end), strict=True):
-                    row = {base + other: data for other, data in own.items()}
-                    found.append(row | joined[key] if key in joined else row)
+                own = of_traces[ordinal].at(first, end) if ordinal < len(of_traces) else [{}] * len(keys)
+                found += map(row, keys, own)
             return found
 
-        return OnDemandDict(self._index, lambda position: rows(position, position + 1)[0], rows)
+        return OnDemandDict(self._index, one, several)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return RanksGraph, (TraceSet(self._traces),)
