@@ -151,13 +151,13 @@ class TraceSet(Sequence[TraceMember]):
 
     def with_graphs(self, made: Callable[[Core], Core]) -> Self:
         """The set with other graphs in the place of its own, such as graphs with a face; all else stays."""
-        return self._again(self, replace(one, graph=made(one.core)) for one in self._members)
+        return self._again(self, (replace(one, graph=made(one.core)) for one in self._members))
 
     def narrowed(self, **conditions: Any) -> Self:
         """The set of the windows of its graphs that meet some conditions; see `Core.window`."""
         from tracelens_graph.graph.window import narrow
 
-        return self._again(self, replace(one, graph=narrow(one.window, **conditions)) for one in self._members)
+        return self._again(self, (replace(one, graph=narrow(one.window, **conditions)) for one in self._members))
 
     @classmethod
     def _again(cls, traces: TraceSet, members: Iterable[TraceMember]) -> Self:
