@@ -9,7 +9,7 @@ import typer
 
 from tracelens_graph.cli.common import load
 from tracelens_graph.cli.durations import to_ns, to_uid
-from tracelens_graph.cli.options import CacheOption, Trace, Written
+from tracelens_graph.cli.options import CacheOption, Written
 from tracelens_graph.cli.outputs import say_written, size_of
 from tracelens_graph.files import is_stdout, replacing
 
@@ -21,7 +21,14 @@ _MARGIN_NS = 1_000_000
 
 
 def cut(
-    trace: Trace,
+    trace: Annotated[
+        str,
+        typer.Argument(
+            metavar="TRACE|FOLDER",
+            show_default=False,
+            help="Trace file, saved graph, or - for stdin; with --collective the folder or pattern of all ranks.",
+        ),
+    ],
     output: Annotated[
         Path,
         typer.Option(
@@ -38,6 +45,12 @@ def cut(
         typer.Option(metavar="UID", show_default=False, help="Around the event at this position of the file, from 0."),
     ] = None,
     step: Annotated[int | None, typer.Option(metavar="N", show_default=False, help="Around ProfilerStep#N.")] = None,
+    collective: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N|KEY", show_default=False, help="All ranks around the collective of this number or key."
+        ),
+    ] = None,
     around: Annotated[
         str | None,
         typer.Option(
@@ -59,16 +72,27 @@ def cut(
 
     Example: tracelens-graph cut trace.json.gz --uid 1234 --around 5ms -o cut.json.gz
 
+    With --collective the file holds what all ranks of a job did around it, each as processes of its own, on one clock,
+    with arrows between the kernels of a collective.
+
     Example: tracelens-graph cut trace.json.gz --from 1.2s --to 1.3s -o cut.json.gz
+
+    Example: tracelens-graph cut traces/ --collective 4 --around 500us -o collective4.json.gz
     """
     if not _is_stream(output) and not output.name.lower().endswith((".json", ".json.gz")):
         raise typer.BadParameter("--output: name a file .json or .json.gz, or - for standard output")
     between = from_ is not None or to is not None
-    if (uid is not None) + (step is not None) + between != 1:
-        raise typer.BadParameter("say what to cut out: one of --uid, --step, or --from and --to")
+    if (uid is not None) + (step is not None) + (collective is not None) + between != 1:
+        raise typer.BadParameter("say what to cut out: one of --uid, --step, --collective, or --from and --to")
     if between and around is not None:
-        raise typer.BadParameter("--around goes with --uid or --step")
+        raise typer.BadParameter("--around goes with --uid, --step or --collective")
     margin = _MARGIN_NS if around is None else to_ns(around, "--around")
+    if collective is not None:
+        if cache:
+            raise typer.BadParameter("--cache keeps the graph of one trace, and --collective takes those of all ranks")
+        from tracelens_graph.cli.cut_ranks import cut_collective
+
+        return cut_collective(trace, collective, margin, output)
     after = None if from_ is None else to_ns(from_, "--from")
     before = None if to is None else to_ns(to, "--to")
     if after is not None and before is not None and before < after:
