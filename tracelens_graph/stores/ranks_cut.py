@@ -2,7 +2,7 @@
 
 What tells events of one rank from those of another in a file of all ranks is made anew: every process and device gets a
 number of its own, and so do the ids by which launches and arrows find their ends. Threads, streams and all other
-arguments stay as they are.
+arguments stay as they are. The profiler's own marks stay behind: they span the whole recording.
 """
 
 from __future__ import annotations
@@ -155,20 +155,27 @@ class _Rank:
 
     def __init__(self, rank: RankPiece, place: int, ids: _Numbers) -> None:
         self.core, self._rank, self._place, self._ids = rank.piece.core, rank, place, ids
-        self._entries = [_ENTRY.decode(text) for text in entries(rank.piece)]
-        self._timed = [entry for entry in self._entries if "ts" in entry and bytes(entry["ph"]) != b'"M"']
-        self.times = self.common(digits_to_ns([entry["ts"] for entry in self._timed]) - origin_ns(self.core))
         c, rows = self.core.columns, rank.piece.rows
-        of_device = np.unique(c.thread[rows[np.isin(c.kind[rows], DEVICE_KINDS)]]).tolist()
-        self._device_pids = {self.core.threads[code][0] for code in of_device}
-        pids = {msgspec.json.decode(entry["pid"]) for entry in self._entries if "pid" in entry}
+        self._device_pids = self._processes(rows[np.isin(c.kind[rows], DEVICE_KINDS)])
+        pids = self._processes(rows)
+        self._entries = [
+            entry
+            for entry in map(_ENTRY.decode, entries(rank.piece))
+            if "pid" in entry and msgspec.json.decode(entry["pid"]) in pids
+        ]
+        self._timed = [entry for entry in self._entries if "ts" in entry and _phase(entry) != "M"]
+        self.times = self.common(digits_to_ns([entry["ts"] for entry in self._timed]) - origin_ns(self.core))
         # Devices first, so that kernels stand close to those of the rank above.
-        self._pids = sorted(pids, key=lambda pid: (pid not in self._device_pids, isinstance(pid, str), str(pid)))
+        self._pids = sorted(pids, key=lambda pid: (pid not in self._device_pids, str(pid)))
         for pid in self._pids:
             self.pid(pid)
         self._used = sorted({int(device) for device in np.unique(c.device[rows]) if device >= 0})
         for device in self._used:
             self.device(device)
+
+    def _processes(self, rows: np.ndarray) -> set[Any]:
+        """The processes, as the trace calls them, that some rows are of."""
+        return {self.core.threads[code][0] for code in np.unique(self.core.columns.thread[rows]).tolist()}
 
     def common(self, times: np.ndarray) -> np.ndarray:
         """Times of the trace on the common clock."""
@@ -191,13 +198,12 @@ class _Rank:
         for entry, ns in zip(self._timed, (self.times - first_ns).tolist(), strict=True):
             entry["ts"] = Raw(_microseconds(ns))
         for entry in self._entries:
-            if bytes(entry["ph"]) == b'"M"':
+            if _phase(entry) == "M":
                 if bytes(entry.get("name", b"")) in _RENAMED:
                     continue
                 entry.pop("ts", None)
-            if "pid" in entry:
-                entry["pid"] = _raw(self.pid(msgspec.json.decode(entry["pid"])))
-            if "id" in entry and msgspec.json.decode(entry["ph"]) in _PAIRED:
+            entry["pid"] = _raw(self.pid(msgspec.json.decode(entry["pid"])))
+            if "id" in entry and _phase(entry) in _PAIRED:
                 entry["id"] = _raw(self._arrow_id(bytes(entry.get("cat", b"")), entry["id"]))
             if "args" in entry:
                 entry["args"] = self._arguments(entry["args"])
@@ -205,16 +211,11 @@ class _Rank:
 
     def names(self) -> Iterator[bytes]:
         """Metadata entries that name the processes, and put those of one rank below one another."""
-        roles = [self._role(pid) for pid in self._pids]
+        roles = ["GPU" if pid in self._device_pids else "host" for pid in self._pids]
         for pid, role in zip(self._pids, roles, strict=True):
             name = f"{self._rank.name} {role}" + (f" {pid}" if roles.count(role) > 1 else "")
             yield _metadata("process_name", self.pid(pid), name=name)
             yield _metadata("process_sort_index", self.pid(pid), sort_index=self.pid(pid))
-
-    def _role(self, pid: Any) -> str:
-        if pid in self._device_pids:
-            return "GPU"
-        return pid or "marks" if isinstance(pid, str) else "host"
 
     def devices(self) -> Iterator[dict[str, Any]]:
         """Properties of the devices that the piece has events of."""
@@ -254,6 +255,10 @@ def _arrow(joined: Joined, number: int, ranks: Sequence[_Rank], first_ns: int) -
         end = {"ph": "s" if at == 0 else "f" if at == last else "t", "cat": ARROW, "name": joined.name, "id": number}
         where = {"pid": rank.pid(pid), "tid": tid, "ts": Raw(_microseconds(start - first_ns))}
         yield msgspec.json.encode({**end, **where, **({"bp": "e"} if at == last else {})})
+
+
+def _phase(entry: Mapping[str, Raw]) -> Any:
+    return msgspec.json.decode(entry["ph"]) if "ph" in entry else None
 
 
 def _metadata(what: str, pid: int, **args: Any) -> bytes:
