@@ -17,7 +17,9 @@ from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.reports.progress import progress_on_terminal
 from tracelens_graph.stores.cut import piece_between
 from tracelens_graph.stores.ranks_cut import Joined, RankPiece, write_ranks
-from tracelens_graph.suggest import hint
+from tracelens_graph.suggest import did_you_mean
+
+LISTED = "tracelens-graph ranks lists them"
 
 
 def cut_collective(source: str, wanted: str, margin_ns: int, output: Path) -> None:
@@ -76,7 +78,7 @@ def collective_named(meetings: Meetings, wanted: str) -> int:
         why = f": {meetings.notes[0]}" if meetings.notes else ""
         raise AnalysisError(f"the ranks have no collective in common{why}")
     if wanted.isdecimal():
-        if int(wanted) < len(meetings):
+        if len(wanted) < 19 and int(wanted) < len(meetings):
             return int(wanted)
         raise AnalysisError(f"there is no collective {wanted}: they are numbered from 0 to {len(meetings) - 1:,}")
     of_key: dict[str, set[int]] = {}
@@ -96,7 +98,7 @@ def collective_named(meetings: Meetings, wanted: str) -> int:
     alone = {meetings.parts.collective(part).key: why for part, why in meetings.unmatched}
     if wanted in alone:
         raise AnalysisError(f"collective {wanted} is not matched: {alone[wanted]}")
-    raise AnalysisError(f"no collective has the key {wanted!r}; {hint(wanted, of_key)}")
+    raise AnalysisError(f"no collective has the key {wanted!r}; {did_you_mean(wanted, of_key) or LISTED}")
 
 
 def _pieces(traces: TraceSet, meetings: Meetings, number: int, begin: int, end: int) -> dict[int, RankPiece]:
