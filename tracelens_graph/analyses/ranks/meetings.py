@@ -19,8 +19,8 @@ import numpy as np
 from tracelens_graph.analyses.ranks.attendance import Attendance
 from tracelens_graph.analyses.ranks.clocks import Clocks
 from tracelens_graph.analyses.ranks.ends import clocks_by_ends
-from tracelens_graph.analyses.ranks.hosts import hosts_of
 from tracelens_graph.analyses.ranks.matching import SAME_END_NS, matched
+from tracelens_graph.analyses.ranks.nodes import Nodes
 from tracelens_graph.analyses.ranks.parts import BARRIERS, POINT_TO_POINT, Parts
 from tracelens_graph.graph.collectives import Collective
 from tracelens_graph.graph.trace_set import TraceSet
@@ -45,6 +45,7 @@ class Meetings:
     Attributes:
         attendances: the ranks.
         parts: their parts in collectives, as recorded.
+        nodes: which ranks run on one host.
         hosts: the number of the host of each rank, None where nothing tells.
     """
 
@@ -53,7 +54,11 @@ class Meetings:
         self.attendances: list[Attendance] = given
         self.is_corrected = correct
         self.parts = Parts.of(given)
-        self.hosts = hosts_of(given)
+        told = [rank for rank in given if rank.rank is not None]
+        self.nodes = Nodes.of(
+            [one.rank or 0 for one in told], [one.host for one in told], [one.devices for one in told]
+        )
+        self.hosts = [None if one.rank is None else self.nodes.node_of(one.rank) for one in given]
 
     # --- clocks --------------------------------------------------------------------------------------------------
 
@@ -297,7 +302,26 @@ class Meetings:
         notes = []
         for why, count in Counter(why for _, why in self.unmatched).items():
             notes.append(f"{count:,} of {len(self.parts):,} parts of collectives are not matched: {why}")
-        return [*notes, *self._notes_on_clocks()]
+        return [*notes, *self._notes_on_ranks(), *self._notes_on_clocks()]
+
+    @cached_property
+    def group_size(self) -> np.ndarray:
+        """Ranks of the process group of each collective, 0 where not recorded; of a transfer two."""
+        told = [
+            2 if kind == "send" else max(one.group_size or len(one.ranks or ()) for one in self.said(at))
+            for at, kind in enumerate(self.kind)
+        ]
+        return np.array(told, np.int64)
+
+    def _notes_on_ranks(self) -> list[str]:
+        """Where ranks are missing that others may have waited for."""
+        notes, ranks = [], len(self.attendances)
+        if lacking := int((self.group_size > self.count).sum()):
+            notes.append(f"{lacking:,} of {len(self):,} collectives lack ranks of their groups, which may be the last")
+        job = max((rank.world_size or 0 for rank in self.attendances), default=0)
+        if job > ranks and not self.group_size.all():
+            notes.append(f"{ranks:,} of the job's {job:,} ranks are compared; others may be the last")
+        return notes
 
     def _notes_on_clocks(self) -> list[str]:
         ranks = self.attendances

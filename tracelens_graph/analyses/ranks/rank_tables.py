@@ -49,7 +49,7 @@ def rank_collectives(figures: Figures, kind: str | None = None, top: int = 0) ->
                 "sequence": last.sequence,
                 "step": figures.step[at],
                 "ranks": int(m.count[at]),
-                "group_size": int(figures.group_size[at]) or None,
+                "group_size": int(m.group_size[at]) or None,
                 "hosts": figures.hosts[at],
                 "start_us": m.first_start_ns[at] / 1e3,
                 "start_skew_us": (m.last_start_ns[at] - m.first_start_ns[at]) / 1e3,
@@ -81,7 +81,7 @@ def collective_kinds(figures: Figures) -> Table:
     groups: dict[tuple[str, int, int | None], list[int]] = {}
     for one in range(len(m)):
         bytes_: int | None = _known(figures.size[one], int)
-        groups.setdefault((m.kind[one], int(figures.group_size[one]) or int(m.count[one]), bytes_), []).append(one)
+        groups.setdefault((m.kind[one], int(m.group_size[one]) or int(m.count[one]), bytes_), []).append(one)
     rows: list[dict[str, Any]] = []
     for (kind, ranks, size), members in groups.items():
         at = np.array(members)
