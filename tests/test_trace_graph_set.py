@@ -114,15 +114,16 @@ def test_collectives_are_those_of_the_simulation() -> None:
         starts = np.array(told["start_ns"])
         assert about["start_skew_ns"] == np.ptp(starts)
         assert about["last_rank"] == int(starts.argmax())
-        assert about["message_bytes"] == told["bytes"]
+        gathered = RANKS if told["kind"] == "_allgather_base" else 1
+        assert about["message_bytes"] == told["bytes"] * gathered
         assert about["busbw_gb_s"] > 0
         waits = [members[member]["MEMBER_OF"]["wait_ns"] for member in sorted(members)]
         assert waits == (starts.max() - starts).tolist()
         assert about["wait_ns"] == sum(waits)
         for member, edge in members.items():
             assert sum(edge["MEMBER_OF"].values()) == graph.nodes[member]["dur_ns"]
-    starts = [graph.nodes[graph.collective(number)]["start_ns"] for number in range(len(true))]
-    assert starts == sorted(starts)
+    in_order = [graph.nodes[graph.collective(number)]["start_ns"] for number in range(len(true))]
+    assert in_order == sorted(in_order)
 
 
 def test_groups_are_nodes_by_their_ranks() -> None:
@@ -203,7 +204,7 @@ def test_sets_made_of_sets_have_the_graph_too() -> None:
     traces, _ = job()
     assert {one // NODES_PER_TRACE for one in traces[:2].graph} == {0, 1, 2}
     assert traces[:2].graph.in_degree(traces[:2].graph.collective(0)) == 2
-    windows = traces.narrowed(step=1)
+    windows = traces.narrowed(step=3)
     assert len(windows.graph) == len(traces.graph)  # windows do not cut it
     plain = TraceSet.of([load_core(transfer(rank, kind, 5, 20)) for rank, kind in enumerate(("send", "recv"))])
     assert not isinstance(plain, TraceGraphSet)
@@ -244,7 +245,7 @@ def test_a_set_of_lean_graphs_says_what_it_lacks(tmp_path: Path) -> None:
     for rank, kind in enumerate(("send", "recv")):
         (tmp_path / f"rank{rank}.json").write_text(json.dumps(transfer(rank, kind, 5, 20)))
     assert len(load_set(tmp_path).graph) == 6
-    with pytest.raises(AnalysisError, match="lean"):
+    with pytest.raises(AnalysisError, match="loaded without the column"):
         assert load_set(tmp_path, columns=["kind", "start_ns"]).graph
 
 

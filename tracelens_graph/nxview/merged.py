@@ -62,7 +62,7 @@ class Merged:
             "end_skew_ns": m.last_end_ns - m.first_end_ns,
         }
         rates = {"algbw_gb_s": figures.algorithm_bandwidth, "busbw_gb_s": figures.bus_bandwidth}
-        group_size, size = figures.group_size, figures.size
+        group_size, size = m.group_size, figures.size
         for at in range(len(m)):
             last = m.parts.collective(int(m.last_part[at]))
             rank = m.attendances[m.trace[m.last_part[at]]]
