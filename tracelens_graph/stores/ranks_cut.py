@@ -39,6 +39,8 @@ _IDS = {
 
 _DEVICES = ("device", "Device Id")
 _NO_IDS = (0, -1)
+_MOST_PROCESSES = 1000
+"""Processes of a rank that sort indices leave room for."""
 
 _ENTRY = msgspec.json.Decoder(dict[str, Raw])
 
@@ -136,6 +138,10 @@ class _Numbers:
             self._found[what, *key] = next(self._next.setdefault(what, count(1)))
         return self._found[what, *key]
 
+    def process(self, rank: int, pid: Hashable) -> int:
+        """The number of a process of a rank that is no device: behind those of all devices, which are known by now."""
+        return max(self._devices.values(), default=-1) + self.of("process", rank, pid)
+
     def device(self, rank: int, device: int) -> int:
         """The number of a device of a rank: its own, if no other rank has it, else the next free one."""
         if (rank, device) not in self._devices:
@@ -167,9 +173,7 @@ class _Rank:
         self.times = self.common(digits_to_ns([entry["ts"] for entry in self._timed]) - origin_ns(self.core))
         # Devices first, so that kernels stand close to those of the rank above.
         self._pids = sorted(pids, key=lambda pid: (pid not in self._device_pids, str(pid)))
-        for pid in self._pids:
-            self.pid(pid)
-        self._used = sorted({int(device) for device in np.unique(c.device[rows]) if device >= 0})
+        self._used = [device for device in np.unique(c.device[rows]).tolist() if device >= 0]
         for device in self._used:
             self.device(device)
 
@@ -182,8 +186,13 @@ class _Rank:
         return self._rank.clock(times)
 
     def pid(self, pid: Any) -> int:
-        """The number that a process has in the file of all ranks."""
-        return self._ids.of("process", self._place, pid)
+        """The number that a process has in the file of all ranks.
+
+        Device annotations tell their device by their process alone, so that of a device has its number.
+        """
+        if pid in self._device_pids and pid in self._used:
+            return self.device(pid)
+        return self._ids.process(self._place, pid)
 
     def device(self, device: int) -> int:
         """The number that a device has there."""
@@ -212,10 +221,10 @@ class _Rank:
     def names(self) -> Iterator[bytes]:
         """Metadata entries that name the processes, and put those of one rank below one another."""
         roles = ["GPU" if pid in self._device_pids else "host" for pid in self._pids]
-        for pid, role in zip(self._pids, roles, strict=True):
+        for at, (pid, role) in enumerate(zip(self._pids, roles, strict=True)):
             name = f"{self._rank.name} {role}" + (f" {pid}" if roles.count(role) > 1 else "")
             yield _metadata("process_name", self.pid(pid), name=name)
-            yield _metadata("process_sort_index", self.pid(pid), sort_index=self.pid(pid))
+            yield _metadata("process_sort_index", self.pid(pid), sort_index=self._place * _MOST_PROCESSES + at)
 
     def devices(self) -> Iterator[dict[str, Any]]:
         """Properties of the devices that the piece has events of."""
