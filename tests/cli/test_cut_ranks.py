@@ -83,8 +83,11 @@ def test_what_is_around_depends_on_the_margin(run: Run, folder: Path, tmp_path: 
 def test_a_key_names_it_as_its_number_does(run: Run, folder: Path, tmp_path: Path) -> None:
     meetings = meetings_of(folder)
     key = meetings.parts.collective(int(meetings.last_part[3])).key
-    for name, wanted in (("a.json.gz", "3"), ("b.json.gz", key)):
-        assert run("cut", folder / "*.json.gz", "--collective", wanted, "-o", tmp_path / name)[0] == 0
+    for name, wanted, named in (
+        ("a.json.gz", "3", [folder / "*.json.gz"]),
+        ("b.json.gz", key, sorted(folder.iterdir())),
+    ):
+        assert run("cut", *named, "--collective", wanted, "-o", tmp_path / name)[0] == 0
     assert (tmp_path / "a.json.gz").read_bytes() == (tmp_path / "b.json.gz").read_bytes()
     assert load_core(tmp_path / "a.json.gz").info.events
 
@@ -166,6 +169,7 @@ def test_no_input_is_overwritten(run: Run, folder: Path, tmp_path: Path) -> None
         (["--collective", "1", "--step", "3"], "say what to cut out: one of --uid, --step, --collective"),
         (["--collective", "1", "--cache"], "--cache keeps the graph of one trace"),
         (["--step", "3"], "is a folder, and this command takes one trace"),
+        (["other.json", "--step", "3"], "name one trace; several are for --collective"),
     ],
 )
 def test_wrong_usage(run: Run, folder: Path, options: list[str], words: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,11 +22,11 @@ from tracelens_graph.suggest import did_you_mean
 LISTED = "tracelens-graph ranks lists them"
 
 
-def cut_collective(source: str, wanted: str, margin_ns: int, output: Path) -> None:
+def cut_collective(sources: Sequence[str], wanted: str, margin_ns: int, output: Path) -> None:
     """Write what all ranks did around a collective.
 
     Args:
-        source: the folder or pattern of the traces.
+        sources: the traces, or folders or patterns of them.
         wanted: number or key of the collective.
         margin_ns: how much before the first start and after the last end.
         output: the file to write.
@@ -35,7 +35,7 @@ def cut_collective(source: str, wanted: str, margin_ns: int, output: Path) -> No
         typer.BadParameter: there are no two traces.
         AnalysisError: there is no such collective.
     """
-    files = traces_named([source])
+    files = traces_named(sources)
     if len(files) < 2:
         raise typer.BadParameter("--collective: is for the ranks of a job; name the folder of their traces")
     traces = load_set(files)
