@@ -249,7 +249,7 @@ class _Rank:
                 arguments[name] = _raw(self._ids.of(what, self._place, old))
         for name in _DEVICES:
             old = _integer(arguments[name]) if name in arguments else None
-            if old in self._used:
+            if old is not None and old in self._used:
                 arguments[name] = _raw(self.device(old))
         return Raw(msgspec.json.encode(arguments))
 
