@@ -124,9 +124,10 @@ def write_piece(
     return len(texts)
 
 
-def origin_ns(core: Core) -> int:
-    """What the file shows at the start of the graph: times of its entries less this are times of the graph."""
-    return core.info.start_epoch_ns - epoch_ns(core.info.metadata.get("baseTimeNanoseconds"))
+def times_ns(core: Core, texts: Sequence[Raw]) -> np.ndarray:
+    """Times as the file shows them, in microseconds, as times of its graph in ns."""
+    origin = core.info.start_epoch_ns - epoch_ns(core.info.metadata.get("baseTimeNanoseconds"))
+    return digits_to_ns(texts) - origin
 
 
 def entries(piece: Piece, progress: Callable[[int, int], None] | None = None) -> list[bytes]:
@@ -224,7 +225,6 @@ class _Entries:
         self._role[c.uid[c.uid < core.info.events]] = _OUTSIDE
         inside = c.uid[piece.rows]
         self._role[inside[inside < core.info.events]] = _INSIDE
-        self._origin = origin_ns(core)
         self._code = {thread: code for code, thread in enumerate(map(tuple, core.threads))}
         self._threads = {tuple(core.threads[code]) for code in np.unique(c.thread[piece.rows]).tolist()}
         self._lanes = _Lanes(piece)
@@ -261,25 +261,23 @@ class _Entries:
 
     def _others(self, first: int, entries: list[tuple[int, _Head]]) -> list[int]:
         """Which of the entries that are no nodes may belong to the piece."""
+        core = self._piece.core
         arrows = [entry for entry in entries if entry[1].ph in _ARROW_ENDS]
         names = [(i, h) for i, h in entries if h.ph == "M" and bytes(h.name) in _PROCESS_NAMES | _THREAD_NAMES]
         timed = [(i, h) for i, h in entries if h.ph not in (*_ARROW_ENDS, "M") and len(memoryview(h.ts))]
         self._names += [_Name(first + i, h.pid, h.tid if bytes(h.name) in _THREAD_NAMES else None) for i, h in names]
         if arrows:
             threads = np.fromiter((self._code.get((h.pid, h.tid), -1) for _, h in arrows), np.int64, len(arrows))
-            held = self._lanes.hold(threads, self._times([h.ts for _, h in arrows]))
+            held = self._lanes.hold(threads, times_ns(core, [h.ts for _, h in arrows]))
             arrows = [arrow for arrow, holds in zip(arrows, held.tolist(), strict=True) if holds]
             self._arrow_ends += [_ArrowEnd(first + i, (h.cat, bytes(h.id)), h.ph) for i, h in arrows]
         if timed:
-            start = self._times([h.ts for _, h in timed])
+            start = times_ns(core, [h.ts for _, h in timed])
             lasted = digits_to_ns([h.dur if len(memoryview(h.dur)) else Raw(b"0") for _, h in timed])
             inside = (start <= self._piece.before_ns) & (start + lasted >= self._piece.after_ns)
             timed = [entry for entry, is_inside in zip(timed, inside.tolist(), strict=True) if is_inside]
             self._threads |= {(h.pid, h.tid) for _, h in timed}
         return [i for i, _ in (*arrows, *names, *timed)]
-
-    def _times(self, texts: list[Raw]) -> np.ndarray:
-        return digits_to_ns(texts) - self._origin
 
 
 class _Lanes:

@@ -17,10 +17,9 @@ import numpy as np
 from msgspec import Raw
 
 from tracelens_graph.graph.links import DEPENDENCY_ID
-from tracelens_graph.loaders.kineto.times import digits_to_ns
 from tracelens_graph.marks import GENERATOR
 from tracelens_graph.schema import DEVICE_KINDS
-from tracelens_graph.stores.cut import Piece, entries, origin_ns, write_entries
+from tracelens_graph.stores.cut import Piece, entries, times_ns, write_entries
 
 ARROW = "collective"
 """Category of the arrows between the ranks."""
@@ -170,7 +169,7 @@ class _Rank:
             if "pid" in entry and msgspec.json.decode(entry["pid"]) in pids
         ]
         self._timed = [entry for entry in self._entries if "ts" in entry and _phase(entry) != "M"]
-        self.times = self.common(digits_to_ns([entry["ts"] for entry in self._timed]) - origin_ns(self.core))
+        self.times = self.common(times_ns(self.core, [entry["ts"] for entry in self._timed]))
         # Devices first, so that kernels stand close to those of the rank above.
         self._pids = sorted(pids, key=lambda pid: (pid not in self._device_pids, str(pid)))
         self._used = [device for device in np.unique(c.device[rows]).tolist() if device >= 0]
