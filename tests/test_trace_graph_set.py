@@ -232,6 +232,21 @@ def test_a_transfer_is_an_edge_from_sender_to_receiver(known: bool) -> None:
     assert [(a, b) for a, b, kind in turned.edges(keys=True) if kind == "SENDS"] == [kernels[::-1]]
 
 
+def test_stages_of_a_pipeline_send_to_one_another() -> None:
+    ran = simulate(ranks=2, steps=2, pipeline_parallel=2, memory=False, python_stacks=False)
+    traces = TraceGraphSet.of([load(one.trace) for one in ran.ranks])
+    graph = traces.graph
+    sent = [(a, b) for a, b, kind in graph.edges(keys=True) if kind == "SENDS"]
+    assert len(sent) == sum(kind == "send" for kind in graph.meetings.kind) > 0
+    for ends, wanted in (([a for a, _ in sent], "send"), ([b for _, b in sent], "recv")):
+        for number in ends:
+            ordinal, uid = divmod(number, NODES_PER_TRACE)
+            core = traces[ordinal].core
+            assert core.collectives.nodes[core.collectives.of_row[core.row(uid)]].kind == wanted
+    # Activations go to the next stage, gradients back.
+    assert {(a // NODES_PER_TRACE, b // NODES_PER_TRACE) for a, b in sent} == {(0, 1), (1, 0)}
+
+
 def test_graphs_without_collectives_stand_side_by_side() -> None:
     one = {"traceEvents": [span("cpu_op", "aten::mm", 0, 5), span("cpu_op", "aten::add", 6, 1)]}
     graph = TraceGraphSet.of({"a": load(one), "b": load(one)}).graph

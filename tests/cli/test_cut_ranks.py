@@ -179,6 +179,20 @@ def test_wrong_usage(run: Run, folder: Path, options: list[str], words: str) -> 
     assert not Path("x.json").exists()
 
 
+def test_ranks_without_a_gpu(run: Run, tmp_path: Path) -> None:
+    folder, out = Path(__file__).parents[2] / "examples/traces/gloo-4-ranks", tmp_path / "cut.json"
+    assert run("cut", folder, "--collective", 5, "-o", out)[0] == 0
+    events = events_of(out)
+    names = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
+    assert list(names.values()) == [f"rank {rank} host" for rank in range(4)]
+    arrows: dict[int, list[float]] = {}
+    for event in events:
+        if event.get("cat") == "collective":
+            arrows.setdefault(event["id"], []).append(event["ts"])
+    assert arrows
+    assert all(times == sorted(times) for times in arrows.values())
+
+
 @needs_corpus
 def test_eight_ranks_without_metadata(run: Run, corpus: Path, tmp_path: Path) -> None:
     folder, out = corpus / "dlrm-8-ranks/kineto", tmp_path / "cut.json.gz"

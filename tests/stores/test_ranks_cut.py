@@ -127,11 +127,8 @@ def assert_is_chrome_trace(trace: dict[str, Any]) -> None:
 def test_ranks_that_number_everything_alike_stay_apart() -> None:
     cores = [load_core(rank_trace(rank, kernel_at)) for rank, kernel_at in enumerate((100.0, 200.0))]
     pieces = pieces_of(cores, [5_000, 0])
-    nccl = [
-        int(np.flatnonzero(core.columns.start_ns == at * 1000 - 1000)[-1])
-        for core, at in zip(cores, (100, 200), strict=True)
-    ]
-    trace = written(pieces, [Joined("allreduce 0", [(0, nccl[0]), (1, nccl[1])])], epoch_ns=10**18)
+    nccl = [core.row(5) for core in cores]
+    trace = written(pieces, [Joined("allreduce 0", [(0, nccl[0], 104_000), (1, nccl[1], 199_000)])], epoch_ns=10**18)
     assert_is_chrome_trace(trace)
     names = {e["pid"]: e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "process_name"}
     assert names == {0: "rank 0 GPU", 2: "rank 0 host", 1: "rank 1 GPU", 3: "rank 1 host"}
@@ -185,7 +182,8 @@ def test_times_are_exact_whatever_the_clock() -> None:
 def test_arrows_lead_through_all_kernels() -> None:
     cores = [load_core(rank_trace(rank, at)) for rank, at in enumerate((100.0, 120.0, 90.0))]
     rows = [core.row(5) for core in cores]
-    trace = written(pieces_of(cores, [0, 0, 0]), [Joined("allreduce 3", [(2, rows[2]), (0, rows[0]), (1, rows[1])])])
+    joined = Joined("allreduce 3", [(2, rows[2], 89_000), (0, rows[0], 99_000), (1, rows[1], 119_000)])
+    trace = written(pieces_of(cores, [0, 0, 0]), [joined])
     assert_is_chrome_trace(trace)
     ends = [event for event in trace["traceEvents"] if event.get("cat") == ARROW]
     assert [(end["ph"], end["name"], end["ts"], end["tid"]) for end in ends] == [

@@ -143,8 +143,11 @@ def _joined(meetings: Meetings, pieces: dict[int, RankPiece]) -> Iterator[Joined
     for number, kind in enumerate(meetings.kind):
         parts = meetings.parts_of(number)
         parts = parts[np.argsort(meetings.start_ns[parts], kind="stable")].tolist()
-        firsts = [(int(meetings.trace[part]), meetings.parts.collective(part).rows[0]) for part in parts]
-        kernels = [(order[place], row) for place, row in firsts if row in inside.get(place, ())]
+        firsts = [
+            (int(meetings.trace[part]), meetings.parts.collective(part).rows[0], int(meetings.start_ns[part]))
+            for part in parts
+        ]
+        kernels = [(order[place], row, start) for place, row, start in firsts if row in inside.get(place, ())]
         if len(kernels) > 1:
             yield Joined(f"{kind} {number}", kernels)
 

@@ -65,11 +65,11 @@ class Joined:
 
     Attributes:
         name: name of the arrow.
-        kernels: place of the piece and row of the kernel, in the order of their starts.
+        kernels: place of the piece, row of the kernel, and when it began on the common clock, in the order of that.
     """
 
     name: str
-    kernels: Sequence[tuple[int, int]]
+    kernels: Sequence[tuple[int, int, int]]
 
 
 def write_ranks(
@@ -139,7 +139,7 @@ class _Numbers:
 
     def process(self, rank: int, pid: Hashable) -> int:
         """The number of a process of a rank that is no device: behind those of all devices, which are known by now."""
-        return max(self._devices.values(), default=-1) + self.of("process", rank, pid)
+        return max(self._devices.values(), default=0) + self.of("process", rank, pid)
 
     def device(self, rank: int, device: int) -> int:
         """The number of a device of a rank: its own, if no other rank has it, else the next free one."""
@@ -256,10 +256,9 @@ class _Rank:
 def _arrow(joined: Joined, number: int, ranks: Sequence[_Rank], first_ns: int) -> Iterator[bytes]:
     """The ends of an arrow: it leads from the kernel that began first through all others to that which began last."""
     last = len(joined.kernels) - 1
-    for at, (place, row) in enumerate(joined.kernels):
+    for at, (place, row, start) in enumerate(joined.kernels):
         rank = ranks[place]
         pid, tid = rank.core.threads[rank.core.columns.thread[row]]
-        [start] = rank.common(rank.core.columns.start_ns[row : row + 1].astype(np.int64)).tolist()
         end = {"ph": "s" if at == 0 else "f" if at == last else "t", "cat": ARROW, "name": joined.name, "id": number}
         where = {"pid": rank.pid(pid), "tid": tid, "ts": Raw(_microseconds(start - first_ns))}
         yield msgspec.json.encode({**end, **where, **({"bp": "e"} if at == last else {})})
