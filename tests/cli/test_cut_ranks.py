@@ -18,7 +18,6 @@ from tracelens_graph.cli.cut_ranks import collective_named
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.loading import load_core
-from tracelens_graph.schema import Kind
 from tracelens_graph.simulate import simulate, write
 
 RANKS = 3
@@ -195,28 +194,25 @@ def test_ranks_without_a_gpu(run: Run, tmp_path: Path) -> None:
 
 @needs_corpus
 def test_eight_ranks_without_metadata(run: Run, corpus: Path, tmp_path: Path) -> None:
-    folder, out = corpus / "dlrm-8-ranks/kineto", tmp_path / "cut.json.gz"
+    folder, out = corpus / "dlrm-8-ranks/kineto", tmp_path / "cut.json"
     assert run("cut", folder, "--collective", 4, "-o", out)[1].startswith(
         f"wrote {out}: 4,928 events of 8 ranks around collective 4 (allreduce; rank 7 came last, 223.0 us after"
     )
     meetings, small = meetings_of(folder), load_core(out)
-    c = small.columns
+    events = events_of(out)
+    arrow = {end["pid"]: end["ts"] for end in events if end.get("cat") == "collective" and end["name"].endswith(" 4")}
     parts = meetings.parts_of(4)
-    starts = meetings.start_ns[parts] - meetings.start_ns[parts].min()
-    found = []
-    for place, pid in enumerate(range(8)):  # each rank has a device of its own
-        name = load_core(sorted(folder.iterdir())[place])
-        kernel = name.names[name.columns.name[meetings.parts.collective(int(parts[place])).rows[0]]]
-        of_rank = [code for code, thread in enumerate(small.threads) if thread[0] == pid]
-        rows = np.flatnonzero(np.isin(c.thread, of_rank) & (c.kind == Kind.Kernel))
-        found.append({int(c.start_ns[row]) for row in rows if small.names[c.name[row]] == kernel})
-    first = min(map(min, found))
-    zero = next(
-        z
-        for z in range(first, int(c.end_ns.max()), 1000)
-        if all(z + s in f for s, f in zip(starts, found, strict=True))
-    )
-    assert zero >= 0
+    assert list(arrow) == np.argsort(meetings.start_ns[parts], kind="stable").tolist()  # rank 0 has device 0
+    for part in parts.tolist():
+        place = int(meetings.trace[part])
+        [kernel] = [
+            event
+            for event in events
+            if event.get("cat") == "kernel" and event["pid"] == place and event["ts"] == arrow[place]
+        ]
+        shown = round((kernel["ts"] - min(arrow.values())) * 1000)
+        assert shown == meetings.start_ns[part] - meetings.first_start_ns[4]
+        assert round(kernel["dur"] * 1000) == meetings.end_ns[part] - meetings.start_ns[part]
     gpu = small.gpu_rows
-    assert (c.parent[gpu] >= 0).all()
-    assert sorted(set(c.device[gpu].tolist())) == list(range(8))
+    assert (small.columns.parent[gpu] >= 0).all()
+    assert sorted(set(small.columns.device[gpu].tolist())) == list(range(8))
