@@ -1,0 +1,360 @@
+"""Binding causes: of all that a point had to wait for, what came last.
+
+Between two points every route has the same length, so a longest path says nothing; what counts is which of its
+candidates determined a point. A cause of some kind takes at least as long as the fastest ones of that kind in the
+traces; the candidate that would have allowed the point last binds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from tracelens_graph.analyses.ranks.points import Edge, RankPoints, Role, rank_points
+from tracelens_graph.errors import AnalysisError
+from tracelens_graph.graph.arrays import distinct, positions_by
+from tracelens_graph.graph.collectives import Collective
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.trace_set import TraceSet
+
+LEAST_QUANTILE, MOST_QUANTILE = 0.005, 0.995
+
+CEILING_NS = {Edge.call: 20_000, Edge.launch: 10_000, Edge.stream: 5_000, Edge.event: 10_000, Edge.sync: 20_000}
+"""What the fastest cause of a kind cannot exceed, ns: where all work waits long, as in a full queue, the fastest
+that is seen is not the fastest that there is. Only kinds listed here have a latency of their own."""
+
+_ROUNDS = 64
+"""How many points at one moment can follow from each other."""
+
+_EARLIEST = np.iinfo(np.int64).min
+
+
+@dataclass(frozen=True)
+class Causes:
+    """All points of some ranks on one clock, the edges between them, and which edge binds each point.
+
+    Attributes:
+        traces: the ranks.
+        time: per point the moment, ns.
+        level: per point its place among points of one moment that follow from each other.
+        ordinal, row, role: per point the place of its rank in `traces`, its row there (-1 for a meeting), and `Role`.
+        before, after, kind: per edge its points, and its `Edge`.
+        binding: per point the edge that binds it, -1 for a point that follows from nothing.
+        least_ns: per kind of edge the latency of the fastest.
+        first_point: per rank its first point.
+        ranks: per rank its points by row; see `RankPoints`.
+        negative: per kind of edge how many would lead back in time, and were left out.
+        worst_negative_ns: how far the worst of those between ranks leads back.
+        notes: what is to be said of them.
+    """
+
+    traces: TraceSet
+    time: np.ndarray
+    level: np.ndarray
+    ordinal: np.ndarray
+    row: np.ndarray
+    role: np.ndarray
+    before: np.ndarray
+    after: np.ndarray
+    kind: np.ndarray
+    binding: np.ndarray
+    least_ns: np.ndarray
+    first_point: np.ndarray
+    ranks: Sequence[RankPoints]
+    meeting: np.ndarray
+    negative: dict[Edge, int]
+    worst_negative_ns: int = 0
+    notes: list[str] = field(default_factory=list)
+
+    def core(self, ordinal: int) -> Core:
+        """The graph of a rank."""
+        return self.traces[ordinal].core
+
+    def gpu_points(self, ordinal: int, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Start and end points of GPU events of a rank, by their rows."""
+        rank = self.ranks[ordinal]
+        at = np.searchsorted(rank.gpu_rows, rows)
+        return self.first_point[ordinal] + rank.gpu_start[at], self.first_point[ordinal] + rank.gpu_end[at]
+
+
+def causes(traces: TraceSet, meetings: Meeting | None = None) -> Causes:
+    """The points of some ranks and what bound each of them.
+
+    Args:
+        traces: the ranks.
+        meetings: which of their collectives are one, on which clock; without them every rank stands for itself.
+
+    Raises:
+        AnalysisError: no rank has a GPU event.
+    """
+    ranks = [rank_points(one.core) for one in traces]
+    if not any(len(rank.gpu_rows) for rank in ranks):
+        raise AnalysisError("there are no GPU events, so there is no path to follow through them")
+    first = np.concatenate(([0], np.cumsum([len(rank.time) for rank in ranks])))
+    time = np.concatenate([_on_clock(traces, meetings, at, rank.time) for at, rank in enumerate(ranks)])
+    ordinal = np.repeat(np.arange(len(ranks), dtype=np.int32), np.diff(first))
+    role, row = (np.concatenate([getattr(rank, name) for rank in ranks]) for name in ("role", "row"))
+    before, after = (
+        np.concatenate([getattr(rank, name) + start for rank, start in zip(ranks, first, strict=False)])
+        for name in ("before", "after")
+    )
+    kind = np.concatenate([rank.kind for rank in ranks])
+    met = _Met(len(time))
+    if meetings is not None:
+        met = _meet(meetings, ranks, first, traces, time)
+        replaced = np.zeros(len(time), bool)
+        replaced[met.served] = True
+        kept = ~((kind == Edge.run) & replaced[after])
+        before = np.concatenate((before[kept], met.before))
+        after = np.concatenate((after[kept], met.after))
+        kind = np.concatenate((kind[kept], met.kind))
+        time = np.concatenate((time, met.time))
+        ordinal = np.concatenate((ordinal, met.ordinal))
+        role = np.concatenate((role, np.full(len(met.time), Role.meeting, np.int8)))
+        row = np.concatenate((row, np.full(len(met.time), -1)))
+    forward = time[before] <= time[after]
+    negative = {
+        Edge(one): count for one, count in enumerate(np.bincount(kind[~forward], minlength=len(Edge)).tolist()) if count
+    }
+    if met.lost:
+        negative[Edge.transfer] = negative.get(Edge.transfer, 0) + met.lost
+    before, after, kind = before[forward], after[forward], kind[forward]
+    level, ordered = _levels(time, before, after)
+    before, after, kind = before[ordered], after[ordered], kind[ordered]
+    least = _least(time[after] - time[before], kind)
+    return Causes(
+        traces, time, level, ordinal, row, role, before, after, kind,
+        bind(time[before] + least[kind], after, len(time)), least, first[:-1], ranks, met.meeting, negative,
+        met.worst_ns, _notes(traces, ranks, met),
+    )  # fmt: skip
+
+
+def bind(allowed: np.ndarray, after: np.ndarray, points: int) -> np.ndarray:
+    """Per point the edge into it that allowed it last; of equal ones the last edge; -1 without any."""
+    latest = np.full(points, _EARLIEST)
+    np.maximum.at(latest, after, allowed)
+    binding = np.full(points, -1)
+    at = np.flatnonzero(allowed == latest[after])
+    binding[after[at]] = at
+    return binding
+
+
+def _on_clock(traces: TraceSet, meetings: Meeting | None, ordinal: int, time: np.ndarray) -> np.ndarray:
+    if meetings is None:
+        return time + traces[ordinal].offset_ns
+    return np.asarray(meetings.clock_ns(ordinal, time), np.int64)
+
+
+def _least(latency: np.ndarray, kind: np.ndarray) -> np.ndarray:
+    """Per kind of edge the latency of the fastest, ns; 0 for kinds without a latency of their own."""
+    least = np.zeros(len(Edge), np.int64)
+    for edge, ceiling in CEILING_NS.items():
+        if len(own := latency[kind == edge]):
+            place = int(LEAST_QUANTILE * (len(own) - 1))
+            least[edge] = min(int(np.partition(own, place)[place]), ceiling)
+    return least
+
+
+def _levels(time: np.ndarray, before: np.ndarray, after: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Per point its place among those of its moment, and which edges lead forward in moment and place.
+
+    Edges that would close a circle within one moment do not: clocks of microseconds make such circles.
+    """
+    level = np.zeros(len(time), np.int32)
+    tied = np.flatnonzero(time[before] == time[after])
+    one, other = before[tied], after[tied]
+    for _ in range(_ROUNDS):
+        low = level[other] <= level[one]
+        if not low.any():
+            break
+        np.maximum.at(level, other[low], level[one[low]] + 1)
+    ordered = np.ones(len(before), bool)
+    ordered[tied] = level[one] < level[other]
+    return level, ordered
+
+
+# --- collectives ------------------------------------------------------------------------------------------------------
+
+
+class Meeting(Protocol):
+    """What is read of matched collectives; see `tracelens_graph.analyses.ranks.meetings.Meetings`."""
+
+    @property
+    def trace(self) -> np.ndarray: ...
+    @property
+    def node(self) -> np.ndarray: ...
+    @property
+    def meeting(self) -> np.ndarray: ...
+    @property
+    def kind(self) -> Sequence[str]: ...
+    @property
+    def is_barrier(self) -> np.ndarray: ...
+    def clock_ns(self, ordinal: int, times: np.ndarray, /) -> np.ndarray: ...
+
+
+FROM_ONE = frozenset({"broadcast", "scatter", "send", "recv"})
+"""Kinds in which one rank gives and the others get."""
+
+TO_ONE = frozenset({"reduce", "gather"})
+"""Kinds in which one rank gets and the others give."""
+
+
+@dataclass
+class _Met:
+    """Points and edges of collectives over ranks.
+
+    Attributes:
+        points: number of points before them.
+        time, ordinal, meeting: per point the moment when the last has come, who that is, and number of the meeting.
+        before, after, kind: edges.
+        served: points that end a rank's part of a collective, and follow from a meeting.
+        lost: ends that lie before the last has come, so that nothing can follow.
+        worst_ns: how far the worst of these lies before it.
+        unled: number of collectives with one source or target where it is not known which rank that is.
+    """
+
+    points: int
+    time: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    ordinal: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
+    meeting: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    before: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    after: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    kind: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int8))
+    served: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    lost: int = 0
+    worst_ns: int = 0
+    unled: int = 0
+
+
+def _meet(
+    meetings: Meeting, ranks: Sequence[RankPoints], first: np.ndarray, traces: TraceSet, time: np.ndarray
+) -> _Met:
+    """One point per collective between the starts and the ends of all who take part; one per receiver, where one
+    rank gives.
+    """
+    parts = np.flatnonzero(meetings.meeting >= 0)
+    trace, number = meetings.trace[parts], meetings.meeting[parts]
+    several = np.bincount(number, minlength=len(meetings.kind)) > 1 if len(parts) else np.zeros(0, bool)
+    parts, trace, number = parts[several[number]], trace[several[number]], number[several[number]]
+    nodes = [traces[at].core.collectives.nodes[node]
+             for at, node in zip(trace.tolist(), meetings.node[parts].tolist(), strict=True)]  # fmt: skip
+    start, end, single = _ends(nodes, trace, ranks, first, traces)
+    met = _Met(len(time))
+    group = np.full(len(parts), -1)
+    gives: list[tuple[int, int]] = []
+    joint = np.array([kind not in FROM_ONE | TO_ONE for kind in meetings.kind], bool) | meetings.is_barrier
+    group[joint[number]] = number[joint[number]]
+    for meeting, of in positions_by(np.where(joint[number], -1, number)):
+        if meeting < 0:
+            continue
+        kind = meetings.kind[meeting]
+        source = _source(of, nodes, trace, traces) if kind in FROM_ONE else -1
+        if source < 0:
+            met.unled += 1
+        gives += [(source, place) for place in of.tolist() if source >= 0 and place != source]
+    _joint_points(met, group, trace, start, end, single, time)
+    if gives:
+        source, target = np.array(gives).T
+        pair = np.arange(len(source))
+        _add(met, np.concatenate((pair, pair)), np.concatenate((start[source], start[target])), pair, end[target],
+             single[target], number[target], np.concatenate((trace[source], trace[target])), time)  # fmt: skip
+    return met
+
+
+def _ends(
+    nodes: Sequence[Collective], trace: np.ndarray, ranks: Sequence[RankPoints], first: np.ndarray, traces: TraceSet
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Points where each part of a collective starts and ends, and whether these are of one kernel."""
+    start, end = np.zeros((2, len(nodes)), np.int64)
+    single = np.ones(len(nodes), bool)
+    for ordinal, of in positions_by(trace):
+        rank, end_ns = ranks[ordinal], traces[ordinal].core.columns.end_ns
+        opens = np.array([nodes[place].rows[0] for place in of.tolist()], np.int64)
+        closes = np.array(
+            [max(nodes[place].rows, key=lambda row: int(end_ns[row])) for place in of.tolist()], np.int64
+        )
+        start[of] = first[ordinal] + rank.gpu_start[np.searchsorted(rank.gpu_rows, opens)]
+        end[of] = first[ordinal] + rank.gpu_end[np.searchsorted(rank.gpu_rows, closes)]
+        single[of] = opens == closes
+    return start, end, single
+
+
+def _source(of: np.ndarray, nodes: Sequence[Collective], trace: np.ndarray, traces: TraceSet) -> int:
+    """Place of the part whose rank gives, by the rank that is recorded as source; -1 where none is."""
+    told = {nodes[place].source_rank for place in of.tolist()} - {None}
+    sends = [place for place in of.tolist() if nodes[place].kind == "send"]
+    if len(sends) == 1:
+        return sends[0]
+    if len(told) != 1:
+        return -1
+    source = told.pop()
+    return next((place for place in of.tolist() if traces[int(trace[place])].rank == source), -1)
+
+
+def _joint_points(
+    met: _Met, group: np.ndarray, trace: np.ndarray, start: np.ndarray, end: np.ndarray, single: np.ndarray,
+    time: np.ndarray,
+) -> None:  # fmt: skip
+    """Meetings at which nobody ends before all have come."""
+    of = np.flatnonzero(group >= 0)
+    if len(of):
+        numbers, place = distinct(group[of])
+        _add(met, place, start[of], place, end[of], single[of], numbers[place], trace[of], time, numbers)
+
+
+def _add(
+    met: _Met, place: np.ndarray, starts: np.ndarray, end_place: np.ndarray, ends: np.ndarray, single: np.ndarray,
+    number: np.ndarray, trace: np.ndarray, time: np.ndarray, numbers: np.ndarray | None = None,
+) -> None:  # fmt: skip
+    """New meetings.
+
+    Args:
+        met: where they go.
+        place, starts: per arrival the meeting it is at, and its point.
+        end_place, ends, single: per end the meeting that it follows from, its point, and whether of one kernel.
+        number: per end the number of the collective.
+        trace: per arrival its rank.
+        time: times of all points.
+        numbers: number of the collective of each meeting, where that is not one per end.
+    """
+    count = int(place.max()) + 1
+    moment = np.full(count, _EARLIEST)
+    np.maximum.at(moment, place, time[starts])
+    last = np.zeros(count, np.int32)
+    is_last = np.flatnonzero(time[starts] == moment[place])
+    last[place[is_last]] = trace[is_last]
+    point = met.points + len(met.time) + np.arange(count)
+    late = moment[end_place] - time[ends]
+    fine = late <= 0
+    if not fine.all():
+        met.lost += int((~fine).sum())
+        met.worst_ns = max(met.worst_ns, int(late.max()))
+    met.time = np.concatenate((met.time, moment))
+    met.ordinal = np.concatenate((met.ordinal, last))
+    met.meeting = np.concatenate((met.meeting, number if numbers is None else numbers))
+    met.before = np.concatenate((met.before, starts, point[end_place[fine]]))
+    met.after = np.concatenate((met.after, point[place], ends[fine]))
+    met.kind = np.concatenate(
+        (met.kind, np.full(len(starts), Edge.arrive, np.int8), np.full(int(fine.sum()), Edge.transfer, np.int8))
+    )
+    met.served = np.concatenate((met.served, ends[fine & single]))
+
+
+def _notes(traces: TraceSet, ranks: Sequence[RankPoints], met: _Met) -> list[str]:
+    notes = [f"{one.name}: {note}" for one, rank in zip(traces, ranks, strict=True) for note in rank.notes]
+    if inferred := sum(rank.inferred for rank in ranks):
+        notes.append(
+            f"waits between streams are not recorded (no cuda_sync rows); {inferred:,} are inferred from the order of "
+            "calls"
+        )
+    if met.lost:
+        notes.append(
+            f"{met.lost:,} ends of collectives lie before the last rank had come, by up to {met.worst_ns / 1e3:,.1f} us: "
+            "clocks disagree, or collectives are matched wrongly; the path may run over the wrong rank"
+        )
+    if met.unled:
+        notes.append(f"{met.unled:,} collectives with one source or target: it is not known which rank that is")
+    return notes
