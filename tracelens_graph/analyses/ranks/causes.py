@@ -38,6 +38,7 @@ class Causes:
 
     Attributes:
         traces: the ranks.
+        meetings: which of their collectives are one, and on which clock they are; None for their own.
         time: per point the moment, ns.
         level: per point its place among points of one moment that follow from each other.
         ordinal, row, role: per point the place of its rank in `traces`, its row there (-1 for a meeting), and `Role`.
@@ -46,12 +47,14 @@ class Causes:
         least_ns: per kind of edge the latency of the fastest.
         first_point: per rank its first point.
         ranks: per rank its points by row; see `RankPoints`.
+        meeting: number of the collective that each of the last points, those of meetings, belongs to.
         negative: per kind of edge how many would lead back in time, and were left out.
         worst_negative_ns: how far the worst of those between ranks leads back.
         notes: what is to be said of them.
     """
 
     traces: TraceSet
+    meetings: Meeting | None
     time: np.ndarray
     level: np.ndarray
     ordinal: np.ndarray
@@ -72,6 +75,10 @@ class Causes:
     def core(self, ordinal: int) -> Core:
         """The graph of a rank."""
         return self.traces[ordinal].core
+
+    def on_clock(self, ordinal: int, time: int) -> int:
+        """A moment of a rank on the clock that the points are on."""
+        return int(_on_clock(self.traces, self.meetings, ordinal, np.array([time], np.int64))[0])
 
     def gpu_points(self, ordinal: int, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Start and end points of GPU events of a rank, by their rows."""
@@ -126,7 +133,7 @@ def causes(traces: TraceSet, meetings: Meeting | None = None) -> Causes:
     before, after, kind = before[ordered], after[ordered], kind[ordered]
     least = _least(time[after] - time[before], kind)
     return Causes(
-        traces, time, level, ordinal, row, role, before, after, kind,
+        traces, meetings, time, level, ordinal, row, role, before, after, kind,
         bind(time[before] + least[kind], after, len(time)), least, first[:-1], ranks, met.meeting, negative,
         met.worst_ns, _notes(traces, ranks, met),
     )  # fmt: skip
@@ -273,9 +280,7 @@ def _ends(
     for ordinal, of in positions_by(trace):
         rank, end_ns = ranks[ordinal], traces[ordinal].core.columns.end_ns
         opens = np.array([nodes[place].rows[0] for place in of.tolist()], np.int64)
-        closes = np.array(
-            [max(nodes[place].rows, key=lambda row: int(end_ns[row])) for place in of.tolist()], np.int64
-        )
+        closes = np.array([max(nodes[place].rows, key=lambda row: int(end_ns[row])) for place in of.tolist()], np.int64)
         start[of] = first[ordinal] + rank.gpu_start[np.searchsorted(rank.gpu_rows, opens)]
         end[of] = first[ordinal] + rank.gpu_end[np.searchsorted(rank.gpu_rows, closes)]
         single[of] = opens == closes

@@ -65,8 +65,7 @@ class RankPoints:
         before, after, kind: per edge its points and its `Edge`.
         gpu_rows: rows of its GPU events, ascending.
         gpu_start, gpu_end: their points.
-        waits_recorded: whether the trace says which streams waited for one another, or nothing in it waited.
-        inferred: number of such waits that are inferred.
+        inferred: number of waits between streams that are inferred.
         notes: what is to be said of the rank.
     """
 
@@ -97,11 +96,11 @@ def rank_points(core: Core) -> RankPoints:
     begin = _first_of_threads(core, calls)
     count = len(queue.rows)
     points = _Points()
-    for role, rows, time in (
+    for of, rows, moment in (
         (Role.begin, begin, c.start_ns), (Role.call, calls, c.start_ns), (Role.returned, returning, end_ns),
         (Role.gpu_start, queue.rows, c.start_ns), (Role.gpu_end, queue.rows, end_ns),
     ):  # fmt: skip
-        points.add(role, rows, time[rows])
+        points.add(of, rows, moment[rows])
     host = len(begin) + len(calls) + len(returning)
     start, end = host + np.arange(count), host + count + np.arange(count)
     call_point = np.full(len(c) + 1, -1)
@@ -205,9 +204,7 @@ def _working_pairs(core: Core, threads: list[int]) -> set[tuple[int, int]]:
     known = set(threads)
     pairs = {
         (min(pair), max(pair))
-        for pair in set(
-            zip(c.thread[links.forward].tolist(), c.thread[links.backward].tolist(), strict=True)
-        )
+        for pair in set(zip(c.thread[links.forward].tolist(), c.thread[links.backward].tolist(), strict=True))
         if pair[0] != pair[1] and known.issuperset(pair)
     }
     if pairs:

@@ -215,7 +215,7 @@ def _of_records(core: Core, queue: GpuQueue, syncs: list[_Sync]) -> tuple[list[P
     for sync in syncs:
         begun = int(c.start_ns[sync.call])
         record = call_of.get(sync.record, -1) if sync.record is not None else -1
-        before = int(c.start_ns[record]) if 0 <= record and c.start_ns[record] <= begun else begun
+        before = int(c.start_ns[record]) if record >= 0 and c.start_ns[record] <= begun else begun
         of = queue.lane_of(sync.device, sync.awaited_stream) if sync.awaited_stream is not None else -1
         if sync.kind == "stream wait event":
             waiting.append(queue.lane_of(sync.device, sync.stream))
@@ -239,7 +239,10 @@ def _of_records(core: Core, queue: GpuQueue, syncs: list[_Sync]) -> tuple[list[P
         queue.first_after(np.array(waiting, np.int64), np.array(behind, np.int64)),
         queue.last_before(np.array(awaited, np.int64), np.array(until, np.int64)),
     )
-    host = np.array(host_call, np.int64), queue.last_before(np.array(host_lane, np.int64), np.array(host_until, np.int64))
+    host = (
+        np.array(host_call, np.int64),
+        queue.last_before(np.array(host_lane, np.int64), np.array(host_until, np.int64)),
+    )
     return [device], [host], told
 
 
