@@ -14,7 +14,8 @@ from dataclasses import replace
 from typing import Any
 
 from tracelens_graph.analyses.ranks import path_tables
-from tracelens_graph.analyses.ranks.causes import Causes, Meeting, causes
+from tracelens_graph.analyses.ranks.causes import Causes, causes
+from tracelens_graph.analyses.ranks.meeting_points import Meeting
 from tracelens_graph.analyses.ranks.points import Role
 from tracelens_graph.analyses.ranks.steps import steps_of
 from tracelens_graph.analyses.ranks.walk import Path, walk

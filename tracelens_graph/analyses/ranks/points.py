@@ -65,7 +65,8 @@ class RankPoints:
         before, after, kind: per edge its points and its `Edge`.
         gpu_rows: rows of its GPU events, ascending.
         gpu_start, gpu_end: their points.
-        inferred: number of waits between streams that are inferred.
+        inferred: number of waits between streams that are inferred from the order of calls.
+        guessed: number of those that are inferred from times alone.
         notes: what is to be said of the rank.
     """
 
@@ -79,6 +80,7 @@ class RankPoints:
     gpu_start: np.ndarray
     gpu_end: np.ndarray
     inferred: int = 0
+    guessed: int = 0
     notes: list[str] = field(default_factory=list)
 
 
@@ -115,13 +117,17 @@ def rank_points(core: Core) -> RankPoints:
     edges.add(Edge.launch, call_point[queue.launch[launched]], start[launched])
     same = np.flatnonzero(queue.lane[1:] == queue.lane[:-1])
     edges.add(Edge.stream, end[same], start[same + 1])
-    edges.add(Edge.event, end[waits.device[1]], start[waits.device[0]])
+    waiting, awaited = waits.device
+    unexplained = _unexplained(core, queue, waiting, awaited)
+    waiting, awaited = np.concatenate((waiting, unexplained[0])), np.concatenate((awaited, unexplained[1]))
+    edges.add(Edge.event, end[awaited], start[waiting])
     edges.add(Edge.sync, end[waits.host[1]], return_point[waits.host[0]])
     edges.add(Edge.run, start, end)
     before, after, kind = edges.joined()
     order = np.argsort(queue.rows)
     return RankPoints(
-        time, role, row, before, after, kind, queue.rows[order], start[order], end[order], waits.inferred, waits.notes
+        time, role, row, before, after, kind, queue.rows[order], start[order], end[order], waits.inferred,
+        len(unexplained[0]), waits.notes
     )
 
 
@@ -151,6 +157,33 @@ class _Edges:
     def joined(self) -> tuple[np.ndarray, ...]:
         """Points before, points after, kinds."""
         return tuple(np.concatenate(part) for part in zip(*self._parts, strict=True))
+
+
+UNEXPLAINED_NS = 20_000
+"""GPU work that starts this long after all that it is known to follow from has waited for something else."""
+
+_JUST_BEFORE_NS = 10_000
+
+
+def _unexplained(core: Core, queue: GpuQueue, waiting: np.ndarray, awaited: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """GPU work that nothing recorded explains, and the work of another stream of its device that ended just before.
+
+    Within a graph launch, for one, nothing tells which stream waits for which.
+    """
+    known = queue.launch >= 0
+    explained = np.full(len(queue.rows), np.iinfo(np.int64).min)
+    explained[known] = core.columns.end_ns[queue.launch[known]]
+    same = np.flatnonzero(queue.lane[1:] == queue.lane[:-1])
+    explained[same + 1] = np.maximum(explained[same + 1], queue.end_ns[same])
+    np.maximum.at(explained, waiting, queue.end_ns[awaited])
+    left = np.flatnonzero(explained < queue.start_ns - UNEXPLAINED_NS)
+    by_end = np.argsort(queue.end_ns, kind="stable")
+    at = np.searchsorted(queue.end_ns[by_end], queue.start_ns[left], "right") - 1
+    left, other = left[at >= 0], by_end[at[at >= 0]]
+    device = core.columns.device[queue.rows]
+    fits = (queue.end_ns[other] >= queue.start_ns[left] - _JUST_BEFORE_NS) & (queue.lane[other] != queue.lane[left])
+    fits &= device[other] == device[left]
+    return left[fits], other[fits]
 
 
 def _first_of_threads(core: Core, calls: np.ndarray) -> np.ndarray:

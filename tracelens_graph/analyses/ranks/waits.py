@@ -54,7 +54,7 @@ class GpuQueue:
     Attributes:
         rows: rows of the GPU events, by device, stream and start.
         lane: number of the stream of each, over all devices.
-        launched_ns: when it, or one before it on its stream, was launched: a stream takes work in the order of launches.
+        launched_ns: when it, or one before it on its stream, was launched: streams keep the order of launches.
     """
 
     def __init__(self, core: Core) -> None:

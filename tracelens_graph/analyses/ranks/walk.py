@@ -11,7 +11,7 @@ import numpy as np
 
 from tracelens_graph.analyses.ranks.causes import Causes
 from tracelens_graph.analyses.ranks.path_nodes import Nodes, nodes_of, segment_rows
-from tracelens_graph.analyses.ranks.points import Edge, Role
+from tracelens_graph.analyses.ranks.points import UNEXPLAINED_NS, Edge, Role
 from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, MEMCPY, gpu_classes
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.core import Core
@@ -78,7 +78,7 @@ class Path:
         """What a reader must know of the path."""
         notes = list(self.causes.notes)
         if (missing := int((self.end_ns - self.start_ns)[self.kind == Class.unrecorded].sum())) > 0:
-            notes.append(f"{missing / 1e6:,.3f} ms lie before the first event that the path could follow")
+            notes.append(f"{missing / 1e6:,.3f} ms of the path have no recorded cause")
         if ties := len(self.ties.edge):
             notes.append(f"{ties:,} points of the path have another cause less than {NEAR_NS / 1e3:g} us behind")
         return notes
@@ -147,6 +147,9 @@ def _classes(causes: Causes, edge: np.ndarray) -> np.ndarray:
     """Class of each segment: of its edge, and of GPU work what that does."""
     of_edge = np.array([_OF_EDGE[one] for one in Edge], np.int8)
     kind = np.where(edge >= 0, of_edge[causes.kind[edge]], np.int8(Class.unrecorded))
+    gaps = np.isin(causes.kind[edge], (Edge.stream, Edge.event)) & (edge >= 0)
+    gaps &= causes.time[causes.after[edge]] - causes.time[causes.before[edge]] > UNEXPLAINED_NS
+    kind[gaps] = Class.unrecorded  # it must have waited for something that the trace does not tell
     runs = np.flatnonzero((edge >= 0) & (causes.kind[edge] == Edge.run))
     point = causes.after[edge[runs]]
     for ordinal, of in positions_by(causes.ordinal[point]):

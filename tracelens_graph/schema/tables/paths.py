@@ -15,7 +15,7 @@ CLASS_MEANING = {
     "stream": "from the end of GPU work to the start of the next on its stream",
     "event": "from the end of GPU work to the start of work on a stream that waited for it",
     "sync": "from the end of GPU work to the return of a call that waited for it",
-    "unrecorded": "before the first event that the path could follow",
+    "unrecorded": "nothing is recorded that explains it, such as before the first event",
 }
 """Class of time on a critical path -> what happened."""
 
