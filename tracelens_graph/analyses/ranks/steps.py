@@ -36,14 +36,20 @@ class Steps:
         return int(self.start_ns[at]), int(self.end_ns[at])
 
 
-def steps_of(causes: Causes) -> Steps:
-    """The steps in which ranks launched GPU work."""
+def steps_of(causes: Causes, time: np.ndarray | None = None) -> Steps:
+    """The steps in which ranks launched GPU work.
+
+    Args:
+        causes: the points of the ranks.
+        time: other moments of the points, by default those recorded.
+    """
+    moment = causes.time if time is None else time
     ends: dict[int, int] = {}
     begin: dict[int, int] = {}
     for ordinal, one in enumerate(causes.traces):
         core, c = one.core, one.core.columns
         rows = causes.ranks[ordinal].gpu_rows
-        end = causes.time[causes.first_point[ordinal] + causes.ranks[ordinal].gpu_end]
+        end = moment[causes.first_point[ordinal] + causes.ranks[ordinal].gpu_end]
         for mark, of in positions_by(core.gpu_step[rows]):
             number = step_number(core.names[c.name[mark]]) if mark >= 0 else None
             if number is not None:

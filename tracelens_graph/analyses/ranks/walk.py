@@ -170,7 +170,7 @@ def _split(
     point = causes.after[edge[alone]]
     moving = end.copy()
     for ordinal, of in positions_by(causes.ordinal[point]):
-        shortest = _shortest_equal(causes.core(ordinal), causes.row[point[of]])
+        shortest = shortest_equal(causes.core(ordinal), causes.row[point[of]])
         moving[alone[of]] = np.maximum(end[alone[of]] - shortest, start[alone[of]])
     waiting = alone[moving[alone] > start[alone]]
     if not len(waiting):
@@ -187,7 +187,7 @@ def _split(
     )
 
 
-def _shortest_equal(core: Core, rows: np.ndarray) -> np.ndarray:
+def shortest_equal(core: Core, rows: np.ndarray) -> np.ndarray:
     """For kernels of collectives the duration of the shortest of an equal collective: of kind, type, size and group."""
     c, found = core.columns, core.collectives
     keys: dict[object, int] = {}
