@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from typing import Any
 
 import msgspec
@@ -21,11 +22,12 @@ KEPT_METADATA = (
     "schemaVersion", "deviceProperties", "distributedInfo", "trace_id", "displayTimeUnit",
     "baseTimeNanoseconds", "record_shapes", "with_stack", "with_modules", "with_flops", "profile_memory",
     "cupti_version", "cuda_runtime_version", "cuda_driver_version", "roctracer_version", "hip_runtime_version",
-    "hip_driver_version", "nccl_version", "pytorch_version", "torch_version", "generator",
+    "hip_driver_version", "nccl_version", "pytorch_version", "torch_version", "generator", "host_name",
 )  # fmt: skip
-"""Top-level keys that are kept. All others stay out: real traces carried tokens and host names in them."""
+"""Top-level keys that are kept. All others stay out: real traces carried tokens in them. Of the host's name a hash is
+kept, so that ranks of one host know each other."""
 
-_TYPES = {"deviceProperties": list, "distributedInfo": dict, "generator": str}
+_TYPES = {"deviceProperties": list, "distributedInfo": dict, "generator": str, "host_name": str}
 
 _KEPT_DISTRIBUTED = (
     "backend", "rank", "world_size", "pg_count", "pg_config", "nccl_version", "ranks", "num_ranks", "group_size",
@@ -191,6 +193,8 @@ def metadata_of(keys: dict[str, Any]) -> dict[str, Any]:
         kept["deviceProperties"] = [
             device for device in devices if isinstance(device, dict) and isinstance(device.get("id", 0), int | str)
         ]
+    if host := kept.pop("host_name", None):
+        kept["host"] = blake2b(host.encode("utf-8", "replace"), digest_size=8).hexdigest()
     return kept
 
 

@@ -1,0 +1,106 @@
+"""Jobs of several ranks as what each took part in, without graphs: collectives with known partners and times."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tracelens_graph.analyses.ranks.attendance import Attendance
+from tracelens_graph.graph.collectives import Collective
+
+Held = tuple[Collective, int, int]
+
+
+def collective(
+    sequence: int | None = None, kind: str = "allreduce", elements: int | None = 1024, **more: Any
+) -> Collective:
+    """One rank's part of a collective; its times stand beside it."""
+    fields: dict[str, Any] = {
+        "key": f"coll:0:-:{sequence}", "group": "0", "group_description": None, "ranks": None, "group_size": None,
+        "kind": kind, "sequence": sequence, "index": 0, "dtype": "Float", "in_elements": elements,
+        "out_elements": elements, "in_split": None, "out_split": None, "source_rank": None, "target_rank": None,
+        "rank": None, "rows": (0,), "uids": (0,), "start_ns": 0, "end_ns": 0,
+    }  # fmt: skip
+    return Collective(**{**fields, **more})
+
+
+def rank(number: int, held: Sequence[Held], **more: Any) -> Attendance:
+    """What a rank took part in."""
+    told: dict[str, Any] = {"world_size": None, "host": None, "devices": 0, "offset_ns": 0, **more}
+    return Attendance(f"rank{number}", number, held=tuple(held), **told)
+
+
+@dataclass
+class Job:
+    """A job with known truth.
+
+    Attributes:
+        ranks: what each rank took part in.
+        identity: for each rank the true number of each collective it holds; -1 for what it ran alone.
+    """
+
+    ranks: list[Attendance] = field(default_factory=list)
+    identity: list[list[int]] = field(default_factory=list)
+
+
+def job(
+    seed: int,
+    ranks: int = 4,
+    collectives: int = 60,
+    kinds: Sequence[tuple[str, int]] = (
+        ("allreduce", 1024),
+        ("allreduce", 4096),
+        ("_allgather_base", 64),
+        ("barrier", 1),
+    ),
+    dropped: int = 0,
+    extra: int = 0,
+    offsets_ns: Sequence[int] = (),
+    drifts: Sequence[float] = (),
+    end_noise_ns: int = 7_000,
+    sequences: bool = False,
+    gap_ns: int = 800_000,
+    **more: Any,
+) -> Job:
+    """Collectives one after another, each ended by all ranks within `end_noise_ns`.
+
+    From a rank other than the first, `dropped` are missing and `extra` were run alone, at places by chance.
+    """
+    rng = random.Random(seed)
+    odd = rng.randrange(1, ranks) if ranks > 1 else 0
+    lost = set(rng.sample(range(collectives), dropped))
+    alone = set(rng.sample(range(collectives), extra))
+    held: list[list[Held]] = [[] for _ in range(ranks)]
+    made = Job(identity=[[] for _ in range(ranks)])
+    now = 1_000_000
+    for number in range(collectives):
+        kind, elements = rng.choice(kinds)
+        starts = [now + rng.randrange(150_000) for _ in range(ranks)]
+        end = max(starts) + 30_000 + rng.randrange(60_000)
+        for place, start in enumerate(starts):
+            left = end + (rng.randrange(end_noise_ns) if end_noise_ns else 0)
+            if place == odd and number in lost:
+                continue
+            part = collective(number if sequences else None, kind, elements)
+            held[place].append(
+                (part, _shown(start, place, offsets_ns, drifts), _shown(left, place, offsets_ns, drifts))
+            )
+            made.identity[place].append(number)
+        now = end + gap_ns // 2 + rng.randrange(gap_ns)
+        if number in alone:
+            part = collective(None, *rng.choice(kinds))
+            held[odd].append(
+                (part, _shown(now, odd, offsets_ns, drifts), _shown(now + 40_000, odd, offsets_ns, drifts))
+            )
+            made.identity[odd].append(-1)
+            now += 300_000 + rng.randrange(gap_ns)
+    made.ranks = [rank(place, of_rank, **more) for place, of_rank in enumerate(held)]
+    return made
+
+
+def _shown(moment: int, place: int, offsets_ns: Sequence[int], drifts: Sequence[float]) -> int:
+    """What the clock of a rank shows at a true moment."""
+    offset = offsets_ns[place] if offsets_ns else 0
+    return moment + offset + round(moment * drifts[place] if drifts else 0)

@@ -1,0 +1,130 @@
+"""How far apart the clocks of the ranks of a job are, by the ends of collectives that all ranks leave together.
+
+All-reduce, reduce-scatter, all-gather and barrier end on no rank before every rank has come, and within microseconds on
+all. The estimate is robust: a collective without a common end, or one that was matched wrongly, hardly counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+LEAST_ANCHORS = 5
+"""Collectives that a rank must share with the others, so that its clock can be told."""
+_LEAST_FOR_DRIFT_NS = 1_000_000_000
+"""Drift of 50 ppm moves a clock by 50 us a second: below that it cannot be told from noise."""
+_ROUNDS = 10
+_NORMAL = 1.4826
+"""Median absolute deviation -> standard deviation of a normal distribution."""
+_RESOLUTION_NS = 1000.0
+"""Least scale of the deviations: older traces are written in whole microseconds."""
+
+
+@dataclass(frozen=True, eq=False)
+class Clocks:
+    """The clocks of some ranks against that of the first.
+
+    Attributes:
+        offset_ns: per rank what its clock shows more than that of the first, at `moment_ns`; whole ns.
+        drift: per rank by how much it runs faster, as a ratio; 0 where the recording is too short to tell.
+        error_ns: per rank the standard error of the offset; infinite where it cannot be told, and the offset is 0.
+        anchors: per rank the number of collectives that tell.
+        moment_ns: when the offsets hold, on the first rank's clock.
+    """
+
+    offset_ns: np.ndarray
+    drift: np.ndarray
+    error_ns: np.ndarray
+    anchors: np.ndarray
+    moment_ns: int
+
+    def beyond_doubt(self) -> Clocks:
+        """The same, without offsets and drifts that are no larger than twice their error."""
+        sure = np.abs(self.offset_ns) > 2 * self.error_ns
+        return replace(self, offset_ns=np.where(sure, self.offset_ns, 0), drift=np.where(sure, self.drift, 0.0))
+
+    def of(self, times_ns: np.ndarray, clock: np.ndarray) -> np.ndarray:
+        """Times, each with the number of the clock that showed it, as the first clock would have shown them."""
+        moved = times_ns - self.offset_ns[clock]
+        # The drift is a correction of microseconds: as a float it is exact to far less than 1 ns.
+        return moved - np.rint(self.drift[clock] * (moved - self.moment_ns)).astype(np.int64)
+
+
+def clocks_of(ends_ns: np.ndarray, known: np.ndarray) -> Clocks:
+    """Clocks by the ends of collectives.
+
+    Args:
+        ends_ns: whole numbers, a row per collective and a column per rank.
+        known: whether a rank took part in a collective.
+
+    The offset of a rank is that of the median over its collectives; with a drift, a line is fitted through its
+    deviations from the median over all ranks, with Cauchy weights.
+    """
+    ranks = ends_ns.shape[1]
+    shared = known & (known.sum(axis=1) > 1)[:, None]
+    anchors = shared.sum(axis=0)
+    nothing = Clocks(np.zeros(ranks, np.int64), np.zeros(ranks), np.full(ranks, np.inf), anchors, 0)
+    if not shared.any():
+        return nothing
+    base = int(ends_ns[shared].min())
+    # Times from the first end on are exact as floats for 104 days.
+    ends = np.where(shared, ends_ns - base, np.nan).astype(float)
+    rows = np.flatnonzero(shared.any(axis=1))
+    ends, shared = ends[rows], shared[rows]
+    offset, is_told = _offsets(ends, shared)
+    if not is_told[0]:
+        return nothing
+    drift = np.zeros(ranks)
+    is_long = float(np.nanmax(ends) - np.nanmin(ends)) >= _LEAST_FOR_DRIFT_NS
+    scale = np.full(ranks, np.inf)
+    middle = 0.0
+    for _ in range(_ROUNDS):
+        moment = np.nanmedian((ends - offset - drift * (ends - middle))[:, is_told], axis=1)
+        middle = float(np.median(moment)) if is_long else 0.0
+        residual = ends - moment[:, None]
+        for rank in np.flatnonzero(is_told).tolist():
+            here = shared[:, rank]
+            at, of = moment[here] - middle, residual[here, rank]
+            weights, scale[rank] = _weights(of - offset[rank] - drift[rank] * at)
+            slope, offset[rank] = _line(at, of, weights) if is_long else (0.0, np.average(of, weights=weights))
+            drift[rank] = slope
+        drift[is_told] -= drift[0]
+        offset[is_told] -= offset[0]
+    error = np.where(is_told, scale / np.sqrt(np.maximum(anchors, 1)), np.inf)
+    error[0] = 0.0
+    return Clocks(np.rint(offset).astype(np.int64), drift, error, anchors, base + round(middle))
+
+
+def _offsets(ends: np.ndarray, shared: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """First estimates of all offsets, and whether there are collectives enough for them.
+
+    Ranks that share no group with the first are reached over others: the nearest first.
+    """
+    ranks = ends.shape[1]
+    offset, is_told = np.zeros(ranks), np.zeros(ranks, bool)
+    is_told[0] = shared[:, 0].any()
+    while True:
+        reference = np.nanmedian(np.where(is_told, ends - offset, np.nan), axis=1) if is_told.any() else ends[:, 0]
+        has = ~np.isnan(reference)
+        common = (shared & has[:, None]).sum(axis=0)
+        fresh = np.flatnonzero(~is_told & (common >= LEAST_ANCHORS))
+        if not len(fresh):
+            return offset, is_told
+        offset[fresh] = np.nanmedian((ends - reference[:, None])[np.ix_(has, fresh)], axis=0)
+        is_told[fresh] = True
+
+
+def _weights(deviation: np.ndarray) -> tuple[np.ndarray, float]:
+    """Cauchy weights of some deviations, and their scale."""
+    scale = max(_NORMAL * float(np.median(np.abs(deviation - np.median(deviation)))), _RESOLUTION_NS)
+    return 1 / (1 + (deviation / scale) ** 2), scale
+
+
+def _line(at: np.ndarray, values: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
+    """Slope and value at 0 of the line through some values."""
+    total = weights.sum()
+    middle, mean = (weights * at).sum() / total, (weights * values).sum() / total
+    spread = (weights * (at - middle) ** 2).sum()
+    slope = float((weights * (at - middle) * (values - mean)).sum() / spread) if spread else 0.0
+    return slope, float(mean - slope * middle)

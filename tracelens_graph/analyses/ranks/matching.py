@@ -1,0 +1,268 @@
+"""Which parts of the ranks are one collective.
+
+Sequence numbers count where the profiler wrote them and ends agree. Elsewhere the parts of a process group are aligned
+in time: kinds and sizes must be equal, and of several equal ones only the ends tell which of them one rank lacks. So a
+collective that one rank dropped, or ran alone, does not shift those that follow.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tracelens_graph.analyses.alignment.sequence import NEVER, aligned
+from tracelens_graph.analyses.ranks.parts import Parts
+from tracelens_graph.graph.arrays import positions_by
+
+SAME_END_NS = 100_000
+"""Ends of one collective are hardly further apart than that, once clocks agree."""
+
+_GAP = 1000
+"""Cost of leaving a part alone."""
+_DEAREST_PAIR = 1900
+"""Cost of a pair whose ends lie far apart: ranks without a common end are still paired by their order."""
+_ANCHOR_NS = 50_000
+"""Ends that are mutually nearest and closer than that are taken as a pair."""
+_WINDOW_NS = 50_000
+_MOST_DIFFERENCES = 4_000_000
+_OTHER_NS = 1_000_000
+"""Barriers that end further apart are two, where clocks agree."""
+_LEAST_FOR_DRIFT_NS = 1_000_000_000
+_ROUNDS = 5
+_LEAST_SHARE = 0.5
+_DRIFTED_NS = 1_000_000
+"""By how much differences of ends may vary over a recording, by clocks that drift."""
+
+
+def matched(parts: Parts, same_host: np.ndarray) -> np.ndarray:
+    """For each part the number of its collective; numbers go from 0 on without gaps, by lane and then by time.
+
+    Args:
+        parts: the parts of all ranks.
+        same_host: for each rank the number of its host; ranks of one host have one clock.
+    """
+    meeting = np.full(len(parts), -1, np.int64)
+    found = 0
+    for _, of_lane in positions_by(parts.lane):
+        numbers = _of_lane(parts, of_lane, same_host)
+        meeting[of_lane] = numbers + found
+        found += int(numbers.max()) + 1
+    return meeting
+
+
+def _of_lane(parts: Parts, rows: np.ndarray, host: np.ndarray) -> np.ndarray:
+    """The numbers of the collectives of one lane."""
+    by_trace = {
+        trace: rows[at[np.argsort(parts.end_ns[rows[at]], kind="stable")]] for trace, at in _by_trace(parts, rows)
+    }
+    first = max(by_trace, key=lambda trace: len(by_trace[trace]))
+    counted = bool((parts.sequence[rows] >= 0).all())
+    merged = _Merged(parts)
+    for trace in [first, *(trace for trace in by_trace if trace != first)]:
+        own = by_trace[trace]
+        if counted and merged.ends_agree(own):
+            merged.add_by_sequence(own)
+        elif merged.is_in_order(own):
+            merged.add_in_order(own)
+        else:
+            merged.add_by_ends(own, host[trace] == host[first])
+    number = np.empty(len(parts), np.int64)
+    number[merged.rows] = merged.number_of_rows
+    return number[rows]
+
+
+def _by_trace(parts: Parts, rows: np.ndarray) -> list[tuple[int, np.ndarray]]:
+    return [(int(trace), at) for trace, at in positions_by(parts.trace[rows])]
+
+
+class _Merged:
+    """The collectives of a lane, as far as ranks were added, by their end on the clock of the first rank."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._number = np.empty(0, np.int64)
+        self._key = np.empty(0, np.int64)
+        self._sequence = np.empty(0, np.int64)
+        self._end_ns = np.empty(0, np.int64)
+        self._rows: list[np.ndarray] = []
+        self._numbers: list[np.ndarray] = []
+
+    @property
+    def rows(self) -> np.ndarray:
+        """The parts that were added."""
+        return np.concatenate(self._rows)
+
+    @property
+    def number_of_rows(self) -> np.ndarray:
+        """The number of the collective of each."""
+        return np.concatenate(self._numbers)
+
+    def ends_agree(self, own: np.ndarray) -> bool:
+        """Whether equal sequence numbers stand for equal collectives, as far as ends can tell."""
+        at, there = self._at_sequence(own)
+        if there.sum() < 2:
+            return True
+        apart = self._parts.end_ns[own][there] - self._end_ns[at[there]]
+        near = np.abs(apart - np.median(apart)) <= _DRIFTED_NS
+        if near.mean() >= _LEAST_SHARE:
+            return True
+        return self._share_by_ends(own) <= near.mean()
+
+    def _share_by_ends(self, own: np.ndarray) -> float:
+        """How many of a rank's parts end together with one of equal kind, at the shift at which most do."""
+        _, count = _shift(self._key, self._end_ns, self._parts.key[own], self._parts.end_ns[own])
+        return count / max(min(len(own), len(self._number)), 1)
+
+    def _at_sequence(self, own: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Where the collectives with the sequence numbers and keys of some parts are, and which are there."""
+        place = {pair: at for at, pair in enumerate(zip(self._sequence.tolist(), self._key.tolist(), strict=True))}
+        wanted = zip(self._parts.sequence[own].tolist(), self._parts.key[own].tolist(), strict=True)
+        at = np.array([place.get(pair, -1) for pair in wanted], np.int64)
+        return at, at >= 0
+
+    def add_by_sequence(self, own: np.ndarray) -> None:
+        """Add the parts of a rank by their sequence numbers."""
+        at, _ = self._at_sequence(own)
+        self._add(own, at, self._parts.end_ns[own])
+
+    def add_by_ends(self, own: np.ndarray, same_clock: bool) -> None:
+        """Add the parts of a rank by kinds, sizes and ends."""
+        key, end_ns = self._parts.key[own], self._parts.end_ns[own]
+        at = np.full(len(own), -1, np.int64)
+        if len(self._number):
+            end_ns = end_ns - _clock_shift(self._key, self._end_ns, key, end_ns, same_clock)
+            end_ns = _without_drift(self._key, self._end_ns, key, end_ns)
+            pairs = np.array(_paired(self._key, self._end_ns, key, end_ns), np.int64).reshape(-1, 2)
+            apart = np.abs(self._end_ns[pairs[:, 0]] - end_ns[pairs[:, 1]])
+            if (apart <= SAME_END_NS).mean() >= _LEAST_SHARE:
+                # Where most ends agree, a barrier that ends elsewhere is another one.
+                pairs = pairs[(apart <= _OTHER_NS) | ~self._parts.is_barrier[own[pairs[:, 1]]]]
+            at[pairs[:, 1]] = pairs[:, 0]
+        self._add(own, at, end_ns)
+
+    def add_in_order(self, own: np.ndarray) -> None:
+        """Add the parts of a rank, the first to the first, and so on: their kinds and sizes are equal."""
+        self._add(own, np.arange(len(own)), self._parts.end_ns[own])
+
+    def is_in_order(self, own: np.ndarray) -> bool:
+        """Whether the parts of a rank are of the same kinds and sizes in the same order, and ends do not contradict."""
+        key, end_ns = self._parts.key[own], self._parts.end_ns[own]
+        if not np.array_equal(self._key, key):
+            return False
+        # On one clock, a pair that is not of one collective shows by another one that ends nearer.
+        shift, _ = _shift(self._key, self._end_ns, key, end_ns)
+        first, second = _anchored(self._key, self._end_ns, key, end_ns - shift)
+        same = int((first == second).sum())
+        others = int(np.isin(second, first).sum()) - same
+        # Where most ends agree, each one that does not is telling; elsewhere ends may be close by chance.
+        return not others or (same + others < _LEAST_SHARE * len(own) and others <= same)
+
+    def _add(self, own: np.ndarray, at: np.ndarray, own_end_ns: np.ndarray) -> None:
+        is_new = at < 0
+        fresh = len(self._number) + np.arange(int(is_new.sum()))
+        numbers = np.empty(len(own), np.int64)
+        numbers[~is_new] = self._number[at[~is_new]]
+        numbers[is_new] = fresh
+        self._rows.append(own)
+        self._numbers.append(numbers)
+        new = own[is_new]
+        end_ns = np.concatenate((self._end_ns, own_end_ns[is_new]))
+        order = np.argsort(end_ns, kind="stable")
+        self._end_ns = end_ns[order]
+        self._number = np.concatenate((self._number, fresh))[order]
+        self._key = np.concatenate((self._key, self._parts.key[new]))[order]
+        self._sequence = np.concatenate((self._sequence, self._parts.sequence[new]))[order]
+
+
+def _clock_shift(key_a: np.ndarray, end_a: np.ndarray, key_b: np.ndarray, end_b: np.ndarray, same_clock: bool) -> int:
+    """By how much the clock of b is ahead of that of a; 0 where ends do not tell, or tell no more than 0 does."""
+    shift, count = _shift(key_a, end_a, key_b, end_b)
+    least = min(len(key_a), len(key_b))
+    if count < max(2, 0.3 * least):
+        return 0
+    if same_clock or count == 1:
+        _, at_zero = _shift(key_a, end_a, key_b, end_b, only_near=0)
+        if at_zero >= 0.5 * count:
+            return 0
+    return shift
+
+
+def _without_drift(key_a: np.ndarray, end_a: np.ndarray, key_b: np.ndarray, end_b: np.ndarray) -> np.ndarray:
+    """Ends of b on a clock that runs as fast as that of a.
+
+    Pairs that surely are one collective tell how far; with the line through them more pairs are found, and so on.
+    """
+    if not len(end_b) or end_b[-1] - end_b[0] < _LEAST_FOR_DRIFT_NS:
+        return end_b
+    moved = end_b
+    for _ in range(_ROUNDS):
+        first, second = _anchored(key_a, end_a, key_b, moved)
+        _, at_a, at_b = np.intersect1d(first, second, return_indices=True)
+        if len(at_b) < 3 or np.ptp(end_b[at_b]) == 0:
+            return moved
+        middle = int(np.median(end_b[at_b]))
+        slope, apart = np.polyfit(end_b[at_b] - middle, (end_b[at_b] - end_a[at_a]).astype(float), 1)
+        moved = end_b - np.rint(apart + slope * (end_b - middle)).astype(np.int64)
+    return moved
+
+
+def _shift(
+    key_a: np.ndarray, end_a: np.ndarray, key_b: np.ndarray, end_b: np.ndarray, only_near: int | None = None
+) -> tuple[int, int]:
+    """The most frequent difference of ends over all pairs of one key, and how many have it."""
+    differences = []
+    for key, at in positions_by(key_b):
+        other = end_a[key_a == key]
+        if len(other):
+            differences.append(_thinned(end_b[at], other))
+    if not differences:
+        return 0, 0
+    found = np.sort(np.concatenate(differences))
+    if only_near is not None:
+        return only_near, int((np.abs(found - only_near) <= _WINDOW_NS // 2).sum())
+    count = np.searchsorted(found, found + _WINDOW_NS, "right") - np.arange(len(found))
+    best = np.flatnonzero(count == count.max())
+    best = best[np.argmin(np.abs(found[best]))]
+    return int(np.median(found[best : best + count[best]])), int(count[best])
+
+
+def _thinned(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Differences of all pairs, of so many of the first as memory allows."""
+    stride = max(1, -(-len(first) * len(second) // _MOST_DIFFERENCES))
+    return (first[::stride, None] - second[None, :]).ravel()
+
+
+def _paired(key_a: np.ndarray, end_a: np.ndarray, key_b: np.ndarray, end_b: np.ndarray) -> list[tuple[int, int]]:
+    """Places in a and in b of what is one collective; both are in the order of their ends."""
+    if not len(key_a) or not len(key_b):
+        return []
+    gap_a, gap_b = np.full(len(key_a), _GAP), np.full(len(key_b), _GAP)
+
+    def costs(i: int, j: int, k: int) -> np.ndarray:
+        apart = np.abs(end_b[j:k] - end_a[i]) // (SAME_END_NS // _GAP)
+        return np.where(key_b[j:k] == key_a[i], np.minimum(apart, _DEAREST_PAIR), NEVER)
+
+    return aligned(gap_a, gap_b, costs, _anchored(key_a, end_a, key_b, end_b), (key_a, key_b))
+
+
+def _anchored(
+    key_a: np.ndarray, end_a: np.ndarray, key_b: np.ndarray, end_b: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """A number for each entry: equal for those that are mutually nearest and close, else different for all."""
+    number_a, number_b = np.arange(len(key_a)), len(key_a) + np.arange(len(key_b))
+    for key, in_b in positions_by(key_b):
+        in_a = np.flatnonzero(key_a == key)
+        if not len(in_a):
+            continue
+        near_a, near_b = _nearest(end_b[in_b], end_a[in_a]), _nearest(end_a[in_a], end_b[in_b])
+        mutual = near_b[near_a] == np.arange(len(in_b))
+        close = np.abs(end_b[in_b] - end_a[in_a][near_a]) <= _ANCHOR_NS
+        number_b[in_b[mutual & close]] = in_a[near_a[mutual & close]]
+    return number_a, number_b
+
+
+def _nearest(values: np.ndarray, among: np.ndarray) -> np.ndarray:
+    """For each value the place of the nearest of some ascending ones."""
+    right = np.clip(np.searchsorted(among, values), 1, max(len(among) - 1, 1))
+    left = right - 1
+    right = np.minimum(right, len(among) - 1)
+    return np.where(np.abs(values - among[left]) <= np.abs(among[right] - values), left, right)

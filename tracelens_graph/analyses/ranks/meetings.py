@@ -1,0 +1,361 @@
+"""The collectives that ranks of a job took part in together, on one clock.
+
+Parts are matched (`matching`), and clocks of several hosts are corrected by the ends of what was matched (`clocks`).
+Then what was matched is verified: a rank that waits for the last one runs its kernel meanwhile, so the kernels of one
+collective overlap, or are short and end close together. What does neither is not one collective, or its clocks cannot
+be compared.
+Only where a trace names the process group, and the kind lets ranks leave before others have come, it need not be so.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from tracelens_graph.analyses.ranks.attendance import Attendance
+from tracelens_graph.analyses.ranks.clocks import Clocks, clocks_of
+from tracelens_graph.analyses.ranks.hosts import hosts_of
+from tracelens_graph.analyses.ranks.matching import SAME_END_NS, matched
+from tracelens_graph.analyses.ranks.parts import BARRIERS, POINT_TO_POINT, Parts
+from tracelens_graph.graph.collectives import Collective
+from tracelens_graph.graph.trace_set import TraceSet
+
+_MOST_ENDS = 20_000_000
+"""Ends that clocks are estimated from: more collectives than that are thinned out."""
+
+ALONE = "no other rank has it"
+APART = f"it neither overlaps with the others nor ends within {SAME_END_NS / 1e6:g} ms of them"
+
+
+@dataclass(frozen=True, eq=False)
+class _Verified:
+    meeting: np.ndarray
+    reason: np.ndarray
+
+
+class Meetings:
+    """Collectives of several ranks.
+
+    Args:
+        ranks: the ranks: a set of their traces, or what each took part in.
+        correct: correct the clocks of several hosts by the ends of collectives.
+
+    Attributes:
+        attendances: the ranks.
+        parts: their parts in collectives, as recorded.
+        hosts: the number of the host of each rank, None where nothing tells.
+    """
+
+    def __init__(self, ranks: TraceSet | Sequence[Attendance], correct: bool = True) -> None:
+        given = [Attendance.of(one) for one in ranks] if isinstance(ranks, TraceSet) else list(ranks)
+        self.attendances: list[Attendance] = given
+        self.is_corrected = correct
+        self.parts = Parts.of(given)
+        self.hosts = hosts_of(given)
+
+    # --- clocks --------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _host_of(self) -> np.ndarray:
+        """For each rank the number of its host; who is of an unknown one has one alone."""
+        unknown = len(self.attendances)
+        named = [unknown + place if host is None else host for place, host in enumerate(self.hosts)]
+        return np.unique(np.array(named, np.int64), return_inverse=True)[1]
+
+    @cached_property
+    def _clock_of(self) -> np.ndarray:
+        """For each rank the number of its clock: ranks of one host share one, but for those that plainly do not."""
+        clock_of = self._host_of.copy()
+        for host in range(int(clock_of.max(initial=-1)) + 1):
+            ranks = np.flatnonzero(self._host_of == host)
+            apart = self.estimated.offset_ns[ranks] - np.median(self.estimated.offset_ns[ranks])
+            odd = np.isfinite(self.estimated.error_ns[ranks]) & (np.abs(apart) > SAME_END_NS)
+            clock_of[ranks[odd]] = len(ranks) + clock_of.max() + 1 + np.arange(int(odd.sum()))
+        return np.unique(clock_of, return_inverse=True)[1]
+
+    @cached_property
+    def _matched(self) -> np.ndarray:
+        return matched(self.parts, self._host_of)
+
+    @cached_property
+    def estimated(self) -> Clocks:
+        """The clock of each rank by the ends of collectives, against that of the first rank; corrected or not."""
+        return self._estimate(np.arange(len(self.attendances)))
+
+    @cached_property
+    def clocks(self) -> Clocks:
+        """The clock of each host by the ends of collectives, as far as these tell."""
+        return self._estimate(self._clock_of).beyond_doubt()
+
+    def _estimate(self, clock_of: np.ndarray) -> Clocks:
+        """Clocks that some ranks share: ends are the medians over the ranks of a clock."""
+        parts, number = self.parts, int(clock_of.max(initial=-1)) + 1
+        rows = np.flatnonzero(parts.is_barrier)
+        cell = self._matched[rows] * number + clock_of[parts.trace[rows]]
+        order = np.lexsort((parts.end_ns[rows], cell))
+        cells, first, count = np.unique(cell[order], return_index=True, return_counts=True)
+        middle = parts.end_ns[rows][order][first + (count - 1) // 2]
+        instances, place = np.unique(cells // max(number, 1), return_inverse=True)
+        shared = np.bincount(place) > 1
+        stride = max(1, -(-int(shared.sum()) * number // _MOST_ENDS))
+        chosen = np.full(len(instances), -1, np.int64)
+        chosen[np.flatnonzero(shared)[::stride]] = np.arange(len(np.flatnonzero(shared)[::stride]))
+        kept = chosen[place] >= 0
+        ends = np.zeros((int(chosen.max(initial=-1)) + 1, number), np.int64)
+        known = np.zeros(ends.shape, bool)
+        ends[chosen[place[kept]], cells[kept] % number] = middle[kept]
+        known[chosen[place[kept]], cells[kept] % number] = True
+        return clocks_of(ends, known)
+
+    def clock_ns(self, rank: int, times_ns: np.ndarray) -> np.ndarray:
+        """Times on the clock of a rank's trace, put on the common clock.
+
+        Args:
+            rank: place in `attendances`.
+            times_ns: int64, ns from the start of its trace.
+        """
+        zero = min(one.offset_ns for one in self.attendances)
+        moved = times_ns + (self.attendances[rank].offset_ns - zero)
+        return self._corrected(moved, np.full(len(moved), rank))
+
+    def _corrected(self, times_ns: np.ndarray, trace: np.ndarray) -> np.ndarray:
+        if not self.is_corrected or (not self.clocks.offset_ns.any() and not self.clocks.drift.any()):
+            return times_ns
+        return self.clocks.of(times_ns, self._clock_of[trace])
+
+    # --- what was matched ----------------------------------------------------------------------------------------
+
+    @cached_property
+    def trace(self) -> np.ndarray:
+        """Place of the rank of each part in `attendances`."""
+        return self.parts.trace
+
+    @cached_property
+    def node(self) -> np.ndarray:
+        """Place of each part's collective in what its rank held."""
+        return self.parts.node
+
+    @cached_property
+    def start_ns(self) -> np.ndarray:
+        """Start of each part on the common clock."""
+        return self._corrected(self.parts.start_ns, self.trace)
+
+    @cached_property
+    def end_ns(self) -> np.ndarray:
+        """End of each part on the common clock."""
+        return self._corrected(self.parts.end_ns, self.trace)
+
+    @cached_property
+    def _verified(self) -> _Verified:
+        meeting = self._matched.copy()
+        reason = np.zeros(len(meeting), np.int64)
+        start, end, pair = self.start_ns, self.end_ns, self._matched
+        apart = ~_together(pair, start, end) & ~self._may_leave_early
+        if apart.any():
+            # Of a collective that does not hold together, what ends with most of it is kept.
+            odd = apart[pair] & (np.abs(end - _medians(pair, end)[pair]) > SAME_END_NS)
+            held = np.where(odd, -1, pair)
+            number = int(pair.max(initial=-1)) + 1
+            left = np.bincount(held[held >= 0], minlength=number)
+            whole = np.bincount(pair, minlength=number)
+            # A majority has to agree: of two that disagree nobody knows which is meant.
+            fails = apart & ((2 * left <= whole) | (left < 2))
+            meeting[odd | fails[pair]] = -1
+            reason[odd | fails[pair]] = 2
+        kept = meeting >= 0
+        alone = np.bincount(meeting[kept], minlength=int(pair.max(initial=-1)) + 1) < 2
+        lonely = kept & alone[pair]
+        meeting[lonely], reason[lonely] = -1, 1
+        numbers, place = np.unique(meeting[meeting >= 0], return_inverse=True)
+        meeting[meeting >= 0] = _by_time(numbers, place, start[meeting >= 0])
+        return _Verified(meeting, reason)
+
+    @cached_property
+    def _may_leave_early(self) -> np.ndarray:
+        """For each collective as matched whether its process group is known and ranks may leave before others come."""
+        early = np.ones(int(self._matched.max(initial=-1)) + 1, bool)
+        parts = self.parts
+        early[self._matched[parts.is_barrier | ~parts.is_known | ~parts.is_recorded]] = False
+        return early
+
+    @property
+    def meeting(self) -> np.ndarray:
+        """Number of the collective that each part is of, by first start; -1 where it was not matched."""
+        return self._verified.meeting
+
+    def __len__(self) -> int:
+        return int(self.meeting.max(initial=-1)) + 1
+
+    @cached_property
+    def _order(self) -> np.ndarray:
+        """Matched parts by collective, then by rank."""
+        order = np.argsort(self.meeting, kind="stable")
+        return order[self.meeting[order] >= 0]
+
+    @cached_property
+    def _first(self) -> np.ndarray:
+        """Where the parts of each collective begin in the order."""
+        return np.searchsorted(self.meeting[self._order], np.arange(len(self)))
+
+    def parts_of(self, meeting: int) -> np.ndarray:
+        """The parts of a collective, by rank."""
+        begin = int(self._first[meeting])
+        end = int(self._first[meeting + 1]) if meeting + 1 < len(self) else len(self._order)
+        return self._order[begin:end]
+
+    def said(self, meeting: int) -> list[Collective]:
+        """What its ranks know of a collective."""
+        return [self.parts.collective(part) for part in self.parts_of(meeting).tolist()]
+
+    @cached_property
+    def kind(self) -> list[str]:
+        """Kind of each collective; of a transfer `send`."""
+        kinds = [self.parts.collective(part).kind for part in self._order[self._first].tolist()]
+        return ["send" if kind in POINT_TO_POINT else kind for kind in kinds]
+
+    @cached_property
+    def is_barrier(self) -> np.ndarray:
+        """Whether no rank can leave a collective before all have come."""
+        return np.isin(self.kind, BARRIERS) if len(self) else np.empty(0, bool)
+
+    # --- figures -------------------------------------------------------------------------------------------------
+
+    def _reduced(self, how: np.ufunc, values: np.ndarray) -> np.ndarray:
+        return how.reduceat(values[self._order], self._first) if len(self) else np.empty(0, np.int64)
+
+    @cached_property
+    def count(self) -> np.ndarray:
+        """Ranks of each collective."""
+        return np.diff(np.append(self._first, len(self._order)))
+
+    @cached_property
+    def first_start_ns(self) -> np.ndarray:
+        """When the first rank came to each collective."""
+        return self._reduced(np.minimum, self.start_ns)
+
+    @cached_property
+    def last_start_ns(self) -> np.ndarray:
+        """When the last rank came."""
+        return self._reduced(np.maximum, self.start_ns)
+
+    @cached_property
+    def first_end_ns(self) -> np.ndarray:
+        """When the first rank left."""
+        return self._reduced(np.minimum, self.end_ns)
+
+    @cached_property
+    def last_end_ns(self) -> np.ndarray:
+        """When the last rank left."""
+        return self._reduced(np.maximum, self.end_ns)
+
+    @cached_property
+    def last_part(self) -> np.ndarray:
+        """The part that came last to each collective; of several the one of the smallest rank."""
+        late = self.start_ns[self._order] == np.repeat(self.last_start_ns, self.count)
+        place = np.flatnonzero(late)
+        of = self.meeting[self._order][place]
+        return self._order[place[np.searchsorted(of, np.arange(len(self)))]]
+
+    @cached_property
+    def wait_ns(self) -> np.ndarray:
+        """How long each part waited for the last rank; 0 for what was not matched.
+
+        Wait, transfer and end skew of a part add up to its duration.
+        """
+        duration = self.end_ns - self.start_ns
+        return np.where(self.meeting >= 0, np.clip(self._of_parts(self.last_start_ns) - self.start_ns, 0, duration), 0)
+
+    @cached_property
+    def end_skew_ns(self) -> np.ndarray:
+        """How much later each part ended than the first that ended after all had come; 0 for what was not matched."""
+        all_came = self.end_ns >= self._of_parts(self.last_start_ns)
+        common = self._of_parts(self._reduced(np.minimum, np.where(all_came, self.end_ns, np.iinfo(np.int64).max)))
+        return np.where(self.meeting >= 0, np.maximum(self.end_ns - common, 0), 0)
+
+    @cached_property
+    def transfer_ns(self) -> np.ndarray:
+        """How long each part communicated: from the last start to the first end."""
+        return np.where(self.meeting >= 0, self.end_ns - self.start_ns - self.wait_ns - self.end_skew_ns, 0)
+
+    def _of_parts(self, per_meeting: np.ndarray) -> np.ndarray:
+        return per_meeting[np.maximum(self.meeting, 0)] if len(self) else np.zeros(len(self.meeting), np.int64)
+
+    # --- what is to be said --------------------------------------------------------------------------------------
+
+    @property
+    def unmatched(self) -> list[tuple[int, str]]:
+        """Parts that are of no collective, and why."""
+        reasons = {1: ALONE, 2: APART}
+        at = np.flatnonzero(self.meeting < 0)
+        return [
+            (part, reasons[code]) for part, code in zip(at.tolist(), self._verified.reason[at].tolist(), strict=True)
+        ]
+
+    @property
+    def notes(self) -> list[str]:
+        """What was not matched, where ranks are missing, and what was done to clocks."""
+        notes = []
+        for why, count in Counter(why for _, why in self.unmatched).items():
+            notes.append(f"{count:,} of {len(self.parts):,} parts of collectives are not matched: {why}")
+        return [*notes, *self._notes_on_clocks()]
+
+    def _notes_on_clocks(self) -> list[str]:
+        ranks = self.attendances
+        hosts = int(self._clock_of.max(initial=-1)) + 1  # clocks, of which each host mostly has one
+        if len(ranks) < 2 or not len(self.parts):
+            return []
+        if hosts == 1:
+            estimate = self.estimated
+            told = np.isfinite(estimate.error_ns)
+            told[0] = False
+            if not told.any():
+                return []
+            at = int(np.argmax(np.where(told, np.abs(estimate.offset_ns), -1)))
+            return [
+                "all ranks are of one host, so their clocks are taken as they are; by the ends of collectives they "
+                f"differ by up to {abs(int(estimate.offset_ns[at])) / 1e3:,.1f} us ({ranks[at].name})"
+            ]
+        untold = int((~np.isfinite(self.clocks.error_ns)).sum())
+        done = "corrected" if self.is_corrected else "not corrected"
+        most = int(np.abs(self.clocks.offset_ns).max(initial=0))
+        notes = []
+        if most:
+            notes.append(
+                f"clocks of {hosts:,} hosts differ by up to {most / 1e3:,.1f} us by the ends of collectives: {done}"
+            )
+        elif untold < hosts - 1:
+            notes.append(f"clocks of {hosts:,} hosts agree as far as the ends of collectives tell")
+        if untold:
+            notes.append(f"the clocks of {untold:,} hosts cannot be told: they share too few collectives")
+        return notes
+
+
+def _together(number: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """For each number whether its parts all overlap, or end close together."""
+    order = np.argsort(number, kind="stable")
+    first = np.searchsorted(number[order], np.arange(int(number.max(initial=-1)) + 1))
+    if not len(first):
+        return np.empty(0, bool)
+    last_start = np.maximum.reduceat(start[order], first)
+    first_end, last_end = np.minimum.reduceat(end[order], first), np.maximum.reduceat(end[order], first)
+    return (last_start < first_end) | (last_end - first_end <= SAME_END_NS)
+
+
+def _medians(number: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """For each number the median of its values, the lower of two."""
+    order = np.lexsort((values, number))
+    first = np.searchsorted(number[order], np.arange(int(number.max(initial=-1)) + 2))
+    return values[order[first[:-1] + (np.diff(first) - 1) // 2]]
+
+
+def _by_time(numbers: np.ndarray, place: np.ndarray, start: np.ndarray) -> np.ndarray:
+    """Numbers from 0 on in the order of the first starts."""
+    first = np.full(len(numbers), np.iinfo(np.int64).max)
+    np.minimum.at(first, place, start)
+    rank = np.empty(len(numbers), np.int64)
+    rank[np.argsort(first, kind="stable")] = np.arange(len(numbers))
+    return rank[place]

@@ -1,0 +1,136 @@
+"""What all ranks took part in, as columns: one entry for each rank's part of a collective."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tracelens_graph.analyses.ranks.attendance import Attendance
+from tracelens_graph.graph.collectives import UNKNOWN, Collective
+
+BARRIERS = (
+    "allreduce", "allreduce_coalesced", "reduce_scatter", "_reduce_scatter_base", "all_gather", "_allgather_base",
+    "barrier",
+)  # fmt: skip
+"""Kinds that no rank leaves before all have come, so that all leave them together."""
+
+POINT_TO_POINT = ("send", "recv")
+"""Kinds in which one rank sends to one other: both names stand for one transfer."""
+
+_SAME_SIZES = (
+    "allreduce", "allreduce_coalesced", "reduce_scatter", "_reduce_scatter_base", "all_gather", "_allgather_base",
+    "all_to_all",
+)  # fmt: skip
+"""Kinds for which every rank gives the same number of elements."""
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """Parts of collectives, by rank and then in the order of their starts.
+
+    Attributes:
+        attendances: the ranks.
+        trace: place of the rank in `attendances`.
+        node: place of the collective in what the rank held.
+        start_ns, end_ns: int64, ns on the clock of the set.
+        lane: number of the process group, or of the pair of ranks within it, that the part belongs to.
+        sequence: number of the collective in its lane, -1 where not recorded, or where it counts for one rank alone.
+        is_barrier: whether its kind is one of `BARRIERS`.
+        is_known: whether its kind is known.
+        is_recorded: whether the trace tells of what process group it is.
+        key: number of what ranks must agree on: kind, and type and sizes where these are equal on all ranks.
+    """
+
+    attendances: Sequence[Attendance]
+    trace: np.ndarray
+    node: np.ndarray
+    start_ns: np.ndarray
+    end_ns: np.ndarray
+    lane: np.ndarray
+    sequence: np.ndarray
+    is_barrier: np.ndarray
+    is_known: np.ndarray
+    is_recorded: np.ndarray
+    key: np.ndarray
+
+    @classmethod
+    def of(cls, attendances: Sequence[Attendance]) -> Parts:
+        """The parts of some ranks."""
+        held = [(place, at, *one) for place, rank in enumerate(attendances) for at, one in enumerate(rank.held)]
+        nodes = [one for _, _, one, _, _ in held]
+        trace = np.array([place for place, *_ in held], np.int64)
+        offset = np.array([rank.offset_ns for rank in attendances], np.int64)
+        shift = (offset - offset.min(initial=np.iinfo(np.int64).max))[trace] if len(held) else np.empty(0, np.int64)
+        lane = _numbered(_lanes(nodes, trace.tolist()))
+        return cls(
+            attendances,
+            trace,
+            np.array([at for _, at, *_ in held], np.int64),
+            np.array([start for *_, start, _ in held], np.int64) + shift,
+            np.array([end for *_, end in held], np.int64) + shift,
+            lane,
+            np.array(
+                [-1 if one.sequence is None or one.kind in POINT_TO_POINT else one.sequence for one in nodes], np.int64
+            ),
+            np.array([one.kind in BARRIERS for one in nodes], bool),
+            np.array([one.kind != UNKNOWN for one in nodes], bool),
+            np.array([one.group is not None for one in nodes], bool),
+            _numbered(_keys(nodes, lane.tolist())),
+        )
+
+    def __len__(self) -> int:
+        return len(self.trace)
+
+    def collective(self, part: int) -> Collective:
+        """What the rank knows of the collective."""
+        return self.attendances[self.trace[part]].held[self.node[part]][0]
+
+
+def _numbered(keys: Sequence[Hashable]) -> np.ndarray:
+    """A number for each of some keys, equal for equal keys, in the order in which they come first."""
+    numbers: dict[Hashable, int] = {}
+    return np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)
+
+
+def _lanes(nodes: Sequence[Collective], traces: Sequence[int]) -> list[Hashable]:
+    """What the ranks of a process group have in common: its ranks, and its name where several groups have these.
+
+    Groups are often numbered by each rank for itself, so a name alone does not tell. Where ranks are not recorded, the
+    name is all there is.
+    """
+    names: dict[tuple[int, ...], dict[int, set[str | None]]] = {}
+    for one, trace in zip(nodes, traces, strict=True):
+        if one.ranks:
+            names.setdefault(one.ranks, {}).setdefault(trace, set()).add(one.group)
+    is_one = {ranks: all(len(of_trace) == 1 for of_trace in by.values()) for ranks, by in names.items()}
+    lanes: list[Hashable] = []
+    for one in nodes:
+        group: Any = (one.ranks, None if is_one[one.ranks] else one.group) if one.ranks else one.group_key
+        lanes.append((group, _ends(one) if one.kind in POINT_TO_POINT else None))
+    return lanes
+
+
+def _ends(transfer: Collective) -> tuple[int | None, int | None]:
+    """Source and target of a transfer; of a group of two ranks, who is not recorded is the other one."""
+    source, target, ranks = transfer.source_rank, transfer.target_rank, transfer.ranks or ()
+    if len(ranks) == 2 and (source is None) != (target is None):
+        known = target if source is None else source
+        other = next((rank for rank in ranks if rank != known), None)
+        source, target = (other, target) if source is None else (source, other)
+    return source, target
+
+
+def _keys(nodes: Sequence[Collective], lanes: Sequence[int]) -> list[Hashable]:
+    has_sizes = dict.fromkeys(lanes, True)
+    for one, lane in zip(nodes, lanes, strict=True):
+        has_sizes[lane] &= one.kind == UNKNOWN or one.in_elements is not None
+    return [
+        (
+            "transfer" if one.kind in POINT_TO_POINT else one.kind,
+            (one.dtype, one.in_elements, one.out_elements) if has_sizes[lane] and one.kind in _SAME_SIZES else None,
+        )
+        for one, lane in zip(nodes, lanes, strict=True)
+    ]
