@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from . import aten, checkpoint
 from .autograd import Accumulated
+from .groups import Group
 from .host import Process, Thread
 from .tensors import Storage, Tensor, contiguous
 
@@ -90,17 +91,18 @@ class Model:
     def __init__(self, process: Process) -> None:
         o = process.options
         self._options = o
+        self._data = process.place.data
         self._tokens = _parameter(o.vocabulary, o.width)
         self._positions = _parameter(o.tokens, o.width)
         self._layers = [TransformerLayer(i, o.width, o.heads) for i in range(o.layers)]
         self._norm = LayerNorm(2 * o.layers, _parameter(o.width), _parameter(o.width))
         self._head = Linear(4 * o.layers, _parameter(o.vocabulary, o.width), None)
 
-    def buckets(self) -> list[list[Tensor]]:
-        """Parameters in the groups that are reduced together, in the order of the backward pass."""
+    def buckets(self) -> list[tuple[list[Tensor], Group]]:
+        """Parameters that are reduced together and the ranks that do, in the order of the backward pass."""
         last = [self._norm.weight, self._norm.bias, self._head.weight]
         layers = [layer.parameters() for layer in reversed(self._layers)]
-        return [last, *layers, [self._tokens, self._positions]]
+        return [(bucket, self._data) for bucket in (last, *layers, [self._tokens, self._positions])]
 
     def __call__(self, t: Thread, indices: Tensor, accumulated: Accumulated) -> Tensor:
         """The logits; `accumulated` is for the backward passes that run inside reentrant checkpoints."""
