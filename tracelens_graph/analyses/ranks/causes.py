@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tracelens_graph.analyses.ranks.meeting_points import EARLIEST, Meeting, Met, meet
+from tracelens_graph.analyses.ranks.meeting_points import EARLIEST, Met, meet
+from tracelens_graph.analyses.ranks.meetings import Meetings
 from tracelens_graph.analyses.ranks.points import Edge, RankPoints, Role, rank_points
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
@@ -50,7 +51,7 @@ class Causes:
     """
 
     traces: TraceSet
-    meetings: Meeting | None
+    meetings: Meetings | None
     time: np.ndarray
     level: np.ndarray
     ordinal: np.ndarray
@@ -83,17 +84,19 @@ class Causes:
         return self.first_point[ordinal] + rank.gpu_start[at], self.first_point[ordinal] + rank.gpu_end[at]
 
 
-def causes(traces: TraceSet, meetings: Meeting | None = None) -> Causes:
+def causes(traces: TraceSet, meetings: Meetings | None = None) -> Causes:
     """The points of some ranks and what bound each of them.
 
     Args:
         traces: the ranks.
-        meetings: which of their collectives are one, on which clock; without them every rank stands for itself.
+        meetings: which of their collectives are one, and on which clock they are; by default they are matched.
 
     Raises:
         AnalysisError: no rank has a GPU event.
     """
     ranks = [rank_points(one.core) for one in traces]
+    if meetings is None and len(traces) > 1:
+        meetings = Meetings(traces.with_graphs(lambda core: core))
     if not any(len(rank.gpu_rows) for rank in ranks):
         raise AnalysisError("there are no GPU events, so there is no path to follow through them")
     first = np.concatenate(([0], np.cumsum([len(rank.time) for rank in ranks])))
@@ -131,7 +134,7 @@ def causes(traces: TraceSet, meetings: Meeting | None = None) -> Causes:
     return Causes(
         traces, meetings, time, level, ordinal, row, role, before, after, kind,
         bind(time[before] + least[kind], after, len(time)), least, first[:-1], ranks, met.meeting, negative,
-        met.worst_ns, _notes(traces, ranks, met),
+        met.worst_ns, _notes(traces, meetings, ranks, met),
     )  # fmt: skip
 
 
@@ -145,7 +148,7 @@ def bind(allowed: np.ndarray, after: np.ndarray, points: int) -> np.ndarray:
     return binding
 
 
-def _on_clock(traces: TraceSet, meetings: Meeting | None, ordinal: int, time: np.ndarray) -> np.ndarray:
+def _on_clock(traces: TraceSet, meetings: Meetings | None, ordinal: int, time: np.ndarray) -> np.ndarray:
     if meetings is None:
         return time + traces[ordinal].offset_ns
     return np.asarray(meetings.clock_ns(ordinal, time), np.int64)
@@ -179,8 +182,9 @@ def _levels(time: np.ndarray, before: np.ndarray, after: np.ndarray) -> tuple[np
     return level, ordered
 
 
-def _notes(traces: TraceSet, ranks: Sequence[RankPoints], met: Met) -> list[str]:
-    notes = [f"{one.name}: {note}" for one, rank in zip(traces, ranks, strict=True) for note in rank.notes]
+def _notes(traces: TraceSet, meetings: Meetings | None, ranks: Sequence[RankPoints], met: Met) -> list[str]:
+    notes = list(meetings.notes) if meetings is not None else []
+    notes += [f"{one.name}: {note}" for one, rank in zip(traces, ranks, strict=True) for note in rank.notes]
     if inferred := sum(rank.inferred for rank in ranks):
         notes.append(
             f"waits between streams are not recorded (no cuda_sync rows); {inferred:,} are inferred from the order of "
@@ -197,6 +201,8 @@ def _notes(traces: TraceSet, ranks: Sequence[RankPoints], met: Met) -> list[str]
             f"{met.worst_ns / 1e3:,.1f} us: clocks disagree, or collectives are matched wrongly; the path may run over "
             "the wrong rank"
         )
-    if met.unled:
-        notes.append(f"{met.unled:,} collectives with one source or target: it is not known which rank that is")
+    if met.guessed:
+        notes.append(
+            f"{met.guessed:,} collectives do not tell which rank gives or gets: it is told by when each of them ended"
+        )
     return notes

@@ -15,7 +15,7 @@ from typing import Any
 
 from tracelens_graph.analyses.ranks import path_tables
 from tracelens_graph.analyses.ranks.causes import Causes, causes
-from tracelens_graph.analyses.ranks.meeting_points import Meeting
+from tracelens_graph.analyses.ranks.meetings import Meetings
 from tracelens_graph.analyses.ranks.points import Role
 from tracelens_graph.analyses.ranks.steps import steps_of
 from tracelens_graph.analyses.ranks.walk import Path, walk
@@ -37,7 +37,7 @@ class CriticalPath(Path):
     slack = path_tables.slack_by_name
 
 
-def critical_path(ranks: Any, step: int | None = None, *, meetings: Meeting | None = None) -> CriticalPath:
+def critical_path(ranks: Any, step: int | None = None, *, meetings: Meetings | None = None) -> CriticalPath:
     """The critical path of a step.
 
     Args:
@@ -59,7 +59,7 @@ def critical_path(ranks: Any, step: int | None = None, *, meetings: Meeting | No
     return CriticalPath(known, None, *walk(known, None, int(known.time[known.role == Role.gpu_end].max())))
 
 
-def step_paths(ranks: Any, *, meetings: Meeting | None = None) -> list[CriticalPath]:
+def step_paths(ranks: Any, *, meetings: Meetings | None = None) -> list[CriticalPath]:
     """The critical paths of all steps; see `critical_path`. Empty without steps."""
     known = ranks if isinstance(ranks, Causes) else causes_of(ranks, meetings)
     steps = steps_of(known)
@@ -67,7 +67,7 @@ def step_paths(ranks: Any, *, meetings: Meeting | None = None) -> list[CriticalP
     return [CriticalPath(known, number, *walk(known, start, end)) for number, start, end in spans]
 
 
-def causes_of(ranks: Any, meetings: Meeting | None = None) -> Causes:
+def causes_of(ranks: Any, meetings: Meetings | None = None) -> Causes:
     """What bound the points of some ranks; of one graph it is kept with the graph."""
     if isinstance(ranks, Core | Window) and meetings is None:
         window = ranks if isinstance(ranks, Window) else ranks.everything

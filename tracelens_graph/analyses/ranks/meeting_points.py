@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 
+from tracelens_graph.analyses.ranks.awaited import Said, awaited_parts, waits_partly
+from tracelens_graph.analyses.ranks.meetings import Meetings
 from tracelens_graph.analyses.ranks.points import Edge, RankPoints
 from tracelens_graph.graph.arrays import distinct, positions_by
 from tracelens_graph.graph.collectives import Collective
@@ -15,46 +16,6 @@ from tracelens_graph.graph.trace_set import TraceSet
 
 EARLIEST = np.iinfo(np.int64).min
 """Before all moments."""
-
-
-class Meeting(Protocol):
-    """What is read of matched collectives; see `tracelens_graph.analyses.ranks.meetings.Meetings`."""
-
-    @property
-    def trace(self) -> np.ndarray:
-        """Per part the place of its rank in the set."""
-        ...
-
-    @property
-    def node(self) -> np.ndarray:
-        """Per part its place among the collectives of its rank."""
-        ...
-
-    @property
-    def meeting(self) -> np.ndarray:
-        """Per part the collective that it is of; -1 for none."""
-        ...
-
-    @property
-    def kind(self) -> Sequence[str]:
-        """Per collective its kind."""
-        ...
-
-    @property
-    def is_barrier(self) -> np.ndarray:
-        """Per collective whether it is of a kind that nobody leaves before all have come."""
-        ...
-
-    def clock_ns(self, ordinal: int, times: np.ndarray, /) -> np.ndarray:
-        """Times of a rank on the clock of all."""
-        ...
-
-
-FROM_ONE = frozenset({"broadcast", "scatter", "send", "recv"})
-"""Kinds in which one rank gives and the others get."""
-
-TO_ONE = frozenset({"reduce", "gather"})
-"""Kinds in which one rank gets and the others give."""
 
 
 @dataclass
@@ -68,7 +29,7 @@ class Met:
         served: points that end a rank's part of a collective, and follow from a meeting.
         lost: ends that lie before the last has come, so that nothing can follow.
         worst_ns: how far the worst of these lies before it.
-        unled: number of collectives with one source or target where it is not known which rank that is.
+        guessed: number of collectives whose source or target is told by the times of their ends alone.
     """
 
     points: int
@@ -81,39 +42,50 @@ class Met:
     served: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     lost: int = 0
     worst_ns: int = 0
-    unled: int = 0
+    guessed: int = 0
 
 
-def meet(meetings: Meeting, ranks: Sequence[RankPoints], first: np.ndarray, traces: TraceSet, time: np.ndarray) -> Met:
-    """One point per collective between the starts and the ends of all who take part; one per receiver, where one
-    rank gives.
+def meet(meetings: Meetings, ranks: Sequence[RankPoints], first: np.ndarray, traces: TraceSet, time: np.ndarray) -> Met:
+    """Points between the starts and the ends of those who take part in collectives.
+
+    Of a kind that all wait in there is one for all; else one for each rank that waits for others.
+
+    Args:
+        meetings: the collectives of the ranks.
+        ranks, first: points of each rank, and where they begin among those of all.
+        traces: the ranks.
+        time: moments of all points.
     """
     parts = np.flatnonzero(meetings.meeting >= 0)
     trace, number = meetings.trace[parts], meetings.meeting[parts]
-    several = np.bincount(number, minlength=len(meetings.kind)) > 1 if len(parts) else np.zeros(0, bool)
-    parts, trace, number = parts[several[number]], trace[several[number]], number[several[number]]
-    nodes = [traces[at].core.collectives.nodes[node]
-             for at, node in zip(trace.tolist(), meetings.node[parts].tolist(), strict=True)]  # fmt: skip
+    nodes = [meetings.parts.collective(part) for part in parts.tolist()]
     start, end, single = _ends(nodes, trace, ranks, first, traces)
     met = Met(len(time))
-    group = np.full(len(parts), -1)
-    gives: list[tuple[int, int]] = []
-    joint = np.array([kind not in FROM_ONE | TO_ONE for kind in meetings.kind], bool) | meetings.is_barrier
-    group[joint[number]] = number[joint[number]]
-    for meeting, of in positions_by(np.where(joint[number], -1, number)):
+    partly = np.array([waits_partly(kind) for kind in meetings.kind], bool)
+    group = np.where(partly[number], -1, number)
+    pairs: list[tuple[int, int, int]] = []
+    for meeting, of in positions_by(np.where(partly[number], number, -1)):
         if meeting < 0:
             continue
-        kind = meetings.kind[meeting]
-        source = _source(of, nodes, trace, traces) if kind in FROM_ONE else -1
-        if source < 0:
-            met.unled += 1
-        gives += [(source, place) for place in of.tolist() if source >= 0 and place != source]
-    _joint_points(met, group, trace, start, end, single, time)
-    if gives:
-        source, target = np.array(gives).T
-        pair = np.arange(len(source))
-        _add(met, np.concatenate((pair, pair)), np.concatenate((start[source], start[target])), pair, end[target],
-             single[target], number[target], np.concatenate((trace[source], trace[target])), time)  # fmt: skip
+        said = [Said(nodes[place], traces[int(trace[place])]) for place in of.tolist()]
+        awaited, guessed = awaited_parts(meetings.kind[meeting], said, time[start[of]], time[end[of]])
+        met.guessed += guessed
+        if awaited is None:
+            group[of] = meeting
+            continue
+        for waiting, row in zip(of.tolist(), awaited, strict=True):
+            if row.sum() > 1:
+                pairs += [(waiting, int(of[other]), meeting) for other in np.flatnonzero(row).tolist()]
+    joint = np.flatnonzero(group >= 0)
+    if len(joint):
+        numbers, place = distinct(group[joint])
+        _add(met, place, start[joint], place, end[joint], single[joint], numbers, trace[joint], time)
+    if pairs:
+        waiting, other, of_meeting = np.array(pairs).T
+        ends, at, place = np.unique(waiting, return_index=True, return_inverse=True)
+        _add(
+            met, place, start[other], np.arange(len(ends)), end[ends], single[ends], of_meeting[at], trace[other], time
+        )
     return met
 
 
@@ -133,32 +105,9 @@ def _ends(
     return start, end, single
 
 
-def _source(of: np.ndarray, nodes: Sequence[Collective], trace: np.ndarray, traces: TraceSet) -> int:
-    """Place of the part whose rank gives, by the rank that is recorded as source; -1 where none is."""
-    told = {nodes[place].source_rank for place in of.tolist()} - {None}
-    sends = [place for place in of.tolist() if nodes[place].kind == "send"]
-    if len(sends) == 1:
-        return sends[0]
-    if len(told) != 1:
-        return -1
-    source = told.pop()
-    return next((place for place in of.tolist() if traces[int(trace[place])].rank == source), -1)
-
-
-def _joint_points(
-    met: Met, group: np.ndarray, trace: np.ndarray, start: np.ndarray, end: np.ndarray, single: np.ndarray,
-    time: np.ndarray,
-) -> None:  # fmt: skip
-    """Meetings at which nobody ends before all have come."""
-    of = np.flatnonzero(group >= 0)
-    if len(of):
-        numbers, place = distinct(group[of])
-        _add(met, place, start[of], place, end[of], single[of], numbers[place], trace[of], time, numbers)
-
-
 def _add(
     met: Met, place: np.ndarray, starts: np.ndarray, end_place: np.ndarray, ends: np.ndarray, single: np.ndarray,
-    number: np.ndarray, trace: np.ndarray, time: np.ndarray, numbers: np.ndarray | None = None,
+    number: np.ndarray, trace: np.ndarray, time: np.ndarray,
 ) -> None:  # fmt: skip
     """New meetings.
 
@@ -166,10 +115,9 @@ def _add(
         met: where they go.
         place, starts: per arrival the meeting it is at, and its point.
         end_place, ends, single: per end the meeting that it follows from, its point, and whether of one kernel.
-        number: per end the number of the collective.
+        number: per meeting the number of its collective.
         trace: per arrival its rank.
-        time: times of all points.
-        numbers: number of the collective of each meeting, where that is not one per end.
+        time: moments of all points.
     """
     count = int(place.max()) + 1
     moment = np.full(count, EARLIEST)
@@ -185,7 +133,7 @@ def _add(
         met.worst_ns = max(met.worst_ns, int(late.max()))
     met.time = np.concatenate((met.time, moment))
     met.ordinal = np.concatenate((met.ordinal, last))
-    met.meeting = np.concatenate((met.meeting, number if numbers is None else numbers))
+    met.meeting = np.concatenate((met.meeting, number))
     met.before = np.concatenate((met.before, starts, point[end_place[fine]]))
     met.after = np.concatenate((met.after, point[place], ends[fine]))
     met.kind = np.concatenate(

@@ -126,8 +126,18 @@ def rank_points(core: Core) -> RankPoints:
     before, after, kind = edges.joined()
     order = np.argsort(queue.rows)
     return RankPoints(
-        time, role, row, before, after, kind, queue.rows[order], start[order], end[order], waits.inferred,
-        len(unexplained[0]), waits.notes
+        time,
+        role,
+        row,
+        before,
+        after,
+        kind,
+        queue.rows[order],
+        start[order],
+        end[order],
+        waits.inferred,
+        len(unexplained[0]),
+        waits.notes,
     )
 
 
@@ -165,7 +175,9 @@ UNEXPLAINED_NS = 20_000
 _JUST_BEFORE_NS = 10_000
 
 
-def _unexplained(core: Core, queue: GpuQueue, waiting: np.ndarray, awaited: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _unexplained(
+    core: Core, queue: GpuQueue, waiting: np.ndarray, awaited: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """GPU work that nothing recorded explains, and the work of another stream of its device that ended just before.
 
     Within a graph launch, for one, nothing tells which stream waits for which.

@@ -50,7 +50,8 @@ def repaired(causes: Causes, rank: int) -> Repair:
         raise AnalysisError("what_if: repairing a rank takes other ranks to compare it with")
     lanes = [_lanes(causes, ordinal) for ordinal in range(len(ranks))]
     own = lanes[ranks.index(rank)]
-    edges, weight = [], {"least": [], "usual": [], "most": []}
+    edges: list[np.ndarray] = []
+    weight: dict[str, list[np.ndarray]] = {"least": [], "usual": [], "most": []}
     unlike = set()
     for place, lane in own.items():
         others = [found for number, one in enumerate(lanes) if number != ranks.index(rank)

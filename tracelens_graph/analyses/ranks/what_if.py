@@ -14,7 +14,7 @@ import numpy as np
 
 from tracelens_graph.analyses.ranks.causes import Causes
 from tracelens_graph.analyses.ranks.critical_path import CriticalPath, causes_of, critical_path
-from tracelens_graph.analyses.ranks.meeting_points import Meeting
+from tracelens_graph.analyses.ranks.meetings import Meetings
 from tracelens_graph.analyses.ranks.points import Edge, Role
 from tracelens_graph.analyses.ranks.repair import Repair, repaired
 from tracelens_graph.analyses.ranks.replay import Latency, replayed, weights
@@ -81,7 +81,7 @@ def what_if(
     collectives: float | Mapping[str, float] | None = None,
     ops: Mapping[str, float] | None = None,
     repair: int | None = None,
-    meetings: Meeting | None = None,
+    meetings: Meetings | None = None,
 ) -> WhatIf:
     """How long a step would be if collectives or ops were faster, or a rank were not late.
 
@@ -91,7 +91,7 @@ def what_if(
         collectives: how many times as fast collectives move data; or kind of collective -> how many times. Waiting for
             other ranks is not moving data.
         ops: name of an op -> how many times as fast the GPU work is that it and what it calls launch.
-        repair: a rank, whose host time and GPU work that take longer than on all other ranks, take the median of theirs.
+        repair: a rank; its host time and GPU work that take longer than on all other ranks take the median of theirs.
         meetings: which collectives of the ranks are one; by default they are matched.
 
     Raises:
