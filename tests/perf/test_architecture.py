@@ -19,6 +19,7 @@ from tracelens_graph.errors import AnalysisError
 from tracelens_graph.loading import load_core
 from tracelens_graph.perf.architecture_tables import device, devices
 from tracelens_graph.perf.devices import FIGURES, Rate, architecture, detect, shipped
+from tracelens_graph.perf.roofs import peak_bus_bandwidth
 
 SHIPPED = shipped()
 GIB = 2**30
@@ -116,6 +117,37 @@ def test_the_link_to_the_host_is_that_of_its_generation_and_lanes(key: str) -> N
         assert figure.value == pytest.approx(lanes * transfers * 128 / 130 / 8, rel=1e-4)
     else:
         assert re.match("NVLink-C2C|Infinity Fabric", figure.source.note)
+
+
+# Links of a device to others of its host, and GB/s of each in one direction.
+LINKS = {
+    "v100-sxm2": (6, 25), "a100-sxm-80gb": (12, 25), "h100-sxm": (18, 25), "h200": (18, 25), "b200": (18, 50),
+    "mi300x": (7, 64), "mi325x": (7, 64), "mi355x": (7, 76.8),
+}  # fmt: skip
+WIRED_BY_THE_HOST = {
+    "a100-40gb", "a100-pcie-80gb", "gh200", "h100-nvl", "h100-pcie", "mi210", "mi250-gcd", "mi250x", "mi250x-gcd",
+}  # fmt: skip
+"""Devices whose links depend on bridges and on how the host is built, or of which two forms have one name."""
+
+
+@pytest.mark.parametrize("key", SHIPPED)
+def test_peak_bus_bandwidth_is_that_of_the_links(key: str) -> None:
+    found = peak_bus_bandwidth(key)
+    assert found == peak_bus_bandwidth(SHIPPED[key])
+    assert peak_bus_bandwidth(key, one_host=False) is None
+    if key in LINKS:
+        links, rate = LINKS[key]
+        assert found == pytest.approx(links * rate)
+        assert f"{links} links of {rate:g} GB/s" in SHIPPED[key].figures["gpu_link_gbps"].source.note
+    elif key in WIRED_BY_THE_HOST:
+        assert found is None
+    else:
+        assert found == SHIPPED[key].value("host_link_gbps")
+
+
+def test_peak_bus_bandwidth_of_a_device_that_nobody_knows() -> None:
+    with pytest.raises(AnalysisError, match="no architecture has the name 'abacus'"):
+        peak_bus_bandwidth("abacus")
 
 
 def test_unconfirmed_figures_are_named() -> None:

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from tracelens_graph.graph.collective_kinds import LIBRARIES
+
 OTHER = "Other"
 
 CATEGORIES: Mapping[str, str] = {
@@ -42,18 +44,7 @@ _CONVOLUTION_OP = r"conv(?!ert)"
 
 NAME_RULES: Sequence[tuple[str, Sequence[str | tuple[str, str]]]] = [
     ("Triton-fused", [r"^triton_\w{0,40}?fused_", r"^triton__\d", r"^triton_(?:poi|red|per|tem|for|unk|mix)_"]),
-    (
-        "Communication",
-        [
-            r"nccl|rccl(?!r)|oneccl",
-            r"nvshmem|rocshmem|deep_?ep(?:::|\d)|(?<![a-z])mori(?:::|_)",
-            r"cross_device_reduce|quick_?reduce|multimem_|userbuffers|symm_?mem|lamport",
-            r"(?<!warp)(?<!block)(?<!warp_)(?<!block_)all[_-]?reduce",
-            r"all[_-]?gather(?!_?matmul)|reduce[_-]?scatter|all[_-]?to[_-]?all",
-            r"collective[_-]?(?:permute|broadcast)",
-            r"(?<![a-z])a2a_|barrier_kernel|(?:put|wait)_signal|sendrecv|^(?:send|recv)(?:-done)?(?:\.\d+)?$",
-        ],
-    ),
+    ("Communication", [library.marker for library in LIBRARIES]),
     (
         "RoPE",
         [

@@ -7,7 +7,6 @@ in. Old traces have neither: there the op around it, the annotation or the kerne
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -16,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from tracelens_graph.graph.arrays import distinct
+from tracelens_graph.graph.collective_kinds import UNKNOWN, communication, kind_of, kind_of_kernel
 from tracelens_graph.graph.traversals import ancestors
 from tracelens_graph.schema import Kind
 
@@ -24,29 +25,22 @@ if TYPE_CHECKING:
 
 DTYPE_BYTES = {
     "bool": 1, "byte": 1, "char": 1, "uint8": 1, "int8": 1, "qint8": 1, "quint8": 1, "unsigned char": 1,
-    "short": 2, "int16": 2, "uint16": 2, "int": 4, "int32": 4, "uint32": 4, "qint32": 4,
-    "long": 8, "long int": 8, "int64": 8, "uint64": 8,
+    "signed char": 1, "short": 2, "short int": 2, "int16": 2, "uint16": 2, "int": 4, "int32": 4, "uint32": 4,
+    "qint32": 4, "long": 8, "long int": 8, "int64": 8, "uint64": 8,
     "half": 2, "float16": 2, "bfloat16": 2, "float": 4, "float32": 4, "double": 8, "float64": 8,
-    "complexhalf": 4, "complexfloat": 8, "complexdouble": 16,
+    "complexhalf": 4, "complexfloat": 8, "complexdouble": 16, "complex<half>": 4, "complex<float>": 8,
+    "complex<double>": 16, "complex32": 4, "complex64": 8, "complex128": 16,
     "float8_e4m3fn": 1, "float8_e4m3fnuz": 1, "float8_e5m2": 1, "float8_e5m2fnuz": 1, "float8_e8m0fnu": 1,
-    "float4_e2m1fn_x2": 1,
+    "float4_e2m1fn_x2": 1, "quint4x2": 1, "quint2x4": 1, "bits1x8": 1, "bits2x4": 1, "bits4x2": 1, "bits8": 1,
+    "bits16": 2, **{f"{sign}int{bits}": 1 for sign in ("", "u") for bits in range(1, 8)},
 }  # fmt: skip
-"""Bytes of one element, by the names that PyTorch gives types, in lower case and without `c10::`."""
+"""Bytes of one element, by the names that PyTorch gives types, in lower case and without `c10::`.
 
-KIND_NAMES = {
-    "allreducecoalesced": "allreduce_coalesced", "allreduce": "allreduce",
-    "reducescatterbase": "_reduce_scatter_base", "reducescattertensor": "_reduce_scatter_base",
-    "reducescatter": "reduce_scatter",
-    "allgatherbase": "_allgather_base", "allgatherintotensor": "_allgather_base", "allgather": "all_gather",
-    "alltoallv": "all_to_allv", "alltoall": "all_to_all", "broadcast": "broadcast", "barrier": "barrier",
-    "sendrecv": "send_recv", "send": "send", "recv": "recv",
-    "reduce": "reduce", "gather": "gather", "scatter": "scatter",
-}  # fmt: skip
-"""What a name without underscores begins with -> the kind as PyTorch records it; the first that fits counts."""
+A packed type (`_x2`, `4x2`) has several numbers in an element, and the elements are what is counted. Integers of fewer
+than 8 bits take a byte each.
+"""
 
-UNKNOWN = "unknown"
 _OP = "record_param_comms"
-_KERNEL_NAME = re.compile(r"^(?:void )?(?:nccl|rccl|msccl)(?:(?P<generation>\w*?)Kernel_(?P<kind>[A-Za-z]+))?")
 _POINT_TO_POINT = ("send", "recv")
 
 
@@ -151,9 +145,10 @@ def _kernels(core: Core) -> tuple[np.ndarray, np.ndarray]:
     kernels = np.flatnonzero(c.kind == Kind.Kernel)
     if not len(kernels):
         return kernels, kernels
-    is_named = np.fromiter((_KERNEL_NAME.match(name) is not None for name in core.names), bool, len(core.names))
+    codes, name = distinct(c.name[kernels])
+    named = np.array([communication(core.names[code]) is not None for code in codes.tolist()], bool)[name]
     is_op = np.fromiter((name == _OP for name in core.names), bool, len(core.names))
-    named, owner = is_named[c.name[kernels]], c.owner[kernels]
+    owner = c.owner[kernels]
     has_args = np.isin(kernels, core.rows_of(core.collective_args)) if core.collective_args else np.zeros_like(named)
     of_op = (owner >= 0) & is_op[c.name[owner]]
     only_others = ~np.isin(owner, owner[of_op & (named | has_args)])
@@ -263,24 +258,6 @@ def _node(core: Core, members: Sequence[_Part], index: int) -> Collective:
 
 def _recorded(args: dict[str, Any] | None) -> dict[str, Any]:
     return {key: value for key, value in (args or {}).items() if value is not None}
-
-
-def kind_of_kernel(name: str) -> str:
-    """The kind of a collective by its kernel's name; `unknown` where it does not tell.
-
-    >>> kind_of_kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)")
-    'allreduce'
-    """
-    found = _KERNEL_NAME.match(name)
-    # Before it said `Dev`, NCCL ran most collectives in a kernel that happened to be called SendRecv.
-    tells = found and found["kind"] and (found["generation"] or found["kind"] != "SendRecv")
-    return kind_of(found["kind"]) if found and tells else UNKNOWN
-
-
-def kind_of(name: str) -> str:
-    """The kind of a collective by the name of an op or an annotation; `unknown` where it does not tell."""
-    plain = name.replace("_", "").lower()
-    return next((kind for start, kind in KIND_NAMES.items() if plain.startswith(start)), UNKNOWN)
 
 
 def element_bytes(dtype: str | None) -> int | None:

@@ -26,6 +26,10 @@ FIGURES: Mapping[str, Column] = {
     "memory_gb": Column("size of the device's memory, as its vendor gives it", "GB"),
     "memory_bandwidth_gbps": Column("rate of the device's memory", "GB/s"),
     "host_link_gbps": Column("rate of the link to the host (PCIe, NVLink-C2C, xGMI), in one direction", "GB/s"),
+    "gpu_link_gbps": Column(
+        "rate of all links to the other devices of its host (NVLink, Infinity Fabric, else PCIe), in one direction",
+        "GB/s",
+    ),
     "l2_mb": Column("size of the cache that all units share", "MB"),
     **{
         f"matrix_{precision}": Column(f"rate of the matrix units in {precision}, without sparsity", "TFLOPS")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from tracelens_graph.perf.cost import Cost
-from tracelens_graph.perf.devices import Architecture
+from tracelens_graph.perf.devices import Architecture, architecture
 from tracelens_graph.table import Column, Table
 
 Bound = Literal["COMPUTE_BOUND", "MEMORY_BOUND", "LINK_BOUND"]
@@ -96,6 +96,26 @@ def roofline(cost: Cost, arch: Architecture) -> Roof | str:
         return Roof(cost.flops / (rate.tflops * 1e6), cost.bytes / (bandwidth * 1e3), rate.figure)
     except OverflowError:
         return "its size is beyond all measure"
+
+
+def peak_bus_bandwidth(device: Architecture | str, one_host: bool = True) -> float | None:
+    """The bus bandwidth that collectives can reach at most, as NCCL's tests define it: the rate of a device's links.
+
+    A switch that adds up (NVLink SHARP) halves what an all-reduce sends, and may take it above.
+
+    Args:
+        device: a device, or a name that `architecture` knows.
+        one_host: whether all ranks are on one host; the rate of networks between hosts is not known.
+
+    Returns:
+        GB/s in one direction. None where it is not known: between hosts, and of cards and dies whose links depend on
+        how the host is built.
+
+    Raises:
+        AnalysisError: no device has the name.
+    """
+    found = architecture(device) if isinstance(device, str) else device
+    return found.value("gpu_link_gbps") if one_host else None
 
 
 def roof_table(

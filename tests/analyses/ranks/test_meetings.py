@@ -61,6 +61,13 @@ def test_without_noise_clocks_are_told_to_the_ns() -> None:
     assert meetings.estimated.offset_ns.tolist() == [0, 7, -50_000_000, 123_456_789]
 
 
+def test_clocks_of_ranks_that_share_no_group_with_the_first_rank() -> None:
+    made = job(4, 3, 40, offsets_ns=[0, 1_000_000, 4_000_000], end_noise_ns=0)
+    meetings = Meetings([rank(9, []), *made.ranks])
+    assert meetings.estimated.offset_ns.tolist() == [0, 0, 1_000_000, 4_000_000]
+    assert meetings.estimated.error_ns[:2].tolist() == [np.inf, 0]
+
+
 def test_drift_is_taken_out_of_long_recordings() -> None:
     made = job(5, 4, 120, drifts=[0, 50e-6, -30e-6, 10e-6], offsets_ns=[0, 10**7, 0, 0], gap_ns=100_000_000)
     meetings = Meetings(made.ranks)

@@ -18,7 +18,7 @@ from tracelens_graph.analyses.alignment.clues import Clues, times
 from tracelens_graph.analyses.alignment.difference import Diff, Place
 from tracelens_graph.analyses.alignment.forest import Forest
 from tracelens_graph.analyses.alignment.kernel_words import counted, is_move, listed, words
-from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, COMMUNICATION_NAME, gpu_classes
+from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, communicates, gpu_classes
 from tracelens_graph.graph.intervals import length_before, merge
 
 
@@ -226,8 +226,8 @@ def _is_of_one_side(clues: Clues, _: Reasons) -> Why | None:
     core, rows, ops = clues.sides[side].window.core, clues.rows(side), clues.ops(side)
     if len(rows) and core.recompute[rows].all():
         return Why(Reason.recomputation, f"{only}: recomputation of activations, {what}")
-    communicates = sum(ns for name, (_, ns) in kernels.items() if COMMUNICATION_NAME.search(name))
-    if 2 * communicates > clues.place.ns[side] or clues.is_communication:
+    communication_ns = sum(ns for name, (_, ns) in kernels.items() if communicates(name))
+    if 2 * communication_ns > clues.place.ns[side] or clues.is_communication:
         return Why(Reason.communication, f"{only}: {clues.collectives(side)}, {what}")
     if ops <= _MOVES.keys() if ops else all(map(is_move, kernels)):
         return Why(Reason.moves, f"{only}: {_moved(ops, kernels)}, {what}")
@@ -307,11 +307,11 @@ def _takes_other_time(clues: Clues, _: Reasons) -> Why | None:
 def _is_other_work(clues: Clues, _: Reasons) -> Why | None:
     """Communication on one side only: what stands on the other in its place does not replace it."""
     first, second = clues.place.kernels
-    communicates = [any(map(COMMUNICATION_NAME.search, kernels)) for kernels in (first, second)]
-    if communicates[0] == communicates[1]:
+    has_communication = [any(map(communicates, kernels)) for kernels in (first, second)]
+    if has_communication[0] == has_communication[1]:
         return None
     told = [words(kernels) for kernels in (first, second)]
-    side = int(communicates[1])
+    side = int(has_communication[1])
     told[side] = f"{clues.collectives(side)} ({told[side]})"
     text = " and ".join(f"{one} in {name}" for one, name in zip(told, clues.diff.names, strict=True))
     return Why(Reason.other_work, f"other work between the same neighbours: {text}")

@@ -19,10 +19,10 @@ from tracelens_graph.analyses.alignment.kernel_words import (
     of_any_build,
     other_kernels,
 )
-from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION_NAME
+from tracelens_graph.analyses.shared.gpu_class import communicates
 from tracelens_graph.categories.kernels import kernel_categories
 from tracelens_graph.graph.classes import normal_name
-from tracelens_graph.graph.collectives import UNKNOWN, kind_of, kind_of_kernel
+from tracelens_graph.graph.collective_kinds import UNKNOWN, kind_of, kind_of_kernel
 from tracelens_graph.schema import Kind
 
 _MATERIAL = 0.1
@@ -139,7 +139,7 @@ class Clues:
     @cached_property
     def is_communication(self) -> bool:
         """Whether all of it is communication."""
-        return all(COMMUNICATION_NAME.search(name) for kernels in self.place.kernels for name in kernels)
+        return all(communicates(name) for kernels in self.place.kernels for name in kernels)
 
     def collectives(self, side: int) -> str:
         """What kinds of collectives a side runs, in words; `communication` where nothing tells."""

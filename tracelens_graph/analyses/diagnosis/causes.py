@@ -14,6 +14,7 @@ from tracelens_graph.analyses.diagnosis.families import LABELS, MEMORY, Families
 from tracelens_graph.analyses.diagnosis.finding import Finding, brief, percent, shown_ms
 from tracelens_graph.analyses.idle.host_states import copies_to_device, ends, pageable
 from tracelens_graph.analyses.idle.idle import Cause, culprit
+from tracelens_graph.analyses.ranks.sizes import Messages, rule_of
 from tracelens_graph.analyses.shared.call_stacks import NOT_FOUND, entry_points
 from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, MEMCPY, gpu_classes
 from tracelens_graph.graph.core import Core
@@ -213,25 +214,20 @@ def _communication(account: Account, leads: bool) -> Iterator[Finding]:
 def _bus_bandwidth(w: Window) -> tuple[float, int]:
     """Bus bandwidth of this rank's large collectives in GB/s, their bytes over their time, and their number.
 
-    Bus bandwidth as NCCL's tests define it: the message of an all-reduce counts 2 (n - 1) / n times, of an all-gather,
-    reduce-scatter and all-to-all (n - 1) / n times. Time spent waiting for late ranks is part of it.
+    Time spent waiting for late ranks is part of it. Broadcasts, reductions to one rank and transfers between two do
+    not count.
     """
-    moved, took, number = 0.0, 0, 0
     inside = set(w.core.columns.uid[w.gpu_rows].tolist()) if w.title else None
-    for one in w.core.collectives.nodes:
-        size, ranks = max(one.in_bytes or 0, one.out_bytes or 0), one.group_size
-        factor = _BUS_FACTOR.get(one.kind.strip("_").removesuffix("_base").removesuffix("_coalesced"))
-        if not size or not ranks or ranks < 2 or factor is None or size < limits.SLOW_BUS_BYTES:
-            continue
-        if inside is not None and not inside.issuperset(one.uids):
-            continue
-        moved += size * factor * (ranks - 1) / ranks
-        took += one.end_ns - one.start_ns
-        number += 1
-    return (moved / took if took else 0.0), number
-
-
-_BUS_FACTOR = {"allreduce": 2.0, "allgather": 1.0, "reduce_scatter": 1.0, "alltoall": 1.0, "all_to_all": 1.0}
+    nodes = [
+        one
+        for one in w.core.collectives.nodes
+        if (rule := rule_of(one.kind)) and rule.all_ranks and (inside is None or inside.issuperset(one.uids))
+    ]
+    found = Messages.of(nodes)
+    ns = np.array([one.end_ns - one.start_ns for one in nodes], float)
+    large = (found.size >= limits.SLOW_BUS_BYTES) & (found.factor > 0)
+    moved, took = float((found.size * found.factor)[large].sum()), float(ns[large].sum())
+    return (moved / took if took else 0.0), int(large.sum())
 
 
 def _kernels(account: Account, families: Families, leads: bool) -> Iterator[Finding]:

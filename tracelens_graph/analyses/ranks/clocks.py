@@ -23,14 +23,14 @@ _RESOLUTION_NS = 1000.0
 
 @dataclass(frozen=True, eq=False)
 class Clocks:
-    """The clocks of some ranks against that of the first.
+    """The clocks of some ranks against that of the first one that can be told.
 
     Attributes:
-        offset_ns: per rank what its clock shows more than that of the first, at `moment_ns`; whole ns.
+        offset_ns: per rank what its clock shows more than that one, at `moment_ns`; whole ns.
         drift: per rank by how much it runs faster, as a ratio; 0 where the recording is too short to tell.
         error_ns: per rank the standard error of the offset; infinite where it cannot be told, and the offset is 0.
         anchors: per rank the number of collectives that tell.
-        moment_ns: when the offsets hold, on the first rank's clock.
+        moment_ns: when the offsets hold, on that clock.
     """
 
     offset_ns: np.ndarray
@@ -70,61 +70,71 @@ def clocks_of(ends_ns: np.ndarray, known: np.ndarray) -> Clocks:
     base = int(ends_ns[shared].min())
     # Times from the first end on are exact as floats for 104 days.
     ends = np.where(shared, ends_ns - base, np.nan).astype(float)
-    rows = np.flatnonzero(shared.any(axis=1))
-    ends, shared = ends[rows], shared[rows]
-    offset, is_told = _offsets(ends, shared)
-    if not is_told[0]:
+    first = int(np.argmax(anchors >= min(LEAST_ANCHORS, int(anchors.max()))))
+    offset, is_told = _offsets(ends, shared, first)
+    rows = (shared & is_told).sum(axis=1) > 1
+    if not rows.any():
         return nothing
+    ends = ends[rows]
     drift = np.zeros(ranks)
     is_long = float(np.nanmax(ends) - np.nanmin(ends)) >= _LEAST_FOR_DRIFT_NS
     scale = np.full(ranks, np.inf)
     middle = 0.0
     for _ in range(_ROUNDS):
-        moment = np.nanmedian((ends - offset - drift * (ends - middle))[:, is_told], axis=1)
+        moment = _medians((ends - offset - drift * (ends - middle))[:, is_told].T)
         middle = float(np.median(moment)) if is_long else 0.0
-        residual = ends - moment[:, None]
-        for rank in np.flatnonzero(is_told).tolist():
-            here = shared[:, rank]
-            at, of = moment[here] - middle, residual[here, rank]
-            weights, scale[rank] = _weights(of - offset[rank] - drift[rank] * at)
-            slope, offset[rank] = _line(at, of, weights) if is_long else (0.0, np.average(of, weights=weights))
-            drift[rank] = slope
-        drift[is_told] -= drift[0]
-        offset[is_told] -= offset[0]
+        at, residual = (moment - middle)[:, None], (ends - moment[:, None])[:, is_told]
+        weights, scale[is_told] = _weights(residual - offset[is_told] - drift[is_told] * at)
+        slope, start = _lines(at, np.nan_to_num(residual), weights, is_long)
+        drift[is_told], offset[is_told] = slope, start
+        drift[is_told] -= drift[first]
+        offset[is_told] -= offset[first]
     error = np.where(is_told, scale / np.sqrt(np.maximum(anchors, 1)), np.inf)
-    error[0] = 0.0
+    error[first] = 0.0
     return Clocks(np.rint(offset).astype(np.int64), drift, error, anchors, base + round(middle))
 
 
-def _offsets(ends: np.ndarray, shared: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _offsets(ends: np.ndarray, shared: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray]:
     """First estimates of all offsets, and whether there are collectives enough for them.
 
     Ranks that share no group with the first are reached over others: the nearest first.
     """
     ranks = ends.shape[1]
     offset, is_told = np.zeros(ranks), np.zeros(ranks, bool)
-    is_told[0] = shared[:, 0].any()
+    is_told[first] = True
     while True:
-        reference = np.nanmedian(np.where(is_told, ends - offset, np.nan), axis=1) if is_told.any() else ends[:, 0]
+        reference = _medians(np.where(is_told, ends - offset, np.nan).T)
         has = ~np.isnan(reference)
         common = (shared & has[:, None]).sum(axis=0)
         fresh = np.flatnonzero(~is_told & (common >= LEAST_ANCHORS))
         if not len(fresh):
             return offset, is_told
-        offset[fresh] = np.nanmedian((ends - reference[:, None])[np.ix_(has, fresh)], axis=0)
+        offset[fresh] = _medians((ends - reference[:, None])[np.ix_(has, fresh)])
         is_told[fresh] = True
 
 
-def _weights(deviation: np.ndarray) -> tuple[np.ndarray, float]:
-    """Cauchy weights of some deviations, and their scale."""
-    scale = max(_NORMAL * float(np.median(np.abs(deviation - np.median(deviation)))), _RESOLUTION_NS)
-    return 1 / (1 + (deviation / scale) ** 2), scale
+def _medians(values: np.ndarray) -> np.ndarray:
+    """The median of each column without its NaN; NaN where there is nothing else."""
+    ordered = np.sort(values, axis=0)  # NaN comes last
+    count = np.maximum((~np.isnan(values)).sum(axis=0), 1)
+    at = np.arange(values.shape[1])
+    return (ordered[(count - 1) // 2, at] + ordered[count // 2, at]) / 2
 
 
-def _line(at: np.ndarray, values: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
-    """Slope and value at 0 of the line through some values."""
-    total = weights.sum()
-    middle, mean = (weights * at).sum() / total, (weights * values).sum() / total
-    spread = (weights * (at - middle) ** 2).sum()
-    slope = float((weights * (at - middle) * (values - mean)).sum() / spread) if spread else 0.0
-    return slope, float(mean - slope * middle)
+def _weights(deviation: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Cauchy weights of the deviations in each column, 0 for NaN, and the scale of each column."""
+    scale = np.maximum(_NORMAL * _medians(np.abs(deviation - _medians(deviation))), _RESOLUTION_NS)
+    return np.nan_to_num(1 / (1 + (deviation / scale) ** 2)), scale
+
+
+def _lines(at: np.ndarray, values: np.ndarray, weights: np.ndarray, is_long: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Slope, and value at 0, of the line through each column of values; without drift a level one."""
+    total = weights.sum(axis=0)
+    mean = (weights * values).sum(axis=0) / total
+    if not is_long:
+        return np.zeros(len(mean)), mean
+    middle = (weights * at).sum(axis=0) / total
+    spread = (weights * (at - middle) ** 2).sum(axis=0)
+    covered = (weights * (at - middle) * (values - mean)).sum(axis=0)
+    slope = np.divide(covered, spread, out=np.zeros(len(mean)), where=spread > 0)
+    return slope, mean - slope * middle

@@ -1,0 +1,128 @@
+"""Kinds of collectives by the names of kernels, ops and annotations."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from corpus import kineto_traces, loaded, parametrize
+from tracelens_graph.analyses.shared.gpu_class import communicates
+from tracelens_graph.categories.kernels import kernel_category
+from tracelens_graph.graph.collective_kinds import KIND_NAMES, UNKNOWN, communication, kind_of, kind_of_kernel
+from tracelens_graph.schema import Kind
+
+KERNELS = [
+    ("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "NCCL", "allreduce"),
+    ("ncclDevKernel_Reduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "NCCL", "reduce"),
+    ("ncclDevKernel_ReduceScatter_Sum_bf16_NVLS_SIMPLE(x)", "NCCL", "reduce_scatter"),
+    ("ncclSymkDevKernel_AllGather_STMC(ncclSymDevArgs)", "NCCL", "all_gather"),
+    ("ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", "NCCL", "send_recv"),
+    ("ncclDevKernel_Generic_4(ncclDevKernelArgsStorage<4096ul>)", "NCCL", UNKNOWN),
+    ("ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclDevComm*, unsigned long, ncclWork*)", "NCCL", UNKNOWN),
+    ("rcclGenericKernel<1, false>(rcclKernelArgs)", "RCCL", UNKNOWN),
+    ("void mscclpp::allreduce7<__half>(mscclpp::LLPacket*)", "MSCCL++", "allreduce"),
+    ("mscclKernel_Sum_half_LL128", "MSCCL", UNKNOWN),
+    ("oneccl_allreduce_small_kernel(void*)", "oneCCL", "allreduce"),
+    ("void ccl::allgatherv_kernel<float>(void*)", "oneCCL", "all_gather"),
+    ("hcom_allReduce__747_0_1", "HCCL", "allreduce"),
+    ("hcom_reduceScatter__747_0_1", "HCCL", "reduce_scatter"),
+    ("hcom_alltoallv__747_0_1", "HCCL", "all_to_allv"),
+    ("hcom_batchSendRecv__747_2_1", "HCCL", "send_recv"),
+    ("hcom_receive__747_2_1", "HCCL", "recv"),
+    ("void vllm::cross_device_reduce_1stage<__nv_bfloat16, 8>(vllm::RankData*)", "custom all-reduce", "allreduce"),
+    ("void aiter::cross_device_reduce_2stage<__hip_bfloat16, 8>(void*)", "custom all-reduce", "allreduce"),
+    ("void quickreduce::allreduce_prototype_twoshot<Codec>(__half const*)", "quick reduce", "allreduce"),
+    ("void flashinfer::trtllm_allreduce_fusion::allreduce_fusion_kernel_oneshot_lamport", "TensorRT-LLM", "allreduce"),
+    ("void flashinfer::trtllm_mnnvl_allreduce::twoshotAllreduceKernel<8>(P)", "TensorRT-LLM", "allreduce"),
+    ("void tensorrt_llm::kernels::twoShotAllReduceKernel<__nv_bfloat16, 8>(P)", "TensorRT-LLM", "allreduce"),
+    ("void tensorrt_llm::kernels::mnnvl_throughput::moeA2ACombineKernel<x>(P)", "TensorRT-LLM", "all_to_allv"),
+    ("void (anonymous namespace)::multimem_all_reduce_kernel<c10::BFloat16, 16>(x)", "symmetric memory", "allreduce"),
+    ("void (anonymous namespace)::multimem_one_shot_all_reduce_kernel<float, 16>(x)", "symmetric memory", "allreduce"),
+    ("void (anonymous namespace)::two_shot_all_reduce_kernel_inplace<float, 16>(x)", "symmetric memory", "allreduce"),
+    ("void (anonymous namespace)::multimem_all_gather_kernel<16, 8>(x)", "symmetric memory", "all_gather"),
+    ("void (anonymous namespace)::barrier_kernel(unsigned int**, int)", "symmetric memory", "barrier"),
+    ("void deep_ep::intranode::combine<__nv_bfloat16, 8, 768, 4096>(x)", "DeepEP", "all_to_allv"),
+    ("_ZN7deep_ep12internode_ll8dispatchILb0ELi7168ELi9EEEvPvS2_S2_", "DeepEP", "all_to_allv"),
+    ("void deep_ep::intranode::notify_dispatch<8>(int const*)", "DeepEP", UNKNOWN),
+    ("void deep_ep::intranode::barrier<8>(int**, int)", "DeepEP", "barrier"),
+    ("void mori::moe::EpCombineIntraNodeKernel<hip_bfloat16>(x)", "MORI", "all_to_allv"),
+    ("void nvshmemi_transfer_rma_nbi<(threadgroup_t)1>(void*, void*)", "NVSHMEM", UNKNOWN),
+    ("void c10d::nvshmem_extension::allToAllV(void*, void*, long*)", "NVSHMEM", "all_to_allv"),
+    ("userbuffers_fp16_sum_inplace_gpu_rr_rs_oop<8, 1>(int, int)", "userbuffers", "_reduce_scatter_base"),
+    ("userbuffers_fp16_sum_inplace_gpu_mc<8>(int, int)", "userbuffers", "allreduce"),
+    ("collective-permute-start.3", "XLA", "send_recv"),
+    ("recv-done.3", "XLA", "recv"),
+    ("all-gather.2", "", "all_gather"),
+    ("void aiter::reduce_scatter_cross_device_store<x>(x)", "", "reduce_scatter"),
+    ("void ulysses::a2a_tma_kernel<__nv_bfloat16>(void*)", "", "all_to_all"),
+]  # fmt: skip
+COMPUTE = [
+    "triton_poi_fused_all_reduce_wait_tensor_3", "triton__0d1d2d_all_reduce", "gemm", "",
+    "void softmax_warp_forward<WarpAllReduce>(x)", "void blockAllReduceSum<float>(x)", "fused_all_gather_matmul(x)",
+    "__amd_rocclr_copyBuffer", "received_tokens_kernel", "void at::native::reduce_kernel<512, 1>(x)",
+    "void at::native::vectorized_gather_kernel<16, long>(char*)",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "library", "kind"), KERNELS)
+def test_kernels_by_name(name: str, library: str, kind: str) -> None:
+    found = communication(name)
+    assert found is not None
+    assert (found.library, found.kind) == (library, kind)
+    assert kind_of_kernel(name) == kind
+    assert kernel_category(name) == "Communication"
+
+
+@pytest.mark.parametrize("name", COMPUTE)
+def test_compute_kernels_are_none(name: str) -> None:
+    assert communication(name) is None
+    assert kind_of_kernel(name) == UNKNOWN
+    assert kernel_category(name) != "Communication"
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("allreduce_coalesced", "allreduce_coalesced"), ("all_gather_into_tensor_coalesced", "_allgather_base"),
+        ("reduce_scatter_tensor_coalesced", "_reduce_scatter_base"), ("_broadcast_oop", "broadcast"),
+        ("_reduce_oop", "reduce"), ("recvAnySource", "recv"), ("alltoall_base_", "all_to_all"), ("wait", UNKNOWN),
+        ("gather", "gather"), ("scatter", "scatter"), ("barrier", "barrier"), ("", UNKNOWN),
+    ],
+)  # fmt: skip
+def test_kinds_by_op(name: str, kind: str) -> None:
+    assert kind_of(name) == kind
+
+
+@pytest.mark.parametrize("kind", sorted(set(KIND_NAMES.values())))
+def test_a_kind_is_its_own(kind: str) -> None:
+    assert kind_of(kind) == kind
+
+
+@given(st.text())
+def test_any_text_is_looked_at(name: str) -> None:
+    found = communication(name)
+    assert found is None or found.kind in {*KIND_NAMES.values(), UNKNOWN}
+    assert communication(f"nccl{name}") is not None
+
+
+def test_of_a_long_name_the_beginning_counts() -> None:
+    assert communication("x" * 10**6 + "nccl") is None
+    assert communication("nccl" + "<x" * 10**6) is not None
+
+
+@parametrize("path", kineto_traces())
+def test_real_kernels_of_a_category_are_communication(path: object) -> None:
+    core = loaded(path)
+    c = core.columns
+    names = {core.names[code] for code in set(c.name[c.kind == Kind.Kernel].tolist())}
+    assert {name for name in names if communication(name)} == {
+        name for name in names if kernel_category(name) == "Communication"
+    }
+
+
+def test_timelines_count_what_tracelens_counts() -> None:
+    counted = [name for name, *_ in KERNELS if communicates(name)]
+    assert counted == [name for name in map(str, (one[0] for one in KERNELS)) if any(
+        word in name.lower() for word in ("nccl", "rccl", "cross_device_reduce")
+    )]  # fmt: skip

@@ -1,0 +1,172 @@
+"""How much a collective moves, and how fast: message sizes, algorithm bandwidth and bus bandwidth.
+
+Sizes and factors are those of NVIDIA's NCCL tests (https://github.com/NVIDIA/nccl-tests, doc/PERFORMANCE.md). The
+algorithm bandwidth is the size of the message over the time. The bus bandwidth multiplies it by a factor of kind and
+number of ranks, so that it can be held against the rate of the link between GPUs, whatever the number of ranks. GB are
+10^9 bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from tracelens_graph.graph.collective_kinds import kind_of
+from tracelens_graph.graph.collectives import Collective
+
+
+class Rule(NamedTuple):
+    """What the message of a kind is, and how it counts.
+
+    Attributes:
+        message: `in`: what a rank puts in; `out`: what it gets out; `larger`: the larger of the two.
+        factor: how often the links carry the message, for very many ranks.
+        all_ranks: whether a rank keeps its own n-th part, so that the factor counts (n - 1) / n times.
+    """
+
+    message: str
+    factor: float
+    all_ranks: bool
+
+
+RULES = {
+    "reduce_scatter": Rule("in", 1.0, True),
+    "_reduce_scatter_base": Rule("in", 1.0, True),
+    "all_gather": Rule("out", 1.0, True),
+    "_allgather_base": Rule("out", 1.0, True),
+    # In these both sides are equal, so that one of them is enough.
+    "allreduce": Rule("larger", 2.0, True),
+    "allreduce_coalesced": Rule("larger", 2.0, True),
+    "all_to_all": Rule("larger", 1.0, True),
+    "broadcast": Rule("larger", 1.0, False),
+    "reduce": Rule("larger", 1.0, False),
+    "send": Rule("larger", 1.0, False),
+    "recv": Rule("larger", 1.0, False),
+    "send_recv": Rule("larger", 1.0, False),
+    # A link carries both ways at once: the busier one bounds an uneven exchange.
+    "all_to_allv": Rule("larger", 1.0, True),
+    # The root alone has the whole: of a gather it gets it, of a scatter it puts it in.
+    "gather": Rule("larger", 1.0, True),
+    "scatter": Rule("larger", 1.0, True),
+}
+"""Kind of a collective -> its rule. A barrier moves nothing, and what an unknown kind moves is not known."""
+
+
+def rule_of(kind: str) -> Rule | None:
+    """The rule of a kind under any of PyTorch's names for it, coalesced forms included; None where there is none."""
+    return RULES.get(kind_of(kind))
+
+
+def message_bytes(kinds: Sequence[str], in_bytes: np.ndarray, out_bytes: np.ndarray) -> np.ndarray:
+    """Size of the message of each collective, in bytes; NaN where it is not known.
+
+    It is what `RULES` says: of an all-gather the output, of a reduce-scatter the input, else the larger side.
+
+    Args:
+        kinds: kind of each.
+        in_bytes, out_bytes: what a rank puts in and gets out, NaN where not known.
+    """
+    into, out = np.asarray(in_bytes, float), np.asarray(out_bytes, float)
+    by_message = {"in": into, "out": out, "larger": np.fmax(into, out)}
+    found = np.full(len(kinds), np.nan)
+    for rule, here in _by_rule(kinds):
+        found[here] = by_message[rule.message][here]
+    return found
+
+
+def bus_factors(kinds: Sequence[str], group_sizes: np.ndarray) -> np.ndarray:
+    """What to multiply algorithm bandwidths by; NaN where kind or number of ranks are not known.
+
+    All-reduce 2 (n - 1) / n; reduce-scatter, all-gather, all-to-all, gather, scatter (n - 1) / n; broadcast, reduce,
+    send, receive 1.
+
+    Args:
+        kinds: kind of each.
+        group_sizes: ranks of the group of each, NaN where not known.
+    """
+    n = np.asarray(group_sizes, float)
+    n = np.where(n >= 1, n, np.nan)
+    found = np.full(len(kinds), np.nan)
+    for rule, here in _by_rule(kinds):
+        found[here] = rule.factor * (n[here] - 1) / n[here] if rule.all_ranks else rule.factor
+    return found
+
+
+def gb_per_s(size: np.ndarray, ns: np.ndarray) -> np.ndarray:
+    """Bytes over ns, which are GB/s; NaN where nothing is known, or no time passed."""
+    ns = np.asarray(ns, float)
+    return np.asarray(size, float) / np.where(ns > 0, ns, np.nan)
+
+
+class Messages(NamedTuple):
+    """What some collectives move, one entry each; NaN where it is not known.
+
+    Attributes:
+        in_bytes, out_bytes: what this rank puts in and gets out.
+        size: the message by the rule of the kind.
+        factor: bus bandwidth / algorithm bandwidth.
+    """
+
+    in_bytes: np.ndarray
+    out_bytes: np.ndarray
+    size: np.ndarray
+    factor: np.ndarray
+
+    @classmethod
+    def of(cls, nodes: Sequence[Collective]) -> Messages:
+        """Those of collectives as one rank saw them."""
+        kinds = [one.kind for one in nodes]
+        into, out = (
+            np.array([np.nan if size is None else size for size in sizes], float)
+            for sizes in ([one.in_bytes for one in nodes], [one.out_bytes for one in nodes])
+        )
+        ranks = np.array([_ranks(one) for one in nodes], float)
+        return cls(into, out, message_bytes(kinds, into, out), bus_factors(kinds, ranks))
+
+    def algorithm_bandwidth(self, ns: np.ndarray) -> np.ndarray:
+        """GB/s, if the collectives took so many ns."""
+        return gb_per_s(self.size, ns)
+
+    def bus_bandwidth(self, ns: np.ndarray) -> np.ndarray:
+        """GB/s on the links, if the collectives took so many ns."""
+        return self.algorithm_bandwidth(ns) * self.factor
+
+
+def bytes_by_peer(node: Collective) -> tuple[np.ndarray, np.ndarray] | None:
+    """What a rank sends to and receives from each rank of its group in an all-to-all, in bytes.
+
+    Split sizes count rows of the tensors; without any the parts are equal.
+
+    Returns:
+        Two arrays in the order of the group's ranks, or None where it is not known.
+    """
+    ranks = _ranks(node)
+    sides = [_split(node.in_bytes, node.in_split, ranks), _split(node.out_bytes, node.out_split, ranks)]
+    if not kind_of(node.kind).startswith("all_to_all") or sides[0] is None or sides[1] is None:
+        return None
+    return sides[0], sides[1]
+
+
+def _split(size: int | None, split: tuple[int, ...] | None, ranks: float) -> np.ndarray | None:
+    if size is None or split is None or np.isnan(ranks) or (split and len(split) != ranks):
+        return None
+    rows = np.array(split or np.ones(int(ranks)), float)
+    if rows.min() < 0:
+        return None
+    total = rows.sum()
+    if not total:
+        return None if size else rows
+    return size * (rows / total)
+
+
+def _ranks(node: Collective) -> float:
+    """Number of ranks of the group; NaN where it is not known."""
+    return float(node.group_size or len(node.ranks or ()) or np.nan)
+
+
+def _by_rule(kinds: Sequence[str]) -> list[tuple[Rule, np.ndarray]]:
+    names, code = np.unique(np.array(kinds, str), return_inverse=True)
+    rules = [(number, rule_of(name)) for number, name in enumerate(names.tolist())]
+    return [(rule, np.flatnonzero(code == number)) for number, rule in rules if rule]

@@ -1,0 +1,144 @@
+"""Kinds of collectives, and which kernels carry them out: one table of names, for all who ask what is communication.
+
+Kinds have the names under which PyTorch records them. A kernel is told by its name alone here; arguments that were
+recorded beside it say more (`collectives`).
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+UNKNOWN = "unknown"
+
+KIND_NAMES = {
+    "allreducecoalesced": "allreduce_coalesced", "allreduce": "allreduce",
+    "reducescatterbase": "_reduce_scatter_base", "reducescattertensor": "_reduce_scatter_base",
+    "reducescatter": "reduce_scatter",
+    "allgatherbase": "_allgather_base", "allgatherintotensor": "_allgather_base", "allgather": "all_gather",
+    "alltoallv": "all_to_allv", "alltoall": "all_to_all", "broadcast": "broadcast", "barrier": "barrier",
+    "sendrecv": "send_recv", "send": "send", "recv": "recv", "receive": "recv",
+    "reduce": "reduce", "gather": "gather", "scatter": "scatter",
+}  # fmt: skip
+"""What a name without underscores begins with -> the kind as PyTorch records it; the first that fits counts."""
+
+
+class Communication(NamedTuple):
+    """What a kernel's name tells of its communication.
+
+    Attributes:
+        library: what it belongs to; empty where only the kind is told.
+        kind: the kind of the collective; `unknown` where the name does not tell.
+        in_timeline: whether the tables that TraceLens has, too, count it as communication, not as computation.
+    """
+
+    library: str
+    kind: str
+    in_timeline: bool = False
+
+
+class Library(NamedTuple):
+    """How the communication kernels of a library are told by name.
+
+    Attributes:
+        name: the library; empty where names tell the kind alone.
+        marker: regular expression found in the names of its kernels, in lower case.
+        kinds: (regular expression, kind) of names whose words do not tell the kind; the first that fits counts.
+        in_timeline: see Communication.
+    """
+
+    name: str
+    marker: str
+    kinds: tuple[tuple[str, str], ...] = ()
+    in_timeline: bool = False
+
+
+LIBRARIES = (
+    # Before it said `Dev`, NCCL ran most collectives in a kernel that happened to be called SendRecv.
+    Library("NCCL", r"nccl", ((r"ncclkernel_sendrecv", UNKNOWN),), True),
+    Library("RCCL", r"rccl(?!r)", (), True),
+    Library("MSCCL++", r"mscclpp"),
+    Library("MSCCL", r"(?<![a-z])msccl"),
+    Library("oneCCL", r"oneccl|(?<![a-z])ccl(?:::|_)\w{0,60}(?:all_?reduce|all_?gather|all_?to_?all|reduce_?scatter)"),
+    Library("HCCL", r"(?<![a-z])hc(?:om_|cl)"),
+    # Dispatch and combine of experts: each rank sends every other as many tokens as were routed there.
+    Library("DeepEP", r"deep_?ep(?:::|\d)", ((r"(?:::|\d)(?:dispatch|combine)", "all_to_allv"),)),
+    Library("MORI", r"(?<![a-z])mori(?:::|_)", ((r"ep(?:dispatch|combine)", "all_to_allv"),)),
+    Library("NVSHMEM", r"nvshmem"),
+    Library("rocSHMEM", r"rocshmem"),
+    Library(
+        "userbuffers",
+        r"userbuffers",
+        (
+            (r"_rs(?![a-z])", "_reduce_scatter_base"),
+            (r"_ag(?![a-z])", "_allgather_base"),
+            (r"push_?send|p(?:ush|ull)_?recv", "send_recv"),
+            (r"fp16_sum_inplace", "allreduce"),
+        ),
+    ),
+    # vLLM, SGLang and aiter share it.
+    Library("custom all-reduce", r"cross_device_reduce", (("", "allreduce"),), True),
+    Library("quick reduce", r"quick_?reduce", (("", "allreduce"),)),
+    Library(
+        "TensorRT-LLM",
+        r"lamport|moe_?a2a|shotallreduce\w{0,8}kernel|all_?reduce_?fusion|trtllm_\w{0,24}all_?(?:reduce|to_?all)",
+        ((r"moe_?a2a", "all_to_allv"),),
+    ),
+    Library("symmetric memory", r"multimem_|symm_?mem|(?:one|two)_shot_all_?reduce|barrier_kernel|(?:put|wait)_signal"),
+    Library(
+        "XLA",
+        r"collective[_-]?(?:permute|broadcast)|^(?:send|recv)(?:-done)?(?:\.\d{1,9})?$",
+        ((r"permute", "send_recv"),),
+    ),
+    # A reduction over the threads of a warp or a block is none over ranks.
+    Library("", r"(?<!warp)(?<!block)(?<!warp_)(?<!block_)all[_-]?reduce"),
+    Library("", r"all[_-]?gather(?!_?matmul)|reduce[_-]?scatter|all[_-]?to[_-]?all|sendrecv"),
+    Library("", r"(?<![a-z])a2a_", (("", "all_to_all"),)),
+)
+"""All names of communication kernels that are known; the first library whose marker fits counts."""
+
+_WORD = re.compile(
+    r"all[_-]?(?:reduce|gather|to[_-]?allv?)|reduce[_-]?scatter|broadcast|barrier|send_?recv|send|rece?i?ve?"
+    r"|reduce|gather|scatter"
+)
+_COMPILED = re.compile(r"triton_(?:_\d|[a-z]{3}_)")
+"""Kernels of torch.compile: they bear the names of the ops around them, also of collectives."""
+
+_LONGEST = 1024
+"""Characters of a name that are looked at: names of C++ templates can be megabytes long."""
+
+_MARKERS = [
+    (re.compile(one.marker), [(re.compile(pattern), kind) for pattern, kind in one.kinds], one) for one in LIBRARIES
+]
+
+
+@lru_cache(maxsize=16384)
+def communication(name: str) -> Communication | None:
+    """What a kernel communicates by its name; None if it does not.
+
+    >>> communication("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)")
+    Communication(library='NCCL', kind='allreduce', in_timeline=True)
+    """
+    plain = name[:_LONGEST].lower()
+    if _COMPILED.match(plain):
+        return None
+    for marker, kinds, library in _MARKERS:
+        if found := marker.search(plain):
+            word = _WORD.search(plain, found.start())
+            told = (kind for pattern, kind in kinds if pattern.search(plain, found.start()))
+            kind = next(told, kind_of(word[0]) if word else UNKNOWN)
+            return Communication(library.name, kind, library.in_timeline)
+    return None
+
+
+def kind_of_kernel(name: str) -> str:
+    """The kind of a collective by its kernel's name; `unknown` where it does not tell."""
+    found = communication(name)
+    return found.kind if found else UNKNOWN
+
+
+def kind_of(name: str) -> str:
+    """The kind of a collective by the name of an op or an annotation; `unknown` where it does not tell."""
+    plain = name.replace("_", "").replace("-", "").lower()
+    return next((kind for start, kind in KIND_NAMES.items() if plain.startswith(start)), UNKNOWN)
