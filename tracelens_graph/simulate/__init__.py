@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tracelens_graph.garbage import garbage_collection_paused
 from tracelens_graph.suggest import hint
 
 from .emit import Writer
@@ -48,6 +49,7 @@ class Run:
     ranks: list[RankTrace]
 
 
+@garbage_collection_paused()
 def simulate(
     ranks: int = 1,
     steps: int = 3,

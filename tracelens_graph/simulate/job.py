@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from . import kernels
@@ -11,12 +12,16 @@ from .groups import places
 from .host import COMPUTE_STREAM, Process, Thread
 from .loop import loop
 from .options import Options
+from .pipeline import train_stage
 from .streams import Devices
 from .training import train
 from .waiting import Waits
 
-PROGRAMS = {"training": train, "loop": loop}
-"""By `Options.program`."""
+
+def _program(options: Options) -> Callable[[Process], Waits]:
+    if options.program == "loop":
+        return loop
+    return train_stage if options.pipeline_parallel > 1 else train
 
 
 def run_job(options: Options) -> list[Process]:
@@ -26,7 +31,7 @@ def run_job(options: Options) -> list[Process]:
     processes = [Process(place, options, START_NS + stagger * place.rank, collectives) for place in places(options)]
     for process in processes:
         _leave_over(process)
-    program = PROGRAMS[options.program]
+    program = _program(options)
     _drive([program(process) for process in processes], Devices(processes))
     for process in processes:
         process.hosts = [event for event in process.hosts if not event.hidden]

@@ -74,6 +74,22 @@ class Trainer:
                 t.wait_until(b.now)
         return grads
 
+    def finish_step(self, t: Thread, loss: Tensor, done: list[Tensor]) -> Waits:
+        """All that follows the backward pass; then `done` and the loss are given back."""
+        process, options = t.process, t.process.options
+        if options.sync_every_step:
+            with t.frame("torch/cuda/__init__.py(1085): synchronize"):
+                yield from synchronize(t)
+        _tiny_kernels(t)
+        self.optimizer.step(t)
+        if options.read_loss:
+            with t.frame("train.py(79): track_loss"):
+                yield from read(t, loss)
+        if options.ranks > 1:
+            done = [*done, distributed.all_gather(t, process.place.world, loss)]
+        for tensor in (*done, loss):
+            process.release(t, tensor.storage)
+
 
 def train(process: Process) -> Waits:
     """Run all steps of a rank; yields where the host waits for the device."""
@@ -82,7 +98,7 @@ def train(process: Process) -> Waits:
 
 
 def _step(t: Thread, trainer: Trainer) -> Waits:
-    process, options = t.process, t.process.options
+    options = t.process.options
     batch = next_batch(t)
     inputs = []
     for tensor in batch:
@@ -96,18 +112,7 @@ def _step(t: Thread, trainer: Trainer) -> Waits:
             yield from read(t, loss)
             t.spend(1_200_000, 1_800_000)
     trainer.backward(t, loss)
-    if options.sync_every_step:
-        with t.frame("torch/cuda/__init__.py(1085): synchronize"):
-            yield from synchronize(t)
-    _tiny_kernels(t)
-    trainer.optimizer.step(t)
-    if options.read_loss:
-        with t.frame("train.py(79): track_loss"):
-            yield from read(t, loss)
-    if options.ranks > 1:
-        inputs.append(distributed.all_gather(t, process.place.world, loss))
-    for tensor in (*inputs, loss):
-        process.release(t, tensor.storage)
+    yield from trainer.finish_step(t, loss, inputs)
 
 
 def _tiny_kernels(t: Thread) -> None:
