@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,6 @@ from tracelens_graph.analyses.ranks.points import Edge
 from tracelens_graph.analyses.ranks.steps import steps_of
 from tracelens_graph.analyses.ranks.walk import Class
 from tracelens_graph.errors import AnalysisError
-from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.loading import load_core
 
@@ -46,8 +46,7 @@ def assert_whole(path: CriticalPath) -> None:
         assert sum(table["percent"]) == pytest.approx(100)
         assert sum(table["segments"]) == len(path.edge)
     of_ranks = path.ranks()
-    recorded = [name for name in path.ns_by_class]
-    for name in recorded:
+    for name in path.ns_by_class:
         gaps = path.edge < 0
         expected = int((path.end_ns - path.start_ns)[(path.kind == Class[name]) & ~gaps].sum())
         assert sum(of_ranks[f"{name}_ms"]) == pytest.approx(expected / 1e6)
@@ -67,7 +66,7 @@ def test_of_two_ranks_it_runs_over_the_late_one() -> None:
     ]
     assert_whole(path)
     assert list(path.segments()["op"]) == ["", "aten::mm", "aten::mm", "", ""]
-    assert path.notes == [path.causes.notes[0]]  # of the clocks
+    assert path.notes == []
     assert list(path.ranks()["rank"]) == [1]
 
 
@@ -109,7 +108,8 @@ def test_a_step_begins_where_the_one_before_it_ended() -> None:
     ]))  # fmt: skip
     first, second = step_paths(core)
     assert (first.step, second.step) == (4, 5)
-    assert first.ns_by_class == {"host": 0, "launch": 6_000, "computation": 74_000} | {"unrecorded": 10_000} - {"host": 0}.keys() if False else first.ns_by_class
+    assert short(first) == [("unrecorded", None, "", 10_000), ("launch", 0, "cudaLaunchKernel", 6_000),
+                            ("computation", 0, "first", 74_000)]  # fmt: skip
     assert short(second) == [("stream", 0, "second", 1_000), ("computation", 0, "second", 29_000)]
     assert first.length_ns + second.length_ns == 120_000
     for path in (first, second):
@@ -146,10 +146,9 @@ def test_the_backward_thread_works_while_the_forward_one_waits() -> None:
         {"ph": "f", "cat": "fwdbwd", "name": "fwdbwd", "id": 1, "pid": 100, "tid": 200, "ts": 40.0, "bp": "e"},
     ]))  # fmt: skip
     names = [name for kind, _, name, _ in short(critical_path(core)) if kind == "host"]
-    assert names == [
-        "aten::mm", "autograd::engine::evaluate_function: MmBackward0", "autograd::engine::evaluate_function: MmBackward0",
-        "aten::add_",
-    ]  # fmt: skip
+    # Between the two calls of the threads nothing is recorded, so the launch is the longest that is there.
+    evaluates = "autograd::engine::evaluate_function: MmBackward0"
+    assert names == ["aten::mm", "cudaLaunchKernel", evaluates, "aten::add_"]
 
 
 def test_gaps_that_nothing_explains_are_called_so() -> None:
@@ -157,7 +156,10 @@ def test_gaps_that_nothing_explains_are_called_so() -> None:
         call("cudaLaunchKernel", 0.0, 2.0, 1), call("cudaLaunchKernel", 2.0, 4.0, 2), gpu("first", 5.0, 10.0, 7, 1),
         gpu("second", 200.0, 210.0, 7, 2),
     ]))  # fmt: skip
-    assert short(critical_path(core))[-2:] == [("unrecorded", 0, "second", 190_000), ("computation", 0, "second", 10_000)]
+    assert short(critical_path(core))[-2:] == [
+        ("unrecorded", 0, "second", 190_000),
+        ("computation", 0, "second", 10_000),
+    ]
     assert "0.190 ms of the path have no recorded cause" in critical_path(core).notes
 
 
@@ -176,7 +178,6 @@ def test_work_of_another_stream_that_ended_just_before_explains_a_gap() -> None:
 
 
 def test_near_ties_name_both_causes() -> None:
-    """Rank 0 comes 1 us before rank 1 to a second all-reduce."""
     path = critical_path(simulated_job(ranks=8, steps=2, cuda_sync=True, seed=3).causes, 4)
     table = path.near_ties()
     assert len(table) == len(path.ties.edge) > 0
@@ -213,11 +214,11 @@ def test_what_is_not_there_is_refused_in_one_line() -> None:
 
 
 def test_clocks_that_disagree_are_flagged() -> None:
-    """Half a millisecond per rank: collectives end on some ranks before others have come."""
-    job = simulated_job(ranks=4, steps=2, cuda_sync=True, clock_offset_us=500)
+    """By 30 us per rank: collectives end on some ranks before others have come."""
+    job = simulated_job(ranks=4, steps=2, cuda_sync=True, clock_offset_us=30, nodes=4)
     wrong = causes(job.traces, Meetings(job.traces, correct=False))
     assert wrong.negative.get(Edge.transfer, 0) > 0
-    assert wrong.worst_negative_ns > 100_000
+    assert 0 < wrong.worst_negative_ns <= 90_000
     assert any("clocks disagree" in note for note in critical_path(wrong).notes)
     assert_whole(critical_path(wrong, 4))
     assert Edge.transfer not in job.causes.negative
@@ -260,11 +261,11 @@ def test_the_late_data_loader_is_on_the_path() -> None:
 @given(traces())
 def test_any_trace(made: dict[str, Any]) -> None:
     core = load_core(made)
-    try:
-        path = critical_path(core)
-    except AnalysisError as error:
-        assert "no GPU events" in str(error)
+    if not len(core.gpu_rows):
+        with pytest.raises(AnalysisError, match="no GPU events"):
+            critical_path(core)
         return
+    path = critical_path(core)
     known = path.causes
     moment = known.time * (int(known.level.max()) + 1) + known.level
     assert (moment[known.before] < moment[known.after]).all()
@@ -278,23 +279,23 @@ def test_any_trace(made: dict[str, Any]) -> None:
 
 @given(traces(), traces())
 def test_any_two_traces(one: dict[str, Any], other: dict[str, Any]) -> None:
-    try:
-        path = critical_path(TraceSet.of([load_core(one), load_core(other)]))
-    except AnalysisError as error:
-        assert "no GPU events" in str(error)
+    cores = [load_core(one), load_core(other)]
+    if not any(len(core.gpu_rows) for core in cores):
         return
+    path = critical_path(TraceSet.of(cores))
     assert path.length_ns == sum(path.ns_by_class.values())
     assert path.segments().text(100)
 
 
-@parametrize("core", chosen_traces())
-def test_real_traces(core: Core) -> None:
+@parametrize("path", chosen_traces())
+def test_real_traces(path: Path) -> None:
+    core = loaded(path)
     if not len(core.gpu_rows):
         with pytest.raises(AnalysisError, match="no GPU events"):
             critical_path(core)
         return
-    path = critical_path(core)
-    assert_whole(path)
-    assert path.end_ns[-1] == core.columns.end_ns[core.gpu_rows].max()
-    for table in (path.near_ties(), path.slack()):
+    found = critical_path(core)
+    assert_whole(found)
+    assert found.end_ns[-1] == core.columns.end_ns[core.gpu_rows].max()
+    for table in (found.near_ties(), found.slack()):
         assert table.text(100)

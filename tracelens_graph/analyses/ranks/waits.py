@@ -251,11 +251,14 @@ def _host_waits(core: Core, queue: GpuQueue, calls: _Calls, told: set[int]) -> l
     c = core.columns
     found: list[Pairs] = []
     untold = [rows[~np.isin(rows, list(told))] for rows in map(calls.named, (_DEVICE_SYNC, _STREAM_SYNC))]
-    if len(untold[0]) and queue.lanes:
-        rows, lanes = np.repeat(untold[0], queue.lanes), np.tile(np.arange(queue.lanes), len(untold[0]))
-        found.append((rows, queue.last_before(lanes, c.start_ns[rows])))
-    if len(untold[1]):
-        found.append((untold[1], _last_of_thread(core, queue, untold[1])))
+    for rows, of_all in zip(untold, (True, False), strict=True):
+        if len(rows) and queue.lanes:
+            last = queue.last_before(
+                np.tile(np.arange(queue.lanes), len(rows)), np.repeat(c.start_ns[rows], queue.lanes)
+            )
+            found += (
+                [(np.repeat(rows, queue.lanes), last)] if of_all else [(rows, _last_ended(core, queue, rows, last))]
+            )
     copies = np.flatnonzero((c.kind[queue.rows] == Kind.Memcpy) & (queue.launch >= 0))
     code, place = distinct(c.name[queue.rows[copies]])
     blocking = np.array([_TO_HOST_BLOCKING.search(core.names[one]) is not None for one in code.tolist()], bool)
@@ -265,20 +268,16 @@ def _host_waits(core: Core, queue: GpuQueue, calls: _Calls, told: set[int]) -> l
     return found
 
 
-def _last_of_thread(core: Core, queue: GpuQueue, calls: np.ndarray) -> np.ndarray:
-    """The last work launched by the thread of each call, on its stream; -1 if that ended after the call returned."""
-    c = core.columns
-    found = np.full(len(calls), -1, np.int64)
-    order = queue.by_launch
-    thread, when = c.thread[queue.launch[order]], c.start_ns[queue.launch[order]]
-    of_thread = dict(positions_by(thread))
-    for code, asked in positions_by(c.thread[calls]):
-        own = of_thread.get(code)
-        if own is None:
-            continue
-        at = np.searchsorted(when[own], c.start_ns[calls[asked]]) - 1
-        found[asked] = np.where(at >= 0, order[own[at]], -1)
-    return np.where((found >= 0) & (queue.end_ns[found] <= c.end_ns[calls]), found, -1)
+def _last_ended(core: Core, queue: GpuQueue, calls: np.ndarray, last: np.ndarray) -> np.ndarray:
+    """Of the last work of each stream before a call, what ended last before the call returned; -1 for none.
+
+    A call that waits for a stream does not tell for which, but it returns right after that has ended.
+    """
+    ended = np.where(last >= 0, queue.end_ns[last], -1).reshape(len(calls), queue.lanes)
+    ended[ended > core.columns.end_ns[calls][:, None]] = -1
+    best = ended.argmax(axis=1)
+    there = ended[np.arange(len(calls)), best] >= 0
+    return np.where(there, last.reshape(len(calls), queue.lanes)[np.arange(len(calls)), best], -1)
 
 
 def _inferred(core: Core, queue: GpuQueue, waits: np.ndarray, records: np.ndarray) -> Pairs:

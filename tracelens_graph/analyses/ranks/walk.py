@@ -219,7 +219,7 @@ def _ties(path: Path) -> Ties:
     bound[arrivals] = True
     into = np.flatnonzero(bound[causes.after])
     binding = causes.binding[causes.after[into]]
-    allowed = causes.time[causes.before] + causes.least_ns[causes.kind]
+    allowed = causes.time[causes.before] + causes.usual_ns[causes.kind]
     margin = allowed[binding] - allowed[into]
     near = (into != binding) & (margin < NEAR_NS) & (causes.time[causes.before[into]] < causes.time[causes.after[into]])
     near |= (into != binding) & (margin < NEAR_NS) & (causes.kind[into] == Edge.arrive)

@@ -22,7 +22,7 @@ from tracelens_graph.analyses.ranks.steps import steps_of
 from tracelens_graph.analyses.ranks.walk import shortest_equal
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.arrays import positions_by
-from tracelens_graph.graph.collectives import UNKNOWN, kind_of
+from tracelens_graph.graph.collective_kinds import UNKNOWN, kind_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.schema import Kind
 from tracelens_graph.schema.tables.paths import WHAT_IF
