@@ -16,7 +16,7 @@ from two_ranks import ALL_REDUCE, PRODUCT, call, gpu, rank_events, sync, trace, 
 from corpus import chosen_traces, loaded, parametrize
 from tracelens_graph.analyses.ranks import path_tables
 from tracelens_graph.analyses.ranks.causes import causes
-from tracelens_graph.analyses.ranks.critical_path import CriticalPath, critical_path, step_paths
+from tracelens_graph.analyses.ranks.critical_path import COLUMNS, CriticalPath, critical_path, step_paths
 from tracelens_graph.analyses.ranks.meetings import Meetings
 from tracelens_graph.analyses.ranks.points import Edge
 from tracelens_graph.analyses.ranks.steps import steps_of
@@ -204,6 +204,33 @@ def test_the_table_of_steps() -> None:
     table = path_tables.steps(paths)
     assert list(table["step"]) == [3, 4, 5]
     assert table["length_ms"] == [path.length_ns / 1e6 for path in paths]
+
+
+def test_of_a_window_it_leads_from_its_first_event_to_its_last_gpu_end() -> None:
+    core = load_core(trace([
+        call("cudaLaunchKernel", 10.0, 12.0, 1), gpu("first", 16.0, 90.0, 7, 1),
+        call("cudaLaunchKernel", 60.0, 62.0, 2), gpu("second", 91.0, 120.0, 7, 2),
+    ]))  # fmt: skip
+    path = critical_path(core.window(after_ns=50_000, before_ns=100_000))
+    assert short(path) == [("computation", 0, "first", 30_000), ("stream", 0, "second", 1_000),
+                           ("computation", 0, "second", 29_000)]  # fmt: skip
+    assert path.title == "Critical path, 1 rank (from 0.050 ms to 0.100 ms)"
+    assert critical_path(TraceSet.of([core]).narrowed(after_ns=50_000, before_ns=100_000)).length_ns == path.length_ns
+    with pytest.raises(AnalysisError, match="the window has no GPU events"):
+        critical_path(core.window(after_ns=200_000))
+
+
+def test_lean_graphs_are_enough() -> None:
+    core = simulated_job(ranks=2, steps=3, cuda_sync=True).traces[0].core
+    whole, lean = critical_path(core, 4), critical_path(core.lean(COLUMNS), 4)
+    assert lean.segments().columns.keys() == whole.segments().columns.keys()
+    assert list(lean.segments().rows()) == list(whole.segments().rows())
+    assert list(lean.slack().rows()) == list(whole.slack().rows())
+
+
+def test_a_path_is_found_once_for_a_graph() -> None:
+    core = load_core(trace(rank_events(0)))
+    assert critical_path(core).causes is critical_path(core, 1).causes
 
 
 def test_what_is_not_there_is_refused_in_one_line() -> None:

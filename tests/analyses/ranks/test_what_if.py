@@ -149,6 +149,16 @@ def test_a_slow_rank_repaired() -> None:
         assert found.least_ns <= length <= found.most_ns
 
 
+def test_a_rank_that_runs_something_else_is_repaired_where_it_is_alike() -> None:
+    """Rank 2 runs a further collective in its second step: that stays, and its late first step is repaired."""
+    late = simulated_job(**JOB, late_rank=2, late_us=5_000.0, extra_collectives=((2, 7),))
+    counts = [len(trace.core.gpu_rows) for trace in late.traces]
+    assert counts[2] > counts[0]
+    found = what_if(late.causes, 3, repair=2)
+    assert found.saved_ns > 4_000_000
+    assert any("does not run the same as any other" in note for note in found.notes)
+
+
 # --- running again ----------------------------------------------------------------------------------------------------
 
 

@@ -71,7 +71,8 @@ class Path:
         """What the path is of."""
         count = len(self.causes.traces)
         ranks = f"{count:,} ranks" if count > 1 else "1 rank"
-        return f"Critical path of {'the trace' if self.step is None else f'step {self.step}'}, {ranks}"
+        of = "Critical path" if self.step is None else f"Critical path of step {self.step}"
+        return self.causes.traces.titled(f"{of}, {ranks}")
 
     @property
     def notes(self) -> list[str]:
