@@ -5,17 +5,58 @@ An attendance holds no graph, so that traces can be loaded one by one, in other 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
+from tracelens_graph.analyses.ranks.nodes import devices_of, host_of
+from tracelens_graph.analyses.shared.gpu_class import COMPUTATION, gpu_classes
 from tracelens_graph.graph.collectives import Collective
+from tracelens_graph.graph.intervals import Intervals, merge
 from tracelens_graph.graph.trace_set import TraceMember
-from tracelens_graph.graph.window import Window
+from tracelens_graph.graph.window import Window, step_number
+
+_NEVER: Intervals = (np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 @dataclass(frozen=True)
+class Step:
+    """A step on the device: it begins with the first GPU event that was launched in it.
+
+    Attributes:
+        number: its number, None where it has none.
+        start_ns: first start of its GPU events.
+        end_ns: first start of those of the next step; of the last one the last end of its GPU events.
+    """
+
+    number: int | None
+    start_ns: int
+    end_ns: int
+
+
+@dataclass(frozen=True, eq=False)
+class GpuTime:
+    """When the GPUs of a rank were at work, on the clock of its trace.
+
+    Attributes:
+        busy: when any GPU event ran.
+        computing: when computation ran.
+    """
+
+    busy: Intervals = _NEVER
+    computing: Intervals = _NEVER
+
+    @classmethod
+    def of(cls, w: Window) -> GpuTime:
+        """That of a window."""
+        c, rows = w.core.columns, w.gpu_rows
+        computes = rows[gpu_classes(w.core, rows) == COMPUTATION]
+        return cls(*(merge(c.start_ns[some], c.end_ns[some]) for some in (rows, computes)))
+
+
+@dataclass(frozen=True, eq=False)
 class Attendance:
     """The collectives that one rank took part in.
 
@@ -27,6 +68,10 @@ class Attendance:
         offset_ns: what to add to its times to compare them with those of other ranks.
         held: each with the first start and the last end of its kernels in the window, ns.
         cut: keys of those of which the window holds none.
+        step_of: for each of `held` the place in `steps` of the step that launched it, -1 for none.
+        steps: the steps that launched GPU work, by start on the device.
+        gpu: when its GPUs were at work.
+        properties: what the trace tells of its devices.
     """
 
     name: str
@@ -37,25 +82,55 @@ class Attendance:
     offset_ns: int
     held: tuple[tuple[Collective, int, int], ...]
     cut: frozenset[str] = frozenset()
+    step_of: tuple[int, ...] = ()
+    steps: tuple[Step, ...] = ()
+    gpu: GpuTime = field(default_factory=GpuTime)
+    properties: tuple[Mapping[str, Any], ...] = ()
 
     @classmethod
     def of(cls, trace: TraceMember) -> Attendance:
         """That of a member of a set."""
-        held = tuple(_held(trace.window))
+        w = trace.window
+        held = tuple(_held(w))
+        steps, step_of = _steps(w, [one for one, _, _ in held])
         keys = {one.key for one, _, _ in held}
         cut = frozenset(one.key for one in trace.core.collectives.nodes if one.key not in keys)
         info = trace.core.info
-        devices = info.metadata.get("deviceProperties")
+        properties = info.metadata.get("deviceProperties")
         return cls(
             trace.name,
             trace.rank,
             info.world_size,
-            info.metadata.get("host"),
-            len(devices) if isinstance(devices, list) else 0,
+            host_of(trace),
+            devices_of(trace.core),
             trace.offset_ns,
             held,
             cut,
+            step_of,
+            steps,
+            GpuTime.of(w),
+            tuple(properties) if isinstance(properties, list) else (),
         )
+
+
+def _steps(w: Window, held: Sequence[Collective]) -> tuple[tuple[Step, ...], tuple[int, ...]]:
+    """The steps of a window, and for each collective the place of its step."""
+    core, c, gpu = w.core, w.core.columns, w.gpu_rows
+    of_gpu = core.gpu_step[gpu]
+    gpu, of_gpu = gpu[of_gpu >= 0], of_gpu[of_gpu >= 0]
+    rows, group = np.unique(of_gpu, return_inverse=True)
+    if not len(rows):
+        return (), (-1,) * len(held)
+    start = np.full(len(rows), np.iinfo(np.int64).max)
+    np.minimum.at(start, group, c.start_ns[gpu])
+    order = np.argsort(start, kind="stable")
+    rows, start = rows[order], start[order]
+    ends = [*start[1:].tolist(), int(c.end_ns[gpu].max())]
+    steps = zip(c.name[rows].tolist(), start.tolist(), ends, strict=True)
+    place = np.full(len(c) + 1, -1)
+    place[rows] = np.arange(len(rows))
+    of_held = place[core.gpu_step[[one.rows[0] for one in held]]] if held else place[:0]
+    return tuple(Step(step_number(core.names[name]), *times) for name, *times in steps), tuple(of_held.tolist())
 
 
 def _held(w: Window) -> Iterator[tuple[Collective, int, int]]:

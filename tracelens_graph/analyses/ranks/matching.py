@@ -7,9 +7,14 @@ collective that one rank dropped, or ran alone, does not shift those that follow
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import NamedTuple
+
 import numpy as np
 
 from tracelens_graph.analyses.alignment.sequence import NEVER, aligned
+from tracelens_graph.analyses.ranks.ends import clocks_by_ends
 from tracelens_graph.analyses.ranks.parts import Parts
 from tracelens_graph.graph.arrays import positions_by
 
@@ -29,8 +34,14 @@ _OTHER_NS = 1_000_000
 _LEAST_FOR_DRIFT_NS = 1_000_000_000
 _ROUNDS = 5
 _LEAST_SHARE = 0.5
-_DRIFTED_NS = 1_000_000
-"""By how much differences of ends may vary over a recording, by clocks that drift."""
+_PLAIN_SHARE = 0.8
+
+
+class _Known(NamedTuple):
+    """What is known of the clocks of ranks: the number of the host of each, and whether it was corrected."""
+
+    host: np.ndarray
+    is_corrected: np.ndarray
 
 
 def matched(parts: Parts, same_host: np.ndarray) -> np.ndarray:
@@ -41,15 +52,28 @@ def matched(parts: Parts, same_host: np.ndarray) -> np.ndarray:
         same_host: for each rank the number of its host; ranks of one host have one clock.
     """
     meeting = np.full(len(parts), -1, np.int64)
-    found = 0
-    for _, of_lane in positions_by(parts.lane):
-        numbers = _of_lane(parts, of_lane, same_host)
-        meeting[of_lane] = numbers + found
-        found += int(numbers.max()) + 1
+    lanes = [of_lane for _, of_lane in positions_by(parts.lane)]
+    with_barriers = [of_lane for of_lane in lanes if parts.is_barrier[of_lane].any()]
+    _match(parts, with_barriers, _Known(same_host, np.zeros(len(same_host), bool)), meeting)
+    # Barriers tell how far apart clocks are; without any, many a shift may fit.
+    rest = [of_lane for of_lane in lanes if not parts.is_barrier[of_lane].any()]
+    if rest:
+        clocks = clocks_by_ends(parts, meeting, np.arange(len(parts.attendances)))
+        known = _Known(same_host, np.isfinite(clocks.error_ns))
+        _match(replace(parts, end_ns=clocks.of(parts.end_ns, parts.trace)), rest, known, meeting)
     return meeting
 
 
-def _of_lane(parts: Parts, rows: np.ndarray, host: np.ndarray) -> np.ndarray:
+def _match(parts: Parts, lanes: Iterable[np.ndarray], clocks: _Known, meeting: np.ndarray) -> None:
+    """Number the collectives of some lanes."""
+    found = int(meeting.max(initial=-1)) + 1
+    for of_lane in lanes:
+        numbers = _of_lane(parts, of_lane, clocks)
+        meeting[of_lane] = numbers + found
+        found += int(numbers.max()) + 1
+
+
+def _of_lane(parts: Parts, rows: np.ndarray, clocks: _Known) -> np.ndarray:
     """The numbers of the collectives of one lane."""
     by_trace = {
         trace: rows[at[np.argsort(parts.end_ns[rows[at]], kind="stable")]] for trace, at in _by_trace(parts, rows)
@@ -57,14 +81,17 @@ def _of_lane(parts: Parts, rows: np.ndarray, host: np.ndarray) -> np.ndarray:
     first = max(by_trace, key=lambda trace: len(by_trace[trace]))
     counted = bool((parts.sequence[rows] >= 0).all())
     merged = _Merged(parts)
-    for trace in [first, *(trace for trace in by_trace if trace != first)]:
+    merged.add_in_order(by_trace[first])
+    for trace in (trace for trace in by_trace if trace != first):
         own = by_trace[trace]
         if counted and merged.ends_agree(own):
             merged.add_by_sequence(own)
-        elif merged.is_in_order(own):
+            continue
+        shift = merged.shift(own, clocks, (first, trace))
+        if merged.is_in_order(own, shift):
             merged.add_in_order(own)
         else:
-            merged.add_by_ends(own, host[trace] == host[first])
+            merged.add_by_ends(own, shift)
     number = np.empty(len(parts), np.int64)
     number[merged.rows] = merged.number_of_rows
     return number[rows]
@@ -101,16 +128,11 @@ class _Merged:
         at, there = self._at_sequence(own)
         if there.sum() < 2:
             return True
-        apart = self._parts.end_ns[own][there] - self._end_ns[at[there]]
-        near = np.abs(apart - np.median(apart)) <= _DRIFTED_NS
-        if near.mean() >= _LEAST_SHARE:
-            return True
-        return self._share_by_ends(own) <= near.mean()
-
-    def _share_by_ends(self, own: np.ndarray) -> float:
-        """How many of a rank's parts end together with one of equal kind, at the shift at which most do."""
-        _, count = _shift(self._key, self._end_ns, self._parts.key[own], self._parts.end_ns[own])
-        return count / max(min(len(own), len(self._number)), 1)
+        _, by_number = _most_frequent(self._parts.end_ns[own][there] - self._end_ns[at[there]])
+        _, by_end = _shift(self._key, self._end_ns, self._parts.key[own], self._parts.end_ns[own])
+        least = min(len(own), len(self._number))
+        # Ends of kinds without a barrier fit by chance, too: only where nearly all do, numbers are doubted.
+        return by_end < _PLAIN_SHARE * least or by_end <= by_number + (1 - _PLAIN_SHARE) * least / 2
 
     def _at_sequence(self, own: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Where the collectives with the sequence numbers and keys of some parts are, and which are there."""
@@ -124,36 +146,45 @@ class _Merged:
         at, _ = self._at_sequence(own)
         self._add(own, at, self._parts.end_ns[own])
 
-    def add_by_ends(self, own: np.ndarray, same_clock: bool) -> None:
+    def add_by_ends(self, own: np.ndarray, shift: int) -> None:
         """Add the parts of a rank by kinds, sizes and ends."""
-        key, end_ns = self._parts.key[own], self._parts.end_ns[own]
+        key, end_ns = self._parts.key[own], self._parts.end_ns[own] - shift
         at = np.full(len(own), -1, np.int64)
-        if len(self._number):
-            end_ns = end_ns - _clock_shift(self._key, self._end_ns, key, end_ns, same_clock)
-            end_ns = _without_drift(self._key, self._end_ns, key, end_ns)
-            pairs = np.array(_paired(self._key, self._end_ns, key, end_ns), np.int64).reshape(-1, 2)
-            apart = np.abs(self._end_ns[pairs[:, 0]] - end_ns[pairs[:, 1]])
-            if (apart <= SAME_END_NS).mean() >= _LEAST_SHARE:
-                # Where most ends agree, a barrier that ends elsewhere is another one.
-                pairs = pairs[(apart <= _OTHER_NS) | ~self._parts.is_barrier[own[pairs[:, 1]]]]
-            at[pairs[:, 1]] = pairs[:, 0]
+        end_ns = _without_drift(self._key, self._end_ns, key, end_ns)
+        pairs = np.array(_paired(self._key, self._end_ns, key, end_ns), np.int64).reshape(-1, 2)
+        apart = np.abs(self._end_ns[pairs[:, 0]] - end_ns[pairs[:, 1]])
+        if len(pairs) and (apart <= SAME_END_NS).mean() >= _LEAST_SHARE:
+            # Where most ends agree, a barrier that ends elsewhere is another one.
+            pairs = pairs[(apart <= _OTHER_NS) | ~self._parts.is_barrier[own[pairs[:, 1]]]]
+        at[pairs[:, 1]] = pairs[:, 0]
         self._add(own, at, end_ns)
 
     def add_in_order(self, own: np.ndarray) -> None:
         """Add the parts of a rank, the first to the first, and so on: their kinds and sizes are equal."""
-        self._add(own, np.arange(len(own)), self._parts.end_ns[own])
+        at = np.arange(len(own)) if len(self._number) else np.full(len(own), -1)
+        self._add(own, at, self._parts.end_ns[own])
 
-    def is_in_order(self, own: np.ndarray) -> bool:
+    def shift(self, own: np.ndarray, clocks: _Known, traces: tuple[int, int]) -> int:
+        """By how much the clock of a rank is ahead of that of the first one; both are given."""
+        first, trace = traces
+        if clocks.is_corrected[first] and clocks.is_corrected[trace]:
+            return 0
+        same_host = bool(clocks.host[first] == clocks.host[trace])
+        return _clock_shift(self._key, self._end_ns, self._parts.key[own], self._parts.end_ns[own], same_host)
+
+    def is_in_order(self, own: np.ndarray, shift: int) -> bool:
         """Whether the parts of a rank are of the same kinds and sizes in the same order, and ends do not contradict."""
         key, end_ns = self._parts.key[own], self._parts.end_ns[own]
         if not np.array_equal(self._key, key):
             return False
         # On one clock, a pair that is not of one collective shows by another one that ends nearer.
-        shift, _ = _shift(self._key, self._end_ns, key, end_ns)
         first, second = _anchored(self._key, self._end_ns, key, end_ns - shift)
         same = int((first == second).sum())
         others = int(np.isin(second, first).sum()) - same
-        # Where most ends agree, each one that does not is telling; elsewhere ends may be close by chance.
+        if not self._parts.is_barrier[own].any():
+            # Ranks may leave apart, and ends be close by chance: it takes much to contradict the order.
+            return same + others < _PLAIN_SHARE * len(own) or others <= same
+        # Where most ends agree, each one that does not is telling.
         return not others or (same + others < _LEAST_SHARE * len(own) and others <= same)
 
     def _add(self, own: np.ndarray, at: np.ndarray, own_end_ns: np.ndarray) -> None:
@@ -173,13 +204,13 @@ class _Merged:
         self._sequence = np.concatenate((self._sequence, self._parts.sequence[new]))[order]
 
 
-def _clock_shift(key_a: np.ndarray, end_a: np.ndarray, key_b: np.ndarray, end_b: np.ndarray, same_clock: bool) -> int:
+def _clock_shift(key_a: np.ndarray, end_a: np.ndarray, key_b: np.ndarray, end_b: np.ndarray, same_host: bool) -> int:
     """By how much the clock of b is ahead of that of a; 0 where ends do not tell, or tell no more than 0 does."""
     shift, count = _shift(key_a, end_a, key_b, end_b)
     least = min(len(key_a), len(key_b))
     if count < max(2, 0.3 * least):
         return 0
-    if same_clock or count == 1:
+    if same_host:
         _, at_zero = _shift(key_a, end_a, key_b, end_b, only_near=0)
         if at_zero >= 0.5 * count:
             return 0
@@ -216,9 +247,15 @@ def _shift(
             differences.append(_thinned(end_b[at], other))
     if not differences:
         return 0, 0
-    found = np.sort(np.concatenate(differences))
+    found = np.concatenate(differences)
     if only_near is not None:
         return only_near, int((np.abs(found - only_near) <= _WINDOW_NS // 2).sum())
+    return _most_frequent(found)
+
+
+def _most_frequent(differences: np.ndarray) -> tuple[int, int]:
+    """The middle of the window in which most of some differences lie, of several the nearest to 0; and how many."""
+    found = np.sort(differences)
     count = np.searchsorted(found, found + _WINDOW_NS, "right") - np.arange(len(found))
     best = np.flatnonzero(count == count.max())
     best = best[np.argmin(np.abs(found[best]))]

@@ -17,17 +17,16 @@ from functools import cached_property
 import numpy as np
 
 from tracelens_graph.analyses.ranks.attendance import Attendance
-from tracelens_graph.analyses.ranks.clocks import Clocks, clocks_of
-from tracelens_graph.analyses.ranks.hosts import hosts_of
+from tracelens_graph.analyses.ranks.clocks import Clocks
+from tracelens_graph.analyses.ranks.ends import clocks_by_ends
 from tracelens_graph.analyses.ranks.matching import SAME_END_NS, matched
+from tracelens_graph.analyses.ranks.nodes import Nodes
 from tracelens_graph.analyses.ranks.parts import BARRIERS, POINT_TO_POINT, Parts
 from tracelens_graph.graph.collectives import Collective
 from tracelens_graph.graph.trace_set import TraceSet
 
-_MOST_ENDS = 20_000_000
-"""Ends that clocks are estimated from: more collectives than that are thinned out."""
-
 ALONE = "no other rank has it"
+NO_PARTNER = "the other end of the transfer is not recorded"
 APART = f"it neither overlaps with the others nor ends within {SAME_END_NS / 1e6:g} ms of them"
 
 
@@ -47,6 +46,7 @@ class Meetings:
     Attributes:
         attendances: the ranks.
         parts: their parts in collectives, as recorded.
+        nodes: which ranks run on one host.
         hosts: the number of the host of each rank, None where nothing tells.
     """
 
@@ -55,7 +55,11 @@ class Meetings:
         self.attendances: list[Attendance] = given
         self.is_corrected = correct
         self.parts = Parts.of(given)
-        self.hosts = hosts_of(given)
+        told = [rank for rank in given if rank.rank is not None]
+        self.nodes = Nodes.of(
+            [one.rank or 0 for one in told], [one.host for one in told], [one.devices for one in told]
+        )
+        self.hosts = [None if one.rank is None else self.nodes.node_of(one.rank) for one in given]
 
     # --- clocks --------------------------------------------------------------------------------------------------
 
@@ -84,34 +88,14 @@ class Meetings:
     @cached_property
     def estimated(self) -> Clocks:
         """The clock of each rank by the ends of collectives, against that of the first rank; corrected or not."""
-        return self._estimate(np.arange(len(self.attendances)))
+        return clocks_by_ends(self.parts, self._matched, np.arange(len(self.attendances)))
 
     @cached_property
     def clocks(self) -> Clocks:
         """The clock of each host by the ends of collectives, as far as these tell."""
         if len(np.unique(self._clock_of)) == len(self.attendances):
             return self.estimated.beyond_doubt()
-        return self._estimate(self._clock_of).beyond_doubt()
-
-    def _estimate(self, clock_of: np.ndarray) -> Clocks:
-        """Clocks that some ranks share: ends are the medians over the ranks of a clock."""
-        parts, number = self.parts, int(clock_of.max(initial=-1)) + 1
-        rows = np.flatnonzero(parts.is_barrier)
-        cell = self._matched[rows] * number + clock_of[parts.trace[rows]]
-        order = np.lexsort((parts.end_ns[rows], cell))
-        cells, first, count = np.unique(cell[order], return_index=True, return_counts=True)
-        middle = parts.end_ns[rows][order][first + (count - 1) // 2]
-        instances, place = np.unique(cells // max(number, 1), return_inverse=True)
-        shared = np.bincount(place) > 1
-        stride = max(1, -(-int(shared.sum()) * number // _MOST_ENDS))
-        chosen = np.full(len(instances), -1, np.int64)
-        chosen[np.flatnonzero(shared)[::stride]] = np.arange(len(np.flatnonzero(shared)[::stride]))
-        kept = chosen[place] >= 0
-        ends = np.zeros((int(chosen.max(initial=-1)) + 1, number), np.int64)
-        known = np.zeros(ends.shape, bool)
-        ends[chosen[place[kept]], cells[kept] % number] = middle[kept]
-        known[chosen[place[kept]], cells[kept] % number] = True
-        return clocks_of(ends, known)
+        return clocks_by_ends(self.parts, self._matched, self._clock_of).beyond_doubt()
 
     def clock_ns(self, rank: int, times_ns: np.ndarray) -> np.ndarray:
         """Times on the clock of a rank's trace, put on the common clock.
@@ -120,8 +104,7 @@ class Meetings:
             rank: place in `attendances`.
             times_ns: int64, ns from the start of its trace.
         """
-        zero = min(one.offset_ns for one in self.attendances)
-        moved = times_ns + (self.attendances[rank].offset_ns - zero)
+        moved = times_ns + self.parts.shift_ns[rank]
         return self._corrected(moved, np.full(len(moved), rank))
 
     def _corrected(self, times_ns: np.ndarray, trace: np.ndarray) -> np.ndarray:
@@ -153,10 +136,11 @@ class Meetings:
 
     @cached_property
     def _verified(self) -> _Verified:
-        meeting = self._matched.copy()
+        start, end = self.start_ns, self.end_ns
+        pair = _split(self._matched, end, self.parts.is_barrier & ~self.parts.is_recorded)
+        meeting = pair.copy()
         reason = np.zeros(len(meeting), np.int64)
-        start, end, pair = self.start_ns, self.end_ns, self._matched
-        apart = ~_together(pair, start, end) & ~self._may_leave_early
+        apart = ~_together(pair, start, end) & ~self._may_leave_early(pair)
         if apart.any():
             # Of a collective that does not hold together, what ends with most of it is kept.
             odd = apart[pair] & (np.abs(end - _medians(pair, end)[pair]) > SAME_END_NS)
@@ -171,17 +155,16 @@ class Meetings:
         kept = meeting >= 0
         alone = np.bincount(meeting[kept], minlength=int(pair.max(initial=-1)) + 1) < 2
         lonely = kept & alone[pair]
-        meeting[lonely], reason[lonely] = -1, 1
+        meeting[lonely], reason[lonely] = -1, np.where(self.parts.lacks_partner[lonely], 3, 1)
         numbers, place = np.unique(meeting[meeting >= 0], return_inverse=True)
         meeting[meeting >= 0] = _by_time(numbers, place, start[meeting >= 0])
         return _Verified(meeting, reason)
 
-    @cached_property
-    def _may_leave_early(self) -> np.ndarray:
-        """For each collective as matched whether its process group is known and ranks may leave before others come."""
-        early = np.ones(int(self._matched.max(initial=-1)) + 1, bool)
+    def _may_leave_early(self, number: np.ndarray) -> np.ndarray:
+        """For each number whether its process group is known and ranks may leave before others come."""
+        early = np.ones(int(number.max(initial=-1)) + 1, bool)
         parts = self.parts
-        early[self._matched[parts.is_barrier | ~parts.is_known | ~parts.is_recorded]] = False
+        early[number[parts.is_barrier | ~parts.is_known | ~parts.is_recorded]] = False
         return early
 
     @property
@@ -193,21 +176,27 @@ class Meetings:
         return int(self.meeting.max(initial=-1)) + 1
 
     @cached_property
-    def _order(self) -> np.ndarray:
+    def order(self) -> np.ndarray:
         """Matched parts by collective, then by rank."""
         order = np.argsort(self.meeting, kind="stable")
         return order[self.meeting[order] >= 0]
 
     @cached_property
-    def _first(self) -> np.ndarray:
+    def first(self) -> np.ndarray:
         """Where the parts of each collective begin in the order."""
-        return np.searchsorted(self.meeting[self._order], np.arange(len(self)))
+        return np.searchsorted(self.meeting[self.order], np.arange(len(self)))
 
     def parts_of(self, meeting: int) -> np.ndarray:
         """The parts of a collective, by rank."""
-        begin = int(self._first[meeting])
-        end = int(self._first[meeting + 1]) if meeting + 1 < len(self) else len(self._order)
-        return self._order[begin:end]
+        begin = int(self.first[meeting])
+        end = int(self.first[meeting + 1]) if meeting + 1 < len(self) else len(self.order)
+        return self.order[begin:end]
+
+    def step_of(self, part: int) -> int | None:
+        """Number of the step in which a part was launched; None outside of steps."""
+        rank = self.attendances[self.trace[part]]
+        place = rank.step_of[self.node[part]] if rank.step_of else -1
+        return rank.steps[place].number if place >= 0 else None
 
     def said(self, meeting: int) -> list[Collective]:
         """What its ranks know of a collective."""
@@ -216,7 +205,7 @@ class Meetings:
     @cached_property
     def kind(self) -> list[str]:
         """Kind of each collective; of a transfer `send`."""
-        kinds = [self.parts.collective(part).kind for part in self._order[self._first].tolist()]
+        kinds = [self.parts.collective(part).kind for part in self.order[self.first].tolist()]
         return ["send" if kind in POINT_TO_POINT else kind for kind in kinds]
 
     @cached_property
@@ -227,12 +216,12 @@ class Meetings:
     # --- figures -------------------------------------------------------------------------------------------------
 
     def _reduced(self, how: np.ufunc, values: np.ndarray) -> np.ndarray:
-        return how.reduceat(values[self._order], self._first) if len(self) else np.empty(0, np.int64)
+        return how.reduceat(values[self.order], self.first) if len(self) else np.empty(0, np.int64)
 
     @cached_property
     def count(self) -> np.ndarray:
         """Ranks of each collective."""
-        return np.diff(np.append(self._first, len(self._order)))
+        return np.diff(np.append(self.first, len(self.order)))
 
     @cached_property
     def first_start_ns(self) -> np.ndarray:
@@ -255,12 +244,23 @@ class Meetings:
         return self._reduced(np.maximum, self.end_ns)
 
     @cached_property
+    def shortest_ns(self) -> np.ndarray:
+        """Shortest duration of each collective on any rank."""
+        return self._reduced(np.minimum, self.end_ns - self.start_ns)
+
+    @cached_property
+    def recorded_start_skew_ns(self) -> np.ndarray:
+        """Last start less first start, with clocks as recorded."""
+        start = self.parts.start_ns
+        return self._reduced(np.maximum, start) - self._reduced(np.minimum, start)
+
+    @cached_property
     def last_part(self) -> np.ndarray:
         """The part that came last to each collective; of several the one of the smallest rank."""
-        late = self.start_ns[self._order] == np.repeat(self.last_start_ns, self.count)
+        late = self.start_ns[self.order] == np.repeat(self.last_start_ns, self.count)
         place = np.flatnonzero(late)
-        of = self.meeting[self._order][place]
-        return self._order[place[np.searchsorted(of, np.arange(len(self)))]]
+        of = self.meeting[self.order][place]
+        return self.order[place[np.searchsorted(of, np.arange(len(self)))]]
 
     @cached_property
     def wait_ns(self) -> np.ndarray:
@@ -291,7 +291,7 @@ class Meetings:
     @property
     def unmatched(self) -> list[tuple[int, str]]:
         """Parts that are of no collective, and why."""
-        reasons = {1: ALONE, 2: APART}
+        reasons = {1: ALONE, 2: APART, 3: NO_PARTNER}
         at = np.flatnonzero(self.meeting < 0)
         return [
             (part, reasons[code]) for part, code in zip(at.tolist(), self._verified.reason[at].tolist(), strict=True)
@@ -301,9 +301,32 @@ class Meetings:
     def notes(self) -> list[str]:
         """What was not matched, where ranks are missing, and what was done to clocks."""
         notes = []
+        if not self.parts.is_recorded.all():
+            notes.append(
+                "the traces do not tell process groups: kernels of one kind that end together are taken for one collective"
+            )
         for why, count in Counter(why for _, why in self.unmatched).items():
             notes.append(f"{count:,} of {len(self.parts):,} parts of collectives are not matched: {why}")
-        return [*notes, *self._notes_on_clocks()]
+        return [*notes, *self._notes_on_ranks(), *self._notes_on_clocks()]
+
+    @cached_property
+    def group_size(self) -> np.ndarray:
+        """Ranks of the process group of each collective, 0 where not recorded; of a transfer two."""
+        told = [
+            2 if kind == "send" else max(one.group_size or len(one.ranks or ()) for one in self.said(at))
+            for at, kind in enumerate(self.kind)
+        ]
+        return np.array(told, np.int64)
+
+    def _notes_on_ranks(self) -> list[str]:
+        """Where ranks are missing that others may have waited for."""
+        notes, ranks = [], len(self.attendances)
+        if lacking := int((self.group_size > self.count).sum()):
+            notes.append(f"{lacking:,} of {len(self):,} collectives lack ranks of their groups, which may be the last")
+        job = max((rank.world_size or 0 for rank in self.attendances), default=0)
+        if job > ranks and not self.group_size.all():
+            notes.append(f"{ranks:,} of the job's {job:,} ranks are compared; others may be the last")
+        return notes
 
     def _notes_on_clocks(self) -> list[str]:
         ranks = self.attendances
@@ -334,6 +357,20 @@ class Meetings:
         if untold:
             notes.append(f"the clocks of {untold:,} hosts cannot be told: they share too few collectives")
         return notes
+
+
+def _split(number: np.ndarray, end: np.ndarray, which: np.ndarray) -> np.ndarray:
+    """Numbers, new ones for what of a collective ends apart from the rest of it; for some of the parts.
+
+    Without the names of process groups, collectives of several groups are in one lane, and look alike.
+    """
+    order = np.lexsort((end, number))
+    same = number[order][1:] == number[order][:-1]
+    later = np.diff(end[order]) > SAME_END_NS
+    begins = np.concatenate(([True], ~same | (later & which[order][1:])))[: len(order)]
+    found = np.empty(len(number), np.int64)
+    found[order] = np.cumsum(begins) - 1
+    return found
 
 
 def _together(number: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.ranks.attendance import Attendance
-from tracelens_graph.graph.collectives import UNKNOWN, Collective
+from tracelens_graph.graph.collective_kinds import UNKNOWN
+from tracelens_graph.graph.collectives import Collective
 
 BARRIERS = (
     "allreduce", "allreduce_coalesced", "reduce_scatter", "_reduce_scatter_base", "all_gather", "_allgather_base",
@@ -35,11 +36,13 @@ class Parts:
         attendances: the ranks.
         trace: place of the rank in `attendances`.
         node: place of the collective in what the rank held.
+        shift_ns: for each rank what was added to its times.
         start_ns, end_ns: int64, ns on the clock of the set.
         lane: number of the process group, or of the pair of ranks within it, that the part belongs to.
         sequence: number of the collective in its lane, -1 where not recorded, or where it counts for one rank alone.
         is_barrier: whether its kind is one of `BARRIERS`.
         is_known: whether its kind is known.
+        lacks_partner: whether it is a transfer whose other end is not recorded.
         is_recorded: whether the trace tells of what process group it is.
         key: number of what ranks must agree on: kind, and type and sizes where these are equal on all ranks.
     """
@@ -47,12 +50,14 @@ class Parts:
     attendances: Sequence[Attendance]
     trace: np.ndarray
     node: np.ndarray
+    shift_ns: np.ndarray
     start_ns: np.ndarray
     end_ns: np.ndarray
     lane: np.ndarray
     sequence: np.ndarray
     is_barrier: np.ndarray
     is_known: np.ndarray
+    lacks_partner: np.ndarray
     is_recorded: np.ndarray
     key: np.ndarray
 
@@ -63,12 +68,14 @@ class Parts:
         nodes = [one for _, _, one, _, _ in held]
         trace = np.array([place for place, *_ in held], np.int64)
         offset = np.array([rank.offset_ns for rank in attendances], np.int64)
-        shift = (offset - offset.min(initial=np.iinfo(np.int64).max))[trace] if len(held) else np.empty(0, np.int64)
+        shift_ns = offset - offset.min() if len(offset) else offset
+        shift = shift_ns[trace]
         lane = _numbered(_lanes(nodes, trace.tolist()))
         return cls(
             attendances,
             trace,
             np.array([at for _, at, *_ in held], np.int64),
+            shift_ns,
             np.array([start for *_, start, _ in held], np.int64) + shift,
             np.array([end for *_, end in held], np.int64) + shift,
             lane,
@@ -77,6 +84,7 @@ class Parts:
             ),
             np.array([one.kind in BARRIERS for one in nodes], bool),
             np.array([one.kind != UNKNOWN for one in nodes], bool),
+            np.array([one.kind in POINT_TO_POINT and None in _ends(one) for one in nodes], bool),
             np.array([one.group is not None for one in nodes], bool),
             _numbered(_keys(nodes, lane.tolist())),
         )

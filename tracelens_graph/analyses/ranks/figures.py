@@ -1,0 +1,137 @@
+"""What the collectives of a job cost.
+
+Waiting is not communication: how long a collective really takes is told by the rank that came last, for which nobody
+had to wait. Sizes and factors of bandwidths are in `sizes`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cached_property
+
+import numpy as np
+
+from tracelens_graph.analyses.ranks.meetings import Meetings
+from tracelens_graph.analyses.ranks.sizes import bus_factors, gb_per_s, message_bytes
+from tracelens_graph.graph.intervals import length_before
+from tracelens_graph.perf.devices import Architecture, detect
+from tracelens_graph.perf.roofs import peak_bus_bandwidth
+
+
+class Figures:
+    """What each collective cost.
+
+    Args:
+        meetings: the collectives.
+        architecture: the device; by default that of the traces, if all have the same.
+
+    Attributes:
+        meetings: the collectives.
+    """
+
+    def __init__(self, meetings: Meetings, architecture: Architecture | None = None) -> None:
+        self.meetings = meetings
+        self._architecture = architecture
+
+    @cached_property
+    def architecture(self) -> Architecture | None:
+        """The device of all ranks; None where it is not known or they differ."""
+        if self._architecture is not None:
+            return self._architecture
+        found = [detect(rank.properties) for rank in self.meetings.attendances if rank.held]
+        same = found and all(isinstance(one, Architecture) and one == found[0] for one in found)
+        return found[0] if same and isinstance(found[0], Architecture) else None
+
+    @cached_property
+    def latency_ns(self) -> np.ndarray:
+        """Duration of the part that came last to each collective: nobody keeps it waiting."""
+        m = self.meetings
+        return (m.end_ns - m.start_ns)[m.last_part]
+
+    @cached_property
+    def size(self) -> np.ndarray:
+        """Size of the message of each collective in bytes, NaN where not known: the largest that a rank tells."""
+        m = self.meetings
+        nodes = [m.parts.collective(part) for part in m.order.tolist()]
+        sides = [
+            np.array([np.nan if one is None else one for one in side], float)
+            for side in ([one.in_bytes for one in nodes], [one.out_bytes for one in nodes])
+        ]
+        sizes = message_bytes([one.kind for one in nodes], *sides)
+        return np.fmax.reduceat(sizes, m.first) if len(m) else sizes
+
+    @cached_property
+    def algorithm_bandwidth(self) -> np.ndarray:
+        """GB/s of each collective."""
+        return gb_per_s(self.size, self.latency_ns)
+
+    @cached_property
+    def bus_bandwidth(self) -> np.ndarray:
+        """GB/s of each collective on the links."""
+        sizes = np.where(self.meetings.group_size > 0, self.meetings.group_size, self.meetings.count)
+        return self.algorithm_bandwidth * bus_factors(self.meetings.kind, sizes)
+
+    @cached_property
+    def hosts(self) -> list[int | None]:
+        """Number of hosts of each collective, None where not known."""
+        m, found = self.meetings, []
+        for at in range(len(m)):
+            hosts = {m.hosts[trace] for trace in m.trace[m.parts_of(at)].tolist()}
+            found.append(None if None in hosts else len(hosts))
+        return found
+
+    @cached_property
+    def peak(self) -> np.ndarray:
+        """Rate of the links that each collective uses, GB/s; NaN where not known."""
+        rate = peak_bus_bandwidth(self.architecture) if self.architecture else None
+        return np.array([np.nan if rate is None or hosts != 1 else rate for hosts in self.hosts], float)
+
+    @cached_property
+    def computing_ns(self) -> np.ndarray:
+        """For each part how long its rank computed meanwhile."""
+        return self._computing(self.meetings.parts.start_ns, self.meetings.parts.end_ns)
+
+    @cached_property
+    def exposed_wait_ns(self) -> np.ndarray:
+        """For each part how long it waited while its rank did not compute."""
+        m = self.meetings
+        wait = m.wait_ns
+        return wait - self._computing(m.parts.start_ns, m.parts.start_ns + wait)
+
+    def _computing(self, start_ns: np.ndarray, end_ns: np.ndarray) -> np.ndarray:
+        m = self.meetings
+        found = np.zeros(len(m.parts), np.int64)
+        for trace, rank in enumerate(m.attendances):
+            here = np.flatnonzero(m.trace == trace)
+            own = m.parts.shift_ns[trace]
+            computing = rank.gpu.computing
+            if len(here) and len(computing[0]):
+                found[here] = length_before(computing, end_ns[here] - own) - length_before(
+                    computing, start_ns[here] - own
+                )
+        return found
+
+    @cached_property
+    def step(self) -> list[int | None]:
+        """Number of the step in which most ranks launched each collective; None outside of steps."""
+        m, found = self.meetings, []
+        for at in range(len(m)):
+            numbers = Counter(m.step_of(part) for part in m.parts_of(at).tolist())
+            found.append(numbers.most_common(1)[0][0])
+        return found
+
+    def held_up_ns(self) -> tuple[np.ndarray, np.ndarray]:
+        """Which rank came last to each collective, and how much later than the median start of the others.
+
+        Returns:
+            Place of the rank in the attendances, -1 where several came last; and ns.
+        """
+        m = self.meetings
+        last, later = np.empty(len(m), np.int64), np.empty(len(m), np.int64)
+        for at in range(len(m)):
+            parts = m.parts_of(at)
+            late = int(m.last_part[at])
+            others = m.start_ns[parts[parts != late]]
+            later[at] = int(m.start_ns[late] - np.median(others))
+            last[at] = m.trace[late] if later[at] > 0 else -1
+        return last, later
