@@ -68,6 +68,10 @@ def test_of_two_ranks_it_runs_over_the_late_one() -> None:
     assert list(path.segments()["op"]) == ["", "aten::mm", "aten::mm", "", ""]
     assert path.notes == []
     assert list(path.ranks()["rank"]) == [1]
+    assert repr(path) == (
+        "<Critical path of step 1, 2 ranks: 0.150 ms: host 53.3 %, communication 32.0 %, launch 6.7 %, "
+        "computation 6.7 %, event 1.3 %>"
+    )
 
 
 def test_of_one_rank_what_its_collective_waited_for_is_not_known() -> None:
@@ -236,8 +240,13 @@ def test_a_path_is_found_once_for_a_graph() -> None:
 def test_what_is_not_there_is_refused_in_one_line() -> None:
     with pytest.raises(AnalysisError, match=r"no rank has GPU work of step 7; steps with GPU work: 1$"):
         critical_path(two_ranks(), 7)
+    nothing = [span("cpu_op", "aten::mm", 1.0, 2.0), call("cudaDeviceSynchronize", 3.0, 4.0, 1),
+               sync("Context Sync", 3.0, 1), call("cudaStreamWaitEvent", 5.0, 6.0, 2),
+               sync("Stream Wait Event", 5.0, 2, 7, wait_on_stream=8)]  # fmt: skip
     with pytest.raises(AnalysisError, match="no GPU events"):
-        critical_path(load_core(trace([span("cpu_op", "aten::mm", 1.0, 2.0)])))
+        critical_path(load_core(trace(nothing)))
+    with_nothing = TraceSet.of([two_ranks()[0].core, load_core(trace(nothing, 1, 2))])
+    assert critical_path(with_nothing, 1).length_ns == 150_000
 
 
 def test_clocks_that_disagree_are_flagged() -> None:

@@ -30,7 +30,7 @@ _ROUNDS = 64
 """How many points at one moment can follow from each other."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Causes:
     """All points of some ranks on one clock, the edges between them, and which edge binds each point.
 
@@ -70,6 +70,9 @@ class Causes:
     negative: dict[Edge, int]
     worst_negative_ns: int = 0
     notes: list[str] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        return f"<Causes of {len(self.time):,} points of {len(self.traces):,} ranks: {len(self.kind):,} edges>"
 
     def core(self, ordinal: int) -> Core:
         """The graph of a rank."""

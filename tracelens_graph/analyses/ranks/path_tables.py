@@ -105,7 +105,7 @@ def steps(paths: Sequence[Path]) -> Table:
         records.append({
             "step": path.step, "length_ms": path.length_ns / 1e6,
             **{f"{one.name}_ms": spent.get(one.name, 0) / 1e6 for one in Class},
-            "near_ties": len(path.ties.edge), "rank": by["rank"][0] if len(by) else None,
+            "near_ties": path.ties.points, "rank": by["rank"][0] if len(by) else None,
         })  # fmt: skip
     notes = list(dict.fromkeys(note for path in paths for note in path.causes.notes))
     return Table("critical_path_steps", columns_of(records, STEPS), STEPS, "Critical paths of steps", notes)

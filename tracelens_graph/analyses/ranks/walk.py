@@ -42,7 +42,7 @@ _OF_EDGE: Mapping[Edge, Class] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Path:
     """A critical path: segments one behind the other, of which each begins where the one before it ends.
 
@@ -66,6 +66,11 @@ class Path:
         """From the beginning of the path to its end, ns: the sum of its segments."""
         return int((self.end_ns - self.start_ns).sum())
 
+    def __repr__(self) -> str:
+        spent = sorted(self.ns_by_class.items(), key=lambda item: -item[1])
+        shares = ", ".join(f"{name} {100 * ns / self.length_ns:.1f} %" for name, ns in spent)
+        return f"<{self.title}: {self.length_ns / 1e6:,.3f} ms{f': {shares}' if shares else ''}>"
+
     @property
     def title(self) -> str:
         """What the path is of."""
@@ -81,7 +86,11 @@ class Path:
         if (missing := int((self.end_ns - self.start_ns)[self.kind == Class.unrecorded].sum())) > 0:
             notes.append(f"{missing / 1e6:,.3f} ms of the path have no recorded cause")
         if ties := len(self.ties.edge):
-            notes.append(f"{ties:,} points of the path have another cause less than {NEAR_NS / 1e3:g} us behind")
+            points, others = self.ties.points, "another cause" if ties == 1 else f"{ties:,} other causes"
+            place = "1 point" if points == 1 else f"{points:,} points"
+            notes.append(
+                f"{place} of the path might as well follow from {others}, less than {NEAR_NS / 1e3:g} us behind"
+            )
         return notes
 
     @cached_property
@@ -108,17 +117,19 @@ class Path:
         return nodes_of(self.causes, self.ordinal, rows)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Ties:
     """Edges that came nearly as late as the binding edge of a point on a path.
 
     Attributes:
         edge: the edges.
         margin_ns: how much earlier each would have allowed its point.
+        points: number of different points that they lead to.
     """
 
     edge: np.ndarray
     margin_ns: np.ndarray
+    points: int
 
 
 def walk(causes: Causes, start: int | None, end: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -225,4 +236,4 @@ def _ties(path: Path) -> Ties:
     near = (into != binding) & (margin < NEAR_NS) & (causes.time[causes.before[into]] < causes.time[causes.after[into]])
     near |= (into != binding) & (margin < NEAR_NS) & (causes.kind[into] == Edge.arrive)
     order = np.argsort(margin[near], kind="stable")
-    return Ties(into[near][order], margin[near][order])
+    return Ties(into[near][order], margin[near][order], len(np.unique(causes.after[into[near]])))
