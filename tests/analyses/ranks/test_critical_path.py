@@ -96,6 +96,17 @@ def test_waiting_for_ranks_that_are_not_there_is_told_by_shorter_equal_collectiv
     assert_whole(path)
 
 
+def test_waiting_for_a_rank_that_is_missing() -> None:
+    """Rank 3 reads its data late and leaves no trace; the others wait for it in their collectives."""
+    job = simulated_job(ranks=4, steps=2, cuda_sync=True, late_rank=3, late_us=4_000.0, missing_ranks=(3,))
+    assert len(job.traces) == 3
+    path = critical_path(job.causes, 3)
+    assert path.ns_by_class["peer"] > 2_000_000
+    everyone = simulated_job(ranks=4, steps=2, cuda_sync=True, late_rank=3, late_us=4_000.0)
+    assert "peer" not in critical_path(everyone.causes, 3).ns_by_class
+    assert_whole(path)
+
+
 def test_without_recorded_waits_they_are_inferred_and_that_is_said() -> None:
     told, untold = critical_path(two_ranks(), 1), critical_path(two_ranks(cuda_sync=False), 1)
     assert short(told) == short(untold)

@@ -45,6 +45,7 @@ class Causes:
         least_ns, usual_ns: per kind of edge the latency of the fastest, and the median of those that bind.
         first_point: per rank its first point.
         ranks: per rank its points by row; see `RankPoints`.
+        is_whole: per point whether it ends a part of a matched collective of which all ranks are in the set.
         meeting: number of the collective that each of the last points, those of meetings, belongs to.
         negative: per kind of edge how many would lead back in time, and were left out.
         worst_negative_ns: how far the worst of those between ranks leads back.
@@ -66,6 +67,7 @@ class Causes:
     usual_ns: np.ndarray
     first_point: np.ndarray
     ranks: Sequence[RankPoints]
+    is_whole: np.ndarray
     meeting: np.ndarray
     negative: dict[Edge, int]
     worst_negative_ns: int = 0
@@ -133,16 +135,35 @@ def causes(traces: TraceSet, meetings: Meetings | None = None) -> Causes:
     if met.lost:
         negative[Edge.transfer] = negative.get(Edge.transfer, 0) + met.lost
     before, after, kind = before[forward], after[forward], kind[forward]
+    is_whole = np.zeros(len(time), bool)
+    is_whole[met.whole] = True
     level, ordered = _levels(time, before, after)
     before, after, kind = before[ordered], after[ordered], kind[ordered]
     latency = time[after] - time[before]
     least = _least(latency, kind, _waited(time, before, after, kind))
     usual = bound_latency(latency, kind, bind(time[before] + least[kind], after, len(time))[after], least, 0.5)
     return Causes(
-        traces, meetings, time, level, ordinal, row, role, before, after, kind,
-        bind(time[before] + usual[kind], after, len(time)), least, usual, first[:-1], ranks, met.meeting, negative,
-        met.worst_ns, _notes(traces, meetings, ranks, met),
-    )  # fmt: skip
+        traces=traces,
+        meetings=meetings,
+        time=time,
+        level=level,
+        ordinal=ordinal,
+        row=row,
+        role=role,
+        before=before,
+        after=after,
+        kind=kind,
+        binding=bind(time[before] + usual[kind], after, len(time)),
+        least_ns=least,
+        usual_ns=usual,
+        first_point=first[:-1],
+        ranks=ranks,
+        is_whole=is_whole,
+        meeting=met.meeting,
+        negative=negative,
+        worst_negative_ns=met.worst_ns,
+        notes=_notes(traces, meetings, ranks, met),
+    )
 
 
 def bind(allowed: np.ndarray, after: np.ndarray, points: int) -> np.ndarray:

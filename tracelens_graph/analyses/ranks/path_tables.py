@@ -143,8 +143,9 @@ def slack_by_name(path: Path) -> Table:
     Slack is an upper bound: causes that did not bind count with the least latency of their kind.
     """
     causes = path.causes
-    start, end = int(path.start_ns[0]), int(path.end_ns[-1])
-    late = slack(causes, int(causes.after[path.edge[-1]]))
+    end = int(causes.time[path.sink])
+    start = end - path.length_ns
+    late = slack(causes, path.sink)
     points = np.flatnonzero((causes.role == Role.gpu_end) & (causes.time > start) & (causes.time <= end))
     length = np.zeros(len(causes.time), np.int64)
     on_path = np.zeros(len(causes.time), np.int64)

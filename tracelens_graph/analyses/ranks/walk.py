@@ -49,6 +49,7 @@ class Path:
     Attributes:
         causes: the points of the ranks and what bound them.
         step: number of the step; None for all there is.
+        sink: the point that the path leads to.
         edge: per segment its edge of `causes`, -1 where nothing is recorded that the path could follow.
         start_ns, end_ns: per segment from when to when it lasts, on the clock of the set, ns.
         kind: per segment its `Class`.
@@ -56,6 +57,7 @@ class Path:
 
     causes: Causes
     step: int | None
+    sink: int
     edge: np.ndarray
     start_ns: np.ndarray
     end_ns: np.ndarray
@@ -132,14 +134,17 @@ class Ties:
     points: int
 
 
-def walk(causes: Causes, start: int | None, end: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+Segments = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+
+def walk(causes: Causes, start: int | None, end: int) -> tuple[int, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """The path that leads to the last GPU end at a moment, from another moment on.
 
     Returns:
-        Per segment its edge, start, end and class; see `Path`.
+        The point that it leads to, and per segment its edge, start, end and class; see `Path`.
     """
     time, binding, before = causes.time, causes.binding, causes.before
-    at = int(np.flatnonzero((time == end) & (causes.role == Role.gpu_end))[-1])
+    at = sink = int(np.flatnonzero((time == end) & (causes.role == Role.gpu_end))[-1])
     followed = []
     while (start is None or time[at] > start) and (bound := int(binding[at])) >= 0:
         followed.append(bound)
@@ -152,7 +157,7 @@ def walk(causes: Causes, start: int | None, end: int) -> tuple[np.ndarray, np.nd
             edge, begun, done = np.append(-1, edge), np.append(start, begun), np.append(first, done)
     kind = _classes(causes, edge)
     lasting = done > begun
-    return _split(causes, edge[lasting], begun[lasting], done[lasting], kind[lasting])
+    return sink, *_split(causes, edge[lasting], begun[lasting], done[lasting], kind[lasting])
 
 
 def _classes(causes: Causes, edge: np.ndarray) -> np.ndarray:
@@ -171,14 +176,12 @@ def _classes(causes: Causes, edge: np.ndarray) -> np.ndarray:
     return kind
 
 
-def _split(
-    causes: Causes, edge: np.ndarray, start: np.ndarray, end: np.ndarray, kind: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Segments of collectives whose other ranks are not known, as two: waiting for them, and moving data.
+def _split(causes: Causes, edge: np.ndarray, start: np.ndarray, end: np.ndarray, kind: np.ndarray) -> Segments:
+    """Segments of collectives of which ranks are not in the set, as two: waiting for them, and moving data.
 
     Moving the data is taken to last as long as in the shortest equal collective of the rank.
     """
-    alone = np.flatnonzero((kind == Class.communication) & (causes.kind[edge] == Edge.run))
+    alone = np.flatnonzero((kind == Class.communication) & ~causes.is_whole[causes.after[edge]])
     point = causes.after[edge[alone]]
     moving = end.copy()
     for ordinal, of in positions_by(causes.ordinal[point]):
