@@ -303,7 +303,7 @@ class Meetings:
         notes = []
         if not self.parts.is_recorded.all():
             notes.append(
-                "the traces do not tell process groups: kernels of one kind that end together are taken for one collective"
+                "the traces do not tell process groups: kernels of one kind that end together are taken for one"
             )
         for why, count in Counter(why for _, why in self.unmatched).items():
             notes.append(f"{count:,} of {len(self.parts):,} parts of collectives are not matched: {why}")
