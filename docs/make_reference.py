@@ -204,6 +204,26 @@ OTHER_TABLES = {
         for name in tracelens_ranks.SCHEMAS
     },
     **{
+        f"critical_path{name}": (
+            f"tracelens-graph ranks FOLDER --table critical_path{name}",
+            f"tlg.critical_path(g).{method}()",
+        )
+        for name, method in (
+            ("", "segments"),
+            ("_classes", "classes"),
+            ("_ranks", "ranks"),
+            ("_names", "names"),
+            ("_ties", "near_ties"),
+            ("_slack", "slack"),
+        )
+    },
+    "critical_path_steps": (
+        "tracelens-graph ranks FOLDER --table critical_path_steps",
+        "from tracelens_graph.analyses.ranks.critical_path import step_paths; "
+        "from tracelens_graph.analyses.ranks.path_tables import steps; steps(step_paths(g))",
+    ),
+    "what_if": ("tracelens-graph ranks FOLDER --what-if collectives=2", "tlg.what_if(g, repair=0).table()"),
+    **{
         name: (f"tracelens-graph ranks FOLDER --table {name}", f'{_JOB} Job(tlg.TraceSet.of([g, g])).table("{name}")')
         for name in _OF_RANKS
     },

@@ -47,9 +47,8 @@ def headline(path: CriticalPath) -> str:
 
 def _rows(table: Table, most: int, leave: str) -> Table:
     """The first rows without what is said once for all tables."""
-    notes = (
-        [f"the first {most:,} of {len(table):,} rows (--table {table.name} --top 0)"] if 0 < most < len(table) else []
-    )
-    cut = table.take(np.arange(most)) if notes else table
+    is_cut = 0 < most < len(table)
+    notes = [f"the first {most:,} of {len(table):,} rows (--table {table.name} --top 0)"] if is_cut else []
+    cut = table.take(np.arange(most)) if is_cut else table
     title = {"critical_path_classes": "By class", "critical_path_ranks": "By rank"}.get(table.name, "By work")
     return told(replace(cut, title=title, notes=notes), leave=leave)
