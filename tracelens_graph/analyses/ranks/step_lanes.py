@@ -139,11 +139,11 @@ def _lane(figures: Figures, rank: int, rest: np.ndarray, begin: int, end: int) -
     own = rest[m.trace[rest] == rank]
     start, stop, wait = m.start_ns[own], m.end_ns[own], m.wait_ns[own]
     steps = m.clock_ns(rank, np.array([one.start_ns for one in attendance.steps], np.int64))
-    computing = (m.clock_ns(rank, edges) for edges in attendance.gpu.computing)
+    starts, stops = (m.clock_ns(rank, edges) for edges in attendance.gpu.computing)
     return Lane(
         rank,
         steps[(steps >= begin) & (steps < end)].tolist(),
-        _within(*computing, begin, end),
+        _within(starts, stops, begin, end),
         _within(start, start + wait, begin, end),
         _within(start + wait, stop, begin, end),
     )
