@@ -38,6 +38,11 @@ def plain(text: str, keep_lines: bool = False) -> str:
     return ("\n" if keep_lines else " ").join(lines)
 
 
+def legend(text: str) -> str:
+    """Text of a page for a legend of matplotlib, which leaves out what begins with an underscore."""
+    return f" {plain(text)}"
+
+
 def literal(text: str) -> str:
     """Text that matplotlib draws as it is."""
     return printable(text).replace("$", r"\$")

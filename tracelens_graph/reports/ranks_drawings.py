@@ -13,7 +13,7 @@ from tracelens_graph.analyses.ranks.wait_map import WHOLE, WaitMap
 from tracelens_graph.reports.ranks_figures import bandwidths_figure, waits_figure
 from tracelens_graph.reports.ranks_step_figure import step_figure
 
-_HEAT_ROW, _HEAT_LEAST, _HEAT_MOST = 24, 110, 900
+_HEAT_ROW, _HEAT_LEAST, _HEAT_MOST = 24, 150, 900
 _LANE, _LANES_LEAST = 34, 110
 _BANDWIDTHS = 360
 """Pixels of the area within the axes."""
@@ -75,10 +75,10 @@ def _bandwidths(job: Job) -> Iterator[Drawing]:
 
 
 def _step(job: Job) -> Iterator[Drawing]:
-    lanes = StepLanes.of(job.figures)
+    lanes = StepLanes.of(job)
     steps = {len(rank.steps) for rank in job.meetings.attendances}
     what = "The whole recording" if lanes.step is None else f"Step {lanes.step}"
-    why = ", the one of median duration," if lanes.step is not None and steps != {1} else ""
+    why = " (the one of median duration)" if lanes.step is not None and steps != {1} else ""
     yield Drawing(
         "step",
         f"{what}{why} on all ranks",

@@ -48,8 +48,8 @@ def waits_figure(waits: WaitMap) -> dict[str, Any]:
         "colorscale": [list(stop) for stop in WAIT_SCALE], "zmin": 0, "zmax": _scale_end(waits),
         "hoverongaps": False, "xgap": _gap(waits.steps), "ygap": _gap(labels),
         "colorbar": {
-            "title": {"text": "exposed waiting, ms", "side": "top"}, "orientation": "h", "thickness": 12, "len": 0.4,
-            "x": 0, "xanchor": "left", "y": 1.0, "yanchor": "bottom",
+            "title": {"text": "exposed waiting, ms", "side": "right"}, "thickness": 12, "len": 1, "lenmode": "fraction",
+            "x": 0.7, "xanchor": "left", "xpad": 8, "ypad": 0,
         },
         "hovertemplate": f"%{{y}}, {in_step}%{{customdata[0]:,.3f}} ms<br>waits for other ranks: %{{z:,.3f}} ms"
         "<br>holds the others up: %{customdata[1]:,.3f} ms<extra></extra>",
@@ -75,14 +75,14 @@ def waits_figure(waits: WaitMap) -> dict[str, Any]:
             "xaxis": {"type": "category", "domain": [0, 0.7], "automargin": True,
                       "title": {"text": "" if waits.steps == [WHOLE] else "step"}},
             "yaxis": {"type": "category", "autorange": "reversed", "automargin": True},
-            "xaxis2": {"domain": [0.74, 1], "title": {"text": "held the others up, ms"}, "gridcolor": GRID,
+            "xaxis2": {"domain": [0.8, 1], "title": {"text": "held the others up, ms"}, "gridcolor": GRID,
                        "rangemode": "tozero"},
-            "legend": {**LEGEND, "x": 0.74},
+            "legend": LEGEND,
             "showlegend": bool(marked),
             "bargap": 0.25,
             "hoverlabel": {"align": "left"},
             "plot_bgcolor": "white",
-            "margin": {**MARGIN, "t": 80},
+            "margin": MARGIN,
         },
         "config": CONFIG,
     }  # fmt: skip

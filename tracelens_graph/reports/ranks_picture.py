@@ -8,7 +8,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from tracelens_graph.analyses.ranks.job import Job
-from tracelens_graph.reports.picture import SHAPES, drawing_library, literal, plain, save
+from tracelens_graph.reports.picture import SHAPES, drawing_library, legend, literal, plain, save
 from tracelens_graph.reports.ranks_drawings import Drawing, drawings
 from tracelens_graph.reports.ranks_text import headline, late_line
 from tracelens_graph.texts import shorten, wrapped
@@ -69,7 +69,7 @@ def _draw(canvas: Any, places: Sequence[Any], drawing: Drawing) -> None:
         if part["type"] == "bar":
             axes.barh(
                 part["y"], part["x"], height=part["width"], left=part["base"], color=part["marker"]["color"],
-                label=plain(part["name"]), linewidth=0, zorder=order + 1,
+                label=legend(part["name"]), linewidth=0, zorder=order + 1,
             )  # fmt: skip
         elif part["type"] == "scatter":
             _draw_scatter(axes, part, axis["x"].places(part["x"]), axis["y"].places(part["y"]), order + 1)
@@ -109,14 +109,14 @@ def _draw_scatter(axes: Any, part: Mapping[str, Any], x: np.ndarray, y: np.ndarr
     if part["mode"] == "lines":
         line = part["line"]
         style, width = "--" if line.get("dash") else "-", line["width"] * _POINTS_PER_PIXEL
-        axes.plot(x, y, style, color=line["color"], linewidth=width, label=plain(part["name"]), zorder=order)
+        axes.plot(x, y, style, color=line["color"], linewidth=width, label=legend(part["name"]), zorder=order)
         return
     marker = part["marker"]
     is_open = marker["symbol"].endswith("-open")
     axes.scatter(
         x, y, s=(marker["size"] * _POINTS_PER_PIXEL) ** 2, c=marker["color"], marker=_SHAPES[marker["symbol"]],
         alpha=marker.get("opacity"), linewidths=marker["line"]["width"] * _POINTS_PER_PIXEL,
-        edgecolors=None if is_open else "white", label=plain(part["name"]), zorder=order,
+        edgecolors=None if is_open else "white", label=legend(part["name"]), zorder=order,
     )  # fmt: skip
 
 
@@ -150,6 +150,8 @@ class _Axis:
             every = -(-len(texts) // _MOST_LABELS)
             axis.set_ticks(list(ticks)[::every], [plain(one) for one in texts[::every]])
             axis.set_minor_locator(_no_ticks())
+        elif is_log:
+            axis.set_major_formatter(lambda value, _: f"{value:,g}")
         axis.set_tick_params(labelsize=8)
         axis.set_label_text(plain(layout.get("title", {}).get("text", "")), fontsize=9)
 

@@ -114,16 +114,14 @@ class _Drawing:
     def late(self) -> Iterator[dict[str, Any]]:
         """Who came late to a collective, and by how much."""
         m, begin = self._meetings, self._lanes.begin_ns
-        _, later = self._figures.held_up_ns()
         marks: list[tuple[float, float]] = []
         hovers = []
-        for meeting in self._lanes.late:
+        for meeting, by_ns in self._lanes.late_ns.items():
             part = int(m.last_part[meeting])
             lane = self._lane_of.get(int(m.trace[part]))
             if lane is not None and m.start_ns[part] >= begin:
                 marks.append((_ms(int(m.start_ns[part]) - begin), lane + _LOWER))
-                by = _ms(int(later[meeting]))
-                hovers.append(f"{self.labels[lane]} comes last, {by:,.3f} ms after the median of the others")
+                hovers.append(f"{self.labels[lane]} comes last, {_ms(by_ns):,.3f} ms after the median of the others")
         if marks:
             drawn = _marks("comes last", marks, {
                 "symbol": "diamond", "size": 9, "color": LATE, "line": {"color": "white", "width": 1}})  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, BinaryIO
 
 from tracelens_graph.perf.devices import Architecture
-from tracelens_graph.reports.picture import SHAPES, drawing_library, plain, save
+from tracelens_graph.reports.picture import SHAPES, drawing_library, legend, plain, save
 from tracelens_graph.reports.roofline_html import roofline_figure
 from tracelens_graph.table import Table
 from tracelens_graph.texts import shorten
@@ -63,7 +63,7 @@ def _draw_marks(axes: Any, part: dict[str, Any]) -> None:
     areas = [max(2 * size / marker["sizeref"], smallest) * _POINTS_PER_PIXEL**2 for size in marker["size"]]
     axes.scatter(
         part["x"], part["y"], s=areas, c=marker["color"], marker=SHAPES[marker["symbol"]], alpha=marker["opacity"],
-        edgecolors="white", linewidths=0.7, label=plain(part["name"]), zorder=2,
+        edgecolors="white", linewidths=0.7, label=legend(part["name"]), zorder=2,
     )  # fmt: skip
 
 

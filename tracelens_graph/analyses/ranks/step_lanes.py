@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracelens_graph.analyses.ranks.figures import Figures
+from tracelens_graph.analyses.ranks.job import Job
+from tracelens_graph.analyses.ranks.meetings import Meetings
 from tracelens_graph.analyses.ranks.wait_map import LEAST_SHARE, chosen, step_keys
 from tracelens_graph.graph.intervals import Intervals, merge
 
@@ -48,7 +49,8 @@ class StepLanes:
         lanes: the ranks.
         parts: parts of collectives that are shown one by one, by collective, then by rank.
         joined: the collectives that several of these are of.
-        late: those of them to which a rank comes late enough to matter.
+        late_ns: those of them to which a rank comes late enough to matter, and how much later than the median of the
+            others.
         notes: what is not shown.
     """
 
@@ -58,16 +60,16 @@ class StepLanes:
     lanes: list[Lane]
     parts: np.ndarray
     joined: list[int]
-    late: list[int]
+    late_ns: dict[int, int]
     notes: list[str]
 
     @classmethod
-    def of(cls, figures: Figures) -> StepLanes:
-        """The step of median duration."""
-        m = figures.meetings
-        step, begin, end = _stretch(figures)
+    def of(cls, job: Job) -> StepLanes:
+        """The step of median duration; without steps the whole recording."""
+        m = job.meetings
+        step, begin, end = _stretch(m)
         there = np.flatnonzero((m.end_ns > begin) & (m.start_ns < end))
-        late_by = _late_by(figures, there)
+        late_by = _late_by(job, there)
         ranks = chosen(late_by, MOST_LANES)
         notes = []
         if len(ranks) < len(m.attendances):
@@ -76,11 +78,11 @@ class StepLanes:
                 " distances"
             )
         there = there[np.isin(m.trace[there], ranks)]
-        single = _longest(figures, there)
+        single = _longest(m, there)
         rest = np.setdiff1d(there, single)
         if len(rest):
             notes.append(f"{len(rest):,} parts of shorter collectives are drawn without lines, near ones as one bar")
-        raw = [_lane(figures, rank, rest, begin, end) for rank in ranks.tolist()]
+        raw = [_lane(m, rank, rest, begin, end) for rank in ranks.tolist()]
         lanes, finest = _coarse(raw, end - begin)
         if finest:
             notes.append(f"gaps of less than {finest / 1e3:,.3g} us between bars are not drawn")
@@ -88,14 +90,13 @@ class StepLanes:
         order = np.lexsort((m.trace[single], meeting))
         numbers, count = np.unique(meeting[meeting >= 0], return_counts=True)
         joined = numbers[count > 1].tolist()
-        _, later = figures.held_up_ns()
-        late = [at for at in joined if later[at] > LEAST_SHARE * (end - begin)]
+        _, later = job.step_times.held_up_ns
+        late = {at: int(later[at]) for at in joined if later[at] > LEAST_SHARE * (end - begin)}
         return cls(step, begin, end, lanes, single[order], joined, late, notes)
 
 
-def _stretch(figures: Figures) -> tuple[int | None, int, int]:
+def _stretch(m: Meetings) -> tuple[int | None, int, int]:
     """The step of median duration, mean over its ranks, and when it begins on the first and ends on the last rank."""
-    m = figures.meetings
     times: dict[int, list[tuple[int, int]]] = {}
     for rank, keys in enumerate(step_keys(m.attendances)):
         steps = m.attendances[rank].steps
@@ -112,18 +113,17 @@ def _stretch(figures: Figures) -> tuple[int | None, int, int]:
     return step, min(begin for begin, _ in times[step]), max(end for _, end in times[step])
 
 
-def _late_by(figures: Figures, there: np.ndarray) -> np.ndarray:
+def _late_by(job: Job, there: np.ndarray) -> np.ndarray:
     """For each rank how much later than the others it comes to the collectives of some parts, where it is the last."""
-    m = figures.meetings
-    last, later = figures.held_up_ns()
+    m = job.meetings
+    last, later = job.step_times.held_up_ns
     at = np.unique(m.meeting[there][m.meeting[there] >= 0])
     at = at[last[at] >= 0]
     return np.bincount(last[at], weights=later[at], minlength=len(m.attendances))
 
 
-def _longest(figures: Figures, there: np.ndarray) -> np.ndarray:
+def _longest(m: Meetings, there: np.ndarray) -> np.ndarray:
     """The parts of the collectives that take longest, all of a collective or none; what is not matched comes last."""
-    m = figures.meetings
     meeting = m.meeting[there]
     key = np.where(meeting >= 0, meeting, len(m) + np.arange(len(there)))
     numbers, place, count = np.unique(key, return_inverse=True, return_counts=True)
@@ -133,8 +133,7 @@ def _longest(figures: Figures, there: np.ndarray) -> np.ndarray:
     return there[np.isin(place, taken)]
 
 
-def _lane(figures: Figures, rank: int, rest: np.ndarray, begin: int, end: int) -> Lane:
-    m = figures.meetings
+def _lane(m: Meetings, rank: int, rest: np.ndarray, begin: int, end: int) -> Lane:
     attendance = m.attendances[rank]
     own = rest[m.trace[rest] == rank]
     start, stop, wait = m.start_ns[own], m.end_ns[own], m.wait_ns[own]
