@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -168,7 +169,7 @@ def _draw(job: Job, given: Sequence[str], shown: Shown) -> None:
 
     form = drawn_as(shown.output)
     more = f" and {len(given) - 1:,} more" if len(given) > 1 else ""
-    source = f"{file_name(given[0])}{more}"
+    source = f"{file_name(os.path.abspath(given[0]))}{more}"
     with replacing(shown.output) as file:
         if form == PAGE:
             from tracelens_graph.reports.ranks_html import ranks_html

@@ -14,7 +14,7 @@ from tracelens_graph.reports.ranks_figures import bandwidths_figure, waits_figur
 from tracelens_graph.reports.ranks_step_figure import step_figure
 
 _HEAT_ROW, _HEAT_LEAST, _HEAT_MOST = 24, 150, 900
-_LANE, _LANES_LEAST = 34, 110
+_LANE, _LANES_LEAST, _LANES_MOST = 34, 110, 1000
 _BANDWIDTHS = 360
 """Pixels of the area within the axes."""
 
@@ -85,6 +85,6 @@ def _step(job: Job) -> Iterator[Drawing]:
         "Above in each lane a rank computes, below it waits and communicates, on the common clock. Lines join the "
         "starts of what is one collective.",
         step_figure(lanes, job.figures),
-        max(_LANE * len(lanes.lanes), _LANES_LEAST),
+        min(max(_LANE * len(lanes.lanes), _LANES_LEAST), _LANES_MOST),
         lanes.notes,
     )

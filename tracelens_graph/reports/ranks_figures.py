@@ -72,9 +72,9 @@ def waits_figure(waits: WaitMap) -> dict[str, Any]:
     return {
         "data": [heat, marks, bars],
         "layout": {
-            "xaxis": {"type": "category", "domain": [0, 0.7], "automargin": True,
-                      "title": {"text": "" if waits.steps == [WHOLE] else "step"}},
-            "yaxis": {"type": "category", "autorange": "reversed", "automargin": True},
+            "xaxis": {"type": "category", "domain": [0, 0.7], "range": [-0.5, len(waits.steps) - 0.5], "nticks": 25,
+                      "tickangle": 0, "title": {"text": "" if waits.steps == [WHOLE] else "step"}},
+            "yaxis": {"type": "category", "range": [len(labels) - 0.5, -0.5], "automargin": True},
             "xaxis2": {"domain": [0.8, 1], "title": {"text": "held the others up, ms"}, "gridcolor": GRID,
                        "rangemode": "tozero"},
             "legend": LEGEND,

@@ -19,7 +19,7 @@ _ABOVE, _LINE, _REST = 0.9, 0.17, 0.3
 _CHARACTERS = 150
 """Of a line."""
 _POINTS_PER_PIXEL = 0.75
-_MOST_LABELS = 40
+_MOST_LABELS = 50
 _LONGEST_TITLE = 90
 _SHAPES = {**SHAPES, "line-ns-open": "|"}
 

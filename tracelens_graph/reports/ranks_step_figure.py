@@ -67,7 +67,7 @@ class _Drawing:
     def bars(self) -> Iterator[dict[str, Any]]:
         """Computing, waiting and communication."""
         lanes = self._lanes.lanes
-        computing = self._merged([one.computing for one in lanes], _UPPER, "computes")
+        computing = self._merged([one.computing for one in lanes], _UPPER)
         waiting = self._merged([one.waiting for one in lanes], _LOWER, "waits in shorter collectives")
         moving = self._merged([one.moving for one in lanes], _LOWER, "communicates in shorter collectives")
         m = self._meetings
@@ -78,7 +78,11 @@ class _Drawing:
             if wait:
                 waiting.append((lane + _LOWER, start, start + wait, hover))
             moving.append((lane + _LOWER, start + wait, end, hover))
-        yield self._bars("computing", _COMPUTING, computing)
+        # There are many of these, so that one text serves all.
+        yield {
+            **self._bars("computing", _COMPUTING, computing), "hoverinfo": "none", "hovertext": None,
+            "hovertemplate": "computes: %{x:,.3f} ms<extra></extra>",
+        }  # fmt: skip
         yield self._bars("waiting for other ranks", _WAITING, waiting)
         yield self._bars("communication", _MOVING, moving)
 
@@ -133,13 +137,13 @@ class _Drawing:
         shown = [one for one in clipped if one[2] > one[1]]
         return {
             "type": "bar", "orientation": "h", "name": name, "width": _BAR,
-            "marker": {"color": color, "line": {"width": 0}}, "y": [middle for middle, *_ in shown],
+            "marker": {"color": color, "line": {"width": 0}}, "y": [round(middle, 2) for middle, *_ in shown],
             "base": [_ms(start - begin) for _, start, _, _ in shown],
             "x": [_ms(stop - start) for _, start, stop, _ in shown],
             "hoverinfo": "text", "hovertext": [hover for *_, hover in shown], "textposition": "none",
         }  # fmt: skip
 
-    def _merged(self, of_lanes: list[Intervals], middle: float, does: str) -> _Bars:
+    def _merged(self, of_lanes: Sequence[Intervals], middle: float, does: str = "") -> _Bars:
         return [
             (place + middle, start, end, f"{self.labels[place]} {does}: {_ms(end - start):,.3f} ms")
             for place, (starts, ends) in enumerate(of_lanes)

@@ -15,7 +15,7 @@ MOST_LANES = 48
 """Ranks that are shown; of more, some are chosen."""
 MOST_PARTS = 1500
 """Parts of collectives that are shown one by one; further ones are put together."""
-MOST_BARS = 6000
+MOST_BARS = 12_000
 """Intervals of all lanes; where there are more, near ones become one."""
 _FINEST = 4000
 """Parts of the time below which intervals are not told apart, at first."""

@@ -120,10 +120,11 @@ def rank_labels(attendances: Sequence[Attendance]) -> list[str]:
 
 
 def chosen(weights: np.ndarray, most: int) -> np.ndarray:
-    """Places to show of many, in their order: half of them those of the greatest weight, the others evenly spread."""
+    """Places to show of many, ascending: up to half of them for their weight, the others at equal distances."""
     if len(weights) <= most:
         return np.arange(len(weights))
     first = np.argsort(-weights, kind="stable")[: most // 2]
+    first = first[weights[first] > 0]
     rest = np.setdiff1d(np.arange(len(weights)), first)
     evenly = rest[np.linspace(0, len(rest) - 1, most - len(first)).round().astype(np.int64)]
     return np.union1d(first, evenly)
