@@ -61,9 +61,9 @@ def scheduler(workers: LocalCluster) -> str:
 
 @pytest.fixture(scope="module")
 def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The traces of six ranks."""
+    """The traces of four ranks."""
     folder = tmp_path_factory.mktemp("job")
-    for path in write(simulate(ranks=6, steps=2, layers=1), tmp_path_factory.mktemp("simulated")):
+    for path in write(simulate(ranks=4, steps=2, layers=1), tmp_path_factory.mktemp("simulated")):
         shutil.copy(path, folder)
     return folder
 
@@ -100,12 +100,12 @@ def test_lean_graphs_are_those_of_this_machine(
     assert found[3].core.info.source == files[3]
     total = sum(Path(file).stat().st_size for file in files)
     assert seen[-1] == (total, total)
-    assert len(seen) == 6
+    assert len(seen) == 4
 
 
 def test_whole_graphs_by_relative_paths(scheduler: str, job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(job)
-    with pytest.warns(IncompleteSetWarning, match="of 6 ranks 2, 3, 4, 5 are missing"):
+    with pytest.warns(IncompleteSetWarning, match="of 4 ranks 2, 3 are missing"):
         found = tlg.load_set("rank[01].json.gz", scheduler=scheduler)
     expected = load_core_set(trace_files(["rank[01].json.gz"]))
     assert [one.core.info.source for one in found] == ["rank0.json.gz", "rank1.json.gz"]
@@ -146,7 +146,7 @@ def test_a_file_that_no_worker_sees(scheduler: str, job: Path, tmp_path: Path) -
     gone = tmp_path / "gone.json"
     with pytest.warns(DamagedTraceWarning) as warned:
         found = tlg.load_set(job, gone, scheduler=scheduler)
-    assert [one.rank for one in found] == list(range(6))
+    assert [one.rank for one in found] == list(range(4))
     (line,) = [str(one.message) for one in warned]
     assert re.fullmatch(rf"{re.escape(str(gone))}: the worker tcp://127\.0\.0\.1:\d+ does not see it", line)
     with pytest.raises(TraceError, match=r"gone\.json: the worker tcp:"):
@@ -180,10 +180,9 @@ def test_workers_of_another_version(scheduler: str, tmp_path: Path, monkeypatch:
     monkeypatch.setattr(cluster, "__version__", "99.0")
     with pytest.raises(ClusterError) as caught:
         list(map_on_workers(size, {str(file): str(file)}, scheduler))
-    here = re.escape(tlg.__version__)
+    there = rf"tcp:\S+ has {re.escape(tlg.__version__)}"
     assert re.fullmatch(
-        rf"{scheduler}: workers need tracelens_graph 99\.0, as here: tcp:\S+ has {here}, tcp:\S+ has {here}",
-        str(caught.value),
+        rf"{scheduler}: workers need tracelens_graph 99\.0, as here: {there}(, {there})?", str(caught.value)
     )
 
 
@@ -271,7 +270,7 @@ def test_commands_print_the_same(scheduler: str, job: Path, command: tuple[str, 
 def test_a_report_without_the_files_that_workers_do_not_see(scheduler: str, job: Path, tmp_path: Path) -> None:
     code, out, said = run("report", str(job), str(tmp_path / "gone.json"), "--scheduler", scheduler)
     assert code == 1
-    assert "rank5" in out
+    assert "rank3" in out
     assert re.search(r"left out: \S+gone\.json: the worker tcp:\S+ does not see it", said)
 
 

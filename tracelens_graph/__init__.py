@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from tracelens_graph.analyses.questions import QUESTIONS as QUESTIONS
     from tracelens_graph.analyses.questions import Question as Question
     from tracelens_graph.analyses.ranks.job import collectives as collectives
+    from tracelens_graph.analyses.ranks.tracelens import tracelens_tables as tracelens_tables
     from tracelens_graph.analyses.report.report_tables import ReportOptions as ReportOptions
     from tracelens_graph.analyses.report.report_tables import report_tables as report_tables
     from tracelens_graph.analyses.timeline.collectives import coll_analysis as coll_analysis
@@ -85,6 +86,7 @@ if TYPE_CHECKING:
     from tracelens_graph.table import Table as Table
     from tracelens_graph.trace_diff import TraceDiff as TraceDiff
     from tracelens_graph.trace_graph import TraceGraph as TraceGraph
+    from tracelens_graph.trace_graph_set import TraceGraphSet as TraceGraphSet
 
 _HOME = {
     "AnalysisError": "errors",
@@ -119,6 +121,7 @@ _HOME = {
     "TraceDiff": "trace_diff",
     "TraceError": "errors",
     "TraceGraph": "trace_graph",
+    "TraceGraphSet": "trace_graph_set",
     "TraceLensGraphError": "errors",
     "TraceMember": "graph.trace_set",
     "TraceSet": "graph.trace_set",
@@ -154,6 +157,7 @@ _HOME = {
     "short_kernel_histogram": "analyses.kernels.short_kernels",
     "short_kernels_summary": "analyses.kernels.short_kernels",
     "step_summary": "analyses.timeline.steps",
+    "tracelens_tables": "analyses.ranks.tracelens",
     "unified_perf_summary": "analyses.performance.perf_tables",
     "unmodelled": "analyses.performance.roofline_summary",
     "verdict": "analyses.diagnosis.verdict",
@@ -191,6 +195,7 @@ __all__ = [
     "TraceDiff",
     "TraceError",
     "TraceGraph",
+    "TraceGraphSet",
     "TraceLensGraphError",
     "TraceMember",
     "TraceSet",
@@ -227,6 +232,7 @@ __all__ = [
     "short_kernel_histogram",
     "short_kernels_summary",
     "step_summary",
+    "tracelens_tables",
     "unified_perf_summary",
     "unmodelled",
     "verdict",

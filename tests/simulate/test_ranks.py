@@ -242,6 +242,18 @@ def test_an_extra_collective_is_recorded_on_one_rank_alone(counts: bool) -> None
     assert extra["end_ns"][0] < next(one for one in collectives(run) if one["key"].endswith("#2"))["start_ns"][2]
 
 
+def test_an_extra_transfer_waits_for_nobody_and_has_a_number_of_its_own() -> None:
+    job: dict[str, Any] = {**SMALL, "layers": 2, "batch": 4, "steps": 1, "ranks": 2, "pipeline_parallel": 2}
+    run = simulate(**job, extra_collectives=[(0, 1)])
+    check_collectives(run)
+    (extra,) = (one for one in collectives(run) if one["is_extra"])
+    assert (extra["kind"], extra["source"], extra["target"], extra["ranks"]) == ("send_recv", 0, 1, [0])
+    for rank in run.ranks:
+        args = [event["args"] for event in of(rank.trace, "kernel").values() if "Seq" in event["args"]]
+        numbers = [one["Seq"] for one in args if one["Collective name"] in ("send", "recv")]
+        assert len(set(numbers)) == len(numbers) == 2 * 4 + (rank.rank == 0)
+
+
 @pytest.mark.parametrize("told", ["without_sequence", "none"])
 def test_recordings_that_tell_less(told: Any) -> None:
     run, whole = (simulate(**SMALL, ranks=2, collective_args=args) for args in (told, "all"))

@@ -16,6 +16,7 @@ from tracelens_graph.schema.tables import (
     across,
     kernels,
     ops,
+    paths,
     performance,
     places,
     ranks,
@@ -26,7 +27,7 @@ from tracelens_graph.schema.tables import (
 
 TABLES: Mapping[str, TableSchema] = {
     name: schema
-    for theme in (timeline, ops, kernels, performance, places, ranks, structure, across, tracelens_ranks)
+    for theme in (timeline, ops, kernels, performance, places, ranks, paths, structure, across, tracelens_ranks)
     for name, schema in theme.SCHEMAS.items()
 }
 """Name of a table -> what it answers, and its columns."""
