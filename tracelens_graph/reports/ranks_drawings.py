@@ -41,10 +41,10 @@ class Drawing:
 
 
 def drawings(job: Job) -> list[Drawing]:
-    """The drawings of a job: waits and bandwidths where ranks share collectives, a step where there is GPU work."""
+    """The drawings of a job: waits and bandwidths where ranks share collectives, one step where anything took time."""
     shared = [*_waits(job), *_bandwidths(job)] if len(job.meetings) else []
-    works = any(len(rank.gpu.busy[0]) for rank in job.meetings.attendances)
-    return [*shared, *(_step(job) if works else ())]
+    lanes = StepLanes.of(job)
+    return [*shared, *(_step(job, lanes) if lanes.end_ns > lanes.begin_ns else ())]
 
 
 def _waits(job: Job) -> Iterator[Drawing]:
@@ -74,8 +74,7 @@ def _bandwidths(job: Job) -> Iterator[Drawing]:
     )
 
 
-def _step(job: Job) -> Iterator[Drawing]:
-    lanes = StepLanes.of(job)
+def _step(job: Job, lanes: StepLanes) -> Iterator[Drawing]:
     steps = {len(rank.steps) for rank in job.meetings.attendances}
     what = "The whole recording" if lanes.step is None else f"Step {lanes.step}"
     why = " (the one of median duration)" if lanes.step is not None and steps != {1} else ""

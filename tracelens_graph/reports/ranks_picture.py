@@ -67,10 +67,7 @@ def _draw(canvas: Any, places: Sequence[Any], drawing: Drawing) -> None:
         _draw_heat(canvas, axes, heat)
     for order, part in enumerate(own):
         if part["type"] == "bar":
-            axes.barh(
-                part["y"], part["x"], height=part["width"], left=part["base"], color=part["marker"]["color"],
-                label=legend(part["name"]), linewidth=0, zorder=order + 1,
-            )  # fmt: skip
+            _draw_bars(axes, part, order + 1)
         elif part["type"] == "scatter":
             _draw_scatter(axes, part, axis["x"].places(part["x"]), axis["y"].places(part["y"]), order + 1)
     axis["x"].set(axes.xaxis, axes.set_xscale, axes.set_xlim)
@@ -103,6 +100,18 @@ def _draw_heat(canvas: Any, axes: Any, part: Mapping[str, Any]) -> None:
     bar = canvas.colorbar(image, ax=axes, location="right", fraction=0.04, pad=0.01)
     bar.set_label(plain(part["colorbar"]["title"]["text"]), fontsize=8)
     bar.ax.tick_params(labelsize=8)
+
+
+def _draw_bars(axes: Any, part: Mapping[str, Any], order: int) -> None:
+    lanes: dict[float, list[tuple[float, float]]] = {}
+    for middle, begin, length in zip(part["y"], part["base"], part["x"], strict=True):
+        lanes.setdefault(middle, []).append((begin, length))
+    names = iter([legend(part["name"])])  # once in the legend
+    for middle, spans in lanes.items():
+        axes.broken_barh(
+            spans, (middle - part["width"] / 2, part["width"]), color=part["marker"]["color"], linewidth=0,
+            label=next(names, None), zorder=order,
+        )  # fmt: skip
 
 
 def _draw_scatter(axes: Any, part: Mapping[str, Any], x: np.ndarray, y: np.ndarray, order: int) -> None:

@@ -105,9 +105,9 @@ def _stretch(m: Meetings) -> tuple[int | None, int, int]:
         for key, *time in zip(keys, begins, ends, strict=True):
             times.setdefault(key, []).append((time[0], time[1]))
     if not times:
-        busy = [m.clock_ns(place, np.concatenate(rank.gpu.busy)) for place, rank in enumerate(m.attendances)]
-        both = np.concatenate(busy) if busy else np.empty(0, np.int64)
-        return (None, int(both.min()), int(both.max())) if len(both) else (None, 0, 0)
+        spans = [m.clock_ns(place, np.array(rank.span_ns)) for place, rank in enumerate(m.attendances)]
+        known = np.concatenate([span for span in spans if span[1] > span[0]] or [np.zeros(1, np.int64)])
+        return None, int(known.min()), int(known.max())
     mean = {key: sum(end - begin for begin, end in of) / len(of) for key, of in times.items()}
     step = sorted(mean, key=lambda key: (mean[key], key))[(len(mean) - 1) // 2]
     return step, min(begin for begin, _ in times[step]), max(end for _, end in times[step])
