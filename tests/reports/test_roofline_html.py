@@ -27,8 +27,10 @@ from tracelens_graph.perf.cost import Cost
 from tracelens_graph.perf.devices import Architecture, Figure, Source
 from tracelens_graph.perf.model import OpModel
 from tracelens_graph.reports import roofline_html as module
-from tracelens_graph.reports.roofline_html import drawing_library, roofline_html
-from tracelens_graph.reports.roofline_picture import FORMATS, write_roofline_picture
+from tracelens_graph.reports.page import drawing_library
+from tracelens_graph.reports.picture import FORMATS
+from tracelens_graph.reports.roofline_html import roofline_html
+from tracelens_graph.reports.roofline_picture import write_roofline_picture
 
 pytest.importorskip("plotly")
 
@@ -84,9 +86,9 @@ def page(core: Core, arch: Architecture = TOY, source: str = "t.json") -> str:
 
 def figure(text: str) -> dict[str, Any]:
     """What is drawn, as plotly.js is told."""
-    found = re.search(r"^(?:<script>)?const figure = (.*);$", text, re.MULTILINE)
+    found = re.search(r"^(?:<script>)?const figures = (.*);$", text, re.MULTILINE)
     assert found
-    drawn: dict[str, Any] = json.loads(found[1])
+    drawn: dict[str, Any] = json.loads(found[1])["roofline"]
     return drawn
 
 
@@ -225,7 +227,7 @@ def test_names_stay_texts() -> None:
     tags = [tag for tag, _ in Reader(without_library(text)).tags]
     assert set(tags) == {tag for tag, _ in Reader(without_library(plain)).tags}
     assert tags.count("script") == 2
-    assert all(set(attributes) <= {"lang", "charset", "http-equiv", "name", "content", "class", "id"}
+    assert all(set(attributes) <= {"lang", "charset", "http-equiv", "name", "content", "class", "id", "style"}
                for _, attributes in Reader(without_library(text)).tags)  # fmt: skip
     assert len(without_library(text)) < 100_000
     for *_, hover in marks(text):
@@ -263,7 +265,7 @@ def test_the_page_allows_its_own_scripts_only() -> None:
     (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', without_library(text))
     assert "default-src 'none'" in policy
     assert "unsafe-inline" not in policy[policy.index("script-src") : policy.index("style-src")]
-    drawing = text[text.index("const figure") : text.rindex("</script>")]
+    drawing = text[text.index("const figures") : text.rindex("</script>")]
     for script in (drawing_library(), drawing):
         assert f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'" in policy
     assert not re.search(r"(?:src|href)\s*=", without_library(text))

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from tracelens_graph.cli import gate
+from tracelens_graph.cli.drawing import Drawn
 from tracelens_graph.cli.options import (
     Arch,
     CsvFolder,
@@ -46,6 +47,7 @@ def ranks(
             "may be given again.",
         ),
     ] = None,
+    output: Drawn = None,
     recorded_clocks: Annotated[
         bool,
         typer.Option("--recorded-clocks", help="Take clocks as they are, also where hosts differ."),
@@ -91,6 +93,11 @@ def ranks(
 
     Example: tracelens-graph ranks traces/
 
+    Drawn are waits by rank and step, bandwidths by size of the message, and the step of median duration on all ranks;
+    with --step that one.
+
+    Example: tracelens-graph ranks traces/ -o ranks.html
+
     Example: tracelens-graph ranks traces/ --table rank_collectives --format csv
 
     Example: tracelens-graph ranks traces/ --path --step 4
@@ -98,7 +105,7 @@ def ranks(
     Example: tracelens-graph ranks traces/ --fail-if 'exposed_waiting_percent > 10'
     """
     conditions = gate.parse(fail_if or [], of=gate.figures_of_ranks())
-    shown = Shown(table, format, top, csv, xlsx, json, markdown, layout, lenient)
+    shown = Shown(table, format, top, csv, xlsx, json, markdown, output, layout, lenient)
     shown.check()
     if path or what_if or table in PATH_TABLES:
         shown.check_path(conditions)

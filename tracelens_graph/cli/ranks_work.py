@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -13,6 +14,7 @@ import typer
 
 from tracelens_graph.cli import gate
 from tracelens_graph.cli.common import write_table, write_tables
+from tracelens_graph.cli.drawing import PAGE, drawn_as
 from tracelens_graph.cli.options import Format, Layout
 from tracelens_graph.cli.outputs import say_written
 from tracelens_graph.cli.traces import load_set, say
@@ -40,25 +42,29 @@ class Shown:
     xlsx: Path | None
     json: Path | None
     markdown: Path | None
+    output: Path | None
     layout: Layout
     lenient: bool
 
     @property
     def writes(self) -> bool:
         """Whether files are written, and nothing is printed that was not asked for."""
-        return bool(self.csv or self.xlsx or self.json or self.markdown)
+        return bool(self.csv or self.xlsx or self.json or self.markdown or self.output)
 
     def check(self) -> None:
-        """Refuse what does not go together.
+        """Refuse what does not go together, or cannot be drawn.
 
         Raises:
-            typer.BadParameter: it does not.
+            typer.BadParameter: it does not, or the suffix is that of nothing that is drawn.
+            MissingExtraError: the library that draws is not installed.
         """
+        if self.output:
+            drawn_as(self.output)
         if self.layout is Layout.tracelens and not (self.csv or self.xlsx):
             raise typer.BadParameter("--layout tracelens is for files: name a folder with --csv, or a file with --xlsx")
         if self.lenient and self.layout is not Layout.tracelens:
             raise typer.BadParameter("--lenient goes with --layout tracelens")
-        if self.layout is Layout.tracelens and (self.table or self.json or self.markdown):
+        if self.layout is Layout.tracelens and (self.table or self.json or self.markdown or self.output):
             raise typer.BadParameter("--layout tracelens goes with --csv and --xlsx alone")
 
     def check_path(self, conditions: Sequence[gate.Condition]) -> None:
@@ -99,6 +105,7 @@ def answer(
     if shown.layout is Layout.own and shown.writes:
         _write(job.tables(), shown)
         _write_documents(job, shown)
+        _draw(job, given, shown)
     if conditions:
         tables = {name: job.table(name) for name in {one.figure.table for one in conditions}}
         gate.conclude(gate.remarks(conditions, tables), gate.check(conditions, tables))
@@ -162,3 +169,23 @@ def _write_documents(job: Job, shown: Shown) -> None:
         with replacing(shown.markdown) as file:
             file.write(ranks_markdown(job, **rows).encode("utf-8", "backslashreplace"))
         say_written(f"wrote a page to {shown.markdown}", shown.markdown)
+
+
+def _draw(job: Job, given: Sequence[str], shown: Shown) -> None:
+    if not shown.output:
+        return
+    from tracelens_graph.files import file_name, replacing
+
+    form = drawn_as(shown.output)
+    more = f" and {len(given) - 1:,} more" if len(given) > 1 else ""
+    source = f"{file_name(os.path.abspath(given[0]))}{more}"
+    with replacing(shown.output) as file:
+        if form == PAGE:
+            from tracelens_graph.reports.ranks_html import ranks_html
+
+            file.write(ranks_html(job, source).encode())
+        else:
+            from tracelens_graph.reports.ranks_picture import write_ranks_picture
+
+            write_ranks_picture(job, source, form, file)
+    say_written(f"ranks drawn in {shown.output}", shown.output)

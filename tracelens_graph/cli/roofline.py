@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tracelens_graph.cli.common import load, write_table
+from tracelens_graph.cli.drawing import PAGE, Drawn, drawn_as
 from tracelens_graph.cli.options import (
     NO_ARCH,
     Arch,
@@ -18,7 +19,6 @@ from tracelens_graph.cli.options import (
     FormatOption,
     TableName,
     Trace,
-    Written,
     architecture_named,
     architecture_of,
     extension_of,
@@ -33,24 +33,13 @@ if TYPE_CHECKING:
 
 _ROWS_FOR_PEOPLE = 10
 _TABLES = ("roofline_summary", "below_roof", "unmodelled")
-_PAGE = "html"
 
 
 @with_window_options
 def roofline(
     trace: Trace,
     window: WindowChoice,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            show_default=False,
-            help="Draw it: .html, a page for a browser with tables; .png or .svg, a picture.",
-        ),
-        Written(),
-    ] = None,
+    output: Drawn = None,
     arch: Arch = None,
     extension: Extensions = None,
     table: TableName = None,
@@ -82,7 +71,7 @@ def roofline(
         raise typer.BadParameter(f"--table: there is no table {table!r}; {hint(table, _TABLES)}")
     if arch == NO_ARCH:
         raise typer.BadParameter("--arch: a roofline needs a device")
-    form = None if output is None else _drawn_as(output)
+    form = None if output is None else drawn_as(output)
     device, added = architecture_named(arch), extension_of(extension)
     core = load(trace, cache, wants_gpu=True)
     device = architecture_of(core, device)
@@ -95,7 +84,7 @@ def roofline(
 
     ops = unified_perf_summary(w, arch=device)
     tables = {"roofline_summary": roofline_summary(w, device), "below_roof": below_roof(ops)}
-    if table == "unmodelled" or form == _PAGE:
+    if table == "unmodelled" or form == PAGE:
         tables["unmodelled"] = unmodelled(w)
     if output is not None and form is not None:
         _draw(output, form, ops, tables, device, file_name(core.info.source))
@@ -117,31 +106,12 @@ def roofline(
         print(f"roofline drawn in {printable(str(output))}", file=sys.stdout if format is Format.table else sys.stderr)
 
 
-def _drawn_as(output: Path) -> str:
-    """What is to be drawn; the library for it is looked for before a large trace is read.
-
-    Raises:
-        typer.BadParameter: the suffix is that of nothing that is drawn.
-        MissingExtraError: the library is not installed.
-    """
-    from tracelens_graph.reports import roofline_html, roofline_picture
-
-    form = output.suffix.lower().lstrip(".")
-    if form in ("htm", _PAGE) or is_stdout(output) or (output.exists() and not output.is_file()):
-        roofline_html.drawing_library()
-        return _PAGE
-    if form not in roofline_picture.FORMATS:
-        raise typer.BadParameter(f"--output: {output}: name a file .{_PAGE}, .png or .svg")
-    roofline_picture.drawing_library()
-    return form
-
-
 def _draw(output: Path, form: str, ops: Table, tables: dict[str, Table], device: Architecture, source: str) -> None:
     from tracelens_graph.reports.roofline_html import roofline_html
     from tracelens_graph.reports.roofline_picture import write_roofline_picture
 
     with replacing(output) as file:
-        if form == _PAGE:
+        if form == PAGE:
             page = roofline_html(ops, tables["roofline_summary"], tables["unmodelled"], device, source)
             file.write(page.encode())
         else:

@@ -1,60 +1,30 @@
-"""The roofline as a picture: a web page that needs nothing else, with the tables that belong to it.
-
-Names come from a trace, so nothing on the page may obey them: texts are escaped, and the page's own policy lets a
-browser run the two scripts that it was written with, load nothing, and send nothing.
-"""
+"""The roofline as a picture: a web page that needs nothing else, with the tables that belong to it."""
 
 from __future__ import annotations
 
-import json
 import math
-import re
-from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
-from hashlib import sha256
-from html import escape
 from typing import Any
 
 from tracelens_graph.analyses.performance.below_roof import below_roof
-from tracelens_graph.errors import MissingExtraError
-from tracelens_graph.marks import GENERATOR
 from tracelens_graph.perf.devices import Architecture
+from tracelens_graph.reports.page import COLORS, CONFIG, SYMBOLS, canvas, escaped, page, paragraphs, section
 from tracelens_graph.table import Table
-from tracelens_graph.texts import printable, shorten
+from tracelens_graph.texts import shorten
 
 MOST_MARKS = 2000
 """Operations that are drawn; those with less time are counted below the picture."""
 
-_LONGEST, _LONGEST_NAME, _LONGEST_SHAPES = 400, 100, 120
-_ROWS = 30
-"""Rows of the tables below the picture."""
+_LONGEST_NAME, _LONGEST_SHAPES = 100, 120
+_PAGE_HEIGHT = 680
 _GREATEST_MARK, _SMALLEST_MARK = 46, 5
 """Diameters in pixels."""
 
-_COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6d31")
-"""Told apart by those who see colours differently: M. Okabe, K. Ito, Color Universal Design (2008)."""
-_SYMBOLS = ("circle", "diamond", "square", "cross")
-"""One after the other, where there are more categories than colours."""
 _PLOT_HEIGHT, _LABEL_HEIGHT = 500, 32
 """Pixels, about."""
 _ROOF_COLORS = ("#222222", "#777777", "#aaaaaa", "#555555")
 
-_NUMBER = re.compile(r"-?[\d,]+(?:\.\d+)?", re.ASCII)
-
 Record = Mapping[str, Any]
-
-
-def drawing_library() -> str:
-    """The program text of plotly.js, which draws in the browser.
-
-    Raises:
-        MissingExtraError: plotly is not installed.
-    """
-    try:
-        from plotly.offline import get_plotlyjs
-    except ImportError:
-        raise MissingExtraError("plotly", "plot") from None
-    return str(get_plotlyjs())
 
 
 def roofline_html(ops: Table, summary: Table, missing: Table, arch: Architecture, source: str) -> str:
@@ -74,19 +44,18 @@ def roofline_html(ops: Table, summary: Table, missing: Table, arch: Architecture
     Raises:
         MissingExtraError: plotly is not installed.
     """
-    library = drawing_library()
     picture, notes = roofline_figure(ops, arch)
     title = f"Roofline of {source} on {arch.name}"
-    body = [
-        f"<h1>{_text(title)}</h1>",
-        '<div id="roofline"></div>',
-        *(f"<p>{_text(note)}</p>" for note in notes),
+    blocks = [
+        f"<h1>{escaped(title)}</h1>",
+        canvas("roofline", _PAGE_HEIGHT),
+        paragraphs(notes),
         _summary(summary),
         _most_to_win(below_roof(ops)),
         _moving([row for row in _modelled(ops) if not row["GFLOPS"]], arch),
         _without_model(missing),
     ]
-    return _page(title, "\n".join(filter(None, body)), library, _drawing(picture))
+    return page(title, blocks, {"roofline": picture})
 
 
 def roofline_figure(ops: Table, arch: Architecture) -> tuple[dict[str, Any], list[str]]:
@@ -141,7 +110,7 @@ def _figure(rows: Sequence[Record], arch: Architecture) -> dict[str, Any]:
             "plot_bgcolor": "white",
             "margin": {"t": 30, "r": 210},
         },
-        "config": {"responsive": True, "displaylogo": False, "showLink": False, "plotlyServerURL": ""},
+        "config": CONFIG,
     }
 
 
@@ -176,9 +145,9 @@ def _roof_lines(
     decade, free = _PLOT_HEIGHT / math.log10(upwards[1] / upwards[0]), math.inf
     for number, (specs, rate, ridge) in enumerate(roofs):
         color = _ROOF_COLORS[number % len(_ROOF_COLORS)]
-        hover = f"ridge of {_text(specs)}: {ridge:,.1f} FLOPs per byte"
+        hover = f"ridge of {escaped(specs)}: {ridge:,.1f} FLOPs per byte"
         lines.append(_line([ridge, across[1]], [rate, rate], color, hover))
-        text = f"{_text(specs)}<br>{rate:,.1f} TFLOPS/s, ridge {ridge:,.1f}"
+        text = f"{escaped(specs)}<br>{rate:,.1f} TFLOPS/s, ridge {ridge:,.1f}"
         height = decade * math.log10(rate)
         shift = min(0, free - height)  # labels of near roofs stand below each other
         place = {"xref": "paper", "x": 1, "xanchor": "left", "xshift": 5, "yanchor": "middle", "yshift": shift}
@@ -213,13 +182,13 @@ def _marks(rows: Sequence[Record]) -> list[dict[str, Any]]:
     found = []
     for place, category in enumerate(by_time):
         own = [row for row in rows if row["op category"] == category]
-        again, color = divmod(place, len(_COLORS))
+        again, color = divmod(place, len(COLORS))
         found.append({
-            "type": "scatter", "mode": "markers", "name": f"{_text(category)} ({time[category]:.1f} %)",
+            "type": "scatter", "mode": "markers", "name": f"{escaped(category)} ({time[category]:.1f} %)",
             "x": [row["FLOPS/Byte"] for row in own], "y": [row["TFLOPS/s_mean"] for row in own],
             "hoverinfo": "text", "hovertext": [_hover(row) for row in own],
             "marker": {
-                "color": _COLORS[color], "symbol": _SYMBOLS[again % len(_SYMBOLS)], "opacity": 0.65,
+                "color": COLORS[color], "symbol": SYMBOLS[again % len(SYMBOLS)], "opacity": 0.65,
                 "line": {"color": "white", "width": 1},
                 "size": [row["Percentage (%)"] for row in own], "sizemode": "area", "sizemin": _SMALLEST_MARK / 2,
                 "sizeref": 2 * greatest / _GREATEST_MARK**2,
@@ -233,9 +202,9 @@ def _hover(row: Record) -> str:
     roof = row["Pct Roofline_mean"]
     time, share = row["Kernel Time (µs)_sum"] / 1e3, row["Percentage (%)"]
     lines = [
-        f"<b>{_text(_name(row))}</b>",
-        _text(_shapes(row["Input Dims"])),
-        _text(", ".join(filter(None, (_types(row), row["Compute Spec"])))),
+        f"<b>{escaped(_name(row))}</b>",
+        escaped(_shapes(row["Input Dims"])),
+        escaped(", ".join(filter(None, (_types(row), row["Compute Spec"])))),
         f"calls: {row['operation_count']:,}, {time:,.3f} ms ({share:.2f} %)",
         f"{row['FLOPS/Byte']:,.2f} FLOPs per byte, {row['TFLOPS/s_mean']:,.3f} TFLOPS/s",
         f"{roof:,.1f} % of the roof; {_bound(row)} bounds" if _positive(roof) else "no roof",
@@ -259,7 +228,7 @@ def _summary(table: Table) -> str:
          row["meaning"])
         for row in table.records()
     ]  # fmt: skip
-    return _section(table.title, header, rows, table.notes)
+    return section(table.title, header, rows, table.notes)
 
 
 def _most_to_win(below: Table) -> str:
@@ -269,7 +238,7 @@ def _most_to_win(below: Table) -> str:
          _ms(row["time_ms"]), _ms(row["could_be_won_ms"]), f"{row['percent_of_roof']:.1f}", row["bound"])
         for row in below.records()
     ]  # fmt: skip
-    return _section("Where most could be won", header, rows)
+    return section("Where most could be won", header, rows)
 
 
 def _moving(rows: Sequence[Record], arch: Architecture) -> str:
@@ -281,7 +250,7 @@ def _moving(rows: Sequence[Record], arch: Architecture) -> str:
          f"{100e3 * rate / bandwidth:.1f}" if bandwidth and _positive(rate) else "")
         for row in rows
     ]  # fmt: skip
-    return _section("Operations that move data and compute nothing", header, cells)
+    return section("Operations that move data and compute nothing", header, cells)
 
 
 def _without_model(table: Table) -> str:
@@ -290,33 +259,10 @@ def _without_model(table: Table) -> str:
         (row["op"], row["reason"], f"{row['gpu_events']:,}", _ms(row["gpu_sum_ms"]), f"{row['percent']:.2f}")
         for row in table.records()
     ]
-    return _section(table.title, header, rows, table.notes)
-
-
-def _section(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], notes: Sequence[str] = ()) -> str:
-    """A heading, a table of texts and its notes; nothing without rows."""
-    if not rows:
-        return ""
-    more = [f"{len(rows) - _ROWS:,} more rows"] if len(rows) > _ROWS else []
-    lines = [f"<h2>{_text(title)}</h2>", "<table>", _row("th", header), *(_row("td", row) for row in rows[:_ROWS])]
-    return "\n".join([*lines, "</table>", *(f"<p>{_text(note)}</p>" for note in (*more, *notes))])
-
-
-def _row(tag: str, cells: Iterable[str]) -> str:
-    """A row; numbers stand to the right."""
-    return "<tr>" + "".join(f"<{tag}{_class(cell)}>{_text(cell)}</{tag}>" for cell in cells) + "</tr>"
-
-
-def _class(cell: str) -> str:
-    return ' class="number"' if _NUMBER.fullmatch(cell) else ""
+    return section(table.title, header, rows, table.notes)
 
 
 # --- texts -----------------------------------------------------------------------------------------------------------
-
-
-def _text(text: str) -> str:
-    """Text without anything that a browser, or plotly.js, would obey. For contents of elements, not for attributes."""
-    return escape(printable(shorten(text, _LONGEST)), quote=False)
 
 
 def _name(row: Record) -> str:
@@ -344,41 +290,3 @@ def _ms(value: float) -> str:
 
 def _positive(value: float | None) -> bool:
     return value is not None and math.isfinite(value) and value > 0
-
-
-# --- the page --------------------------------------------------------------------------------------------------------
-
-_STYLE = """
-body { font: 15px/1.4 Helvetica, Arial, sans-serif; color: #222; margin: 1.5em auto; max-width: 1250px; padding: 0 1em }
-h1 { font-size: 1.4em } h2 { font-size: 1.1em; margin-top: 2em }
-#roofline { height: 680px }
-table { border-collapse: collapse; font-size: 13px }
-th, td { padding: 3px 10px; text-align: left; border-bottom: 1px solid #ddd }
-th { white-space: nowrap } td:nth-child(-n+2) { overflow-wrap: anywhere }
-td.number { text-align: right; white-space: nowrap }
-p { font-size: 13px; color: #444; margin: 0.3em 0 }
-"""
-
-
-def _drawing(figure: Mapping[str, Any]) -> str:
-    """The script that draws; no text in it can end it."""
-    text = json.dumps(figure, allow_nan=False)
-    for character in "<>&":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return f'const figure = {text};\nPlotly.newPlot("roofline", figure.data, figure.layout, figure.config);'
-
-
-def _page(title: str, body: str, *scripts: str) -> str:
-    allowed = " ".join(f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'" for text in scripts)
-    policy = f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:"
-    return "\n".join(
-        (
-            "<!DOCTYPE html>",
-            f'<html lang="en"><head><meta charset="utf-8"><meta name="generator" content="{GENERATOR}">',
-            f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
-            f"<title>{_text(title)}</title><style>{_STYLE}</style></head>",
-            f"<body>\n{body}",
-            *(f"<script>{text}</script>" for text in scripts),
-            "</body></html>\n",
-        )
-    )

@@ -2,39 +2,18 @@
 
 from __future__ import annotations
 
-import re
-from html import unescape
 from typing import Any, BinaryIO
 
-from tracelens_graph.errors import MissingExtraError
-from tracelens_graph.marks import COMMENT, GENERATOR
 from tracelens_graph.perf.devices import Architecture
+from tracelens_graph.reports.picture import SHAPES, drawing_library, legend, plain, save
 from tracelens_graph.reports.roofline_html import roofline_figure
 from tracelens_graph.table import Table
-from tracelens_graph.texts import printable, shorten
-
-FORMATS = ("png", "svg")
+from tracelens_graph.texts import shorten
 
 _SIZE = (11.5, 6.5)
 """Inches."""
-_DOTS_PER_INCH = 150
 _POINTS_PER_PIXEL = 0.75
-_SHAPES = {"circle": "o", "diamond": "D", "square": "s", "cross": "P"}
-_TAG = re.compile(r"<(?:br|b|/b)>")
 _LONGEST_TITLE = 90
-
-
-def drawing_library() -> Any:
-    """matplotlib's figure, which draws without a display.
-
-    Raises:
-        MissingExtraError: matplotlib is not installed.
-    """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingExtraError("matplotlib", "plot") from None
-    return Figure
 
 
 def write_roofline_picture(ops: Table, arch: Architecture, source: str, form: str, file: BinaryIO) -> None:
@@ -44,7 +23,7 @@ def write_roofline_picture(ops: Table, arch: Architecture, source: str, form: st
         ops: `unified_perf_summary`, made for the device.
         arch: the device.
         source: name of the trace.
-        form: one of `FORMATS`.
+        form: one of `picture.FORMATS`.
         file: where to.
 
     Raises:
@@ -54,7 +33,7 @@ def write_roofline_picture(ops: Table, arch: Architecture, source: str, form: st
     picture, notes = roofline_figure(ops, arch)
     axes = canvas.add_subplot()
     axes.set(xscale="log", yscale="log", xlabel="FLOPs per byte", ylabel="TFLOPS/s")
-    axes.set_title(_plain(shorten(f"Roofline of {source} on {arch.name}", _LONGEST_TITLE)), loc="left")
+    axes.set_title(plain(shorten(f"Roofline of {source} on {arch.name}", _LONGEST_TITLE)), loc="left")
     axes.grid(color="#eeeeee")
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
@@ -73,8 +52,8 @@ def write_roofline_picture(ops: Table, arch: Architecture, source: str, form: st
         for handle in legend.legend_handles:
             handle.set_sizes([40])
     if notes:
-        canvas.supxlabel(_plain("; ".join(notes)), fontsize=8, color="#444444")
-    _save(canvas, form, file)
+        canvas.supxlabel(plain("; ".join(notes)), fontsize=8, color="#444444")
+    save(canvas, form, "roofline", file)
 
 
 def _draw_marks(axes: Any, part: dict[str, Any]) -> None:
@@ -83,40 +62,18 @@ def _draw_marks(axes: Any, part: dict[str, Any]) -> None:
     smallest = (2 * marker["sizemin"]) ** 2
     areas = [max(2 * size / marker["sizeref"], smallest) * _POINTS_PER_PIXEL**2 for size in marker["size"]]
     axes.scatter(
-        part["x"], part["y"], s=areas, c=marker["color"], marker=_SHAPES[marker["symbol"]], alpha=marker["opacity"],
-        edgecolors="white", linewidths=0.7, label=_plain(part["name"]), zorder=2,
+        part["x"], part["y"], s=areas, c=marker["color"], marker=SHAPES[marker["symbol"]], alpha=marker["opacity"],
+        edgecolors="white", linewidths=0.7, label=legend(part["name"]), zorder=2,
     )  # fmt: skip
 
 
 def _write_label(axes: Any, label: dict[str, Any]) -> None:
     in_paper = label.get("xref") == "paper"
     axes.annotate(
-        _plain(label["text"].replace("<br>", "\n"), keep_lines=True),
+        plain(label["text"].replace("<br>", "\n"), keep_lines=True),
         xy=(label["x"] if in_paper else 10 ** label["x"], 10 ** label["y"]),
         xycoords=("axes fraction" if in_paper else "data", "data"),
         xytext=(label.get("xshift", 0) * _POINTS_PER_PIXEL, label.get("yshift", 0) * _POINTS_PER_PIXEL),
         textcoords="offset points", ha=label["xanchor"], va={"middle": "center"}.get(label["yanchor"], "bottom"),
         fontsize=9, color=label["font"]["color"],
     )  # fmt: skip
-
-
-def _plain(text: str, keep_lines: bool = False) -> str:
-    """Text of a page as matplotlib draws it: no tags, and no formulas, which it reads between dollar signs."""
-    lines = [printable(unescape(_TAG.sub("", line))).replace("$", r"\$") for line in text.split("\n")]
-    return ("\n" if keep_lines else " ").join(lines)
-
-
-def _save(canvas: Any, form: str, file: BinaryIO) -> None:
-    if form == "png":
-        canvas.savefig(file, format="png", dpi=_DOTS_PER_INCH, metadata={"Software": GENERATOR})
-        return
-    from io import BytesIO
-
-    import matplotlib
-
-    drawn = BytesIO()
-    # Texts stay texts; without a date, equal pictures are equal files.
-    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "roofline"}):
-        canvas.savefig(drawn, format="svg", metadata={"Date": None, "Creator": GENERATOR})
-    prolog, _, rest = drawn.getvalue().partition(b"\n")
-    file.write(prolog + b"\n" + COMMENT.encode() + rest)

@@ -1,0 +1,89 @@
+"""Which drawings there are of the ranks of a job, in the order in which they stand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tracelens_graph.analyses.ranks.bandwidth_points import BandwidthPoints
+from tracelens_graph.analyses.ranks.job import Job
+from tracelens_graph.analyses.ranks.step_lanes import StepLanes
+from tracelens_graph.analyses.ranks.wait_map import WHOLE, WaitMap
+from tracelens_graph.reports.ranks_figures import bandwidths_figure, waits_figure
+from tracelens_graph.reports.ranks_step_figure import step_figure
+
+_HEAT_ROW, _HEAT_LEAST, _HEAT_MOST = 24, 150, 900
+_LANE, _LANES_LEAST, _LANES_MOST = 34, 110, 1000
+_BANDWIDTHS = 360
+"""Pixels of the area within the axes."""
+
+
+@dataclass(frozen=True, eq=False)
+class Drawing:
+    """A drawing.
+
+    Attributes:
+        name: short, for an id.
+        title: what it shows.
+        reading: how it is read.
+        figure: as plotly.js takes it; None where there is nothing to draw, and only notes.
+        height: pixels of the area within the axes.
+        notes: what it does not show.
+    """
+
+    name: str
+    title: str
+    reading: str
+    figure: dict[str, Any] | None
+    height: int
+    notes: list[str]
+
+
+def drawings(job: Job) -> list[Drawing]:
+    """The drawings of a job: waits and bandwidths where ranks share collectives, one step where anything took time."""
+    shared = [*_waits(job), *_bandwidths(job)] if len(job.meetings) else []
+    lanes = StepLanes.of(job)
+    return [*shared, *(_step(job, lanes) if lanes.end_ns > lanes.begin_ns else ())]
+
+
+def _waits(job: Job) -> Iterator[Drawing]:
+    waits = WaitMap.of(job)
+    by = "by rank" if waits.steps == [WHOLE] else "by rank and step"
+    height = min(max(_HEAT_ROW * len(waits.ranks), _HEAT_LEAST), _HEAT_MOST)
+    yield Drawing(
+        "waits",
+        f"Waiting {by}, and who holds the others up",
+        "Colour: time in which a rank waits in collectives and does not compute. Bars: how much later than the median "
+        "of the others the rank comes, summed over the collectives to which it comes last.",
+        waits_figure(waits),
+        height,
+        waits.notes,
+    )
+
+
+def _bandwidths(job: Job) -> Iterator[Drawing]:
+    points = BandwidthPoints.of(job)
+    yield Drawing(
+        "bandwidths",
+        "Bus bandwidth by size of the message",
+        "One mark per collective. Waiting does not count: the time is that of the rank that comes last.",
+        bandwidths_figure(points) if points.kinds else None,
+        _BANDWIDTHS,
+        points.notes,
+    )
+
+
+def _step(job: Job, lanes: StepLanes) -> Iterator[Drawing]:
+    steps = {len(rank.steps) for rank in job.meetings.attendances}
+    what = "The whole recording" if lanes.step is None else f"Step {lanes.step}"
+    why = " (the one of median duration)" if lanes.step is not None and steps != {1} else ""
+    yield Drawing(
+        "step",
+        f"{what}{why} on all ranks",
+        "Above in each lane a rank computes, below it waits and communicates, on the common clock. Lines join the "
+        "starts of what is one collective.",
+        step_figure(lanes, job.figures),
+        min(max(_LANE * len(lanes.lanes), _LANES_LEAST), _LANES_MOST),
+        lanes.notes,
+    )
