@@ -259,7 +259,7 @@ def _notes(traces: TraceSet, meetings: Meetings | None, ranks: Sequence[RankPoin
         )
     if met.on_host:
         notes.append(
-            f"{met.on_host:,} collectives ran on the host: waiting for other ranks in them counts as host time"
+            f"collectives that ran on the host: {met.on_host:,}; waiting for other ranks in them counts as host time"
         )
     if met.guessed:
         notes.append(
