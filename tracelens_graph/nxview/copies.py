@@ -2,24 +2,11 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import networkx as nx
 
-
-@contextmanager
-def garbage_collection_paused() -> Iterator[None]:
-    """Millions of new dictionaries, none of them garbage: looking through them takes three quarters of the time."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
+from tracelens_graph.garbage import garbage_collection_paused
 
 
 @garbage_collection_paused()

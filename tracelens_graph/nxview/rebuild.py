@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.errors import TraceError
+from tracelens_graph.garbage import garbage_collection_paused
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core, TraceInfo
 from tracelens_graph.graph.details import NoDetails
 from tracelens_graph.graph.traversals import nearest_above
 from tracelens_graph.nxview.attributes import NUMBERS
-from tracelens_graph.nxview.copies import garbage_collection_paused
 from tracelens_graph.schema import (
     CONTEXT_KINDS,
     FLAG_MEANING,

@@ -18,11 +18,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tracelens_graph.garbage import garbage_collection_paused
 from tracelens_graph.suggest import hint
 
 from .emit import Writer
 from .execution_trace import execution_trace
 from .job import run_job
+from .job_truth import truth_of_job
 from .options import PROBLEMS, Options
 from .truth import truth_of
 
@@ -41,12 +43,13 @@ class RankTrace:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A simulated job."""
+    """A simulated job; `ranks` are those that left a trace."""
 
     options: Options
     ranks: list[RankTrace]
 
 
+@garbage_collection_paused()
 def simulate(
     ranks: int = 1,
     steps: int = 3,
@@ -72,21 +75,23 @@ def simulate(
         settings["recompute"] = "non_reentrant" if settings["recompute"] else "none"
     options = Options(ranks=ranks, steps=steps, layers=layers, seed=seed, **settings)
     processes = run_job(options)
-    writers = [Writer(process) for process in processes]
-    traces = [writer.write() for writer in writers]  # truth refers to other ranks' events: write all first
+    traces = [Writer(process).write() for process in processes]  # truth refers to other ranks' events: write all first
+    job = truth_of_job(processes)
     return Run(
         options,
         [
-            RankTrace(process.rank, trace, execution_trace(process), truth_of(process, processes, writer.recorded))
-            for process, writer, trace in zip(processes, writers, traces, strict=True)
+            RankTrace(process.rank, trace, execution_trace(process), truth_of(process, job))
+            for process, trace in zip(processes, traces, strict=True)
+            if process.rank not in options.missing_ranks
         ],
     )
 
 
-def write(run: Run, folder: str | os.PathLike[str]) -> list[Path]:
+def write(run: Run, folder: str | os.PathLike[str], *, traces_only: bool = False) -> list[Path]:
     """Write `rank<n>.json.gz`, `rank<n>.truth.json` and `rank<n>.execution-trace.json`.
 
-    Gives the paths of the traces. Makes the folder; OSError if it cannot be written.
+    `traces_only` writes the first alone: the truth about many ranks is large, for it lists every rank's part of
+    every collective. Gives the paths of the traces. Makes the folder; OSError if it cannot be written.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -96,6 +101,8 @@ def write(run: Run, folder: str | os.PathLike[str]) -> list[Path]:
         files.append(stem.with_suffix(".json.gz"))
         # no file name and no time in the header: the same run gives the same bytes
         files[-1].write_bytes(gzip.compress(json.dumps(rank.trace).encode(), 6, mtime=0))
+        if traces_only:
+            continue
         stem.with_suffix(".truth.json").write_text(_two_levels(rank.truth))
         stem.with_suffix(".execution-trace.json").write_text(json.dumps(rank.execution_trace))
     return files

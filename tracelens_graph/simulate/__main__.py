@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import sys
-from typing import Any, get_args, get_type_hints
+from collections.abc import Callable
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from . import PROBLEMS, Options, simulate, write
+from .options import Names, Numbers, PerClock, Places, Sizes
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -17,29 +19,64 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("out", metavar="OUT", help="folder to write into")
     parser.add_argument("--problem", choices=list(PROBLEMS), help="plant this problem")
+    parser.add_argument("--traces-only", action="store_true", help="write neither truth nor execution traces")
     types = get_type_hints(Options)
     for setting in dataclasses.fields(Options):
-        kind, flag = types[setting.name], "--" + setting.name.replace("_", "-")
-        wanted: dict[str, Any] = {"default": argparse.SUPPRESS, "help": f"default {setting.default}"}
-        if kind is bool:
-            wanted["action"] = argparse.BooleanOptionalAction
-        elif kind in (int, float):
-            wanted |= {"type": kind, "metavar": "N"}
-        elif int in get_args(kind):
-            wanted |= {"type": int, "metavar": "N"}
-        else:
-            wanted["choices"] = get_args(kind)
-        parser.add_argument(flag, dest=setting.name, **wanted)
+        wanted: dict[str, Any] = {"default": argparse.SUPPRESS, "help": f"default {_shown(setting.default)}"}
+        flag = "--" + setting.name.replace("_", "-")
+        parser.add_argument(flag, dest=setting.name, **wanted, **_reading(types[setting.name]))
     return parser
+
+
+def _reading(kind: Any) -> dict[str, Any]:
+    """How argparse reads a setting of a type."""
+    if kind is bool:
+        return {"action": argparse.BooleanOptionalAction}
+    if get_origin(kind) is Literal:
+        return {"choices": get_args(kind)}
+    lists: dict[Any, tuple[Callable[[str], Any], str]] = {
+        PerClock: (_per_clock, "N[,N...]"),
+        Names: (_items(str), "NAME[,NAME...]"),
+        Numbers: (_items(int), "N[,N...]"),
+        Sizes: (_items(float), "N[,N...]"),
+        Places: (_items(_place), "RANK:N[,RANK:N...]"),
+    }
+    if kind in lists:
+        read, shown = lists[kind]
+        return {"type": read, "metavar": shown}
+    plain = next(one for one in (*get_args(kind), kind) if one in (int, float, str))
+    return {"type": plain, "metavar": "NAME" if plain is str else "N"}
+
+
+def _items(read: Callable[[str], Any]) -> Callable[[str], tuple[Any, ...]]:
+    def items(text: str) -> tuple[Any, ...]:
+        return tuple(read(one) for one in text.split(","))
+
+    items.__name__ = "list"  # as errors of argparse name the type
+    return items
+
+
+def _place(text: str) -> tuple[int, int]:
+    rank, place = text.split(":")
+    return int(rank), int(place)
+
+
+def _per_clock(text: str) -> float | tuple[float, ...]:
+    numbers = tuple(map(float, text.split(",")))
+    return numbers if len(numbers) > 1 else numbers[0]
+
+
+def _shown(default: Any) -> str:
+    return ",".join(map(str, default)) or "none" if isinstance(default, tuple) else str(default)
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; gives the exit status."""
     settings = vars(_parser().parse_args(arguments))
-    out = settings.pop("out")
+    out, traces_only = settings.pop("out"), settings.pop("traces_only")
     try:
         run = simulate(**settings)
-        files = write(run, out)
+        files = write(run, out, traces_only=traces_only)
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

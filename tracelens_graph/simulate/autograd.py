@@ -118,6 +118,10 @@ def _add_into(t: Thread, into: Tensor, grad: Tensor) -> None:
 def _accumulate(t: Thread, parameter: Tensor, grad: Tensor, accumulated: Accumulated) -> None:
     with t.op("autograd::engine::evaluate_function: torch::autograd::AccumulateGrad", scope=1):
         with t.op("torch::autograd::AccumulateGrad", grad, scope=1):
-            detach(t, grad)
-        t.process.gradients[parameter] = grad
-        accumulated(t, parameter, grad)
+            before = t.process.gradients.get(parameter)
+            if before is None:
+                detach(t, grad)
+            else:
+                _add_into(t, before, grad)
+        kept = t.process.gradients.setdefault(parameter, grad)
+        accumulated(t, parameter, kept)

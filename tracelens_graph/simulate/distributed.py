@@ -1,45 +1,48 @@
-"""Data parallel training: gradient buckets, all-reduces on their own stream, a gather of the losses."""
+"""Collectives as PyTorch's functions call them, and the reducer of data parallel training."""
 
 from __future__ import annotations
 
-import random
-from typing import Any
-
 from . import kernels
-from .events import Collective, GpuEvent, SyncEvent
-from .host import COMM_STREAM, COMPUTE_STREAM, Thread
-from .tensors import COMM_DTYPE, ITEM_BYTES, Storage, Tensor
+from .communicate import Message, start, wait_stream
+from .groups import Group
+from .host import COMPUTE_STREAM, Thread
+from .kinds import KINDS
+from .tensors import ITEM_BYTES, Storage, Tensor
+from .waiting import Waits, synchronize_stream
 
-GROUP, GROUP_DESCRIPTION = "0", "default_pg"
-COMMS_ID = 0xC0FF_EE00_0000_0001
-"""Above 2**63, as NCCL's communicator ids often are."""
+_FILE = "torch/distributed/distributed_c10d.py"
 
 
 class Reducer:
     """Sends each bucket of gradients as soon as its last one is there."""
 
-    def __init__(self, buckets: list[list[Tensor]]) -> None:
-        self._buckets = buckets
-        self._left = [len(bucket) for bucket in buckets]
-        self._flat = [_flat(bucket) for bucket in buckets]
+    def __init__(self, buckets: list[tuple[list[Tensor], Group]]) -> None:
+        self._buckets = [(bucket, group, _flat(bucket)) for bucket, group in buckets]
+        self._left = [len(bucket) for bucket, _ in buckets]
+        self._of = {p: index for index, (bucket, _) in enumerate(buckets) for p in bucket}
+        self._streams: dict[int, None] = {}
 
     def __call__(self, t: Thread, parameter: Tensor, grad: Tensor) -> None:
         """Scale a gradient into its bucket; start the all-reduce of a full bucket."""
+        if parameter not in self._of:  # a part of the model that no other rank has
+            return
+        index = self._of[parameter]
+        bucket, group, flat = self._buckets[index]
         with (
             t.op("torch::distributed::reducer::mul_out", grad),
-            t.op("aten::mul", grad, 1 / t.process.options.ranks, grad),
+            t.op("aten::mul", grad, 1 / len(group.ranks), grad),
         ):
             t.launch(kernels.elementwise("MulFunctor<float>", grad.numel, 2))
-        index = next(i for i, bucket in enumerate(self._buckets) if any(p is parameter for p in bucket))
         self._left[index] -= 1
         if not self._left[index]:
-            self._left[index] = len(self._buckets[index])
-            all_reduce(t, self._flat[index])
+            self._left[index] = len(bucket)
+            self._streams[all_reduce(t, group, flat)] = None
 
-    @staticmethod
-    def finish(t: Thread) -> None:
-        """Make the compute stream wait for the last all-reduce."""
-        wait_stream(t, COMPUTE_STREAM, COMM_STREAM)
+    def finish(self, t: Thread) -> None:
+        """Make the compute stream wait for the all-reduces."""
+        for stream in self._streams:
+            wait_stream(t, COMPUTE_STREAM, stream)
+        self._streams.clear()
 
 
 def _flat(bucket: list[Tensor]) -> Tensor:
@@ -48,85 +51,118 @@ def _flat(bucket: list[Tensor]) -> Tensor:
     return Tensor((elements,), (1,), dtype, Storage(elements * ITEM_BYTES[dtype]))
 
 
-def wait_stream(t: Thread, waiting: int, awaited: int) -> None:
-    """Record an event on one stream and let another wait for it."""
-    with t.runtime("cudaEventRecord") as mark:
-        work = t.process.last_on(awaited)
-    with t.runtime("cudaStreamWaitEvent") as wait:
-        t.process.wait_for(waiting, work)
-    t.process.syncs.append(SyncEvent("Stream Wait Event", wait, waiting, awaited, mark))
+def all_reduce(t: Thread, group: Group, x: Tensor) -> int:
+    """Start the sum of a tensor over a group, in place; gives the stream, which nobody waits for yet."""
+    message = Message(KINDS["allreduce"], group, x, x)
+    return start(t, message, [x], None, None, None, -1).stream
 
 
-def all_reduce(t: Thread, bucket: Tensor) -> None:
-    """Start the sum of a bucket over all ranks; nobody waits for it yet."""
-    ranks = t.process.options.ranks
-    wire = 2 * (ranks - 1) / ranks * bucket.bytes
-    with t.op("c10d::allreduce_", [bucket], None, None, None, -1) as op:
-        _communicate(t, "allreduce", "nccl:all_reduce", bucket, bucket, wire)
-        op.outputs = (bucket,)
-
-
-def all_gather(t: Thread, x: Tensor) -> Tensor:
-    """Gather one value of each rank; everybody waits for the result."""
-    out = t.new((t.process.options.ranks, *x.shape), x.dtype)
-    with t.frame("torch/distributed/distributed_c10d.py(4110): all_gather_into_tensor"):
-        with t.op("c10d::_allgather_base_", out, x, None, True, -1) as op:
-            _communicate(t, "_allgather_base", "nccl:_all_gather_base", x, out, out.bytes)
-            op.outputs = (out,)
-        wait_stream(t, COMPUTE_STREAM, COMM_STREAM)
+def all_gather(t: Thread, group: Group, x: Tensor) -> Tensor:
+    """Gather a tensor of each rank; everybody waits for the result."""
+    out = t.new((len(group.ranks), *x.shape), x.dtype)
+    with t.frame(f"{_FILE}(4110): all_gather_into_tensor"):
+        gpu = start(t, Message(KINDS["_allgather_base"], group, x, out), out, x, None, True, -1)
+        wait_stream(t, COMPUTE_STREAM, gpu.stream)
     return out
 
 
-def _communicate(t: Thread, kind: str, label: str, x: Tensor, out: Tensor, wire: float) -> GpuEvent:
-    process, options = t.process, t.process.options
-    sequence = process.next_comm()
-    key = (GROUP, sequence)
-    if key not in process.collectives:
-        latency = random.Random(f"{options.seed}/{key}").randint(9_000, 14_000)
-        transfer = latency + round(wire / options.bus_gb_per_s)
-        dtype = COMM_DTYPE[x.dtype]
-        process.collectives[key] = Collective(GROUP, sequence, kind, dtype, x.numel, out.numel, transfer)
-    collective = process.collectives[key]
-    shared = {
-        "Collective name": kind,
-        "In msg nelems": x.numel,
-        "Out msg nelems": out.numel,
-        "Group size": options.ranks,
-        "dtype": collective.dtype,
-        "In split size": "[]",
-        "Out split size": "[]",
-        "Process Group Name": GROUP,
-        "Process Group Description": GROUP_DESCRIPTION,
-        "Process Group Ranks": str(list(range(options.ranks))),
-        "Seq": sequence,
-        "Comms Id": COMMS_ID,
-    }
-    inputs: tuple[Any, ...] = (
-        [x],
-        (sequence, False),
-        (GROUP, GROUP_DESCRIPTION),
-        process.rank,
-        kind,
-        [],
-        [],
-        0,
-        1,
-        options.ranks,
-    )
-    with t.op("record_param_comms", *inputs) as op:
-        op.outputs = (out,)
-        op.args.update(shared)
-        op.args.update({"Rank": process.rank, "Global rank start": 0, "Global rank stride": 1})
-        with t.annotation(label) as note:
-            note.inputs = (x,)
-            with t.runtime("cudaStreamIsCapturing"):
-                pass
-            wait_stream(t, COMM_STREAM, COMPUTE_STREAM)
-            kernel = kernels.nccl(kind, collective.dtype, shared)
-            return t.launch(kernel, COMM_STREAM, collective)
+def broadcast(t: Thread, group: Group, x: Tensor, source: int) -> None:
+    """Send a tensor of one rank to all; everybody waits for it."""
+    with t.frame(f"{_FILE}(2960): broadcast"):
+        message = Message(KINDS["broadcast"], group, x, x, root=source)
+        gpu = start(t, message, [x], None, group.ranks.index(source), 0, True, -1)
+        wait_stream(t, COMPUTE_STREAM, gpu.stream)
 
 
-def message_bytes(collective: Collective) -> int:
-    """Bytes that each rank puts in."""
-    names = {short: ITEM_BYTES[dtype] for dtype, short in COMM_DTYPE.items()}
-    return collective.elements_in * names[collective.dtype]
+def send(t: Thread, group: Group, x: Tensor, target: int) -> None:
+    """Send a tensor to a rank; the compute stream does not wait."""
+    with t.frame(f"{_FILE}(2540): send"):
+        message = Message(KINDS["send"], group, x, x, peer=target)
+        start(t, message, [x], None, group.ranks.index(target), 0)
+
+
+def receive(t: Thread, group: Group, shape: tuple[int, ...], source: int) -> Tensor:
+    """Receive a tensor from a rank, and wait for it."""
+    out = t.new(shape)
+    with t.frame(f"{_FILE}(2590): recv"):
+        message = Message(KINDS["recv"], group, out, out, peer=source)
+        gpu = start(t, message, [out], None, group.ranks.index(source), 0)
+        wait_stream(t, COMPUTE_STREAM, gpu.stream)
+    return out
+
+
+def exchange_rows(t: Thread, group: Group, x: Tensor, split_in: tuple[int, ...], split_out: tuple[int, ...]) -> Tensor:
+    """Send rows of a matrix to each rank of a group and get rows of theirs; the compute stream waits."""
+    out = t.new((sum(split_out), *x.shape[1:]), x.dtype)
+    with t.frame(f"{_FILE}(4680): all_to_all_single"):
+        message = Message(KINDS["all_to_allv"], group, x, out, split_in=split_in, split_out=split_out)
+        gpu = start(t, message, out, x, None, list(split_out), list(split_in), -1)
+        wait_stream(t, COMPUTE_STREAM, gpu.stream)
+    return out
+
+
+def barrier(t: Thread, group: Group) -> Waits:
+    """Wait on the host until all ranks have come."""
+    with t.frame(f"{_FILE}(4890): barrier"):
+        nothing = Tensor((0,), (1,), "unsigned char", Storage(0))
+        gpu = start(t, Message(KINDS["barrier"], group, nothing, nothing), nothing, None, None, -1)
+        wait_stream(t, COMPUTE_STREAM, gpu.stream)
+        yield from synchronize_stream(t, gpu)
+
+
+def call_each_kind(t: Thread) -> Waits:
+    """The collectives that the options ask for at the end of each step, on all ranks."""
+    process = t.process
+    group, options = process.place.world, process.options
+    for name in options.step_collectives:
+        for size in options.collective_mb:
+            numbers = len(group.ranks)
+            each = max(1, round(size * 1e6 / ITEM_BYTES["c10::BFloat16"] / numbers))
+            if name == "barrier":
+                yield from barrier(t, group)
+            elif name == "send":
+                _ring(t, group, each * numbers)
+            else:
+                _one(t, name, group, each)
+
+
+def _one(t: Thread, name: str, group: Group, each: int) -> None:
+    """One collective that has `each` elements for every rank."""
+    numbers, place = len(group.ranks), group.ranks.index(t.process.rank)
+    part, whole = (each,), (numbers * each,)
+    last = group.ranks[-1]
+    if name in ("_allgather_base", "gather"):
+        put, got = part, whole
+    elif name in ("_reduce_scatter_base", "scatter"):
+        put, got = whole, part
+    else:
+        put, got = whole, whole
+    split_in: tuple[int, ...] = ()
+    split_out: tuple[int, ...] = ()
+    if name == "all_to_allv":  # the r-th rank gets r + 1 shares from everybody
+        unit = max(1, 2 * each // (numbers + 1))
+        split_in = tuple(unit * (r + 1) for r in range(numbers))
+        split_out = (unit * (place + 1),) * numbers
+        put, got = (sum(split_in),), (sum(split_out),)
+    x = t.new(put)
+    out = x if put == got and name in ("allreduce", "broadcast", "reduce") else t.new(got)
+    kind = KINDS[name]
+    root = last if kind.waiting in ("source", "target") else None
+    gpu = start(t, Message(kind, group, x, out, root, None, split_in, split_out), out, x, None, -1)
+    wait_stream(t, COMPUTE_STREAM, gpu.stream)
+    for tensor in {x.storage: x, out.storage: out}.values():
+        t.process.release(t, tensor.storage)
+
+
+def _ring(t: Thread, group: Group, elements: int) -> None:
+    """Send to the next rank and receive from the one before; even places send first."""
+    place, numbers = group.ranks.index(t.process.rank), len(group.ranks)
+    after, before = group.ranks[(place + 1) % numbers], group.ranks[(place - 1) % numbers]
+    x = t.new((elements,))
+    if place % 2 == 0:
+        send(t, group, x, after)
+    got = receive(t, group, x.shape, before)
+    if place % 2:
+        send(t, group, x, after)
+    for tensor in (x, got):
+        t.process.release(t, tensor.storage)

@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Iterator
 from typing import Any
 
-from .distributed import GROUP, GROUP_DESCRIPTION
 from .events import GpuEvent, HostEvent, HostThread
 from .host import AutogradNode, Process
 from .kernels import DEVICE_PROPERTIES
@@ -14,7 +13,7 @@ from .tensors import argument_columns
 
 BASE_NS = 1751410836000000000
 """What all times are relative to; Kineto floors the day to a quarter, so ranks share it."""
-DEVICE, CONTEXT = 0, 1
+CONTEXT = 1
 Json = dict[str, Any]
 
 
@@ -24,14 +23,14 @@ class Writer:
     def __init__(self, process: Process) -> None:
         self._process = process
         self._options = process.options
-        self._offset = round(1000 * process.rank * self._options.clock_offset_us)
+        self._device = process.place.device
         self._events: list[Json] = []
         self._next_index = 0
         self._end = max(event.end for event in process.hosts)
 
     def recorded(self, time: int) -> int:
         """A true time on this rank's clock, in nanoseconds after the base."""
-        return time + self._offset
+        return self._process.clock.recorded(time)
 
     def write(self) -> Json:
         """The whole trace; call once."""
@@ -45,13 +44,14 @@ class Writer:
         self._marks()
         return {
             "schemaVersion": 1,
-            "deviceProperties": [{"id": i, **DEVICE_PROPERTIES} for i in range(max(1, min(8, self._options.ranks)))],
+            "deviceProperties": [{"id": i, **DEVICE_PROPERTIES} for i in range(self._devices())],
             "cupti_version": 26,
             "cuda_runtime_version": 12080,
             "cuda_driver_version": 12090,
             **self._distributed(),
             **{key: 1 for key, on in self._flags() if on},
-            "trace_id": hashlib.md5(f"{self._options}/{self._process.rank}".encode()).hexdigest().upper(),
+            "trace_id": hashlib.md5(self._identity().encode()).hexdigest().upper(),
+            **({} if self._process.place.host_name is None else {"host_name": self._process.place.host_name}),
             "displayTimeUnit": "ms",
             "baseTimeNanoseconds": BASE_NS,
             "traceEvents": self._events,
@@ -68,19 +68,25 @@ class Writer:
             ("with_modules", stacks),
         ]
 
+    def _identity(self) -> str:
+        changed = self._options.changed()
+        return f"{self._options}/{self._process.rank}" + (f"/{changed}" if changed else "")
+
+    def _devices(self) -> int:
+        """Number of GPUs that the process sees."""
+        if self._options.nodes is not None:
+            return self._options.ranks // self._options.nodes
+        return max(1, min(8, self._options.ranks))
+
     def _distributed(self) -> Json:
-        ranks = self._options.ranks
+        ranks, groups = self._options.ranks, self._process.place.groups
         if ranks == 1:
             return {}
-        group = {
-            "pg_name": GROUP,
-            "pg_desc": GROUP_DESCRIPTION,
-            "backend_config": "cuda:nccl",
-            "pg_size": ranks,
-        }
-        info = {"backend": "nccl", "rank": self._process.rank, "world_size": ranks, "pg_count": 1}
-        config = [{**group, "ranks": list(range(ranks))}]
-        return {"distributedInfo": {**info, "pg_config": config, "nccl_version": "2.26.2"}}
+        info = {"backend": "nccl", "rank": self._process.rank, "world_size": ranks}
+        if self._options.collective_args == "none":
+            return {"distributedInfo": info}
+        config = [group.config() for group in groups]
+        return {"distributedInfo": {**info, "pg_count": len(groups), "pg_config": config, "nccl_version": "2.26.2"}}
 
     # -- pieces of events ---------------------------------------------------------------------------
 
@@ -92,7 +98,12 @@ class Writer:
         return self.recorded(nanoseconds) / 1000
 
     def _complete(self, cat: str, name: str, pid: Any, tid: Any, start: int, end: int, args: Json) -> int:
-        place = {"pid": pid, "tid": tid, "ts": self._time(start), "dur": (end - start) / 1000}
+        place = {
+            "pid": pid,
+            "tid": tid,
+            "ts": self._time(start),
+            "dur": (self.recorded(end) - self.recorded(start)) / 1000,
+        }
         return self._add({"ph": "X", "cat": cat, "name": name, **place, "args": args})
 
     def _flow(self, phase: str, cat: str, number: int, pid: int, tid: int, time: int) -> None:
@@ -155,7 +166,7 @@ class Writer:
                 "Total Allocated": instant.total_allocated,
                 "Bytes": instant.bytes,
                 "Addr": instant.address,
-                "Device Id": DEVICE,
+                "Device Id": self._device,
                 "Device Type": 1,
                 **self._index(),
             }
@@ -181,8 +192,10 @@ class Writer:
         for correlation in sorted(calls.keys() | works.keys()):
             call, gpu = calls.get(correlation), works.get(correlation)
             if gpu is not None:
-                gpu.uid = self._complete(gpu.cat, gpu.name, DEVICE, gpu.stream, gpu.start, gpu.end, _gpu_args(gpu))
-                self._flow("f", "ac2g", correlation, DEVICE, gpu.stream, gpu.start)
+                gpu.uid = self._complete(
+                    gpu.cat, gpu.name, self._device, gpu.stream, gpu.start, gpu.end, self._gpu_args(gpu)
+                )
+                self._flow("f", "ac2g", correlation, self._device, gpu.stream, gpu.start)
             if call is not None:
                 op = _nearest_op(call)
                 external = {} if op is None else {"External id": op.external_id}
@@ -190,6 +203,12 @@ class Writer:
                 call.uid = self._complete(*_place(call), args)
                 # a call without device work gets a flow that ends at itself, as Kineto writes it
                 self._flow("s" if gpu else "f", "ac2g", correlation, call.thread.pid, call.thread.tid, call.start)
+
+    def _gpu_args(self, gpu: GpuEvent) -> Json:
+        external = {} if gpu.owner is None else {"External id": gpu.owner.external_id}
+        queued = {"queued": 0} if gpu.cat == "kernel" else {}
+        place = {"device": self._device, "context": CONTEXT, "stream": gpu.stream, "correlation": gpu.correlation}
+        return {**external, **queued, **place, **gpu.args}
 
     def _device_annotations(self) -> None:
         spans: dict[tuple[int, int], tuple[HostEvent, int, int]] = {}
@@ -202,7 +221,7 @@ class Writer:
         for (_, stream), (note, start, end) in spans.items():
             # Kineto draws these one nanosecond wider on either side
             args = {"External id": note.external_id}
-            self._complete("gpu_user_annotation", note.name, DEVICE, stream, start - 1, end + 1, args)
+            self._complete("gpu_user_annotation", note.name, self._device, stream, start - 1, end + 1, args)
 
     def _sync_events(self) -> None:
         for sync in self._process.syncs:
@@ -211,13 +230,13 @@ class Writer:
                 "cuda_sync_kind": sync.kind,
                 "stream": sync.stream,
                 "correlation": sync.call.correlation,
-                "device": DEVICE,
+                "device": self._device,
                 "context": CONTEXT,
                 "wait_on_stream": sync.waits_on_stream,
                 "wait_on_cuda_event_record_corr_id": record,
                 "wait_on_cuda_event_id": -1 if sync.record is None else record % 64,
             }
-            self._complete("cuda_sync", sync.kind, DEVICE, sync.stream, sync.call.start, sync.call.end, args)
+            self._complete("cuda_sync", sync.kind, self._device, sync.stream, sync.call.start, sync.call.end, args)
 
     def _overheads(self) -> None:
         start = self._process.start + 2_000
@@ -234,14 +253,14 @@ class Writer:
         def name(kind: str, pid: int, tid: int, **args: Any) -> None:
             self._add({"name": kind, "ph": "M", "ts": time, "pid": pid, "tid": tid, "args": args})
 
-        rows = [(process.pid, "CPU", process.pid), (DEVICE, f"GPU {DEVICE}", 5_000_000)]
+        rows = [(process.pid, "CPU", process.pid), (self._device, f"GPU {self._device}", 5_000_000 + self._device)]
         for pid, label, order in rows:
             name("process_name", pid, 0, name="python3")
             name("process_labels", pid, 0, labels=label)
             name("process_sort_index", pid, 0, sort_index=order)
         for stream in sorted({gpu.stream for gpu in process.gpus}):
-            name("thread_name", DEVICE, stream, name=f"stream {stream} ")
-            name("thread_sort_index", DEVICE, stream, sort_index=stream)
+            name("thread_name", self._device, stream, name=f"stream {stream} ")
+            name("thread_sort_index", self._device, stream, sort_index=stream)
         for thread, label in (
             (process.main, "python3"),
             (process.autograd, "pt_autograd_0"),
@@ -282,10 +301,3 @@ def _place(event: HostEvent) -> tuple[str, str, int, int, int, int]:
 
 def _nearest_op(call: HostEvent) -> HostEvent | None:
     return next((event for event in call.ancestors() if event.cat == "cpu_op"), None)
-
-
-def _gpu_args(gpu: GpuEvent) -> Json:
-    external = {} if gpu.owner is None else {"External id": gpu.owner.external_id}
-    queued = {"queued": 0} if gpu.cat == "kernel" else {}
-    place = {"device": DEVICE, "context": CONTEXT, "stream": gpu.stream, "correlation": gpu.correlation}
-    return {**external, **queued, **place, **gpu.args}

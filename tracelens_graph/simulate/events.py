@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .groups import Group
     from .tensors import Tensor
 
 MODULE_PREFIX = "nn.Module: "
@@ -45,6 +46,8 @@ class HostEvent:
     external_id: int = 0
     record_id: int = 0
     correlation: int = 0
+    hidden: bool = False
+    """Left out of the trace."""
     args: dict[str, Any] = field(default_factory=dict)
     uid: int = -1
 
@@ -65,7 +68,7 @@ class HostEvent:
 
 @dataclass(eq=False, slots=True)
 class GpuEvent:
-    """A piece of work on a stream; `start` and `end` are set when the devices run."""
+    """A piece of work on a stream; `previous`, `start` and `end` are set when the devices run."""
 
     cat: str
     name: str
@@ -77,6 +80,12 @@ class GpuEvent:
     waits: tuple[GpuEvent, ...] = ()
     collective: Collective | None = None
     correlation: int = 0
+    gap: int = 0
+    """Shortest time from its end to the start of the next work of its stream."""
+    previous: GpuEvent | None = None
+    """The work before it on its stream."""
+    hidden: bool = False
+    """Left out of the trace."""
     args: dict[str, Any] = field(default_factory=dict)
     start: int = -1
     end: int = -1
@@ -91,18 +100,59 @@ class GpuEvent:
 
 
 @dataclass(eq=False, slots=True)
-class Collective:
-    """One collective over the ranks of a group: everybody's kernel ends when the data has moved."""
+class Member:
+    """One rank's part of a collective; `wait` and the end of `gpu` are set when the devices run."""
 
-    group: str
+    rank: int
+    gpu: GpuEvent
     sequence: int
-    kind: str
-    dtype: str
+    """The number that this rank gave the collective."""
     elements_in: int
     elements_out: int
     transfer: int
-    """Nanoseconds from the last arrival to the common end."""
-    members: dict[int, GpuEvent] = field(default_factory=dict)
+    """Nanoseconds from the last arrival that counts for this rank to its end, noise left out."""
+    end_noise: int
+    """Nanoseconds that the rank leaves later than it could."""
+    awaits: tuple[int, ...] | None
+    """Ranks whose arrival the end needs, itself among them; None for all of the collective."""
+    split_in: tuple[int, ...] = ()
+    """Rows for each rank of the group, of an uneven all-to-all."""
+    split_out: tuple[int, ...] = ()
+    wait: int = -1
+    """Nanoseconds from the own arrival to the last one that counts."""
+
+
+@dataclass(eq=False, slots=True)
+class Collective:
+    """One collective: the kernels of several ranks that move data together."""
+
+    group: Group
+    sequence: int
+    kind: str
+    """PyTorch's name; `send_recv` for a transfer, which has a kernel of each kind."""
+    dtype: str
+    ranks: tuple[int, ...]
+    """Who takes part: the ranks of the group, or the two ends of a transfer."""
+    number: int
+    """Its place among those of its group, or of its two ends, from 1 on."""
+    seed: str
+    """Of the random numbers that belong to it."""
+    latency: int
+    """Part of every transfer time that does not depend on the size."""
+    is_barrier: bool
+    """Whether no rank leaves before all have come, and all leave together but for noise."""
+    is_odd: bool = False
+    """Of a kind that is a barrier, but here no rank waited."""
+    is_extra: bool = False
+    """Run by one rank alone."""
+    source: int | None = None
+    """Of a transfer, broadcast or scatter."""
+    target: int | None = None
+    """Of a transfer, reduce or gather."""
+    step: int | None = None
+    members: dict[int, Member] = field(default_factory=dict)
+    started: int = 0
+    """Number of members whose kernels have started."""
 
 
 @dataclass(slots=True)
@@ -119,10 +169,16 @@ class MemoryInstant:
 
 @dataclass(slots=True)
 class SyncEvent:
-    """A cuda_sync activity."""
+    """A cuda_sync activity: a call that waits for work, or makes a stream wait for it."""
 
     kind: str
     call: HostEvent
     stream: int
     waits_on_stream: int = -1
     record: HostEvent | None = None
+    awaited: tuple[GpuEvent, ...] = ()
+    """What it waits for: the last work of a stream, or of each of them."""
+    asked: int = 0
+    """When a waiting call began to wait."""
+    wake: int = 0
+    """Nanoseconds from the end of the awaited work to the return of the waiting call, if it had to wait."""

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from .events import MODULE_PREFIX, Collective, GpuEvent, HostEvent, HostThread, MemoryInstant, SyncEvent
+from .clocks import clock_of
+from .events import MODULE_PREFIX, Collective, GpuEvent, HostEvent, HostThread, Member, MemoryInstant, SyncEvent
+from .groups import Place
 from .kernels import Kernel
 from .options import Options
 from .tensors import Storage, Tensor, contiguous
 
 COMPUTE_STREAM = 7
-COMM_STREAM = 20
+COMM_STREAMS = range(20, 2000, 4)
+"""One for each communicator that a rank uses, by first use."""
+GAP_NS = 900
+"""Shortest time between two pieces of work on one stream."""
 ID_BLOCK = 1024
 """PyTorch hands External ids to threads in blocks of this size."""
 SEGMENT = 20 << 20
@@ -30,26 +36,35 @@ COST = {
 CBID = {
     "cudaLaunchKernel": 211, "cudaLaunchKernelExC": 430, "cuLaunchKernelEx": 652, "cudaMemcpyAsync": 41,
     "cudaMemsetAsync": 51, "cudaStreamIsCapturing": 317, "cudaEventRecord": 135, "cudaStreamWaitEvent": 147,
-    "cudaStreamSynchronize": 131, "cudaDeviceSynchronize": 165,
+    "cudaStreamSynchronize": 131, "cudaDeviceSynchronize": 165, "cudaEventSynchronize": 137, "cudaMalloc": 20,
 }  # fmt: skip
 
 
 class Process:
     """One rank: its threads, its device's work in launch order, and every counter the profiler keeps."""
 
-    def __init__(self, rank: int, options: Options, start: int, collectives: dict[tuple[str, int], Collective]) -> None:
+    def __init__(self, place: Place, options: Options, start: int, collectives: dict[Any, Collective]) -> None:
+        rank = place.rank
         self.rank = rank
+        self.place = place
         self.options = options
+        self.clock = clock_of(options, place)
         self.rng = random.Random(f"{options.seed}/{rank}")
-        self.pid = 25286 + rank
+        self.pid = 25286 + rank if place.node is None else 25286 + 1117 * place.node + place.device
         self.start = start
         self.step: int | None = None
+        self.micro_batch = 0
         self.hosts: list[HostEvent] = []
         self.gpus: list[GpuEvent] = []
         self.nodes: list[AutogradNode] = []
         self.memory: list[MemoryInstant] = []
         self.syncs: list[SyncEvent] = []
         self.collectives = collectives
+        """Of the whole job, by what identifies them."""
+        self.joined: list[Collective] = []
+        """Those that this rank takes part in, in the order of their launches."""
+        self.extras: Counter[Any] = Counter()
+        """Collectives that it ran alone, by group."""
         self.parameters: set[Tensor] = set()
         self.gradients: dict[Tensor, Tensor] = {}
         self.main = Thread(self, self.pid, self.pid, 1, sequence=84)
@@ -58,7 +73,11 @@ class Process:
         self._records = 9_000
         self._external = 0
         self._correlation = 8_000
-        self._comms = 0
+        self._aside = 0
+        self._is_aside = False
+        self._counts: Counter[Any] = Counter()
+        self._comm_streams: dict[int, int] = {}
+        self._last: dict[int, GpuEvent] = {}
         self._allocated = 0
         self._reserved = 0
         self._address = 0x7EF0_0000_0000
@@ -76,17 +95,40 @@ class Process:
 
     def next_correlation(self) -> int:
         """The next correlation id; some go to calls nobody records."""
-        self._correlation += self.rng.randint(1, 9)
-        return self._correlation
+        if self._is_aside:
+            self._aside += 1
+        else:
+            self._correlation += self.rng.randint(1, 9)
+        return self._correlation + self._aside
 
-    def next_comm(self) -> int:
-        """The sequence number of the next collective."""
-        self._comms += 1
-        return self._comms
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Run what is planted with random numbers of its own, so that all else takes the times it would have taken."""
+        usual, self.rng = self.rng, random.Random(f"{self.options.seed}/{self.rank}/{self._aside}")
+        self._is_aside = True
+        yield
+        self.rng, self._is_aside = usual, False
+
+    def count(self, what: Any, step: int = 1) -> int:
+        """How often this has been called with `what`, in steps of that size."""
+        self._counts[what] += step
+        return self._counts[what]
+
+    def counted(self, what: Any) -> int:
+        """What `count` gave last."""
+        return self._counts[what]
+
+    def comm_stream(self, comms_id: int) -> int:
+        """The stream of a communicator."""
+        return self._comm_streams.setdefault(comms_id, COMM_STREAMS[len(self._comm_streams)])
 
     def last_on(self, stream: int) -> GpuEvent | None:
         """The work launched last on a stream."""
-        return next((gpu for gpu in reversed(self.gpus) if gpu.stream == stream), None)
+        return self._last.get(stream)
+
+    def last_work(self) -> tuple[GpuEvent, ...]:
+        """The work launched last on each stream."""
+        return tuple(self._last.values())
 
     def wait_for(self, stream: int, work: GpuEvent | None) -> None:
         """Make the next work of a stream wait for the end of other work."""
@@ -96,7 +138,9 @@ class Process:
     def submit(self, gpu: GpuEvent) -> GpuEvent:
         """Queue work on its stream."""
         gpu.waits = tuple(self._pending.pop(gpu.stream, ()))
+        gpu.gap = GAP_NS + (gpu.correlation - self._aside) % 400
         self.gpus.append(gpu)
+        self._last[gpu.stream] = gpu
         return gpu
 
     def allocate(self, thread: Thread, storage: Storage) -> None:
@@ -169,10 +213,12 @@ class Thread(HostThread):
         """Let between `least` and `most` nanoseconds pass."""
         self.now += self.process.rng.randint(least, most)
 
-    def wait_until(self, time: int) -> None:
-        """Block until a time, and a little longer to wake up."""
+    def wait_until(self, time: int) -> int:
+        """Block until a time, and a little longer to wake up; gives how much longer."""
         self.now = max(self.now, time)
+        begin = self.now
         self.spend(900, 2200)
+        return self.now - begin
 
     # -- events ---------------------------------------------------------------------------------
 
@@ -244,7 +290,9 @@ class Thread(HostThread):
     def module(self, name: str, forward: str) -> Iterator[None]:
         """Call an nn.Module; `forward` is the frame of its forward method."""
         with self.frame(MODULE_PREFIX + name), self.frame("torch/nn/modules/module.py(1791): _call_impl"):
-            self.now += round(1000 * self.process.options.python_overhead_us)
+            options = self.process.options
+            if options.python_overhead_rank in (None, self.process.rank):
+                self.now += round(1000 * options.python_overhead_us)
             with self.frame(forward):
                 yield
 
@@ -281,14 +329,20 @@ class Thread(HostThread):
         with self._span(event, cost):
             yield event
 
-    def launch(self, kernel: Kernel, stream: int = COMPUTE_STREAM, collective: Collective | None = None) -> GpuEvent:
+    def launch(self, kernel: Kernel, stream: int = COMPUTE_STREAM) -> GpuEvent:
         """Launch a kernel."""
-        duration = round(kernel.duration * self.process.rng.uniform(0.97, 1.03))
-        args = kernel.launch_args()
-        gpu = GpuEvent("kernel", kernel.name, stream, duration, collective=collective, args=args)
-        if collective is not None:
-            collective.members[self.process.rank] = gpu
+        options = self.process.options
+        duration = kernel.duration * self.process.rng.uniform(0.97, 1.03)
+        if options.slow_rank == self.process.rank:
+            duration *= options.slow_factor
+        gpu = GpuEvent("kernel", kernel.name, stream, round(duration), args=kernel.launch_args())
         return self._submit(gpu, kernel.api)
+
+    def join(self, kernel: Kernel, collective: Collective, member: Member) -> GpuEvent:
+        """Launch this rank's kernel of a collective."""
+        self.process.rng.random()  # as for other kernels, whose durations vary
+        collective.members[member.rank] = member
+        return self._submit(member.gpu, kernel.api)
 
     def memcpy(self, kind: str, size: int) -> GpuEvent:
         """Start a copy; `kind` as in "HtoD (Pinned -> Device)"."""

@@ -2,35 +2,63 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from . import kernels
+from .clocks import START_NS
 from .events import Collective, GpuEvent, HostEvent
+from .groups import places
 from .host import COMPUTE_STREAM, Process, Thread
+from .loop import loop
 from .options import Options
+from .pipeline import train_stage
 from .streams import Devices
 from .training import train
+from .waiting import Waits
 
-START_NS = 1_428_625_700_000_000
-"""When the recording starts, after the base time of the trace."""
+
+def _program(options: Options) -> Callable[[Process], Waits]:
+    if options.program == "loop":
+        return loop
+    return train_stage if options.pipeline_parallel > 1 else train
 
 
 def run_job(options: Options) -> list[Process]:
-    """Run every rank to the end; all events have their times then."""
-    collectives: dict[tuple[str, int], Collective] = {}
-    processes = [Process(rank, options, START_NS + 53_000 * rank, collectives) for rank in range(options.ranks)]
+    """Run every rank to the end; all events have their times then, and what a trace lacks is gone."""
+    collectives: dict[Any, Collective] = {}
+    stagger = round(1000 * options.start_stagger_us)
+    processes = [Process(place, options, START_NS + stagger * place.rank, collectives) for place in places(options)]
     for process in processes:
         _leave_over(process)
-    devices = Devices(processes)
-    programs = [train(process) for process in processes]
-    while programs:
-        # every rank runs the same program, so all of them wait for their devices at the same places
-        going = [program for program in programs if next(program, "end") != "end"]
-        if going:
-            devices.run()
-        programs = going
-    if options.python_stacks:
-        for process in processes:
+    program = _program(options)
+    _drive([program(process) for process in processes], Devices(processes))
+    for process in processes:
+        process.hosts = [event for event in process.hosts if not event.hidden]
+        process.gpus = [gpu for gpu in process.gpus if not gpu.hidden]
+        process.syncs = [sync for sync in process.syncs if not sync.call.hidden]
+        if options.python_stacks:
             _idle_thread(process)
     return processes
+
+
+def _drive(programs: list[Waits], devices: Devices) -> None:
+    """Run programs until they wait for work of their devices, then the devices, and so on.
+
+    Raises RuntimeError if the ranks wait for each other for ever.
+    """
+    awaited: dict[int, tuple[GpuEvent, ...]] = dict.fromkeys(range(len(programs)), ())
+    while awaited:
+        going = [rank for rank, works in awaited.items() if all(gpu.end >= 0 for gpu in works)]
+        if not going:
+            raise RuntimeError(f"the simulated ranks wait for each other: {sorted(awaited)}")
+        for rank in going:
+            works = next(programs[rank], None)
+            if works is None:
+                del awaited[rank]
+            else:
+                awaited[rank] = works
+        devices.run()
 
 
 def _leave_over(process: Process) -> None:

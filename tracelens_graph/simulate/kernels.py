@@ -196,9 +196,8 @@ def multi_tensor_apply(functor: str, numel: int, tensors: int) -> Kernel:
     return Kernel(_NATIVE + "multi_tensor_apply_kernel" + types, duration, grid, (512, 1, 1), 40)
 
 
-def nccl(kind: str, dtype: str, args: dict[str, Any]) -> Kernel:
-    """A collective's kernel; its duration is decided when all ranks have arrived."""
-    short = {"BFloat16": "bf16", "Float": "f32"}[dtype]
-    names = {"allreduce": f"AllReduce_Sum_{short}_RING_LL", "_allgather_base": "AllGather_RING_LL"}
-    name = f"ncclDevKernel_{names[kind]}(ncclDevKernelArgsStorage<4096ul>)"
+def nccl(name: str, dtype: str, args: dict[str, Any]) -> Kernel:
+    """A collective's kernel, `name` as in `kinds.Kind`; its duration is decided when others have arrived."""
+    short = {"BFloat16": "bf16", "Float": "f32", "Byte": "u8"}[dtype]
+    name = f"ncclDevKernel_{name.format(short)}(ncclDevKernelArgsStorage<4096ul>)"
     return Kernel(name, 0, (16, 1, 1), (544, 1, 1), 96, 103808, "cudaLaunchKernelExC", args)

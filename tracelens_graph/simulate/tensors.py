@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-ITEM_BYTES = {"c10::BFloat16": 2, "float": 4, "long int": 8}
-COMM_DTYPE = {"c10::BFloat16": "BFloat16", "float": "Float", "long int": "Long"}
+ITEM_BYTES = {"c10::BFloat16": 2, "float": 4, "long int": 8, "unsigned char": 1}
+COMM_DTYPE = {"c10::BFloat16": "BFloat16", "float": "Float", "long int": "Long", "unsigned char": "Byte"}
 SCALAR_TYPE = {"long int": 4, "float": 6, "c10::BFloat16": 15}
 """PyTorch's number of each type, as it appears among concrete inputs."""
 

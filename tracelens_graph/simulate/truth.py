@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from typing import Any
 
-from .distributed import message_bytes
 from .events import GpuEvent, HostEvent
 from .host import AutogradNode, Process
 
@@ -15,36 +14,40 @@ Columns = dict[str, list[Any]]
 FORMAT = 1
 
 
-def truth_of(process: Process, processes: list[Process], recorded: Callable[[int], int]) -> dict[str, Any]:
+def truth_of(process: Process, job: dict[str, Any]) -> dict[str, Any]:
     """Truth as JSON. Events are named by uid, their position in `traceEvents`; times are in nanoseconds.
 
     gpu_events, host_events  columns, one entry per event, ordered by uid
+    host_waits               columns, one entry per call that waited for the device
     autograd                 one record per autograd node that ran
     forward_backward         pairs of uids: an operator and the backward operator of its node
-    collectives              one record per collective, with every rank's kernel; equal for all ranks
     timeline                 of all GPU events; timeline_linked leaves out those without a launch
     ops                      GPU time charged to operators, by name
+
+    `job` is the truth about all ranks: see `truth_of_job`.
     """
+    recorded = process.clock.recorded
     gpus = sorted(process.gpus, key=lambda gpu: gpu.uid)
     ran = [node for node in process.nodes if node.backward is not None]
     return {
         "format": FORMAT,
         "rank": process.rank,
-        "clock_offset_ns": recorded(0),
+        "clock_offset_ns": process.clock.offset_ns,
         "options": asdict(process.options),
-        "timeline": timeline(gpus),
-        "timeline_linked": timeline(gpu for gpu in gpus if gpu.launch is not None),
-        "ops": _ops(gpus),
+        "timeline": timeline(gpus, recorded),
+        "timeline_linked": timeline((gpu for gpu in gpus if gpu.launch is not None), recorded),
+        "ops": _ops(gpus, recorded),
         "gpu_events": _gpu_columns(gpus, recorded),
         "host_events": _host_columns(process, recorded),
+        "host_waits": _host_waits(process),
         "autograd": [_node(node) for node in ran],
         "forward_backward": [pair for node in ran for pair in _pairs(node)],
-        "collectives": _collectives(process, processes),
+        **job,
     }
 
 
-def _uid(event: HostEvent | None) -> int | None:
-    return None if event is None else event.uid
+def _uid(event: HostEvent | GpuEvent | None) -> int | None:
+    return None if event is None or event.uid < 0 else event.uid
 
 
 def _gpu_columns(gpus: list[GpuEvent], recorded: Callable[[int], int]) -> Columns:
@@ -64,9 +67,58 @@ def _gpu_columns(gpus: list[GpuEvent], recorded: Callable[[int], int]) -> Column
                 "kind": _kind(gpu),
                 "stream": gpu.stream,
                 "start_ns": recorded(gpu.start),
-                "duration_ns": gpu.end - gpu.start,
+                "duration_ns": recorded(gpu.end) - recorded(gpu.start),
+                "true_start_ns": gpu.start,
+                "true_end_ns": gpu.end,
+                **_causes(gpu),
             }
         )
+    return _columns(rows)
+
+
+def _causes(gpu: GpuEvent) -> dict[str, Any]:
+    """Why the work started when it did: the cause that bound, and what each other cause would have allowed.
+
+    A launch allows the start `launch_latency_ns` after its call began, the work before it on the stream
+    `stream_gap_ns` after its end, an awaited work of another stream at its end.
+    """
+    call, previous = gpu.launch, gpu.previous
+    awaited = max(gpu.waits, key=lambda other: other.end, default=None)
+    allowed: list[tuple[int, str, HostEvent | GpuEvent | None]] = [(gpu.ready, "launch", call)]
+    if previous is not None:
+        allowed.append((previous.end + previous.gap, "stream", previous))
+    if awaited is not None:
+        allowed.append((awaited.end, "wait", awaited))
+    _, binding, event = max(allowed, key=lambda cause: cause[0])
+    return {
+        "binding": binding,
+        "binding_event": _uid(event),
+        "launch_latency_ns": None if call is None else gpu.ready - call.start,
+        "previous": _uid(previous),
+        "stream_gap_ns": None if previous is None else previous.gap,
+        "awaited": [uid for other in gpu.waits if (uid := _uid(other)) is not None],
+        "slack_ns": {cause: gpu.start - time for time, cause, _ in allowed},
+    }
+
+
+def _host_waits(process: Process) -> Columns:
+    rows = []
+    for sync in sorted(process.syncs, key=lambda sync: sync.call.uid):
+        if sync.kind != "Stream Wait Event":
+            last = max(sync.awaited, key=lambda gpu: gpu.end, default=None)
+            returned = sync.call.end
+            rows.append(
+                {
+                    "call": sync.call.uid,
+                    "kind": sync.kind,
+                    "awaited": [uid for gpu in sync.awaited if (uid := _uid(gpu)) is not None],
+                    "last": _uid(last),
+                    "last_end_ns": None if last is None else last.end,
+                    "end_ns": returned,
+                    "had_to_wait": last is not None and last.end > sync.asked,
+                    "wake_ns": sync.wake,
+                }
+            )
     return _columns(rows)
 
 
@@ -79,7 +131,7 @@ def _host_columns(process: Process, recorded: Callable[[int], int]) -> Columns:
             "step": event.step,
             "recompute": event.recompute,
             "start_ns": recorded(event.start),
-            "duration_ns": event.end - event.start,
+            "duration_ns": recorded(event.end) - recorded(event.start),
         }
         for event in sorted(process.hosts, key=lambda event: event.uid)
     ]
@@ -109,13 +161,13 @@ def _pairs(node: AutogradNode) -> Iterable[tuple[int, int]]:
             yield forward.uid, node.backward.uid
 
 
-def _ops(gpus: list[GpuEvent]) -> dict[str, dict[str, int]]:
+def _ops(gpus: list[GpuEvent], recorded: Callable[[int], int]) -> dict[str, dict[str, int]]:
     time: Counter[str] = Counter()
     events: Counter[str] = Counter()
     owners: dict[str, set[int]] = {}
     for gpu in gpus:
         if gpu.owner is not None:
-            time[gpu.owner.name] += gpu.end - gpu.start
+            time[gpu.owner.name] += recorded(gpu.end) - recorded(gpu.start)
             events[gpu.owner.name] += 1
             owners.setdefault(gpu.owner.name, set()).add(gpu.owner.uid)
     return {
@@ -124,44 +176,20 @@ def _ops(gpus: list[GpuEvent]) -> dict[str, dict[str, int]]:
     }
 
 
-def _collectives(process: Process, processes: list[Process]) -> list[dict[str, Any]]:
-    records = []
-    for collective in process.collectives.values():
-        members = sorted(collective.members.items())
-        starts = [gpu.start for _, gpu in members]
-        records.append(
-            {
-                "group": collective.group,
-                "seq": collective.sequence,
-                "kind": collective.kind,
-                "dtype": collective.dtype,
-                "bytes": message_bytes(collective),
-                "ranks": [rank for rank, _ in members],
-                "kernels": [gpu.uid for _, gpu in members],
-                "start_ns": starts,
-                "end_ns": [gpu.end for _, gpu in members],
-                "transfer_ns": collective.transfer,
-                "skew_ns": max(starts) - min(starts),
-                "last_rank": members[starts.index(max(starts))][0],
-            }
-        )
-    return records
-
-
 def _kind(gpu: GpuEvent) -> str:
     if gpu.collective is not None:
         return "communication"
     return "memcpy" if gpu.cat == "gpu_memcpy" else "computation"
 
 
-def timeline(gpus: Iterable[GpuEvent]) -> dict[str, int]:
+def timeline(gpus: Iterable[GpuEvent], recorded: Callable[[int], int]) -> dict[str, int]:
     """Where the time between the first start and the last end went, in nanoseconds.
 
     A sweep over all starts and ends: between two neighbours the counts of open events by kind do not change.
     """
     edges: list[tuple[int, int, str]] = []
     for gpu in gpus:
-        edges += [(gpu.start, 1, _kind(gpu)), (gpu.end, -1, _kind(gpu))]
+        edges += [(recorded(gpu.start), 1, _kind(gpu)), (recorded(gpu.end), -1, _kind(gpu))]
     edges.sort()
     names = (
         "computation",

@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from tracelens_graph.column import About, Column, TableSchema
-from tracelens_graph.schema.tables import across, kernels, ops, performance, places, ranks, structure, timeline
+from tracelens_graph.schema.tables import across, kernels, ops, paths, performance, places, ranks, structure, timeline
 
 TABLES: Mapping[str, TableSchema] = {
     name: schema
-    for theme in (timeline, ops, kernels, performance, places, ranks, structure, across)
+    for theme in (timeline, ops, kernels, performance, places, ranks, structure, across, paths)
     for name, schema in theme.SCHEMAS.items()
 }
 """Name of a table -> what it answers, and its columns."""

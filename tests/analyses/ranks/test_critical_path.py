@@ -1,0 +1,300 @@
+"""The critical path: known paths, what it adds up to, what it says of itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from handmade import span
+from hypothesis import given
+from made_traces import traces
+from simulated_jobs import simulated_job
+from two_ranks import ALL_REDUCE, PRODUCT, call, gpu, rank_events, sync, trace, two_ranks
+
+from corpus import chosen_traces, loaded, parametrize
+from tracelens_graph.analyses.ranks import path_tables
+from tracelens_graph.analyses.ranks.causes import causes
+from tracelens_graph.analyses.ranks.critical_path import CriticalPath, critical_path, step_paths
+from tracelens_graph.analyses.ranks.meetings import Meetings
+from tracelens_graph.analyses.ranks.points import Edge
+from tracelens_graph.analyses.ranks.steps import steps_of
+from tracelens_graph.analyses.ranks.walk import Class
+from tracelens_graph.errors import AnalysisError
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.trace_set import TraceSet
+from tracelens_graph.loading import load_core
+
+Short = list[tuple[str, int | None, str, int]]
+
+
+def short(path: CriticalPath) -> Short:
+    """Class, rank, name and duration in ns of each segment."""
+    table = path.segments()
+    return list(zip(*(list(table[name]) for name in ("class", "rank", "name", "dur_ns")), strict=True))
+
+
+def assert_whole(path: CriticalPath) -> None:
+    """Segments lie end to end, and every table adds up to the length."""
+    assert (path.start_ns[1:] == path.end_ns[:-1]).all()
+    assert (path.end_ns > path.start_ns).all()
+    length = path.length_ns
+    assert length == path.end_ns[-1] - path.start_ns[0]
+    assert sum(path.ns_by_class.values()) == length == int(np.sum(path.segments()["dur_ns"]))
+    for table in (path.classes(), path.names()):
+        assert sum(table["time_ms"]) == pytest.approx(length / 1e6)
+        assert sum(table["percent"]) == pytest.approx(100)
+        assert sum(table["segments"]) == len(path.edge)
+    of_ranks = path.ranks()
+    recorded = [name for name in path.ns_by_class]
+    for name in recorded:
+        gaps = path.edge < 0
+        expected = int((path.end_ns - path.start_ns)[(path.kind == Class[name]) & ~gaps].sum())
+        assert sum(of_ranks[f"{name}_ms"]) == pytest.approx(expected / 1e6)
+
+
+# --- known paths ------------------------------------------------------------------------------------------------------
+
+
+def test_of_two_ranks_it_runs_over_the_late_one() -> None:
+    path = critical_path(two_ranks(), 1)
+    assert short(path) == [
+        ("host", 1, "data.py(1): next_batch", 80_000),
+        ("launch", 1, "cudaLaunchKernel", 10_000),
+        ("computation", 1, PRODUCT, 10_000),
+        ("event", 1, ALL_REDUCE, 2_000),
+        ("communication", 1, ALL_REDUCE, 48_000),
+    ]
+    assert_whole(path)
+    assert list(path.segments()["op"]) == ["", "aten::mm", "aten::mm", "", ""]
+    assert path.notes == [path.causes.notes[0]]  # of the clocks
+    assert list(path.ranks()["rank"]) == [1]
+
+
+def test_of_one_rank_what_its_collective_waited_for_is_not_known() -> None:
+    path = critical_path(two_ranks()[0].core, 1)
+    assert short(path) == [
+        ("host", 0, "data.py(1): next_batch", 10_000),
+        ("launch", 0, "cudaLaunchKernel", 10_000),
+        ("computation", 0, PRODUCT, 40_000),
+        ("event", 0, ALL_REDUCE, 2_000),
+        ("communication", 0, ALL_REDUCE, 88_000),
+    ]
+
+
+def test_waiting_for_ranks_that_are_not_there_is_told_by_shorter_equal_collectives() -> None:
+    events = rank_events(0)
+    again = next(dict(event) for event in events if event["name"] == ALL_REDUCE)
+    again |= {"ts": 160.0, "dur": 30.0, "args": again["args"] | {"correlation": 9, "Seq": 2}}
+    path = critical_path(load_core(trace([*events, call("cudaLaunchKernel", 100.0, 101.0, 9), again])))
+    assert [(kind, ns) for kind, _, name, ns in short(path) if name == ALL_REDUCE] == [
+        ("event", 2_000), ("peer", 58_000), ("communication", 30_000), ("stream", 10_000), ("communication", 30_000),
+    ]  # fmt: skip
+    assert_whole(path)
+
+
+def test_without_recorded_waits_they_are_inferred_and_that_is_said() -> None:
+    told, untold = critical_path(two_ranks(), 1), critical_path(two_ranks(cuda_sync=False), 1)
+    assert short(told) == short(untold)
+    assert any("2 are inferred" in note for note in untold.notes)
+    assert not any("inferred" in note for note in told.notes)
+
+
+def test_a_step_begins_where_the_one_before_it_ended() -> None:
+    """Two steps of one thread and stream; the second kernel waits for the first one, which ends in the second step."""
+    core = load_core(trace([
+        span("user_annotation", "ProfilerStep#4", 0.0, 50.0), span("user_annotation", "ProfilerStep#5", 50.0, 50.0),
+        call("cudaLaunchKernel", 10.0, 12.0, 1), call("cudaLaunchKernel", 60.0, 62.0, 2),
+        gpu("first", 16.0, 90.0, 7, 1), gpu("second", 91.0, 120.0, 7, 2),
+    ]))  # fmt: skip
+    first, second = step_paths(core)
+    assert (first.step, second.step) == (4, 5)
+    assert first.ns_by_class == {"host": 0, "launch": 6_000, "computation": 74_000} | {"unrecorded": 10_000} - {"host": 0}.keys() if False else first.ns_by_class
+    assert short(second) == [("stream", 0, "second", 1_000), ("computation", 0, "second", 29_000)]
+    assert first.length_ns + second.length_ns == 120_000
+    for path in (first, second):
+        assert_whole(path)
+
+
+def test_a_call_that_waits_gives_the_path_back_to_the_host() -> None:
+    core = load_core(trace([
+        call("cudaLaunchKernel", 10.0, 12.0, 1), gpu("long", 16.0, 90.0, 7, 1),
+        call("cudaStreamSynchronize", 20.0, 93.0, 2), sync("Stream Sync", 20.0, 2, 7),
+        span("cpu_op", "aten::relu", 95.0, 10.0, External_id=4), call("cudaLaunchKernel", 100.0, 102.0, 3),
+        gpu("short", 105.0, 106.0, 7, 3),
+    ]))  # fmt: skip
+    assert short(critical_path(core)) == [
+        ("launch", 0, "cudaLaunchKernel", 6_000),
+        ("computation", 0, "long", 74_000),
+        ("sync", 0, "cudaStreamSynchronize", 3_000),
+        ("host", 0, "aten::relu", 7_000),
+        ("launch", 0, "cudaLaunchKernel", 5_000),
+        ("computation", 0, "short", 1_000),
+    ]
+
+
+def test_the_backward_thread_works_while_the_forward_one_waits() -> None:
+    """Thread 200 begins when thread 100 has called it, and thread 100 goes on when it has ended."""
+    core = load_core(trace([
+        span("cpu_op", "aten::mm", 9.0, 4.0, Sequence_number=1, External_id=1), call("cudaLaunchKernel", 10.0, 12.0, 1),
+        span("cpu_op", "autograd::engine::evaluate_function: MmBackward0", 40.0, 20.0, tid=200, External_id=2,
+             Sequence_number=1, Fwd_thread_id=1),
+        call("cudaLaunchKernel", 50.0, 52.0, 2, tid=200),
+        span("cpu_op", "aten::add_", 70.0, 20.0, External_id=3), call("cudaLaunchKernel", 80.0, 82.0, 3),
+        gpu("forward", 14.0, 15.0, 7, 1), gpu("backward", 54.0, 55.0, 7, 2), gpu("step", 84.0, 85.0, 7, 3),
+        {"ph": "s", "cat": "fwdbwd", "name": "fwdbwd", "id": 1, "pid": 100, "tid": 100, "ts": 9.0},
+        {"ph": "f", "cat": "fwdbwd", "name": "fwdbwd", "id": 1, "pid": 100, "tid": 200, "ts": 40.0, "bp": "e"},
+    ]))  # fmt: skip
+    names = [name for kind, _, name, _ in short(critical_path(core)) if kind == "host"]
+    assert names == [
+        "aten::mm", "autograd::engine::evaluate_function: MmBackward0", "autograd::engine::evaluate_function: MmBackward0",
+        "aten::add_",
+    ]  # fmt: skip
+
+
+def test_gaps_that_nothing_explains_are_called_so() -> None:
+    core = load_core(trace([
+        call("cudaLaunchKernel", 0.0, 2.0, 1), call("cudaLaunchKernel", 2.0, 4.0, 2), gpu("first", 5.0, 10.0, 7, 1),
+        gpu("second", 200.0, 210.0, 7, 2),
+    ]))  # fmt: skip
+    assert short(critical_path(core))[-2:] == [("unrecorded", 0, "second", 190_000), ("computation", 0, "second", 10_000)]
+    assert "0.190 ms of the path have no recorded cause" in critical_path(core).notes
+
+
+def test_work_of_another_stream_that_ended_just_before_explains_a_gap() -> None:
+    core = load_core(trace([
+        call("cudaGraphLaunch", 0.0, 4.0, 1), gpu("first", 5.0, 10.0, 7, 1), gpu("branch", 11.0, 199.0, 8, 1),
+        gpu("second", 200.0, 210.0, 7, 1),
+    ]))  # fmt: skip
+    path = critical_path(core)
+    assert short(path)[-3:] == [("computation", 0, "branch", 188_000), ("event", 0, "second", 1_000),
+                                ("computation", 0, "second", 10_000)]  # fmt: skip
+    assert any(note.startswith("1 GPU events start long after") for note in path.notes)
+
+
+# --- what it says of itself -------------------------------------------------------------------------------------------
+
+
+def test_near_ties_name_both_causes() -> None:
+    """Rank 0 comes 1 us before rank 1 to a second all-reduce."""
+    path = critical_path(simulated_job(ranks=8, steps=2, cuda_sync=True, seed=3).causes, 4)
+    table = path.near_ties()
+    assert len(table) == len(path.ties.edge) > 0
+    assert (np.asarray(table["margin_us"]) < 2).all()
+    assert set(table["bound_by"]) | set(table["other"]) <= {edge.name for edge in Edge}
+    arrivals = [row for row in table.records() if row["other"] == "arrive"]
+    assert arrivals
+    assert all(row["bound_rank"] != row["other_rank"] for row in arrivals)
+
+
+def test_slack_is_how_much_later_work_could_end() -> None:
+    path = critical_path(two_ranks(), 1)
+    table = {row["name"]: row for row in path.slack().records()}
+    assert table[PRODUCT]["least_slack_us"] == 0.0
+    assert table[PRODUCT]["median_slack_us"] == 20.0  # of rank 1 none, of rank 0 40
+    assert table[PRODUCT]["on_path_ms"] == 0.01
+    assert table[ALL_REDUCE]["gpu_events"] == 2
+    assert table[ALL_REDUCE]["on_path_ms"] == 0.048
+
+
+def test_the_table_of_steps() -> None:
+    job = simulated_job(ranks=2, steps=3, cuda_sync=True)
+    paths = step_paths(job.causes)
+    table = path_tables.steps(paths)
+    assert list(table["step"]) == [3, 4, 5]
+    assert table["length_ms"] == [path.length_ns / 1e6 for path in paths]
+
+
+def test_what_is_not_there_is_refused_in_one_line() -> None:
+    with pytest.raises(AnalysisError, match=r"no rank has GPU work of step 7; steps with GPU work: 1$"):
+        critical_path(two_ranks(), 7)
+    with pytest.raises(AnalysisError, match="no GPU events"):
+        critical_path(load_core(trace([span("cpu_op", "aten::mm", 1.0, 2.0)])))
+
+
+def test_clocks_that_disagree_are_flagged() -> None:
+    """Half a millisecond per rank: collectives end on some ranks before others have come."""
+    job = simulated_job(ranks=4, steps=2, cuda_sync=True, clock_offset_us=500)
+    wrong = causes(job.traces, Meetings(job.traces, correct=False))
+    assert wrong.negative.get(Edge.transfer, 0) > 0
+    assert wrong.worst_negative_ns > 100_000
+    assert any("clocks disagree" in note for note in critical_path(wrong).notes)
+    assert_whole(critical_path(wrong, 4))
+    assert Edge.transfer not in job.causes.negative
+
+
+# --- what always holds ------------------------------------------------------------------------------------------------
+
+JOBS: dict[str, dict[str, Any]] = {
+    "one rank": {},
+    "eight ranks": {"ranks": 8, "cuda_sync": True, "seed": 3},
+    "late data loader": {"ranks": 8, "cuda_sync": True, "seed": 3, "dataloader_us": 12_000.0, "dataloader_rank": 5},
+    "clocks apart": {"ranks": 4, "nodes": 2, "end_noise_us": 5.0, "clock_offset_us": 700.0},
+    "waiting hosts": {"ranks": 2, "sync_every_step": True, "read_loss": True, "unlaunched": 5},
+    "reentrant, no stacks": {"ranks": 2, "recompute": "reentrant", "python_stacks": False},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("job", JOBS)
+def test_steps_add_up(job: str) -> None:
+    known = simulated_job(**{"steps": 3, **JOBS[job]}).causes
+    paths = step_paths(known)
+    for path in paths:
+        assert_whole(path)
+    steps = steps_of(known)
+    assert sum(path.length_ns for path in paths) == steps.end_ns[-1] - steps.start_ns[0]
+    whole = critical_path(known)
+    assert_whole(whole)
+    assert whole.end_ns[-1] == steps.end_ns[-1]
+
+
+def test_the_late_data_loader_is_on_the_path() -> None:
+    path = critical_path(simulated_job(steps=3, **JOBS["late data loader"]).causes, 4)
+    longest = int(np.argmax(path.end_ns - path.start_ns))
+    row = path.segments().records()[longest]
+    assert (row["class"], row["rank"], row["name"]) == ("host", 5, "multiprocessing/queues.py(113): get")
+    assert path.ranks()["rank"][0] == 5
+
+
+@given(traces())
+def test_any_trace(made: dict[str, Any]) -> None:
+    core = load_core(made)
+    try:
+        path = critical_path(core)
+    except AnalysisError as error:
+        assert "no GPU events" in str(error)
+        return
+    known = path.causes
+    moment = known.time * (int(known.level.max()) + 1) + known.level
+    assert (moment[known.before] < moment[known.after]).all()
+    if len(path.edge):
+        assert_whole(path)
+    for table in (path.segments(), path.classes(), path.ranks(), path.names(), path.near_ties(), path.slack()):
+        assert table.text(100)
+    for path in step_paths(core):
+        assert path.length_ns == sum(path.ns_by_class.values())
+
+
+@given(traces(), traces())
+def test_any_two_traces(one: dict[str, Any], other: dict[str, Any]) -> None:
+    try:
+        path = critical_path(TraceSet.of([load_core(one), load_core(other)]))
+    except AnalysisError as error:
+        assert "no GPU events" in str(error)
+        return
+    assert path.length_ns == sum(path.ns_by_class.values())
+    assert path.segments().text(100)
+
+
+@parametrize("core", chosen_traces())
+def test_real_traces(core: Core) -> None:
+    if not len(core.gpu_rows):
+        with pytest.raises(AnalysisError, match="no GPU events"):
+            critical_path(core)
+        return
+    path = critical_path(core)
+    assert_whole(path)
+    assert path.end_ns[-1] == core.columns.end_ns[core.gpu_rows].max()
+    for table in (path.near_ties(), path.slack()):
+        assert table.text(100)

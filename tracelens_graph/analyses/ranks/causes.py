@@ -1,0 +1,208 @@
+"""Binding causes: of all that a point had to wait for, what came last.
+
+Between two points every route has the same length, so a longest path says nothing; what counts is which of its
+candidates determined a point. A cause of some kind takes at least as long as the fastest ones of that kind in the
+traces; the candidate that would have allowed the point last binds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tracelens_graph.analyses.ranks.meeting_points import EARLIEST, Met, meet
+from tracelens_graph.analyses.ranks.meetings import Meetings
+from tracelens_graph.analyses.ranks.points import Edge, RankPoints, Role, rank_points
+from tracelens_graph.errors import AnalysisError
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.trace_set import TraceSet
+
+LEAST_QUANTILE, MOST_QUANTILE = 0.005, 0.995
+
+CEILING_NS = {Edge.call: 20_000, Edge.launch: 10_000, Edge.stream: 5_000, Edge.event: 10_000, Edge.sync: 20_000}
+"""What the fastest cause of a kind cannot exceed, ns: where all work waits long, as in a full queue, the fastest
+that is seen is not the fastest that there is. Only kinds listed here have a latency of their own."""
+
+_ROUNDS = 64
+"""How many points at one moment can follow from each other."""
+
+
+@dataclass(frozen=True)
+class Causes:
+    """All points of some ranks on one clock, the edges between them, and which edge binds each point.
+
+    Attributes:
+        traces: the ranks.
+        meetings: which of their collectives are one, and on which clock they are; None for their own.
+        time: per point the moment, ns.
+        level: per point its place among points of one moment that follow from each other.
+        ordinal, row, role: per point the place of its rank in `traces`, its row there (-1 for a meeting), and `Role`.
+        before, after, kind: per edge its points, and its `Edge`.
+        binding: per point the edge that binds it, -1 for a point that follows from nothing.
+        least_ns: per kind of edge the latency of the fastest.
+        first_point: per rank its first point.
+        ranks: per rank its points by row; see `RankPoints`.
+        meeting: number of the collective that each of the last points, those of meetings, belongs to.
+        negative: per kind of edge how many would lead back in time, and were left out.
+        worst_negative_ns: how far the worst of those between ranks leads back.
+        notes: what is to be said of them.
+    """
+
+    traces: TraceSet
+    meetings: Meetings | None
+    time: np.ndarray
+    level: np.ndarray
+    ordinal: np.ndarray
+    row: np.ndarray
+    role: np.ndarray
+    before: np.ndarray
+    after: np.ndarray
+    kind: np.ndarray
+    binding: np.ndarray
+    least_ns: np.ndarray
+    first_point: np.ndarray
+    ranks: Sequence[RankPoints]
+    meeting: np.ndarray
+    negative: dict[Edge, int]
+    worst_negative_ns: int = 0
+    notes: list[str] = field(default_factory=list)
+
+    def core(self, ordinal: int) -> Core:
+        """The graph of a rank."""
+        return self.traces[ordinal].core
+
+    def on_clock(self, ordinal: int, time: int) -> int:
+        """A moment of a rank on the clock that the points are on."""
+        return int(_on_clock(self.traces, self.meetings, ordinal, np.array([time], np.int64))[0])
+
+    def gpu_points(self, ordinal: int, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Start and end points of GPU events of a rank, by their rows."""
+        rank = self.ranks[ordinal]
+        at = np.searchsorted(rank.gpu_rows, rows)
+        return self.first_point[ordinal] + rank.gpu_start[at], self.first_point[ordinal] + rank.gpu_end[at]
+
+
+def causes(traces: TraceSet, meetings: Meetings | None = None) -> Causes:
+    """The points of some ranks and what bound each of them.
+
+    Args:
+        traces: the ranks.
+        meetings: which of their collectives are one, and on which clock they are; by default they are matched.
+
+    Raises:
+        AnalysisError: no rank has a GPU event.
+    """
+    ranks = [rank_points(one.core) for one in traces]
+    if meetings is None and len(traces) > 1:
+        meetings = Meetings(traces.with_graphs(lambda core: core))
+    if not any(len(rank.gpu_rows) for rank in ranks):
+        raise AnalysisError("there are no GPU events, so there is no path to follow through them")
+    first = np.concatenate(([0], np.cumsum([len(rank.time) for rank in ranks])))
+    time = np.concatenate([_on_clock(traces, meetings, at, rank.time) for at, rank in enumerate(ranks)])
+    ordinal = np.repeat(np.arange(len(ranks), dtype=np.int32), np.diff(first))
+    role, row = (np.concatenate([getattr(rank, name) for rank in ranks]) for name in ("role", "row"))
+    before, after = (
+        np.concatenate([getattr(rank, name) + start for rank, start in zip(ranks, first, strict=False)])
+        for name in ("before", "after")
+    )
+    kind = np.concatenate([rank.kind for rank in ranks])
+    met = Met(len(time))
+    if meetings is not None:
+        met = meet(meetings, ranks, first, traces, time)
+        replaced = np.zeros(len(time), bool)
+        replaced[met.served] = True
+        kept = ~((kind == Edge.run) & replaced[after])
+        before = np.concatenate((before[kept], met.before))
+        after = np.concatenate((after[kept], met.after))
+        kind = np.concatenate((kind[kept], met.kind))
+        time = np.concatenate((time, met.time))
+        ordinal = np.concatenate((ordinal, met.ordinal))
+        role = np.concatenate((role, np.full(len(met.time), Role.meeting, np.int8)))
+        row = np.concatenate((row, np.full(len(met.time), -1)))
+    forward = time[before] <= time[after]
+    negative = {
+        Edge(one): count for one, count in enumerate(np.bincount(kind[~forward], minlength=len(Edge)).tolist()) if count
+    }
+    if met.lost:
+        negative[Edge.transfer] = negative.get(Edge.transfer, 0) + met.lost
+    before, after, kind = before[forward], after[forward], kind[forward]
+    level, ordered = _levels(time, before, after)
+    before, after, kind = before[ordered], after[ordered], kind[ordered]
+    least = _least(time[after] - time[before], kind)
+    return Causes(
+        traces, meetings, time, level, ordinal, row, role, before, after, kind,
+        bind(time[before] + least[kind], after, len(time)), least, first[:-1], ranks, met.meeting, negative,
+        met.worst_ns, _notes(traces, meetings, ranks, met),
+    )  # fmt: skip
+
+
+def bind(allowed: np.ndarray, after: np.ndarray, points: int) -> np.ndarray:
+    """Per point the edge into it that allowed it last; of equal ones the last edge; -1 without any."""
+    latest = np.full(points, EARLIEST)
+    np.maximum.at(latest, after, allowed)
+    binding = np.full(points, -1)
+    at = np.flatnonzero(allowed == latest[after])
+    binding[after[at]] = at
+    return binding
+
+
+def _on_clock(traces: TraceSet, meetings: Meetings | None, ordinal: int, time: np.ndarray) -> np.ndarray:
+    if meetings is None:
+        return time + traces[ordinal].offset_ns
+    return np.asarray(meetings.clock_ns(ordinal, time), np.int64)
+
+
+def _least(latency: np.ndarray, kind: np.ndarray) -> np.ndarray:
+    """Per kind of edge the latency of the fastest, ns; 0 for kinds without a latency of their own."""
+    least = np.zeros(len(Edge), np.int64)
+    for edge, ceiling in CEILING_NS.items():
+        if len(own := latency[kind == edge]):
+            place = int(LEAST_QUANTILE * (len(own) - 1))
+            least[edge] = min(int(np.partition(own, place)[place]), ceiling)
+    return least
+
+
+def _levels(time: np.ndarray, before: np.ndarray, after: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Per point its place among those of its moment, and which edges lead forward in moment and place.
+
+    Edges that would close a circle within one moment do not: clocks of microseconds make such circles.
+    """
+    level = np.zeros(len(time), np.int32)
+    tied = np.flatnonzero(time[before] == time[after])
+    one, other = before[tied], after[tied]
+    for _ in range(_ROUNDS):
+        low = level[other] <= level[one]
+        if not low.any():
+            break
+        np.maximum.at(level, other[low], level[one[low]] + 1)
+    ordered = np.ones(len(before), bool)
+    ordered[tied] = level[one] < level[other]
+    return level, ordered
+
+
+def _notes(traces: TraceSet, meetings: Meetings | None, ranks: Sequence[RankPoints], met: Met) -> list[str]:
+    notes = list(meetings.notes) if meetings is not None else []
+    notes += [f"{one.name}: {note}" for one, rank in zip(traces, ranks, strict=True) for note in rank.notes]
+    if inferred := sum(rank.inferred for rank in ranks):
+        notes.append(
+            f"waits between streams are not recorded (no cuda_sync rows); {inferred:,} are inferred from the order of "
+            "calls"
+        )
+    if guessed := sum(rank.guessed for rank in ranks):
+        notes.append(
+            f"{guessed:,} GPU events start long after all that they are known to follow from, and right after work of "
+            "another stream: they are taken to have waited for it"
+        )
+    if met.lost:
+        notes.append(
+            f"{met.lost:,} ends of collectives lie before the last rank had come, by up to "
+            f"{met.worst_ns / 1e3:,.1f} us: clocks disagree, or collectives are matched wrongly; the path may run over "
+            "the wrong rank"
+        )
+    if met.guessed:
+        notes.append(
+            f"{met.guessed:,} collectives do not tell which rank gives or gets: it is told by when each of them ended"
+        )
+    return notes

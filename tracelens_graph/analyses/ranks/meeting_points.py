@@ -1,0 +1,142 @@
+"""Collectives among the points of ranks: nobody ends before those have come whom it gets data from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tracelens_graph.analyses.ranks.awaited import Said, awaited_parts, waits_partly
+from tracelens_graph.analyses.ranks.meetings import Meetings
+from tracelens_graph.analyses.ranks.points import Edge, RankPoints
+from tracelens_graph.graph.arrays import distinct, positions_by
+from tracelens_graph.graph.collectives import Collective
+from tracelens_graph.graph.trace_set import TraceSet
+
+EARLIEST = np.iinfo(np.int64).min
+"""Before all moments."""
+
+
+@dataclass
+class Met:
+    """Points and edges of collectives over ranks.
+
+    Attributes:
+        points: number of points before them.
+        time, ordinal, meeting: per point the moment when the last has come, who that is, and number of the meeting.
+        before, after, kind: edges.
+        served: points that end a rank's part of a collective, and follow from a meeting.
+        lost: ends that lie before the last has come, so that nothing can follow.
+        worst_ns: how far the worst of these lies before it.
+        guessed: number of collectives whose source or target is told by the times of their ends alone.
+    """
+
+    points: int
+    time: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    ordinal: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
+    meeting: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    before: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    after: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    kind: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int8))
+    served: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    lost: int = 0
+    worst_ns: int = 0
+    guessed: int = 0
+
+
+def meet(meetings: Meetings, ranks: Sequence[RankPoints], first: np.ndarray, traces: TraceSet, time: np.ndarray) -> Met:
+    """Points between the starts and the ends of those who take part in collectives.
+
+    Of a kind that all wait in there is one for all; else one for each rank that waits for others.
+
+    Args:
+        meetings: the collectives of the ranks.
+        ranks, first: points of each rank, and where they begin among those of all.
+        traces: the ranks.
+        time: moments of all points.
+    """
+    parts = np.flatnonzero(meetings.meeting >= 0)
+    trace, number = meetings.trace[parts], meetings.meeting[parts]
+    nodes = [meetings.parts.collective(part) for part in parts.tolist()]
+    start, end, single = _ends(nodes, trace, ranks, first, traces)
+    met = Met(len(time))
+    partly = np.array([waits_partly(kind) for kind in meetings.kind], bool)
+    group = np.where(partly[number], -1, number)
+    pairs: list[tuple[int, int, int]] = []
+    for meeting, of in positions_by(np.where(partly[number], number, -1)):
+        if meeting < 0:
+            continue
+        said = [Said(nodes[place], traces[int(trace[place])]) for place in of.tolist()]
+        awaited, guessed = awaited_parts(meetings.kind[meeting], said, time[start[of]], time[end[of]])
+        met.guessed += guessed
+        if awaited is None:
+            group[of] = meeting
+            continue
+        for waiting, row in zip(of.tolist(), awaited, strict=True):
+            if row.sum() > 1:
+                pairs += [(waiting, int(of[other]), meeting) for other in np.flatnonzero(row).tolist()]
+    joint = np.flatnonzero(group >= 0)
+    if len(joint):
+        numbers, place = distinct(group[joint])
+        _add(met, place, start[joint], place, end[joint], single[joint], numbers, trace[joint], time)
+    if pairs:
+        waiting, other, of_meeting = np.array(pairs).T
+        ends, at, place = np.unique(waiting, return_index=True, return_inverse=True)
+        _add(
+            met, place, start[other], np.arange(len(ends)), end[ends], single[ends], of_meeting[at], trace[other], time
+        )
+    return met
+
+
+def _ends(
+    nodes: Sequence[Collective], trace: np.ndarray, ranks: Sequence[RankPoints], first: np.ndarray, traces: TraceSet
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Points where each part of a collective starts and ends, and whether these are of one kernel."""
+    start, end = np.zeros((2, len(nodes)), np.int64)
+    single = np.ones(len(nodes), bool)
+    for ordinal, of in positions_by(trace):
+        rank, end_ns = ranks[ordinal], traces[ordinal].core.columns.end_ns
+        opens = np.array([nodes[place].rows[0] for place in of.tolist()], np.int64)
+        closes = np.array([max(nodes[place].rows, key=lambda row: int(end_ns[row])) for place in of.tolist()], np.int64)
+        start[of] = first[ordinal] + rank.gpu_start[np.searchsorted(rank.gpu_rows, opens)]
+        end[of] = first[ordinal] + rank.gpu_end[np.searchsorted(rank.gpu_rows, closes)]
+        single[of] = opens == closes
+    return start, end, single
+
+
+def _add(
+    met: Met, place: np.ndarray, starts: np.ndarray, end_place: np.ndarray, ends: np.ndarray, single: np.ndarray,
+    number: np.ndarray, trace: np.ndarray, time: np.ndarray,
+) -> None:  # fmt: skip
+    """New meetings.
+
+    Args:
+        met: where they go.
+        place, starts: per arrival the meeting it is at, and its point.
+        end_place, ends, single: per end the meeting that it follows from, its point, and whether of one kernel.
+        number: per meeting the number of its collective.
+        trace: per arrival its rank.
+        time: moments of all points.
+    """
+    count = int(place.max()) + 1
+    moment = np.full(count, EARLIEST)
+    np.maximum.at(moment, place, time[starts])
+    last = np.zeros(count, np.int32)
+    is_last = np.flatnonzero(time[starts] == moment[place])
+    last[place[is_last]] = trace[is_last]
+    point = met.points + len(met.time) + np.arange(count)
+    late = moment[end_place] - time[ends]
+    fine = late <= 0
+    if not fine.all():
+        met.lost += int((~fine).sum())
+        met.worst_ns = max(met.worst_ns, int(late.max()))
+    met.time = np.concatenate((met.time, moment))
+    met.ordinal = np.concatenate((met.ordinal, last))
+    met.meeting = np.concatenate((met.meeting, number))
+    met.before = np.concatenate((met.before, starts, point[end_place[fine]]))
+    met.after = np.concatenate((met.after, point[place], ends[fine]))
+    met.kind = np.concatenate(
+        (met.kind, np.full(len(starts), Edge.arrive, np.int8), np.full(int(fine.sum()), Edge.transfer, np.int8))
+    )
+    met.served = np.concatenate((met.served, ends[fine & single]))

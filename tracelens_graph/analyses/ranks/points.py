@@ -1,0 +1,267 @@
+"""Points of one rank, and what may have determined when each of them came.
+
+A point is the start or end of a GPU event, the start of a call that launches or waits, the return of one that waits,
+or the first thing that a thread did. An edge leads from a point to a later one that could not come before it. All
+host time between two calls is one edge; which op it was spent in is looked up when someone asks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+import numpy as np
+
+from tracelens_graph.analyses.ranks.waits import GpuQueue, waits_of
+from tracelens_graph.graph.arrays import is_kind, positions_by
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.membership import process_of_thread
+from tracelens_graph.schema import HOST_KINDS, Kind
+
+
+class Edge(IntEnum):
+    """Why a point came no sooner than another."""
+
+    host = 0
+    """The thread did something else first; or the thread that it works for did."""
+    call = 1
+    """A call that waits takes some time itself."""
+    launch = 2
+    """GPU work starts after the call that launches it has begun."""
+    stream = 3
+    """GPU work starts after the work before it on its stream has ended."""
+    event = 4
+    """GPU work starts after work of another stream that its stream waits for."""
+    sync = 5
+    """A call returns after the GPU work that it waits for has ended."""
+    run = 6
+    """GPU work ends after it has started."""
+    arrive = 7
+    """A collective moves data after a rank that takes part has come."""
+    transfer = 8
+    """A collective ends on a rank after all have come that it gets data from."""
+
+
+class Role(IntEnum):
+    """What a point is of its row."""
+
+    begin = 0
+    """The first thing a thread did."""
+    call = 1
+    returned = 2
+    gpu_start = 3
+    gpu_end = 4
+    meeting = 5
+    """The last of those who take part in a collective has come; it has no row."""
+
+
+@dataclass(frozen=True)
+class RankPoints:
+    """Points and edges of one rank, on its own clock.
+
+    Attributes:
+        time: per point the moment, ns.
+        role, row: per point what it is, and of which row.
+        before, after, kind: per edge its points and its `Edge`.
+        gpu_rows: rows of its GPU events, ascending.
+        gpu_start, gpu_end: their points.
+        inferred: number of waits between streams that are inferred from the order of calls.
+        guessed: number of those that are inferred from times alone.
+        notes: what is to be said of the rank.
+    """
+
+    time: np.ndarray
+    role: np.ndarray
+    row: np.ndarray
+    before: np.ndarray
+    after: np.ndarray
+    kind: np.ndarray
+    gpu_rows: np.ndarray
+    gpu_start: np.ndarray
+    gpu_end: np.ndarray
+    inferred: int = 0
+    guessed: int = 0
+    notes: list[str] = field(default_factory=list)
+
+
+def rank_points(core: Core) -> RankPoints:
+    """The points of a rank, and every edge between them that its trace tells of."""
+    c = core.columns
+    queue = GpuQueue(core)
+    waits = waits_of(core, queue)
+    end_ns = c.end_ns
+    launches = np.zeros(len(c), bool)
+    launches[queue.launch[queue.launch >= 0]] = True
+    returns = np.zeros(len(c), bool)
+    returns[waits.host[0]] = True
+    calls, returning = np.flatnonzero(launches | returns), np.flatnonzero(returns)
+    begin = _first_of_threads(core, calls)
+    count = len(queue.rows)
+    points = _Points()
+    for of, rows, moment in (
+        (Role.begin, begin, c.start_ns), (Role.call, calls, c.start_ns), (Role.returned, returning, end_ns),
+        (Role.gpu_start, queue.rows, c.start_ns), (Role.gpu_end, queue.rows, end_ns),
+    ):  # fmt: skip
+        points.add(of, rows, moment[rows])
+    host = len(begin) + len(calls) + len(returning)
+    start, end = host + np.arange(count), host + count + np.arange(count)
+    call_point = np.full(len(c) + 1, -1)
+    call_point[calls] = len(begin) + np.arange(len(calls))
+    return_point = np.full(len(c) + 1, -1)
+    return_point[returning] = len(begin) + len(calls) + np.arange(len(returning))
+
+    edges = _Edges()
+    time, row, role = points.joined()
+    _chain_threads(core, time[:host], row[:host], role[:host], edges)
+    launched = np.flatnonzero(queue.launch >= 0)
+    edges.add(Edge.launch, call_point[queue.launch[launched]], start[launched])
+    same = np.flatnonzero(queue.lane[1:] == queue.lane[:-1])
+    edges.add(Edge.stream, end[same], start[same + 1])
+    waiting, awaited = waits.device
+    unexplained = _unexplained(core, queue, waiting, awaited)
+    waiting, awaited = np.concatenate((waiting, unexplained[0])), np.concatenate((awaited, unexplained[1]))
+    edges.add(Edge.event, end[awaited], start[waiting])
+    edges.add(Edge.sync, end[waits.host[1]], return_point[waits.host[0]])
+    edges.add(Edge.run, start, end)
+    before, after, kind = edges.joined()
+    order = np.argsort(queue.rows)
+    return RankPoints(
+        time,
+        role,
+        row,
+        before,
+        after,
+        kind,
+        queue.rows[order],
+        start[order],
+        end[order],
+        waits.inferred,
+        len(unexplained[0]),
+        waits.notes,
+    )
+
+
+class _Points:
+    """Points as they are collected."""
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+
+    def add(self, role: Role, rows: np.ndarray, time: np.ndarray) -> None:
+        self._parts.append((time, rows, np.full(len(rows), role, np.int8)))
+
+    def joined(self) -> tuple[np.ndarray, ...]:
+        """Times, rows, roles."""
+        return tuple(np.concatenate(part) for part in zip(*self._parts, strict=True))
+
+
+class _Edges:
+    """Edges as they are collected."""
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+
+    def add(self, kind: Edge, before: np.ndarray, after: np.ndarray) -> None:
+        self._parts.append((before, after, np.full(len(before), kind, np.int8)))
+
+    def joined(self) -> tuple[np.ndarray, ...]:
+        """Points before, points after, kinds."""
+        return tuple(np.concatenate(part) for part in zip(*self._parts, strict=True))
+
+
+UNEXPLAINED_NS = 20_000
+"""GPU work that starts this long after all that it is known to follow from has waited for something else."""
+
+_JUST_BEFORE_NS = 10_000
+
+
+def _unexplained(
+    core: Core, queue: GpuQueue, waiting: np.ndarray, awaited: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """GPU work that nothing recorded explains, and the work of another stream of its device that ended just before.
+
+    Within a graph launch, for one, nothing tells which stream waits for which.
+    """
+    known = queue.launch >= 0
+    explained = np.full(len(queue.rows), np.iinfo(np.int64).min)
+    explained[known] = core.columns.end_ns[queue.launch[known]]
+    same = np.flatnonzero(queue.lane[1:] == queue.lane[:-1])
+    explained[same + 1] = np.maximum(explained[same + 1], queue.end_ns[same])
+    np.maximum.at(explained, waiting, queue.end_ns[awaited])
+    left = np.flatnonzero(explained < queue.start_ns - UNEXPLAINED_NS)
+    by_end = np.argsort(queue.end_ns, kind="stable")
+    at = np.searchsorted(queue.end_ns[by_end], queue.start_ns[left], "right") - 1
+    left, other = left[at >= 0], by_end[at[at >= 0]]
+    device = core.columns.device[queue.rows]
+    fits = (queue.end_ns[other] >= queue.start_ns[left] - _JUST_BEFORE_NS) & (queue.lane[other] != queue.lane[left])
+    fits &= device[other] == device[left]
+    return left[fits], other[fits]
+
+
+def _first_of_threads(core: Core, calls: np.ndarray) -> np.ndarray:
+    """Row of the first host event of every thread that has calls."""
+    c = core.columns
+    counts = np.zeros(len(core.threads) + 1, bool)
+    counts[c.thread[calls]] = True
+    hosts = np.flatnonzero(is_kind(c.kind, HOST_KINDS))
+    hosts = hosts[counts[c.thread[hosts]]]
+    order = np.lexsort((hosts, c.start_ns[hosts], c.thread[hosts]))
+    thread = c.thread[hosts[order]]
+    return hosts[order][np.flatnonzero(np.diff(thread, prepend=-1))]
+
+
+def _chain_threads(core: Core, time: np.ndarray, row: np.ndarray, role: np.ndarray, edges: _Edges) -> None:
+    """Edges along each thread, and between threads one of which works for the other."""
+    thread = core.columns.thread[row].astype(np.int64)
+    order = np.lexsort((role, row, time, thread))
+    before, after = order[:-1], order[1:]
+    same = thread[before] == thread[after]
+    before, after = before[same], after[same]
+    in_call = (role[after] == Role.returned) & (role[before] == Role.call) & (row[after] == row[before])
+    edges.add(Edge.call, before[in_call], after[in_call])
+    edges.add(Edge.host, before[~in_call], after[~in_call])
+    own = np.full(len(time), np.iinfo(np.int64).min)
+    own[after] = time[before]
+    of_thread = {code: order_of[np.argsort(time[order_of], kind="stable")] for code, order_of in positions_by(thread)}
+    for one, other in sorted(_working_pairs(core, sorted(of_thread))):
+        for source, target in ((one, other), (other, one)):
+            given, taken = of_thread[source], of_thread[target]
+            taken = taken[role[taken] != Role.returned]
+            at = np.searchsorted(time[given], time[taken], "right") - 1
+            taken, at = taken[at >= 0], at[at >= 0]
+            later = (time[given[at]] > own[taken]) & (given[at] != taken)
+            edges.add(Edge.host, given[at][later], taken[later])
+
+
+_EVALUATES = "autograd::engine::evaluate_function"
+
+
+def _working_pairs(core: Core, threads: list[int]) -> set[tuple[int, int]]:
+    """Pairs of threads of which one waits while the other works: of the forward and of the backward pass.
+
+    Told by ops whose forward and backward sides are linked; without such links by what autograd calls its work, and
+    then the thread of the process that calls most counts as the forward one.
+    """
+    if len(threads) < 2:
+        return set()
+    c = core.columns
+    links = core.autograd
+    known = set(threads)
+    pairs = {
+        (min(pair), max(pair))
+        for pair in set(zip(c.thread[links.forward].tolist(), c.thread[links.backward].tolist(), strict=True))
+        if pair[0] != pair[1] and known.issuperset(pair)
+    }
+    if pairs:
+        return pairs
+    ops = np.flatnonzero((c.kind == Kind.Op) & np.isin(c.thread, threads))
+    of_autograd = np.array([name.startswith(_EVALUATES) for name in core.names], bool)
+    backward = set(c.thread[ops[of_autograd[c.name[ops]]]].tolist())
+    process = process_of_thread(core.threads)
+    calls = np.bincount(c.thread[np.flatnonzero(c.kind == Kind.RuntimeCall)], minlength=len(core.threads))
+    for thread in backward:
+        forward = [one for one in threads if one not in backward and process[one] == process[thread]]
+        if forward:
+            main = max(forward, key=lambda one: int(calls[one]))
+            pairs.add((min(main, thread), max(main, thread)))
+    return pairs

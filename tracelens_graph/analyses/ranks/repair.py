@@ -1,0 +1,121 @@
+"""A rank without its delays: what takes longer on it than on all others takes the median of theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tracelens_graph.analyses.ranks.causes import Causes
+from tracelens_graph.analyses.ranks.path_nodes import rank_of
+from tracelens_graph.analyses.ranks.points import Edge, Role
+from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, gpu_classes
+from tracelens_graph.errors import AnalysisError
+from tracelens_graph.graph.arrays import positions_by
+from tracelens_graph.graph.window import step_number
+
+LATE_SHARE, LATE_NS = 0.1, 1_000
+"""What takes this much longer than the median of the others, and longer than on any of them, is late."""
+
+
+@dataclass(frozen=True)
+class Repair:
+    """New weights for some edges of a rank.
+
+    Attributes:
+        edge: the edges.
+        weight: by bound the new weights, ns: the least, the median and the most of the other ranks.
+        notes: what is to be said of it.
+    """
+
+    edge: np.ndarray
+    weight: dict[str, np.ndarray]
+    notes: list[str] = field(default_factory=list)
+
+
+def repaired(causes: Causes, rank: int) -> Repair:
+    """New weights for what is late on a rank, by comparing the same stretches of other ranks.
+
+    Stretches are the same if they are at the same place in the same step, and the calls, or GPU events, of the thread
+    or stream are the same there.
+
+    Raises:
+        AnalysisError: there is no such rank, or no other.
+    """
+    ranks = [rank_of(causes, ordinal) for ordinal in range(len(causes.traces))]
+    if rank not in ranks:
+        raise AnalysisError(f"what_if: there is no rank {rank} among {', '.join(map(str, ranks))}")
+    if len(ranks) < 2:
+        raise AnalysisError("what_if: repairing a rank takes other ranks to compare it with")
+    lanes = [_lanes(causes, ordinal) for ordinal in range(len(ranks))]
+    own = lanes[ranks.index(rank)]
+    edges: list[np.ndarray] = []
+    weight: dict[str, list[np.ndarray]] = {"least": [], "usual": [], "most": []}
+    unlike = set()
+    for place, lane in own.items():
+        others = [found for number, one in enumerate(lanes) if number != ranks.index(rank)
+                  and (found := one.get(place)) is not None and found.names == lane.names]  # fmt: skip
+        if not others:
+            unlike.add(place[0])
+            continue
+        theirs = np.stack([one.takes for one in others])
+        known = (lane.takes >= 0) & (theirs >= 0).all(axis=0)
+        median = np.rint(np.median(theirs, axis=0)).astype(np.int64)
+        late = known & (lane.takes > theirs.max(axis=0))
+        late &= lane.takes > median * (1 + LATE_SHARE) + LATE_NS
+        edges.append(lane.edge[late])
+        for bound, values in (("least", theirs.min(axis=0)), ("usual", median), ("most", theirs.max(axis=0))):
+            weight[bound].append(values[late])
+    notes = []
+    if unlike:
+        notes.append(
+            f"rank {rank} does not run the same as any other in {len(unlike):,} steps: what differs stays as it is"
+        )
+    return Repair(_joined(edges), {bound: _joined(values) for bound, values in weight.items()}, notes)
+
+
+def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
+    return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True)
+class _Lane:
+    """What a thread or stream of a rank did in a step: names, edges that lead there, and their times (-1: none)."""
+
+    names: list[str]
+    edge: np.ndarray
+    takes: np.ndarray
+
+
+def _lanes(causes: Causes, ordinal: int) -> dict[tuple[int, str, int], _Lane]:
+    """(step, host or GPU, place among the threads or streams) -> what was done there, in the order of time."""
+    core, c = causes.core(ordinal), causes.core(ordinal).columns
+    points = np.flatnonzero((causes.ordinal == ordinal) & (causes.row >= 0) & (causes.role != Role.begin))
+    rows = causes.row[points]
+    binding = causes.binding[points]
+    kind = np.where(binding >= 0, causes.kind[binding], -1)
+    takes = np.where(binding >= 0, causes.time[points] - causes.time[causes.before[binding]], -1)
+    host = np.isin(causes.role[points], (Role.call, Role.returned))
+    runs = causes.role[points] == Role.gpu_end
+    takes[host & ~np.isin(kind, (Edge.host, Edge.call))] = -1
+    takes[runs & (kind != Edge.run)] = -1
+    communicates = np.zeros(len(points), bool)
+    communicates[runs] = gpu_classes(core, rows[runs]) == COMMUNICATION
+    takes[communicates] = -1
+    step = np.where(host, core.step[rows], core.gpu_step[rows])
+    found = {}
+    for what, chosen, lane in (
+        ("host", host, c.thread[rows].astype(np.int64)), ("gpu", runs, c.stream[rows] * 4096 + c.device[rows]),
+    ):  # fmt: skip
+        of = np.flatnonzero(chosen & (step >= 0))
+        for mark, in_step in positions_by(step[of]):
+            number = step_number(core.names[c.name[mark]])
+            if number is None:
+                continue
+            in_step = of[in_step]
+            for place, (_, at) in enumerate(positions_by(lane[in_step])):
+                here = in_step[at][np.argsort(causes.time[points[in_step[at]]], kind="stable")]
+                names = [core.names[code] for code in c.name[rows[here]].tolist()]
+                found[number, what, place] = _Lane(names, binding[here], takes[here])
+    return found

@@ -1,0 +1,325 @@
+"""Who waits for GPU work of a rank: other streams, and calls of the host that return when it is done.
+
+Both stand in `cuda_sync` rows, where the profiler was asked for them (`enable_cuda_sync_events`). Without them the
+calls are there, but not which stream they concern; then waits are inferred from the order of calls.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, gpu_classes
+from tracelens_graph.errors import ChangedTraceError
+from tracelens_graph.graph.arrays import distinct, positions_by
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.edges import edge_rows
+from tracelens_graph.schema import Kind
+
+_STREAM_WAIT = re.compile(r"StreamWaitEvent$")
+_RECORD = re.compile(r"EventRecord(WithFlags)?$")
+_DEVICE_SYNC = re.compile(r"(?:Device|Ctx)Synchronize$")
+_STREAM_SYNC = re.compile(r"(?:Stream|Event)Synchronize$")
+_TO_HOST_BLOCKING = re.compile(r"DtoH.*Pageable|Device ?(?:->|To) ?Host.*Pageable", re.IGNORECASE)
+_ANY_STREAM = 2**32 - 1
+_NONE = np.zeros(0, np.int64)
+Pairs = tuple[np.ndarray, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Waits:
+    """Waits of one rank; GPU events are positions in `GpuQueue.rows`.
+
+    Attributes:
+        device: waiting and awaited GPU events: one starts no sooner than the other has ended.
+        host: rows of calls, and GPU events that have ended when they return.
+        inferred: how many waits between streams are inferred from the order of calls.
+        notes: what is to be said of them.
+    """
+
+    device: Pairs
+    host: Pairs
+    inferred: int = 0
+    notes: list[str] = field(default_factory=list)
+
+
+class GpuQueue:
+    """GPU events of a rank in the order in which streams take them.
+
+    Attributes:
+        rows: rows of the GPU events, by device, stream and start.
+        lane: number of the stream of each, over all devices.
+        launched_ns: when it, or one before it on its stream, was launched: streams keep the order of launches.
+    """
+
+    def __init__(self, core: Core) -> None:
+        c = core.columns
+        self.core = core
+        self.rows = core.device_order
+        device, stream = c.device[self.rows].astype(np.int64), c.stream[self.rows].astype(np.int64)
+        self.start_ns = c.start_ns[self.rows]
+        self.end_ns = self.start_ns + c.dur_ns[self.rows]
+        new = np.ones(len(self.rows), bool)
+        new[1:] = (device[1:] != device[:-1]) | (stream[1:] != stream[:-1])
+        self.lane = np.cumsum(new) - 1
+        self.first = np.flatnonzero(new)
+        self._lane_of = {
+            key: lane for lane, key in enumerate(zip(device[new].tolist(), stream[new].tolist(), strict=True))
+        }
+        self.launch = c.parent[self.rows].astype(np.int64)
+        known = self.launch >= 0
+        launched = np.where(known, c.start_ns[self.launch], -1)
+        self._moments, code = np.unique(launched, return_inverse=True)
+        width = len(self._moments) + 1
+        self._key = np.maximum.accumulate(self.lane * width + code) if len(self.rows) else _NONE
+        self._width = width
+        self.launched_ns = self._moments[self._key - self.lane * width] if len(self.rows) else _NONE
+
+    @property
+    def lanes(self) -> int:
+        """Number of streams, over all devices."""
+        return len(self.first)
+
+    def lane_of(self, device: int, stream: int) -> int:
+        """Number of a stream; -1 for one that ran nothing."""
+        return self._lane_of.get((device, stream), -1)
+
+    def lanes_of(self, device: int) -> list[int]:
+        """Numbers of all streams of a device."""
+        return [lane for (of, _), lane in self._lane_of.items() if of == device]
+
+    def last_before(self, lane: np.ndarray, at: np.ndarray) -> np.ndarray:
+        """The last event on each stream that was launched before a moment; -1 without one."""
+        found = np.searchsorted(self._key, lane * self._width + np.searchsorted(self._moments, at), "left") - 1
+        return np.where((found >= 0) & (lane >= 0) & (self.lane[found] == lane), found, -1)
+
+    def first_after(self, lane: np.ndarray, at: np.ndarray) -> np.ndarray:
+        """The first event on each stream that was launched at a moment or later; -1 without one."""
+        found = np.searchsorted(self._key, lane * self._width + np.searchsorted(self._moments, at), "left")
+        inside = (found < len(self.rows)) & (lane >= 0)
+        found = np.where(inside, found, -1)
+        return np.where(inside & (self.lane[found] == lane), found, -1)
+
+    @cached_property
+    def by_launch(self) -> np.ndarray:
+        """Positions of the events whose launch is known, in the order of launches."""
+        known = np.flatnonzero(self.launch >= 0)
+        return known[np.lexsort((self.launch[known], self.core.columns.start_ns[self.launch[known]]))]
+
+    @cached_property
+    def communicates(self) -> np.ndarray:
+        """Which events communicate, by name or because they carry arguments of a collective."""
+        named = gpu_classes(self.core, self.rows) == COMMUNICATION
+        recorded = np.array(sorted(self.core.collectives.of_row), np.int64)
+        return named | np.isin(self.rows, recorded)
+
+
+class _Calls:
+    """Runtime calls that match patterns by name; names are looked at once each."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        c = core.columns
+        self._rows = np.flatnonzero(c.kind == Kind.RuntimeCall)
+        self._codes, self._place = distinct(c.name[self._rows])
+
+    def named(self, pattern: re.Pattern[str]) -> np.ndarray:
+        """Rows of the calls whose name fits, ascending."""
+        fits = [pattern.search(self._core.names[code]) is not None for code in self._codes.tolist()]
+        return self._rows[np.array(fits, bool)[self._place]] if fits else self._rows[:0]
+
+
+def waits_of(core: Core, queue: GpuQueue) -> Waits:
+    """All waits of a rank, as recorded; what is not recorded is inferred, and counted."""
+    notes: list[str] = []
+    calls = _Calls(core)
+    recorded = _recorded(core, notes)
+    device, host, told = _of_records(core, queue, recorded)
+    stream_waits = calls.named(_STREAM_WAIT)
+    inferred = 0
+    if not any(sync.kind == "stream wait event" for sync in recorded) and len(stream_waits):
+        pairs = _inferred(core, queue, stream_waits, calls.named(_RECORD))
+        inferred = len(pairs[0])
+        device.append(pairs)
+    host += _host_waits(core, queue, calls, told)
+    depends = core.depends_on
+    if len(depends):
+        place = np.full(len(core.columns) + 1, -1)
+        place[queue.rows] = np.arange(len(queue.rows))
+        device.append((place[depends[:, 0]], place[depends[:, 1]]))
+    return Waits(_joined(device), _joined(host), inferred, notes)
+
+
+def _joined(pairs: list[Pairs]) -> Pairs:
+    if not pairs:
+        return _NONE, _NONE
+    one, other = (np.concatenate(side).astype(np.int64) for side in zip(*pairs, strict=True))
+    both = (one >= 0) & (other >= 0)
+    return one[both], other[both]
+
+
+@dataclass(frozen=True)
+class _Sync:
+    """A synchronisation as recorded: its kind in lower case, its call, and what it waits for."""
+
+    kind: str
+    call: int
+    device: int
+    stream: int
+    awaited_stream: int | None
+    record: int | None
+    """Correlation id of the call that recorded the event waited for."""
+
+
+def _recorded(core: Core, notes: list[str]) -> list[_Sync]:
+    c = core.columns
+    calls, rows = edge_rows(core, "SYNCS")
+    if not len(rows):
+        return []
+    try:
+        events: Mapping[int, dict[str, Any]] = core.details.events(c.uid[rows].tolist())
+    except ChangedTraceError as error:
+        notes.append(f"{error}; which streams waited is inferred")
+        events = {}
+    found = []
+    for call, row in zip(calls.tolist(), rows.tolist(), strict=True):
+        args = events.get(int(c.uid[row]), {}).get("args")
+        args = args if isinstance(args, dict) else {}
+        kind = str(args.get("cuda_sync_kind") or core.names[c.name[row]]).lower()
+        if kind == "stream wait event" and "wait_on_stream" not in args:
+            continue
+        device, stream = int(c.device[row]), int(c.stream[row])
+        awaited, record = _number(args.get("wait_on_stream")), _number(args.get("wait_on_cuda_event_record_corr_id"))
+        found.append(_Sync(kind, call, device, -1 if stream == _ANY_STREAM else stream, awaited, record))
+    return found
+
+
+def _number(value: Any) -> int | None:
+    """A stream or an id; None for anything that is none."""
+    return value if type(value) is int and 0 <= value < _ANY_STREAM else None
+
+
+def _of_records(core: Core, queue: GpuQueue, syncs: list[_Sync]) -> tuple[list[Pairs], list[Pairs], set[int]]:
+    """Waits between streams, waits of the host, and the calls that were recorded with what they wait for."""
+    c = core.columns
+    called = np.flatnonzero((c.kind == Kind.RuntimeCall) & (c.correlation != -1))
+    call_of = dict(zip(c.correlation[called].tolist(), called.tolist(), strict=True))
+    waiting, behind, awaited, until = [], [], [], []
+    host_call, host_lane, host_until = [], [], []
+    told = set()
+    for sync in syncs:
+        begun = int(c.start_ns[sync.call])
+        record = call_of.get(sync.record, -1) if sync.record is not None else -1
+        before = int(c.start_ns[record]) if record >= 0 and c.start_ns[record] <= begun else begun
+        of = queue.lane_of(sync.device, sync.awaited_stream) if sync.awaited_stream is not None else -1
+        if sync.kind == "stream wait event":
+            waiting.append(queue.lane_of(sync.device, sync.stream))
+            behind.append(begun)
+            awaited.append(of)
+            until.append(before)
+            continue
+        told.add(sync.call)
+        if "Query" in core.names[c.name[sync.call]]:
+            continue  # asks without waiting
+        if sync.kind == "context sync":
+            lanes, before = queue.lanes_of(sync.device), begun
+        elif sync.kind == "stream sync":
+            lanes, before = [queue.lane_of(sync.device, sync.stream)], begun
+        else:
+            lanes = [of]
+        host_call += [sync.call] * len(lanes)
+        host_lane += lanes
+        host_until += [before] * len(lanes)
+    device = (
+        queue.first_after(np.array(waiting, np.int64), np.array(behind, np.int64)),
+        queue.last_before(np.array(awaited, np.int64), np.array(until, np.int64)),
+    )
+    host = (
+        np.array(host_call, np.int64),
+        queue.last_before(np.array(host_lane, np.int64), np.array(host_until, np.int64)),
+    )
+    return [device], [host], told
+
+
+def _host_waits(core: Core, queue: GpuQueue, calls: _Calls, told: set[int]) -> list[Pairs]:
+    """Waits of calls that no row tells of: by what they are called, and of copies that block."""
+    c = core.columns
+    found: list[Pairs] = []
+    untold = [rows[~np.isin(rows, list(told))] for rows in map(calls.named, (_DEVICE_SYNC, _STREAM_SYNC))]
+    if len(untold[0]) and queue.lanes:
+        rows, lanes = np.repeat(untold[0], queue.lanes), np.tile(np.arange(queue.lanes), len(untold[0]))
+        found.append((rows, queue.last_before(lanes, c.start_ns[rows])))
+    if len(untold[1]):
+        found.append((untold[1], _last_of_thread(core, queue, untold[1])))
+    copies = np.flatnonzero((c.kind[queue.rows] == Kind.Memcpy) & (queue.launch >= 0))
+    code, place = distinct(c.name[queue.rows[copies]])
+    blocking = np.array([_TO_HOST_BLOCKING.search(core.names[one]) is not None for one in code.tolist()], bool)
+    copies = copies[blocking[place]] if len(code) else copies
+    copies = copies[c.end_ns[queue.launch[copies]] >= queue.end_ns[copies]]
+    found.append((queue.launch[copies], copies))
+    return found
+
+
+def _last_of_thread(core: Core, queue: GpuQueue, calls: np.ndarray) -> np.ndarray:
+    """The last work launched by the thread of each call, on its stream; -1 if that ended after the call returned."""
+    c = core.columns
+    found = np.full(len(calls), -1, np.int64)
+    order = queue.by_launch
+    thread, when = c.thread[queue.launch[order]], c.start_ns[queue.launch[order]]
+    of_thread = dict(positions_by(thread))
+    for code, asked in positions_by(c.thread[calls]):
+        own = of_thread.get(code)
+        if own is None:
+            continue
+        at = np.searchsorted(when[own], c.start_ns[calls[asked]]) - 1
+        found[asked] = np.where(at >= 0, order[own[at]], -1)
+    return np.where((found >= 0) & (queue.end_ns[found] <= c.end_ns[calls]), found, -1)
+
+
+def _inferred(core: Core, queue: GpuQueue, waits: np.ndarray, records: np.ndarray) -> Pairs:
+    """What calls of `cudaStreamWaitEvent` without a stream make wait, by the order of calls.
+
+    The work that is launched next waits. If it communicates, then for the last work launched before the event was
+    recorded that does not; else for the last work before it on another stream, which has to have ended: that is
+    usually a collective whose result is needed.
+    """
+    c = core.columns
+    order = queue.by_launch
+    when = c.start_ns[queue.launch[order]]
+    begun = c.start_ns[waits]
+    thread_time = np.lexsort((c.start_ns[records], c.thread[records]))
+    records = records[thread_time]
+    marked = begun.copy()
+    for code, asked in positions_by(c.thread[waits]):
+        own = records[c.thread[records] == code]
+        if len(own):
+            at = np.searchsorted(c.start_ns[own], begun[asked], "right") - 1
+            marked[asked] = np.where(at >= 0, c.start_ns[own[at]], begun[asked])
+    after = np.searchsorted(when, begun)
+    there = after < len(order)
+    waiting = np.where(there, order[np.minimum(after, len(order) - 1)], -1) if len(order) else np.full(len(waits), -1)
+    found = np.full(len(waits), -1, np.int64)
+    for place, (follower, mark, at) in enumerate(zip(waiting.tolist(), marked.tolist(), begun.tolist(), strict=True)):
+        if follower >= 0:
+            found[place] = _awaited(queue, order, when, follower, mark, at)
+    return waiting, found
+
+
+_LOOKED_BACK = 256
+"""How many launches before a call are looked at for the one whose event it waits for."""
+
+
+def _awaited(queue: GpuQueue, order: np.ndarray, when: np.ndarray, follower: int, mark: int, at: int) -> int:
+    communicates = bool(queue.communicates[follower])
+    until = int(np.searchsorted(when, mark if communicates else at))
+    for position in order[max(until - _LOOKED_BACK, 0) : until][::-1].tolist():
+        if queue.lane[position] == queue.lane[follower] or queue.end_ns[position] > queue.start_ns[follower]:
+            continue
+        if bool(queue.communicates[position]) != communicates:
+            return int(position)
+    return -1

@@ -1,0 +1,238 @@
+"""How long a step would be if something in it took another time.
+
+The points of all ranks are run again, forward in time, with new weights on what is changed; the old path with new
+weights would be wrong, because another one may become the longest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tracelens_graph.analyses.ranks.causes import Causes
+from tracelens_graph.analyses.ranks.critical_path import CriticalPath, causes_of, critical_path
+from tracelens_graph.analyses.ranks.meetings import Meetings
+from tracelens_graph.analyses.ranks.points import Edge, Role
+from tracelens_graph.analyses.ranks.repair import Repair, repaired
+from tracelens_graph.analyses.ranks.replay import Latency, replayed, weights
+from tracelens_graph.analyses.ranks.steps import steps_of
+from tracelens_graph.analyses.ranks.walk import shortest_equal
+from tracelens_graph.errors import AnalysisError
+from tracelens_graph.graph.arrays import positions_by
+from tracelens_graph.graph.collectives import UNKNOWN, kind_of
+from tracelens_graph.graph.core import Core
+from tracelens_graph.schema import Kind
+from tracelens_graph.schema.tables.paths import WHAT_IF
+from tracelens_graph.suggest import hint
+from tracelens_graph.table import Table, columns_of
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """Length of a step with a change.
+
+    Attributes:
+        path: the critical path as recorded.
+        change: what is changed, in words.
+        edges: number of stretches of time with another length.
+        changed_ns: length with the change.
+        least_ns, most_ns: between which it lies. How fast a cause is that did not bind is not in a trace: with the
+            change it may bind, and then it is as fast as the fastest of its kind, or as slow as the slowest.
+        notes: what is to be said of it.
+    """
+
+    path: CriticalPath
+    change: str
+    edges: int
+    changed_ns: int
+    least_ns: int
+    most_ns: int
+    notes: Sequence[str] = ()
+
+    @property
+    def saved_ns(self) -> int:
+        """What the change gains; negative where it costs."""
+        return self.path.length_ns - self.changed_ns
+
+    @property
+    def error_ns(self) -> int:
+        """How far the length with the change may be off, either way."""
+        return max(self.changed_ns - self.least_ns, self.most_ns - self.changed_ns)
+
+    def table(self) -> Table:
+        """One row: the length as recorded, with the change, and the bounds of that."""
+        length = self.path.length_ns
+        record = {
+            "change": self.change, "edges": self.edges, "step_ms": length / 1e6, "changed_ms": self.changed_ns / 1e6,
+            "saved_ms": self.saved_ns / 1e6, "saved_percent": 100 * self.saved_ns / length if length else 0.0,
+            "least_ms": self.least_ns / 1e6, "most_ms": self.most_ns / 1e6,
+        }  # fmt: skip
+        title = f"What if: {self.change} ({self.path.title[0].lower()}{self.path.title[1:]})"
+        return Table("what_if", columns_of([record], WHAT_IF), WHAT_IF, title, [*self.notes, *self.path.notes])
+
+
+def what_if(
+    ranks: Any,
+    step: int | None = None,
+    *,
+    collectives: float | Mapping[str, float] | None = None,
+    ops: Mapping[str, float] | None = None,
+    repair: int | None = None,
+    meetings: Meetings | None = None,
+) -> WhatIf:
+    """How long a step would be if collectives or ops were faster, or a rank were not late.
+
+    Args:
+        ranks: a set of traces, a graph, or `Causes`; see `critical_path`.
+        step: the number in `ProfilerStep#n`; by default everything there is. What is changed is changed in all steps.
+        collectives: how many times as fast collectives move data; or kind of collective -> how many times. Waiting for
+            other ranks is not moving data.
+        ops: name of an op -> how many times as fast the GPU work is that it and what it calls launch.
+        repair: a rank; its host time and GPU work that take longer than on all other ranks take the median of theirs.
+        meetings: which collectives of the ranks are one; by default they are matched.
+
+    Raises:
+        AnalysisError: no change is given, a factor is not above 0, or no rank, op or collective is called so.
+    """
+    causes = ranks if isinstance(ranks, Causes) else causes_of(ranks, meetings)
+    changes = _Changes(causes)
+    if collectives is not None:
+        changes.speed_up_collectives(collectives if isinstance(collectives, Mapping) else {"": collectives})
+    for op, factor in (ops or {}).items():
+        changes.speed_up_op(op, factor)
+    if repair is not None:
+        changes.repair(repair)
+    if not changes.words:
+        raise AnalysisError("what_if: nothing is changed: give collectives, ops or repair")
+    path = critical_path(causes, step)
+    before = _length(causes, causes.time, step)
+    lengths = {
+        bound: path.length_ns + _length(causes, replayed(causes, changes.weights(bound)), step) - before
+        for bound in _BOUNDS
+    }
+    return WhatIf(
+        path, "; ".join(changes.words), len(changes.edges), lengths["usual"], min(lengths.values()),
+        max(lengths.values()), changes.notes,
+    )  # fmt: skip
+
+
+_BOUNDS: tuple[Latency, ...] = ("least", "usual", "most")
+
+
+def _length(causes: Causes, time: np.ndarray, step: int | None) -> int:
+    """How long a step is, or when everything has ended, with other times of the points."""
+    if step is None:
+        return int(time[causes.role == Role.gpu_end].max())
+    start, end = steps_of(causes, time).of(step)
+    return end - start
+
+
+class _Changes:
+    """Edges with new weights, as they are collected."""
+
+    def __init__(self, causes: Causes) -> None:
+        self._causes = causes
+        self._gap = causes.time[causes.after] - causes.time[causes.before]
+        self._factor = np.ones(len(self._gap))
+        self._fixed = np.zeros(len(self._gap), np.int64)
+        self._repair: Repair | None = None
+        self.words: list[str] = []
+        self.notes: list[str] = []
+
+    @property
+    def edges(self) -> np.ndarray:
+        """The edges that are changed."""
+        changed = self._factor != 1
+        if self._repair is not None:
+            changed[self._repair.edge] = True
+        return np.flatnonzero(changed)
+
+    def weights(self, bound: Latency) -> np.ndarray:
+        """Weights of all edges with the changes."""
+        weight = weights(self._causes, bound)
+        if self._repair is not None:
+            weight[self._repair.edge] = self._repair.weight[bound]
+        scaled = np.flatnonzero(self._factor != 1)
+        fixed = self._fixed[scaled]
+        weight[scaled] = fixed + np.rint((weight[scaled] - fixed) / self._factor[scaled]).astype(np.int64)
+        return weight
+
+    def speed_up_collectives(self, factors: Mapping[str, float]) -> None:
+        causes = self._causes
+        moves = np.flatnonzero(np.isin(causes.kind, (Edge.transfer, Edge.run)))
+        point = causes.after[moves]
+        kinds: set[str] = set()
+        found = dict.fromkeys(factors, 0)
+        for ordinal, of in positions_by(causes.ordinal[point]):
+            core = causes.core(ordinal)
+            nodes, of_row = core.collectives.nodes, core.collectives.of_row
+            place = np.array([of_row.get(row, -1) for row in causes.row[point[of]].tolist()], np.int64)
+            of, place = of[place >= 0], place[place >= 0]
+            own = np.array([nodes[at].kind for at in place.tolist()], object)
+            kinds.update(own.tolist())
+            edges = moves[of]
+            alone = np.flatnonzero(causes.kind[edges] == Edge.run)
+            if len(alone):  # what it takes longer than the shortest equal one is waiting
+                rows = causes.row[point[of[alone]]]
+                self._fixed[edges[alone]] = self._gap[edges[alone]] - shortest_equal(core, rows)
+            for kind, factor in factors.items():
+                fits = np.array([not kind or _same_kind(kind, one) for one in own.tolist()], bool)
+                self._factor[edges[fits]] *= _checked(factor)
+                found[kind] += int(fits.sum())
+        for kind, count in found.items():
+            if not count:
+                known = f"no collective of the ranks is a {kind!r}; {hint(kind, kinds)}" if kind else "there are none"
+                raise AnalysisError(f"what_if: collectives: {known}")
+            self.words.append(f"{kind or 'collectives'} {factors[kind]:g} times as fast")
+        if (causes.kind[self.edges] == Edge.run).any():
+            self.notes.append(
+                "of collectives whose other ranks are not in the set, what they take longer than their shortest equal "
+                "counts as waiting, which stays"
+            )
+
+    def speed_up_op(self, op: str, factor: float) -> None:
+        causes = self._causes
+        runs = np.flatnonzero(causes.kind == Edge.run)
+        point = causes.after[runs]
+        count = 0
+        for ordinal, of in positions_by(causes.ordinal[point]):
+            below = _below(causes.core(ordinal), op)[causes.row[point[of]]]
+            self._factor[runs[of[below]]] *= _checked(factor)
+            count += int(below.sum())
+        if not count:
+            raise AnalysisError(f"what_if: ops: no GPU work is launched by an op {op!r}; {hint(op, self._ops())}")
+        self.words.append(f"GPU work of {op} {factor:g} times as fast")
+
+    def repair(self, rank: int) -> None:
+        self._repair = repaired(self._causes, rank)
+        self.words.append(f"rank {rank} as its median peer")
+        self.notes += self._repair.notes
+
+    def _ops(self) -> Iterable[str]:
+        for one in self._causes.traces:
+            core, c = one.core, one.core.columns
+            yield from {core.names[code] for code in np.unique(c.name[c.kind == Kind.Op]).tolist()}
+
+
+def _checked(factor: float) -> float:
+    if not 0 < factor < float("inf"):
+        raise AnalysisError(f"what_if: a factor is a number above 0, not {factor}")
+    return factor
+
+
+def _same_kind(asked: str, kind: str) -> bool:
+    return asked == kind or (kind_of(asked) == kind_of(kind) != UNKNOWN)
+
+
+def _below(core: Core, op: str) -> np.ndarray:
+    """For every row whether it is, or is below, an op of a name."""
+    c = core.columns
+    named = np.array([name == op for name in core.names], bool)
+    rows = np.flatnonzero((c.kind == Kind.Op) & named[c.name])
+    change = np.zeros(len(c) + 1, np.int64)
+    np.add.at(change, rows, 1)
+    np.add.at(change, c.last[rows].astype(np.int64) + 1, -1)
+    return np.cumsum(change)[:-1] > 0

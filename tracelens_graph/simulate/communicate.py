@@ -1,0 +1,260 @@
+"""One rank's part of a collective: the ops and calls on the host, the kernel, and how long the data takes."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from . import kernels
+from .events import Collective, GpuEvent, Member, SyncEvent
+from .groups import Group, written_list
+from .host import COMPUTE_STREAM, Process, Thread
+from .kinds import Kind, awaited_ranks
+from .tensors import COMM_DTYPE, Tensor
+
+
+@dataclass(frozen=True)
+class Message:
+    """What a rank asks of the network.
+
+    `root` is the source or target of a broadcast, reduce, gather or scatter, `peer` the other end of a
+    transfer, both as ranks of the job. Splits count rows for each rank of the group.
+    """
+
+    kind: Kind
+    group: Group
+    x: Tensor
+    out: Tensor
+    root: int | None = None
+    peer: int | None = None
+    split_in: tuple[int, ...] = ()
+    split_out: tuple[int, ...] = ()
+
+    def ends(self, rank: int) -> tuple[int, int] | None:
+        """Sender and receiver of a transfer."""
+        if self.peer is None:
+            return None
+        return (rank, self.peer) if self.kind.name == "send" else (self.peer, rank)
+
+    def comms_id(self, rank: int) -> int:
+        """Id of the communicator: two ranks that send to each other have one of their own."""
+        return self.group.comms_id(self.ends(rank))
+
+
+def start(t: Thread, message: Message, *inputs: Any) -> GpuEvent:
+    """Call a collective with the op's `inputs`; gives this rank's kernel, which nobody waits for yet."""
+    process = t.process
+    place = (process.rank, len(process.joined))
+    if place in process.options.extra_collectives:
+        with process.aside():
+            _call(t, message, inputs, alone=True)
+    with _left_out(process, place in process.options.dropped_collectives):
+        gpu = _call(t, message, inputs, alone=False)
+    gpu.hidden = place in process.options.dropped_collectives
+    return gpu
+
+
+def wait_stream(t: Thread, waiting: int, awaited: int) -> None:
+    """Record an event on one stream and let another wait for it."""
+    with t.runtime("cudaEventRecord") as mark:
+        work = t.process.last_on(awaited)
+    with t.runtime("cudaStreamWaitEvent") as wait:
+        t.process.wait_for(waiting, work)
+    found = () if work is None else (work,)
+    t.process.syncs.append(SyncEvent("Stream Wait Event", wait, waiting, awaited, mark, found))
+
+
+@contextmanager
+def _left_out(process: Process, is_dropped: bool) -> Iterator[None]:
+    begin = len(process.hosts)
+    yield
+    if is_dropped:
+        for event in process.hosts[begin:]:
+            event.hidden = True
+
+
+def _call(t: Thread, message: Message, inputs: tuple[Any, ...], alone: bool) -> GpuEvent:
+    with t.op(message.kind.op, *inputs) as op:
+        gpu = _launch(t, message, alone)
+        op.outputs = (message.out,)
+    return gpu
+
+
+def _launch(t: Thread, message: Message, alone: bool) -> GpuEvent:
+    process, kind, group = t.process, message.kind, message.group
+    collective, sequence = (_alone if alone else _joined)(process, message)
+    recorded = process.options.collective_args
+    args = _args(message, sequence, collective.dtype, process.rank, recorded == "all")
+    with t.op("record_param_comms", *_inputs(process, message, sequence)) as op:
+        op.outputs = (message.out,)
+        if recorded != "none":
+            op.args.update(args)
+            start_and_stride = {"Global rank start": group.ranks[0], "Global rank stride": group.stride}
+            op.args.update({"Rank": _rank_argument(process, message), **start_and_stride})
+        with t.annotation(kind.label.format(*(group.ranks.index(end) for end in _told_ends(process, message)))) as note:
+            note.inputs = (message.x,)
+            with t.runtime("cudaStreamIsCapturing"):
+                pass
+            stream = process.comm_stream(message.comms_id(process.rank))
+            wait_stream(t, stream, COMPUTE_STREAM)
+            kernel = kernels.nccl(kind.kernel, collective.dtype, args if recorded != "none" else {})
+            gpu = GpuEvent("kernel", kernel.name, stream, 0, collective=collective, args=kernel.launch_args())
+            return t.join(kernel, collective, _member(process, message, collective, sequence, gpu))
+
+
+def _joined(process: Process, message: Message) -> tuple[Collective, int]:
+    """The collective that this rank joins, made by the first to come, and the number that this rank gives it."""
+    options, group, ends = process.options, message.group, message.ends(process.rank)
+    lane = (group.name, group.ranks, ends)
+    index = process.count(lane)
+    if ends is not None:  # each rank counts its own transfers, with whomever
+        sequence = process.count((group.name, group.ranks, "transfers"))
+    elif options.extra_counts:
+        sequence = index + process.extras[lane]
+    else:
+        sequence = index * (2 if options.extra_collectives else 1)
+    key = (*lane, index)
+    if key not in process.collectives:
+        ranks = group.ranks if ends is None else tuple(sorted(ends))
+        process.collectives[key] = _collective(process, message, ranks, index, sequence)
+    collective = process.collectives[key]
+    process.joined.append(collective)
+    return collective, sequence
+
+
+def _alone(process: Process, message: Message) -> tuple[Collective, int]:
+    """A collective that only this rank runs, right before it joins another of that lane."""
+    lane = (message.group.name, message.group.ranks, message.ends(process.rank))
+    index = process.counted(lane) + 1
+    process.extras[lane] += 1
+    sequence = index + process.extras[lane] - 1 if process.options.extra_counts else 2 * index - 1
+    collective = _collective(process, message, (process.rank,), -index, sequence)
+    collective.is_extra = True
+    process.collectives[(*lane, process.rank, index)] = collective
+    return collective, sequence
+
+
+def _collective(process: Process, message: Message, ranks: tuple[int, ...], index: int, sequence: int) -> Collective:
+    options, group, kind = process.options, message.group, message.kind
+    lane = (group.name,) if group.name == "0" else (group.name, group.ranks)
+    seed = f"{options.seed}/{(*lane, *(message.ends(process.rank) or ()), index)}"
+    latency = random.Random(seed).randint(9_000, 14_000)
+    is_odd = kind.is_barrier and random.Random(f"{seed}/odd").random() < options.odd_share
+    source, target = message.ends(process.rank) or (
+        message.root if kind.waiting == "source" else None,
+        message.root if kind.waiting == "target" else None,
+    )
+    return Collective(
+        group=group,
+        sequence=sequence,
+        kind="send_recv" if kind.is_transfer else kind.name,
+        dtype=COMM_DTYPE[message.x.dtype],
+        ranks=ranks,
+        number=index,
+        seed=seed,
+        latency=latency,
+        is_barrier=kind.is_barrier and not is_odd,
+        is_odd=is_odd,
+        source=source,
+        target=target,
+        step=process.step,
+    )
+
+
+def _member(process: Process, message: Message, collective: Collective, sequence: int, gpu: GpuEvent) -> Member:
+    options, kind, rank = process.options, message.kind, process.rank
+    noise = random.Random(f"{collective.seed}/{rank}")
+    most = options.odd_noise_us if collective.is_odd else options.end_noise_us
+    if collective.is_odd or len(collective.ranks) == 1:
+        awaits: tuple[int, ...] | None = (rank,)
+    else:
+        sizes = (message.split_in, message.split_out)
+        exchanged = tuple(map(sum, zip(*sizes, strict=True))) or (1,) * len(collective.ranks)
+        awaits = awaited_ranks(kind, rank, collective.ranks, message.root, exchanged, message.x.bytes)
+    wire = kind.wire(len(collective.ranks), message.x.bytes, message.out.bytes)
+    return Member(
+        rank=rank,
+        gpu=gpu,
+        sequence=sequence,
+        elements_in=message.x.numel,
+        elements_out=message.out.numel,
+        transfer=collective.latency + round(wire * _slowness(process, collective) / _rate(process, collective)),
+        end_noise=round(1000 * most * noise.random()),
+        awaits=awaits,
+        split_in=message.split_in,
+        split_out=message.split_out,
+    )
+
+
+def _rate(process: Process, collective: Collective) -> float:
+    """Bytes per nanosecond."""
+    options = process.options
+    if options.network_gb_per_s is not None and options.nodes is not None:
+        per_node = options.ranks // options.nodes
+        if len({rank // per_node for rank in collective.ranks}) > 1:
+            return options.network_gb_per_s
+    return options.bus_gb_per_s
+
+
+def _slowness(process: Process, collective: Collective) -> float:
+    options, group = process.options, collective.group
+    slow_group = options.slow_link_group in (group.name, group.description)
+    return options.slow_link_factor if slow_group or options.slow_link_rank in collective.ranks else 1.0
+
+
+def _told_ends(process: Process, message: Message) -> tuple[int, ...]:
+    """The ranks that the annotation of a transfer names: its own first."""
+    return () if message.peer is None else (process.rank, message.peer)
+
+
+def _rank_argument(process: Process, message: Message) -> int:
+    """What PyTorch records as the rank: the peer or root where there is one, by its place in the group."""
+    told = next((one for one in (message.peer, message.root) if one is not None), process.rank)
+    return message.group.ranks.index(told)
+
+
+def _args(message: Message, sequence: int, dtype: str, rank: int, with_sequence: bool) -> dict[str, Any]:
+    """What Kineto writes with the kernel, and with the op."""
+    group = message.group
+    args = {
+        "Collective name": message.kind.name,
+        "In msg nelems": message.x.numel,
+        "Out msg nelems": message.out.numel,
+        "Group size": len(group.ranks),
+        "dtype": dtype,
+        "In split size": written_list(message.split_in),
+        "Out split size": written_list(message.split_out),
+        "Process Group Name": group.name,
+        "Process Group Description": group.description,
+        "Process Group Ranks": written_list(group.ranks),
+        "Seq": sequence,
+        "Comms Id": message.comms_id(rank),
+    }
+    if not with_sequence:
+        del args["Seq"], args["Comms Id"]
+    if message.peer is not None:
+        args["Dst Rank" if message.kind.name == "send" else "Src Rank"] = message.peer
+    return args
+
+
+def _inputs(process: Process, message: Message, sequence: int) -> tuple[Any, ...]:
+    """Arguments of `record_param_comms`; older versions tell fewer."""
+    group, name = message.group, message.kind.name
+    tensors = [message.x] if message.x.numel else []
+    if process.options.collective_args == "none":
+        return tensors, (), (), (), name, (), ()
+    return (
+        tensors,
+        (sequence, message.kind.is_transfer),
+        (group.name, group.description),
+        _rank_argument(process, message),
+        name,
+        list(message.split_in),
+        list(message.split_out),
+        group.ranks[0],
+        group.stride,
+        len(group.ranks),
+    )
