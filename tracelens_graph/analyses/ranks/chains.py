@@ -96,6 +96,17 @@ class RankChains:
             edge = int(self._binding[before])
         return Chain(ready, followed)
 
+    def reaches(self, chain: Chain, moment_ns: int, stops: Mapping[int, int]) -> bool:
+        """Whether a chain goes on back to a moment without passing any of some points."""
+        if chain.passed >= 0 or not chain.edges:
+            return False
+        point = int(self._before[chain.edges[-1]])
+        while self._time[point] > moment_ns and (edge := int(self._binding[point])) >= 0:
+            point = int(self._before[edge])
+            if point in stops:
+                return False
+        return True
+
     def _bound(self, point: int, stops: Mapping[int, int]) -> tuple[int, int]:
         """When a point could have come, and the edge that binds it then; -1 for none."""
         edges = self._into[slice(*np.searchsorted(self._sorted, (point, point + 1)))]

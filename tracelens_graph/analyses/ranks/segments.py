@@ -11,10 +11,9 @@ from tracelens_graph.analyses.ranks.chains import Chain, RankChains
 from tracelens_graph.analyses.ranks.figures import Figures
 from tracelens_graph.analyses.ranks.host_labels import HostLabels
 from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, gpu_classes
-from tracelens_graph.graph.classes import normal_name
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.trace_set import TraceSet
-from tracelens_graph.schema import Kind
 
 
 @dataclass(frozen=True)
@@ -45,18 +44,40 @@ class Late:
         meeting: number of the collective.
         late_ns: how much later than the median of the others the last rank came.
         new_ns: the part of it that was not there at the collective before.
+        before_ns: how much later the last rank was where the stretch begins: at the collective before, or, without
+            one, at the beginning of the step.
+        is_first: whether there is no collective before.
+        host_ran_on: whether the host of the last rank did not wait for what the others waited for since it launched
+            its part of the collective before, so that it may have come late to that.
         blamed, median: the two ranks.
     """
 
     meeting: int
     late_ns: int
     new_ns: int
+    before_ns: int
+    is_first: bool
+    host_ran_on: bool
     blamed: Side
     median: Side
 
 
+@dataclass(frozen=True)
+class Kernel:
+    """GPU work of one name: how often it ran, for how long in all, and the row of the longest."""
+
+    count: int
+    ns: int
+    row: int
+
+    @property
+    def mean_ns(self) -> float:
+        """Mean duration; 0 of nothing."""
+        return self.ns / self.count if self.count else 0.0
+
+
 class Kernels:
-    """The GPU work of a rank, by when it was launched."""
+    """The GPU work of a rank that does not communicate, by when it was launched."""
 
     def __init__(self, core: Core) -> None:
         c = core.columns
@@ -65,25 +86,19 @@ class Kernels:
         launched = c.start_ns[c.parent[rows]]
         order = np.argsort(launched, kind="stable")
         self._core, self._rows, self._launched = core, rows[order], launched[order]
-        self._names: dict[int, str] = {}
 
-    def within(self, start_ns: int, end_ns: int) -> dict[str, tuple[int, int, int]]:
-        """Number, time in ns and longest row of the GPU work that was launched within a span, by name."""
+    def within(self, start_ns: int, end_ns: int) -> dict[str, Kernel]:
+        """The work that was launched within a span, by name."""
         c = self._core.columns
         rows = self._rows[slice(*np.searchsorted(self._launched, (start_ns, end_ns)))]
-        found: dict[str, tuple[int, int, int]] = {}
         codes, place = np.unique(c.name[rows], return_inverse=True)
-        sums = np.zeros(len(codes), np.int64)
-        np.add.at(sums, place, c.dur_ns[rows])
-        counts = np.bincount(place, minlength=len(codes))
-        order = np.lexsort((c.dur_ns[rows], place))
-        longest = rows[order[np.cumsum(counts) - 1]] if len(codes) else rows
-        for code, count, ns, row in zip(codes.tolist(), counts.tolist(), sums.tolist(), longest.tolist(), strict=True):
-            if code not in self._names:
-                self._names[code] = normal_name(Kind.Kernel, self._core.names[code])
-            had = found.get(self._names[code], (0, 0, row))
-            found[self._names[code]] = had[0] + count, had[1] + ns, had[2]
-        return found
+        ns = sum_by_group(place, c.dur_ns[rows], len(codes))
+        count = np.bincount(place, minlength=len(codes))
+        longest = rows[np.lexsort((c.dur_ns[rows], place))[np.cumsum(count) - 1]] if len(codes) else rows
+        return {
+            self._core.names[code]: Kernel(*told)
+            for code, *told in zip(codes.tolist(), count.tolist(), ns.tolist(), longest.tolist(), strict=True)
+        }
 
 
 class Rank:
@@ -162,17 +177,20 @@ class Arrivals:
             new = late_ns
         else:
             ends = [chain.ready_ns for chain in chains]
-            apart = [
-                int(np.diff(self._m.clock_ns(ordinal, np.array(times)))[0])
-                for ordinal, times in zip(both, zip(starts, ends, strict=True), strict=True)
-            ]
-            new = min(max(apart[0] - apart[1], 0), late_ns)
+            took = [end - start for start, end in zip(starts, ends, strict=True)]
+            new = min(max(took[0] - took[1], 0), late_ns)
+        begun = [
+            int(self._m.clock_ns(ordinal, np.array([start]))[0]) for ordinal, start in zip(both, starts, strict=True)
+        ]
         sides = [
             Side(ordinal, self._first_row(ordinal, meeting), chain, start, end,
                  self._launches(ordinal, meeting, reference, start, end))
             for ordinal, chain, start, end in zip(both, chains, starts, ends, strict=True)
         ]  # fmt: skip
-        return Late(meeting, late_ns, new, *sides)
+        ran_on = reference is not None and self.ranks[last].chains.reaches(
+            chains[0], sides[0].host_ns[0], self._stops(last, both)
+        )
+        return Late(meeting, late_ns, new, begun[0] - begun[1], reference is None, ran_on, *sides)
 
     # --- which collective came before ----------------------------------------------------------------------------
 
@@ -193,9 +211,7 @@ class Arrivals:
     def _aligned(self, both: tuple[int, int], chains: list[Chain]) -> int | None:
         """The collective that the chain of one of the ranks passes: when it ended, both stood at the same place."""
         passed = [
-            self._ends[ordinal][chain.passed]
-            for ordinal, chain in zip(both, chains, strict=True)
-            if chain.passed >= 0
+            self._ends[ordinal][chain.passed] for ordinal, chain in zip(both, chains, strict=True) if chain.passed >= 0
         ]
         return max(passed, key=lambda one: int(self._m.last_end_ns[one])) if passed else None
 
