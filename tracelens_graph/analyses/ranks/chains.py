@@ -140,7 +140,9 @@ class RankChains:
             (work == COMMUNICATION, work == MEMCPY), (Share.communication, Share.copy), Share.computation
         )
         np.add.at(found, share, length)
-        found[Share.unexplained] += max(chain.ready_ns - start_ns - int(length.sum()), 0)
+        # What comes before the first thing that is known of the chain.
+        rest = max(chain.ready_ns - start_ns - int(length.sum()), 0)
+        found[Share.host if kind[-1] in _HOST else Share.unexplained] += rest
         return found
 
     def longest(self, chain: Chain, start_ns: int, share: Share) -> int:

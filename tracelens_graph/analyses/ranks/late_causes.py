@@ -13,7 +13,7 @@ import numpy as np
 
 from tracelens_graph.analyses.diagnosis.finding import percent
 from tracelens_graph.analyses.ranks.figures import Figures
-from tracelens_graph.analyses.ranks.reasons import EARLIER, EVEN, EVEN_NS, UNKNOWN, Reason, reason_of
+from tracelens_graph.analyses.ranks.reasons import EVEN, EVEN_NS, UNKNOWN, UNNAMED, Reason, reason_of
 from tracelens_graph.analyses.ranks.segments import Arrivals
 from tracelens_graph.analyses.shared.first_rows import first_rows
 from tracelens_graph.errors import AnalysisError
@@ -109,8 +109,7 @@ def late_ranks(arrivals: Table, figures: Figures) -> Table:
         for row in late:
             by_reason[row["reason"]] = by_reason.get(row["reason"], 0.0) + row["new_us"]
         new = sum(by_reason.values())
-        rest = (EARLIER, EVEN)
-        named = [one for one in by_reason if one not in rest] or list(by_reason)
+        named = [one for one in by_reason if one not in UNNAMED] or list(by_reason)
         reason = max(named, key=lambda one: by_reason[one])
         example = max((row for row in late if row["reason"] == reason), key=lambda row: row["new_us"])
         together = int((kinds[took_part] == kind).sum())

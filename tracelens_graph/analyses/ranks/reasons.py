@@ -37,7 +37,10 @@ EXPLAINED_PERCENT = 30.0
 JITTER_PERCENT = 3.0
 """A difference below this share of what the median rank spent on the same is none."""
 
-EARLIER, EVEN, UNKNOWN = "earlier", "even", "unknown"
+COMMON_PERCENT = 50.0
+"""Ranks run the same program where the late one ran at least this share of the kernels of the median one."""
+
+EARLIER, EVEN, UNKNOWN, OWN = "earlier", "even", "unknown", "own_work"
 SLOWER, MORE, OTHERS = "slower_kernels", "more_gpu_work", "other_collective"
 
 _OF_STATE: Mapping[int, str] = {
@@ -47,6 +50,12 @@ _OF_STATE: Mapping[int, str] = {
 }  # fmt: skip
 
 _WAITS = (SYNCHRONIZATION, COPY_TO_DEVICE)
+
+_NEVER_WORK = ("data_loader", "allocation", "profiler", OTHERS)
+"""Reasons that hold whatever program a rank runs."""
+
+UNNAMED = (EARLIER, EVEN, UNKNOWN, OWN)
+"""Words that give no reason."""
 
 REASONS: Mapping[str, str] = {
     "data_loader": "waiting for the next batch, or making it",
@@ -60,6 +69,7 @@ REASONS: Mapping[str, str] = {
     SLOWER: "the same GPU work took longer",
     MORE: "GPU work that the median rank did not have",
     OTHERS: "a collective or transfer with other ranks",
+    OWN: "its own work: the two ranks run different programs, as two ends of a transfer do",
     EARLIER: "it was late already: at the collective before, or when its step began",
     EVEN: "no more than ranks differ anyhow",
     UNKNOWN: "no difference between the traces accounts for it",
@@ -103,7 +113,20 @@ def reason_of(arrivals: Arrivals, late: Late) -> Reason:
         if more[share] >= EXPLAINED_PERCENT / 100 * new
     ]
     named = [one for one in found if one is not None]
-    return next((one for one in named if one.word != EVEN), Reason(EVEN if named else UNKNOWN, new))
+    reason = next((one for one in named if one.word != EVEN), Reason(EVEN if named else UNKNOWN, new))
+    if reason.word in (*_NEVER_WORK, *UNNAMED) or _same_program(arrivals, late):
+        return reason
+    return Reason(OWN, new, reason.what, reason.evidence, reason.row)
+
+
+def _same_program(arrivals: Arrivals, late: Late) -> bool:
+    """Whether the two ranks run the same program in the stretch, though the late one may run more."""
+    if late.is_transfer:
+        return False
+    mine, others = _kernels(arrivals, late)
+    none = Kernel(0, 0, -1)
+    common = sum(min(one.count, mine.get(name, none).count) for name, one in others.items())
+    return common >= COMMON_PERCENT / 100 * sum(one.count for one in others.values())
 
 
 def _of_share(arrivals: Arrivals, late: Late, share: Share, new: int) -> Reason | None:
@@ -173,9 +196,14 @@ def _host(arrivals: Arrivals, late: Late, new: int) -> Reason | None:
 # --- on the GPU ------------------------------------------------------------------------------------------------------
 
 
+def _kernels(arrivals: Arrivals, late: Late) -> tuple[dict[str, Kernel], dict[str, Kernel]]:
+    mine, others = (arrivals.ranks[side.ordinal].kernels.within(*side.host_ns) for side in (late.blamed, late.median))
+    return mine, others
+
+
 def _gpu(arrivals: Arrivals, late: Late, new: int) -> Reason | None:
     """Whether the GPU work between took longer, or there was more of it; and the work that differs most."""
-    mine, others = (arrivals.ranks[side.ordinal].kernels.within(*side.host_ns) for side in (late.blamed, late.median))
+    mine, others = _kernels(arrivals, late)
     none = Kernel(0, 0, -1)
     slower: dict[str, float] = {}
     extra: dict[str, float] = {}
@@ -211,7 +239,11 @@ def _communication(arrivals: Arrivals, late: Late, new: int) -> Reason | None:
         one = core.collectives.nodes[at]
         group = one.group_description or one.group
         what = one.kind + (f" of group {group}" if group else "")
-    return Reason(OTHERS, new, what, f"it took {shown_ms(int(core.columns.dur_ns[row]))}", row)
+    evidence = f"it took {shown_ms(int(core.columns.dur_ns[row]))}"
+    rank, wait_ns = arrivals.waited_for(blamed.ordinal, row)
+    if rank >= 0:
+        evidence += f", of which {shown_ms(wait_ns)} were waiting for {arrivals.traces[rank].name}"
+    return Reason(OTHERS, new, what, evidence, row)
 
 
 # --- words -----------------------------------------------------------------------------------------------------------

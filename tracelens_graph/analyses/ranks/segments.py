@@ -10,6 +10,7 @@ import numpy as np
 from tracelens_graph.analyses.ranks.chains import Chain, RankChains
 from tracelens_graph.analyses.ranks.figures import Figures
 from tracelens_graph.analyses.ranks.host_labels import HostLabels
+from tracelens_graph.analyses.ranks.parts import POINT_TO_POINT
 from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, gpu_classes
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
@@ -44,6 +45,7 @@ class Late:
         meeting: number of the collective.
         late_ns: how much later than the median of the others the last rank came.
         new_ns: the part of it that was not there at the collective before.
+        is_transfer: whether it is a transfer, whose two ranks run different programs.
         before_ns: how much later the last rank was where the stretch begins: at the collective before, or, without
             one, at the beginning of the step.
         is_first: whether there is no collective before.
@@ -55,6 +57,7 @@ class Late:
     meeting: int
     late_ns: int
     new_ns: int
+    is_transfer: bool
     before_ns: int
     is_first: bool
     host_ran_on: bool
@@ -153,6 +156,21 @@ class Arrivals:
         start = self._m.start_ns
         return [sorted(parts, key=lambda meeting: (start[parts[meeting]], meeting)) for parts in self._parts]
 
+    @cached_property
+    def _by_row(self) -> list[dict[int, int]]:
+        return [
+            {row: meeting for meeting, part in parts.items() for row in self._m.parts.collective(part).rows}
+            for parts in self._parts
+        ]
+
+    def waited_for(self, ordinal: int, row: int) -> tuple[int, int]:
+        """For which rank the kernel of a collective waited, -1 for none that is known, and how long, ns."""
+        meeting = self._by_row[ordinal].get(row, -1)
+        if meeting < 0:
+            return -1, 0
+        wait = int(self._m.wait_ns[self._parts[ordinal][meeting]])
+        return (int(self._m.trace[self._m.last_part[meeting]]), wait) if wait else (-1, 0)
+
     def median_of(self, meeting: int, last: int) -> int:
         """The rank with the median start of those that were there before the last: the lower of two."""
         parts = self._m.parts_of(meeting)
@@ -190,7 +208,8 @@ class Arrivals:
         ran_on = reference is not None and self.ranks[last].chains.reaches(
             chains[0], sides[0].host_ns[0], self._stops(last, both)
         )
-        return Late(meeting, late_ns, new, begun[0] - begun[1], reference is None, ran_on, *sides)
+        is_transfer = self._m.kind[meeting] in POINT_TO_POINT
+        return Late(meeting, late_ns, new, is_transfer, begun[0] - begun[1], reference is None, ran_on, *sides)
 
     # --- which collective came before ----------------------------------------------------------------------------
 
