@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -71,11 +71,11 @@ class RankChains:
         """When a point was."""
         return int(self._time[point])
 
-    def ready_ns(self, point: int, stops: Mapping[int, int]) -> int:
+    def ready_ns(self, point: int, stops: Container[int]) -> int:
         """When a GPU event could have started, had it not come behind one of some others on its stream."""
         return self._bound(point, stops)[0]
 
-    def to(self, point: int, floor_ns: int | None, stops: Mapping[int, int]) -> Chain:
+    def to(self, point: int, floor_ns: int | None, stops: Container[int]) -> Chain:
         """The chain that leads to a point.
 
         Args:
@@ -96,7 +96,7 @@ class RankChains:
             edge = int(self._binding[before])
         return Chain(ready, followed)
 
-    def reaches(self, chain: Chain, moment_ns: int, stops: Mapping[int, int]) -> bool:
+    def reaches(self, chain: Chain, moment_ns: int, stops: Container[int]) -> bool:
         """Whether a chain goes on back to a moment without passing any of some points."""
         if chain.passed >= 0 or not chain.edges:
             return False
@@ -107,7 +107,7 @@ class RankChains:
                 return False
         return True
 
-    def _bound(self, point: int, stops: Mapping[int, int]) -> tuple[int, int]:
+    def _bound(self, point: int, stops: Container[int]) -> tuple[int, int]:
         """When a point could have come, and the edge that binds it then; -1 for none."""
         edges = self._into[slice(*np.searchsorted(self._sorted, (point, point + 1)))]
         behind = [self._kind[edge] == Edge.stream and int(self._before[edge]) in stops for edge in edges.tolist()]

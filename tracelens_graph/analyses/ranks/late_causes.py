@@ -11,9 +11,20 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.analyses.diagnosis.finding import percent
+from tracelens_graph.analyses.diagnosis.finding import percent, shown_ms
+from tracelens_graph.analyses.diagnosis.thresholds import WORTH_SAYING_PERCENT
 from tracelens_graph.analyses.ranks.figures import Figures
-from tracelens_graph.analyses.ranks.reasons import EVEN, EVEN_NS, UNKNOWN, UNNAMED, Reason, reason_of
+from tracelens_graph.analyses.ranks.reasons import (
+    EARLIER,
+    EVEN,
+    EVEN_NS,
+    OWN,
+    REASONS,
+    UNKNOWN,
+    UNNAMED,
+    Reason,
+    reason_of,
+)
 from tracelens_graph.analyses.ranks.segments import Arrivals
 from tracelens_graph.analyses.shared.first_rows import first_rows
 from tracelens_graph.errors import AnalysisError
@@ -59,8 +70,8 @@ def _explained(figures: Figures, traces: TraceSet) -> tuple[list[dict[str, Any]]
         late_ns, ordinal = int(later[meeting]), int(last[meeting])
         reason, median = Reason(EVEN if late_ns < EVEN_NS else UNKNOWN, 0), -1
         if late_ns >= EVEN_NS and place < MOST_EXPLAINED:
-            late = arrivals.explain(meeting, ordinal, late_ns)
-            reason, median = reason_of(arrivals, late), late.median.ordinal
+            late = arrivals.stretch(meeting, ordinal, late_ns)
+            reason, median = reason_of(arrivals, late), late.median.rank.ordinal
         rows.append(_row(arrivals, meeting, ordinal, late_ns, median, reason))
     unexplained = int((later[order][MOST_EXPLAINED:] >= EVEN_NS).sum())
     notes = (
@@ -90,45 +101,80 @@ def _row(arrivals: Arrivals, meeting: int, ordinal: int, late_ns: int, median: i
 
 
 def late_ranks(arrivals: Table, figures: Figures) -> Table:
-    """One row per rank and kind of collectives to which it came last, the most new lateness first; see `LATE_RANKS`.
+    """One row per rank and kind of collectives that it came late to, the most new lateness first; see `LATE_RANKS`.
 
     Args:
-        arrivals: all late arrivals, see `late_arrivals`.
+        arrivals: all late arrivals, see `late_arrivals`; those that are `even` do not count.
         figures: what each collective cost.
     """
     m = figures.meetings
-    place = {rank.name: at for at, rank in enumerate(m.attendances)}
+    ordinal = {rank.name: at for at, rank in enumerate(m.attendances)}
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in arrivals.records():
-        groups.setdefault((row["trace"], row["kind"]), []).append(row)
+        if row["reason"] != EVEN:
+            groups.setdefault((row["trace"], row["kind"]), []).append(row)
     kinds = np.array(m.kind)
     rows = []
     for (name, kind), late in groups.items():
-        took_part = np.unique(m.meeting[(m.trace == place[name]) & (m.meeting >= 0)])
-        by_reason: dict[str, float] = {}
-        for row in late:
-            by_reason[row["reason"]] = by_reason.get(row["reason"], 0.0) + row["new_us"]
-        new = sum(by_reason.values())
-        named = [one for one in by_reason if one not in UNNAMED] or list(by_reason)
-        reason = max(named, key=lambda one: by_reason[one])
-        example = max((row for row in late if row["reason"] == reason), key=lambda row: row["new_us"])
+        took_part = m.meeting[(m.trace == ordinal[name]) & (m.meeting >= 0)]
         together = int((kinds[took_part] == kind).sum())
+        new_us: dict[str, float] = {}
+        for row in late:
+            new_us[row["reason"]] = new_us.get(row["reason"], 0.0) + row["new_us"]
+        named = [one for one in new_us if one not in UNNAMED]
+        reason = max(named or new_us, key=lambda one: new_us[one])
+        of_reason = [row for row in late if row["reason"] == reason]
+        example = max(of_reason, key=lambda row: row["late_us" if reason == EARLIER else "new_us"])
         rows.append(
             {
                 "trace": name,
                 "rank": example["rank"],
                 "kind": kind,
-                "times_last": len(late),
+                "times_late": len(late),
                 "collectives": together,
-                "share_last": percent(len(late), together),
+                "share_late": percent(len(late), together),
                 "median_late_us": float(np.median([row["late_us"] for row in late])),
                 "late_ms": sum(row["late_us"] for row in late) / 1e3,
-                "new_ms": new / 1e3,
+                "new_ms": sum(new_us.values()) / 1e3,
                 "reason": reason,
-                "reason_share": percent(by_reason[reason], new),
+                "reason_share": percent(new_us[reason], sum(new_us.values())),
+                "times_reason": len(of_reason),
+                "median_new_us": float(np.median([row["new_us"] for row in of_reason])),
                 "what": example["what"],
+                "evidence": example["evidence"],
+                "collective": example["collective"],
                 "uid": example["uid"],
             }
         )
     rows.sort(key=lambda row: (-row["new_ms"], -row["late_ms"], row["trace"], row["kind"]))
     return Table("late_ranks", columns_of(rows, LATE_RANKS), LATE_RANKS, "Late ranks", arrivals.notes)
+
+
+def lateness_line(ranks: Table, figures: Figures) -> str:
+    """The rank that is late most, and why, as one line for people.
+
+    A rank is worth the line from WORTH_SAYING_PERCENT of the mean time between first and last GPU event of a rank on.
+
+    Args:
+        ranks: the late ranks, see `late_ranks`.
+        figures: what each collective cost.
+    """
+    busy = [rank.gpu.busy for rank in figures.meetings.attendances]
+    spans = [int(ends[-1] - starts[0]) for starts, ends in busy if len(starts)]
+    least_ms = WORTH_SAYING_PERCENT / 100 * float(np.mean(spans)) / 1e6 if spans else 0.0
+    rows = ranks.records()
+    named = [row for row in rows if row["reason"] not in UNNAMED and row["new_ms"] >= least_ms]
+    other = [row for row in rows if row["late_ms"] >= least_ms and row["reason"] != OWN]
+    if not (named or other):
+        return "no rank is late by more than ranks differ anyhow"
+    row = named[0] if named else max(other, key=lambda one: one["late_ms"])
+    name = row["trace"] if row["rank"] is None else f"rank {row['rank']}"
+    late = f"{name} is late in {row['share_late']:.0f} % of {row['kind']}"
+    if row["reason"] in UNNAMED:
+        why = row["what"] or REASONS[row["reason"]]
+        return f"{late} by {shown_ms(row['median_late_us'] * 1e3)} (median): {why}"
+    again = (
+        f", anew in {row['times_reason']:,} of {row['times_late']:,}" if row["times_reason"] < row["times_late"] else ""
+    )
+    what = f" ({row['what']})" if row["what"] else ""
+    return f"{late}{again} by {shown_ms(row['median_new_us'] * 1e3)} (median): {row['reason'].replace('_', ' ')}{what}"

@@ -20,7 +20,8 @@ from tracelens_graph.analyses.idle.host_states import (
 from tracelens_graph.analyses.places.python_lines import frames_with_line
 from tracelens_graph.analyses.ranks.chains import Share
 from tracelens_graph.analyses.ranks.host_labels import UNRECORDED, Label, Spent
-from tracelens_graph.analyses.ranks.segments import Arrivals, Kernel, Late
+from tracelens_graph.analyses.ranks.rank_work import Kernel
+from tracelens_graph.analyses.ranks.segments import Arrivals, Late
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import ancestors
 from tracelens_graph.graph.window import Window
@@ -37,11 +38,12 @@ EXPLAINED_PERCENT = 30.0
 JITTER_PERCENT = 3.0
 """A difference below this share of what the median rank spent on the same is none."""
 
-COMMON_PERCENT = 50.0
-"""Ranks run the same program where the late one ran at least this share of the kernels of the median one."""
+COMMON_PERCENT, SAME_PERCENT = 50.0, 80.0
+"""Ranks run the same program where the late one ran at least the first share of the kernels of the median one; ranks
+that transfers join, where at least the second share of the kernels of either is common."""
 
 EARLIER, EVEN, UNKNOWN, OWN = "earlier", "even", "unknown", "own_work"
-SLOWER, MORE, OTHERS = "slower_kernels", "more_gpu_work", "other_collective"
+SLOWER, LARGER, MORE, OTHERS = "slower_kernels", "other_inputs", "more_gpu_work", "other_collective"
 
 _OF_STATE: Mapping[int, str] = {
     DATA_LOADER: "data_loader", PROFILER: "profiler", SYNCHRONIZATION: "synchronization",
@@ -51,7 +53,7 @@ _OF_STATE: Mapping[int, str] = {
 
 _WAITS = (SYNCHRONIZATION, COPY_TO_DEVICE)
 
-_NEVER_WORK = ("data_loader", "allocation", "profiler", OTHERS)
+_NEVER_WORK = ("data_loader", "allocation", "profiler")
 """Reasons that hold whatever program a rank runs."""
 
 UNNAMED = (EARLIER, EVEN, UNKNOWN, OWN)
@@ -67,6 +69,7 @@ REASONS: Mapping[str, str] = {
     "python": "Python, in no op and no call",
     "unrecorded": "host time of which nothing is recorded",
     SLOWER: "the same GPU work took longer",
+    LARGER: "the same kernels took longer, on inputs of other sizes",
     MORE: "GPU work that the median rank did not have",
     OTHERS: "a collective or transfer with other ranks",
     OWN: "its own work: the two ranks run different programs, as two ends of a transfer do",
@@ -100,11 +103,11 @@ def reason_of(arrivals: Arrivals, late: Late) -> Reason:
     """The reason of a late arrival: the largest difference in what the starts of the two ranks had to wait for."""
     blamed, median = late.blamed, late.median
     least = max(EVEN_NS, EVEN_PERCENT / 100 * (median.end_ns - median.start_ns))
-    shares = [arrivals.ranks[side.ordinal].chains.shares(side.chain, side.start_ns) for side in (blamed, median)]
+    shares = [side.rank.chains.shares(side.chain, side.start_ns) for side in (blamed, median)]
     more = shares[0] - shares[1]
     new = late.new_ns
     if late.host_ran_on and more.argmax() == Share.host:
-        new = min(new, max(_host_excess(arrivals, late), 0))
+        new = min(new, max(_host_excess(late), 0))
     if new < max(least, NEW_PERCENT / 100 * late.late_ns):
         return _earlier(arrivals, late, new) if late.late_ns - new >= least else Reason(EVEN, new)
     found = [
@@ -120,13 +123,18 @@ def reason_of(arrivals: Arrivals, late: Late) -> Reason:
 
 
 def _same_program(arrivals: Arrivals, late: Late) -> bool:
-    """Whether the two ranks run the same program in the stretch, though the late one may run more."""
-    if late.is_transfer:
-        return False
-    mine, others = _kernels(arrivals, late)
+    """Whether the two ranks run the same program in the stretch, though the late one may run more.
+
+    The stages of a pipeline do not, though all run kernels of the same names, or wait while others do.
+    """
+    mine, others = _kernels(late)
     none = Kernel(0, 0, -1)
-    common = sum(min(one.count, mine.get(name, none).count) for name, one in others.items())
-    return common >= COMMON_PERCENT / 100 * sum(one.count for one in others.values())
+    counts = [(mine.get(name, none).count, others.get(name, none).count) for name in {*mine, *others}]
+    common = sum(min(pair) for pair in counts)
+    one, other = (arrivals.pipeline[side.rank.ordinal] for side in (late.blamed, late.median))
+    if one == other:
+        return common > 0 and common >= SAME_PERCENT / 100 * sum(max(pair) for pair in counts)
+    return common >= COMMON_PERCENT / 100 * sum(other for _, other in counts)
 
 
 def _of_share(arrivals: Arrivals, late: Late, share: Share, new: int) -> Reason | None:
@@ -139,7 +147,7 @@ def _of_share(arrivals: Arrivals, late: Late, share: Share, new: int) -> Reason 
 
 
 def _earlier(arrivals: Arrivals, late: Late, new: int) -> Reason:
-    name = arrivals.traces[late.median.ordinal].name
+    name = arrivals.traces[late.median.rank.ordinal].name
     if late.is_first and late.before_ns > 0:
         return Reason(EARLIER, new, f"it began {shown_ms(late.before_ns)} later than {name}")
     return Reason(EARLIER, new)
@@ -155,8 +163,8 @@ def _is_enough(ns: float, other_ns: float, new: int) -> bool | None:
 # --- on the host -----------------------------------------------------------------------------------------------------
 
 
-def _labels(arrivals: Arrivals, late: Late) -> tuple[dict[Label, Spent], dict[Label, Spent]]:
-    mine, other = (arrivals.ranks[side.ordinal].host.within(*side.host_ns) for side in (late.blamed, late.median))
+def _labels(late: Late) -> tuple[dict[Label, Spent], dict[Label, Spent]]:
+    mine, other = (side.rank.host.within(*side.host_ns) for side in (late.blamed, late.median))
     return mine, other
 
 
@@ -167,16 +175,16 @@ def _by_state(spent: Mapping[Label, Spent]) -> dict[int, int]:
     return found
 
 
-def _host_excess(arrivals: Arrivals, late: Late) -> int:
+def _host_excess(late: Late) -> int:
     """How much more the host of the late rank did in the stretch; that others waited longer for the GPU is no less."""
-    mine, other = map(_by_state, _labels(arrivals, late))
+    mine, other = map(_by_state, _labels(late))
     more = {state: ns - other.get(state, 0) for state, ns in mine.items()}
     return sum(max(ns, 0) if state in _WAITS else ns for state, ns in more.items())
 
 
 def _host(arrivals: Arrivals, late: Late, new: int) -> Reason | None:
     """The state in which the host of the late rank spent more time than the other, and the call with most of that."""
-    mine, others = _labels(arrivals, late)
+    mine, others = _labels(late)
     sums, other_sums = _by_state(mine), _by_state(others)
     state = max(_OF_STATE, key=lambda one: sums[one] - other_sums[one])
     is_enough = _is_enough(sums[state] - other_sums[state], other_sums[state], new)
@@ -184,7 +192,7 @@ def _host(arrivals: Arrivals, late: Late, new: int) -> Reason | None:
         return None if is_enough is False else Reason(EVEN, new)
     ours = [label for label in mine if label[0] == state]
     label = max(ours, key=lambda one: mine[one].ns - others.get(one, Spent()).ns)
-    core = arrivals.ranks[late.blamed.ordinal].core
+    core = late.blamed.rank.core
     spent = mine[label]
     what = brief(core.names[core.columns.name[spent.row]]) + _around(core, spent.row) if spent.row >= 0 else ""
     evidence = _compared(arrivals, late, sums[state], other_sums[state])
@@ -196,14 +204,14 @@ def _host(arrivals: Arrivals, late: Late, new: int) -> Reason | None:
 # --- on the GPU ------------------------------------------------------------------------------------------------------
 
 
-def _kernels(arrivals: Arrivals, late: Late) -> tuple[dict[str, Kernel], dict[str, Kernel]]:
-    mine, others = (arrivals.ranks[side.ordinal].kernels.within(*side.host_ns) for side in (late.blamed, late.median))
+def _kernels(late: Late) -> tuple[dict[str, Kernel], dict[str, Kernel]]:
+    mine, others = (side.rank.kernels.within(*side.host_ns) for side in (late.blamed, late.median))
     return mine, others
 
 
 def _gpu(arrivals: Arrivals, late: Late, new: int) -> Reason | None:
     """Whether the GPU work between took longer, or there was more of it; and the work that differs most."""
-    mine, others = _kernels(arrivals, late)
+    mine, others = _kernels(late)
     none = Kernel(0, 0, -1)
     slower: dict[str, float] = {}
     extra: dict[str, float] = {}
@@ -222,15 +230,17 @@ def _gpu(arrivals: Arrivals, late: Late, new: int) -> Reason | None:
         f"{_compared(arrivals, late, total, total_other)}; of this kernel {one.count:,} of {shown_ms(one.ns)} "
         f"against {other.count:,} of {shown_ms(other.ns)}"
     )
-    core = arrivals.ranks[late.blamed.ordinal].core
-    return Reason(word, new, brief(name) + _around(core, one.row), evidence, one.row)
+    if word == SLOWER:
+        sizes = [side.rank.kernels.inputs(name, *side.host_ns) for side in (late.blamed, late.median)]
+        word = LARGER if sizes[0] != sizes[1] else SLOWER
+    return Reason(word, new, brief(name) + _around(late.blamed.rank.core, one.row), evidence, one.row)
 
 
 def _communication(arrivals: Arrivals, late: Late, new: int) -> Reason | None:
     """The collective with other ranks that took most of the late rank's chain."""
     blamed = late.blamed
-    chains, core = arrivals.ranks[blamed.ordinal].chains, arrivals.ranks[blamed.ordinal].core
-    row = chains.longest(blamed.chain, blamed.start_ns, Share.communication)
+    core = blamed.rank.core
+    row = blamed.rank.chains.longest(blamed.chain, blamed.start_ns, Share.communication)
     if row < 0:
         return None
     at = core.collectives.of_row.get(row)
@@ -240,7 +250,7 @@ def _communication(arrivals: Arrivals, late: Late, new: int) -> Reason | None:
         group = one.group_description or one.group
         what = one.kind + (f" of group {group}" if group else "")
     evidence = f"it took {shown_ms(int(core.columns.dur_ns[row]))}"
-    rank, wait_ns = arrivals.waited_for(blamed.ordinal, row)
+    rank, wait_ns = blamed.rank.waited_for(row)
     if rank >= 0:
         evidence += f", of which {shown_ms(wait_ns)} were waiting for {arrivals.traces[rank].name}"
     return Reason(OTHERS, new, what, evidence, row)
@@ -250,7 +260,7 @@ def _communication(arrivals: Arrivals, late: Late, new: int) -> Reason | None:
 
 
 def _compared(arrivals: Arrivals, late: Late, ns: int, other_ns: int) -> str:
-    return f"{shown_ms(ns)} against {shown_ms(other_ns)} on {arrivals.traces[late.median.ordinal].name}"
+    return f"{shown_ms(ns)} against {shown_ms(other_ns)} on {arrivals.traces[late.median.rank.ordinal].name}"
 
 
 def _around(core: Core, row: int) -> str:

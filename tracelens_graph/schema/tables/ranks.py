@@ -102,17 +102,22 @@ LATE_RANKS: About = {
     "trace": key("name of the rank's trace"),
     "rank": Column("number of the rank; absent where not recorded", heading="rank"),
     "kind": key("kind of collective", "kind"),
-    "times_last": count("collectives of the kind to which it came last", heading="last"),
+    "times_late": count("collectives of the kind to which it came last, and later than ranks differ anyhow",
+                        heading="late"),
     "collectives": Column("collectives of the kind that it took part in together with others", heading="of"),
-    "share_last": Column("share of these to which it came last", "%", heading="% last"),
+    "share_late": Column("share of these to which it came late", "%", heading="% late"),
     "median_late_us": Column("median of how much later than the median of the others it came", "us", Role.spread,
                              heading="median late us"),
     "late_ms": total("sum of how much later it came", "ms"),
     "new_ms": total("sum of the parts of it that were not there at the collective before", "ms", heading="new ms"),
     "reason": text("the reason with most of this new lateness", heading="reason"),
     "reason_share": Column("its share of the new lateness", "%", heading="% of new"),
-    "what": text("what the rank did in the worst case", heading="what"),
-    "uid": instance("the call or GPU event of the worst case"),
+    "times_reason": count("late arrivals for this reason", heading="times"),
+    "median_new_us": Column("median of their new lateness", "us", Role.spread, heading="median new us"),
+    "what": text("what the rank did in the worst case of this reason", heading="what"),
+    "evidence": text("its time there against that of the median rank"),
+    "collective": Column("number of the collective of this case"),
+    "uid": instance("the call or GPU event of this case"),
 }  # fmt: skip
 
 SCHEMAS = {
@@ -122,5 +127,7 @@ SCHEMAS = {
     "collective_kinds": TableSchema("What collectives of equal kind and size cost.", COLLECTIVE_KINDS),
     "rank_balance": TableSchema("How evenly the ranks of a job work, wait and communicate.", RANK_BALANCE),
     "late_arrivals": TableSchema("Who came late to each collective, and why.", LATE_ARRIVALS),
-    "late_ranks": TableSchema("Which ranks come late to which collectives, how often, by how much, and why.", LATE_RANKS),
+    "late_ranks": TableSchema(
+        "Which ranks come late to which collectives, how often, by how much, and why.", LATE_RANKS
+    ),
 }
