@@ -124,7 +124,7 @@ def late_ranks(arrivals: Table, figures: Figures) -> Table:
         named = [one for one in new_us if one not in UNNAMED]
         reason = max(named or new_us, key=lambda one: new_us[one])
         of_reason = [row for row in late if row["reason"] == reason]
-        example = max(of_reason, key=lambda row: row["late_us" if reason == EARLIER else "new_us"])
+        example = max(of_reason, key=_weight)
         rows.append(
             {
                 "trace": name,
@@ -148,6 +148,11 @@ def late_ranks(arrivals: Table, figures: Figures) -> Table:
         )
     rows.sort(key=lambda row: (-row["new_ms"], -row["late_ms"], row["trace"], row["kind"]))
     return Table("late_ranks", columns_of(rows, LATE_RANKS), LATE_RANKS, "Late ranks", arrivals.notes)
+
+
+def _weight(row: dict[str, Any]) -> tuple[bool, float]:
+    """How well a late arrival stands for others of its reason: those that say more come first."""
+    return bool(row["what"]), row["late_us" if row["reason"] == EARLIER else "new_us"]
 
 
 def lateness_line(ranks: Table, figures: Figures) -> str:

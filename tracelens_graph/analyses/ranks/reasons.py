@@ -106,7 +106,7 @@ def reason_of(arrivals: Arrivals, late: Late) -> Reason:
     shares = [side.rank.chains.shares(side.chain, side.start_ns) for side in (blamed, median)]
     more = shares[0] - shares[1]
     new = late.new_ns
-    if late.host_ran_on and more.argmax() == Share.host:
+    if more.argmax() == Share.host and late.host_ran_on():
         new = min(new, max(_host_excess(late), 0))
     if new < max(least, NEW_PERCENT / 100 * late.late_ns):
         return _earlier(arrivals, late, new) if late.late_ns - new >= least else Reason(EVEN, new)

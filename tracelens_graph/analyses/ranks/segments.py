@@ -49,8 +49,6 @@ class Late:
         before_ns: how much later the last rank was where the stretch begins: at the collective before, or, without
             one, at the beginning of the step.
         is_first: whether there is no collective before.
-        host_ran_on: whether the host of the last rank did not wait for what the others waited for since it launched
-            its part of the collective before, so that it may have come late to that.
         blamed, median: the two ranks.
     """
 
@@ -59,9 +57,16 @@ class Late:
     new_ns: int
     before_ns: int
     is_first: bool
-    host_ran_on: bool
     blamed: Side
     median: Side
+
+    def host_ran_on(self) -> bool:
+        """Whether nothing held the last rank's host up since it launched its part of the collective before.
+
+        The others may have waited there meanwhile; then it was late before, though that did not show.
+        """
+        side, shared = self.blamed, SharedEnds(self.blamed.rank, self.median.rank)
+        return not self.is_first and side.rank.chains.reaches(side.chain, side.host_ns[0], shared)
 
 
 class Arrivals:
@@ -111,9 +116,8 @@ class Arrivals:
             Side(one, chain, start, end, self._launches(one, meeting, reference, start, end))
             for one, chain, start, end in zip(ranks, chains, starts, ends, strict=True)
         ]
-        ran_on = reference is not None and ranks[0].chains.reaches(chains[0], sides[0].host_ns[0], stops[0])
         begun = [int(self._m.clock_ns(side.rank.ordinal, np.array([side.start_ns]))[0]) for side in sides]
-        return Late(meeting, late_ns, new, begun[0] - begun[1], reference is None, ran_on, *sides)
+        return Late(meeting, late_ns, new, begun[0] - begun[1], reference is None, *sides)
 
     def median_of(self, meeting: int, last: int) -> int:
         """The rank with the median start of those that were there before the last: the lower of two."""
