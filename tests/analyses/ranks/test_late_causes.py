@@ -182,26 +182,24 @@ WHAT = {
 
 @cache
 def simulated(**settings: Any) -> tuple[Figures, Rows, Rows]:
-    traces = simulated_job(**settings).traces
+    traces = simulated_job(**{"ranks": 4, "steps": 2, "layers": 1, **settings}).traces
     figures = Figures(Meetings(traces))
     table = late_arrivals(figures, traces)
     return figures, table.records(), late_ranks(table, figures).records()
 
 
-@pytest.mark.parametrize("cuda_sync", [False, True])
-@pytest.mark.parametrize("read_loss", [False, True])
+@pytest.mark.parametrize("recorded", [False, True])
 @pytest.mark.parametrize("reason", list(WHAT))
-def test_planted_host_time(reason: str, read_loss: bool, cuda_sync: bool) -> None:
-    _, rows, ranks = simulated(
-        ranks=4, steps=3, late_rank=2, late_us=3000.0, late_reason=reason, read_loss=read_loss, cuda_sync=cuda_sync
-    )
+def test_planted_host_time(reason: str, recorded: bool) -> None:
+    """With waits recorded or not; and with hosts that wait for the loss of each step, or run ahead."""
+    _, rows, ranks = simulated(late_rank=2, late_us=3000.0, late_reason=reason, read_loss=recorded, cuda_sync=recorded)
     named = [row for row in rows if row["reason"] not in UNNAMED]
     # Once per step; what follows in the step shows the same lateness again.
-    assert sorted((row["step"], row["rank"], row["reason"]) for row in named) == [(at, 2, reason) for at in (3, 4, 5)]
+    assert sorted((row["step"], row["rank"], row["reason"]) for row in named) == [(at, 2, reason) for at in (3, 4)]
     assert all(WHAT[reason] in row["what"] for row in named)
-    if read_loss:  # hosts stand at the same place at the end of a step, so that all that was lost shows
-        assert [row["new_us"] for row in named] == pytest.approx([3000] * 3, abs=100)
-    assert (ranks[0]["rank"], ranks[0]["reason"], ranks[0]["times_reason"]) == (2, reason, 3)
+    if recorded:  # hosts stand at the same place at the end of a step, so that all that was lost shows
+        assert [row["new_us"] for row in named] == pytest.approx([3000] * 2, abs=100)
+    assert (ranks[0]["rank"], ranks[0]["reason"], ranks[0]["times_reason"]) == (2, reason, 2)
     assert ranks[0]["reason_share"] > 99
 
 
@@ -220,34 +218,34 @@ def test_planted_host_time(reason: str, read_loss: bool, cuda_sync: bool) -> Non
     ids=str,
 )
 def test_where_nothing_is_planted_there_is_no_reason(settings: dict[str, Any]) -> None:
-    _, rows, _ = simulated(**{"ranks": 4, "steps": 3, **settings})
+    _, rows, _ = simulated(**settings)
     assert len(rows) > 5
     assert {row["reason"] for row in rows} <= {EARLIER, EVEN}
 
 
 @pytest.mark.parametrize("settings", [{}, {"tensor_parallel": 4}, {"cuda_sync": True, "read_loss": True}], ids=str)
 def test_a_slow_gpu(settings: dict[str, Any]) -> None:
-    _, rows, ranks = simulated(ranks=4, steps=3, slow_rank=1, **settings)
+    _, rows, ranks = simulated(slow_rank=1, **settings)
     assert {(row["rank"], row["reason"]) for row in rows if row["reason"] not in UNNAMED} == {(1, "slower_kernels")}
     assert (ranks[0]["rank"], ranks[0]["reason"]) == (1, "slower_kernels")
-    assert ranks[0]["share_late"] >= 75
+    assert ranks[0]["share_late"] > 60
 
 
 def test_clocks_of_several_hosts() -> None:
-    settings = {"ranks": 4, "steps": 3, "late_rank": 2, "late_us": 3000.0, "late_reason": "op"}
+    settings = {"late_rank": 2, "late_us": 3000.0, "late_reason": "op"}
     _, rows, _ = simulated(**settings, nodes=2, clock_offset_us=20_000.0, end_noise_us=5.0)
     named = [row for row in rows if row["reason"] not in UNNAMED]
-    assert [(row["rank"], row["reason"]) for row in named] == [(2, "op")] * 3
+    assert [(row["rank"], row["reason"]) for row in named] == [(2, "op")] * 2
     assert named[0]["new_us"] == pytest.approx(3000, abs=100)
 
 
 def test_slow_python_on_one_rank() -> None:
-    _, rows, _ = simulated(ranks=4, steps=3, python_overhead_us=400.0, python_overhead_rank=3)
+    _, rows, _ = simulated(python_overhead_us=400.0, python_overhead_rank=3)
     assert {(row["rank"], row["reason"]) for row in rows if row["reason"] not in UNNAMED} == {(3, "python")}
 
 
 def test_the_ranks_of_a_group_pass_lateness_on() -> None:
-    _, rows, _ = simulated(ranks=4, steps=3, tensor_parallel=2, late_rank=2, late_us=3000.0)
+    _, rows, _ = simulated(tensor_parallel=2, late_rank=2, late_us=3000.0)
     named = [row for row in rows if row["reason"] not in UNNAMED]
     assert {(row["rank"], row["reason"]) for row in named} == {(2, "data_loader"), (3, "other_collective")}
     passed_on = [row for row in named if row["rank"] == 3]
@@ -256,29 +254,30 @@ def test_the_ranks_of_a_group_pass_lateness_on() -> None:
 
 
 def test_stages_of_a_pipeline_are_not_blamed_for_their_own_work() -> None:
-    _, rows, _ = simulated(ranks=4, steps=3, pipeline_parallel=2)
+    _, rows, _ = simulated(layers=2, pipeline_parallel=2)
     assert {row["reason"] for row in rows} <= {*UNNAMED, "other_collective"}
-    _, rows, _ = simulated(ranks=4, steps=3, pipeline_parallel=2, late_rank=1, late_us=3000.0, late_reason="allocation")
+    _, rows, _ = simulated(layers=2, pipeline_parallel=2, late_rank=1, late_us=3000.0, late_reason="allocation")
     assert {row["rank"] for row in rows if row["reason"] == "allocation"} == {1}
     assert {row["reason"] for row in rows} <= {*UNNAMED, "other_collective", "allocation"}
 
 
 def test_experts_with_more_tokens_have_other_inputs() -> None:
-    _, rows, _ = simulated(ranks=4, steps=3, expert_parallel=2)
+    _, rows, _ = simulated(expert_parallel=2)
     named = {row["reason"] for row in rows if row["reason"] not in UNNAMED}
-    assert named == {"other_inputs"}
+    assert "other_inputs" in named
+    assert named <= {"other_inputs", "other_collective"}  # of the group that has the same experts
 
 
 def test_without_python_stacks() -> None:
-    _, rows, _ = simulated(ranks=4, steps=3, late_rank=2, late_us=3000.0, python_stacks=False)
-    assert [row["reason"] for row in rows if row["reason"] not in UNNAMED] == ["data_loader"] * 3
-    _, rows, _ = simulated(ranks=4, steps=3, late_rank=2, late_us=3000.0, late_reason="python", python_stacks=False)
-    assert [row["reason"] for row in rows if row["reason"] not in UNNAMED] == ["unrecorded"] * 3
+    _, rows, _ = simulated(late_rank=2, late_us=3000.0, python_stacks=False)
+    assert [row["reason"] for row in rows if row["reason"] not in UNNAMED] == ["data_loader"] * 2
+    _, rows, _ = simulated(late_rank=2, late_us=3000.0, late_reason="python", python_stacks=False)
+    assert [row["reason"] for row in rows if row["reason"] not in UNNAMED] == ["unrecorded"] * 2
 
 
-@pytest.mark.parametrize("settings", [{}, {"tensor_parallel": 2}, {"pipeline_parallel": 2}], ids=str)
+@pytest.mark.parametrize("settings", [{}, {"tensor_parallel": 2}, {"pipeline_parallel": 2, "layers": 2}], ids=str)
 def test_new_lateness_is_a_part_of_it(settings: dict[str, Any]) -> None:
-    figures, rows, ranks = simulated(ranks=4, steps=3, late_rank=1, late_us=1500.0, slow_rank=2, **settings)
+    figures, rows, ranks = simulated(late_rank=1, late_us=1500.0, slow_rank=2, **settings)
     assert all(0 <= row["new_us"] <= row["late_us"] for row in rows)
     assert all(row["reason"] in REASONS for row in rows)
     last, later = figures.held_up_ns()
