@@ -15,7 +15,7 @@ from pages import CHECKOUT, DOCS, publish
 
 sys.path.insert(0, str(CHECKOUT / "tests"))
 
-from parity.cases import cases, compared
+from parity.cases import cases, everything_compared, ranks_of_jobs
 from parity.comparing import EXACT, PER_INTERVAL_US
 from parity.departures import Account, Departure, account, departures, elsewhere, more_linked
 
@@ -25,7 +25,7 @@ _MADE = "<!-- Made by docs/make_parity.py: change tests/parity/departures.toml o
 def parity() -> str:
     """The page."""
     known = departures()
-    tables = [(str(case), comparison) for case in cases() for comparison in compared(case)]
+    tables = everything_compared()
     found = account(known, tables)
     if found.unexplained or found.wide:
         raise SystemExit("the comparison does not hold: run pytest tests/parity")
@@ -39,9 +39,10 @@ def _page(known: Sequence[Departure], found: Account, filled: int) -> Iterator[s
     yield _MADE + "# Parity with TraceLens\n\n"
     yield (
         "Tables known from TraceLens have the same names and columns here, and the same values. `pytest tests/parity`\n"
-        f"holds ours against those that TraceLens 0.1.0 (commit 171dd747) wrote for {len(traces)} real traces, cell\n"
-        "by cell, with its default options and with further ones. A cell that differs fails the test, unless it is\n"
-        "listed below; so does an entry below that covers a cell which does not differ.\n\n"
+        f"holds ours against those that TraceLens 0.1.0 (commit 171dd747) wrote for {len(traces)} real traces,\n"
+        "with its default options and with further ones, and for the ranks of a job made by hand, cell by cell. A\n"
+        "cell that differs fails the test, unless it is listed below; so does an entry below that covers a cell which\n"
+        "does not differ.\n\n"
         f"**{departed:,} of {cells:,} cells depart ({departed / cells:.1%}), {filled:,} of them because there are\n"
         "models here of ops that TraceLens has none for and leaves empty.**\n\n"
     )
@@ -98,6 +99,7 @@ def _page(known: Sequence[Departure], found: Account, filled: int) -> Iterator[s
         ((_c(entry.trace), str(entry.events), _c(entry.test)) for entry in more_linked().values()),
     )
     yield "\n## Traces\n\n" + "".join(f"* `{trace}`\n" for trace in traces)
+    yield "".join(f"* `{job}`: the ranks of a job, made by hand\n" for job in ranks_of_jobs())
     yield "\nOf the traces below `inference/` only `gpu_timeline` is compared: TraceLens made their other tables with\n"
     yield "a second trace, that of the capture which the graph replays.\n"
 

@@ -35,7 +35,7 @@ WHERE t0.run = t.run
 WITH p, t.run AS run, min(t0.start_epoch_ns) AS zero
 MATCH (c:Collective)-[:IN_GROUP]->(g:ProcessGroup)
 WHERE c.run = run AND c.key >= '' AND (p.kind IS NULL OR c.name = p.kind)
-MATCH (c)<-[:MEMBER_OF]-(k:Kernel)
+MATCH (c)<-[:MEMBER_OF]-(k:Kernel|Annotation)
 WITH p, zero, c, g, k.trace AS trace, min(k.start_ns) AS start, max(k.end_ns) AS end
 MATCH (t:Trace {id: trace, state: 'complete'})
 WITH p, c, g, t, t.start_epoch_ns - zero + start AS start, t.start_epoch_ns - zero + end AS end

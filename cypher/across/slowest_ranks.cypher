@@ -21,7 +21,7 @@ WITH {run: null, kind: null} AS p
 MATCH (t:Trace {state: 'complete'})
 WHERE p.run IS NULL OR t.run = p.run
 WITH p, t.run AS run, t.pushed_ns AS pushed ORDER BY pushed DESC LIMIT 1
-MATCH (c:Collective)<-[:MEMBER_OF]-(k:Kernel)
+MATCH (c:Collective)<-[:MEMBER_OF]-(k:Kernel|Annotation)
 WHERE c.run = run AND c.key >= '' AND (p.kind IS NULL OR c.name = p.kind)
 WITH c, k.trace AS trace, min(k.start_ns) AS start, max(k.end_ns) AS end
 MATCH (t:Trace {id: trace, state: 'complete'})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -16,12 +17,14 @@ from parity.departures import more_linked
 from parity.tolerances import tolerances
 from perf.test_roofline import TRACELENS_MI300X
 
-from corpus import CORPUS, GOLDENS, needs_goldens, reference_tables
+from corpus import CORPUS, GOLDENS, NO_GOLDENS, needs_goldens, reference_tables
 from corpus import cases as in_corpus
+from tracelens_graph.analyses.ranks.tracelens import tracelens_tables
 from tracelens_graph.analyses.report.report_tables import ReportOptions, Tables, report_tables
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
 from tracelens_graph.perf.devices import architecture
+from tracelens_graph.set_loading import load_core_set, trace_files
 from tracelens_graph.table import Table
 
 GPU_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")
@@ -98,7 +101,60 @@ def cases() -> list[Case]:
     return [Case(flavour, trace) for flavour, _, trace in flavours]
 
 
-def parameters(chosen: Iterable[Case]) -> list[object]:
+@dataclass(frozen=True)
+class Ranks:
+    """The ranks of a job, made by hand.
+
+    Attributes:
+        name: of the job.
+    """
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"ranks/{self.name}"
+
+    @property
+    def folder(self) -> Path:
+        """TraceLens's tables, and what it said as it wrote them."""
+        assert GOLDENS is not None
+        return GOLDENS / f"multirank-{self.name}" / f"{self.name}_report"
+
+    @property
+    def reference(self) -> dict[str, list[dict[str, str]]]:
+        """TraceLens's tables, in the order in which it wrote them."""
+        names = re.findall(r"DataFrame '(\w+)' written", (self.folder / "_run.log").read_text())
+        return {name: read_reference(self.folder / f"{name}.csv") for name in names}
+
+    def tables(self) -> Mapping[str, Table]:
+        """Our tables."""
+        return tracelens_tables(load_core_set(trace_files([str(self.folder.with_name(self.name))]), processes=1))
+
+
+def ranks_of_jobs() -> list[Ranks]:
+    """All jobs; none without the reference tables."""
+    found = sorted(GOLDENS.glob("multirank-*")) if GOLDENS and not NO_GOLDENS else []
+    return [Ranks(folder.name.removeprefix("multirank-")) for folder in found]
+
+
+@cache
+def compared_ranks(job: Ranks) -> list[Comparison]:
+    """Every table of TraceLens held against ours: nothing may differ but what float64 loses."""
+    ours = job.tables()
+    return [
+        compare(name, rows, ours.get(name, Table(name, {})), lambda *_: 1e-9) for name, rows in job.reference.items()
+    ]
+
+
+def everything_compared() -> list[tuple[str, Comparison]]:
+    """All comparisons, each with the name of its case."""
+    return [
+        *((str(case), comparison) for case in cases() for comparison in compared(case)),
+        *((str(job), comparison) for job in ranks_of_jobs() for comparison in compared_ranks(job)),
+    ]
+
+
+def parameters(chosen: Iterable[Case] | Iterable[Ranks]) -> list[object]:
     """Cases as parameters of a test."""
     return in_corpus(((case, case) for case in chosen), needs=needs_goldens)
 

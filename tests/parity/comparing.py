@@ -59,13 +59,23 @@ LAYOUTS = {
         ("Parent cpu_op", "Input dims", "Input strides", "Concrete Inputs", "Kernel name"),
         "Short Kernel duration (µs) sum",
     ),
-    "coll_analysis": Layout(
-        (
-            *("rank", "Process Group Name", "Process Group Ranks", "Collective name", "Group size", "dtype"),
-            *("In msg nelems", "Out msg nelems", "In split size", "Out split size", "stream"),
+    **dict.fromkeys(
+        ("coll_analysis", "nccl_summary_long"),
+        Layout(
+            (
+                *("rank", "Process Group Name", "Process Group Ranks", "Collective name", "Group size", "dtype"),
+                *("In msg nelems", "Out msg nelems", "In split size", "Out split size", "stream"),
+            ),
+            "dur_sum",
         ),
-        "dur_sum",
     ),
+    "nccl_summary_implicit_sync": Layout(("Collective name", "dtype", "In msg nelems")),
+    "nccl_summary_all2allv": Layout(("Process Group Name", "dtype")),
+    "nccl_all2allv_heatmap": Layout(("src_rank", "dst_rank")),
+    "nccl_long": Layout(("collective_id", "rank")),
+    "nccl_implicit_sync": Layout(("collective_id",)),
+    "nccl_all2allv": Layout(("collective_id",)),
+    "straggler_summary": Layout(("rank",)),
     "unified_perf_summary": Layout(
         ("name", "op category", "process_name", "process_label", "thread_name", *_ARGUMENTS, "is_recompute"),
         "Kernel Time (µs)_sum",

@@ -7,7 +7,16 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-from parity.cases import Case, cases, compared, parameters
+from parity.cases import (
+    Case,
+    Ranks,
+    cases,
+    compared,
+    compared_ranks,
+    everything_compared,
+    parameters,
+    ranks_of_jobs,
+)
 from parity.departures import account, departures, elsewhere, more_linked
 
 from corpus import CHECKOUT, needs_goldens
@@ -20,10 +29,20 @@ def test_tables_equal_the_reference(case: Case) -> None:
     assert account(departures(), [(str(case), comparison) for comparison in tables]).unexplained == []
 
 
+@pytest.mark.parametrize("job", parameters(ranks_of_jobs()))
+def test_tables_of_ranks_equal_the_reference(job: Ranks) -> None:
+    tables = compared_ranks(job)
+    assert sum(comparison.cells for comparison in tables) == 7297
+    assert account(departures(), [(str(job), comparison) for comparison in tables]).unexplained == []
+    ours, theirs = job.tables(), job.reference
+    assert list(ours) == list(theirs)
+    assert [list(table.columns) for table in ours.values()] == [list(rows[0]) for rows in theirs.values()]
+
+
 @needs_goldens
 def test_departures_are_used_and_no_wider_than_what_differs(capsys: pytest.CaptureFixture[str]) -> None:
     known = departures()
-    found = account(known, [(str(case), comparison) for case in cases() for comparison in compared(case)])
+    found = account(known, everything_compared())
     assert found.wide == []
     assert [known[number] for number, cells in enumerate(found.covered) if not cells] == []
     for trace in {trace for departure in known for trace in departure.traces}:

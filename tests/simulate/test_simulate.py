@@ -16,13 +16,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from profiles import examples
+from simulate.jobs import SMALL, rows
 from simulate.reading import GPU, HOST, chain, length, of, parents, span
 
 from tracelens_graph.simulate import PROBLEMS, RankTrace, Run, simulate, write
 
 pytestmark = pytest.mark.slow
 
-SMALL = {"steps": 2, "layers": 1, "batch": 2, "tokens": 64, "width": 128, "heads": 4, "vocabulary": 512}
 VARIANTS: dict[str, dict[str, Any]] = {
     "one rank": {},
     "three ranks": {"ranks": 3, "clock_offset_us": 250.5, "cuda_sync": True},
@@ -36,10 +36,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
 @pytest.fixture(scope="module", params=list(VARIANTS))
 def run(request: pytest.FixtureRequest) -> Run:
     return simulate(**(SMALL | VARIANTS[request.param]))
-
-
-def rows(columns: dict[str, list[Any]]) -> list[dict[str, Any]]:
-    return [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
 
 
 # -- the trace -----------------------------------------------------------------------------------------

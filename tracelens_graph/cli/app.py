@@ -18,6 +18,7 @@ from tracelens_graph.cli import (
     info,
     model,
     modules,
+    ranks,
     report,
     roofline,
     save,
@@ -42,7 +43,7 @@ app = typer.Typer(
 )
 COMMANDS = (
     report.report, info.info, tree.tree, modules.modules, timeline.timeline, attribution.attribution, roofline.roofline,
-    compare.compare, diff.diff, ask.ask, cut.cut, export.export, save.save,
+    compare.compare, diff.diff, ranks.ranks, ask.ask, cut.cut, export.export, save.save,
 )  # fmt: skip
 for command in COMMANDS:
     app.command(help=_paragraphs(command.__doc__))(protected(command))

@@ -245,6 +245,17 @@ def figures_of_diff() -> Figures:
     return Figures({slower.text: slower, **fixed}, _named(["diff_places"]))
 
 
+def figures_of_ranks() -> Figures:
+    """The figures of the ranks of a job: times of a step, kinds of collectives, and ranks."""
+    from tracelens_graph.analyses.ranks.step_times import ROW_MEANING
+
+    table, fixed = "rank_times", {}
+    for row in ROW_MEANING:
+        for field, column in _fields(table).items():
+            fixed[f"{row}_{field}"] = Figure(f"{row}_{field}", table, _key(table), (row,), column)
+    return Figures(fixed, _named(["collective_kinds", "rank_balance"]))
+
+
 def _forms(of: Figures) -> str:
     """All figures there are, in one line."""
     fields: dict[str, list[str]] = {}

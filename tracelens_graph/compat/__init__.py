@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tracelens_graph.compat import TreePerf as TreePerf
     from tracelens_graph.compat.gpu_event_analyser import GPUEventAnalyser as GPUEventAnalyser
     from tracelens_graph.compat.models import TRACELENS_MODELS as TRACELENS_MODELS
+    from tracelens_graph.compat.nccl_analyser import NcclAnalyser as NcclAnalyser
     from tracelens_graph.compat.report import generate_perf_report_pytorch as generate_perf_report_pytorch
     from tracelens_graph.compat.trace_diff import TraceDiff as TraceDiff
     from tracelens_graph.compat.trace_to_tree import TraceToTree as TraceToTree
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "GPUEventAnalyser": "compat.gpu_event_analyser",
+    "NcclAnalyser": "compat.nccl_analyser",
     "PerfModel": "compat.PerfModel",
     "TRACELENS_MODELS": "compat.models",
     "TraceDiff": "compat.trace_diff",
@@ -35,6 +37,7 @@ _HOME = {
 __all__ = [
     "TRACELENS_MODELS",
     "GPUEventAnalyser",
+    "NcclAnalyser",
     "PerfModel",
     "TraceDiff",
     "TraceToTree",

@@ -225,17 +225,16 @@ class Writer:
 
     def _sync_events(self) -> None:
         for sync in self._process.syncs:
-            record = sync.record.correlation if sync.record else -1
-            args = {
-                "cuda_sync_kind": sync.kind,
-                "stream": sync.stream,
-                "correlation": sync.call.correlation,
-                "device": self._device,
-                "context": CONTEXT,
-                "wait_on_stream": sync.waits_on_stream,
-                "wait_on_cuda_event_record_corr_id": record,
-                "wait_on_cuda_event_id": -1 if sync.record is None else record % 64,
-            }
+            correlation = sync.call.correlation
+            waited: Json = {}
+            if sync.record is not None:
+                waited = {
+                    "wait_on_stream": sync.waits_on_stream,
+                    "wait_on_cuda_event_record_corr_id": sync.record.correlation,
+                    "wait_on_cuda_event_id": sync.record.correlation % 64,
+                }
+            place = {"stream": sync.stream, "correlation": correlation, "device": self._device, "context": CONTEXT}
+            args = {"External id": correlation, "cuda_sync_kind": sync.kind, **waited, **place}
             self._complete("cuda_sync", sync.kind, self._device, sync.stream, sync.call.start, sync.call.end, args)
 
     def _overheads(self) -> None:

@@ -32,7 +32,7 @@ def run_job(options: Options) -> list[Process]:
     for process in processes:
         _leave_over(process)
     program = _program(options)
-    _drive([program(process) for process in processes], Devices(processes))
+    drive([program(process) for process in processes], Devices(processes))
     for process in processes:
         process.hosts = [event for event in process.hosts if not event.hidden]
         process.gpus = [gpu for gpu in process.gpus if not gpu.hidden]
@@ -42,7 +42,7 @@ def run_job(options: Options) -> list[Process]:
     return processes
 
 
-def _drive(programs: list[Waits], devices: Devices) -> None:
+def drive(programs: list[Waits], devices: Devices) -> None:
     """Run programs until they wait for work of their devices, then the devices, and so on.
 
     Raises RuntimeError if the ranks wait for each other for ever.

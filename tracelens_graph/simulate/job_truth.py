@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .clocks import START_NS
-from .events import Collective, GpuEvent
+from .events import Collective, GpuEvent, Member
 from .groups import Group
 from .host import Process
 from .tensors import COMM_DTYPE, ITEM_BYTES
@@ -19,12 +19,14 @@ def truth_of_job(processes: list[Process]) -> Json:
     """Truth as JSON, equal for all ranks. Times are in nanoseconds, of the true clock unless named `recorded`.
 
     clocks       one record per rank: host, and how far its clock is ahead and goes faster
+    places       one record per rank: its stage of a pipeline, and which expert of every layer it keeps
     groups       one record per process group that more than one rank is in
     collectives  one record per collective; lists have an entry for each of its `ranks`
     planted      what makes a rank late or slow, and what recordings lack
     """
     return {
         "clocks": [_clock(process) for process in processes],
+        "places": [{"rank": p.rank, "stage": p.place.stage, "expert": p.place.expert} for p in processes],
         "groups": _groups(processes),
         "collectives": [_record(one, processes) for one in processes[0].collectives.values()],
         "planted": _planted(processes),
@@ -49,10 +51,14 @@ def _groups(processes: list[Process]) -> list[Json]:
 
 
 def key_of(collective: Collective) -> str:
-    """What identifies a collective: its group, its ends if it is a transfer, and its number there."""
+    """What identifies a collective: its group, its ends if it is a transfer, and its number there.
+
+    One that a rank runs alone has the number of that before which it stands, and the rank.
+    """
     group = collective.group
     ends = f":{collective.source}>{collective.target}" if collective.kind == "send_recv" else ""
-    return f"{group.name}[{','.join(map(str, group.ranks))}]{ends}#{collective.number}"
+    alone = f"+{collective.ranks[0]}" if collective.is_extra else ""
+    return f"{group.name}[{','.join(map(str, group.ranks))}]{ends}#{collective.number}{alone}"
 
 
 def _record(collective: Collective, processes: list[Process]) -> Json:
@@ -89,6 +95,7 @@ def _record(collective: Collective, processes: list[Process]) -> Json:
         "is_odd": collective.is_odd,
         "is_extra": collective.is_extra,
         "awaits": [None if member.awaits is None else list(member.awaits) for member in members],
+        "waited_for": [_last_awaited(collective, member) for member in members],
         "wait_ns": [member.wait for member in members],
         "transfer_ns": max(member.transfer for member in members),
         "transfers_ns": [member.transfer for member in members],
@@ -97,6 +104,12 @@ def _record(collective: Collective, processes: list[Process]) -> Json:
         "skew_ns": max(starts) - min(starts),
         "last_rank": members[starts.index(max(starts))].rank,
     }
+
+
+def _last_awaited(collective: Collective, member: Member) -> int:
+    """The rank whose arrival a member's end had to wait for, which may be its own."""
+    ranks = collective.ranks if member.awaits is None else member.awaits
+    return max(ranks, key=lambda rank: collective.members[rank].gpu.start)
 
 
 def _uid(gpu: GpuEvent, process: Process) -> int | None:

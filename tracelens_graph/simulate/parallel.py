@@ -105,7 +105,8 @@ def rows_sent(
     weights = [1 + options.expert_skew * popular.uniform(-1, 1) for _ in group.ranks]
     found = []
     for place, rank in enumerate(group.ranks):
-        rng = random.Random(f"{options.seed}/{step}/{micro_batch}/{layer}/{rank}")
+        tokens = rank // options.tensor_parallel  # tensor parallel ranks have the same ones
+        rng = random.Random(f"{options.seed}/{step}/{micro_batch}/{layer}/{tokens}")
         own = [weight * (1 + 0.1 * options.expert_skew * rng.uniform(-1, 1)) for weight in weights]
         sent = [int(rows * weight / sum(own)) for weight in own]
         sent[place] += rows - sum(sent)

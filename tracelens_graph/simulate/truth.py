@@ -9,6 +9,7 @@ from typing import Any
 
 from .events import GpuEvent, HostEvent
 from .host import AutogradNode, Process
+from .job_truth import key_of
 
 Columns = dict[str, list[Any]]
 FORMAT = 1
@@ -70,6 +71,7 @@ def _gpu_columns(gpus: list[GpuEvent], recorded: Callable[[int], int]) -> Column
                 "duration_ns": recorded(gpu.end) - recorded(gpu.start),
                 "true_start_ns": gpu.start,
                 "true_end_ns": gpu.end,
+                "collective": None if gpu.collective is None else key_of(gpu.collective),
                 **_causes(gpu),
             }
         )

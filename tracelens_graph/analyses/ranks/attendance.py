@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tracelens_graph.analyses.ranks.nodes import devices_of, host_of
 from tracelens_graph.analyses.shared.gpu_class import COMPUTATION, gpu_classes
 from tracelens_graph.graph.collectives import Collective
 from tracelens_graph.graph.intervals import Intervals, merge
@@ -23,7 +24,13 @@ _NEVER: Intervals = (np.empty(0, np.int64), np.empty(0, np.int64))
 
 @dataclass(frozen=True)
 class Step:
-    """A step on the host: its number and when it began and ended, ns; the number is None where it has none."""
+    """A step on the device: it begins with the first GPU event that was launched in it. Without any, one on the host.
+
+    Attributes:
+        number: its number, None where it has none.
+        start_ns: first start of its GPU events.
+        end_ns: first start of those of the next step; of the last one the last end of its GPU events.
+    """
 
     number: int | None
     start_ns: int
@@ -63,7 +70,7 @@ class Attendance:
         held: each with the first start and the last end of its kernels in the window, ns.
         cut: keys of those of which the window holds none.
         step_of: for each of `held` the place in `steps` of the step that launched it, -1 for none.
-        steps: the steps of the trace, by start.
+        steps: the steps that launched GPU work, by start on the device; without GPU work those of the host.
         gpu: when its GPUs were at work.
         properties: what the trace tells of its devices.
     """
@@ -81,6 +88,14 @@ class Attendance:
     gpu: GpuTime = field(default_factory=GpuTime)
     properties: tuple[Mapping[str, Any], ...] = ()
 
+    @property
+    def span_ns(self) -> tuple[int, int]:
+        """When its GPU work began and ended; of a trace without any its steps, else its collectives. Else 0, 0."""
+        if len(self.gpu.busy[0]):
+            return int(self.gpu.busy[0][0]), int(self.gpu.busy[1][-1])
+        stretches = [(one.start_ns, one.end_ns) for one in self.steps] or [(start, end) for _, start, end in self.held]
+        return min((start for start, _ in stretches), default=0), max((end for _, end in stretches), default=0)
+
     @classmethod
     def of(cls, trace: TraceMember) -> Attendance:
         """That of a member of a set."""
@@ -90,36 +105,53 @@ class Attendance:
         keys = {one.key for one, _, _ in held}
         cut = frozenset(one.key for one in trace.core.collectives.nodes if one.key not in keys)
         info = trace.core.info
-        devices = info.metadata.get("deviceProperties")
-        devices = tuple(devices) if isinstance(devices, list) else ()
+        properties = info.metadata.get("deviceProperties")
         return cls(
             trace.name,
             trace.rank,
             info.world_size,
-            info.metadata.get("host"),
-            len(devices),
+            host_of(trace),
+            devices_of(trace.core),
             trace.offset_ns,
             held,
             cut,
             step_of,
             steps,
             GpuTime.of(w),
-            devices,
+            tuple(properties) if isinstance(properties, list) else (),
         )
 
 
 def _steps(w: Window, held: Sequence[Collective]) -> tuple[tuple[Step, ...], tuple[int, ...]]:
     """The steps of a window, and for each collective the place of its step."""
-    core, c = w.core, w.core.columns
-    rows = w.rows_of_kind(Kind.Step)
-    rows = rows[np.argsort(c.start_ns[rows], kind="stable")]
+    core, c, gpu = w.core, w.core.columns, w.gpu_rows
+    if not len(gpu):
+        return _host_steps(w, held)
+    of_gpu = core.gpu_step[gpu]
+    gpu, of_gpu = gpu[of_gpu >= 0], of_gpu[of_gpu >= 0]
+    rows, group = np.unique(of_gpu, return_inverse=True)
     if not len(rows):
         return (), (-1,) * len(held)
+    start = np.full(len(rows), np.iinfo(np.int64).max)
+    np.minimum.at(start, group, c.start_ns[gpu])
+    order = np.argsort(start, kind="stable")
+    rows, start = rows[order], start[order]
+    ends = [*start[1:].tolist(), int(c.end_ns[gpu].max())]
+    steps = zip(c.name[rows].tolist(), start.tolist(), ends, strict=True)
     place = np.full(len(c) + 1, -1)
     place[rows] = np.arange(len(rows))
-    steps = zip(c.name[rows].tolist(), c.start_ns[rows].tolist(), c.end_ns[rows].tolist(), strict=True)
     of_held = place[core.gpu_step[[one.rows[0] for one in held]]] if held else place[:0]
     return tuple(Step(step_number(core.names[name]), *times) for name, *times in steps), tuple(of_held.tolist())
+
+
+def _host_steps(w: Window, held: Sequence[Collective]) -> tuple[tuple[Step, ...], tuple[int, ...]]:
+    """As `_steps`, of a trace without GPU work: steps are as long as on the host."""
+    core, c, rows = w.core, w.core.columns, w.rows_of_kind(Kind.Step)
+    rows = rows[np.argsort(c.start_ns[rows], kind="stable")]
+    # Threads of a backend are in no step of their own: what counts is the time.
+    begun = np.searchsorted(c.start_ns[rows], [one.start_ns for one in held], "right") - 1
+    steps = zip(c.name[rows].tolist(), c.start_ns[rows].tolist(), c.end_ns[rows].tolist(), strict=True)
+    return tuple(Step(step_number(core.names[name]), *times) for name, *times in steps), tuple(begun.tolist())
 
 
 def _held(w: Window) -> Iterator[tuple[Collective, int, int]]:

@@ -1,8 +1,9 @@
 """Binding causes: of all that a point had to wait for, what came last.
 
 Between two points every route has the same length, so a longest path says nothing; what counts is which of its
-candidates determined a point. A cause of some kind takes at least as long as the fastest ones of that kind in the
-traces; the candidate that would have allowed the point last binds it.
+candidates determined a point. The candidate binds that would have allowed the point last, if it took as long as causes
+of its kind usually do: in a first pass as long as the fastest in the traces, in a second one as long as the median of
+those that bound in the first.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
 
-LEAST_QUANTILE, MOST_QUANTILE = 0.005, 0.995
+LEAST_QUANTILE = 0.005
 
 CEILING_NS = {Edge.call: 20_000, Edge.launch: 10_000, Edge.stream: 5_000, Edge.event: 10_000, Edge.sync: 20_000}
 """What the fastest cause of a kind cannot exceed, ns: where all work waits long, as in a full queue, the fastest
@@ -29,7 +30,7 @@ _ROUNDS = 64
 """How many points at one moment can follow from each other."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Causes:
     """All points of some ranks on one clock, the edges between them, and which edge binds each point.
 
@@ -41,9 +42,10 @@ class Causes:
         ordinal, row, role: per point the place of its rank in `traces`, its row there (-1 for a meeting), and `Role`.
         before, after, kind: per edge its points, and its `Edge`.
         binding: per point the edge that binds it, -1 for a point that follows from nothing.
-        least_ns: per kind of edge the latency of the fastest.
+        least_ns, usual_ns: per kind of edge the latency of the fastest, and the median of those that bind.
         first_point: per rank its first point.
         ranks: per rank its points by row; see `RankPoints`.
+        is_whole: per point whether it ends a part of a matched collective of which all ranks are in the set.
         meeting: number of the collective that each of the last points, those of meetings, belongs to.
         negative: per kind of edge how many would lead back in time, and were left out.
         worst_negative_ns: how far the worst of those between ranks leads back.
@@ -62,12 +64,17 @@ class Causes:
     kind: np.ndarray
     binding: np.ndarray
     least_ns: np.ndarray
+    usual_ns: np.ndarray
     first_point: np.ndarray
     ranks: Sequence[RankPoints]
+    is_whole: np.ndarray
     meeting: np.ndarray
     negative: dict[Edge, int]
     worst_negative_ns: int = 0
     notes: list[str] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        return f"<Causes of {len(self.time):,} points of {len(self.traces):,} ranks: {len(self.kind):,} edges>"
 
     def core(self, ordinal: int) -> Core:
         """The graph of a rank."""
@@ -128,14 +135,35 @@ def causes(traces: TraceSet, meetings: Meetings | None = None) -> Causes:
     if met.lost:
         negative[Edge.transfer] = negative.get(Edge.transfer, 0) + met.lost
     before, after, kind = before[forward], after[forward], kind[forward]
+    is_whole = np.zeros(len(time), bool)
+    is_whole[met.whole] = True
     level, ordered = _levels(time, before, after)
     before, after, kind = before[ordered], after[ordered], kind[ordered]
-    least = _least(time[after] - time[before], kind)
+    latency = time[after] - time[before]
+    least = _least(latency, kind, _waited(time, before, after, kind))
+    usual = bound_latency(latency, kind, bind(time[before] + least[kind], after, len(time))[after], least, 0.5)
     return Causes(
-        traces, meetings, time, level, ordinal, row, role, before, after, kind,
-        bind(time[before] + least[kind], after, len(time)), least, first[:-1], ranks, met.meeting, negative,
-        met.worst_ns, _notes(traces, meetings, ranks, met),
-    )  # fmt: skip
+        traces=traces,
+        meetings=meetings,
+        time=time,
+        level=level,
+        ordinal=ordinal,
+        row=row,
+        role=role,
+        before=before,
+        after=after,
+        kind=kind,
+        binding=bind(time[before] + usual[kind], after, len(time)),
+        least_ns=least,
+        usual_ns=usual,
+        first_point=first[:-1],
+        ranks=ranks,
+        is_whole=is_whole,
+        meeting=met.meeting,
+        negative=negative,
+        worst_negative_ns=met.worst_ns,
+        notes=_notes(traces, meetings, ranks, met),
+    )
 
 
 def bind(allowed: np.ndarray, after: np.ndarray, points: int) -> np.ndarray:
@@ -154,14 +182,42 @@ def _on_clock(traces: TraceSet, meetings: Meetings | None, ordinal: int, time: n
     return np.asarray(meetings.clock_ns(ordinal, time), np.int64)
 
 
-def _least(latency: np.ndarray, kind: np.ndarray) -> np.ndarray:
+def _waited(time: np.ndarray, before: np.ndarray, after: np.ndarray, kind: np.ndarray) -> np.ndarray:
+    """Per edge whether it is a call that the work it waits for outlasted: what that took tells nothing of the call."""
+    ended = np.full(len(time), EARLIEST)
+    syncs = kind == Edge.sync
+    np.maximum.at(ended, after[syncs], time[before[syncs]])
+    return (kind == Edge.call) & (ended[after] > time[before])
+
+
+def _least(latency: np.ndarray, kind: np.ndarray, waited: np.ndarray) -> np.ndarray:
     """Per kind of edge the latency of the fastest, ns; 0 for kinds without a latency of their own."""
     least = np.zeros(len(Edge), np.int64)
     for edge, ceiling in CEILING_NS.items():
-        if len(own := latency[kind == edge]):
+        if len(own := latency[(kind == edge) & ~waited]):
             place = int(LEAST_QUANTILE * (len(own) - 1))
             least[edge] = min(int(np.partition(own, place)[place]), ceiling)
     return least
+
+
+def bound_latency(
+    latency: np.ndarray, kind: np.ndarray, binding: np.ndarray, least: np.ndarray, quantile: float
+) -> np.ndarray:
+    """Per kind of edge a quantile of the latencies of those that bind, ns; no less than the latency of the fastest.
+
+    Args:
+        latency, kind: per edge.
+        binding: per edge the one that binds the point behind it.
+        least: per kind of edge the latency of the fastest.
+        quantile: between 0 and 1.
+    """
+    found = least.copy()
+    binds = binding == np.arange(len(binding))
+    for edge, ceiling in CEILING_NS.items():
+        if len(own := latency[binds & (kind == edge)]):
+            place = int(np.ceil(quantile * (len(own) - 1)))
+            found[edge] = max(min(int(np.partition(own, place)[place]), 2 * ceiling), int(least[edge]))
+    return found
 
 
 def _levels(time: np.ndarray, before: np.ndarray, after: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

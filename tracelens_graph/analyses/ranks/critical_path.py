@@ -25,6 +25,11 @@ from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.graph.window import Window
 from tracelens_graph.schema import HOST_KINDS
 
+COLUMNS = frozenset(
+    ("thread", "correlation", "device", "stream", "owner", "flags", "sequence", "forward_thread", "external_id")
+)
+"""Columns that a path reads, beside those that every graph has and those of collectives; see `Core.lean`."""
+
 
 class CriticalPath(Path):
     """A critical path and its tables."""

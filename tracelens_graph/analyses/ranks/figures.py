@@ -61,14 +61,6 @@ class Figures:
         return np.fmax.reduceat(sizes, m.first) if len(m) else sizes
 
     @cached_property
-    def group_size(self) -> np.ndarray:
-        """Ranks of the group of each collective: as recorded, else as many as are there."""
-        told = [max((one.group_size or len(one.ranks or ()) for one in self.meetings.said(at)), default=0)
-                for at in range(len(self.meetings))]  # fmt: skip
-        pairs = np.array([kind == "send" for kind in self.meetings.kind], bool)
-        return np.where(pairs, 2, np.maximum(np.array(told, np.int64), 0))
-
-    @cached_property
     def algorithm_bandwidth(self) -> np.ndarray:
         """GB/s of each collective."""
         return gb_per_s(self.size, self.latency_ns)
@@ -76,7 +68,7 @@ class Figures:
     @cached_property
     def bus_bandwidth(self) -> np.ndarray:
         """GB/s of each collective on the links."""
-        sizes = np.where(self.group_size > 0, self.group_size, self.meetings.count)
+        sizes = np.where(self.meetings.group_size > 0, self.meetings.group_size, self.meetings.count)
         return self.algorithm_bandwidth * bus_factors(self.meetings.kind, sizes)
 
     @cached_property

@@ -41,7 +41,7 @@ def late_arrivals(figures: Figures, traces: TraceSet, top: int = 0) -> Table:
 
     Args:
         figures: what each collective cost.
-        traces: the same ranks, with whole graphs; those of ranks that are neither late nor median are not read.
+        traces: the same ranks, with whole graphs; those of ranks that are neither late nor median are not analysed.
         top: number of rows; 0 for all.
 
     Raises:
@@ -65,18 +65,25 @@ def _explained(figures: Figures, traces: TraceSet) -> tuple[list[dict[str, Any]]
     last, later = figures.held_up_ns()
     order = np.lexsort((np.arange(len(m)), -later))
     order = order[last[order] >= 0]
-    arrivals, rows = Arrivals(figures, traces), []
-    for place, meeting in enumerate(order.tolist()):
+    arrivals = Arrivals(figures, traces)
+    rows: list[dict[str, Any]] = []
+    beyond = on_host = 0
+    for meeting in order.tolist():
         late_ns, ordinal = int(later[meeting]), int(last[meeting])
         reason, median = Reason(EVEN if late_ns < EVEN_NS else UNKNOWN, 0), -1
-        if late_ns >= EVEN_NS and place < MOST_EXPLAINED:
+        if late_ns >= EVEN_NS and len(rows) >= MOST_EXPLAINED:
+            beyond += 1
+        elif late_ns >= EVEN_NS and not arrivals.is_known(meeting, ordinal):
+            on_host += 1
+        elif late_ns >= EVEN_NS:
             late = arrivals.stretch(meeting, ordinal, late_ns)
             reason, median = reason_of(arrivals, late), late.median.rank.ordinal
         rows.append(_row(arrivals, meeting, ordinal, late_ns, median, reason))
-    unexplained = int((later[order][MOST_EXPLAINED:] >= EVEN_NS).sum())
-    notes = (
-        [f"{unexplained:,} late arrivals are not explained, only the latest {MOST_EXPLAINED:,}"] if unexplained else []
-    )
+    notes = []
+    if beyond:
+        notes.append(f"{beyond:,} late arrivals are not explained, only the latest {MOST_EXPLAINED:,}")
+    if on_host:
+        notes.append(f"{on_host:,} late arrivals are not explained: their collectives ran on the host, without kernels")
     return rows, notes
 
 
@@ -158,14 +165,13 @@ def _weight(row: dict[str, Any]) -> tuple[bool, float]:
 def lateness_line(ranks: Table, figures: Figures) -> str:
     """The rank that is late most, and why, as one line for people.
 
-    A rank is worth the line from WORTH_SAYING_PERCENT of the mean time between first and last GPU event of a rank on.
+    A rank is worth the line from WORTH_SAYING_PERCENT of the mean GPU span of the ranks on.
 
     Args:
         ranks: the late ranks, see `late_ranks`.
         figures: what each collective cost.
     """
-    busy = [rank.gpu.busy for rank in figures.meetings.attendances]
-    spans = [int(ends[-1] - starts[0]) for starts, ends in busy if len(starts)]
+    spans = [end - start for start, end in (rank.span_ns for rank in figures.meetings.attendances)]
     least_ms = WORTH_SAYING_PERCENT / 100 * float(np.mean(spans)) / 1e6 if spans else 0.0
     rows = ranks.records()
     named = [row for row in rows if row["reason"] not in UNNAMED and row["new_ms"] >= least_ms]

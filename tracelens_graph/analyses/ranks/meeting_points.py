@@ -27,6 +27,7 @@ class Met:
         time, ordinal, meeting: per point the moment when the last has come, who that is, and number of the meeting.
         before, after, kind: edges.
         served: points that end a rank's part of a collective, and follow from a meeting.
+        whole: points that end a rank's part of a collective of which all ranks are there.
         lost: ends that lie before the last has come, so that nothing can follow.
         worst_ns: how far the worst of these lies before it.
         guessed: number of collectives whose source or target is told by the times of their ends alone.
@@ -40,6 +41,7 @@ class Met:
     after: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     kind: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int8))
     served: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    whole: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     lost: int = 0
     worst_ns: int = 0
     guessed: int = 0
@@ -61,6 +63,8 @@ def meet(meetings: Meetings, ranks: Sequence[RankPoints], first: np.ndarray, tra
     nodes = [meetings.parts.collective(part) for part in parts.tolist()]
     start, end, single = _ends(nodes, trace, ranks, first, traces)
     met = Met(len(time))
+    size = np.array([one.group_size or 0 for one in nodes], np.int64)
+    met.whole = end[np.bincount(number)[number] >= size] if len(nodes) else end
     partly = np.array([waits_partly(kind) for kind in meetings.kind], bool)
     group = np.where(partly[number], -1, number)
     pairs: list[tuple[int, int, int]] = []

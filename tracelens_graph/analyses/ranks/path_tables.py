@@ -105,7 +105,7 @@ def steps(paths: Sequence[Path]) -> Table:
         records.append({
             "step": path.step, "length_ms": path.length_ns / 1e6,
             **{f"{one.name}_ms": spent.get(one.name, 0) / 1e6 for one in Class},
-            "near_ties": len(path.ties.edge), "rank": by["rank"][0] if len(by) else None,
+            "near_ties": path.ties.points, "rank": by["rank"][0] if len(by) else None,
         })  # fmt: skip
     notes = list(dict.fromkeys(note for path in paths for note in path.causes.notes))
     return Table("critical_path_steps", columns_of(records, STEPS), STEPS, "Critical paths of steps", notes)
@@ -143,8 +143,9 @@ def slack_by_name(path: Path) -> Table:
     Slack is an upper bound: causes that did not bind count with the least latency of their kind.
     """
     causes = path.causes
-    start, end = int(path.start_ns[0]), int(path.end_ns[-1])
-    late = slack(causes, int(causes.after[path.edge[-1]]))
+    end = int(causes.time[path.sink])
+    start = end - path.length_ns
+    late = slack(causes, path.sink)
     points = np.flatnonzero((causes.role == Role.gpu_end) & (causes.time > start) & (causes.time <= end))
     length = np.zeros(len(causes.time), np.int64)
     on_path = np.zeros(len(causes.time), np.int64)

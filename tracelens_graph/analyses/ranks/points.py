@@ -12,7 +12,8 @@ from enum import IntEnum
 
 import numpy as np
 
-from tracelens_graph.analyses.ranks.waits import GpuQueue, waits_of
+from tracelens_graph.analyses.ranks.gpu_queue import GpuQueue
+from tracelens_graph.analyses.ranks.waits import waits_of
 from tracelens_graph.graph.arrays import is_kind, positions_by
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.membership import process_of_thread
@@ -55,7 +56,7 @@ class Role(IntEnum):
     """The last of those who take part in a collective has come; it has no row."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class RankPoints:
     """Points and edges of one rank, on its own clock.
 

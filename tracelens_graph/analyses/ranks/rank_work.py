@@ -13,6 +13,7 @@ from tracelens_graph.analyses.ranks.meetings import Meetings
 from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, gpu_classes
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
+from tracelens_graph.schema import GPU_KINDS
 
 
 @dataclass(frozen=True)
@@ -71,13 +72,18 @@ class RankWork:
     Attributes:
         ordinal: its place in the set.
         core: its graph.
-        parts: its part of each collective that it took part in.
+        parts: its part of each collective that it took part in with a kernel.
     """
 
     def __init__(self, meetings: Meetings, ordinal: int, core: Core) -> None:
         self._m, self.ordinal, self.core = meetings, ordinal, core
-        own = np.flatnonzero((meetings.trace == ordinal) & (meetings.meeting >= 0))
-        self.parts: dict[int, int] = dict(zip(meetings.meeting[own].tolist(), own.tolist(), strict=True))
+        own = np.flatnonzero((meetings.trace == ordinal) & (meetings.meeting >= 0)).tolist()
+        kind = core.columns.kind
+        self.parts: dict[int, int] = {
+            int(meetings.meeting[part]): part
+            for part in own
+            if kind[meetings.parts.collective(part).rows[0]] in GPU_KINDS
+        }
 
     @cached_property
     def chains(self) -> RankChains:
@@ -144,9 +150,8 @@ class RankWork:
 
     def begin_ns(self, meeting: int) -> int:
         """When the step of its part of a collective began on the host; without steps, when its first call did."""
-        rank = self._m.attendances[self.ordinal]
-        place = rank.step_of[self._m.node[self.parts[meeting]]] if rank.step_of else -1
-        return int(rank.steps[place].start_ns) if place >= 0 else self.host.first_ns
+        step = int(self.core.gpu_step[self.first_row(meeting)])
+        return int(self.core.columns.start_ns[step]) if step >= 0 else self.host.first_ns
 
     def waited_for(self, row: int) -> tuple[int, int]:
         """For which rank the kernel of a collective waited, -1 for none that is known, and how long, ns."""

@@ -19,7 +19,7 @@ LATE_SHARE, LATE_NS = 0.1, 1_000
 """What takes this much longer than the median of the others, and longer than on any of them, is late."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Repair:
     """New weights for some edges of a rank.
 
@@ -79,7 +79,7 @@ def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
     return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Lane:
     """What a thread or stream of a rank did in a step: names, edges that lead there, and their times (-1: none)."""
 

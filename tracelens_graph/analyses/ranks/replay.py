@@ -6,8 +6,10 @@ from typing import Literal
 
 import numpy as np
 
-from tracelens_graph.analyses.ranks.causes import CEILING_NS, MOST_QUANTILE, Causes
+from tracelens_graph.analyses.ranks.causes import CEILING_NS, Causes, bound_latency
 from tracelens_graph.analyses.ranks.points import Edge
+
+MOST_QUANTILE = 0.995
 
 NEVER = -(2**62)
 """Moment of a point that nothing leads to."""
@@ -24,21 +26,11 @@ def weights(causes: Causes, latency: Latency = "least") -> np.ndarray:
     the latency of its kind: with these weights the recorded times come out again.
     """
     gap = causes.time[causes.after] - causes.time[causes.before]
-    binds = causes.binding[causes.after] == np.arange(len(gap))
-    assumed = causes.least_ns if latency == "least" else _seen(causes, gap, binds, latency)
-    return np.where(binds, gap, np.minimum(assumed[causes.kind], gap))
-
-
-def _seen(causes: Causes, gap: np.ndarray, binds: np.ndarray, latency: Latency) -> np.ndarray:
-    """Per kind of edge the latency of those that bound."""
-    found = causes.least_ns.copy()
-    quantile = 0.5 if latency == "usual" else MOST_QUANTILE
-    for edge in CEILING_NS:
-        own = gap[binds & (causes.kind == edge)]
-        if len(own):
-            place = int(np.ceil(quantile * (len(own) - 1)))
-            found[edge] = max(int(np.partition(own, place)[place]), int(found[edge]))
-    return found
+    binding = causes.binding[causes.after]
+    assumed = {"least": causes.least_ns, "usual": causes.usual_ns}.get(latency)
+    if assumed is None:
+        assumed = bound_latency(gap, causes.kind, binding, causes.least_ns, MOST_QUANTILE)
+    return np.where(binding == np.arange(len(gap)), gap, np.minimum(assumed[causes.kind], gap))
 
 
 def in_order(causes: Causes) -> np.ndarray:

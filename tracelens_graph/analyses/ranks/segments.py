@@ -119,6 +119,10 @@ class Arrivals:
         begun = [int(self._m.clock_ns(side.rank.ordinal, np.array([side.start_ns]))[0]) for side in sides]
         return Late(meeting, late_ns, new, begun[0] - begun[1], reference is None, *sides)
 
+    def is_known(self, meeting: int, last: int) -> bool:
+        """Whether both ranks took part with a kernel; what a backend does on the host has no binding causes."""
+        return all(meeting in self.ranks[one].parts for one in (last, self.median_of(meeting, last)))
+
     def median_of(self, meeting: int, last: int) -> int:
         """The rank with the median start of those that were there before the last: the lower of two."""
         parts = self._m.parts_of(meeting)

@@ -12,7 +12,7 @@ from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.window import step_number
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Steps:
     """Steps of a job: their numbers, ascending, and from which to which moment each lasts on the device.
 

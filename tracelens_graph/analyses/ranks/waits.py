@@ -9,12 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, gpu_classes
+from tracelens_graph.analyses.ranks.gpu_queue import GpuQueue
 from tracelens_graph.errors import ChangedTraceError
 from tracelens_graph.graph.arrays import distinct, positions_by
 from tracelens_graph.graph.core import Core
@@ -31,7 +30,7 @@ _NONE = np.zeros(0, np.int64)
 Pairs = tuple[np.ndarray, np.ndarray]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Waits:
     """Waits of one rank; GPU events are positions in `GpuQueue.rows`.
 
@@ -46,77 +45,6 @@ class Waits:
     host: Pairs
     inferred: int = 0
     notes: list[str] = field(default_factory=list)
-
-
-class GpuQueue:
-    """GPU events of a rank in the order in which streams take them.
-
-    Attributes:
-        rows: rows of the GPU events, by device, stream and start.
-        lane: number of the stream of each, over all devices.
-        launched_ns: when it, or one before it on its stream, was launched: streams keep the order of launches.
-    """
-
-    def __init__(self, core: Core) -> None:
-        c = core.columns
-        self.core = core
-        self.rows = core.device_order
-        device, stream = c.device[self.rows].astype(np.int64), c.stream[self.rows].astype(np.int64)
-        self.start_ns = c.start_ns[self.rows]
-        self.end_ns = self.start_ns + c.dur_ns[self.rows]
-        new = np.ones(len(self.rows), bool)
-        new[1:] = (device[1:] != device[:-1]) | (stream[1:] != stream[:-1])
-        self.lane = np.cumsum(new) - 1
-        self.first = np.flatnonzero(new)
-        self._lane_of = {
-            key: lane for lane, key in enumerate(zip(device[new].tolist(), stream[new].tolist(), strict=True))
-        }
-        self.launch = c.parent[self.rows].astype(np.int64)
-        known = self.launch >= 0
-        launched = np.where(known, c.start_ns[self.launch], -1)
-        self._moments, code = np.unique(launched, return_inverse=True)
-        width = len(self._moments) + 1
-        self._key = np.maximum.accumulate(self.lane * width + code) if len(self.rows) else _NONE
-        self._width = width
-        self.launched_ns = self._moments[self._key - self.lane * width] if len(self.rows) else _NONE
-
-    @property
-    def lanes(self) -> int:
-        """Number of streams, over all devices."""
-        return len(self.first)
-
-    def lane_of(self, device: int, stream: int) -> int:
-        """Number of a stream; -1 for one that ran nothing."""
-        return self._lane_of.get((device, stream), -1)
-
-    def lanes_of(self, device: int) -> list[int]:
-        """Numbers of all streams of a device."""
-        return [lane for (of, _), lane in self._lane_of.items() if of == device]
-
-    def last_before(self, lane: np.ndarray, at: np.ndarray) -> np.ndarray:
-        """The last event on each stream that was launched before a moment; -1 without one."""
-        found = np.searchsorted(self._key, lane * self._width + np.searchsorted(self._moments, at), "left") - 1
-        return np.where((found >= 0) & (lane >= 0) & (self.lane[found] == lane), found, -1)
-
-    def first_after(self, lane: np.ndarray, at: np.ndarray) -> np.ndarray:
-        """The first event on each stream that was launched at a moment or later; -1 without one."""
-        found = np.searchsorted(self._key, lane * self._width + np.searchsorted(self._moments, at), "left")
-        inside = (found < len(self.rows)) & (lane >= 0)
-        found = np.where(inside, found, -1)
-        return np.where(inside & (self.lane[found] == lane), found, -1)
-
-    @cached_property
-    def by_launch(self) -> np.ndarray:
-        """Positions of the events whose launch is known, in the order of launches."""
-        known = np.flatnonzero(self.launch >= 0)
-        return known[np.lexsort((self.launch[known], self.core.columns.start_ns[self.launch[known]]))]
-
-    @cached_property
-    def communicates(self) -> np.ndarray:
-        """Which events communicate, by name or because they carry arguments of a collective."""
-        named = gpu_classes(self.core, self.rows) == COMMUNICATION
-        recorded = np.array(sorted(self.core.collectives.of_row), np.int64)
-        return named | np.isin(self.rows, recorded)
 
 
 class _Calls:
@@ -144,7 +72,7 @@ def waits_of(core: Core, queue: GpuQueue) -> Waits:
     inferred = 0
     if not any(sync.kind == "stream wait event" for sync in recorded) and len(stream_waits):
         pairs = _inferred(core, queue, stream_waits, calls.named(_RECORD))
-        inferred = len(pairs[0])
+        inferred = int((pairs[1] >= 0).sum())
         device.append(pairs)
     host += _host_waits(core, queue, calls, told)
     depends = core.depends_on
@@ -251,11 +179,14 @@ def _host_waits(core: Core, queue: GpuQueue, calls: _Calls, told: set[int]) -> l
     c = core.columns
     found: list[Pairs] = []
     untold = [rows[~np.isin(rows, list(told))] for rows in map(calls.named, (_DEVICE_SYNC, _STREAM_SYNC))]
-    if len(untold[0]) and queue.lanes:
-        rows, lanes = np.repeat(untold[0], queue.lanes), np.tile(np.arange(queue.lanes), len(untold[0]))
-        found.append((rows, queue.last_before(lanes, c.start_ns[rows])))
-    if len(untold[1]):
-        found.append((untold[1], _last_of_thread(core, queue, untold[1])))
+    for rows, of_all in zip(untold, (True, False), strict=True):
+        if len(rows) and queue.lanes:
+            last = queue.last_before(
+                np.tile(np.arange(queue.lanes), len(rows)), np.repeat(c.start_ns[rows], queue.lanes)
+            )
+            found += (
+                [(np.repeat(rows, queue.lanes), last)] if of_all else [(rows, _last_ended(core, queue, rows, last))]
+            )
     copies = np.flatnonzero((c.kind[queue.rows] == Kind.Memcpy) & (queue.launch >= 0))
     code, place = distinct(c.name[queue.rows[copies]])
     blocking = np.array([_TO_HOST_BLOCKING.search(core.names[one]) is not None for one in code.tolist()], bool)
@@ -265,20 +196,16 @@ def _host_waits(core: Core, queue: GpuQueue, calls: _Calls, told: set[int]) -> l
     return found
 
 
-def _last_of_thread(core: Core, queue: GpuQueue, calls: np.ndarray) -> np.ndarray:
-    """The last work launched by the thread of each call, on its stream; -1 if that ended after the call returned."""
-    c = core.columns
-    found = np.full(len(calls), -1, np.int64)
-    order = queue.by_launch
-    thread, when = c.thread[queue.launch[order]], c.start_ns[queue.launch[order]]
-    of_thread = dict(positions_by(thread))
-    for code, asked in positions_by(c.thread[calls]):
-        own = of_thread.get(code)
-        if own is None:
-            continue
-        at = np.searchsorted(when[own], c.start_ns[calls[asked]]) - 1
-        found[asked] = np.where(at >= 0, order[own[at]], -1)
-    return np.where((found >= 0) & (queue.end_ns[found] <= c.end_ns[calls]), found, -1)
+def _last_ended(core: Core, queue: GpuQueue, calls: np.ndarray, last: np.ndarray) -> np.ndarray:
+    """Of the last work of each stream before a call, what ended last before the call returned; -1 for none.
+
+    A call that waits for a stream does not tell for which, but it returns right after that has ended.
+    """
+    ended = np.where(last >= 0, queue.end_ns[last], -1).reshape(len(calls), queue.lanes)
+    ended[ended > core.columns.end_ns[calls][:, None]] = -1
+    best = ended.argmax(axis=1)
+    there = ended[np.arange(len(calls)), best] >= 0
+    return np.where(there, last.reshape(len(calls), queue.lanes)[np.arange(len(calls)), best], -1)
 
 
 def _inferred(core: Core, queue: GpuQueue, waits: np.ndarray, records: np.ndarray) -> Pairs:

@@ -42,13 +42,14 @@ _OF_EDGE: Mapping[Edge, Class] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Path:
     """A critical path: segments one behind the other, of which each begins where the one before it ends.
 
     Attributes:
         causes: the points of the ranks and what bound them.
         step: number of the step; None for all there is.
+        sink: the point that the path leads to.
         edge: per segment its edge of `causes`, -1 where nothing is recorded that the path could follow.
         start_ns, end_ns: per segment from when to when it lasts, on the clock of the set, ns.
         kind: per segment its `Class`.
@@ -56,6 +57,7 @@ class Path:
 
     causes: Causes
     step: int | None
+    sink: int
     edge: np.ndarray
     start_ns: np.ndarray
     end_ns: np.ndarray
@@ -66,12 +68,18 @@ class Path:
         """From the beginning of the path to its end, ns: the sum of its segments."""
         return int((self.end_ns - self.start_ns).sum())
 
+    def __repr__(self) -> str:
+        spent = sorted(self.ns_by_class.items(), key=lambda item: -item[1])
+        shares = ", ".join(f"{name} {100 * ns / self.length_ns:.1f} %" for name, ns in spent)
+        return f"<{self.title}: {self.length_ns / 1e6:,.3f} ms{f': {shares}' if shares else ''}>"
+
     @property
     def title(self) -> str:
         """What the path is of."""
         count = len(self.causes.traces)
         ranks = f"{count:,} ranks" if count > 1 else "1 rank"
-        return f"Critical path of {'the trace' if self.step is None else f'step {self.step}'}, {ranks}"
+        of = "Critical path" if self.step is None else f"Critical path of step {self.step}"
+        return self.causes.traces.titled(f"{of}, {ranks}")
 
     @property
     def notes(self) -> list[str]:
@@ -80,7 +88,11 @@ class Path:
         if (missing := int((self.end_ns - self.start_ns)[self.kind == Class.unrecorded].sum())) > 0:
             notes.append(f"{missing / 1e6:,.3f} ms of the path have no recorded cause")
         if ties := len(self.ties.edge):
-            notes.append(f"{ties:,} points of the path have another cause less than {NEAR_NS / 1e3:g} us behind")
+            points, others = self.ties.points, "another cause" if ties == 1 else f"{ties:,} other causes"
+            place = "1 point" if points == 1 else f"{points:,} points"
+            notes.append(
+                f"{place} of the path might as well follow from {others}, less than {NEAR_NS / 1e3:g} us behind"
+            )
         return notes
 
     @cached_property
@@ -107,27 +119,32 @@ class Path:
         return nodes_of(self.causes, self.ordinal, rows)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Ties:
     """Edges that came nearly as late as the binding edge of a point on a path.
 
     Attributes:
         edge: the edges.
         margin_ns: how much earlier each would have allowed its point.
+        points: number of different points that they lead to.
     """
 
     edge: np.ndarray
     margin_ns: np.ndarray
+    points: int
 
 
-def walk(causes: Causes, start: int | None, end: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+Segments = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+
+def walk(causes: Causes, start: int | None, end: int) -> tuple[int, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """The path that leads to the last GPU end at a moment, from another moment on.
 
     Returns:
-        Per segment its edge, start, end and class; see `Path`.
+        The point that it leads to, and per segment its edge, start, end and class; see `Path`.
     """
     time, binding, before = causes.time, causes.binding, causes.before
-    at = int(np.flatnonzero((time == end) & (causes.role == Role.gpu_end))[-1])
+    at = sink = int(np.flatnonzero((time == end) & (causes.role == Role.gpu_end))[-1])
     followed = []
     while (start is None or time[at] > start) and (bound := int(binding[at])) >= 0:
         followed.append(bound)
@@ -140,7 +157,7 @@ def walk(causes: Causes, start: int | None, end: int) -> tuple[np.ndarray, np.nd
             edge, begun, done = np.append(-1, edge), np.append(start, begun), np.append(first, done)
     kind = _classes(causes, edge)
     lasting = done > begun
-    return _split(causes, edge[lasting], begun[lasting], done[lasting], kind[lasting])
+    return sink, *_split(causes, edge[lasting], begun[lasting], done[lasting], kind[lasting])
 
 
 def _classes(causes: Causes, edge: np.ndarray) -> np.ndarray:
@@ -159,14 +176,12 @@ def _classes(causes: Causes, edge: np.ndarray) -> np.ndarray:
     return kind
 
 
-def _split(
-    causes: Causes, edge: np.ndarray, start: np.ndarray, end: np.ndarray, kind: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Segments of collectives whose other ranks are not known, as two: waiting for them, and moving data.
+def _split(causes: Causes, edge: np.ndarray, start: np.ndarray, end: np.ndarray, kind: np.ndarray) -> Segments:
+    """Segments of collectives of which ranks are not in the set, as two: waiting for them, and moving data.
 
     Moving the data is taken to last as long as in the shortest equal collective of the rank.
     """
-    alone = np.flatnonzero((kind == Class.communication) & (causes.kind[edge] == Edge.run))
+    alone = np.flatnonzero((kind == Class.communication) & ~causes.is_whole[causes.after[edge]])
     point = causes.after[edge[alone]]
     moving = end.copy()
     for ordinal, of in positions_by(causes.ordinal[point]):
@@ -219,9 +234,9 @@ def _ties(path: Path) -> Ties:
     bound[arrivals] = True
     into = np.flatnonzero(bound[causes.after])
     binding = causes.binding[causes.after[into]]
-    allowed = causes.time[causes.before] + causes.least_ns[causes.kind]
+    allowed = causes.time[causes.before] + causes.usual_ns[causes.kind]
     margin = allowed[binding] - allowed[into]
     near = (into != binding) & (margin < NEAR_NS) & (causes.time[causes.before[into]] < causes.time[causes.after[into]])
     near |= (into != binding) & (margin < NEAR_NS) & (causes.kind[into] == Edge.arrive)
     order = np.argsort(margin[near], kind="stable")
-    return Ties(into[near][order], margin[near][order])
+    return Ties(into[near][order], margin[near][order], len(np.unique(causes.after[into[near]])))

@@ -22,7 +22,7 @@ from tracelens_graph.analyses.ranks.steps import steps_of
 from tracelens_graph.analyses.ranks.walk import shortest_equal
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.arrays import positions_by
-from tracelens_graph.graph.collectives import UNKNOWN, kind_of
+from tracelens_graph.graph.collective_kinds import UNKNOWN, kind_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.schema import Kind
 from tracelens_graph.schema.tables.paths import WHAT_IF
@@ -174,10 +174,10 @@ class _Changes:
             own = np.array([nodes[at].kind for at in place.tolist()], object)
             kinds.update(own.tolist())
             edges = moves[of]
-            alone = np.flatnonzero(causes.kind[edges] == Edge.run)
+            alone = np.flatnonzero(~causes.is_whole[point[of]])
             if len(alone):  # what it takes longer than the shortest equal one is waiting
                 rows = causes.row[point[of[alone]]]
-                self._fixed[edges[alone]] = self._gap[edges[alone]] - shortest_equal(core, rows)
+                self._fixed[edges[alone]] = np.maximum(self._gap[edges[alone]] - shortest_equal(core, rows), 0)
             for kind, factor in factors.items():
                 fits = np.array([not kind or _same_kind(kind, one) for one in own.tolist()], bool)
                 self._factor[edges[fits]] *= _checked(factor)
@@ -187,9 +187,9 @@ class _Changes:
                 known = f"no collective of the ranks is a {kind!r}; {hint(kind, kinds)}" if kind else "there are none"
                 raise AnalysisError(f"what_if: collectives: {known}")
             self.words.append(f"{kind or 'collectives'} {factors[kind]:g} times as fast")
-        if (causes.kind[self.edges] == Edge.run).any():
+        if not causes.is_whole[causes.after[self.edges]].all():
             self.notes.append(
-                "of collectives whose other ranks are not in the set, what they take longer than their shortest equal "
+                "of collectives of which ranks are not in the set, what they take longer than their shortest equal "
                 "counts as waiting, which stays"
             )
 

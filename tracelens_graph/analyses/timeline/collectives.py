@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import numpy as np
 
-from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, gpu_classes
+from tracelens_graph.analyses.shared.collective_arguments import (
+    FIELDS,
+    KEYS,
+    argument_cell,
+    communication_kernels,
+    megabytes,
+)
 from tracelens_graph.analyses.shared.grouping import Cells, picked, text_codes
 from tracelens_graph.analyses.shared.statistics import Groups
 from tracelens_graph.graph.collectives import element_bytes
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
-from tracelens_graph.schema import Kind
 from tracelens_graph.schema.tables.timeline import COLL_ANALYSIS
 from tracelens_graph.table import Table
-
-TEXTS = {"Process Group Name": "group", "Collective name": "kind", "dtype": "dtype"}
-NUMBERS = {"Group size": "group_size", "In msg nelems": "in_elements", "Out msg nelems": "out_elements"}
-LISTS = {"Process Group Ranks": "ranks", "In split size": "in_split", "Out split size": "out_split"}
-"""Column -> argument of the kernel, by what its cells hold."""
-
-KEYS = (
-    "Process Group Name", "Process Group Ranks", "Collective name", "Group size", "dtype", "In msg nelems",
-    "Out msg nelems", "In split size", "Out split size",
-)  # fmt: skip
-"""What a row has in common beside the stream, in the order of the columns."""
 
 
 def coll_analysis(g: Core | Window) -> Table:
@@ -37,31 +28,25 @@ def coll_analysis(g: Core | Window) -> Table:
     """
     w = window_of(g)
     core, c = w.core, w.core.columns
-    kernels = w.rows_of_kind(Kind.Kernel)
-    named = gpu_classes(core, kernels) == COMMUNICATION
-    recorded = core.rows_of(core.collective_args)
-    recorded = recorded[recorded >= 0]
-    communication = kernels[named | np.isin(kernels, recorded)]
-    source = np.where(np.isin(communication, recorded), communication, c.owner[communication])
-    known = np.isin(source, recorded)
+    communication, source = communication_kernels(w)
+    known = source >= 0
     rows, source = communication[known], source[known]
     # In the order of their starts, so that the first of a group is the earliest.
     by_start = np.lexsort((c.uid[rows], c.start_ns[rows]))
     rows, source = rows[by_start], source[by_start]
     arguments = [core.collective_args[uid] for uid in c.uid[source].tolist()]
-    fields = [(TEXTS | NUMBERS | LISTS)[key] for key in KEYS]
-    keys = [(*(str(args.get(field)) for field in fields), stream)
+    keys = [(*(str(args.get(field)) for field in FIELDS), stream)
             for args, stream in zip(arguments, c.stream[rows].tolist(), strict=True)]  # fmt: skip
     group = text_codes(keys)
     _, first = np.unique(group, return_index=True)
     firsts = [arguments[i] for i in first.tolist()]
     times = Groups(group, c.dur_ns[rows], len(first))
     columns: dict[str, Cells] = {"rank": np.full(len(first), core.info.rank or 0)}
-    for key, field in zip(KEYS, fields, strict=True):
-        columns[key] = [_cell(key, args.get(field)) for args in firsts]
+    for key, field in zip(KEYS, FIELDS, strict=True):
+        columns[key] = [argument_cell(key, args.get(field)) for args in firsts]
     columns["stream"] = [stream if stream >= 0 else None for stream in c.stream[rows[first]].tolist()]
     for way in ("In", "Out"):
-        sizes = [_megabytes(*pair) for pair in zip(columns[f"{way} msg nelems"], columns["dtype"], strict=True)]
+        sizes = [megabytes(*pair) for pair in zip(columns[f"{way} msg nelems"], columns["dtype"], strict=True)]
         columns[f"{way} msg size (MB)_first"] = np.array(sizes, float)
     for which, ns in (("sum", times.sum), ("mean", times.mean), ("std", times.std()), ("min", times.min),
                       ("max", times.max)):  # fmt: skip
@@ -75,29 +60,6 @@ def coll_analysis(g: Core | Window) -> Table:
         w.titled("Collectives"),
         _notes(w, communication, known, int(np.count_nonzero(source != rows)), columns["dtype"]),
     )
-
-
-def _cell(column: str, value: Any) -> Any:
-    """An argument as its column has it; what cannot be read so stays text."""
-    if value is None:
-        return None
-    try:
-        if column in NUMBERS and isinstance(value, int | str):
-            return int(value)
-        if column in LISTS:
-            found = json.loads(value) if isinstance(value, str) else value
-            if isinstance(found, list) and all(isinstance(number, int) for number in found):
-                return found
-    except (ValueError, RecursionError):
-        pass
-    return str(value)
-
-
-def _megabytes(elements: Any, dtype: str | None) -> float:
-    """Size of a message in units of 2**20 bytes, NaN where number or type of the elements is not known."""
-    size = element_bytes(dtype)
-    readable = isinstance(elements, int) and abs(elements) < 2**63
-    return elements * size / 2**20 if size and readable else np.nan
 
 
 def _notes(w: Window, kernels: np.ndarray, known: np.ndarray, borrowed: int, dtypes: Cells) -> list[str]:

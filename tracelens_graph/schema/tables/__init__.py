@@ -12,11 +12,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from tracelens_graph.column import About, Column, TableSchema
-from tracelens_graph.schema.tables import across, kernels, ops, paths, performance, places, ranks, structure, timeline
+from tracelens_graph.schema.tables import (
+    across,
+    kernels,
+    ops,
+    paths,
+    performance,
+    places,
+    ranks,
+    structure,
+    timeline,
+    tracelens_ranks,
+)
 
 TABLES: Mapping[str, TableSchema] = {
     name: schema
-    for theme in (timeline, ops, kernels, performance, places, ranks, structure, across, paths)
+    for theme in (timeline, ops, kernels, performance, places, ranks, paths, structure, across, tracelens_ranks)
     for name, schema in theme.SCHEMAS.items()
 }
 """Name of a table -> what it answers, and its columns."""
@@ -39,6 +50,8 @@ def about_columns(table: str, columns: Iterable[str]) -> dict[str, Column]:
     """
     there = list(columns)
     known: About = {}
+    if table in tracelens_ranks.SCHEMAS:
+        return tracelens_ranks.declared(TABLES[table].columns, there)
     if table in TABLES:
         known = TABLES[table].columns
     elif "UID_first" in there:

@@ -84,10 +84,10 @@ TIES: About = {
     "name": key("what started or returned there", "name"),
     "bound_by": text("what it followed from", "bound by"),
     "bound_name": text("name of that"),
-    "bound_rank": Column("rank of that", heading="of rank"),
+    "bound_rank": Column("rank of that", heading="bound on rank"),
     "other": text("what came nearly as late", "nearly by"),
     "other_name": text("name of that"),
-    "other_rank": Column("rank of that", heading="of rank "),
+    "other_rank": Column("rank of that", heading="on other rank"),
     "margin_us": Column("how much sooner that would have allowed it", "us", Role.min, heading="margin us"),
     "uid": instance("node, in the trace of its rank"),
 }
@@ -118,14 +118,18 @@ WHAT_IF: About = {
 }
 
 SCHEMAS = {
-    "critical_path": TableSchema("What bounds a step over all ranks, one after the other?", SEGMENTS, ordered=True),
-    "critical_path_classes": TableSchema("What does the critical path of a step consist of?", CLASSES, figure="path"),
-    "critical_path_ranks": TableSchema("On which ranks does the critical path of a step lie?", RANKS),
-    "critical_path_names": TableSchema("Which work does the critical path of a step consist of?", NAMES),
-    "critical_path_steps": TableSchema(
-        "How long is the critical path of each step, and what is it?", STEPS, ordered=True
+    "critical_path": TableSchema(
+        "What bounds a step over all ranks: the critical path, segment by segment.", SEGMENTS, ordered=True
     ),
-    "critical_path_ties": TableSchema("Where might the critical path as well run otherwise?", TIES),
-    "critical_path_slack": TableSchema("Which GPU work could end later without delaying the step?", SLACK),
-    "what_if": TableSchema("How long would a step be if something took another time?", WHAT_IF),
+    "critical_path_classes": TableSchema(
+        "What the critical path of a step consists of, by class of time.", CLASSES, figure="path"
+    ),
+    "critical_path_ranks": TableSchema("On which ranks the critical path of a step lies.", RANKS),
+    "critical_path_names": TableSchema("Which work the critical path of a step consists of.", NAMES),
+    "critical_path_steps": TableSchema("How long the critical path of each step is, and of what.", STEPS, ordered=True),
+    "critical_path_ties": TableSchema("Where the critical path might as well run otherwise.", TIES),
+    "critical_path_slack": TableSchema(
+        "Which GPU work could end later without delaying the step, and by how much.", SLACK
+    ),
+    "what_if": TableSchema("How long a step would be if something took another time.", WHAT_IF),
 }

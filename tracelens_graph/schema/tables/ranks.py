@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tracelens_graph.column import About, Column, Role, TableSchema
-from tracelens_graph.schema.tables.shared import count, instance, key, share, text, total
+from tracelens_graph.schema.tables.shared import count, instance, key, text, total
 
 _BANDWIDTHS: About = {
     "algbw_gb_s": Column(
@@ -50,13 +50,14 @@ COLLECTIVE_KINDS: About = {
     "message_bytes": key("size of the message; absent where not recorded", cells="number"),
     "count": count("collectives", heading="count"),
     "message": text("the size of the message for people", heading="message"),
-    "transfer_ms": total("sum of their latencies: how long the ranks that came last took", "ms", heading="transfer ms"),
-    "wait_ms": total("sum over all ranks of the time until the last one came", "ms"),
+    "transfer_ms": total("sum of their latencies: how long the ranks that came last took", "ms", heading="transfer ms",
+                         figure="transfer_ms"),
+    "wait_ms": total("sum over all ranks of the time until the last one came", "ms", figure="wait_ms"),
     "mean_wait_us": Column("mean over collectives and ranks of that time", "us", Role.mean, heading="mean wait us"),
     "median_latency_us": Column("median of the latencies", "us", Role.spread),
     "median_start_skew_us": Column("median of last start less first start", "us", Role.spread),
     "median_busbw_gb_s": Column("median of the bus bandwidths, GB of 10^9 bytes", "GB/s", Role.spread,
-                                heading="bus GB/s"),
+                                heading="bus GB/s", figure="bus_gb_s"),
     "peak_gb_s": Column("rate of the links of the device within a host; absent where not known", "GB/s",
                         heading="peak GB/s"),
     "percent_of_peak": Column("median bus bandwidth as share of that rate", "%", Role.spread, heading="% of peak"),
@@ -66,10 +67,13 @@ RANK_BALANCE: About = {
     "trace": key("name of the rank's trace"),
     "rank": Column("number of the rank; absent where not recorded", heading="rank"),
     "host": Column("number of its host; absent where not known", heading="host"),
-    "span_ms": Column("from the first to the last GPU event", "ms", heading="span ms"),
+    "span_ms": Column(
+        "from the first to the last GPU event; of a trace without any its steps, else its collectives", "ms",
+        heading="span ms",
+    ),
     "computing_ms": Column("time in which computation runs", "ms", heading="compute ms"),
     "collectives": count("collectives that it took part in together with others", heading="collectives"),
-    "wait_ms": total("sum of the time until the last rank came", "ms", heading="wait ms"),
+    "wait_ms": total("sum of the time until the last rank came", "ms", heading="wait ms", figure="wait_ms"),
     "transfer_ms": total("sum of the time from then on until the first rank left", "ms", heading="transfer ms"),
     "end_skew_ms": total("sum of the time after the first rank left", "ms"),
     "exposed_ms": Column("part of these in which it does not compute, counted once where they overlap", "ms",
@@ -77,8 +81,8 @@ RANK_BALANCE: About = {
     "exposed_wait_ms": total("part of the waiting in which it does not compute", "ms"),
     "times_last": count("collectives to which no rank came later", heading="last"),
     "held_up_ms": total("sum of how much later than the median of the others it came, where it was the last", "ms",
-                        heading="held up ms"),
-    "share_last": share("share of its collectives to which it came last"),
+                        heading="held up ms", figure="held_up_ms"),
+    "percent_last": Column("share of its collectives to which it came last", "%"),
     "unmatched": count("parts of collectives that are of no other rank's"),
 }  # fmt: skip
 
@@ -120,14 +124,46 @@ LATE_RANKS: About = {
     "uid": instance("the call or GPU event of this case"),
 }  # fmt: skip
 
+RANK_TIMES: About = {
+    "time": key("what is measured", "of a step"),
+    "mean_ms": Column("mean over steps and ranks; without steps over the ranks, from first to last GPU event", "ms",
+                 heading="ms", figure="ms"),
+    "percent": Column("share of the steps", "%", heading="%", figure="percent"),
+    "most_ms": Column("mean over the steps of the rank that has the most", "ms", heading="most ms", figure="most_ms"),
+    "most_trace": text("name of the trace of that rank", "most on"),
+    "least_ms": Column("mean over the steps of the rank that has the least", "ms", heading="least ms"),
+    "least_trace": text("name of the trace of that rank", "least on"),
+    "meaning": text("what it is, in words"),
+}  # fmt: skip
+
+RANK_STEPS: About = {
+    "trace": key("name of the rank's trace", "trace"),
+    "rank": Column("number of the rank; absent where not recorded"),
+    "step": key("number of the step", "step", cells="number"),
+    "step_ms": Column("time from the first start of its GPU work to that of the next step", "ms", heading="step ms"),
+    "collectives": count("collectives launched in it, with others"),
+    "wait_ms": total("sum of the time until the last rank came", "ms", heading="wait ms"),
+    "transfer_ms": total("sum of the time from then on until the first rank left", "ms", heading="transfer ms"),
+    "exposed_wait_ms": total("part of the waiting in which the rank does not compute", "ms", heading="exposed wait ms"),
+    "times_last": count("collectives to which it came last", heading="last"),
+    "held_up_ms": total("sum of how much later than the median of the others it came to these", "ms",
+                        heading="held up ms"),
+}  # fmt: skip
+
 SCHEMAS = {
+    "rank_times": TableSchema(
+        "How long a step of a job takes, and how much of it is communication and waiting.", RANK_TIMES, ordered=True
+    ),
+    "rank_steps": TableSchema("How long each rank waited in each step, and for whom.", RANK_STEPS, ordered=True),
     "rank_collectives": TableSchema(
         "What each collective of a job cost: waiting, communication, bandwidth, and who came last.", RANK_COLLECTIVES
     ),
-    "collective_kinds": TableSchema("What collectives of equal kind and size cost.", COLLECTIVE_KINDS),
-    "rank_balance": TableSchema("How evenly the ranks of a job work, wait and communicate.", RANK_BALANCE),
     "late_arrivals": TableSchema("Who came late to each collective, and why.", LATE_ARRIVALS),
     "late_ranks": TableSchema(
         "Which ranks come late to which collectives, how often, by how much, and why.", LATE_RANKS
+    ),
+    "collective_kinds": TableSchema("What collectives of equal kind and size cost.", COLLECTIVE_KINDS, figure="kind"),
+    "rank_balance": TableSchema(
+        "How evenly the ranks of a job work, wait and communicate.", RANK_BALANCE, figure="rank"
     ),
 }

@@ -1,0 +1,359 @@
+"""Ranks of a simulated job: clocks, hosts, noise, and what is planted to make one of them late or its trace lack."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from profiles import examples
+from simulate.jobs import (
+    LOOP,
+    SMALL,
+    check_causes,
+    check_clocks,
+    check_collectives,
+    collectives,
+    members,
+    rows,
+)
+from simulate.reading import of
+
+import tracelens_graph
+from tracelens_graph.simulate import RankTrace, Run, simulate, write
+from tracelens_graph.simulate.__main__ import main
+
+pytestmark = pytest.mark.slow
+
+BASE_NS = 1_428_625_700_000_000
+
+
+def by_name(rank: RankTrace, name: str) -> list[dict[str, Any]]:
+    return [event for event in rank.trace["traceEvents"] if event["name"] == name]
+
+
+def first(run: Run, kind: str) -> dict[str, Any]:
+    return next(one for one in collectives(run) if one["kind"] == kind)
+
+
+# -- clocks and hosts ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("offset", "known"),
+    [
+        (250, [0, 250_000, 500_000, 750_000]),
+        ([0, 50_000, -3.5, 7], [0, 50_000_000, -3_500, 7_000]),
+        (lambda clock: clock * clock, [0, 1_000, 4_000, 9_000]),
+    ],
+    ids=["times the rank", "listed", "function"],
+)
+def test_clocks_are_ahead(offset: Any, known: list[int]) -> None:
+    run = simulate(**LOOP, ranks=4, clock_offset_us=offset, clock_drift_ppm=[0, 50, -20, 1])
+    right = simulate(**LOOP, ranks=4)
+    clocks = run.ranks[0].truth["clocks"]
+    assert [clock["offset_ns"] for clock in clocks] == [rank.truth["clock_offset_ns"] for rank in run.ranks] == known
+    assert [clock["drift_ppm"] for clock in clocks] == [0, 50, -20, 1]
+    assert {clock["at_ns"] for clock in clocks} == {BASE_NS}
+    check_clocks(run)
+    for one, other in zip(collectives(run), collectives(right), strict=True):
+        assert (one["start_ns"], one["end_ns"]) == (other["start_ns"], other["end_ns"])
+        assert other["recorded_end_ns"] == other["end_ns"]
+        for part in members(one):
+            shown = known[part["ranks"]]
+            drift = (part["end_ns"] - BASE_NS) * clocks[part["ranks"]]["drift_ppm"] / 1e6
+            assert abs(part["recorded_end_ns"] - part["end_ns"] - shown - drift) <= 0.5
+
+
+def test_ranks_of_a_host_share_its_clock() -> None:
+    run = simulate(**LOOP, ranks=4, nodes=2, clock_offset_us=[0, 9_000], clock_drift_ppm=10.0)
+    clocks = run.ranks[0].truth["clocks"]
+    assert [clock["host_name"] for clock in clocks] == ["node000", "node000", "node001", "node001"]
+    assert [clock["offset_ns"] for clock in clocks] == [0, 0, 9_000_000, 9_000_000]
+    assert [clock["drift_ppm"] for clock in clocks] == [0, 0, 10, 10]
+    check_clocks(run)
+    assert [rank.trace["host_name"] for rank in run.ranks] == [clock["host_name"] for clock in clocks]
+    for rank in run.ranks:
+        assert len(rank.trace["deviceProperties"]) == 2
+        device = rank.rank % 2
+        kernels = of(rank.trace, "kernel").values()
+        assert {(event["pid"], event["args"]["device"]) for event in kernels} == {(device, device)}
+        assert rank.trace["distributedInfo"]["world_size"] == 4
+    assert len({event["pid"] for rank in run.ranks for event in of(rank.trace, "cpu_op").values()}) == 4
+    assert all("host_name" not in rank.trace for rank in simulate(**LOOP, ranks=2).ranks)
+
+
+def test_the_network_between_hosts_is_slower() -> None:
+    layout: dict[str, Any] = {"ranks": 4, "nodes": 2, "tensor_parallel": 2}
+    run = simulate(**SMALL, **layout, network_gb_per_s=1.0, bus_gb_per_s=100.0)
+    for one in collectives(run):
+        moved = one["transfer_ns"] - one["latency_ns"]
+        parts = 2 * (len(one["group_ranks"]) - 1) / len(one["group_ranks"])
+        sent = parts * one["bytes"] if one["kind"] == "allreduce" else one["elements_out"][0] * 2
+        assert moved == round(sent / (100.0 if one["description"] == "mesh_tp" else 1.0))
+
+
+# -- noise -------------------------------------------------------------------------------------------------
+
+
+def test_noise_on_ends_is_bounded_and_small_jobs_have_both_kinds() -> None:
+    run = simulate(**LOOP | {"layers": 20}, ranks=3, end_noise_us=7.0, odd_share=0.3, odd_noise_us=300.0)
+    check_collectives(run)
+    found = [one for one in collectives(run) if one["kind"] == "allreduce"]
+    odd = [one for one in found if one["is_odd"]]
+    assert 0 < len(odd) < len(found) // 2
+    assert all(one["awaits"] == [[0], [1], [2]] and not one["is_barrier"] for one in odd)
+    assert 7_000 < max(max(one["end_noise_ns"]) for one in odd) <= 300_000
+    common = [one for one in found if one["is_barrier"]]
+    assert len(common) + len(odd) == len(found)
+    assert 3_500 < max(max(one["end_noise_ns"]) for one in common) <= 7_000
+    assert all(max(one["end_ns"]) - min(one["end_ns"]) <= 7_000 for one in common)
+
+
+# -- late and slow -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("reason", "name"),
+    [
+        ("data_loader", "multiprocessing/queues.py(113): get"),
+        ("python", "train.py(52): augment"),
+        ("op", "aten::sort"),
+        ("allocation", "cudaMalloc"),
+    ],
+)
+def test_a_late_rank_is_late_for_its_reason_and_nothing_else_changes(reason: Any, name: str) -> None:
+    job: dict[str, Any] = {**SMALL, "ranks": 3, "steps": 3}
+    run = simulate(**job, late_rank=1, late_reason=reason, late_us=3000.0, late_every=2)
+    usual = simulate(**job)
+    planted = {"trouble": "late_rank", "rank": 1, "reason": reason, "us": 3000.0, "steps": [3, 5]}
+    assert run.ranks[0].truth["planted"] == [planted]
+    assert usual.ranks[0].truth["planted"] == []
+    for rank in run.ranks:
+        longer = [event for event in by_name(rank, name) if event["dur"] >= 3000]
+        assert len(longer) == (2 if rank.rank == 1 else 0)
+    late = [one for one in collectives(run) if one["step"] in (3, 5)]
+    assert sum(one["last_rank"] == 1 and one["skew_ns"] > 2_500_000 for one in late) >= 2
+    for one, other in zip(run.ranks, usual.ranks, strict=True):
+        durations = [
+            [row["duration_ns"] for row in rows(rank.truth["gpu_events"]) if row["kind"] != "communication"]
+            for rank in (one, other)
+        ]
+        assert durations[0] == durations[1]
+        assert one.truth["gpu_events"]["stream_gap_ns"] == other.truth["gpu_events"]["stream_gap_ns"]
+        assert one.truth["gpu_events"]["launch_latency_ns"] == other.truth["gpu_events"]["launch_latency_ns"]
+
+
+def test_python_overhead_on_one_rank() -> None:
+    run = simulate(**SMALL, ranks=2, python_overhead_us=500.0, python_overhead_rank=1)
+    assert run.ranks[0].truth["planted"] == [{"trouble": "late_rank", "rank": 1, "reason": "modules", "us": 500.0}]
+    calls = [[event["dur"] for event in by_name(rank, "nn.Module: GELU_0")] for rank in run.ranks]
+    assert max(calls[0]) < 500 < min(calls[1])
+    assert first(run, "allreduce")["last_rank"] == 1
+
+
+def test_a_slow_rank_computes_longer() -> None:
+    run, usual = (simulate(**SMALL, ranks=2, slow_rank=slow, slow_factor=3.0) for slow in (1, None))
+    assert run.ranks[0].truth["planted"] == [{"trouble": "slow_rank", "rank": 1, "reason": "kernels", "factor": 3.0}]
+    for rank, other in zip(run.ranks, usual.ranks, strict=True):
+        for row, before in zip(rows(rank.truth["gpu_events"]), rows(other.truth["gpu_events"]), strict=True):
+            is_kernel = rank.trace["traceEvents"][row["uid"]]["cat"] == "kernel"
+            if row["kind"] != "communication":
+                factor = 3.0 if rank.rank == 1 and is_kernel else 1.0
+                assert abs(row["duration_ns"] - factor * before["duration_ns"]) <= 2
+
+
+def test_a_slow_link_slows_what_uses_it() -> None:
+    layout: dict[str, Any] = {**SMALL, "ranks": 4, "tensor_parallel": 2}
+    usual = collectives(simulate(**layout))
+    by_rank = collectives(simulate(**layout, slow_link_rank=3, slow_link_factor=5.0))
+    by_group = collectives(simulate(**layout, slow_link_group="mesh_dp", slow_link_factor=5.0))
+    for before, ranked, grouped in zip(usual, by_rank, by_group, strict=True):
+        moved = before["transfer_ns"] - before["latency_ns"]
+        for after, factor in (
+            (ranked, 5 if 3 in before["ranks"] else 1),
+            (grouped, 5 if before["description"] == "mesh_dp" else 1),
+        ):
+            assert abs(after["transfer_ns"] - after["latency_ns"] - factor * moved) <= factor
+    planted = simulate(**LOOP, ranks=2, slow_link_rank=1).ranks[0].truth["planted"]
+    assert planted == [{"trouble": "slow_link", "rank": 1, "group": None, "factor": 4.0}]
+
+
+# -- what recordings lack ----------------------------------------------------------------------------------
+
+
+def test_a_missing_rank_leaves_no_trace(tmp_path: Path) -> None:
+    run = simulate(**LOOP, ranks=4, missing_ranks=(1, 3))
+    assert [rank.rank for rank in run.ranks] == [0, 2]
+    assert [path.name for path in write(run, tmp_path)] == ["rank0.json.gz", "rank2.json.gz"]
+    assert [one["rank"] for one in run.ranks[0].truth["planted"]] == [1, 3]
+    for one in collectives(run):
+        assert one["ranks"] == [0, 1, 2, 3]
+        assert [kernel is None for kernel in one["kernels"]] == [False, True, False, True]
+    for rank in run.ranks:
+        assert rank.trace["distributedInfo"]["world_size"] == 4
+
+
+def test_a_dropped_collective_is_absent_from_one_trace() -> None:
+    whole, run = (simulate(**SMALL, ranks=3, dropped_collectives=dropped) for dropped in ((), [(1, 2)]))
+    (planted,) = run.ranks[0].truth["planted"]
+    assert (planted["trouble"], planted["rank"], planted["place"]) == ("dropped_collective", 1, 2)
+    for before, after in zip(collectives(whole), collectives(run), strict=True):
+        assert (before["start_ns"], before["end_ns"], before["seq"]) == (
+            after["start_ns"],
+            after["end_ns"],
+            after["seq"],
+        )
+        lacks = [1] if after["key"] == planted["key"] else []
+        assert [part["ranks"] for part in members(after) if part["kernels"] is None] == lacks
+    counts = [Counter(event["name"] for event in one.ranks[1].trace["traceEvents"]) for one in (whole, run)]
+    missing = counts[0] - counts[1]
+    assert missing["record_param_comms"] == missing["cudaLaunchKernelExC"] == 1
+    assert missing["c10d::allreduce_"] + missing["c10d::_allgather_base_"] == 1
+    assert sum(count for name, count in missing.items() if name.startswith("ncclDevKernel")) == 1
+    assert not counts[1] - counts[0]
+    assert run.ranks[0].trace["traceEvents"] == whole.ranks[0].trace["traceEvents"]
+    tracelens_graph.load(run.ranks[1].trace)
+
+
+@pytest.mark.parametrize("counts", [False, True])
+def test_an_extra_collective_is_recorded_on_one_rank_alone(counts: bool) -> None:
+    run = simulate(**SMALL, ranks=3, extra_collectives=[(2, 1)], extra_counts=counts)
+    check_collectives(run)
+    (extra,) = (one for one in collectives(run) if one["is_extra"])
+    assert (extra["ranks"], extra["wait_ns"], extra["group_ranks"]) == ([2], [0], [0, 1, 2])
+    args = [
+        [event["args"]["Seq"] for event in of(rank.trace, "kernel").values() if "Seq" in event["args"]]
+        for rank in run.ranks
+    ]
+    assert args[0] == args[1]
+    assert len(args[2]) == len(args[0]) + 1
+    if counts:  # all later ones of rank 2 are one off
+        assert args[2] == [*args[0], args[0][-1] + 1]
+        assert [one["seqs"][2] - one["seq"] for one in collectives(run) if not one["is_extra"]] == [0] + [1] * 7
+    else:
+        assert set(args[2]) - set(args[0]) == {extra["seq"]}
+    # the kernel it stands before is the next of its kind
+    assert extra["end_ns"][0] < next(one for one in collectives(run) if one["key"].endswith("#2"))["start_ns"][2]
+
+
+def test_an_extra_transfer_waits_for_nobody_and_has_a_number_of_its_own() -> None:
+    job: dict[str, Any] = {**SMALL, "layers": 2, "batch": 4, "steps": 1, "ranks": 2, "pipeline_parallel": 2}
+    run = simulate(**job, extra_collectives=[(0, 1)])
+    check_collectives(run)
+    (extra,) = (one for one in collectives(run) if one["is_extra"])
+    assert (extra["kind"], extra["source"], extra["target"], extra["ranks"]) == ("send_recv", 0, 1, [0])
+    for rank in run.ranks:
+        args = [event["args"] for event in of(rank.trace, "kernel").values() if "Seq" in event["args"]]
+        numbers = [one["Seq"] for one in args if one["Collective name"] in ("send", "recv")]
+        assert len(set(numbers)) == len(numbers) == 2 * 4 + (rank.rank == 0)
+
+
+@pytest.mark.parametrize("told", ["without_sequence", "none"])
+def test_recordings_that_tell_less(told: Any) -> None:
+    run, whole = (simulate(**SMALL, ranks=2, collective_args=args) for args in (told, "all"))
+    assert collectives(run) == collectives(whole)
+    for rank in run.ranks:
+        kernels = [e["args"] for e in of(rank.trace, "kernel").values() if e["name"].startswith("nccl")]
+        ops = [e["args"] for e in of(rank.trace, "cpu_op").values() if e["name"] == "record_param_comms"]
+        assert len(kernels) == len(ops) == len(collectives(run))
+        for args in (*kernels, *ops):
+            assert "Seq" not in args
+            assert "Comms Id" not in args
+            assert ("Collective name" in args) == ("Process Group Ranks" in args) == (told == "without_sequence")
+        assert ("pg_config" in rank.trace["distributedInfo"]) == (told == "without_sequence")
+        assert (rank.trace["distributedInfo"]["rank"], rank.trace["distributedInfo"]["world_size"]) == (rank.rank, 2)
+
+
+# -- many ranks, and any job -------------------------------------------------------------------------------
+
+
+def test_many_ranks_with_few_events(tmp_path: Path) -> None:
+    run = simulate(**LOOP | {"layers": 1, "steps": 1, "shapes": False}, ranks=128, nodes=16, start_stagger_us=1.0)
+    assert len(run.ranks) == 128
+    assert all(len(rank.trace["traceEvents"]) < 120 for rank in run.ranks)
+    check_collectives(run)
+    write(run, tmp_path, traces_only=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(f"rank{n}.json.gz" for n in range(128))
+
+
+@examples(10)
+@given(data=st.data())
+def test_any_job_holds_together(data: st.DataObject) -> None:
+    tensor, stages, experts, replicas = (data.draw(st.integers(1, 2)) for _ in range(4))
+    ranks = tensor * stages * experts * replicas
+    wanted = {
+        "ranks": ranks, "tensor_parallel": tensor, "pipeline_parallel": stages, "expert_parallel": experts,
+        "layers": stages, "steps": 1, "micro_batches": data.draw(st.sampled_from([1, 2])),
+        "seed": data.draw(st.integers(0, 99)), "python_stacks": False, "memory": False,
+        "nodes": data.draw(st.sampled_from([None, 1, ranks])), "cuda_sync": data.draw(st.booleans()),
+        "clock_offset_us": data.draw(st.floats(-50_000, 50_000)), "clock_drift_ppm": data.draw(st.floats(-50, 50)),
+        "end_noise_us": data.draw(st.floats(0, 20)), "odd_share": data.draw(st.floats(0, 1)),
+        "expert_skew": data.draw(st.floats(0, 1)), "read_loss": data.draw(st.booleans()),
+        "repeat_group_names": data.draw(st.booleans()), "host_barrier": data.draw(st.booleans()),
+        "late_rank": data.draw(st.sampled_from([None, ranks - 1])),
+        "recompute": data.draw(st.sampled_from(["none", "non_reentrant", "reentrant"])),
+        "dropped_collectives": data.draw(st.sampled_from([(), ((0, 1), (ranks - 1, 0))])),
+    }  # fmt: skip
+    run = simulate(**SMALL | wanted)
+    if ranks > 1:
+        check_collectives(run)
+    check_clocks(run)
+    for rank in run.ranks:
+        check_causes(rank)
+        tracelens_graph.load(rank.trace)
+
+
+# -- settings ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"ranks": 3, "tensor_parallel": 2}, "not a multiple of tensor_parallel times pipeline_parallel"),
+        ({"ranks": 4, "expert_parallel": 3}, "does not divide the 4 data parallel ranks"),
+        ({"ranks": 2, "pipeline_parallel": 2, "layers": 1}, "fewer than pipeline_parallel 2"),
+        ({"ranks": 2, "pipeline_parallel": 2, "micro_batches": 3}, "not a multiple of micro_batches 3"),
+        ({"ranks": 3, "tensor_parallel": 3, "heads": 16}, "heads 16 is not a multiple of tensor_parallel 3"),
+        ({"ranks": 4, "nodes": 3}, "ranks 4 is not a multiple of nodes 3"),
+        ({"ranks": 2, "clock_offset_us": [1.0]}, "clock_offset_us gives 1 numbers for 2 clocks"),
+        ({"ranks": 2, "late_rank": 2}, "late_rank names rank 2 of 2"),
+        ({"ranks": 2, "dropped_collectives": [(7, 0)]}, "dropped_collectives names rank 7 of 2"),
+        ({"ranks": 2, "missing_ranks": [0, 1]}, "leaves no rank"),
+        ({"odd_share": 1.5}, "odd_share is a share"),
+        ({"end_noise_us": -1.0}, "end_noise_us must not be negative"),
+        ({"late_reason": "weather"}, "late_reason is data_loader, python, op or allocation, not 'weather'"),
+        ({"step_collectives": ["allreduced"]}, "step_collectives has no kind 'allreduced'; did you mean allreduce"),
+    ],
+)
+def test_nonsense_is_refused(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        simulate(**wrong)
+
+
+def test_user_settings_of_the_command_line_are_those_of_python(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = [
+        str(tmp_path / "out"), "--ranks=4", "--program=loop", "--steps=1", "--layers=1", "--nodes=2", "--traces-only",
+        "--clock-offset-us=0,-50000", "--clock-drift-ppm=3", "--step-collectives=broadcast,barrier",
+        "--collective-mb=1,2.5", "--missing-ranks=3", "--dropped-collectives=0:1,1:0", "--slow-link-group=default_pg",
+        "--collective-args=without_sequence", "--network-gb-per-s=12.5",
+    ]  # fmt: skip
+    assert main(command) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 3
+    run = simulate(
+        4, 1, 1, program="loop", nodes=2, clock_offset_us=(0, -50_000), clock_drift_ppm=3,
+        step_collectives=["broadcast", "barrier"], collective_mb=[1, 2.5], missing_ranks=[3],
+        dropped_collectives=[(0, 1), (1, 0)], slow_link_group="default_pg", collective_args="without_sequence",
+        network_gb_per_s=12.5,
+    )  # fmt: skip
+    for rank in run.ranks:
+        written = json.loads(gzip.decompress((tmp_path / "out" / f"rank{rank.rank}.json.gz").read_bytes()))
+        assert written["traceEvents"] == rank.trace["traceEvents"]
+        assert written["distributedInfo"] == rank.trace["distributedInfo"]

@@ -1,0 +1,97 @@
+"""All that is asked of the ranks of a job: what they took part in together, and every table of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from tracelens_graph.analyses.ranks.attendance import Attendance
+from tracelens_graph.analyses.ranks.figures import Figures
+from tracelens_graph.analyses.ranks.meetings import Meetings
+from tracelens_graph.analyses.ranks.rank_tables import collective_kinds, rank_balance, rank_collectives
+from tracelens_graph.analyses.ranks.step_times import StepTimes
+from tracelens_graph.errors import AnalysisError
+from tracelens_graph.graph.trace_set import TraceSet
+from tracelens_graph.graph.window import columns_read
+from tracelens_graph.perf.devices import Architecture, architecture
+from tracelens_graph.suggest import hint
+from tracelens_graph.table import Table
+
+COLUMNS = tuple(sorted({"owner", "thread", "stream", "device", "external_id", *columns_read({"annotation": ""})}))
+"""Columns of lean graphs that suffice for all of it."""
+
+
+class Job:
+    """The ranks of a job.
+
+    Args:
+        ranks: a set of their traces, or what each took part in.
+        architecture: the device, for the rate of its links; by default that of the traces.
+        correct: correct the clocks of several hosts by the ends of collectives.
+    """
+
+    def __init__(
+        self, ranks: TraceSet | Sequence[Attendance], architecture: Architecture | None = None, correct: bool = True
+    ) -> None:
+        self.meetings = Meetings(ranks, correct)
+        self.figures = Figures(self.meetings, architecture)
+        self.step_times = StepTimes(self.figures)
+
+    @cached_property
+    def _makers(self) -> Mapping[str, Callable[[], Table]]:
+        return {
+            "rank_times": self.step_times.table,
+            "rank_balance": lambda: rank_balance(self.figures),
+            "collective_kinds": lambda: collective_kinds(self.figures),
+            "rank_collectives": lambda: rank_collectives(self.figures),
+            "rank_steps": self.step_times.by_rank,
+        }
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the tables, in the order of a report."""
+        return list(self._makers)
+
+    def table(self, name: str) -> Table:
+        """A table by its name; made when first asked for.
+
+        Raises:
+            AnalysisError: there is none of this name.
+        """
+        if name not in self._makers:
+            raise AnalysisError(f"there is no table {name!r}; {hint(name, self._makers)}")
+        if name not in self._made:
+            self._made[name] = self._makers[name]()
+        return self._made[name]
+
+    @cached_property
+    def _made(self) -> dict[str, Table]:
+        return {}
+
+    def tables(self) -> dict[str, Table]:
+        """All tables by name."""
+        return {name: self.table(name) for name in self.names}
+
+
+def collectives(ranks: Any, kind: str | None = None, top: int = 0, arch: Any = None, correct: bool = True) -> Table:
+    """What each collective of a job cost: waiting, communication, bandwidth, and who came last.
+
+    Parts of the ranks are matched by sequence numbers where the profiler wrote them, else by kind, size and the times
+    at which they ended; the clocks of several hosts are corrected by these.
+
+    Args:
+        ranks: the traces of the ranks: a `TraceSet`, such as `load_set(folder)` gives, or graphs.
+        kind: only collectives of this kind, such as `allreduce`.
+        top: number of rows, those with the most waiting first; 0 for all.
+        arch: the device, a name or an `Architecture`, for the rate of its links; by default that of the traces.
+        correct: correct the clocks of several hosts by the ends of collectives.
+
+    Returns:
+        One row per collective; columns are in `schema.tables.ranks.RANK_COLLECTIVES`.
+
+    Raises:
+        AnalysisError: no graphs are given, no device has the name, or `top` is negative.
+    """
+    device = architecture(arch) if isinstance(arch, str) else arch
+    return rank_collectives(Job(TraceSet.of(ranks), device, correct).figures, kind, top)

@@ -1,0 +1,158 @@
+"""How long steps of a job take, and how much of them is communication and waiting, over all ranks and rank by rank."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from tracelens_graph.analyses.ranks.attendance import Attendance
+from tracelens_graph.analyses.ranks.figures import Figures
+from tracelens_graph.graph.intervals import Intervals, length, length_before, merge
+from tracelens_graph.schema.tables.ranks import RANK_STEPS, RANK_TIMES
+from tracelens_graph.table import Table, columns_of
+
+ROW_MEANING = {
+    "step": "a step on the device; without steps the time from first to last GPU event",
+    "computing": "computation runs",
+    "communication": "a collective runs, waiting included",
+    "exposed": "a collective runs and no computation",
+    "waiting": "a collective runs, but other ranks have not come",
+    "exposed_waiting": "waiting, and no computation runs",
+}
+"""Row of `rank_times` -> what it is."""
+
+
+@dataclass(frozen=True)
+class _Rank:
+    """The times of one rank, ns, summed over the steps that were looked at."""
+
+    rank: Attendance
+    steps: int
+    times: Mapping[str, int]
+
+
+class StepTimes:
+    """Times of steps over all ranks.
+
+    Args:
+        figures: what each collective cost.
+    """
+
+    def __init__(self, figures: Figures) -> None:
+        self._figures = figures
+
+    @cached_property
+    def held_up_ns(self) -> tuple[np.ndarray, np.ndarray]:
+        """See `Figures.held_up_ns`."""
+        return self._figures.held_up_ns()
+
+    @cached_property
+    def _ranks(self) -> list[_Rank]:
+        return [self._of_rank(trace) for trace in range(len(self._figures.meetings.attendances))]
+
+    def _of_rank(self, trace: int) -> _Rank:
+        m = self._figures.meetings
+        rank = m.attendances[trace]
+        own = np.flatnonzero((m.trace == trace) & (m.meeting >= 0))
+        start = m.parts.start_ns[own] - m.parts.shift_ns[trace]
+        communicating = merge(start, m.parts.end_ns[own] - m.parts.shift_ns[trace])
+        waiting = merge(start, start + m.wait_ns[own])
+        spans = _spans(rank)
+        computing = rank.gpu.computing
+        times = {
+            "step": length(spans),
+            "computing": _common(computing, spans),
+            "communication": _common(communicating, spans),
+            "exposed": _common(communicating, spans) - _common(_both(communicating, computing), spans),
+            "waiting": _common(waiting, spans),
+            "exposed_waiting": _common(waiting, spans) - _common(_both(waiting, computing), spans),
+        }
+        return _Rank(rank, max(len(rank.steps), 1), times)
+
+    def table(self) -> Table:
+        """Times of a step, mean over steps and ranks; see `RANK_TIMES`."""
+        about, rows = RANK_TIMES, []
+        ranks = [one for one in self._ranks if one.times["step"]]
+        steps = sum(one.steps for one in ranks)
+        whole = sum(one.times["step"] for one in ranks)
+        for name, meaning in ROW_MEANING.items() if ranks else ():
+            ns = sum(one.times[name] for one in ranks)
+            most, least = (pick(ranks, key=lambda one: one.times[name] / one.steps) for pick in (max, min))
+            rows.append(
+                {
+                    "time": name,
+                    "mean_ms": ns / steps / 1e6,
+                    "percent": 100 * ns / whole,
+                    "most_ms": most.times[name] / most.steps / 1e6,
+                    "most_trace": most.rank.name,
+                    "least_ms": least.times[name] / least.steps / 1e6,
+                    "least_trace": least.rank.name,
+                    "meaning": meaning,
+                }
+            )
+        number = len(self._figures.meetings.attendances)
+        return Table("rank_times", columns_of(rows, about), about, f"Times of a step of {number:,} ranks")
+
+    def by_rank(self) -> Table:
+        """One row per rank and step; see `RANK_STEPS`."""
+        m = self._figures.meetings
+        last, later = self.held_up_ns
+        late_of = np.where(m.meeting >= 0, np.append(last, -1)[m.meeting], -1) == m.trace
+        late_ns = np.where(late_of, np.append(later, 0)[m.meeting], 0)
+        rows = []
+        for trace, rank in enumerate(m.attendances):
+            own = np.flatnonzero((m.trace == trace) & (m.meeting >= 0))
+            place = np.array(rank.step_of, np.int64)[m.node[own]]
+            for at, step in enumerate(rank.steps):
+                here = own[place == at]
+                rows.append(
+                    {
+                        "trace": rank.name,
+                        "rank": rank.rank,
+                        "step": step.number,
+                        "step_ms": (step.end_ns - step.start_ns) / 1e6,
+                        "collectives": len(here),
+                        "wait_ms": int(m.wait_ns[here].sum()) / 1e6,
+                        "transfer_ms": int(m.transfer_ns[here].sum()) / 1e6,
+                        "exposed_wait_ms": int(self._figures.exposed_wait_ns[here].sum()) / 1e6,
+                        "times_last": int(late_of[here].sum()),
+                        "held_up_ms": int(late_ns[here].sum()) / 1e6,
+                    }
+                )
+        about = RANK_STEPS
+        notes = [] if rows else ["the traces have no steps (ProfilerStep#n)"]
+        return Table("rank_steps", columns_of(rows, about), about, "Waiting by rank and step", notes)
+
+
+def _spans(rank: Attendance) -> Intervals:
+    """The time of all steps of a rank; without any, that of its GPU work, else of its collectives."""
+    if rank.steps:
+        return np.array([rank.steps[0].start_ns]), np.array([rank.steps[-1].end_ns])
+    start, end = rank.span_ns
+    return np.array([start]), np.array([end])
+
+
+def _common(intervals: Intervals, spans: Intervals) -> int:
+    """Length of intervals within others."""
+    return int((length_before(intervals, spans[1]) - length_before(intervals, spans[0])).sum())
+
+
+def _both(first: Intervals, second: Intervals) -> Intervals:
+    """The common parts of two sets of disjoint intervals."""
+    edges = np.unique(np.concatenate((*first, *second)))
+    if len(edges) < 2:
+        return edges[:0], edges[:0]
+    middle_in = [_covers(one, edges[:-1]) for one in (first, second)]
+    here = middle_in[0] & middle_in[1]
+    return merge(edges[:-1][here], edges[1:][here])
+
+
+def _covers(intervals: Intervals, at: np.ndarray) -> np.ndarray:
+    """Whether disjoint intervals cover the time right after each of some instants."""
+    place = np.searchsorted(intervals[0], at, "right") - 1
+    end = np.append(intervals[1], np.iinfo(np.int64).min)  # the last entry stands for "before the first"
+    covered: np.ndarray = at < end[place]
+    return covered

@@ -1,0 +1,296 @@
+"""Kernels of collectives on all ranks, with their arguments, numbered as TraceLens's tables number them.
+
+A kernel's number is its place among those of its process group on its rank, by start. Beyond that:
+
+* Groups are told apart by their ranks, too: one name may stand for a group per node.
+* Where kernels carry sequence numbers, these say which of them are one collective, so that one that is missing on a
+  rank does not shift those that follow.
+* Point-to-point transfers come behind the collectives of their group: each rank has as many of them as it has partners.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from tracelens_graph.analyses.shared.collective_arguments import (
+    FIELDS,
+    KEYS,
+    argument_cell,
+    communication_kernels,
+    megabytes,
+)
+from tracelens_graph.analyses.shared.grouping import group_by, text_codes
+from tracelens_graph.errors import AnalysisError
+from tracelens_graph.graph.arrays import positions_by
+from tracelens_graph.graph.collective_kinds import UNKNOWN, kind_of, kind_of_kernel
+from tracelens_graph.graph.core import MOST_RANKS, Core
+from tracelens_graph.graph.trace_set import TraceMember, TraceSet
+
+ALL = "all"
+"""Name of the group of all ranks, where recordings name none."""
+
+TRANSFERS = ("send", "recv", "send_recv")
+"""Kinds of point-to-point transfers."""
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """What kernels say of their collective; None is what was not recorded.
+
+    Attributes:
+        cells: the cells of `KEYS`, by column.
+    """
+
+    cells: dict[str, Any]
+
+    @property
+    def group(self) -> str | None:
+        """Name of the process group."""
+        name: str | None = self.cells["Process Group Name"]
+        return name
+
+    @property
+    def ranks(self) -> list[int] | None:
+        """Ranks of the group, where all of them are listed."""
+        listed = self.cells["Process Group Ranks"]
+        return listed if isinstance(listed, list) and listed else None
+
+    @property
+    def kind(self) -> str:
+        """Kind of the collective, one name for all of PyTorch's; `unknown` where nothing tells."""
+        return kind_of(self.cells["Collective name"] or "")
+
+    @property
+    def group_size(self) -> int | None:
+        """Number of ranks in the group."""
+        size = self.cells["Group size"]
+        return size if isinstance(size, int) and 0 < size <= MOST_RANKS else len(self.ranks or ()) or None
+
+    def elements(self, way: str) -> int | None:
+        """Elements that the rank puts in (`In`) or gets out (`Out`)."""
+        count = self.cells[f"{way} msg nelems"]
+        return count if isinstance(count, int) and abs(count) < 2**63 else None
+
+    def megabytes(self, way: str) -> float:
+        """Their size in units of 2**20 bytes; NaN where number or type is not known."""
+        return megabytes(self.cells[f"{way} msg nelems"], self.cells["dtype"])
+
+
+class RankKernels:
+    """Kernels of collectives on all ranks of a run, by rank and start. Arrays have one entry per kernel.
+
+    Args:
+        traces: the ranks.
+        run: name of a run; by default that of the last trace.
+
+    Attributes:
+        traces: the ranks, ascending; `ranks` are their numbers.
+        place: position in `traces`.
+        start_ns, dur_ns: start on the clock of the set, and duration.
+        stream: stream on the device, -1 for none.
+        said: position in `arguments`.
+        arguments: the different arguments that kernels carry.
+        borrowed: how many kernels are shown with the arguments of their op.
+        is_simplified: whether no kernel names a group and each rank uses one stream: then all are of the group `ALL`.
+
+    Raises:
+        AnalysisError: there is no such run, or a rank is there twice.
+    """
+
+    def __init__(self, traces: TraceSet, run: str | None = None) -> None:
+        self.traces, self.ranks = _by_rank(traces, run)
+        parts = [_kernels_of(trace) for trace in self.traces]
+        self.place = np.repeat(np.arange(len(parts)), [len(part.start_ns) for part in parts])
+        self.start_ns, self.dur_ns, self.stream, self._sequence = (
+            np.concatenate([getattr(part, name) for part in parts]) if parts else np.zeros(0, np.int64)
+            for name in ("start_ns", "dur_ns", "stream", "sequence")
+        )
+        raw = [one for part in parts for one in part.said]
+        self.said = text_codes(raw)
+        distinct = dict.fromkeys(raw)
+        self.arguments = [_arguments(one) for one in distinct]
+        self.borrowed = sum(part.borrowed for part in parts)
+        self.is_simplified = self._has_no_groups()
+
+    def __len__(self) -> int:
+        return len(self.place)
+
+    def _has_no_groups(self) -> bool:
+        if not len(self) or any(one.group is not None for one in self.arguments):
+            return False
+        _, first = group_by(self.place, self.stream)
+        return len(first) == len(np.unique(self.place))
+
+    def by_arguments(self, values: Sequence[Any] | np.ndarray, dtype: Any = float) -> np.ndarray:
+        """Per kernel the value of its arguments, from one value per entry of `arguments`."""
+        return np.array(values, dtype)[self.said] if len(values) else np.zeros(0, dtype)
+
+    @cached_property
+    def _groups(self) -> tuple[list[tuple[str | None, str]], list[list[int] | None], np.ndarray]:
+        """Name and ranks, as text, of the groups of processes; their ranks; the group of each of the arguments."""
+        named = list(map(self._group_of, self.arguments))
+        ranks: dict[tuple[str | None, str], list[int] | None] = {}
+        for group, one in zip(named, self.arguments, strict=True):
+            if group not in ranks:
+                ranks[group] = self.ranks_of(one)
+        places = {group: place if group[0] is not None else -1 for place, group in enumerate(ranks)}
+        return list(ranks), list(ranks.values()), np.array([places[group] for group in named], np.int64)
+
+    @cached_property
+    def group(self) -> np.ndarray:
+        """Number of the group of processes of each kernel, -1 where none is known."""
+        return self.by_arguments(self._groups[2], np.int64)
+
+    def name_of(self, group: int) -> str | None:
+        """Name of the group with a number."""
+        return self._groups[0][group][0]
+
+    @property
+    def ranks_of_groups(self) -> list[list[int] | None]:
+        """For each group its ranks, None where nothing tells."""
+        return self._groups[1]
+
+    def _group_of(self, one: Arguments) -> tuple[str | None, str]:
+        return (ALL, "") if self.is_simplified else (one.group, str(one.cells["Process Group Ranks"]))
+
+    def ranks_of(self, one: Arguments) -> list[int] | None:
+        """Ranks of the group of a kernel with some arguments; None where nothing tells."""
+        if self.is_simplified:
+            return self.ranks
+        return one.ranks or (list(range(self._world_size)) if one.group_size == self._world_size else None)
+
+    @property
+    def _world_size(self) -> int:
+        return max((trace.core.info.world_size or 0 for trace in self.traces), default=0)
+
+    @cached_property
+    def number(self) -> np.ndarray:
+        """Place of each kernel in its group, from 0 on, equal for those of one collective; -1 without a group."""
+        number = np.full(len(self), -1, np.int64)
+        # Without groups nothing tells a transfer from an all-to-all, which NCCL runs in kernels of the same name.
+        transfers_apart = not self.is_simplified
+        is_transfer = self.by_arguments([transfers_apart and one.kind in TRANSFERS for one in self.arguments], bool)
+        for group, of_group in positions_by(self.group):
+            if group < 0:
+                continue
+            collectives, transfers = of_group[~is_transfer[of_group]], of_group[is_transfer[of_group]]
+            number[collectives] = self._numbered(collectives)
+            behind = int(number[collectives].max(initial=-1)) + 1
+            number[transfers] = behind + _places(self.place[transfers])
+        return number
+
+    def _numbered(self, kernels: np.ndarray) -> np.ndarray:
+        """Numbers of collectives of a group: by sequence number where all kernels carry one, else by start."""
+        place, sequence = self.place[kernels], self._sequence[kernels]
+        if not len(kernels) or sequence.min() < 0:
+            return _places(place)
+        # Several kernels may carry out one call; on all ranks in one order.
+        same, _ = group_by(place, sequence)
+        order = np.argsort(same, kind="stable")
+        again = np.empty_like(same)
+        again[order] = _places(same[order])
+        _, number = np.unique(np.stack((sequence, again)), axis=1, return_inverse=True)
+        return number.reshape(-1)
+
+    def ts(self) -> np.ndarray:
+        """Start of each kernel as the file of the first rank would have it, us."""
+        if not self.traces:
+            return np.zeros(0)
+        first = self.traces[0]
+        zero = (first.clock_ns or 0) - first.offset_ns - _base_ns(first.core)
+        ns = self.start_ns + zero
+        return ns // 1000 + ns % 1000 / 1e3  # floats of as many ns as have passed since 1970 are 256 ns apart
+
+
+@dataclass(frozen=True)
+class _Part:
+    """The kernels of one rank, by start."""
+
+    start_ns: np.ndarray
+    dur_ns: np.ndarray
+    stream: np.ndarray
+    sequence: np.ndarray
+    said: list[tuple[Any, ...]]
+    borrowed: int
+
+
+def _kernels_of(trace: TraceMember) -> _Part:
+    core, c = trace.core, trace.core.columns
+    rows, source = communication_kernels(trace.window)
+    order = np.lexsort((c.uid[rows], c.start_ns[rows]))
+    rows, source = rows[order], source[order]
+    said, sequence = [], []
+    for row, at, uid in zip(rows.tolist(), source.tolist(), c.uid[source].tolist(), strict=True):
+        args: Mapping[str, Any] = core.collective_args[uid] if at >= 0 else {}
+        if args.get("kind") is None or not _is_listed(args.get("ranks")):
+            args = _completed(core, row, args)
+        said.append(tuple(_hashable(args.get(field)) for field in FIELDS))
+        number = args.get("sequence")
+        sequence.append(number if type(number) is int and 0 <= number < 2**62 else -1)
+    return _Part(
+        c.start_ns[rows] + trace.offset_ns,
+        c.dur_ns[rows],
+        c.stream[rows],
+        np.array(sequence, np.int64),
+        said,
+        int(np.count_nonzero((source >= 0) & (source != rows))),
+    )
+
+
+def _is_listed(ranks: Any) -> bool:
+    """Whether ranks are listed in full. PyTorch cuts long lists short."""
+    return isinstance(ranks, list) or (isinstance(ranks, str) and "..." not in ranks)
+
+
+def _completed(core: Core, row: int, args: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of a kernel with what is told elsewhere: its kind by its launch or name, its ranks by the metadata."""
+    at = core.collectives.of_row.get(row)
+    node = None if at is None else core.collectives.nodes[at]
+    kind = args.get("kind") or (node and node.kind)
+    if kind in (None, UNKNOWN):
+        kind = kind_of_kernel(core.names[core.columns.name[row]])
+    ranks = args.get("ranks")
+    if node and node.ranks and not _is_listed(ranks):
+        ranks = str(list(node.ranks))
+    return {**args, "kind": None if kind == UNKNOWN else kind, "ranks": ranks}
+
+
+def _hashable(value: Any) -> Any:
+    return value if value is None or isinstance(value, str | int | float) else str(value)
+
+
+def _arguments(raw: Sequence[Any]) -> Arguments:
+    return Arguments({key: argument_cell(key, value) for key, value in zip(KEYS, raw, strict=True)})
+
+
+def _places(key: np.ndarray) -> np.ndarray:
+    """Place of each entry among those of equal key; equal keys stand side by side."""
+    if not len(key):
+        return np.zeros(0, np.int64)
+    begins = np.flatnonzero(np.concatenate(([True], key[1:] != key[:-1])))
+    return np.arange(len(key)) - np.repeat(begins, np.diff(np.append(begins, len(key))))
+
+
+def _by_rank(traces: TraceSet, run: str | None) -> tuple[list[TraceMember], list[int]]:
+    """The traces of a run by rank, and their ranks: their places, unless all of them tell a rank."""
+    members = list(traces.of_run(run)) if len(traces) else []
+    told = [member.rank for member in members if member.rank is not None]
+    if len(told) < len(members):
+        return members, list(range(len(members)))
+    if doubled := sorted(rank for rank, count in Counter(told).items() if count > 1):
+        twice = [one.name for one in members if one.rank == doubled[0]]
+        raise AnalysisError(f"rank {doubled[0]} is there more than once: {', '.join(twice)}")
+    order = sorted(range(len(members)), key=told.__getitem__)
+    return [members[at] for at in order], [told[at] for at in order]
+
+
+def _base_ns(core: Core) -> int:
+    """What the file's times count from, ns since 1970; 0 where it does not tell."""
+    base = core.info.metadata.get("baseTimeNanoseconds")
+    return int(base) if isinstance(base, int) or (isinstance(base, str) and base.isdecimal()) else 0

@@ -1,0 +1,88 @@
+"""`tracelens-graph ranks`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tracelens_graph.cli import gate
+from tracelens_graph.cli.options import (
+    Arch,
+    CsvFolder,
+    Format,
+    FormatOption,
+    JsonFile,
+    Layout,
+    MarkdownFile,
+    TableName,
+    Traces,
+    Written,
+    architecture_named,
+)
+from tracelens_graph.cli.ranks_work import Shown, answer
+from tracelens_graph.cli.traces import traces_named
+from tracelens_graph.cli.windows import WindowChoice, with_window_options
+
+
+@with_window_options
+def ranks(
+    traces: Traces,
+    window: WindowChoice,
+    arch: Arch = None,
+    recorded_clocks: Annotated[
+        bool,
+        typer.Option("--recorded-clocks", help="Take clocks as they are, also where hosts differ."),
+    ] = False,
+    table: TableName = None,
+    format: FormatOption = Format.table,
+    top: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=0, show_default=False, help="Rows of each table; 0 for all."),
+    ] = None,
+    csv: CsvFolder = None,
+    xlsx: Annotated[
+        Path | None,
+        typer.Option("--xlsx", metavar="FILE", show_default=False, help="Write all tables as a workbook."),
+        Written((".xlsx",)),
+    ] = None,
+    json: JsonFile = None,
+    markdown: MarkdownFile = None,
+    layout: Annotated[
+        Layout, typer.Option(help="With --csv or --xlsx: our tables, or those of TraceLens's collective report.")
+    ] = Layout.own,
+    lenient: Annotated[
+        bool,
+        typer.Option(
+            "--lenient",
+            help="With --layout tracelens: where ranks disagree on kind or size, what the lowest one says counts.",
+        ),
+    ] = False,
+    fail_if: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="'FIGURE OP NUMBER'",
+            show_default=False,
+            help="End with exit code 3 if this holds, such as 'exposed_waiting_percent > 10' or "
+            "'kind:allreduce:bus_gb_s < 100'; may be given again.",
+        ),
+    ] = None,
+) -> None:
+    """Say who waited for whom in a job of several ranks, what the network did, and what bounds a step.
+
+    Takes the traces of all ranks, mostly a folder. What ranks did together is matched, clocks of several hosts are
+    corrected by the ends of collectives, and waiting is told from communication.
+
+    Example: tracelens-graph ranks traces/
+
+    Example: tracelens-graph ranks traces/ --table rank_collectives --format csv
+
+    Example: tracelens-graph ranks traces/ --fail-if 'exposed_waiting_percent > 10'
+    """
+    conditions = gate.parse(fail_if or [], of=gate.figures_of_ranks())
+    shown = Shown(table, format, top, csv, xlsx, json, markdown, layout, lenient)
+    shown.check()
+    device = architecture_named(arch)
+    files = traces_named(traces)
+    answer(files, traces, window, device, shown, conditions, correct=not recorded_clocks)

@@ -1,0 +1,155 @@
+"""The work of `tracelens-graph ranks`: what it prints and writes."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from tracelens_graph.cli import gate
+from tracelens_graph.cli.common import write_table, write_tables
+from tracelens_graph.cli.options import Format, Layout
+from tracelens_graph.cli.outputs import say_written
+from tracelens_graph.cli.traces import load_set, say
+from tracelens_graph.cli.windows import WindowChoice
+from tracelens_graph.errors import AnalysisError
+
+if TYPE_CHECKING:
+    from tracelens_graph.analyses.ranks.job import Job
+    from tracelens_graph.graph.trace_set import TraceSet
+    from tracelens_graph.perf.devices import Architecture
+    from tracelens_graph.table import Table
+
+ROWS_FOR_PEOPLE = 20
+_PROGRAM = "tracelens-graph"
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What is shown of the ranks."""
+
+    table: str | None
+    format: Format
+    top: int | None
+    csv: Path | None
+    xlsx: Path | None
+    json: Path | None
+    markdown: Path | None
+    layout: Layout
+    lenient: bool
+
+    @property
+    def writes(self) -> bool:
+        """Whether files are written, and nothing is printed that was not asked for."""
+        return bool(self.csv or self.xlsx or self.json or self.markdown)
+
+    def check(self) -> None:
+        """Refuse what does not go together.
+
+        Raises:
+            typer.BadParameter: it does not.
+        """
+        if self.layout is Layout.tracelens and not (self.csv or self.xlsx):
+            raise typer.BadParameter("--layout tracelens is for files: name a folder with --csv, or a file with --xlsx")
+        if self.lenient and self.layout is not Layout.tracelens:
+            raise typer.BadParameter("--lenient goes with --layout tracelens")
+        if self.layout is Layout.tracelens and (self.table or self.json or self.markdown):
+            raise typer.BadParameter("--layout tracelens goes with --csv and --xlsx alone")
+
+
+def answer(
+    files: Sequence[str],
+    given: Sequence[str],
+    window: WindowChoice,
+    device: Architecture | None,
+    shown: Shown,
+    conditions: Sequence[gate.Condition],
+    correct: bool,
+) -> None:
+    """Load the ranks, and print and write what is asked for; end with the exit code of failed conditions."""
+    from tracelens_graph.analyses.ranks.job import COLUMNS, Job
+
+    whole = window == WindowChoice()
+    traces = load_set(files, columns=COLUMNS if whole else None)
+    if len(traces) < 2:
+        raise AnalysisError(f"{files[0]}: one trace alone; ranks are compared with one another, so name all of a job")
+    if not whole:
+        traces = window.of_each(traces)
+    job = Job(traces, device, correct)
+    if shown.layout is Layout.tracelens:
+        _write_as_tracelens(traces, shown)
+    elif shown.table is not None or (shown.format is not Format.table and not shown.writes):
+        _print_table(job.table(shown.table or "rank_collectives"), shown)
+    elif not shown.writes:
+        _print_screen(job, given, shown.top)
+    if shown.layout is Layout.own and shown.writes:
+        _write(job.tables(), shown)
+        _write_documents(job, shown)
+    if conditions:
+        tables = {name: job.table(name) for name in {one.figure.table for one in conditions}}
+        gate.conclude(gate.remarks(conditions, tables), gate.check(conditions, tables))
+
+
+def _print_table(table: Table, shown: Shown) -> None:
+    from tracelens_graph.reports.views import told
+    from tracelens_graph.reports.views import top as first_rows
+
+    table = first_rows(
+        table, (ROWS_FOR_PEOPLE if shown.format is Format.table else 0) if shown.top is None else shown.top
+    )
+    write_table(told(table) if shown.format in (Format.table, Format.md) else table, shown.format)
+
+
+def _print_screen(job: Job, given: Sequence[str], top: int | None) -> None:
+    from tracelens_graph.reports.ranks_text import screen
+    from tracelens_graph.reports.terminal import terminal_width, wants_color
+
+    for line in screen(job, terminal_width(sys.stdout), wants_color(sys.stdout), rows=top):
+        print(line.rstrip())
+    named = shlex.join(given)
+    if len(job.meetings):
+        print(f"ask next: {_PROGRAM} ranks {named} --table rank_collectives")
+
+
+def _write_as_tracelens(traces: TraceSet, shown: Shown) -> None:
+    from tracelens_graph.analyses.ranks.tracelens import tracelens_tables
+
+    tables = tracelens_tables(traces, strict=not shown.lenient)
+    say(dict.fromkeys(note for table in tables.values() for note in table.notes))
+    _write(tables, shown)
+
+
+def _write(tables: Mapping[str, Table], shown: Shown) -> None:
+    from tracelens_graph.files import replacing
+
+    if shown.csv:
+        write_tables(tables, shown.csv)
+    if shown.xlsx:
+        from tracelens_graph.reports.xlsx import write_xlsx
+
+        with replacing(shown.xlsx) as file:
+            write_xlsx(tables, file)
+        say_written(f"wrote {len(tables)} tables to {shown.xlsx}", shown.xlsx)
+
+
+def _write_documents(job: Job, shown: Shown) -> None:
+    from tracelens_graph.files import replacing
+
+    if shown.json:
+        from tracelens_graph.reports.ranks_document import ranks_json
+
+        with replacing(shown.json) as file:
+            file.write(ranks_json(job).encode())
+        say_written(f"wrote {len(job.names)} tables to {shown.json}", shown.json)
+    if shown.markdown:
+        from tracelens_graph.reports.ranks_document import ranks_markdown
+
+        rows = {} if shown.top is None else {"rows": shown.top}
+        with replacing(shown.markdown) as file:
+            file.write(ranks_markdown(job, **rows).encode("utf-8", "backslashreplace"))
+        say_written(f"wrote a page to {shown.markdown}", shown.markdown)

@@ -1,0 +1,113 @@
+"""The ranks of a job on the terminal: how long a step is, who waits for whom, and what the network does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from tracelens_graph.analyses.ranks.job import Job
+from tracelens_graph.reports.views import told
+from tracelens_graph.table import Table
+from tracelens_graph.text_table import bold
+from tracelens_graph.texts import printable, wrapped
+
+KINDS, RANKS = 5, 8
+"""Rows of kinds of collectives and of ranks on the screen."""
+_INDENT = "  "
+_NAMED = 2
+_LEAST_PERCENT = 1.0
+"""Share of a step from which on waiting for a rank is worth a word."""
+
+
+def screen(job: Job, width: int, color: bool, late: Sequence[str] = (), rows: int | None = None) -> Iterator[str]:
+    """The answer in one screen.
+
+    Args:
+        job: the ranks.
+        width: characters of a line.
+        color: whether to use terminal escapes.
+        late: lines on who came late, and why; by default what the figures alone tell.
+        rows: rows of each table; 0 for all, None for as many as a screen holds.
+    """
+    yield from wrapped(printable(head(job)), width, _INDENT)
+    yield ""
+    yield from (bold(line, color) for line in wrapped(headline(job), width, _INDENT))
+    for line in late or [late_line(job)]:
+        yield from wrapped(printable(line), width, _INDENT)
+    for name, most in (("rank_times", 0), ("collective_kinds", KINDS), ("rank_balance", RANKS)):
+        table = job.table(name)
+        if not len(table):
+            continue
+        yield ""
+        yield from first_rows(table, most if rows is None else rows).text(width, color).splitlines()
+    for note in job.meetings.notes:
+        yield from wrapped(printable(note), width, _INDENT)
+
+
+def head(job: Job) -> str:
+    """How many ranks, hosts and steps there are, and on what device."""
+    m = job.meetings
+    hosts = {host for host in m.hosts if host is not None}
+    parts = [_number(len(m.attendances), "rank")]
+    if hosts and None not in m.hosts:
+        parts.append(f"on {_number(len(hosts), 'host')}")
+    if (device := job.figures.architecture) is not None:
+        parts.append(f"({device.name})")
+    steps = {len(rank.steps) for rank in m.attendances}
+    of = f", {_number(max(steps), 'step')} each" if len(steps) == 1 and max(steps) else ""
+    matched = f", {_number(len(m), 'collective')} that ranks share"
+    return " ".join(parts) + of + matched
+
+
+def headline(job: Job) -> str:
+    """How much of a step is communication, and how much of that is waiting, in a sentence."""
+    rows = {row["time"]: row for row in job.table("rank_times").records()}
+    if not rows:
+        return "No GPU work and no collective was recorded"
+    if not len(job.meetings):
+        return "The ranks share no collective"
+    step, exposed, waiting = rows["step"], rows["exposed"], rows["exposed_waiting"]
+    what = "A step" if any(rank.steps for rank in job.meetings.attendances) else "The recording"
+    transfer = exposed["mean_ms"] - waiting["mean_ms"]
+    return (
+        f"{what} takes {step['mean_ms']:,.3f} ms; {exposed['percent']:.1f} % of it is exposed communication: "
+        f"{waiting['mean_ms']:,.3f} ms waiting for other ranks, {max(transfer, 0.0):,.3f} ms transfer"
+    )
+
+
+def late_line(job: Job) -> str:
+    """Which ranks hold up the others most, as far as the figures tell."""
+    rows = [row for row in job.table("rank_balance").records() if row["collectives"]]
+    span = float(np.mean([row["span_ms"] for row in rows])) if rows else 0.0
+    most = max((row["held_up_ms"] for row in rows), default=0.0)
+    if not span or 100 * most / span < _LEAST_PERCENT:
+        return f"No rank is late: none holds the others up for {_LEAST_PERCENT:g} % of the time"
+    late = sorted((row for row in rows if 2 * row["held_up_ms"] >= most), key=lambda row: -row["held_up_ms"])
+    if 2 * len(late) > len(rows):
+        return f"No rank is late more than others: they take turns, each for up to {most:,.3f} ms"
+    said = [
+        f"{row['trace']} comes last to {row['times_last']:,} of {row['collectives']:,} collectives, and holds the "
+        f"others up for {row['held_up_ms']:,.3f} ms ({100 * row['held_up_ms'] / span:.1f} % of the mean span)"
+        for row in late[:_NAMED]
+    ]
+    rest = f"; and {len(late) - _NAMED:,} more ranks" if len(late) > _NAMED else ""
+    return f"late: {'; '.join(said)}{rest}"
+
+
+def first_rows(table: Table, most: int) -> Table:
+    """The columns for people and the first rows; of ranks those that hold up the others most."""
+    if table.name == "rank_balance" and most and len(table) > most:
+        order = np.argsort(-np.array(table["held_up_ms"], float), kind="stable")
+        table = replace(table.take(order), title=f"{table.title}, those that hold up the others most first")
+    cut = replace(table, notes=[])
+    if most and len(cut) > most:
+        cut = replace(
+            cut.take(np.arange(most)), notes=[f"the first {most:,} of {len(table):,} rows (--top 0 shows all)"]
+        )
+    return told(cut, leave="meaning")
+
+
+def _number(count: int, thing: str) -> str:
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
