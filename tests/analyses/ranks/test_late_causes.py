@@ -9,7 +9,7 @@ import pytest
 from lockstep import device_sync, job, kernel, loader, malloc, op, pair, python, reduce
 from simulated_jobs import simulated_job
 
-from corpus import CORPUS, needs_corpus
+from corpus import CHECKOUT, CORPUS, loaded, needs_corpus
 from tracelens_graph.analyses.ranks import late_causes
 from tracelens_graph.analyses.ranks.figures import Figures
 from tracelens_graph.analyses.ranks.late_causes import late_arrivals, late_ranks, lateness_line
@@ -306,3 +306,19 @@ def test_dlrm() -> None:
     assert rows[0]["what"] == "it began 4.52 ms later than rank5"
     assert [row["new_us"] for row in rows[1:5]] == pytest.approx([0, 0, 0, 0], abs=20)
     assert "1.70 ms against 1.37 ms on rank6" in rows[5]["evidence"]
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_gloo(ranks: int) -> None:
+    """The last rank of the recorded job sleeps 20 ms in every step while it makes a batch."""
+    folder = CHECKOUT / f"examples/traces/gloo-{ranks}-ranks"
+    traces = TraceSet.of({f"rank{rank}": loaded(folder / f"rank{rank}.json.gz") for rank in range(ranks)})
+    figures = Figures(Meetings(traces))
+    table = late_arrivals(figures, traces)
+    of_loader = [row for row in table.records() if row["reason"] == "data_loader"]
+    assert sorted((row["step"], row["rank"]) for row in of_loader) == [(step, ranks - 1) for step in (1, 2, 3)]
+    assert all(17_000 < row["new_us"] < 23_000 for row in of_loader)
+    assert {row["kind"] for row in of_loader} == {"allreduce"}
+    line = lateness_line(late_ranks(table, figures), figures)
+    assert line.startswith(f"rank {ranks - 1} is late in ")
+    assert "data loader (torch/utils/data/dataloader.py" in line

@@ -10,10 +10,11 @@ import numpy as np
 from tracelens_graph.analyses.idle.host_states import ABSENT, STATES
 from tracelens_graph.analyses.idle.idle import calls_of
 from tracelens_graph.analyses.ranks.host_time import innermost_calls
+from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.classes import normal_name
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import Intervals, merge
-from tracelens_graph.schema import Kind
+from tracelens_graph.schema import HOST_KINDS, Kind
 
 UNRECORDED = STATES
 """State in which no thread that launches GPU work has a call, or all wait for others."""
@@ -38,15 +39,19 @@ Label = tuple[int, str]
 
 
 class HostLabels:
-    """The threads of a rank that launch GPU work, ready to be asked what they did within spans."""
+    """What the threads of a rank that launch GPU work did within spans.
+
+    Where nothing launches any, it is all threads.
+    """
 
     def __init__(self, core: Core) -> None:
         self._core = core
         self._calls = calls = calls_of(core)
         c = core.columns
+        self._rows = calls.rows if len(calls.rows) else np.flatnonzero(is_kind(c.kind, HOST_KINDS))
         self._threads = []
-        for thread in calls.threads.tolist():
-            rows = calls.rows[c.thread[calls.rows] == thread]
+        for thread in np.unique(c.thread[self._rows]).tolist():
+            rows = self._rows[c.thread[self._rows] == thread]
             times, inside = innermost_calls(core, rows[c.dur_ns[rows] > 0].astype(np.int64))
             for mark in calls.marks:
                 times, inside = _covered(core, times, inside, calls.marked(mark, thread))
@@ -57,7 +62,7 @@ class HostLabels:
     @property
     def first_ns(self) -> int:
         """When the first of these threads did anything; 0 where none did."""
-        rows = self._calls.rows
+        rows = self._rows
         return int(self._core.columns.start_ns[rows].min()) if len(rows) else 0
 
     def within(self, start_ns: int, end_ns: int) -> dict[Label, Spent]:

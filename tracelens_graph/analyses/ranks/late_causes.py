@@ -67,24 +67,19 @@ def _explained(figures: Figures, traces: TraceSet) -> tuple[list[dict[str, Any]]
     order = order[last[order] >= 0]
     arrivals = Arrivals(figures, traces)
     rows: list[dict[str, Any]] = []
-    beyond = on_host = 0
+    beyond = 0
     for meeting in order.tolist():
         late_ns, ordinal = int(later[meeting]), int(last[meeting])
         reason, median = Reason(EVEN if late_ns < EVEN_NS else UNKNOWN, 0), -1
         if late_ns >= EVEN_NS and len(rows) >= MOST_EXPLAINED:
             beyond += 1
-        elif late_ns >= EVEN_NS and not arrivals.is_known(meeting, ordinal):
-            on_host += 1
         elif late_ns >= EVEN_NS:
             late = arrivals.stretch(meeting, ordinal, late_ns)
             reason, median = reason_of(arrivals, late), late.median.rank.ordinal
         rows.append(_row(arrivals, meeting, ordinal, late_ns, median, reason))
-    notes = []
-    if beyond:
-        notes.append(f"{beyond:,} late arrivals are not explained, only the latest {MOST_EXPLAINED:,}")
-    if on_host:
-        notes.append(f"{on_host:,} late arrivals are not explained: their collectives ran on the host, without kernels")
-    return rows, notes
+    if not beyond:
+        return rows, []
+    return rows, [f"{beyond:,} late arrivals are not explained, only the latest {MOST_EXPLAINED:,}"]
 
 
 def _row(arrivals: Arrivals, meeting: int, ordinal: int, late_ns: int, median: int, reason: Reason) -> dict[str, Any]:

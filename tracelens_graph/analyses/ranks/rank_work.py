@@ -72,17 +72,18 @@ class RankWork:
     Attributes:
         ordinal: its place in the set.
         core: its graph.
-        parts: its part of each collective that it took part in with a kernel.
+        on_gpu: whether collectives with kernels are meant, or those that ran on the host.
+        parts: its part of each of these that it took part in.
     """
 
-    def __init__(self, meetings: Meetings, ordinal: int, core: Core) -> None:
-        self._m, self.ordinal, self.core = meetings, ordinal, core
+    def __init__(self, meetings: Meetings, ordinal: int, core: Core, on_gpu: bool = True) -> None:
+        self._m, self.ordinal, self.core, self.on_gpu = meetings, ordinal, core, on_gpu
         own = np.flatnonzero((meetings.trace == ordinal) & (meetings.meeting >= 0)).tolist()
         kind = core.columns.kind
         self.parts: dict[int, int] = {
             int(meetings.meeting[part]): part
             for part in own
-            if kind[meetings.parts.collective(part).rows[0]] in GPU_KINDS
+            if (kind[meetings.parts.collective(part).rows[0]] in GPU_KINDS) == on_gpu
         }
 
     @cached_property
@@ -150,7 +151,8 @@ class RankWork:
 
     def begin_ns(self, meeting: int) -> int:
         """When the step of its part of a collective began on the host; without steps, when its first call did."""
-        step = int(self.core.gpu_step[self.first_row(meeting)])
+        row = self.first_row(meeting)
+        step = int(self.core.gpu_step[row] if self.on_gpu else self.core.step[row])
         return int(self.core.columns.start_ns[step]) if step >= 0 else self.host.first_ns
 
     def waited_for(self, row: int) -> tuple[int, int]:

@@ -56,6 +56,9 @@ _WAITS = (SYNCHRONIZATION, COPY_TO_DEVICE)
 _NEVER_WORK = ("data_loader", "allocation", "profiler")
 """Reasons that hold whatever program a rank runs."""
 
+_DISTRIBUTED = "c10d::"
+"""How names of PyTorch's ops begin that communicate; without a GPU the host may wait in them."""
+
 UNNAMED = (EARLIER, EVEN, UNKNOWN, OWN)
 """Words that give no reason."""
 
@@ -103,18 +106,21 @@ def reason_of(arrivals: Arrivals, late: Late) -> Reason:
     """The reason of a late arrival: the largest difference in what the starts of the two ranks had to wait for."""
     blamed, median = late.blamed, late.median
     least = max(EVEN_NS, EVEN_PERCENT / 100 * (median.end_ns - median.start_ns))
-    shares = [side.rank.chains.shares(side.chain, side.start_ns) for side in (blamed, median)]
-    more = shares[0] - shares[1]
+    more = np.zeros(len(Share), np.int64)
+    if blamed.rank.on_gpu:
+        shares = [side.rank.chains.shares(side.chain, side.start_ns) for side in (blamed, median)]
+        more = shares[0] - shares[1]
     new = late.new_ns
-    if more.argmax() == Share.host and late.host_ran_on():
+    if blamed.rank.on_gpu and more.argmax() == Share.host and late.host_ran_on():
         new = min(new, max(_host_excess(late), 0))
     if new < max(least, NEW_PERCENT / 100 * late.late_ns):
         return _earlier(arrivals, late, new) if late.late_ns - new >= least else Reason(EVEN, new)
-    found = [
-        _of_share(arrivals, late, Share(share), new)
-        for share in np.argsort(-more, kind="stable").tolist()
-        if more[share] >= EXPLAINED_PERCENT / 100 * new
-    ]
+    order = [Share(share) for share in np.argsort(-more, kind="stable").tolist()]
+    if blamed.rank.on_gpu:
+        order = [share for share in order if more[share] >= EXPLAINED_PERCENT / 100 * new]
+    else:  # all that a collective without kernels waits for is the host
+        order = [Share.host]
+    found = [_of_share(arrivals, late, share, new) for share in order]
     named = [one for one in found if one is not None]
     reason = next((one for one in named if one.word != EVEN), Reason(EVEN if named else UNKNOWN, new))
     if reason.word in (*_NEVER_WORK, *UNNAMED) or _same_program(arrivals, late):
@@ -127,6 +133,9 @@ def _same_program(arrivals: Arrivals, late: Late) -> bool:
 
     The stages of a pipeline do not, though all run kernels of the same names, or wait while others do.
     """
+    if not late.blamed.rank.on_gpu:
+        labels = [set(spent) for spent in _labels(late)]
+        return len(labels[0] & labels[1]) >= COMMON_PERCENT / 100 * len(labels[1])
     mine, others = _kernels(late)
     none = Kernel(0, 0, -1)
     counts = [(mine.get(name, none).count, others.get(name, none).count) for name in {*mine, *others}]
@@ -198,7 +207,8 @@ def _host(arrivals: Arrivals, late: Late, new: int) -> Reason | None:
     evidence = _compared(arrivals, late, sums[state], other_sums[state])
     if len(ours) > 1:
         evidence += f"; of this call {shown_ms(spent.ns)} against {shown_ms(others.get(label, Spent()).ns)}"
-    return Reason(_OF_STATE[state], new, what, evidence, spent.row)
+    communicates = not late.blamed.rank.on_gpu and label[1].startswith(_DISTRIBUTED)
+    return Reason(OTHERS if communicates else _OF_STATE[state], new, what, evidence, spent.row)
 
 
 # --- on the GPU ------------------------------------------------------------------------------------------------------

@@ -81,6 +81,7 @@ class Arrivals:
         self.figures, self.traces = figures, traces
         self._m = figures.meetings
         self.ranks = [RankWork(self._m, ordinal, one.core) for ordinal, one in enumerate(traces)]
+        self._host_ranks = [RankWork(self._m, ordinal, one.core, on_gpu=False) for ordinal, one in enumerate(traces)]
 
     def stretch(self, meeting: int, last: int, late_ns: int) -> Late:
         """The stretch before a late arrival.
@@ -90,7 +91,10 @@ class Arrivals:
             last: place of the rank that came last.
             late_ns: how much later than the median of the others it came.
         """
-        ranks = (self.ranks[last], self.ranks[self.median_of(meeting, last)])
+        median = self.median_of(meeting, last)
+        if meeting not in self.ranks[last].parts or meeting not in self.ranks[median].parts:
+            return self._stretch_on_host(meeting, self._host_ranks[last], self._host_ranks[median], late_ns)
+        ranks = (self.ranks[last], self.ranks[median])
         stops = [SharedEnds(*ranks), SharedEnds(*ranks[::-1])]
         before = self._before(meeting, *ranks)
         chains = [
@@ -119,9 +123,23 @@ class Arrivals:
         begun = [int(self._m.clock_ns(side.rank.ordinal, np.array([side.start_ns]))[0]) for side in sides]
         return Late(meeting, late_ns, new, begun[0] - begun[1], reference is None, *sides)
 
-    def is_known(self, meeting: int, last: int) -> bool:
-        """Whether both ranks took part with a kernel; what a backend does on the host has no binding causes."""
-        return all(meeting in self.ranks[one].parts for one in (last, self.median_of(meeting, last)))
+    def _stretch_on_host(self, meeting: int, last: RankWork, median: RankWork, late_ns: int) -> Late:
+        """As `stretch`, of a collective without kernels, which the host waits for if it comes to the next one later."""
+        ranks = (last, median)
+        before = self._before(meeting, last, median)
+        ends = [one.start_ns(meeting) for one in ranks]
+        if before is None:
+            starts = [one.begin_ns(meeting) for one in ranks]
+        else:
+            starts = [one.end_ns(before) for one in ranks]
+            if any(start > end for start, end in zip(starts, ends, strict=True)):
+                starts = [one.start_ns(before) for one in ranks]
+        begun = [int(self._m.clock_ns(one.ordinal, np.array([at]))[0]) for one, at in zip(ranks, starts, strict=True)]
+        new = min(max((ends[0] - starts[0]) - (ends[1] - starts[1]), 0), late_ns)
+        sides = [
+            Side(one, Chain(end), start, end, (start, end)) for one, start, end in zip(ranks, starts, ends, strict=True)
+        ]
+        return Late(meeting, late_ns, new, begun[0] - begun[1], before is None, *sides)
 
     def median_of(self, meeting: int, last: int) -> int:
         """The rank with the median start of those that were there before the last: the lower of two."""
