@@ -144,8 +144,8 @@ def test_ranks_are_summed_up_by_kind() -> None:
     ranks = late_ranks(late_arrivals(figures, traces), figures)
     (row,) = ranks.records()
     assert (row["rank"], row["kind"], row["times_late"], row["collectives"]) == (2, "allreduce", 2, 2)
-    assert (row["share_late"], row["median_late_us"], row["late_ms"], row["new_ms"]) == (100, 290, 0.58, 0.5)
-    assert (row["reason"], row["reason_share"], row["times_reason"], row["median_new_us"]) == ("op", 100, 1, 500)
+    assert (row["percent_late"], row["median_late_us"], row["late_ms"], row["new_ms"]) == (100, 290, 0.58, 0.5)
+    assert (row["reason"], row["percent_reason"], row["times_reason"], row["median_new_us"]) == ("op", 100, 1, 500)
     assert traces[2].core.node(row["uid"]).name == "aten::sort"
     assert lateness_line(ranks, figures) == (
         "rank 2 is late in 100 % of allreduce, anew in 1 of 2 by 500 us (median): op (aten::sort)"
@@ -200,7 +200,7 @@ def test_planted_host_time(reason: str, recorded: bool) -> None:
     if recorded:  # hosts stand at the same place at the end of a step, so that all that was lost shows
         assert [row["new_us"] for row in named] == pytest.approx([3000] * 2, abs=100)
     assert (ranks[0]["rank"], ranks[0]["reason"], ranks[0]["times_reason"]) == (2, reason, 2)
-    assert ranks[0]["reason_share"] > 99
+    assert ranks[0]["percent_reason"] > 99
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def test_a_slow_gpu(settings: dict[str, Any]) -> None:
     _, rows, ranks = simulated(slow_rank=1, **settings)
     assert {(row["rank"], row["reason"]) for row in rows if row["reason"] not in UNNAMED} == {(1, "slower_kernels")}
     assert (ranks[0]["rank"], ranks[0]["reason"]) == (1, "slower_kernels")
-    assert ranks[0]["share_late"] > 60
+    assert ranks[0]["percent_late"] > 60
 
 
 def test_clocks_of_several_hosts() -> None:

@@ -73,7 +73,7 @@ def _explained(figures: Figures, traces: TraceSet) -> tuple[list[dict[str, Any]]
         reason, median = Reason(EVEN if late_ns < EVEN_NS else UNKNOWN, 0), -1
         if late_ns >= EVEN_NS and len(rows) >= MOST_EXPLAINED:
             beyond += 1
-        elif late_ns >= EVEN_NS:
+        elif late_ns >= EVEN_NS and arrivals.is_known(meeting, ordinal):
             late = arrivals.stretch(meeting, ordinal, late_ns)
             reason, median = reason_of(arrivals, late), late.median.rank.ordinal
         rows.append(_row(arrivals, meeting, ordinal, late_ns, median, reason))
@@ -134,12 +134,12 @@ def late_ranks(arrivals: Table, figures: Figures) -> Table:
                 "kind": kind,
                 "times_late": len(late),
                 "collectives": together,
-                "share_late": percent(len(late), together),
+                "percent_late": percent(len(late), together),
                 "median_late_us": float(np.median([row["late_us"] for row in late])),
                 "late_ms": sum(row["late_us"] for row in late) / 1e3,
                 "new_ms": sum(new_us.values()) / 1e3,
                 "reason": reason,
-                "reason_share": percent(new_us[reason], sum(new_us.values())),
+                "percent_reason": percent(new_us[reason], sum(new_us.values())),
                 "times_reason": len(of_reason),
                 "median_new_us": float(np.median([row["new_us"] for row in of_reason])),
                 "what": example["what"],
@@ -175,7 +175,7 @@ def lateness_line(ranks: Table, figures: Figures) -> str:
         return "no rank is late by more than ranks differ anyhow"
     row = named[0] if named else max(other, key=lambda one: one["late_ms"])
     name = row["trace"] if row["rank"] is None else f"rank {row['rank']}"
-    late = f"{name} is late in {row['share_late']:.0f} % of {row['kind']}"
+    late = f"{name} is late in {row['percent_late']:.0f} % of {row['kind']}"
     if row["reason"] in UNNAMED:
         why = row["what"] or REASONS[row["reason"]]
         return f"{late} by {shown_ms(row['median_late_us'] * 1e3)} (median): {why}"

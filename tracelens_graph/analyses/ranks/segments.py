@@ -83,6 +83,11 @@ class Arrivals:
         self.ranks = [RankWork(self._m, ordinal, one.core) for ordinal, one in enumerate(traces)]
         self._host_ranks = [RankWork(self._m, ordinal, one.core, on_gpu=False) for ordinal, one in enumerate(traces)]
 
+    def is_known(self, meeting: int, last: int) -> bool:
+        """Whether the rank that came last and the median one both took part with a kernel, or both without."""
+        both = (last, self.median_of(meeting, last))
+        return any(all(meeting in kind[one].parts for one in both) for kind in (self.ranks, self._host_ranks))
+
     def stretch(self, meeting: int, last: int, late_ns: int) -> Late:
         """The stretch before a late arrival.
 
@@ -90,9 +95,12 @@ class Arrivals:
             meeting: number of the collective.
             last: place of the rank that came last.
             late_ns: how much later than the median of the others it came.
+
+        Raises:
+            KeyError: the collective is not known of both ranks, see `is_known`.
         """
         median = self.median_of(meeting, last)
-        if meeting not in self.ranks[last].parts or meeting not in self.ranks[median].parts:
+        if meeting not in self.ranks[last].parts:
             return self._stretch_on_host(meeting, self._host_ranks[last], self._host_ranks[median], late_ns)
         ranks = (self.ranks[last], self.ranks[median])
         stops = [SharedEnds(*ranks), SharedEnds(*ranks[::-1])]
@@ -171,7 +179,7 @@ class Arrivals:
         """For each rank a number; those that transfers join, directly or over others, have the same one."""
         number = list(range(len(self.ranks)))
         transfers = [at for at, kind in enumerate(self._m.kind) if kind in POINT_TO_POINT]
-        for one, other in {tuple(self._m.trace[self._m.parts_of(at)].tolist()) for at in transfers}:
-            old, new = number[other], number[one]
-            number = [new if at == old else at for at in number]
+        for one, *others in {tuple(self._m.trace[self._m.parts_of(at)].tolist()) for at in transfers}:
+            joined = {number[other] for other in others}
+            number = [number[one] if at in joined else at for at in number]
         return number
