@@ -35,6 +35,7 @@ PURPOSE = {
     "own_code": "errors in code of the user's own, told by file and line",
     "set_loading": "load_core_set(): many traces, in as many processes as cores",
     "loading": "load_core(): a trace or a saved graph, as core",
+    "trace_graph_set": "TraceGraphSet: several traces with one networkx graph over all of them",
     "nxview": "networkx's mappings, read from the columns",
     "reports": "tables, trees, reports: text, CSV, JSON, Markdown, xlsx",
     "stores": "the graph file, the cache, exports, pieces of traces, Neo4j",

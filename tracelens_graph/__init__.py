@@ -86,6 +86,7 @@ if TYPE_CHECKING:
     from tracelens_graph.table import Table as Table
     from tracelens_graph.trace_diff import TraceDiff as TraceDiff
     from tracelens_graph.trace_graph import TraceGraph as TraceGraph
+    from tracelens_graph.trace_graph_set import TraceGraphSet as TraceGraphSet
 
 _HOME = {
     "AnalysisError": "errors",
@@ -120,6 +121,7 @@ _HOME = {
     "TraceDiff": "trace_diff",
     "TraceError": "errors",
     "TraceGraph": "trace_graph",
+    "TraceGraphSet": "trace_graph_set",
     "TraceLensGraphError": "errors",
     "TraceMember": "graph.trace_set",
     "TraceSet": "graph.trace_set",
@@ -193,6 +195,7 @@ __all__ = [
     "TraceDiff",
     "TraceError",
     "TraceGraph",
+    "TraceGraphSet",
     "TraceLensGraphError",
     "TraceMember",
     "TraceSet",

@@ -19,7 +19,7 @@ from tracelens_graph.errors import (
 )
 from tracelens_graph.files import distinct_names
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.trace_set import TraceMember, TraceSet
+from tracelens_graph.graph.trace_set import TraceMember
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.loading import load_core
 from tracelens_graph.nxview.rebuild import rebuild
@@ -28,6 +28,7 @@ from tracelens_graph.set_loading import MEMORY_BYTES, load_core_set, trace_files
 from tracelens_graph.suggest import hint
 from tracelens_graph.trace_diff import TraceDiff
 from tracelens_graph.trace_graph import TraceGraph
+from tracelens_graph.trace_graph_set import TraceGraphSet
 
 
 def load(
@@ -102,7 +103,7 @@ def load_set(
     scheduler: str | None = None,
     memory_bytes: int = MEMORY_BYTES,
     progress: Callable[[int, int], None] | None = None,
-) -> TraceSet:
+) -> TraceGraphSet:
     """Load several traces as a set: the ranks of a job, or runs to be compared.
 
     Files are loaded in as many processes as there are cores. What is no profiler trace is left out; a warning says so,
@@ -149,7 +150,7 @@ def load_set(
     damaged = (f"{one.core.info.source}: {one.core.info.damage}" for one in traces if one.core.info.damage)
     for line in (*traces.broken, *damaged):
         warnings.warn(line, DamagedTraceWarning, stacklevel=2)
-    return traces.with_graphs(TraceGraph)
+    return TraceGraphSet.of(traces.with_graphs(TraceGraph))
 
 
 def _paths(sources: Iterable[Any]) -> Iterator[str]:
@@ -163,7 +164,7 @@ def _paths(sources: Iterable[Any]) -> Iterator[str]:
             raise NotATraceError(f"load_set takes paths of traces, not {type(one).__name__}")
 
 
-def _from_database(database: Any, run: str) -> TraceSet:
+def _from_database(database: Any, run: str) -> TraceGraphSet:
     from tracelens_graph.database import Database, connect
 
     with ExitStack() as stack:
@@ -174,7 +175,7 @@ def _from_database(database: Any, run: str) -> TraceSet:
         members = (
             TraceMember(graphs.pull(one["id"]), one["name"], run, tuple(one.get("labels") or ())) for one in there
         )
-        return TraceSet(members)
+        return TraceGraphSet(members)
 
 
 def from_networkx(graph: Any) -> TraceGraph:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from hashlib import blake2b
 from typing import Any
 
@@ -22,12 +23,13 @@ KEPT_METADATA = (
     "schemaVersion", "deviceProperties", "distributedInfo", "trace_id", "displayTimeUnit",
     "baseTimeNanoseconds", "record_shapes", "with_stack", "with_modules", "with_flops", "profile_memory",
     "cupti_version", "cuda_runtime_version", "cuda_driver_version", "roctracer_version", "hip_runtime_version",
-    "hip_driver_version", "nccl_version", "pytorch_version", "torch_version", "generator", "host_name",
+    "hip_driver_version", "nccl_version", "pytorch_version", "torch_version", "generator", "host_name", "host",
 )  # fmt: skip
 """Top-level keys that are kept. All others stay out: real traces carried tokens in them. Of the host's name a hash is
-kept, so that ranks of one host know each other."""
+kept, so that ranks of one host know each other; a piece cut out of a trace has that hash as `host`."""
 
-_TYPES = {"deviceProperties": list, "distributedInfo": dict, "generator": str, "host_name": str}
+_TYPES = {"deviceProperties": list, "distributedInfo": dict, "generator": str, "host_name": str, "host": str}
+_HASH = re.compile("[0-9a-f]{16}")
 
 _KEPT_DISTRIBUTED = (
     "backend", "rank", "world_size", "pg_count", "pg_config", "nccl_version", "ranks", "num_ranks", "group_size",
@@ -193,8 +195,11 @@ def metadata_of(keys: dict[str, Any]) -> dict[str, Any]:
         kept["deviceProperties"] = [
             device for device in devices if isinstance(device, dict) and isinstance(device.get("id", 0), int | str)
         ]
-    if host := kept.pop("host_name", None):
+    host = kept.pop("host_name", None)
+    if host:
         kept["host"] = blake2b(host.encode("utf-8", "replace"), digest_size=8).hexdigest()
+    elif not _HASH.fullmatch(kept.get("host", "")):
+        kept.pop("host", None)
     return kept
 
 

@@ -123,7 +123,7 @@ def test_the_trace_itself_is_never_overwritten(run: Run, tmp_path: Path) -> None
         ([], "say what to cut out"),
         (["--uid", "9", "--step", "5"], "say what to cut out"),
         (["--uid", "9", "--to", "5"], "say what to cut out"),
-        (["--to", "5", "--around", "5"], "--around goes with --uid or --step"),
+        (["--to", "5", "--around", "5"], "--around goes with --uid, --step or --collective"),
         (["--from", "6ms", "--to", "5ms"], "--to: is before --from"),
         (["--uid", "9", "--around", "5 parsecs"], "--around: '5 parsecs' is no time"),
         (["--uid", "9", "-o", "cut.pb"], "--output: name a file .json or .json.gz"),

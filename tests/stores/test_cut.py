@@ -282,6 +282,13 @@ def test_nothing_that_may_be_secret_comes_along() -> None:
     assert b"hush" not in text
     assert json.loads(text)["deviceProperties"] == trace["deviceProperties"]
     assert json.loads(text)["baseTimeNanoseconds"] == trace["baseTimeNanoseconds"]
+    assert "host" not in load_core(small_trace() | {"host": "hush"}).info.metadata
+
+
+def test_pieces_of_ranks_of_one_host_know_each_other() -> None:
+    core = load_core(small_trace() | {"host_name": "node7"})
+    assert len(core.info.metadata["host"]) == 16
+    assert load_core(written(piece_between(core, 0, 2**60))).info.metadata["host"] == core.info.metadata["host"]
 
 
 def test_lone_gpu_work_keeps_the_annotation_over_its_start() -> None:

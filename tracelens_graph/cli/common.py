@@ -21,7 +21,7 @@ ASCII_BRANCHES = str.maketrans("└├│─", "`||-")
 """For terminals that have no lines to draw with."""
 
 
-_TAKE_SEVERAL = "several are for report, ask, db push and db export"
+_TAKE_SEVERAL = "several are for report, ask, db push, db export and cut --collective"
 
 
 def load(trace: str, cache: bool = False, processes: int | None = None, wants_gpu: bool = False) -> Core:

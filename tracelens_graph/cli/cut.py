@@ -9,7 +9,7 @@ import typer
 
 from tracelens_graph.cli.common import load
 from tracelens_graph.cli.durations import to_ns, to_uid
-from tracelens_graph.cli.options import CacheOption, Trace, Written
+from tracelens_graph.cli.options import CacheOption, Traces, Written
 from tracelens_graph.cli.outputs import say_written, size_of
 from tracelens_graph.files import is_stdout, replacing
 
@@ -21,7 +21,7 @@ _MARGIN_NS = 1_000_000
 
 
 def cut(
-    trace: Trace,
+    traces: Traces,
     output: Annotated[
         Path,
         typer.Option(
@@ -38,6 +38,14 @@ def cut(
         typer.Option(metavar="UID", show_default=False, help="Around the event at this position of the file, from 0."),
     ] = None,
     step: Annotated[int | None, typer.Option(metavar="N", show_default=False, help="Around ProfilerStep#N.")] = None,
+    collective: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N|KEY",
+            show_default=False,
+            help="Around the collective of this number or key, of all ranks: name their folder.",
+        ),
+    ] = None,
     around: Annotated[
         str | None,
         typer.Option(
@@ -55,26 +63,37 @@ def cut(
 
     It holds whole events: all that overlap the time, the launches of GPU work in it with their callers, the steps and
     annotations around, and the arrows between them; of the event named, its GPU work, whenever it ran. A time without
-    a unit is in microseconds.
+    a unit is in microseconds. With --collective the file holds all ranks of a job, each as processes of its own, on one
+    clock, and arrows join the kernels of a collective.
 
     Example: tracelens-graph cut trace.json.gz --uid 1234 --around 5ms -o cut.json.gz
 
     Example: tracelens-graph cut trace.json.gz --from 1.2s --to 1.3s -o cut.json.gz
+
+    Example: tracelens-graph cut traces/ --collective 4 --around 500us -o collective4.json.gz
     """
     if not _is_stream(output) and not output.name.lower().endswith((".json", ".json.gz")):
         raise typer.BadParameter("--output: name a file .json or .json.gz, or - for standard output")
     between = from_ is not None or to is not None
-    if (uid is not None) + (step is not None) + between != 1:
-        raise typer.BadParameter("say what to cut out: one of --uid, --step, or --from and --to")
+    if (uid is not None) + (step is not None) + (collective is not None) + between != 1:
+        raise typer.BadParameter("say what to cut out: one of --uid, --step, --collective, or --from and --to")
     if between and around is not None:
-        raise typer.BadParameter("--around goes with --uid or --step")
+        raise typer.BadParameter("--around goes with --uid, --step or --collective")
     margin = _MARGIN_NS if around is None else to_ns(around, "--around")
+    if collective is not None:
+        if cache:
+            raise typer.BadParameter("--cache keeps the graph of one trace, and --collective takes those of all ranks")
+        from tracelens_graph.cli.cut_ranks import cut_collective
+
+        return cut_collective(traces, collective, margin, output)
+    if len(traces) > 1:
+        raise typer.BadParameter("name one trace; several are for --collective")
     after = None if from_ is None else to_ns(from_, "--from")
     before = None if to is None else to_ns(to, "--to")
     if after is not None and before is not None and before < after:
         raise typer.BadParameter("--to: is before --from")
     position = None if uid is None else to_uid(uid, "--uid")
-    core = load(trace, cache)
+    core = load(traces[0], cache)
     lead = core.info.lead_ns
     after, before = (None if ns is None else ns - lead for ns in (after, before))
     from tracelens_graph.reports.progress import progress_on_terminal

@@ -21,6 +21,8 @@ from tracelens_graph.cli.options import (
     Written,
     architecture_named,
 )
+from tracelens_graph.cli.ranks_path import TABLES as PATH_TABLES
+from tracelens_graph.cli.ranks_path import answer_path, changes_of
 from tracelens_graph.cli.ranks_work import Shown, answer
 from tracelens_graph.cli.traces import traces_named
 from tracelens_graph.cli.windows import WindowChoice, with_window_options
@@ -31,6 +33,19 @@ def ranks(
     traces: Traces,
     window: WindowChoice,
     arch: Arch = None,
+    path: Annotated[
+        bool,
+        typer.Option("--path", help="Follow the critical path, of --step N or of all: what bounds it, on which ranks."),
+    ] = False,
+    what_if: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CHANGE",
+            show_default=False,
+            help="How long it would be with collectives=2 (twice as fast), allreduce=2, op:aten::mm=2, or repair=RANK; "
+            "may be given again.",
+        ),
+    ] = None,
     recorded_clocks: Annotated[
         bool,
         typer.Option("--recorded-clocks", help="Take clocks as they are, also where hosts differ."),
@@ -78,11 +93,17 @@ def ranks(
 
     Example: tracelens-graph ranks traces/ --table rank_collectives --format csv
 
+    Example: tracelens-graph ranks traces/ --path --step 4
+
     Example: tracelens-graph ranks traces/ --fail-if 'exposed_waiting_percent > 10'
     """
     conditions = gate.parse(fail_if or [], of=gate.figures_of_ranks())
     shown = Shown(table, format, top, csv, xlsx, json, markdown, layout, lenient)
     shown.check()
+    if path or what_if or table in PATH_TABLES:
+        shown.check_path(conditions)
+        answer_path(traces_named(traces), traces, window, table, format, top, changes_of(what_if or []))
+        return
     device = architecture_named(arch)
     files = traces_named(traces)
     answer(files, traces, window, device, shown, conditions, correct=not recorded_clocks)

@@ -61,6 +61,15 @@ class Shown:
         if self.layout is Layout.tracelens and (self.table or self.json or self.markdown):
             raise typer.BadParameter("--layout tracelens goes with --csv and --xlsx alone")
 
+    def check_path(self, conditions: Sequence[gate.Condition]) -> None:
+        """Refuse what does not go with a critical path.
+
+        Raises:
+            typer.BadParameter: it does not.
+        """
+        if self.writes or conditions:
+            raise typer.BadParameter("--path and --what-if print tables: --table NAME --format csv or json")
+
 
 def answer(
     files: Sequence[str],

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
-from typing import Any, overload
+from typing import Any, Self, overload
 
 from tracelens_graph.errors import AnalysisError, NodeNotFoundError
 from tracelens_graph.files import file_name, stem
@@ -89,7 +89,7 @@ class TraceSet(Sequence[TraceMember]):
         self.notes = (*notes, *_rank_notes(self._members))
 
     @classmethod
-    def of(cls, given: Any, run: str = "") -> TraceSet:
+    def of(cls, given: Any, run: str = "") -> Self:
         """The set of whatever holds graphs: a set, members, graphs or windows, or a mapping from names to these.
 
         Ranks come from the metadata, else from the names of the files (`rank3`); clock offsets from the absolute
@@ -103,7 +103,7 @@ class TraceSet(Sequence[TraceMember]):
             AnalysisError: there are other things among them.
         """
         if isinstance(given, TraceSet):
-            return given
+            return given if isinstance(given, cls) else cls._again(given, given)
         if isinstance(given, Core | Window | TraceMember):
             given = [given]
         if isinstance(given, Mapping):
@@ -126,11 +126,11 @@ class TraceSet(Sequence[TraceMember]):
     @overload
     def __getitem__(self, at: int | str) -> TraceMember: ...
     @overload
-    def __getitem__(self, at: slice) -> TraceSet: ...
-    def __getitem__(self, at: int | str | slice) -> TraceMember | TraceSet:
+    def __getitem__(self, at: slice) -> Self: ...
+    def __getitem__(self, at: int | str | slice) -> TraceMember | Self:
         """A member by its place, its path, its trace id or its name; several by a slice."""
         if isinstance(at, slice):
-            return self._with(self._members[at])
+            return self._again(self, self._members[at])
         return self._called(at) if isinstance(at, str) else self._members[at]
 
     def __len__(self) -> int:
@@ -149,20 +149,21 @@ class TraceSet(Sequence[TraceMember]):
         """The graphs."""
         return [member.graph for member in self._members]
 
-    def with_graphs(self, made: Callable[[Core], Core]) -> TraceSet:
+    def with_graphs(self, made: Callable[[Core], Core]) -> Self:
         """The set with other graphs in the place of its own, such as graphs with a face; all else stays."""
-        return self._with(replace(one, graph=made(one.core)) for one in self._members)
+        return self._again(self, (replace(one, graph=made(one.core)) for one in self._members))
 
-    def narrowed(self, **conditions: Any) -> TraceSet:
+    def narrowed(self, **conditions: Any) -> Self:
         """The set of the windows of its graphs that meet some conditions; see `Core.window`."""
         from tracelens_graph.graph.window import narrow
 
-        return self._with(replace(one, graph=narrow(one.window, **conditions)) for one in self._members)
+        return self._again(self, (replace(one, graph=narrow(one.window, **conditions)) for one in self._members))
 
-    def _with(self, members: Iterable[TraceMember]) -> TraceSet:
-        """The set with other graphs or windows of the same traces."""
-        again = TraceSet(members, broken=self.broken)
-        again.notes, again._source = self.notes, self
+    @classmethod
+    def _again(cls, traces: TraceSet, members: Iterable[TraceMember]) -> Self:
+        """A set of other graphs or windows of the same traces."""
+        again = cls(members, broken=traces.broken)
+        again.notes, again._source = traces.notes, traces
         return again
 
     def titled(self, text: str) -> str:
@@ -179,7 +180,7 @@ class TraceSet(Sequence[TraceMember]):
             raise AnalysisError("there are no traces")
         return self._members[-1]
 
-    def of_run(self, run: str | None = None) -> TraceSet:
+    def of_run(self, run: str | None = None) -> Self:
         """The traces of a run.
 
         Args:
@@ -193,7 +194,7 @@ class TraceSet(Sequence[TraceMember]):
         if not members:
             runs = dict.fromkeys(one.run for one in self._members)
             raise AnalysisError(f"no run is called {wanted!r}; {hint(wanted, runs)}")
-        return TraceSet(members)
+        return type(self)(members)
 
     def pair(self, a: str | None = None, b: str | None = None) -> tuple[TraceMember, TraceMember]:
         """Two traces to be compared.

@@ -14,7 +14,8 @@ from tracelens_graph.nxview.lazy import FrozenDict, OnDemandDict
 TypedEdges = Sequence[tuple[str, np.ndarray, np.ndarray]]
 """Edges by type: name of the type, positions of sources, positions of targets."""
 
-_NOTHING = FrozenDict()
+NOTHING = FrozenDict()
+"""The attributes of an edge that has none."""
 
 
 class Rows:
@@ -73,7 +74,7 @@ class Edges:
 
 def typed(name: str) -> FrozenDict:
     """What joins two nodes of a MultiDiGraph: an edge whose key is its type, without attributes."""
-    return FrozenDict({name: _NOTHING})
+    return FrozenDict({name: NOTHING})
 
 
 def named(name: str) -> FrozenDict:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Hashable, Iterator, Sequence
-from itertools import chain
+from itertools import accumulate, chain
 from operator import index as as_int
 from typing import Any, Protocol
 
 import numpy as np
+
+from tracelens_graph.graph.trace_set import NODES_PER_TRACE
 
 
 class Index(Protocol):
@@ -111,3 +114,65 @@ class FullIndex:
         events = len(self._events)
         texts = self._texts[max(low - events, 0) : max(high - events, 0)]
         return self._events.keys(min(low, events), min(high, events)) + texts
+
+
+class SetIndex:
+    """The nodes of several traces, one trace after the other, then nodes that belong to none of them.
+
+    The key of a trace's node is its number in the set, `ordinal * NODES_PER_TRACE + uid`.
+    """
+
+    def __init__(self, traces: Sequence[Index], others: Sequence[int]) -> None:
+        self._traces, self._others = traces, list(others)
+        self._begin = list(accumulate(map(len, traces), initial=0))
+        self._places = {key: place for place, key in enumerate(others, self._begin[-1])}
+
+    def __len__(self) -> int:
+        return self._begin[-1] + len(self._others)
+
+    def __iter__(self) -> Iterator[int]:
+        return chain.from_iterable(keys for _, _, _, keys in self.blocks(0, len(self)))
+
+    def __contains__(self, key: object) -> bool:
+        number = key if type(key) is int else _whole(key)
+        ordinal, uid = divmod(number, NODES_PER_TRACE)
+        return number in self._places or (0 <= ordinal < len(self._traces) and uid in self._traces[ordinal])
+
+    def position(self, key: Hashable) -> int:
+        """The position of a number of the set."""
+        if key not in self:
+            raise KeyError(key)
+        number = _whole(key)
+        ordinal, uid = divmod(number, NODES_PER_TRACE)
+        found = self._places.get(number)
+        return self._begin[ordinal] + self._traces[ordinal].position(uid) if found is None else found
+
+    def place(self, position: int) -> tuple[int, int]:
+        """Whose node stands at a position, and where among those; who is of no trace has the ordinal behind them."""
+        ordinal = bisect_right(self._begin, position) - 1
+        return ordinal, position - self._begin[ordinal]
+
+    def key(self, position: int) -> int:
+        """The number of the node at a position."""
+        ordinal, own = self.place(position)
+        if ordinal == len(self._traces):
+            return self._others[own]
+        return ordinal * NODES_PER_TRACE + int(self._traces[ordinal].key(own))
+
+    def keys(self, low: int, high: int) -> list[int]:
+        """The numbers of the nodes at positions low..high-1."""
+        return [key for _, _, _, keys in self.blocks(low, high) for key in keys]
+
+    def blocks(self, low: int, high: int) -> Iterator[tuple[int, int, int, list[int]]]:
+        """Positions low..high-1 trace by trace: ordinal, first and last but one of its own positions, numbers."""
+        for ordinal, begin in enumerate(self._begin):
+            is_trace = ordinal < len(self._traces)
+            size = len(self._traces[ordinal]) if is_trace else len(self._others)
+            first, end = max(low - begin, 0), min(high - begin, size)
+            if first >= end:
+                continue
+            if is_trace:
+                base = ordinal * NODES_PER_TRACE
+                yield ordinal, first, end, [base + uid for uid in self._traces[ordinal].keys(first, end)]
+            else:
+                yield ordinal, first, end, self._others[first:end]

@@ -66,6 +66,11 @@ class OnDemandDict(dict[Any, Any]):
         self._make = make
         self._make_block = make_block
 
+    @property
+    def index(self) -> Index:
+        """The keys and their positions."""
+        return self._index
+
     def __missing__(self, key: Hashable) -> Any:
         position = self._index.position(key)
         value = self._make(position)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
 from dataclasses import asdict
 from typing import Any
 
@@ -28,7 +28,7 @@ TREE_EDGES = ("CALLS", "LAUNCHES")
 class ReadOnly:
     """Mixin of networkx graphs that read columns: writing raises networkx.NetworkXError."""
 
-    edge_store: Edges
+    edge_store: Sized
 
     frozen = True  # what networkx.is_frozen asks for
 
@@ -91,11 +91,18 @@ def put_on_face(
         joined: what is seen of an edge of a type; by default its type and nothing else.
     """
     joined = joined or (typed if graph.is_multigraph() else named)
+    put_on(graph, attributes, nodes, edges, *(adjacency(index, edges, side, joined) for side in ("out", "into")))
+
+
+def put_on(
+    graph: Any, attributes: dict[str, Any], nodes: OnDemandDict, edges: Sized, out: OnDemandDict, into: OnDemandDict
+) -> None:
+    """Give an object that inherits from a networkx class what networkx reads: nodes, successors and predecessors."""
     graph.graph = attributes
     graph.edge_store = edges
     graph._node = nodes
-    graph._adj = adjacency(index, edges, "out", joined)
-    graph._pred = adjacency(index, edges, "into", joined)
+    graph._adj = out
+    graph._pred = into
     graph.__networkx_cache__ = {}
 
 

@@ -9,7 +9,7 @@ found in the file by reading the heads of all its entries.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, BinaryIO, NamedTuple
@@ -119,24 +119,53 @@ def write_piece(
         AnalysisError: the graph comes from no file, so there are no original events, or no more than their arguments.
         ChangedTraceError: the file is no longer the one that was loaded.
     """
+    texts = entries(piece, progress)
+    write_entries(texts, {**piece.core.info.metadata, "generator": GENERATOR}, file, packed=packed)
+    return len(texts)
+
+
+def times_ns(core: Core, texts: Sequence[Raw]) -> np.ndarray:
+    """Times as the file shows them, in microseconds, as times of its graph in ns."""
+    origin = core.info.start_epoch_ns - epoch_ns(core.info.metadata.get("baseTimeNanoseconds"))
+    return digits_to_ns(texts) - origin
+
+
+def entries(piece: Piece, progress: Callable[[int, int], None] | None = None) -> list[bytes]:
+    """The original entries of a piece, in the file's order, without white space between their parts.
+
+    Args:
+        piece: the piece.
+        progress: called with blocks of the trace read and blocks in all.
+
+    Raises:
+        AnalysisError, ChangedTraceError: as `write_piece`.
+    """
+    source = piece.core.info.source or "the graph"
     if not len(piece.core.details.first):
-        raise AnalysisError(f"{piece.core.info.source or 'the graph'}: holds no original events to cut out")
-    entries = _Entries(piece)
-    entries.read(progress)
-    if not entries.are_events:
-        raise AnalysisError(
-            f"{piece.core.info.source or 'the graph'}: holds arguments of events only, nothing to cut out"
-        )
-    texts = entries.chosen()
-    kept = {key: value for key, value in piece.core.info.metadata.items() if key != "generator"}
-    head = json.dumps({"generator": GENERATOR, **kept}, separators=(",", ":")).encode()[1:-1]
+        raise AnalysisError(f"{source}: holds no original events to cut out")
+    found = _Entries(piece)
+    found.read(progress)
+    if not found.are_events:
+        raise AnalysisError(f"{source}: holds arguments of events only, nothing to cut out")
+    return found.chosen()
+
+
+def write_entries(texts: Iterable[bytes], top: Mapping[str, Any], file: BinaryIO, *, packed: bool) -> None:
+    """Write the entries of an event list as Kineto JSON.
+
+    Args:
+        texts: the entries.
+        top: what stands beside the list; `generator` is written first, so that the file is known as ours.
+        file: where to.
+        packed: whether to compress it (gzip).
+    """
+    head = json.dumps({"generator": top["generator"], **top}, separators=(",", ":")).encode()[1:-1]
     import gzip
 
     with gzip.GzipFile("", "wb", 6, file, mtime=0) if packed else nullcontext(file) as out:
         out.write(b"{" + head + b',"traceEvents":[\n')
         out.write(b",\n".join(texts))
         out.write(b"\n]}\n")
-    return len(texts)
 
 
 def _with_all_above(keep: np.ndarray, rows: np.ndarray, above: np.ndarray) -> None:
@@ -196,7 +225,6 @@ class _Entries:
         self._role[c.uid[c.uid < core.info.events]] = _OUTSIDE
         inside = c.uid[piece.rows]
         self._role[inside[inside < core.info.events]] = _INSIDE
-        self._origin = core.info.start_epoch_ns - epoch_ns(core.info.metadata.get("baseTimeNanoseconds"))
         self._code = {thread: code for code, thread in enumerate(map(tuple, core.threads))}
         self._threads = {tuple(core.threads[code]) for code in np.unique(c.thread[piece.rows]).tolist()}
         self._lanes = _Lanes(piece)
@@ -233,25 +261,23 @@ class _Entries:
 
     def _others(self, first: int, entries: list[tuple[int, _Head]]) -> list[int]:
         """Which of the entries that are no nodes may belong to the piece."""
+        core = self._piece.core
         arrows = [entry for entry in entries if entry[1].ph in _ARROW_ENDS]
         names = [(i, h) for i, h in entries if h.ph == "M" and bytes(h.name) in _PROCESS_NAMES | _THREAD_NAMES]
         timed = [(i, h) for i, h in entries if h.ph not in (*_ARROW_ENDS, "M") and len(memoryview(h.ts))]
         self._names += [_Name(first + i, h.pid, h.tid if bytes(h.name) in _THREAD_NAMES else None) for i, h in names]
         if arrows:
             threads = np.fromiter((self._code.get((h.pid, h.tid), -1) for _, h in arrows), np.int64, len(arrows))
-            held = self._lanes.hold(threads, self._times([h.ts for _, h in arrows]))
+            held = self._lanes.hold(threads, times_ns(core, [h.ts for _, h in arrows]))
             arrows = [arrow for arrow, holds in zip(arrows, held.tolist(), strict=True) if holds]
             self._arrow_ends += [_ArrowEnd(first + i, (h.cat, bytes(h.id)), h.ph) for i, h in arrows]
         if timed:
-            start = self._times([h.ts for _, h in timed])
+            start = times_ns(core, [h.ts for _, h in timed])
             lasted = digits_to_ns([h.dur if len(memoryview(h.dur)) else Raw(b"0") for _, h in timed])
             inside = (start <= self._piece.before_ns) & (start + lasted >= self._piece.after_ns)
             timed = [entry for entry, is_inside in zip(timed, inside.tolist(), strict=True) if is_inside]
             self._threads |= {(h.pid, h.tid) for _, h in timed}
         return [i for i, _ in (*arrows, *names, *timed)]
-
-    def _times(self, texts: list[Raw]) -> np.ndarray:
-        return digits_to_ns(texts) - self._origin
 
 
 class _Lanes:

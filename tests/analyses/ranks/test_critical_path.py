@@ -96,6 +96,15 @@ def test_waiting_for_ranks_that_are_not_there_is_told_by_shorter_equal_collectiv
     assert_whole(path)
 
 
+def test_collectives_of_the_host_are_host_time() -> None:
+    """A gloo all-reduce beside the kernels changes nothing but that it is said."""
+    traces = [trace([*rank_events(rank), span("user_annotation", "gloo:all_reduce", 42.0, 5.0)], rank, 2)
+              for rank in (0, 1)]  # fmt: skip
+    path = critical_path(TraceSet.of([load_core(one) for one in traces]), 1)
+    assert short(path) == short(critical_path(two_ranks(), 1))
+    assert any("collectives that ran on the host: 1;" in note for note in path.notes)
+
+
 def test_waiting_for_a_rank_that_is_missing() -> None:
     """Rank 3 reads its data late and leaves no trace; the others wait for it in their collectives."""
     job = simulated_job(ranks=4, steps=2, cuda_sync=True, late_rank=3, late_us=4_000.0, missing_ranks=(3,))

@@ -257,6 +257,10 @@ def _notes(traces: TraceSet, meetings: Meetings | None, ranks: Sequence[RankPoin
             f"{met.worst_ns / 1e3:,.1f} us: clocks disagree, or collectives are matched wrongly; the path may run over "
             "the wrong rank"
         )
+    if met.on_host:
+        notes.append(
+            f"{met.on_host:,} collectives ran on the host: waiting for other ranks in them counts as host time"
+        )
     if met.guessed:
         notes.append(
             f"{met.guessed:,} collectives do not tell which rank gives or gets: it is told by when each of them ended"

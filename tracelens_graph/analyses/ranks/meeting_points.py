@@ -30,6 +30,7 @@ class Met:
         whole: points that end a rank's part of a collective of which all ranks are there.
         lost: ends that lie before the last has come, so that nothing can follow.
         worst_ns: how far the worst of these lies before it.
+        on_host: number of collectives that no kernel carried out, so that they are host time like any other.
         guessed: number of collectives whose source or target is told by the times of their ends alone.
     """
 
@@ -45,6 +46,7 @@ class Met:
     lost: int = 0
     worst_ns: int = 0
     guessed: int = 0
+    on_host: int = 0
 
 
 def meet(meetings: Meetings, ranks: Sequence[RankPoints], first: np.ndarray, traces: TraceSet, time: np.ndarray) -> Met:
@@ -58,11 +60,13 @@ def meet(meetings: Meetings, ranks: Sequence[RankPoints], first: np.ndarray, tra
         traces: the ranks.
         time: moments of all points.
     """
-    parts = np.flatnonzero(meetings.meeting >= 0)
+    matched = np.flatnonzero(meetings.meeting >= 0)
+    on_gpu = [not meetings.parts.collective(part).on_host for part in matched.tolist()]
+    parts = matched[np.array(on_gpu, bool)]
     trace, number = meetings.trace[parts], meetings.meeting[parts]
     nodes = [meetings.parts.collective(part) for part in parts.tolist()]
     start, end, single = _ends(nodes, trace, ranks, first, traces)
-    met = Met(len(time))
+    met = Met(len(time), on_host=len(np.unique(meetings.meeting[matched])) - len(np.unique(number)))
     size = np.array([one.group_size or 0 for one in nodes], np.int64)
     met.whole = end[np.bincount(number)[number] >= size] if len(nodes) else end
     partly = np.array([waits_partly(kind) for kind in meetings.kind], bool)

@@ -1,0 +1,126 @@
+"""The work of `tracelens-graph ranks --path` and `--what-if`: what bounds a step, and what would change it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from tracelens_graph.cli.common import write_table
+from tracelens_graph.cli.options import Format
+from tracelens_graph.cli.traces import load_set
+from tracelens_graph.cli.windows import WindowChoice
+
+if TYPE_CHECKING:
+    from tracelens_graph.analyses.ranks.critical_path import CriticalPath
+    from tracelens_graph.table import Table
+
+TABLES = (
+    "critical_path", "critical_path_classes", "critical_path_ranks", "critical_path_names", "critical_path_steps",
+    "critical_path_ties", "critical_path_slack",
+)  # fmt: skip
+"""Tables that need whole traces."""
+_ROWS_FOR_PEOPLE = 20
+_PROGRAM = "tracelens-graph"
+_CHANGE = re.compile(r"(?P<what>.+)=(?P<value>[0-9.]+)")
+
+
+def changes_of(texts: Sequence[str]) -> list[dict[str, Any]]:
+    """What `--what-if` asks for, one at a time: `collectives=2`, `allreduce=2`, `op:aten::mm=2` or `repair=RANK`.
+
+    Raises:
+        typer.BadParameter: a text is none of these.
+    """
+    return [_change(text) for text in texts]
+
+
+def _change(text: str) -> dict[str, Any]:
+    match = _CHANGE.fullmatch(text)
+    try:
+        value = float(match["value"]) if match else 0.0
+    except ValueError:
+        value = 0.0
+    if not match or (value <= 0 and match["what"] != "repair"):
+        raise typer.BadParameter(
+            f"--what-if {text!r}: say collectives=2, allreduce=2, op:aten::mm=2 (so many times as fast), or repair=RANK"
+        )
+    what = match["what"]
+    if what == "repair":
+        return {"repair": int(value)}
+    if what == "collectives":
+        return {"collectives": value}
+    return {"ops": {what[3:]: value}} if what.startswith("op:") else {"collectives": {what: value}}
+
+
+def answer_path(
+    files: Sequence[str], given: Sequence[str], window: WindowChoice, table: str | None, form: Format, top: int | None,
+    changes: Sequence[Mapping[str, Any]],
+) -> None:  # fmt: skip
+    """Load the ranks whole, follow the critical path, and print what is asked for."""
+    from tracelens_graph.analyses.ranks.critical_path import causes_of, critical_path, step_paths
+    from tracelens_graph.analyses.ranks.path_tables import steps
+    from tracelens_graph.analyses.ranks.what_if import what_if
+
+    # A step of a path begins where that before it ended, on whatever rank: it is no window of a trace.
+    step = window.step[0] if window.step is not None and window == WindowChoice(step=window.step[:1]) else None
+    traces = load_set(files)
+    if step is None and window != WindowChoice():
+        traces = window.of_each(traces)
+    causes = causes_of(traces)
+    if changes:
+        rows = [what_if(causes, step, **change).table() for change in changes]
+        _print(_joined(rows), form, top)
+        return
+    if table == "critical_path_steps":
+        _print(steps(step_paths(causes)), form, top)
+        return
+    path = critical_path(causes, step)
+    if table is not None:
+        _print(_tables(path)[table](), form, top)
+    elif form is not Format.table:
+        _print(path.segments(), form, top)
+    else:
+        _print_screen(path, given, window)
+
+
+def _tables(path: CriticalPath) -> Mapping[str, Any]:
+    makers = (path.segments, path.classes, path.ranks, path.names, None, path.near_ties, path.slack)
+    return {name: maker for name, maker in zip(TABLES, makers, strict=True) if maker}
+
+
+def _joined(tables: Sequence[Table]) -> Table:
+    """Tables of one row each as one."""
+    from dataclasses import replace
+
+    first = tables[0]
+    columns = {name: [cell for one in tables for cell in one[name]] for name in first.columns}
+    title = "What if" if len(tables) > 1 else first.title
+    notes = list(dict.fromkeys(note for one in tables for note in one.notes))
+    return replace(first, columns=columns, title=title, notes=notes)
+
+
+def _print(table: Table, form: Format, top: int | None) -> None:
+    from tracelens_graph.reports.views import told
+    from tracelens_graph.reports.views import top as first_rows
+
+    for_people = form in (Format.table, Format.md)
+    rows = (_ROWS_FOR_PEOPLE if form is Format.table else 0) if top is None else top
+    shown = first_rows(table, rows)
+    write_table(told(shown) if for_people else shown, form)
+
+
+def _print_screen(path: CriticalPath, given: Sequence[str], window: WindowChoice) -> None:
+    from tracelens_graph.reports.path_text import screen
+    from tracelens_graph.reports.terminal import terminal_width, wants_color
+
+    for line in screen(path, terminal_width(sys.stdout), wants_color(sys.stdout)):
+        print(line.rstrip())
+    asked = f"{_PROGRAM} ranks {shlex.join([*given, *(word for option in window.arguments() for word in option)])}"
+    print(f"ask next: {asked} --table critical_path --top 0")
+    late = path.ranks()
+    if len(path.causes.traces) > 1 and len(late):
+        print(f"ask next: {asked} --what-if collectives=2 --what-if repair={late['rank'][0]}")

@@ -1,0 +1,145 @@
+"""What joins the ranks of a job: nodes for collectives and process groups, and the edges between and to them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tracelens_graph.analyses.ranks.figures import Figures
+from tracelens_graph.analyses.ranks.parts import POINT_TO_POINT
+from tracelens_graph.graph.collectives import Collective
+from tracelens_graph.graph.trace_set import NODES_PER_TRACE
+from tracelens_graph.nxview.adjacency import NOTHING
+from tracelens_graph.nxview.lazy import FrozenDict
+
+FIRST_GROUP = 2**39
+"""Nodes that belong to no trace are numbered as if they were of one more: collectives from 0, groups from here on."""
+
+Neighbours = dict[int, dict[int, FrozenDict]]
+"""node -> neighbour -> type of the edge -> its attributes, as networkx keeps the edges of a MultiDiGraph."""
+
+
+class Merged:
+    """Nodes that ranks share, and the edges that join ranks.
+
+    Args:
+        figures: what the collectives cost.
+
+    Attributes:
+        nodes: number in the set -> attributes; collectives in their order, then process groups.
+        out, into: the edges by source and by target. Both show one dictionary per pair of nodes.
+        edges: how many edges there are.
+    """
+
+    def __init__(self, figures: Figures) -> None:
+        self.nodes: dict[int, FrozenDict] = {}
+        self.out: Neighbours = {}
+        self.into: Neighbours = {}
+        self.edges = 0
+        self._figures, self._meetings = figures, figures.meetings
+        self._base = len(self._meetings.attendances) * NODES_PER_TRACE
+        self._add_collectives()
+        self._add_groups()
+        self._join_members()
+        self._join_transfers()
+
+    def collective(self, number: int) -> int:
+        """The node of a collective, by its number in `Meetings`."""
+        return self._base + number
+
+    def _add_collectives(self) -> None:
+        m, figures = self._meetings, self._figures
+        wait = np.add.reduceat(m.wait_ns[m.order], m.first) if len(m) else m.first
+        times = {
+            "start_ns": m.first_start_ns,
+            "dur_ns": m.last_end_ns - m.first_start_ns,
+            "start_skew_ns": m.last_start_ns - m.first_start_ns,
+            "wait_ns": wait,
+            "latency_ns": figures.latency_ns,
+            "end_skew_ns": m.last_end_ns - m.first_end_ns,
+        }
+        rates = {"algbw_gb_s": figures.algorithm_bandwidth, "busbw_gb_s": figures.bus_bandwidth}
+        group_size, size = m.group_size, figures.size
+        for at in range(len(m)):
+            last = m.parts.collective(int(m.last_part[at]))
+            rank = m.attendances[m.trace[m.last_part[at]]]
+            self._add(
+                self.collective(at), "Collective", name=m.kind[at], collective=at, key=last.key,
+                group=last.group_description or last.group, sequence=last.sequence, step=figures.step[at],
+                dtype=last.dtype, ranks=int(m.count[at]), group_size=int(group_size[at]) or None,
+                hosts=figures.hosts[at], message_bytes=None if np.isnan(size[at]) else int(size[at]),
+                last_rank=rank.rank, last_trace=rank.name,
+                **{name: int(values[at]) for name, values in times.items()},
+                **{name: float(values[at]) for name, values in rates.items() if not np.isnan(values[at])},
+            )  # fmt: skip
+
+    def _add_groups(self) -> None:
+        """A group is its ranks; where these are not recorded, its name. Where neither is, there is no node for it."""
+        m = self._meetings
+        members: dict[Any, list[int]] = {}
+        told: dict[Any, list[Collective]] = {}
+        for at in range(len(m)):
+            said = m.said(at)
+            ranks = next((one.ranks for one in said if one.ranks), None)
+            key = tuple(sorted(ranks)) if ranks else said[0].group
+            if key is not None:
+                members.setdefault(key, []).append(at)
+                told.setdefault(key, []).extend(said)
+        for place, (key, collectives) in enumerate(members.items()):
+            node = self._base + FIRST_GROUP + place
+            self._add(
+                node, "ProcessGroup", name=_listed([one.group for one in told[key]]),
+                description=_listed([one.group_description for one in told[key]]),
+                ranks=json.dumps(key) if isinstance(key, tuple) else None,
+                size=len(key) if isinstance(key, tuple) else told[key][0].group_size,
+            )  # fmt: skip
+            for at in collectives:
+                self._join("IN_GROUP", self.collective(at), node)
+
+    def _join_members(self) -> None:
+        m = self._meetings
+        for part in m.order.tolist():
+            times = FrozenDict(
+                wait_ns=int(m.wait_ns[part]), transfer_ns=int(m.transfer_ns[part]), end_skew_ns=int(m.end_skew_ns[part])
+            )
+            for kernel in self._kernels(part):
+                self._join("MEMBER_OF", kernel, self.collective(int(m.meeting[part])), times)
+
+    def _join_transfers(self) -> None:
+        m = self._meetings
+        for at in [at for at, kind in enumerate(m.kind) if kind in POINT_TO_POINT]:
+            parts = m.parts_of(at).tolist()
+            sent = [self._sends(part) for part in parts]
+            if sorted(sent) != [False, True]:  # nobody tells who of them sends
+                continue
+            source, target = (parts[sent.index(sends)] for sends in (True, False))
+            told = self.nodes[self.collective(at)]
+            known = ("collective", "message_bytes", "latency_ns", "start_skew_ns")
+            about = FrozenDict({name: told[name] for name in known if name in told})
+            self._join("SENDS", self._kernels(source)[0], self._kernels(target)[0], about)
+
+    def _sends(self, part: int) -> bool:
+        one, rank = self._meetings.parts.collective(part), self._meetings.attendances[self._meetings.trace[part]].rank
+        ends = (one.source_rank, one.target_rank)
+        return ends[0] == rank if None not in (*ends, rank) and ends[0] != ends[1] else one.kind == "send"
+
+    def _kernels(self, part: int) -> list[int]:
+        base = int(self._meetings.trace[part]) * NODES_PER_TRACE
+        return [base + uid for uid in self._meetings.parts.collective(part).uids]
+
+    def _add(self, node: int, kind: str, **attributes: Any) -> None:
+        self.nodes[node] = FrozenDict(kind=kind, **{k: v for k, v in attributes.items() if v not in (None, "")})
+
+    def _join(self, name: str, source: int, target: int, attributes: FrozenDict = NOTHING) -> None:
+        joined = FrozenDict({**self.out.get(source, {}).get(target, {}), name: attributes})
+        self.out.setdefault(source, {})[target] = joined
+        self.into.setdefault(target, {})[source] = joined
+        self.edges += 1
+
+
+def _listed(names: Sequence[str | None]) -> str:
+    """The different names, the more frequent first where several ranks call one group by other names."""
+    return ", ".join(dict.fromkeys(name for name in names if name))

@@ -1,0 +1,138 @@
+"""The graph of all ranks of a job as a read-only networkx graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import networkx as nx
+import numpy as np
+
+from tracelens_graph.analyses.ranks.figures import Figures
+from tracelens_graph.analyses.ranks.meetings import Meetings
+from tracelens_graph.errors import NodeNotFoundError
+from tracelens_graph.graph.trace_set import NODES_PER_TRACE, TraceSet
+from tracelens_graph.nxview.index import SetIndex
+from tracelens_graph.nxview.lazy import FrozenDict, OnDemandDict
+from tracelens_graph.nxview.merged import Merged
+from tracelens_graph.nxview.views import ReadOnly, put_on
+
+
+class RanksGraph(ReadOnly, nx.MultiDiGraph):
+    """The traces of a set side by side in one graph, joined by what their ranks did together.
+
+    * A node of a trace is `ordinal * 2**40 + uid`, as `TraceSet.node_id` gives it, with the attributes that it has in
+      the graph of its trace, the `rank` and the name of the `trace`. `start_ns` is on the common clock of the ranks.
+    * What the ranks share has numbers as if it were of one more trace. `Collective` nodes have the attributes of the
+      table `rank_collectives`, times in ns; `ProcessGroup` nodes stand for the ranks of a group.
+    * The edges of each trace stay inside of it. Kernels are `MEMBER_OF` a collective, with the `wait_ns`,
+      `transfer_ns` and `end_skew_ns` of their rank; a collective is `IN_GROUP` of a process group; a kernel `SENDS` to
+      the one that receives.
+
+    Args:
+        traces: the ranks, each a whole graph that is a networkx graph itself.
+
+    Attributes:
+        meetings: which kernels are one collective, and the common clock.
+    """
+
+    def __new__(cls, *data: Any, **attributes: Any) -> Any:
+        """An object to be filled; without a set, as networkx makes results, a plain MultiDiGraph."""
+        made_of_set = data and isinstance(data[0], TraceSet)
+        return object.__new__(cls) if made_of_set else nx.MultiDiGraph(*data, **attributes)
+
+    def __init__(self, traces: TraceSet) -> None:
+        self._traces = traces
+        self.meetings = Meetings(traces)
+        self._merged = Merged(Figures(self.meetings))
+        self._faces: list[Any] = [*traces.graphs]
+        self._about = [
+            {"trace": one.name} if one.rank is None else {"rank": one.rank, "trace": one.name} for one in traces
+        ]
+        indexes = [face._node.index for face in self._faces]
+        self._index = index = SetIndex(indexes, list(self._merged.nodes))
+        nodes = OnDemandDict(index, self._node_at, self._nodes)
+        about = {"name": ", ".join(dict.fromkeys(filter(None, (one.run for one in traces)))), "traces": len(traces)}
+        put_on(self, about, nodes, _EdgeCount(self._faces, self._merged), self._rows("_adj"), self._rows("_pred"))
+
+    def collective(self, number: int) -> int:
+        """The node of a collective.
+
+        Args:
+            number: its number, as the table `rank_collectives` has it: by first start, from 0.
+
+        Raises:
+            NodeNotFoundError: there is no such collective.
+        """
+        if not 0 <= number < len(self.meetings):
+            raise NodeNotFoundError(f"there is no collective {number} among {len(self.meetings):,}, counted from 0")
+        return self._merged.collective(number)
+
+    def _node_at(self, position: int) -> FrozenDict:
+        """Attributes of the node at a position."""
+        ordinal, uid = divmod(self._index.key(position), NODES_PER_TRACE)
+        if ordinal == len(self._faces):
+            return self._merged.nodes[self._index.key(position)]
+        [found] = self._of_trace(ordinal, [self._faces[ordinal]._node[uid]])
+        return found
+
+    def _nodes(self, low: int, high: int) -> list[FrozenDict]:
+        """Attributes of the nodes at positions low..high-1."""
+        found: list[FrozenDict] = []
+        for ordinal, first, end, keys in self._index.blocks(low, high):
+            if ordinal == len(self._faces):
+                found += [self._merged.nodes[key] for key in keys]
+            else:
+                found += self._of_trace(ordinal, self._faces[ordinal]._node.at(first, end))
+        return found
+
+    def _of_trace(self, ordinal: int, own: Sequence[Mapping[str, Any]]) -> list[FrozenDict]:
+        """Attributes of nodes of a trace: those that they have there, and their rank."""
+        start = self.meetings.clock_ns(ordinal, np.array([one["start_ns"] for one in own], np.int64))
+        about = self._about[ordinal]
+        return [FrozenDict({**one, "start_ns": ns, **about}) for one, ns in zip(own, start.tolist(), strict=True)]
+
+    def _rows(self, side: str) -> OnDemandDict:
+        """node -> neighbour -> edges; those of a trace as its own graph has them.
+
+        Args:
+            side: how networkx calls the neighbours: `_adj` for successors, `_pred` for predecessors.
+        """
+        joined = self._merged.out if side == "_adj" else self._merged.into
+        of_traces = [getattr(face, side) for face in self._faces]
+
+        def row(key: int, own: Mapping[int, FrozenDict]) -> dict[int, FrozenDict]:
+            base = key - key % NODES_PER_TRACE
+            return {base + other: data for other, data in own.items()} | joined.get(key, {})
+
+        def one(position: int) -> dict[int, FrozenDict]:
+            key = self._index.key(position)
+            ordinal, uid = divmod(key, NODES_PER_TRACE)
+            return row(key, of_traces[ordinal][uid] if ordinal < len(of_traces) else {})
+
+        def several(low: int, high: int) -> list[dict[int, FrozenDict]]:
+            found: list[dict[int, FrozenDict]] = []
+            for ordinal, first, end, keys in self._index.blocks(low, high):
+                own = of_traces[ordinal].at(first, end) if ordinal < len(of_traces) else [{}] * len(keys)
+                found += map(row, keys, own)
+            return found
+
+        return OnDemandDict(self._index, one, several)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RanksGraph, (TraceSet(self._traces),)
+
+    def __repr__(self) -> str:
+        return f"<RanksGraph of {len(self._faces):,} traces: {len(self):,} nodes, {len(self.meetings):,} collectives>"
+
+    __str__ = __repr__
+
+
+class _EdgeCount:
+    """How many edges several graphs have, and those that join them."""
+
+    def __init__(self, faces: Sequence[Any], merged: Merged) -> None:
+        self._faces, self._merged = faces, merged
+
+    def __len__(self) -> int:
+        return sum(len(face.edge_store) for face in self._faces) + self._merged.edges
