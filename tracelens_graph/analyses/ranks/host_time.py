@@ -28,13 +28,21 @@ def longest_calls(core: Core, thread: np.ndarray, start_ns: np.ndarray, end_ns: 
     rows_of = {code: hosts[own] for code, own in positions_by(c.thread[hosts])}
     for code, spans in positions_by(thread):
         if (rows := rows_of.get(code)) is not None:
-            times, inside = _innermost(core, rows)
+            times, inside = innermost_calls(core, rows)
             found[spans] = _most_of(times, inside, start_ns[spans], end_ns[spans])
     return found
 
 
-def _innermost(core: Core, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """From each moment up to the next, which call of a thread is the innermost; -1 for none."""
+def innermost_calls(core: Core, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """From each moment up to the next, which of some calls of one thread is the innermost; -1 for none.
+
+    Args:
+        core: the graph.
+        rows: the calls, all of one thread, ascending.
+
+    Returns:
+        Moments, ascending, and rows.
+    """
     c = core.columns
     end = c.start_ns[rows] + c.dur_ns[rows]
     late = np.flatnonzero(c.flags[rows] & Flag.outlives_parent.value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tracelens_graph.column import About, Column, Role, TableSchema
-from tracelens_graph.schema.tables.shared import count, key, text, total
+from tracelens_graph.schema.tables.shared import count, instance, key, text, total
 
 _BANDWIDTHS: About = {
     "algbw_gb_s": Column(
@@ -86,6 +86,44 @@ RANK_BALANCE: About = {
     "unmatched": count("parts of collectives that are of no other rank's"),
 }  # fmt: skip
 
+LATE_ARRIVALS: About = {
+    "collective": key("number of the collective, by first start", heading="#"),
+    "kind": text("kind of collective", heading="kind"),
+    "step": Column("number of the step in which most ranks launched it; absent outside of steps", heading="step"),
+    "trace": text("name of the trace of the rank that came last"),
+    "rank": Column("number of that rank; absent where not recorded", heading="rank"),
+    "late_us": Column("how much later it came than the median of the others", "us", heading="late us"),
+    "new_us": total("the part of it that was not there at the collective before", "us", heading="new us"),
+    "reason": text("one word for the reason: see the docs", heading="reason"),
+    "what": text("what the rank did that the median rank did not, or did longer", heading="what"),
+    "evidence": text("its time against that of the median rank"),
+    "median_trace": text("name of the trace of the rank with the median start, which it is compared with"),
+    "key": text("key of the collective on the rank that came last"),
+    "uid": instance("the call or GPU event on the late rank with most of the difference; without one, its kernel"),
+}  # fmt: skip
+
+LATE_RANKS: About = {
+    "trace": key("name of the rank's trace"),
+    "rank": Column("number of the rank; absent where not recorded", heading="rank"),
+    "kind": key("kind of collective", "kind"),
+    "times_late": count("collectives of the kind to which it came last, and later than ranks differ anyhow",
+                        heading="late"),
+    "collectives": Column("collectives of the kind that it took part in together with others", heading="of"),
+    "percent_late": Column("share of these to which it came late", "%", heading="% late"),
+    "median_late_us": Column("median of how much later than the median of the others it came", "us", Role.spread,
+                             heading="median late us"),
+    "late_ms": total("sum of how much later it came", "ms"),
+    "new_ms": total("sum of the parts of it that were not there at the collective before", "ms", heading="new ms"),
+    "reason": text("the reason with most of this new lateness", heading="reason"),
+    "percent_reason": Column("its share of the new lateness", "%", heading="% of new"),
+    "times_reason": count("late arrivals for this reason", heading="times"),
+    "median_new_us": Column("median of their new lateness", "us", Role.spread, heading="median new us"),
+    "what": text("what the rank did in the worst case of this reason", heading="what"),
+    "evidence": text("its time there against that of the median rank"),
+    "collective": Column("number of the collective of this case"),
+    "uid": instance("the call or GPU event of this case"),
+}  # fmt: skip
+
 RANK_TIMES: About = {
     "time": key("what is measured", "of a step"),
     "mean_ms": Column("mean over steps and ranks; without steps over the ranks, from first to last GPU event", "ms",
@@ -119,6 +157,10 @@ SCHEMAS = {
     "rank_steps": TableSchema("How long each rank waited in each step, and for whom.", RANK_STEPS, ordered=True),
     "rank_collectives": TableSchema(
         "What each collective of a job cost: waiting, communication, bandwidth, and who came last.", RANK_COLLECTIVES
+    ),
+    "late_arrivals": TableSchema("Who came late to each collective, and why.", LATE_ARRIVALS),
+    "late_ranks": TableSchema(
+        "Which ranks come late to which collectives, how often, by how much, and why.", LATE_RANKS
     ),
     "collective_kinds": TableSchema("What collectives of equal kind and size cost.", COLLECTIVE_KINDS, figure="kind"),
     "rank_balance": TableSchema(

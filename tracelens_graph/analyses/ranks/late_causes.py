@@ -1,0 +1,186 @@
+"""Why ranks came late to collectives: what each did since the one before that the median rank did not.
+
+A rank that comes late once comes late to whatever follows, until something makes it and the others wait for the same;
+so only lateness that was not there at the collective before counts. Between these two collectives all ranks run the
+same program, so the reason is the difference to the same stretch on the rank with the median start.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tracelens_graph.analyses.diagnosis.finding import percent, shown_ms
+from tracelens_graph.analyses.diagnosis.thresholds import WORTH_SAYING_PERCENT
+from tracelens_graph.analyses.ranks.figures import Figures
+from tracelens_graph.analyses.ranks.reasons import (
+    EARLIER,
+    EVEN,
+    EVEN_NS,
+    OWN,
+    REASONS,
+    UNKNOWN,
+    UNNAMED,
+    Reason,
+    reason_of,
+)
+from tracelens_graph.analyses.ranks.segments import Arrivals
+from tracelens_graph.analyses.shared.first_rows import first_rows
+from tracelens_graph.errors import AnalysisError
+from tracelens_graph.graph.trace_set import TraceSet
+from tracelens_graph.schema.tables.ranks import LATE_ARRIVALS, LATE_RANKS
+from tracelens_graph.table import Table, columns_of
+
+MOST_EXPLAINED = 2_000
+"""So many late arrivals are explained, the latest first."""
+
+
+def late_arrivals(figures: Figures, traces: TraceSet, top: int = 0) -> Table:
+    """One row per collective to which one rank came last, the most new lateness first; see `LATE_ARRIVALS`.
+
+    Args:
+        figures: what each collective cost.
+        traces: the same ranks, with whole graphs; those of ranks that are neither late nor median are not analysed.
+        top: number of rows; 0 for all.
+
+    Raises:
+        AnalysisError: `top` is negative, or the traces are not those of the figures.
+    """
+    rows, notes = _explained(figures, traces)
+    rows.sort(key=lambda row: (-row["new_us"], -row["late_us"], row["collective"]))
+    shown, more = first_rows(rows, top)
+    number = len(traces)
+    title = f"Late arrivals of {number:,} rank{'s' * (number != 1)}"
+    return Table("late_arrivals", columns_of(shown, LATE_ARRIVALS), LATE_ARRIVALS, title,
+                 [*more, *notes, *figures.meetings.notes])  # fmt: skip
+
+
+def _explained(figures: Figures, traces: TraceSet) -> tuple[list[dict[str, Any]], list[str]]:
+    m = figures.meetings
+    if len(traces) != len(m.attendances):
+        raise AnalysisError(
+            f"there are {len(traces):,} traces, but the collectives are of {len(m.attendances):,} ranks"
+        )
+    last, later = figures.held_up_ns()
+    order = np.lexsort((np.arange(len(m)), -later))
+    order = order[last[order] >= 0]
+    arrivals = Arrivals(figures, traces)
+    rows: list[dict[str, Any]] = []
+    beyond = 0
+    for meeting in order.tolist():
+        late_ns, ordinal = int(later[meeting]), int(last[meeting])
+        reason, median = Reason(EVEN if late_ns < EVEN_NS else UNKNOWN, 0), -1
+        if late_ns >= EVEN_NS and len(rows) >= MOST_EXPLAINED:
+            beyond += 1
+        elif late_ns >= EVEN_NS and arrivals.is_known(meeting, ordinal):
+            late = arrivals.stretch(meeting, ordinal, late_ns)
+            reason, median = reason_of(arrivals, late), late.median.rank.ordinal
+        rows.append(_row(arrivals, meeting, ordinal, late_ns, median, reason))
+    if not beyond:
+        return rows, []
+    return rows, [f"{beyond:,} late arrivals are not explained, only the latest {MOST_EXPLAINED:,}"]
+
+
+def _row(arrivals: Arrivals, meeting: int, ordinal: int, late_ns: int, median: int, reason: Reason) -> dict[str, Any]:
+    m, trace = arrivals.figures.meetings, arrivals.traces[ordinal]
+    part = m.parts.collective(int(m.last_part[meeting]))
+    return {
+        "collective": meeting,
+        "kind": m.kind[meeting],
+        "step": arrivals.figures.step[meeting],
+        "trace": trace.name,
+        "rank": trace.rank,
+        "late_us": late_ns / 1e3,
+        "new_us": reason.new_ns / 1e3,
+        "reason": reason.word,
+        "what": reason.what,
+        "evidence": reason.evidence,
+        "median_trace": arrivals.traces[median].name if median >= 0 else "",
+        "key": part.key,
+        "uid": int(trace.core.columns.uid[reason.row]) if reason.row >= 0 else part.uids[0],
+    }
+
+
+def late_ranks(arrivals: Table, figures: Figures) -> Table:
+    """One row per rank and kind of collectives that it came late to, the most new lateness first; see `LATE_RANKS`.
+
+    Args:
+        arrivals: all late arrivals, see `late_arrivals`; those that are `even` do not count.
+        figures: what each collective cost.
+    """
+    m = figures.meetings
+    ordinal = {rank.name: at for at, rank in enumerate(m.attendances)}
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in arrivals.records():
+        if row["reason"] != EVEN:
+            groups.setdefault((row["trace"], row["kind"]), []).append(row)
+    kinds = np.array(m.kind)
+    rows = []
+    for (name, kind), late in groups.items():
+        took_part = m.meeting[(m.trace == ordinal[name]) & (m.meeting >= 0)]
+        together = int((kinds[took_part] == kind).sum())
+        new_us: dict[str, float] = {}
+        for row in late:
+            new_us[row["reason"]] = new_us.get(row["reason"], 0.0) + row["new_us"]
+        named = [one for one in new_us if one not in UNNAMED]
+        reason = max(named or new_us, key=lambda one: new_us[one])
+        of_reason = [row for row in late if row["reason"] == reason]
+        example = max(of_reason, key=_weight)
+        rows.append(
+            {
+                "trace": name,
+                "rank": example["rank"],
+                "kind": kind,
+                "times_late": len(late),
+                "collectives": together,
+                "percent_late": percent(len(late), together),
+                "median_late_us": float(np.median([row["late_us"] for row in late])),
+                "late_ms": sum(row["late_us"] for row in late) / 1e3,
+                "new_ms": sum(new_us.values()) / 1e3,
+                "reason": reason,
+                "percent_reason": percent(new_us[reason], sum(new_us.values())),
+                "times_reason": len(of_reason),
+                "median_new_us": float(np.median([row["new_us"] for row in of_reason])),
+                "what": example["what"],
+                "evidence": example["evidence"],
+                "collective": example["collective"],
+                "uid": example["uid"],
+            }
+        )
+    rows.sort(key=lambda row: (-row["new_ms"], -row["late_ms"], row["trace"], row["kind"]))
+    return Table("late_ranks", columns_of(rows, LATE_RANKS), LATE_RANKS, "Late ranks", arrivals.notes)
+
+
+def _weight(row: dict[str, Any]) -> tuple[bool, float]:
+    """How well a late arrival stands for others of its reason: those that say more come first."""
+    return bool(row["what"]), row["late_us" if row["reason"] == EARLIER else "new_us"]
+
+
+def lateness_line(ranks: Table, figures: Figures) -> str:
+    """The rank that is late most, and why, as one line for people.
+
+    A rank is worth the line from WORTH_SAYING_PERCENT of the mean GPU span of the ranks on.
+
+    Args:
+        ranks: the late ranks, see `late_ranks`.
+        figures: what each collective cost.
+    """
+    spans = [end - start for start, end in (rank.span_ns for rank in figures.meetings.attendances)]
+    least_ms = WORTH_SAYING_PERCENT / 100 * float(np.mean(spans)) / 1e6 if spans else 0.0
+    rows = ranks.records()
+    named = [row for row in rows if row["reason"] not in UNNAMED and row["new_ms"] >= least_ms]
+    other = [row for row in rows if row["late_ms"] >= least_ms and row["reason"] != OWN]
+    if not (named or other):
+        return "no rank is late by more than ranks differ anyhow"
+    row = named[0] if named else max(other, key=lambda one: one["late_ms"])
+    name = row["trace"] if row["rank"] is None else f"rank {row['rank']}"
+    late = f"{name} is late in {row['percent_late']:.0f} % of {row['kind']}"
+    if row["reason"] in UNNAMED:
+        why = row["what"] or REASONS[row["reason"]]
+        return f"{late} by {shown_ms(row['median_late_us'] * 1e3)} (median): {why}"
+    again = (
+        f", anew in {row['times_reason']:,} of {row['times_late']:,}" if row["times_reason"] < row["times_late"] else ""
+    )
+    what = f" ({row['what']})" if row["what"] else ""
+    return f"{late}{again} by {shown_ms(row['median_new_us'] * 1e3)} (median): {row['reason'].replace('_', ' ')}{what}"
