@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from tracelens_graph.table import Table
 
 ROWS_FOR_PEOPLE = 20
+_MOST_WHOLE_BYTES = 256 * 2**20
+"""Files of so much together are loaded whole for the screen, so that it says why a rank is late."""
 _PROGRAM = "tracelens-graph"
 
 
@@ -87,15 +89,16 @@ def answer(
     correct: bool,
 ) -> None:
     """Load the ranks, and print and write what is asked for; end with the exit code of failed conditions."""
-    from tracelens_graph.analyses.ranks.job import COLUMNS, Job
+    from tracelens_graph.analyses.ranks.job import COLUMNS, LATE_TABLES, Job
 
-    whole = window == WindowChoice()
-    traces = load_set(files, columns=COLUMNS if whole else None)
+    is_cut = window != WindowChoice()
+    explains = shown.table in LATE_TABLES or (shown.table is None and _size_of(files) <= _MOST_WHOLE_BYTES)
+    traces = load_set(files, columns=None if is_cut or explains else COLUMNS)
     if len(traces) < 2:
         raise AnalysisError(f"{files[0]}: one trace alone; ranks are compared with one another, so name all of a job")
-    if not whole:
+    if is_cut:
         traces = window.of_each(traces)
-    job = Job(traces, device, correct)
+    job = Job(traces, device, correct, traces if explains else None)
     if shown.layout is Layout.tracelens:
         _write_as_tracelens(traces, shown)
     elif shown.table is not None or (shown.format is not Format.table and not shown.writes):
@@ -109,6 +112,10 @@ def answer(
     if conditions:
         tables = {name: job.table(name) for name in {one.figure.table for one in conditions}}
         gate.conclude(gate.remarks(conditions, tables), gate.check(conditions, tables))
+
+
+def _size_of(files: Sequence[str]) -> int:
+    return sum(os.path.getsize(file) for file in files if os.path.isfile(file))
 
 
 def _print_table(table: Table, shown: Shown) -> None:

@@ -10,7 +10,7 @@ from tracelens_graph.marks import COMMENT
 from tracelens_graph.reports.document import SCHEMA_VERSION, objects
 from tracelens_graph.reports.json import laid_out, sound
 from tracelens_graph.reports.markdown import escape, table_markdown
-from tracelens_graph.reports.ranks_text import first_rows, head, headline, late_line
+from tracelens_graph.reports.ranks_text import first_rows, head, headline, late_lines
 
 _ON_PAGE = {"rank_times": "Of a step", "collective_kinds": "Collectives", "rank_balance": "Ranks"}
 
@@ -25,7 +25,7 @@ def ranks_json(job: Job) -> str:
         "tool": {"name": "tracelens_graph", "version": __version__},
         "ranks": [{"name": one.name, "rank": one.rank} for one in job.meetings.attendances],
         "headline": headline(job),
-        "late": late_line(job),
+        "late": late_lines(job),
         "notes": job.meetings.notes,
     }
     return laid_out({**sound(document), "tables": objects(job.tables())}, 4) + "\n"
@@ -38,7 +38,7 @@ def ranks_markdown(job: Job, rows: int = 20) -> str:
         job: the ranks.
         rows: rows of each table; 0 for all.
     """
-    blocks = [f"## {escape(head(job))}", f"**{escape(headline(job))}**", escape(late_line(job))]
+    blocks = [f"## {escape(head(job))}", f"**{escape(headline(job))}**", *map(escape, late_lines(job))]
     blocks += [
         f"### {title}\n\n{table_markdown(first_rows(job.table(name), rows))}" for name, title in _ON_PAGE.items()
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -21,20 +21,19 @@ _LEAST_PERCENT = 1.0
 """Share of a step from which on waiting for a rank is worth a word."""
 
 
-def screen(job: Job, width: int, color: bool, late: Sequence[str] = (), rows: int | None = None) -> Iterator[str]:
+def screen(job: Job, width: int, color: bool, rows: int | None = None) -> Iterator[str]:
     """The answer in one screen.
 
     Args:
         job: the ranks.
         width: characters of a line.
         color: whether to use terminal escapes.
-        late: lines on who came late, and why; by default what the figures alone tell.
         rows: rows of each table; 0 for all, None for as many as a screen holds.
     """
     yield from wrapped(printable(head(job)), width, _INDENT)
     yield ""
     yield from (bold(line, color) for line in wrapped(headline(job), width, _INDENT))
-    for line in late or [late_line(job)]:
+    for line in late_lines(job):
         yield from wrapped(printable(line), width, _INDENT)
     for name, most in (("rank_times", 0), ("collective_kinds", KINDS), ("rank_balance", RANKS)):
         table = job.table(name)
@@ -75,6 +74,15 @@ def headline(job: Job) -> str:
         f"{what} takes {step['mean_ms']:,.3f} ms; {exposed['percent']:.1f} % of it is exposed communication: "
         f"{waiting['mean_ms']:,.3f} ms waiting for other ranks, {max(transfer, 0.0):,.3f} ms transfer"
     )
+
+
+def late_lines(job: Job) -> list[str]:
+    """Which ranks hold up the others, and why."""
+    return [late_line(job), *(["why: " + job.late_line] if job.late_line and _is_late(job) else [])]
+
+
+def _is_late(job: Job) -> bool:
+    return late_line(job).startswith("late: ")
 
 
 def late_line(job: Job) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from tracelens_graph.analyses.ranks.attendance import Attendance
 from tracelens_graph.analyses.ranks.figures import Figures
+from tracelens_graph.analyses.ranks.late_causes import late_arrivals, late_ranks, lateness_line
 from tracelens_graph.analyses.ranks.meetings import Meetings
 from tracelens_graph.analyses.ranks.rank_tables import collective_kinds, rank_balance, rank_collectives
 from tracelens_graph.analyses.ranks.step_times import StepTimes
@@ -18,6 +19,8 @@ from tracelens_graph.perf.devices import Architecture, architecture
 from tracelens_graph.suggest import hint
 from tracelens_graph.table import Table
 
+LATE_TABLES = ("late_ranks", "late_arrivals")
+"""Tables that need whole graphs."""
 COLUMNS = tuple(sorted({"owner", "thread", "stream", "device", "external_id", *columns_read({"annotation": ""})}))
 """Columns of lean graphs that suffice for all of it."""
 
@@ -29,23 +32,43 @@ class Job:
         ranks: a set of their traces, or what each took part in.
         architecture: the device, for the rate of its links; by default that of the traces.
         correct: correct the clocks of several hosts by the ends of collectives.
+        whole: the traces with whole graphs; without them nothing tells why a rank is late.
     """
 
     def __init__(
-        self, ranks: TraceSet | Sequence[Attendance], architecture: Architecture | None = None, correct: bool = True
+        self,
+        ranks: TraceSet | Sequence[Attendance],
+        architecture: Architecture | None = None,
+        correct: bool = True,
+        whole: TraceSet | None = None,
     ) -> None:
+        self._whole = whole
         self.meetings = Meetings(ranks, correct)
         self.figures = Figures(self.meetings, architecture)
         self.step_times = StepTimes(self.figures)
 
     @cached_property
+    def late_line(self) -> str:
+        """Which rank is late most, and why, as one line; empty where graphs are lean, and no trace tells why."""
+        if self._whole is None or not len(self.meetings):
+            return ""
+        return lateness_line(self.table("late_ranks"), self.figures)
+
+    @cached_property
     def _makers(self) -> Mapping[str, Callable[[], Table]]:
+        why: dict[str, Callable[[], Table]] = {}
+        if (whole := self._whole) is not None:
+            why = {
+                "late_ranks": lambda: late_ranks(self.table("late_arrivals"), self.figures),
+                "late_arrivals": lambda: late_arrivals(self.figures, whole),
+            }
         return {
             "rank_times": self.step_times.table,
             "rank_balance": lambda: rank_balance(self.figures),
             "collective_kinds": lambda: collective_kinds(self.figures),
             "rank_collectives": lambda: rank_collectives(self.figures),
             "rank_steps": self.step_times.by_rank,
+            **why,
         }
 
     @property
