@@ -253,6 +253,7 @@ def _questions() -> Mapping[str, Question]:
         ("quality", "unmodelled_time", "performance.roofline_summary.unmodelled"),
     ]
     charged = ("argset", "owner", "thread")
+    ranks = ("owner", "thread", "stream", "device", "external_id")
     several: list[tuple[str, str, str, tuple[str, ...] | None]] = [
         ("across", "common_signatures", "across.signatures.common_signatures", charged),
         ("across", "kernel_choices", "across.signatures.kernel_choices", charged),
@@ -261,8 +262,9 @@ def _questions() -> Mapping[str, Question]:
         ("across", "kernel_replacements", "across.divergences.kernel_replacements", None),
         ("across", "layer_differences", "across.divergences.layer_differences", None),
         ("across", "run_history", "across.history.run_history", ("device", "stream", "thread")),
-        ("across", "collective_spread", "across.ranks.collective_spread", ("owner",)),
-        ("across", "slowest_ranks", "across.ranks.slowest_ranks", ("owner",)),
+        ("across", "collective_spread", "across.ranks.collective_spread", ranks),
+        ("across", "slowest_ranks", "across.ranks.slowest_ranks", ranks),
+        ("across", "waits_by_group", "across.ranks.waits_by_group", ranks),
         ("quality", "incomplete_traces", "across.history.incomplete_traces", ()),
     ]
     fixed: Mapping[str, Mapping[str, Any]] = {"steps": {"top_ops": 0}}
