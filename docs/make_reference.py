@@ -40,7 +40,7 @@ from tracelens_graph.loaders.kineto.categories import CATEGORIES
 from tracelens_graph.perf.devices import architecture
 from tracelens_graph.perf.registry import sheets
 from tracelens_graph.schema import REPAIR_MEANING
-from tracelens_graph.schema.tables import TABLES
+from tracelens_graph.schema.tables import TABLES, tracelens_ranks
 from tracelens_graph.schema.tables.performance import PERF_SHEET
 from tracelens_graph.simulate import simulate, write
 from tracelens_graph.table import Column
@@ -194,6 +194,13 @@ OTHER_TABLES = {
         "tracelens-graph diff --within TRACE --format json",
         "from tracelens_graph.analyses.alignment.several import odd_parts; odd_parts(g.window())",
     ),
+    **{
+        name: (
+            "tracelens-graph ranks TRACE TRACE --layout tracelens --csv ranks",
+            f'tlg.tracelens_tables(ranks)["{name}"]',
+        )
+        for name in tracelens_ranks.SCHEMAS
+    },
 }
 """Table that is in no report -> a command and a call in Python that give it."""
 
@@ -214,8 +221,8 @@ def _tables(g: tlg.TraceGraph) -> Iterator[str]:
         "*Busy* time is the length of a union of intervals: work that overlaps counts once. Everything else called\n"
         "time is a sum or a statistic of durations. A uid is the position of an event in the file's event list.\n\n"
         "In calls, `g` is what `tlg.load(TRACE)` gives; a window of it (`g.window(step=3)`) does as well, see\n"
-        "[windows-and-steps.md](windows-and-steps.md). *With* names the option of `tracelens-graph report` that\n"
-        "adds a column, in Python a field of `tlg.ReportOptions`.\n\n"
+        "[windows-and-steps.md](windows-and-steps.md). `ranks` is what `tlg.load_set(FOLDER)` gives. *With* names the\n"
+        "option of `tracelens-graph report` that adds a column, in Python a field of `tlg.ReportOptions`.\n\n"
     )
     yield from _rows(("table", "says"), ((f"[{name}](#{name})", TABLES[name].answers) for name in TABLES))
     reported = list(report_tables(g, ReportOptions(short_kernels_us=1)))

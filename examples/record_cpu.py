@@ -28,6 +28,7 @@ FOLDER = Path(__file__).parent / "traces"
 KEPT = {
     "schemaVersion",
     "deviceProperties",
+    "distributedInfo",
     "record_shapes",
     "with_stack",
     "with_modules",

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from call_trees import FORWARD, annotation, launch, load, op
 from handmade import small_trace
 
 import tracelens_graph as tlg
@@ -213,6 +214,22 @@ def test_lean_graphs_say_what_they_lack(job: Path) -> None:
             with pytest.raises(AnalysisError, match=f"without the column {prop.name}"):
                 getattr(columns, prop.name)
     assert not hasattr(columns, "nonsense")
+
+
+@pytest.mark.parametrize("name", ["collective_spread", "slowest_ranks"])
+def test_lean_graphs_tell_kinds_by_annotations(name: str) -> None:
+    old = launch("ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclDevComm*, unsigned long, ncclWork*)")
+    core = load({FORWARD: [op("record_param_comms", annotation("nccl:_reduce_scatter_base", old))]})
+    [node] = core.lean(QUESTIONS[name].columns or ()).collectives.nodes
+    assert node.kind == "_reduce_scatter_base"
+
+
+@pytest.mark.parametrize(("column", "table"), [("argset", "argsets"), ("sequence", "autograd_flows")])
+def test_lean_graphs_hold_no_tables_that_nothing_points_into(job: Path, column: str, table: str) -> None:
+    core = load_core(job / "rank0.json.gz")
+    assert len(getattr(core, table))
+    assert not len(getattr(core.lean(()), table))
+    assert getattr(core.lean((column,)), table) is getattr(core, table)
 
 
 SEVERAL = [name for name, question in QUESTIONS.items() if question.several]

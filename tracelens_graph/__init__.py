@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from tracelens_graph.analyses.questions import QUESTIONS as QUESTIONS
     from tracelens_graph.analyses.questions import Question as Question
     from tracelens_graph.analyses.ranks.job import collectives as collectives
+    from tracelens_graph.analyses.ranks.tracelens import tracelens_tables as tracelens_tables
     from tracelens_graph.analyses.report.report_tables import ReportOptions as ReportOptions
     from tracelens_graph.analyses.report.report_tables import report_tables as report_tables
     from tracelens_graph.analyses.timeline.collectives import coll_analysis as coll_analysis
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from tracelens_graph.database import connect as connect
     from tracelens_graph.errors import AnalysisError as AnalysisError
     from tracelens_graph.errors import ChangedTraceError as ChangedTraceError
+    from tracelens_graph.errors import ClusterError as ClusterError
     from tracelens_graph.errors import DamagedTraceWarning as DamagedTraceWarning
     from tracelens_graph.errors import DatabaseError as DatabaseError
     from tracelens_graph.errors import ExtensionError as ExtensionError
@@ -90,6 +92,7 @@ _HOME = {
     "ChangedTraceError": "errors",
     "Column": "column",
     "Cost": "perf.cost",
+    "ClusterError": "errors",
     "DamagedTraceWarning": "errors",
     "Database": "database",
     "DatabaseError": "errors",
@@ -152,6 +155,7 @@ _HOME = {
     "short_kernel_histogram": "analyses.kernels.short_kernels",
     "short_kernels_summary": "analyses.kernels.short_kernels",
     "step_summary": "analyses.timeline.steps",
+    "tracelens_tables": "analyses.ranks.tracelens",
     "unified_perf_summary": "analyses.performance.perf_tables",
     "unmodelled": "analyses.performance.roofline_summary",
     "verdict": "analyses.diagnosis.verdict",
@@ -225,6 +229,7 @@ __all__ = [
     "short_kernel_histogram",
     "short_kernels_summary",
     "step_summary",
+    "tracelens_tables",
     "unified_perf_summary",
     "unmodelled",
     "verdict",

@@ -99,6 +99,7 @@ def load_set(
     run: str = "",
     columns: Iterable[str] | None = None,
     processes: int | None = None,
+    scheduler: str | None = None,
     memory_bytes: int = MEMORY_BYTES,
     progress: Callable[[int, int], None] | None = None,
 ) -> TraceSet:
@@ -113,6 +114,8 @@ def load_set(
         run: name of the run; of a database the one that is wanted.
         columns: load lean graphs, for a question that reads these columns of `schema.STORED` only.
         processes: how many load at a time.
+        scheduler: address of a Dask scheduler, such as `tcp://node1:8786`: its workers load, which have to see the
+            files under the same paths. Needs the extra `dask`.
         memory_bytes: graphs up to this size together are held in memory, the others mapped from temporary files that
             vanish with the set.
         progress: called with bytes done and bytes in all; by default a line on standard error, if that is a terminal.
@@ -121,7 +124,9 @@ def load_set(
         NotATraceError: no file is there, or something among them is no path.
         TraceError: none of the files is a trace that can be read.
         DatabaseError: the database cannot be reached, or has no such run.
-        AnalysisError: there is no such column, or a number is none.
+        AnalysisError: there is no such column, or another argument makes no sense.
+        ClusterError: the scheduler cannot be reached, or its workers cannot load.
+        MissingExtraError: Dask is not installed.
 
     Warns:
         DamagedTraceWarning: a trace was broken or could not be read.
@@ -135,8 +140,9 @@ def load_set(
     files = trace_files(_paths(sources), tell=left_out.append)
     with progress_on_terminal(f"loading {len(files):,} traces") as shown:
         traces = load_core_set(
-            files, run=run, processes=processes, memory_bytes=memory_bytes, columns=columns, progress=progress or shown
-        )
+            files, run=run, processes=processes, scheduler=scheduler, memory_bytes=memory_bytes, columns=columns,
+            progress=progress or shown,
+        )  # fmt: skip
     traces.notes = (*left_out, *traces.notes)
     for line in traces.notes:
         warnings.warn(line, IncompleteSetWarning, stacklevel=2)

@@ -9,6 +9,7 @@ TraceLensGraphError
 ├── OutputError           a file cannot be written, or not in that format
 ├── DatabaseError         the database cannot be reached, refuses, or does not hold what was asked for
 │   └── ServerError       a local server cannot be set up, started or stopped
+├── ClusterError          a Dask cluster cannot be reached, or cannot do the work
 ├── ExtensionError        code of the user's own fails; the message says where
 └── MissingExtraError     an optional package is not installed; the message names the extra
 
@@ -56,6 +57,10 @@ class DatabaseError(TraceLensGraphError):
 
 class ServerError(DatabaseError):
     """A local database server cannot be set up, started or stopped."""
+
+
+class ClusterError(TraceLensGraphError):
+    """A Dask scheduler cannot be reached, or its workers cannot do the work; the message says why."""
 
 
 class ExtensionError(TraceLensGraphError):

@@ -147,7 +147,7 @@ def _serve(function: Callable[[Any], Any], pipe: Connection) -> None:
             try:
                 outcome = True, function(item)
             except Exception as error:
-                outcome = False, _portable(error)
+                outcome = False, portable(error)
             pipe.send(outcome)
     except (_Ended, EOFError, ConnectionError):
         return
@@ -158,7 +158,7 @@ def _unwind(number: int, frame: FrameType | None) -> None:
     raise _Ended
 
 
-def _portable(error: Exception) -> Exception:
+def portable(error: Exception) -> Exception:
     """The error as it comes out of a pipe; another one with its text if it does not."""
     try:
         pickle.loads(pickle.dumps(error))

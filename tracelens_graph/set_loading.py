@@ -1,7 +1,8 @@
-"""Loading several traces at once, in as many processes as there are cores.
+"""Loading several traces at once, in as many processes as there are cores, or on the workers of a Dask cluster.
 
 Graphs come back from the processes as files of a temporary folder that only its owner may enter. Up to a stated size
-they are read into memory; those beyond it stay mapped from their files, which vanish with the set.
+they are read into memory; those beyond it stay mapped from their files, which vanish with the set. Workers of a
+cluster, which may have other disks, send the bytes of these files.
 """
 
 from __future__ import annotations
@@ -10,16 +11,17 @@ import atexit
 import os
 import tempfile
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from glob import glob, has_magic
 from itertools import chain
 from pathlib import Path
+from sys import intern
 from typing import Any
 
 from tracelens_graph.errors import AnalysisError, NotATraceError, TraceError
-from tracelens_graph.files import distinct_names
+from tracelens_graph.files import distinct_names, replacing
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceMember, TraceSet
 from tracelens_graph.leftovers import TemporaryFolder
@@ -132,7 +134,7 @@ def _few(names: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class _Order:
-    """What a process is to do: load a file, keep some columns, and write the graph where it is told."""
+    """A file to load, the columns to keep, and the file that its graph goes to."""
 
     file: str
     target: Path
@@ -141,14 +143,14 @@ class _Order:
 
 @dataclass(frozen=True)
 class _Done:
-    """What a process did.
+    """A graph that was loaded elsewhere.
 
     Attributes:
-        written: the file that it wrote the graph to.
+        written: the file that it was written to, or the bytes of that file.
         source: the trace, as it was when it was loaded.
     """
 
-    written: Path
+    written: Path | bytes
     source: Source
 
 
@@ -157,6 +159,7 @@ def load_core_set(
     *,
     run: str = "",
     processes: int | None = None,
+    scheduler: str | None = None,
     memory_bytes: int = MEMORY_BYTES,
     columns: Iterable[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -169,48 +172,46 @@ def load_core_set(
         files: paths of traces and saved graphs, or - for standard input.
         run: name of the run that they are of.
         processes: how many load at a time; by default one per core.
+        scheduler: address of a Dask scheduler whose workers load, such as `tcp://node1:8786`. They have to see the
+            files under the same paths.
         memory_bytes: graphs up to this size together are held in memory, the others mapped from temporary files.
-        columns: what the graphs are needed for reads these columns only; see `Core.lean`. None for all.
+        columns: load lean graphs with these columns only; see `Core.lean`. None for all.
         progress: called with bytes of files done and bytes in all.
 
     Raises:
         TraceError: none of the files is a trace that can be read.
-        AnalysisError: there is no such column, or a number is none.
+        AnalysisError: there is no such column, or another argument makes no sense.
+        ClusterError, MissingExtraError: as `cluster.map_on_workers`.
     """
-    _check_numbers(processes, memory_bytes)
-    lean, several = _lean_columns(columns), len(files) > 1
-    here = [file for file in files if not several or file.endswith(".tlg") or is_stream(file)]
+    _check_arguments(processes, scheduler, memory_bytes)
+    lean = _lean_columns(columns)
+    alone = len(files) == 1 and scheduler is None
     sizes = {file: os.path.getsize(file) if os.path.isfile(file) else 0 for file in files}
     graphs: dict[str, Core] = {}
-    no_traces: dict[str, TraceError] = {}
-    broken: list[TraceError] = []
+    errors: dict[str, TraceError] = {}
     done = held = 0
     folder = TemporaryFolder(Path(tempfile.gettempdir()), "tracelens_graph-")
     try:
-        orders = [
-            _Order(file, folder.path / f"{place}.tlg", lean) for place, file in enumerate(files) if file not in here
-        ]
-        outcomes = chain(
-            ((file, _loaded(file, lean, None if several else progress, one_of_several=several)) for file in here),
-            zip(
-                (order.file for order in orders),
-                map_in_processes(_to_file, orders, processes, lambda order: order.file),
-                strict=True,
-            ),
+        orders = {file: _Order(file, folder.path / f"{place}.tlg", lean) for place, file in enumerate(files)}
+        here = [file for file in files if alone or file.endswith(".tlg") or is_stream(file)]
+        elsewhere = [order for file, order in orders.items() if file not in here]
+        outcomes: Iterable[tuple[str, Core | _Done | TraceError]] = chain(
+            ((file, _loaded(file, lean, progress if alone else None, one_of_several=len(files) > 1)) for file in here),
+            _on_workers(elsewhere, scheduler) if scheduler else _in_processes(elsewhere, processes),
         )
         for file, outcome in outcomes:
             done += sizes[file]
-            if progress and several:
+            if progress and not alone:
                 progress(done, sum(sizes.values()))
-            if isinstance(outcome, NotATraceError):
-                no_traces[file] = outcome
-            elif isinstance(outcome, TraceError):
-                broken.append(outcome)
-            else:
-                graphs[file] = outcome if isinstance(outcome, Core) else _fetched(outcome, held < memory_bytes)
-                held += graphs[file].columns.nbytes
+            if isinstance(outcome, TraceError):
+                errors[file] = outcome
+                continue
+            if isinstance(outcome, _Done):
+                outcome = _fetched(outcome, orders[file], into_memory=held < memory_bytes)
+            graphs[file] = outcome
+            held += outcome.columns.nbytes
         if not graphs:
-            raise _nothing_read(files, no_traces, broken)
+            raise _nothing_read(files, errors)
     except BaseException:
         folder.remove()
         if folder.path.exists():  # there may be no descriptor left for that
@@ -218,12 +219,19 @@ def load_core_set(
         raise
     names = dict(zip(files, distinct_names(files), strict=True))
     members = (TraceMember(graphs[file], names[file], run) for file in files if file in graphs)
-    traces = TraceSet(members, left_out_note(list(no_traces)), map(str, broken))
+    told = [(file, errors[file]) for file in files if file in errors]
+    no_traces = [file for file, error in told if isinstance(error, NotATraceError)]
+    broken = [str(error) for _, error in told if not isinstance(error, NotATraceError)]
+    traces = TraceSet(members, left_out_note(no_traces), broken)
     weakref.finalize(traces, folder.remove)
     return traces
 
 
-def _check_numbers(processes: Any, memory_bytes: Any) -> None:
+def _check_arguments(processes: Any, scheduler: Any, memory_bytes: Any) -> None:
+    if scheduler is not None and (not isinstance(scheduler, str) or not scheduler):
+        raise AnalysisError(f"scheduler={scheduler!r:.60}: the address of a Dask scheduler is wanted, or None")
+    if scheduler is not None and processes is not None:
+        raise AnalysisError("processes= is for loading on this machine, scheduler= for loading on others: give one")
     if processes is not None and (type(processes) is not int or processes < 1):
         raise AnalysisError(f"processes={processes!r}: a whole number from 1 on is wanted, or None")
     if type(memory_bytes) not in (int, float) or not memory_bytes >= 0:
@@ -242,11 +250,10 @@ def _lean_columns(columns: Iterable[str] | None) -> tuple[str, ...] | None:
     return lean
 
 
-def _nothing_read(
-    files: Sequence[str], no_traces: Mapping[str, TraceError], broken: Sequence[TraceError]
-) -> TraceError:
+def _nothing_read(files: Sequence[str], errors: Mapping[str, TraceError]) -> TraceError:
+    broken = [errors[file] for file in files if not isinstance(errors[file], NotATraceError)]
     if len(files) == 1:
-        return next(iter([*broken, *no_traces.values()]))
+        return errors[files[0]]
     why = f"; {broken[0]}" if broken else ""
     return TraceError(f"none of the {len(files):,} files is a trace that can be read{why}")
 
@@ -270,9 +277,22 @@ def _loaded(
     return core
 
 
+def _in_processes(orders: Sequence[_Order], processes: int | None) -> Iterator[tuple[str, _Done | TraceError]]:
+    """File and graph, or why there is none, from processes of this machine."""
+    files = [order.file for order in orders]
+    return zip(files, map_in_processes(_to_file, orders, processes, lambda order: order.file), strict=True)
+
+
+def _on_workers(orders: Sequence[_Order], scheduler: str) -> Iterator[tuple[str, _Done | TraceError]]:
+    """File and graph, or why there is none, from workers of a Dask cluster."""
+    from tracelens_graph.cluster import map_on_workers
+
+    there = {order.file: replace(order, file=os.path.abspath(order.file)) for order in orders}
+    return map_on_workers(_to_bytes, there, scheduler)
+
+
 def _to_file(order: _Order) -> _Done | TraceError:
     """Write the graph of a file to another one; why there is none, if there is none."""
-    from tracelens_graph.files import replacing
     from tracelens_graph.loaders.kineto.details import FileDetails
     from tracelens_graph.stores.graph_file import write_graph, write_without_events
 
@@ -291,14 +311,30 @@ def _to_file(order: _Order) -> _Done | TraceError:
     return _Done(order.target, core.details.source)
 
 
-def _fetched(done: _Done, into_memory: bool) -> Core:
-    """The graph that a process wrote; its original events are read from the trace itself."""
+def _to_bytes(order: _Order) -> _Done | TraceError:
+    """As `_to_file`, with the bytes of the file that would be written."""
+    with TemporaryFolder(Path(tempfile.gettempdir()), "tracelens_graph-") as folder:
+        target = folder / "graph.tlg"
+        done = _to_file(replace(order, target=target))
+        return replace(done, written=target.read_bytes()) if isinstance(done, _Done) else done
+
+
+def _fetched(done: _Done, order: _Order, into_memory: bool) -> Core:
+    """A graph that was loaded elsewhere; its original events are read from the trace itself."""
     from tracelens_graph.loaders.kineto.details import FileDetails
     from tracelens_graph.stores.graph_file import read_graph
 
     source, written = done.source, done.written
-    core = read_graph(written.read_bytes() if into_memory else written, partial(FileDetails.at, source))
-    core.info.source = source.name
+    source.name = order.file
     if into_memory:
-        written.unlink()
+        content = written.read_bytes() if isinstance(written, Path) else written
+        core = read_graph(content, partial(FileDetails.at, source))
+        order.target.unlink(missing_ok=True)
+    else:
+        if isinstance(written, bytes):
+            with replacing(order.target, private=True) as file:
+                file.write(written)
+        core = read_graph(order.target, partial(FileDetails.at, source))
+    core.info.source = source.name
+    core.names = list(map(intern, core.names))  # the ranks of a job have most of them in common
     return core

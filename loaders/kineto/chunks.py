@@ -384,7 +384,10 @@ class Walker:
             fault = error.with_traceback(None)  # whose frames hold pieces of the text
         finally:
             buffer[begin - 1], buffer[cut] = before, after
-        text.release()  # not where a signal ended the chunk: its pieces are still in use then
+        try:
+            text.release()  # not where a signal ended the chunk: its pieces are still in use then
+        except BufferError:  # a profiler in another thread looks at a frame that holds pieces
+            self._buffer = bytearray(buffer)
         return fault
 
     def _finish(self, consumer: Consumer) -> None:

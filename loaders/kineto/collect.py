@@ -21,6 +21,7 @@ from msgspec import Raw
 from tracelens_graph.graph.links import DEPENDENCY_ID
 from tracelens_graph.loaders.kineto.categories import CATEGORIES, KINDS_BY_NAME, OTHER_ACCELERATORS, Family
 from tracelens_graph.loaders.kineto.codes import Codes, FlowEnds
+from tracelens_graph.loaders.kineto.host_collectives import arguments, is_host_collective
 from tracelens_graph.loaders.kineto.limits import LARGEST_OBJECT, check_utf8
 from tracelens_graph.loaders.kineto.losses import LostTime
 from tracelens_graph.loaders.kineto.records import CollectiveEvent, Head, records
@@ -388,6 +389,11 @@ class Collector:
                     if len(memoryview(a.collective)):
                         found = _COLLECTIVE.decode(texts[positions[i]]).args
                         self.out.collectives.append((int(uids[i]), msgspec.structs.asdict(found)))
+            if family is Family.annotation:
+                on_host = [i for i, event in enumerate(events) if is_host_collective(event.name)]
+                texts = raws() if on_host else []
+                for i in on_host:
+                    self.out.collectives.append((int(uids[i]), arguments(events[i].name, texts[positions[i]])))
         target = self.out.columns.setdefault(family.value, {})
         for name, values in columns.items():
             target.setdefault(name, bytearray()).extend(values.astype(dtype_of(name), copy=False).tobytes())

@@ -12,6 +12,7 @@ import math
 import warnings
 from collections.abc import Iterator
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,14 +21,14 @@ import pytest
 
 from corpus import CORPUS, needs_corpus
 from tracelens_graph import compat
-from tracelens_graph.compat import GPUEventAnalyser, TreePerfAnalyzer
+from tracelens_graph.compat import GPUEventAnalyser, NcclAnalyser, TreePerfAnalyzer
 from tracelens_graph.compat.PerfModel import dict_cat2names
 from tracelens_graph.compat.PerfModel.perf_model import GEMM, SDPA
 from tracelens_graph.compat.TreePerf import TreePerfAnalyzer as TreePerfAnalyzerOfPackage
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.loading import load_core
 from tracelens_graph.schema import Kind
-from tracelens_graph.simulate import simulate
+from tracelens_graph.simulate import simulate, write
 
 STACKS = ["simulated", "tracelens/h100/qwen1.5-0.5b", "tracelens/mi300/bert-small"]
 """Runs with Python stacks and modules."""
@@ -368,6 +369,25 @@ def test_formulas_without_trace() -> None:
     fused = SDPA.flops_bwd_func(*shape, True, flash_impl=True)
     assert fused - SDPA.flops_bwd_func(*shape, True, flash_impl=False) == forward / 4
     assert SDPA.bytes_bwd_func(*shape, True, 2) == 2 * SDPA.bytes_func(*shape, True, 2)
+
+
+# --- nccl_analyser_example ---------------------------------------------------------------------------------------
+
+
+def test_nccl_analyser(tmp_path: Path) -> None:
+    job = simulate(ranks=2, steps=2, layers=1, seed=7)
+    my_nccl_analyser = NcclAnalyser(write(job, tmp_path), 2)
+    df_summary = my_nccl_analyser.build_df_summary_nccl_implicit_sync_cat(agg_metrics=["mean"])
+    df_long = my_nccl_analyser.build_df_long()
+    df_implicit_sync_cat = my_nccl_analyser.build_df_nccl_implicit_sync_cat()
+    df_implicit_sync_cat_detailed = my_nccl_analyser.build_df_nccl_implicit_sync_cat(detailed=True)
+    assert my_nccl_analyser.build_df_nccl_all2allv().empty
+    assert df_long["rank"].value_counts().tolist() == [len(df_long) // 2] * 2
+    assert df_summary["count"].sum() == len(df_implicit_sync_cat) == len(df_implicit_sync_cat_detailed) > 0
+    first = df_implicit_sync_cat_detailed.iloc[0]
+    of_first = df_long[df_long["collective_id"] == first["collective_id"]]
+    assert first["comm_latency"] == of_first["dur"].min()
+    assert first["skew in start time"] == pytest.approx(of_first["ts"].max() - of_first["ts"].min(), abs=0.002)
 
 
 # --- names -------------------------------------------------------------------------------------------------------

@@ -379,6 +379,31 @@ def test_an_interruption_passes_through_as_itself(monkeypatch: pytest.MonkeyPatc
         walker.walk(_Interrupted())
 
 
+class _Watched:
+    """A collector whose chunks are held by someone else, as by a profiler that looks at frames from another thread."""
+
+    def __init__(self) -> None:
+        self.held: list[tuple[msgspec.Raw, bytes]] = []
+
+    def chunk(self, text: memoryview, offset: int) -> None:
+        pieces = msgspec.json.decode(text, type=list[msgspec.Raw])
+        self.held += [(piece, bytes(piece)) for piece in pieces]
+
+    def broken(self, text: bytes, offset: int, last: bool) -> bytes | None:
+        raise AssertionError
+
+
+def test_whoever_holds_pieces_of_chunks_does_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunks, "BLOCK", 512)
+    events = [op(f"op{i}", ts=i, dur=2) for i in range(60)]
+    walker = chunks.Walker(io.BytesIO(json.dumps({"traceEvents": events}).encode()), "trace")
+    walker.read_head()
+    watched = _Watched()
+    assert walker.walk(watched)
+    assert [json.loads(text) for _, text in watched.held] == events
+    assert all(bytes(piece) == text for piece, text in watched.held)
+
+
 @needs_corpus
 @pytest.mark.parametrize("packing", ["plain", "gzip", "bare list"])
 @pytest.mark.parametrize("which", ["qwen1.5-0.5b", "resnet-ddp-checkpointing", "nanosecond-resolution"])

@@ -21,7 +21,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from tracelens_graph.cypher import Query, library
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.trace_set import TraceSet
-from tracelens_graph.graph.window import narrow
+from tracelens_graph.graph.window import columns_read, narrow
 from tracelens_graph.schema.tables import TABLES
 from tracelens_graph.suggest import hint
 from tracelens_graph.table import Table
@@ -253,7 +253,7 @@ def _questions() -> Mapping[str, Question]:
         ("quality", "unmodelled_time", "performance.roofline_summary.unmodelled"),
     ]
     charged = ("argset", "owner", "thread")
-    ranks = ("owner", "thread", "stream", "device", "external_id")
+    met = ("owner", *sorted(columns_read({"annotation": ""})))  # annotations tell the kinds of old collectives
     several: list[tuple[str, str, str, tuple[str, ...] | None]] = [
         ("across", "common_signatures", "across.signatures.common_signatures", charged),
         ("across", "kernel_choices", "across.signatures.kernel_choices", charged),
@@ -262,9 +262,9 @@ def _questions() -> Mapping[str, Question]:
         ("across", "kernel_replacements", "across.divergences.kernel_replacements", None),
         ("across", "layer_differences", "across.divergences.layer_differences", None),
         ("across", "run_history", "across.history.run_history", ("device", "stream", "thread")),
-        ("across", "collective_spread", "across.ranks.collective_spread", ranks),
-        ("across", "slowest_ranks", "across.ranks.slowest_ranks", ranks),
-        ("across", "waits_by_group", "across.ranks.waits_by_group", ranks),
+        ("across", "collective_spread", "across.ranks.collective_spread", met),
+        ("across", "slowest_ranks", "across.ranks.slowest_ranks", met),
+        ("across", "waits_by_group", "across.ranks.waits_by_group", met),
         ("quality", "incomplete_traces", "across.history.incomplete_traces", ()),
     ]
     fixed: Mapping[str, Mapping[str, Any]] = {"steps": {"top_ops": 0}}

@@ -8,7 +8,14 @@ import typer
 
 from tracelens_graph.cli.common import load, write_table
 from tracelens_graph.cli.hints import Call
-from tracelens_graph.cli.options import CacheOption, Extensions, Format, FormatOption, extension_of
+from tracelens_graph.cli.options import (
+    CacheOption,
+    Extensions,
+    Format,
+    FormatOption,
+    SchedulerAddress,
+    extension_of,
+)
 from tracelens_graph.cli.traces import load_set, say, traces_named
 from tracelens_graph.cli.windows import WindowChoice, with_window_options
 
@@ -52,6 +59,7 @@ def ask(
         ),
     ] = None,
     cache: CacheOption = False,
+    scheduler: SchedulerAddress = None,
 ) -> None:
     """Ask a trace, or several, a question by its name; without arguments, list the questions.
 
@@ -74,7 +82,7 @@ def ask(
         else:
             given, added = _parameters(asked, param or []), extension_of(extension)
             own = _own_top(asked, given, format, top)
-            table, is_complete = _answer(asked, traces, given | own, window, added, format, cache)
+            table, is_complete = _answer(asked, traces, given | own, window, added, format, cache, scheduler)
             if not own:
                 table = _first(table, format, top)
             if format is Format.csv:  # which has no place for them
@@ -139,6 +147,7 @@ def _answer(
     extension: Extension | None,
     form: Format,
     cache: bool,
+    scheduler: str | None,
 ) -> tuple[Table, bool]:
     """The answer, and whether all files that look like traces could be read."""
     files = traces_named(traces)
@@ -150,11 +159,13 @@ def _answer(
         from tracelens_graph.graph.window import columns_read
 
         columns = None if question.columns is None else {*question.columns, *columns_read(vars(window))}
-        members = load_set(files, columns=columns)
+        members = load_set(files, columns=columns, scheduler=scheduler)
         windows = members if window == WindowChoice() else window.of_each(members)
         return question(windows, **parameters), not members.broken
     if len(files) != 1:
         raise typer.BadParameter(f"{question.name} is asked of one trace, not of {len(files)}")
+    if scheduler is not None:
+        raise typer.BadParameter(f"--scheduler goes with questions about several traces; {question.name} is not")
     w = window.of(load(files[0], cache), extension)
     table = question(w, **parameters)
     if form is not Format.table:

@@ -107,6 +107,16 @@ CacheOption = Annotated[
     bool, typer.Option("--cache", help="Keep the loaded graph, so that the next command on this trace is instant.")
 ]
 
+SchedulerAddress = Annotated[
+    str | None,
+    typer.Option(
+        "--scheduler",
+        metavar="ADDRESS",
+        show_default=False,
+        help="Dask scheduler, such as tcp://node1:8786, whose workers load the traces; they have to see the files.",
+    ),
+]
+
 Recompute = Annotated[bool, typer.Option("--recompute", help="Tell recomputation of activations from the rest.")]
 
 MicroIdle = Annotated[

@@ -52,6 +52,13 @@ def ranks(
     layout: Annotated[
         Layout, typer.Option(help="With --csv or --xlsx: our tables, or those of TraceLens's collective report.")
     ] = Layout.own,
+    lenient: Annotated[
+        bool,
+        typer.Option(
+            "--lenient",
+            help="With --layout tracelens: where ranks disagree on kind or size, what the lowest one says counts.",
+        ),
+    ] = False,
     fail_if: Annotated[
         list[str] | None,
         typer.Option(
@@ -74,7 +81,7 @@ def ranks(
     Example: tracelens-graph ranks traces/ --fail-if 'exposed_waiting_percent > 10'
     """
     conditions = gate.parse(fail_if or [], of=gate.figures_of_ranks())
-    shown = Shown(table, format, top, csv, xlsx, json, markdown, layout)
+    shown = Shown(table, format, top, csv, xlsx, json, markdown, layout, lenient)
     shown.check()
     device = architecture_named(arch)
     files = traces_named(traces)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,12 +15,13 @@ from tracelens_graph.cli import gate
 from tracelens_graph.cli.common import write_table, write_tables
 from tracelens_graph.cli.options import Format, Layout
 from tracelens_graph.cli.outputs import say_written
-from tracelens_graph.cli.traces import load_set
+from tracelens_graph.cli.traces import load_set, say
 from tracelens_graph.cli.windows import WindowChoice
 from tracelens_graph.errors import AnalysisError
 
 if TYPE_CHECKING:
     from tracelens_graph.analyses.ranks.job import Job
+    from tracelens_graph.graph.trace_set import TraceSet
     from tracelens_graph.perf.devices import Architecture
     from tracelens_graph.table import Table
 
@@ -40,6 +41,7 @@ class Shown:
     json: Path | None
     markdown: Path | None
     layout: Layout
+    lenient: bool
 
     @property
     def writes(self) -> bool:
@@ -54,6 +56,8 @@ class Shown:
         """
         if self.layout is Layout.tracelens and not (self.csv or self.xlsx):
             raise typer.BadParameter("--layout tracelens is for files: name a folder with --csv, or a file with --xlsx")
+        if self.lenient and self.layout is not Layout.tracelens:
+            raise typer.BadParameter("--lenient goes with --layout tracelens")
         if self.layout is Layout.tracelens and (self.table or self.json or self.markdown):
             raise typer.BadParameter("--layout tracelens goes with --csv and --xlsx alone")
 
@@ -78,12 +82,14 @@ def answer(
         traces = window.of_each(traces)
     job = Job(traces, device, correct)
     if shown.layout is Layout.tracelens:
-        raise AnalysisError("--layout tracelens is not there yet")
-    if shown.table is not None or (shown.format is not Format.table and not shown.writes):
+        _write_as_tracelens(traces, shown)
+    elif shown.table is not None or (shown.format is not Format.table and not shown.writes):
         _print_table(job.table(shown.table or "rank_collectives"), shown)
     elif not shown.writes:
         _print_screen(job, given, shown.top)
-    _write(job, shown)
+    if shown.layout is Layout.own and shown.writes:
+        _write(job.tables(), shown)
+        _write_documents(job, shown)
     if conditions:
         tables = {name: job.table(name) for name in {one.figure.table for one in conditions}}
         gate.conclude(gate.remarks(conditions, tables), gate.check(conditions, tables))
@@ -110,17 +116,30 @@ def _print_screen(job: Job, given: Sequence[str], top: int | None) -> None:
         print(f"ask next: {_PROGRAM} ranks {named} --table rank_collectives")
 
 
-def _write(job: Job, shown: Shown) -> None:
+def _write_as_tracelens(traces: TraceSet, shown: Shown) -> None:
+    from tracelens_graph.analyses.ranks.tracelens import tracelens_tables
+
+    tables = tracelens_tables(traces, strict=not shown.lenient)
+    say(dict.fromkeys(note for table in tables.values() for note in table.notes))
+    _write(tables, shown)
+
+
+def _write(tables: Mapping[str, Table], shown: Shown) -> None:
     from tracelens_graph.files import replacing
 
     if shown.csv:
-        write_tables(job.tables(), shown.csv)
+        write_tables(tables, shown.csv)
     if shown.xlsx:
         from tracelens_graph.reports.xlsx import write_xlsx
 
         with replacing(shown.xlsx) as file:
-            write_xlsx(job.tables(), file)
-        say_written(f"wrote {len(job.names)} tables to {shown.xlsx}", shown.xlsx)
+            write_xlsx(tables, file)
+        say_written(f"wrote {len(tables)} tables to {shown.xlsx}", shown.xlsx)
+
+
+def _write_documents(job: Job, shown: Shown) -> None:
+    from tracelens_graph.files import replacing
+
     if shown.json:
         from tracelens_graph.reports.ranks_document import ranks_json
 

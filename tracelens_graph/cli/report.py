@@ -24,6 +24,7 @@ from tracelens_graph.cli.options import (
     MarkdownFile,
     MicroIdle,
     Recompute,
+    SchedulerAddress,
     TableNames,
     Traces,
     Written,
@@ -117,6 +118,7 @@ def report(
         ),
     ] = None,
     cache: CacheOption = False,
+    scheduler: SchedulerAddress = None,
 ) -> None:
     """Say where the GPU's time went, on one screen: a verdict with its evidence, the timeline, the dearest ops.
 
@@ -164,12 +166,16 @@ def report(
         raise typer.BadParameter("--table diff_stats needs --compare-with")
     if len(paths) > 1 and (xlsx or json or markdown or format is not Format.table):
         raise typer.BadParameter(f"--format, --xlsx, --json and --markdown take one trace, not {len(paths)}")
+    if scheduler is not None and len(paths) == 1:
+        raise typer.BadParameter("--scheduler takes several traces, such as the ranks of a job, not 1")
+    if scheduler is not None and (csv or cache or extension):
+        raise typer.BadParameter("--csv, --cache and --extension need files of this machine; --scheduler uses others")
     request = Request(
         options, extension or [], window, conditions, csv, xlsx, json, markdown, asked, everything or bool(sort),
         format, arch, compare_with, top, sort, cache, terminal_width(sys.stdout), wants_color(sys.stdout), protection(),
         options_of_commands(),
     )  # fmt: skip
-    outcomes = one_trace(paths[0], request) if len(paths) == 1 else many_traces(traces, paths, request)
+    outcomes = one_trace(paths[0], request) if len(paths) == 1 else many_traces(traces, paths, request, scheduler)
     gate.conclude([line for o in outcomes for line in o.remarks], [line for o in outcomes for line in o.met])
     if any(outcome.is_broken for outcome in outcomes):
         raise typer.Exit(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from collections.abc import Iterator, Mapping
@@ -95,13 +96,19 @@ def one_trace(path: str, request: Request) -> list[Outcome]:
     return [outcome]
 
 
-def many_traces(given: list[str], paths: list[str], request: Request) -> list[Outcome]:
-    """Work on many traces, one process each as far as there are cores; print a line each, and one report."""
+def many_traces(given: list[str], paths: list[str], request: Request, scheduler: str | None = None) -> list[Outcome]:
+    """Work on many traces; print a line each, and one report.
+
+    Args:
+        given: what the user named: files, folders, patterns.
+        paths: the files.
+        request: what to do with each.
+        scheduler: a Dask scheduler whose workers do it; without one it is done in a process per core.
+    """
     from tracelens_graph.analyses.across.overview import late_trace, overview
     from tracelens_graph.errors import TraceError
     from tracelens_graph.files import distinct_names
     from tracelens_graph.loaders.sources import is_stream
-    from tracelens_graph.processes import map_in_processes
     from tracelens_graph.set_loading import left_out_note
 
     # Functions of an extension cannot be sent to a process; it loads them itself.
@@ -110,7 +117,7 @@ def many_traces(given: list[str], paths: list[str], request: Request) -> list[Ou
     # What can be read once only is read here: another process has another standard input, and may lack a descriptor.
     done = {one[0]: _work_of_many(one) for one in work if is_stream(one[0])}
     left = [one for one in work if one[0] not in done]
-    done |= zip((one[0] for one in left), map_in_processes(_work_of_many, left, name=lambda one: one[0]), strict=True)
+    done |= _in_processes(left) if scheduler is None else _on_workers(left, scheduler)
     outcomes = [done[path] for path in paths]
     say(left_out_note([path for path, one in zip(paths, outcomes, strict=True) if one.error and not one.is_broken]))
     say(f"left out: {outcome.error}" for outcome in outcomes if outcome.error and outcome.is_broken)
@@ -128,6 +135,24 @@ def many_traces(given: list[str], paths: list[str], request: Request) -> list[Ou
     else:
         sys.stdout.write(read[late_trace(lines) or 0].text)
     return outcomes
+
+
+def _in_processes(work: list[tuple[str, Request, str]]) -> Iterator[tuple[str, Outcome]]:
+    from tracelens_graph.processes import map_in_processes
+
+    outcomes = map_in_processes(_work_of_many, work, name=lambda one: one[0])
+    return zip((path for path, _, _ in work), outcomes, strict=True)
+
+
+def _on_workers(work: list[tuple[str, Request, str]], scheduler: str) -> Iterator[tuple[str, Outcome]]:
+    from tracelens_graph.cluster import map_on_workers
+    from tracelens_graph.errors import TraceError
+
+    there = {path: (os.path.abspath(path), request, name) for path, request, name in work}
+    for path, outcome in map_on_workers(_work_of_many, there, scheduler):
+        if isinstance(outcome, TraceError):
+            outcome = Outcome("", [], [], error=str(outcome), is_broken=True)
+        yield path, outcome
 
 
 def _work_of_many(work: tuple[str, Request, str]) -> Outcome:

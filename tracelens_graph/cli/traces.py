@@ -88,13 +88,15 @@ def _names_by_files(runs: Sequence[str]) -> list[str]:
     return folders if alike and all(folders) else tags
 
 
-def load_set(files: Sequence[str], run: str = "", columns: Iterable[str] | None = None) -> TraceSet:
+def load_set(
+    files: Sequence[str], run: str = "", columns: Iterable[str] | None = None, scheduler: str | None = None
+) -> TraceSet:
     """The traces of some files, with progress on a terminal; what is to be said of them goes to standard error."""
     from tracelens_graph.reports.progress import progress_on_terminal
     from tracelens_graph.set_loading import load_core_set
 
     with progress_on_terminal(f"reading {len(files):,} traces") as progress:
-        traces = load_core_set(files, run=run, columns=columns, progress=progress)
+        traces = load_core_set(files, run=run, columns=columns, scheduler=scheduler, progress=progress)
     say(traces.notes)
     warn([*traces.broken, *(f"{one.name}: {one.core.info.damage}" for one in traces if one.core.info.damage)])
     return traces

@@ -24,6 +24,10 @@ KIND_NAMES = {
 """What a name without underscores begins with -> the kind as PyTorch records it; the first that fits counts."""
 
 
+HOST_BACKENDS = ("gloo", "mpi")
+"""Backends that run collectives on the host. Annotations are named `gloo:all_reduce`."""
+
+
 class Communication(NamedTuple):
     """What a kernel's name tells of its communication.
 

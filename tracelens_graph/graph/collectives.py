@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ import msgspec
 import numpy as np
 
 from tracelens_graph.graph.arrays import distinct
-from tracelens_graph.graph.collective_kinds import UNKNOWN, communication, kind_of, kind_of_kernel
+from tracelens_graph.graph.collective_kinds import HOST_BACKENDS, UNKNOWN, communication, kind_of, kind_of_kernel
 from tracelens_graph.graph.traversals import ancestors
 from tracelens_graph.schema import Kind
 
@@ -42,6 +43,8 @@ than 8 bits take a byte each.
 
 _OP = "record_param_comms"
 _POINT_TO_POINT = ("send", "recv")
+_THREADS_OF_GROUP = 2
+"""Threads on which gloo runs the collectives of a group."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,8 @@ class Collective:
     """One collective operation, as far as this rank took part in it.
 
     Attributes:
-        key: identity over all ranks: group, hash of its ranks, and sequence number or place in the group.
+        key: identity over all ranks: group, hash of its ranks, and sequence number or place in the group. Where a
+            collective on the host may be of several groups, the rank as well: then keys of ranks never meet.
         group, group_description: name and description of the process group, None where not recorded.
         ranks: global ranks of the group, None where not recorded, or not in full.
         group_size: number of ranks in the group.
@@ -61,8 +65,9 @@ class Collective:
         in_split, out_split: elements per rank of an uneven all-to-all; None where not recorded in full.
         source_rank, target_rank: of a point-to-point transfer.
         rank: this rank, if known for certain.
-        rows, uids: the kernels, by start.
-        start_ns, end_ns: first start and last end of the kernels, ns from the trace's start.
+        rows, uids: the kernels, by start; of a collective on the host its span, which is an annotation.
+        start_ns, end_ns: first start and last end of these, ns from the trace's start.
+        on_host: whether it ran on the host (gloo, MPI): then no kernel carried it out.
     """
 
     key: str
@@ -85,6 +90,7 @@ class Collective:
     uids: tuple[int, ...]
     start_ns: int
     end_ns: int
+    on_host: bool = False
 
     @property
     def group_key(self) -> str:
@@ -107,8 +113,8 @@ class Collectives:
     """The collectives of a trace.
 
     Attributes:
-        nodes: by start of their first kernel.
-        of_row: row of a kernel -> position in `nodes`.
+        nodes: by start of their first kernel or span.
+        of_row: row of a kernel or span -> position in `nodes`.
         unassigned: rows of communication kernels that belong to no node: neither their launch nor arguments
             of theirs are in the trace.
     """
@@ -119,15 +125,22 @@ class Collectives:
 
 
 def collectives(core: Core) -> Collectives:
-    """One node for each collective that kernels of the trace carried out.
+    """One node for each collective that kernels of the trace carried out, or that ran on the host.
 
     A kernel takes part if it has collective arguments, if it is charged to `record_param_comms` (of several only
     those named as communication, if there are any), or if it is named so and its launch is in the trace. Kernels
     of one sequence number, or else of one op, are one collective.
+
+    On the host each span of gloo or MPI is a collective; it lasts from the moment in which this rank begins to run it,
+    and so holds the wait for the others.
     """
-    rows, unassigned = _kernels(core)
+    kernels, unassigned = _kernels(core)
+    spans = _spans(core)
+    rows = np.concatenate((kernels, spans))
+    rows = rows[np.lexsort((core.columns.uid[rows], core.columns.start_ns[rows]))]
+    on_host = _groups_on_host(core, spans) if len(spans) else {}
     parts: dict[object, list[_Part]] = {}
-    for part in (_Part(core, row) for row in rows.tolist()):
+    for part in (_Part(core, row, on_host) for row in rows.tolist()):
         parts.setdefault(part.identity, []).append(part)
     seen: dict[object, int] = {}
     nodes, of_row = [], {}
@@ -140,7 +153,7 @@ def collectives(core: Core) -> Collectives:
 
 
 def _kernels(core: Core) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of kernels that take part in collectives, by start; rows of those of which that is not known."""
+    """Rows of kernels that take part in collectives, and of those of which that is not known."""
     c = core.columns
     kernels = np.flatnonzero(c.kind == Kind.Kernel)
     if not len(kernels):
@@ -154,19 +167,58 @@ def _kernels(core: Core) -> tuple[np.ndarray, np.ndarray]:
     only_others = ~np.isin(owner, owner[of_op & (named | has_args)])
     takes_part = has_args | (named & (c.parent[kernels] >= 0)) | (of_op & only_others)
     found = kernels[takes_part]
-    return found[np.lexsort((c.uid[found], c.start_ns[found]))], kernels[named & ~takes_part]
+    return found, kernels[named & ~takes_part]
+
+
+def _spans(core: Core) -> np.ndarray:
+    """Rows of the spans of collectives on the host."""
+    rows = core.rows_of(core.collective_args) if core.collective_args else np.empty(0, np.int64)
+    rows = rows[rows >= 0]
+    return rows[core.columns.kind[rows] == Kind.Annotation]
+
+
+def _groups_on_host(core: Core, spans: np.ndarray) -> dict[Any, dict[str, Any]]:
+    """What is certain of the groups of collectives on the host: thread that runs them -> arguments; None -> any other.
+
+    Spans do not name their group. It is certain if this rank is in one group only, and its ranks are if they are those
+    of all its groups. Else threads tell: gloo gives each group threads of its own when it is made. Where all of them
+    ran something, they are those of the groups in the same order.
+    """
+    groups = []
+    for entry in _group_entries(core):
+        ranks = _integers(entry.get("ranks"))
+        if (
+            ranks
+            and core.info.rank in ranks
+            and any(name in str(entry.get("backend_config")) for name in HOST_BACKENDS)
+        ):
+            known = {"ranks": list(ranks), "group_size": len(ranks)}
+            groups.append({"group": entry.get("pg_name"), "group_description": entry.get("pg_desc"), **known})
+    if not groups:
+        return {}
+    same = {key: value for key, value in groups[0].items() if all(one[key] == value for one in groups)}
+    arguments = [core.collective_args[uid] for uid in core.columns.uid[spans].tolist()]
+    threads = {one.get("thread") for one in arguments if one.get("kind") not in _POINT_TO_POINT}
+    numbers = sorted(thread for thread in threads if isinstance(thread, int))
+    found: dict[Any, dict[str, Any]] = {None: same if "ranks" in same else {}}
+    if len(numbers) == len(threads) == _THREADS_OF_GROUP * len(groups):
+        found |= {thread: groups[place // _THREADS_OF_GROUP] for place, thread in enumerate(numbers)}
+    return found
 
 
 class _Part:
-    """One kernel of a collective, with the arguments that are known of it."""
+    """One kernel of a collective, or its span on the host, with the arguments that are known of it."""
 
-    def __init__(self, core: Core, row: int) -> None:
+    def __init__(self, core: Core, row: int, on_host: dict[Any, dict[str, Any]]) -> None:
         c, args = core.columns, core.collective_args
         self.row, self._core = row, core
+        self.on_host = bool(c.kind[row] == Kind.Annotation)
         owner = int(c.owner[row])
         self._op = owner if owner >= 0 and core.names[c.name[owner]] == _OP else -1
         own, outer = args.get(int(c.uid[row])), args.get(int(c.uid[self._op])) if self._op >= 0 else None
         self._args = {**_recorded(outer), **_recorded(own)}
+        if self.on_host:
+            self._args = {**on_host.get(self._args.get("thread"), on_host.get(None, {})), **self._args}
         self.ranks_text = _ranks_text(self._args.get("ranks"))
         self.kind = self.text("kind") or self._kind_by_name()
         self.sequence = self.number("sequence") if self.text("group") is not None else None
@@ -198,6 +250,15 @@ class _Part:
         rank, ranks = self.number("rank"), self.numbers("ranks")
         return rank if ranks and ranks == tuple(range(len(ranks))) else None
 
+    def out_elements(self) -> int | None:
+        """Number of elements that this rank gets out; spans on the host do not say it."""
+        taken, ranks = self.number("in_elements"), self.number("group_size")
+        if self.on_host and taken is not None and self.kind in ("allreduce", "broadcast"):
+            return taken
+        if self.on_host and taken is not None and ranks is not None and self.kind == "all_gather":
+            return taken * ranks
+        return self.number("out_elements")
+
     def _ends(self) -> tuple[int | None, int | None]:
         source, target = self.number("source_rank"), self.number("target_rank")
         if self.kind == "send" and source is None:
@@ -227,6 +288,9 @@ def _node(core: Core, members: Sequence[_Part], index: int) -> Collective:
     rows = [part.row for part in members]
     group, ranks = first.text("group"), first.numbers("ranks")
     place = f"#{index}" if first.sequence is None else str(first.sequence)
+    if first.on_host and ranks is None:
+        # It may be of any of several groups: its place tells nothing to other ranks.
+        place = f"{first.rank()}{place}"
     if first.kind in _POINT_TO_POINT:
         # Each rank counts its own transfers, so that their numbers say nothing to the other end.
         source, target = ("?" if end is None else end for end in (first.source, first.target))
@@ -243,7 +307,7 @@ def _node(core: Core, members: Sequence[_Part], index: int) -> Collective:
         index=index,
         dtype=first.text("dtype"),
         in_elements=first.number("in_elements"),
-        out_elements=first.number("out_elements"),
+        out_elements=first.out_elements(),
         in_split=first.numbers("in_split"),
         out_split=first.numbers("out_split"),
         source_rank=first.source,
@@ -253,6 +317,7 @@ def _node(core: Core, members: Sequence[_Part], index: int) -> Collective:
         uids=tuple(c.uid[rows].tolist()),
         start_ns=int(c.start_ns[rows].min()),
         end_ns=int((c.start_ns[rows] + c.dur_ns[rows]).max()),
+        on_host=first.on_host,
     )
 
 
@@ -286,7 +351,13 @@ def _integers(value: Any) -> tuple[int, ...] | None:
             return None
     if not isinstance(value, list) or not all(isinstance(one, int) for one in value):
         return None
-    return tuple(value)
+    return _shared(tuple(value))
+
+
+@lru_cache(maxsize=4096)
+def _shared(numbers: tuple[int, ...]) -> tuple[int, ...]:
+    """One tuple for all that are equal: every collective of every rank has the ranks of its group."""
+    return numbers
 
 
 def _ranks_text(ranks: Any) -> str:

@@ -19,7 +19,7 @@ from tracelens_graph.graph import membership, traversals
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.details import Details
-from tracelens_graph.graph.flows import Flow
+from tracelens_graph.graph.flows import Flow, Flows
 from tracelens_graph.graph.identity import content_id
 from tracelens_graph.graph.node import Node
 from tracelens_graph.graph.window import Threads, Window, narrow
@@ -254,13 +254,18 @@ class Core:
         return rows[np.lexsort((c.uid[rows], c.start_ns[rows], c.stream[rows], c.device[rows]))]
 
     def lean(self, columns: Iterable[str]) -> Core:
-        """The graph with some of its columns only, and those that every graph has; all else is shared.
+        """The graph with some of its columns only, and those that every graph has.
+
+        Argument sets and autograd arrows, which are of no use without `argset` and `sequence`, go with these columns.
+        All else is shared.
 
         Args:
             columns: names of `schema.STORED`.
         """
+        kept = self.columns.only(columns)
         return Core(
-            self.columns.only(columns), self.names, self.threads, self.argsets, self.autograd_flows, self.depends_on,
+            kept, self.names, self.threads, self.argsets if "argset" in kept.names else [],
+            self.autograd_flows if "sequence" in kept.names else Flows.of(), self.depends_on,
             self.collective_args, self.info, self.details,
         )  # fmt: skip
 

@@ -233,7 +233,12 @@ EVENT_EDGES = (
 """Edges between event nodes."""
 
 CONTEXT_EDGES = (
-    EdgeType("MEMBER_OF", "Kernel", "Collective", "kernel to the collective it is this rank's part of"),
+    EdgeType(
+        "MEMBER_OF",
+        "Kernel|Annotation",
+        "Collective",
+        "kernel, or span on the host, to the collective it is this rank's part of",
+    ),
     EdgeType("HAS_SIGNATURE", "Op", "Signature", "op to its name and argument set"),
     EdgeType("NAMED", _GPU, "KernelName", "GPU event to its name"),
     EdgeType("INSTANCE_OF", "event", "SubtreeClass", "root of a call subtree with GPU work to its class"),

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,9 +49,12 @@ def start(t: Thread, message: Message, *inputs: Any) -> GpuEvent:
     if place in process.options.extra_collectives:
         with process.aside():
             _call(t, message, inputs, alone=True)
-    with _left_out(process, place in process.options.dropped_collectives):
-        gpu = _call(t, message, inputs, alone=False)
-    gpu.hidden = place in process.options.dropped_collectives
+    before = len(process.hosts)
+    gpu = _call(t, message, inputs, alone=False)
+    if place in process.options.dropped_collectives:
+        gpu.hidden = True
+        for event in process.hosts[before:]:
+            event.hidden = True
     return gpu
 
 
@@ -65,15 +66,6 @@ def wait_stream(t: Thread, waiting: int, awaited: int) -> None:
         t.process.wait_for(waiting, work)
     found = () if work is None else (work,)
     t.process.syncs.append(SyncEvent("Stream Wait Event", wait, waiting, awaited, mark, found))
-
-
-@contextmanager
-def _left_out(process: Process, is_dropped: bool) -> Iterator[None]:
-    begin = len(process.hosts)
-    yield
-    if is_dropped:
-        for event in process.hosts[begin:]:
-            event.hidden = True
 
 
 def _call(t: Thread, message: Message, inputs: tuple[Any, ...], alone: bool) -> GpuEvent:
@@ -107,37 +99,47 @@ def _launch(t: Thread, message: Message, alone: bool) -> GpuEvent:
 
 def _joined(process: Process, message: Message) -> tuple[Collective, int]:
     """The collective that this rank joins, made by the first to come, and the number that this rank gives it."""
-    options, group, ends = process.options, message.group, message.ends(process.rank)
-    lane = (group.name, group.ranks, ends)
+    lane = _lane(process, message)
     index = process.count(lane)
-    if ends is not None:  # each rank counts its own transfers, with whomever
-        sequence = process.count((group.name, group.ranks, "transfers"))
-    elif options.extra_counts:
-        sequence = index + process.extras[lane]
-    else:
-        sequence = index * (2 if options.extra_collectives else 1)
+    sequence = process.count(_counter(message), _stride(process))
     key = (*lane, index)
     if key not in process.collectives:
-        ranks = group.ranks if ends is None else tuple(sorted(ends))
-        process.collectives[key] = _collective(process, message, ranks, index, sequence)
+        ends = message.ends(process.rank)
+        ranks = message.group.ranks if ends is None else tuple(sorted(ends))
+        process.collectives[key] = _collective(process, message, ranks, index)
     collective = process.collectives[key]
     process.joined.append(collective)
     return collective, sequence
 
 
 def _alone(process: Process, message: Message) -> tuple[Collective, int]:
-    """A collective that only this rank runs, right before it joins another of that lane."""
-    lane = (message.group.name, message.group.ranks, message.ends(process.rank))
-    index = process.counted(lane) + 1
-    process.extras[lane] += 1
-    sequence = index + process.extras[lane] - 1 if process.options.extra_counts else 2 * index - 1
-    collective = _collective(process, message, (process.rank,), index, sequence)
-    collective.is_extra = True
+    """A collective that only this rank runs, right before it joins another of that lane, and its number."""
+    lane = _lane(process, message)
+    index, counter = process.counted(lane) + 1, _counter(message)
+    sequence = process.count(counter) if process.options.extra_counts else process.counted(counter) + 1
+    collective = _collective(process, message, (process.rank,), index)
+    collective.sequence, collective.is_extra = sequence, True
     process.collectives[(*lane, process.rank, index)] = collective
     return collective, sequence
 
 
-def _collective(process: Process, message: Message, ranks: tuple[int, ...], index: int, sequence: int) -> Collective:
+def _lane(process: Process, message: Message) -> tuple[Any, ...]:
+    """What the collectives have in common that ranks meet in one after the other."""
+    return message.group.name, message.group.ranks, message.ends(process.rank)
+
+
+def _counter(message: Message) -> tuple[Any, ...]:
+    """What a rank counts: the collectives of a group, and its own transfers there, with whomever."""
+    return message.group.name, message.group.ranks, message.kind.is_transfer
+
+
+def _stride(process: Process) -> int:
+    """Difference of two sequence numbers. It leaves room for extra collectives that shift no other number."""
+    options = process.options
+    return 2 if options.extra_collectives and not options.extra_counts else 1
+
+
+def _collective(process: Process, message: Message, ranks: tuple[int, ...], index: int) -> Collective:
     options, group, kind = process.options, message.group, message.kind
     lane = (group.name,) if group.name == "0" else (group.name, group.ranks)
     seed = f"{options.seed}/{(*lane, *(message.ends(process.rank) or ()), index)}"
@@ -149,7 +151,7 @@ def _collective(process: Process, message: Message, ranks: tuple[int, ...], inde
     )
     return Collective(
         group=group,
-        sequence=sequence,
+        sequence=index * _stride(process),
         kind="send_recv" if kind.is_transfer else kind.name,
         dtype=COMM_DTYPE[message.x.dtype],
         ranks=ranks,

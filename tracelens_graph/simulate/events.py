@@ -128,6 +128,7 @@ class Collective:
 
     group: Group
     sequence: int
+    """Its number in the group; of a transfer that between its two ends."""
     kind: str
     """PyTorch's name; `send_recv` for a transfer, which has a kernel of each kind."""
     dtype: str

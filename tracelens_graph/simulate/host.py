@@ -63,8 +63,6 @@ class Process:
         """Of the whole job, by what identifies them."""
         self.joined: list[Collective] = []
         """Those that this rank takes part in, in the order of their launches."""
-        self.extras: Counter[Any] = Counter()
-        """Collectives that it ran alone, by group."""
         self.parameters: set[Tensor] = set()
         self.gradients: dict[Tensor, Tensor] = {}
         self.main = Thread(self, self.pid, self.pid, 1, sequence=84)

@@ -19,12 +19,14 @@ def truth_of_job(processes: list[Process]) -> Json:
     """Truth as JSON, equal for all ranks. Times are in nanoseconds, of the true clock unless named `recorded`.
 
     clocks       one record per rank: host, and how far its clock is ahead and goes faster
+    places       one record per rank: its stage of a pipeline, and which expert of every layer it keeps
     groups       one record per process group that more than one rank is in
     collectives  one record per collective; lists have an entry for each of its `ranks`
     planted      what makes a rank late or slow, and what recordings lack
     """
     return {
         "clocks": [_clock(process) for process in processes],
+        "places": [{"rank": p.rank, "stage": p.place.stage, "expert": p.place.expert} for p in processes],
         "groups": _groups(processes),
         "collectives": [_record(one, processes) for one in processes[0].collectives.values()],
         "planted": _planted(processes),

@@ -15,6 +15,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, fields
 from itertools import chain
+from sys import intern
 from typing import Any, BinaryIO, TypedDict
 
 import msgspec
@@ -238,4 +239,8 @@ def _collectives(sections: Sections) -> dict[int, dict[str, Any]]:
     collectives = sections.json("collectives", list[tuple[int, dict[str, Any]]])
     if not all(0 <= uid < _TOO_LARGE for uid, _ in collectives):
         raise sections.damaged("collectives")
-    return dict(collectives)
+    # All collectives of a group say the same of it, on all ranks.
+    return {
+        uid: {key: intern(value) if isinstance(value, str) else value for key, value in args.items()}
+        for uid, args in collectives
+    }

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from io import StringIO
 from itertools import groupby
 from typing import Any
 
 import numpy as np
 import pytest
+from growth import assert_growth
+from handmade import HOSTILE
 from hypothesis import given
 from hypothesis import strategies as st
 from rank_traces import BASE_NS, collective, job, kernel
 
-from tracelens_graph.analyses.ranks.tracelens import RankTables, tracelens_tables
+from tracelens_graph.analyses.ranks.tracelens import COLUMNS, RankTables, tracelens_tables
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.trace_set import TraceMember, TraceSet
 from tracelens_graph.loading import load_core
+from tracelens_graph.reports.csv import write_csv
 from tracelens_graph.schema.tables.tracelens_ranks import SCHEMAS
 from tracelens_graph.table import Table
 
@@ -231,6 +235,13 @@ def test_members_that_disagree_are_an_error_or_a_note() -> None:
     assert list(tables["nccl_implicit_sync"].notes) == [
         f"members disagree, and what the lowest rank says counts: {said} and 1 more"
     ]
+
+
+def test_names_that_terminals_would_obey_are_one_line() -> None:
+    ranks = job({rank: [collective(0, 10, HOSTILE * rank or "allreduce", group=HOSTILE)] for rank in (0, 1)})
+    with pytest.raises(AnalysisError) as error:
+        tracelens_tables(ranks)
+    assert str(error.value).isprintable()
 
 
 def test_another_kind_on_one_rank() -> None:
@@ -454,6 +465,65 @@ def test_a_run_of_several() -> None:
     both = TraceSet([TraceMember(first.graph, "x", "old"), TraceMember(second.graph, "x", "new")])
     assert tracelens_tables(both)["nccl_long"]["ts"].tolist() == [70.0]
     assert tracelens_tables(both, run="old")["nccl_long"]["ts"].tolist() == [0.0]
+
+
+def test_lean_graphs_serve() -> None:
+    name = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
+    for events in (
+        {0: [collective(0, 10)], 1: [collective(5, 5)]},
+        {0: [kernel(0, 10, name)], 1: [kernel(5, 5, name)]},
+    ):
+        ranks = job(events)
+        lean = ranks.with_graphs(lambda core: core.lean(COLUMNS))
+        found, whole = tracelens_tables(lean), tracelens_tables(ranks)
+        # As text, for what is not known is not equal to itself.
+        assert {name: str(table.records()) for name, table in found.items()} == {
+            name: str(table.records()) for name, table in whole.items()
+        }
+
+
+@pytest.mark.parametrize("of", ["collectives", "ranks", "groups"])
+def test_cost_grows_with_the_number_of_kernels(of: str) -> None:
+    def prepare(size: int) -> Callable[[], object]:
+        ranks = size // 8 if of == "ranks" else 2
+        kernels = 8 if of == "ranks" else size
+        events = {
+            rank: [
+                collective(20 * at, 5, group=str(at) if of == "groups" else "0", ranks=range(2))
+                for at in range(kernels)
+            ]
+            for rank in range(ranks)
+        }
+        traces = job(events)
+        return lambda: tracelens_tables(traces)
+
+    assert_growth(prepare, 64)
+
+
+ODD = st.one_of(
+    st.none(), st.integers(-2, 4), st.sampled_from([10**400, -(2**63), 2**53, 1.5, True, HOSTILE, "[0, 1", "[1e3]"]),
+    st.lists(st.sampled_from([0, 1, -1, 7, 10**400]), max_size=3), st.sampled_from(["[0, 1]", "[3, 4]", "all_to_allv"]),
+)  # fmt: skip
+
+
+@given(st.lists(st.dictionaries(st.sampled_from([*collective(0, 1)["args"], "Seq"]), ODD), min_size=1, max_size=4))
+def test_arguments_that_cannot_be(said: list[dict[str, Any]]) -> None:
+    """Whatever kernels say, all of them are listed, and files can be written."""
+    gpu = ("stream", "device")
+    events = {
+        rank: [
+            collective(20 * at + rank, 5, "all_to_allv" if at % 2 else "allreduce", split=[1, 2])
+            for at in range(len(said))
+        ]
+        for rank in (0, 1)
+    }
+    for event, odd in zip(events[1], said, strict=True):
+        event["args"] |= {name: cell for name, cell in odd.items() if name not in gpu}
+    tables = tracelens_tables(job(events), strict=False)
+    assert len(tables["nccl_long"]) == 2 * len(said)
+    for table in tables.values():
+        write_csv(table, StringIO())
+        assert table.text(100)
 
 
 # --- against a plain computation ---------------------------------------------------------------------------------

@@ -221,7 +221,10 @@ def _bus_bandwidth(w: Window) -> tuple[float, int]:
     nodes = [
         one
         for one in w.core.collectives.nodes
-        if (rule := rule_of(one.kind)) and rule.all_ranks and (inside is None or inside.issuperset(one.uids))
+        if (rule := rule_of(one.kind))
+        and rule.all_ranks
+        and not one.on_host
+        and (inside is None or inside.issuperset(one.uids))
     ]
     found = Messages.of(nodes)
     ns = np.array([one.end_ns - one.start_ns for one in nodes], float)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tracelens_graph.analyses.ranks.nodes import devices_of, host_of
 from tracelens_graph.analyses.shared.gpu_class import COMPUTATION, gpu_classes
 from tracelens_graph.graph.collectives import Collective
 from tracelens_graph.graph.intervals import Intervals, merge
@@ -95,21 +96,20 @@ class Attendance:
         keys = {one.key for one, _, _ in held}
         cut = frozenset(one.key for one in trace.core.collectives.nodes if one.key not in keys)
         info = trace.core.info
-        devices = info.metadata.get("deviceProperties")
-        devices = tuple(devices) if isinstance(devices, list) else ()
+        properties = info.metadata.get("deviceProperties")
         return cls(
             trace.name,
             trace.rank,
             info.world_size,
-            info.metadata.get("host"),
-            len(devices),
+            host_of(trace),
+            devices_of(trace.core),
             trace.offset_ns,
             held,
             cut,
             step_of,
             steps,
             GpuTime.of(w),
-            devices,
+            tuple(properties) if isinstance(properties, list) else (),
         )
 
 

@@ -34,8 +34,7 @@ _OTHER_NS = 1_000_000
 _LEAST_FOR_DRIFT_NS = 1_000_000_000
 _ROUNDS = 5
 _LEAST_SHARE = 0.5
-_DRIFTED_NS = 1_000_000
-"""By how much differences of ends may vary over a recording, by clocks that drift."""
+_PLAIN_SHARE = 0.8
 
 
 class _Known(NamedTuple):
@@ -129,16 +128,11 @@ class _Merged:
         at, there = self._at_sequence(own)
         if there.sum() < 2:
             return True
-        apart = self._parts.end_ns[own][there] - self._end_ns[at[there]]
-        near = np.abs(apart - np.median(apart)) <= _DRIFTED_NS
-        if near.mean() >= _LEAST_SHARE:
-            return True
-        return self._share_by_ends(own) <= near.mean()
-
-    def _share_by_ends(self, own: np.ndarray) -> float:
-        """How many of a rank's parts end together with one of equal kind, at the shift at which most do."""
-        _, count = _shift(self._key, self._end_ns, self._parts.key[own], self._parts.end_ns[own])
-        return count / max(min(len(own), len(self._number)), 1)
+        _, by_number = _most_frequent(self._parts.end_ns[own][there] - self._end_ns[at[there]])
+        _, by_end = _shift(self._key, self._end_ns, self._parts.key[own], self._parts.end_ns[own])
+        least = min(len(own), len(self._number))
+        # Ends of kinds without a barrier fit by chance, too: only where nearly all do, numbers are doubted.
+        return by_end < _PLAIN_SHARE * least or by_end <= by_number + (1 - _PLAIN_SHARE) * least / 2
 
     def _at_sequence(self, own: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Where the collectives with the sequence numbers and keys of some parts are, and which are there."""
@@ -187,7 +181,10 @@ class _Merged:
         first, second = _anchored(self._key, self._end_ns, key, end_ns - shift)
         same = int((first == second).sum())
         others = int(np.isin(second, first).sum()) - same
-        # Where most ends agree, each one that does not is telling; elsewhere ends may be close by chance.
+        if not self._parts.is_barrier[own].any():
+            # Ranks may leave apart, and ends be close by chance: it takes much to contradict the order.
+            return same + others < _PLAIN_SHARE * len(own) or others <= same
+        # Where most ends agree, each one that does not is telling.
         return not others or (same + others < _LEAST_SHARE * len(own) and others <= same)
 
     def _add(self, own: np.ndarray, at: np.ndarray, own_end_ns: np.ndarray) -> None:
@@ -250,9 +247,15 @@ def _shift(
             differences.append(_thinned(end_b[at], other))
     if not differences:
         return 0, 0
-    found = np.sort(np.concatenate(differences))
+    found = np.concatenate(differences)
     if only_near is not None:
         return only_near, int((np.abs(found - only_near) <= _WINDOW_NS // 2).sum())
+    return _most_frequent(found)
+
+
+def _most_frequent(differences: np.ndarray) -> tuple[int, int]:
+    """The middle of the window in which most of some differences lie, of several the nearest to 0; and how many."""
+    found = np.sort(differences)
     count = np.searchsorted(found, found + _WINDOW_NS, "right") - np.arange(len(found))
     best = np.flatnonzero(count == count.max())
     best = best[np.argmin(np.abs(found[best]))]

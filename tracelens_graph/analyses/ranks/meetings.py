@@ -19,13 +19,14 @@ import numpy as np
 from tracelens_graph.analyses.ranks.attendance import Attendance
 from tracelens_graph.analyses.ranks.clocks import Clocks
 from tracelens_graph.analyses.ranks.ends import clocks_by_ends
-from tracelens_graph.analyses.ranks.hosts import hosts_of
 from tracelens_graph.analyses.ranks.matching import SAME_END_NS, matched
+from tracelens_graph.analyses.ranks.nodes import Nodes
 from tracelens_graph.analyses.ranks.parts import BARRIERS, POINT_TO_POINT, Parts
 from tracelens_graph.graph.collectives import Collective
 from tracelens_graph.graph.trace_set import TraceSet
 
 ALONE = "no other rank has it"
+NO_PARTNER = "the other end of the transfer is not recorded"
 APART = f"it neither overlaps with the others nor ends within {SAME_END_NS / 1e6:g} ms of them"
 
 
@@ -45,6 +46,7 @@ class Meetings:
     Attributes:
         attendances: the ranks.
         parts: their parts in collectives, as recorded.
+        nodes: which ranks run on one host.
         hosts: the number of the host of each rank, None where nothing tells.
     """
 
@@ -53,7 +55,11 @@ class Meetings:
         self.attendances: list[Attendance] = given
         self.is_corrected = correct
         self.parts = Parts.of(given)
-        self.hosts = hosts_of(given)
+        told = [rank for rank in given if rank.rank is not None]
+        self.nodes = Nodes.of(
+            [one.rank or 0 for one in told], [one.host for one in told], [one.devices for one in told]
+        )
+        self.hosts = [None if one.rank is None else self.nodes.node_of(one.rank) for one in given]
 
     # --- clocks --------------------------------------------------------------------------------------------------
 
@@ -130,10 +136,11 @@ class Meetings:
 
     @cached_property
     def _verified(self) -> _Verified:
-        meeting = self._matched.copy()
+        start, end = self.start_ns, self.end_ns
+        pair = _split(self._matched, end, self.parts.is_barrier & ~self.parts.is_recorded)
+        meeting = pair.copy()
         reason = np.zeros(len(meeting), np.int64)
-        start, end, pair = self.start_ns, self.end_ns, self._matched
-        apart = ~_together(pair, start, end) & ~self._may_leave_early
+        apart = ~_together(pair, start, end) & ~self._may_leave_early(pair)
         if apart.any():
             # Of a collective that does not hold together, what ends with most of it is kept.
             odd = apart[pair] & (np.abs(end - _medians(pair, end)[pair]) > SAME_END_NS)
@@ -148,17 +155,16 @@ class Meetings:
         kept = meeting >= 0
         alone = np.bincount(meeting[kept], minlength=int(pair.max(initial=-1)) + 1) < 2
         lonely = kept & alone[pair]
-        meeting[lonely], reason[lonely] = -1, 1
+        meeting[lonely], reason[lonely] = -1, np.where(self.parts.lacks_partner[lonely], 3, 1)
         numbers, place = np.unique(meeting[meeting >= 0], return_inverse=True)
         meeting[meeting >= 0] = _by_time(numbers, place, start[meeting >= 0])
         return _Verified(meeting, reason)
 
-    @cached_property
-    def _may_leave_early(self) -> np.ndarray:
-        """For each collective as matched whether its process group is known and ranks may leave before others come."""
-        early = np.ones(int(self._matched.max(initial=-1)) + 1, bool)
+    def _may_leave_early(self, number: np.ndarray) -> np.ndarray:
+        """For each number whether its process group is known and ranks may leave before others come."""
+        early = np.ones(int(number.max(initial=-1)) + 1, bool)
         parts = self.parts
-        early[self._matched[parts.is_barrier | ~parts.is_known | ~parts.is_recorded]] = False
+        early[number[parts.is_barrier | ~parts.is_known | ~parts.is_recorded]] = False
         return early
 
     @property
@@ -286,7 +292,7 @@ class Meetings:
     @property
     def unmatched(self) -> list[tuple[int, str]]:
         """Parts that are of no collective, and why."""
-        reasons = {1: ALONE, 2: APART}
+        reasons = {1: ALONE, 2: APART, 3: NO_PARTNER}
         at = np.flatnonzero(self.meeting < 0)
         return [
             (part, reasons[code]) for part, code in zip(at.tolist(), self._verified.reason[at].tolist(), strict=True)
@@ -348,6 +354,20 @@ class Meetings:
         if untold:
             notes.append(f"the clocks of {untold:,} hosts cannot be told: they share too few collectives")
         return notes
+
+
+def _split(number: np.ndarray, end: np.ndarray, which: np.ndarray) -> np.ndarray:
+    """Numbers, new ones for what of a collective ends apart from the rest of it; for some of the parts.
+
+    Without the names of process groups, collectives of several groups are in one lane, and look alike.
+    """
+    order = np.lexsort((end, number))
+    same = number[order][1:] == number[order][:-1]
+    later = np.diff(end[order]) > SAME_END_NS
+    begins = np.concatenate(([True], ~same | (later & which[order][1:])))[: len(order)]
+    found = np.empty(len(number), np.int64)
+    found[order] = np.cumsum(begins) - 1
+    return found
 
 
 def _together(number: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:

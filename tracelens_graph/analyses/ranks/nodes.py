@@ -29,12 +29,15 @@ class Nodes:
     per_node: int | None = None
 
     @classmethod
-    def of(cls, traces: Sequence[TraceMember], ranks: Sequence[int], per_node: int | None = None) -> Nodes:
+    def of(
+        cls, ranks: Sequence[int], hosts: Sequence[str | None], devices: Sequence[int], per_node: int | None = None
+    ) -> Nodes:
         """The nodes of the ranks of a job.
 
         Args:
-            traces: recordings of the ranks.
-            ranks: rank of each.
+            ranks: the ranks.
+            hosts: where each ran, as `host_of` tells.
+            devices: how many devices the recording of each lists.
             per_node: number of ranks per node, if the user says so; it goes before what recordings say.
 
         Raises:
@@ -44,13 +47,11 @@ class Nodes:
             if type(per_node) is not int or per_node < 1:
                 raise AnalysisError(f"{per_node!r} ranks per node: a whole number from 1 on is wanted")
             return cls({}, per_node)
-        hosts = {
-            rank: host_of(trace) for rank, trace in sorted(zip(ranks, traces, strict=True), key=lambda pair: pair[0])
-        }
-        if hosts and all(hosts.values()):
-            numbers = {host: number for number, host in enumerate(dict.fromkeys(hosts.values()))}
-            return cls({rank: numbers[host] for rank, host in hosts.items()})
-        counts = {_devices(trace.core) for trace in traces}
+        host_by_rank = dict(sorted(zip(ranks, hosts, strict=True), key=lambda pair: pair[0]))
+        if host_by_rank and all(hosts):
+            numbers = {host: number for number, host in enumerate(dict.fromkeys(host_by_rank.values()))}
+            return cls({rank: numbers[host] for rank, host in host_by_rank.items()})
+        counts = set(devices)
         told = counts.pop() if len(counts) == 1 else 0
         # A process that sees one device may have been kept from seeing the others of its node.
         return cls({}, told if told > 1 else None)
@@ -75,6 +76,7 @@ def host_of(trace: TraceMember) -> str | None:
     return str(told) if told else None
 
 
-def _devices(core: Core) -> int:
+def devices_of(core: Core) -> int:
+    """How many devices a recording lists."""
     properties = core.info.metadata.get("deviceProperties")
     return len(properties) if isinstance(properties, list) else 0

@@ -42,6 +42,7 @@ class Parts:
         sequence: number of the collective in its lane, -1 where not recorded, or where it counts for one rank alone.
         is_barrier: whether its kind is one of `BARRIERS`.
         is_known: whether its kind is known.
+        lacks_partner: whether it is a transfer whose other end is not recorded.
         is_recorded: whether the trace tells of what process group it is.
         key: number of what ranks must agree on: kind, and type and sizes where these are equal on all ranks.
     """
@@ -56,6 +57,7 @@ class Parts:
     sequence: np.ndarray
     is_barrier: np.ndarray
     is_known: np.ndarray
+    lacks_partner: np.ndarray
     is_recorded: np.ndarray
     key: np.ndarray
 
@@ -82,6 +84,7 @@ class Parts:
             ),
             np.array([one.kind in BARRIERS for one in nodes], bool),
             np.array([one.kind != UNKNOWN for one in nodes], bool),
+            np.array([one.kind in POINT_TO_POINT and None in _ends(one) for one in nodes], bool),
             np.array([one.group is not None for one in nodes], bool),
             _numbered(_keys(nodes, lane.tolist())),
         )

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import Any
 
-from tracelens_graph.analyses.ranks.nodes import Nodes
+from tracelens_graph.analyses.ranks.nodes import Nodes, devices_of, host_of
 from tracelens_graph.analyses.ranks.tracelens_all2allv import (
     all2allv_columns,
     heatmap,
@@ -38,6 +39,9 @@ from tracelens_graph.table import Table
 
 DEFAULT_STATISTICS = ("mean", "median", "min", "max")
 
+COLUMNS = ("owner", "stream")
+"""The columns that lean graphs have to have for these tables; see `Core.lean`."""
+
 _SHARED = ("Collective name", "Group size", "dtype")
 _EVENLY = (*_SHARED, "In msg nelems", "Out msg nelems")
 """What all members of a collective have to agree on, and of one in which all ranks do the same."""
@@ -46,7 +50,7 @@ _ALWAYS = ("nccl_summary_implicit_sync", "nccl_summary_long", "nccl_long", "nccl
 
 
 def tracelens_tables(
-    traces: TraceSet,
+    traces: Any,
     strict: bool = True,
     *,
     run: str | None = None,
@@ -58,7 +62,7 @@ def tracelens_tables(
     Those of uneven all-to-alls and of stragglers are there only if they have rows.
 
     Args:
-        traces: the ranks. Of a window, the kernels in it count.
+        traces: the ranks: a `TraceSet`, or graphs or windows of them. Of a window, the kernels in it count.
         strict: whether it is an error that members of a collective disagree on its kind, type or size. If not, what the
             lowest rank says counts, and a note names such collectives.
         run: name of a run; by default that of the last trace.
@@ -69,7 +73,7 @@ def tracelens_tables(
         AnalysisError: there is no such run, a rank is there twice, members of a collective disagree and `strict` is
             set, or a statistic is none of those.
     """
-    return RankTables(traces, strict, run=run, ranks_per_node=ranks_per_node).tables(statistics)
+    return RankTables(TraceSet.of(traces), strict, run=run, ranks_per_node=ranks_per_node).tables(statistics)
 
 
 class RankTables:
@@ -80,7 +84,9 @@ class RankTables:
     ) -> None:
         self.kernels = RankKernels(traces, run)
         self._strict = strict
-        self._nodes = Nodes.of(self.kernels.traces, self.kernels.ranks, ranks_per_node)
+        recordings = self.kernels.traces
+        hosts, devices = [host_of(one) for one in recordings], [devices_of(one.core) for one in recordings]
+        self._nodes = Nodes.of(self.kernels.ranks, hosts, devices, ranks_per_node)
 
     def tables(self, statistics: Sequence[str] = DEFAULT_STATISTICS) -> dict[str, Table]:
         """All tables in the order of TraceLens's report; of those of all-to-alls and stragglers the ones with rows."""

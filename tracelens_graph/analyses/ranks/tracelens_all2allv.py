@@ -15,6 +15,8 @@ from tracelens_graph.analyses.ranks.tracelens_kernels import Arguments
 from tracelens_graph.analyses.shared.call_columns import statistic
 from tracelens_graph.analyses.shared.grouping import Cells, picked, text_codes
 from tracelens_graph.analyses.shared.statistics import Groups
+from tracelens_graph.graph.arrays import distinct
+from tracelens_graph.graph.core import MOST_RANKS
 
 _SAID = ("Process Group Name", "Process Group Ranks", "Collective name", "Group size", "dtype")
 _OF_RANK = (
@@ -75,7 +77,7 @@ def all2allv_columns(found: Instances, nodes: Nodes) -> dict[str, Cells]:
         rank = kernels.ranks[place]
         columns[f"rank_{rank}_skew in start time"] = found.wide(late / 1e3, place)
         columns[f"rank_{rank}_skew in end time"] = found.wide(early / 1e3, place)
-    columns["node_span"] = [nodes.span(kernels.ranks_of(one)) for one in said]
+    columns["node_span"] = found.spans(nodes)
     order = np.argsort(-total, kind="stable")  # those of unknown size last
     return {name: picked(cells, order) for name, cells in columns.items()}
 
@@ -148,41 +150,36 @@ def heatmap(found: Instances) -> Heatmap:
     kernels = found.kernels
     said = kernels.said[found.member]
     sent = [_sent(one, kernels.ranks_of(one)) for one in kernels.arguments]
-    known = np.array([one is not None for one in sent], bool)[said] if len(said) else np.zeros(0, bool)
+    known = kernels.by_arguments([one is not None for one in sent], bool)[found.member]
+    targets = np.array(sorted({rank for one in sent if one for rank in one[0]}), np.int64)
+    total = np.zeros((len(kernels.ranks), len(targets)))
+    times = np.zeros(total.shape, np.int64)
     # Kernels of one rank with the same arguments send the same.
-    keys, count = np.unique(np.stack((found.place[known], said[known])), axis=1, return_counts=True)
-    sources: list[int] = []
-    targets: list[int] = []
-    sizes: list[np.ndarray] = []
-    times: list[int] = []
-    for (place, at), times_said in zip(keys.T.tolist(), count.tolist(), strict=True):
+    codes, of = distinct(found.place[known] * len(sent) + said[known])
+    for code, count in zip(codes.tolist(), np.bincount(of, minlength=len(codes)).tolist(), strict=True):
+        place, at = divmod(code, len(sent))
         ranks, megabytes = sent[at] or ((), np.zeros(0))
-        sources += [kernels.ranks[place]] * len(ranks)
-        targets += ranks
-        sizes.append(megabytes * times_said)
-        times += [times_said] * len(ranks)
-    pairs = np.array((sources, targets), np.int64).reshape(2, -1)
-    (source, target), of = np.unique(pairs, axis=1, return_inverse=True)
-    of = of.reshape(-1)
-    total = np.bincount(of, np.concatenate([*sizes, np.zeros(0)]), len(source))
-    taken = np.bincount(of, np.array(times, float), len(source)).astype(np.int64)
+        receiving = np.searchsorted(targets, ranks)
+        total[place, receiving] += megabytes * count
+        times[place, receiving] += count
+    source, target = np.nonzero(times)
     columns: dict[str, Cells] = {
-        "src_rank": source,
-        "dst_rank": target,
-        "total_sent_MB": total,
-        "avg_sent_MB": total / np.maximum(taken, 1),
-        "count": taken,
+        "src_rank": np.array(kernels.ranks, np.int64)[source],
+        "dst_rank": targets[target],
+        "total_sent_MB": total[source, target],
+        "avg_sent_MB": total[source, target] / times[source, target],
+        "count": times[source, target],
     }
     return Heatmap(columns, int(np.count_nonzero(~known)))
 
 
-def _sent(one: Arguments, ranks: Sequence[int] | None) -> tuple[list[int], np.ndarray] | None:
+def _sent(one: Arguments, ranks: Sequence[int] | None) -> tuple[Sequence[int], np.ndarray] | None:
     """What a kernel with some arguments sends to which rank, in units of 2^20 bytes; None where it does not tell."""
     split: Any = one.cells["In split size"]
     size = one.megabytes("In")
     if not isinstance(split, list) or not ranks or len(split) != len(ranks) or np.isnan(size):
         return None
-    rows = np.array(split, float)
-    if (rows < 0).any():
+    if not all(0 <= rows < 2**53 for rows in split) or not all(0 <= rank < MOST_RANKS for rank in ranks):
         return None
-    return list(ranks), rows * (size / rows.sum() if rows.sum() else 0.0)
+    share = np.array(split, float)
+    return ranks, share * (size / share.sum() if share.any() else 0.0)

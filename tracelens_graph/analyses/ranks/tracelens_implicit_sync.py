@@ -69,7 +69,7 @@ def implicit_sync_columns(found: Instances, nodes: Nodes) -> dict[str, Cells]:
         columns[f"rank_{ranks[place]}_dur"] = found.wide(dur, place)
     for place in found.places:
         columns[f"rank_{ranks[place]}_wait_time"] = found.wide(wait / 1e3, place)
-    columns["node_span"] = [nodes.span(kernels.ranks_of(one)) for one in said]
+    columns["node_span"] = found.spans(nodes)
     return columns
 
 

@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from tracelens_graph.analyses.ranks.nodes import UNKNOWN_SPAN, Nodes
 from tracelens_graph.analyses.ranks.tracelens_kernels import Arguments, RankKernels
 from tracelens_graph.analyses.shared.grouping import Cells, group_by, text_codes
 from tracelens_graph.errors import AnalysisError
+from tracelens_graph.texts import printable
 
 
 @dataclass(frozen=True)
@@ -98,9 +100,11 @@ class Instances:
 
     def _told(self, column: str, one: int, other: int) -> str:
         kernels = self.kernels
-        said = [f"{self._arguments[kernels.said[at]].cells[column]} on rank {kernels.ranks[kernels.place[at]]}"
-                for at in (one, other)]  # fmt: skip
-        return f"collective {collective_id(kernels, one)}: {column} is {' and '.join(said)}"
+        said = [
+            f"{self._arguments[kernels.said[at]].cells[column]!s:.64} on rank {kernels.ranks[kernels.place[at]]}"
+            for at in (one, other)
+        ]
+        return printable(f"collective {collective_id(kernels, one):.64}: {column} is {' and '.join(said)}")
 
     @property
     def _arguments(self) -> Sequence[Arguments]:
@@ -110,6 +114,11 @@ class Instances:
     def said(self) -> list[Arguments]:
         """For each collective the arguments of its lowest rank."""
         return [self._arguments[at] for at in self.kernels.said[self.member[self.first]].tolist()]
+
+    def spans(self, nodes: Nodes) -> list[str]:
+        """For each collective whether the ranks of its group are on one node."""
+        by_group = spans_of_groups(self.kernels, nodes)
+        return [by_group[group] for group in self.kernels.group[self.member[self.first]].tolist()]
 
     @property
     def ids(self) -> list[str]:
@@ -198,7 +207,11 @@ class Instances:
         return cells
 
 
+def spans_of_groups(kernels: RankKernels, nodes: Nodes) -> list[str]:
+    """For each group of processes whether its ranks are on one node; the last one is for kernels without a group."""
+    return [*map(nodes.span, kernels.ranks_of_groups), UNKNOWN_SPAN]
+
+
 def collective_id(kernels: RankKernels, at: int) -> str:
     """TraceLens's name for the collective of a kernel: its group and its number in it."""
-    name, _ = kernels.groups[int(kernels.group[at])]
-    return f"{name}_{kernels.number[at]}"
+    return f"{kernels.name_of(int(kernels.group[at]))}_{kernels.number[at]}"

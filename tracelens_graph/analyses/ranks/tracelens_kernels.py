@@ -29,7 +29,7 @@ from tracelens_graph.analyses.shared.grouping import group_by, text_codes
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.collective_kinds import UNKNOWN, kind_of, kind_of_kernel
-from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.core import MOST_RANKS, Core
 from tracelens_graph.graph.trace_set import TraceMember, TraceSet
 
 ALL = "all"
@@ -70,7 +70,7 @@ class Arguments:
     def group_size(self) -> int | None:
         """Number of ranks in the group."""
         size = self.cells["Group size"]
-        return size if isinstance(size, int) and size > 0 else len(self.ranks or ()) or None
+        return size if isinstance(size, int) and 0 < size <= MOST_RANKS else len(self.ranks or ()) or None
 
     def elements(self, way: str) -> int | None:
         """Elements that the rank puts in (`In`) or gets out (`Out`)."""
@@ -96,7 +96,7 @@ class RankKernels:
         stream: stream on the device, -1 for none.
         said: position in `arguments`.
         arguments: the different arguments that kernels carry.
-        borrowed, silent: how many kernels are shown with the arguments of their op, and how many have none.
+        borrowed: how many kernels are shown with the arguments of their op.
         is_simplified: whether no kernel names a group and each rank uses one stream: then all are of the group `ALL`.
 
     Raises:
@@ -108,14 +108,14 @@ class RankKernels:
         parts = [_kernels_of(trace) for trace in self.traces]
         self.place = np.repeat(np.arange(len(parts)), [len(part.start_ns) for part in parts])
         self.start_ns, self.dur_ns, self.stream, self._sequence = (
-            np.concatenate([np.asarray(getattr(part, name)) for part in parts]) if parts else np.zeros(0, np.int64)
+            np.concatenate([getattr(part, name) for part in parts]) if parts else np.zeros(0, np.int64)
             for name in ("start_ns", "dur_ns", "stream", "sequence")
         )
         raw = [one for part in parts for one in part.said]
         self.said = text_codes(raw)
         distinct = dict.fromkeys(raw)
         self.arguments = [_arguments(one) for one in distinct]
-        self.borrowed, self.silent = sum(part.borrowed for part in parts), sum(part.silent for part in parts)
+        self.borrowed = sum(part.borrowed for part in parts)
         self.is_simplified = self._has_no_groups()
 
     def __len__(self) -> int:
@@ -132,15 +132,29 @@ class RankKernels:
         return np.array(values, dtype)[self.said] if len(values) else np.zeros(0, dtype)
 
     @cached_property
-    def groups(self) -> list[tuple[str | None, str]]:
-        """Name and ranks of the groups of processes; see `group`."""
-        return list(dict.fromkeys(map(self._group_of, self.arguments)))
+    def _groups(self) -> tuple[list[tuple[str | None, str]], list[list[int] | None], np.ndarray]:
+        """Name and ranks, as text, of the groups of processes; their ranks; the group of each of the arguments."""
+        named = list(map(self._group_of, self.arguments))
+        ranks: dict[tuple[str | None, str], list[int] | None] = {}
+        for group, one in zip(named, self.arguments, strict=True):
+            if group not in ranks:
+                ranks[group] = self.ranks_of(one)
+        places = {group: place if group[0] is not None else -1 for place, group in enumerate(ranks)}
+        return list(ranks), list(ranks.values()), np.array([places[group] for group in named], np.int64)
 
     @cached_property
     def group(self) -> np.ndarray:
-        """Position in `groups`, -1 for kernels of which no group is known."""
-        places = {one: place if one[0] is not None else -1 for place, one in enumerate(self.groups)}
-        return self.by_arguments([places[self._group_of(one)] for one in self.arguments], np.int64)
+        """Number of the group of processes of each kernel, -1 where none is known."""
+        return self.by_arguments(self._groups[2], np.int64)
+
+    def name_of(self, group: int) -> str | None:
+        """Name of the group with a number."""
+        return self._groups[0][group][0]
+
+    @property
+    def ranks_of_groups(self) -> list[list[int] | None]:
+        """For each group its ranks, None where nothing tells."""
+        return self._groups[1]
 
     def _group_of(self, one: Arguments) -> tuple[str | None, str]:
         return (ALL, "") if self.is_simplified else (one.group, str(one.cells["Process Group Ranks"]))
@@ -201,10 +215,9 @@ class _Part:
     start_ns: np.ndarray
     dur_ns: np.ndarray
     stream: np.ndarray
-    sequence: list[int]
-    said: list[tuple[str, ...]]
+    sequence: np.ndarray
+    said: list[tuple[Any, ...]]
     borrowed: int
-    silent: int
 
 
 def _kernels_of(trace: TraceMember) -> _Part:
@@ -224,10 +237,9 @@ def _kernels_of(trace: TraceMember) -> _Part:
         c.start_ns[rows] + trace.offset_ns,
         c.dur_ns[rows],
         c.stream[rows],
-        sequence,
+        np.array(sequence, np.int64),
         said,
         int(np.count_nonzero((source >= 0) & (source != rows))),
-        int(np.count_nonzero(source < 0)),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tracelens_graph.analyses.ranks.nodes import Nodes
-from tracelens_graph.analyses.ranks.tracelens_instances import collective_id
+from tracelens_graph.analyses.ranks.tracelens_instances import collective_id, spans_of_groups
 from tracelens_graph.analyses.ranks.tracelens_kernels import RankKernels
 from tracelens_graph.analyses.shared.collective_arguments import KEYS
 from tracelens_graph.analyses.shared.grouping import Cells, picked, text_codes
@@ -22,7 +22,7 @@ def long_columns(kernels: RankKernels, nodes: Nodes) -> dict[str, Cells]:
     arguments = kernels.arguments
     said = kernels.said.tolist()
     grouped = kernels.number >= 0
-    spans = [nodes.span(kernels.ranks_of(one)) for one in arguments]
+    spans = spans_of_groups(kernels, nodes)
     of_argument: dict[str, list[object]] = {
         name: [one.megabytes(name[:3].strip()) for one in arguments]
         if "size (MB)" in name
@@ -47,7 +47,7 @@ def long_columns(kernels: RankKernels, nodes: Nodes) -> dict[str, Cells]:
         "ts": kernels.ts(),
         "dur": kernels.dur_ns / 1e3,
         "node_id": [nodes.node_of(kernels.ranks[at]) for at in kernels.place.tolist()],
-        "node_span": [spans[at] for at in said],
+        "node_span": [spans[group] for group in kernels.group.tolist()],
     }
 
 
@@ -55,7 +55,7 @@ def summary_long_columns(kernels: RankKernels, nodes: Nodes) -> dict[str, Cells]
     """Columns of `nccl_summary_long`: kernels by rank, arguments and stream, the greatest sum first."""
     group = text_codes(list(zip(kernels.place.tolist(), kernels.said.tolist(), kernels.stream.tolist(), strict=True)))
     _, first = np.unique(group, return_index=True)
-    times = Groups(group, kernels.dur_ns, len(first))
+    times, spans = Groups(group, kernels.dur_ns, len(first)), spans_of_groups(kernels, nodes)
     said = [kernels.arguments[at] for at in kernels.said[first].tolist()]
     ranks = [kernels.ranks[at] for at in kernels.place[first].tolist()]
     columns: dict[str, Cells] = {
@@ -72,7 +72,7 @@ def summary_long_columns(kernels: RankKernels, nodes: Nodes) -> dict[str, Cells]
         "dur_max": times.max / 1e3,
         "operation_count": times.count,
         "node_id": [nodes.node_of(rank) for rank in ranks],
-        "node_span": [nodes.span(kernels.ranks_of(one)) for one in said],
+        "node_span": [spans[at] for at in kernels.group[first].tolist()],
     }
     order = np.argsort(-times.sum, kind="stable")
     return {name: picked(cells, order) for name, cells in columns.items()}

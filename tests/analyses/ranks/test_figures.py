@@ -1,0 +1,170 @@
+"""What collectives cost: figures worked out by hand, and the tables of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from made_jobs import collective, job, rank
+
+from corpus import CORPUS, needs_corpus
+from tracelens_graph import collectives
+from tracelens_graph.analyses.ranks.attendance import GpuTime, Step
+from tracelens_graph.analyses.ranks.figures import Figures
+from tracelens_graph.analyses.ranks.job import COLUMNS, Job
+from tracelens_graph.analyses.ranks.meetings import Meetings
+from tracelens_graph.analyses.ranks.rank_tables import rank_balance, rank_collectives, shown_bytes
+from tracelens_graph.errors import AnalysisError
+from tracelens_graph.graph.trace_set import TraceSet
+from tracelens_graph.loading import load_core
+from tracelens_graph.set_loading import load_core_set
+from tracelens_graph.simulate import simulate
+
+US = 1_000
+H100 = ({"id": 0, "name": "NVIDIA H100 80GB HBM3", "numSms": 132},)
+
+
+def intervals(*pairs: tuple[int, int]) -> Any:
+    start, end = np.array(pairs, np.int64).reshape(-1, 2).T
+    return start, end
+
+
+def two_ranks(**more: Any) -> list[Any]:
+    """An all-reduce of 4 MiB: rank 1 comes 30 us late, both leave at 130 us; rank 0 computes for 20 us meanwhile."""
+    part = collective(1, elements=1 << 20, group_size=2, ranks=(0, 1))
+    times = ((0, 130 * US), (30 * US, 130 * US))
+    busy = ((-50 * US, 130 * US), (-50 * US, 130 * US))
+    computing = ((-50 * US, 20 * US), (-50 * US, 10 * US))
+    return [
+        rank(
+            place, [(part, *times[place])], devices=2, world_size=2, step_of=(0,),
+            steps=(Step(7, -50 * US, 130 * US),), properties=H100 * 2,
+            gpu=GpuTime(intervals(busy[place]), intervals(computing[place])), **more,
+        )
+        for place in range(2)
+    ]  # fmt: skip
+
+
+def test_an_all_reduce_by_hand() -> None:
+    (row,) = rank_collectives(Figures(Meetings(two_ranks()))).records()
+    assert (row["kind"], row["sequence"], row["step"], row["ranks"], row["group_size"]) == ("allreduce", 1, 7, 2, 2)
+    assert (row["start_skew_us"], row["wait_us"], row["latency_us"]) == (30.0, 30.0, 100.0)
+    assert (row["shortest_us"], row["end_skew_us"], row["last_rank"], row["last_trace"]) == (100.0, 0.0, 1, "rank1")
+    assert row["message_bytes"] == 4 << 20
+    assert row["algbw_gb_s"] == pytest.approx((4 << 20) / 100e-6 / 1e9)
+    assert row["busbw_gb_s"] == pytest.approx(row["algbw_gb_s"] * 2 * 1 / 2)
+    assert (row["peak_gb_s"], row["hosts"]) == (450.0, 1)
+    assert row["percent_of_peak"] == pytest.approx(100 * row["busbw_gb_s"] / 450)
+    assert (row["overlapped_us"], row["exposed_us"]) == (20.0, 110.0 + 100.0)
+
+
+def test_ranks_by_hand() -> None:
+    first, second = rank_balance(Figures(Meetings(two_ranks()))).records()
+    assert (first["wait_ms"], first["transfer_ms"], first["end_skew_ms"]) == (0.03, 0.1, 0.0)
+    assert (first["exposed_ms"], first["exposed_wait_ms"], first["times_last"]) == (0.11, 0.01, 0)
+    assert (second["wait_ms"], second["times_last"], second["held_up_ms"], second["share_last"]) == (0, 1, 0.03, 100.0)
+    assert (first["span_ms"], first["computing_ms"], second["computing_ms"]) == (0.18, 0.07, 0.06)
+
+
+def test_times_of_a_step_by_hand() -> None:
+    made = Job(two_ranks())
+    rows = {row["time"]: row for row in made.table("rank_times").records()}
+    assert {name: round(row["ms"] * 1e3, 6) for name, row in rows.items()} == {
+        "step": 180.0, "computing": 65.0, "communication": 115.0, "exposed": 105.0, "waiting": 15.0,
+        "exposed_waiting": 5.0,
+    }  # fmt: skip
+    assert rows["waiting"]["percent"] == pytest.approx(100 * 15 / 180)
+    assert (rows["waiting"]["most_trace"], rows["waiting"]["least_trace"]) == ("rank0", "rank1")
+    steps = made.table("rank_steps").records()
+    assert [(row["step"], row["wait_ms"], row["times_last"], row["held_up_ms"]) for row in steps] == [
+        (7, 0.03, 0, 0.0),
+        (7, 0.0, 1, 0.03),
+    ]
+
+
+def test_between_hosts_no_peak_is_known() -> None:
+    apart = [replace(one, host=host) for one, host in zip(two_ranks(), "ab", strict=True)]
+    (row,) = rank_collectives(Figures(Meetings(apart))).records()
+    assert (row["hosts"], row["peak_gb_s"], row["percent_of_peak"]) == (2, None, None)
+
+
+def test_without_sizes_there_is_no_bandwidth() -> None:
+    ranks = [rank(place, [(collective(1, elements=None), 0, 10)]) for place in range(2)]
+    (row,) = rank_collectives(Figures(Meetings(ranks))).records()
+    assert (row["message_bytes"], row["algbw_gb_s"], row["busbw_gb_s"], row["step"]) == (None, None, None, None)
+
+
+def test_an_all_gather_counts_what_comes_out() -> None:
+    part = collective(1, "_allgather_base", 1000, out_elements=4000, dtype="c10::Float8_e4m3fn", group_size=4)
+    (row,) = rank_collectives(Figures(Meetings([rank(place, [(part, 0, 4000)]) for place in range(4)]))).records()
+    assert (row["message_bytes"], row["algbw_gb_s"], row["busbw_gb_s"]) == (4000, 1.0, 0.75)
+
+
+def test_tables_without_anything() -> None:
+    for ranks in ([], [rank(0, [])], [rank(0, []), rank(1, [])]):
+        tables = Job(ranks).tables()
+        assert [len(tables[name]) for name in ("collective_kinds", "rank_collectives", "rank_times", "rank_steps")] == [
+            0
+        ] * 4
+        assert len(tables["rank_balance"]) == len(ranks)
+    with pytest.raises(AnalysisError, match="there is no table 'rank_time'; did you mean rank_times"):
+        Job([]).table("rank_time")
+
+
+@given(st.integers(0, 10**6), st.integers(0, 5_000))
+def test_sums_agree_between_tables(seed: int, noise: int) -> None:
+    made = Job(job(seed, 4, 12, end_noise_ns=noise).ranks)
+    of_collectives, of_ranks = made.table("rank_collectives"), made.table("rank_balance")
+    kinds = made.table("collective_kinds")
+    assert sum(of_collectives["wait_us"]) == pytest.approx(1e3 * sum(of_ranks["wait_ms"]))
+    assert sum(kinds["wait_ms"]) == pytest.approx(sum(of_ranks["wait_ms"]))
+    assert sum(kinds["count"]) == len(of_collectives)
+    exposed = 1e3 * sum(of_ranks["wait_ms"]) + 1e3 * sum(of_ranks["transfer_ms"]) + 1e3 * sum(of_ranks["end_skew_ms"])
+    assert sum(of_collectives["exposed_us"]) == pytest.approx(exposed)  # nothing computes
+    assert sum(of_ranks["times_last"]) <= len(of_collectives)
+
+
+def test_sizes_for_people() -> None:
+    assert [shown_bytes(size) for size in (0, 8, 999, 1000, 999_600, 25_165_824, 3.2e12, 1e16)] == [
+        "0 B", "8 B", "999 B", "1 KB", "1 MB", "25.2 MB", "3.2 TB", "1e+04 TB",
+    ]  # fmt: skip
+
+
+def test_simulated_ranks_are_as_they_were_simulated() -> None:
+    run = simulate(ranks=4, steps=2, layers=1, seed=3, dataloader_us=12_000.0, dataloader_rank=2)
+    ranks = TraceSet.of({f"rank{one.rank}": load_core(one.trace) for one in run.ranks})
+    rows = {row["sequence"]: row for row in collectives(ranks).records()}
+    truth = {one["seq"]: one for one in run.ranks[0].truth["collectives"]}
+    assert set(rows) == set(truth)
+    for number, one in truth.items():
+        row = rows[number]
+        assert (row["kind"], row["last_rank"], row["ranks"]) == (one["kind"], one["last_rank"], 4)
+        assert round(row["start_skew_us"] * 1e3) == one["skew_ns"]
+        assert round(row["latency_us"] * 1e3) == one["transfer_ns"]
+        assert round(row["wait_us"] * 1e3) == sum(max(one["start_ns"]) - start for start in one["start_ns"])
+    balance = {row["rank"]: row for row in Job(ranks).table("rank_balance").records()}
+    assert balance[2]["held_up_ms"] > 20 > 1 > max(balance[rank]["held_up_ms"] for rank in (0, 1, 3))
+    with pytest.raises(AnalysisError, match="top=-1"):
+        collectives(ranks, top=-1)
+    assert set(collectives(ranks, kind="_allgather_base")["kind"]) == {"_allgather_base"}
+
+
+@needs_corpus
+def test_eight_real_ranks() -> None:
+    assert CORPUS
+    files = [str(CORPUS / "dlrm-8-ranks" / "kineto" / f"rank{n}.json.gz") for n in range(8)]
+    lean, whole = load_core_set(files, columns=COLUMNS), load_core_set(files)
+    for name in Job(whole).names:
+        assert Job(lean).table(name).records() == Job(whole).table(name).records()
+    rows = Job(lean).table("rank_collectives").records()
+    assert [row["ranks"] for row in rows] == [8] * 8
+    assert sorted(row["end_skew_us"] for row in rows) == [1, 2, 2, 2, 3, 5, 5, 7]
+    assert max(row["start_skew_us"] for row in rows) == 7624
+    balance = Job(lean).table("rank_balance")
+    assert dict(zip(balance["rank"], balance["times_last"], strict=True)) == {
+        0: 0, 1: 0, 2: 0, 3: 0, 4: 1, 5: 2, 6: 0, 7: 5,
+    }  # fmt: skip

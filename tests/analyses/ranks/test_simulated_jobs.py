@@ -1,0 +1,147 @@
+"""Jobs of known truth: what is matched, how far clocks are apart, who waited, and how long transfers took."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tracelens_graph.analyses.ranks.meetings import Meetings
+from tracelens_graph.graph.trace_set import TraceSet
+from tracelens_graph.loading import load_core
+from tracelens_graph.simulate import Run, simulate
+
+LOOP: dict[str, Any] = {"program": "loop", "layers": 6, "python_stacks": False}
+MIXED = ("_reduce_scatter_base", "barrier", "broadcast", "all_to_all", "all_to_allv", "send")
+
+
+def simulated(**settings: Any) -> tuple[Run, Meetings]:
+    run = simulate(**{"ranks": 4, "steps": 3, "seed": 5, **settings})
+    lost = run.options.missing_ranks
+    ranks = TraceSet.of({f"rank{one.rank}": load_core(one.trace) for one in run.ranks if one.rank not in lost})
+    return run, Meetings(ranks)
+
+
+def truth_of_parts(run: Run, meetings: Meetings) -> list[tuple[dict[str, Any], int] | None]:
+    """For each part the collective that it truly is of, and the place of its rank among its members."""
+    by_kernel = {}
+    for one in run.ranks[0].truth["collectives"]:
+        for place, (rank, kernel) in enumerate(zip(one["ranks"], one["kernels"], strict=True)):
+            if kernel is not None:
+                by_kernel[rank, kernel] = (one, place)
+    ranks = [rank.rank for rank in meetings.attendances]
+    return [
+        by_kernel.get((ranks[meetings.trace[part]], meetings.parts.collective(part).uids[0]))
+        for part in range(len(meetings.parts))
+    ]
+
+
+def assert_matched(run: Run, meetings: Meetings, whole: bool = True) -> None:
+    """What has one number is one collective; where `whole`, all of it. Those without a common end are not looked at."""
+    found: dict[str, list[int]] = {}
+    of_number: dict[int, set[str]] = {}
+    for part, truth in enumerate(truth_of_parts(run, meetings)):
+        assert truth is not None
+        if truth[0]["is_odd"]:
+            continue
+        number = int(meetings.meeting[part])
+        found.setdefault(truth[0]["key"], []).append(number)
+        if number >= 0:
+            of_number.setdefault(number, set()).add(truth[0]["key"])
+    assert all(len(keys) == 1 for keys in of_number.values())
+    if not whole:
+        return
+    assert all(min(numbers) >= 0 and len(set(numbers)) == 1 for numbers in found.values() if len(numbers) > 1)
+    assert all(numbers == [-1] for numbers in found.values() if len(numbers) == 1)
+
+
+@pytest.mark.parametrize("args", ["all", "without_sequence", "none"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        LOOP,
+        {**LOOP, "step_collectives": MIXED},
+        {"ranks": 8, "layers": 2, "tensor_parallel": 2, "steps": 2},
+        {"ranks": 4, "layers": 2, "pipeline_parallel": 2, "steps": 2},
+        {"ranks": 4, "layers": 1, "expert_parallel": 4, "steps": 2},
+    ],
+    ids=["data parallel", "loop", "all kinds", "tensor parallel", "pipeline", "experts"],
+)
+def test_all_is_matched_whatever_was_recorded(settings: dict[str, Any], args: str) -> None:
+    if args == "none" and "step_collectives" in settings:  # nothing tells who sends to whom
+        settings = {**settings, "step_collectives": MIXED[:-1]}
+    run, meetings = simulated(**settings, collective_args=args)
+    several_groups = set(settings) & {"tensor_parallel", "pipeline_parallel", "expert_parallel"}
+    assert_matched(run, meetings, whole=args != "none" or not several_groups)
+
+
+@pytest.mark.parametrize("settings", [{"layers": 2}, {**LOOP, "step_collectives": MIXED}], ids=["training", "loop"])
+def test_waits_and_transfers_are_exact_on_one_clock(settings: dict[str, Any]) -> None:
+    run, meetings = simulated(**settings, dataloader_rank=2, dataloader_us=9_000.0)
+    for part, truth in enumerate(truth_of_parts(run, meetings)):
+        assert truth is not None
+        one, place = truth
+        if not one["is_barrier"]:
+            continue
+        assert meetings.wait_ns[part] == one["wait_ns"][place]
+        assert meetings.transfer_ns[part] == one["transfers_ns"][place]
+        assert meetings.end_skew_ns[part] == one["end_noise_ns"][place] == 0
+
+
+@pytest.mark.parametrize("odd", [0.0, 0.2])
+def test_offsets_and_noise(odd: float) -> None:
+    offsets = [0.0, 50_000.0, -31_000.0, 7.0]
+    run, meetings = simulated(
+        **LOOP, clock_offset_us=offsets, nodes=None, end_noise_us=7.0, odd_share=odd, odd_noise_us=400.0,
+        collective_args="without_sequence", start_stagger_us=0.0,
+    )  # fmt: skip
+    told = np.array([clock["offset_ns"] for clock in run.ranks[0].truth["clocks"]])
+    clocks = meetings.estimated
+    assert np.abs(clocks.offset_ns - (told - told[0])).max() < 12_000
+    assert_matched(run, meetings)
+    for part, truth in enumerate(truth_of_parts(run, meetings)):
+        assert truth is not None
+        one, place = truth
+        if meetings.meeting[part] >= 0 and not one["is_odd"]:
+            assert abs(meetings.wait_ns[part] - one["wait_ns"][place]) < 20_000
+
+
+def test_hosts_whose_clocks_drift() -> None:
+    run, meetings = simulated(
+        ranks=8, nodes=4, steps=12, program="loop", layers=10, python_stacks=False, dataloader_us=120_000.0,
+        clock_offset_us=[0.0, 50_000.0, -20_000.0, 300.0], clock_drift_ppm=[0.0, 50.0, -30.0, 5.0], end_noise_us=7.0,
+    )  # fmt: skip
+    assert_matched(run, meetings)
+    assert sorted(set(meetings.hosts)) == [0, 1, 2, 3]
+    apart = meetings.last_end_ns - meetings.first_end_ns
+    assert apart[meetings.is_barrier].max() < 15_000
+    assert meetings.clocks.drift == pytest.approx([0, 50e-6, -30e-6, 5e-6], abs=4e-6)
+
+
+@pytest.mark.parametrize("args", ["all", "without_sequence", "none"])
+def test_dropped_and_extra_collectives(args: str) -> None:
+    run, meetings = simulated(
+        **LOOP, dropped_collectives=((1, 3), (2, 9)), extra_collectives=((3, 6),), collective_args=args
+    )
+    assert_matched(run, meetings)
+
+
+def test_a_rank_whose_sequence_numbers_are_one_ahead() -> None:
+    run, meetings = simulated(**LOOP, extra_collectives=((3, 2),), extra_counts=True)
+    assert_matched(run, meetings)
+
+
+def test_a_missing_rank_is_told() -> None:
+    run, meetings = simulated(**LOOP, missing_ranks=(2,))
+    assert_matched(run, meetings)
+    assert (
+        meetings.notes[0]
+        == f"{len(meetings):,} of {len(meetings):,} collectives lack ranks of their groups, which may be the last"
+    )
+
+
+def test_groups_of_one_name_and_other_ranks() -> None:
+    run, meetings = simulated(ranks=4, layers=2, tensor_parallel=2, steps=1, repeat_group_names=True)
+    assert_matched(run, meetings)

@@ -1,0 +1,136 @@
+"""ranks: the screen, tables, files, conditions."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from handmade import Run
+
+from corpus import CORPUS, needs_corpus
+from tracelens_graph.simulate import simulate, write
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with three ranks of which the second is late."""
+    folder = tmp_path_factory.mktemp("job")
+    write(simulate(ranks=3, steps=2, layers=1, dataloader_rank=1, dataloader_us=20_000), folder)
+    for other in folder.glob("*.truth.json"):
+        other.unlink()
+    for other in folder.glob("*.execution-trace.json"):
+        other.unlink()
+    return folder
+
+
+def test_the_screen(run: Run, job: Path) -> None:
+    code, out, _ = run("ranks", job)
+    assert code == 0
+    lines = out.splitlines()
+    assert lines[0] == "3 ranks on 1 host (NVIDIA H100 SXM5), 2 steps each, 8 collectives that ranks share"
+    assert lines[2].startswith("A step takes ")
+    assert "late: rank1 comes last to " in out
+    assert lines[-1] == f"ask next: tracelens-graph ranks {job} --table rank_collectives"
+    assert len(lines) <= 40
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 200])
+def test_lines_fit(run: Run, job: Path, width: int) -> None:
+    _, out, _ = run("ranks", job, env={"COLUMNS": str(width)})
+    assert all(len(line) <= width for line in out.splitlines() if not line.startswith("ask next"))
+
+
+def test_tables_for_programs(run: Run, job: Path, tmp_path: Path) -> None:
+    code, out, _ = run("ranks", job, "--table", "rank_balance", "--format", "csv")
+    assert code == 0
+    rows = list(csv.DictReader(out.splitlines()))
+    assert [row["rank"] for row in rows] == ["0", "1", "2"]
+    assert max(rows, key=lambda row: float(row["held_up_ms"]))["rank"] == "1"
+    _, out, _ = run("ranks", job, "--format", "json")
+    assert len(json.loads(out)["rows"]) == 8
+    code, out, err = run("ranks", job, "--table", "rank_balances")
+    assert (code, out) == (1, "")
+    assert "there is no table 'rank_balances'; did you mean rank_balance" in err
+
+
+def test_files(run: Run, job: Path, tmp_path: Path) -> None:
+    names = ("tables", "ranks.json", "ranks.md", "ranks.xlsx")
+    folder, document, page, book = (tmp_path / name for name in names)
+    code, _, _ = run("ranks", job, "--csv", folder, "--json", document, "--markdown", page, "--xlsx", book)
+    assert code == 0
+    found = json.loads(document.read_text())
+    assert set(found["tables"]) == {path.stem for path in folder.glob("*.csv")}
+    assert found["late"].startswith("late: rank1 ")
+    assert found["headline"] in page.read_text()
+    assert book.stat().st_size > 5_000
+    code, _, err = run("ranks", job, "--json", job / "rank0.json.gz", "--force")
+    assert code != 0
+    assert "rank0.json.gz" in err
+
+
+def test_conditions(run: Run, job: Path) -> None:
+    code, _, err = run(
+        "ranks", job, "--fail-if", "exposed_waiting_percent > 5", "--fail-if", "rank:rank1:held_up_ms > 9"
+    )
+    assert code == 3
+    assert err.count("failed: ") == 2
+    code, _, err = run("ranks", job, "--fail-if", "kind:allreduce:bus_gb_s < 1", "--fail-if", "waiting_ms > 1e9")
+    assert (code, "failed" in err) == (0, False)
+    code, _, err = run("ranks", job, "--fail-if", "waiting > 1")
+    assert code == 2
+    assert "there is no figure 'waiting'" in err
+
+
+def test_a_window(run: Run, job: Path) -> None:
+    _, whole, _ = run("ranks", job, "--format", "json")
+    _, part, _ = run("ranks", job, "--step", "3", "--format", "json")
+    assert 0 < len(json.loads(part)["rows"]) < len(json.loads(whole)["rows"])
+
+
+def test_one_trace_is_no_job(run: Run, job: Path) -> None:
+    code, out, err = run("ranks", job / "rank0.json.gz")
+    assert (code, out) == (1, "")
+    assert err.startswith("error: ")
+    assert "one trace alone" in err
+
+
+def test_a_rank_of_another_job_is_told(run: Run, job: Path, tmp_path: Path) -> None:
+    for file in job.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    other = simulate(ranks=2, steps=1, layers=1, seed=9).ranks[1].trace
+    (tmp_path / "rank9.json.gz").write_bytes(gzip.compress(json.dumps(other).encode()))
+    code, out, err = run("ranks", tmp_path)
+    assert code == 0
+    assert "rank9 is of a job of 2 ranks, the others of 3" in err
+    assert "rank 1 is there more than once" in err
+    assert "are not matched" in out
+
+
+def test_what_does_not_go_together(run: Run, job: Path) -> None:
+    for arguments in (["--layout", "tracelens"], ["--lenient"],
+                      ["--layout", "tracelens", "--csv", "x", "--table", "rank_times"]):  # fmt: skip
+        code, _, err = run("ranks", job, *arguments)
+        assert (code, err.count("error")) == (2, 1)
+
+
+def test_tracelens_files(run: Run, goldens: Path, tmp_path: Path) -> None:
+    code, _, _ = run(
+        "ranks", goldens / "multirank-synthetic4" / "synthetic4", "--layout", "tracelens", "--csv", tmp_path
+    )
+    assert code == 0
+    reference = goldens / "multirank-synthetic4" / "synthetic4_report"
+    assert {path.name for path in tmp_path.glob("*.csv")} == {path.name for path in reference.glob("*.csv")}
+    for path in reference.glob("*.csv"):
+        with path.open(newline="") as mine, (tmp_path / path.name).open(newline="") as theirs:
+            assert next(csv.reader(mine)) == next(csv.reader(theirs))
+
+
+@needs_corpus
+def test_eight_real_ranks(run: Run) -> None:
+    assert CORPUS
+    code, out, err = run("ranks", CORPUS / "dlrm-8-ranks" / "kineto")
+    assert (code, err) == (0, "")
+    assert "late: rank7 comes last to 5 of 8 collectives" in out
