@@ -287,7 +287,9 @@ DIFF_KINDS = {
 """Nodes of comparisons in a database."""
 
 RANK_EDGES = (
-    EdgeType("MEMBER_OF", "Kernel", "Meeting", "first kernel of a rank's part to the collective of all ranks"),
+    EdgeType(
+        "MEMBER_OF", "Kernel|Annotation", "Meeting", "first kernel of a rank's part to the collective of all ranks"
+    ),
     EdgeType("SENDS", "Kernel", "Kernel", "first kernel of the rank that sends to that of the one that receives"),
     EdgeType("OF_MATCHING", "Meeting", "Matching", "collective of all ranks to the matching that found it"),
     EdgeType("OF_RANK", "Matching", "Trace", "matching to the ranks that were matched"),
