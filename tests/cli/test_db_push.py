@@ -56,9 +56,10 @@ def test_push_list_drop(run: Run, folder: Path, name: str) -> None:
     command = ("db", "push", folder / "rank0" / "trace.json", folder / "rank1" / "trace.json", "--run", name)
     code, out, err = run(*command, "--label", "b=2", "--label", "a=1")
     assert (code, err) == (0, f"run {name}: of 8 ranks 2, 3, 4, 5, 6, 7 are missing\n")
-    first, second = out.splitlines()
+    first, second, collectives = out.splitlines()
     assert first.startswith(f"pushed {name}/rank0/trace: 13 events, ")
     assert second.startswith(f"pushed {name}/rank1/trace: 13 events, ")
+    assert collectives.startswith(f"pushed collectives of {name}: 1 of 2 ranks in ")
     rows = listed(run, name)
     assert [row["name"] for row in rows] == ["rank0/trace", "rank1/trace"]
     assert [row["rank"] for row in rows] == ["0", "1"]
@@ -70,7 +71,11 @@ def test_push_list_drop(run: Run, folder: Path, name: str) -> None:
 
     code, out, _ = run(*command, "--label", "a=1", "--label", "b=2")
     assert code == 0
-    assert [line.split(" ")[0] for line in out.splitlines()] == ["unchanged", "unchanged"]
+    assert [line.split(" ")[0] for line in out.splitlines()] == ["unchanged"] * 3
+    # A rank alone changes nothing about the collectives.
+    assert (
+        run(*command[:3], "--run", name, "--as", "rank0/trace", "--label", "a=1", "--label", "b=2")[1].count("\n") == 1
+    )
 
     code, out, err = run("db", "drop", f"{name}/rank0/trace", "--yes")
     assert (code, out) == (0, f"dropped {name}/rank0/trace: 13 events\n")
@@ -80,6 +85,25 @@ def test_push_list_drop(run: Run, folder: Path, name: str) -> None:
     code, _, err = run("db", "drop", name, "-y")
     assert code == 1
     assert err.startswith(f"error: no trace '{name}' is in the database")
+
+
+def test_ranks_one_by_one(run: Run, folder: Path, name: str) -> None:
+    ranks = [folder / f"rank{rank}" / "trace.json" for rank in range(2)]
+    for rank, trace in enumerate(ranks):
+        code, out, _ = run("db", "push", trace, "--run", name, "--as", f"rank{rank}/trace")
+        assert code == 0
+    assert (
+        out.splitlines()[1] == f"collectives of {name} are not matched: 1 of its 2 traces were named; name all of them"
+    )
+    code, out, _ = run("db", "query", "slowest_ranks", "--param", f"run={name}")
+    assert code == 0
+    assert f"the collectives of {name} are not matched: push its 2 traces together, with --run" in out
+    assert (
+        run("db", "push", *ranks, "--run", name)[1].splitlines()[2].startswith(f"pushed collectives of {name}: 1 of ")
+    )
+    code, out, _ = run("db", "query", "slowest_ranks", "--param", f"run={name}", "--format", "csv")
+    assert (code, len(out.splitlines())) == (0, 3)
+    assert run("db", "drop", name, "-y")[0] == 0
 
 
 def test_lean_and_replace(run: Run, folder: Path, name: str) -> None:

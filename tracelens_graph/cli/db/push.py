@@ -70,10 +70,11 @@ def _match(graphs: Graphs, run: str, ranks: Sequence[PushedRank]) -> None:
     from tracelens_graph.reports.progress import progress_on_terminal
     from tracelens_graph.texts import printable
 
-    of_run = [trace["id"] for trace in graphs.traces() if trace["run"] == run]
-    if set(of_run) != {one.trace for one in ranks}:
-        named = f"{len(ranks):,} of its {len(of_run):,} traces were named"
-        typer.echo(printable(f"collectives of {run} are not matched: {named}; name all of them"))
+    of_run = {trace["id"] for trace in graphs.traces() if trace["run"] == run}
+    if of_run != {one.trace for one in ranks}:
+        if not any(one["run"] == run and one["state"] == "complete" for one in graphs.matchings()):
+            named = f"{len(ranks):,} of its {len(of_run):,} traces were named"
+            typer.echo(printable(f"collectives of {run} are not matched: {named}; name all of them"))
     elif len(ranks) > 1:
         start = time.monotonic()
         with progress_on_terminal("pushing collectives", unit="rows") as progress:
