@@ -80,8 +80,9 @@ def _match(graphs: Graphs, run: str, ranks: Sequence[PushedRank]) -> None:
         with progress_on_terminal("pushing collectives", unit="rows") as progress:
             outcome = graphs.match(run, ranks, progress=progress)
         (found,) = (one for one in graphs.matchings() if one["run"] == run)
-        seconds = "" if outcome == "unchanged" else f" in {time.monotonic() - start:.1f} s"
-        said = f"{found['collectives']:,} of {len(ranks):,} ranks{seconds}"
-        if found["unmatched"]:
-            said += f"; {found['unmatched']:,} of {found['parts']:,} parts are not matched"
-        typer.echo(printable(f"{outcome} collectives of {run}: {said}"))
+        if found["parts"]:
+            seconds = "" if outcome == "unchanged" else f" in {time.monotonic() - start:.1f} s"
+            said = f"{found['collectives']:,} of {len(ranks):,} ranks{seconds}"
+            if found["unmatched"]:
+                said += f"; {found['unmatched']:,} of {found['parts']:,} parts are not matched"
+            typer.echo(printable(f"{outcome} collectives of {run}: {said}"))
