@@ -131,6 +131,8 @@ ROW_MEANINGS = {
 
 _ALIGNED = "from tracelens_graph.analyses.alignment.difference import diff;"
 
+_JOB = "from tracelens_graph.analyses.ranks.job import Job;"
+_OF_RANKS = ("rank_times", "collective_kinds", "rank_balance", "rank_collectives", "rank_steps")
 OTHER_TABLES = {
     "attribution": ("tracelens-graph attribution TRACE --level module", 'tlg.attribution(g, level="module")'),
     "module_tree": ("tracelens-graph modules TRACE --format table", "tlg.modules(g)"),
@@ -200,6 +202,10 @@ OTHER_TABLES = {
             f'tlg.tracelens_tables(ranks)["{name}"]',
         )
         for name in tracelens_ranks.SCHEMAS
+    },
+    **{
+        name: (f"tracelens-graph ranks FOLDER --table {name}", f'{_JOB} Job(tlg.TraceSet.of([g, g])).table("{name}")')
+        for name in _OF_RANKS
     },
 }
 """Table that is in no report -> a command and a call in Python that give it."""

@@ -54,6 +54,7 @@ KERNELS = [
     ("collective-permute-start.3", "XLA", "send_recv"),
     ("recv-done.3", "XLA", "recv"),
     ("all-gather.2", "", "all_gather"),
+    ("triton_all_reduce_kernel", "", "allreduce"),
     ("void aiter::reduce_scatter_cross_device_store<x>(x)", "", "reduce_scatter"),
     ("void ulysses::a2a_tma_kernel<__nv_bfloat16>(void*)", "", "all_to_all"),
 ]  # fmt: skip

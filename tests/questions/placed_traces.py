@@ -10,7 +10,7 @@ from typing import Any
 
 from handmade import HOSTILE, span
 
-from corpus import CORPUS
+from corpus import CHECKOUT, CORPUS
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceMember
 from tracelens_graph.loading import load_core
@@ -103,6 +103,13 @@ def dlrm() -> tuple[TraceMember, ...]:
     assert CORPUS
     folder = CORPUS / "dlrm-8-ranks" / "kineto"
     return tuple(placed(marked(folder / f"rank{n}.json.gz"), "across dlrm", f"rank{n}") for n in range(8))
+
+
+@cache
+def on_host() -> tuple[TraceMember, ...]:
+    """Four ranks that communicated over gloo, the last of them late in every step."""
+    folder = CHECKOUT / "examples/traces/gloo-4-ranks"
+    return tuple(placed(marked(folder / f"rank{n}.json.gz"), "across gloo", f"rank{n}") for n in range(4))
 
 
 @cache

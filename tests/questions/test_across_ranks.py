@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from placed_traces import dlrm, marked, placed, ranks_of, simulated
+from placed_traces import dlrm, marked, on_host, placed, ranks_of, simulated
 from same_tables import assert_same
 
 from corpus import CORPUS, needs_corpus
@@ -224,6 +224,18 @@ def test_the_database_sees_the_same_ranks(ask: Ask, name: str) -> None:
     by_hand = ranks_of((10.0, 30.0), (25.0, 15.5), (25.0, 28.0))
     for kind in (None, "allreduce", "broadcast"):
         assert_same(*ask(by_hand, name, run=by_hand[0].run, kind=kind))
+
+
+def test_the_late_rank_of_a_job_without_a_gpu() -> None:
+    table = QUESTIONS["collective_spread"](on_host(), kind="allreduce", top=3)
+    assert (table["last_rank"], table["ranks"]) == ([3, 3, 3], [4, 4, 4])
+    assert all(15_000 < skew < 40_000 for skew in table["start_skew_us"])
+    assert QUESTIONS["slowest_ranks"](on_host())["rank"][0] == 3
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_database_sees_the_same_job_without_a_gpu(ask: Ask, name: str) -> None:
+    assert_same(*ask(on_host(), name, run="across gloo"))
 
 
 @needs_corpus

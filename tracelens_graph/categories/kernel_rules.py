@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tracelens_graph.graph.collective_kinds import LIBRARIES
+from tracelens_graph.graph.collective_kinds import COMPILED, LIBRARIES
 
 OTHER = "Other"
 
@@ -43,7 +43,7 @@ CATEGORIES: Mapping[str, str] = {
 _CONVOLUTION_OP = r"conv(?!ert)"
 
 NAME_RULES: Sequence[tuple[str, Sequence[str | tuple[str, str]]]] = [
-    ("Triton-fused", [r"^triton_\w{0,40}?fused_", r"^triton__\d", r"^triton_(?:poi|red|per|tem|for|unk|mix)_"]),
+    ("Triton-fused", COMPILED),
     ("Communication", [library.marker for library in LIBRARIES]),
     (
         "RoPE",

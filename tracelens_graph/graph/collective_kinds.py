@@ -103,11 +103,11 @@ LIBRARIES = (
 """All names of communication kernels that are known; the first library whose marker fits counts."""
 
 _WORD = re.compile(
-    r"all[_-]?(?:reduce|gather|to[_-]?allv?)|reduce[_-]?scatter|broadcast|barrier|send_?recv|send|rece?i?ve?"
+    r"all[_-]?(?:reduce|gather|to[_-]?allv?)|reduce[_-]?scatter|broadcast|barrier|send_?recv|send|recv|receive"
     r"|reduce|gather|scatter"
 )
-_COMPILED = re.compile(r"triton_(?:_\d|[a-z]{3}_)")
-"""Kernels of torch.compile: they bear the names of the ops around them, also of collectives."""
+COMPILED = (r"^triton_\w{0,40}?fused_", r"^triton__\d", r"^triton_(?:poi|red|per|tem|for|unk|mix)_")
+"""Names of kernels that torch.compile made: they hold the names of the ops in them, and of collectives beside them."""
 
 _LONGEST = 1024
 """Characters of a name that are looked at: names of C++ templates can be megabytes long."""
@@ -125,7 +125,7 @@ def communication(name: str) -> Communication | None:
     Communication(library='NCCL', kind='allreduce', in_timeline=True)
     """
     plain = name[:_LONGEST].lower()
-    if _COMPILED.match(plain):
+    if plain.startswith("triton_") and any(re.match(pattern, plain) for pattern in COMPILED):
         return None
     for marker, kinds, library in _MARKERS:
         if found := marker.search(plain):

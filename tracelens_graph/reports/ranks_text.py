@@ -65,15 +65,15 @@ def headline(job: Job) -> str:
     """How much of a step is communication, and how much of that is waiting, in a sentence."""
     rows = {row["time"]: row for row in job.table("rank_times").records()}
     if not rows:
-        return "No GPU work was recorded"
+        return "No GPU work and no collective was recorded"
     if not len(job.meetings):
         return "The ranks share no collective"
     step, exposed, waiting = rows["step"], rows["exposed"], rows["exposed_waiting"]
     what = "A step" if any(rank.steps for rank in job.meetings.attendances) else "The recording"
-    transfer = exposed["ms"] - waiting["ms"]
+    transfer = exposed["mean_ms"] - waiting["mean_ms"]
     return (
-        f"{what} takes {step['ms']:,.3f} ms; {exposed['percent']:.1f} % of it is exposed communication: "
-        f"{waiting['ms']:,.3f} ms waiting for other ranks, {max(transfer, 0.0):,.3f} ms transfer"
+        f"{what} takes {step['mean_ms']:,.3f} ms; {exposed['percent']:.1f} % of it is exposed communication: "
+        f"{waiting['mean_ms']:,.3f} ms waiting for other ranks, {max(transfer, 0.0):,.3f} ms transfer"
     )
 
 
@@ -89,7 +89,7 @@ def late_line(job: Job) -> str:
         return f"No rank is late more than others: they take turns, each for up to {most:,.3f} ms"
     said = [
         f"{row['trace']} comes last to {row['times_last']:,} of {row['collectives']:,} collectives, and holds the "
-        f"others up for {row['held_up_ms']:,.3f} ms ({100 * row['held_up_ms'] / span:.1f} % of the mean GPU span)"
+        f"others up for {row['held_up_ms']:,.3f} ms ({100 * row['held_up_ms'] / span:.1f} % of the mean span)"
         for row in late[:_NAMED]
     ]
     rest = f"; and {len(late) - _NAMED:,} more ranks" if len(late) > _NAMED else ""

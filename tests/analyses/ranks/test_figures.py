@@ -66,14 +66,19 @@ def test_ranks_by_hand() -> None:
     first, second = rank_balance(Figures(Meetings(two_ranks()))).records()
     assert (first["wait_ms"], first["transfer_ms"], first["end_skew_ms"]) == (0.03, 0.1, 0.0)
     assert (first["exposed_ms"], first["exposed_wait_ms"], first["times_last"]) == (0.11, 0.01, 0)
-    assert (second["wait_ms"], second["times_last"], second["held_up_ms"], second["share_last"]) == (0, 1, 0.03, 100.0)
+    assert (second["wait_ms"], second["times_last"], second["held_up_ms"], second["percent_last"]) == (
+        0,
+        1,
+        0.03,
+        100.0,
+    )
     assert (first["span_ms"], first["computing_ms"], second["computing_ms"]) == (0.18, 0.07, 0.06)
 
 
 def test_times_of_a_step_by_hand() -> None:
     made = Job(two_ranks())
     rows = {row["time"]: row for row in made.table("rank_times").records()}
-    assert {name: round(row["ms"] * 1e3, 6) for name, row in rows.items()} == {
+    assert {name: round(row["mean_ms"] * 1e3, 6) for name, row in rows.items()} == {
         "step": 180.0, "computing": 65.0, "communication": 115.0, "exposed": 105.0, "waiting": 15.0,
         "exposed_waiting": 5.0,
     }  # fmt: skip

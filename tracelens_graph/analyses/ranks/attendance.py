@@ -17,13 +17,14 @@ from tracelens_graph.graph.collectives import Collective
 from tracelens_graph.graph.intervals import Intervals, merge
 from tracelens_graph.graph.trace_set import TraceMember
 from tracelens_graph.graph.window import Window, step_number
+from tracelens_graph.schema import Kind
 
 _NEVER: Intervals = (np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 @dataclass(frozen=True)
 class Step:
-    """A step on the device: it begins with the first GPU event that was launched in it.
+    """A step on the device: it begins with the first GPU event that was launched in it. Without any, one on the host.
 
     Attributes:
         number: its number, None where it has none.
@@ -69,7 +70,7 @@ class Attendance:
         held: each with the first start and the last end of its kernels in the window, ns.
         cut: keys of those of which the window holds none.
         step_of: for each of `held` the place in `steps` of the step that launched it, -1 for none.
-        steps: the steps that launched GPU work, by start on the device.
+        steps: the steps that launched GPU work, by start on the device; without GPU work those of the host.
         gpu: when its GPUs were at work.
         properties: what the trace tells of its devices.
     """
@@ -86,6 +87,14 @@ class Attendance:
     steps: tuple[Step, ...] = ()
     gpu: GpuTime = field(default_factory=GpuTime)
     properties: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def span_ns(self) -> tuple[int, int]:
+        """When its GPU work began and ended; of a trace without any its steps, else its collectives. Else 0, 0."""
+        if len(self.gpu.busy[0]):
+            return int(self.gpu.busy[0][0]), int(self.gpu.busy[1][-1])
+        stretches = [(one.start_ns, one.end_ns) for one in self.steps] or [(start, end) for _, start, end in self.held]
+        return min((start for start, _ in stretches), default=0), max((end for _, end in stretches), default=0)
 
     @classmethod
     def of(cls, trace: TraceMember) -> Attendance:
@@ -116,6 +125,8 @@ class Attendance:
 def _steps(w: Window, held: Sequence[Collective]) -> tuple[tuple[Step, ...], tuple[int, ...]]:
     """The steps of a window, and for each collective the place of its step."""
     core, c, gpu = w.core, w.core.columns, w.gpu_rows
+    if not len(gpu):
+        return _host_steps(w, held)
     of_gpu = core.gpu_step[gpu]
     gpu, of_gpu = gpu[of_gpu >= 0], of_gpu[of_gpu >= 0]
     rows, group = np.unique(of_gpu, return_inverse=True)
@@ -131,6 +142,16 @@ def _steps(w: Window, held: Sequence[Collective]) -> tuple[tuple[Step, ...], tup
     place[rows] = np.arange(len(rows))
     of_held = place[core.gpu_step[[one.rows[0] for one in held]]] if held else place[:0]
     return tuple(Step(step_number(core.names[name]), *times) for name, *times in steps), tuple(of_held.tolist())
+
+
+def _host_steps(w: Window, held: Sequence[Collective]) -> tuple[tuple[Step, ...], tuple[int, ...]]:
+    """As `_steps`, of a trace without GPU work: steps are as long as on the host."""
+    core, c, rows = w.core, w.core.columns, w.rows_of_kind(Kind.Step)
+    rows = rows[np.argsort(c.start_ns[rows], kind="stable")]
+    # Threads of a backend are in no step of their own: what counts is the time.
+    begun = np.searchsorted(c.start_ns[rows], [one.start_ns for one in held], "right") - 1
+    steps = zip(c.name[rows].tolist(), c.start_ns[rows].tolist(), c.end_ns[rows].tolist(), strict=True)
+    return tuple(Step(step_number(core.names[name]), *times) for name, *times in steps), tuple(begun.tolist())
 
 
 def _held(w: Window) -> Iterator[tuple[Collective, int, int]]:

@@ -13,11 +13,12 @@ from tracelens_graph.analyses.ranks.rank_tables import collective_kinds, rank_ba
 from tracelens_graph.analyses.ranks.step_times import StepTimes
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.trace_set import TraceSet
+from tracelens_graph.graph.window import columns_read
 from tracelens_graph.perf.devices import Architecture, architecture
 from tracelens_graph.suggest import hint
 from tracelens_graph.table import Table
 
-COLUMNS = ("owner", "thread", "stream", "device", "external_id")
+COLUMNS = tuple(sorted({"owner", "thread", "stream", "device", "external_id", *columns_read({"annotation": ""})}))
 """Columns of lean graphs that suffice for all of it."""
 
 

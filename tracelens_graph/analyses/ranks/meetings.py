@@ -302,6 +302,10 @@ class Meetings:
     def notes(self) -> list[str]:
         """What was not matched, where ranks are missing, and what was done to clocks."""
         notes = []
+        if not self.parts.is_recorded.all():
+            notes.append(
+                "the traces do not tell process groups: kernels of one kind that end together are taken for one"
+            )
         for why, count in Counter(why for _, why in self.unmatched).items():
             notes.append(f"{count:,} of {len(self.parts):,} parts of collectives are not matched: {why}")
         return [*notes, *self._notes_on_ranks(), *self._notes_on_clocks()]

@@ -118,7 +118,7 @@ def rank_balance(figures: Figures) -> Table:
     rows = []
     for trace, rank in enumerate(m.attendances):
         own = np.flatnonzero((m.trace == trace) & (m.meeting >= 0))
-        busy, computing = rank.gpu.busy, rank.gpu.computing
+        computing = rank.gpu.computing
         start, end = m.parts.start_ns[own] - m.parts.shift_ns[trace], m.parts.end_ns[own] - m.parts.shift_ns[trace]
         communicating = merge(start, end)
         overlapped = length_before(computing, communicating[1]) - length_before(computing, communicating[0])
@@ -128,7 +128,7 @@ def rank_balance(figures: Figures) -> Table:
                 "trace": rank.name,
                 "rank": rank.rank,
                 "host": m.hosts[trace],
-                "span_ms": int(busy[1][-1] - busy[0][0]) / 1e6 if len(busy[0]) else 0.0,
+                "span_ms": (rank.span_ns[1] - rank.span_ns[0]) / 1e6,
                 "computing_ms": int((computing[1] - computing[0]).sum()) / 1e6,
                 "collectives": len(own),
                 "wait_ms": int(m.wait_ns[own].sum()) / 1e6,
@@ -138,7 +138,7 @@ def rank_balance(figures: Figures) -> Table:
                 "exposed_wait_ms": int(figures.exposed_wait_ns[own].sum()) / 1e6,
                 "times_last": int(mine.sum()),
                 "held_up_ms": int(later[mine].sum()) / 1e6,
-                "share_last": 100 * int(mine.sum()) / len(own) if len(own) else 0.0,
+                "percent_last": 100 * int(mine.sum()) / len(own) if len(own) else 0.0,
                 "unmatched": int(((m.trace == trace) & (m.meeting < 0)).sum()),
             }
         )

@@ -84,7 +84,7 @@ class StepTimes:
             rows.append(
                 {
                     "time": name,
-                    "ms": ns / steps / 1e6,
+                    "mean_ms": ns / steps / 1e6,
                     "percent": 100 * ns / whole,
                     "most_ms": most.times[name] / most.steps / 1e6,
                     "most_trace": most.rank.name,
@@ -128,11 +128,11 @@ class StepTimes:
 
 
 def _spans(rank: Attendance) -> Intervals:
-    """The time of all steps of a rank; without any, from its first to its last GPU event."""
+    """The time of all steps of a rank; without any, that of its GPU work, else of its collectives."""
     if rank.steps:
         return np.array([rank.steps[0].start_ns]), np.array([rank.steps[-1].end_ns])
-    busy = rank.gpu.busy
-    return busy[0][:1], busy[1][-1:]
+    start, end = rank.span_ns
+    return np.array([start]), np.array([end])
 
 
 def _common(intervals: Intervals, spans: Intervals) -> int:

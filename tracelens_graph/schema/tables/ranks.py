@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tracelens_graph.column import About, Column, Role, TableSchema
-from tracelens_graph.schema.tables.shared import count, key, share, text, total
+from tracelens_graph.schema.tables.shared import count, key, text, total
 
 _BANDWIDTHS: About = {
     "algbw_gb_s": Column(
@@ -67,7 +67,10 @@ RANK_BALANCE: About = {
     "trace": key("name of the rank's trace"),
     "rank": Column("number of the rank; absent where not recorded", heading="rank"),
     "host": Column("number of its host; absent where not known", heading="host"),
-    "span_ms": Column("from the first to the last GPU event", "ms", heading="span ms"),
+    "span_ms": Column(
+        "from the first to the last GPU event; of a trace without any its steps, else its collectives", "ms",
+        heading="span ms",
+    ),
     "computing_ms": Column("time in which computation runs", "ms", heading="compute ms"),
     "collectives": count("collectives that it took part in together with others", heading="collectives"),
     "wait_ms": total("sum of the time until the last rank came", "ms", heading="wait ms", figure="wait_ms"),
@@ -79,13 +82,13 @@ RANK_BALANCE: About = {
     "times_last": count("collectives to which no rank came later", heading="last"),
     "held_up_ms": total("sum of how much later than the median of the others it came, where it was the last", "ms",
                         heading="held up ms", figure="held_up_ms"),
-    "share_last": share("share of its collectives to which it came last"),
+    "percent_last": Column("share of its collectives to which it came last", "%"),
     "unmatched": count("parts of collectives that are of no other rank's"),
 }  # fmt: skip
 
 RANK_TIMES: About = {
     "time": key("what is measured", "of a step"),
-    "ms": Column("mean over steps and ranks; without steps over the ranks, from first to last GPU event", "ms",
+    "mean_ms": Column("mean over steps and ranks; without steps over the ranks, from first to last GPU event", "ms",
                  heading="ms", figure="ms"),
     "percent": Column("share of the steps", "%", heading="%", figure="percent"),
     "most_ms": Column("mean over the steps of the rank that has the most", "ms", heading="most ms", figure="most_ms"),
