@@ -169,16 +169,15 @@ def test_real_ranks_of_which_each_ran_collectives_alone() -> None:
     folder = CORPUS / "hta" / "two-of-128-ranks"
     ranks = TraceSet.of({f"rank-{n}": load_core(folder / f"rank-{n}.json.gz") for n in range(2)})
     table = QUESTIONS["collective_spread"](ranks)
-    # The first all-to-all of rank 1 is the second one of rank 0: they end at the same time.
-    assert sorted(place.rpartition("#")[2] for place in table["collective"]) == ["0", "2", "4", "8", "9"]
+    # The first all-to-all of rank 1 is the second one of rank 0: they end at the same time. Gathers of the two overlap,
+    # but end 0.2 ms apart and more, and these traces do not tell process groups: they may be of different ones.
+    assert sorted(place.rpartition("#")[2] for place in table["collective"]) == ["0", "2", "8"]
     assert all(row["start_skew_us"] < row["longest_us"] for row in table.records())
-    assert max(table["end_skew_us"]) < 500
-    assert [note.partition(":")[0] for note in table.notes if "hosts" not in note] == [
-        "4 of 20 parts of collectives are not matched",
-        "6 of 20 parts of collectives are not matched",
-        "2 of the job's 128 ranks are compared; others may be the last",
-    ]
-    assert list(QUESTIONS["slowest_ranks"](ranks)["collectives"]) == [5, 5]
+    assert max(table["end_skew_us"]) < 100
+    assert "the traces do not tell process groups" in table.notes[0]
+    assert sum(int(note.split()[0]) for note in table.notes if "are not matched" in note) == 20 - 2 * 3
+    assert "2 of the job's 128 ranks are compared; others may be the last" in table.notes
+    assert list(QUESTIONS["slowest_ranks"](ranks)["collectives"]) == [3, 3]
 
 
 @needs_corpus
@@ -192,7 +191,7 @@ def test_of_windows_only_their_kernels_count() -> None:
     late = QUESTIONS["collective_spread"](TraceSet(dlrm()).narrowed(after_ns=14_000_000))  # of each trace's own start
     assert 0 < len(late) < len(whole)
     assert max(late["ranks"]) < 8
-    assert late.notes == [f"{len(late)} of {len(late)} collectives are in the window on some of their ranks only"]
+    assert late.notes[-1] == f"{len(late)} of {len(late)} collectives are in the window on some of their ranks only"
 
 
 def test_a_window_takes_some_kernels_of_a_collective() -> None:

@@ -174,8 +174,12 @@ def _of_kind(m: Meetings, kind: str | None) -> np.ndarray:
 
 
 def _notes(m: Meetings, kind: str | None) -> list[str]:
-    """What was not matched, and of windows what only some ranks have in theirs; nothing where no rank has the kind."""
-    if kind is not None and all(one.kind != kind for rank in m.attendances for one, _, _ in rank.held):
+    """What was not matched, and of windows what only some ranks have in theirs.
+
+    Nothing of a single rank, or where no rank has the kind: there is a better reason why there are no rows.
+    """
+    kinds = {one.kind for rank in m.attendances for one, _, _ in rank.held}
+    if len(m.attendances) < 2 or (kind is not None and kind not in kinds):
         return []
     outside = {key for rank in m.attendances for key in rank.cut}
     cut = sum(any(one.key in outside for one in m.said(at)) for at in range(len(m))) if outside else 0
