@@ -97,7 +97,7 @@ def test_ranks_one_by_one(run: Run, tmp_path: Path, name: str) -> None:
     assert code == 0
     told = f"the collectives of {name} are not matched: push its 2 traces together, with --run"
     assert told in " ".join(out.split())
-    matched = rf"collectives of {name}: \d+ of 2 ranks"
+    matched = rf"collectives of {name}: \d+ over 2 ranks"
     assert re.fullmatch(rf"pushed {matched} in \d+\.\d s", run("db", "push", *ranks, *command)[1].splitlines()[2])
     assert re.fullmatch(rf"unchanged {matched}", run("db", "push", *ranks, *command)[1].splitlines()[2])
     # A rank alone, if it is there, changes nothing.
