@@ -7,7 +7,7 @@ python docs/make_database_schema.py --check    change nothing; end with 1 if it 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from pages import DOCS, publish
 
@@ -18,6 +18,8 @@ from tracelens_graph.schema import (
     DIFF_KINDS,
     EVENT_EDGES,
     KIND_MEANING,
+    RANK_EDGES,
+    RANK_KINDS,
     EdgeType,
     Kind,
 )
@@ -27,6 +29,8 @@ from tracelens_graph.schema.database import (
     DIFF_PROPERTIES,
     EVENT_PROPERTIES,
     KEYS,
+    RANK_EDGE_PROPERTIES,
+    RANK_PROPERTIES,
     Stored,
     event_labels,
 )
@@ -58,6 +62,14 @@ events of a to those of b. Every GPU event that was compared is in exactly one `
 that the changes of all places add up to the change of the GPU time.
 """
 
+RANKS = """## Ranks of a run
+
+What `db push --run` makes of the ranks of a run that are pushed together: a `Meeting` for each collective that at least
+two of them took part in. A `Collective` is what one rank calls it: ranks that count or name differently have different
+ones, or one for what is two. A `Meeting` is what they did together. Its `MEMBER_OF` edges come from the first kernel of
+each rank's part, so that sums count each part once, and have its times on one clock.
+"""
+
 INDEXES = """## Constraints and indexes
 
 Made by the first push. No index holds names, because a name may be longer than an index can hold; a query of all events
@@ -76,14 +88,26 @@ def schema_page() -> str:
         parts += [f"### `{label}`\n", f"{meaning[0].upper()}{meaning[1:]}. Key: {unique}.\n"]
         parts.append(_properties(CONTEXT_PROPERTIES[label]))
     parts += ["## Edges\n", _table(("type", "from", "to", "what"), edges), DIFFS]
-    for label, meaning in DIFF_KINDS.items():
-        parts += [f"### `{label}`\n", f"{meaning[0].upper()}{meaning[1:]}.\n", _properties(DIFF_PROPERTIES[label])]
-    parts += ["### Edges of comparisons\n", _table(("type", "from", "to", "what"), _edge_rows(DIFF_EDGES))]
-    for name, properties in DIFF_EDGE_PROPERTIES.items():
-        parts += [f"Properties of `{name}`:\n", _properties(properties)]
+    parts += _section("comparisons", DIFF_KINDS, DIFF_PROPERTIES, DIFF_EDGES, DIFF_EDGE_PROPERTIES)
+    parts += [RANKS, *_section("ranks", RANK_KINDS, RANK_PROPERTIES, RANK_EDGES, RANK_EDGE_PROPERTIES)]
     parts.append(INDEXES)
     parts.append("```cypher\n" + "".join(f"{one};\n" for one in (*constraints(), *indexes())) + "```\n")
     return "\n".join(parts)
+
+
+def _section(
+    of: str,
+    kinds: Mapping[str, str],
+    properties: Mapping[str, Iterable[Stored]],
+    edges: Iterable[EdgeType],
+    edge_properties: Mapping[str, Iterable[Stored]],
+) -> Iterator[str]:
+    """Labels with their properties, then edges with theirs."""
+    for label, meaning in kinds.items():
+        yield from (f"### `{label}`\n", f"{meaning[0].upper()}{meaning[1:]}.\n", _properties(properties[label]))
+    yield from (f"### Edges of {of}\n", _table(("type", "from", "to", "what"), _edge_rows(edges)))
+    for name, found in edge_properties.items():
+        yield from (f"Properties of `{name}`:\n", _properties(found))
 
 
 def _edge_rows(edges: Iterable[EdgeType]) -> Iterator[tuple[str, ...]]:

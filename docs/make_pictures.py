@@ -25,6 +25,7 @@ PURPOSE = {
     "cli": "one file per command: parse, call an analysis, present",
     "database": "graphs in Neo4j: push, ask, pull, drop",
     "database_diff": "what stands for a comparison there",
+    "database_ranks": "what ranks have in common there",
     "ogm": "what push stored, as objects of py2neo",
     "compat": "the names that users of TraceLens know",
     "api": "what users of Python call first: load(), load_set(), from_networkx()",

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any
 from tracelens_graph.analyses.report.knowledge import add_knowledge
 from tracelens_graph.cypher import parse
 from tracelens_graph.database_diff import diff_image
+from tracelens_graph.database_ranks import PushedRank, ranks_image
 from tracelens_graph.files import file_name, stem
 from tracelens_graph.graph.context import build_context
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.stores.neo4j import catalog, query
 from tracelens_graph.stores.neo4j.connection import (
     DEFAULT_DATABASE,
@@ -30,6 +32,7 @@ from tracelens_graph.stores.neo4j.diff_push import push_diff_image
 from tracelens_graph.stores.neo4j.image import Image, Options, Placement
 from tracelens_graph.stores.neo4j.pull import pull_trace
 from tracelens_graph.stores.neo4j.push import Outcome, push_image
+from tracelens_graph.stores.neo4j.ranks_push import push_ranks_image
 from tracelens_graph.stores.neo4j.trace_image import image_of
 
 if TYPE_CHECKING:
@@ -157,6 +160,71 @@ class Database:
         image = diff_image(difference, [known[core.trace_id] for core in cores])
         with self._in_words():
             return push_diff_image(self._driver, self.connection.database, image, replace=replace, progress=progress)
+
+    def push_run(
+        self,
+        ranks: Any,
+        *,
+        run: str,
+        labels: Sequence[str] = (),
+        options: Options = EVERYTHING,
+        replace: bool = False,
+        arch: Architecture | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Outcome:
+        """Write all ranks of a run, and which of their kernels are one collective: see `match`.
+
+        Args:
+            ranks: the traces: a `TraceSet`, such as `load_set(folder)` gives, or graphs, or graphs by name.
+            run: name of the run.
+            labels, options, replace, arch: of each trace, as for `push`.
+            progress: called with rows written and rows in all, for each trace and for the collectives.
+
+        Returns:
+            What was done about the collectives, as for `push`.
+
+        Raises:
+            AnalysisError: no graphs are given.
+            DatabaseError: the database cannot be reached or refuses, has a trace with other options, or the run has
+                other traces.
+            ChangedTraceError: a trace file is no longer the one that was loaded.
+        """
+        pushed = []
+        for one in TraceSet.of(ranks):
+            self.push(
+                one.core, run=run, name=one.name, labels=labels, options=options, replace=replace, arch=arch,
+                progress=progress,
+            )  # fmt: skip
+            pushed.append(PushedRank.of(one, one.name, options))
+        return self.match(run, pushed, progress=progress)
+
+    def match(
+        self, run: str, ranks: Sequence[PushedRank], *, progress: Callable[[int, int], None] | None = None
+    ) -> Outcome:
+        """Write which kernels of the ranks of a run are one collective, how long each rank waited and communicated.
+
+        Cut off at any point, the next call with the same ranks completes it.
+
+        Args:
+            run: name of the run.
+            ranks: all of its ranks.
+            progress: called with rows written and rows in all.
+
+        Returns:
+            "pushed", "completed" (an earlier call was cut off), "replaced" (other ranks were matched before), or
+            "unchanged".
+
+        Raises:
+            DatabaseError: the database cannot be reached or refuses; a rank is not complete, or the run has others.
+        """
+        image = ranks_image(run, ranks)
+        with self._in_words():
+            return push_ranks_image(self._driver, self.connection.database, image, progress)
+
+    def matchings(self) -> list[dict[str, Any]]:
+        """For each run whose ranks were matched the properties of its Matching node, complete or not."""
+        with self._in_words():
+            return catalog.matchings(self._driver, self.connection.database)
 
     def diffs(self) -> list[dict[str, Any]]:
         """Properties of all comparisons, complete or not, by name."""

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import re
 import secrets
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 from handmade import Run, small_trace
 
+from tracelens_graph.simulate import simulate, write
 from tracelens_graph.stores.neo4j import writer
 from tracelens_graph.stores.neo4j.connection import Connection
 
@@ -56,7 +58,7 @@ def test_push_list_drop(run: Run, folder: Path, name: str) -> None:
     command = ("db", "push", folder / "rank0" / "trace.json", folder / "rank1" / "trace.json", "--run", name)
     code, out, err = run(*command, "--label", "b=2", "--label", "a=1")
     assert (code, err) == (0, f"run {name}: of 8 ranks 2, 3, 4, 5, 6, 7 are missing\n")
-    first, second = out.splitlines()
+    first, second = out.splitlines()  # without collectives there is nothing to say of them
     assert first.startswith(f"pushed {name}/rank0/trace: 13 events, ")
     assert second.startswith(f"pushed {name}/rank1/trace: 13 events, ")
     rows = listed(run, name)
@@ -80,6 +82,29 @@ def test_push_list_drop(run: Run, folder: Path, name: str) -> None:
     code, _, err = run("db", "drop", name, "-y")
     assert code == 1
     assert err.startswith(f"error: no trace '{name}' is in the database")
+
+
+def test_ranks_one_by_one(run: Run, tmp_path: Path, name: str) -> None:
+    job = simulate(ranks=2, steps=1, layers=1, seed=secrets.randbelow(2**31), python_stacks=False)
+    ranks = write(job, tmp_path, traces_only=True)
+    command = ("--run", name, "--only", "gpu")
+    for trace in ranks:
+        code, out, _ = run("db", "push", trace, *command)
+        assert code == 0
+    unmatched = f"collectives of {name} are not matched: 1 of its 2 traces were named; name all of them"
+    assert out.splitlines()[1:] == [unmatched]
+    code, out, _ = run("db", "query", "slowest_ranks", "--param", f"run={name}")
+    assert code == 0
+    told = f"the collectives of {name} are not matched: push its 2 traces together, with --run"
+    assert told in " ".join(out.split())
+    matched = rf"collectives of {name}: \d+ over 2 ranks"
+    assert re.fullmatch(rf"pushed {matched} in \d+\.\d s", run("db", "push", *ranks, *command)[1].splitlines()[2])
+    assert re.fullmatch(rf"unchanged {matched}", run("db", "push", *ranks, *command)[1].splitlines()[2])
+    # A rank alone, if it is there, changes nothing.
+    assert run("db", "push", ranks[0], *command)[1].count("\n") == 1
+    code, out, _ = run("db", "query", "slowest_ranks", "--param", f"run={name}", "--format", "csv")
+    assert (code, len(out.splitlines())) == (0, 3)
+    assert run("db", "drop", name, "-y")[0] == 0
 
 
 def test_lean_and_replace(run: Run, folder: Path, name: str) -> None:
@@ -170,6 +195,7 @@ RETRIED = """
 import sys
 from neo4j.exceptions import TransientError
 from tracelens_graph.cli import main
+from tracelens_graph.simulate import simulate, write
 from tracelens_graph.stores.neo4j import writer
 
 calls, run = [], writer.Batch

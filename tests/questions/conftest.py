@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 
 from tracelens_graph.analyses.questions import QUESTIONS
-from tracelens_graph.database import Database
+from tracelens_graph.cypher import library
+from tracelens_graph.database import EVERYTHING, Database
+from tracelens_graph.database_ranks import PushedRank
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.stores.neo4j.connection import Connection
 from tracelens_graph.table import Table
 
@@ -35,6 +38,10 @@ def ask(database: Database) -> Callable[..., Answers]:
             database.push(core, **placement)
             pushed.add(core.trace_id)
 
+    def match(ranks: TraceSet) -> None:
+        pushed_ranks = [PushedRank.of(one, one.name, EVERYTHING) for one in ranks]
+        database.match(ranks[0].run, pushed_ranks)
+
     def both(graphs: Core | Sequence[Any], name: str, **parameters: Any) -> Answers:
         if isinstance(graphs, Core):
             push(graphs)
@@ -42,6 +49,8 @@ def ask(database: Database) -> Callable[..., Answers]:
         else:
             for placed in graphs:
                 push(placed.core, run=placed.run, name=placed.name, labels=placed.labels)
+            if "Matching" in library()[name].text:
+                match(TraceSet.of(graphs).of_run(parameters.get("run")))
             asked = parameters
         return database.ask(name, **asked), QUESTIONS[name](graphs, **parameters)
 

@@ -264,6 +264,7 @@ def _questions() -> Mapping[str, Question]:
         ("across", "run_history", "across.history.run_history", ("device", "stream", "thread")),
         ("across", "collective_spread", "across.ranks.collective_spread", met),
         ("across", "slowest_ranks", "across.ranks.slowest_ranks", met),
+        ("across", "waits_by_group", "across.ranks.waits_by_group", met),
         ("quality", "incomplete_traces", "across.history.incomplete_traces", ()),
     ]
     fixed: Mapping[str, Mapping[str, Any]] = {"steps": {"top_ops": 0}}

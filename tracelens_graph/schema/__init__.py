@@ -27,6 +27,8 @@ __all__ = [
     "NESTING_RANK",
     "OWNER_RULE_MEANING",
     "PYTHON_KINDS",
+    "RANK_EDGES",
+    "RANK_KINDS",
     "REPAIRS_OF_FILE",
     "REPAIR_MEANING",
     "SCHEMA_VERSION",
@@ -283,3 +285,19 @@ DIFF_KINDS = {
     "Divergence": "a place where two traces do the same with other GPU work, such as one op of all equal layers",
 }
 """Nodes of comparisons in a database."""
+
+RANK_EDGES = (
+    EdgeType(
+        "MEMBER_OF", "Kernel|Annotation", "Meeting", "first kernel of a rank's part to the collective of all ranks"
+    ),
+    EdgeType("SENDS", "Kernel", "Kernel", "first kernel of the rank that sends to that of the one that receives"),
+    EdgeType("OF_MATCHING", "Meeting", "Matching", "collective of all ranks to the matching that found it"),
+    EdgeType("OF_RANK", "Matching", "Trace", "matching to the ranks that were matched"),
+)
+"""Edges of the ranks of a run in a database."""
+
+RANK_KINDS = {
+    "Matching": "the collectives of the ranks of one run, matched",
+    "Meeting": "one collective that ranks took part in together, on one clock",
+}
+"""Nodes of the ranks of a run in a database."""

@@ -27,7 +27,7 @@ def why_empty(question: str, traces: TraceSet, given: Mapping[str, Any]) -> str:
         traces: what it was asked of.
         given: its parameters, as far as they were given.
     """
-    if question in ("collective_spread", "slowest_ranks"):
+    if question in ("collective_spread", "slowest_ranks", "waits_by_group"):
         return _no_collectives(traces.of_run(given.get("run")), given.get("kind"))
     if question == "run_history":
         return _no_history(traces, given)

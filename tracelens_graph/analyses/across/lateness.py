@@ -7,9 +7,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tracelens_graph.analyses.across.ranks import Attendance, Meetings
 from tracelens_graph.analyses.diagnosis.finding import percent, shown_ms
 from tracelens_graph.analyses.diagnosis.thresholds import WORTH_SAYING_PERCENT
+from tracelens_graph.analyses.ranks.attendance import Attendance
+from tracelens_graph.analyses.ranks.figures import Figures
+from tracelens_graph.analyses.ranks.meetings import ALONE, Meetings
+from tracelens_graph.graph.collective_kinds import UNKNOWN
+from tracelens_graph.graph.intervals import sum_by_group
 
 
 @dataclass(frozen=True)
@@ -43,32 +47,40 @@ def lateness(attendances: Sequence[Attendance], span_ns: float) -> Lateness | No
     if len(attendances) < 2:
         return None
     meetings = Meetings(attendances)
-    found = list(meetings.verified.values())
-    if not found:
-        left_out = "; ".join(meetings.notes)
-        return Lateness(None, f"no rank is proven late: {left_out}") if left_out else None
-    if meetings.lacking:
+    if not len(meetings):
+        doubtful = [why for _, why in meetings.unmatched if why != ALONE]
+        return Lateness(None, f"no rank is proven late: {'; '.join(meetings.notes)}") if doubtful else None
+    if lacking := _lacking(meetings):
         return Lateness(
-            None, f"no rank is proven late: ranks are missing in {meetings.lacking:,} of {len(found):,} collectives"
+            None, f"no rank is proven late: ranks are missing in {lacking:,} of {len(meetings):,} collectives"
         )
-    held_up: dict[str, float] = {}
-    for met in found:
-        others = [part.start for part in met.parts.values() if part.trace.name != met.late.name]
-        held_up[met.late.name] = held_up.get(met.late.name, 0.0) + met.last - float(np.median(others))
-    name = max(held_up, key=lambda one: held_up[one])
-    last = [met for met in found if met.late.name == name]
-    worst = max(last, key=lambda met: met.last - met.first)
+    late, later_ns = Figures(meetings).held_up_ns()
+    held_up = sum_by_group(late[late >= 0], later_ns[late >= 0], len(attendances))
+    worst = int(np.argmax(held_up))
+    name, held_up_ns = attendances[worst].name, int(held_up[worst])
+    last = np.flatnonzero(meetings.trace[meetings.last_part] == worst)
+    skew = (meetings.last_start_ns - meetings.first_start_ns)[last]
+    longest, kind = (int(skew.max()), meetings.kind[last[np.argmax(skew)]]) if len(last) else (0, UNKNOWN)
+    share = percent(held_up_ns, span_ns)
     evidence: dict[str, int | float | str] = {
-        "ms": held_up[name] / 1e6, "percent": percent(held_up[name], span_ns), "collectives": len(found),
-        "times_last": len(last), "longest_skew_ms": (worst.last - worst.first) / 1e6, "trace": name,
+        "ms": held_up_ns / 1e6, "percent": share, "collectives": len(meetings), "times_last": len(last),
+        "longest_skew_ms": longest / 1e6, "trace": name,
     }  # fmt: skip
-    if (share := percent(held_up[name], span_ns)) < WORTH_SAYING_PERCENT:
+    if share < WORTH_SAYING_PERCENT:
         return Lateness(
             None, f"no rank is late: {name}, the latest, holds up the others for {share:.1f} % of the time", evidence
         )
     text = (
-        f"late: {name}: it came last to {len(last):,} of {len(found):,} collectives and held the others up for"
-        f" {shown_ms(held_up[name])} ({share:.1f} % of the mean GPU span), up to"
-        f" {shown_ms(worst.last - worst.first)} in one {worst.kind if worst.kind != 'unknown' else 'collective'}"
+        f"late: {name}: it came last to {len(last):,} of {len(meetings):,} collectives and held the others up for"
+        f" {shown_ms(held_up_ns)} ({share:.1f} % of the mean GPU span), up to"
+        f" {shown_ms(longest)} in one {kind if kind != UNKNOWN else 'collective'}"
     )
     return Lateness(name, text, evidence)
+
+
+def _lacking(meetings: Meetings) -> int:
+    """Number of collectives in which ranks of their group, or of the job, may have taken part that are not here."""
+    ranks = len(meetings.attendances)
+    job = max((rank.world_size or 0 for rank in meetings.attendances), default=0)
+    is_known = meetings.group_size > 0
+    return int(np.where(is_known, meetings.group_size > meetings.count, job > ranks).sum())

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from tracelens_graph.analyses.across.lateness import Lateness, lateness
-from tracelens_graph.analyses.across.ranks import Attendance
 from tracelens_graph.analyses.diagnosis.finding import KINDS
 from tracelens_graph.analyses.diagnosis.verdict import verdict
+from tracelens_graph.analyses.ranks.gathering import gathered, read_alone
 from tracelens_graph.analyses.timeline.timeline import gpu_timeline
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
@@ -54,7 +53,7 @@ def overview_line(g: Core | Window, trace: str, linked_only: bool = False) -> Li
         "communication_ms": time("total_comm_time", "time ms"),
         "exposed_communication_ms": time("exposed_comm_time", "time ms"),
         "idle_ms": time("idle_time", "time ms"),
-        "attendance": replace(Attendance.of(member), offset_ns=member.clock_ns or 0),
+        "attendance": read_alone(member),
     }
 
 
@@ -87,14 +86,8 @@ def late_trace(lines: Sequence[Line]) -> int | None:
 
 def _lateness(lines: Sequence[Line]) -> Lateness | None:
     spans = [line["total_ms"] * 1e6 for line in lines if line["total_ms"]]
-    attendances = _on_one_clock([line["attendance"] for line in lines if line["total_ms"]])
+    attendances = gathered([line["attendance"] for line in lines if line["total_ms"]])
     return lateness(attendances, sum(spans) / len(spans)) if spans else None
-
-
-def _on_one_clock(attendances: list[Attendance]) -> list[Attendance]:
-    """Each as if it were a member of one set; a trace that does not tell when it began has no offset."""
-    zero = min((one.offset_ns for one in attendances if one.offset_ns), default=0)
-    return [replace(one, offset_ns=one.offset_ns - zero if one.offset_ns else 0) for one in attendances]
 
 
 def _kinds(lines: Sequence[Line]) -> list[str]:

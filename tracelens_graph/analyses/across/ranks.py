@@ -1,145 +1,27 @@
-"""The ranks of a run side by side: how far apart they began their collectives, and who came last.
-
-Ranks are put on one clock by the absolute starts of their traces. A rank that waits for the last one runs its kernel
-meanwhile, so the kernels of one collective overlap, and their ends lie close together where clocks agree. What shares a
-key and does neither is not one collective, or its clocks cannot be compared: it is left out and counted.
-"""
+"""The ranks of a run side by side: how far apart they began their collectives, who came last, and who waited."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+import json
+from typing import Any
 
 import numpy as np
 
+from tracelens_graph.analyses.ranks.gathering import gathered, read_alone
+from tracelens_graph.analyses.ranks.meetings import Meetings
+from tracelens_graph.analyses.ranks.process_groups import ProcessGroups
 from tracelens_graph.analyses.shared.first_rows import first_rows
-from tracelens_graph.graph.collectives import Collective
-from tracelens_graph.graph.trace_set import TraceMember, TraceSet
-from tracelens_graph.graph.window import Window
-from tracelens_graph.schema.tables.across import COLLECTIVE_SPREAD, SLOWEST_RANKS
+from tracelens_graph.graph.intervals import sum_by_group
+from tracelens_graph.graph.trace_set import TraceSet
+from tracelens_graph.schema.tables.across import COLLECTIVE_SPREAD, SLOWEST_RANKS, WAITS_BY_GROUP
 from tracelens_graph.table import Table, columns_of
-
-END_TOLERANCE_NS = 100_000
-"""Kernels that do not overlap are of one collective if they end within this time: they are short, and the clocks of the
-ranks differ a little. The queries `collective_spread` and `slowest_ranks` have the same number."""
-
-_PAIRWISE = ("send", "recv")
-"""Kinds in which two ranks of a group take part."""
-
-
-@dataclass(frozen=True)
-class Attendance:
-    """The collectives that one rank took part in.
-
-    Attributes:
-        name, rank: of the trace.
-        world_size: ranks of its job, None where not recorded.
-        offset_ns: what to add to its times to compare them with those of other ranks.
-        held: each with the first start and the last end of its kernels in the window, ns.
-        cut: keys of those of which the window holds none.
-    """
-
-    name: str
-    rank: int | None
-    world_size: int | None
-    offset_ns: int
-    held: tuple[tuple[Collective, int, int], ...]
-    cut: frozenset[str] = frozenset()
-
-    @classmethod
-    def of(cls, trace: TraceMember) -> Attendance:
-        """That of a member of a set."""
-        held = tuple(_held(trace.window))
-        keys = {one.key for one, _, _ in held}
-        cut = frozenset(one.key for one in trace.core.collectives.nodes if one.key not in keys)
-        return cls(trace.name, trace.rank, trace.core.info.world_size, trace.offset_ns, held, cut)
-
-
-@dataclass(frozen=True)
-class Part:
-    """One rank's part of a collective; times in ns on the clock of the run."""
-
-    trace: Attendance
-    start: int
-    end: int
-
-    def and_also(self, start: int, end: int) -> Part:
-        """The part that also reaches over another stretch of time."""
-        return Part(self.trace, min(self.start, start), max(self.end, end))
-
-
-@dataclass(frozen=True)
-class Met:
-    """A collective for which ranks of a run met.
-
-    Attributes:
-        said: what each of them knows of it.
-        parts: name of a trace -> when that rank ran it.
-    """
-
-    said: list[Collective] = field(default_factory=list)
-    parts: dict[str, Part] = field(default_factory=dict)
-
-    @property
-    def kind(self) -> str:
-        """Its kind; where two ends of a transfer say different things, that of the rank pushed last."""
-        return self.said[-1].kind
-
-    @property
-    def group(self) -> str | None:
-        """Description of its group, else name."""
-        described = [one.group_description for one in self.said if one.group_description]
-        named = [one.group for one in self.said if one.group]
-        return [None, *named, *described][-1]
-
-    @property
-    def sequence(self) -> int | None:
-        """Its number in its group."""
-        return next((one.sequence for one in reversed(self.said) if one.sequence is not None), None)
-
-    @property
-    def first(self) -> int:
-        """Start of the rank that came first."""
-        return min(part.start for part in self.parts.values())
-
-    @property
-    def last(self) -> int:
-        """Start of the rank that came last."""
-        return max(part.start for part in self.parts.values())
-
-    @property
-    def ends_apart(self) -> int:
-        """Last end less first end, ns."""
-        ends = [part.end for part in self.parts.values()]
-        return max(ends) - min(ends)
-
-    @property
-    def is_verified(self) -> bool:
-        """Whether all its kernels overlap, or else end within `END_TOLERANCE_NS`."""
-        return self.last < min(part.end for part in self.parts.values()) or self.ends_apart <= END_TOLERANCE_NS
-
-    @property
-    def group_size(self) -> int | None:
-        """How many ranks take part in it; None where not recorded."""
-        if self.kind in _PAIRWISE:
-            return 2
-        sizes = (one.group_size or len(one.ranks or ()) for one in self.said)
-        return max(sizes, default=0) or None
-
-    @property
-    def late(self) -> Attendance:
-        """The rank that came last; of several the one with the smallest number, else name."""
-        late = [part.trace for part in self.parts.values() if part.start == self.last]
-        return min(late, key=lambda one: (one.rank is None, one.rank or 0, one.name))
 
 
 def collective_spread(traces: TraceSet, run: str | None = None, kind: str | None = None, top: int = 20) -> Table:
     """How far apart the ranks of a run began each collective, how long they took, and who came last.
 
-    Collectives that two ranks at least took part in, those with the most waiting first. Where ends lie apart, clocks
-    differ, or ranks do not wait for one another; durations do not depend on clocks. Left out, and
-    counted in a note, are those whose kernels neither overlap nor end within 0.1 ms of one another.
+    Collectives that two ranks at least took part in, those with the most waiting first; clocks of several hosts are
+    corrected. What could not be matched is left out and counted in a note.
 
     Args:
         traces: the traces, in order. Of a window, the kernels in it count.
@@ -151,42 +33,41 @@ def collective_spread(traces: TraceSet, run: str | None = None, kind: str | None
         AnalysisError: there is no such run, or `top` is negative.
     """
     ranks = traces.of_run(run)
-    meetings = Meetings([Attendance.of(trace) for trace in ranks], kind)
-    rows = []
-    for key, met in meetings.verified.items():
-        first, latest, durations = met.first, met.last, [part.end - part.start for part in met.parts.values()]
-        wait = sum(latest - part.start for part in met.parts.values())
-        said = {
-            "kind": met.kind,
-            "group": met.group,
-            "sequence": met.sequence,
-            "collective": key,
-            "ranks": len(met.parts),
-            "first_start_us": first / 1e3,
-            "last_start_us": latest / 1e3,
-            "start_skew_us": (latest - first) / 1e3,
-            "end_skew_us": met.ends_apart / 1e3,
-            "wait_us": wait / 1e3,
-            "shortest_us": min(durations) / 1e3,
-            "longest_us": max(durations) / 1e3,
-            "duration_spread_us": (max(durations) - min(durations)) / 1e3,
-            "last_trace": met.late.name,
-            "last_rank": met.late.rank,
-        }
-        rows.append(((-wait, first, key), said))
-    chosen, cut = first_rows([said for _, said in sorted(rows, key=lambda row: row[0])], top)
-    about = COLLECTIVE_SPREAD
-    columns = columns_of(chosen, about)
+    m = _meetings(ranks)
+    wait, longest = m.reduced(np.add, m.wait_ns), m.reduced(np.maximum, m.end_ns - m.start_ns)
+    chosen = _of_kind(m, kind)
+    at, cut = first_rows(chosen[np.argsort(-wait[chosen], kind="stable")], top)
+    last = [m.parts.collective(part) for part in m.last_part[at].tolist()]
+    late = [m.attendances[trace] for trace in m.trace[m.last_part[at]].tolist()]
+    times = {
+        "first_start_us": m.first_start_ns,
+        "last_start_us": m.last_start_ns,
+        "start_skew_us": m.last_start_ns - m.first_start_ns,
+        "end_skew_us": m.last_end_ns - m.first_end_ns,
+        "wait_us": wait,
+        "shortest_us": m.shortest_ns,
+        "longest_us": longest,
+        "duration_spread_us": longest - m.shortest_ns,
+    }
+    columns = {
+        "kind": [m.kind[one] for one in at.tolist()],
+        "group": [one.group_description or one.group for one in last],
+        "sequence": [one.sequence for one in last],
+        "collective": [one.key for one in last],
+        "ranks": m.count[at].tolist(),
+        **{name: (ns[at] / 1e3).tolist() for name, ns in times.items()},
+        "last_trace": [one.name for one in late],
+        "last_rank": [one.rank for one in late],
+    }
     title = _titled("Collectives", ranks, "rank against rank")
-    return Table("collective_spread", columns, about, title, [*cut, *meetings.notes])
+    return Table("collective_spread", columns, COLLECTIVE_SPREAD, title, [*cut, *_notes(m, kind)])
 
 
 def slowest_ranks(traces: TraceSet, run: str | None = None, kind: str | None = None) -> Table:
     """Which ranks of a run the others waited for, and how long each waited itself.
 
     Over all collectives that two ranks at least took part in, the ranks that waited least first: they come late. Where
-    the clocks of ranks differ, go by `collective_us`: who comes late has the least. Left out, and
-    counted in a note, are collectives whose kernels neither overlap nor end within 0.1 ms of one another.
+    clocks cannot be compared, go by `collective_us`: who comes late has the least.
 
     Args:
         traces: the traces, in order. Of a window, the kernels in it count.
@@ -197,103 +78,115 @@ def slowest_ranks(traces: TraceSet, run: str | None = None, kind: str | None = N
         AnalysisError: there is no such run.
     """
     ranks = traces.of_run(run)
-    meetings = Meetings([Attendance.of(trace) for trace in ranks], kind)
-    found: dict[str, list[int]] = {}
-    for met in meetings.verified.values():
-        first, latest = met.first, met.last
-        for part in met.parts.values():
-            sums = found.setdefault(part.trace.name, [0, 0, 0, 0, 0])
-            one = (1, part.start == latest, part.start == first, latest - part.start, part.end - part.start)
-            found[part.trace.name] = [total + more for total, more in zip(sums, one, strict=True)]
-    numbers = {trace.name: trace.rank for trace in ranks}
-    rows = [
-        (name, numbers[name], count, late, early, wait / 1e3, wait / count / 1e3, dur / 1e3)
-        for name, (count, late, early, wait, dur) in sorted(found.items(), key=lambda item: (item[1][3], item[0]))
-    ]
-    about = SLOWEST_RANKS
-    columns = {column: [row[place] for row in rows] for place, column in enumerate(about)}
+    m = _meetings(ranks)
+    parts = np.flatnonzero(np.isin(m.meeting, _of_kind(m, kind)))
+    at, trace = m.meeting[parts], m.trace[parts]
+    start, end = m.start_ns[parts], m.end_ns[parts]
+    number = len(m.attendances)
+    count, last, first, wait, dur = (
+        sum_by_group(trace, values, number)
+        for values in (np.ones(len(parts), np.int64), start == m.last_start_ns[at], start == m.first_start_ns[at],
+                       m.wait_ns[parts], end - start)
+    )  # fmt: skip
+    there = np.flatnonzero(count)
+    there = there[np.lexsort((np.array([m.attendances[place].name for place in there.tolist()], str), wait[there]))]
+    columns = {
+        "trace": [m.attendances[place].name for place in there.tolist()],
+        "rank": [m.attendances[place].rank for place in there.tolist()],
+        "collectives": count[there].tolist(),
+        "times_last": last[there].tolist(),
+        "times_first": first[there].tolist(),
+        "wait_us": (wait[there] / 1e3).tolist(),
+        "mean_wait_us": (wait[there] / count[there] / 1e3).tolist(),
+        "collective_us": (dur[there] / 1e3).tolist(),
+    }
     title = _titled("Ranks", ranks, "who the others waited for")
-    return Table("slowest_ranks", columns, about, title, meetings.notes)
+    return Table("slowest_ranks", columns, SLOWEST_RANKS, title, _notes(m, kind))
+
+
+def waits_by_group(traces: TraceSet, run: str | None = None, kind: str | None = None) -> Table:
+    """How long the ranks of each process group waited for one another, by kind of collective.
+
+    One row per process group and kind, those with the most waiting first. A process group is told by its ranks; by its
+    name where these are not recorded.
+
+    Args:
+        traces: the traces, in order. Of a window, the kernels in it count.
+        run: name of a run; by default that of the last trace.
+        kind: only collectives of this kind, such as `allreduce`.
+
+    Raises:
+        AnalysisError: there is no such run.
+    """
+    ranks = traces.of_run(run)
+    m = _meetings(ranks)
+    groups = ProcessGroups.of(m)
+    wait, longest = m.reduced(np.add, m.wait_ns), m.reduced(np.maximum, m.wait_ns)
+    transfer, end_skew = m.reduced(np.add, m.transfer_ns), m.reduced(np.add, m.end_skew_ns)
+    members: dict[tuple[int, str], list[int]] = {}
+    for one in _of_kind(m, kind).tolist():
+        members.setdefault((int(groups.number[one]), m.kind[one]), []).append(one)
+    rows: list[dict[str, Any]] = []
+    for (group, name), some in members.items():
+        at = np.array(some)
+        total = int((wait + transfer + end_skew)[at].sum())
+        late, late_ns = _awaited(m, at, wait)
+        names = [found for found in (groups.name[one] for one in some) if found is not None]
+        rows.append(
+            {
+                "group": min(names, default=None),
+                "group_ranks": json.dumps(groups.ranks[group]) if groups.ranks[group] else None,
+                "kind": name,
+                "ranks": int(m.count[at].max()),
+                "collectives": len(at),
+                "wait_us": int(wait[at].sum()) / 1e3,
+                "transfer_us": int(transfer[at].sum()) / 1e3,
+                "end_skew_us": int(end_skew[at].sum()) / 1e3,
+                "wait_percent": 100 * int(wait[at].sum()) / total if total else None,
+                "mean_wait_us": int(wait[at].sum()) / int(m.count[at].sum()) / 1e3,
+                "longest_wait_us": int(longest[at].max()) / 1e3,
+                "last_trace": m.attendances[late].name,
+                "last_rank": m.attendances[late].rank,
+                "last_wait_us": late_ns / 1e3,
+            }
+        )
+    rows.sort(key=lambda row: (-row["wait_us"], row["kind"], row["group"] or "", row["group_ranks"] or ""))
+    about = WAITS_BY_GROUP
+    title = _titled("Process groups", ranks, "how long their ranks waited")
+    return Table("waits_by_group", columns_of(rows, about), about, title, _notes(m, kind))
+
+
+def _awaited(m: Meetings, at: np.ndarray, wait: np.ndarray) -> tuple[int, int]:
+    """The rank that most was waited for at some collectives, and how long."""
+    by_rank = sum_by_group(m.trace[m.last_part[at]], wait[at], len(m.attendances))
+    took_part = np.isin(np.arange(len(by_rank)), m.trace[m.last_part[at]])
+    late = int(np.argmax(np.where(took_part, by_rank, -1)))
+    return late, int(by_rank[late])
+
+
+def _meetings(ranks: TraceSet) -> Meetings:
+    return Meetings(gathered([read_alone(one) for one in ranks]))
+
+
+def _of_kind(m: Meetings, kind: str | None) -> np.ndarray:
+    """Numbers of the collectives of a kind, or of all."""
+    return np.flatnonzero(np.array([kind in (None, one) for one in m.kind], bool))
+
+
+def _notes(m: Meetings, kind: str | None) -> list[str]:
+    """What was not matched, and of windows what only some ranks have in theirs.
+
+    Nothing of a single rank, or where no rank has the kind: there is a better reason why there are no rows.
+    """
+    kinds = {one.kind for rank in m.attendances for one, _, _ in rank.held}
+    if len(m.attendances) < 2 or (kind is not None and kind not in kinds):
+        return []
+    outside = {key for rank in m.attendances for key in rank.cut}
+    cut = sum(any(one.key in outside for one in m.said(at)) for at in range(len(m))) if outside else 0
+    told = [f"{cut:,} of {len(m):,} collectives are in the window on some of their ranks only"] if cut else []
+    return [*m.notes, *told]
 
 
 def _titled(what: str, ranks: TraceSet, how: str) -> str:
     run = f" of {ranks[0].run}" if ranks[0].run else ""
     return ranks.titled(f"{what}{run}: {how}")
-
-
-class Meetings:
-    """The collectives that more than one rank of a run took part in.
-
-    Args:
-        attendances: what each rank took part in.
-        kind: only collectives of this kind.
-    """
-
-    def __init__(self, attendances: Sequence[Attendance], kind: str | None = None) -> None:
-        self.attendances = attendances
-        self._kind = kind
-
-    @cached_property
-    def _matched(self) -> dict[str, Met]:
-        """Key of each -> what the ranks say of it."""
-        zero = min(rank.offset_ns for rank in self.attendances)
-        met: dict[str, Met] = {}
-        for rank in self.attendances:
-            shift = rank.offset_ns - zero
-            for one, start, end in rank.held:
-                there = met.setdefault(one.key, Met())
-                there.said.append(one)
-                start, end = start + shift, end + shift
-                there.parts[rank.name] = there.parts.get(rank.name, Part(rank, start, end)).and_also(start, end)
-        return {key: one for key, one in met.items() if len(one.parts) > 1 and self._kind in (None, one.kind)}
-
-    @cached_property
-    def verified(self) -> Mapping[str, Met]:
-        """Those whose kernels show that they are one collective."""
-        return {key: one for key, one in self._matched.items() if one.is_verified}
-
-    @property
-    def _cut(self) -> int:
-        """Number of those that are in the windows of some of their ranks only."""
-        cut = {key for rank in self.attendances for key in rank.cut}
-        return len(cut & self.verified.keys())
-
-    @property
-    def lacking(self) -> int:
-        """Number of those that ranks of their group, or of the job, may have taken part in that are not here."""
-        job = max((rank.world_size or 0 for rank in self.attendances), default=0)
-        return sum(
-            one.group_size > len(one.parts) if one.group_size else job > len(self.attendances)
-            for one in self.verified.values()
-        )
-
-    @property
-    def notes(self) -> list[str]:
-        """What was left out, and where ranks are missing."""
-        found = list(self.verified.values())
-        notes = []
-        if left_out := len(self._matched) - len(found):
-            notes.append(
-                f"left out {left_out:,} of {len(self._matched):,} collectives: the kernels of their ranks neither "
-                f"overlap nor end within {END_TOLERANCE_NS / 1e6:g} ms of one another"
-            )
-        if self._cut:
-            notes.append(f"{self._cut:,} of {len(found):,} collectives are in the window on some of their ranks only")
-        lacking = sum((one.group_size or 0) > len(one.parts) for one in found)
-        if lacking:
-            notes.append(f"{lacking:,} of {len(found):,} collectives lack ranks of their groups, which may be the last")
-        ranks = len(self.attendances)
-        job = max((rank.world_size or 0 for rank in self.attendances), default=0)
-        if job > ranks and any(one.group_size is None for one in found):
-            notes.append(f"{ranks:,} of the job's {job:,} ranks are compared; others may be the last")
-        return notes
-
-
-def _held(w: Window) -> Iterator[tuple[Collective, int, int]]:
-    """The collectives with kernels in a window, and the first start and last end of these kernels, ns."""
-    c = w.core.columns
-    for one in w.core.collectives.nodes:
-        rows = np.array(one.rows)
-        rows = rows[w.holds(rows)]
-        if len(rows):
-            yield one, int(c.start_ns[rows].min()), int(c.end_ns[rows].max())

@@ -215,7 +215,8 @@ class Meetings:
 
     # --- figures -------------------------------------------------------------------------------------------------
 
-    def _reduced(self, how: np.ufunc, values: np.ndarray) -> np.ndarray:
+    def reduced(self, how: np.ufunc, values: np.ndarray) -> np.ndarray:
+        """Values of parts put together per collective: `np.add` for sums, `np.minimum`, `np.maximum`."""
         return how.reduceat(values[self.order], self.first) if len(self) else np.empty(0, np.int64)
 
     @cached_property
@@ -226,33 +227,33 @@ class Meetings:
     @cached_property
     def first_start_ns(self) -> np.ndarray:
         """When the first rank came to each collective."""
-        return self._reduced(np.minimum, self.start_ns)
+        return self.reduced(np.minimum, self.start_ns)
 
     @cached_property
     def last_start_ns(self) -> np.ndarray:
         """When the last rank came."""
-        return self._reduced(np.maximum, self.start_ns)
+        return self.reduced(np.maximum, self.start_ns)
 
     @cached_property
     def first_end_ns(self) -> np.ndarray:
         """When the first rank left."""
-        return self._reduced(np.minimum, self.end_ns)
+        return self.reduced(np.minimum, self.end_ns)
 
     @cached_property
     def last_end_ns(self) -> np.ndarray:
         """When the last rank left."""
-        return self._reduced(np.maximum, self.end_ns)
+        return self.reduced(np.maximum, self.end_ns)
 
     @cached_property
     def shortest_ns(self) -> np.ndarray:
         """Shortest duration of each collective on any rank."""
-        return self._reduced(np.minimum, self.end_ns - self.start_ns)
+        return self.reduced(np.minimum, self.end_ns - self.start_ns)
 
     @cached_property
     def recorded_start_skew_ns(self) -> np.ndarray:
         """Last start less first start, with clocks as recorded."""
         start = self.parts.start_ns
-        return self._reduced(np.maximum, start) - self._reduced(np.minimum, start)
+        return self.reduced(np.maximum, start) - self.reduced(np.minimum, start)
 
     @cached_property
     def last_part(self) -> np.ndarray:
@@ -275,7 +276,7 @@ class Meetings:
     def end_skew_ns(self) -> np.ndarray:
         """How much later each part ended than the first that ended after all had come; 0 for what was not matched."""
         all_came = self.end_ns >= self._of_parts(self.last_start_ns)
-        common = self._of_parts(self._reduced(np.minimum, np.where(all_came, self.end_ns, np.iinfo(np.int64).max)))
+        common = self._of_parts(self.reduced(np.minimum, np.where(all_came, self.end_ns, np.iinfo(np.int64).max)))
         return np.where(self.meeting >= 0, np.maximum(self.end_ns - common, 0), 0)
 
     @cached_property

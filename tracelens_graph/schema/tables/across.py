@@ -204,7 +204,7 @@ COLLECTIVE_SPREAD: About = {
     "kind": text("kind of collective"),
     "group": text("what the program calls its process group, else the group's name; absent where not recorded"),
     "sequence": Column("number of the collective in its group; absent where not recorded"),
-    "collective": key("key of the collective, the same on all ranks"),
+    "collective": key("key of the collective on the rank that came last"),
     "ranks": Column("ranks whose traces have it"),
     "first_start_us": Column(
         "start of the rank that came first, from the first start of a trace of the run", "us", Role.time
@@ -212,7 +212,7 @@ COLLECTIVE_SPREAD: About = {
     "last_start_us": Column("start of the rank that came last", "us", Role.time),
     "start_skew_us": Column("last start less first start", "us"),
     "end_skew_us": Column("last end less first end", "us"),
-    "wait_us": total("sum over the ranks of the time from their own start to the last start", "us"),
+    "wait_us": total("sum over the ranks of the time from their own start to the last one, or to their own end", "us"),
     "shortest_us": Column("duration on the rank where it was shortest", "us", Role.min),
     "longest_us": Column("duration on the rank where it was longest", "us", Role.max),
     "duration_spread_us": Column("greatest less smallest duration", "us"),
@@ -226,9 +226,26 @@ SLOWEST_RANKS: About = {
     "collectives": count("collectives that it took part in together with others"),
     "times_last": count("collectives to which no rank came later"),
     "times_first": count("collectives to which no rank came earlier"),
-    "wait_us": total("sum of the time from its own starts to the last starts", "us"),
+    "wait_us": total("sum of the time from its own starts to the last starts, or to its own ends", "us"),
     "mean_wait_us": Column("the same per collective", "us", Role.mean),
     "collective_us": total("sum of the durations of the collectives, waiting included", "us"),
+}
+
+WAITS_BY_GROUP: About = {
+    "group": key("what the program calls the process group, else its name; absent where not recorded"),
+    "group_ranks": text("ranks of the group, JSON; absent where not recorded"),
+    "kind": key("kind of collective"),
+    "ranks": Column("most ranks whose traces have one of them"),
+    "collectives": count("collectives"),
+    "wait_us": total("sum over collectives and ranks of the time until the last rank came", "us"),
+    "transfer_us": total("sum of the time from then on until the first rank left", "us"),
+    "end_skew_us": total("sum of the time after the first rank left", "us"),
+    "wait_percent": Column("waiting as share of these three", "%"),
+    "mean_wait_us": Column("waiting per collective and rank", "us", Role.mean),
+    "longest_wait_us": Column("longest that one rank waited", "us", Role.max),
+    "last_trace": text("name of the trace that was waited for longest: waiting counts for the rank that came last"),
+    "last_rank": Column("number of that rank; absent where not recorded"),
+    "last_wait_us": Column("waiting for that rank, summed over the others", "us"),
 }
 
 INCOMPLETE_TRACES: About = {
@@ -350,5 +367,6 @@ SCHEMAS = {
         "How far apart the ranks begin each collective, and who comes last.", COLLECTIVE_SPREAD
     ),
     "slowest_ranks": TableSchema("Which ranks the others wait for.", SLOWEST_RANKS),
+    "waits_by_group": TableSchema("How long the ranks of each process group wait for one another.", WAITS_BY_GROUP),
     "incomplete_traces": TableSchema("Which traces lack something.", INCOMPLETE_TRACES),
 }

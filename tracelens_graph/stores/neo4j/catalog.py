@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from tracelens_graph.errors import DatabaseError
 from tracelens_graph.stores.neo4j.statements import (
     DELETE_CONTEXT,
-    DELETE_DIFF,
     DELETE_EVENTS,
-    DELETE_OF_DIFF,
     DELETE_UNUSED,
+    DELETIONS,
     DIFF,
+    MATCHING,
     TRACE,
     Whole,
 )
@@ -25,25 +25,34 @@ if TYPE_CHECKING:
 DELETED_AT_ONCE = 5000
 """Nodes of a transaction, with all their edges."""
 
-_LISTED = 10
+_NAMED = 10
 """Traces that an error names, of those there are."""
 
 _TRACES = "MATCH (t:Trace) RETURN properties(t) AS t ORDER BY t.run, t.rank, t.name"
 _DIFFS = "MATCH (d:Diff) RETURN properties(d) AS d ORDER BY d.name, d.key"
+_MATCHINGS = "MATCH (m:Matching) RETURN properties(m) AS m ORDER BY m.run"
 
 
 def traces(driver: Driver, database: str) -> list[dict[str, Any]]:
     """Properties of all traces, by run, rank and name; also of those that are not complete."""
-    driver.verify_connectivity()  # no connection of a server that was started anew meanwhile
-    with driver.session(database=database, default_access_mode="READ") as session:  # which does not try for long
-        return [record["t"] for record in session.run(_TRACES)]
+    return _listed(driver, database, _TRACES)
 
 
 def diffs(driver: Driver, database: str) -> list[dict[str, Any]]:
     """Properties of all comparisons, by name; also of those that are not complete."""
-    driver.verify_connectivity()
-    with driver.session(database=database, default_access_mode="READ") as session:
-        return [record["d"] for record in session.run(_DIFFS)]
+    return _listed(driver, database, _DIFFS)
+
+
+def matchings(driver: Driver, database: str) -> list[dict[str, Any]]:
+    """Properties of the matchings of ranks, by run; also of those that are not complete."""
+    return _listed(driver, database, _MATCHINGS)
+
+
+def _listed(driver: Driver, database: str, statement: str) -> list[dict[str, Any]]:
+    driver.verify_connectivity()  # no connection of a server that was started anew meanwhile
+    with driver.session(database=database, default_access_mode="READ") as session:  # which does not try for long
+        found: list[dict[str, Any]] = session.run(statement).value()
+        return found
 
 
 def meant(known: Sequence[Mapping[str, Any]], wanted: str) -> list[Mapping[str, Any]]:
@@ -68,13 +77,13 @@ def resolve(known: Sequence[Mapping[str, Any]], wanted: str) -> Mapping[str, Any
     if not found:
         paths = [trace["path"] for trace in known if trace.get("path")]
         names = [trace["name"] for trace in known if trace.get("name")]
-        hint = did_you_mean(wanted, [*names, *paths]) or there_are(paths, most=_LISTED)
+        hint = did_you_mean(wanted, [*names, *paths]) or there_are(paths, most=_NAMED)
         raise DatabaseError(f"no trace {wanted!r} is in the database; {hint}")
     return found[0]
 
 
 def drop_trace(driver: Driver, database: str, trace: str, progress: Callable[[int, int], None] | None = None) -> None:
-    """Delete a trace, its comparisons, and knowledge that no other trace uses.
+    """Delete a trace, its comparisons, the matching of its run, and knowledge that no other trace uses.
 
     In batches, and to be gone on with if it is cut off.
     Knowledge stays while another trace is being pushed, which may be about to use it.
@@ -89,9 +98,10 @@ def drop_trace(driver: Driver, database: str, trace: str, progress: Callable[[in
         began = session.execute_write(_begin, TRACE, trace)
         if began is None:
             return
-        # From now on nobody begins to push a comparison of it.
+        # From now on nobody begins to push a comparison of it, or to match it with other ranks.
         for diff in session.execute_read(_diffs_of, trace):
-            drop_diff(driver, database, diff)
+            drop_whole(driver, database, DIFF, diff)
+        drop_whole(driver, database, MATCHING, began["run"])
         scope, events, done = {"trace": trace, "begun": began["begun_ns"]}, began.get("nodes", 0), 0
         while deleted := session.execute_write(_delete, DELETE_EVENTS, limit=DELETED_AT_ONCE, **scope):
             done += deleted
@@ -103,23 +113,23 @@ def drop_trace(driver: Driver, database: str, trace: str, progress: Callable[[in
                 pass
 
 
-def drop_diff(driver: Driver, database: str, diff: str) -> None:
-    """Delete a comparison, in batches, and to be gone on with if it is cut off.
+def drop_whole(driver: Driver, database: str, whole: Whole, key: str) -> None:
+    """Delete a comparison or a matching, in batches, and to be gone on with if it is cut off.
 
     Args:
         driver: a connection.
         database: name of the database.
-        diff: its key.
+        whole: which of the two it is.
+        key: its key.
     """
     with driver.session(database=database) as session:
-        began = session.execute_write(_begin, DIFF, diff)
+        began = session.execute_write(_begin, whole, key)
         if began is None:
             return
-        scope = {"diff": diff, "begun": began["begun_ns"]}
-        for statement in DELETE_OF_DIFF:
+        scope = {whole.parameter: key, "begun": began["begun_ns"]}
+        for statement in DELETIONS[whole]:
             while session.execute_write(_delete, statement, limit=DELETED_AT_ONCE, **scope):
                 pass
-        session.execute_write(lambda tx: tx.run(DELETE_DIFF, scope).consume())
 
 
 def _begin(tx: ManagedTransaction, whole: Whole, key: str) -> Mapping[str, Any] | None:

@@ -11,10 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tracelens_graph.errors import DatabaseError
-from tracelens_graph.stores.neo4j.catalog import drop_diff
+from tracelens_graph.stores.neo4j.catalog import drop_whole
 from tracelens_graph.stores.neo4j.image import Edges, Nodes
-from tracelens_graph.stores.neo4j.push import Claim, Outcome, judged, push_whole
+from tracelens_graph.stores.neo4j.push import Claim, Outcome, hold, judged, push_whole
 from tracelens_graph.stores.neo4j.statements import DIFF
 from tracelens_graph.stores.neo4j.writer import Progress, Writer, batches
 
@@ -78,7 +77,7 @@ def push_diff_image(
     return push_whole(
         driver, database, DIFF, key,
         claim=lambda tx, replace: _claim(tx, image.diff, replace),
-        drop=lambda: drop_diff(driver, database, key),
+        drop=lambda: drop_whole(driver, database, DIFF, key),
         write=lambda begun_ns: _write(driver, database, image, begun_ns, progress),
         replace=replace,
     )  # fmt: skip
@@ -86,13 +85,7 @@ def push_diff_image(
 
 def _claim(tx: ManagedTransaction, diff: Mapping[str, Any], replace: bool) -> Claim:
     """Make the Diff node, or go on with the one that is there, while nobody drops one of the traces."""
-    for trace in dict.fromkeys((diff["a"], diff["b"])):
-        # MERGE holds the key until the commit: whoever drops the trace afterwards sees the comparison.
-        state = tx.run("MERGE (t:Trace {id: $id}) RETURN t.state AS state, t.path AS path", id=trace).single(
-            strict=True
-        )
-        if state["state"] != "complete":
-            raise DatabaseError(f"{state['path'] or trace} is not complete in the database: push it first")
+    hold(tx, dict.fromkeys((diff["a"], diff["b"])))
     found = tx.run(
         "MERGE (d:Diff {key: $diff.key}) ON CREATE SET d += $diff, d.state = 'loading', d.begun_ns = $now "
         "WITH d MATCH (t:Trace) WHERE t.id IN [d.a, d.b] MERGE (d)-[:COMPARES]->(t) "

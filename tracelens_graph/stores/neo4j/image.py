@@ -108,7 +108,8 @@ class Edges:
         columns: keys of the sources, keys of the targets, and a column per property.
         by_source: whether those of one source stand together.
         properties: what the further columns hold.
-        scopes: the parameters that say within what the keys of both ends are unique; by default those of the labels.
+        scopes: what says within what the keys of both ends are unique: a parameter by its name, or a column by its
+            number; by default the parameters of the labels.
     """
 
     type: str
@@ -117,7 +118,7 @@ class Edges:
     columns: tuple[Any, ...]
     by_source: bool = False
     properties: tuple[Stored, ...] = ()
-    scopes: tuple[str, str] = ("", "")
+    scopes: tuple[str | int, str | int] = ("", "")
 
     def __len__(self) -> int:
         return len(self.columns[0])

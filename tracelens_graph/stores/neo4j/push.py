@@ -8,7 +8,7 @@ from one that was dropped and pushed anew meanwhile: every batch asks for it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -129,6 +129,21 @@ def push_whole(
     return claimed.outcome
 
 
+def hold(tx: ManagedTransaction, traces: Iterable[str]) -> None:
+    """See that traces are complete, and keep them so until the commit.
+
+    MERGE holds the key of each: whoever drops one afterwards sees what this transaction wrote.
+
+    Raises:
+        DatabaseError: one of them is not complete.
+    """
+    for trace in traces:
+        found = tx.run("MERGE (t:Trace {id: $id}) RETURN t.state AS state, t.path AS path", id=trace)
+        state = found.single(strict=True)
+        if state["state"] != "complete":
+            raise DatabaseError(f"{state['path'] or trace} is not complete in the database: push it first")
+
+
 def judged(
     there: Mapping[str, Any], new: bool, wanted: Mapping[str, Any], compared: Mapping[str, str], replace: bool
 ) -> Claim:
@@ -189,6 +204,11 @@ def _claim(tx: ManagedTransaction, trace: Mapping[str, Any], replace: bool) -> C
         "RETURN t.begun_ns = $now AS new, properties(t) AS t",
         trace=dict(trace), now=time.time_ns(),
     ).single(strict=True)  # fmt: skip
+    # One rank more: the collectives of the run have to be matched anew.
+    tx.run(
+        "MATCH (m:Matching {run: $run}) WHERE NOT $id IN m.traces SET m.state = 'dropping'",
+        run=trace["run"], id=trace["id"],
+    ).consume()  # fmt: skip
     return judged(found["t"], found["new"], trace, _COMPARED, replace)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracelens_graph.cypher import Query, library
 from tracelens_graph.errors import DatabaseError
-from tracelens_graph.stores.neo4j.catalog import resolve, traces
+from tracelens_graph.stores.neo4j.catalog import matchings, resolve, traces
 from tracelens_graph.suggest import did_you_mean, hint
 from tracelens_graph.table import Column, Table
 
@@ -81,7 +81,21 @@ def ask(driver: Driver, database: str, query: Query, parameters: Mapping[str, An
     """
     table = _run(driver, database, *prepared(driver, database, query, parameters), timeout_s, write=False)
     about = {name: Column(meaning) for name, meaning in query.columns.items() if name in table.columns}
-    return Table(query.name, table.columns, about, query.title)
+    notes = [] if len(table) else _why_empty(driver, database, query, parameters)
+    return Table(query.name, table.columns, about, query.title, notes)
+
+
+def _why_empty(driver: Driver, database: str, query: Query, parameters: Mapping[str, Any]) -> list[str]:
+    """Why a question about the collectives of a run has no rows, if nobody matched these."""
+    if "(g:Matching " not in query.text:
+        return []
+    complete = [trace for trace in traces(driver, database) if trace["state"] == "complete"]
+    wanted = parameters.get("run") or max(complete, key=lambda trace: trace["pushed_ns"], default={}).get("run")
+    of_run = [trace for trace in complete if trace["run"] == wanted]
+    matched = [one["run"] for one in matchings(driver, database) if one["state"] == "complete"]
+    if len(of_run) < 2 or wanted in matched:
+        return []
+    return [f"the collectives of {wanted} are not matched: push its {len(of_run):,} traces together, with --run"]
 
 
 def run(

@@ -5,6 +5,7 @@ Labels, types and names of properties come from `schema` alone; everything of a 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from tracelens_graph.schema.database import EVENT, INDEXES, KEYS, KNOWLEDGE, PATHS
@@ -92,6 +93,7 @@ class Whole(NamedTuple):
 
 TRACE = Whole("Trace", "id", "trace")
 DIFF = Whole("Diff", "key", "diff")
+MATCHING = Whole("Matching", "run", "run")
 
 
 def write_nodes(nodes: Nodes, whole: Whole = TRACE) -> str:
@@ -120,9 +122,10 @@ def write_edges(edges: Edges, whole: Whole = TRACE) -> str:
     return f"UNWIND $rows AS r {' '.join(ends)} MERGE (a)-[e:{edges.type}]->(b){change}{whole.guard}"
 
 
-def _key(label: str, value: str, parameter: str = "") -> str:
+def _key(label: str, value: str, within: str | int = "") -> str:
     key = KEYS[label]
-    scope = f"{key.scope}: ${parameter or key.scope}, " if key.scope else ""
+    scope_value = f"r[{within}]" if isinstance(within, int) else f"${within or key.scope}"
+    scope = f"{key.scope}: {scope_value}, " if key.scope else ""
     return f"{{{scope}{key.name}: {value}}}"
 
 
@@ -147,19 +150,41 @@ DELETE_CONTEXT = (
 )
 """What is left of a trace without events, and of a run without traces: parameters `trace`, `begun` and `run`."""
 
-DELETE_OF_DIFF = tuple(
-    f"{DIFF.dropping} MATCH {pattern} WITH {what} LIMIT $limit {delete} {what} RETURN count(*) AS deleted"
-    for pattern, what, delete in (
-        (f"(x:{EVENT})-[e:MATCHES]->(y:{EVENT}) WHERE x.trace = t.a AND x.pre >= 0 AND y.trace = t.b", "e", "DELETE"),
-        ("(t)-[e:ONLY_IN_A|ONLY_IN_B]->()", "e", "DELETE"),
-        ("(p:Divergence)-[e:IN_A|IN_B]->() WHERE p.diff = t.key AND p.place >= 0", "e", "DELETE"),
-        ("(p:Divergence) WHERE p.diff = t.key AND p.place >= 0", "p", "DETACH DELETE"),
-    )
-)
-"""What belongs to a comparison, to be run one after the other: parameters `diff`, `begun` and `limit`."""
 
-DELETE_DIFF = f"{DIFF.dropping} DETACH DELETE t"
-"""The comparison itself. Parameters `diff` and `begun`."""
+def _deletions(whole: Whole, patterns: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+    """Statements that delete what belongs to a node, and then the node itself.
+
+    Args:
+        whole: the node, `t` in the patterns.
+        patterns: what is to be found, and what of it is deleted: `e` for an edge, `p` for a node.
+    """
+    deletes = {"e": "DELETE", "p": "DETACH DELETE"}
+    return tuple(
+        f"{whole.dropping} MATCH {pattern} WITH {what} LIMIT $limit {deletes[what]} {what} RETURN count(*) AS deleted"
+        for pattern, what in (*patterns, (f"(p:{whole.label} {{{whole.key}: t.{whole.key}}})", "p"))
+    )
+
+
+DELETIONS = {
+    DIFF: _deletions(
+        DIFF,
+        (
+            (f"(x:{EVENT})-[e:MATCHES]->(y:{EVENT}) WHERE x.trace = t.a AND x.pre >= 0 AND y.trace = t.b", "e"),
+            ("(t)-[e:ONLY_IN_A|ONLY_IN_B]->()", "e"),
+            ("(p:Divergence)-[e:IN_A|IN_B]->() WHERE p.diff = t.key AND p.place >= 0", "e"),
+            ("(p:Divergence) WHERE p.diff = t.key AND p.place >= 0", "p"),
+        ),
+    ),
+    MATCHING: _deletions(
+        MATCHING,
+        (
+            (f"(m:Meeting)<-[:MEMBER_OF]-(:{EVENT})-[e:SENDS]->() WHERE m.run = t.run AND m.number >= 0", "e"),
+            ("(p:Meeting) WHERE p.run = t.run AND p.number >= 0", "p"),
+        ),
+    ),
+}
+"""What belongs to a comparison, or to a matching, and that node: statements to be run one after the other, each until
+nothing is left. Parameters: that of the key, `begun` and `limit`."""
 
 DELETE_UNUSED = tuple(
     "OPTIONAL MATCH (t:Trace {state: 'loading'}) WITH count(t) AS loading WHERE loading = 0 "

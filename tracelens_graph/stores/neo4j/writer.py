@@ -56,7 +56,7 @@ def batches(group: Nodes | Edges, sessions: int = SESSIONS, whole: Whole = TRACE
     return [
         [Batch(statement, group, low, high) for part in _parts(stretch, -(-len(stretch) // BATCH))
          for low, high in _fitting(group, part)]
-        for stretch in stretches
+        for stretch in stretches if stretch
     ]  # fmt: skip
 
 

@@ -1,0 +1,98 @@
+"""Writing what the ranks of a run have in common into a database that holds them, in the same way as a trace.
+
+A Matching node stands for the collectives of a run. There is one for a run, and it is about all of its traces: it goes
+when one of them is dropped, and another trace that is pushed into the run makes it invalid.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tracelens_graph.errors import DatabaseError
+from tracelens_graph.stores.neo4j.catalog import drop_whole
+from tracelens_graph.stores.neo4j.image import Edges, Nodes
+from tracelens_graph.stores.neo4j.push import Claim, Outcome, hold, judged, push_whole
+from tracelens_graph.stores.neo4j.statements import MATCHING
+from tracelens_graph.stores.neo4j.writer import Progress, Writer, batches
+
+if TYPE_CHECKING:
+    from neo4j import Driver, ManagedTransaction
+
+_COMPARED = ("traces", "schema_version", "tool_version")
+"""Properties of a matching that tell whether the one that is there is the same."""
+
+
+@dataclass(frozen=True)
+class RanksImage:
+    """The matched collectives of a run as nodes and edges of a database.
+
+    Attributes:
+        matching: properties of the Matching node, without `state` and times of the push.
+        meetings: the Meeting nodes.
+        edges: all edges.
+    """
+
+    matching: Mapping[str, Any]
+    meetings: Nodes
+    edges: list[Edges]
+
+    @property
+    def size(self) -> int:
+        """Number of nodes and edges, the Matching node left out."""
+        return len(self.meetings) + sum(map(len, self.edges))
+
+
+def push_ranks_image(driver: Driver, database: str, image: RanksImage, progress: Progress | None = None) -> Outcome:
+    """Write the matched collectives of a run into a database; those of other ranks of the run give way.
+
+    Args:
+        driver: a connection.
+        database: name of the database.
+        image: the collectives.
+        progress: called with rows written and rows in all.
+
+    Returns:
+        "pushed", "completed" (an earlier push was cut off), "replaced", or "unchanged" if they are there already.
+
+    Raises:
+        DatabaseError: one of the traces is not complete, or the run has others; somebody else dropped one of them or
+            pushed another one at the same time.
+    """
+    run = image.matching["run"]
+
+    def write(begun_ns: int) -> None:
+        writer = Writer(driver, database, {"run": run, "begun": begun_ns}, image.size, progress)
+        writer.write(batches(image.meetings, 1, MATCHING))
+        for edges in image.edges:
+            # Edges of the matching all want its node, so one session writes them.
+            sessions = 1 if "Matching" in (edges.source, edges.target) else 2
+            writer.write(batches(edges, sessions, MATCHING))
+
+    return push_whole(
+        driver, database, MATCHING, run,
+        claim=lambda tx, _: _claim(tx, image.matching),
+        drop=lambda: drop_whole(driver, database, MATCHING, run),
+        write=write, replace=False,
+    )  # fmt: skip
+
+
+def _claim(tx: ManagedTransaction, matching: Mapping[str, Any]) -> Claim:
+    """Make the Matching node, or go on with the one that is there, while nobody drops one of the traces."""
+    hold(tx, sorted(matching["traces"]))
+    other = tx.run(
+        "MATCH (t:Trace {run: $run}) WHERE NOT t.id IN $traces RETURN t.path AS path ORDER BY path LIMIT 1",
+        run=matching["run"], traces=matching["traces"],
+    ).single()  # fmt: skip
+    if other:
+        raise DatabaseError(f"{other['path']} is of the run too: push all of its ranks together")
+    found = tx.run(
+        "MERGE (m:Matching {run: $matching.run}) "
+        "ON CREATE SET m += $matching, m.state = 'loading', m.begun_ns = $now "
+        "RETURN m.begun_ns = $now AS new, properties(m) AS m",
+        matching=dict(matching), now=time.time_ns(),
+    ).single(strict=True)  # fmt: skip
+    differs = any(found["m"].get(name) != matching[name] for name in _COMPARED)
+    return judged(found["m"], found["new"], matching, {}, replace=differs)
