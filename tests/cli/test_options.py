@@ -77,26 +77,26 @@ def test_an_option_is_declared_once(flag: str, declared: Any) -> None:
 def test_a_report_prints_several_tables_other_commands_one() -> None:
     found = flags()["--table"]
     assert found.pop("report") == options.TableNames
-    assert set(found) == {"compare", "roofline"}
+    assert set(found) == {"compare", "ranks", "roofline"}
     assert all(annotation == options.TableName for annotation in found.values())
 
 
 def test_outputs_are_called_alike() -> None:
     found = flags()
-    assert set(found["--output"]) == set(found["-o"]) == {"roofline", "cut", "export", "save", "db pull"}
+    assert set(found["--output"]) == set(found["-o"]) == {"ranks", "roofline", "cut", "export", "save", "db pull"}
     assert "--out" not in found
-    assert set(found["--csv"]) == {"report", "compare", "diff"}
+    assert set(found["--csv"]) == {"report", "compare", "diff", "ranks"}
     assert {get_args(annotation)[1].metavar for annotation in found["--csv"].values()} == {"DIR"}
 
 
 def test_every_command_has_the_options_that_it_can_have() -> None:
     found = flags()
     compares_parts = {"db push-diff"}
-    assert set(found["--step"]) - {"cut"} == set(found["--under"]) == {*ASKED_OF_A_PART, *compares_parts}
+    assert set(found["--step"]) - {"cut"} == set(found["--under"]) == {*ASKED_OF_A_PART, *compares_parts, "ranks"}
     assert set(found["--extension"]) == set(ASKED_OF_A_PART)
     assert set(found["--cache"]) == {*ONE_TRACE, "compare", "diff"}
     assert set(found["--recompute"]) == {"report", "timeline", "compare"}
-    assert set(found["--arch"]) == {"report", "roofline", "db push", "db export"}
+    assert set(found["--arch"]) == {"report", "roofline", "ranks", "db push", "db export"}
 
 
 def test_a_trace_is_asked_for_in_one_way() -> None:

@@ -54,6 +54,12 @@ OUTPUTS = {
     ("diff", "csv"): Output("diff TRACE TRACE --csv PLACE", "structure", ("diff_totals.csv", "diff_places.csv")),
     ("diff", "json"): Output("diff TRACE TRACE --json PLACE", "d.json"),
     ("diff", "markdown"): Output("diff TRACE TRACE --markdown PLACE", "d.md"),
+    ("ranks", "csv"): Output("ranks TRACE OTHER --csv PLACE", "ranks", ("rank_times.csv", "rank_balance.csv")),
+    ("ranks", "xlsx"): Output("ranks TRACE OTHER --xlsx PLACE", "ranks.xlsx"),
+    ("ranks", "json"): Output("ranks TRACE OTHER --json PLACE", "ranks.json"),
+    ("ranks", "markdown"): Output("ranks TRACE OTHER --markdown PLACE", "ranks.md"),
+    ("ranks", "output"): Output("ranks TRACE OTHER -o PLACE", "r.html"),
+    ("ranks", "png"): Output("ranks TRACE OTHER -o PLACE", "r.png", to_stdout=False),
     ("roofline", "output"): Output("roofline TRACE --arch h100-sxm -o PLACE", "r.html"),
     ("roofline", "png"): Output("roofline TRACE --arch h100-sxm -o PLACE", "r.png", to_stdout=False),
     ("roofline", "svg"): Output("roofline TRACE --arch h100-sxm -o PLACE", "r.svg", to_stdout=False),
@@ -99,7 +105,10 @@ def ask(run: Run, trace: Path) -> Callable[..., tuple[int, str, str]]:
             pytest.importorskip("matplotlib")
         if "r.html" in output.name:
             pytest.importorskip("plotly")
-        words = {"TRACE": of, "PLACE": place}
+        other = of.with_name("other-" + of.name)
+        if "OTHER" in output.words and of.is_file() and not other.exists():
+            shutil.copy(of, other)
+        words = {"TRACE": of, "OTHER": other, "PLACE": place}
         return run(*(words.get(word, word) for word in output.words.split()), *more)
 
     return call

@@ -63,7 +63,8 @@ def test_files(run: Run, job: Path, tmp_path: Path) -> None:
     assert code == 0
     found = json.loads(document.read_text())
     assert set(found["tables"]) == {path.stem for path in folder.glob("*.csv")}
-    assert found["late"].startswith("late: rank1 ")
+    assert found["late"][0].startswith("late: rank1 ")
+    assert "data loader" in found["late"][1]
     assert found["headline"] in page.read_text()
     assert book.stat().st_size > 5_000
     code, _, err = run("ranks", job, "--json", job / "rank0.json.gz", "--force")

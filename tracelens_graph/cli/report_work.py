@@ -128,7 +128,7 @@ def many_traces(given: list[str], paths: list[str], request: Request, scheduler:
     sys.stdout.write(overview(lines).text(request.width, request.color))
     if any(line["attendance"].held for line in lines):
         again = ["TRACE" if is_stream(one) else one for one in given]
-        sys.stdout.write(f"ask next: tracelens-graph ask slowest_ranks {shlex.join(again)}\n")
+        sys.stdout.write(f"ask next: tracelens-graph ranks {shlex.join(again)}\n")
     sys.stdout.write("\n")
     if request.is_for_files_only:
         sys.stdout.write("".join(outcome.text for outcome in read))
