@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.ranks.figures import Figures
-from tracelens_graph.analyses.ranks.parts import POINT_TO_POINT
+from tracelens_graph.analyses.ranks.transfers import transfers
 from tracelens_graph.graph.collectives import Collective
 from tracelens_graph.graph.trace_set import NODES_PER_TRACE
 from tracelens_graph.nxview.adjacency import NOTHING
@@ -105,26 +105,18 @@ class Merged:
             times = FrozenDict(
                 wait_ns=int(m.wait_ns[part]), transfer_ns=int(m.transfer_ns[part]), end_skew_ns=int(m.end_skew_ns[part])
             )
-            for kernel in self._kernels(part):
-                self._join("MEMBER_OF", kernel, self.collective(int(m.meeting[part])), times)
+            first, *others = self._kernels(part)
+            collective = self.collective(int(m.meeting[part]))
+            self._join("MEMBER_OF", first, collective, times)
+            for kernel in others:  # times are of the whole part, so that they stand once
+                self._join("MEMBER_OF", kernel, collective)
 
     def _join_transfers(self) -> None:
-        m = self._meetings
-        for at in [at for at, kind in enumerate(m.kind) if kind in POINT_TO_POINT]:
-            parts = m.parts_of(at).tolist()
-            sent = [self._sends(part) for part in parts]
-            if sorted(sent) != [False, True]:  # nobody tells who of them sends
-                continue
-            source, target = (parts[sent.index(sends)] for sends in (True, False))
+        for at, source, target in zip(*(each.tolist() for each in transfers(self._meetings)), strict=True):
             told = self.nodes[self.collective(at)]
             known = ("collective", "message_bytes", "latency_ns", "start_skew_ns")
             about = FrozenDict({name: told[name] for name in known if name in told})
             self._join("SENDS", self._kernels(source)[0], self._kernels(target)[0], about)
-
-    def _sends(self, part: int) -> bool:
-        one, rank = self._meetings.parts.collective(part), self._meetings.attendances[self._meetings.trace[part]].rank
-        ends = (one.source_rank, one.target_rank)
-        return ends[0] == rank if None not in (*ends, rank) and ends[0] != ends[1] else one.kind == "send"
 
     def _kernels(self, part: int) -> list[int]:
         base = int(self._meetings.trace[part]) * NODES_PER_TRACE

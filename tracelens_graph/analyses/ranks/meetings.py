@@ -341,6 +341,8 @@ class Meetings:
             if not told.any():
                 return []
             at = int(np.argmax(np.where(told, np.abs(estimate.offset_ns), -1)))
+            if not estimate.offset_ns[at]:
+                return ["all ranks are of one host, and so are their clocks by the ends of collectives"]
             return [
                 "all ranks are of one host, so their clocks are taken as they are; by the ends of collectives they "
                 f"differ by up to {abs(int(estimate.offset_ns[at])) / 1e3:,.1f} us ({ranks[at].name})"
