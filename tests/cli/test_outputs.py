@@ -83,6 +83,7 @@ OUTPUTS = {
 FORMATS = {"png", "svg", "gz", "parquet", "nodes"}
 
 ELSEWHERE = {
+    ("ranks", "output"): "needs several traces: test_ranks.py",
     ("pull", "output"): "needs a database: test_db_pull.py",
     ("export", "folder"): "a new folder only: test_db_pull.py",
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -127,6 +128,50 @@ def test_tracelens_files(run: Run, goldens: Path, tmp_path: Path) -> None:
     for path in reference.glob("*.csv"):
         with path.open(newline="") as mine, (tmp_path / path.name).open(newline="") as theirs:
             assert next(csv.reader(mine)) == next(csv.reader(theirs))
+
+
+def test_draws(run: Run, job: Path, tmp_path: Path) -> None:
+    pytest.importorskip("plotly")
+    page = tmp_path / "ranks.html"
+    code, out, err = run("ranks", job, "-o", page)
+    assert (code, out, err) == (0, f"ranks drawn in {page}\n", "")
+    text = page.read_text()
+    assert f"<h1>Ranks of {job.name}</h1>" in text
+    assert "late: rank1 comes last to " in text
+    code, out, _ = run("ranks", job, "-o", page, "--step", "3", "--table", "rank_steps", "--format", "csv")
+    assert code == 0
+    assert [row["step"] for row in csv.DictReader(out.splitlines()[:4])] == ["3"] * 3
+    assert ">Step 3 on all ranks<" in page.read_text()
+
+
+@pytest.mark.slow
+def test_draws_pictures(run: Run, job: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    for suffix, begin in (("png", b"\x89PNG\r\n"), ("svg", b"<?xml")):
+        picture = tmp_path / f"r.{suffix}"
+        code, out, err = run("ranks", job, "-o", picture)
+        assert (code, out, err) == (0, f"ranks drawn in {picture}\n", "")
+        assert picture.read_bytes().startswith(begin)
+        assert run("ranks", job, "-o", picture)[0] == 0, "what the tool drew is replaced"
+
+
+def test_what_is_not_drawn_is_refused_before_traces_are_read(
+    run: Run, job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, out, err = run("ranks", job, "-o", tmp_path / "r.pdf")
+    assert (code, out) == (2, "")
+    assert "name a file .html, .png or .svg" in err
+    (tmp_path / "mine.html").write_text("precious")
+    code, _, err = run("ranks", job, "-o", tmp_path / "mine.html")
+    assert code == 1
+    assert "mine.html: is there already" in err
+    assert (tmp_path / "mine.html").read_text() == "precious"
+    code, _, err = run("ranks", job, "-o", tmp_path / "r.html", "--layout", "tracelens", "--csv", tmp_path / "t")
+    assert code == 2
+    monkeypatch.setitem(sys.modules, "plotly.offline", None)
+    code, _, err = run("ranks", tmp_path / "absent.json", "-o", tmp_path / "r.html")
+    assert (code, err) == (1, "error: plotly is not installed: pip install 'tracelens_graph[plot]'\n")
+    assert not (tmp_path / "r.html").exists()
 
 
 @needs_corpus

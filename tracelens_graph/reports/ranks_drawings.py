@@ -15,7 +15,7 @@ from tracelens_graph.reports.ranks_step_figure import step_figure
 
 _HEAT_ROW, _HEAT_LEAST, _HEAT_MOST = 24, 150, 900
 _LANE, _LANES_LEAST, _LANES_MOST = 34, 110, 1000
-_BANDWIDTHS = 360
+_BANDWIDTHS = 300
 """Pixels of the area within the axes."""
 
 

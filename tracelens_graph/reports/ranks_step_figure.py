@@ -123,7 +123,7 @@ class _Drawing:
         for meeting, by_ns in self._lanes.late_ns.items():
             part = int(m.last_part[meeting])
             lane = self._lane_of.get(int(m.trace[part]))
-            if lane is not None and m.start_ns[part] >= begin:
+            if lane is not None and begin <= m.start_ns[part] <= self._lanes.end_ns:
                 marks.append((_ms(int(m.start_ns[part]) - begin), lane + _LOWER))
                 hovers.append(f"{self.labels[lane]} comes last, {_ms(by_ns):,.3f} ms after the median of the others")
         if marks:

@@ -68,7 +68,9 @@ class StepLanes:
         """The step of median duration; without steps the whole recording."""
         m = job.meetings
         step, begin, end = _stretch(m)
-        there = np.flatnonzero((m.end_ns > begin) & (m.start_ns < end))
+        within = (m.end_ns > begin) & (m.start_ns < end)
+        # All parts of a collective, so that its line leads to who came after the end of the stretch.
+        there = np.flatnonzero(within | np.isin(m.meeting, m.meeting[within & (m.meeting >= 0)]))
         late_by = _late_by(job, there)
         ranks = chosen(late_by, MOST_LANES)
         notes = []

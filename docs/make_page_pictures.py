@@ -1,0 +1,78 @@
+"""Take the pictures of pages that the tool draws: docs/pictures/roofline.png and ranks.png.
+
+    python docs/make_page_pictures.py
+
+Traces are those of simulated jobs. Needs the extra `plot`, and Chromium or Chrome.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+from make_browser_pictures import browser
+from pages import DOCS
+from typer.testing import CliRunner
+
+from tracelens_graph.cli.app import app
+from tracelens_graph.simulate import simulate, write
+
+_WIDTH = 1200
+_DRAWN_MS = 3000
+"""Until a page is drawn."""
+
+
+class Picture(NamedTuple):
+    """A picture of a page.
+
+    Attributes:
+        command: the words of the command; JOB stands for the folder of the traces.
+        job: arguments of the simulation.
+        height: pixels from the top of the page.
+    """
+
+    command: str
+    job: dict[str, Any]
+    height: int
+
+
+PICTURES = {
+    "roofline": Picture("roofline JOB/rank0.json.gz", {"ranks": 2, "steps": 2, "seed": 7, "read_loss": True}, 750),
+    "ranks": Picture(
+        "ranks JOB",
+        {
+            "ranks": 8,
+            "steps": 8,
+            "late_rank": 5,
+            "late_us": 4000,
+            "step_collectives": ("_allgather_base", "allreduce"),
+            "collective_mb": (1, 8, 64),
+        },
+        1500,
+    ),
+}
+"""Name of a picture -> what it shows."""
+
+
+def main() -> None:
+    """Draw all pages and take their pictures."""
+    with TemporaryDirectory() as folder, browser(shutil.which("chromium") or shutil.which("google-chrome")) as page:
+        for name, picture in PICTURES.items():
+            job, drawn = Path(folder, name, "job"), Path(folder, f"{name}.html")
+            taken = DOCS / "pictures" / f"{name}.png"
+            write(simulate(**picture.job), job, traces_only=True)
+            words = picture.command.replace("JOB", str(job)).split()
+            result = CliRunner().invoke(app, [*words, "-o", str(drawn)], catch_exceptions=False)
+            if result.exit_code:
+                raise SystemExit(result.stderr)
+            page.set_viewport_size({"width": _WIDTH, "height": picture.height})
+            page.goto(drawn.as_uri())
+            page.wait_for_timeout(_DRAWN_MS)
+            page.screenshot(path=taken)
+            print(taken)
+
+
+if __name__ == "__main__":
+    main()
