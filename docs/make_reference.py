@@ -219,8 +219,8 @@ OTHER_TABLES = {
     },
     "critical_path_steps": (
         "tracelens-graph ranks FOLDER --table critical_path_steps",
-        "from tracelens_graph.analyses.ranks.critical_path import step_paths; "
-        "from tracelens_graph.analyses.ranks.path_tables import steps; steps(step_paths(g))",
+        "from tracelens_graph.analyses.critical_path.critical_path import step_paths; "
+        "from tracelens_graph.analyses.critical_path.path_tables import steps; steps(step_paths(g))",
     ),
     "what_if": ("tracelens-graph ranks FOLDER --what-if collectives=2", "tlg.what_if(g, repair=0).table()"),
     **{

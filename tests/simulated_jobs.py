@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
 
-from tracelens_graph.analyses.ranks.causes import Causes, causes
+from tracelens_graph.analyses.critical_path.causes import Causes, causes
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.loading import load_core
 from tracelens_graph.simulate import simulate

@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     from tracelens_graph.analyses.questions import QUESTIONS as QUESTIONS
     from tracelens_graph.analyses.questions import Question as Question
     from tracelens_graph.analyses.ranks.job import collectives as collectives
-    from tracelens_graph.analyses.ranks.tracelens import tracelens_tables as tracelens_tables
     from tracelens_graph.analyses.report.report_tables import ReportOptions as ReportOptions
     from tracelens_graph.analyses.report.report_tables import report_tables as report_tables
     from tracelens_graph.analyses.timeline.collectives import coll_analysis as coll_analysis
     from tracelens_graph.analyses.timeline.steps import step_summary as step_summary
     from tracelens_graph.analyses.timeline.timeline import gpu_timeline as gpu_timeline
+    from tracelens_graph.analyses.tracelens_ranks.tracelens import tracelens_tables as tracelens_tables
     from tracelens_graph.api import diff as diff
     from tracelens_graph.api import from_networkx as from_networkx
     from tracelens_graph.api import load as load
@@ -157,7 +157,7 @@ _HOME = {
     "short_kernel_histogram": "analyses.kernels.short_kernels",
     "short_kernels_summary": "analyses.kernels.short_kernels",
     "step_summary": "analyses.timeline.steps",
-    "tracelens_tables": "analyses.ranks.tracelens",
+    "tracelens_tables": "analyses.tracelens_ranks.tracelens",
     "unified_perf_summary": "analyses.performance.perf_tables",
     "unmodelled": "analyses.performance.roofline_summary",
     "verdict": "analyses.diagnosis.verdict",

@@ -19,8 +19,8 @@ from perf.test_roofline import TRACELENS_MI300X
 
 from corpus import CORPUS, GOLDENS, NO_GOLDENS, needs_goldens, reference_tables
 from corpus import cases as in_corpus
-from tracelens_graph.analyses.ranks.tracelens import tracelens_tables
 from tracelens_graph.analyses.report.report_tables import ReportOptions, Tables, report_tables
+from tracelens_graph.analyses.tracelens_ranks.tracelens import tracelens_tables
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
 from tracelens_graph.perf.devices import architecture

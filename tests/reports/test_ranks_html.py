@@ -18,7 +18,7 @@ import pytest
 from made_jobs import collective, rank
 from made_jobs import job as made_job
 
-from tracelens_graph.analyses.ranks import bandwidth_points, step_lanes, wait_map
+from tracelens_graph.analyses.rank_pictures import bandwidth_points, step_lanes, wait_map
 from tracelens_graph.analyses.ranks.attendance import Attendance, GpuTime, Step
 from tracelens_graph.analyses.ranks.job import COLUMNS, Job
 from tracelens_graph.graph.trace_set import TraceSet

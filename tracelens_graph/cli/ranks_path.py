@@ -16,7 +16,7 @@ from tracelens_graph.cli.traces import load_set
 from tracelens_graph.cli.windows import WindowChoice
 
 if TYPE_CHECKING:
-    from tracelens_graph.analyses.ranks.critical_path import CriticalPath
+    from tracelens_graph.analyses.critical_path.critical_path import CriticalPath
     from tracelens_graph.table import Table
 
 TABLES = (
@@ -61,9 +61,9 @@ def answer_path(
     changes: Sequence[Mapping[str, Any]],
 ) -> None:  # fmt: skip
     """Load the ranks whole, follow the critical path, and print what is asked for."""
-    from tracelens_graph.analyses.ranks.critical_path import causes_of, critical_path, step_paths
-    from tracelens_graph.analyses.ranks.path_tables import steps
-    from tracelens_graph.analyses.ranks.what_if import what_if
+    from tracelens_graph.analyses.critical_path.critical_path import causes_of, critical_path, step_paths
+    from tracelens_graph.analyses.critical_path.path_tables import steps
+    from tracelens_graph.analyses.critical_path.what_if import what_if
 
     # A step of a path begins where that before it ended, on whatever rank: it is no window of a trace.
     step = window.step[0] if window.step is not None and window == WindowChoice(step=window.step[:1]) else None

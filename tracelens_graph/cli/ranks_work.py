@@ -140,7 +140,7 @@ def _print_screen(job: Job, given: Sequence[str], top: int | None) -> None:
 
 
 def _write_as_tracelens(traces: TraceSet, shown: Shown) -> None:
-    from tracelens_graph.analyses.ranks.tracelens import tracelens_tables
+    from tracelens_graph.analyses.tracelens_ranks.tracelens import tracelens_tables
 
     tables = tracelens_tables(traces, strict=not shown.lenient)
     say(dict.fromkeys(note for table in tables.values() for note in table.notes))

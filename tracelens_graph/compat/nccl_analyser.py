@@ -3,7 +3,7 @@
     analyser = NcclAnalyser(["rank0_trace.json", "rank1_trace.json"], world_size=2)
     analyser.build_df_summary_nccl_implicit_sync_cat(agg_metrics=["mean"])
 
-Its frames are TraceLens's tables of `tracelens_graph.analyses.ranks.tracelens`, without the columns of nodes.
+Its frames are TraceLens's tables of `tracelens_graph.analyses.tracelens_ranks.tracelens`, without the columns of nodes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tracelens_graph.analyses.ranks.tracelens import RankTables
+from tracelens_graph.analyses.tracelens_ranks.tracelens import RankTables
 from tracelens_graph.compat.cells import in_python
 from tracelens_graph.compat.notices import warn_of_damage
 from tracelens_graph.errors import TraceError

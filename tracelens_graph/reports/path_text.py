@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tracelens_graph.analyses.ranks.critical_path import CriticalPath
+from tracelens_graph.analyses.critical_path.critical_path import CriticalPath
 from tracelens_graph.reports.views import told
 from tracelens_graph.schema.tables.paths import CLASS_MEANING
 from tracelens_graph.table import Table

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tracelens_graph.analyses.ranks.bandwidth_points import BandwidthPoints
+from tracelens_graph.analyses.rank_pictures.bandwidth_points import BandwidthPoints
+from tracelens_graph.analyses.rank_pictures.step_lanes import StepLanes
+from tracelens_graph.analyses.rank_pictures.wait_map import WHOLE, WaitMap
 from tracelens_graph.analyses.ranks.job import Job
-from tracelens_graph.analyses.ranks.step_lanes import StepLanes
-from tracelens_graph.analyses.ranks.wait_map import WHOLE, WaitMap
 from tracelens_graph.reports.ranks_figures import bandwidths_figure, waits_figure
 from tracelens_graph.reports.ranks_step_figure import step_figure
 

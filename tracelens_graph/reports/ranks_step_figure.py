@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from tracelens_graph.analyses.rank_pictures.step_lanes import StepLanes
+from tracelens_graph.analyses.rank_pictures.wait_map import rank_labels
 from tracelens_graph.analyses.ranks.figures import Figures
 from tracelens_graph.analyses.ranks.rank_tables import shown_bytes
-from tracelens_graph.analyses.ranks.step_lanes import StepLanes
-from tracelens_graph.analyses.ranks.wait_map import rank_labels
 from tracelens_graph.graph.intervals import Intervals
 from tracelens_graph.reports.page import CONFIG, escaped
 from tracelens_graph.reports.ranks_figures import GRID, LATE, LEGEND, LONGEST_NAME, MARGIN, labels_of

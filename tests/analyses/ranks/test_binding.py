@@ -9,8 +9,8 @@ import pytest
 from simulated_jobs import SimulatedJob, simulated_job
 from two_ranks import call, gpu, sync, trace
 
-from tracelens_graph.analyses.ranks.causes import Causes, bind, causes
-from tracelens_graph.analyses.ranks.points import Edge, Role
+from tracelens_graph.analyses.critical_path.causes import Causes, bind, causes
+from tracelens_graph.analyses.critical_path.points import Edge, Role
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.loading import load_core

@@ -14,13 +14,13 @@ from simulated_jobs import simulated_job
 from two_ranks import ALL_REDUCE, PRODUCT, call, gpu, rank_events, sync, trace, two_ranks
 
 from corpus import chosen_traces, loaded, parametrize
-from tracelens_graph.analyses.ranks import path_tables
-from tracelens_graph.analyses.ranks.causes import causes
-from tracelens_graph.analyses.ranks.critical_path import COLUMNS, CriticalPath, critical_path, step_paths
+from tracelens_graph.analyses.critical_path import path_tables
+from tracelens_graph.analyses.critical_path.causes import causes
+from tracelens_graph.analyses.critical_path.critical_path import COLUMNS, CriticalPath, critical_path, step_paths
+from tracelens_graph.analyses.critical_path.points import Edge
+from tracelens_graph.analyses.critical_path.steps import steps_of
+from tracelens_graph.analyses.critical_path.walk import Class
 from tracelens_graph.analyses.ranks.meetings import Meetings
-from tracelens_graph.analyses.ranks.points import Edge
-from tracelens_graph.analyses.ranks.steps import steps_of
-from tracelens_graph.analyses.ranks.walk import Class
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.loading import load_core

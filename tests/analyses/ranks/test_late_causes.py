@@ -10,11 +10,11 @@ from lockstep import device_sync, job, kernel, loader, malloc, op, pair, python,
 from simulated_jobs import simulated_job
 
 from corpus import CHECKOUT, CORPUS, loaded, needs_corpus
-from tracelens_graph.analyses.ranks import late_causes
+from tracelens_graph.analyses.late_ranks import late_causes
+from tracelens_graph.analyses.late_ranks.late_causes import late_arrivals, late_ranks, lateness_line
+from tracelens_graph.analyses.late_ranks.reasons import EARLIER, EVEN, REASONS, UNNAMED
 from tracelens_graph.analyses.ranks.figures import Figures
-from tracelens_graph.analyses.ranks.late_causes import late_arrivals, late_ranks, lateness_line
 from tracelens_graph.analyses.ranks.meetings import Meetings
-from tracelens_graph.analyses.ranks.reasons import EARLIER, EVEN, REASONS, UNNAMED
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.loading import load_core

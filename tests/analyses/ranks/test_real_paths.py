@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from corpus import loaded
-from tracelens_graph.analyses.ranks.causes import Causes
-from tracelens_graph.analyses.ranks.critical_path import causes_of, critical_path
-from tracelens_graph.analyses.ranks.points import Edge, Role
-from tracelens_graph.analyses.ranks.what_if import what_if
+from tracelens_graph.analyses.critical_path.causes import Causes
+from tracelens_graph.analyses.critical_path.critical_path import causes_of, critical_path
+from tracelens_graph.analyses.critical_path.points import Edge, Role
+from tracelens_graph.analyses.critical_path.what_if import what_if
 from tracelens_graph.graph.trace_set import TraceSet
 
 END = (Role.gpu_end, Role.returned)

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rank_traces import BASE_NS, collective, job, kernel
 
-from tracelens_graph.analyses.ranks.tracelens import COLUMNS, RankTables, tracelens_tables
+from tracelens_graph.analyses.tracelens_ranks.tracelens import COLUMNS, RankTables, tracelens_tables
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.trace_set import TraceMember, TraceSet
 from tracelens_graph.loading import load_core

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from simulated_jobs import simulated_job
 from two_ranks import two_ranks
 
-from tracelens_graph.analyses.ranks.causes import Causes
-from tracelens_graph.analyses.ranks.critical_path import critical_path
-from tracelens_graph.analyses.ranks.points import Edge
-from tracelens_graph.analyses.ranks.replay import NEVER, Latency, forward, replayed, slack, weights
-from tracelens_graph.analyses.ranks.steps import steps_of
-from tracelens_graph.analyses.ranks.what_if import WhatIf, what_if
+from tracelens_graph.analyses.critical_path.causes import Causes
+from tracelens_graph.analyses.critical_path.critical_path import critical_path
+from tracelens_graph.analyses.critical_path.points import Edge
+from tracelens_graph.analyses.critical_path.replay import NEVER, Latency, forward, replayed, slack, weights
+from tracelens_graph.analyses.critical_path.steps import steps_of
+from tracelens_graph.analyses.critical_path.what_if import WhatIf, what_if
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.simulate import host
 from tracelens_graph.simulate.events import GpuEvent

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+from tracelens_graph.analyses.late_ranks.late_causes import late_arrivals, late_ranks, lateness_line
 from tracelens_graph.analyses.ranks.attendance import Attendance
 from tracelens_graph.analyses.ranks.figures import Figures
-from tracelens_graph.analyses.ranks.late_causes import late_arrivals, late_ranks, lateness_line
 from tracelens_graph.analyses.ranks.meetings import Meetings
 from tracelens_graph.analyses.ranks.rank_tables import collective_kinds, rank_balance, rank_collectives
 from tracelens_graph.analyses.ranks.step_times import StepTimes

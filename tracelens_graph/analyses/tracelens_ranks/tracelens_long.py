@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from tracelens_graph.analyses.ranks.nodes import Nodes
-from tracelens_graph.analyses.ranks.tracelens_instances import collective_id, spans_of_groups
-from tracelens_graph.analyses.ranks.tracelens_kernels import RankKernels
 from tracelens_graph.analyses.shared.collective_arguments import KEYS
 from tracelens_graph.analyses.shared.grouping import Cells, picked, text_codes
 from tracelens_graph.analyses.shared.statistics import Groups
+from tracelens_graph.analyses.tracelens_ranks.tracelens_instances import collective_id, spans_of_groups
+from tracelens_graph.analyses.tracelens_ranks.tracelens_kernels import RankKernels
 
 _ARGUMENTS = (
     "Process Group Name", "Process Group Ranks", "Collective name", "Group size", "dtype", "In msg nelems",

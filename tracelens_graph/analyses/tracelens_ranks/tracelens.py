@@ -14,22 +14,22 @@ from functools import cached_property
 from typing import Any
 
 from tracelens_graph.analyses.ranks.nodes import Nodes, devices_of, host_of
-from tracelens_graph.analyses.ranks.tracelens_all2allv import (
+from tracelens_graph.analyses.shared.grouping import Cells
+from tracelens_graph.analyses.tracelens_ranks.tracelens_all2allv import (
     all2allv_columns,
     heatmap,
     is_all2allv,
     summary_all2allv_columns,
 )
-from tracelens_graph.analyses.ranks.tracelens_implicit_sync import (
+from tracelens_graph.analyses.tracelens_ranks.tracelens_implicit_sync import (
     has_barrier,
     implicit_sync_columns,
     straggler_columns,
     summary_implicit_sync_columns,
 )
-from tracelens_graph.analyses.ranks.tracelens_instances import Instances
-from tracelens_graph.analyses.ranks.tracelens_kernels import Arguments, RankKernels
-from tracelens_graph.analyses.ranks.tracelens_long import long_columns, summary_long_columns
-from tracelens_graph.analyses.shared.grouping import Cells
+from tracelens_graph.analyses.tracelens_ranks.tracelens_instances import Instances
+from tracelens_graph.analyses.tracelens_ranks.tracelens_kernels import Arguments, RankKernels
+from tracelens_graph.analyses.tracelens_ranks.tracelens_long import long_columns, summary_long_columns
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.collectives import element_bytes
 from tracelens_graph.graph.trace_set import TraceSet, titled

@@ -8,8 +8,8 @@ from enum import IntEnum
 
 import numpy as np
 
-from tracelens_graph.analyses.ranks.critical_path import causes_of
-from tracelens_graph.analyses.ranks.points import UNEXPLAINED_NS, Edge
+from tracelens_graph.analyses.critical_path.critical_path import causes_of
+from tracelens_graph.analyses.critical_path.points import UNEXPLAINED_NS, Edge
 from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, MEMCPY, gpu_classes
 from tracelens_graph.graph.core import Core
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tracelens_graph.analyses.ranks.awaited import Said, awaited_parts, waits_partly
+from tracelens_graph.analyses.critical_path.awaited import Said, awaited_parts, waits_partly
+from tracelens_graph.analyses.critical_path.points import Edge, RankPoints
 from tracelens_graph.analyses.ranks.meetings import Meetings
-from tracelens_graph.analyses.ranks.points import Edge, RankPoints
 from tracelens_graph.graph.arrays import distinct, positions_by
 from tracelens_graph.graph.collectives import Collective
 from tracelens_graph.graph.trace_set import TraceSet

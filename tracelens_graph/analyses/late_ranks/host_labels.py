@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tracelens_graph.analyses.critical_path.host_time import innermost_calls
 from tracelens_graph.analyses.idle.host_states import ABSENT, STATES
 from tracelens_graph.analyses.idle.idle import calls_of
-from tracelens_graph.analyses.ranks.host_time import innermost_calls
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.classes import normal_name
 from tracelens_graph.graph.core import Core

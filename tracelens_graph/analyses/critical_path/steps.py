@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracelens_graph.analyses.ranks.causes import Causes
+from tracelens_graph.analyses.critical_path.causes import Causes
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.window import step_number

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.ranks.nodes import UNKNOWN_SPAN, Nodes
-from tracelens_graph.analyses.ranks.tracelens_kernels import Arguments, RankKernels
 from tracelens_graph.analyses.shared.grouping import Cells, group_by, text_codes
+from tracelens_graph.analyses.tracelens_ranks.tracelens_kernels import Arguments, RankKernels
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.texts import printable
 

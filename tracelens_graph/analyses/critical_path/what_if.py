@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.analyses.ranks.causes import Causes
-from tracelens_graph.analyses.ranks.critical_path import CriticalPath, causes_of, critical_path
+from tracelens_graph.analyses.critical_path.causes import Causes
+from tracelens_graph.analyses.critical_path.critical_path import CriticalPath, causes_of, critical_path
+from tracelens_graph.analyses.critical_path.points import Edge, Role
+from tracelens_graph.analyses.critical_path.repair import Repair, repaired
+from tracelens_graph.analyses.critical_path.replay import Latency, replayed, weights
+from tracelens_graph.analyses.critical_path.steps import steps_of
+from tracelens_graph.analyses.critical_path.walk import shortest_equal
 from tracelens_graph.analyses.ranks.meetings import Meetings
-from tracelens_graph.analyses.ranks.points import Edge, Role
-from tracelens_graph.analyses.ranks.repair import Repair, repaired
-from tracelens_graph.analyses.ranks.replay import Latency, replayed, weights
-from tracelens_graph.analyses.ranks.steps import steps_of
-from tracelens_graph.analyses.ranks.walk import shortest_equal
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.collective_kinds import UNKNOWN, kind_of

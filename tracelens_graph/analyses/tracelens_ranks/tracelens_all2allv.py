@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.ranks.nodes import Nodes
-from tracelens_graph.analyses.ranks.tracelens_implicit_sync import GIB_PER_S
-from tracelens_graph.analyses.ranks.tracelens_instances import Instances
-from tracelens_graph.analyses.ranks.tracelens_kernels import Arguments
 from tracelens_graph.analyses.shared.call_columns import statistic
 from tracelens_graph.analyses.shared.grouping import Cells, picked, text_codes
 from tracelens_graph.analyses.shared.statistics import Groups
+from tracelens_graph.analyses.tracelens_ranks.tracelens_implicit_sync import GIB_PER_S
+from tracelens_graph.analyses.tracelens_ranks.tracelens_instances import Instances
+from tracelens_graph.analyses.tracelens_ranks.tracelens_kernels import Arguments
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.core import MOST_RANKS
 

@@ -17,11 +17,11 @@ from tracelens_graph.analyses.idle.host_states import (
     PYTHON,
     SYNCHRONIZATION,
 )
+from tracelens_graph.analyses.late_ranks.chains import Share
+from tracelens_graph.analyses.late_ranks.host_labels import UNRECORDED, Label, Spent
+from tracelens_graph.analyses.late_ranks.rank_work import Kernel
+from tracelens_graph.analyses.late_ranks.segments import Arrivals, Late
 from tracelens_graph.analyses.places.python_lines import frames_with_line
-from tracelens_graph.analyses.ranks.chains import Share
-from tracelens_graph.analyses.ranks.host_labels import UNRECORDED, Label, Spent
-from tracelens_graph.analyses.ranks.rank_work import Kernel
-from tracelens_graph.analyses.ranks.segments import Arrivals, Late
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import ancestors
 from tracelens_graph.graph.window import Window

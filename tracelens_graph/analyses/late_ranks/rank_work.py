@@ -7,8 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
-from tracelens_graph.analyses.ranks.chains import RankChains
-from tracelens_graph.analyses.ranks.host_labels import HostLabels
+from tracelens_graph.analyses.late_ranks.chains import RankChains
+from tracelens_graph.analyses.late_ranks.host_labels import HostLabels
 from tracelens_graph.analyses.ranks.meetings import Meetings
 from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, gpu_classes
 from tracelens_graph.graph.core import Core

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tracelens_graph.analyses.rank_pictures.wait_map import LEAST_SHARE, chosen, step_keys
 from tracelens_graph.analyses.ranks.job import Job
 from tracelens_graph.analyses.ranks.meetings import Meetings
-from tracelens_graph.analyses.ranks.wait_map import LEAST_SHARE, chosen, step_keys
 from tracelens_graph.graph.intervals import Intervals, merge
 
 MOST_LANES = 48

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tracelens_graph.analyses.ranks.causes import Causes
-from tracelens_graph.analyses.ranks.path_nodes import rank_of
-from tracelens_graph.analyses.ranks.points import Edge, Role
+from tracelens_graph.analyses.critical_path.causes import Causes
+from tracelens_graph.analyses.critical_path.path_nodes import rank_of
+from tracelens_graph.analyses.critical_path.points import Edge, Role
 from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, gpu_classes
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.arrays import positions_by

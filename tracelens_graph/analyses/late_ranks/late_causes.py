@@ -13,8 +13,7 @@ import numpy as np
 
 from tracelens_graph.analyses.diagnosis.finding import percent, shown_ms
 from tracelens_graph.analyses.diagnosis.thresholds import WORTH_SAYING_PERCENT
-from tracelens_graph.analyses.ranks.figures import Figures
-from tracelens_graph.analyses.ranks.reasons import (
+from tracelens_graph.analyses.late_ranks.reasons import (
     EARLIER,
     EVEN,
     EVEN_NS,
@@ -25,7 +24,8 @@ from tracelens_graph.analyses.ranks.reasons import (
     Reason,
     reason_of,
 )
-from tracelens_graph.analyses.ranks.segments import Arrivals
+from tracelens_graph.analyses.late_ranks.segments import Arrivals
+from tracelens_graph.analyses.ranks.figures import Figures
 from tracelens_graph.analyses.shared.first_rows import first_rows
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.trace_set import TraceSet

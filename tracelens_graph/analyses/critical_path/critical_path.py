@@ -13,12 +13,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tracelens_graph.analyses.ranks import path_tables
-from tracelens_graph.analyses.ranks.causes import Causes, causes
+from tracelens_graph.analyses.critical_path import path_tables
+from tracelens_graph.analyses.critical_path.causes import Causes, causes
+from tracelens_graph.analyses.critical_path.points import Role
+from tracelens_graph.analyses.critical_path.steps import steps_of
+from tracelens_graph.analyses.critical_path.walk import Path, walk
 from tracelens_graph.analyses.ranks.meetings import Meetings
-from tracelens_graph.analyses.ranks.points import Role
-from tracelens_graph.analyses.ranks.steps import steps_of
-from tracelens_graph.analyses.ranks.walk import Path, walk
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet

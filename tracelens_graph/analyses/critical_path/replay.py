@@ -6,8 +6,8 @@ from typing import Literal
 
 import numpy as np
 
-from tracelens_graph.analyses.ranks.causes import CEILING_NS, Causes, bound_latency
-from tracelens_graph.analyses.ranks.points import Edge
+from tracelens_graph.analyses.critical_path.causes import CEILING_NS, Causes, bound_latency
+from tracelens_graph.analyses.critical_path.points import Edge
 
 MOST_QUANTILE = 0.995
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.analyses.ranks.causes import Causes
-from tracelens_graph.analyses.ranks.path_nodes import Nodes, nodes_of, rank_of
-from tracelens_graph.analyses.ranks.points import Edge, Role
-from tracelens_graph.analyses.ranks.replay import NEVER, slack
-from tracelens_graph.analyses.ranks.walk import Class, Path
+from tracelens_graph.analyses.critical_path.causes import Causes
+from tracelens_graph.analyses.critical_path.path_nodes import Nodes, nodes_of, rank_of
+from tracelens_graph.analyses.critical_path.points import Edge, Role
+from tracelens_graph.analyses.critical_path.replay import NEVER, slack
+from tracelens_graph.analyses.critical_path.walk import Class, Path
 from tracelens_graph.analyses.shared.grouping import Cells, text_codes
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.intervals import sum_by_group

@@ -12,8 +12,8 @@ from enum import IntEnum
 
 import numpy as np
 
-from tracelens_graph.analyses.ranks.gpu_queue import GpuQueue
-from tracelens_graph.analyses.ranks.waits import waits_of
+from tracelens_graph.analyses.critical_path.gpu_queue import GpuQueue
+from tracelens_graph.analyses.critical_path.waits import waits_of
 from tracelens_graph.graph.arrays import is_kind, positions_by
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.membership import process_of_thread

@@ -9,11 +9,11 @@ import numpy as np
 
 from tracelens_graph.analyses.ranks.nodes import Nodes
 from tracelens_graph.analyses.ranks.sizes import bus_factors, rule_of
-from tracelens_graph.analyses.ranks.tracelens_instances import Instances
-from tracelens_graph.analyses.ranks.tracelens_kernels import Arguments
 from tracelens_graph.analyses.shared.call_columns import statistic
 from tracelens_graph.analyses.shared.grouping import Cells, picked
 from tracelens_graph.analyses.shared.statistics import Groups
+from tracelens_graph.analyses.tracelens_ranks.tracelens_instances import Instances
+from tracelens_graph.analyses.tracelens_ranks.tracelens_kernels import Arguments
 
 WITH_BARRIER = (
     "allreduce", "allreduce_coalesced", "reduce_scatter", "_reduce_scatter_base", "all_gather", "_allgather_base",

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracelens_graph.analyses.ranks.causes import Causes
-from tracelens_graph.analyses.ranks.host_time import longest_calls
-from tracelens_graph.analyses.ranks.points import Edge
+from tracelens_graph.analyses.critical_path.causes import Causes
+from tracelens_graph.analyses.critical_path.host_time import longest_calls
+from tracelens_graph.analyses.critical_path.points import Edge
 from tracelens_graph.graph.arrays import is_kind, positions_by
 from tracelens_graph.graph.traversals import climb
 from tracelens_graph.schema import GPU_KINDS, Kind

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.analyses.ranks.gpu_queue import GpuQueue
+from tracelens_graph.analyses.critical_path.gpu_queue import GpuQueue
 from tracelens_graph.errors import ChangedTraceError
 from tracelens_graph.graph.arrays import distinct, positions_by
 from tracelens_graph.graph.core import Core

@@ -1,0 +1,1 @@
+"""TraceLens's tables of the collectives of all ranks."""
