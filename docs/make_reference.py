@@ -131,8 +131,15 @@ ROW_MEANINGS = {
 
 _ALIGNED = "from tracelens_graph.analyses.alignment.difference import diff;"
 
-_JOB = "from tracelens_graph.analyses.ranks.job import Job;"
-_OF_RANKS = ("rank_times", "collective_kinds", "rank_balance", "rank_collectives", "rank_steps")
+_OF_RANKS = (
+    "rank_times",
+    "collective_kinds",
+    "rank_balance",
+    "rank_collectives",
+    "rank_steps",
+    "late_ranks",
+    "late_arrivals",
+)
 OTHER_TABLES = {
     "attribution": ("tracelens-graph attribution TRACE --level module", 'tlg.attribution(g, level="module")'),
     "module_tree": ("tracelens-graph modules TRACE --format table", "tlg.modules(g)"),
@@ -224,7 +231,7 @@ OTHER_TABLES = {
     ),
     "what_if": ("tracelens-graph ranks FOLDER --what-if collectives=2", "tlg.what_if(g, repair=0).table()"),
     **{
-        name: (f"tracelens-graph ranks FOLDER --table {name}", f'{_JOB} Job(tlg.TraceSet.of([g, g])).table("{name}")')
+        name: (f"tracelens-graph ranks FOLDER --table {name}", f'tlg.rank_tables([g, g])["{name}"]')
         for name in _OF_RANKS
     },
 }

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from tracelens_graph.analyses.questions import QUESTIONS as QUESTIONS
     from tracelens_graph.analyses.questions import Question as Question
     from tracelens_graph.analyses.ranks.job import collectives as collectives
+    from tracelens_graph.analyses.ranks.job import rank_tables as rank_tables
     from tracelens_graph.analyses.report.report_tables import ReportOptions as ReportOptions
     from tracelens_graph.analyses.report.report_tables import report_tables as report_tables
     from tracelens_graph.analyses.timeline.collectives import coll_analysis as coll_analysis
@@ -151,6 +152,7 @@ _HOME = {
     "ops_summary_by_category": "analyses.ops.ops",
     "ops_unique_args": "analyses.ops.ops",
     "perf_sheets": "analyses.performance.perf_sheets",
+    "rank_tables": "analyses.ranks.job",
     "report_tables": "analyses.report.report_tables",
     "roofline_summary": "analyses.performance.roofline_summary",
     "runtime_summary": "analyses.launches.runtime",
@@ -226,6 +228,7 @@ __all__ = [
     "ops_summary_by_category",
     "ops_unique_args",
     "perf_sheets",
+    "rank_tables",
     "report_tables",
     "roofline_summary",
     "runtime_summary",

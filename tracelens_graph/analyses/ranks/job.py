@@ -116,5 +116,23 @@ def collectives(ranks: Any, kind: str | None = None, top: int = 0, arch: Any = N
     Raises:
         AnalysisError: no graphs are given, no device has the name, or `top` is negative.
     """
-    device = architecture(arch) if isinstance(arch, str) else arch
-    return rank_collectives(Job(TraceSet.of(ranks), device, correct).figures, kind, top)
+    return rank_collectives(_job(ranks, arch, correct).figures, kind, top)
+
+
+def rank_tables(ranks: Any, arch: Any = None, correct: bool = True) -> dict[str, Table]:
+    """All tables of the ranks of a job by name: times of a step, ranks, kinds of collectives, who is late and why.
+
+    Args:
+        ranks: the traces of the ranks, loaded whole: a `TraceSet`, such as `load_set(folder)` gives, or graphs.
+        arch: the device, a name or an `Architecture`, for the rate of its links; by default that of the traces.
+        correct: correct the clocks of several hosts by the ends of collectives.
+
+    Raises:
+        AnalysisError: no graphs are given, or no device has the name.
+    """
+    return _job(ranks, arch, correct).tables()
+
+
+def _job(ranks: Any, arch: Any, correct: bool) -> Job:
+    traces = TraceSet.of(ranks)
+    return Job(traces, architecture(arch) if isinstance(arch, str) else arch, correct, traces)
