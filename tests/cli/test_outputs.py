@@ -83,7 +83,9 @@ OUTPUTS = {
 FORMATS = {"png", "svg", "gz", "parquet", "nodes"}
 
 ELSEWHERE = {
-    ("ranks", "output"): "needs several traces: test_ranks.py",
+    **{
+        ("ranks", name): "needs several traces: test_ranks.py" for name in ("csv", "json", "markdown", "output", "xlsx")
+    },
     ("pull", "output"): "needs a database: test_db_pull.py",
     ("export", "folder"): "a new folder only: test_db_pull.py",
 }
