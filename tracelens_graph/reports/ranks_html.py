@@ -13,7 +13,7 @@ _TABLES = ("rank_times", "collective_kinds", "rank_balance")
 _ROWS = 30
 
 
-def ranks_html(job: Job, source: str, late: Sequence[str] = ()) -> str:
+def ranks_html(job: Job, source: str) -> str:
     """A page with who waits for whom, bandwidths of collectives, one step over all ranks, and tables.
 
     Figures are those of the tables `rank_steps`, without steps `rank_balance`, and of `rank_collectives`.
@@ -21,7 +21,6 @@ def ranks_html(job: Job, source: str, late: Sequence[str] = ()) -> str:
     Args:
         job: the ranks.
         source: what the traces are called together.
-        late: lines on who came late, and why; by default what the figures alone tell.
 
     Raises:
         MissingExtraError: plotly is not installed.
@@ -33,7 +32,7 @@ def ranks_html(job: Job, source: str, late: Sequence[str] = ()) -> str:
         yield f"<h1>{escaped(title)}</h1>"
         yield f"<p>{escaped(head(job))}</p>"
         yield f"<p><b>{escaped(headline(job))}</b></p>"
-        yield paragraphs(late or [late_line(job)])
+        yield paragraphs(late_lines(job)
         for one in shown:
             yield f"<h2>{escaped(one.title)}</h2>"
             if one.figure:

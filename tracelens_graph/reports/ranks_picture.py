@@ -24,7 +24,7 @@ _LONGEST_TITLE = 90
 _SHAPES = {**SHAPES, "line-ns-open": "|"}
 
 
-def write_ranks_picture(job: Job, source: str, form: str, file: BinaryIO, late: Sequence[str] = ()) -> None:
+def write_ranks_picture(job: Job, source: str, form: str, file: BinaryIO) -> None:
     """Draw who waits for whom, bandwidths of collectives, and one step over all ranks.
 
     Args:
@@ -32,7 +32,6 @@ def write_ranks_picture(job: Job, source: str, form: str, file: BinaryIO, late: 
         source: what the traces are called together.
         form: one of `picture.FORMATS`.
         file: where to.
-        late: lines on who came late, and why; by default what the figures alone tell.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
@@ -40,7 +39,7 @@ def write_ranks_picture(job: Job, source: str, form: str, file: BinaryIO, late: 
     everything = drawings(job)
     shown = [one for one in everything if one.figure]
     heights = [one.height / _PIXELS_PER_INCH + _ABOVE for one in shown]
-    head = [f"Ranks of {shorten(source, _LONGEST_TITLE)}", headline(job), *(late or [late_line(job)])]
+    head = [f"Ranks of {shorten(source, _LONGEST_TITLE)}", headline(job), *(late_lines(job)]
     lines = [line for paragraph in head for line in wrapped(paragraph, _CHARACTERS, "  ")]
     notes = [line for one in everything for note in one.notes for line in wrapped(note, _CHARACTERS, "  ")]
     height = sum(heights) + _LINE * (len(lines) + len(notes)) + _REST

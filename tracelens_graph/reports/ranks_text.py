@@ -87,6 +87,8 @@ def _is_late(job: Job) -> bool:
 
 def late_line(job: Job) -> str:
     """Which ranks hold up the others most, as far as the figures tell."""
+    if untold := job.meetings.untold_clocks:
+        return f"Nobody can be told late: how far the clocks of {untold:,} hosts are apart is not known"
     rows = [row for row in job.table("rank_balance").records() if row["collectives"]]
     span = float(np.mean([row["span_ms"] for row in rows])) if rows else 0.0
     most = max((row["held_up_ms"] for row in rows), default=0.0)

@@ -120,18 +120,19 @@ class Figures:
             found.append(numbers.most_common(1)[0][0])
         return found
 
+    @cached_property
+    def _held_up_ns(self) -> tuple[np.ndarray, np.ndarray]:
+        m = self.meetings
+        order = m.order[np.lexsort((m.start_ns[m.order], m.meeting[m.order]))]
+        # The middle of all but the last one.
+        low, high = (m.start_ns[order[m.first + (m.count - 1 - up) // 2]] for up in (1, 0))
+        later = (2 * m.last_start_ns - low - high) // 2
+        return np.where(later > 0, m.trace[m.last_part], -1), later
+
     def held_up_ns(self) -> tuple[np.ndarray, np.ndarray]:
         """Which rank came last to each collective, and how much later than the median start of the others.
 
         Returns:
             Place of the rank in the attendances, -1 where several came last; and ns.
         """
-        m = self.meetings
-        last, later = np.empty(len(m), np.int64), np.empty(len(m), np.int64)
-        for at in range(len(m)):
-            parts = m.parts_of(at)
-            late = int(m.last_part[at])
-            others = m.start_ns[parts[parts != late]]
-            later[at] = int(m.start_ns[late] - np.median(others))
-            last[at] = m.trace[late] if later[at] > 0 else -1
-        return last, later
+        return self._held_up_ns

@@ -329,6 +329,12 @@ class Meetings:
             notes.append(f"{ranks:,} of the job's {job:,} ranks are compared; others may be the last")
         return notes
 
+    @property
+    def untold_clocks(self) -> int:
+        """Number of clocks that share too few collectives with the others to be told; 0 for ranks of one host."""
+        is_one_host = len({*self.hosts} - {None}) < 2
+        return 0 if is_one_host or not len(self) else int((~np.isfinite(self.clocks.error_ns)).sum())
+
     def _notes_on_clocks(self) -> list[str]:
         ranks = self.attendances
         hosts = int(self._clock_of.max(initial=-1)) + 1  # clocks, of which each host mostly has one
@@ -347,7 +353,7 @@ class Meetings:
                 "all ranks are of one host, so their clocks are taken as they are; by the ends of collectives they "
                 f"differ by up to {abs(int(estimate.offset_ns[at])) / 1e3:,.1f} us ({ranks[at].name})"
             ]
-        untold = int((~np.isfinite(self.clocks.error_ns)).sum())
+        untold = self.untold_clocks
         done = "corrected" if self.is_corrected else "not corrected"
         most = int(np.abs(self.clocks.offset_ns).max(initial=0))
         notes = []

@@ -45,11 +45,6 @@ class StepTimes:
         self._figures = figures
 
     @cached_property
-    def held_up_ns(self) -> tuple[np.ndarray, np.ndarray]:
-        """See `Figures.held_up_ns`."""
-        return self._figures.held_up_ns()
-
-    @cached_property
     def _ranks(self) -> list[_Rank]:
         return [self._of_rank(trace) for trace in range(len(self._figures.meetings.attendances))]
 
@@ -99,7 +94,7 @@ class StepTimes:
     def by_rank(self) -> Table:
         """One row per rank and step; see `RANK_STEPS`."""
         m = self._figures.meetings
-        last, later = self.held_up_ns
+        last, later = self._figures.held_up_ns()
         late_of = np.where(m.meeting >= 0, np.append(last, -1)[m.meeting], -1) == m.trace
         late_ns = np.where(late_of, np.append(later, 0)[m.meeting], 0)
         rows = []
