@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from tracelens_graph.analyses.ranks.job import Job
 from tracelens_graph.reports.page import canvas, escaped, page, paragraphs, table_section
 from tracelens_graph.reports.ranks_drawings import drawings
-from tracelens_graph.reports.ranks_text import first_rows, head, headline, late_line
+from tracelens_graph.reports.ranks_text import first_rows, head, headline, late_lines
 
 _TABLES = ("rank_times", "collective_kinds", "rank_balance")
 _ROWS = 30
@@ -32,7 +32,7 @@ def ranks_html(job: Job, source: str) -> str:
         yield f"<h1>{escaped(title)}</h1>"
         yield f"<p>{escaped(head(job))}</p>"
         yield f"<p><b>{escaped(headline(job))}</b></p>"
-        yield paragraphs(late_lines(job)
+        yield paragraphs(late_lines(job))
         for one in shown:
             yield f"<h2>{escaped(one.title)}</h2>"
             if one.figure:

@@ -10,7 +10,7 @@ import numpy as np
 from tracelens_graph.analyses.ranks.job import Job
 from tracelens_graph.reports.picture import SHAPES, drawing_library, legend, literal, plain, save
 from tracelens_graph.reports.ranks_drawings import Drawing, drawings
-from tracelens_graph.reports.ranks_text import headline, late_line
+from tracelens_graph.reports.ranks_text import headline, late_lines
 from tracelens_graph.texts import shorten, wrapped
 
 _WIDTH, _PIXELS_PER_INCH = 12.5, 100
@@ -39,7 +39,7 @@ def write_ranks_picture(job: Job, source: str, form: str, file: BinaryIO) -> Non
     everything = drawings(job)
     shown = [one for one in everything if one.figure]
     heights = [one.height / _PIXELS_PER_INCH + _ABOVE for one in shown]
-    head = [f"Ranks of {shorten(source, _LONGEST_TITLE)}", headline(job), *(late_lines(job)]
+    head = [f"Ranks of {shorten(source, _LONGEST_TITLE)}", headline(job), *late_lines(job)]
     lines = [line for paragraph in head for line in wrapped(paragraph, _CHARACTERS, "  ")]
     notes = [line for one in everything for note in one.notes for line in wrapped(note, _CHARACTERS, "  ")]
     height = sum(heights) + _LINE * (len(lines) + len(notes)) + _REST
