@@ -162,9 +162,6 @@ def test_tables_of_the_screen_stand_below(late: Job) -> None:
         assert late.table(name).title in words
     row = late.table("rank_balance").records()[2]
     assert f"{row['held_up_ms']:,.3f}" in words
-    assert "because of its data loader" in Reader(
-        without_library(ranks_html(late, "job", ["late: rank2, because of its data loader"]))
-    ).text  # fmt: skip
 
 
 # --- jobs that lack something ----------------------------------------------------------------------------------------
@@ -320,7 +317,7 @@ def hostile(name: str) -> Sequence[Attendance]:
 
 
 def test_names_stay_texts() -> None:
-    text = without_library(ranks_html(Job(hostile(HOSTILE)), HOSTILE, [HOSTILE]))
+    text = without_library(ranks_html(Job(hostile(HOSTILE)), HOSTILE))
     plain = without_library(ranks_html(Job(hostile("allreduce")), "job"))
     assert set(Reader(text).tags) <= set(Reader(plain).tags) | {"script"}
     assert Reader(text).tags.count("script") == 2
