@@ -53,7 +53,7 @@ def test_tables_for_programs(run: Run, job: Path, tmp_path: Path) -> None:
     _, out, _ = run("ranks", job, "--format", "json")
     assert len(json.loads(out)["rows"]) == 8
     code, out, err = run("ranks", job, "--table", "rank_balances")
-    assert (code, out) == (1, "")
+    assert (code, out) == (2, "")
     assert "there is no table 'rank_balances'; did you mean rank_balance" in err
 
 

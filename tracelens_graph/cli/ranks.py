@@ -23,7 +23,7 @@ from tracelens_graph.cli.options import (
     architecture_named,
 )
 from tracelens_graph.cli.ranks_path import TABLES as PATH_TABLES
-from tracelens_graph.cli.ranks_path import answer_path, changes_of
+from tracelens_graph.cli.ranks_path import answer_path, changes_of, check_table
 from tracelens_graph.cli.ranks_work import Shown, answer
 from tracelens_graph.cli.traces import traces_named
 from tracelens_graph.cli.windows import WindowChoice, with_window_options
@@ -107,6 +107,9 @@ def ranks(
     conditions = gate.parse(fail_if or [], of=gate.figures_of_ranks())
     shown = Shown(table, format, top, csv, xlsx, json, markdown, output, layout, lenient)
     shown.check()
+    check_table(table, path or bool(what_if))
+    if what_if and table is not None:
+        raise typer.BadParameter("--what-if is a table of its own: leave out --table")
     if path or what_if or table in PATH_TABLES:
         shown.check_path(conditions)
         answer_path(traces_named(traces), traces, window, table, format, top, changes_of(what_if or []))

@@ -56,6 +56,21 @@ def _change(text: str) -> dict[str, Any]:
     return {"ops": {what[3:]: value}} if what.startswith("op:") else {"collectives": {what: value}}
 
 
+def check_table(table: str | None, of_path: bool) -> None:
+    """Refuse the name of a table that there is not.
+
+    Raises:
+        typer.BadParameter: there is none of this name, or it is not one of a path where a path is asked for.
+    """
+    from tracelens_graph.analyses.ranks.job import LATE_TABLES
+    from tracelens_graph.analyses.ranks.job import TABLES as OF_RANKS
+    from tracelens_graph.suggest import hint
+
+    known = TABLES if of_path else (*OF_RANKS, *LATE_TABLES, *TABLES)
+    if table is not None and table not in known:
+        raise typer.BadParameter(f"--table: there is no table {table!r}; {hint(table, known)}")
+
+
 def answer_path(
     files: Sequence[str], given: Sequence[str], window: WindowChoice, table: str | None, form: Format, top: int | None,
     changes: Sequence[Mapping[str, Any]],

@@ -42,6 +42,8 @@ than 8 bits take a byte each.
 """
 
 _OP = "record_param_comms"
+_MOST = 2**62
+"""Numbers from here on are damaged, and no 64 bits hold what is made of them."""
 _POINT_TO_POINT = ("send", "recv")
 _THREADS_OF_GROUP = 2
 """Threads on which gloo runs the collectives of a group."""
@@ -337,9 +339,10 @@ def _bytes(elements: int | None, dtype: str | None) -> int | None:
 
 def _integer(value: Any) -> int | None:
     try:
-        return None if isinstance(value, bool | float) else int(value)
+        number = None if isinstance(value, bool | float) else int(value)
     except (TypeError, ValueError):
         return None
+    return number if number is not None and abs(number) < _MOST else None
 
 
 def _integers(value: Any) -> tuple[int, ...] | None:
@@ -347,7 +350,7 @@ def _integers(value: Any) -> tuple[int, ...] | None:
     if isinstance(value, str):
         try:
             value = msgspec.json.decode(value)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             return None
     if not isinstance(value, list) or not all(isinstance(one, int) for one in value):
         return None

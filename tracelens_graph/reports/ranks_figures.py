@@ -152,7 +152,7 @@ def peak_label(peak: float, device: str | None) -> str:
 
 def ends_of(points: BandwidthPoints) -> tuple[float, float]:
     """Ends of the axis of sizes."""
-    sizes = [row["message_bytes"] for rows in points.kinds.values() for row in rows]
+    sizes = [float(row["message_bytes"]) for rows in points.kinds.values() for row in rows]
     return (min(sizes) / 2, max(sizes) * 2) if sizes else (1.0, 1e9)
 
 

@@ -69,10 +69,11 @@ def headline(job: Job) -> str:
         return "The ranks share no collective"
     step, exposed, waiting = rows["step"], rows["exposed"], rows["exposed_waiting"]
     what = "A step" if any(rank.steps for rank in job.meetings.attendances) else "The recording"
-    transfer = exposed["mean_ms"] - waiting["mean_ms"]
+    rest = max(exposed["mean_ms"] - waiting["mean_ms"], 0.0)
     return (
         f"{what} takes {step['mean_ms']:,.3f} ms; {exposed['percent']:.1f} % of it is exposed communication: "
-        f"{waiting['mean_ms']:,.3f} ms waiting for other ranks, {max(transfer, 0.0):,.3f} ms transfer"
+        f"{waiting['mean_ms']:,.3f} ms waiting for other ranks, {rest:,.3f} ms communication itself"
+        f"{', of which not all is matched' if job.meetings.unmatched else ''}"
     )
 
 
@@ -95,11 +96,12 @@ def late_line(job: Job) -> str:
     if not span or 100 * most / span < _LEAST_PERCENT:
         return f"No rank is late: none holds the others up for {_LEAST_PERCENT:g} % of the time"
     late = sorted((row for row in rows if 2 * row["held_up_ms"] >= most), key=lambda row: -row["held_up_ms"])
+    late = [row for row in late if row["trace"] in job.late_for_a_reason] or late
     if 2 * len(late) > len(rows):
         return f"No rank is late more than others: they take turns, each for up to {most:,.3f} ms"
     said = [
-        f"{row['trace']} comes last to {row['times_last']:,} of {row['collectives']:,} collectives, and holds the "
-        f"others up for {row['held_up_ms']:,.3f} ms ({100 * row['held_up_ms'] / span:.1f} % of the mean span)"
+        f"{row['trace']} comes last to {row['times_last']:,} of {row['collectives']:,} collectives, by "
+        f"{row['held_up_ms']:,.3f} ms over all of them"
         for row in late[:_NAMED]
     ]
     rest = f"; and {len(late) - _NAMED:,} more ranks" if len(late) > _NAMED else ""

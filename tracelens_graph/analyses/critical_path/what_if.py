@@ -203,7 +203,9 @@ class _Changes:
             self._factor[runs[of[below]]] *= _checked(factor)
             count += int(below.sum())
         if not count:
-            raise AnalysisError(f"what_if: ops: no GPU work is launched by an op {op!r}; {hint(op, self._ops())}")
+            raise AnalysisError(
+                f"what_if: ops: no GPU work is launched by an op {op!r}; {hint(op, dict.fromkeys(self._ops()))}"
+            )
         self.words.append(f"GPU work of {op} {factor:g} times as fast")
 
     def repair(self, rank: int) -> None:

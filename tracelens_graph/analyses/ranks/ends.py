@@ -20,7 +20,7 @@ def clocks_by_ends(parts: Parts, meeting: np.ndarray, clock_of: np.ndarray) -> C
         clock_of: for each rank the number of its clock, from 0 on.
     """
     number = int(clock_of.max(initial=-1)) + 1
-    rows = np.flatnonzero(parts.is_barrier & (meeting >= 0))
+    rows = np.flatnonzero(parts.tells_time & (meeting >= 0))
     cell = meeting[rows] * number + clock_of[parts.trace[rows]]
     order = np.lexsort((parts.end_ns[rows], cell))
     cells, first, count = np.unique(cell[order], return_index=True, return_counts=True)

@@ -13,7 +13,7 @@ import numpy as np
 
 from tracelens_graph.analyses.ranks.meetings import Meetings
 from tracelens_graph.analyses.ranks.sizes import bus_factors, gb_per_s, message_bytes
-from tracelens_graph.graph.intervals import length_before
+from tracelens_graph.graph.intervals import length_before, merge
 from tracelens_graph.perf.devices import Architecture, detect
 from tracelens_graph.perf.roofs import peak_bus_bandwidth
 
@@ -91,12 +91,17 @@ class Figures:
         """For each part how long its rank computed meanwhile."""
         return self._computing(self.meetings.parts.start_ns, self.meetings.parts.end_ns)
 
-    @cached_property
-    def exposed_wait_ns(self) -> np.ndarray:
-        """For each part how long it waited while its rank did not compute."""
+    def exposed_wait_ns(self, trace: int, parts: np.ndarray) -> int:
+        """How long a rank waited in some of its parts while it did not compute; what overlaps counts once."""
         m = self.meetings
-        wait = m.wait_ns
-        return wait - self._computing(m.parts.start_ns, m.parts.start_ns + wait)
+        start = m.parts.start_ns[parts] - m.parts.shift_ns[trace]
+        return self.exposed_ns(trace, start, start + m.wait_ns[parts])
+
+    def exposed_ns(self, trace: int, start_ns: np.ndarray, end_ns: np.ndarray) -> int:
+        """Length of the union of some stretches, on the clock of a rank's trace, in which the rank does not compute."""
+        computing = self.meetings.attendances[trace].gpu.computing
+        start, end = merge(start_ns, end_ns)
+        return int((end - start - length_before(computing, end) + length_before(computing, start)).sum())
 
     def _computing(self, start_ns: np.ndarray, end_ns: np.ndarray) -> np.ndarray:
         m = self.meetings

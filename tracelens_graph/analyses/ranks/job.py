@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from tracelens_graph.analyses.late_ranks.late_causes import late_arrivals, late_ranks, lateness_line
+from tracelens_graph.analyses.late_ranks.reasons import UNNAMED
 from tracelens_graph.analyses.ranks.attendance import Attendance
 from tracelens_graph.analyses.ranks.figures import Figures
 from tracelens_graph.analyses.ranks.meetings import Meetings
@@ -19,6 +20,7 @@ from tracelens_graph.perf.devices import Architecture, architecture
 from tracelens_graph.suggest import hint
 from tracelens_graph.table import Table
 
+TABLES = ("rank_times", "rank_balance", "collective_kinds", "rank_collectives", "rank_steps")
 LATE_TABLES = ("late_ranks", "late_arrivals")
 """Tables that need whole graphs."""
 COLUMNS = tuple(sorted({"owner", "thread", "stream", "device", "external_id", *columns_read({"annotation": ""})}))
@@ -53,6 +55,14 @@ class Job:
         if self._whole is None or not len(self.meetings):
             return ""
         return lateness_line(self.table("late_ranks"), self.figures)
+
+    @cached_property
+    def late_for_a_reason(self) -> frozenset[str]:
+        """Names of the traces that are late, and not only because of what happened before or on another rank."""
+        if self._whole is None or not len(self.meetings):
+            return frozenset()
+        table = self.table("late_ranks")
+        return frozenset(name for name, why in zip(table["trace"], table["reason"], strict=True) if why not in UNNAMED)
 
     @cached_property
     def _makers(self) -> Mapping[str, Callable[[], Table]]:

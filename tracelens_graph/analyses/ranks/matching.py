@@ -244,7 +244,7 @@ def _shift(
     for key, at in positions_by(key_b):
         other = end_a[key_a == key]
         if len(other):
-            differences.append(_thinned(end_b[at], other))
+            differences.append(_thinned(end_b[at], other, _MOST_DIFFERENCES * len(at) // len(key_b)))
     if not differences:
         return 0, 0
     found = np.concatenate(differences)
@@ -262,9 +262,9 @@ def _most_frequent(differences: np.ndarray) -> tuple[int, int]:
     return int(np.median(found[best : best + count[best]])), int(count[best])
 
 
-def _thinned(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Differences of all pairs, of so many of the first as memory allows."""
-    stride = max(1, -(-len(first) * len(second) // _MOST_DIFFERENCES))
+def _thinned(first: np.ndarray, second: np.ndarray, most: int) -> np.ndarray:
+    """Differences of all pairs, of so many of the first that they are not many more than `most`."""
+    stride = max(1, -(-len(first) * len(second) // max(most, 1)))
     return (first[::stride, None] - second[None, :]).ravel()
 
 

@@ -26,6 +26,7 @@ from tracelens_graph.graph.collectives import Collective
 from tracelens_graph.graph.trace_set import TraceSet
 
 ALONE = "no other rank has it"
+NONE_NEAR = f"no other rank has one of its kind that ends within {SAME_END_NS / 1e6:g} ms of it"
 NO_PARTNER = "the other end of the transfer is not recorded"
 APART = f"it neither overlaps with the others nor ends within {SAME_END_NS / 1e6:g} ms of them"
 
@@ -153,9 +154,13 @@ class Meetings:
             meeting[odd | fails[pair]] = -1
             reason[odd | fails[pair]] = 2
         kept = meeting >= 0
+        whole_before = np.bincount(self._matched, minlength=int(self._matched.max(initial=-1)) + 1)
         alone = np.bincount(meeting[kept], minlength=int(pair.max(initial=-1)) + 1) < 2
         lonely = kept & alone[pair]
-        meeting[lonely], reason[lonely] = -1, np.where(self.parts.lacks_partner[lonely], 3, 1)
+        meeting[lonely], reason[lonely] = (
+            -1,
+            np.select((self.parts.lacks_partner[lonely], (whole_before > 1)[self._matched[lonely]]), (3, 4), 1),
+        )
         numbers, place = np.unique(meeting[meeting >= 0], return_inverse=True)
         meeting[meeting >= 0] = _by_time(numbers, place, start[meeting >= 0])
         return _Verified(meeting, reason)
@@ -292,7 +297,7 @@ class Meetings:
     @property
     def unmatched(self) -> list[tuple[int, str]]:
         """Parts that are of no collective, and why."""
-        reasons = {1: ALONE, 2: APART, 3: NO_PARTNER}
+        reasons = {1: ALONE, 2: APART, 3: NO_PARTNER, 4: NONE_NEAR}
         at = np.flatnonzero(self.meeting < 0)
         return [
             (part, reasons[code]) for part, code in zip(at.tolist(), self._verified.reason[at].tolist(), strict=True)
@@ -302,10 +307,9 @@ class Meetings:
     def notes(self) -> list[str]:
         """What was not matched, where ranks are missing, and what was done to clocks."""
         notes = []
-        if not self.parts.is_recorded.all():
-            notes.append(
-                "the traces do not tell process groups: kernels of one kind that end together are taken for one"
-            )
+        if untold := int((~self.parts.is_recorded).sum()):
+            who = "the traces" if untold == len(self.parts) else f"{untold:,} of {len(self.parts):,} parts"
+            notes.append(f"{who} do not tell process groups: what is of one kind and ends together is taken for one")
         for why, count in Counter(why for _, why in self.unmatched).items():
             notes.append(f"{count:,} of {len(self.parts):,} parts of collectives are not matched: {why}")
         return [*notes, *self._notes_on_ranks(), *self._notes_on_clocks()]
@@ -354,17 +358,22 @@ class Meetings:
                 f"differ by up to {abs(int(estimate.offset_ns[at])) / 1e3:,.1f} us ({ranks[at].name})"
             ]
         untold = self.untold_clocks
+        untold_ranks = int((~np.isfinite(self.clocks.error_ns)).sum())
         done = "corrected" if self.is_corrected else "not corrected"
         most = int(np.abs(self.clocks.offset_ns).max(initial=0))
         notes = []
+        unknown = None in self.hosts
+        where = "ranks, whose hosts are not known," if unknown else "hosts"
         if most:
             notes.append(
-                f"clocks of {hosts:,} hosts differ by up to {most / 1e3:,.1f} us by the ends of collectives: {done}"
+                f"clocks of {hosts:,} {where} differ by up to {most / 1e3:,.1f} us by the ends of collectives: {done}"
             )
         elif untold < hosts - 1:
-            notes.append(f"clocks of {hosts:,} hosts agree as far as the ends of collectives tell")
+            notes.append(f"clocks of {hosts:,} {where} agree as far as the ends of collectives tell")
         if untold:
             notes.append(f"the clocks of {untold:,} hosts cannot be told: they share too few collectives")
+        if unknown and not most and untold_ranks:
+            notes.append("nothing tells how far apart the clocks of ranks are: they are taken as they are")
         return notes
 
 

@@ -41,6 +41,7 @@ class Parts:
         lane: number of the process group, or of the pair of ranks within it, that the part belongs to.
         sequence: number of the collective in its lane, -1 where not recorded, or where it counts for one rank alone.
         is_barrier: whether its kind is one of `BARRIERS`.
+        tells_time: whether all ranks leave it within microseconds, so that its end tells clocks apart.
         is_known: whether its kind is known.
         lacks_partner: whether it is a transfer whose other end is not recorded.
         is_recorded: whether the trace tells of what process group it is.
@@ -56,6 +57,7 @@ class Parts:
     lane: np.ndarray
     sequence: np.ndarray
     is_barrier: np.ndarray
+    tells_time: np.ndarray
     is_known: np.ndarray
     lacks_partner: np.ndarray
     is_recorded: np.ndarray
@@ -83,6 +85,7 @@ class Parts:
                 [-1 if one.sequence is None or one.kind in POINT_TO_POINT else one.sequence for one in nodes], np.int64
             ),
             np.array([one.kind in BARRIERS for one in nodes], bool),
+            np.array([one.kind in BARRIERS and not one.on_host for one in nodes], bool),
             np.array([one.kind != UNKNOWN for one in nodes], bool),
             np.array([one.kind in POINT_TO_POINT and None in _ends(one) for one in nodes], bool),
             np.array([one.group is not None for one in nodes], bool),

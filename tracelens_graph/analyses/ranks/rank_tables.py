@@ -8,7 +8,7 @@ import numpy as np
 
 from tracelens_graph.analyses.ranks.figures import Figures
 from tracelens_graph.analyses.shared.first_rows import first_rows
-from tracelens_graph.graph.intervals import length_before, merge, sum_by_group
+from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.schema.tables.ranks import COLLECTIVE_KINDS, RANK_BALANCE, RANK_COLLECTIVES
 from tracelens_graph.table import Table, columns_of
 
@@ -94,7 +94,7 @@ def collective_kinds(figures: Figures) -> Table:
                 "message_bytes": size,
                 "count": len(at),
                 "message": "" if size is None else shown_bytes(size),
-                "transfer_ms": int(figures.latency_ns[at].sum()) / 1e6,
+                "latency_ms": int(figures.latency_ns[at].sum()) / 1e6,
                 "wait_ms": int(m.wait_ns[of].sum()) / 1e6,
                 "mean_wait_us": float(m.wait_ns[of].mean()) / 1e3,
                 "median_latency_us": _median(figures.latency_ns[at] / 1e3),
@@ -105,7 +105,7 @@ def collective_kinds(figures: Figures) -> Table:
             }
         )
     rows.sort(
-        key=lambda row: (-row["transfer_ms"] - row["wait_ms"], row["kind"], row["ranks"], row["message_bytes"] or 0)
+        key=lambda row: (-row["latency_ms"] - row["wait_ms"], row["kind"], row["ranks"], row["message_bytes"] or 0)
     )
     about = COLLECTIVE_KINDS
     return Table("collective_kinds", columns_of(rows, about), about, _titled(figures, "Kinds of collectives"))
@@ -119,9 +119,8 @@ def rank_balance(figures: Figures) -> Table:
     for trace, rank in enumerate(m.attendances):
         own = np.flatnonzero((m.trace == trace) & (m.meeting >= 0))
         computing = rank.gpu.computing
-        start, end = m.parts.start_ns[own] - m.parts.shift_ns[trace], m.parts.end_ns[own] - m.parts.shift_ns[trace]
-        communicating = merge(start, end)
-        overlapped = length_before(computing, communicating[1]) - length_before(computing, communicating[0])
+        every = np.flatnonzero(m.trace == trace)
+        start, end = (times[every] - m.parts.shift_ns[trace] for times in (m.parts.start_ns, m.parts.end_ns))
         mine = last == trace
         rows.append(
             {
@@ -134,8 +133,8 @@ def rank_balance(figures: Figures) -> Table:
                 "wait_ms": int(m.wait_ns[own].sum()) / 1e6,
                 "transfer_ms": int(m.transfer_ns[own].sum()) / 1e6,
                 "end_skew_ms": int(m.end_skew_ns[own].sum()) / 1e6,
-                "exposed_ms": int((communicating[1] - communicating[0] - overlapped).sum()) / 1e6,
-                "exposed_wait_ms": int(figures.exposed_wait_ns[own].sum()) / 1e6,
+                "exposed_ms": figures.exposed_ns(trace, start, end) / 1e6,
+                "exposed_wait_ms": figures.exposed_wait_ns(trace, own) / 1e6,
                 "times_last": int(mine.sum()),
                 "held_up_ms": int(later[mine].sum()) / 1e6,
                 "percent_last": 100 * int(mine.sum()) / len(own) if len(own) else 0.0,

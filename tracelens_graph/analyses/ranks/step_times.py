@@ -51,10 +51,10 @@ class StepTimes:
     def _of_rank(self, trace: int) -> _Rank:
         m = self._figures.meetings
         rank = m.attendances[trace]
-        own = np.flatnonzero((m.trace == trace) & (m.meeting >= 0))
+        own = np.flatnonzero(m.trace == trace)
         start = m.parts.start_ns[own] - m.parts.shift_ns[trace]
         communicating = merge(start, m.parts.end_ns[own] - m.parts.shift_ns[trace])
-        waiting = merge(start, start + m.wait_ns[own])
+        waiting = merge(start, start + m.wait_ns[own])  # what was not matched waits for nobody
         spans = _spans(rank)
         computing = rank.gpu.computing
         times = {
@@ -71,6 +71,8 @@ class StepTimes:
         """Times of a step, mean over steps and ranks; see `RANK_TIMES`."""
         about, rows = RANK_TIMES, []
         ranks = [one for one in self._ranks if one.times["step"]]
+        if any(one.rank.steps for one in ranks):  # the others have no step to measure
+            ranks = [one for one in ranks if one.rank.steps]
         steps = sum(one.steps for one in ranks)
         whole = sum(one.times["step"] for one in ranks)
         for name, meaning in ROW_MEANING.items() if ranks else ():
@@ -112,7 +114,7 @@ class StepTimes:
                         "collectives": len(here),
                         "wait_ms": int(m.wait_ns[here].sum()) / 1e6,
                         "transfer_ms": int(m.transfer_ns[here].sum()) / 1e6,
-                        "exposed_wait_ms": int(self._figures.exposed_wait_ns[here].sum()) / 1e6,
+                        "exposed_wait_ms": self._figures.exposed_wait_ns(trace, here) / 1e6,
                         "times_last": int(late_of[here].sum()),
                         "held_up_ms": int(late_ns[here].sum()) / 1e6,
                     }
