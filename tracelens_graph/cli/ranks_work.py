@@ -137,6 +137,7 @@ def _print_screen(job: Job, given: Sequence[str], top: int | None) -> None:
     named = shlex.join(given)
     if len(job.meetings):
         print(f"ask next: {_PROGRAM} ranks {named} --table rank_collectives")
+        print(f"ask next: {_PROGRAM} ranks {named} --path")
 
 
 def _write_as_tracelens(traces: TraceSet, shown: Shown) -> None:

@@ -78,7 +78,7 @@ RANK_BALANCE: About = {
         "sum of the time from then on until the first rank left after all had come", "ms", heading="transfer ms"
     ),
     "end_skew_ms": total("sum of the time after that", "ms"),
-    "exposed_ms": Column("part of all its collectives in which it does not compute, counted once where they overlap", "ms",
+    "exposed_ms": Column("part of its collectives in which it does not compute, counted once where they overlap", "ms",
                          heading="exposed ms"),
     "exposed_wait_ms": Column("waiting in which it does not compute, counted once where waits overlap", "ms"),
     "times_last": count("collectives to which no rank came later", heading="last"),
