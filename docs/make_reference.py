@@ -137,6 +137,7 @@ _OF_RANKS = (
     "rank_balance",
     "rank_collectives",
     "rank_steps",
+    "unmatched_collectives",
     "late_ranks",
     "late_arrivals",
 )

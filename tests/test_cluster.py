@@ -258,7 +258,15 @@ def test_arguments_that_make_no_sense(job: Path, options: dict[str, Any], said: 
 
 
 @pytest.mark.parametrize(
-    "command", [("ask", "collective_spread", "--format", "csv"), ("ask", "slowest_ranks", "--step", "3"), ("report",)]
+    "command",
+    [
+        ("ask", "collective_spread", "--format", "csv"),
+        ("ask", "slowest_ranks", "--step", "3"),
+        ("report",),
+        ("ranks",),
+        ("ranks", "--table", "rank_balance", "--format", "csv"),
+        ("ranks", "--path"),
+    ],
 )
 def test_commands_print_the_same(scheduler: str, job: Path, command: tuple[str, ...]) -> None:
     arguments = [*command, str(job)]

@@ -17,6 +17,7 @@ from tracelens_graph.cli.options import (
     JsonFile,
     Layout,
     MarkdownFile,
+    SchedulerAddress,
     TableName,
     Traces,
     Written,
@@ -76,6 +77,7 @@ def ranks(
             help="With --layout tracelens: where ranks disagree on kind or size, what the lowest one says counts.",
         ),
     ] = False,
+    scheduler: SchedulerAddress = None,
     fail_if: Annotated[
         list[str] | None,
         typer.Option(
@@ -112,8 +114,8 @@ def ranks(
         raise typer.BadParameter("--what-if is a table of its own: leave out --table")
     if path or what_if or table in PATH_TABLES:
         shown.check_path(conditions)
-        answer_path(traces_named(traces), traces, window, table, format, top, changes_of(what_if or []))
+        answer_path(traces_named(traces), traces, window, table, format, top, changes_of(what_if or []), scheduler)
         return
     device = architecture_named(arch)
     files = traces_named(traces)
-    answer(files, traces, window, device, shown, conditions, correct=not recorded_clocks)
+    answer(files, traces, window, device, shown, conditions, not recorded_clocks, scheduler)

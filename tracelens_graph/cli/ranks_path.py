@@ -73,7 +73,7 @@ def check_table(table: str | None, of_path: bool) -> None:
 
 def answer_path(
     files: Sequence[str], given: Sequence[str], window: WindowChoice, table: str | None, form: Format, top: int | None,
-    changes: Sequence[Mapping[str, Any]],
+    changes: Sequence[Mapping[str, Any]], scheduler: str | None,
 ) -> None:  # fmt: skip
     """Load the ranks whole, follow the critical path, and print what is asked for."""
     from tracelens_graph.analyses.critical_path.critical_path import causes_of, critical_path, step_paths
@@ -82,7 +82,7 @@ def answer_path(
 
     # A step of a path begins where that before it ended, on whatever rank: it is no window of a trace.
     step = window.step[0] if window.step is not None and window == WindowChoice(step=window.step[:1]) else None
-    traces = load_set(files)
+    traces = load_set(files, scheduler=scheduler)
     if step is None and window != WindowChoice():
         traces = window.of_each(traces)
     causes = causes_of(traces)

@@ -87,13 +87,14 @@ def answer(
     shown: Shown,
     conditions: Sequence[gate.Condition],
     correct: bool,
+    scheduler: str | None,
 ) -> None:
     """Load the ranks, and print and write what is asked for; end with the exit code of failed conditions."""
     from tracelens_graph.analyses.ranks.job import COLUMNS, LATE_TABLES, Job
 
     is_cut = window != WindowChoice()
     explains = shown.table in LATE_TABLES or (shown.table is None and _size_of(files) <= _MOST_WHOLE_BYTES)
-    traces = load_set(files, columns=None if is_cut or explains else COLUMNS)
+    traces = load_set(files, columns=None if is_cut or explains else COLUMNS, scheduler=scheduler)
     if len(traces) < 2:
         raise AnalysisError(f"{files[0]}: one trace alone; ranks are compared with one another, so name all of a job")
     if is_cut:

@@ -133,6 +133,14 @@ def test_sums_agree_between_tables(seed: int, noise: int) -> None:
     assert sum(of_ranks["times_last"]) <= len(of_collectives)
 
 
+def test_what_was_not_matched_is_listed_with_its_reason() -> None:
+    both, alone = collective(1), collective(2, "broadcast", group_description="mesh_dp")
+    ranks = [rank(0, [(both, 0, 90), (alone, 200, 290)]), rank(1, [(both, 10, 90)])]
+    (row,) = Job(ranks).table("unmatched_collectives").records()
+    assert (row["trace"], row["kind"], row["group"], row["sequence"]) == ("rank0", "broadcast", "mesh_dp", 2)
+    assert (row["start_us"], row["duration_us"], row["reason"]) == (0.2, 0.09, "no other rank has it")
+
+
 def test_sizes_for_people() -> None:
     assert [shown_bytes(size) for size in (0, 8, 999, 1000, 999_600, 25_165_824, 3.2e12, 1e16)] == [
         "0 B", "8 B", "999 B", "1 KB", "1 MB", "25.2 MB", "3.2 TB", "1e+04 TB",

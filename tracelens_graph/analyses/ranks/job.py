@@ -11,7 +11,12 @@ from tracelens_graph.analyses.late_ranks.reasons import UNNAMED
 from tracelens_graph.analyses.ranks.attendance import Attendance
 from tracelens_graph.analyses.ranks.figures import Figures
 from tracelens_graph.analyses.ranks.meetings import Meetings
-from tracelens_graph.analyses.ranks.rank_tables import collective_kinds, rank_balance, rank_collectives
+from tracelens_graph.analyses.ranks.rank_tables import (
+    collective_kinds,
+    rank_balance,
+    rank_collectives,
+    unmatched_collectives,
+)
 from tracelens_graph.analyses.ranks.step_times import StepTimes
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.trace_set import TraceSet
@@ -20,7 +25,10 @@ from tracelens_graph.perf.devices import Architecture, architecture
 from tracelens_graph.suggest import hint
 from tracelens_graph.table import Table
 
-TABLES = ("rank_times", "rank_balance", "collective_kinds", "rank_collectives", "rank_steps")
+TABLES = (
+    "rank_times", "rank_balance", "collective_kinds", "rank_collectives", "rank_steps", "unmatched_collectives",
+)  # fmt: skip
+"""Tables for which lean graphs suffice."""
 LATE_TABLES = ("late_ranks", "late_arrivals")
 """Tables that need whole graphs."""
 COLUMNS = tuple(sorted({"owner", "thread", "stream", "device", "external_id", *columns_read({"annotation": ""})}))
@@ -78,6 +86,7 @@ class Job:
             "collective_kinds": lambda: collective_kinds(self.figures),
             "rank_collectives": lambda: rank_collectives(self.figures),
             "rank_steps": self.step_times.by_rank,
+            "unmatched_collectives": lambda: unmatched_collectives(self.figures),
             **why,
         }
 

@@ -9,7 +9,12 @@ import numpy as np
 from tracelens_graph.analyses.ranks.figures import Figures
 from tracelens_graph.analyses.shared.first_rows import first_rows
 from tracelens_graph.graph.intervals import sum_by_group
-from tracelens_graph.schema.tables.ranks import COLLECTIVE_KINDS, RANK_BALANCE, RANK_COLLECTIVES
+from tracelens_graph.schema.tables.ranks import (
+    COLLECTIVE_KINDS,
+    RANK_BALANCE,
+    RANK_COLLECTIVES,
+    UNMATCHED_COLLECTIVES,
+)
 from tracelens_graph.table import Table, columns_of
 
 _UNITS = ("B", "KB", "MB", "GB", "TB")
@@ -143,6 +148,32 @@ def rank_balance(figures: Figures) -> Table:
         )
     about = RANK_BALANCE
     return Table("rank_balance", columns_of(rows, about), about, _titled(figures, "Ranks"), m.notes)
+
+
+def unmatched_collectives(figures: Figures) -> Table:
+    """One row per part of a collective that is of no other rank's, by start; see `UNMATCHED_COLLECTIVES`."""
+    m = figures.meetings
+    rows = []
+    for part, reason in m.unmatched:
+        rank, one = m.attendances[m.trace[part]], m.parts.collective(part)
+        rows.append(
+            {
+                "trace": rank.name,
+                "rank": rank.rank,
+                "kind": one.kind,
+                "group": one.group_description or one.group,
+                "sequence": one.sequence,
+                "step": m.step_of(part),
+                "start_us": m.start_ns[part] / 1e3,
+                "duration_us": (m.end_ns - m.start_ns)[part] / 1e3,
+                "reason": reason,
+                "key": one.key,
+                "uid": one.uids[0],
+            }
+        )
+    rows.sort(key=lambda row: (row["start_us"], row["trace"]))
+    about = UNMATCHED_COLLECTIVES
+    return Table("unmatched_collectives", columns_of(rows, about), about, _titled(figures, "Unmatched collectives"))
 
 
 def _titled(figures: Figures, what: str) -> str:

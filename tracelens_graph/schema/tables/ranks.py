@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tracelens_graph.column import About, Column, Role, TableSchema
-from tracelens_graph.schema.tables.shared import count, instance, key, text, total
+from tracelens_graph.schema.tables.shared import count, instance, key, text, total, uid
 
 _BANDWIDTHS: About = {
     "algbw_gb_s": Column(
@@ -126,6 +126,21 @@ LATE_RANKS: About = {
     "uid": instance("the call or GPU event of this case"),
 }  # fmt: skip
 
+UNMATCHED_COLLECTIVES: About = {
+    "trace": key("name of the rank's trace", "trace"),
+    "rank": Column("number of the rank; absent where not recorded"),
+    "kind": text("kind of collective", heading="kind"),
+    "group": text("what the program calls its process group, else the group's name; absent where not recorded"),
+    "sequence": Column("number of the collective in its group; absent where not recorded", heading="sequence"),
+    "step": Column("number of the step that launched it; absent outside of steps", heading="step"),
+    "start_us": Column("when it began, on the clock of the collectives that were matched", "us", Role.time,
+                       heading="start us"),
+    "duration_us": total("how long it took", "us", heading="duration us"),
+    "reason": text("why it is of no other rank's", heading="reason"),
+    "key": text("key of the collective"),
+    "uid": uid("its first kernel, in the trace of the rank"),
+}  # fmt: skip
+
 RANK_TIMES: About = {
     "time": key("what is measured", "of a step"),
     "mean_ms": Column("mean over steps and ranks; without steps over the ranks, from first to last GPU event", "ms",
@@ -168,6 +183,9 @@ SCHEMAS = {
         "Which ranks come late to which collectives, how often, by how much, and why.", LATE_RANKS
     ),
     "collective_kinds": TableSchema("What collectives of equal kind and size cost.", COLLECTIVE_KINDS, figure="kind"),
+    "unmatched_collectives": TableSchema(
+        "Which parts of collectives are of no other rank's, and why.", UNMATCHED_COLLECTIVES
+    ),
     "rank_balance": TableSchema(
         "How evenly the ranks of a job work, wait and communicate.", RANK_BALANCE, figure="rank"
     ),
