@@ -9,16 +9,17 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made_jobs import collective, job, rank
+from made_jobs import Held, collective, job, rank
 
 from corpus import CORPUS, needs_corpus
 from tracelens_graph import collectives
-from tracelens_graph.analyses.ranks.attendance import GpuTime, Step
+from tracelens_graph.analyses.ranks.attendance import Attendance, GpuTime, Step
 from tracelens_graph.analyses.ranks.figures import Figures
 from tracelens_graph.analyses.ranks.job import COLUMNS, Job
 from tracelens_graph.analyses.ranks.meetings import Meetings
 from tracelens_graph.analyses.ranks.rank_tables import rank_balance, rank_collectives, shown_bytes
 from tracelens_graph.errors import AnalysisError
+from tracelens_graph.graph.collectives import element_bytes
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.loading import load_core
 from tracelens_graph.set_loading import load_core_set
@@ -139,6 +140,35 @@ def test_what_was_not_matched_is_listed_with_its_reason() -> None:
     (row,) = Job(ranks).table("unmatched_collectives").records()
     assert (row["trace"], row["kind"], row["group"], row["sequence"]) == ("rank0", "broadcast", "mesh_dp", 2)
     assert (row["start_us"], row["duration_us"], row["reason"]) == (0.2, 0.09, "no other rank has it")
+
+
+def test_the_bubble_of_a_pipeline_stage_by_hand() -> None:
+    def part(kind: str, start: int, end: int) -> Held:
+        return collective(1, kind, ranks=(0, 1), source_rank=0, target_rank=1), start, end
+
+    def stage(number: int, held: Held, computing: tuple[int, int]) -> Attendance:
+        gpu = GpuTime(intervals(computing, held[1:]), intervals(computing))
+        return rank(number, [held], devices=2, steps=(Step(1, 0, 1_000),), step_of=(0,), gpu=gpu)
+
+    first = stage(0, part("send", 500, 600), (100, 500))
+    second = stage(1, part("recv", 300, 600), (100, 300))
+    table = Job([first, second]).table("rank_balance")
+    # The second waits from 300 to 500; both do nothing before 100 and after 600.
+    assert list(table["bubble_ms"]) == [500e-6, 700e-6]
+    assert list(Job(two_ranks()).table("rank_balance")["bubble_ms"]) == [None, None]
+
+
+def test_the_load_of_experts_is_as_it_was_simulated() -> None:
+    run = simulate(ranks=4, steps=1, layers=1, seed=3, expert_parallel=4)
+    ranks = TraceSet.of({f"rank{one.rank}": load_core(one.trace) for one in run.ranks})
+    got = dict.fromkeys(range(4), 0)
+    for one in run.ranks[0].truth["collectives"]:
+        if one["kind"] == "all_to_allv":
+            for number, elements in zip(one["ranks"], one["elements_out"], strict=True):
+                got[number] += elements * (element_bytes(one["dtype"]) or 0)
+    table = Job(ranks).table("rank_balance")
+    assert dict(zip(table["rank"], table["exchanged_bytes"], strict=True)) == got
+    assert len({*got.values()}) == 4
 
 
 def test_sizes_for_people() -> None:

@@ -96,6 +96,11 @@ class Attendance:
         stretches = [(one.start_ns, one.end_ns) for one in self.steps] or [(start, end) for _, start, end in self.held]
         return min((start for start, _ in stretches), default=0), max((end for _, end in stretches), default=0)
 
+    @property
+    def measured_ns(self) -> tuple[int, int]:
+        """From the start of its first step to the end of its last one; without steps as `span_ns`."""
+        return (self.steps[0].start_ns, self.steps[-1].end_ns) if self.steps else self.span_ns
+
     @classmethod
     def of(cls, trace: TraceMember) -> Attendance:
         """That of a member of a set."""

@@ -13,6 +13,7 @@ import numpy as np
 
 from tracelens_graph.analyses.ranks.meetings import Meetings
 from tracelens_graph.analyses.ranks.sizes import bus_factors, gb_per_s, message_bytes
+from tracelens_graph.graph.collective_kinds import kind_of
 from tracelens_graph.graph.intervals import length_before, merge
 from tracelens_graph.perf.devices import Architecture, detect
 from tracelens_graph.perf.roofs import peak_bus_bandwidth
@@ -96,6 +97,31 @@ class Figures:
         m = self.meetings
         start = m.parts.start_ns[parts] - m.parts.shift_ns[trace]
         return self.exposed_ns(trace, start, start + m.wait_ns[parts])
+
+    def bubble_ns(self, trace: int) -> int | None:
+        """How long a pipeline stage did nothing: of its steps what is left beside computing, collectives and transfers.
+
+        Waiting for a transfer counts as nothing. None for a rank that sends and receives nothing.
+        """
+        m, rank = self.meetings, self.meetings.attendances[trace]
+        parts = np.flatnonzero(m.trace == trace)
+        sends = m.parts.is_transfer[parts]
+        if not sends.any():
+            return None
+        start, end = (times[parts] - m.parts.shift_ns[trace] for times in (m.parts.start_ns, m.parts.end_ns))
+        begun = start + np.where(sends, m.wait_ns[parts], 0)
+        computing = rank.gpu.computing
+        working = merge(np.concatenate((computing[0], begun)), np.concatenate((computing[1], end)))
+        measured = np.array(rank.measured_ns)
+        return int(measured[1] - measured[0] - np.diff(length_before(working, measured))[0])
+
+    @cached_property
+    def exchanged_bytes(self) -> np.ndarray:
+        """For each part of an uneven all-to-all the bytes that its rank got, such as tokens of an expert; else NaN."""
+        parts = self.meetings.parts
+        nodes = [parts.collective(part) for part in range(len(parts))]
+        got = [one.out_bytes if kind_of(one.kind) == "all_to_allv" else None for one in nodes]
+        return np.array([np.nan if one is None else one for one in got], float)
 
     def exposed_ns(self, trace: int, start_ns: np.ndarray, end_ns: np.ndarray) -> int:
         """Length of the union of some stretches, on the clock of a rank's trace, in which the rank does not compute."""

@@ -43,6 +43,7 @@ class Parts:
         is_barrier: whether its kind is one of `BARRIERS`.
         tells_time: whether all ranks leave it within microseconds, so that its end tells clocks apart.
         is_known: whether its kind is known.
+        is_transfer: whether one rank sends to one other.
         lacks_partner: whether it is a transfer whose other end is not recorded.
         is_recorded: whether the trace tells of what process group it is.
         key: number of what ranks must agree on: kind, and type and sizes where these are equal on all ranks.
@@ -59,6 +60,7 @@ class Parts:
     is_barrier: np.ndarray
     tells_time: np.ndarray
     is_known: np.ndarray
+    is_transfer: np.ndarray
     lacks_partner: np.ndarray
     is_recorded: np.ndarray
     key: np.ndarray
@@ -87,6 +89,7 @@ class Parts:
             np.array([one.kind in BARRIERS for one in nodes], bool),
             np.array([one.kind in BARRIERS and not one.on_host for one in nodes], bool),
             np.array([one.kind != UNKNOWN for one in nodes], bool),
+            np.array([one.kind in POINT_TO_POINT for one in nodes], bool),
             np.array([one.kind in POINT_TO_POINT and None in _ends(one) for one in nodes], bool),
             np.array([one.group is not None for one in nodes], bool),
             _numbered(_keys(nodes, lane.tolist())),

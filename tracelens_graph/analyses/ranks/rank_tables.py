@@ -143,6 +143,8 @@ def rank_balance(figures: Figures) -> Table:
                 "times_last": int(mine.sum()),
                 "held_up_ms": int(later[mine].sum()) / 1e6,
                 "percent_last": 100 * int(mine.sum()) / len(own) if len(own) else 0.0,
+                "bubble_ms": None if (bubble := figures.bubble_ns(trace)) is None else bubble / 1e6,
+                "exchanged_bytes": _sum(figures.exchanged_bytes[m.trace == trace]),
                 "unmatched": int(((m.trace == trace) & (m.meeting < 0)).sum()),
             }
         )
@@ -183,6 +185,11 @@ def _titled(figures: Figures, what: str) -> str:
 
 def _known(value: Any, form: type = float) -> Any:
     return None if np.isnan(value) else form(value)
+
+
+def _sum(values: np.ndarray) -> int | None:
+    known = values[~np.isnan(values)]
+    return int(known.sum()) if len(known) else None
 
 
 def _median(values: np.ndarray) -> float | None:

@@ -126,9 +126,7 @@ class StepTimes:
 
 def _spans(rank: Attendance) -> Intervals:
     """The time of all steps of a rank; without any, that of its GPU work, else of its collectives."""
-    if rank.steps:
-        return np.array([rank.steps[0].start_ns]), np.array([rank.steps[-1].end_ns])
-    start, end = rank.span_ns
+    start, end = rank.measured_ns
     return np.array([start]), np.array([end])
 
 

@@ -85,6 +85,15 @@ RANK_BALANCE: About = {
     "held_up_ms": total("sum of how much later than the median of the others it came, where it was the last", "ms",
                         heading="held up ms", figure="held_up_ms"),
     "percent_last": Column("share of its collectives to which it came last", "%"),
+    "bubble_ms": Column(
+        "of a pipeline stage: time of its steps in which it neither computes nor communicates; waiting for a transfer "
+        "counts as doing nothing; absent for ranks that send and receive nothing", "ms", heading="bubble ms",
+        figure="bubble_ms",
+    ),
+    "exchanged_bytes": Column(
+        "what it got in uneven all-to-alls, such as tokens for its experts; absent where there are none", "bytes",
+        figure="exchanged_bytes",
+    ),
     "unmatched": count("parts of collectives that are of no other rank's"),
 }  # fmt: skip
 
