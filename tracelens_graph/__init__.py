@@ -16,6 +16,8 @@ from tracelens_graph._version import __version__ as __version__
 TYPE_CHECKING = False  # that of typing, which need not be imported for it
 if TYPE_CHECKING:
     from tracelens_graph.analyses.across.compare import compare as compare
+    from tracelens_graph.analyses.critical_path.critical_path import critical_path as critical_path
+    from tracelens_graph.analyses.critical_path.what_if import what_if as what_if
     from tracelens_graph.analyses.diagnosis.finding import Finding as Finding
     from tracelens_graph.analyses.diagnosis.verdict import verdict as verdict
     from tracelens_graph.analyses.idle.idle import idle_causes as idle_causes
@@ -136,6 +138,7 @@ _HOME = {
     "combined": "extension",
     "compare": "analyses.across.compare",
     "connect": "database",
+    "critical_path": "analyses.critical_path.critical_path",
     "diff": "api",
     "from_networkx": "api",
     "generate_perf_report_pytorch": "compat.report",
@@ -163,6 +166,7 @@ _HOME = {
     "unified_perf_summary": "analyses.performance.perf_tables",
     "unmodelled": "analyses.performance.roofline_summary",
     "verdict": "analyses.diagnosis.verdict",
+    "what_if": "analyses.critical_path.what_if",
 }
 
 __all__ = [
@@ -212,6 +216,7 @@ __all__ = [
     "combined",
     "compare",
     "connect",
+    "critical_path",
     "diff",
     "from_networkx",
     "generate_perf_report_pytorch",
@@ -239,6 +244,7 @@ __all__ = [
     "unified_perf_summary",
     "unmodelled",
     "verdict",
+    "what_if",
 ]
 
 __getattr__, __dir__ = _on_first_use(__name__, _HOME)

@@ -119,12 +119,16 @@ def _joined(tables: Sequence[Table]) -> Table:
 
 
 def _print(table: Table, form: Format, top: int | None) -> None:
+    import numpy as np
+
     from tracelens_graph.reports.views import told
-    from tracelens_graph.reports.views import top as first_rows
 
     for_people = form in (Format.table, Format.md)
     rows = (_ROWS_FOR_PEOPLE if form is Format.table else 0) if top is None else top
-    shown = first_rows(table, rows)
+    shown = table
+    if 0 < rows < len(table):  # also of what is in an order of its own
+        shown = table.take(np.arange(rows))
+        shown.notes = [*table.notes, f"{len(table) - rows:,} more rows (--top 0 shows all)"]
     write_table(told(shown) if for_people else shown, form)
 
 

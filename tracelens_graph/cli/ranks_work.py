@@ -130,15 +130,17 @@ def _print_table(table: Table, shown: Shown) -> None:
 
 
 def _print_screen(job: Job, given: Sequence[str], top: int | None) -> None:
-    from tracelens_graph.reports.ranks_text import screen
+    from tracelens_graph.reports.ranks_text import late_line, screen
     from tracelens_graph.reports.terminal import terminal_width, wants_color
 
     for line in screen(job, terminal_width(sys.stdout), wants_color(sys.stdout), rows=top):
         print(line.rstrip())
     named = shlex.join(given)
     if len(job.meetings):
-        print(f"ask next: {_PROGRAM} ranks {named} --table rank_collectives")
-        print(f"ask next: {_PROGRAM} ranks {named} --path")
+        late = late_line(job).startswith("late: ")
+        print(f"ask next: {_PROGRAM} ranks {named} --table {'late_ranks' if late else 'rank_collectives'}")
+        if any(len(rank.gpu.busy[0]) for rank in job.meetings.attendances):
+            print(f"ask next: {_PROGRAM} ranks {named} --path")
 
 
 def _write_as_tracelens(traces: TraceSet, shown: Shown) -> None:

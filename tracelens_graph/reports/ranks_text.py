@@ -73,8 +73,15 @@ def headline(job: Job) -> str:
     return (
         f"{what} takes {step['mean_ms']:,.3f} ms; {exposed['percent']:.1f} % of it is exposed communication: "
         f"{waiting['mean_ms']:,.3f} ms waiting for other ranks, {rest:,.3f} ms communication itself"
-        f"{', of which not all is matched' if job.meetings.unmatched else ''}"
+        f"{_doubt(job)}"
     )
+
+
+def _doubt(job: Job) -> str:
+    """What of communication may be waiting for somebody who is not known."""
+    if job.meetings.lacking:
+        return ", or waiting for ranks that are missing"
+    return ", of which not all is matched" if job.meetings.unmatched else ""
 
 
 def late_lines(job: Job) -> list[str]:
@@ -88,6 +95,8 @@ def _is_late(job: Job) -> bool:
 
 def late_line(job: Job) -> str:
     """Which ranks hold up the others most, as far as the figures tell."""
+    if lacking := job.meetings.lacking:
+        return f"Nobody is proven late: ranks are missing in {lacking:,} of {len(job.meetings):,} collectives"
     if untold := job.meetings.untold_clocks:
         return f"Nobody can be told late: how far the clocks of {untold:,} hosts are apart is not known"
     rows = [row for row in job.table("rank_balance").records() if row["collectives"]]

@@ -323,6 +323,13 @@ class Meetings:
         ]
         return np.array(told, np.int64)
 
+    @property
+    def lacking(self) -> int:
+        """Number of collectives of which ranks of the group are not there: they may be the last."""
+        job = max((rank.world_size or 0 for rank in self.attendances), default=0)
+        unknown = (self.group_size == 0) & (job > len(self.attendances))
+        return int(((self.group_size > self.count) | unknown).sum())
+
     def _notes_on_ranks(self) -> list[str]:
         """Where ranks are missing that others may have waited for."""
         notes, ranks = [], len(self.attendances)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tracelens_graph.column import About, Column, Role, TableSchema
 from tracelens_graph.schema.tables.shared import count, instance, key, text, total, uid
 
@@ -106,7 +108,7 @@ LATE_ARRIVALS: About = {
     "late_us": Column("how much later it came than the median of the others", "us", heading="late us"),
     "new_us": total("the part of it that was not there at the collective before", "us", heading="new us"),
     "reason": text("one word for the reason: see the docs", heading="reason"),
-    "what": text("what the rank did that the median rank did not, or did longer", heading="what"),
+    "what": replace(text("what the rank did that the median rank did not, or did longer", heading="what"), gives_way=0),
     "evidence": text("its time against that of the median rank"),
     "median_trace": text("name of the trace of the rank with the median start, which it is compared with"),
     "key": text("key of the collective on the rank that came last"),
@@ -129,7 +131,7 @@ LATE_RANKS: About = {
     "percent_reason": Column("its share of the new lateness", "%", heading="% of new"),
     "times_reason": count("late arrivals for this reason", heading="times"),
     "median_new_us": Column("median of their new lateness", "us", Role.spread, heading="median new us"),
-    "what": text("what the rank did in the worst case of this reason", heading="what"),
+    "what": replace(text("what the rank did in the worst case of this reason", heading="what"), gives_way=0),
     "evidence": text("its time there against that of the median rank"),
     "collective": Column("number of the collective of this case"),
     "uid": instance("the call or GPU event of this case"),
