@@ -35,7 +35,7 @@ def test_the_screen(run: Run, job: Path) -> None:
     assert lines[2].startswith("A step takes ")
     assert "late: rank1 comes last to " in out
     assert lines[-2:] == [
-        f"ask next: tracelens-graph ranks {job} {more}" for more in ("--table rank_collectives", "--path")
+        f"ask next: tracelens-graph ranks {job} {more}" for more in ("--table late_ranks", "--path")
     ]
     assert len(lines) <= 40
 
