@@ -213,7 +213,7 @@ OTHER_TABLES = {
     },
     **{
         f"critical_path{name}": (
-            f"tracelens-graph ranks FOLDER --table critical_path{name}",
+            f"tracelens-graph ranks TRACE TRACE --table critical_path{name}",
             f"tlg.critical_path(g).{method}()",
         )
         for name, method in (
@@ -226,13 +226,16 @@ OTHER_TABLES = {
         )
     },
     "critical_path_steps": (
-        "tracelens-graph ranks FOLDER --table critical_path_steps",
+        "tracelens-graph ranks TRACE TRACE --table critical_path_steps",
         "from tracelens_graph.analyses.critical_path.critical_path import step_paths; "
         "from tracelens_graph.analyses.critical_path.path_tables import steps; steps(step_paths(g))",
     ),
-    "what_if": ("tracelens-graph ranks FOLDER --what-if collectives=2", "tlg.what_if(g, repair=0).table()"),
+    "what_if": (
+        "tracelens-graph ranks TRACE TRACE --what-if collectives=2",
+        "tlg.what_if(g, ops={'aten::mm': 2}).table()",
+    ),
     **{
-        name: (f"tracelens-graph ranks FOLDER --table {name}", f'tlg.rank_tables([g, g])["{name}"]')
+        name: (f"tracelens-graph ranks TRACE TRACE --table {name}", f'tlg.rank_tables([g, g])["{name}"]')
         for name in _OF_RANKS
     },
 }

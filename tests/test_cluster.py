@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 import tracelens_graph as tlg
 from tracelens_graph import cluster
 from tracelens_graph.analyses.questions import QUESTIONS
+from tracelens_graph.analyses.ranks import COLUMNS
 from tracelens_graph.cli.app import app
 from tracelens_graph.cluster import map_on_workers
 from tracelens_graph.errors import (
@@ -71,7 +72,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def here(job: Path) -> tlg.TraceSet:
     """The lean graphs, loaded on this machine."""
-    return load_core_set(trace_files([str(job)]), run="job", columns=("owner",))
+    return load_core_set(trace_files([str(job)]), run="job", columns=COLUMNS)
 
 
 def assert_same(found: tlg.TraceSet, expected: tlg.TraceSet) -> None:
@@ -91,7 +92,7 @@ def test_lean_graphs_are_those_of_this_machine(
     files = trace_files([str(job)])
     seen: list[tuple[int, int]] = []
     found = load_core_set(
-        files, run="job", columns=("owner",), scheduler=scheduler, memory_bytes=memory_bytes,
+        files, run="job", columns=COLUMNS, scheduler=scheduler, memory_bytes=memory_bytes,
         progress=lambda *given: seen.append(given),
     )  # fmt: skip
     assert_same(found, here)
@@ -123,9 +124,7 @@ def test_a_worker_that_is_killed_is_replaced(
             victims.append(workers.workers[0].pid)
             os.kill(victims[0], signal.SIGKILL)
 
-    found = load_core_set(
-        trace_files([str(job)]), run="job", columns=("owner",), scheduler=scheduler, progress=kill_one
-    )
+    found = load_core_set(trace_files([str(job)]), run="job", columns=COLUMNS, scheduler=scheduler, progress=kill_one)
     assert victims
     assert_same(found, here)
     assert capfd.readouterr().err == ""

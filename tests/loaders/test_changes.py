@@ -139,9 +139,9 @@ def test_a_change_of_a_set_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     whole = set_loading._fetched
 
-    def fetched(*arguments: object) -> object:
+    def fetched(*arguments: object, **options: object) -> object:
         grow(Path(files[0]))
-        return whole(*arguments)
+        return whole(*arguments, **options)
 
     monkeypatch.setattr(set_loading, "_fetched", fetched)
     traces = load_core_set(files)

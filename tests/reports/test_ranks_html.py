@@ -19,8 +19,9 @@ from made_jobs import collective, rank
 from made_jobs import job as made_job
 
 from tracelens_graph.analyses.rank_pictures import bandwidth_points, step_lanes, wait_map
+from tracelens_graph.analyses.ranks import COLUMNS
 from tracelens_graph.analyses.ranks.attendance import Attendance, GpuTime, Step
-from tracelens_graph.analyses.ranks.job import COLUMNS, Job
+from tracelens_graph.analyses.ranks.job import Job
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.loading import load_core
 from tracelens_graph.reports.page import drawing_library

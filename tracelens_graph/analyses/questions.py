@@ -18,10 +18,11 @@ from importlib import import_module
 from numbers import Integral, Real
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from tracelens_graph.analyses.ranks import COLUMNS as OF_RANKS
 from tracelens_graph.cypher import Query, library
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.trace_set import TraceSet
-from tracelens_graph.graph.window import columns_read, narrow
+from tracelens_graph.graph.window import narrow
 from tracelens_graph.schema.tables import TABLES
 from tracelens_graph.suggest import hint
 from tracelens_graph.table import Table
@@ -253,7 +254,6 @@ def _questions() -> Mapping[str, Question]:
         ("quality", "unmodelled_time", "performance.roofline_summary.unmodelled"),
     ]
     charged = ("argset", "owner", "thread")
-    met = ("owner", *sorted(columns_read({"annotation": ""})))  # annotations tell the kinds of old collectives
     several: list[tuple[str, str, str, tuple[str, ...] | None]] = [
         ("across", "common_signatures", "across.signatures.common_signatures", charged),
         ("across", "kernel_choices", "across.signatures.kernel_choices", charged),
@@ -262,9 +262,9 @@ def _questions() -> Mapping[str, Question]:
         ("across", "kernel_replacements", "across.divergences.kernel_replacements", None),
         ("across", "layer_differences", "across.divergences.layer_differences", None),
         ("across", "run_history", "across.history.run_history", ("device", "stream", "thread")),
-        ("across", "collective_spread", "across.ranks.collective_spread", met),
-        ("across", "slowest_ranks", "across.ranks.slowest_ranks", met),
-        ("across", "waits_by_group", "across.ranks.waits_by_group", met),
+        ("across", "collective_spread", "across.ranks.collective_spread", OF_RANKS),
+        ("across", "slowest_ranks", "across.ranks.slowest_ranks", OF_RANKS),
+        ("across", "waits_by_group", "across.ranks.waits_by_group", OF_RANKS),
         ("quality", "incomplete_traces", "across.history.incomplete_traces", ()),
     ]
     fixed: Mapping[str, Mapping[str, Any]] = {"steps": {"top_ops": 0}}

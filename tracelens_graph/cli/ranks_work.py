@@ -90,7 +90,8 @@ def answer(
     scheduler: str | None,
 ) -> None:
     """Load the ranks, and print and write what is asked for; end with the exit code of failed conditions."""
-    from tracelens_graph.analyses.ranks.job import COLUMNS, LATE_TABLES, Job
+    from tracelens_graph.analyses.ranks import COLUMNS
+    from tracelens_graph.analyses.ranks.job import LATE_TABLES, Job
 
     is_cut = window != WindowChoice()
     explains = shown.table in LATE_TABLES or (shown.table is None and _size_of(files) <= _MOST_WHOLE_BYTES)

@@ -13,9 +13,10 @@ from made_jobs import Held, collective, job, rank
 
 from corpus import CORPUS, needs_corpus
 from tracelens_graph import collectives
+from tracelens_graph.analyses.ranks import COLUMNS
 from tracelens_graph.analyses.ranks.attendance import Attendance, GpuTime, Step
 from tracelens_graph.analyses.ranks.figures import Figures
-from tracelens_graph.analyses.ranks.job import COLUMNS, Job
+from tracelens_graph.analyses.ranks.job import Job
 from tracelens_graph.analyses.ranks.meetings import Meetings
 from tracelens_graph.analyses.ranks.rank_tables import rank_balance, rank_collectives, shown_bytes
 from tracelens_graph.errors import AnalysisError

@@ -20,7 +20,6 @@ from tracelens_graph.analyses.ranks.rank_tables import (
 from tracelens_graph.analyses.ranks.step_times import StepTimes
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.trace_set import TraceSet
-from tracelens_graph.graph.window import columns_read
 from tracelens_graph.perf.devices import Architecture, architecture
 from tracelens_graph.suggest import hint
 from tracelens_graph.table import Table
@@ -31,8 +30,6 @@ TABLES = (
 """Tables for which lean graphs suffice."""
 LATE_TABLES = ("late_ranks", "late_arrivals")
 """Tables that need whole graphs."""
-COLUMNS = tuple(sorted({"owner", "thread", "stream", "device", "external_id", *columns_read({"annotation": ""})}))
-"""Columns of lean graphs that suffice for all of it."""
 
 
 class Job:
