@@ -38,6 +38,7 @@ COMMANDS = {
         "diff T T --csv D",
         "diff T T --layout tracelens --csv D",
     ),
+    "ranks": ("ranks T F", "ranks T F --path"),
     "info": ("info T",),
     "timeline": ("timeline T",),
     "attribution": ("attribution T", "attribution T --level kernel"),
