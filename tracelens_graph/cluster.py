@@ -7,12 +7,16 @@ several workers died with it, whichever task of theirs was to blame. So such a t
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tracelens_graph._version import __version__
@@ -21,6 +25,7 @@ from tracelens_graph.processes import portable
 
 if TYPE_CHECKING:
     from distributed import Client
+    from tornado.ioloop import IOLoop
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -86,7 +91,7 @@ def _connected(scheduler: str) -> Iterator[Client]:
         raise MissingExtraError("distributed", "dask") from None
     with _silenced("distributed", "tornado"):
         try:
-            client = Client(scheduler, timeout=CONNECT_S, set_as_default=False)
+            client = Client(scheduler, timeout=CONNECT_S, set_as_default=False, loop=_event_loop())
         except (OSError, ValueError, ImportError, TypeError) as error:
             reason = " ".join(str(error).split()) or type(error).__name__
             raise ClusterError(f"{scheduler}: no Dask scheduler answers: {reason}") from None
@@ -95,6 +100,31 @@ def _connected(scheduler: str) -> Iterator[Client]:
         finally:
             with suppress(OSError):  # also one that was lost already
                 client.close()
+
+
+@cache
+def _event_loop() -> IOLoop:
+    """The event loop of all clients, in a thread of its own.
+
+    A client would start one itself, but it gives up on a machine too busy to start a thread within ten seconds, and
+    leaves the loop running where no scheduler answers.
+    """
+    from tornado.ioloop import IOLoop
+
+    running: Future[IOLoop] = Future()
+
+    async def forever() -> None:
+        running.set_result(IOLoop.current())
+        await asyncio.Event().wait()
+
+    def run() -> None:
+        try:
+            asyncio.run(forever())
+        except OSError as error:  # no file descriptor is left
+            running.set_exception(error)
+
+    threading.Thread(target=run, name="Dask client", daemon=True).start()
+    return running.result()
 
 
 @contextmanager

@@ -33,7 +33,7 @@ def test_the_screen(run: Run, job: Path) -> None:
     lines = out.splitlines()
     assert lines[0] == "3 ranks on 1 host (NVIDIA H100 SXM5), 2 steps each, 8 collectives that ranks share"
     assert lines[2].startswith("A step takes ")
-    assert "late: rank1 comes last to " in out
+    assert "late: rank1: it came last to " in out
     assert lines[-2:] == [f"ask next: tracelens-graph ranks {job} {more}" for more in ("--table late_ranks", "--path")]
     assert len(lines) <= 40
 
@@ -64,7 +64,7 @@ def test_files(run: Run, job: Path, tmp_path: Path) -> None:
     assert code == 0
     found = json.loads(document.read_text())
     assert set(found["tables"]) == {path.stem for path in folder.glob("*.csv")}
-    assert found["late"][0].startswith("late: rank1 ")
+    assert found["late"][0].startswith("late: rank1: ")
     assert "data loader" in found["late"][1]
     assert found["headline"] in page.read_text()
     assert book.stat().st_size > 5_000
@@ -137,7 +137,7 @@ def test_draws(run: Run, job: Path, tmp_path: Path) -> None:
     assert (code, out, err) == (0, f"ranks drawn in {page}\n", "")
     text = page.read_text()
     assert f"<h1>Ranks of {job.name}</h1>" in text
-    assert "late: rank1 comes last to " in text
+    assert "late: rank1: it came last to " in text
     code, out, _ = run("ranks", job, "-o", page, "--step", "3", "--table", "rank_steps", "--format", "csv")
     assert code == 0
     assert [row["step"] for row in csv.DictReader(out.splitlines()[:4])] == ["3"] * 3
@@ -179,4 +179,4 @@ def test_eight_real_ranks(run: Run) -> None:
     assert CORPUS
     code, out, err = run("ranks", CORPUS / "dlrm-8-ranks" / "kineto")
     assert (code, err) == (0, "")
-    assert "late: rank7 comes last to 5 of 8 collectives" in out
+    assert "late: rank7: it came last to 5 of 8 collectives" in out

@@ -88,16 +88,16 @@ def answer_path(
     causes = causes_of(traces)
     if changes:
         rows = [what_if(causes, step, **change).table() for change in changes]
-        _print(_joined(rows), form, top)
+        print_rows(_joined(rows), form, top)
         return
     if table == "critical_path_steps":
-        _print(steps(step_paths(causes)), form, top)
+        print_rows(steps(step_paths(causes)), form, top)
         return
     path = critical_path(causes, step)
     if table is not None:
-        _print(_tables(path)[table](), form, top)
+        print_rows(_tables(path)[table](), form, top)
     elif form is not Format.table:
-        _print(path.segments(), form, top)
+        print_rows(path.segments(), form, top)
     else:
         _print_screen(path, given, window)
 
@@ -118,7 +118,8 @@ def _joined(tables: Sequence[Table]) -> Table:
     return replace(first, columns=columns, title=title, notes=notes)
 
 
-def _print(table: Table, form: Format, top: int | None) -> None:
+def print_rows(table: Table, form: Format, top: int | None) -> None:
+    """Print the first rows of a table; `top` 0 for all, None for as many as people read."""
     import numpy as np
 
     from tracelens_graph.reports.views import told

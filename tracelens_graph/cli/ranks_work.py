@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 import typer
 
 from tracelens_graph.cli import gate
-from tracelens_graph.cli.common import write_table, write_tables
+from tracelens_graph.cli.common import write_tables
 from tracelens_graph.cli.drawing import PAGE, drawn_as
 from tracelens_graph.cli.options import Format, Layout
 from tracelens_graph.cli.outputs import say_written
+from tracelens_graph.cli.ranks_path import print_rows
 from tracelens_graph.cli.traces import load_set, say
 from tracelens_graph.cli.windows import WindowChoice
 from tracelens_graph.errors import AnalysisError
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from tracelens_graph.perf.devices import Architecture
     from tracelens_graph.table import Table
 
-ROWS_FOR_PEOPLE = 20
 _MOST_WHOLE_BYTES = 256 * 2**20
 """Files of so much together are loaded whole for the screen, so that it says why a rank is late."""
 _PROGRAM = "tracelens-graph"
@@ -104,7 +104,7 @@ def answer(
     if shown.layout is Layout.tracelens:
         _write_as_tracelens(traces, shown)
     elif shown.table is not None or (shown.format is not Format.table and not shown.writes):
-        _print_table(job.table(shown.table or "rank_collectives"), shown)
+        print_rows(job.table(shown.table or "rank_collectives"), shown.format, shown.top)
     elif not shown.writes:
         _print_screen(job, given, shown.top)
     if shown.layout is Layout.own and shown.writes:
@@ -120,26 +120,16 @@ def _size_of(files: Sequence[str]) -> int:
     return sum(os.path.getsize(file) for file in files if os.path.isfile(file))
 
 
-def _print_table(table: Table, shown: Shown) -> None:
-    from tracelens_graph.reports.views import told
-    from tracelens_graph.reports.views import top as first_rows
-
-    table = first_rows(
-        table, (ROWS_FOR_PEOPLE if shown.format is Format.table else 0) if shown.top is None else shown.top
-    )
-    write_table(told(table) if shown.format in (Format.table, Format.md) else table, shown.format)
-
-
 def _print_screen(job: Job, given: Sequence[str], top: int | None) -> None:
-    from tracelens_graph.reports.ranks_text import late_line, screen
+    from tracelens_graph.reports.ranks_text import screen
     from tracelens_graph.reports.terminal import terminal_width, wants_color
 
     for line in screen(job, terminal_width(sys.stdout), wants_color(sys.stdout), rows=top):
         print(line.rstrip())
     named = shlex.join(given)
     if len(job.meetings):
-        late = late_line(job).startswith("late: ")
-        print(f"ask next: {_PROGRAM} ranks {named} --table {'late_ranks' if late else 'rank_collectives'}")
+        is_late = job.lateness is not None and job.lateness.late is not None
+        print(f"ask next: {_PROGRAM} ranks {named} --table {'late_ranks' if is_late else 'rank_collectives'}")
         if any(len(rank.gpu.busy[0]) for rank in job.meetings.attendances):
             print(f"ask next: {_PROGRAM} ranks {named} --path")
 

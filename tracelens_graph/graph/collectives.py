@@ -64,7 +64,7 @@ class Collective:
         index: place among the group's nodes on this rank, by start.
         dtype: PyTorch's name of the element type.
         in_elements, out_elements: number of elements this rank puts in and gets out.
-        in_split, out_split: elements per rank of an uneven all-to-all; None where not recorded in full.
+        in_split, out_split: rows of the tensors per rank of an uneven all-to-all; None where not recorded in full.
         source_rank, target_rank: of a point-to-point transfer.
         rank: this rank, if known for certain.
         rows, uids: the kernels, by start; of a collective on the host its span, which is an annotation.

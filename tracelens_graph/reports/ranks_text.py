@@ -16,9 +16,6 @@ from tracelens_graph.texts import printable, wrapped
 KINDS, RANKS = 5, 8
 """Rows of kinds of collectives and of ranks on the screen."""
 _INDENT = "  "
-_NAMED = 2
-_LEAST_PERCENT = 1.0
-"""Share of a step from which on waiting for a rank is worth a word."""
 
 
 def screen(job: Job, width: int, color: bool, rows: int | None = None) -> Iterator[str]:
@@ -85,36 +82,9 @@ def _doubt(job: Job) -> str:
 
 
 def late_lines(job: Job) -> list[str]:
-    """Which ranks hold up the others, and why."""
-    return [late_line(job), *(["why: " + job.late_line] if job.late_line and _is_late(job) else [])]
-
-
-def _is_late(job: Job) -> bool:
-    return late_line(job).startswith("late: ")
-
-
-def late_line(job: Job) -> str:
-    """Which ranks hold up the others most, as far as the figures tell."""
-    if lacking := job.meetings.lacking:
-        return f"Nobody is proven late: ranks are missing in {lacking:,} of {len(job.meetings):,} collectives"
-    if untold := job.meetings.untold_clocks:
-        return f"Nobody can be told late: how far the clocks of {untold:,} hosts are apart is not known"
-    rows = [row for row in job.table("rank_balance").records() if row["collectives"]]
-    span = float(np.mean([row["span_ms"] for row in rows])) if rows else 0.0
-    most = max((row["held_up_ms"] for row in rows), default=0.0)
-    if not span or 100 * most / span < _LEAST_PERCENT:
-        return f"No rank is late: none holds the others up for {_LEAST_PERCENT:g} % of the time"
-    late = sorted((row for row in rows if 2 * row["held_up_ms"] >= most), key=lambda row: -row["held_up_ms"])
-    late = [row for row in late if row["trace"] in job.late_for_a_reason] or late
-    if 2 * len(late) > len(rows):
-        return f"No rank is late more than others: they take turns, each for up to {most:,.3f} ms"
-    said = [
-        f"{row['trace']} comes last to {row['times_last']:,} of {row['collectives']:,} collectives, by "
-        f"{row['held_up_ms']:,.3f} ms over all of them"
-        for row in late[:_NAMED]
-    ]
-    rest = f"; and {len(late) - _NAMED:,} more ranks" if len(late) > _NAMED else ""
-    return f"late: {'; '.join(said)}{rest}"
+    """Which rank holds up the others, and why."""
+    found = [] if job.lateness is None else [job.lateness.text]
+    return found + ([f"why: {job.why_late}"] if job.why_late else [])
 
 
 def first_rows(table: Table, most: int) -> Table:

@@ -280,7 +280,7 @@ def test_new_lateness_is_a_part_of_it(settings: dict[str, Any]) -> None:
     figures, rows, ranks = simulated(late_rank=1, late_us=1500.0, slow_rank=2, **settings)
     assert all(0 <= row["new_us"] <= row["late_us"] for row in rows)
     assert all(row["reason"] in REASONS for row in rows)
-    last, later = figures.held_up_ns()
+    last, later = figures.held_up_ns
     assert len(rows) == (last >= 0).sum()
     assert sum(row["late_us"] for row in rows) == pytest.approx(later[last >= 0].sum() / 1e3)
     late = [row for row in rows if row["reason"] != EVEN]

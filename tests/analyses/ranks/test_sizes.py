@@ -14,7 +14,6 @@ from tracelens_graph.analyses.ranks.sizes import (
     RULES,
     Messages,
     bus_factors,
-    bytes_by_peer,
     gb_per_s,
     message_bytes,
     rule_of,
@@ -108,25 +107,3 @@ def test_bus_bandwidth_lies_between_half_and_twice_the_algorithm_bandwidth(kind:
     [factor] = bus_factors([kind], np.array([ranks]))
     assert 0.5 <= factor < 2
     assert message_bytes([kind], np.array([size]), np.array([size])) == [size]
-
-
-@pytest.mark.parametrize(
-    ("kind", "more", "sent", "received"),
-    [
-        ("all_to_allv", {"in_split": (1, 2, 7), "out_split": (0, 5, 0)}, [40, 80, 280], [0, 200, 0]),
-        ("all_to_all", {"in_split": (), "out_split": ()}, [400 / 3] * 3, [200 / 3] * 3),
-        ("all_to_allv", {"in_split": (0, 0, 0), "out_split": (0, 1, 0), "in_elements": 0}, [0, 0, 0], [0, 200, 0]),
-        ("all_to_allv", {"in_split": (0, 0, 0), "out_split": (0, 1, 0)}, None, None),
-        ("all_to_allv", {"in_split": (1, 2), "out_split": (0, 1, 0)}, None, None),
-        ("all_to_allv", {"in_split": (-1, 2, 3), "out_split": (0, 1, 0)}, None, None),
-        ("all_to_allv", {"in_split": None, "out_split": (0, 1, 0)}, None, None),
-        ("all_to_allv", {"in_split": (1, 2, 7), "out_split": (0, 5, 0), "dtype": None}, None, None),
-        ("allreduce", {"in_split": (), "out_split": ()}, None, None),
-    ],
-)
-def test_bytes_by_peer(kind: str, more: dict[str, Any], sent: Any, received: Any) -> None:
-    found = bytes_by_peer(collective(kind, (100, 50), 3, **more))
-    assert (found is None) == (sent is None)
-    if found:
-        np.testing.assert_allclose(found[0], sent)
-        np.testing.assert_allclose(found[1], received)

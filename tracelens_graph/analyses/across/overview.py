@@ -6,10 +6,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tracelens_graph.analyses.across.lateness import Lateness, lateness
 from tracelens_graph.analyses.diagnosis.finding import KINDS
 from tracelens_graph.analyses.diagnosis.verdict import verdict
+from tracelens_graph.analyses.ranks.figures import Figures
 from tracelens_graph.analyses.ranks.gathering import gathered, read_alone
+from tracelens_graph.analyses.ranks.lateness import Lateness, lateness
+from tracelens_graph.analyses.ranks.meetings import Meetings
 from tracelens_graph.analyses.timeline.timeline import gpu_timeline
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
@@ -87,7 +89,7 @@ def late_trace(lines: Sequence[Line]) -> int | None:
 def _lateness(lines: Sequence[Line]) -> Lateness | None:
     spans = [line["total_ms"] * 1e6 for line in lines if line["total_ms"]]
     attendances = gathered([line["attendance"] for line in lines if line["total_ms"]])
-    return lateness(attendances, sum(spans) / len(spans)) if spans else None
+    return lateness(Figures(Meetings(attendances)), sum(spans) / len(spans)) if spans else None
 
 
 def _kinds(lines: Sequence[Line]) -> list[str]:

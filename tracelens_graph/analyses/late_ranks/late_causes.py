@@ -62,7 +62,7 @@ def _explained(figures: Figures, traces: TraceSet) -> tuple[list[dict[str, Any]]
         raise AnalysisError(
             f"there are {len(traces):,} traces, but the collectives are of {len(m.attendances):,} ranks"
         )
-    last, later = figures.held_up_ns()
+    last, later = figures.held_up_ns
     order = np.lexsort((np.arange(len(m)), -later))
     order = order[last[order] >= 0]
     arrivals = Arrivals(figures, traces)

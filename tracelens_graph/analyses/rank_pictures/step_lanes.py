@@ -92,7 +92,7 @@ class StepLanes:
         order = np.lexsort((m.trace[single], meeting))
         numbers, count = np.unique(meeting[meeting >= 0], return_counts=True)
         joined = numbers[count > 1].tolist()
-        _, later = job.figures.held_up_ns()
+        _, later = job.figures.held_up_ns
         late = {at: int(later[at]) for at in joined if later[at] > LEAST_SHARE * (end - begin)}
         return cls(step, begin, end, lanes, single[order], joined, late, notes)
 
@@ -118,7 +118,7 @@ def _stretch(m: Meetings) -> tuple[int | None, int, int]:
 def _late_by(job: Job, there: np.ndarray) -> np.ndarray:
     """For each rank how much later than the others it comes to the collectives of some parts, where it is the last."""
     m = job.meetings
-    last, later = job.figures.held_up_ns()
+    last, later = job.figures.held_up_ns
     at = np.unique(m.meeting[there][m.meeting[there] >= 0])
     at = at[last[at] >= 0]
     return np.bincount(last[at], weights=later[at], minlength=len(m.attendances))

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from tracelens_graph.analyses.ranks.meetings import Meetings
-from tracelens_graph.analyses.ranks.sizes import bus_factors, gb_per_s, message_bytes
+from tracelens_graph.analyses.ranks.sizes import Messages, bus_factors, gb_per_s
 from tracelens_graph.graph.collective_kinds import kind_of
 from tracelens_graph.graph.intervals import length_before, merge
 from tracelens_graph.perf.devices import Architecture, detect
@@ -53,12 +53,7 @@ class Figures:
     def size(self) -> np.ndarray:
         """Size of the message of each collective in bytes, NaN where not known: the largest that a rank tells."""
         m = self.meetings
-        nodes = [m.parts.collective(part) for part in m.order.tolist()]
-        sides = [
-            np.array([np.nan if one is None else one for one in side], float)
-            for side in ([one.in_bytes for one in nodes], [one.out_bytes for one in nodes])
-        ]
-        sizes = message_bytes([one.kind for one in nodes], *sides)
+        sizes = Messages.of([m.parts.collective(part) for part in m.order.tolist()]).size
         return np.fmax.reduceat(sizes, m.first) if len(m) else sizes
 
     @cached_property
@@ -152,18 +147,14 @@ class Figures:
         return found
 
     @cached_property
-    def _held_up_ns(self) -> tuple[np.ndarray, np.ndarray]:
+    def held_up_ns(self) -> tuple[np.ndarray, np.ndarray]:
+        """Which rank came last to each collective, and how much later than the median start of the others.
+
+        Place of the rank in the attendances, -1 where several came last; and ns.
+        """
         m = self.meetings
         order = m.order[np.lexsort((m.start_ns[m.order], m.meeting[m.order]))]
         # The middle of all but the last one.
         low, high = (m.start_ns[order[m.first + (m.count - 1 - up) // 2]] for up in (1, 0))
         later = (2 * m.last_start_ns - low - high) // 2
         return np.where(later > 0, m.trace[m.last_part], -1), later
-
-    def held_up_ns(self) -> tuple[np.ndarray, np.ndarray]:
-        """Which rank came last to each collective, and how much later than the median start of the others.
-
-        Returns:
-            Place of the rank in the attendances, -1 where several came last; and ns.
-        """
-        return self._held_up_ns

@@ -10,6 +10,7 @@ from tracelens_graph.analyses.late_ranks.late_causes import late_arrivals, late_
 from tracelens_graph.analyses.late_ranks.reasons import UNNAMED
 from tracelens_graph.analyses.ranks.attendance import Attendance
 from tracelens_graph.analyses.ranks.figures import Figures
+from tracelens_graph.analyses.ranks.lateness import Lateness, lateness
 from tracelens_graph.analyses.ranks.meetings import Meetings
 from tracelens_graph.analyses.ranks.rank_tables import (
     collective_kinds,
@@ -55,19 +56,20 @@ class Job:
         self.step_times = StepTimes(self.figures)
 
     @cached_property
-    def late_line(self) -> str:
-        """Which rank is late most, and why, as one line; empty where graphs are lean, and no trace tells why."""
-        if self._whole is None or not len(self.meetings):
+    def lateness(self) -> Lateness | None:
+        """Which rank the others wait for; None for a single trace, or where nothing is shared."""
+        spans = [end - start for start, end in (one.span_ns for one in self.meetings.attendances)]
+        late = self.table("late_ranks") if self._whole is not None and len(self.meetings) else None
+        blamed = () if late is None else zip(late["trace"], late["reason"], strict=True)
+        named = frozenset(name for name, why in blamed if why not in UNNAMED)
+        return lateness(self.figures, sum(spans) / len(spans), named) if any(spans) else None
+
+    @property
+    def why_late(self) -> str:
+        """Why that rank is late, as one line; empty if none is, or where graphs are lean, and no trace tells why."""
+        if self._whole is None or self.lateness is None or self.lateness.late is None:
             return ""
         return lateness_line(self.table("late_ranks"), self.figures)
-
-    @cached_property
-    def late_for_a_reason(self) -> frozenset[str]:
-        """Names of the traces that are late, and not only because of what happened before or on another rank."""
-        if self._whole is None or not len(self.meetings):
-            return frozenset()
-        table = self.table("late_ranks")
-        return frozenset(name for name, why in zip(table["trace"], table["reason"], strict=True) if why not in UNNAMED)
 
     @cached_property
     def _makers(self) -> Mapping[str, Callable[[], Table]]:

@@ -3,8 +3,8 @@
 Parts are matched (`matching`), and clocks of several hosts are corrected by the ends of what was matched (`clocks`).
 Then what was matched is verified: a rank that waits for the last one runs its kernel meanwhile, so the kernels of one
 collective overlap, or are short and end close together. What does neither is not one collective, or its clocks cannot
-be compared.
-Only where a trace names the process group, and the kind lets ranks leave before others have come, it need not be so.
+be compared. Only where a trace names the process group, and the kind lets ranks leave before others have come, it need
+not be so.
 """
 
 from __future__ import annotations
@@ -157,10 +157,9 @@ class Meetings:
         whole_before = np.bincount(self._matched, minlength=int(self._matched.max(initial=-1)) + 1)
         alone = np.bincount(meeting[kept], minlength=int(pair.max(initial=-1)) + 1) < 2
         lonely = kept & alone[pair]
-        meeting[lonely], reason[lonely] = (
-            -1,
-            np.select((self.parts.lacks_partner[lonely], (whole_before > 1)[self._matched[lonely]]), (3, 4), 1),
-        )
+        meeting[lonely] = -1
+        was_split = (whole_before > 1)[self._matched[lonely]]
+        reason[lonely] = np.select((self.parts.lacks_partner[lonely], was_split), (3, 4), 1)
         numbers, place = np.unique(meeting[meeting >= 0], return_inverse=True)
         meeting[meeting >= 0] = _by_time(numbers, place, start[meeting >= 0])
         return _Verified(meeting, reason)
@@ -375,7 +374,7 @@ class Meetings:
             notes.append(
                 f"clocks of {hosts:,} {where} differ by up to {most / 1e3:,.1f} us by the ends of collectives: {done}"
             )
-        elif untold < hosts - 1:
+        elif untold_ranks < hosts - 1:
             notes.append(f"clocks of {hosts:,} {where} agree as far as the ends of collectives tell")
         if untold:
             notes.append(f"the clocks of {untold:,} hosts cannot be told: they share too few collectives")

@@ -119,7 +119,7 @@ def collective_kinds(figures: Figures) -> Table:
 def rank_balance(figures: Figures) -> Table:
     """One row per rank, in their order; see `RANK_BALANCE`."""
     m = figures.meetings
-    last, later = figures.held_up_ns()
+    last, later = figures.held_up_ns
     rows = []
     for trace, rank in enumerate(m.attendances):
         own = np.flatnonzero((m.trace == trace) & (m.meeting >= 0))

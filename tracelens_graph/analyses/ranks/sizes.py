@@ -134,33 +134,6 @@ class Messages(NamedTuple):
         return self.algorithm_bandwidth(ns) * self.factor
 
 
-def bytes_by_peer(node: Collective) -> tuple[np.ndarray, np.ndarray] | None:
-    """What a rank sends to and receives from each rank of its group in an all-to-all, in bytes.
-
-    Split sizes count rows of the tensors; without any the parts are equal.
-
-    Returns:
-        Two arrays in the order of the group's ranks, or None where it is not known.
-    """
-    ranks = _ranks(node)
-    sides = [_split(node.in_bytes, node.in_split, ranks), _split(node.out_bytes, node.out_split, ranks)]
-    if not kind_of(node.kind).startswith("all_to_all") or sides[0] is None or sides[1] is None:
-        return None
-    return sides[0], sides[1]
-
-
-def _split(size: int | None, split: tuple[int, ...] | None, ranks: float) -> np.ndarray | None:
-    if size is None or split is None or np.isnan(ranks) or (split and len(split) != ranks):
-        return None
-    rows = np.array(split or np.ones(int(ranks)), float)
-    if rows.min() < 0:
-        return None
-    total = rows.sum()
-    if not total:
-        return None if size else rows
-    return size * (rows / total)
-
-
 def _ranks(node: Collective) -> float:
     """Number of ranks of the group; NaN where it is not known."""
     return float(node.group_size or len(node.ranks or ()) or np.nan)

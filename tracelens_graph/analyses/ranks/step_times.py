@@ -96,7 +96,7 @@ class StepTimes:
     def by_rank(self) -> Table:
         """One row per rank and step; see `RANK_STEPS`."""
         m = self._figures.meetings
-        last, later = self._figures.held_up_ns()
+        last, later = self._figures.held_up_ns
         late_of = np.where(m.meeting >= 0, np.append(last, -1)[m.meeting], -1) == m.trace
         late_ns = np.where(late_of, np.append(later, 0)[m.meeting], 0)
         rows = []

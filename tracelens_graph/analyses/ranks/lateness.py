@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from tracelens_graph.analyses.diagnosis.finding import percent, shown_ms
 from tracelens_graph.analyses.diagnosis.thresholds import WORTH_SAYING_PERCENT
-from tracelens_graph.analyses.ranks.attendance import Attendance
 from tracelens_graph.analyses.ranks.figures import Figures
-from tracelens_graph.analyses.ranks.meetings import ALONE, Meetings
+from tracelens_graph.analyses.ranks.meetings import ALONE
 from tracelens_graph.graph.collective_kinds import UNKNOWN
 from tracelens_graph.graph.intervals import sum_by_group
 
@@ -31,32 +30,38 @@ class Lateness:
     evidence: Mapping[str, int | float | str] = field(default_factory=dict)
 
 
-def lateness(attendances: Sequence[Attendance], span_ns: float) -> Lateness | None:
+def lateness(figures: Figures, span_ns: float, for_a_reason: frozenset[str] = frozenset()) -> Lateness | None:
     """Which rank the others wait for, if every rank is there and the collectives are verified.
 
     A collective is held up by its last rank, by the time from the median start of the others to its own. The rank that
-    holds up the others most is late if that is WORTH_SAYING_PERCENT of the mean GPU span.
+    holds up the others most is late if that, summed over its collectives, is WORTH_SAYING_PERCENT of the mean GPU span,
+    and if most ranks hold up the others less than half as much.
 
     Args:
-        attendances: the ranks.
-        span_ns: mean length of their GPU spans.
+        figures: what each collective cost.
+        span_ns: mean length of the GPU spans of the ranks.
+        for_a_reason: names of the ranks that are known to be late of themselves, and do not only pass lateness on.
 
     Returns:
         None for a single trace, or where the traces have no collectives in common.
     """
+    meetings = figures.meetings
+    attendances = meetings.attendances
     if len(attendances) < 2:
         return None
-    meetings = Meetings(attendances)
     if not len(meetings):
         doubtful = [why for _, why in meetings.unmatched if why != ALONE]
         return Lateness(None, f"no rank is proven late: {'; '.join(meetings.notes)}") if doubtful else None
-    if lacking := _lacking(meetings):
+    if lacking := meetings.lacking:
         return Lateness(
             None, f"no rank is proven late: ranks are missing in {lacking:,} of {len(meetings):,} collectives"
         )
-    late, later_ns = Figures(meetings).held_up_ns()
+    if untold := meetings.untold_clocks:
+        return Lateness(None, f"no rank is proven late: how far the clocks of {untold:,} hosts are apart is not known")
+    late, later_ns = figures.held_up_ns
     held_up = sum_by_group(late[late >= 0], later_ns[late >= 0], len(attendances))
-    worst = int(np.argmax(held_up))
+    blamed = np.array([one.name in for_a_reason for one in attendances], bool)
+    worst = int(np.argmax(np.where(blamed, held_up, -1) if blamed.any() else held_up))
     name, held_up_ns = attendances[worst].name, int(held_up[worst])
     last = np.flatnonzero(meetings.trace[meetings.last_part] == worst)
     skew = (meetings.last_start_ns - meetings.first_start_ns)[last]
@@ -70,17 +75,12 @@ def lateness(attendances: Sequence[Attendance], span_ns: float) -> Lateness | No
         return Lateness(
             None, f"no rank is late: {name}, the latest, holds up the others for {share:.1f} % of the time", evidence
         )
+    if not blamed.any() and 2 * int((2 * held_up >= held_up_ns).sum()) > len(attendances):
+        turns = f"no rank is late more than others: they take turns, each for up to {shown_ms(held_up_ns)}"
+        return Lateness(None, turns, evidence)
     text = (
         f"late: {name}: it came last to {len(last):,} of {len(meetings):,} collectives and held the others up for"
-        f" {shown_ms(held_up_ns)} ({share:.1f} % of the mean GPU span), up to"
-        f" {shown_ms(longest)} in one {kind if kind != UNKNOWN else 'collective'}"
+        f" {shown_ms(held_up_ns)} over all of them, up to {shown_ms(longest)} in one"
+        f" {kind if kind != UNKNOWN else 'collective'}"
     )
     return Lateness(name, text, evidence)
-
-
-def _lacking(meetings: Meetings) -> int:
-    """Number of collectives in which ranks of their group, or of the job, may have taken part that are not here."""
-    ranks = len(meetings.attendances)
-    job = max((rank.world_size or 0 for rank in meetings.attendances), default=0)
-    is_known = meetings.group_size > 0
-    return int(np.where(is_known, meetings.group_size > meetings.count, job > ranks).sum())
