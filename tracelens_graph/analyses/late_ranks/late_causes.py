@@ -157,22 +157,23 @@ def _weight(row: dict[str, Any]) -> tuple[bool, float]:
     return bool(row["what"]), row["late_us" if row["reason"] == EARLIER else "new_us"]
 
 
-def lateness_line(ranks: Table, figures: Figures) -> str:
-    """The rank that is late most, and why, as one line for people.
+def lateness_line(ranks: Table, figures: Figures, of: str) -> str:
+    """Why a rank is late, as one line for people; empty if it is late by no more than ranks differ anyhow.
 
-    A rank is worth the line from WORTH_SAYING_PERCENT of the mean GPU span of the ranks on.
+    A reason is worth the line from WORTH_SAYING_PERCENT of the mean GPU span of the ranks on.
 
     Args:
         ranks: the late ranks, see `late_ranks`.
         figures: what each collective cost.
+        of: name of the rank.
     """
     spans = [end - start for start, end in (rank.span_ns for rank in figures.meetings.attendances)]
     least_ms = WORTH_SAYING_PERCENT / 100 * float(np.mean(spans)) / 1e6 if spans else 0.0
-    rows = ranks.records()
+    rows = [row for row in ranks.records() if row["trace"] == of]
     named = [row for row in rows if row["reason"] not in UNNAMED and row["new_ms"] >= least_ms]
     other = [row for row in rows if row["late_ms"] >= least_ms and row["reason"] != OWN]
     if not (named or other):
-        return "no rank is late by more than ranks differ anyhow"
+        return ""
     row = named[0] if named else max(other, key=lambda one: one["late_ms"])
     name = row["trace"] if row["rank"] is None else f"rank {row['rank']}"
     late = f"{name} is late in {row['percent_late']:.0f} % of {row['kind']}"

@@ -69,7 +69,7 @@ class Job:
         """Why that rank is late, as one line; empty if none is, or where graphs are lean, and no trace tells why."""
         if self._whole is None or self.lateness is None or self.lateness.late is None:
             return ""
-        return lateness_line(self.table("late_ranks"), self.figures)
+        return lateness_line(self.table("late_ranks"), self.figures, self.lateness.late)
 
     @cached_property
     def _makers(self) -> Mapping[str, Callable[[], Table]]:

@@ -35,7 +35,8 @@ def lateness(figures: Figures, span_ns: float, for_a_reason: frozenset[str] = fr
 
     A collective is held up by its last rank, by the time from the median start of the others to its own. The rank that
     holds up the others most is late if that, summed over its collectives, is WORTH_SAYING_PERCENT of the mean GPU span,
-    and if most ranks hold up the others less than half as much.
+    and if most ranks hold up the others less than half as much. One that is late of itself goes before one that holds
+    up the others up to twice as much but only passes lateness on.
 
     Args:
         figures: what each collective cost.
@@ -60,7 +61,7 @@ def lateness(figures: Figures, span_ns: float, for_a_reason: frozenset[str] = fr
         return Lateness(None, f"no rank is proven late: how far the clocks of {untold:,} hosts are apart is not known")
     late, later_ns = figures.held_up_ns
     held_up = sum_by_group(late[late >= 0], later_ns[late >= 0], len(attendances))
-    blamed = np.array([one.name in for_a_reason for one in attendances], bool)
+    blamed = np.array([one.name in for_a_reason for one in attendances], bool) & (2 * held_up >= held_up.max())
     worst = int(np.argmax(np.where(blamed, held_up, -1) if blamed.any() else held_up))
     name, held_up_ns = attendances[worst].name, int(held_up[worst])
     last = np.flatnonzero(meetings.trace[meetings.last_part] == worst)
