@@ -92,6 +92,19 @@ def test_a_window(run: Run, job: Path) -> None:
     assert 0 < len(json.loads(part)["rows"]) < len(json.loads(whole)["rows"])
 
 
+def test_why_a_rank_is_late_in_a_step_is_looked_for_before_the_step(run: Run, job: Path) -> None:
+    """The data loader of a step runs before its first kernel."""
+    code, out, _ = run("ranks", job, "--step", "4", env={"COLUMNS": "200"})
+    assert code == 0
+    assert "why: rank 1 is late in " in out
+    assert "data loader" in out
+    _, out, _ = run("ranks", job, "--step", "4", "--table", "late_arrivals", "--format", "json")
+    of_step = json.loads(out)["rows"]
+    _, out, _ = run("ranks", job, "--table", "late_arrivals", "--format", "json")
+    whole = json.loads(out)["rows"]
+    assert sorted(row["late_us"] for row in of_step) == sorted(row["late_us"] for row in whole if row["step"] == 4)
+
+
 def test_one_trace_is_no_job(run: Run, job: Path) -> None:
     code, out, err = run("ranks", job / "rank0.json.gz")
     assert (code, out) == (1, "")

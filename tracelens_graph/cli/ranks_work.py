@@ -98,9 +98,10 @@ def answer(
     traces = load_set(files, columns=None if is_cut or explains else COLUMNS, scheduler=scheduler)
     if len(traces) < 2:
         raise AnalysisError(f"{files[0]}: one trace alone; ranks are compared with one another, so name all of a job")
+    whole = traces if explains else None
     if is_cut:
         traces = window.of_each(traces)
-    job = Job(traces, device, correct, traces if explains else None)
+    job = Job(traces, device, correct, whole)
     if shown.layout is Layout.tracelens:
         _write_as_tracelens(traces, shown)
     elif shown.table is not None or (shown.format is not Format.table and not shown.writes):
