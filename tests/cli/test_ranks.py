@@ -86,6 +86,30 @@ def test_conditions(run: Run, job: Path) -> None:
     assert "there is no figure 'waiting'" in err
 
 
+@pytest.mark.parametrize("name", ["1", "rank1"])
+def test_a_rank_is_called_by_number_or_name(run: Run, job: Path, name: str) -> None:
+    code, _, err = run("ranks", job, "--fail-if", f"rank:{name}:held_up_ms > 9")
+    assert (code, err.count("failed: ")) == (3, 1)
+    code, _, err = run("ranks", job, "--fail-if", f"rank:{name}:held_up_ms < 9")
+    assert (code, err) == (0, "")
+    code, out, _ = run("ranks", job, "--what-if", f"repair={name}", "--format", "json")
+    assert code == 0
+    (row,) = json.loads(out)["rows"]
+    assert row["change"] == "rank 1 as its median peer"
+    assert row["saved_ms"] > 10
+
+
+@pytest.mark.parametrize("name", ["7", "rank7", "1.5"])
+def test_a_rank_that_is_not_there_is_told_in_one_line(run: Run, job: Path, name: str) -> None:
+    there = "0 (rank0), 1 (rank1), 2 (rank2)"
+    code, out, err = run("ranks", job, "--fail-if", f"rank:{name}:held_up_ms > 9")
+    assert (code, out) == (1, "")
+    assert err == f"error: --fail-if: rank:{name}:held_up_ms: there is no rank {name} among {there}\n"
+    code, out, err = run("ranks", job, "--what-if", f"repair={name}")
+    assert (code, out) == (1, "")
+    assert err == f"error: what_if: repair: there is no rank {name} among {there}\n"
+
+
 def test_a_window(run: Run, job: Path) -> None:
     _, whole, _ = run("ranks", job, "--format", "json")
     _, part, _ = run("ranks", job, "--step", "3", "--format", "json")

@@ -20,6 +20,7 @@ from tracelens_graph.suggest import did_you_mean, there_are
 
 if TYPE_CHECKING:
     from tracelens_graph.analyses.report.report_tables import ReportOptions
+    from tracelens_graph.graph.trace_set import Ranked
     from tracelens_graph.table import Table
 
 FAILED = 3
@@ -32,6 +33,7 @@ _CONDITION = re.compile(r"(?P<figure>.*?)\s*(?P<operator>[<>=!]+)\s*(?P<number>[
 
 _TIMELINE = "gpu_timeline"
 _UNLINKED = "unlinked_percent"
+_RANK = "rank:"
 
 
 @dataclass(frozen=True)
@@ -136,6 +138,27 @@ def read(figure: Figure, tables: Mapping[str, Table]) -> Reading:
         return Reading(0.0, f"{name!r} is not in the trace and counts as 0{meant and f'; {meant}'}")
     value = sum(math.nan if cell is None else float(cell) for cell in found)
     return Reading(value, "it is not a number" if math.isnan(value) else "")
+
+
+def of_ranks(conditions: Sequence[Condition], ranks: Sequence[Ranked]) -> list[Condition]:
+    """The conditions with the names of traces where they call a rank by its number.
+
+    Raises:
+        AnalysisError: one names a rank that is not there.
+    """
+    return [_of_rank(one, ranks) if one.figure.text.startswith(_RANK) else one for one in conditions]
+
+
+def _of_rank(condition: Condition, ranks: Sequence[Ranked]) -> Condition:
+    from tracelens_graph.errors import AnalysisError
+    from tracelens_graph.graph.trace_set import rank_called
+
+    figure = condition.figure
+    try:
+        name = ranks[rank_called(ranks, figure.rows[0])].name
+    except AnalysisError as error:
+        raise AnalysisError(f"--fail-if: {figure.text}: {error}") from None
+    return replace(condition, figure=replace(figure, key="trace", rows=(name,)))
 
 
 def check(conditions: Sequence[Condition], tables: Mapping[str, Table]) -> list[str]:

@@ -26,6 +26,7 @@ TABLES = (
 """Tables that need whole traces."""
 _ROWS_FOR_PEOPLE = 20
 _PROGRAM = "tracelens-graph"
+_REPAIR = "repair="
 _CHANGE = re.compile(r"(?P<what>.+)=(?P<value>[0-9.]+)")
 
 
@@ -39,18 +40,18 @@ def changes_of(texts: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def _change(text: str) -> dict[str, Any]:
+    if text.startswith(_REPAIR) and len(text) > len(_REPAIR):
+        return {"repair": text[len(_REPAIR) :]}
     match = _CHANGE.fullmatch(text)
     try:
         value = float(match["value"]) if match else 0.0
     except ValueError:
         value = 0.0
-    if not match or (value <= 0 and match["what"] != "repair"):
+    if not match or value <= 0:
         raise typer.BadParameter(
             f"--what-if {text!r}: say collectives=2, allreduce=2, op:aten::mm=2 (so many times as fast), or repair=RANK"
         )
     what = match["what"]
-    if what == "repair":
-        return {"repair": int(value)}
     if what == "collectives":
         return {"collectives": value}
     return {"ops": {what[3:]: value}} if what.startswith("op:") else {"collectives": {what: value}}

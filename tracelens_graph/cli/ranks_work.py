@@ -101,6 +101,7 @@ def answer(
     whole = traces if explains else None
     if is_cut:
         traces = window.of_each(traces)
+    conditions = gate.of_ranks(conditions, traces)
     job = Job(traces, device, correct, whole)
     if shown.layout is Layout.tracelens:
         _write_as_tracelens(traces, shown)
