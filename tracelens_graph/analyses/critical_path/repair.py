@@ -71,7 +71,8 @@ def repaired(causes: Causes, ordinal: int) -> Repair:
     notes = []
     if unlike:
         notes.append(
-            f"rank {rank_of(causes, ordinal)} does not run the same as any other in {len(unlike):,} steps: what differs stays as it is"
+            f"rank {rank_of(causes, ordinal)} does not run the same as any other in {len(unlike):,} steps: "
+            "what differs stays as it is"
         )
     return Repair(_joined(edges), {bound: _joined(values) for bound, values in weight.items()}, notes)
 

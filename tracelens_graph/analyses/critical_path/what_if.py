@@ -93,7 +93,8 @@ def what_if(
         collectives: how many times as fast collectives move data; or kind of collective -> how many times. Waiting for
             other ranks is not moving data.
         ops: name of an op -> how many times as fast the GPU work is that it and what it calls launch.
-        repair: a rank, by its number or the name of its trace; its host time and GPU work that take longer than on all other ranks take the median of theirs.
+        repair: a rank, by its number or the name of its trace; its host time and GPU work that take longer than on all
+            other ranks take the median of theirs.
         meetings: which collectives of the ranks are one; by default they are matched.
 
     Raises:

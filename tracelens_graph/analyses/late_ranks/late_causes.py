@@ -45,7 +45,7 @@ def late_arrivals(figures: Figures, traces: TraceSet, top: int = 0, shown: Meeti
         figures: what each collective cost.
         traces: the same ranks, with whole graphs; those of ranks that are neither late nor median are not analysed.
         top: number of rows; 0 for all.
-        shown: collectives of windows of the same ranks, such as of a step: only these have rows, by their numbers there.
+        shown: collectives of windows of the same ranks, such as of a step: these alone have rows, by number.
 
     Raises:
         AnalysisError: `top` is negative, or the traces are not those of the figures.

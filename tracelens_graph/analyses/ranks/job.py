@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from tracelens_graph.analyses.late_ranks.late_causes import late_arrivals, late_ranks, lateness_line
-from tracelens_graph.analyses.late_ranks.reasons import UNNAMED
+from tracelens_graph.analyses.late_ranks.reasons import OTHERS, UNNAMED
 from tracelens_graph.analyses.ranks.attendance import Attendance
 from tracelens_graph.analyses.ranks.figures import Figures
 from tracelens_graph.analyses.ranks.lateness import Lateness, lateness
@@ -75,6 +75,19 @@ class Job:
         if self._whole is None or self.lateness is None or self.lateness.late is None:
             return ""
         return lateness_line(self.table("late_ranks"), self.figures, self.lateness.late)
+
+    @property
+    def repairable(self) -> int | None:
+        """Place of the late rank, where something that it did itself on host or GPU made it late; else None.
+
+        That is what `what_if(..., repair=...)` takes away.
+        """
+        if self._whole is None or self.lateness is None or self.lateness.late is None:
+            return None
+        rows = self.table("late_ranks").records()
+        place = next(at for at, one in enumerate(self._whole) if one.name == self.lateness.late)
+        of_itself = any(row["trace"] == self.lateness.late and row["reason"] not in (*UNNAMED, OTHERS) for row in rows)
+        return place if of_itself and len(self._whole[place].core.gpu_rows) else None
 
     def _late_arrivals(self, whole: TraceSet) -> Table:
         """Late arrivals to the collectives of this job, explained by whole traces."""
