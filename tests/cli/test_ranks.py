@@ -34,7 +34,8 @@ def test_the_screen(run: Run, job: Path) -> None:
     assert lines[0] == "3 ranks on 1 host (NVIDIA H100 SXM5), 2 steps each, 8 collectives that ranks share"
     assert lines[2].startswith("A step takes ")
     assert "late: rank1: it came last to " in out
-    assert lines[-2:] == [f"ask next: tracelens-graph ranks {job} {more}" for more in ("--table late_ranks", "--path")]
+    asked = ("--table late_ranks", "--what-if repair=1", "--path")
+    assert lines[-3:] == [f"ask next: tracelens-graph ranks {job} {more}" for more in asked]
     assert len(lines) <= 40
 
 
