@@ -151,8 +151,14 @@ class _Rank:
             self._wait(COMPUTE, stream)
 
 
-def job(*programs: Sequence[Step], begin: Sequence[float] = ()) -> TraceSet:
-    """The ranks of a job, each with its program; `begin` is when their step begins."""
+def job(*programs: Sequence[Step], begin: Sequence[float] = (), recorded_from: float | None = None) -> TraceSet:
+    """The ranks of a job, each with its program.
+
+    Args:
+        programs: what each rank does.
+        begin: when their steps begin.
+        recorded_from: when the recording of all begins; by default with their steps.
+    """
     ranks = [_Rank(at, program, begin[at] if begin else 0.0) for at, program in enumerate(programs)]
     waiting = {rank.number: rank.run() for rank in ranks}
     while step := next((one for one in waiting.values() if one and _is_met(one, waiting)), None):
@@ -163,7 +169,7 @@ def job(*programs: Sequence[Step], begin: Sequence[float] = ()) -> TraceSet:
             ranks[one].leave(step, ready, stream, start, max(starts) + TRANSFER)
             waiting[one] = ranks[one].run()
     assert not any(waiting.values()), "the ranks wait for each other"
-    return TraceSet.of({f"rank{rank.number}": load_core(_trace(rank, len(ranks))) for rank in ranks})
+    return TraceSet.of({f"rank{rank.number}": load_core(_trace(rank, len(ranks), recorded_from)) for rank in ranks})
 
 
 def _is_met(step: Step, waiting: dict[int, Step | None]) -> bool:
@@ -171,7 +177,8 @@ def _is_met(step: Step, waiting: dict[int, Step | None]) -> bool:
     return all(waiting[one] == step for one in step.ranks or waiting)
 
 
-def _trace(rank: _Rank, ranks: int) -> dict[str, Any]:
+def _trace(rank: _Rank, ranks: int, recorded_from: float | None) -> dict[str, Any]:
     end = max(event["ts"] + event["dur"] for event in rank.events)
     step = span("user_annotation", "ProfilerStep#1", rank.begin, end - rank.begin)
-    return trace([step, *rank.events], rank.number, ranks)
+    first = [] if recorded_from is None else [span("user_annotation", "warm-up", recorded_from, 1.0)]
+    return trace([*first, step, *rank.events], rank.number, ranks)

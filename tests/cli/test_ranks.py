@@ -34,7 +34,8 @@ def test_the_screen(run: Run, job: Path) -> None:
     assert lines[0] == "3 ranks on 1 host (NVIDIA H100 SXM5), 2 steps each, 8 collectives that ranks share"
     assert lines[2].startswith("A step takes ")
     assert "late: rank1: it came last to " in out
-    assert lines[-2:] == [f"ask next: tracelens-graph ranks {job} {more}" for more in ("--table late_ranks", "--path")]
+    asked = ("--table late_ranks", "--what-if repair=1", "--path")
+    assert lines[-3:] == [f"ask next: tracelens-graph ranks {job} {more}" for more in asked]
     assert len(lines) <= 40
 
 
@@ -86,10 +87,47 @@ def test_conditions(run: Run, job: Path) -> None:
     assert "there is no figure 'waiting'" in err
 
 
+@pytest.mark.parametrize("name", ["1", "rank1"])
+def test_a_rank_is_called_by_number_or_name(run: Run, job: Path, name: str) -> None:
+    code, _, err = run("ranks", job, "--fail-if", f"rank:{name}:held_up_ms > 9")
+    assert (code, err.count("failed: ")) == (3, 1)
+    code, _, err = run("ranks", job, "--fail-if", f"rank:{name}:held_up_ms < 9")
+    assert (code, err) == (0, "")
+    code, out, _ = run("ranks", job, "--what-if", f"repair={name}", "--format", "json")
+    assert code == 0
+    (row,) = json.loads(out)["rows"]
+    assert row["change"] == "rank 1 as its median peer"
+    assert row["saved_ms"] > 10
+
+
+@pytest.mark.parametrize("name", ["7", "rank7", "1.5"])
+def test_a_rank_that_is_not_there_is_told_in_one_line(run: Run, job: Path, name: str) -> None:
+    there = "0 (rank0), 1 (rank1), 2 (rank2)"
+    code, out, err = run("ranks", job, "--fail-if", f"rank:{name}:held_up_ms > 9")
+    assert (code, out) == (1, "")
+    assert err == f"error: --fail-if: rank:{name}:held_up_ms: there is no rank {name} among {there}\n"
+    code, out, err = run("ranks", job, "--what-if", f"repair={name}")
+    assert (code, out) == (1, "")
+    assert err == f"error: what_if: repair: there is no rank {name} among {there}\n"
+
+
 def test_a_window(run: Run, job: Path) -> None:
     _, whole, _ = run("ranks", job, "--format", "json")
     _, part, _ = run("ranks", job, "--step", "3", "--format", "json")
     assert 0 < len(json.loads(part)["rows"]) < len(json.loads(whole)["rows"])
+
+
+def test_why_a_rank_is_late_in_a_step_is_looked_for_before_the_step(run: Run, job: Path) -> None:
+    """The data loader of a step runs before its first kernel."""
+    code, out, _ = run("ranks", job, "--step", "4", env={"COLUMNS": "200"})
+    assert code == 0
+    assert "why: rank 1 is late in " in out
+    assert "data loader" in out
+    _, out, _ = run("ranks", job, "--step", "4", "--table", "late_arrivals", "--format", "json")
+    of_step = json.loads(out)["rows"]
+    _, out, _ = run("ranks", job, "--table", "late_arrivals", "--format", "json")
+    whole = json.loads(out)["rows"]
+    assert sorted(row["late_us"] for row in of_step) == sorted(row["late_us"] for row in whole if row["step"] == 4)
 
 
 def test_one_trace_is_no_job(run: Run, job: Path) -> None:

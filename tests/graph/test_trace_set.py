@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from typing import Any, NamedTuple
 
 import pytest
 from handmade import span
 
 from tracelens_graph.errors import AnalysisError, NodeNotFoundError
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.trace_set import NODES_PER_TRACE, TraceMember, TraceSet
+from tracelens_graph.graph.trace_set import NODES_PER_TRACE, TraceMember, TraceSet, rank_called
 from tracelens_graph.loading import load_core
 
 
@@ -121,6 +122,41 @@ def test_members_are_found_by_place_path_id_and_name() -> None:
     assert [one.core for one in traces.pair(b="y")] == [a, b]
     with pytest.raises(AnalysisError, match="there are no traces"):
         TraceSet([]).last()
+
+
+class Called(NamedTuple):
+    name: str
+    rank: int | None
+
+
+@pytest.mark.parametrize(
+    ("ranks", "what", "place"),
+    [
+        ([Called("a", 1), Called("b", 0)], "1", 0),
+        ([Called("a", 1), Called("b", 0)], 0, 1),
+        ([Called("a", 1), Called("b", 0)], "b", 1),
+        ([Called("a", None), Called("b", None)], "1", 1),  # no rank is known: the place counts
+        ([Called("7", 1), Called("1", 7)], "7", 1),  # a number is that of the rank
+        ([Called("7", 1), Called("8", 2)], "7", 0),  # unless there is none of that number
+    ],
+)
+def test_a_rank_is_called_by_its_number_or_the_name_of_its_trace(
+    ranks: list[Called], what: int | str, place: int
+) -> None:
+    assert rank_called(ranks, what) == place
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ("2", "there is no rank 2 among 0 (a), 1 (b), 1 (c)"),
+        ("d", "there is no rank d among 0 (a), 1 (b), 1 (c)"),
+        ("1", "1 is the number of several ranks: name the trace, one of b, c"),
+    ],
+)
+def test_a_rank_that_is_not_there_or_twice(what: str, said: str) -> None:
+    with pytest.raises(AnalysisError, match=re.escape(said)):
+        rank_called([Called("a", 0), Called("b", 1), Called("c", 1)], what)
 
 
 def test_a_set_names_ranks_that_are_missing_doubled_or_of_another_job() -> None:

@@ -20,6 +20,7 @@ from tracelens_graph.suggest import did_you_mean, there_are
 
 if TYPE_CHECKING:
     from tracelens_graph.analyses.report.report_tables import ReportOptions
+    from tracelens_graph.graph.trace_set import Ranked
     from tracelens_graph.table import Table
 
 FAILED = 3
@@ -32,6 +33,7 @@ _CONDITION = re.compile(r"(?P<figure>.*?)\s*(?P<operator>[<>=!]+)\s*(?P<number>[
 
 _TIMELINE = "gpu_timeline"
 _UNLINKED = "unlinked_percent"
+_RANK = "rank:"
 
 
 @dataclass(frozen=True)
@@ -42,8 +44,9 @@ class Figure:
         text: how it is called.
         table: name of the table that it stands in.
         key: column of that table in which its row is looked for.
-        rows: what stands there; the figure is the sum over the rows found.
+        rows: what stands there; the figure is the sum over the rows found. Empty for all rows.
         column: column of the number.
+        may_lack: whether a row that is not there is known to count as 0, and is no slip.
     """
 
     text: str
@@ -51,6 +54,7 @@ class Figure:
     key: str
     rows: tuple[str, ...]
     column: str
+    may_lack: bool = False
 
 
 class Figures(NamedTuple):
@@ -125,17 +129,40 @@ def read(figure: Figure, tables: Mapping[str, Table]) -> Reading:
     if table is None or not {figure.key, figure.column} <= set(table.columns):
         return Reading(math.nan, f"there is no table {figure.table} with {figure.key!r} and {figure.column!r}")
     keys = list(table[figure.key])
-    found = [cell for key, cell in zip(keys, table[figure.column], strict=True) if key in figure.rows]
+    found = [
+        cell for key, cell in zip(keys, table[figure.column], strict=True) if not figure.rows or key in figure.rows
+    ]
     if figure.table == _TIMELINE and len(set(keys)) < len(keys):
         return Reading(math.nan, "the timeline is split by recomputation")
     if not found and figure.table == _TIMELINE:
         return Reading(math.nan, "the timeline has no such row" if keys else "there are no GPU events")
-    if not found and figure.text != _UNLINKED:
+    if not found and figure.text != _UNLINKED and not figure.may_lack:
         (name,) = figure.rows
         meant = did_you_mean(name, keys)
         return Reading(0.0, f"{name!r} is not in the trace and counts as 0{meant and f'; {meant}'}")
     value = sum(math.nan if cell is None else float(cell) for cell in found)
     return Reading(value, "it is not a number" if math.isnan(value) else "")
+
+
+def of_ranks(conditions: Sequence[Condition], ranks: Sequence[Ranked]) -> list[Condition]:
+    """The conditions with the names of traces where they call a rank by its number.
+
+    Raises:
+        AnalysisError: one names a rank that is not there.
+    """
+    return [_of_rank(one, ranks) if one.figure.text.startswith(_RANK) else one for one in conditions]
+
+
+def _of_rank(condition: Condition, ranks: Sequence[Ranked]) -> Condition:
+    from tracelens_graph.errors import AnalysisError
+    from tracelens_graph.graph.trace_set import rank_called
+
+    figure = condition.figure
+    try:
+        name = ranks[rank_called(ranks, figure.rows[0])].name
+    except AnalysisError as error:
+        raise AnalysisError(f"--fail-if: {figure.text}: {error}") from None
+    return replace(condition, figure=replace(figure, key="trace", rows=(name,), may_lack=True))
 
 
 def check(conditions: Sequence[Condition], tables: Mapping[str, Table]) -> list[str]:
@@ -254,6 +281,26 @@ def figures_of_ranks() -> Figures:
         for field, column in _fields(table).items():
             fixed[f"{row}_{field}"] = Figure(f"{row}_{field}", table, _key(table), (row,), column)
     return Figures(fixed, _named(["collective_kinds", "rank_balance"]))
+
+
+def figures_of_path() -> Figures:
+    """The figures of a critical path: its length, the classes of its time, and the ranks that it leads over."""
+    from tracelens_graph.schema.tables.paths import CLASS_MEANING
+
+    table = "critical_path_classes"
+    fields = _fields(table)
+    fixed = {"path_ms": Figure("path_ms", table, _key(table), (), fields["ms"], may_lack=True)}
+    for row in CLASS_MEANING:
+        for field, column in fields.items():
+            fixed[f"{row}_{field}"] = Figure(f"{row}_{field}", table, _key(table), (row,), column, may_lack=True)
+    return Figures(fixed, _named(["critical_path_ranks"]))
+
+
+def figures_of_what_if() -> Figures:
+    """The figures of one change: how long it would be then, and what that saves."""
+    table = "what_if"
+    fields = _fields(table).items()
+    return Figures({field: Figure(field, table, _key(table), (), column) for field, column in fields}, {})
 
 
 def _forms(of: Figures) -> str:

@@ -23,9 +23,11 @@ from tracelens_graph.cli.options import (
     Written,
     architecture_named,
 )
+from tracelens_graph.cli.ranks_files import Shown
+from tracelens_graph.cli.ranks_hints import Asked
 from tracelens_graph.cli.ranks_path import TABLES as PATH_TABLES
 from tracelens_graph.cli.ranks_path import answer_path, changes_of, check_table
-from tracelens_graph.cli.ranks_work import Shown, answer
+from tracelens_graph.cli.ranks_work import answer
 from tracelens_graph.cli.traces import traces_named
 from tracelens_graph.cli.windows import WindowChoice, with_window_options
 
@@ -44,8 +46,8 @@ def ranks(
         typer.Option(
             metavar="CHANGE",
             show_default=False,
-            help="How long it would be with collectives=2 (twice as fast), allreduce=2, op:aten::mm=2, or repair=RANK; "
-            "may be given again.",
+            help="How long it would be with collectives=2 (twice as fast), allreduce=2, op:aten::mm=2, or repair=RANK "
+            "(its number, or the name of its trace); may be given again.",
         ),
     ] = None,
     output: Drawn = None,
@@ -83,8 +85,8 @@ def ranks(
         typer.Option(
             metavar="'FIGURE OP NUMBER'",
             show_default=False,
-            help="End with exit code 3 if this holds, such as 'exposed_waiting_percent > 10' or "
-            "'kind:allreduce:bus_gb_s < 100'; may be given again.",
+            help="End with exit code 3 if this holds, such as 'exposed_waiting_percent > 10', "
+            "'kind:allreduce:bus_gb_s < 100', with --path 'host_percent > 50'; may be given again.",
         ),
     ] = None,
 ) -> None:
@@ -106,16 +108,22 @@ def ranks(
 
     Example: tracelens-graph ranks traces/ --fail-if 'exposed_waiting_percent > 10'
     """
-    conditions = gate.parse(fail_if or [], of=gate.figures_of_ranks())
+    of_path = path or bool(what_if) or table in PATH_TABLES
+    changes = changes_of(what_if or [])
+    if fail_if and len(changes) > 1:
+        raise typer.BadParameter("--fail-if with --what-if judges one change: ask for one at a time")
+    figures = gate.figures_of_what_if() if changes else gate.figures_of_path() if of_path else gate.figures_of_ranks()
+    conditions = gate.parse(fail_if or [], of=figures)
     shown = Shown(table, format, top, csv, xlsx, json, markdown, output, layout, lenient)
     shown.check()
     check_table(table, path or bool(what_if))
     if what_if and table is not None:
         raise typer.BadParameter("--what-if is a table of its own: leave out --table")
-    if path or what_if or table in PATH_TABLES:
-        shown.check_path(conditions)
-        answer_path(traces_named(traces), traces, window, table, format, top, changes_of(what_if or []), scheduler)
+    asked = Asked(traces, window)
+    if of_path:
+        shown.check_path()
+        answer_path(traces_named(traces), asked, shown, changes, conditions, not recorded_clocks, scheduler)
         return
     device = architecture_named(arch)
     files = traces_named(traces)
-    answer(files, traces, window, device, shown, conditions, not recorded_clocks, scheduler)
+    answer(files, asked, device, shown, conditions, not recorded_clocks, scheduler)

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
-from typing import Any, Self, overload
+from typing import Any, Protocol, Self, overload
 
 from tracelens_graph.errors import AnalysisError, NodeNotFoundError
 from tracelens_graph.files import file_name, stem
@@ -22,6 +22,7 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.suggest import hint
+from tracelens_graph.texts import whole_number
 
 NODES_PER_TRACE = 2**40
 """A node of a set is `ordinal * NODES_PER_TRACE + uid`. Uids of synthetic nodes start at 2**39, so they fit too."""
@@ -253,6 +254,42 @@ class TraceSet(Sequence[TraceMember]):
     def _check_ordinal(self, ordinal: int) -> None:
         if not 0 <= ordinal < len(self._members):
             raise NodeNotFoundError(f"there is no trace {ordinal} in a set of {len(self._members)}, counted from 0")
+
+
+class Ranked(Protocol):
+    """What has the name of a trace, and the number of its rank where that is known."""
+
+    @property
+    def name(self) -> str:
+        """Name of the trace."""
+
+    @property
+    def rank(self) -> int | None:
+        """Number of the rank in its job."""
+
+
+def rank_number(ranks: Sequence[Ranked], place: int) -> int:
+    """Number of a rank in its job, else its place among the ranks."""
+    number = ranks[place].rank
+    return place if number is None else number
+
+
+def rank_called(ranks: Sequence[Ranked], what: int | str) -> int:
+    """Place of the rank that is called by its number (`2`), see `rank_number`, or by the name of its trace (`rank2`).
+
+    Raises:
+        AnalysisError: none is called so, or several are.
+    """
+    number = what if isinstance(what, int) else whole_number(what)
+    places = [at for at in range(len(ranks)) if number is not None and rank_number(ranks, at) == number]
+    places = places or [at for at, one in enumerate(ranks) if one.name == what]
+    if len(places) == 1:
+        return places[0]
+    if places:
+        names = _listed([ranks[at].name for at in places])
+        raise AnalysisError(f"{what} is the number of several ranks: name the trace, one of {names}")
+    there = _listed([f"{rank_number(ranks, at)} ({one.name})" for at, one in enumerate(ranks)])
+    raise AnalysisError(f"there is no rank {what} among {there}")
 
 
 def titled(text: str, members: Iterable[TraceMember]) -> str:

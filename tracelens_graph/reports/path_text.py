@@ -1,13 +1,19 @@
-"""A critical path on the terminal: what bounds a step, on which ranks, and by what work."""
+"""A critical path on the terminal: what bounds a step, on which ranks, and by what work; and what changes would gain.
+
+The length of a path step is not that of a step on the device of one rank: it lasts from the last GPU end of the steps
+before it to its own, over all ranks.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from tracelens_graph.analyses.critical_path.critical_path import CriticalPath
+from tracelens_graph.analyses.critical_path.steps import steps_of
+from tracelens_graph.analyses.critical_path.what_if import WhatIf
 from tracelens_graph.reports.views import told
 from tracelens_graph.schema.tables.paths import CLASS_MEANING
 from tracelens_graph.table import Table
@@ -16,23 +22,26 @@ from tracelens_graph.texts import printable, wrapped
 
 _RANKS, _NAMES = 5, 8
 _INDENT = "  "
+_TITLES = {"critical_path_classes": "By class", "critical_path_ranks": "By rank", "critical_path_names": "By work"}
 
 
-def screen(path: CriticalPath, width: int, color: bool) -> Iterator[str]:
+def screen(path: CriticalPath, width: int, color: bool, rows: int | None = None) -> Iterator[str]:
     """What a critical path consists of, in one screen.
 
     Args:
         path: the path.
         width: characters of a line.
         color: whether to use terminal escapes.
+        rows: rows of each table; 0 for all, None for as many as a screen holds.
     """
     yield from (bold(line, color) for line in wrapped(printable(headline(path)), width, _INDENT))
-    classes, ranks, names = path.classes(), path.ranks(), path.names()
+    yield from wrapped(printable(extent(path)), width, _INDENT)
+    classes = path.classes()
     if len(classes):
         yield from wrapped(f"{classes['class'][0]}: {CLASS_MEANING[classes['class'][0]]}", width, _INDENT)
-    for table, rows, leave in ((classes, 0, "uid"), (ranks, _RANKS, ""), (names, _NAMES, "uid")):
+    for table in screen_tables(path, rows):
         yield ""
-        yield from _rows(table, rows, leave).text(width, color).splitlines()
+        yield from table.text(width, color).splitlines()
     yield ""
     for note in path.notes:
         yield from wrapped(printable(note), width, _INDENT)
@@ -45,10 +54,54 @@ def headline(path: CriticalPath) -> str:
     return f"{path.title}: {path.length_ns / 1e6:,.3f} ms{f', of it {shares}' if shares else ''}"
 
 
+def subject(path: CriticalPath) -> str:
+    """What a length is of."""
+    if path.step is not None:
+        return f"path step {path.step}"
+    return "the recording" if all(one.window.is_whole for one in path.causes.traces) else "the chosen part"
+
+
+def extent(path: CriticalPath) -> str:
+    """From what to what a path leads, in a sentence."""
+    if path.step is None:
+        what = subject(path)
+        first = "the first event that can be followed" if what == "the recording" else "its first event"
+        return f"{_capital(what)} lasts from {first} to its last GPU end, over all ranks"
+    is_first = int(steps_of(path.causes).number[0]) == path.step
+    begin = "its mark on the host" if is_first else "the last GPU end of the steps before"
+    return f"{_capital(subject(path))} lasts from {begin} to its own last GPU end, over all ranks"
+
+
+def _capital(text: str) -> str:
+    return text[0].upper() + text[1:]
+
+
+def sentence(found: WhatIf) -> str:
+    """What a change would gain, and how far that may be off."""
+    before, saved = found.path.length_ns, found.saved_ns
+    percent = 100 * abs(saved) / before if before else 0.0
+    return (
+        f"With {found.change}, {subject(found.path)} takes {found.changed_ns / 1e6:,.3f} instead of "
+        f"{before / 1e6:,.3f} ms ({'saves' if saved >= 0 else 'costs'} {abs(saved) / 1e6:,.3f} ms, {percent:.1f} %); "
+        f"error at most {found.error_ns / 1e3:,.1f} us"
+    )
+
+
+def what_if_lines(found: Sequence[WhatIf], width: int, color: bool) -> Iterator[str]:
+    """A sentence for each change, and what the lengths in them are."""
+    for one in found:
+        yield from (bold(line, color) for line in wrapped(printable(sentence(one)), width, _INDENT))
+    yield from wrapped(printable(extent(found[0].path)), width, _INDENT)
+
+
+def screen_tables(path: CriticalPath, rows: int | None) -> list[Table]:
+    """The tables of the screen for people, without what is said once for all of them."""
+    chosen = ((path.classes(), 0, "uid"), (path.ranks(), _RANKS, ""), (path.names(), _NAMES, "uid"))
+    return [_rows(table, most if rows is None else rows, leave) for table, most, leave in chosen]
+
+
 def _rows(table: Table, most: int, leave: str) -> Table:
-    """The first rows without what is said once for all tables."""
     is_cut = 0 < most < len(table)
     notes = [f"the first {most:,} of {len(table):,} rows (--table {table.name} --top 0)"] if is_cut else []
     cut = table.take(np.arange(most)) if is_cut else table
-    title = {"critical_path_classes": "By class", "critical_path_ranks": "By rank"}.get(table.name, "By work")
-    return told(replace(cut, title=title, notes=notes), leave=leave)
+    return told(replace(cut, title=_TITLES[table.name], notes=notes), leave=leave)

@@ -65,10 +65,14 @@ def headline(job: Job) -> str:
     if not len(job.meetings):
         return "The ranks share no collective"
     step, exposed, waiting = rows["step"], rows["exposed"], rows["exposed_waiting"]
-    what = "A step" if any(rank.steps for rank in job.meetings.attendances) else "The recording"
+    ranks = job.meetings.attendances
+    on_gpu = any(rank.has_gpu_work for rank in ranks)
+    what = "The recording takes" if not any(rank.steps for rank in ranks) else "A step takes"
+    where = " on the device" if on_gpu else ""
+    kind = "exposed communication" if on_gpu else "communication"  # without GPU work nothing tells what it hides behind
     rest = max(exposed["mean_ms"] - waiting["mean_ms"], 0.0)
     return (
-        f"{what} takes {step['mean_ms']:,.3f} ms; {exposed['percent']:.1f} % of it is exposed communication: "
+        f"{what} {step['mean_ms']:,.3f} ms{where}; {exposed['percent']:.1f} % of it is {kind}: "
         f"{waiting['mean_ms']:,.3f} ms waiting for other ranks, {rest:,.3f} ms communication itself"
         f"{_doubt(job)}"
     )

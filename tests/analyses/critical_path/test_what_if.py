@@ -34,6 +34,8 @@ JOB = {"ranks": 4, "steps": 2, "cuda_sync": True, "seed": 3}
         ({"ops": {"aten::mm": 2.0}}, 148_000, 2),  # then the launch of the all-reduce binds, at 90 + 10
         ({"ops": {"aten::mm": 0.25}}, 230_000, 2),  # now rank 0 comes last: 20 + 160, 2 until the all-reduce, 48
         ({"repair": 1}, 110_000, 1),
+        ({"repair": "1"}, 110_000, 1),
+        ({"repair": "rank1"}, 110_000, 1),
         ({"repair": 0}, 150_000, 1),  # its product takes longer than on rank 1, but nothing waits for it
         ({"repair": 1, "collectives": 2.0}, 86_000, 3),
     ],
@@ -55,7 +57,8 @@ def test_known_answers(change: dict[str, Any], length_ns: int, edges: int) -> No
         ({"collectives": 0.0}, "a factor is a number above 0, not 0.0"),
         ({"collectives": float("nan")}, "a factor is a number above 0, not nan"),
         ({"ops": {"aten::mmm": 2.0}}, "no GPU work is launched by an op 'aten::mmm'; did you mean aten::mm"),
-        ({"repair": 9}, "there is no rank 9 among 0, 1"),
+        ({"repair": 9}, r"there is no rank 9 among 0 \(rank0\), 1 \(rank1\)"),
+        ({"repair": "rank9"}, r"there is no rank rank9 among 0 \(rank0\), 1 \(rank1\)"),
     ],
 )
 def test_what_cannot_be_changed_is_refused(change: dict[str, Any], said: str) -> None:

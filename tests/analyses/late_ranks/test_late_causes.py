@@ -104,8 +104,12 @@ def test_a_host_that_was_late_before_is_so_again_where_others_had_waited() -> No
     rows = arrivals_of(job(program, program, program, begin=[0, 0, 1000]))
     assert [row["reason"] for row in rows] == [EARLIER, EARLIER]
     assert [row["new_us"] for row in rows] == [0, 0]
-    assert rows[0]["what"] == "it began 1.00 ms later than rank0"
+    before = "it began its recording 1.00 ms later than rank0: the reason lies before the recording"
+    assert rows[0]["what"] == before
     assert rows[1]["late_us"] == 280
+    rows = arrivals_of(job(program, program, program, begin=[0, 0, 1000], recorded_from=-50))
+    assert [row["reason"] for row in rows] == [EARLIER, EARLIER]
+    assert rows[0]["what"] == "it began the step 1.00 ms later than rank0"
 
 
 def test_who_waited_elsewhere_passes_lateness_on() -> None:
@@ -302,7 +306,8 @@ def test_dlrm() -> None:
     rows = arrivals_of(TraceSet.of({path.name.split(".")[0]: load_core(path) for path in files}))
     assert [row["rank"] for row in rows] == [7, 7, 7, 7, 7, 5, 5, 4]
     assert [row["reason"] for row in rows] == [EARLIER] * 5 + ["op"] * 3
-    assert rows[0]["what"] == "it began 4.52 ms later than rank5"
+    before = "it began its recording 4.52 ms later than rank5: the reason lies before the recording"
+    assert rows[0]["what"] == before
     assert [row["new_us"] for row in rows[1:5]] == pytest.approx([0, 0, 0, 0], abs=20)
     assert "1.70 ms against 1.37 ms on rank6" in rows[5]["evidence"]
 

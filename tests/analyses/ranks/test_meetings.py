@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_jobs import Held, Job, collective, job, rank
 
+from tracelens_graph.analyses.ranks import matching
 from tracelens_graph.analyses.ranks.meetings import ALONE, APART, Meetings
 
 
@@ -52,6 +53,18 @@ def test_clocks_that_differ_are_told_by_ends(seed: int, offsets: list[int]) -> N
     assert_right(made, meetings)
     assert np.abs(meetings.clocks.offset_ns - np.array([0, *offsets])).max() < 10_000
     assert (meetings.end_ns - meetings.start_ns == meetings.parts.end_ns - meetings.parts.start_ns).all()
+
+
+@pytest.mark.parametrize(
+    "kinds", [[("allreduce", 2**at) for at in range(13)], [("all_to_all", 2**at) for at in range(13)]]
+)
+def test_of_many_collectives_a_sample_tells_how_far_clocks_are_apart(
+    kinds: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a sample of 4 million pairs does of 200,000 collectives, without sequence numbers."""
+    monkeypatch.setattr(matching, "_MOST_DIFFERENCES", 4_000)
+    made = job(1, 2, 1_000, kinds=kinds, dropped=5, offsets_ns=[0, 30_000_000], gap_ns=400_000)
+    assert_right(made, Meetings(made.ranks))
 
 
 def test_without_noise_clocks_are_told_to_the_ns() -> None:

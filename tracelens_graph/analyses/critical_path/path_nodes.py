@@ -10,6 +10,7 @@ from tracelens_graph.analyses.critical_path.causes import Causes
 from tracelens_graph.analyses.critical_path.host_time import longest_calls
 from tracelens_graph.analyses.critical_path.points import Edge
 from tracelens_graph.graph.arrays import is_kind, positions_by
+from tracelens_graph.graph.trace_set import rank_number
 from tracelens_graph.graph.traversals import climb
 from tracelens_graph.schema import GPU_KINDS, Kind
 
@@ -35,8 +36,7 @@ class Nodes:
 
 def rank_of(causes: Causes, ordinal: int) -> int:
     """Rank in the job, else the place in the set."""
-    rank = causes.traces[ordinal].rank
-    return ordinal if rank is None else rank
+    return rank_number(causes.traces, ordinal)
 
 
 def nodes_of(causes: Causes, ordinal: np.ndarray, row: np.ndarray) -> Nodes:

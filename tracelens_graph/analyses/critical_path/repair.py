@@ -34,27 +34,28 @@ class Repair:
     notes: list[str] = field(default_factory=list)
 
 
-def repaired(causes: Causes, rank: int) -> Repair:
+def repaired(causes: Causes, ordinal: int) -> Repair:
     """New weights for what is late on a rank, by comparing the same stretches of other ranks.
 
     Stretches are the same if they are at the same place in the same step, and the calls, or GPU events, of the thread
     or stream are the same there.
 
+    Args:
+        causes: the points of the ranks.
+        ordinal: place of the rank among them.
+
     Raises:
-        AnalysisError: there is no such rank, or no other.
+        AnalysisError: there is no other rank.
     """
-    ranks = [rank_of(causes, ordinal) for ordinal in range(len(causes.traces))]
-    if rank not in ranks:
-        raise AnalysisError(f"what_if: there is no rank {rank} among {', '.join(map(str, ranks))}")
-    if len(ranks) < 2:
+    if len(causes.traces) < 2:
         raise AnalysisError("what_if: repairing a rank takes other ranks to compare it with")
-    lanes = [_lanes(causes, ordinal) for ordinal in range(len(ranks))]
-    own = lanes[ranks.index(rank)]
+    lanes = [_lanes(causes, one) for one in range(len(causes.traces))]
+    own = lanes[ordinal]
     edges: list[np.ndarray] = []
     weight: dict[str, list[np.ndarray]] = {"least": [], "usual": [], "most": []}
     unlike = set()
     for place, lane in own.items():
-        others = [found for number, one in enumerate(lanes) if number != ranks.index(rank)
+        others = [found for other, one in enumerate(lanes) if other != ordinal
                   and (found := one.get(place)) is not None and found.names == lane.names]  # fmt: skip
         if not others:
             unlike.add(place[0])
@@ -70,7 +71,8 @@ def repaired(causes: Causes, rank: int) -> Repair:
     notes = []
     if unlike:
         notes.append(
-            f"rank {rank} does not run the same as any other in {len(unlike):,} steps: what differs stays as it is"
+            f"rank {rank_of(causes, ordinal)} does not run the same as any other in {len(unlike):,} steps: "
+            "what differs stays as it is"
         )
     return Repair(_joined(edges), {bound: _joined(values) for bound, values in weight.items()}, notes)
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from tracelens_graph.analyses.critical_path.causes import Causes
 from tracelens_graph.analyses.critical_path.critical_path import CriticalPath, causes_of, critical_path
+from tracelens_graph.analyses.critical_path.path_nodes import rank_of
 from tracelens_graph.analyses.critical_path.points import Edge, Role
 from tracelens_graph.analyses.critical_path.repair import Repair, repaired
 from tracelens_graph.analyses.critical_path.replay import Latency, replayed, weights
@@ -24,6 +25,7 @@ from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.collective_kinds import UNKNOWN, kind_of
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.trace_set import rank_called
 from tracelens_graph.schema import Kind
 from tracelens_graph.schema.tables.paths import WHAT_IF
 from tracelens_graph.suggest import hint
@@ -80,7 +82,7 @@ def what_if(
     *,
     collectives: float | Mapping[str, float] | None = None,
     ops: Mapping[str, float] | None = None,
-    repair: int | None = None,
+    repair: int | str | None = None,
     meetings: Meetings | None = None,
 ) -> WhatIf:
     """How long a step would be if collectives or ops were faster, or a rank were not late.
@@ -91,7 +93,8 @@ def what_if(
         collectives: how many times as fast collectives move data; or kind of collective -> how many times. Waiting for
             other ranks is not moving data.
         ops: name of an op -> how many times as fast the GPU work is that it and what it calls launch.
-        repair: a rank; its host time and GPU work that take longer than on all other ranks take the median of theirs.
+        repair: a rank, by its number or the name of its trace; its host time and GPU work that take longer than on all
+            other ranks take the median of theirs.
         meetings: which collectives of the ranks are one; by default they are matched.
 
     Raises:
@@ -208,9 +211,13 @@ class _Changes:
             )
         self.words.append(f"GPU work of {op} {factor:g} times as fast")
 
-    def repair(self, rank: int) -> None:
-        self._repair = repaired(self._causes, rank)
-        self.words.append(f"rank {rank} as its median peer")
+    def repair(self, rank: int | str) -> None:
+        try:
+            ordinal = rank_called(self._causes.traces, rank)
+        except AnalysisError as error:
+            raise AnalysisError(f"what_if: repair: {error}") from None
+        self._repair = repaired(self._causes, ordinal)
+        self.words.append(f"rank {rank_of(self._causes, ordinal)} as its median peer")
         self.notes += self._repair.notes
 
     def _ops(self) -> Iterable[str]:

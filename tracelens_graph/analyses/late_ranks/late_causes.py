@@ -7,6 +7,7 @@ same program, so the reason is the difference to the same stretch on the rank wi
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from tracelens_graph.analyses.late_ranks.reasons import (
 )
 from tracelens_graph.analyses.late_ranks.segments import Arrivals
 from tracelens_graph.analyses.ranks.figures import Figures
+from tracelens_graph.analyses.ranks.meetings import Meetings
 from tracelens_graph.analyses.shared.first_rows import first_rows
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.trace_set import TraceSet
@@ -36,27 +38,43 @@ MOST_EXPLAINED = 2_000
 """So many late arrivals are explained, the latest first."""
 
 
-def late_arrivals(figures: Figures, traces: TraceSet, top: int = 0) -> Table:
+def late_arrivals(figures: Figures, traces: TraceSet, top: int = 0, shown: Meetings | None = None) -> Table:
     """One row per collective to which one rank came last, the most new lateness first; see `LATE_ARRIVALS`.
 
     Args:
         figures: what each collective cost.
         traces: the same ranks, with whole graphs; those of ranks that are neither late nor median are not analysed.
         top: number of rows; 0 for all.
+        shown: collectives of windows of the same ranks, such as of a step: these alone have rows, by number.
 
     Raises:
         AnalysisError: `top` is negative, or the traces are not those of the figures.
     """
-    rows, notes = _explained(figures, traces)
+    rows, notes = _explained(figures, traces, None if shown is None else _numbers_in(shown, figures.meetings))
     rows.sort(key=lambda row: (-row["new_us"], -row["late_us"], row["collective"]))
-    shown, more = first_rows(rows, top)
+    first, more = first_rows(rows, top)
     number = len(traces)
     title = f"Late arrivals of {number:,} rank{'s' * (number != 1)}"
-    return Table("late_arrivals", columns_of(shown, LATE_ARRIVALS), LATE_ARRIVALS, title,
-                 [*more, *notes, *figures.meetings.notes])  # fmt: skip
+    return Table("late_arrivals", columns_of(first, LATE_ARRIVALS), LATE_ARRIVALS, title,
+                 [*more, *notes, *(shown or figures.meetings).notes])  # fmt: skip
 
 
-def _explained(figures: Figures, traces: TraceSet) -> tuple[list[dict[str, Any]], list[str]]:
+def _numbers_in(shown: Meetings, meetings: Meetings) -> dict[int, int]:
+    """For collectives of whole traces their numbers in windows of these; those that the windows lack are left out."""
+
+    def parts_of(one: Meetings, parts: np.ndarray) -> list[tuple[int, int]]:
+        return [(int(one.trace[part]), one.parts.collective(part).uids[0]) for part in parts.tolist()]
+
+    there = np.flatnonzero(shown.meeting >= 0)
+    number = dict(zip(parts_of(shown, there), shown.meeting[there].tolist(), strict=True))
+    last = enumerate(parts_of(meetings, meetings.last_part)) if len(meetings) else ()
+    return {meeting: number[part] for meeting, part in last if part in number}
+
+
+def _explained(
+    figures: Figures, traces: TraceSet, numbers: Mapping[int, int] | None
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Rows of late arrivals, of all collectives or of those that have a number, and what is left out."""
     m = figures.meetings
     if len(traces) != len(m.attendances):
         raise AnalysisError(
@@ -65,6 +83,8 @@ def _explained(figures: Figures, traces: TraceSet) -> tuple[list[dict[str, Any]]
     last, later = figures.held_up_ns
     order = np.lexsort((np.arange(len(m)), -later))
     order = order[last[order] >= 0]
+    if numbers is not None:
+        order = order[np.isin(order, list(numbers))]
     arrivals = Arrivals(figures, traces)
     rows: list[dict[str, Any]] = []
     beyond = 0
@@ -76,7 +96,8 @@ def _explained(figures: Figures, traces: TraceSet) -> tuple[list[dict[str, Any]]
         elif late_ns >= EVEN_NS and arrivals.is_known(meeting, ordinal):
             late = arrivals.stretch(meeting, ordinal, late_ns)
             reason, median = reason_of(arrivals, late), late.median.rank.ordinal
-        rows.append(_row(arrivals, meeting, ordinal, late_ns, median, reason))
+        row = _row(arrivals, meeting, ordinal, late_ns, median, reason)
+        rows.append(row if numbers is None else row | {"collective": numbers[meeting]})
     if not beyond:
         return rows, []
     return rows, [f"{beyond:,} late arrivals are not explained, only the latest {MOST_EXPLAINED:,}"]

@@ -76,7 +76,7 @@ REASONS: Mapping[str, str] = {
     MORE: "GPU work that the median rank did not have",
     OTHERS: "a collective or transfer with other ranks",
     OWN: "its own work: the two ranks run different programs, as two ends of a transfer do",
-    EARLIER: "it was late already: at the collective before, or when its step began",
+    EARLIER: "it was late already: at the collective before, when its step began, or when its recording began",
     EVEN: "no more than ranks differ anyhow",
     UNKNOWN: "no difference between the traces accounts for it",
 }
@@ -158,7 +158,11 @@ def _of_share(arrivals: Arrivals, late: Late, share: Share, new: int) -> Reason 
 def _earlier(arrivals: Arrivals, late: Late, new: int) -> Reason:
     name = arrivals.traces[late.median.rank.ordinal].name
     if late.is_first and late.before_ns > 0:
-        return Reason(EARLIER, new, f"it began {shown_ms(late.before_ns)} later than {name}")
+        if 2 * late.recorded_ns < late.before_ns:
+            return Reason(EARLIER, new, f"it began the step {shown_ms(late.before_ns)} later than {name}")
+        recorded = shown_ms(late.recorded_ns)
+        what = f"it began its recording {recorded} later than {name}: the reason lies before the recording"
+        return Reason(EARLIER, new, what)
     return Reason(EARLIER, new)
 
 

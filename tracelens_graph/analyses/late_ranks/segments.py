@@ -8,6 +8,7 @@ have come to the next one, and lateness that was there already is not new.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -48,6 +49,7 @@ class Late:
         new_ns: the part of it that was not there at the collective before.
         before_ns: how much later the last rank was where the stretch begins: at the collective before, or, without
             one, at the beginning of the step.
+        recorded_ns: how much later the recording of the last rank began.
         is_first: whether there is no collective before.
         blamed, median: the two ranks.
     """
@@ -56,6 +58,7 @@ class Late:
     late_ns: int
     new_ns: int
     before_ns: int
+    recorded_ns: int
     is_first: bool
     blamed: Side
     median: Side
@@ -128,8 +131,7 @@ class Arrivals:
             Side(one, chain, start, end, self._launches(one, meeting, reference, start, end))
             for one, chain, start, end in zip(ranks, chains, starts, ends, strict=True)
         ]
-        begun = [int(self._m.clock_ns(side.rank.ordinal, np.array([side.start_ns]))[0]) for side in sides]
-        return Late(meeting, late_ns, new, begun[0] - begun[1], reference is None, *sides)
+        return self._late(meeting, late_ns, new, reference is None, sides)
 
     def _stretch_on_host(self, meeting: int, last: RankWork, median: RankWork, late_ns: int) -> Late:
         """As `stretch`, of a collective without kernels, which the host waits for if it comes to the next one later."""
@@ -142,12 +144,17 @@ class Arrivals:
             starts = [one.end_ns(before) for one in ranks]
             if any(start > end for start, end in zip(starts, ends, strict=True)):
                 starts = [one.start_ns(before) for one in ranks]
-        begun = [int(self._m.clock_ns(one.ordinal, np.array([at]))[0]) for one, at in zip(ranks, starts, strict=True)]
         new = min(max((ends[0] - starts[0]) - (ends[1] - starts[1]), 0), late_ns)
         sides = [
             Side(one, Chain(end), start, end, (start, end)) for one, start, end in zip(ranks, starts, ends, strict=True)
         ]
-        return Late(meeting, late_ns, new, begun[0] - begun[1], before is None, *sides)
+        return self._late(meeting, late_ns, new, before is None, sides)
+
+    def _late(self, meeting: int, late_ns: int, new_ns: int, is_first: bool, sides: Sequence[Side]) -> Late:
+        # A trace's own clock is 0 at its first event.
+        moments = [self._m.clock_ns(side.rank.ordinal, np.array([side.start_ns, 0])) for side in sides]
+        before, recorded = (moments[0] - moments[1]).tolist()
+        return Late(meeting, late_ns, new_ns, before, recorded, is_first, *sides)
 
     def median_of(self, meeting: int, last: int) -> int:
         """The rank with the median start of those that were there before the last: the lower of two."""

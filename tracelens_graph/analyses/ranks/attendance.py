@@ -73,6 +73,7 @@ class Attendance:
         steps: the steps that launched GPU work, by start on the device; without GPU work those of the host.
         gpu: when its GPUs were at work.
         properties: what the trace tells of its devices.
+        part: what part of the trace was looked at; empty for all of it.
     """
 
     name: str
@@ -87,11 +88,17 @@ class Attendance:
     steps: tuple[Step, ...] = ()
     gpu: GpuTime = field(default_factory=GpuTime)
     properties: tuple[Mapping[str, Any], ...] = ()
+    part: str = ""
+
+    @property
+    def has_gpu_work(self) -> bool:
+        """Whether anything ran on a GPU."""
+        return len(self.gpu.busy[0]) > 0
 
     @property
     def span_ns(self) -> tuple[int, int]:
         """When its GPU work began and ended; of a trace without any its steps, else its collectives. Else 0, 0."""
-        if len(self.gpu.busy[0]):
+        if self.has_gpu_work:
             return int(self.gpu.busy[0][0]), int(self.gpu.busy[1][-1])
         stretches = [(one.start_ns, one.end_ns) for one in self.steps] or [(start, end) for _, start, end in self.held]
         return min((start for start, _ in stretches), default=0), max((end for _, end in stretches), default=0)
@@ -124,6 +131,7 @@ class Attendance:
             steps,
             GpuTime.of(w),
             tuple(properties) if isinstance(properties, list) else (),
+            w.title,
         )
 
 

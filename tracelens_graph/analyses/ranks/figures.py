@@ -96,12 +96,13 @@ class Figures:
     def bubble_ns(self, trace: int) -> int | None:
         """How long a pipeline stage did nothing: of its steps what is left beside computing, collectives and transfers.
 
-        Waiting for a transfer counts as nothing. None for a rank that sends and receives nothing.
+        Waiting for a transfer counts as nothing. None for a rank that sends and receives nothing, or has no GPU work,
+        so that nothing tells when it computes.
         """
         m, rank = self.meetings, self.meetings.attendances[trace]
         parts = np.flatnonzero(m.trace == trace)
         sends = m.parts.is_transfer[parts]
-        if not sends.any():
+        if not sends.any() or not rank.has_gpu_work:
             return None
         start, end = (times[parts] - m.parts.shift_ns[trace] for times in (m.parts.start_ns, m.parts.end_ns))
         begun = start + np.where(sends, m.wait_ns[parts], 0)

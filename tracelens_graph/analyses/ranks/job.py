@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from tracelens_graph.analyses.late_ranks.late_causes import late_arrivals, late_ranks, lateness_line
-from tracelens_graph.analyses.late_ranks.reasons import UNNAMED
+from tracelens_graph.analyses.late_ranks.reasons import OTHERS, UNNAMED
 from tracelens_graph.analyses.ranks.attendance import Attendance
 from tracelens_graph.analyses.ranks.figures import Figures
 from tracelens_graph.analyses.ranks.lateness import Lateness, lateness
@@ -40,7 +40,9 @@ class Job:
         ranks: a set of their traces, or what each took part in.
         architecture: the device, for the rate of its links; by default that of the traces.
         correct: correct the clocks of several hosts by the ends of collectives.
-        whole: the traces with whole graphs; without them nothing tells why a rank is late.
+        whole: the traces with whole graphs; without them nothing tells why a rank is late. Where `ranks` are windows of
+            them, reasons are still looked for in all that was recorded: what made a rank late to the first collective
+            of a step often happened before the step.
     """
 
     def __init__(
@@ -50,7 +52,10 @@ class Job:
         correct: bool = True,
         whole: TraceSet | None = None,
     ) -> None:
-        self._whole = whole
+        self._whole = None if whole is None else whole.with_graphs(lambda core: core)
+        self._is_part = (
+            whole is not None and isinstance(ranks, TraceSet) and not all(one.window.is_whole for one in ranks)
+        )
         self.meetings = Meetings(ranks, correct)
         self.figures = Figures(self.meetings, architecture)
         self.step_times = StepTimes(self.figures)
@@ -71,13 +76,33 @@ class Job:
             return ""
         return lateness_line(self.table("late_ranks"), self.figures, self.lateness.late)
 
+    @property
+    def repairable(self) -> int | None:
+        """Place of the late rank, where something that it did itself on host or GPU made it late; else None.
+
+        That is what `what_if(..., repair=...)` takes away.
+        """
+        if self._whole is None or self.lateness is None or self.lateness.late is None:
+            return None
+        rows = self.table("late_ranks").records()
+        place = next(at for at, one in enumerate(self._whole) if one.name == self.lateness.late)
+        of_itself = any(row["trace"] == self.lateness.late and row["reason"] not in (*UNNAMED, OTHERS) for row in rows)
+        return place if of_itself and len(self._whole[place].core.gpu_rows) else None
+
+    def _late_arrivals(self, whole: TraceSet) -> Table:
+        """Late arrivals to the collectives of this job, explained by whole traces."""
+        if not self._is_part:
+            return late_arrivals(self.figures, whole)
+        everything = Figures(Meetings(whole, self.meetings.is_corrected), self.figures.architecture)
+        return late_arrivals(everything, whole, shown=self.meetings)
+
     @cached_property
     def _makers(self) -> Mapping[str, Callable[[], Table]]:
         why: dict[str, Callable[[], Table]] = {}
         if (whole := self._whole) is not None:
             why = {
                 "late_ranks": lambda: late_ranks(self.table("late_arrivals"), self.figures),
-                "late_arrivals": lambda: late_arrivals(self.figures, whole),
+                "late_arrivals": lambda: self._late_arrivals(whole),
             }
         return {
             "rank_times": self.step_times.table,

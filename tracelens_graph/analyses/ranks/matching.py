@@ -239,18 +239,20 @@ def _without_drift(key_a: np.ndarray, end_a: np.ndarray, key_b: np.ndarray, end_
 def _shift(
     key_a: np.ndarray, end_a: np.ndarray, key_b: np.ndarray, end_b: np.ndarray, only_near: int | None = None
 ) -> tuple[int, int]:
-    """The most frequent difference of ends over all pairs of one key, and how many have it."""
-    differences = []
-    for key, at in positions_by(key_b):
-        other = end_a[key_a == key]
-        if len(other):
-            differences.append(_thinned(end_b[at], other, _MOST_DIFFERENCES * len(at) // len(key_b)))
+    """The most frequent difference of ends over all pairs of one key, and how many have it.
+
+    Of many pairs every so many parts of b stand for all; the count is that of all, as far as these tell.
+    """
+    pairs = [(end_b[at], end_a[key_a == key]) for key, at in positions_by(key_b)]
+    stride = max(1, -(-sum(len(own) * len(other) for own, other in pairs) // _MOST_DIFFERENCES))
+    differences = [(own[::stride, None] - other[None, :]).ravel() for own, other in pairs if len(other)]
     if not differences:
         return 0, 0
     found = np.concatenate(differences)
     if only_near is not None:
-        return only_near, int((np.abs(found - only_near) <= _WINDOW_NS // 2).sum())
-    return _most_frequent(found)
+        return only_near, stride * int((np.abs(found - only_near) <= _WINDOW_NS // 2).sum())
+    shift, count = _most_frequent(found)
+    return shift, stride * count
 
 
 def _most_frequent(differences: np.ndarray) -> tuple[int, int]:
@@ -260,12 +262,6 @@ def _most_frequent(differences: np.ndarray) -> tuple[int, int]:
     best = np.flatnonzero(count == count.max())
     best = best[np.argmin(np.abs(found[best]))]
     return int(np.median(found[best : best + count[best]])), int(count[best])
-
-
-def _thinned(first: np.ndarray, second: np.ndarray, most: int) -> np.ndarray:
-    """Differences of all pairs, of so many of the first that they are not many more than `most`."""
-    stride = max(1, -(-len(first) * len(second) // max(most, 1)))
-    return (first[::stride, None] - second[None, :]).ravel()
 
 
 def _paired(key_a: np.ndarray, end_a: np.ndarray, key_b: np.ndarray, end_b: np.ndarray) -> list[tuple[int, int]]:

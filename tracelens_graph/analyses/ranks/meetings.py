@@ -62,6 +62,12 @@ class Meetings:
         )
         self.hosts = [None if one.rank is None else self.nodes.node_of(one.rank) for one in given]
 
+    @property
+    def part(self) -> str:
+        """What sums are over: the whole recording, or the part of it that was looked at."""
+        parts = dict.fromkeys(one.part for one in self.attendances)
+        return next(iter(parts), "") or "the whole recording" if len(parts) < 2 else "the chosen parts"
+
     # --- clocks --------------------------------------------------------------------------------------------------
 
     @cached_property

@@ -36,6 +36,8 @@ def rank_collectives(figures: Figures, kind: str | None = None, top: int = 0) ->
     is_in = m.meeting >= 0
     wait = sum_by_group(per_part[is_in], m.wait_ns[is_in], len(m))
     computing = sum_by_group(per_part[is_in], figures.computing_ns[is_in], len(m))
+    on_gpu = np.array([one.has_gpu_work for one in m.attendances], bool)[m.trace]
+    measured = sum_by_group(per_part[is_in], on_gpu[is_in].astype(np.int64), len(m)) > 0
     duration = sum_by_group(per_part[is_in], (m.end_ns - m.start_ns)[is_in], len(m))
     raw = m.recorded_start_skew_ns
     order = np.lexsort((np.arange(len(m)), -wait))
@@ -68,7 +70,7 @@ def rank_collectives(figures: Figures, kind: str | None = None, top: int = 0) ->
                 "busbw_gb_s": _known(figures.bus_bandwidth[at]),
                 "peak_gb_s": _known(figures.peak[at]),
                 "percent_of_peak": _known(100 * figures.bus_bandwidth[at] / figures.peak[at]),
-                "overlapped_us": computing[at] / 1e3,
+                "overlapped_us": computing[at] / 1e3 if measured[at] else None,
                 "exposed_us": (duration[at] - computing[at]) / 1e3,
                 "last_trace": rank.name,
                 "last_rank": rank.rank,
@@ -113,7 +115,8 @@ def collective_kinds(figures: Figures) -> Table:
         key=lambda row: (-row["latency_ms"] - row["wait_ms"], row["kind"], row["ranks"], row["message_bytes"] or 0)
     )
     about = COLLECTIVE_KINDS
-    return Table("collective_kinds", columns_of(rows, about), about, _titled(figures, "Kinds of collectives"))
+    title = f"{_titled(figures, 'Kinds of collectives')}, over {m.part}"
+    return Table("collective_kinds", columns_of(rows, about), about, title)
 
 
 def rank_balance(figures: Figures) -> Table:
@@ -133,7 +136,7 @@ def rank_balance(figures: Figures) -> Table:
                 "rank": rank.rank,
                 "host": m.hosts[trace],
                 "span_ms": (rank.span_ns[1] - rank.span_ns[0]) / 1e6,
-                "computing_ms": int((computing[1] - computing[0]).sum()) / 1e6,
+                "computing_ms": int((computing[1] - computing[0]).sum()) / 1e6 if rank.has_gpu_work else None,
                 "collectives": len(own),
                 "wait_ms": int(m.wait_ns[own].sum()) / 1e6,
                 "transfer_ms": int(m.transfer_ns[own].sum()) / 1e6,
@@ -149,7 +152,9 @@ def rank_balance(figures: Figures) -> Table:
             }
         )
     about = RANK_BALANCE
-    return Table("rank_balance", columns_of(rows, about), about, _titled(figures, "Ranks"), m.notes)
+    number = len(m.attendances)
+    title = f"{number:,} rank{'s' * (number != 1)}, over {m.part}"
+    return Table("rank_balance", columns_of(rows, about), about, title, m.notes)
 
 
 def unmatched_collectives(figures: Figures) -> Table:

@@ -15,12 +15,12 @@ from tracelens_graph.schema.tables.ranks import RANK_STEPS, RANK_TIMES
 from tracelens_graph.table import Table, columns_of
 
 ROW_MEANING = {
-    "step": "a step on the device; without steps the time from first to last GPU event",
-    "computing": "computation runs",
+    "step": "a step on the device of a rank; without steps the time from first to last GPU event",
+    "computing": "computation runs on the GPU; absent without GPU work, as nothing tells when the host computes",
     "communication": "a collective runs, waiting included",
-    "exposed": "a collective runs and no computation",
+    "exposed": "a collective runs and no computation on the GPU",
     "waiting": "a collective runs, but other ranks have not come",
-    "exposed_waiting": "waiting, and no computation runs",
+    "exposed_waiting": "waiting, and no computation runs on the GPU",
 }
 """Row of `rank_times` -> what it is."""
 
@@ -75,7 +75,11 @@ class StepTimes:
             ranks = [one for one in ranks if one.rank.steps]
         steps = sum(one.steps for one in ranks)
         whole = sum(one.times["step"] for one in ranks)
+        on_gpu = any(one.rank.has_gpu_work for one in ranks)
         for name, meaning in ROW_MEANING.items() if ranks else ():
+            if name == "computing" and not on_gpu:
+                rows.append(dict.fromkeys(RANK_TIMES) | {"time": name, "meaning": meaning})
+                continue
             ns = sum(one.times[name] for one in ranks)
             most, least = (pick(ranks, key=lambda one: one.times[name] / one.steps) for pick in (max, min))
             rows.append(
@@ -90,8 +94,15 @@ class StepTimes:
                     "meaning": meaning,
                 }
             )
-        number = len(self._figures.meetings.attendances)
-        return Table("rank_times", columns_of(rows, about), about, f"Times of a step of {number:,} ranks")
+        return Table("rank_times", columns_of(rows, about), about, self._title(on_gpu))
+
+    def _title(self, on_gpu: bool) -> str:
+        m = self._figures.meetings
+        number = f"{len(m.attendances):,} rank{'s' * (len(m.attendances) != 1)}"
+        if not any(one.steps for one in m.attendances):
+            return f"Times of {m.part}, mean of {number}"
+        where = "on the device of a rank" if on_gpu else "on the host of a rank"
+        return f"Times of a step {where}, mean over all steps of {number}"
 
     def by_rank(self) -> Table:
         """One row per rank and step; see `RANK_STEPS`."""

@@ -73,7 +73,11 @@ NAMES: About = {
 
 STEPS: About = {
     "step": key("number of the step", "step", "number"),
-    "length_ms": total("from the last GPU end of the steps before it to its own, over all ranks", "ms", "length ms"),
+    "length_ms": total(
+        "length of the path step: from the last GPU end of the steps before it to its own, over all ranks",
+        "ms",
+        "length ms",
+    ),
     **{f"{name}_ms": total(f"on its path: {meaning}", "ms", f"{name} ms") for name, meaning in CLASS_MEANING.items()},
     "near_ties": count("points of its path with another cause close behind", "near ties"),
     "rank": Column("rank with most of its path", heading="most on rank"),
@@ -109,10 +113,10 @@ SLACK: About = {
 WHAT_IF: About = {
     "change": key("what is changed", "change"),
     "edges": count("stretches of time with another length", "stretches"),
-    "step_ms": Column("length as recorded", "ms", heading="now ms"),
-    "changed_ms": Column("length with the change", "ms", heading="then ms"),
-    "saved_ms": Column("what is gained", "ms", heading="saved ms"),
-    "saved_percent": Column("share of the length as recorded", "%", heading="saved %"),
+    "step_ms": Column("length of the path step, or of the recording, as recorded", "ms", heading="now ms"),
+    "changed_ms": Column("length with the change", "ms", heading="then ms", figure="changed_ms"),
+    "saved_ms": Column("what is gained", "ms", heading="saved ms", figure="saved_ms"),
+    "saved_percent": Column("share of the length as recorded", "%", heading="saved %", figure="saved_percent"),
     "least_ms": Column("length if causes that did not bind are as fast as the fastest", "ms", heading="least ms"),
     "most_ms": Column("length if they are as slow as the slowest that bound", "ms", heading="most ms"),
 }
@@ -121,10 +125,8 @@ SCHEMAS = {
     "critical_path": TableSchema(
         "What bounds a step over all ranks: the critical path, segment by segment.", SEGMENTS, ordered=True
     ),
-    "critical_path_classes": TableSchema(
-        "What the critical path of a step consists of, by class of time.", CLASSES, figure="path"
-    ),
-    "critical_path_ranks": TableSchema("On which ranks the critical path of a step lies.", RANKS),
+    "critical_path_classes": TableSchema("What the critical path of a step consists of, by class of time.", CLASSES),
+    "critical_path_ranks": TableSchema("On which ranks the critical path of a step lies.", RANKS, figure="rank"),
     "critical_path_names": TableSchema("Which work the critical path of a step consists of.", NAMES),
     "critical_path_steps": TableSchema("How long the critical path of each step is, and of what.", STEPS, ordered=True),
     "critical_path_ties": TableSchema("Where the critical path might as well run otherwise.", TIES),

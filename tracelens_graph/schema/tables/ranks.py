@@ -39,7 +39,9 @@ RANK_COLLECTIVES: About = {
     "end_skew_us": Column("last end less first end", "us"),
     "message_bytes": Column("size of the message by the rule of its kind; absent where not recorded", "bytes"),
     **_BANDWIDTHS,
-    "overlapped_us": total("sum over its ranks of the time in which the same rank computes", "us"),
+    "overlapped_us": total(
+        "sum over its ranks of the time in which the same rank computes on the GPU; absent without GPU work", "us"
+    ),
     "exposed_us": total("sum over its ranks of the time in which the same rank does not compute", "us"),
     "last_trace": text("name of the trace of the rank that came last"),
     "last_rank": Column("number of that rank; absent where not recorded", heading="last rank"),
@@ -73,7 +75,8 @@ RANK_BALANCE: About = {
         "from the first to the last GPU event; of a trace without any its steps, else its collectives", "ms",
         heading="span ms",
     ),
-    "computing_ms": Column("time in which computation runs", "ms", heading="compute ms"),
+    "computing_ms": Column("time in which computation runs on the GPU; absent without GPU work", "ms",
+                           heading="compute ms"),
     "collectives": count("collectives that it took part in together with others", heading="collectives"),
     "wait_ms": total("sum of the time until the last rank came", "ms", heading="wait ms", figure="wait_ms"),
     "transfer_ms": total(
@@ -89,8 +92,8 @@ RANK_BALANCE: About = {
     "percent_last": Column("share of its collectives to which it came last", "%"),
     "bubble_ms": Column(
         "of a pipeline stage: time of its steps in which it neither computes nor communicates; waiting for a transfer "
-        "counts as doing nothing; absent for ranks that send and receive nothing", "ms", heading="bubble ms",
-        figure="bubble_ms",
+        "counts as doing nothing; absent for ranks that send and receive nothing, and without GPU work", "ms",
+        heading="bubble ms", figure="bubble_ms",
     ),
     "exchanged_bytes": Column(
         "what it got in uneven all-to-alls, such as tokens for its experts; absent where there are none", "bytes",
@@ -154,8 +157,11 @@ UNMATCHED_COLLECTIVES: About = {
 
 RANK_TIMES: About = {
     "time": key("what is measured", "of a step"),
-    "mean_ms": Column("mean over steps and ranks; without steps over the ranks, from first to last GPU event", "ms",
-                 heading="ms", figure="ms"),
+    "mean_ms": Column(
+        "mean over steps on the device and ranks; without steps over the ranks, from first to last GPU event. The last "
+        "step of a recording ends with its last GPU event, so it lacks the pause before the next one", "ms",
+        heading="ms", figure="ms",
+    ),
     "percent": Column("share of the steps", "%", heading="%", figure="percent"),
     "most_ms": Column("mean over the steps of the rank that has the most", "ms", heading="most ms", figure="most_ms"),
     "most_trace": text("name of the trace of that rank", "most on"),
@@ -168,7 +174,10 @@ RANK_STEPS: About = {
     "trace": key("name of the rank's trace", "trace"),
     "rank": Column("number of the rank; absent where not recorded"),
     "step": key("number of the step", "step", cells="number"),
-    "step_ms": Column("time from the first start of its GPU work to that of the next step", "ms", heading="step ms"),
+    "step_ms": Column(
+        "length of the step on the device: from the first start of its GPU work to that of the next step; of the last "
+        "one to its last GPU end", "ms", heading="step ms",
+    ),
     "collectives": count("collectives launched in it, with others"),
     "wait_ms": total("sum of the time until the last rank came", "ms", heading="wait ms"),
     "transfer_ms": total(

@@ -1,0 +1,229 @@
+"""ranks --path and --what-if: screens, files, conditions, and what leads to them."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+from handmade import Run
+
+from corpus import CHECKOUT, CORPUS, needs_corpus
+from tracelens_graph.simulate import simulate, write
+
+TABLES = {
+    "critical_path", "critical_path_classes", "critical_path_ranks", "critical_path_names", "critical_path_steps",
+    "critical_path_ties", "critical_path_slack",
+}  # fmt: skip
+WIDE = {"COLUMNS": "300"}
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with three ranks of which the second is late."""
+    folder = tmp_path_factory.mktemp("job")
+    write(simulate(ranks=3, steps=2, layers=1, dataloader_rank=1, dataloader_us=20_000), folder, traces_only=True)
+    return folder
+
+
+def asked_next(out: str) -> list[list[str]]:
+    """The arguments of the commands that are suggested."""
+    lines = [line.removeprefix("ask next: ") for line in out.splitlines() if line.startswith("ask next: ")]
+    return [shlex.split(line)[1:] for line in lines]
+
+
+def test_every_command_that_is_suggested_answers(run: Run, job: Path, tmp_path: Path) -> None:
+    waiting, seen = [["ranks", str(job), "--step", "4"]], set()
+    while waiting:
+        command = waiting.pop()
+        seen.add(" ".join(command))
+        if command[0] == "cut":
+            command = [*command[:-1], str(tmp_path / command[-1])]
+        code, out, err = run(*command)
+        assert (code, "error" in err) == (0, False), command
+        assert command[0] == "cut" or command[2:4] == ["--step", "4"]
+        waiting += [one for one in asked_next(out) if " ".join(one) not in seen]
+    assert sum("--what-if repair=1" in one for one in seen) >= 1
+    assert any(one.startswith("cut ") for one in seen)
+    assert len(seen) >= 6
+
+
+def test_the_late_rank_leads_to_what_repairing_it_is_worth(run: Run, job: Path) -> None:
+    _, out, _ = run("ranks", job)
+    assert ["ranks", str(job), "--what-if", "repair=1"] in asked_next(out)
+    code, out, _ = run("ranks", job, "--step", "4", "--what-if", "repair=1", env=WIDE)
+    assert code == 0
+    said, extent, blank, *table = out.splitlines()
+    assert said.startswith("With rank 1 as its median peer, path step 4 takes ")
+    assert " us" in said.partition("; error at most ")[2]
+    assert (
+        extent == "Path step 4 lasts from the last GPU end of the steps before to its own last GPU end, over all ranks"
+    )
+    assert blank == ""
+    assert table[0].startswith("What if: rank 1 as its median peer")
+    _, out, _ = run("ranks", job, "--step", "4", "--what-if", "repair=1", "--format", "json")
+    (row,) = json.loads(out)["rows"]
+    assert f"takes {row['changed_ms']:,.3f} instead of {row['step_ms']:,.3f} ms" in said
+    assert f"(saves {row['saved_ms']:,.3f} ms, {row['saved_percent']:.1f} %)" in said
+    assert row["saved_ms"] > 15
+    bound_us = 1e3 * max(row["most_ms"] - row["changed_ms"], row["changed_ms"] - row["least_ms"])
+    assert f"error at most {bound_us:,.1f} us" in said
+
+
+def test_nobody_is_late_and_nothing_is_to_be_repaired(run: Run, tmp_path: Path) -> None:
+    write(simulate(ranks=2, steps=2, layers=1), tmp_path, traces_only=True)
+    _, out, _ = run("ranks", tmp_path)
+    assert "--path" in out
+    assert "--what-if" not in out
+
+
+@needs_corpus
+def test_a_rank_that_was_late_before_its_recording_is_not_to_be_repaired(run: Run) -> None:
+    """What made it late is not in the traces, so that no change of them would tell what it is worth."""
+    assert CORPUS
+    _, out, _ = run("ranks", CORPUS / "dlrm-8-ranks" / "kineto", env=WIDE)
+    assert "it began its recording 4.52 ms later than rank5: the reason lies before the recording" in out
+    assert "--what-if" not in out
+    _, out, _ = run("ranks", CORPUS / "dlrm-8-ranks" / "kineto", "--what-if", "repair=7", env=WIDE)
+    assert out.startswith("With rank 7 as its median peer, the recording takes 13.110 instead of 13.125 ms ")
+
+
+def test_a_change_that_costs_says_so(run: Run, job: Path) -> None:
+    _, out, _ = run("ranks", job, "--step", "3", "--what-if", "allreduce=0.5", env=WIDE)
+    first, extent = out.splitlines()[:2]
+    assert first.startswith("With allreduce 0.5 times as fast, path step 3 takes ")
+    assert "(costs " in first
+    assert extent == "Path step 3 lasts from its mark on the host to its own last GPU end, over all ranks"
+
+
+def test_the_screen_says_of_what_the_length_is(run: Run, job: Path) -> None:
+    _, out, _ = run("ranks", job, "--path", env=WIDE)
+    assert out.splitlines()[1] == (
+        "The recording lasts from the first event that can be followed to its last GPU end, over all ranks"
+    )
+    _, out, _ = run("ranks", job, "--path", "--step", "3-4", env=WIDE)
+    assert out.splitlines()[1] == "The chosen part lasts from its first event to its last GPU end, over all ranks"
+
+
+def test_the_tables_of_a_path_are_written(run: Run, job: Path, tmp_path: Path) -> None:
+    names = ("tables", "path.json", "path.md", "path.xlsx")
+    folder, document, page, book = (tmp_path / name for name in names)
+    files = ("--csv", folder, "--json", document, "--markdown", page, "--xlsx", book)
+    code, out, _ = run("ranks", job, "--path", "--step", "4", *files)
+    assert code == 0
+    assert "Critical path" not in out
+    assert {path.stem for path in folder.glob("*.csv")} == TABLES
+    found = json.loads(document.read_text())
+    assert set(found["tables"]) == TABLES
+    assert found["step"] == 4
+    assert found["headline"].startswith("Critical path of step 4, 3 ranks: ")
+    assert found["headline"] in page.read_text()
+    _, out, _ = run("ranks", job, "--path", "--step", "4", "--table", "critical_path_classes", "--format", "csv")
+    written = (folder / "critical_path_classes.csv").read_text()
+    assert list(csv.reader(written.splitlines())) == list(csv.reader(out.splitlines()))
+    assert book.stat().st_size > 5_000
+
+
+def test_what_a_change_gains_is_written(run: Run, job: Path, tmp_path: Path) -> None:
+    document, page, folder = tmp_path / "w.json", tmp_path / "w.md", tmp_path / "w"
+    changes = ("--what-if", "repair=1", "--what-if", "collectives=2")
+    code, out, _ = run("ranks", job, *changes, "--json", document, "--markdown", page, "--csv", folder)
+    assert code == 0
+    assert "takes" not in out
+    found = json.loads(document.read_text())
+    assert [line.split(",")[0] for line in found["headline"]] == [
+        "With rank 1 as its median peer", "With collectives 2 times as fast"
+    ]  # fmt: skip
+    assert len(found["tables"]["what_if"]["rows"]) == 2
+    assert all(line in page.read_text() for line in found["headline"])
+    assert [path.name for path in folder.glob("*.csv")] == ["what_if.csv"]
+
+
+@pytest.mark.parametrize(
+    ("condition", "fails"),
+    [
+        ("path_ms > 10", True),
+        ("path_ms > 1e6", False),
+        ("host_percent > 50", True),
+        ("copy_percent > 50", False),
+        ("rank:1:percent > 50", True),
+        ("rank:rank1:ms < 1", False),
+    ],
+)
+def test_conditions_on_a_path(run: Run, job: Path, condition: str, fails: bool) -> None:
+    code, out, err = run("ranks", job, "--path", "--fail-if", condition)
+    assert (code, err.count("failed: "), "note: " in err) == ((3, 1, False) if fails else (0, 0, False))
+    assert out.startswith("Critical path, 3 ranks: ")
+
+
+def test_conditions_on_a_change(run: Run, job: Path) -> None:
+    for limit, code in ((5, 3), (99, 0)):
+        assert run("ranks", job, "--what-if", "repair=1", "--fail-if", f"saved_percent > {limit}")[0] == code
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--path", "-o", "r.svg"], "-o draws waits and bandwidths, not a path"),
+        (["--what-if", "repair=1", "-o", "r.svg"], "-o draws waits and bandwidths, not a path"),
+        (["--path", "--layout", "tracelens", "--csv", "x"], "TraceLens has no tables of a critical path"),
+        (["--path", "--fail-if", "hots_ms > 1"], "there is no figure 'hots_ms'; did you mean host_ms?"),
+        (["--path", "--fail-if", "waiting_ms > 1"], "there is no figure 'waiting_ms'"),
+        (["--what-if", "repair=1", "--what-if", "repair=2", "--fail-if", "saved_ms > 1"], "judges one change"),
+        (["--what-if", "repair="], "or repair=RANK"),
+        (["--what-if", "collectives=rank1"], "or repair=RANK"),
+    ],
+)
+def test_what_there_is_not_is_refused_in_one_line(
+    run: Run, job: Path, arguments: list[str], said: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pytest.importorskip("matplotlib")
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run("ranks", job, *arguments)
+    assert (code, out) == (2, "")
+    assert said in err
+    assert err.startswith("error: ")
+    assert len(err.splitlines()) == 1
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("asked", [["--path"], ["--what-if", "repair=1"], ["--table", "critical_path"]])
+def test_without_gpu_work_there_is_no_path(run: Run, asked: list[str]) -> None:
+    folder = CHECKOUT / "examples/traces/gloo-2-ranks"
+    code, out, err = run("ranks", folder, *asked)
+    assert (code, out) == (1, "")
+    assert len(err.splitlines()) == 1
+    assert "no GPU work is recorded, and a critical path leads over GPU work; ask next: " in err
+    suggested = shlex.split(err.partition("ask next: ")[2])[1:]
+    assert suggested == ["ranks", str(folder), "--table", "late_ranks"]
+    assert run(*suggested)[0] == 0
+
+
+def test_without_gpu_work_computation_is_not_known(run: Run) -> None:
+    folder = CHECKOUT / "examples/traces/gloo-2-ranks"
+    _, out, _ = run("ranks", folder, env=WIDE)
+    assert "% of it is communication: " in out
+    assert "--path" not in out
+    assert "--what-if" not in out
+    assert next(line for line in out.splitlines() if line.startswith("computing")).strip() == "computing"
+    for table, column in (("rank_balance", "computing_ms"), ("rank_balance", "bubble_ms"),
+                          ("rank_collectives", "overlapped_us")):  # fmt: skip
+        _, out, _ = run("ranks", folder, "--table", table, "--format", "json")
+        assert {row[column] for row in json.loads(out)["rows"]} == {None}
+    code, _, err = run("ranks", folder, "--fail-if", "computing_ms > 1e9")
+    assert code == 3
+    assert "computing_ms is not known" in err
+
+
+def test_titles_say_what_sums_are_over(run: Run, job: Path) -> None:
+    _, out, _ = run("ranks", job, env=WIDE)
+    titles = {
+        "Times of a step on the device of a rank, mean over all steps of 3 ranks",
+        "Kinds of collectives of 3 ranks, over the whole recording",
+        "3 ranks, over the whole recording",
+    }
+    assert titles <= set(out.splitlines())
+    _, out, _ = run("ranks", job, "--step", "4", env=WIDE)
+    assert "3 ranks, over step 4" in out.splitlines()
