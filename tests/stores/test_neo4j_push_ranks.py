@@ -173,7 +173,7 @@ def test_paths_lead_from_event_to_event(database: Database) -> None:
                 assert (ids[one["trace"]].rank, ids[one["trace"]].name) == (s["rank"], s["trace_name"])
     on_path = asked(
         database,
-        "MATCH (k:Kernel)-[:ON_PATH]->(s {class: 'computation'})-[:OF_PATH]->(c {step: $step}) "
+        "MATCH (k:GpuEvent)-[:ON_PATH]->(s {class: 'computation'})-[:OF_PATH]->(c {step: $step}) "
         "RETURN sum(s.dur_ns) AS ns",
         step=expected[1].step,
     )
