@@ -15,7 +15,6 @@ from two_ranks import PRODUCT, call, gpu, trace
 from corpus import needs_corpus
 from tracelens_graph.analyses.critical_path.critical_path import critical_path
 from tracelens_graph.analyses.questions import QUESTIONS
-from tracelens_graph.database import Database
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.trace_set import TraceMember
 from tracelens_graph.graph.window import step_number
@@ -78,14 +77,9 @@ def test_ranks_are_taken_in_their_order() -> None:
     assert list(turned.rows()) == list(QUESTIONS["path_of_step"](ranks, step=FIRST_STEP + 1).rows())
 
 
-def test_what_there_is_no_path_of() -> None:
-    _, ranks = job()
-    with pytest.raises(AnalysisError, match="no rank has GPU work of step 77; steps with GPU work: 3, 4, 5"):
-        QUESTIONS["path_of_step"](ranks, step=77)
-    with pytest.raises(AnalysisError, match="no GPU events"):
-        QUESTIONS["path_of_step"](on_host())
+def test_a_run_that_is_not_there() -> None:
     with pytest.raises(AnalysisError, match="no run is called 'another'"):
-        QUESTIONS["path_of_step"](ranks, run="another")
+        QUESTIONS["path_of_step"](job()[1], run="another")
 
 
 @pytest.mark.parametrize("step", [None, FIRST_STEP, FIRST_STEP + 2])
@@ -98,16 +92,17 @@ def test_the_database_has_the_same_path(ask: Ask, step: int | None) -> None:
     assert len(set(query["rank"])) > 1
 
 
-def test_the_database_says_why_there_is_none(ask: Ask, database: Database) -> None:
-    _, ranks = job()
-    ask(ranks, "path_of_step", run=RUN)
-    table = database.ask("path_of_step", run=RUN, step=77)
-    assert (len(table), table.notes) == (0, ["no rank has GPU work of this step; steps with GPU work: 3, 4, 5"])
-    ask(on_host(), "slowest_ranks", run="across gloo")
-    table = database.ask("path_of_step", run="across gloo")
-    assert (len(table), table.notes) == (
-        0, ["the ranks of across gloo have no GPU work, so there is no path to follow through it"],
-    )  # fmt: skip
+@pytest.mark.parametrize(
+    ("step", "note"),
+    [
+        (77, "no rank has GPU work of step 77; steps with GPU work: 3, 4, 5"),
+        (None, "there are no GPU events, so there is no path to follow through them"),
+    ],
+)
+def test_both_say_why_there_is_none(ask: Ask, step: int | None, note: str) -> None:
+    ranks = on_host() if step is None else job()[1]
+    for table in ask(ranks, "path_of_step", run=ranks[0].run, step=step):
+        assert (len(table), table.notes) == (0, [note])
 
 
 @needs_corpus

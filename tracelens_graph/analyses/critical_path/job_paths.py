@@ -14,6 +14,7 @@ from tracelens_graph.analyses.critical_path.causes import causes
 from tracelens_graph.analyses.critical_path.critical_path import COLUMNS, CriticalPath, critical_path, step_paths
 from tracelens_graph.analyses.critical_path.path_tables import class_names, from_ranks
 from tracelens_graph.analyses.ranks.meetings import Meetings
+from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.schema.tables.paths import PATH_OF_STEP
 from tracelens_graph.table import Table
@@ -112,15 +113,21 @@ def segment_columns(path: CriticalPath) -> dict[str, list[Any]]:
 def path_of_step(traces: TraceSet, run: str | None = None, step: int | None = None) -> Table:
     """What bounded a step of a run over all of its ranks, segment by segment: `critical_path` as a question.
 
+    Where there is no such step, or no GPU work, there are no rows, and a note says so.
+
     Args:
         traces: the traces, in order. Of windows, the path leads from their first event to their last GPU end.
         run: name of a run; by default that of the last trace.
         step: the number in `ProfilerStep#n`; by default everything there is.
 
     Raises:
-        AnalysisError: there is no such run or step, or no GPU work.
+        AnalysisError: there is no such run.
     """
-    path = critical_path(traces.of_run(run).by_rank(), step)
+    ranks = traces.of_run(run).by_rank()
+    try:
+        path = critical_path(ranks, step)
+    except AnalysisError as error:
+        return Table("path_of_step", {name: [] for name in PATH_OF_STEP}, PATH_OF_STEP, notes=[str(error)])
     known = segment_columns(path)
     start = np.array(known["start_ns"], np.int64)
     known |= {"trace": known["trace_name"], "start_us": ((start - start[:1]) / 1e3).tolist()}

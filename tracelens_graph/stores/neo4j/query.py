@@ -94,18 +94,18 @@ def _why_empty(driver: Driver, database: str, query: Query, parameters: Mapping[
     of_run = [trace for trace in complete if trace["run"] == wanted]
     matched = {one["run"]: one for one in matchings(driver, database) if one["state"] == "complete"}
     if wanted in matched and ":CriticalPath)" in query.text:
-        return [_no_path(driver, database, matched[wanted])]
+        return [_no_path(driver, database, matched[wanted], parameters.get("step"))]
     if len(of_run) < 2 or wanted in matched:
         return []
     return [f"the collectives of {wanted} are not matched: push its {len(of_run):,} traces together, with --run"]
 
 
-def _no_path(driver: Driver, database: str, matching: Mapping[str, Any]) -> str:
+def _no_path(driver: Driver, database: str, matching: Mapping[str, Any], step: int | None) -> str:
     """Why there is no path of a step."""
     if not matching.get("paths"):
-        return f"the ranks of {matching['run']} have no GPU work, so there is no path to follow through it"
+        return "there are no GPU events, so there is no path to follow through them"
     steps = ", ".join(str(path["step"]) for path in paths(driver, database, matching["run"]) if "step" in path)
-    return f"no rank has GPU work of this step; steps with GPU work: {steps or 'none'}"
+    return f"no rank has GPU work of step {step}; steps with GPU work: {steps or 'none'}"
 
 
 def run(
