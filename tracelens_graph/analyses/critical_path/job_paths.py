@@ -127,7 +127,8 @@ def path_of_step(traces: TraceSet, run: str | None = None, step: int | None = No
     try:
         path = critical_path(ranks, step)
     except AnalysisError as error:
-        return Table("path_of_step", {name: [] for name in PATH_OF_STEP}, PATH_OF_STEP, notes=[str(error)])
+        title = ranks.titled("Critical path" if step is None else f"Critical path of step {step}")
+        return Table("path_of_step", {name: [] for name in PATH_OF_STEP}, PATH_OF_STEP, title, [str(error)])
     known = segment_columns(path)
     start = np.array(known["start_ns"], np.int64)
     known |= {"trace": known["trace_name"], "start_us": ((start - start[:1]) / 1e3).tolist()}
