@@ -67,7 +67,9 @@ RANKS = """## Ranks of a run
 What `db push --run` makes of the ranks of a run that are pushed together: a `Meeting` for each collective that at least
 two of them took part in. A `Collective` is what one rank calls it: ranks that count or name differently have different
 ones, or one for what is two. A `Meeting` is what they did together. Its `MEMBER_OF` edges come from the first kernel of
-each rank's part, so that sums count each part once, and have its times on one clock.
+each rank's part, so that sums count each part once, and have its times on one clock. A `CriticalPath` is what bounds a
+step, and one more the path through everything. Its `PathSegment` nodes lie end to end: their durations add up to its
+length. `ON_PATH` leads to them from the GPU work or the call on the host that accounts for the time.
 """
 
 INDEXES = """## Constraints and indexes

@@ -14,6 +14,8 @@ import pytest
 from handmade import span
 
 from corpus import CORPUS, needs_corpus
+from tracelens_graph.analyses.critical_path.causes import causes
+from tracelens_graph.analyses.critical_path.critical_path import CriticalPath, critical_path, step_paths
 from tracelens_graph.api import load, load_set
 from tracelens_graph.errors import AnalysisError, NodeNotFoundError
 from tracelens_graph.graph.trace_set import NODES_PER_TRACE, TraceMember, TraceSet
@@ -38,6 +40,12 @@ def job() -> tuple[TraceGraphSet, list[dict[str, Any]]]:
 def dlrm() -> TraceGraphSet:
     assert CORPUS is not None
     return load_set(CORPUS / "dlrm-8-ranks/kineto")
+
+
+def paths_of(traces: TraceSet) -> list[CriticalPath]:
+    """The path through everything, then those of the steps."""
+    known = causes(traces)
+    return [critical_path(known), *step_paths(known)]
 
 
 def transfer(rank: int, kind: str, start: float, end: float, known: bool = True) -> dict[str, Any]:
@@ -71,7 +79,7 @@ def test_nodes_are_those_of_the_traces_with_rank_and_trace() -> None:
             here = graph.nodes[traces.node_id(ordinal, uid)]
             assert here == {**attributes, "rank": ordinal, "trace": trace.name, "start_ns": start_of[uid]}
             seen += 1
-    assert len(graph) == seen + len(graph.meetings) + 1
+    assert len(graph) == seen + len(graph.meetings) + 1 + sum(1 + len(path.edge) for path in paths_of(traces))
     # One by one, and block by block.
     assert dict(graph.nodes(data=True)) == {node: graph.nodes[node] for node in graph}
 
@@ -81,13 +89,14 @@ def test_edges_of_a_trace_stay_in_it() -> None:
     graph = traces.graph
     whole = sum(trace.graph.number_of_edges() for trace in traces)  # type: ignore[union-attr]
     parts = int(graph.meetings.count.sum())
-    assert graph.number_of_edges() == graph.size() == whole + parts + len(graph.meetings)
+    of_paths = sum(2 * len(path.edge) - 1 + sum(uid is not None for uid in path.nodes.uid) for path in paths_of(traces))
+    assert graph.number_of_edges() == graph.size() == whole + parts + len(graph.meetings) + of_paths
     crossing = {
         kind
         for source, target, kind in graph.edges(keys=True)
         if source // NODES_PER_TRACE != target // NODES_PER_TRACE
     }
-    assert crossing == {"MEMBER_OF"}
+    assert crossing == {"MEMBER_OF", "ON_PATH"}
     for ordinal, trace in enumerate(traces):
         low, high = ordinal * NODES_PER_TRACE, (ordinal + 1) * NODES_PER_TRACE
         here = [
@@ -157,6 +166,34 @@ def test_algorithms_of_networkx_run_on_it() -> None:
     assert set(reverse.successors(node)) == set(graph.predecessors(node))
 
 
+def test_a_critical_path_leads_over_the_events_of_ranks() -> None:
+    traces, _ = job()
+    graph = traces.graph
+    for path in paths_of(traces):
+        node = graph.critical_path(path.step)
+        about = graph.nodes[node]
+        assert (about["kind"], about.get("step"), about["dur_ns"]) == ("CriticalPath", path.step, path.length_ns)
+        assert about["segments"] == graph.in_degree(node) == len(path.edge)
+        assert graph.out_degree(node) == 0
+        chain = graph.subgraph(graph.predecessors(node))
+        order = list(nx.topological_sort(chain))
+        assert chain.number_of_edges() == len(order) - 1  # a chain
+        assert {kind for _, _, kind in chain.edges(keys=True)} == {"NEXT_ON_PATH"}
+        for segment, row in zip(order, path.segments().records(), strict=True):
+            known = graph.nodes[segment]
+            assert (known["class"], known["dur_ns"]) == (row["class"], row["dur_ns"])
+            assert (known.get("rank"), known.get("uid")) == (row["rank"], row["uid"])
+            events = [one for one in graph.predecessors(segment) if one < RANKS * NODES_PER_TRACE]
+            assert events == ([] if row["uid"] is None else [traces.node_id(row["rank"], row["uid"])])
+            for event in events:
+                assert graph.nodes[event]["name"] == known["name"]
+                assert "ON_PATH" in graph[event][segment]
+        computed = sum(graph.nodes[one]["dur_ns"] for one in order if graph.nodes[one]["class"] == "computation")
+        assert computed == path.ns_by_class["computation"]
+    with pytest.raises(NodeNotFoundError, match="no rank has GPU work of step 99"):
+        graph.critical_path(99)
+
+
 def test_it_cannot_be_written_to() -> None:
     graph = job()[0].graph
     assert nx.is_frozen(graph)
@@ -208,10 +245,12 @@ def test_sets_made_of_sets_have_the_graph_too() -> None:
     assert len(windows.graph) == len(traces.graph)  # windows do not cut it
     plain = TraceSet.of([load_core(transfer(rank, kind, 5, 20)) for rank, kind in enumerate(("send", "recv"))])
     assert not isinstance(plain, TraceGraphSet)
-    assert len(TraceGraphSet.of(plain).graph) == 6
+    assert len(TraceGraphSet.of(plain).graph) == 9  # four events, a collective, its group, a path of two segments
     assert len(TraceGraphSet.of([]).graph) == 0
     alone = TraceGraphSet.of(plain[:1]).graph
-    assert (len(alone), alone.number_of_edges()) == (2, 1)
+    assert sorted(dict(alone.nodes(data="kind")).values()) == [
+        "CriticalPath", "Kernel", "PathSegment", "PathSegment", "RuntimeCall",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -259,7 +298,7 @@ def test_graphs_without_collectives_stand_side_by_side() -> None:
 def test_a_set_of_lean_graphs_says_what_it_lacks(tmp_path: Path) -> None:
     for rank, kind in enumerate(("send", "recv")):
         (tmp_path / f"rank{rank}.json").write_text(json.dumps(transfer(rank, kind, 5, 20)))
-    assert len(load_set(tmp_path).graph) == 6
+    assert len(load_set(tmp_path).graph) == 9
     with pytest.raises(AnalysisError, match="loaded without the column"):
         assert load_set(tmp_path, columns=["kind", "start_ns"]).graph
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tracelens_graph.analyses.report.knowledge import add_knowledge
 from tracelens_graph.cypher import parse
 from tracelens_graph.database_diff import diff_image
-from tracelens_graph.database_ranks import PushedRank, ranks_image
+from tracelens_graph.database_ranks import ranks_image
 from tracelens_graph.files import file_name, stem
 from tracelens_graph.graph.context import build_context
 from tracelens_graph.graph.core import Core
@@ -172,16 +172,16 @@ class Database:
         arch: Architecture | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> Outcome:
-        """Write all ranks of a run, and which of their kernels are one collective: see `match`.
+        """Write all ranks of a run, their collectives and the critical paths of its steps: see `match`.
 
         Args:
             ranks: the traces: a `TraceSet`, such as `load_set(folder)` gives, or graphs, or graphs by name.
             run: name of the run.
             labels, options, replace, arch: of each trace, as for `push`.
-            progress: called with rows written and rows in all, for each trace and for the collectives.
+            progress: called with rows written and rows in all, for each trace and for what the ranks have in common.
 
         Returns:
-            What was done about the collectives, as for `push`.
+            What was done about the latter, as for `push`.
 
         Raises:
             AnalysisError: no graphs are given.
@@ -189,25 +189,31 @@ class Database:
                 other traces.
             ChangedTraceError: a trace file is no longer the one that was loaded.
         """
-        pushed = []
-        for one in TraceSet.of(ranks):
+        traces = TraceSet.of(ranks)
+        for one in traces:
             self.push(
                 one.core, run=run, name=one.name, labels=labels, options=options, replace=replace, arch=arch,
                 progress=progress,
             )  # fmt: skip
-            pushed.append(PushedRank.of(one, one.name, options))
-        return self.match(run, pushed, progress=progress)
+        return self.match(run, traces, options=options, progress=progress)
 
     def match(
-        self, run: str, ranks: Sequence[PushedRank], *, progress: Callable[[int, int], None] | None = None
+        self,
+        run: str,
+        ranks: Any,
+        *,
+        options: Options = EVERYTHING,
+        progress: Callable[[int, int], None] | None = None,
     ) -> Outcome:
-        """Write which kernels of the ranks of a run are one collective, how long each rank waited and communicated.
+        """Write what the ranks of a run, which are in the database, have in common.
 
-        Cut off at any point, the next call with the same ranks completes it.
+        That is which of their kernels are one collective, how long each rank waited and communicated, and the critical
+        path of each step. Cut off at any point, the next call with the same ranks completes it.
 
         Args:
             run: name of the run.
-            ranks: all of its ranks.
+            ranks: all of its ranks, as for `push_run`.
+            options: what of them was pushed.
             progress: called with rows written and rows in all.
 
         Returns:
@@ -217,7 +223,7 @@ class Database:
         Raises:
             DatabaseError: the database cannot be reached or refuses; a rank is not complete, or the run has others.
         """
-        image = ranks_image(run, ranks)
+        image = ranks_image(run, TraceSet.of(ranks), options)
         with self._in_words():
             return push_ranks_image(self._driver, self.connection.database, image, progress)
 

@@ -1,22 +1,21 @@
-"""What stands for the matched collectives of a run in a database."""
+"""What stands for the matched collectives and the critical paths of a run in a database."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from tracelens_graph._version import __version__
-from tracelens_graph.analyses.ranks.attendance import Attendance, GpuTime
+from tracelens_graph.analyses.critical_path.job_paths import JobPaths, job_paths
 from tracelens_graph.analyses.ranks.figures import Figures
-from tracelens_graph.analyses.ranks.gathering import gathered, read_alone
 from tracelens_graph.analyses.ranks.meetings import Meetings
 from tracelens_graph.analyses.ranks.process_groups import ProcessGroups
 from tracelens_graph.analyses.ranks.transfers import transfers
-from tracelens_graph.graph.trace_set import TraceMember
+from tracelens_graph.graph.arrays import positions_by
+from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.schema import SCHEMA_VERSION
 from tracelens_graph.schema.database import EVENT, RANK_EDGE_PROPERTIES, RANK_PROPERTIES
 from tracelens_graph.stores.neo4j.context_image import cast
@@ -25,67 +24,44 @@ from tracelens_graph.stores.neo4j.image import Edges, Nodes, Options
 from tracelens_graph.stores.neo4j.ranks_push import RanksImage
 
 
-@dataclass(frozen=True, eq=False)
-class PushedRank:
-    """One rank of a run that is in a database: what it took part in, without its graph.
-
-    Attributes:
-        trace: id of its trace.
-        attendance: what it took part in, read alone; its name is that of the trace in the run.
-        is_there: for each collective that it held whether the first kernel was pushed.
-    """
-
-    trace: str
-    attendance: Attendance
-    is_there: tuple[bool, ...]
-
-    @classmethod
-    def of(cls, trace: TraceMember, name: str, options: Options) -> PushedRank:
-        """That of a trace that was pushed whole.
-
-        Args:
-            trace: the trace.
-            name: its name in the run.
-            options: what of it was pushed.
-        """
-        attendance = replace(read_alone(trace), name=name, gpu=GpuTime())
-        kept = kept_rows(trace.core, options)
-        return cls(trace.core.trace_id, attendance, tuple(bool(kept[one.rows[0]]) for one, _, _ in attendance.held))
-
-
-def ranks_image(run: str, ranks: Sequence[PushedRank]) -> RanksImage:
-    """The nodes and edges that stand for the matched collectives of a run.
+def ranks_image(run: str, ranks: TraceSet, options: Options) -> RanksImage:
+    """The nodes and edges that stand for the matched collectives and the critical paths of a run.
 
     Args:
         run: its name.
-        ranks: all of its ranks. Edges to kernels that were not pushed are left out.
+        ranks: all of its ranks. Their whole graphs count, whatever windows of them are in the set.
+        options: what of them was pushed. Edges to events that were not are left out.
     """
-    by_name = {one.attendance.name: one for one in ranks}
-    meetings = Meetings(gathered([one.attendance for one in ranks]))
-    ordered = [by_name[one.name] for one in meetings.attendances]
-    figures = Figures(meetings)
-    nodes = _meetings(figures)
-    traces = [one.trace for one in ordered]
+    whole = ranks.with_graphs(lambda core: core).by_rank()
+    meetings = Meetings(whole)
+    figures, paths = Figures(meetings), job_paths(whole, meetings)
+    kept = [kept_rows(one.core, options) for one in whole]
+    traces = [one.core.trace_id for one in whole]
     found = {
         "run": run,
-        "name": f"collectives of {len(ranks):,} ranks",
+        "name": f"collectives of {len(whole):,} ranks",
         "traces": traces,
         "collectives": len(meetings),
         "parts": len(meetings.parts),
         "unmatched": int((meetings.meeting < 0).sum()),
+        "paths": len(paths.paths),
         "notes": meetings.notes or None,
         "schema_version": SCHEMA_VERSION,
         "tool_version": __version__,
     }
     matching = {prop.name: cast(prop, found[prop.name]) for prop in RANK_PROPERTIES["Matching"] if prop.name in found}
-    of_matching = Edges("OF_MATCHING", "Meeting", "Matching", (nodes.columns[0], [matching["run"]] * len(nodes)))
+    nodes = [_meetings(figures), _paths(paths), _segments(paths)]
     edges = [
         _ranks(matching["run"], meetings, traces),
-        of_matching,
-        _members(meetings, ordered),
-        _transfers(figures, ordered),
+        *(
+            Edges("OF_MATCHING", some.labels[0], "Matching", (some.columns[0], [matching["run"]] * len(some)))
+            for some in nodes[:2]
+        ),
+        _members(meetings, traces, kept),
+        _transfers(figures, traces, kept),
+        *_path_edges(paths, whole, traces, kept),
     ]
-    return RanksImage(matching, nodes, [one for one in edges if len(one)])
+    return RanksImage(matching, [one for one in nodes if len(one)], [one for one in edges if len(one)])
 
 
 def _meetings(figures: Figures) -> Nodes:
@@ -118,10 +94,26 @@ def _meetings(figures: Figures) -> Nodes:
         "last_trace": [one.name for one in late],
         "last_rank": [one.rank for one in late],
     }
-    properties = RANK_PROPERTIES["Meeting"]
-    columns = tuple([cast(prop, value) for value in known[prop.name]] for prop in properties)
+    return _nodes("Meeting", known)
+
+
+def _paths(paths: JobPaths) -> Nodes:
+    known = [paths.about(number) for number in range(len(paths.paths))]
+    return _nodes(
+        "CriticalPath", {prop.name: [one[prop.name] for one in known] for prop in RANK_PROPERTIES["CriticalPath"]}
+    )
+
+
+def _segments(paths: JobPaths) -> Nodes:
+    return _nodes("PathSegment", paths.columns)
+
+
+def _nodes(label: str, known: Mapping[str, Sequence[Any]]) -> Nodes:
+    """Nodes from their properties by name."""
+    properties = RANK_PROPERTIES[label]
+    columns = tuple([cast(prop, value) for value in known.get(prop.name, ())] for prop in properties)
     sizes = [sum(len(value) for value in row if isinstance(value, str)) for row in zip(*columns, strict=True)]
-    return Nodes(("Meeting",), properties, columns, np.array(sizes, np.int64))
+    return Nodes((label,), properties, columns, np.array(sizes, np.int64))
 
 
 def _ranks(run: str, meetings: Meetings, traces: Sequence[str]) -> Edges:
@@ -140,41 +132,58 @@ def _ranks(run: str, meetings: Meetings, traces: Sequence[str]) -> Edges:
     return Edges("OF_RANK", "Matching", "Trace", columns, True, RANK_EDGE_PROPERTIES["OF_RANK"])
 
 
-def _members(m: Meetings, ranks: Sequence[PushedRank]) -> Edges:
+def _members(m: Meetings, traces: Sequence[str], kept: Sequence[np.ndarray]) -> Edges:
     """The edges from the first kernel of each part to its collective, by collective."""
-    parts = m.order[_is_there(m, ranks, m.order)]
+    parts = m.order[_is_there(m, kept, m.order)]
     of = m.meeting[parts]
     times = (m.start_ns, m.end_ns, m.wait_ns, m.transfer_ns, m.end_skew_ns)
     columns = (
         _first_kernels(m, parts), of, *(ns[parts] for ns in times), m.start_ns[parts] - m.first_start_ns[of],
-        [ranks[place].trace for place in m.trace[parts].tolist()],
+        [traces[place] for place in m.trace[parts].tolist()],
     )  # fmt: skip
     return Edges("MEMBER_OF", EVENT, "Meeting", columns, False, RANK_EDGE_PROPERTIES["MEMBER_OF"], (8, ""))
 
 
-def _transfers(figures: Figures, ranks: Sequence[PushedRank]) -> Edges:
+def _transfers(figures: Figures, traces: Sequence[str], kept: Sequence[np.ndarray]) -> Edges:
     """The edges from the kernels that send to those that receive."""
     m = figures.meetings
     at, source, target = transfers(m)
-    kept = _is_there(m, ranks, source) & _is_there(m, ranks, target)
-    at, source, target = at[kept], source[kept], target[kept]
+    there = _is_there(m, kept, source) & _is_there(m, kept, target)
+    at, source, target = at[there], source[there], target[there]
     size = _known(figures.size[at])
     columns = (
         _first_kernels(m, source), _first_kernels(m, target), at, [None if one is None else int(one) for one in size],
         (m.last_start_ns - m.first_start_ns)[at], figures.latency_ns[at],
-        *([ranks[place].trace for place in m.trace[end].tolist()] for end in (source, target)),
+        *([traces[place] for place in m.trace[end].tolist()] for end in (source, target)),
     )  # fmt: skip
     return Edges("SENDS", EVENT, EVENT, columns, True, RANK_EDGE_PROPERTIES["SENDS"], (6, 7))
+
+
+def _path_edges(paths: JobPaths, ranks: TraceSet, traces: Sequence[str], kept: Sequence[np.ndarray]) -> Iterator[Edges]:
+    """The edges of segments: to their paths, to those that follow them, and from the events that account for them."""
+    path = paths.path
+    yield Edges("OF_PATH", "PathSegment", "CriticalPath", (np.arange(len(path)), path))
+    before = np.flatnonzero(path[1:] == path[:-1])
+    yield Edges("NEXT_ON_PATH", "PathSegment", "PathSegment", (before, before + 1))
+    segment, ordinal, uid = paths.events
+    there = np.zeros(len(segment), bool)
+    for one, of in positions_by(ordinal):
+        there[of] = kept[one][ranks[one].core.rows_of(uid[of])]
+    columns = uid[there], segment[there], [traces[one] for one in ordinal[there].tolist()]
+    yield Edges("ON_PATH", EVENT, "PathSegment", columns, scopes=(2, ""))
 
 
 def _first_kernels(m: Meetings, parts: np.ndarray) -> list[int]:
     return [m.parts.collective(part).uids[0] for part in parts.tolist()]
 
 
-def _is_there(m: Meetings, ranks: Sequence[PushedRank], parts: np.ndarray) -> np.ndarray:
+def _is_there(m: Meetings, kept: Sequence[np.ndarray], parts: np.ndarray) -> np.ndarray:
     """Whether the first kernel of some parts is in the database."""
-    places = zip(m.trace[parts].tolist(), m.node[parts].tolist(), strict=True)
-    return np.array([ranks[trace].is_there[node] for trace, node in places], bool)
+    first = (
+        (trace, m.parts.collective(part).rows[0])
+        for part, trace in zip(parts.tolist(), m.trace[parts].tolist(), strict=True)
+    )
+    return np.array([kept[trace][row] for trace, row in first], bool)
 
 
 def _known(values: np.ndarray) -> list[float | None]:

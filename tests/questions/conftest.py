@@ -9,8 +9,7 @@ import pytest
 
 from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.cypher import library
-from tracelens_graph.database import EVERYTHING, Database
-from tracelens_graph.database_ranks import PushedRank
+from tracelens_graph.database import Database
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.stores.neo4j.connection import Connection
@@ -39,8 +38,7 @@ def ask(database: Database) -> Callable[..., Answers]:
             pushed.add(core.trace_id)
 
     def match(ranks: TraceSet) -> None:
-        pushed_ranks = [PushedRank.of(one, one.name, EVERYTHING) for one in ranks]
-        database.match(ranks[0].run, pushed_ranks)
+        database.match(ranks[0].run, ranks)
 
     def both(graphs: Core | Sequence[Any], name: str, **parameters: Any) -> Answers:
         if isinstance(graphs, Core):

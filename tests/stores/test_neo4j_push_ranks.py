@@ -13,9 +13,9 @@ import pytest
 from neo4j_contents import Contents, assert_same, contents
 from neo4j_server import Home
 
+from tracelens_graph.analyses.critical_path.critical_path import critical_path, step_paths
 from tracelens_graph.analyses.ranks.meetings import Meetings
 from tracelens_graph.database import Database
-from tracelens_graph.database_ranks import PushedRank
 from tracelens_graph.errors import DatabaseError
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.loading import load_core
@@ -61,7 +61,8 @@ def everything(database: Database) -> tuple[Contents, list[str]]:
     """All nodes and edges, and what stands on those of the ranks."""
     edges = asked(
         database,
-        "MATCH (a)-[e:MEMBER_OF|SENDS|OF_RANK|OF_MATCHING]->(b) RETURN type(e) AS type, e AS e, a.uid AS a, b.uid AS b",
+        "MATCH (a)-[e:MEMBER_OF|SENDS|OF_RANK|OF_MATCHING|OF_PATH|NEXT_ON_PATH|ON_PATH]->(b) "
+        "RETURN type(e) AS type, e AS e, a.uid AS a, b.uid AS b",
     )
     return contents(database.connection), sorted(map(repr, edges))
 
@@ -140,17 +141,81 @@ def test_one_that_a_rank_lacks_does_not_shift_the_others(database: Database) -> 
     assert max(row["keys"] for row in rows) == 2
 
 
+def test_paths_lead_from_event_to_event(database: Database) -> None:
+    ranks = pipeline()
+    database.push_run(ranks, run="r")
+    ids = {one.core.trace_id: one for one in ranks}
+    expected = [critical_path(ranks), *step_paths(ranks)]
+    (matching,) = database.matchings()
+    assert matching["paths"] == len(expected) == 2
+    about = asked(database, "MATCH (c:CriticalPath)-[:OF_MATCHING]->(:Matching) RETURN c AS c ORDER BY c.number")
+    for path, row in zip(expected, about, strict=True):
+        c = row["c"]
+        assert (c.get("step"), c["dur_ns"], c["segments"]) == (path.step, path.length_ns, len(path.edge))
+        assert (c["start_ns"], c["notes"], c["near_ties"]) == (path.start_ns[0], path.notes, path.ties.points)
+        chain = asked(
+            database,
+            "MATCH (c:CriticalPath {run: 'r', number: $number})<-[:OF_PATH]-(s) "
+            "OPTIONAL MATCH (e:Event)-[:ON_PATH]->(s) OPTIONAL MATCH (s)-[:NEXT_ON_PATH]->(next) "
+            "RETURN s AS s, e.trace AS trace, e.uid AS uid, e.name AS name, next.place AS next ORDER BY s.place",
+            number=c["number"],
+        )
+        segments = path.segments().records()
+        assert [one["next"] for one in chain] == [*range(2, len(segments) + 1), None]
+        for one, segment in zip(chain, segments, strict=True):
+            s = one["s"]
+            assert (s["class"], s["dur_ns"], s.get("rank")) == (segment["class"], segment["dur_ns"], segment["rank"])
+            assert one["uid"] == segment["uid"] == s.get("uid")
+            if segment["uid"] is None:
+                assert (s["class"], s["name"]) == ("unrecorded", "unrecorded")
+            else:
+                assert one["name"] == segment["name"] == s["name"]
+                assert (ids[one["trace"]].rank, ids[one["trace"]].name) == (s["rank"], s["trace_name"])
+    on_path = asked(
+        database,
+        "MATCH (k:GpuEvent)-[:ON_PATH]->(s {class: 'computation'})-[:OF_PATH]->(c {step: $step}) "
+        "RETURN sum(s.dur_ns) AS ns",
+        step=expected[1].step,
+    )
+    assert on_path == [{"ns": expected[1].ns_by_class["computation"]}]
+
+
+def test_a_path_is_whole_where_events_were_left_out(database: Database) -> None:
+    database.push_run(pair(), run="r", options=GPU)
+    (path,) = step_paths(pair())
+    table = database.ask("path_of_step", run="r", step=path.step)
+    assert sum(table["dur_ns"]) == path.length_ns
+    labels = asked(database, "MATCH (e)-[:ON_PATH]->(:PathSegment) UNWIND labels(e) AS label RETURN DISTINCT label")
+    assert {row["label"] for row in labels} - {"Hot", "Warm"} == {"Event", "GpuEvent", "Kernel"}
+
+
+def test_a_path_of_other_ranks_takes_the_place_of_the_old_one(database: Database) -> None:
+    first, second, third = simulated(ranks=3, seed=75)
+    database.push_run([first, second], run="r", options=GPU)
+    database.push(third.core, run="r", name=third.name, options=GPU)
+    assert len(database.ask("path_of_step", run="r")) == 0
+    assert database.push_run([first, second, third], run="r", options=GPU) == "pushed"
+    path = critical_path([first, second, third])
+    assert sum(database.ask("path_of_step", run="r")["dur_ns"]) == path.length_ns
+    (count,) = asked(database, "MATCH (s:PathSegment) RETURN count(s) AS n")
+    assert count["n"] == len(path.edge) + sum(len(one.edge) for one in step_paths([first, second, third]))
+    database.drop("r/rank2")
+    assert not asked(database, "MATCH (c:CriticalPath|PathSegment) RETURN c")
+
+
 def test_nothing_undeclared_is_written(database: Database) -> None:
     database.push_run(pipeline(), run="r")
     words = {"int": "Long", "str": "String", "float": "Double", "strs": "StringArray"}
     declared = {label: {prop.name: words[prop.type] for prop in found} for label, found in RANK_PROPERTIES.items()}
-    declared["Meeting"]["run"] = "String"
+    for label in ("Meeting", "CriticalPath", "PathSegment"):
+        declared[label]["run"] = "String"
     rows = asked(
         database,
         "CALL db.schema.nodeTypeProperties() YIELD nodeLabels, propertyName, propertyTypes "
-        "WITH * WHERE any(label IN nodeLabels WHERE label IN ['Matching', 'Meeting']) RETURN *",
+        "WITH * WHERE any(label IN nodeLabels WHERE label IN $labels) RETURN *",
+        labels=list(declared),
     )
-    assert rows
+    assert {row["nodeLabels"][0] for row in rows} == set(declared)
     for row in rows:
         assert [declared[row["nodeLabels"][0]][row["propertyName"]]] == row["propertyTypes"]
     of_edges = asked(database, "CALL db.schema.relTypeProperties() YIELD relType, propertyName RETURN *")
@@ -175,7 +240,7 @@ def test_pushing_again_changes_nothing_and_drops_are_complete(database: Database
     assert pulled.collectives.nodes == pair()[1].core.collectives.nodes
     database.drop("r/rank1")
     assert database.matchings() == []
-    assert not asked(database, "MATCH (c:Meeting) RETURN c")
+    assert not asked(database, "MATCH (c:Meeting|CriticalPath|PathSegment) RETURN c")
     database.drop("r")
     assert contents(database.connection) == Contents({}, {})  # type: ignore[arg-type]
 
@@ -190,7 +255,7 @@ def test_ranks_that_are_pushed_one_by_one_are_matched_together(database: Databas
     assert len(table) == 0
     assert table.notes == ["the collectives of r are not matched: push its 2 traces together, with --run"]
     with pytest.raises(DatabaseError, match="r/rank1 is of the run too: push all of its ranks together"):
-        database.match("r", [PushedRank.of(first, first.name, GPU)])
+        database.match("r", [first], options=GPU)
     assert database.push_run(pair(), run="r", options=GPU) == "pushed"
     assert len(database.ask("slowest_ranks", run="r")) == 2
     assert database.ask("slowest_ranks", run="r", kind="nothing").notes == []
@@ -218,7 +283,7 @@ class _CutError(Exception):
 
 
 def test_cut_off_anywhere_the_next_one_completes_it(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer, "BATCH", 5)
+    monkeypatch.setattr(writer, "BATCH", 50)
     commit = writer.Writer._commit
     done: list[int] = []
 
@@ -227,16 +292,15 @@ def test_cut_off_anywhere_the_next_one_completes_it(database: Database, monkeypa
         return commit(*arguments)
 
     monkeypatch.setattr(writer.Writer, "_commit", counted)
-    ranks = [PushedRank.of(one, one.name, GPU) for one in pipeline()]
     database.push_run(pipeline(), run="r", options=GPU)
     expected = everything(database)
     with database.connection.driver() as driver, driver.session(database="neo4j") as session:
         session.run("MATCH (m:Matching) SET m.state = 'dropping'").consume()
     done.clear()
-    assert database.match("r", ranks) == "pushed"
+    assert database.match("r", pipeline(), options=GPU) == "pushed"
     batches = len(done)
     assert batches > 10
-    for cut in range(0, batches, 3):
+    for cut in range(0, batches, 4):
         with database.connection.driver() as driver, driver.session(database="neo4j") as session:
             session.run("MATCH (m:Matching) SET m.state = 'dropping'").consume()
         done.clear()
@@ -249,10 +313,10 @@ def test_cut_off_anywhere_the_next_one_completes_it(database: Database, monkeypa
         with monkeypatch.context() as patch:
             patch.setattr(writer.Writer, "_commit", cutting)
             with pytest.raises(_CutError):
-                database.match("r", ranks)
+                database.match("r", pipeline(), options=GPU)
         assert [one["state"] for one in database.matchings()] == ["loading"]
         assert len(database.ask("slowest_ranks", run="r")) == 0
-        assert database.match("r", ranks) == "completed"
+        assert database.match("r", pipeline(), options=GPU) == "completed"
         found = everything(database)
         assert_same(found[0], expected[0])
         assert found[1] == expected[1]

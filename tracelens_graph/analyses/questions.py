@@ -265,6 +265,7 @@ def _questions() -> Mapping[str, Question]:
         ("across", "collective_spread", "across.ranks.collective_spread", OF_RANKS),
         ("across", "slowest_ranks", "across.ranks.slowest_ranks", OF_RANKS),
         ("across", "waits_by_group", "across.ranks.waits_by_group", OF_RANKS),
+        ("across", "path_of_step", "critical_path.job_paths.path_of_step", None),
         ("quality", "incomplete_traces", "across.history.incomplete_traces", ()),
     ]
     fixed: Mapping[str, Mapping[str, Any]] = {"steps": {"top_ops": 0}}

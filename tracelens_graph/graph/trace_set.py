@@ -154,6 +154,10 @@ class TraceSet(Sequence[TraceMember]):
         """The set with other graphs in the place of its own, such as graphs with a face; all else stays."""
         return self._again(self, (replace(one, graph=made(one.core)) for one in self._members))
 
+    def by_rank(self) -> Self:
+        """The set in the order of the ranks, those without one last."""
+        return self._again(self, sorted(self._members, key=lambda one: (one.rank is None, one.rank or 0, one.name)))
+
     def narrowed(self, **conditions: Any) -> Self:
         """The set of the windows of its graphs that meet some conditions; see `Core.window`."""
         from tracelens_graph.graph.window import narrow
@@ -162,7 +166,7 @@ class TraceSet(Sequence[TraceMember]):
 
     @classmethod
     def _again(cls, traces: TraceSet, members: Iterable[TraceMember]) -> Self:
-        """A set of other graphs or windows of the same traces."""
+        """A set of the same traces: other graphs or windows of them, some of them, or in another order."""
         again = cls(members, broken=traces.broken)
         again.notes, again._source = traces.notes, traces
         return again

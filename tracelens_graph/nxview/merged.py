@@ -1,4 +1,4 @@
-"""What joins the ranks of a job: nodes for collectives and process groups, and the edges between and to them."""
+"""What joins the ranks of a job: collectives, process groups and critical paths, and the edges between and to them."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ from typing import Any
 
 import numpy as np
 
+from tracelens_graph.analyses.critical_path.job_paths import JobPaths
 from tracelens_graph.analyses.ranks.figures import Figures
 from tracelens_graph.analyses.ranks.transfers import transfers
 from tracelens_graph.graph.collectives import Collective
 from tracelens_graph.graph.trace_set import NODES_PER_TRACE
 from tracelens_graph.nxview.adjacency import NOTHING
 from tracelens_graph.nxview.lazy import FrozenDict
+from tracelens_graph.nxview.paths import PathNodes
 
 FIRST_GROUP = 2**39
-"""Nodes that belong to no trace are numbered as if they were of one more: collectives from 0, groups from here on."""
+"""Nodes that belong to no trace are numbered as if they were of one more: collectives from 0, groups from here on, then
+what `paths` numbers."""
 
 Neighbours = dict[int, dict[int, FrozenDict]]
 """node -> neighbour -> type of the edge -> its attributes, as networkx keeps the edges of a MultiDiGraph."""
@@ -27,28 +30,50 @@ class Merged:
 
     Args:
         figures: what the collectives cost.
+        paths: the critical paths.
 
     Attributes:
-        nodes: number in the set -> attributes; collectives in their order, then process groups.
-        out, into: the edges by source and by target. Both show one dictionary per pair of nodes.
         edges: how many edges there are.
     """
 
-    def __init__(self, figures: Figures) -> None:
-        self.nodes: dict[int, FrozenDict] = {}
-        self.out: Neighbours = {}
-        self.into: Neighbours = {}
-        self.edges = 0
+    def __init__(self, figures: Figures, paths: JobPaths) -> None:
+        self._nodes: dict[int, FrozenDict] = {}
+        self._out: Neighbours = {}
+        self._into: Neighbours = {}
         self._figures, self._meetings = figures, figures.meetings
         self._base = len(self._meetings.attendances) * NODES_PER_TRACE
+        self._paths = PathNodes(paths, self._base)
+        self.edges = self._paths.edges
         self._add_collectives()
         self._add_groups()
         self._join_members()
         self._join_transfers()
 
+    @property
+    def keys(self) -> list[int]:
+        """The nodes by their numbers in the set: collectives in their order, process groups, paths, their segments."""
+        return [*self._nodes, *self._paths.keys]
+
+    def attributes(self, key: int) -> FrozenDict:
+        """The attributes of a node."""
+        found = self._nodes.get(key)
+        return self._paths.attributes(key) if found is None else found
+
+    def out(self, key: int) -> dict[int, FrozenDict]:
+        """The edges from a node, also of a trace: neighbour -> type -> attributes."""
+        return self._out.get(key, {}) | self._paths.out(key)
+
+    def into(self, key: int) -> dict[int, FrozenDict]:
+        """The edges to a node; they show the same attributes as `out`."""
+        return self._into.get(key, {}) | self._paths.into(key)
+
     def collective(self, number: int) -> int:
         """The node of a collective, by its number in `Meetings`."""
         return self._base + number
+
+    def path_of_step(self, step: int | None) -> int | None:
+        """The node of the critical path of a step, or with None of everything; None where there is no such path."""
+        return self._paths.of_step(step)
 
     def _add_collectives(self) -> None:
         m, figures = self._meetings, self._figures
@@ -113,7 +138,7 @@ class Merged:
 
     def _join_transfers(self) -> None:
         for at, source, target in zip(*(each.tolist() for each in transfers(self._meetings)), strict=True):
-            told = self.nodes[self.collective(at)]
+            told = self._nodes[self.collective(at)]
             known = ("collective", "message_bytes", "latency_ns", "start_skew_ns")
             about = FrozenDict({name: told[name] for name in known if name in told})
             self._join("SENDS", self._kernels(source)[0], self._kernels(target)[0], about)
@@ -123,12 +148,12 @@ class Merged:
         return [base + uid for uid in self._meetings.parts.collective(part).uids]
 
     def _add(self, node: int, kind: str, **attributes: Any) -> None:
-        self.nodes[node] = FrozenDict(kind=kind, **{k: v for k, v in attributes.items() if v not in (None, "")})
+        self._nodes[node] = FrozenDict(kind=kind, **{k: v for k, v in attributes.items() if v not in (None, "")})
 
     def _join(self, name: str, source: int, target: int, attributes: FrozenDict = NOTHING) -> None:
-        joined = FrozenDict({**self.out.get(source, {}).get(target, {}), name: attributes})
-        self.out.setdefault(source, {})[target] = joined
-        self.into.setdefault(target, {})[source] = joined
+        joined = FrozenDict({**self._out.get(source, {}).get(target, {}), name: attributes})
+        self._out.setdefault(source, {})[target] = joined
+        self._into.setdefault(target, {})[source] = joined
         self.edges += 1
 
 

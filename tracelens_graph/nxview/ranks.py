@@ -8,6 +8,7 @@ from typing import Any
 import networkx as nx
 import numpy as np
 
+from tracelens_graph.analyses.critical_path.job_paths import job_paths
 from tracelens_graph.analyses.ranks.figures import Figures
 from tracelens_graph.analyses.ranks.meetings import Meetings
 from tracelens_graph.errors import NodeNotFoundError
@@ -24,10 +25,12 @@ class RanksGraph(ReadOnly, nx.MultiDiGraph):
     * A node of a trace is `ordinal * 2**40 + uid`, as `TraceSet.node_id` gives it, with the attributes that it has in
       the graph of its trace, the `rank` and the name of the `trace`. `start_ns` is on the common clock of the ranks.
     * What the ranks share has numbers as if it were of one more trace. `Collective` nodes have the attributes of the
-      table `rank_collectives`, times in ns; `ProcessGroup` nodes stand for the ranks of a group.
+      table `rank_collectives`, times in ns; `ProcessGroup` nodes stand for the ranks of a group. A `CriticalPath` is
+      what bounds a step, or everything there is; its `PathSegment` nodes are what the table `path_of_step` lists.
     * The edges of each trace stay inside of it. Kernels are `MEMBER_OF` a collective, with the `wait_ns`,
       `transfer_ns` and `end_skew_ns` of their rank; a collective is `IN_GROUP` of a process group; a kernel `SENDS` to
-      the one that receives.
+      the one that receives. GPU work and calls on the host are `ON_PATH` of the segments that they account for; a
+      segment is `OF_PATH` of its path, and `NEXT_ON_PATH` leads to the one that follows it.
 
     Args:
         traces: the ranks, each a whole graph that is a networkx graph itself.
@@ -44,13 +47,13 @@ class RanksGraph(ReadOnly, nx.MultiDiGraph):
     def __init__(self, traces: TraceSet) -> None:
         self._traces = traces
         self.meetings = Meetings(traces)
-        self._merged = Merged(Figures(self.meetings))
+        self._merged = Merged(Figures(self.meetings), job_paths(traces, self.meetings))
         self._faces: list[Any] = [*traces.graphs]
         self._about = [
             {"trace": one.name} if one.rank is None else {"rank": one.rank, "trace": one.name} for one in traces
         ]
         indexes = [face._node.index for face in self._faces]
-        self._index = index = SetIndex(indexes, list(self._merged.nodes))
+        self._index = index = SetIndex(indexes, self._merged.keys)
         nodes = OnDemandDict(index, self._node_at, self._nodes)
         about = {"name": ", ".join(dict.fromkeys(filter(None, (one.run for one in traces)))), "traces": len(traces)}
         put_on(self, about, nodes, _EdgeCount(self._faces, self._merged), self._rows("_adj"), self._rows("_pred"))
@@ -68,11 +71,25 @@ class RanksGraph(ReadOnly, nx.MultiDiGraph):
             raise NodeNotFoundError(f"there is no collective {number} among {len(self.meetings):,}, counted from 0")
         return self._merged.collective(number)
 
+    def critical_path(self, step: int | None = None) -> int:
+        """The node of a critical path.
+
+        Args:
+            step: the number in `ProfilerStep#n`; by default the path through everything there is.
+
+        Raises:
+            NodeNotFoundError: there is no GPU work, or none of this step.
+        """
+        found = self._merged.path_of_step(step)
+        if found is None:
+            raise NodeNotFoundError("no rank has GPU work" + ("" if step is None else f" of step {step}"))
+        return found
+
     def _node_at(self, position: int) -> FrozenDict:
         """Attributes of the node at a position."""
         ordinal, uid = divmod(self._index.key(position), NODES_PER_TRACE)
         if ordinal == len(self._faces):
-            return self._merged.nodes[self._index.key(position)]
+            return self._merged.attributes(self._index.key(position))
         [found] = self._of_trace(ordinal, [self._faces[ordinal]._node[uid]])
         return found
 
@@ -81,7 +98,7 @@ class RanksGraph(ReadOnly, nx.MultiDiGraph):
         found: list[FrozenDict] = []
         for ordinal, first, end, keys in self._index.blocks(low, high):
             if ordinal == len(self._faces):
-                found += [self._merged.nodes[key] for key in keys]
+                found += map(self._merged.attributes, keys)
             else:
                 found += self._of_trace(ordinal, self._faces[ordinal]._node.at(first, end))
         return found
@@ -103,7 +120,7 @@ class RanksGraph(ReadOnly, nx.MultiDiGraph):
 
         def row(key: int, own: Mapping[int, FrozenDict]) -> dict[int, FrozenDict]:
             base = key - key % NODES_PER_TRACE
-            return {base + other: data for other, data in own.items()} | joined.get(key, {})
+            return {base + other: data for other, data in own.items()} | joined(key)
 
         def one(position: int) -> dict[int, FrozenDict]:
             key = self._index.key(position)

@@ -291,13 +291,20 @@ RANK_EDGES = (
         "MEMBER_OF", "Kernel|Annotation", "Meeting", "first kernel of a rank's part to the collective of all ranks"
     ),
     EdgeType("SENDS", "Kernel", "Kernel", "first kernel of the rank that sends to that of the one that receives"),
-    EdgeType("OF_MATCHING", "Meeting", "Matching", "collective of all ranks to the matching that found it"),
+    EdgeType(
+        "OF_MATCHING", "Meeting|CriticalPath", "Matching", "collective of all ranks, or path, to the matching it is of"
+    ),
     EdgeType("OF_RANK", "Matching", "Trace", "matching to the ranks that were matched"),
+    EdgeType("OF_PATH", "PathSegment", "CriticalPath", "segment to its critical path"),
+    EdgeType("NEXT_ON_PATH", "PathSegment", "PathSegment", "segment to the one that follows it"),
+    EdgeType("ON_PATH", "event", "PathSegment", "GPU work, or the call on the host, to a segment that it accounts for"),
 )
 """Edges of the ranks of a run in a database."""
 
 RANK_KINDS = {
     "Matching": "the collectives of the ranks of one run, matched",
     "Meeting": "one collective that ranks took part in together, on one clock",
+    "CriticalPath": "what bounds a step over all ranks, or everything there is",
+    "PathSegment": "a stretch of time on a critical path, which begins where the one before it ends",
 }
 """Nodes of the ranks of a run in a database."""

@@ -60,6 +60,8 @@ KEYS: Mapping[str, Key] = {
     "Divergence": Key("place", "diff"),
     "Matching": Key("run", ""),
     "Meeting": Key("number", "run"),
+    "CriticalPath": Key("number", "run"),
+    "PathSegment": Key("number", "run"),
 }
 """Label -> key; a constraint each. Scope trace run or diff is a property of that name beside the key."""
 
@@ -309,6 +311,7 @@ RANK_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
         Stored("collectives", "int", "collectives that two ranks at least took part in"),
         Stored("parts", "int", "parts of ranks in collectives"),
         Stored("unmatched", "int", "those that are of no other rank's"),
+        Stored("paths", "int", "critical paths: one of each step and one of everything; 0 without GPU work"),
         Stored("notes", "strs", "what was not matched and why, which ranks are missing, how clocks differ"),
         Stored("schema_version", "int", "version of the graph model"),
         Stored("tool_version", "str", "version of tracelens_graph that matched them"),
@@ -340,8 +343,31 @@ RANK_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
         Stored("last_trace", "str", "name of the trace of the rank that came last; of several the smallest rank's"),
         Stored("last_rank", "int", "number of that rank"),
     ),
+    "CriticalPath": (
+        Stored("number", "int", "number of the path: 0 for that of everything, then steps in their order"),
+        Stored("name", "str", "what it is the path of"),
+        Stored("step", "int", "number of the step; absent on the path of everything"),
+        Stored("start_ns", "int", "when it begins, from the first start of a trace of the run", "ns"),
+        Stored("dur_ns", "int", "its length, which its segments add up to: that of the step", "ns"),
+        Stored("segments", "int", "segments of it"),
+        Stored("near_ties", "int", "points of it with another cause close behind"),
+        Stored("notes", "strs", "what was inferred, how far clocks can be trusted"),
+    ),
+    "PathSegment": (
+        Stored("number", "int", "number of the segment among those of all paths of the run"),
+        Stored("name", "str", "what accounts for it: GPU work or a call on the host; else its class"),
+        Stored("place", "int", "place on its path, from 1"),
+        Stored("class", "str", "what the time is, as in the table `critical_path`: host, launch, computation, ..."),
+        Stored("rank", "int", "number of the rank; absent where nothing is recorded"),
+        Stored("trace_name", "str", "name of the rank's trace"),
+        Stored("uid", "int", "uid of what accounts for it; absent where nothing does"),
+        Stored("op", "str", "op that it is charged to, or that is around the call"),
+        Stored("start_ns", "int", "when it begins, from the first start of a trace of the run", "ns"),
+        Stored("dur_ns", "int", "how long it lasts", "ns"),
+        Stored("from_rank", "int", "rank that the path comes from, where that is another one"),
+    ),
 }
-"""Label -> properties of what the ranks of a run have in common; a meeting has `run` too."""
+"""Label -> properties of what the ranks of a run have in common; all but a matching have `run` too."""
 
 RANK_EDGE_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
     "MEMBER_OF": (

@@ -21,23 +21,34 @@ from tracelens_graph.table import Table, columns_of
 
 def segments(path: Path) -> Table:
     """One row per segment of the path, in the order of time; durations add up to its length."""
-    causes, nodes = path.causes, path.nodes
-    came_from = np.where(path.edge >= 0, causes.ordinal[causes.before[path.edge]], -1)
+    nodes = path.nodes
     columns: dict[str, Cells] = {
-        "class": [Class(one).name for one in path.kind.tolist()],
+        "class": class_names(path),
         "rank": nodes.rank,
         "name": nodes.name,
         "op": nodes.op,
         "module": nodes.module,
         "start_us": (path.start_ns - path.start_ns[:1]) / 1e3,
         "dur_ns": path.end_ns - path.start_ns,
-        "from_rank": [
-            rank_of(causes, source) if source not in (-1, at) else None
-            for source, at in zip(came_from.tolist(), path.ordinal.tolist(), strict=True)
-        ],
+        "from_rank": from_ranks(path),
         "uid": nodes.uid,
     }
     return Table("critical_path", columns, SEGMENTS, path.title, path.notes)
+
+
+def class_names(path: Path) -> list[str]:
+    """Per segment the name of its class."""
+    return [Class(one).name for one in path.kind.tolist()]
+
+
+def from_ranks(path: Path) -> list[int | None]:
+    """Per segment the rank that the path comes from, where that is another one."""
+    causes = path.causes
+    came_from = np.where(path.edge >= 0, causes.ordinal[causes.before[path.edge]], -1)
+    return [
+        rank_of(causes, source) if source not in (-1, at) else None
+        for source, at in zip(came_from.tolist(), path.ordinal.tolist(), strict=True)
+    ]
 
 
 def classes(path: Path) -> Table:

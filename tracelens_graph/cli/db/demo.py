@@ -21,9 +21,7 @@ def demo(uri: Uri = None, user: User = DEFAULT_USER, database: Database = DEFAUL
     """
     from tempfile import TemporaryDirectory
 
-    from tracelens_graph.database import EVERYTHING
     from tracelens_graph.database import Database as Graphs
-    from tracelens_graph.database_ranks import PushedRank
     from tracelens_graph.graph.trace_set import TraceSet
     from tracelens_graph.loading import load_core
     from tracelens_graph.reports.progress import progress_on_terminal
@@ -34,12 +32,11 @@ def demo(uri: Uri = None, user: User = DEFAULT_USER, database: Database = DEFAUL
         graphs.traces()  # a server that does not answer is to be known before anything is made
         run = simulate(ranks=2, steps=2, seed=7, read_loss=True)
         files = [file for file in write(run, folder) if file.name.endswith(".json.gz")]
-        ranks = []
-        for trace in TraceSet.of({file.name.partition(".")[0]: load_core(str(file)) for file in sorted(files)}):
+        ranks = TraceSet.of({file.name.partition(".")[0]: load_core(str(file)) for file in sorted(files)})
+        for trace in ranks:
             with progress_on_terminal("pushing", unit="rows") as progress:
                 outcome = graphs.push(trace.core, run=RUN, name=trace.name, replace=True, progress=progress)
             typer.echo(f"{outcome} {RUN}/{trace.name}")
-            ranks.append(PushedRank.of(trace, trace.name, EVERYTHING))
         graphs.match(RUN, ranks)
         typer.echo(f"\nNeo4j Browser: {_browser(graphs.connection.uri)}")
     typer.echo(f"The first query to paste there (`db query {FIRST_QUERY}` prints its table; all: `db queries`):\n")

@@ -37,7 +37,7 @@ def export(
 
     chosen = wanted(traces, run, name, label, only, min_gpu_time, with_args, arch)
     with BulkExport(folder) as exported:
-        for _, image in chosen.images():
+        for image in chosen.images(chosen.load()):
             start = time.monotonic()
             with progress_on_terminal(
                 f"writing {shorten(printable(image.trace['name']), 40)}", unit="rows"

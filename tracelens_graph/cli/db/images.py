@@ -16,7 +16,7 @@ from tracelens_graph.errors import TraceError
 from tracelens_graph.files import distinct_names
 
 if TYPE_CHECKING:
-    from tracelens_graph.graph.trace_set import TraceMember
+    from tracelens_graph.graph.trace_set import TraceSet
     from tracelens_graph.perf.devices import Architecture
     from tracelens_graph.stores.neo4j.image import Image, Options
 
@@ -76,15 +76,18 @@ class Wanted:
     options: Options
     device: Architecture | None
 
-    def images(self) -> Iterator[tuple[TraceMember, Image]]:
-        """One trace after the other, and how it stands in a database."""
+    def load(self) -> TraceSet:
+        """The traces."""
+        return load_set(self.files, self.run)
+
+    def images(self, traces: TraceSet) -> Iterator[Image]:
+        """How the traces stand in a database, one after the other."""
         from tracelens_graph.database import image
         from tracelens_graph.stores.neo4j.image import Placement
 
-        traces = load_set(self.files, self.run)
         for trace in traces:
             placement = Placement(self.run or trace.core.trace_id, self.name or trace.name, self.labels)
-            yield trace, image(trace.core, placement, self.options, self.device)
+            yield image(trace.core, placement, self.options, self.device)
         if traces.broken:
             raise TraceError(f"{len(traces.broken)} of {len(self.files)} traces could not be read; the others are done")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,7 +14,8 @@ from tracelens_graph.stores.neo4j.connection import DEFAULT_DATABASE, DEFAULT_US
 
 if TYPE_CHECKING:
     from tracelens_graph.database import Database as Graphs
-    from tracelens_graph.database_ranks import PushedRank
+    from tracelens_graph.graph.trace_set import TraceSet
+    from tracelens_graph.stores.neo4j.image import Options
 
 
 def push(
@@ -36,49 +36,46 @@ def push(
 ) -> None:
     """Push traces into a Neo4j database.
 
-    Stopped at any point, the same command goes on. What is there already is left as it is. The collectives of a run are
-    matched over its ranks where all of them are named.
+    Stopped at any point, the same command goes on. What is there already is left as it is. Where all ranks of a run are
+    named, their collectives are matched, and the critical path of each step is stored.
 
     Example: tracelens-graph db push trace.json.gz --run llama-70b --label commit=3f2a9c
 
     Example: tracelens-graph db push traces/ --run llama-70b --only gpu,Op --min-gpu-time 5us
     """
     from tracelens_graph.database import Database as Graphs
-    from tracelens_graph.database_ranks import PushedRank
     from tracelens_graph.reports.progress import progress_on_terminal
     from tracelens_graph.texts import printable, shorten
 
     chosen = wanted(traces, run, name, label, only, min_gpu_time, with_args, arch)
-    ranks = []
     with Graphs(connection(uri, user, database)) as graphs:
         graphs.traces()  # a server that does not answer is to be known before a large trace is read
-        for trace, image in chosen.images():
+        ranks = chosen.load()
+        for image in chosen.images(ranks):
             start = time.monotonic()
             called = shorten(printable(image.trace["name"]), 40)
             with progress_on_terminal(f"pushing {called}", unit="rows") as progress:
                 outcome = graphs.push_image(image, replace=replace, progress=progress)
             seconds = 0 if outcome == "unchanged" else time.monotonic() - start
             typer.echo(printable(f"{outcome} {counts(image, seconds)}"))
-            if run:
-                ranks.append(PushedRank.of(trace, image.trace["name"], chosen.options))
         if run:
-            _match(graphs, run, ranks)
+            _match(graphs, run, ranks, chosen.options)
 
 
-def _match(graphs: Graphs, run: str, ranks: Sequence[PushedRank]) -> None:
-    """Match the collectives of a run, if all of its ranks were pushed, and say what was done."""
+def _match(graphs: Graphs, run: str, ranks: TraceSet, options: Options) -> None:
+    """Match the collectives of a run and follow its paths, if all of its ranks were pushed, and say what was done."""
     from tracelens_graph.reports.progress import progress_on_terminal
     from tracelens_graph.texts import printable
 
     of_run = {trace["id"] for trace in graphs.traces() if trace["run"] == run}
-    if of_run != {one.trace for one in ranks}:
+    if of_run != {one.core.trace_id for one in ranks}:
         if not any(one["run"] == run and one["state"] == "complete" for one in graphs.matchings()):
             named = f"{len(ranks):,} of its {len(of_run):,} traces were named"
             typer.echo(printable(f"collectives of {run} are not matched: {named}; name all of them"))
     elif len(ranks) > 1:
         start = time.monotonic()
         with progress_on_terminal("pushing collectives", unit="rows") as progress:
-            outcome = graphs.match(run, ranks, progress=progress)
+            outcome = graphs.match(run, ranks, options=options, progress=progress)
         (found,) = (one for one in graphs.matchings() if one["run"] == run)
         if found["parts"]:
             seconds = "" if outcome == "unchanged" else f" in {time.monotonic() - start:.1f} s"

@@ -40,6 +40,16 @@ SEGMENTS: About = {
     "uid": instance("node, in the trace of its rank"),
 }
 
+PATH_OF_STEP: About = {
+    "place": Column("place on the path, from 1", heading="place"),
+    "class": _CLASS,
+    "rank": _RANK,
+    "trace": text("name of the trace of the rank"),
+    "name": key("GPU work; of host time the innermost call with most of it; of launches and waits the call; else the "
+                "class", "name"),
+    **{name: SEGMENTS[name] for name in ("op", "start_us", "dur_ns", "from_rank", "uid")},
+}  # fmt: skip
+
 CLASSES: About = {
     "class": _CLASS,
     "time_ms": _PATH_TIME,
@@ -124,6 +134,9 @@ WHAT_IF: About = {
 SCHEMAS = {
     "critical_path": TableSchema(
         "What bounds a step over all ranks: the critical path, segment by segment.", SEGMENTS, ordered=True
+    ),
+    "path_of_step": TableSchema(
+        "What bounds a step of a run over all of its ranks, segment by segment.", PATH_OF_STEP, ordered=True
     ),
     "critical_path_classes": TableSchema("What the critical path of a step consists of, by class of time.", CLASSES),
     "critical_path_ranks": TableSchema("On which ranks the critical path of a step lies.", RANKS, figure="rank"),

@@ -30,6 +30,7 @@ _NAMED = 10
 
 _TRACES = "MATCH (t:Trace) RETURN properties(t) AS t ORDER BY t.run, t.rank, t.name"
 _DIFFS = "MATCH (d:Diff) RETURN properties(d) AS d ORDER BY d.name, d.key"
+_PATHS = "MATCH (c:CriticalPath) WHERE c.run = $run AND c.number >= 0 RETURN properties(c) AS c ORDER BY c.number"
 _MATCHINGS = "MATCH (m:Matching) RETURN properties(m) AS m ORDER BY m.run"
 
 
@@ -48,10 +49,15 @@ def matchings(driver: Driver, database: str) -> list[dict[str, Any]]:
     return _listed(driver, database, _MATCHINGS)
 
 
-def _listed(driver: Driver, database: str, statement: str) -> list[dict[str, Any]]:
+def paths(driver: Driver, database: str, run: str) -> list[dict[str, Any]]:
+    """Properties of the critical paths of a run, by number."""
+    return _listed(driver, database, _PATHS, run=run)
+
+
+def _listed(driver: Driver, database: str, statement: str, **parameters: Any) -> list[dict[str, Any]]:
     driver.verify_connectivity()  # no connection of a server that was started anew meanwhile
     with driver.session(database=database, default_access_mode="READ") as session:  # which does not try for long
-        found: list[dict[str, Any]] = session.run(statement).value()
+        found: list[dict[str, Any]] = session.run(statement, parameters).value()
         return found
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracelens_graph.cypher import Query, library
 from tracelens_graph.errors import DatabaseError
-from tracelens_graph.stores.neo4j.catalog import matchings, resolve, traces
+from tracelens_graph.stores.neo4j.catalog import matchings, paths, resolve, traces
 from tracelens_graph.suggest import did_you_mean, hint
 from tracelens_graph.table import Column, Table
 
@@ -86,16 +86,26 @@ def ask(driver: Driver, database: str, query: Query, parameters: Mapping[str, An
 
 
 def _why_empty(driver: Driver, database: str, query: Query, parameters: Mapping[str, Any]) -> list[str]:
-    """Why a question about the collectives of a run has no rows, if nobody matched these."""
+    """Why a question about the ranks of a run has no rows, if nobody matched these or no such step has a path."""
     if "(g:Matching " not in query.text:
         return []
     complete = [trace for trace in traces(driver, database) if trace["state"] == "complete"]
     wanted = parameters.get("run") or max(complete, key=lambda trace: trace["pushed_ns"], default={}).get("run")
     of_run = [trace for trace in complete if trace["run"] == wanted]
-    matched = [one["run"] for one in matchings(driver, database) if one["state"] == "complete"]
+    matched = {one["run"]: one for one in matchings(driver, database) if one["state"] == "complete"}
+    if wanted in matched and ":CriticalPath)" in query.text:
+        return [_no_path(driver, database, matched[wanted], parameters.get("step"))]
     if len(of_run) < 2 or wanted in matched:
         return []
     return [f"the collectives of {wanted} are not matched: push its {len(of_run):,} traces together, with --run"]
+
+
+def _no_path(driver: Driver, database: str, matching: Mapping[str, Any], step: int | None) -> str:
+    """Why there is no path of a step."""
+    if not matching.get("paths"):
+        return "there are no GPU events, so there is no path to follow through them"
+    steps = ", ".join(str(path["step"]) for path in paths(driver, database, matching["run"]) if "step" in path)
+    return f"no rank has GPU work of step {step}; steps with GPU work: {steps or 'none'}"
 
 
 def run(

@@ -1,7 +1,7 @@
 """Writing what the ranks of a run have in common into a database that holds them, in the same way as a trace.
 
-A Matching node stands for the collectives of a run. There is one for a run, and it is about all of its traces: it goes
-when one of them is dropped, and another trace that is pushed into the run makes it invalid.
+A Matching node stands for the collectives and the critical paths of a run. There is one for a run, and it is about all
+of its traces: it goes when one of them is dropped, and another trace that is pushed into the run makes it invalid.
 """
 
 from __future__ import annotations
@@ -16,42 +16,42 @@ from tracelens_graph.stores.neo4j.catalog import drop_whole
 from tracelens_graph.stores.neo4j.image import Edges, Nodes
 from tracelens_graph.stores.neo4j.push import Claim, Outcome, hold, judged, push_whole
 from tracelens_graph.stores.neo4j.statements import MATCHING
-from tracelens_graph.stores.neo4j.writer import Progress, Writer, batches
+from tracelens_graph.stores.neo4j.writer import SESSIONS, Progress, Writer, batches
 
 if TYPE_CHECKING:
     from neo4j import Driver, ManagedTransaction
 
-_COMPARED = ("traces", "schema_version", "tool_version")
+_COMPARED = ("traces", "paths", "schema_version", "tool_version")
 """Properties of a matching that tell whether the one that is there is the same."""
 
 
 @dataclass(frozen=True)
 class RanksImage:
-    """The matched collectives of a run as nodes and edges of a database.
+    """The matched collectives and the critical paths of a run as nodes and edges of a database.
 
     Attributes:
         matching: properties of the Matching node, without `state` and times of the push.
-        meetings: the Meeting nodes.
+        nodes: all other nodes.
         edges: all edges.
     """
 
     matching: Mapping[str, Any]
-    meetings: Nodes
+    nodes: list[Nodes]
     edges: list[Edges]
 
     @property
     def size(self) -> int:
         """Number of nodes and edges, the Matching node left out."""
-        return len(self.meetings) + sum(map(len, self.edges))
+        return sum(map(len, self.nodes)) + sum(map(len, self.edges))
 
 
 def push_ranks_image(driver: Driver, database: str, image: RanksImage, progress: Progress | None = None) -> Outcome:
-    """Write the matched collectives of a run into a database; those of other ranks of the run give way.
+    """Write what the ranks of a run have in common into a database; what other ranks of the run had gives way.
 
     Args:
         driver: a connection.
         database: name of the database.
-        image: the collectives.
+        image: the collectives and paths.
         progress: called with rows written and rows in all.
 
     Returns:
@@ -65,10 +65,11 @@ def push_ranks_image(driver: Driver, database: str, image: RanksImage, progress:
 
     def write(begun_ns: int) -> None:
         writer = Writer(driver, database, {"run": run, "begun": begun_ns}, image.size, progress)
-        writer.write(batches(image.meetings, 1, MATCHING))
+        for nodes in image.nodes:
+            writer.write(batches(nodes, whole=MATCHING))
         for edges in image.edges:
-            # Edges of the matching all want its node, so one session writes them.
-            sessions = 1 if "Matching" in (edges.source, edges.target) else 2
+            # Edges of a matching or of a path all want its node, so one session writes them.
+            sessions = 1 if {"Matching", "CriticalPath"} & {edges.source, edges.target} else SESSIONS
             writer.write(batches(edges, sessions, MATCHING))
 
     return push_whole(

@@ -179,7 +179,10 @@ DELETIONS = {
         MATCHING,
         (
             (f"(m:Meeting)<-[:MEMBER_OF]-(:{EVENT})-[e:SENDS]->() WHERE m.run = t.run AND m.number >= 0", "e"),
-            ("(p:Meeting) WHERE p.run = t.run AND p.number >= 0", "p"),
+            *(
+                (f"(p:{label}) WHERE p.run = t.run AND p.number >= 0", "p")
+                for label in ("Meeting", "PathSegment", "CriticalPath")
+            ),
         ),
     ),
 }
