@@ -217,6 +217,16 @@ def test_without_gpu_work_computation_is_not_known(run: Run) -> None:
     assert "computing_ms is not known" in err
 
 
+def test_a_path_on_recorded_clocks(run: Run, tmp_path: Path) -> None:
+    job = simulate(ranks=4, steps=2, layers=2, nodes=2, clock_offset_us=20_000.0)
+    write(job, tmp_path, traces_only=True)
+    _, corrected, _ = run("ranks", tmp_path, "--path", env=WIDE)
+    _, recorded, _ = run("ranks", tmp_path, "--path", "--recorded-clocks", env=WIDE)
+    assert "by the ends of collectives: corrected" in corrected
+    assert "by the ends of collectives: not corrected" in recorded
+    assert recorded.splitlines()[0] != corrected.splitlines()[0]
+
+
 def test_titles_say_what_sums_are_over(run: Run, job: Path) -> None:
     _, out, _ = run("ranks", job, env=WIDE)
     titles = {

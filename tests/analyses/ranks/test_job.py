@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from simulated_jobs import simulated_job
 
 from tracelens_graph.analyses.late_ranks.reasons import UNNAMED
 from tracelens_graph.analyses.ranks.job import Job
+from tracelens_graph.analyses.ranks.meetings import Meetings
 
 LATE = {"ranks": 4, "steps": 3, "layers": 1, "dataloader_rank": 2, "dataloader_us": 12_000.0}
 
@@ -17,7 +19,7 @@ LATE = {"ranks": 4, "steps": 3, "layers": 1, "dataloader_rank": 2, "dataloader_u
     "settings",
     [
         LATE,
-        {**LATE, "layers": 4, "nodes": 2, "clock_offset_us": 20_000.0, "end_noise_us": 5.0},
+        {**LATE, "nodes": 2, "clock_offset_us": 20_000.0, "end_noise_us": 5.0},
         {**LATE, "tensor_parallel": 2},
     ],
     ids=["one host", "two hosts", "groups"],
@@ -49,6 +51,23 @@ def test_windows_alone_are_explained_by_their_whole_traces() -> None:
     windows = traces.narrowed(step=4)
     assert Job(windows, whole=windows).why_late == Job(windows, whole=traces).why_late != ""
     assert "data loader" in Job(windows, whole=windows).why_late
+
+
+def test_clocks_of_a_step_are_those_of_the_whole_recording() -> None:
+    """Four collectives tell no clocks apart."""
+    settings = {**LATE, "nodes": 2, "clock_offset_us": 20_000.0, "end_noise_us": 5.0}
+    traces = simulated_job(**settings).traces
+    whole, part = Job(traces).meetings, Job(traces.narrowed(step=4)).meetings
+    assert (len(part), part.unmatched) == (4, [])
+    assert part.untold_clocks == 0
+    assert np.array_equal(part.clocks.offset_ns, whole.clocks.offset_ns)
+    skew = dict(zip(keys(whole), whole.last_start_ns - whole.first_start_ns, strict=True))
+    of_step = zip(keys(part), part.last_start_ns - part.first_start_ns, strict=True)
+    assert all(skew[key] == value for key, value in of_step)
+
+
+def keys(meetings: Meetings) -> list[str]:
+    return [meetings.parts.collective(int(part)).key for part in meetings.order[meetings.first]]
 
 
 def test_what_else_is_told_of_a_step_is_of_the_step_alone() -> None:

@@ -53,9 +53,6 @@ class Job:
         whole: TraceSet | None = None,
     ) -> None:
         self._whole = None if whole is None else whole.with_graphs(lambda core: core)
-        self._is_part = (
-            whole is not None and isinstance(ranks, TraceSet) and not all(one.window.is_whole for one in ranks)
-        )
         self.meetings = Meetings(ranks, correct)
         self.figures = Figures(self.meetings, architecture)
         self.step_times = StepTimes(self.figures)
@@ -91,10 +88,10 @@ class Job:
 
     def _late_arrivals(self, whole: TraceSet) -> Table:
         """Late arrivals to the collectives of this job, explained by whole traces."""
-        if not self._is_part:
+        everything = self.meetings.whole
+        if everything is self.meetings:
             return late_arrivals(self.figures, whole)
-        everything = Figures(Meetings(whole, self.meetings.is_corrected), self.figures.architecture)
-        return late_arrivals(everything, whole, shown=self.meetings)
+        return late_arrivals(Figures(everything, self.figures.architecture), whole, shown=self.meetings)
 
     @cached_property
     def _makers(self) -> Mapping[str, Callable[[], Table]]:

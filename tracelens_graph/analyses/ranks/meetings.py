@@ -53,6 +53,9 @@ class Meetings:
 
     def __init__(self, ranks: TraceSet | Sequence[Attendance], correct: bool = True) -> None:
         given = [Attendance.of(one) for one in ranks] if isinstance(ranks, TraceSet) else list(ranks)
+        self._windows: TraceSet | None = None
+        if isinstance(ranks, TraceSet) and not all(one.window.is_whole for one in ranks):
+            self._windows = ranks
         self.attendances: list[Attendance] = given
         self.is_corrected = correct
         self.parts = Parts.of(given)
@@ -78,8 +81,20 @@ class Meetings:
         return np.unique(np.array(named, np.int64), return_inverse=True)[1]
 
     @cached_property
+    def whole(self) -> Meetings:
+        """The collectives of the whole traces, of whose windows these are; else these.
+
+        Clocks are those of the whole: a step may have too few collectives to tell them.
+        """
+        if self._windows is None:
+            return self
+        return Meetings(self._windows.with_graphs(lambda core: core), self.is_corrected)
+
+    @cached_property
     def _clock_of(self) -> np.ndarray:
         """For each rank the number of its clock: ranks of one host share one, but for those that plainly do not."""
+        if self.whole is not self:
+            return self.whole._clock_of
         clock_of = self._host_of.copy()
         for host in range(int(clock_of.max(initial=-1)) + 1):
             ranks = np.flatnonzero(self._host_of == host)
@@ -100,6 +115,8 @@ class Meetings:
     @cached_property
     def clocks(self) -> Clocks:
         """The clock of each host by the ends of collectives, as far as these tell."""
+        if self.whole is not self:
+            return self.whole.clocks
         if np.array_equal(self._clock_of, np.arange(len(self.attendances))):
             return self.estimated.beyond_doubt()
         return clocks_by_ends(self.parts, self._matched, self._clock_of).beyond_doubt()
