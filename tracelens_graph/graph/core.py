@@ -37,6 +37,7 @@ from tracelens_graph.suggest import hint
 if TYPE_CHECKING:
     from tracelens_graph.graph.autograd import Autograd
     from tracelens_graph.graph.collectives import Collectives
+    from tracelens_graph.graph.link import Link
     from tracelens_graph.table import Table
 
 
@@ -181,6 +182,7 @@ class Core:
         collectives: Mapping[int, dict[str, Any]],
         info: TraceInfo,
         details: Details,
+        link: Link | None = None,
     ) -> None:
         self.columns = columns
         self.names = names
@@ -191,6 +193,7 @@ class Core:
         self.collective_args = collectives
         self.info = info
         self.details = details
+        self.link = link
         self.edge_cache: dict[str, tuple[np.ndarray, np.ndarray]] = {}
         self.class_cache: dict[tuple[bool, bool], np.ndarray] = {}
 
@@ -266,7 +269,7 @@ class Core:
         return Core(
             kept, self.names, self.threads, self.argsets if "argset" in kept.names else [],
             self.autograd_flows if "sequence" in kept.names else Flows.of(), self.depends_on,
-            self.collective_args, self.info, self.details,
+            self.collective_args, self.info, self.details, self.link,
         )  # fmt: skip
 
     def read_all(self) -> None:

@@ -1,0 +1,31 @@
+"""What joins a graph with the execution trace of the same run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from tracelens_graph.graph.execution_trace import ExecutionTrace
+
+
+@dataclass(eq=False)
+class Link:
+    """Nodes of a graph and those of an execution trace that stand for the same operator or range.
+
+    Attributes:
+        execution: the execution trace.
+        node_of_row: for each row of the graph the row of its node in the execution trace, -1 for none.
+        row_of_node: for each row of the execution trace the row of its node in the graph, -1 for none.
+        method: how they were joined, for people.
+        equal_names_percent: share of the pairs whose names are equal.
+        unjoined: why -> number of ops and annotations of the graph, and nodes of the execution trace, without partner.
+    """
+
+    execution: ExecutionTrace
+    node_of_row: np.ndarray
+    row_of_node: np.ndarray
+    method: str
+    equal_names_percent: float
+    unjoined: Mapping[str, int]
