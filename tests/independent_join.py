@@ -28,7 +28,7 @@ Pairs = list[tuple[Named, Named]]
 
 
 def join(trace: Any, execution_trace: dict[str, Any]) -> tuple[str, set[tuple[int, int]]]:
-    """How the two were joined, and pairs of a node's id and an event's position; "none" where no way was good enough."""
+    """How the two were joined ("none": not at all), and pairs of a node's id and an event's position."""
     nodes, events = nodes_of(execution_trace), events_of(trace)
     for method, join_by in WAYS:
         pairs = join_by(nodes, events)
@@ -62,7 +62,8 @@ def events_of(trace: Any) -> list[Named]:
 
 def by_record(nodes: list[Named], events: list[Named], offset: int = 0) -> Pairs:
     event_of = {event.record: event for event in events if event.record}
-    return [(node, event_of[node.record - offset]) for node in nodes if node.record and node.record - offset in event_of]
+    found = ((node, event_of.get(node.record - offset)) for node in nodes if node.record)
+    return [(node, event) for node, event in found if event]
 
 
 def by_shifted_record(nodes: list[Named], events: list[Named]) -> Pairs:
