@@ -111,7 +111,7 @@ def _columns(file: _File, name: str) -> ExecutionTrace:
     return ExecutionTrace(
         info=ExecutionTraceInfo(
             source=name, schema=file.schema, pid=file.pid, time=file.time, start_ms=file.start_ts,
-            finish_ms=file.finish_ts,
+            finish_ms=file.finish_ts, entries=len(nodes),
         ),
         names=list(name_codes),
         schemas=list(schema_codes),
