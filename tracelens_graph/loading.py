@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tracelens_graph.graph.core import Core
+from tracelens_graph.loaders.foreign import ExecutionTraceError
 from tracelens_graph.loaders.sources import open_source
 
 
@@ -18,9 +19,12 @@ def load_core(
 ) -> Core:
     """The graph of a trace or of a saved graph, as columns.
 
+    An execution trace alone becomes a graph, too, which tells no times (`TraceInfo.has_times`).
+
     Args:
         source: a path (`.json`, `.json.gz`, `.json.zst`, `.zip` or a saved graph, told apart by content), `-` for
-            standard input, bytes, a file object, or parsed JSON (a dict with `traceEvents` or the list of events).
+            standard input, bytes, a file object, or parsed JSON (a dict with `traceEvents` or `nodes`, or the list of
+            events).
         et: the execution trace of the same run, given like `source`: see `linked`.
         progress: called with bytes done and bytes in all.
         processes: 1 to stay in this process; by default two for large files where that is safe.
@@ -37,6 +41,26 @@ def load_core(
 
 
 def _load(source: Any, progress: Callable[[int, int], None] | None, processes: int | None) -> Core:
+    opened = open_source(source)
+    try:
+        return load_profile(opened, progress=progress, processes=processes)
+    except ExecutionTraceError:
+        from tracelens_graph.loaders.execution_trace.graph import execution_graph
+        from tracelens_graph.loaders.execution_trace.loader import load_execution_trace
+
+        with opened.loading():
+            return execution_graph(load_execution_trace(opened), opened)
+
+
+def load_profile(
+    source: Any, *, progress: Callable[[int, int], None] | None = None, processes: int | None = None
+) -> Core:
+    """As `load_core`, of profiler traces and saved graphs only.
+
+    Raises:
+        NotATraceError: it is something else, such as an execution trace; the message says what was found.
+        TraceError, ChangedTraceError, MissingExtraError: as `load_core`.
+    """
     opened = open_source(source)
     with opened.loading():
         if opened.packing == "graph":
