@@ -190,6 +190,13 @@ def used_again(ledger: Ledger) -> list[Json]:
         run("aten::mul", lambda one: one * 3, reads=f"twin{n}", makes=f"of_twin{n}")
         return f"twin{n}", f"first{n}"
 
+    def product(n: int) -> tuple[str, str]:
+        """The operator uses its result before it gives it out."""
+        run("aten::matmul", lambda a, b: a @ b, reads="out before", makes=f"product{n}")
+        run("aten::matmul", lambda a, b: a @ b, frees=f"product{n}", reads="out before", makes=f"same_product{n}")
+        run("aten::neg", lambda one: -one, reads=f"same_product{n}", makes=f"of_same_product{n}")
+        return f"same_product{n}", f"product{n}"
+
     def smaller(n: int) -> tuple[str, str]:
         run("aten::rand", lambda: torch.rand(2000), makes=f"large{n}")
         run("aten::ones", lambda: torch.ones(10, 10), frees=f"large{n}", makes=f"small{n}")
@@ -225,6 +232,7 @@ def used_again(ledger: Ledger) -> list[Json]:
     again = []
     for trial, facts in (
         (twin, ("object", "memory")),
+        (product, ("object", "memory")),
         (smaller, ("object",)),
         (usurper, ("object",)),
         (back, ("object", "storage")),
