@@ -50,3 +50,4 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--wheel", type=Path, help="check this wheel instead of building one from an sdist")
+    parser.addoption("--pairs", type=Path, help="check the pairs of traces in this folder instead of those recorded")
