@@ -187,7 +187,8 @@ def _check_table(name: str, extension: Extension | None) -> None:
     if name in TABLES or name in OF_COMPARISON:
         return
     from tracelens_graph.perf.registry import sheets
+    from tracelens_graph.reports.calls_text import CALL_TABLES
 
-    known = [*TABLES, *OF_COMPARISON, *sheets(), *(extension.table_names if extension else ())]
+    known = [*TABLES, *OF_COMPARISON, *CALL_TABLES, *sheets(), *(extension.table_names if extension else ())]
     if name not in known and not (extension and extension.table_sets):
         raise typer.BadParameter(f"--table: there is no table {name!r}; {hint(name, known)}")
