@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tracelens_graph.graph.execution_trace import ExecutionTrace
+
+if TYPE_CHECKING:
+    from tracelens_graph.graph.lineage import Lineage
 
 
 @dataclass(eq=False)
@@ -29,3 +34,10 @@ class Link:
     method: str
     equal_names_percent: float
     unjoined: Mapping[str, int]
+
+    @cached_property
+    def lineage(self) -> Lineage:
+        """The tensors and storages of the execution trace: who made, read and wrote each."""
+        from tracelens_graph.graph.lineage import lineage
+
+        return lineage(self.execution)
