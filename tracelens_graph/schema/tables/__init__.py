@@ -29,7 +29,17 @@ from tracelens_graph.schema.tables import (
 TABLES: Mapping[str, TableSchema] = {
     name: schema
     for theme in (
-        timeline, ops, kernels, performance, places, ranks, paths, structure, calls, across, tracelens_ranks,
+        timeline,
+        ops,
+        kernels,
+        performance,
+        places,
+        ranks,
+        paths,
+        structure,
+        calls,
+        across,
+        tracelens_ranks,
     )  # fmt: skip
     for name, schema in theme.SCHEMAS.items()
 }
