@@ -42,7 +42,7 @@ def _argument_sets(core: Core, link: Link) -> tuple[np.ndarray, list[ArgumentSet
     rows, new = rows[new >= 0], new[new >= 0].astype(np.int64)
     recorded = sets.sets
     pairs, place = np.unique(np.column_stack((old[rows], new)), axis=0, return_inverse=True)
-    every = [tuple(one) for one in core.argsets]
+    every: list[ArgumentSet] = [(one[0], one[1], one[2], one[3]) for one in core.argsets]
     known = {one: code for code, one in enumerate(every)}
     found = np.empty(len(pairs), np.int64)
     for at, (mine, theirs) in enumerate(pairs.tolist()):
