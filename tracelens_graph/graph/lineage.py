@@ -162,14 +162,14 @@ def lineage(execution: ExecutionTrace) -> Lineage:
     moved = by_id.differs(storage) & (storage >= 0) & (by_id.before(uses.storage, -1) == uses.storage)
     starts |= moved & ~in_place & (by_id.before(storage, -1) >= 0)
 
-    late = _made_around(by_id, starts, same_form & is_output & ~own & told.can_make, is_output, moment, begin[node])
-    starts &= ~late
+    could_make = is_output & ~own & told.can_make
+    starts &= ~_made_around(by_id, starts, could_make & same_form, is_output, moment, begin[node])
     tensor, first_use = by_id.numbers(starts, moment)
-    producer = np.where(is_output & told.can_make, node, -1)[first_use]
-    producer[tensor[late]] = node[late]
-    makes = np.zeros(len(uses), bool)
-    makes[first_use] = is_output[first_use] & told.can_make[first_use]
-    makes |= late
+    could_make |= is_output & starts & told.can_make
+    makes = could_make & (moment[first_use][tensor] >= begin[node])
+    makes &= ~_seen_before(tensor, moment, makes)
+    producer = np.full(len(first_use), -1, np.int64)
+    producer[tensor[makes]] = node[makes]
     view_of = _views(uses, tensor, storage, producer, first_use)
     last = np.zeros(len(first_use), np.int64)
     np.maximum.at(last, tensor, end[node])
@@ -332,6 +332,15 @@ def _made_around(
     """Results that were used inside of their node before it gave them out, though nothing there made them in sight."""
     first = by_id.starts_at(starts)
     return able & starts & ~by_id.is_first & ~is_output[first] & (moment[first] >= begin)
+
+
+def _seen_before(number: np.ndarray, moment: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    """Whether a use is not the first one that is chosen of those with its number."""
+    places = np.flatnonzero(chosen)
+    places = places[np.lexsort((places, moment[places], number[places]))]
+    told = np.zeros(len(number), bool)
+    told[places[1:]] = number[places[1:]] == number[places[:-1]]
+    return told
 
 
 def _views(
