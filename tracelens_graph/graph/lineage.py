@@ -166,11 +166,10 @@ def lineage(execution: ExecutionTrace) -> Lineage:
     starts |= moved & ~in_place & (by_id.before(storage, -1) >= 0)
 
     tensor, first_use = by_id.numbers(starts, moment)
-    producer = np.where(is_output & told.can_make, node, -1)[first_use]
-    producer[tensor[met]] = node[late]
-    makes = np.zeros(len(uses), bool)
-    makes[first_use] = is_output[first_use] & told.can_make[first_use]
-    makes[late] = True
+    makes = (new | (is_output & starts & told.can_make)) & (moment[first_use][tensor] >= begin[node])
+    makes &= ~_seen_before(tensor, moment, makes)
+    producer = np.full(len(first_use), -1, np.int64)
+    producer[tensor[makes]] = node[makes]
     view_of = _views(uses, tensor, storage, producer, first_use)
     last = np.zeros(len(first_use), np.int64)
     np.maximum.at(last, tensor, end[node])
@@ -327,6 +326,15 @@ def _storages_of_uses(
     if len(none):  # those without a storage are one run
         number = np.where(number == none[0], -1, number - (number > none[0]))
     return number
+
+
+def _seen_before(number: np.ndarray, moment: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    """Whether a use is not the first one that is chosen of those with its number."""
+    places = np.flatnonzero(chosen)
+    places = places[np.lexsort((places, moment[places], number[places]))]
+    told = np.zeros(len(number), bool)
+    told[places[1:]] = number[places[1:]] == number[places[:-1]]
+    return told
 
 
 def _views(
