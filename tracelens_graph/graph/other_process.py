@@ -6,7 +6,7 @@ import re
 
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.execution_collectives import recorded_collectives
+from tracelens_graph.graph.execution_arguments import collective_arguments
 from tracelens_graph.graph.execution_trace import ExecutionTrace
 from tracelens_graph.schema import GPU_KINDS
 
@@ -37,11 +37,11 @@ def other_process(core: Core, execution: ExecutionTrace) -> str:
 
 
 def rank_of(execution: ExecutionTrace, world_size: int | None) -> int | None:
-    """The rank of the process in its job: that in the group of all ranks; None if it is not recorded."""
-    for one in recorded_collectives(execution):
-        group = one.group
-        if group.rank is not None and (group.description == _DEFAULT or (group.size or 0) == world_size):
-            return group.rank
+    """The rank of the process in its job, from collectives of the group of all ranks; None if it is not recorded."""
+    for one in collective_arguments(execution).values():
+        rank, is_all = one.get("rank"), one.get("group_description") == _DEFAULT
+        if type(rank) is int and (is_all or one.get("group_size", 0) == world_size):
+            return rank
     return None
 
 

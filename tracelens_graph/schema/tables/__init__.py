@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from tracelens_graph.column import About, Column, TableSchema
 from tracelens_graph.schema.tables import (
     across,
+    calls,
     kernels,
     ops,
     paths,
@@ -27,7 +28,19 @@ from tracelens_graph.schema.tables import (
 
 TABLES: Mapping[str, TableSchema] = {
     name: schema
-    for theme in (timeline, ops, kernels, performance, places, ranks, paths, structure, across, tracelens_ranks)
+    for theme in (
+        timeline,
+        ops,
+        kernels,
+        performance,
+        places,
+        ranks,
+        paths,
+        structure,
+        calls,
+        across,
+        tracelens_ranks,
+    )  # fmt: skip
     for name, schema in theme.SCHEMAS.items()
 }
 """Name of a table -> what it answers, and its columns."""
