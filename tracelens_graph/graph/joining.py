@@ -125,5 +125,6 @@ def _why(side: Side, other: Side, joined: np.ndarray, named_otherwise: np.ndarra
         (side.order[at] > last, f"began after the {other.what}"),
         (~np.isin(side.thread[at], side.thread[joined]), f"on a thread that the {other.what} lacks"),
     ]
-    found: list[str] = np.select(*zip(*reasons, strict=True), f"not in the {other.what}").tolist()
+    conditions, words = [applies for applies, _ in reasons], [reason for _, reason in reasons]
+    found: list[str] = np.select(conditions, words, f"not in the {other.what}").tolist()
     return found
