@@ -213,14 +213,12 @@ def test_pairs_have_equal_names_and_one_order(
     assert sum(link.unjoined.values()) == rows + nodes - 2 * int((link.row_of_node >= 0).sum())
 
 
-@given(st.sets(st.integers(1, len(PROGRAM)), max_size=2), st.integers(-50, 50))
+@given(st.sets(st.integers(2, 80), max_size=2), st.integers(-20, 20))
 def test_a_few_lost_nodes_do_no_harm_where_there_are_ids(lost: set[int], offset: int) -> None:
-    kept = [one for one in PROGRAM if one.number not in lost]
-    later = [Call(one.number + 100, one.thread, one.name) for one in kept]
-    core, link = joined(
-        kineto([Call(one.number + 100, one.thread, one.name) for one in PROGRAM]), execution_trace(later, offset)
-    )
-    assert pairs_of(core, link) == {(one.number - 1, one.number + 100) for one in kept}
+    whole = [Call(place, 1, f"op{place % 60}") for place in range(101, 181)]
+    kept = [one for one in whole if one.number - 100 not in lost]
+    core, link = joined(kineto(whole), execution_trace(kept, offset))
+    assert pairs_of(core, link) == {(one.number - 101, one.number) for one in kept}
 
 
 # --- recorded and simulated pairs ----------------------------------------------------------------------------------
@@ -318,7 +316,7 @@ def test_an_independent_join_finds_the_same_pairs(trace: str) -> None:
     [
         ("dlrm-8-ranks/kineto/rank0", "dlrm-8-ranks/execution-trace/rank3", "of two ranks, 0 and 3; 99.9 %"),
         ("linkage/simple-add/kineto", "dlrm-8-ranks/execution-trace/rank3", "not of one run: at most 2.8 %"),
-        ("hta/resnet-ddp-nccl-args", "dlrm-8-ranks/execution-trace/rank0", "not of one run: at most 10.2 %"),
+        ("hta/resnet-ddp-nccl-args", "dlrm-8-ranks/execution-trace/rank0", "not of one run: at most 27.9 %"),
     ],
 )
 def test_strangers_are_refused(trace: str, et: str, told: str) -> None:

@@ -156,9 +156,8 @@ class GraphTensors:
         made = self.rows_of_nodes(told.tensors.producer)
         numbers = np.flatnonzero(made >= 0)
         numbers = numbers[used[numbers]]
-        is_input = ~told.uses.is_output
         for name, rows, tensors in (
-            ("CONSUMES", *_pairs(self.row, told.tensor, linked & is_input)),
+            ("CONSUMES", *_pairs(self.row, told.tensor, linked & told.reads)),
             ("WRITES", *_pairs(self.row, told.tensor, linked & told.writes)),
             ("PRODUCES", made[numbers], numbers),
         ):

@@ -14,7 +14,7 @@ _REACH = 4
 """Neighbours on each side by which places of two sequences are told to be alike."""
 _VOTERS = 256
 _VOTES = 1 << 20
-_AS_GOOD = 0.9
+_AS_GOOD = 0.5
 """Share of the votes of the best place from which on another one is looked at."""
 _PLACES = 1000
 
