@@ -20,9 +20,9 @@ class Ledger:
     """Named tensors, the steps that made, read, wrote and freed them, and the facts of each.
 
     Attributes:
-        steps: one entry per operator (`range`: the annotation it ran in; `op`; names that it `reads`, `writes` and
-            `makes`) or per release (`frees`: the name given up; `dead`: names whose tensor is gone for good;
-            `dead_storages`), in the order of the program.
+        steps: one entry per operator (`range`: the annotation it ran in; `op`, None for several of them; names that it
+            `reads`, `writes` and `makes`) or per release (`frees`: the name given up; `dead`: names whose tensor is
+            gone for good; `dead_storages`), in the order of the program.
         tensors: name -> facts. `object` and `memory` number addresses: what was freed and re-used has the number
             again. `storage` numbers storages: each has its own. `same_as` names a variable that is the very same
             tensor, `view_of` the argument whose storage it shares.
@@ -41,12 +41,19 @@ class Ledger:
         return self._variables[name]
 
     def run(
-        self, op: str, call: Callable[..., Any], *, frees: str = "", reads: str = "", writes: str = "", makes: str = ""
+        self,
+        op: str | None,
+        call: Callable[..., Any],
+        *,
+        frees: str = "",
+        reads: str = "",
+        writes: str = "",
+        makes: str = "",
     ) -> None:
-        """Call a function that runs one operator.
+        """Call a function that runs an operator, or several.
 
         Args:
-            op: name of the operator.
+            op: name of the operator, or None.
             call: the function; it is given the tensors read, then those written.
             frees: names given up inside the annotation, right before the operator runs: to open the annotation takes
                 memory, too, and mostly that of the tensor freed last.
@@ -54,7 +61,7 @@ class Ledger:
         """
         named = {"reads": reads.split(), "writes": writes.split(), "makes": makes.split()}
         arguments = [self._variables[name] for name in (*named["reads"], *named["writes"])]
-        label = f"## {op} {self._ranges} ##"
+        label = f"## {op or 'operators'} {self._ranges} ##"
         self._ranges += 1
         with record_function(label):
             self.free(*frees.split())

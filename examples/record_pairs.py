@@ -108,15 +108,17 @@ def compiled(pair: Pair) -> None:
 
 
 def lineage(pair: Pair) -> Json:
-    """Views, writes in place, lists, casts and copies, and tensors that take the place of freed ones."""
+    """Views, writes in place, lists, casts, copies and autograd, and tensors that take the place of freed ones."""
     ledger = Ledger()
     torch.manual_seed(0)
-    ledger.hold(before=torch.rand(32, 16))
+    ledger.hold(before=torch.rand(32, 16), batch=torch.rand(8, 16))
+    ledger.hold(weight1=torch.rand(16, 24, requires_grad=True), weight2=torch.rand(24, 4, requires_grad=True))
     with pair.recording(record_shapes=False, profile_memory=True):
         with torch.no_grad():
             views_and_writes(ledger)
             lists(ledger)
             casts_and_copies(ledger)
+        training(ledger)
         with torch.inference_mode():  # elsewhere a view keeps the tensor alive that it is a view of
             again = used_again(ledger)
     return {"tensors": ledger.tensors, "steps": ledger.steps, "used_again": again}
@@ -176,6 +178,32 @@ def casts_and_copies(ledger: Ledger) -> None:
     run("aten::reshape", lambda a: a.reshape(-1), reads="half_t", makes="half_flat")
     run("aten::reshape", lambda a: a.reshape(-1), reads="single", makes="single_flat")
     ledger.free("a", "half", "half_t", "a_again", "half_clone")
+
+
+def training(ledger: Ledger) -> None:
+    """Two steps of autograd, whose temporary tensors come and go."""
+    run = ledger.run
+
+    def backward(loss: Tensor) -> list[Tensor]:
+        weights = [ledger["weight1"], ledger["weight2"]]
+        for weight in weights:
+            weight.grad = None
+        loss.backward()
+        return [weight.grad for weight in weights]
+
+    for n in range(2):
+        run("aten::matmul", lambda a, b: a @ b, reads="batch weight1", makes=f"hidden{n}")
+        run("aten::relu", lambda one: one.relu(), reads=f"hidden{n}", makes=f"active{n}")
+        run("aten::matmul", lambda a, b: a @ b, reads=f"active{n} weight2", makes=f"result{n}")
+        run("aten::sum", lambda one: one.sum(), reads=f"result{n}", makes=f"loss{n}")
+        ledger.free(f"hidden{n}", f"active{n}", f"result{n}")  # autograd keeps what it needs
+        run(None, backward, reads=f"loss{n}", makes=f"grad1_{n} grad2_{n}")
+        ledger.free(f"loss{n}")
+        with torch.no_grad():
+            for i in (1, 2):
+                run("aten::sub_", lambda grad, weight: none(weight.sub_(grad, alpha=0.1)),
+                    reads=f"grad{i}_{n}", writes=f"weight{i}")  # fmt: skip
+        ledger.free(f"grad1_{n}", f"grad2_{n}")
 
 
 def used_again(ledger: Ledger) -> list[Json]:
