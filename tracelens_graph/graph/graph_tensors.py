@@ -78,6 +78,16 @@ class GraphTensors:
         """Name, type and sizes of a tensor: `t123: float32[16384,4096]`."""
         return f"{self.tensor_name(number)}: {self.form(int(self.lineage.tensors.first_use[number]))}"
 
+    def bytes_of(self, number: int) -> int:
+        """Size of a tensor's elements; what 64 bits cannot hold is cut."""
+        told, use = self.lineage.uses, self.lineage.tensors.first_use[number]
+        return max(min(int(told.elements[use]) * int(told.itemsize[use]), 2**63 - 1), 0)
+
+    def device_of(self, number: int) -> str:
+        """The device of a tensor, such as `cuda:0`."""
+        told = self.lineage.uses
+        return told.devices[told.device[self.lineage.tensors.first_use[number]]]
+
     # --- by op -----------------------------------------------------------------------------------------------
 
     @cached_property
@@ -102,6 +112,20 @@ class GraphTensors:
 
     def _shown(self, use: int) -> str:
         return f"{self.tensor_name(int(self.lineage.tensor[use]))}: {self.form(use)}"
+
+    @cached_property
+    def edges(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        """CONSUMES, WRITES, PRODUCES -> rows of the graph and numbers of tensors, by tensor, then uid."""
+        told, uid = self.lineage, self._core.columns.uid
+        makers = self.rows_of_nodes(told.tensors.producer)
+        made = np.flatnonzero(makers >= 0)
+        found = {
+            "CONSUMES": _pairs(self.row, told.tensor, (self.row >= 0) & told.reads),
+            "WRITES": _pairs(self.row, told.tensor, (self.row >= 0) & told.writes),
+            "PRODUCES": (makers[made], made),
+        }
+        orders = {name: np.lexsort((uid[rows], tensors)) for name, (rows, tensors) in found.items()}
+        return {name: (rows[orders[name]], tensors[orders[name]]) for name, (rows, tensors) in found.items()}
 
     # --- times -----------------------------------------------------------------------------------------------
 
@@ -134,10 +158,9 @@ class GraphTensors:
 
     def add_to(self, context: Context) -> None:
         """Nodes of kind Tensor and Storage that ops of the graph use, and the edges to and among them."""
-        told, c = self.lineage, self._core.columns
-        linked = self.row >= 0
+        told = self.lineage
         used = np.zeros(len(told.tensors), bool)
-        used[told.tensor[linked]] = True
+        used[told.tensor[self.row >= 0]] = True
         of_tensor = dict.fromkeys(np.flatnonzero(used).tolist(), 0)
         of_storage: dict[int, int] = {}
         for number in of_tensor:
@@ -153,17 +176,9 @@ class GraphTensors:
             view_of = int(told.tensors.view_of[number])
             if view_of in of_tensor:
                 context.join("VIEW_OF", node, of_tensor[view_of])
-        made = self.rows_of_nodes(told.tensors.producer)
-        numbers = np.flatnonzero(made >= 0)
-        numbers = numbers[used[numbers]]
-        for name, rows, tensors in (
-            ("CONSUMES", *_pairs(self.row, told.tensor, linked & told.reads)),
-            ("WRITES", *_pairs(self.row, told.tensor, linked & told.writes)),
-            ("PRODUCES", made[numbers], numbers),
-        ):
-            order = np.lexsort((c.uid[rows], tensors))
+        for name, (rows, tensors) in self.edges.items():
             if len(rows):
-                context.join_events(name, rows[order], tensors[order], of_tensor.__getitem__)
+                context.join_events(name, rows, tensors, of_tensor.__getitem__)
 
     def _facts(self, number: int) -> dict[str, Any]:
         told, uses = self.lineage.tensors, self.lineage.uses
@@ -178,8 +193,8 @@ class GraphTensors:
             "strides": None if strides is None else json.dumps(strides),
             "offset": int(uses.offset[use]),
             "elements": int(uses.elements[use]),
-            "bytes": _product(uses.elements[use], uses.itemsize[use]),
-            "on": uses.devices[uses.device[use]],
+            "bytes": self.bytes_of(number),
+            "on": self.device_of(number),
             **self._times(spans, number),
         }
 
@@ -214,11 +229,3 @@ def _is_reused(ids: np.ndarray) -> np.ndarray:
 def _some(texts: list[str]) -> str:
     more = len(texts) - _MOST_SHOWN
     return ", ".join(texts[:_MOST_SHOWN]) + (f", {more} more" if more > 0 else "")
-
-
-def _product(*numbers: np.integer[Any]) -> int:
-    """The product of whole numbers; what 64 bits cannot hold is cut."""
-    found = 1
-    for number in numbers:
-        found *= int(number)
-    return max(min(found, 2**63 - 1), 0)
