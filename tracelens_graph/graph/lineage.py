@@ -14,7 +14,8 @@ Nothing in the file says so, but order and memory do. Uses are taken in the one 
 * a new tensor lies on the storage of an argument, or of what was used inside of its operator, if it has that storage
   id: it is a view. Else its operator allocated the storage, and whatever else had been on that id is gone, tensors
   included;
-* a tensor that comes as an argument and whose making was not seen lies on what its storage id last stood for;
+* a tensor that comes as an argument and whose making was not seen lies on what its storage id last stood for, if that
+  had the same type of elements and it is not just a number;
 * tensors without elements, and those with storage id 0 (symbolic ones), have no storage.
 
 Limits: an id that is re-used out of sight (by code that records no operators) with the same storage and form is taken
@@ -37,6 +38,9 @@ from tracelens_graph.graph.tensor_uses import TensorUses, tensor_uses
 
 _FORM = ("storage", "offset", "elements", "itemsize", "device", "dtype", "shape", "strides")
 """What stays the same of a tensor unless it is written in place."""
+
+_NUMBERS = ("long int", "double", "bool", "c10::complex<double>")
+"""Types of the elements of tensors that stand for Python numbers."""
 
 
 @dataclass(eq=False)
@@ -320,12 +324,24 @@ def _storages_of_uses(
     allocates = uses.is_output & told.can_make & ((starts & ~in_place) | moved) & ~shared
     passed_on = by_storage.before(moment, -1)[met] >= begin[uses.node[late]]
     allocates[met] = ~passed_on & ~(by_storage.held() & ~known)[late]
-    first = by_storage.is_first | (has & (allocates | by_storage.differs(uses.device)))
+    unseen = starts & ~uses.is_output
+    unseen[met] = False
+    elsewhere = by_storage.differs(uses.device) | (unseen & (by_storage.differs(uses.dtype) | _is_number(uses)))
+    first = by_storage.is_first | (has & (allocates | elsewhere))
     number, first_use = by_storage.numbers(first, moment)
     none = np.flatnonzero(~has[first_use])
     if len(none):  # those without a storage are one run
         number = np.where(number == none[0], -1, number - (number > none[0]))
     return number
+
+
+def _is_number(uses: TensorUses) -> np.ndarray:
+    """Whether a tensor has the form that a Python number gets as an argument: no operator makes it."""
+    dtypes = [i for i, dtype in enumerate(uses.dtypes) if dtype in _NUMBERS]
+    on_host = [i for i, device in enumerate(uses.devices) if device == "cpu"]
+    scalar = [i for i, shape in enumerate(uses.shapes) if shape == ()]
+    has_form = np.isin(uses.dtype, dtypes) & np.isin(uses.device, on_host) & np.isin(uses.shape, scalar)
+    return has_form & (uses.elements == 1) & (uses.offset == 0)
 
 
 def _seen_before(number: np.ndarray, moment: np.ndarray, chosen: np.ndarray) -> np.ndarray:
