@@ -170,7 +170,7 @@ class GraphTensors:
         np.minimum.at(start, number, c.start_ns[rows])
         np.maximum.at(end, number, c.end_ns[rows])
         made = self.rows_of_nodes(producer)
-        start = np.where(made >= 0, np.minimum(c.start_ns[made] if len(c) else 0, start), start)
+        start = np.where(made >= 0, c.start_ns[made] if len(c) else 0, start)
         if from_start:
             start = np.where(producer < 0, 0, start)
         return Spans(np.where(end < 0, -1, start), end)
