@@ -53,7 +53,7 @@ class Link:
         told = self.execution.info
         info = TraceInfo(
             events=told.entries, repairs=told.repairs, left_out=told.left_out, lost_events=told.lost_nodes,
-            lost_bytes=told.lost_bytes,
+            lost_bytes=told.lost_bytes, has_times=False,
         )  # fmt: skip
         return info.damage
 
