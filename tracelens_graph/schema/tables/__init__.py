@@ -22,6 +22,7 @@ from tracelens_graph.schema.tables import (
     places,
     ranks,
     structure,
+    tensors,
     timeline,
     tracelens_ranks,
 )
@@ -38,9 +39,10 @@ TABLES: Mapping[str, TableSchema] = {
         paths,
         structure,
         calls,
+        tensors,
         across,
         tracelens_ranks,
-    )  # fmt: skip
+    )
     for name, schema in theme.SCHEMAS.items()
 }
 """Name of a table -> what it answers, and its columns."""
