@@ -26,7 +26,7 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceMember, TraceSet
 from tracelens_graph.leftovers import TemporaryFolder
 from tracelens_graph.loaders.sources import Source, is_stream
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading import load_profile
 from tracelens_graph.processes import map_in_processes
 from tracelens_graph.schema import STORED
 from tracelens_graph.suggest import hint
@@ -267,7 +267,7 @@ def _loaded(
 ) -> Core | TraceError:
     """The graph of a file, or why there is none."""
     try:
-        core = load_core(file, progress=progress, processes=processes or None)
+        core = load_profile(file, progress=progress, processes=processes or None)
         if lean is not None:
             core = core.lean(lean)
         if one_of_several:  # damage of a saved graph has to show now, so that the set goes on without it

@@ -111,7 +111,7 @@ def _columns(file: _File, name: str) -> ExecutionTrace:
     return ExecutionTrace(
         info=ExecutionTraceInfo(
             source=name, schema=file.schema, pid=file.pid, time=file.time, start_ms=file.start_ts,
-            finish_ms=file.finish_ts,
+            finish_ms=file.finish_ts, entries=len(nodes),
         ),
         names=list(name_codes),
         schemas=list(schema_codes),
@@ -145,5 +145,6 @@ def _side(node: _Node, side: str) -> Arguments:
     whole = getattr(node, f"{side}s")
     if bytes(memoryview(whole)[:1]) == b"{":
         found = _SIDE.decode(whole)
-        return Arguments(found.values, found.shapes, found.types, found.strides)
-    return Arguments(whole, *(getattr(node, f"{side}_{part}") for part in ("shapes", "types", "strides")))
+        return Arguments(bytes(found.values), bytes(found.shapes), bytes(found.types), bytes(found.strides))
+    parts = (getattr(node, f"{side}_{part}") for part in ("shapes", "types", "strides"))
+    return Arguments(bytes(whole), *map(bytes, parts))

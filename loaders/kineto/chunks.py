@@ -19,8 +19,8 @@ from typing import Any, BinaryIO, Protocol
 
 import msgspec
 
-from tracelens_graph.errors import NotATraceError, TraceError
-from tracelens_graph.loaders.foreign import HEAD, shows_trace, what_json_is
+from tracelens_graph.errors import TraceError
+from tracelens_graph.loaders.foreign import HEAD, not_a_trace, shows_trace, what_json_is
 from tracelens_graph.loaders.kineto.limits import LARGEST_EVENT, LARGEST_OBJECT
 from tracelens_graph.loaders.kineto.structure import Members, Structure
 from tracelens_graph.loaders.sources import check_is_json
@@ -129,7 +129,7 @@ class Walker:
             searched = len(head)
             found = None if searched > 2 * BLOCK and not self._eof else what_json_is(head, self._eof)
             if found and (tries < _HEAD_TRIES):
-                raise NotATraceError(f"{self.name}: {found}")
+                raise not_a_trace(self.name, found, head)
             if self._eof or tries == _HEAD_TRIES or searched > LARGEST_OBJECT:
                 break
             self._fill()
@@ -185,7 +185,7 @@ class Walker:
             self._begin = self._end
             if not self._fill():
                 found = what_json_is(first, True)
-                raise NotATraceError(f"{self.name}: {found or 'holds no list `traceEvents`'}")
+                raise not_a_trace(self.name, found or "holds no list `traceEvents`", first)
 
     def skip_to(self, target: int) -> int:
         """Go to the first boundary between events at or after `target`; its offset, or -1 without one.

@@ -66,7 +66,7 @@ def load_kineto(source: Source, progress: Progress | None = None, processes: int
     except NotATraceError as error:
         if not source.cut_short:
             raise
-        raise NotATraceError(f"{error}{_packing_fault(source)}") from None
+        raise type(error)(f"{error}{_packing_fault(source)}") from None
     if out.lost_bytes and not out.columns:
         fault = _packing_fault(source)
         raise NotATraceError(f"{source.name}: begins like a trace, but no event in it can be read{fault}")

@@ -7,6 +7,7 @@ face; the command line works on the core alone.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -65,6 +66,8 @@ class TraceInfo:
         doubtful_from: uid from which on uids may be smaller than the position in the file, because more events may be
             lost before it than could be counted; None where all lost events are counted.
         cut_short: bytes of JSON that could be read of a compressed file that ends before its end; 0 of a whole one.
+        has_times: whether it tells times. An execution trace does not: starts and durations of its graph are places in
+            the order of all begins and ends, so that calls nest; nobody is shown them.
     """
 
     source: str = ""
@@ -81,6 +84,15 @@ class TraceInfo:
     lost_bytes: int = 0
     doubtful_from: int | None = None
     cut_short: int = 0
+    has_times: bool = True
+
+    @property
+    def no_times(self) -> str:
+        """One line on an execution trace alone: what it lacks, and how to have it."""
+        return (
+            f"{self.source}: is an execution trace, which has no times and no kernels; link it with the profiler's trace "
+            f"of the same run: tracelens-graph report KINETO --et {shlex.quote(self.source)}"
+        )
 
     def shown_ms(self, ns: Any) -> Any:
         """Moments of the trace, in ns from its start, as Perfetto UI shows them: in ms from its zero."""

@@ -69,9 +69,10 @@ class ExecutionTraceInfo:
         pid: id of the process.
         time: when it was begun, local time as text.
         start_ms, finish_ms: begin and end on the machine's steady clock, in ms.
+        entries: number of entries in the file's list of nodes, those that could not be read included.
         left_out: why -> number of entries that became no node.
         repairs: fault -> number of nodes it was repaired in.
-        lost_nodes: nodes that could not be read, as far as they could be counted.
+        lost_nodes, lost_bytes: what could not be read, as far as it could be counted.
         cut_short: whether the end of the file is missing.
     """
 
@@ -81,9 +82,11 @@ class ExecutionTraceInfo:
     time: str = ""
     start_ms: int | None = None
     finish_ms: int | None = None
+    entries: int = 0
     left_out: dict[str, int] = field(default_factory=dict)
     repairs: dict[str, int] = field(default_factory=dict)
     lost_nodes: int = 0
+    lost_bytes: int = 0
     cut_short: bool = False
 
 

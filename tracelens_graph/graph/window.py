@@ -131,9 +131,20 @@ class Window:
         return f"<Window {self.title or 'everything'}: {len(self.gpu_rows):,} GPU events of {self.core.info.source!r}>"
 
 
-def window_of(graph: Core | Window) -> Window:
-    """The window to analyse: a graph stands for everything in it."""
-    return graph if isinstance(graph, Window) else graph.everything
+def window_of(graph: Core | Window, *, needs_times: bool = True) -> Window:
+    """The window to analyse: a graph stands for everything in it.
+
+    Args:
+        graph: a graph, or a window of one.
+        needs_times: whether the question is about time or GPU work, of which an execution trace alone tells nothing.
+
+    Raises:
+        AnalysisError: the graph tells no times, and the question needs them.
+    """
+    w = graph if isinstance(graph, Window) else graph.everything
+    if needs_times and not w.core.info.has_times:
+        raise AnalysisError(w.core.info.no_times)
+    return w
 
 
 def narrow(
