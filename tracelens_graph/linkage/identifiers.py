@@ -21,6 +21,7 @@ _PARTS = 4
 _SHOWN = 80
 _FAR_NS = 2**61
 """A time beyond all that graphs keep."""
+_MOST_SLACK_NS = 500.0
 
 
 class GpuIdentifier(NamedTuple):
@@ -108,10 +109,10 @@ def row_of_identifier(core: Core, identifier: Any) -> int:
     timestamp, duration, stream, external, uid = (*_parts(identifier), None)[: _PARTS + 1]
     c, rows = core.columns, core.gpu_rows
     # A float of a large time has lost digits of it, as has one that was rounded to us.
-    around = max(1.0, math.ulp(timestamp) * 1000) / 2
+    around = _slack_ns(timestamp)
     start = max(-_FAR_NS, min(_FAR_NS, _ns(timestamp) - clock_ns(core)))
     near = np.abs(c.start_ns[rows] - start) <= around
-    lasting = np.abs(c.dur_ns[rows] - _ns(duration)) <= max(1.0, math.ulp(duration) * 1000) / 2
+    lasting = np.abs(c.dur_ns[rows] - _ns(duration)) <= _slack_ns(duration)
     alike = near & lasting & (c.stream[rows] == _or_none(stream)) & (c.external_id[rows] == _or_none(external))
     found = rows[alike]
     if uid is not None:
@@ -176,6 +177,11 @@ def _time(value: Any, what: str) -> float:
     if not math.isfinite(time) or isinstance(value, bool):
         raise NodeNotFoundError(f"the {what} of an identifier is a number of us, not {str(value)[:_SHOWN]!r}")
     return time
+
+
+def _slack_ns(us: float) -> float:
+    """By how much a time that was read from a float may be off, in ns."""
+    return min(max(1.0, math.ulp(us) * 1000) / 2, _MOST_SLACK_NS)
 
 
 def _ns(us: float) -> int:

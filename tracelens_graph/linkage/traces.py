@@ -67,13 +67,13 @@ def graph_of(gpu_trace: Any) -> Core:
         AnalysisError: it is an execution trace.
         TraceError: it cannot be read, or is none.
     """
-    if isinstance(gpu_trace, ExecutionTrace):
+    if isinstance(gpu_trace, ExecutionTrace) or (isinstance(gpu_trace, Core) and not gpu_trace.info.has_times):
         raise AnalysisError(f"{gpu_trace.info.source}: is an execution trace; name the profiler's trace")
     if isinstance(gpu_trace, Core):
         return gpu_trace
-    from tracelens_graph.loading import load_core
+    from tracelens_graph.loading import load_profile
 
-    return load_core(gpu_trace)
+    return load_profile(gpu_trace)
 
 
 def joined(cpu_trace: Any, gpu_trace: Any) -> Pair:
@@ -90,9 +90,10 @@ def joined(cpu_trace: Any, gpu_trace: Any) -> Pair:
     for link in (core.link, _JOINED.get(core)):
         if link is not None and link.execution is execution:
             return Pair(core, link)
-    from tracelens_graph.graph.join import join
+    from tracelens_graph.graph.joining import join
+    from tracelens_graph.loaders.kineto.record_ids import record_ids
 
-    link = _JOINED[core] = join(core, execution)
+    link = _JOINED[core] = join(core, execution, record_ids(core))
     return Pair(core, link)
 
 
