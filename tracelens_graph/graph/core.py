@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracelens_graph.errors import NodeNotFoundError
+from tracelens_graph.errors import AnalysisError, NodeNotFoundError
 from tracelens_graph.graph import membership, traversals
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.columns import Columns
@@ -86,13 +86,18 @@ class TraceInfo:
     cut_short: int = 0
     has_times: bool = True
 
+    def check_times(self) -> None:
+        """Raise AnalysisError, with the command that links, for an execution trace alone: it tells no times."""
+        if not self.has_times:
+            raise AnalysisError(
+                f"an execution trace has no times and no kernels; link it with the profiler's trace of the same run: "
+                f"{self.link_command}"
+            )
+
     @property
-    def no_times(self) -> str:
-        """One line on an execution trace alone: what it lacks, and how to have it."""
-        return (
-            f"{self.source}: is an execution trace, which has no times and no kernels; link it with the profiler's trace "
-            f"of the same run: tracelens-graph report KINETO --et {shlex.quote(self.source)}"
-        )
+    def link_command(self) -> str:
+        """The command that links an execution trace with the profiler's trace of the same run."""
+        return f"tracelens-graph report KINETO --et {shlex.quote(self.source)}"
 
     def shown_ms(self, ns: Any) -> Any:
         """Moments of the trace, in ns from its start, as Perfetto UI shows them: in ms from its zero."""

@@ -142,8 +142,8 @@ def window_of(graph: Core | Window, *, needs_times: bool = True) -> Window:
         AnalysisError: the graph tells no times, and the question needs them.
     """
     w = graph if isinstance(graph, Window) else graph.everything
-    if needs_times and not w.core.info.has_times:
-        raise AnalysisError(w.core.info.no_times)
+    if needs_times:
+        w.core.info.check_times()
     return w
 
 
@@ -162,13 +162,15 @@ def narrow(
     """The part of a window that meets all conditions; see `Core.window`.
 
     Raises:
-        AnalysisError: nothing in the trace has the step, annotation, node, device or stream asked for.
+        AnalysisError: nothing in the trace has the step, annotation, node, device or stream asked for, or it has no
+            times.
     """
     if step is not None:
         window = _in_steps(window, [step] if isinstance(step, int) else list(step))
     if annotation is not None:
         window = _in_annotations(window, annotation, threads)
     if after_ns is not None or before_ns is not None:
+        window.core.info.check_times()
         window = _in_time(window, after_ns, before_ns)
     if under is not None:
         window = _under(window, under)
