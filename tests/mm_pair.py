@@ -61,7 +61,11 @@ def kineto() -> dict[str, Any]:
 
 def execution_trace() -> dict[str, Any]:
     """The execution trace as parsed JSON."""
-    a, b, product = [10, 11, 0, 67108864, 2, "cuda:0"], [12, 13, 0, 33554432, 2, "cuda:0"], [14, 15, 0, 134217728, 2, "cuda:0"]
+    a, b, product = (
+        [10, 11, 0, 67108864, 2, "cuda:0"],
+        [12, 13, 0, 33554432, 2, "cuda:0"],
+        [14, 15, 0, 134217728, 2, "cuda:0"],
+    )
     tensor = "Tensor(c10::BFloat16)"
     inputs = {
         "values": [a, b], "shapes": [[16384, 4096], [4096, 8192]], "types": [tensor] * 2,

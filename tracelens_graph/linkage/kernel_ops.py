@@ -18,15 +18,16 @@ from tracelens_graph.linkage.traces import joined
 from tracelens_graph.schema import Kind
 
 WAYS = (
-    "no way",
+    "launched outside of all ops of the execution trace",
+    "its launch is not in the trace",
     "launch, and the op that it stands in",
     "launch, and an op around the one that it stands in, which has no node",
     "launch, and the range that the program marked around it",
     "External id, for want of a launch in the trace",
 )
-"""How GPU work leads to an operator, by code; 0 where it does not."""
+"""How GPU work leads to an operator, by code; the first two do not."""
 
-NO_WAY, BY_OP, BY_OUTER_OP, BY_RANGE, BY_EXTERNAL_ID = range(len(WAYS))
+OUTSIDE, NO_LAUNCH, BY_OP, BY_OUTER_OP, BY_RANGE, BY_EXTERNAL_ID = range(len(WAYS))
 
 
 class Origins(NamedTuple):
@@ -71,12 +72,9 @@ def kernel_to_op_tracing(identifier: Any, gpu_trace: Any, cpu_trace: Any) -> dic
     record = partial(event_record, core, link)
     if row < 0:
         name = core.names[core.columns.name[kernel]][:80]
-        why = (
-            f"its launch (event {core.columns.uid[launch]}) stands in no op of the execution trace"
-            if launch >= 0
-            else "its launch is not in the trace, and no single op has its External id"
+        raise NodeNotFoundError(
+            f"{core.info.source}: {name} (event {core.columns.uid[kernel]}) leads to no op: {WAYS[way]}"
         )
-        raise NodeNotFoundError(f"{core.info.source}: {name} (event {core.columns.uid[kernel]}) leads to no op: {why}")
     node = int(link.node_of_row[row])
     return {
         "cpu_op_id": int(link.execution.id[node]),
@@ -100,7 +98,7 @@ def origins(core: Core, link: Link, gpu: np.ndarray) -> Origins:
     c = core.columns
     has_node = link.node_of_row >= 0
     found = climb(c.parent, c.parent[gpu], has_node)
-    way = np.where(found >= 0, BY_OP, NO_WAY)
+    way = np.where(found >= 0, BY_OP, OUTSIDE)
     nearest = climb(c.parent, c.parent[gpu], c.kind == Kind.Op)
     way[(found >= 0) & (nearest != found)] = BY_OUTER_OP
     missing = np.flatnonzero(found < 0)
@@ -110,7 +108,7 @@ def origins(core: Core, link: Link, gpu: np.ndarray) -> Origins:
         found[missing[fits]], way[missing[fits]] = ranges[fits], BY_RANGE
         alone = missing[c.parent[gpu[missing]] < 0]
         by_id = _by_external_id(core, has_node, c.external_id[gpu[alone]])
-        found[alone], way[alone] = by_id, np.where(by_id >= 0, BY_EXTERNAL_ID, NO_WAY)
+        found[alone], way[alone] = by_id, np.where(by_id >= 0, BY_EXTERNAL_ID, NO_LAUNCH)
     return Origins(found, way)
 
 

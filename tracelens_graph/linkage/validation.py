@@ -8,12 +8,13 @@ from functools import cached_property
 
 import numpy as np
 
+from tracelens_graph.analyses.shared.grouping import Cells
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.execution_trace import ExecutionTrace
 from tracelens_graph.graph.link import Link
 from tracelens_graph.linkage.identifiers import shared_identifiers
-from tracelens_graph.linkage.kernel_ops import NO_WAY, WAYS, Origins, origins
+from tracelens_graph.linkage.kernel_ops import WAYS, Origins, origins
 from tracelens_graph.schema import Kind
 from tracelens_graph.schema.tables.linkage import LINK_COUNTS, LINK_OPS, LINK_WAYS
 from tracelens_graph.table import Table
@@ -70,7 +71,7 @@ class Validation:
         first, last = preorder(self.link.execution)
         origin = self.origins.row
         node_of_gpu = np.where(origin >= 0, self.link.node_of_row[origin], -1)
-        place = np.where(node_of_gpu >= 0, first[node_of_gpu], -1) if len(first) else node_of_gpu
+        place = np.where(node_of_gpu >= 0, first[node_of_gpu], -1)
         inside = (least(place, low, high) >= first[node]) & (-least(-place, low, high) <= last[node])
         shared = np.concatenate(([0], np.cumsum(shared_identifiers(self.core))))
         verdict = np.where(inside, RETURNS, ELSEWHERE)
@@ -86,17 +87,23 @@ class Validation:
         nodes, events = int(execution.is_op.sum()), int(is_kind(c.kind, (Kind.Op, Kind.Annotation, Kind.Step)).sum())
         joined = int((link.row_of_node >= 0).sum())
         works, gpu = len(self.ops), len(core.gpu_rows)
+        returning, traced = int((self.verdict == RETURNS).sum()), int((self.origins.row >= 0).sum())
         rows = (
             ("nodes", "ops and ranges in the execution trace", nodes, nodes),
             ("linked", "nodes with an event in the profiler's trace", joined, nodes),
             ("events", "ops and ranges in the profiler's trace", events, events),
             ("linked_events", "events with a node in the execution trace", int((link.node_of_row >= 0).sum()), events),
             ("ops_with_gpu_work", "ops in the profiler's trace with GPU work", works, works),
-            ("round_trip", "ops to which all of their GPU work leads back", int((self.verdict == RETURNS).sum()), works),
+            (
+                "round_trip",
+                "ops to which all of their GPU work leads back",
+                int((self.verdict == RETURNS).sum()),
+                works,
+            ),
             ("gpu_events", "kernels, copies and fills", gpu, gpu),
-            ("traced_gpu_events", "GPU events that lead to an op", int((self.origins.way != NO_WAY).sum()), gpu),
+            ("traced_gpu_events", "GPU events that lead to an op", traced, gpu),
         )
-        columns = {
+        columns: dict[str, Cells] = {
             "what": [what for what, *_ in rows],
             "meaning": [meaning for _, meaning, *_ in rows],
             "count": np.array([count for *_, count, _ in rows]),
@@ -110,23 +117,17 @@ class Validation:
     def ways(self) -> Table:
         """By which way things lead from one trace to the other, and why some do not."""
         verdicts = Counter(self.verdict.tolist())
-        ways = Counter(self.origins.way.tolist())
+        ways = Counter(zip(self.origins.way.tolist(), (self.origins.row >= 0).tolist(), strict=True))
         rows = [("op", VERDICTS[code], verdicts[code], code == RETURNS) for code in sorted(verdicts)]
-        rows += [
-            ("GPU event", self._way(code), ways[code], code != NO_WAY)
-            for code in sorted(ways, key=lambda code: (code == NO_WAY, code))
-        ]
+        rows += [("GPU event", WAYS[way], ways[way, leads], leads) for way, leads in sorted(ways)]
         rows += [("join", why, count, False) for why, count in self.link.unjoined.items() if count]
-        columns = {
+        columns: dict[str, Cells] = {
             "of": [of for of, *_ in rows],
             "way": [way for _, way, *_ in rows],
             "count": np.array([count for *_, count, _ in rows], np.int64),
             "leads": [leads for *_, leads in rows],
         }
         return Table("link_ways", columns, LINK_WAYS, "Ways, and why the rest has none")
-
-    def _way(self, code: int) -> str:
-        return "none: launched outside of all joined ops, or before the trace" if code == NO_WAY else WAYS[code]
 
     @cached_property
     def by_name(self) -> Table:
@@ -142,7 +143,7 @@ class Validation:
         good, node = self.verdict == RETURNS, self.link.node_of_row[ops]
         order = np.argsort(-total, kind="stable")
         dearest = np.lexsort((-ops, time, group))[np.cumsum(np.bincount(group, minlength=size)) - 1] if size else ops
-        columns = {
+        columns: dict[str, Cells] = {
             "name": [core.names[name] for name in names[order].tolist()],
             "ops": np.bincount(group, minlength=size)[order],
             "linked": np.bincount(group, node >= 0, size).astype(np.int64)[order],

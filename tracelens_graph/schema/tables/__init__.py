@@ -15,6 +15,7 @@ from tracelens_graph.column import About, Column, TableSchema
 from tracelens_graph.schema.tables import (
     across,
     kernels,
+    linkage,
     ops,
     paths,
     performance,
@@ -27,9 +28,21 @@ from tracelens_graph.schema.tables import (
 
 TABLES: Mapping[str, TableSchema] = {
     name: schema
-    for theme in (timeline, ops, kernels, performance, places, ranks, paths, structure, across, tracelens_ranks)
+    for theme in (
+        timeline,
+        ops,
+        kernels,
+        performance,
+        places,
+        ranks,
+        paths,
+        structure,
+        across,
+        linkage,
+        tracelens_ranks,
+    )
     for name, schema in theme.SCHEMAS.items()
-}
+}  # fmt: skip
 """Name of a table -> what it answers, and its columns."""
 
 

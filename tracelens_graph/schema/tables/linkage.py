@@ -25,7 +25,7 @@ LINK_OPS: About = {
     "ops": count("how many of them have GPU work"),
     "linked": Column("how many of these have a node in the execution trace", role=Role.sum),
     "round_trip": Column("to how many of these all of their GPU work leads back", role=Role.sum),
-    "gpu_events": total("kernels, copies and fills below them"),
+    "gpu_events": total("kernels, copies and fills below them", ""),
     "gpu_time_us": total("sum of the durations of these", "us"),
     "cpu_op_id": Column("node of the one with most GPU time; absent where it has none", role=Role.uid),
     "uid": uid("the one with most GPU time in the profiler's trace"),
