@@ -85,14 +85,11 @@ def linked(core: Core, et: Any) -> Core:
         ChangedTraceError: the file of the graph is no longer the one that was loaded.
     """
     from tracelens_graph.graph.joining import join
+    from tracelens_graph.graph.link_filling import linked_graph
     from tracelens_graph.loaders.execution_trace.loader import load_execution_trace
     from tracelens_graph.loaders.kineto.record_ids import record_ids
 
     opened = open_source(et)
     with opened.loading():
         execution = load_execution_trace(opened)
-    link = join(core, execution, record_ids(core))
-    return Core(
-        core.columns, core.names, core.threads, core.argsets, core.autograd_flows, core.depends_on,
-        core.collective_args, core.info, core.details, link,
-    )  # fmt: skip
+    return linked_graph(core, join(core, execution, record_ids(core)))

@@ -25,7 +25,9 @@ Stretch = tuple[int, int, int, int]
 
 
 def common_order(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Places of equal items in the same order on both sides, ascending; as many as there can be, where that is feasible.
+    """Places of equal items in the same order on both sides, ascending.
+
+    They are as many as there can be, but for sequences of 100,000 and more items with little in common.
 
     Args:
         first, second: a number for each item, not negative.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-import msgspec
-
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.execution_arguments import collective_arguments
@@ -41,10 +39,8 @@ def other_process(core: Core, execution: ExecutionTrace) -> str:
 def rank_of(execution: ExecutionTrace, world_size: int | None) -> int | None:
     """The rank of the process in its job, from collectives of the group of all ranks; None if it is not recorded."""
     for one in collective_arguments(execution).values():
-        splits = one.get("in_split")
-        size = one.get("group_size") or len(msgspec.json.decode(splits) if splits else ())
-        rank = one.get("rank")
-        if type(rank) is int and (one.get("group_description") == _DEFAULT or size == world_size):
+        rank, is_all = one.get("rank"), one.get("group_description") == _DEFAULT
+        if type(rank) is int and (is_all or one.get("group_size", 0) == world_size):
             return rank
     return None
 

@@ -16,7 +16,7 @@ from tracelens_graph.graph.link import Link
 from tracelens_graph.linkage.identifiers import shared_identifiers
 from tracelens_graph.linkage.kernel_ops import WAYS, Origins, origins
 from tracelens_graph.schema import Kind
-from tracelens_graph.schema.tables.linkage import LINK_COUNTS, LINK_OPS, LINK_WAYS
+from tracelens_graph.schema.tables.linkage import COUNTED, LINK_COUNTS, LINK_OPS, LINK_WAYS
 from tracelens_graph.table import Table
 
 RETURNS, NO_NODE, SHARED, ELSEWHERE = range(4)
@@ -64,14 +64,35 @@ class Validation:
         return self._work[0]
 
     @cached_property
+    def _nesting(self) -> tuple[np.ndarray, np.ndarray]:
+        return preorder(self.link.execution)
+
+    @cached_property
+    def _place_of_origin(self) -> np.ndarray:
+        """For each of `core.gpu_rows` the place of its node among all nodes in pre-order, -1 for none."""
+        origin = self.origins.row
+        node = np.where(origin >= 0, self.link.node_of_row[origin], -1)
+        return np.where(node >= 0, self._nesting[0][node], -1)
+
+    def leads_back(self, row: int, gpu: np.ndarray) -> np.ndarray:
+        """For each of some GPU events whether it leads to a node, or to one inside it.
+
+        Args:
+            row: the node's event.
+            gpu: rows of GPU events, ascending.
+        """
+        first, last = self._nesting
+        node = int(self.link.node_of_row[row])
+        place = self._place_of_origin[np.searchsorted(self.core.gpu_rows, gpu)]
+        found: np.ndarray = (place >= first[node]) & (place <= last[node])
+        return found
+
+    @cached_property
     def verdict(self) -> np.ndarray:
         """For each of `ops` what becomes of it, as in `VERDICTS`."""
         ops, low, high = self._work
-        node = self.link.node_of_row[ops]
-        first, last = preorder(self.link.execution)
-        origin = self.origins.row
-        node_of_gpu = np.where(origin >= 0, self.link.node_of_row[origin], -1)
-        place = np.where(node_of_gpu >= 0, first[node_of_gpu], -1)
+        node, place = self.link.node_of_row[ops], self._place_of_origin
+        first, last = self._nesting
         inside = (least(place, low, high) >= first[node]) & (-least(-place, low, high) <= last[node])
         shared = np.concatenate(([0], np.cumsum(shared_identifiers(self.core))))
         verdict = np.where(inside, RETURNS, ELSEWHERE)
@@ -85,30 +106,17 @@ class Validation:
         core, link = self.core, self.link
         execution, c = link.execution, core.columns
         nodes, events = int(execution.is_op.sum()), int(is_kind(c.kind, (Kind.Op, Kind.Annotation, Kind.Step)).sum())
-        joined = int((link.row_of_node >= 0).sum())
+        joined, linked = int((link.row_of_node >= 0).sum()), int((link.node_of_row >= 0).sum())
         works, gpu = len(self.ops), len(core.gpu_rows)
         returning, traced = int((self.verdict == RETURNS).sum()), int((self.origins.row >= 0).sum())
-        rows = (
-            ("nodes", "ops and ranges in the execution trace", nodes, nodes),
-            ("linked", "nodes with an event in the profiler's trace", joined, nodes),
-            ("events", "ops and ranges in the profiler's trace", events, events),
-            ("linked_events", "events with a node in the execution trace", int((link.node_of_row >= 0).sum()), events),
-            ("ops_with_gpu_work", "ops in the profiler's trace with GPU work", works, works),
-            (
-                "round_trip",
-                "ops to which all of their GPU work leads back",
-                int((self.verdict == RETURNS).sum()),
-                works,
-            ),
-            ("gpu_events", "kernels, copies and fills", gpu, gpu),
-            ("traced_gpu_events", "GPU events that lead to an op", traced, gpu),
-        )
+        count = np.array([nodes, joined, events, linked, works, returning, gpu, traced])
+        of = np.array([nodes, nodes, events, events, works, works, gpu, gpu])
         columns: dict[str, Cells] = {
-            "what": [what for what, *_ in rows],
-            "meaning": [meaning for _, meaning, *_ in rows],
-            "count": np.array([count for *_, count, _ in rows]),
-            "of": np.array([of for *_, of in rows]),
-            "percent": np.array([100 * count / of if of else np.nan for *_, count, of in rows]),
+            "what": list(COUNTED),
+            "meaning": list(COUNTED.values()),
+            "count": count,
+            "of": of,
+            "percent": np.where(of > 0, 100 * count / np.maximum(of, 1), np.nan),
         }
         note = f"joined by: {link.method}; {link.equal_names_percent:.4g} % of the names are equal"
         return Table("link_counts", columns, LINK_COUNTS, "What links", [note])

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 WARPS, BLOCKS, REGISTERS, SHARED_MEMORY = "warps", "blocks", "registers", "shared memory"
 
+_CAPACITIES = ("maxThreadsPerMultiprocessor", "warpSize", "regsPerMultiprocessor", "sharedMemPerMultiprocessor")
 _LARGEST = 2**40
 """A size from which on nothing is believed."""
 
@@ -120,10 +121,10 @@ def theoretical_occupancy(
     rules = _rules_of(device)
     if isinstance(rules, str):
         return rules
-    shared, registers = device.get("sharedMemPerMultiprocessor"), device.get("regsPerMultiprocessor")
-    threads, width = device.get("maxThreadsPerMultiprocessor"), device.get("warpSize")
-    if not (_is_size(shared) and _is_size(registers) and _is_size(threads) and _is_size(width) and threads and width):
-        return "the trace does not tell threads, registers, shared memory and warp size of the device"
+    sizes = [device.get(key) for key in _CAPACITIES]
+    if not all(_is_size(size) and size for size in sizes):
+        return "the trace does not tell threads, warp size, registers and shared memory of a multiprocessor"
+    threads, width, registers, shared = map(int, sizes)
     if not threads_per_block:
         return "a block of the kernel has no threads"
     most_warps = threads // width

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from tracelens_graph.column import About, Column, TableSchema
 from tracelens_graph.schema.tables import (
     across,
+    calls,
     kernels,
     linkage,
     ops,
@@ -29,17 +30,7 @@ from tracelens_graph.schema.tables import (
 TABLES: Mapping[str, TableSchema] = {
     name: schema
     for theme in (
-        timeline,
-        ops,
-        kernels,
-        performance,
-        places,
-        ranks,
-        paths,
-        structure,
-        across,
-        linkage,
-        tracelens_ranks,
+        timeline, ops, kernels, performance, places, ranks, paths, structure, calls, across, linkage, tracelens_ranks,
     )
     for name, schema in theme.SCHEMAS.items()
 }  # fmt: skip

@@ -5,6 +5,18 @@ from __future__ import annotations
 from tracelens_graph.column import About, Column, Role, TableSchema
 from tracelens_graph.schema.tables.shared import count, key, text, total, uid
 
+COUNTED = {
+    "nodes": "ops and ranges in the execution trace",
+    "linked": "nodes with an event in the profiler's trace",
+    "events": "ops and ranges in the profiler's trace",
+    "linked_events": "events with a node in the execution trace",
+    "ops_with_gpu_work": "ops in the profiler's trace with GPU work",
+    "round_trip": "ops to which all of their GPU work leads back",
+    "gpu_events": "kernels, copies and fills",
+    "traced_gpu_events": "GPU events that lead to an op",
+}
+"""Rows of `link_counts`, and what they mean."""
+
 LINK_COUNTS: About = {
     "what": key("what is counted"),
     "meaning": text("the same in words"),
