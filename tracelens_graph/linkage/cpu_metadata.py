@@ -9,7 +9,8 @@ from typing import Any
 from tracelens_graph.graph.execution_trace import Arguments, ExecutionTrace
 from tracelens_graph.linkage.traces import execution_trace_of, row_of_node
 
-_ELEMENT_TYPE = re.compile(r"Tensor\((.*?)\)")
+_ELEMENT_TYPE = re.compile(r"Tensor\(((?:[^()]|\([^()]*\))*)\)")
+_UNDEFINED = "nullptr (uninitialized)"
 _TENSOR_ITEMS = 6
 """A tensor is written as [tensor id, storage id, offset, elements, bytes per element, device]."""
 _DEEPEST = 32
@@ -33,7 +34,7 @@ def operation_metadata_scrape(cpu_op_id: int, cpu_trace: Any) -> dict[str, Any]:
           node that was open there
         * `inputs`, `outputs`: a list with a dictionary for each tensor: `argument` (position among the arguments),
           `item` (position in a list of tensors, else None), `tensor_id`, `storage_id`, `offset` (in elements),
-          `shape`, `dtype`, `device`, `elements`, `element_bytes`, `bytes` (the product of the two), `stride`
+          `shape`, `dtype` (None for an undefined tensor), `device`, `elements`, `element_bytes`, `bytes` (the product of the two), `stride`
         * `input_bytes`, `output_bytes`: sums of `bytes`
         * `values`: inputs that are no tensors, each with `argument`, `type` and `value`
         * `attributes`: what else was recorded, such as sizes of a collective
@@ -101,7 +102,7 @@ def _tensor(value: list[Any], shape: Any, strides: Any, dtype: str | None) -> di
         "storage_id": storage,
         "offset": offset,
         "shape": shape if isinstance(shape, list) else None,
-        "dtype": dtype,
+        "dtype": None if dtype == _UNDEFINED else dtype,
         "device": device,
         "elements": elements,
         "element_bytes": width,

@@ -44,7 +44,11 @@ def op_to_kernel_tracing(cpu_op_id: int, cpu_trace: Any, gpu_trace: Any) -> dict
         AnalysisError: the traces are not of one run.
         TraceError: one of them cannot be read.
     """
-    core, link = joined(cpu_trace, gpu_trace)
+    return events_of_op(*joined(cpu_trace, gpu_trace), cpu_op_id)
+
+
+def events_of_op(core: Core, link: Link, cpu_op_id: int) -> dict[str, Any]:
+    """What `op_to_kernel_tracing` gives, of a linked pair."""
     row = row_of_event(core, link, cpu_op_id)
     rows = rows_inside(core, row)
     events: dict[str, list[dict[str, Any]]] = {category: [] for category in CATEGORIES.values()}

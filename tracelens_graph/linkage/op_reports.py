@@ -13,7 +13,7 @@ from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.window import window_of
 from tracelens_graph.linkage.cpu_metadata import metadata_of_row
 from tracelens_graph.linkage.kernel_metadata import metadata_of_gpu_row
-from tracelens_graph.linkage.op_events import op_to_kernel_tracing, row_of_event
+from tracelens_graph.linkage.op_events import events_of_op, row_of_event
 from tracelens_graph.linkage.records import rows_inside
 from tracelens_graph.linkage.traces import row_of_node
 from tracelens_graph.linkage.validation import Validation
@@ -106,7 +106,7 @@ def op_report(validation: Validation, cpu_op_id: int, why: str) -> dict[str, Any
         "why": why,
         "uid": int(core.columns.uid[row]),
         "metadata": metadata_of_row(link.execution, row_of_node(link.execution, cpu_op_id)),
-        "tracing": op_to_kernel_tracing(cpu_op_id, core, core),
+        "tracing": events_of_op(core, link, cpu_op_id),
         "kernels": [metadata_of_gpu_row(core, one) for one in dearest.tolist()],
         "gpu_events": len(gpu),
         "returning": int(validation.leads_back(row, gpu).sum()),

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 WARPS, BLOCKS, REGISTERS, SHARED_MEMORY = "warps", "blocks", "registers", "shared memory"
-
+_NEEDED = ("threads of a block", "registers of a thread", "shared memory")
 _CAPACITIES = ("maxThreadsPerMultiprocessor", "warpSize", "regsPerMultiprocessor", "sharedMemPerMultiprocessor")
 _LARGEST = 2**40
 """A size from which on nothing is believed."""
@@ -109,33 +109,28 @@ def theoretical_occupancy(
     Returns:
         The occupancy, or why it is not known, in words.
     """
-    given = {
-        "threads of a block": threads_per_block, "registers per thread": registers_per_thread,
-        "shared memory": shared_memory_bytes,
-    }  # fmt: skip
-    if absent := [what for what, value in given.items() if not _is_size(value)]:
-        return f"the trace does not tell {' and '.join(absent)} of the kernel"
-    assert threads_per_block is not None
-    assert registers_per_thread is not None
-    assert shared_memory_bytes is not None
+    if not (_is_size(threads_per_block) and _is_size(registers_per_thread) and _is_size(shared_memory_bytes)):
+        given = zip(_NEEDED, (threads_per_block, registers_per_thread, shared_memory_bytes), strict=True)
+        return (
+            f"the trace does not tell {' and '.join(what for what, size in given if not _is_size(size))} of the kernel"
+        )
     rules = _rules_of(device)
     if isinstance(rules, str):
         return rules
-    sizes = [device.get(key) for key in _CAPACITIES]
-    if not all(_is_size(size) and size for size in sizes):
+    sizes = [size for key in _CAPACITIES if _is_size(size := device.get(key)) and size]
+    if len(sizes) < len(_CAPACITIES):
         return "the trace does not tell threads, warp size, registers and shared memory of a multiprocessor"
-    threads, width, registers, shared = map(int, sizes)
+    threads, width, registers, shared = sizes
     if not threads_per_block:
         return "a block of the kernel has no threads"
     most_warps = threads // width
     warps = -(-threads_per_block // width)
-    limits = {
-        WARPS: most_warps // warps,
-        BLOCKS: rules.most_blocks,
-        REGISTERS: _by_registers(rules, registers, registers_per_thread * width, warps),
-        SHARED_MEMORY: _by_shared_memory(rules, shared, shared_memory_bytes),
-    }
-    limits = {resource: blocks for resource, blocks in limits.items() if blocks is not None}
+    limits = {WARPS: most_warps // warps, BLOCKS: rules.most_blocks}
+    if registers_per_thread:
+        of_warp = _rounded_up(registers_per_thread * width, rules.register_unit)
+        limits[REGISTERS] = registers // rules.partitions // of_warp * rules.partitions // warps
+    if of_block := _rounded_up(shared_memory_bytes + rules.shared_reserved, rules.shared_unit):
+        limits[SHARED_MEMORY] = shared // of_block
     blocks = min(limits.values())
     if not blocks:
         too_much = [resource for resource, count in limits.items() if not count]
@@ -158,21 +153,9 @@ def _rules_of(device: Mapping[str, Any]) -> _Rules | str:
     return f"no rules are known for compute capability {major!r:.20}.{minor!r:.20}"
 
 
-def _by_registers(rules: _Rules, registers: int, registers_of_warp: int, warps: int) -> int | None:
-    if not registers_of_warp:
-        return None
-    allotted = _rounded_up(registers_of_warp, rules.register_unit)
-    return registers // rules.partitions // allotted * rules.partitions // warps
-
-
-def _by_shared_memory(rules: _Rules, shared: int, of_block: int) -> int | None:
-    allotted = _rounded_up(of_block + rules.shared_reserved, rules.shared_unit)
-    return shared // allotted if allotted else None
-
-
 def _rounded_up(number: int, unit: int) -> int:
     return -(-number // unit) * unit
 
 
-def _is_size(value: Any) -> bool:
+def _is_size(value: Any) -> TypeGuard[int]:
     return type(value) is int and 0 <= value < _LARGEST

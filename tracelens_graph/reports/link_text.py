@@ -32,9 +32,9 @@ _CHAIN = 12
 _LABEL = 10
 _NAME = 72
 _SHAPE = (
-    ("grid", "grid {}"), ("block", "block {}"), ("blocks", "{:,} blocks"), ("threads", "{:,} threads"),
-    ("shared_memory_bytes", "{:,} B of shared memory"), ("registers_per_thread", "{} registers"),
-    ("blocks_per_sm", "{:.4g} blocks per SM"), ("warps_per_sm", "{:.4g} warps per SM"),
+    ("grid", "grid {}"), ("block", "block {}"), ("blocks", "blocks {:,}"), ("threads", "threads {:,}"),
+    ("shared_memory_bytes", "shared memory {:,} B"), ("registers_per_thread", "registers {}"),
+    ("blocks_per_sm", "blocks per SM {:.4g}"), ("warps_per_sm", "warps per SM {:.4g}"),
 )  # fmt: skip
 _WORDS = {"cpu_op": "op", "runtime": "runtime call", "kernel": "kernel", "gpu_memcpy": "copy", "gpu_memset": "fill"}
 """Categories of events -> what people call one."""
@@ -65,15 +65,17 @@ def screen(
     yield from (bold(line, color) for line in wrapped(printable(first), width, "  "))
     for line in rest:
         yield from wrapped(printable(line), width, "  ")
+    yield from _table_lines(tables["link_ways"], width, color, rows)
     for report in reports:
         yield ""
         yield from op_lines(core, report, width, color)
-    yield ""
-    for name in ("link_ways", "link_ops"):
-        table = tables[name]
-        if len(table):
-            yield from top(table, rows).text(width, color).splitlines()
-            yield ""
+    yield from _table_lines(tables["link_ops"], width, color, rows)
+
+
+def _table_lines(table: Table, width: int, color: bool, rows: int) -> Iterator[str]:
+    if len(table):
+        yield ""
+        yield from top(table, rows).text(width, color).splitlines()
 
 
 def headlines(core: Core, link: Link, tables: Mapping[str, Table]) -> list[str]:
@@ -81,15 +83,15 @@ def headlines(core: Core, link: Link, tables: Mapping[str, Table]) -> list[str]:
     counts = {row["what"]: row for row in tables["link_counts"].records()}
     linked, trip, traced = counts["linked"], counts["round_trip"], counts["traced_gpu_events"]
     returns = (
-        f"{trip['count']:,} of {trip['of']:,} ops with GPU work lead to it and back ({_percent(trip['percent'])})"
+        f"{trip['count']:,} of {trip['of']:,} ops with GPU work round-trip ({_percent(trip['percent'])})"
         if trip["of"]
         else "the trace has no GPU work"
     )
     return [
         f"{linked['count']:,} of {linked['of']:,} nodes link; {returns}",
         f"{file_name(link.execution.info.source)} (execution trace): {counts['nodes']['count']:,} ops and ranges; "
-        f"{file_name(core.info.source)}: {counts['events']['count']:,} ops and ranges, {traced['of']:,} GPU events, "
-        f"of which {traced['count']:,} lead to an op",
+        f"{file_name(core.info.source)}: {counts['events']['count']:,} ops and ranges, "
+        f"{_counted(traced['of'], 'GPU event')}, of which {traced['count']:,} lead to an op",
         f"joined by: {link.method}; {_percent(link.equal_names_percent)} of the names are equal",
     ]
 
@@ -146,7 +148,7 @@ def _facts(report: Report) -> Iterator[tuple[str, str]]:
     for kernel in report["kernels"]:
         yield from kernel_facts(kernel)
     if (rest := report["gpu_events"] - len(report["kernels"])) > 0:
-        yield "", f"and {rest:,} more GPU events"
+        yield "", f"and {rest:,} more"
     yield "back", verdict(report)
 
 
@@ -186,14 +188,15 @@ def occupancy_text(kernel: Mapping[str, Any]) -> str:
     if kernel["occupancy_source"] == "reported":
         limited = f"; at most {theory['percent']:.4g} % by {' and '.join(theory['limited_by'])}" if theory else ""
         return f"occupancy {percent:.4g} %, as reported{limited}"
-    return (
-        f"theoretical occupancy {percent:.4g} %: {_counted(theory['blocks_per_sm'], 'block')} and "
-        f"{_counted(theory['warps_per_sm'], 'warp')} on a multiprocessor, limited by {' and '.join(theory['limited_by'])}"
-    )
+    resident = f"{_counted(theory['blocks_per_sm'], 'block')} and {_counted(theory['warps_per_sm'], 'warp')}"
+    limited = " and ".join(theory["limited_by"])
+    return f"theoretical occupancy {percent:.4g} %: {resident} on a multiprocessor, limited by {limited}"
 
 
 def tensor_text(tensor: Mapping[str, Any]) -> str:
     """A tensor in a line."""
+    if tensor["dtype"] is None:
+        return f"tensor {tensor['tensor_id']}: undefined"
     shape = "x".join(map(str, tensor["shape"] or [])) or "scalar"
     return (
         f"tensor {tensor['tensor_id']} of storage {tensor['storage_id']}: {shape} {tensor['dtype']} on "
