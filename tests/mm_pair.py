@@ -8,15 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from handmade import span
-
-from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.execution_trace import ExecutionTrace
-from tracelens_graph.graph.link import Link
-from tracelens_graph.loaders.execution_trace.loader import load_execution_trace
-from tracelens_graph.loaders.sources import open_source
-from tracelens_graph.loading import load_core
 
 MM = 5
 """Id of the product's node."""

@@ -74,4 +74,7 @@ def link(
     conditions = gate.parse(fail_if or [], of=gate.figures_of_link())
     if table is not None and table not in TABLES:
         raise typer.BadParameter(f"--table: there is no table {table!r}; {hint(table, TABLES)}")
-    answer(et, trace, op or [], Shown(table, top, format, csv, json, markdown, chakra), conditions)
+    shown = Shown(table, top, format, csv, json, markdown, chakra)
+    if op and not shown.tells_ops:
+        raise typer.BadParameter("--op goes with the screen, --json and --markdown")
+    answer(et, trace, op or [], shown, conditions)

@@ -39,6 +39,16 @@ class Shown:
     chakra: Path | None
 
     @property
+    def prints_table(self) -> bool:
+        """Whether a table is printed."""
+        return self.table is not None or (self.format is not Format.table and not self.writes)
+
+    @property
+    def tells_ops(self) -> bool:
+        """Whether single ops are told of."""
+        return bool(self.json or self.markdown) or not (self.writes or self.prints_table)
+
+    @property
     def writes(self) -> bool:
         """Whether files are written, and nothing is printed that was not asked for."""
         return bool(self.csv or self.json or self.markdown or self.chakra)
@@ -49,13 +59,12 @@ def answer(et: str, trace: str, ops: Sequence[str], shown: Shown, conditions: Se
     check_pipes([et, trace])
     validation = _joined(et, trace)
     tables = validation.tables()
-    if shown.table is not None or (shown.format is not Format.table and not shown.writes):
+    if shown.prints_table:
         _print_table(tables[shown.table or "link_ops"], shown)
     if shown.csv:
         write_tables(tables, shown.csv)
-    if shown.json or shown.markdown or not (shown.writes or shown.table or shown.format is not Format.table):
-        reports = _reports(validation, ops)
-        _tell(validation, tables, reports, shown)
+    if shown.tells_ops:
+        _tell(validation, tables, _reports(validation, ops), shown)
     if shown.chakra:
         _write_chakra(validation, shown.chakra)
     if conditions:
@@ -89,7 +98,7 @@ def _tell(validation: Validation, tables: Mapping[str, Table], reports: Sequence
 
     core, link = validation.core, validation.link
     rows = {} if shown.top is None else {"rows": shown.top}
-    if not (shown.writes or shown.table):
+    if not (shown.writes or shown.prints_table):
         _print_screen(core, validation, tables, reports, rows)
     if shown.json:
         with replacing(shown.json) as file:

@@ -34,7 +34,8 @@ def operation_metadata_scrape(cpu_op_id: int, cpu_trace: Any) -> dict[str, Any]:
           node that was open there
         * `inputs`, `outputs`: a list with a dictionary for each tensor: `argument` (position among the arguments),
           `item` (position in a list of tensors, else None), `tensor_id`, `storage_id`, `offset` (in elements),
-          `shape`, `dtype` (None for an undefined tensor), `device`, `elements`, `element_bytes`, `bytes` (the product of the two), `stride`
+          `shape`, `dtype` (None for an undefined tensor), `device`, `elements`, `element_bytes`, `bytes` (the product
+          of the two), `stride`
         * `input_bytes`, `output_bytes`: sums of `bytes`
         * `values`: inputs that are no tensors, each with `argument`, `type` and `value`
         * `attributes`: what else was recorded, such as sizes of a collective

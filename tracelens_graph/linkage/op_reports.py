@@ -18,8 +18,10 @@ from tracelens_graph.linkage.records import rows_inside
 from tracelens_graph.linkage.traces import row_of_node
 from tracelens_graph.linkage.validation import Validation
 from tracelens_graph.schema import GPU_KINDS
-from tracelens_graph.suggest import hint
+from tracelens_graph.suggest import did_you_mean
 
+_MOST_DIGITS = 4000
+"""Digits of an id that are read: Python refuses to read more than 4,300."""
 MOST_KERNELS = 3
 """Kernels of an operator whose configuration is told, the dearest first."""
 
@@ -66,7 +68,7 @@ def chosen_ops(validation: Validation, asked: Sequence[str]) -> dict[int, str]:
     found = {}
     for one in asked:
         if one.strip().isdecimal():
-            number = int(one) if len(one) < 20 else 2**63
+            number = int(one.strip()[:_MOST_DIGITS])
             row_of_node(execution, number)
             row_of_event(core, link, number)
             found[number] = one
@@ -76,7 +78,9 @@ def chosen_ops(validation: Validation, asked: Sequence[str]) -> dict[int, str]:
         rows = rows[rows >= 0]
         if not len(rows):
             joined = {execution.names[code] for code in execution.name[link.row_of_node >= 0].tolist()}
-            raise NodeNotFoundError(f"no joined op is called {one[:80]!r}; {hint(one, sorted(joined))}")
+            dearest = [str(name) for name in validation.by_name["name"][:5]]
+            meant = did_you_mean(one, sorted(joined)) or f"most GPU time have {', '.join(dearest) or 'none'}"
+            raise NodeNotFoundError(f"no op that is in both traces is called {one[:80]!r}; {meant}")
         node = link.node_of_row[rows[core.gpu_sum_ns[rows].argmax()]]
         found[int(execution.id[node])] = one
     return found

@@ -64,6 +64,10 @@ class Validation:
         return self._work[0]
 
     @cached_property
+    def _shared(self) -> np.ndarray:
+        return shared_identifiers(self.core)
+
+    @cached_property
     def _nesting(self) -> tuple[np.ndarray, np.ndarray]:
         return preorder(self.link.execution)
 
@@ -75,7 +79,7 @@ class Validation:
         return np.where(node >= 0, self._nesting[0][node], -1)
 
     def leads_back(self, row: int, gpu: np.ndarray) -> np.ndarray:
-        """For each of some GPU events whether it leads to a node, or to one inside it.
+        """For each of some GPU events whether its identifier leads to a node, or to one inside it.
 
         Args:
             row: the node's event.
@@ -83,8 +87,9 @@ class Validation:
         """
         first, last = self._nesting
         node = int(self.link.node_of_row[row])
-        place = self._place_of_origin[np.searchsorted(self.core.gpu_rows, gpu)]
-        found: np.ndarray = (place >= first[node]) & (place <= last[node])
+        at = np.searchsorted(self.core.gpu_rows, gpu)
+        place = self._place_of_origin[at]
+        found: np.ndarray = (place >= first[node]) & (place <= last[node]) & ~self._shared[at]
         return found
 
     @cached_property
@@ -94,7 +99,7 @@ class Validation:
         node, place = self.link.node_of_row[ops], self._place_of_origin
         first, last = self._nesting
         inside = (least(place, low, high) >= first[node]) & (-least(-place, low, high) <= last[node])
-        shared = np.concatenate(([0], np.cumsum(shared_identifiers(self.core))))
+        shared = np.concatenate(([0], np.cumsum(self._shared)))
         verdict = np.where(inside, RETURNS, ELSEWHERE)
         verdict[shared[high] > shared[low]] = SHARED
         verdict[node < 0] = NO_NODE
@@ -127,7 +132,7 @@ class Validation:
         verdicts = Counter(self.verdict.tolist())
         ways = Counter(zip(self.origins.way.tolist(), (self.origins.row >= 0).tolist(), strict=True))
         rows = [("op", VERDICTS[code], verdicts[code], code == RETURNS) for code in sorted(verdicts)]
-        rows += [("GPU event", WAYS[way], ways[way, leads], leads) for way, leads in sorted(ways)]
+        rows += [("GPU event", WAYS[way], ways[way, leads], leads) for way, leads in sorted(ways, reverse=True)]
         rows += [("join", why, count, False) for why, count in self.link.unjoined.items() if count]
         columns: dict[str, Cells] = {
             "of": [of for of, *_ in rows],

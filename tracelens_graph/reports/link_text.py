@@ -98,13 +98,19 @@ def headlines(core: Core, link: Link, tables: Mapping[str, Table]) -> list[str]:
 
 def op_lines(core: Core, report: Report, width: int, color: bool = False) -> Iterator[str]:
     """What there is to tell of an operator."""
-    title = f"{report['why']}: {report['metadata']['name']}, node {report['cpu_op_id']}, event {report['uid']}"
+    title = f"{_heading(report)}{report['metadata']['name']}, node {report['cpu_op_id']}, event {report['uid']}"
     yield from (bold(line, color) for line in wrapped(printable(title), width, "  "))
     for label, text in _facts(report):
         lines = list(wrapped(printable(text), max(width - _LABEL - 2, 20)))
         yield f"  {label:<{_LABEL}}{lines[0] if lines else ''}"
         yield from (f"  {'':<{_LABEL}}{line}" for line in lines[1:])
     yield from (f"  {line}" for line in chain(core, report, width - 2))
+
+
+def _heading(report: Report) -> str:
+    """What an operator stands for; empty where it was asked for itself."""
+    is_itself = report["why"] in (report["metadata"]["name"], str(report["cpu_op_id"]))
+    return "" if is_itself else f"{report['why']}: "
 
 
 def _facts(report: Report) -> Iterator[tuple[str, str]]:
@@ -235,12 +241,9 @@ def link_markdown(
         "\n".join(f"* {escape(line)}" for line in rest),
     ]
     for report in reports:
-        blocks.append(f"## {escape(report['why'])}: {code(report['metadata']['name'])}, node {report['cpu_op_id']}")
-        label = ""
-        lines = []
-        for heading, text in _facts(report):
-            label = heading or label
-            lines.append(f"| {escape(label) if heading else ''} | {escape(text)} |")
+        heading = f"{escape(_heading(report))}{code(report['metadata']['name'])}, node {report['cpu_op_id']}"
+        blocks.append(f"## {heading}")
+        lines = [f"| {label} | {escape(text)} |" for label, text in _facts(report)]
         blocks.append("\n".join(["| | |", "|---|---|", *lines]))
         drawing = "\n".join(printable(line) for line in chain(core, report, 120))
         blocks.append(f"````text\n{drawing.replace('````', '')}\n````")
