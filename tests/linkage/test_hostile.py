@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mm_pair import MM, START
+from profiles import examples
 
 from tracelens_graph.errors import AnalysisError, NodeNotFoundError, NotATraceError, TraceLensGraphError
 from tracelens_graph.linkage import (
@@ -56,6 +57,7 @@ ANYTHING = st.recursive(
 )
 
 
+@examples(30)
 @given(ANYTHING)
 def test_anything_gets_an_answer_or_one_line(odd: Any) -> None:
     asked: list[Callable[[], Any]] = [

@@ -54,7 +54,7 @@ def test_limits(
 def test_what_is_not_known() -> None:
     assert theoretical_occupancy(A100, 256, None, 0) == "the trace does not tell registers of a thread of the kernel"
     assert theoretical_occupancy(A100, None, None, None) == (
-        "the trace does not tell threads of a block and registers of a thread and shared memory of the kernel"
+        "the trace does not tell threads of a block, registers of a thread, shared memory of the kernel"
     )
     assert theoretical_occupancy({}, 256, 32, 0) == "the trace does not describe the device"
     assert theoretical_occupancy(A100 | {"warpSize": 64}, 256, 32, 0) == "no rules are known for AMD devices"

@@ -128,5 +128,5 @@ def _write_chakra(validation: Validation, path: Path) -> None:
     with replacing(path) as file:
         left_out = write_chakra(validation.core, validation.link, file)
     if left_out:
-        say([f"note: {left_out:,} GPU events lead to no op and are left out"])
+        say([f"note: GPU events that lead to no op and are left out: {left_out:,}"])
     say_written(f"wrote both traces to {path}", path)

@@ -132,7 +132,10 @@ class Validation:
         verdicts = Counter(self.verdict.tolist())
         ways = Counter(zip(self.origins.way.tolist(), (self.origins.row >= 0).tolist(), strict=True))
         rows = [("op", VERDICTS[code], verdicts[code], code == RETURNS) for code in sorted(verdicts)]
-        rows += [("GPU event", WAYS[way], ways[way, leads], leads) for way, leads in sorted(ways, reverse=True)]
+        rows += [
+            ("GPU event", WAYS[way], ways[way, leads], leads)
+            for way, leads in sorted(ways, key=lambda one: (-one[1], -ways[one]))
+        ]
         rows += [("join", why, count, False) for why, count in self.link.unjoined.items() if count]
         columns: dict[str, Cells] = {
             "of": [of for of, *_ in rows],

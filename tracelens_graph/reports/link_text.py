@@ -91,7 +91,8 @@ def headlines(core: Core, link: Link, tables: Mapping[str, Table]) -> list[str]:
         f"{linked['count']:,} of {linked['of']:,} nodes link; {returns}",
         f"{file_name(link.execution.info.source)} (execution trace): {counts['nodes']['count']:,} ops and ranges; "
         f"{file_name(core.info.source)}: {counts['events']['count']:,} ops and ranges, "
-        f"{_counted(traced['of'], 'GPU event')}, of which {traced['count']:,} lead to an op",
+        f"{_counted(traced['of'], 'GPU event')}, of which {traced['count']:,} "
+        f"{'leads' if traced['count'] == 1 else 'lead'} to an op",
         f"joined by: {link.method}; {_percent(link.equal_names_percent)} of the names are equal",
     ]
 
