@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 from msgspec import Raw
 
+from tracelens_graph.graph.core import NOT_A_NODE
 from tracelens_graph.graph.execution_trace import Arguments
 from tracelens_graph.loaders.execution_trace.records import FACTS, SCHEMA, OldNode, decoders
 from tracelens_graph.loaders.execution_trace.repair import repair_nodes
@@ -31,6 +32,8 @@ _ATTRIBUTE = re.compile(rb'\{\s*"name"\s*:\s*"(\w{1,64})"\s*,\s*"type"\s*:')
 _PARTS = ("shapes", "types", "strides")
 _NOTHING = Arguments()
 _EMPTY_LIST = (b"[]", b"")
+_OWN = frozenset(("ctrl_deps", "parent", "inputs", "outputs", "attrs", "rf_id", "op_schema"))
+"""Keys of which an entry has one, if it is a node."""
 _DIGITS = re.compile(r"-?\d{1,18}")
 
 
@@ -201,7 +204,7 @@ class NodeCollector:
             if raw is None:
                 self.lost_nodes += 1
             elif not self._take_odd(raw):
-                self.left_out["not a node"] += 1
+                self.left_out[NOT_A_NODE] += 1
             else:
                 continue
             self.entries += 1
@@ -213,10 +216,12 @@ class NodeCollector:
             told = {key: _ANY.decode(value) for key, value in keys.items() if key not in ("inputs", "outputs")}
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return False
-        if told.get("id") is None or isinstance(told["id"], bool | list | dict):
+        if told.get("id") is None or isinstance(told["id"], bool | list | dict) or _OWN.isdisjoint(keys):
             return False
         facts, further = dict(FACTS), {}
         attributes = told.get("attrs")
+        if not isinstance(attributes, list | None):
+            self.repairs["bad_value"] += 1
         for one in attributes if isinstance(attributes, list) else ():
             if isinstance(one, dict) and isinstance(one.get("name"), str):
                 further[one["name"]] = one.get("value")

@@ -33,7 +33,7 @@ def load_execution_trace(source: Source) -> ExecutionTrace:
         walker.read_head()
         walker.walk(collector)
     if collector.entries and not collector.id:
-        raise NotATraceError(f"{source.name}: is like an execution trace, but no node in it can be read")
+        raise NotATraceError(f"{source.name}: is like an execution trace, but no node in it can be read{source.packing_fault}")
     for fault, count in walker.faults.items():
         collector.repairs[fault] += count
     collector.repairs.update(dict.fromkeys(source.faults, 1))

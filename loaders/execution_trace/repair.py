@@ -70,8 +70,8 @@ def repair_nodes(text: bytes, *, last: bool) -> Repaired:
             at = reading.end
             continue
         end = begins[following]
-        if last and end == len(text) and reader.cut_short:
-            out.counts["truncated"] = 1
+        if end == len(text) and (closing := text.rfind(b"]", at)) > at and _LIST_END.match(text, closing):
+            end = closing
         out.nodes.append(None)
         out.lost_bytes += end - at
         at = max(end, at + 1)

@@ -438,9 +438,9 @@ class Walker:
                 keys = _OBJECT.decode(b'{"traceEvents":[' + rest)
                 events = bytes(keys.pop("traceEvents"))
                 tail = {key: msgspec.json.decode(value) for key, value in keys.items()}
-            if (first := events.find(b"{")) > 0:
-                text = b"[" + events[first : events.rindex(b"}") + 1] + b"]"
-                consumer.chunk(memoryview(text), self.position + first - 1)
+            begin = len(events) - len(events[1:].lstrip())
+            if inside := events[begin:-1].rstrip():
+                consumer.chunk(memoryview(b"[" + inside + b"]"), self.position + begin - 1)
             self.tail = tail
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             if isinstance(error, RecursionError) and self._close_by_structure(consumer):
