@@ -116,7 +116,8 @@ def load_set(
     """Load several traces as a set: the ranks of a job, or runs to be compared.
 
     Files are loaded in as many processes as there are cores. What is no profiler trace is left out; a warning says so,
-    and which ranks of a job are missing.
+    and which ranks of a job are missing. Execution traces among the files are linked with the traces of their ranks
+    (`TraceSet.linked` says so in one line): what does not fit is left out with a warning.
 
     Args:
         sources: folders, patterns such as `traces/rank*.json.gz`, paths, or lists of these.
