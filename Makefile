@@ -4,6 +4,7 @@
 #   make test                      all tests; TESTS=tests/graph some, HYPOTHESIS=many with many more examples
 #   make quick-wheel               the quick tests on the wheel, installed into an empty environment
 #   make lint build bench          for developers
+#   make pairs TORCH=python3       record examples/traces/linked anew, in a temporary folder, and check it; TORCH has PyTorch
 #   PYTHON=... VENV=...            another interpreter, another environment
 
 VENV ?= .venv
@@ -17,7 +18,7 @@ HYPOTHESIS ?= few
 PYTEST := -m pytest -n auto --maxprocesses 4 --dist loadgroup --no-loadscope-reorder --hypothesis-profile $(HYPOTHESIS)
 QUICK := not (neo4j or browser or corpus or slow)
 
-.PHONY: demo quick test quick-wheel bench lint build
+.PHONY: demo quick test quick-wheel bench lint build pairs
 
 demo: $(VENV)/.installed
 	$(RUN) examples/demo.py
@@ -50,6 +51,12 @@ build: $(VENV)/.installed-dev
 	rm -rf dist
 	$(RUN) -m build --no-isolation
 	$(RUN) -m pytest tests/test_packaging.py --wheel dist/*.whl
+
+pairs: TORCH ?= python3
+pairs: $(VENV)/.installed-dev
+	folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT \
+	&& $(TORCH) examples/record_pairs.py "$$folder" \
+	&& $(RUN) -m pytest tests/test_recorded_pairs.py tests/graph/test_recorded_lineage.py --pairs "$$folder"
 
 # The first page of the README draws a roofline and writes a workbook.
 $(VENV)/.installed: EXTRAS := [plot,xlsx]

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import PurePath
 from typing import Any
 
+from tracelens_graph.errors import NotATraceError
+
 HEAD = 65536
 """Bytes that are enough to tell."""
 
@@ -100,6 +102,21 @@ _CATEGORIES = {
 }
 
 
+class ExecutionTraceError(NotATraceError):
+    """The file is an execution trace, for which there is a loader of its own."""
+
+
+def not_a_trace(name: str, found: str, head: bytes) -> NotATraceError:
+    """The error for a JSON object without an event list.
+
+    Args:
+        name: name of the file.
+        found: what it is, continuing `FILE: `.
+        head: its beginning.
+    """
+    return (ExecutionTraceError if is_execution_trace(head) else NotATraceError)(f"{name}: {found}")
+
+
 def what_is(head: bytes, name: str, *, unpacked: bool = False) -> str | None:
     """What a file is that does not begin as JSON does; None for a trace whose first bytes are damaged.
 
@@ -150,6 +167,16 @@ def shows_trace(head: bytes) -> bool:
     return bool(_TRACE.search(head)) or len(_PHASE.findall(head)) >= _EVENTS_ENOUGH
 
 
+def is_execution_trace(head: bytes) -> bool:
+    """Whether a JSON object without an event list is an execution trace of PyTorch."""
+    keys = _keys(head)
+    return {b"schema", b"nodes"} <= keys or not ({b"rf_id", b"ctrl_deps"}.isdisjoint(keys) or b"id" not in keys)
+
+
+def _keys(head: bytes) -> set[bytes]:
+    return set(re.findall(rb'"([\w-]+)"\s*:', head[: 4 * HEAD]))
+
+
 def what_json_is(head: bytes, whole: bool) -> str | None:
     """What a JSON object without an event list is, if that can be told.
 
@@ -157,14 +184,9 @@ def what_json_is(head: bytes, whole: bool) -> str | None:
         head: its beginning.
         whole: whether that is all.
     """
-    keys = set(re.findall(rb'"([\w-]+)"\s*:', head[: 4 * HEAD]))
-    if {b"schema", b"nodes"} <= keys or (b"schema" in keys and b"rf_id" in keys):
-        schema = re.search(rb'"schema"\s*:\s*"([\w.+-]{1,40})"', head)
-        version = f" (schema {schema.group(1).decode()})" if schema else ""
-        return (
-            f"is a PyTorch execution trace{version}, which has no GPU times, not a profiler trace; "
-            "torch.profiler records that of the same run, with export_chrome_trace"
-        )
+    keys = _keys(head)
+    if is_execution_trace(head):
+        return "is a PyTorch execution trace, which has no times and no kernels, not a profiler trace"
     if b"rocprofiler-sdk-tool" in keys:
         return f"is a JSON result {_ROCPROF} (rocprofv3); {_EXPORTED}"
     if b"nbformat" in keys:

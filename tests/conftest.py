@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from profiles import IN_CI
 
-from corpus import CORPUS, GOLDENS
+from corpus import CHECKOUT, CORPUS, GOLDENS
 
 pytest_plugins = ["lanes", "neo4j_server", "chromium"]
 
@@ -25,6 +25,12 @@ def goldens(corpus: Path) -> Path:
     """The folder of reference tables; they are of no use without the traces they were made of."""
     assert GOLDENS is not None
     return GOLDENS
+
+
+@pytest.fixture(scope="session")
+def pairs_folder(request: pytest.FixtureRequest) -> Path:
+    """Where the pairs are that `examples/record_pairs.py` recorded."""
+    return request.config.getoption("--pairs") or CHECKOUT / "examples/traces/linked"
 
 
 def _skip_is_failure(report: pytest.TestReport | pytest.CollectReport) -> None:
@@ -50,3 +56,4 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--wheel", type=Path, help="check this wheel instead of building one from an sdist")
+    parser.addoption("--pairs", type=Path, help="check the pairs of traces in this folder instead of those recorded")

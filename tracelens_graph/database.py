@@ -113,7 +113,9 @@ class Database:
         Raises:
             DatabaseError: the database cannot be reached or refuses, or has the trace with other options.
             ChangedTraceError: the trace file is no longer the one that was loaded.
+            AnalysisError: the graph is that of an execution trace, which has no times.
         """
+        core.info.check_times()
         placement = Placement(run or core.trace_id, name or default_name(core), tuple(labels))
         return self.push_image(image(core, placement, options, arch), replace=replace, progress=progress)
 

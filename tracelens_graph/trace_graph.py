@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tracelens_graph.table import Table
 
 _STATE = (
-    "columns", "names", "threads", "argsets", "autograd_flows", "depends_on", "collective_args", "info",
+    "columns", "names", "threads", "argsets", "autograd_flows", "depends_on", "collective_args", "info", "link",
 )  # fmt: skip
 """What a core is made of, beside the access to its file."""
 

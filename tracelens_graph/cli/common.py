@@ -24,7 +24,14 @@ ASCII_BRANCHES = str.maketrans("└├│─", "`||-")
 _TAKE_SEVERAL = "several are for report, ask, db push, db export and cut --collective"
 
 
-def load(trace: str, cache: bool = False, processes: int | None = None, wants_gpu: bool = False) -> Core:
+def load(
+    trace: str,
+    cache: bool = False,
+    processes: int | None = None,
+    wants_gpu: bool = False,
+    needs_times: bool = True,
+    et: str | None = None,
+) -> Core:
     """The graph of the trace that a command was given, with progress on a terminal.
 
     Args:
@@ -32,9 +39,13 @@ def load(trace: str, cache: bool = False, processes: int | None = None, wants_gp
         cache: keep the graph in the user's cache, or take it from there.
         processes: how many to load with; None for as many as are of use.
         wants_gpu: the command has nothing to say of a trace without GPU work.
+        needs_times: it has nothing to say of an execution trace alone, either.
+        et: the execution trace of the same run, to be linked with.
 
     Raises:
+        NotATraceError: it is something else, or an execution trace where times are needed.
         TraceError: it cannot be read, or is cut short so that nothing is left that the command could tell of.
+        LinkError: the execution trace is of another program or rank.
     """
     if trace == "-" and sys.stdin.isatty():
         raise typer.BadParameter("standard input is a terminal: name a file, or pipe a trace in")
@@ -56,12 +67,29 @@ def load(trace: str, cache: bool = False, processes: int | None = None, wants_gp
         core = cached_core(trace, loaded, warn)
     else:
         core = loaded()
-    if core.info.ends_early and wants_gpu and not len(core.gpu_rows):
+    if needs_times and not core.info.has_times:
+        from tracelens_graph.errors import NotATraceError
+
+        raise NotATraceError(
+            f"{core.info.source}: is a PyTorch execution trace, which has no times and no kernels; link it with the "
+            f"profiler's trace of the same run: {core.info.link_command}"
+        )
+    if core.info.ends_early and core.info.has_times and wants_gpu and not len(core.gpu_rows):
         from tracelens_graph.errors import TraceError
 
         raise TraceError(f"{core.info.source}: no GPU event could be read: {core.info.damage}; copy or record it again")
     if core.info.damage:
         warn(f"{core.info.source}: {core.info.damage}")
+    if et is None:
+        return core
+    from tracelens_graph.loading import (
+        link_damage,
+        linked,
+    )  # behind the cache, which keeps graphs as their traces have them
+
+    core = linked(core, et)
+    if damage := link_damage(core):
+        warn(damage)
     return core
 
 

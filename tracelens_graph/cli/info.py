@@ -38,7 +38,7 @@ def info(
 
     Example: tracelens-graph info trace.json.gz
     """
-    core = load(trace, cache)
+    core = load(trace, cache, needs_times=False)
     from tracelens_graph.analyses.report.inventory import inventory
 
     tables = inventory(core)

@@ -66,6 +66,7 @@ class Request:
     color: bool
     protection: Protection | None
     commands: Mapping[str, frozenset[str]]
+    et: str | None = None
 
     @property
     def is_for_files_only(self) -> bool:
@@ -110,10 +111,17 @@ def many_traces(given: list[str], paths: list[str], request: Request, scheduler:
     from tracelens_graph.files import distinct_names
     from tracelens_graph.loaders.sources import is_stream
     from tracelens_graph.set_loading import left_out_note
+    from tracelens_graph.set_pairing import paired
 
+    pairs = paired(paths)
+    say(pairs.notes)
+    paths = pairs.traces
     # Functions of an extension cannot be sent to a process; it loads them itself.
     alone = replace(request, options=replace(request.options, extension=None))
-    work = [(path, alone, name) for path, name in zip(paths, distinct_names(paths), strict=True)]
+    work = [
+        (path, replace(alone, et=pairs.of_trace.get(path)), name)
+        for path, name in zip(paths, distinct_names(paths), strict=True)
+    ]
     # What can be read once only is read here: another process has another standard input, and may lack a descriptor.
     done = {one[0]: _work_of_many(one) for one in work if is_stream(one[0])}
     left = [one for one in work if one[0] not in done]
@@ -148,7 +156,10 @@ def _on_workers(work: list[tuple[str, Request, str]], scheduler: str) -> Iterato
     from tracelens_graph.cluster import map_on_workers
     from tracelens_graph.errors import TraceError
 
-    there = {path: (os.path.abspath(path), request, name) for path, request, name in work}
+    there = {
+        path: (os.path.abspath(path), replace(request, et=request.et and os.path.abspath(request.et)), name)
+        for path, request, name in work
+    }
     for path, outcome in map_on_workers(_work_of_many, there, scheduler):
         if isinstance(outcome, TraceError):
             outcome = Outcome("", [], [], error=str(outcome), is_broken=True)
@@ -164,7 +175,8 @@ def _work_of_many(work: tuple[str, Request, str]) -> Outcome:
     options = replace(request.options, extension=extension_of(request.extensions, tell=False))
     try:
         with protecting(request.protection):
-            outcome, w = _result(path, replace(request, folder=folder, options=options), processes=1)
+            core = _with_link(load(path, cache=request.cache, processes=1, wants_gpu=True), request.et)
+            outcome, w = _result(core, path, replace(request, folder=folder, options=options), processes=1)
         line = overview_line(w, name, request.options.linked_only)
     except TraceError as error:
         # Whatever else lies in a folder of traces is passed over, but not where a rank may be missing from a verdict.
@@ -178,13 +190,60 @@ def _work_of_many(work: tuple[str, Request, str]) -> Outcome:
     )
 
 
+def _with_link(core: Core, et: str | None) -> Core:
+    """The graph linked with the execution trace that was found for it; as it is, with a warning, if that is refused."""
+    from tracelens_graph.errors import LinkError, TraceError
+    from tracelens_graph.loading import linked
+
+    try:
+        return core if et is None else linked(core, et)
+    except (LinkError, TraceError) as error:
+        warn([f"{error}; reported without"])
+        return core
+
+
 def _work(path: str, request: Request) -> Outcome:
-    return _result(path, request)[0]
+    core = load(path, cache=request.cache, wants_gpu=True, needs_times=False, et=request.et)
+    return _result(core, path, request)[0] if core.info.has_times else _counted(core, request)
 
 
-def _result(path: str, request: Request, processes: int | None = None) -> tuple[Outcome, Window]:
+def _counted(core: Core, request: Request) -> Outcome:
+    """The report on an execution trace alone, which counts calls.
+
+    Raises:
+        AnalysisError: something is asked for that needs times.
+    """
+    from tracelens_graph.reports.calls_text import CALL_TABLES, calls_screen
+    from tracelens_graph.reports.document import objects
+    from tracelens_graph.reports.json import laid_out, sound
+
+    of_times = [name for name in request.tables if name not in CALL_TABLES]
+    if of_times or request.conditions or request.compare_with or request.xlsx or request.markdown:
+        core.info.check_times()
+    w = request.window.of(core)
+    tables = {name: make(w) for name, make in CALL_TABLES.items() if not request.tables or name in request.tables}
+    if request.sort is not None:
+        tables = _sorted(tables, request.sort)
+    rows = ROWS_FOR_PEOPLE if request.rows is None else request.rows
+    said = []
+    if request.folder:
+        from tracelens_graph.reports.folder import write_folder
+
+        said.append(f"{len(write_folder(tables, request.folder))} tables written to {printable(str(request.folder))}\n")
+    if request.json:
+        about = {"source": core.info.source, "events": core.info.events, "nodes": len(core.columns), "has_times": False}
+        with replacing(request.json) as file:
+            file.write((laid_out({"trace": sound(about), "tables": objects(tables)}, 4) + "\n").encode())
+        said += _said(f"{len(tables)} tables", request.json)
+    if request.tables:
+        said.append("\n".join(_printed(w, table, request, core.info.source) for table in tables.values()))
+    elif not request.is_for_files_only:
+        said.append(calls_screen(w, list(tables.values()), rows, request.width, request.color))
+    return Outcome("".join(said), [], [])
+
+
+def _result(core: Core, path: str, request: Request, processes: int | None = None) -> tuple[Outcome, Window]:
     """Everything that is asked of one trace: files are written, what is to be printed is returned."""
-    core = load(path, cache=request.cache, processes=processes, wants_gpu=True)
     from tracelens_graph.analyses.report.report_tables import TABLES, report_tables
     from tracelens_graph.errors import AnalysisError
 

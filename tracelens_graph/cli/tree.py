@@ -90,7 +90,7 @@ def tree(
         raise typer.BadParameter("--up needs nodes to start from: --uid, --name, --ext-id, --pid or --tid")
     kinds, added = _kinds(kind), extension_of(extension)
     position = None if uid is None else to_uid(uid, "--uid")
-    w = window.of(load(trace, cache), added)
+    w = window.of(load(trace, cache, needs_times=False), added)
     core = w.core
     import numpy as np
 

@@ -47,7 +47,10 @@ class WindowChoice:
         """
         from tracelens_graph.graph.window import narrow, window_of
 
-        w = window_of(graph if extension is None else extension.processed(window_of(graph).core))
+        w = window_of(
+            graph if extension is None else extension.processed(window_of(graph, needs_times=False).core),
+            needs_times=False,
+        )
         lead = w.core.info.lead_ns
         times = {name: getattr(self, name) for name in ("after_ns", "before_ns")}
         chosen = narrow(w, **(vars(self) | {name: ns - lead for name, ns in times.items() if ns is not None}))

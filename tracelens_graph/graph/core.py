@@ -7,6 +7,7 @@ face; the command line works on the core alone.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracelens_graph.errors import NodeNotFoundError
+from tracelens_graph.errors import AnalysisError, NodeNotFoundError
 from tracelens_graph.graph import membership, traversals
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.columns import Columns
@@ -37,11 +38,14 @@ from tracelens_graph.suggest import hint
 if TYPE_CHECKING:
     from tracelens_graph.graph.autograd import Autograd
     from tracelens_graph.graph.collectives import Collectives
+    from tracelens_graph.graph.graph_tensors import GraphTensors
+    from tracelens_graph.graph.link import Link
     from tracelens_graph.table import Table
 
 
 FAR_TIME = "time far from all others"
-UNREADABLE = ("unreadable", "not an event", FAR_TIME)
+NOT_A_NODE = "not a node"
+UNREADABLE = ("unreadable", "not an event", NOT_A_NODE, FAR_TIME)
 """Reasons in `TraceInfo.left_out` that are losses: entries of the event list that nothing could be made of."""
 
 
@@ -64,6 +68,8 @@ class TraceInfo:
         doubtful_from: uid from which on uids may be smaller than the position in the file, because more events may be
             lost before it than could be counted; None where all lost events are counted.
         cut_short: bytes of JSON that could be read of a compressed file that ends before its end; 0 of a whole one.
+        has_times: whether it tells times. An execution trace does not: starts and durations of its graph are places in
+            the order of all begins and ends, so that calls nest; nobody is shown them.
     """
 
     source: str = ""
@@ -80,6 +86,20 @@ class TraceInfo:
     lost_bytes: int = 0
     doubtful_from: int | None = None
     cut_short: int = 0
+    has_times: bool = True
+
+    def check_times(self) -> None:
+        """Raise AnalysisError, with the command that links, for an execution trace alone: it tells no times."""
+        if not self.has_times:
+            raise AnalysisError(
+                f"an execution trace has no times and no kernels; link it with the profiler's trace of the same run: "
+                f"{self.link_command}"
+            )
+
+    @property
+    def link_command(self) -> str:
+        """The command that links an execution trace with the profiler's trace of the same run."""
+        return f"tracelens-graph report KINETO --et {shlex.quote(self.source)}"
 
     def shown_ms(self, ns: Any) -> Any:
         """Moments of the trace, in ns from its start, as Perfetto UI shows them: in ms from its zero."""
@@ -107,9 +127,8 @@ class TraceInfo:
             said.append(f"uids from {self.doubtful_from:,} on may be smaller than the positions in the file")
         if self.ends_early:
             left = self.events - self.lost_in_all
-            said.append(
-                f"{left:,} {'entry is' if left == 1 else 'entries are'} left, and GPU events usually stand last"
-            )
+            missing = "GPU events usually stand last" if self.has_times else "callers stand behind their calls"
+            said.append(f"{left:,} {'entry is' if left == 1 else 'entries are'} left, and {missing}")
         return "; ".join(said)
 
     @property
@@ -181,6 +200,7 @@ class Core:
         collectives: Mapping[int, dict[str, Any]],
         info: TraceInfo,
         details: Details,
+        link: Link | None = None,
     ) -> None:
         self.columns = columns
         self.names = names
@@ -191,6 +211,7 @@ class Core:
         self.collective_args = collectives
         self.info = info
         self.details = details
+        self.link = link
         self.edge_cache: dict[str, tuple[np.ndarray, np.ndarray]] = {}
         self.class_cache: dict[tuple[bool, bool], np.ndarray] = {}
 
@@ -233,6 +254,15 @@ class Core:
         return collectives(self)
 
     @cached_property
+    def tensors(self) -> GraphTensors | None:
+        """Tensors and storages; None without an execution trace."""
+        if self.link is None:
+            return None
+        from tracelens_graph.graph.graph_tensors import GraphTensors
+
+        return GraphTensors(self, self.link)
+
+    @cached_property
     def gpu_sum_ns(self) -> np.ndarray:
         """Per row the sum of the durations of the GPU events in its subtree, itself included, ns."""
         c = self.columns
@@ -266,7 +296,7 @@ class Core:
         return Core(
             kept, self.names, self.threads, self.argsets if "argset" in kept.names else [],
             self.autograd_flows if "sequence" in kept.names else Flows.of(), self.depends_on,
-            self.collective_args, self.info, self.details,
+            self.collective_args, self.info, self.details, self.link,
         )  # fmt: skip
 
     def read_all(self) -> None:

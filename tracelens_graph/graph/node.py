@@ -7,12 +7,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tracelens_graph.graph import traversals
-from tracelens_graph.schema import FLAG_MEANING, GPU_KINDS, PYTHON_KINDS, STORED, Flag, Kind, OwnerRule
+from tracelens_graph.schema import FLAG_MEANING, GPU_KINDS, PYTHON_KINDS, STORED, Flag, Kind, OwnerRule, Property
 
 if TYPE_CHECKING:
     from tracelens_graph.graph.core import Core
 
-_PLAIN = tuple(p for p in STORED if not p.code_of and p.name not in ("parent", "last", "owner", "flags"))
+PLAIN = tuple(p for p in STORED if not p.code_of and p.name not in ("parent", "last", "owner", "flags"))
+"""Properties that are attributes of nodes as they stand in their columns."""
+_WITHOUT_TIMES = tuple(p for p in PLAIN if p.name not in ("start_ns", "dur_ns"))
+
+
+def plain_properties(core: Core) -> tuple[Property, ...]:
+    """The same of the nodes of a graph: with times only where the trace tells any."""
+    return PLAIN if core.info.has_times else _WITHOUT_TIMES
 
 
 class GpuTime(NamedTuple):
@@ -124,7 +131,7 @@ class Node:
         """All recorded properties, absent ones left out: what networkx shows as node data."""
         row, columns = self.row, self.graph.columns
         found: dict[str, Any] = {"kind": self.kind.name, "name": self.name, "pid": self.pid, "tid": self.tid}
-        for prop in _PLAIN:
+        for prop in plain_properties(self.graph):
             value = int(getattr(columns, prop.name)[row])
             if value != prop.absent:
                 found[prop.name] = value
@@ -249,8 +256,11 @@ class Node:
 
     def __repr__(self) -> str:
         name = self.name if len(self.name) <= 64 else self.name[:64] + "..."
-        when = f"at {self.start_ns / 1000:.3f} us for {self.dur_ns / 1000:.3f} us"
-        return f"<{self.kind.name} {self.uid}: {name!r} {when}>"
+        when = f" at {self.start_ns / 1000:.3f} us for {self.dur_ns / 1000:.3f} us"
+        tensors = self.graph.tensors
+        arguments = "" if tensors is None else tensors.line(self.row)
+        arguments = arguments and f" {arguments}"
+        return f"<{self.kind.name} {self.uid}: {name!r}{arguments}{when if self.graph.info.has_times else ''}>"
 
     def _repr_html_(self) -> str:
         import html

@@ -131,9 +131,20 @@ class Window:
         return f"<Window {self.title or 'everything'}: {len(self.gpu_rows):,} GPU events of {self.core.info.source!r}>"
 
 
-def window_of(graph: Core | Window) -> Window:
-    """The window to analyse: a graph stands for everything in it."""
-    return graph if isinstance(graph, Window) else graph.everything
+def window_of(graph: Core | Window, *, needs_times: bool = True) -> Window:
+    """The window to analyse: a graph stands for everything in it.
+
+    Args:
+        graph: a graph, or a window of one.
+        needs_times: whether the question is about time or GPU work, of which an execution trace alone tells nothing.
+
+    Raises:
+        AnalysisError: the graph tells no times, and the question needs them.
+    """
+    w = graph if isinstance(graph, Window) else graph.everything
+    if needs_times:
+        w.core.info.check_times()
+    return w
 
 
 def narrow(
@@ -151,13 +162,15 @@ def narrow(
     """The part of a window that meets all conditions; see `Core.window`.
 
     Raises:
-        AnalysisError: nothing in the trace has the step, annotation, node, device or stream asked for.
+        AnalysisError: nothing in the trace has the step, annotation, node, device or stream asked for, or it has no
+            times.
     """
     if step is not None:
         window = _in_steps(window, [step] if isinstance(step, int) else list(step))
     if annotation is not None:
         window = _in_annotations(window, annotation, threads)
     if after_ns is not None or before_ns is not None:
+        window.core.info.check_times()
         window = _in_time(window, after_ns, before_ns)
     if under is not None:
         window = _under(window, under)

@@ -9,11 +9,8 @@ import numpy as np
 
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.node import Node
-from tracelens_graph.schema import FLAG_MEANING, GPU_KINDS, STORED, Flag, Kind, OwnerRule
-
-NUMBERS = tuple(p for p in STORED if not p.code_of and p.name not in ("parent", "last", "owner", "flags"))
-"""Properties that are attributes as they stand in their column."""
+from tracelens_graph.graph.node import Node, plain_properties
+from tracelens_graph.schema import FLAG_MEANING, GPU_KINDS, Flag, Kind, OwnerRule
 
 
 def attributes_of(core: Core, low: int, high: int) -> list[dict[str, Any]]:
@@ -25,7 +22,7 @@ def attributes_of(core: Core, low: int, high: int) -> list[dict[str, Any]]:
         {"kind": kinds[k], "name": names[n], "pid": threads[t][0], "tid": threads[t][1]}
         for k, n, t in zip(kind.tolist(), c.name[part].tolist(), c.thread[part].tolist(), strict=True)
     ]
-    for prop in NUMBERS:
+    for prop in plain_properties(core):
         values = getattr(c, prop.name)[part]
         if prop.absent is None:
             for attributes, value in zip(found, values.tolist(), strict=True):

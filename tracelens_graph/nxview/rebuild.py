@@ -14,8 +14,8 @@ from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core, TraceInfo
 from tracelens_graph.graph.details import NoDetails
+from tracelens_graph.graph.node import PLAIN
 from tracelens_graph.graph.traversals import nearest_above
-from tracelens_graph.nxview.attributes import NUMBERS
 from tracelens_graph.schema import (
     CONTEXT_KINDS,
     FLAG_MEANING,
@@ -104,7 +104,7 @@ class _Table:
         self.argsets: list[Any] = list(argsets)
         self.columns: dict[str, np.ndarray] = dict(zip(("name", "thread", "argset"), codes, strict=True))
         self.columns["kind"] = np.array([Kind[d["kind"]] for d in data], np.uint8)
-        for prop in NUMBERS:
+        for prop in PLAIN:
             default = 0 if prop.absent is None else prop.absent
             self.columns[prop.name] = np.array([d.get(prop.name, default) for d in data], prop.dtype)
         self.columns["uid"] = np.array([uid for uid, _ in events], np.int64)

@@ -12,8 +12,11 @@ from tracelens_graph.schema import KIND_MEANING, Kind
 
 
 def one_line(core: Core) -> str:
-    """Source, size, GPU events, duration, devices."""
+    """Source, size, GPU events, duration, devices; of an execution trace alone, which has none of these, its threads."""
     c = core.columns
+    if not core.info.has_times:
+        name = os.path.basename(core.info.source) or "execution trace"
+        return f"{name}: {_count(len(c), 'node')} without times, {_count(len(core.threads), 'thread')}"
     devices = np.unique(c.device[core.gpu_rows])
     span = int(c.end_ns.max(initial=0)) / 1e6
     return (
@@ -27,13 +30,14 @@ def html_table(core: Core) -> str:
     c = core.columns
     counts = np.bincount(c.kind, minlength=len(Kind))
     times = np.bincount(c.kind, weights=c.dur_ns, minlength=len(Kind)) / 1e6
+    timed = core.info.has_times
     rows = "".join(
         f"<tr><th style='text-align:left' title='{html.escape(KIND_MEANING[kind], quote=True)}'>{kind.name}</th>"
-        f"<td>{counts[kind]:,}</td><td>{times[kind]:,.3f}</td></tr>"
+        f"<td>{counts[kind]:,}</td>{f'<td>{times[kind]:,.3f}</td>' if timed else ''}</tr>"
         for kind in Kind
         if counts[kind]
     )
-    head = "<tr><th></th><th>nodes</th><th>sum of durations, ms</th></tr>"
+    head = f"<tr><th></th><th>nodes</th>{'<th>sum of durations, ms</th>' if timed else ''}</tr>"
     return f"<table><caption>{html.escape(one_line(core))}</caption>{head}{rows}</table>"
 
 

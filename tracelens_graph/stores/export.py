@@ -60,7 +60,9 @@ def export_graph(core: Core, path: str | os.PathLike[str], format: str | None = 
     Raises:
         OutputError: there is no such format, or a file cannot be written.
         MissingExtraError: Parquet needs the extra `parquet`.
+        AnalysisError: the graph is that of an execution trace, which has no times.
     """
+    core.info.check_times()
     path = Path(path)
     format = export_format(path, format)
     if format.startswith("graphml"):

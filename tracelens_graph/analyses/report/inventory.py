@@ -13,6 +13,7 @@ from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, gpu_classes
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.core import UNREADABLE, Core
 from tracelens_graph.graph.intervals import union_length
+from tracelens_graph.graph.tensor_uses import tensor_uses
 from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.schema import (
     FLAG_MEANING,
@@ -46,23 +47,47 @@ def inventory(g: Core) -> dict[str, Table]:
     return {table.name: table for table in tables}
 
 
+def _threads(g: Core) -> int:
+    return len(np.unique(g.columns.thread[is_kind(g.columns.kind, HOST_KINDS)]))
+
+
+def _operators(g: Core) -> list[tuple[str, Any, str]]:
+    """Facts of an execution trace alone."""
+    assert g.link is not None
+    execution = g.link.execution
+    uses = tensor_uses(execution)
+    return [
+        ("recorded by", f"PyTorch's execution trace observer, schema {execution.info.schema or 'not told'}", ""),
+        ("begun", execution.info.time or None, "local time"),
+        ("ops that differ by name", len(np.unique(g.columns.name[rows_of_kind(g.columns, (Kind.Op,))])), ""),
+        ("schemas of ops", len(execution.schemas) - 1, ""),
+        ("tensors", len(np.unique(uses.tensor)), ""),
+        ("storages", len(np.unique(uses.storage[uses.storage != 0])), ""),
+        ("devices of tensors", ", ".join(sorted(filter(None, uses.devices))) or None, ""),
+        ("collectives", len(g.collective_args), ""),
+    ]
+
+
 def _trace(g: Core) -> Table:
     c, distributed = g.columns, g.info.metadata.get("distributedInfo") or {}
     steps = g.steps()
+    times: list[tuple[str, Any, str]] = [
+        ("absolute start", _absolute(g.info.start_epoch_ns), "UTC"),
+        ("time covered", int(c.end_ns.max()) / 1e6 if len(c) else 0.0, "ms"),
+        ("GPU span", g.everything.span_ns() / 1e6, "ms"),
+    ]
     facts: list[tuple[str, Any, str]] = [
         ("source", g.info.source, ""),
         ("entries in the file", g.info.events, ""),
         ("nodes", len(c), ""),
-        ("absolute start", _absolute(g.info.start_epoch_ns), "UTC"),
-        ("time covered", int(c.end_ns.max()) / 1e6 if len(c) else 0.0, "ms"),
-        ("GPU span", g.everything.span_ns() / 1e6, "ms"),
+        *(times if g.info.has_times else _operators(g) if g.link else ()),
         ("steps", len(steps), ""),
         ("first step", steps[0].name if steps else None, ""),
         ("last step", steps[-1].name if steps else None, ""),
         ("rank", g.info.rank, ""),
         ("world size", distributed.get("world_size"), ""),
         ("backend", distributed.get("backend"), ""),
-        ("threads", len(np.unique(c.thread[is_kind(c.kind, HOST_KINDS)])), ""),
+        ("threads", _threads(g), ""),
         ("streams", len({(n.device, n.stream) for n in g.nodes_at(_first_of_streams(g))}), ""),
     ]
     what, value, unit = zip(*facts, strict=True)
@@ -187,7 +212,7 @@ def _left_out(g: Core) -> Table:
 def _launches(g: Core) -> Table:
     c, gpu = g.columns, g.gpu_rows
     total = int(c.dur_ns[gpu].sum())
-    rules = [rule for rule in OwnerRule if rule is not OwnerRule.none]
+    rules = [rule for rule in OwnerRule if rule is not OwnerRule.none and g.info.has_times]
     rows = [gpu[c.owner_rule[gpu] == rule] for rule in rules]
     time = [int(c.dur_ns[of_rule].sum()) for of_rule in rows]
     return Table(
@@ -331,16 +356,38 @@ OPTIONS = (
 """What `recording` asks of a trace."""
 
 
+def _options_of_execution(g: Core) -> tuple[Option, ...]:
+    """The same of an execution trace alone."""
+    return (
+        Option(
+            "times and kernels", f"torch.profiler in the same run, and link both: {g.info.link_command}",
+            lambda g: True, lambda g: "none",
+            "an execution trace tells what was called, in which order, with which tensors, and not how long it took",
+        ),
+        Option(
+            "schemas of ops", "a PyTorch that writes them", _has_ops,
+            lambda g: "" if g.link is None or len(g.link.execution.schemas) > 1 else "none",
+            "overloads of an op are not told apart", is_entries=False,
+        ),
+        Option(
+            "strides", "a PyTorch that writes schema 1.1.1 (2.5 or newer)", _has_ops,
+            lambda g: "" if any(strides for _, _, strides, _ in g.argsets) else "none",
+            "layouts of tensors are not known", is_entries=False,
+        ),
+    )  # fmt: skip
+
+
 def _recording(g: Core) -> Table:
-    missing = [option.missing(g) if option.applies(g) else None for option in OPTIONS]
+    options = OPTIONS if g.info.has_times else _options_of_execution(g)
+    missing = [option.missing(g) if option.applies(g) else None for option in options]
     return Table(
         "recording",
         {
-            "what": [option.name for option in OPTIONS],
-            "recorded": [option.recorded(g, lack) for option, lack in zip(OPTIONS, missing, strict=True)],
+            "what": [option.name for option in options],
+            "recorded": [option.recorded(g, lack) for option, lack in zip(options, missing, strict=True)],
             "missing": missing,
-            "poorer": [option.poorer for option in OPTIONS],
-            "how": [option.how for option in OPTIONS],
+            "poorer": [option.poorer for option in options],
+            "how": [option.how for option in options],
         },
         {
             "what": Column("what a trace may hold"),

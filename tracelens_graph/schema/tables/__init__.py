@@ -14,22 +14,28 @@ from collections.abc import Iterable, Mapping
 from tracelens_graph.column import About, Column, TableSchema
 from tracelens_graph.schema.tables import (
     across,
+    calls,
     kernels,
+    linkage,
     ops,
     paths,
     performance,
     places,
     ranks,
     structure,
+    tensors,
     timeline,
     tracelens_ranks,
 )
 
 TABLES: Mapping[str, TableSchema] = {
     name: schema
-    for theme in (timeline, ops, kernels, performance, places, ranks, paths, structure, across, tracelens_ranks)
+    for theme in (
+        timeline, ops, kernels, performance, places, ranks, paths, structure, calls, tensors, across, linkage,
+        tracelens_ranks,
+    )
     for name, schema in theme.SCHEMAS.items()
-}
+}  # fmt: skip
 """Name of a table -> what it answers, and its columns."""
 
 

@@ -1,0 +1,1 @@
+"""Loading PyTorch's execution traces: JSON of the observer of operators, in every schema met."""

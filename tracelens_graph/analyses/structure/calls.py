@@ -1,0 +1,104 @@
+"""How often ops are called: by category, by name, by arguments. This needs no times."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tracelens_graph.analyses.shared.gpu_work import names_of, percent
+from tracelens_graph.analyses.shared.grouping import group_by, picked, text_codes
+from tracelens_graph.categories.ops import op_category
+from tracelens_graph.column import About
+from tracelens_graph.graph.arrays import distinct
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.traversals import outermost
+from tracelens_graph.graph.window import Window, window_of
+from tracelens_graph.schema import Kind
+from tracelens_graph.schema.tables.calls import CALLS_BY_ARGUMENTS, CALLS_BY_CATEGORY, CALLS_BY_OP
+from tracelens_graph.table import Table
+
+
+class _Calls:
+    """Calls of ops in a window.
+
+    Attributes:
+        rows: their rows, by uid.
+        core, title: of the window.
+    """
+
+    def __init__(self, w: Window) -> None:
+        self.window, self.core = w, w.core
+        rows = w.rows_of_kind(Kind.Op)
+        self.rows = rows[np.argsort(w.core.columns.uid[rows], kind="stable")]
+
+    def is_outermost(self) -> np.ndarray:
+        """Of each call whether no other op is above it."""
+        c = self.core.columns
+        ops = np.flatnonzero(c.kind == Kind.Op)
+        return np.isin(self.rows, ops[outermost(np.zeros(len(ops), np.int64), ops, c.last[ops])])
+
+    def categories(self) -> np.ndarray:
+        """Category of each name code."""
+        return np.array([op_category(name, "") for name in self.core.names] or [""], object)
+
+    def table(self, name: str, title: str, about: About, group: np.ndarray, columns: dict[str, object]) -> Table:
+        """A table of groups of calls, the most frequent first; calls and their share are added."""
+        calls = np.bincount(group)
+        columns |= {"calls": calls, "percent": percent(calls, len(self.rows))}
+        order = np.lexsort((np.arange(len(calls)), -calls))
+        cells = {name: picked(columns[name], order) for name in about}
+        return Table(name, cells, about, self.window.titled(title))
+
+
+def calls_by_category(g: Core | Window) -> Table:
+    """How often ops of each category are called, the most frequent first."""
+    calls = _Calls(window_of(g, needs_times=False))
+    names = calls.core.columns.name[calls.rows]
+    categories = calls.categories()
+    group, first = group_by(text_codes(categories.tolist())[names])
+    columns = {
+        "category": categories[names[first]].tolist(),
+        "outermost": np.bincount(group, calls.is_outermost(), len(first)).astype(np.int64),
+        "ops": _different(group, names, len(first)),
+    }
+    return calls.table("calls_by_category", "Calls by category", CALLS_BY_CATEGORY, group, columns)
+
+
+def calls_by_op(g: Core | Window) -> Table:
+    """How often each op is called, the most frequent first."""
+    calls = _Calls(window_of(g, needs_times=False))
+    c = calls.core.columns
+    names = c.name[calls.rows]
+    group, first = group_by(names)
+    columns = {
+        "op": names_of(calls.core, calls.rows[first]),
+        "category": calls.categories()[names[first]].tolist(),
+        "outermost": np.bincount(group, calls.is_outermost(), len(first)).astype(np.int64),
+        "argument_sets": _different(group, c.argset[calls.rows], len(first)),
+        "threads": _different(group, c.thread[calls.rows], len(first)),
+        "uid": c.uid[calls.rows[first]],
+    }
+    return calls.table("calls_by_op", "Calls by op", CALLS_BY_OP, group, columns)
+
+
+def calls_by_arguments(g: Core | Window) -> Table:
+    """With which arguments ops are called and how often, the most frequent first; ops without arguments are left out."""
+    w = window_of(g, needs_times=False)
+    calls = _Calls(w)
+    c = calls.core.columns
+    calls.rows = calls.rows[c.argset[calls.rows] >= 0]
+    group, first = group_by(c.name[calls.rows], c.argset[calls.rows])
+    sets = [calls.core.argsets[code] for code in c.argset[calls.rows[first]].tolist()]
+    parts = ("input_dims", "input_types", "input_strides", "concrete_inputs")
+    columns = {
+        "op": names_of(calls.core, calls.rows[first]),
+        **{part: [texts[place] or None for texts in sets] for place, part in enumerate(parts)},
+        "uid": c.uid[calls.rows[first]],
+    }
+    return calls.table("calls_by_arguments", "Calls by arguments", CALLS_BY_ARGUMENTS, group, columns)
+
+
+def _different(group: np.ndarray, values: np.ndarray, groups: int) -> np.ndarray:
+    """How many different values each group has; negative ones are none."""
+    codes, value = distinct(values)
+    pairs, _ = distinct((group.astype(np.int64) * max(len(codes), 1) + value)[values >= 0])
+    return np.bincount(pairs // max(len(codes), 1), minlength=groups)

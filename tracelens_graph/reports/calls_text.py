@@ -1,0 +1,50 @@
+"""The report on an execution trace alone: what was called, and that nothing in it tells a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from tracelens_graph.analyses.structure.calls import calls_by_arguments, calls_by_category, calls_by_op
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.window import Window
+from tracelens_graph.reports.views import top, view
+from tracelens_graph.schema import Kind
+from tracelens_graph.table import Table
+from tracelens_graph.text_table import bold
+from tracelens_graph.texts import printable, wrapped
+
+CALL_TABLES: Mapping[str, Callable[[Core | Window], Table]] = {
+    "calls_by_category": calls_by_category,
+    "calls_by_op": calls_by_op,
+    "calls_by_arguments": calls_by_arguments,
+}
+"""Name of a table of the report on an execution trace alone -> what makes it."""
+
+TOLD = (
+    "An execution trace has no times and no kernels. It tells which ops ran on which thread, in which order and inside "
+    "of which others, with which tensors, sizes and schemas."
+)
+_WIDEST = 110
+
+
+def calls_screen(w: Window, tables: Sequence[Table], rows: int, width: int, color: bool) -> str:
+    """The report on an execution trace alone.
+
+    Args:
+        w: the graph of the trace, or a window of it.
+        tables: of `CALL_TABLES`.
+        rows: of each table that are shown; 0 for all.
+        width: characters of a line.
+        color: whether to use terminal escapes.
+    """
+    info = w.core.info
+    parts = [f"{Path(info.source).name}: execution trace", f"{len(w.rows_of_kind(Kind.Op)):,} calls of ops"]
+    parts.append(f"{len(w.core.threads):,} thread{'' if len(w.core.threads) == 1 else 's'}")
+    if w.title:
+        parts.append(f"only {w.title}")
+    title = "".join(f"{bold(line, color)}\n" for line in wrapped(printable(", ".join(parts)), width, "  "))
+    told = "".join(f"{line}\n" for line in wrapped(TOLD, min(width, _WIDEST)))
+    link = f"times and kernels: {printable(info.link_command)}\n"
+    shown = (view(top(table, rows), w.core).text(width, color) for table in tables if len(table))
+    return "\n".join((title, told + link, *shown))
