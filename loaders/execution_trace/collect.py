@@ -139,8 +139,8 @@ class NodeCollector:
             self.outputs += self._sides((n.outputs, n.output_shapes, n.output_types, n.output_strides) for n in nodes)
             return
         self.parent += self._ids([node.ctrl_deps for node in nodes])
-        for column, given in ((self.inputs, [n.inputs for n in nodes]), (self.outputs, [n.outputs for n in nodes])):
-            column += self._sides((one.values, one.shapes, one.types, one.strides) for one in given)
+        for sides, given in ((self.inputs, [n.inputs for n in nodes]), (self.outputs, [n.outputs for n in nodes])):
+            sides += self._sides((one.values, one.shapes, one.types, one.strides) for one in given)
         self._take_attributes(first, [node.attrs for node in nodes])
 
     def _take_attributes(self, first: int, lists: list[list[Any]]) -> None:
@@ -175,7 +175,7 @@ class NodeCollector:
 
     def _ids(self, values: list[int]) -> list[int]:
         """Ids as numbers; those that no column holds get codes."""
-        if values and -_ODD_ID < min(values) and max(values) < _ODD_ID:
+        if values and min(values) > -_ODD_ID and max(values) < _ODD_ID:
             return values
         return [value if -_ODD_ID < value < _ODD_ID else self._odd_id(value) for value in values]
 
@@ -257,9 +257,8 @@ class NodeCollector:
         return self._sides([(values, shapes, types, strides)])[0]
 
     def _id_of(self, told: Any) -> int:
-        if isinstance(told, str) and _DIGITS.fullmatch(told):
-            told = int(told)
-        elif isinstance(told, float) and told.is_integer() and abs(told) < 2**53:
+        is_digits = isinstance(told, str) and _DIGITS.fullmatch(told)
+        if is_digits or (isinstance(told, float) and told.is_integer() and abs(told) < 2**53):
             told = int(told)
         if type(told) is int and -_ODD_ID < told < _ODD_ID:
             return told

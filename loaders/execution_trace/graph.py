@@ -159,4 +159,6 @@ class ExecutionDetails(Details):
 
 
 def _shown(arguments: Iterable[Any]) -> list[dict[str, Any]] | None:
-    return [{key: value for key, value in one._asdict().items() if value not in (None, [])} for one in arguments] or None
+    return [
+        {key: value for key, value in one._asdict().items() if value not in (None, [])} for one in arguments
+    ] or None

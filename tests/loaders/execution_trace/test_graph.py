@@ -152,8 +152,9 @@ def test_kinds_and_links_are_those_of_the_profile(alone: str, profile: str) -> N
     for there, here in same.items():
         assert one.names[one.columns.name[here]] == other.names[other.columns.name[there]]
         assert one.columns.kind[here] == other.columns.kind[there]
-        assert one.columns.sequence[here] == other.columns.sequence[there]
-        assert one.columns.forward_thread[here] == other.columns.forward_thread[there]
+        if one.columns.sequence[here] >= 0:  # the observer tells none of the autograd engine's own ranges
+            assert one.columns.sequence[here] == other.columns.sequence[there]
+            assert one.columns.forward_thread[here] == other.columns.forward_thread[there]
     pairs = zip(other.autograd.forward.tolist(), other.autograd.backward.tolist(), strict=True)
     known = {(same[a], same[b]) for a, b in pairs if a in same and b in same}
     found = set(zip(one.autograd.forward.tolist(), one.autograd.backward.tolist(), strict=True))

@@ -29,8 +29,18 @@ from tracelens_graph.schema.tables import (
 TABLES: Mapping[str, TableSchema] = {
     name: schema
     for theme in (
-        timeline, ops, kernels, performance, places, ranks, paths, structure, calls, across, tracelens_ranks,
-    )  # fmt: skip
+        timeline,
+        ops,
+        kernels,
+        performance,
+        places,
+        ranks,
+        paths,
+        structure,
+        calls,
+        across,
+        tracelens_ranks,
+    )
     for name, schema in theme.SCHEMAS.items()
 }
 """Name of a table -> what it answers, and its columns."""
