@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from tracelens_graph.errors import DatabaseError as DatabaseError
     from tracelens_graph.errors import ExtensionError as ExtensionError
     from tracelens_graph.errors import IncompleteSetWarning as IncompleteSetWarning
+    from tracelens_graph.errors import LinkError as LinkError
     from tracelens_graph.errors import MissingExtraError as MissingExtraError
     from tracelens_graph.errors import NodeNotFoundError as NodeNotFoundError
     from tracelens_graph.errors import NotATraceError as NotATraceError
@@ -106,6 +107,7 @@ _HOME = {
     "IncompleteSetWarning": "errors",
     "KernelRule": "categories.kernels",
     "Kind": "schema",
+    "LinkError": "errors",
     "MissingExtraError": "errors",
     "Node": "graph.node",
     "NodeNotFoundError": "errors",
@@ -184,6 +186,7 @@ __all__ = [
     "IncompleteSetWarning",
     "KernelRule",
     "Kind",
+    "LinkError",
     "MissingExtraError",
     "Node",
     "NodeNotFoundError",

@@ -32,13 +32,19 @@ from tracelens_graph.trace_graph_set import TraceGraphSet
 
 
 def load(
-    source: Any, *, progress: Callable[[int, int], None] | None = None, processes: int | None = None
+    source: Any,
+    *,
+    et: Any = None,
+    progress: Callable[[int, int], None] | None = None,
+    processes: int | None = None,
 ) -> TraceGraph:
     """Load a trace as a graph.
 
     Args:
         source: a path (`.json`, `.json.gz`, `.json.zst`, `.zip` or a saved graph, told apart by content), `-` for
             standard input, bytes, a file object, or parsed JSON (a dict with `traceEvents` or the list of events).
+        et: the execution trace of the same run, given like `source`: the graph is linked with it (`g.link`), and takes
+            from it arguments of ops and collectives that the trace does not record.
         progress: called with bytes done and bytes in all; by default a line on standard error, if that is a
             terminal and loading takes more than a second.
         processes: 1 to stay in this process; by default two for large files where that is safe.
@@ -46,15 +52,18 @@ def load(
     Raises:
         NotATraceError: it is something else; the message says what was found.
         TraceError: it cannot be read.
+        LinkError: the execution trace is of another program or rank; the message names both files and the share.
         MissingExtraError: `.json.zst` needs the extra `zstd`.
 
     Warns:
         DamagedTraceWarning: it was broken; the message counts what was repaired and what was lost.
     """
     with progress_on_terminal("loading") as shown:
-        core = load_core(source, progress=progress or shown, processes=processes)
+        core = load_core(source, et=et, progress=progress or shown, processes=processes)
     if core.info.damage:
         warnings.warn(f"{core.info.source}: {core.info.damage}", DamagedTraceWarning, stacklevel=2)
+    if et is not None and core.link is not None and core.link.damage:
+        warnings.warn(f"{core.link.execution.info.source}: {core.link.damage}", DamagedTraceWarning, stacklevel=2)
     graph: TraceGraph = TraceGraph(core)
     return graph
 

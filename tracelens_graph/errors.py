@@ -4,6 +4,7 @@ TraceLensGraphError
 ├── TraceError            the input is not a usable trace
 │   ├── NotATraceError    the file is something else; the message says what was found
 │   └── ChangedTraceError the file is no longer the one that was loaded
+├── LinkError             a trace and an execution trace are not of one run, or not of one rank
 ├── NodeNotFoundError     no node answers the question (also a KeyError)
 ├── AnalysisError         a question that this graph cannot answer
 ├── OutputError           a file cannot be written, or not in that format
@@ -34,6 +35,10 @@ class NotATraceError(TraceError):
 
 class ChangedTraceError(TraceError):
     """The trace file changed while it was loaded or after, so what is read of it now cannot be trusted."""
+
+
+class LinkError(TraceLensGraphError):
+    """A trace and an execution trace are not of one program or rank; the message names both files and the share."""
 
 
 class NodeNotFoundError(TraceLensGraphError, KeyError):

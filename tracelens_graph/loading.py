@@ -10,7 +10,13 @@ from tracelens_graph.loaders.foreign import ExecutionTraceError
 from tracelens_graph.loaders.sources import open_source
 
 
-def load_core(source: Any, *, progress: Callable[[int, int], None] | None = None, processes: int | None = None) -> Core:
+def load_core(
+    source: Any,
+    *,
+    et: Any = None,
+    progress: Callable[[int, int], None] | None = None,
+    processes: int | None = None,
+) -> Core:
     """The graph of a trace or of a saved graph, as columns.
 
     An execution trace alone becomes a graph, too, which tells no times (`TraceInfo.has_times`).
@@ -19,6 +25,7 @@ def load_core(source: Any, *, progress: Callable[[int, int], None] | None = None
         source: a path (`.json`, `.json.gz`, `.json.zst`, `.zip` or a saved graph, told apart by content), `-` for
             standard input, bytes, a file object, or parsed JSON (a dict with `traceEvents` or `nodes`, or the list of
             events).
+        et: the execution trace of the same run, given like `source`: see `linked`.
         progress: called with bytes done and bytes in all.
         processes: 1 to stay in this process; by default two for large files where that is safe.
 
@@ -26,8 +33,14 @@ def load_core(source: Any, *, progress: Callable[[int, int], None] | None = None
         NotATraceError: it is something else; the message says what was found.
         TraceError: it cannot be read.
         ChangedTraceError: the file changed while it was loaded.
+        LinkError: the execution trace is of another program or rank.
         MissingExtraError: `.json.zst` needs the extra `zstd`.
     """
+    core = _load(source, progress, processes)
+    return core if et is None else linked(core, et)
+
+
+def _load(source: Any, progress: Callable[[int, int], None] | None, processes: int | None) -> Core:
     opened = open_source(source)
     try:
         return load_profile(opened, progress=progress, processes=processes)
@@ -57,3 +70,26 @@ def load_profile(
         from tracelens_graph.loaders.kineto.loader import load_kineto
 
         return load_kineto(opened, progress, processes)
+
+
+def linked(core: Core, et: Any) -> Core:
+    """The graph, linked with the execution trace of its run.
+
+    Args:
+        core: a whole graph.
+        et: path of the execution trace, or whatever else `load_core` takes.
+
+    Raises:
+        LinkError: the execution trace is of another program or rank; the message names both files and the share.
+        NotATraceError, TraceError: the execution trace cannot be read.
+        ChangedTraceError: the file of the graph is no longer the one that was loaded.
+    """
+    from tracelens_graph.graph.joining import join
+    from tracelens_graph.graph.link_filling import linked_graph
+    from tracelens_graph.loaders.execution_trace.loader import load_execution_trace
+    from tracelens_graph.loaders.kineto.record_ids import record_ids
+
+    opened = open_source(et)
+    with opened.loading():
+        execution = load_execution_trace(opened)
+    return linked_graph(core, join(core, execution, record_ids(core)))

@@ -18,17 +18,18 @@ from glob import glob, has_magic
 from itertools import chain
 from pathlib import Path
 from sys import intern
-from typing import Any
+from typing import Any, NamedTuple
 
-from tracelens_graph.errors import AnalysisError, NotATraceError, TraceError
+from tracelens_graph.errors import AnalysisError, LinkError, NotATraceError, TraceError
 from tracelens_graph.files import distinct_names, replacing
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceMember, TraceSet
 from tracelens_graph.leftovers import TemporaryFolder
 from tracelens_graph.loaders.sources import Source, is_stream
-from tracelens_graph.loading import load_profile
+from tracelens_graph.loading import linked, load_profile
 from tracelens_graph.processes import map_in_processes
 from tracelens_graph.schema import STORED
+from tracelens_graph.set_pairing import is_execution_trace_file, paired
 from tracelens_graph.suggest import hint
 
 SUFFIXES = (".json", ".json.gz", ".json.zst", ".zip", ".tlg")
@@ -75,7 +76,7 @@ def _inside(one: str) -> list[str]:
     """What a folder, pattern or path stands for."""
     try:
         if os.path.isdir(one):
-            inside = sorted(str(path) for path in Path(one).iterdir() if path.name.endswith(SUFFIXES))
+            inside = _in_folder(Path(one)) or _in_folders_beside(one)
             if not inside:
                 raise NotATraceError(f"{one}: no file in it ends with {', '.join(SUFFIXES)}")
             return inside
@@ -87,6 +88,18 @@ def _inside(one: str) -> list[str]:
     except OSError as error:
         raise TraceError(f"{one}: {(error.strerror or str(error)).lower()}") from None
     return [one]
+
+
+def _in_folder(folder: Path) -> list[str]:
+    """The files of a folder that may be traces, by name."""
+    return sorted(str(path) for path in folder.iterdir() if path.name.endswith(SUFFIXES))
+
+
+def _in_folders_beside(one: str) -> list[str]:
+    """Files of the folders in a folder, where one of these holds the execution traces of what is in the others."""
+    inside = [_in_folder(path) for path in sorted(Path(one).iterdir()) if path.is_dir()]
+    recorded = [bool(files) and is_execution_trace_file(files[0]) for files in inside]
+    return [file for files in inside for file in files] if any(recorded) and not all(recorded) else []
 
 
 def _each_once(files: Iterable[str]) -> tuple[list[str], dict[str, str]]:
@@ -134,11 +147,12 @@ def _few(names: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class _Order:
-    """A file to load, the columns to keep, and the file that its graph goes to."""
+    """A file to load, its execution trace, the columns to keep, and the file that its graph goes to."""
 
     file: str
     target: Path
     columns: tuple[str, ...] | None
+    et: str | None = None
 
 
 @dataclass(frozen=True)
@@ -148,10 +162,27 @@ class _Done:
     Attributes:
         written: the file that it was written to, or the bytes of that file.
         source: the trace, as it was when it was loaded.
+        linked: what became of its execution trace.
     """
 
     written: Path | bytes
     source: Source
+    linked: _Linked | None
+
+
+class _Linked(NamedTuple):
+    """What became of the execution trace of a trace: the share of equal names, or why the two were not linked."""
+
+    percent: float = 0.0
+    method: str = ""
+    error: str = ""
+
+
+class _Loaded(NamedTuple):
+    """A graph, and what became of its execution trace."""
+
+    core: Core
+    linked: _Linked | None
 
 
 def load_core_set(
@@ -167,9 +198,10 @@ def load_core_set(
     """The traces of some files as a set, in their order.
 
     What is no profiler trace is left out (`TraceSet.notes` say so), and so is what cannot be read (`TraceSet.broken`).
+    Traces are linked with the execution traces among the files (`TraceSet.linked`).
 
     Args:
-        files: paths of traces and saved graphs, or - for standard input.
+        files: paths of traces and saved graphs, and of execution traces of the same ranks; - for standard input.
         run: name of the run that they are of.
         processes: how many load at a time; by default one per core.
         scheduler: address of a Dask scheduler whose workers load, such as `tcp://node1:8786`. They have to see the
@@ -185,18 +217,27 @@ def load_core_set(
     """
     _check_arguments(processes, scheduler, memory_bytes)
     lean = _lean_columns(columns)
+    pairs = paired(files)
+    files = pairs.traces
     alone = len(files) == 1 and scheduler is None
     sizes = {file: os.path.getsize(file) if os.path.isfile(file) else 0 for file in files}
     graphs: dict[str, Core] = {}
     errors: dict[str, TraceError] = {}
+    links: dict[str, _Linked] = {}
     done = held = 0
     folder = TemporaryFolder(Path(tempfile.gettempdir()), "tracelens_graph-")
     try:
-        orders = {file: _Order(file, folder.path / f"{place}.tlg", lean) for place, file in enumerate(files)}
+        orders = {
+            file: _Order(file, folder.path / f"{place}.tlg", lean, pairs.of_trace.get(file))
+            for place, file in enumerate(files)
+        }
         here = [file for file in files if alone or file.endswith(".tlg") or is_stream(file)]
         elsewhere = [order for file, order in orders.items() if file not in here]
-        outcomes: Iterable[tuple[str, Core | _Done | TraceError]] = chain(
-            ((file, _loaded(file, lean, progress if alone else None, one_of_several=len(files) > 1)) for file in here),
+        outcomes: Iterable[tuple[str, _Loaded | _Done | TraceError]] = chain(
+            (
+                (file, _loaded(orders[file], progress if alone else None, one_of_several=len(files) > 1))
+                for file in here
+            ),
             _on_workers(elsewhere, scheduler) if scheduler else _in_processes(elsewhere, processes),
         )
         for file, outcome in outcomes:
@@ -206,10 +247,14 @@ def load_core_set(
             if isinstance(outcome, TraceError):
                 errors[file] = outcome
                 continue
+            if outcome.linked is not None:
+                links[file] = outcome.linked
             if isinstance(outcome, _Done):
-                outcome = _fetched(outcome, orders[file], into_memory=held < memory_bytes)
-            graphs[file] = outcome
-            held += outcome.columns.nbytes
+                core = _fetched(outcome, orders[file], into_memory=held < memory_bytes)
+            else:
+                core = outcome.core
+            graphs[file] = core
+            held += core.columns.nbytes
         if not graphs:
             raise _nothing_read(files, errors)
     except BaseException:
@@ -222,9 +267,23 @@ def load_core_set(
     told = [(file, errors[file]) for file in files if file in errors]
     no_traces = [file for file, error in told if isinstance(error, NotATraceError)]
     broken = [str(error) for _, error in told if not isinstance(error, NotATraceError)]
-    traces = TraceSet(members, left_out_note(no_traces), broken)
+    refused = [f"{error}; loaded without" for _, _, error in links.values() if error]
+    notes = [*left_out_note(no_traces), *pairs.notes, *refused]
+    traces = TraceSet(members, notes, broken, _linked_note([one for one in links.values() if not one.error]))
     weakref.finalize(traces, folder.remove)
     return traces
+
+
+def _linked_note(links: Sequence[_Linked]) -> str:
+    """One line on traces that were linked with their execution traces."""
+    if not links:
+        return ""
+    what = (
+        "1 trace with its execution trace" if len(links) == 1 else f"{len(links):,} traces with their execution traces"
+    )
+    low, high = (f"{found(one.percent for one in links):.1f}" for found in (min, max))
+    share = low if low == high else f"{low} to {high}"
+    return f"linked {what}: {share} % of the names are equal ({'; '.join(sorted({one.method for one in links}))})"
 
 
 def _check_arguments(processes: Any, scheduler: Any, memory_bytes: Any) -> None:
@@ -259,22 +318,34 @@ def _nothing_read(files: Sequence[str], errors: Mapping[str, TraceError]) -> Tra
 
 
 def _loaded(
-    file: str,
-    lean: tuple[str, ...] | None,
+    order: _Order,
     progress: Callable[[int, int], None] | None = None,
     processes: int = 0,
     one_of_several: bool = False,
-) -> Core | TraceError:
+) -> _Loaded | TraceError:
     """The graph of a file, or why there is none."""
+    found = None
     try:
-        core = load_profile(file, progress=progress, processes=processes or None)
-        if lean is not None:
-            core = core.lean(lean)
+        core = load_profile(order.file, progress=progress, processes=processes or None)
+        if order.et is not None:
+            core, found = _with_link(core, order.et)
+        if order.columns is not None:
+            core = core.lean(order.columns)
+            core.link = None  # what it told of the columns is in them
         if one_of_several:  # damage of a saved graph has to show now, so that the set goes on without it
             core.read_all()
     except TraceError as error:
         return error
-    return core
+    return _Loaded(core, found)
+
+
+def _with_link(core: Core, et: str) -> tuple[Core, _Linked]:
+    try:
+        core = linked(core, et)
+    except (LinkError, TraceError) as error:
+        return core, _Linked(error=str(error))
+    assert core.link is not None
+    return core, _Linked(core.link.equal_names_percent, core.link.method)
 
 
 def _in_processes(orders: Sequence[_Order], processes: int | None) -> Iterator[tuple[str, _Done | TraceError]]:
@@ -287,7 +358,10 @@ def _on_workers(orders: Sequence[_Order], scheduler: str) -> Iterator[tuple[str,
     """File and graph, or why there is none, from workers of a Dask cluster."""
     from tracelens_graph.cluster import map_on_workers
 
-    there = {order.file: replace(order, file=os.path.abspath(order.file)) for order in orders}
+    there = {
+        order.file: replace(order, file=os.path.abspath(order.file), et=order.et and os.path.abspath(order.et))
+        for order in orders
+    }
     return map_on_workers(_to_bytes, there, scheduler)
 
 
@@ -296,19 +370,20 @@ def _to_file(order: _Order) -> _Done | TraceError:
     from tracelens_graph.loaders.kineto.details import FileDetails
     from tracelens_graph.stores.graph_file import write_graph, write_without_events
 
-    core = _loaded(order.file, order.columns, processes=1)
-    if isinstance(core, TraceError):
-        return core
+    loaded = _loaded(order, processes=1)
+    if isinstance(loaded, TraceError):
+        return loaded
+    core = loaded.core
     places = core.details.places()
     try:
         if places is None or not isinstance(core.details, FileDetails):
             write_graph(core, order.target)
-            return _Done(order.target, Source(order.file, path=Path(order.file).absolute()))
+            return _Done(order.target, Source(order.file, path=Path(order.file).absolute()), loaded.linked)
         with replacing(order.target, private=True) as file:
             write_without_events(core, file, places)
     except TraceError as error:  # a saved graph by another name, whose damage shows when it is read
         return error
-    return _Done(order.target, core.details.source)
+    return _Done(order.target, core.details.source, loaded.linked)
 
 
 def _to_bytes(order: _Order) -> _Done | TraceError:

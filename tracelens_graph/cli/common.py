@@ -30,6 +30,7 @@ def load(
     processes: int | None = None,
     wants_gpu: bool = False,
     needs_times: bool = True,
+    et: str | None = None,
 ) -> Core:
     """The graph of the trace that a command was given, with progress on a terminal.
 
@@ -39,10 +40,12 @@ def load(
         processes: how many to load with; None for as many as are of use.
         wants_gpu: the command has nothing to say of a trace without GPU work.
         needs_times: it has nothing to say of an execution trace alone, either.
+        et: the execution trace of the same run, to be linked with.
 
     Raises:
         NotATraceError: it is something else, or an execution trace where times are needed.
         TraceError: it cannot be read, or is cut short so that nothing is left that the command could tell of.
+        LinkError: the execution trace is of another program or rank.
     """
     if trace == "-" and sys.stdin.isatty():
         raise typer.BadParameter("standard input is a terminal: name a file, or pipe a trace in")
@@ -77,6 +80,13 @@ def load(
         raise TraceError(f"{core.info.source}: no GPU event could be read: {core.info.damage}; copy or record it again")
     if core.info.damage:
         warn(f"{core.info.source}: {core.info.damage}")
+    if et is None:
+        return core
+    from tracelens_graph.loading import linked  # behind the cache, which keeps graphs as their traces have them
+
+    core = linked(core, et)
+    if core.link is not None and core.link.damage:
+        warn(f"{et}: {core.link.damage}")
     return core
 
 

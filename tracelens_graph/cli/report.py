@@ -83,6 +83,15 @@ def report(
             help="Add what the ops of unified_perf_summary took in another trace, and the table diff_stats.",
         ),
     ] = None,
+    et: Annotated[
+        str | None,
+        typer.Option(
+            "--et",
+            metavar="FILE",
+            show_default=False,
+            help="Execution trace of the same run: fills arguments that the trace lacks, tells tensors of ops.",
+        ),
+    ] = None,
     extension: Extensions = None,
     top: Annotated[
         int | None,
@@ -160,6 +169,8 @@ def report(
     paths = traces_named(traces)
     if compare_with is not None and len(paths) > 1:
         raise typer.BadParameter(f"--compare-with takes one trace, not {len(paths)}")
+    if et is not None and len(paths) > 1:
+        raise typer.BadParameter(f"--et takes one trace, not {len(paths)}; those of a folder find theirs in it")
     if compare_with is not None and no_models:
         raise typer.BadParameter("--compare-with adds to a table that --no-models leaves out")
     if "diff_stats" in asked and compare_with is None:
@@ -173,7 +184,7 @@ def report(
     request = Request(
         options, extension or [], window, conditions, csv, xlsx, json, markdown, asked, everything or bool(sort),
         format, arch, compare_with, top, sort, cache, terminal_width(sys.stdout), wants_color(sys.stdout), protection(),
-        options_of_commands(),
+        options_of_commands(), et,
     )  # fmt: skip
     outcomes = one_trace(paths[0], request) if len(paths) == 1 else many_traces(traces, paths, request, scheduler)
     gate.conclude([line for o in outcomes for line in o.remarks], [line for o in outcomes for line in o.met])

@@ -66,6 +66,7 @@ class Request:
     color: bool
     protection: Protection | None
     commands: Mapping[str, frozenset[str]]
+    et: str | None = None
 
     @property
     def is_for_files_only(self) -> bool:
@@ -110,10 +111,17 @@ def many_traces(given: list[str], paths: list[str], request: Request, scheduler:
     from tracelens_graph.files import distinct_names
     from tracelens_graph.loaders.sources import is_stream
     from tracelens_graph.set_loading import left_out_note
+    from tracelens_graph.set_pairing import paired
 
+    pairs = paired(paths)
+    say(pairs.notes)
+    paths = pairs.traces
     # Functions of an extension cannot be sent to a process; it loads them itself.
     alone = replace(request, options=replace(request.options, extension=None))
-    work = [(path, alone, name) for path, name in zip(paths, distinct_names(paths), strict=True)]
+    work = [
+        (path, replace(alone, et=pairs.of_trace.get(path)), name)
+        for path, name in zip(paths, distinct_names(paths), strict=True)
+    ]
     # What can be read once only is read here: another process has another standard input, and may lack a descriptor.
     done = {one[0]: _work_of_many(one) for one in work if is_stream(one[0])}
     left = [one for one in work if one[0] not in done]
@@ -148,7 +156,10 @@ def _on_workers(work: list[tuple[str, Request, str]], scheduler: str) -> Iterato
     from tracelens_graph.cluster import map_on_workers
     from tracelens_graph.errors import TraceError
 
-    there = {path: (os.path.abspath(path), request, name) for path, request, name in work}
+    there = {
+        path: (os.path.abspath(path), replace(request, et=request.et and os.path.abspath(request.et)), name)
+        for path, request, name in work
+    }
     for path, outcome in map_on_workers(_work_of_many, there, scheduler):
         if isinstance(outcome, TraceError):
             outcome = Outcome("", [], [], error=str(outcome), is_broken=True)
@@ -164,7 +175,7 @@ def _work_of_many(work: tuple[str, Request, str]) -> Outcome:
     options = replace(request.options, extension=extension_of(request.extensions, tell=False))
     try:
         with protecting(request.protection):
-            core = load(path, cache=request.cache, processes=1, wants_gpu=True)
+            core = _with_link(load(path, cache=request.cache, processes=1, wants_gpu=True), request.et)
             outcome, w = _result(core, path, replace(request, folder=folder, options=options), processes=1)
         line = overview_line(w, name, request.options.linked_only)
     except TraceError as error:
@@ -179,8 +190,20 @@ def _work_of_many(work: tuple[str, Request, str]) -> Outcome:
     )
 
 
+def _with_link(core: Core, et: str | None) -> Core:
+    """The graph linked with the execution trace that was found for it; as it is, with a warning, if that is refused."""
+    from tracelens_graph.errors import LinkError, TraceError
+    from tracelens_graph.loading import linked
+
+    try:
+        return core if et is None else linked(core, et)
+    except (LinkError, TraceError) as error:
+        warn([f"{error}; reported without"])
+        return core
+
+
 def _work(path: str, request: Request) -> Outcome:
-    core = load(path, cache=request.cache, wants_gpu=True, needs_times=False)
+    core = load(path, cache=request.cache, wants_gpu=True, needs_times=False, et=request.et)
     return _result(core, path, request)[0] if core.info.has_times else _counted(core, request)
 
 

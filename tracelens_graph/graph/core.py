@@ -38,6 +38,7 @@ from tracelens_graph.suggest import hint
 if TYPE_CHECKING:
     from tracelens_graph.graph.autograd import Autograd
     from tracelens_graph.graph.collectives import Collectives
+    from tracelens_graph.graph.graph_tensors import GraphTensors
     from tracelens_graph.graph.link import Link
     from tracelens_graph.table import Table
 
@@ -251,6 +252,15 @@ class Core:
         from tracelens_graph.graph.collectives import collectives
 
         return collectives(self)
+
+    @cached_property
+    def tensors(self) -> GraphTensors | None:
+        """Tensors and storages; None without an execution trace."""
+        if self.link is None:
+            return None
+        from tracelens_graph.graph.graph_tensors import GraphTensors
+
+        return GraphTensors(self, self.link)
 
     @cached_property
     def gpu_sum_ns(self) -> np.ndarray:

@@ -79,7 +79,7 @@ def _rows(core: Core, uids: Mapping[int, Any]) -> list[int]:
 def _changed(core: Core, columns: Mapping[str, np.ndarray], **parts: Any) -> Core:
     same = {
         name: getattr(core, name)
-        for name in ("names", "threads", "argsets", "autograd_flows", "depends_on", "info", "details")
+        for name in ("names", "threads", "argsets", "autograd_flows", "depends_on", "info", "details", "link")
     }
     arrays = Columns({**dict(core.columns), **columns})
     return Core(columns=arrays, collectives=core.collective_args, **{**same, **parts})

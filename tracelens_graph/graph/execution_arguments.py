@@ -180,6 +180,8 @@ def _collective(execution: ExecutionTrace, row: int) -> dict[str, Any]:
     if found.get("dtype") is None and (given or taken):
         name = (given or taken)[0][1]
         found["dtype"] = _ELEMENT_TYPES.get(name, name.removeprefix("c10::"))
+    if found.get("group_size") is None and (parts := len(_list_in((found.get("in_split") or "").encode()))):
+        found["group_size"] = parts
     found["ranks"] = _ranks(found.pop("first_rank", None), found.pop("stride", None), found.get("group_size"))
     if end := _POINT_TO_POINT.get(found["kind"]):
         found[end] = found.pop("rank", None)  # there, the rank is that of the other end

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tracelens_graph.graph.execution_trace import ExecutionTrace
+
+if TYPE_CHECKING:
+    from tracelens_graph.graph.lineage import Lineage
 
 
 @dataclass(eq=False)
@@ -29,3 +34,32 @@ class Link:
     method: str
     equal_names_percent: float
     unjoined: Mapping[str, int]
+
+    @property
+    def summary(self) -> str:
+        """One line: how many nodes are joined and how, and why others are not."""
+        joined, nodes = int((self.row_of_node >= 0).sum()), int(self.execution.is_op.sum())
+        alone = "; ".join(f"{why} ({count:,})" for why, count in self.unjoined.items())
+        return (
+            f"linked with {self.execution.info.source}: {joined:,} of {nodes:,} nodes by {self.method}, "
+            f"{self.equal_names_percent:.1f} % of the names are equal" + (f"; not joined: {alone}" if alone else "")
+        )
+
+    @property
+    def damage(self) -> str:
+        """One line on what was repaired in the execution trace and what was lost; empty for a sound one."""
+        from tracelens_graph.graph.core import TraceInfo
+
+        told = self.execution.info
+        info = TraceInfo(
+            events=told.entries, repairs=told.repairs, left_out=told.left_out, lost_events=told.lost_nodes,
+            lost_bytes=told.lost_bytes, has_times=False,
+        )  # fmt: skip
+        return info.damage
+
+    @cached_property
+    def lineage(self) -> Lineage:
+        """The tensors and storages of the execution trace: who made, read and wrote each."""
+        from tracelens_graph.graph.lineage import lineage
+
+        return lineage(self.execution)

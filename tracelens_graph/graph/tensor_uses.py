@@ -180,16 +180,16 @@ def tensor_uses(execution: ExecutionTrace) -> TensorUses:
         reader.read(node, inputs, False)
         reader.read(node, outputs, True)
     values, kept = _sound(reader.values)
-    places, nodes, outputs = reader.places, np.array(reader.nodes, np.int64), np.array(reader.outputs, bool)
+    places, nodes, is_output = reader.places, np.array(reader.nodes, np.int64), np.array(reader.outputs, bool)
     if kept is not None:
-        places, nodes, outputs = [places[i] for i in kept], nodes[kept], outputs[kept]
+        places, nodes, is_output = [places[i] for i in kept], nodes[kept], is_output[kept]
     devices = _Codes()
     device = [devices[one[5]] for one in values]
     numbers = np.array([one[:5] for one in values], np.int64).reshape(-1, 5)
     coded = np.array([place[1:] for place in places], np.int64).reshape(-1, 4)
     return TensorUses(
         node=nodes,
-        is_output=outputs,
+        is_output=is_output,
         position=np.array([place.path[0] for place in places], np.int64),
         element=coded[:, 0],
         tensor=numbers[:, 0],

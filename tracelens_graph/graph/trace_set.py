@@ -80,11 +80,19 @@ class TraceSet(Sequence[TraceMember]):
     Attributes:
         notes: what is to be said of the set, a line each: what was left out, which ranks are missing.
         broken: why traces that should be in it could not be read, a line each.
+        linked: which traces were linked with their execution traces, a line; empty if none was.
     """
 
-    def __init__(self, members: Iterable[TraceMember], notes: Iterable[str] = (), broken: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        members: Iterable[TraceMember],
+        notes: Iterable[str] = (),
+        broken: Iterable[str] = (),
+        linked: str = "",
+    ) -> None:
         self._members = _on_one_clock(members)
         self.broken = tuple(broken)
+        self.linked = linked
         self._source: TraceSet | None = None  # files that a set's graphs are mapped from live as long as that set
         self.notes = (*notes, *_rank_notes(self._members))
 
@@ -162,7 +170,7 @@ class TraceSet(Sequence[TraceMember]):
     @classmethod
     def _again(cls, traces: TraceSet, members: Iterable[TraceMember]) -> Self:
         """A set of other graphs or windows of the same traces."""
-        again = cls(members, broken=traces.broken)
+        again = cls(members, broken=traces.broken, linked=traces.linked)
         again.notes, again._source = traces.notes, traces
         return again
 
@@ -294,7 +302,12 @@ def _rank(core: Core) -> int | None:
     """Rank in the job: from the metadata, else from the name of the file."""
     if core.info.rank is not None:
         return core.info.rank
-    found = _RANK_IN_NAME.search(PurePath(core.info.source).name)
+    return rank_in_name(PurePath(core.info.source).name)
+
+
+def rank_in_name(name: str) -> int | None:
+    """The rank that the name of a file tells, such as `rank3.json.gz`; None if it tells none."""
+    found = _RANK_IN_NAME.search(name)
     return int(found[1]) if found else None
 
 

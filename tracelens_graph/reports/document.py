@@ -72,6 +72,7 @@ class Facts:
         damage: what was repaired in the file or lost; empty for a sound file.
         window: what the report was restricted to; empty for the whole trace.
         options: options of the report.
+        linked: how it is linked with an execution trace; empty without one.
     """
 
     source: str
@@ -86,6 +87,7 @@ class Facts:
     damage: str
     window: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
+    linked: str = ""
 
 
 def facts(g: Core | Window, options: Mapping[str, Any] | None = None) -> Facts:
@@ -110,6 +112,7 @@ def facts(g: Core | Window, options: Mapping[str, Any] | None = None) -> Facts:
         damage=info.damage,
         window=w.title,
         options=options or {},
+        linked=w.core.link.summary if w.core.link is not None else "",
     )
 
 
@@ -120,6 +123,8 @@ def report_json(findings: Iterable[Finding], tables: Mapping[str, Table], about:
     """
     trace = asdict(about)
     window, options = trace.pop("window"), trace.pop("options")
+    if not about.linked:
+        del trace["linked"]
     document = {
         "schema_version": SCHEMA_VERSION,
         "tool": {"name": "tracelens_graph", "version": __version__},

@@ -112,6 +112,8 @@ def first_screen(
     """
     title = "\n".join(bold(line, color) for line in wrapped(printable(heading(about)), width, "  "))
     repeated = ["tracelens-graph timeline TRACE"]
+    if about.linked:
+        title += "\n" + "\n".join(wrapped(printable(about.linked), min(width, _WIDEST), "  "))
     blocks = [title + "\n", _block(verdict_lines(findings, hint, width, VERDICT_LINES, repeated))]
     if len(timeline):
         blocks.append(_block(_timeline(timeline, width, color)))

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tracelens_graph.analyses.alignment import sequence
 from tracelens_graph.analyses.alignment.sequence import NEVER, Pairs, aligned
+from tracelens_graph.graph import anchors
 
 TOKENS = st.lists(st.integers(0, 4), max_size=14)
 
@@ -94,7 +95,7 @@ def test_unique_items_are_paired_at_once_however_many() -> None:
 
 def test_the_longest_ascending_run() -> None:
     values = [3, 1, 4, 2, 5, 9, 6]
-    found = [values[place] for place in sequence._longest_ascending(values)]
+    found = [values[place] for place in anchors._longest_ascending(values)]
     assert found == sorted(found)
     assert len(found) == 4
-    assert sequence._longest_ascending([]) == []
+    assert anchors._longest_ascending([]) == []

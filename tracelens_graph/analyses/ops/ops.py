@@ -14,6 +14,7 @@ import numpy as np
 from tracelens_graph.analyses.ops.kernel_details import details_of_groups, details_of_unlinked, truncated
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH, UNLINKED, OpCalls, launchers
 from tracelens_graph.analyses.ops.overlap import Overlap, overlap
+from tracelens_graph.analyses.ops.tensor_columns import tensor_cells
 from tracelens_graph.analyses.shared.call_columns import (
     argument_cells,
     argument_codes,
@@ -177,6 +178,7 @@ def ops_unique_args(
         for name, values in (("direct", direct), ("subtree", subtree)):
             columns[f"total_{name}_kernel_time_{which}"] = statistic(values, which)
     columns["ex_UID"] = c.uid[rows].tolist()
+    columns |= tensor_cells(core, rows)
     details, notes = details_of_groups(found, group, first)
     columns["kernel_details_summary"] = details
     columns["trunc_kernel_details"] = [truncated(entry) for entry in details]

@@ -22,6 +22,7 @@ from tracelens_graph.schema.tables import (
     places,
     ranks,
     structure,
+    tensors,
     timeline,
     tracelens_ranks,
 )
@@ -38,6 +39,7 @@ TABLES: Mapping[str, TableSchema] = {
         paths,
         structure,
         calls,
+        tensors,
         across,
         tracelens_ranks,
     )

@@ -84,6 +84,15 @@ _SUBTREE |= {
 _OVERLAP = statistics("overlap_pct_{}", "the share of the call's busy time with a kernel beside it, 0 to 1", "", FIVE)
 _OVERLAP |= {"overlap_pct_mean": replace(_OVERLAP["overlap_pct_mean"], heading="overlap")}
 
+TENSORS: About = {
+    "et_node": Column("id of the first call's node in the execution trace"),
+    "input_tensors": listed("ids of the tensors that the first call read, in the execution trace"),
+    "input_storages": listed("ids of the storages that these are on"),
+    "output_tensors": listed("ids of the tensors that the first call gave out"),
+    "output_storages": listed("ids of the storages that these are on"),
+}
+"""Of graphs that are linked with an execution trace only."""
+
 OPS_UNIQUE_ARGS: About = {
     "name": OPS_SUMMARY["name"],
     "op category": text(OPS_SUMMARY_BY_CATEGORY["op category"].definition, compared="carried"),
@@ -102,6 +111,7 @@ OPS_UNIQUE_ARGS: About = {
     **_DIRECT,
     **_SUBTREE,
     "ex_UID": replace(instance("uid of the first call"), compared="beside"),
+    **TENSORS,
     "kernel_details_summary": KERNEL_DETAILS,
     "trunc_kernel_details": KERNEL_DETAILS_SHORT,
     "overlapping_kernels_details_summary": listed("the overlapping kernels with their durations in us"),
