@@ -207,10 +207,12 @@ def test_a_graph_travels_with_its_execution_trace() -> None:
     assert again.node(3).args == g.node(3).args
 
 
-def test_sets_leave_execution_traces_out() -> None:
-    traces = load_core_set([f"{EXAMPLE}.json.gz", ALONE])
-    assert len(traces) == 1
-    assert traces.notes == ("left out 1 file that is no trace: tiny-transformer-cpu.execution-trace.json.gz",)
+def test_sets_leave_execution_traces_of_other_runs_out(tmp_path: Path) -> None:
+    other = tmp_path / "et.json"
+    other.write_bytes(trace([Op(3), Op(4)]))
+    traces = load_core_set([f"{EXAMPLE}.json.gz", str(other)])
+    assert [one.core.info.has_times for one in traces] == [True]
+    assert any("et.json" in line for line in traces.notes)
     with pytest.raises(NotATraceError, match="is a PyTorch execution trace, which has no times"):
         load_core_set([ALONE])
 
