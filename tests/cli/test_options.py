@@ -77,7 +77,7 @@ def test_an_option_is_declared_once(flag: str, declared: Any) -> None:
 def test_a_report_prints_several_tables_other_commands_one() -> None:
     found = flags()["--table"]
     assert found.pop("report") == options.TableNames
-    assert set(found) == {"compare", "ranks", "roofline"}
+    assert set(found) == {"compare", "link", "ranks", "roofline"}
     assert all(annotation == options.TableName for annotation in found.values())
 
 
