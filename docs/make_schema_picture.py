@@ -17,7 +17,7 @@ from tracelens_graph.schema import CONTEXT_EDGES, CONTEXT_KINDS, EVENT_EDGES, Ed
 from tracelens_graph.schema.database import KNOWLEDGE
 
 _EVENT, _GPU, _CONTEXT, _KNOWLEDGE = "#e8eef7", "#fde8d7", "#eeeeee", "#e3f0e0"
-_FRAME = (16, 40, 560, 610)
+_FRAME = (16, 40, 560, 700)
 _WIDTH, _HEIGHT = 170, 46
 
 
@@ -56,6 +56,8 @@ BOXES = (
     Box(("KernelName",), 830, 410),
     Box(("Stream",), 830, 510),
     Box(("Collective",), 830, 610),
+    Box(("Tensor",), 830, 700),
+    Box(("Storage",), 1080, 700),
     Box(("Process",), 1080, 70),
     Box(("Run",), 1310, 290),
     Box(("Trace",), 1080, 290),
@@ -68,7 +70,7 @@ assert set(_OF) == set(Kind.__members__) | set(CONTEXT_KINDS)
 
 def schema_picture() -> str:
     """Boxes for labels, arrows for types of edges; those from events to others begin at the frame."""
-    return svg(670, _shapes(), 1420)
+    return svg(760, _shapes(), 1420)
 
 
 def _shapes() -> Iterator[str]:

@@ -331,6 +331,7 @@ def _loaded(
             core, found = _with_link(core, order.et)
         if order.columns is not None:
             core = core.lean(order.columns)
+            core.link = None  # what it told of the columns is in them
         if one_of_several:  # damage of a saved graph has to show now, so that the set goes on without it
             core.read_all()
     except TraceError as error:

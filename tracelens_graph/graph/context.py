@@ -110,6 +110,8 @@ def build_context(core: Core, run: str = "") -> Context:
     _add_kernel_names(context, core)
     _add_classes(context, core)
     _add_collectives(context, core)
+    if core.tensors is not None:
+        core.tensors.add_to(context)
     return context
 
 

@@ -38,12 +38,14 @@ from tracelens_graph.suggest import hint
 if TYPE_CHECKING:
     from tracelens_graph.graph.autograd import Autograd
     from tracelens_graph.graph.collectives import Collectives
+    from tracelens_graph.graph.graph_tensors import GraphTensors
     from tracelens_graph.graph.link import Link
     from tracelens_graph.table import Table
 
 
 FAR_TIME = "time far from all others"
-UNREADABLE = ("unreadable", "not an event", FAR_TIME)
+NOT_A_NODE = "not a node"
+UNREADABLE = ("unreadable", "not an event", NOT_A_NODE, FAR_TIME)
 """Reasons in `TraceInfo.left_out` that are losses: entries of the event list that nothing could be made of."""
 
 
@@ -125,9 +127,8 @@ class TraceInfo:
             said.append(f"uids from {self.doubtful_from:,} on may be smaller than the positions in the file")
         if self.ends_early:
             left = self.events - self.lost_in_all
-            said.append(
-                f"{left:,} {'entry is' if left == 1 else 'entries are'} left, and GPU events usually stand last"
-            )
+            missing = "GPU events usually stand last" if self.has_times else "callers stand behind their calls"
+            said.append(f"{left:,} {'entry is' if left == 1 else 'entries are'} left, and {missing}")
         return "; ".join(said)
 
     @property
@@ -251,6 +252,15 @@ class Core:
         from tracelens_graph.graph.collectives import collectives
 
         return collectives(self)
+
+    @cached_property
+    def tensors(self) -> GraphTensors | None:
+        """Tensors and storages; None without an execution trace."""
+        if self.link is None:
+            return None
+        from tracelens_graph.graph.graph_tensors import GraphTensors
+
+        return GraphTensors(self, self.link)
 
     @cached_property
     def gpu_sum_ns(self) -> np.ndarray:

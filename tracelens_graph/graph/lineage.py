@@ -154,22 +154,23 @@ def lineage(execution: ExecutionTrace) -> Lineage:
     same_form = by_id.equal([getattr(uses, name) for name in _FORM])
     in_place = is_output & own & (told.result == Result.written)
     known = (told.result == Result.fresh) | (told.result == Result.view)
-    inside = by_id.result_inside()
+    new = is_output & ~own & told.can_make
+    inside = by_id.any_inside(new)
     kept = (same_form & (own | inside | (by_id.held() & ~known) | ~told.can_make)) | in_place
     starts = by_id.is_first | np.where(is_output, ~kept, ~same_form)
+    late, met = by_id.met_inside(np.flatnonzero(starts & new & same_form), starts)
+    starts[late], starts[met] = False, True
 
-    storage = _storages_of_uses(uses, told, moment, begin, end, starts, in_place, by_id)
+    storage = _storages_of_uses(uses, told, moment, begin, end, starts, in_place, by_id, late, met)
     moved = by_id.differs(storage) & (storage >= 0) & (by_id.before(uses.storage, -1) == uses.storage)
     starts |= moved & ~in_place & (by_id.before(storage, -1) >= 0)
 
-    late = _made_around(by_id, starts, same_form & is_output & ~own & told.can_make, is_output, moment, begin[node])
-    starts &= ~late
     tensor, first_use = by_id.numbers(starts, moment)
     producer = np.where(is_output & told.can_make, node, -1)[first_use]
-    producer[tensor[late]] = node[late]
+    producer[tensor[met]] = node[late]
     makes = np.zeros(len(uses), bool)
     makes[first_use] = is_output[first_use] & told.can_make[first_use]
-    makes |= late
+    makes[late] = True
     view_of = _views(uses, tensor, storage, producer, first_use)
     last = np.zeros(len(first_use), np.int64)
     np.maximum.at(last, tensor, end[node])
@@ -239,26 +240,24 @@ class _Order:
         until = np.maximum.accumulate(self._group + np.where(self._is_output, 0, self._end + 1))
         return self._told(until >= self._group + self._moment + 1)
 
-    def result_inside(self) -> np.ndarray:
-        """Whether the id was a result of something since the node of the use began."""
-        return self._since(np.where(self._is_output, self._moment + 1, 0))
-
-    def use_inside(self) -> np.ndarray:
-        """Whether the id was used since the node of the use began."""
-        return self._since(self._moment + 1)
-
-    def _since(self, when: np.ndarray) -> np.ndarray:
-        latest = np.zeros(len(when), np.int64)
-        latest[1:] = np.maximum.accumulate(self._group + when)[:-1]
+    def any_inside(self, chosen: np.ndarray) -> np.ndarray:
+        """Whether the id was used since the node of the use began, counting the chosen uses."""
+        latest = np.zeros(len(chosen), np.int64)
+        latest[1:] = np.maximum.accumulate(self._group + np.where(chosen[self._order], self._moment + 1, 0))[:-1]
         return self._told(latest >= self._group + self._begin + 1)
 
-    def starts_at(self, starts: np.ndarray) -> np.ndarray:
-        """The use with which the run of each use starts; of one that starts a run, that of the run before."""
-        ordered = starts[self._order]
-        at = np.maximum.accumulate(np.where(ordered, np.arange(len(ordered)), 0))
-        before = np.zeros(len(at), np.int64)
-        before[1:] = at[:-1]
-        return self._told(self._order[np.where(ordered, before, at)] if len(at) else at)
+    def met_inside(self, results: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Of the results given, those that were used inside of their node before it gave them out, and these uses.
+
+        The first such use of each, if the id does not start anew between it and the result.
+        """
+        place = np.empty(len(starts), np.int64)
+        place[self._order] = np.arange(len(starts))
+        at = place[results]
+        first = np.searchsorted(self._group + self._moment, self._group[at] + self._begin[at])
+        begun = np.cumsum(starts[self._order])
+        met = (first < at) & (begun[first] == begun[at] - 1)
+        return results[met], self._order[first[met]]
 
     def numbers(self, starts: np.ndarray, moment: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Runs of uses numbered in the order in which they are met: the number of each use, and their first uses."""
@@ -309,6 +308,8 @@ def _storages_of_uses(
     starts: np.ndarray,
     in_place: np.ndarray,
     by_id: _Order,
+    late: np.ndarray,
+    met: np.ndarray,
 ) -> np.ndarray:
     """The number of each use's storage; -1 for none."""
     has = (uses.storage > 0) & (uses.elements > 0)
@@ -316,22 +317,16 @@ def _storages_of_uses(
     by_storage = _Order(ids, moment, begin[uses.node], end[uses.node], uses.is_output)
     moved = in_place & by_id.differs(uses.storage) & ~told.sets_storage
     known = (told.result != Result.unknown) & ~told.sets_storage
-    shared = _is_argument(uses, ids) | by_storage.use_inside() | (by_storage.held() & ~known)
+    shared = _is_argument(uses, ids) | by_storage.any_inside(np.ones(len(uses), bool)) | (by_storage.held() & ~known)
     allocates = uses.is_output & told.can_make & ((starts & ~in_place) | moved) & ~shared
+    passed_on = by_storage.before(moment, -1)[met] >= begin[uses.node[late]]
+    allocates[met] = ~passed_on & ~(by_storage.held() & ~known)[late]
     first = by_storage.is_first | (has & (allocates | by_storage.differs(uses.device)))
     number, first_use = by_storage.numbers(first, moment)
     none = np.flatnonzero(~has[first_use])
     if len(none):  # those without a storage are one run
         number = np.where(number == none[0], -1, number - (number > none[0]))
     return number
-
-
-def _made_around(
-    by_id: _Order, starts: np.ndarray, able: np.ndarray, is_output: np.ndarray, moment: np.ndarray, begin: np.ndarray
-) -> np.ndarray:
-    """Results that were used inside of their node before it gave them out, though nothing there made them in sight."""
-    first = by_id.starts_at(starts)
-    return able & starts & ~by_id.is_first & ~is_output[first] & (moment[first] >= begin)
 
 
 def _views(

@@ -257,7 +257,10 @@ class Node:
     def __repr__(self) -> str:
         name = self.name if len(self.name) <= 64 else self.name[:64] + "..."
         when = f" at {self.start_ns / 1000:.3f} us for {self.dur_ns / 1000:.3f} us"
-        return f"<{self.kind.name} {self.uid}: {name!r}{when if self.graph.info.has_times else ''}>"
+        tensors = self.graph.tensors
+        arguments = "" if tensors is None else tensors.line(self.row)
+        arguments = arguments and f" {arguments}"
+        return f"<{self.kind.name} {self.uid}: {name!r}{arguments}{when if self.graph.info.has_times else ''}>"
 
     def _repr_html_(self) -> str:
         import html

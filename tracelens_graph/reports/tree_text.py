@@ -260,9 +260,11 @@ class Labels:
         return found
 
     def extras(self, core: Core, rows: Sequence[int]) -> list[str]:
-        """What follows the names: duration and GPU time, if asked for."""
+        """What follows the names: tensors where they are known, duration and GPU time if asked for."""
         asked, c = np.asarray(rows, np.int64), core.columns
         found = [""] * len(rows)
+        if core.tensors is not None:
+            found = [f" {told}" if (told := core.tensors.line(row)) else "" for row in asked.tolist()]
         if self.duration:
             on_gpu = is_kind(c.kind[asked], GPU_KINDS).tolist()
             for i, dur in enumerate(c.dur_ns[asked].tolist()):

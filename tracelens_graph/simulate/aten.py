@@ -265,13 +265,13 @@ def attention(t: Thread, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
             lse, seed = t.new((batch, heads, tokens), "float"), t.new((2,), "long int")
             result = t.new((batch, tokens, heads, width))
             out = result.transpose(1, 2)
-            name = "ScaledDotProductFlashAttentionBackward0"
-            record(t, name, inner, (q, k, v), (out,), backward, (lse, seed))
             rows = [transpose(t, x, 1, 2, False) for x in (q, k, v)]
             tail = (None, None, tokens, tokens, 0.0, True, False, scale, None, None, None, None)
             with t.op("aten::_flash_attention_forward", *rows, *tail) as flash:
                 t.launch(kernels.flash_forward(batch, heads, tokens, width))
                 flash.outputs = (result, lse, seed)
+            name = "ScaledDotProductFlashAttentionBackward0"
+            record(t, name, inner, (q, k, v), (out,), backward, (lse, seed))
             inner.outputs = (out, lse, seed)
         op.outputs = (out,)
     return out

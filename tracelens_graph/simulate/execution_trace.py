@@ -7,12 +7,14 @@ ends, so children stand before their parents. `op_schema` is left empty.
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from heapq import heappop, heappush
 from typing import Any
 
 from .emit import BASE_NS
 from .events import HostEvent
 from .host import Process
-from .tensors import ITEM_BYTES, Tensor
+from .tensor_truth import last_uses, release_times
+from .tensors import ITEM_BYTES, Storage, Tensor
 
 Json = dict[str, Any]
 SCHEMA = "1.1.1-chakra.0.0.4"
@@ -46,7 +48,10 @@ class _Observer:
         self._nodes: list[Json] = []
         self._last = 1
         self._ids: dict[int, int] = {}
+        self._free = _FreeIds(process) if process.options.reuse_ids else None
         self._open: dict[int, list[int]] = {}
+        self._making = 0
+        """While results are numbered: when their operator began."""
 
     def observe(self) -> Json:
         edges = []
@@ -77,9 +82,12 @@ class _Observer:
         self._last += 1
         return self._last
 
-    def _id(self, thing: object) -> int:
+    def _id(self, thing: Tensor | Storage) -> int:
         if id(thing) not in self._ids:
-            self._ids[id(thing)] = self._next()
+            found = self._free.take(thing, self._making) if self._free and self._making else None
+            number = self._ids[id(thing)] = self._next() if found is None else found
+            if self._free:
+                self._free.add(thing, number)
         return self._ids[id(thing)]
 
     def _begin(self, event: HostEvent) -> tuple[int, int, int]:
@@ -97,6 +105,10 @@ class _Observer:
 
     def _end(self, event: HostEvent, node: int, parent: int, forward: int) -> None:
         self._open[event.thread.number].remove(node)
+        self._making = event.start
+        for value in event.outputs:
+            self._argument(value)
+        self._making = 0
         attributes = _attributes(event.scope, event.thread.number, event, forward)
         self._write(node, event.name, parent, event.inputs, event.outputs, attributes)
 
@@ -141,6 +153,40 @@ class _Observer:
         number = self._id(tensor)
         storage = self._id(tensor.storage)
         return [number, storage, tensor.offset, tensor.numel, ITEM_BYTES[tensor.dtype], tensor.device]
+
+
+class _FreeIds:
+    """Ids of tensors and storages that are gone: whose last operator has ended, and whose memory was given back.
+
+    A storage gets the id of one of its size, as its memory would be where that had been. Only results get used ids:
+    of what comes from elsewhere nobody could tell that it is another.
+    """
+
+    def __init__(self, process: Process) -> None:
+        self._last, self._released = last_uses(process), release_times(process)
+        self._waiting: list[tuple[int, int, int]] = []
+        self._free: dict[int, list[int]] = {}
+
+    def add(self, thing: Tensor | Storage, number: int) -> None:
+        """Keep the id of a thing for when it is gone."""
+        gone = self._last[id(thing)]
+        if isinstance(thing, Storage):
+            if thing.address not in self._released:
+                return
+            gone = max(gone, self._released[thing.address])
+        heappush(self._waiting, (gone, number, self._size(thing)))
+
+    def take(self, thing: Tensor | Storage, now: int) -> int | None:
+        """An id that was free before a time; None where there is none."""
+        while self._waiting and self._waiting[0][0] < now:
+            _, number, size = heappop(self._waiting)
+            self._free.setdefault(size, []).append(number)
+        free = self._free.get(self._size(thing))
+        return free.pop() if free else None
+
+    @staticmethod
+    def _size(thing: Tensor | Storage) -> int:
+        return -1 if isinstance(thing, Tensor) else thing.bytes
 
 
 def _scalar_type(value: Any) -> str:

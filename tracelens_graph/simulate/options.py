@@ -52,6 +52,9 @@ class Options:
     """Write Input Dims, Input type, Input Strides and Concrete Inputs."""
     memory: bool = True
     """Write [memory] instants."""
+    reuse_ids: bool = False
+    """Use ids of tensors and storages again in the execution trace, as PyTorch does with addresses once memory is free.
+    Otherwise all ids differ."""
     cuda_sync: bool = False
     """Write cuda_sync events."""
     unlaunched: int = 0

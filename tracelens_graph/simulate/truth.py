@@ -10,6 +10,7 @@ from typing import Any
 from .events import GpuEvent, HostEvent
 from .host import AutogradNode, Process
 from .job_truth import key_of
+from .tensor_truth import tensor_truth
 
 Columns = dict[str, list[Any]]
 FORMAT = 1
@@ -24,6 +25,7 @@ def truth_of(process: Process, job: dict[str, Any]) -> dict[str, Any]:
     forward_backward         pairs of uids: an operator and the backward operator of its node
     timeline                 of all GPU events; timeline_linked leaves out those without a launch
     ops                      GPU time charged to operators, by name
+    tensors, storages        who made and who reads each: see `tensor_truth`
 
     `job` is the truth about all ranks: see `truth_of_job`.
     """
@@ -43,6 +45,7 @@ def truth_of(process: Process, job: dict[str, Any]) -> dict[str, Any]:
         "host_waits": _host_waits(process),
         "autograd": [_node(node) for node in ran],
         "forward_backward": [pair for node in ran for pair in _pairs(node)],
+        **tensor_truth(process, recorded),
         **job,
     }
 

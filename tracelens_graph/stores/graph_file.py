@@ -31,6 +31,7 @@ from tracelens_graph.graph.flows import Flow
 from tracelens_graph.loaders.sources import Source, open_source
 from tracelens_graph.schema import STORED
 from tracelens_graph.stores.checked_columns import CheckedColumns
+from tracelens_graph.stores.link_sections import read_link, write_link
 from tracelens_graph.stores.packed import DeferredDict, DeferredList, PackedDetails
 from tracelens_graph.stores.sections import Sections, SectionWriter
 
@@ -82,6 +83,8 @@ def _begun(core: Core, file: BinaryIO) -> SectionWriter:
     writer.json("collectives", list(core.collective_args.items()))
     writer.array("events.first", core.details.first)
     writer.array("events.count", core.details.count)
+    if core.link is not None:
+        write_link(writer, core.link)
     return writer
 
 
@@ -89,7 +92,7 @@ def _finish(writer: SectionWriter, core: Core, trace_id: str | None) -> None:
     there = core.columns.names
     lacking = [prop.name for prop in STORED if prop.name not in there]
     facts = {"tool": __version__, "trace": trace_id, "info": asdict(core.info), "threads": core.threads}
-    writer.finish({**facts, "lacking": lacking})
+    writer.finish({**facts, "lacking": lacking, "linked": core.link is not None})
 
 
 def _packed(details: Details, progress: Callable[[int, int], None] | None) -> Iterator[bytes]:
@@ -164,6 +167,7 @@ class _Facts:
     info: dict[str, Any]
     threads: list[tuple[_ThreadPart, _ThreadPart]]
     lacking: list[str]
+    linked: bool = False
 
 
 def _core(sections: Sections, name: str, events_at: Callable[..., Details] | None) -> Core:
@@ -187,6 +191,7 @@ def _core(sections: Sections, name: str, events_at: Callable[..., Details] | Non
         collectives=DeferredDict(lambda: _collectives(sections)),
         info=TraceInfo(**facts.info),
         details=_details(sections, facts.trace, name, events_at),
+        link=read_link(sections, columns.rows) if facts.linked else None,
     )
 
 

@@ -23,6 +23,7 @@ from tracelens_graph.schema.tables import (
     places,
     ranks,
     structure,
+    tensors,
     timeline,
     tracelens_ranks,
 )
@@ -30,7 +31,8 @@ from tracelens_graph.schema.tables import (
 TABLES: Mapping[str, TableSchema] = {
     name: schema
     for theme in (
-        timeline, ops, kernels, performance, places, ranks, paths, structure, calls, across, linkage, tracelens_ranks,
+        timeline, ops, kernels, performance, places, ranks, paths, structure, calls, tensors, across, linkage,
+        tracelens_ranks,
     )
     for name, schema in theme.SCHEMAS.items()
 }  # fmt: skip

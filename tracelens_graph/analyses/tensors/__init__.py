@@ -1,0 +1,1 @@
+"""Tensors and memory of a trace that is linked with its execution trace."""

@@ -1,0 +1,258 @@
+"""Memory of tensors: which kernels touched a storage, how much is alive when, and what several streams read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from tracelens_graph.analyses.shared.gpu_work import names_of, percent
+from tracelens_graph.analyses.shared.grouping import Cells, text_codes
+from tracelens_graph.analyses.tensors.known import KernelsOfOps, shown_us, storages_by_row, without_tensors
+from tracelens_graph.errors import NodeNotFoundError
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.graph_tensors import GraphTensors
+from tracelens_graph.graph.traversals import climb, nearest_above
+from tracelens_graph.graph.window import Window, window_of
+from tracelens_graph.schema import Kind
+from tracelens_graph.schema.tables.tensors import BYTES_ALIVE, PEAK_BYTES_BY_MODULE, SHARED_READS, STORAGE_KERNELS
+from tracelens_graph.suggest import hint
+from tracelens_graph.table import Table
+
+_ACCESS = {"PRODUCES": "made", "CONSUMES": "read", "WRITES": "written"}
+
+
+def storage_kernels(g: Core | Window, storage: str | None = None) -> Table:
+    """Kernels, copies and fills of ops that made, read or wrote tensors of a storage, in the order of their starts.
+
+    A kernel counts for the op that it is charged to; which of the op's tensors it touches itself, nobody recorded.
+
+    Args:
+        g: the graph, or a window of it.
+        storage: name of a storage, such as `s124`; None for the one with the most time of kernels.
+
+    Raises:
+        NodeNotFoundError: there is no such storage.
+    """
+    w = window_of(g)
+    core, c, tensors = w.core, w.core.columns, w.core.tensors
+    title = w.titled("Kernels that touched a storage")
+    if tensors is None:
+        return without_tensors("storage_kernels", STORAGE_KERNELS, title)
+    kernels = KernelsOfOps(w)
+    found = {word: storages_by_row(tensors, edge) for edge, word in _ACCESS.items()}
+    number = _busiest(kernels, core, found, tensors) if storage is None else _storage_named(tensors, storage)
+    accesses: dict[int, list[str]] = {}
+    for word, (rows, numbers) in found.items():
+        for row in rows[numbers == number].tolist():
+            accesses.setdefault(row, []).append(word)
+    ops = np.array(sorted(accesses), np.int64)
+    events, place = kernels.of(ops)
+    order = np.lexsort((c.uid[events], c.start_ns[events]))
+    events, place = events[order], place[order]
+    owner = ops[place]
+    columns: dict[str, Cells] = {
+        "storage": [tensors.storage_name(number)] * len(events) if number >= 0 else [],
+        "kernel": names_of(core, events),
+        "access": [", ".join(accesses[row]) for row in owner.tolist()],
+        "op": names_of(core, owner),
+        "op_uid": c.uid[owner],
+        "device": c.device[events],
+        "stream": c.stream[events],
+        "start_us": shown_us(core, c.start_ns[events]),
+        "dur_us": c.dur_ns[events] / 1e3,
+        "uid": c.uid[events],
+    }
+    return Table("storage_kernels", columns, STORAGE_KERNELS, title)
+
+
+def _busiest(
+    kernels: KernelsOfOps, core: Core, found: dict[str, tuple[np.ndarray, np.ndarray]], tensors: GraphTensors
+) -> int:
+    """The storage with the most time of kernels, of several the one with the smallest id and version; -1 for none."""
+    both = np.concatenate([np.stack(pairs, axis=1) for pairs in found.values()])
+    pairs = np.unique(both, axis=0)
+    events, place = kernels.of(pairs[:, 0])
+    told = tensors.lineage.storages
+    time, count = np.zeros(len(told), np.int64), np.zeros(len(told), np.int64)
+    np.add.at(time, pairs[place, 1], core.columns.dur_ns[events])
+    np.add.at(count, pairs[place, 1], 1)
+    with_kernels = np.flatnonzero(count)
+    if not len(with_kernels):
+        return -1
+    order = np.lexsort((told.version[with_kernels], told.id[with_kernels], -time[with_kernels]))
+    return int(with_kernels[order[0]])
+
+
+def _storage_named(tensors: GraphTensors, name: str) -> int:
+    names = [tensors.storage_name(number) for number in range(len(tensors.lineage.storages))]
+    if name not in names:
+        raise NodeNotFoundError(f"there is no storage {name!r}; {hint(name, names)}")
+    return names.index(name)
+
+
+def bytes_alive(g: Core | Window, points: int = 20) -> Table:
+    """Bytes of storages that are alive at moments in equal distances, by device.
+
+    A storage is alive from the start of the op that allocated it (from the trace's start if that was not seen) to the
+    end of the last op that uses it: releases are not recorded, and kernels run later than the ops that launch them.
+    The sizes are how far tensors reach; an allocator rounds up, and keeps what was released.
+
+    Args:
+        g: the graph; of a window of it the whole trace is told.
+        points: number of moments, from the trace's start.
+    """
+    w = window_of(g)
+    tensors, title = w.core.tensors, "Bytes alive over time"
+    if tensors is None:
+        return without_tensors("bytes_alive", BYTES_ALIVE, title)
+    end = int(w.core.columns.end_ns.max(initial=0))
+    moments = np.array([end * i // max(points, 1) for i in range(points)], np.int64)
+    parts = []
+    for device, here in _by_device(tensors):
+        alive = _Alive(tensors, here)
+        held, count = alive.at(moments)
+        parts.append((device, moments, held, count, 100.0 * held / max(alive.peak, 1)))
+    columns: dict[str, Cells] = {
+        "device": [device for device, at, *_ in parts for _ in at],
+        "at_us": shown_us(w.core, _joined([part[1] for part in parts])),
+        "bytes": _joined([part[2] for part in parts]),
+        "storages": _joined([part[3] for part in parts]),
+        "percent_of_peak": _joined([part[4] for part in parts]).astype(float),
+    }
+    return Table("bytes_alive", columns, BYTES_ALIVE, title)
+
+
+def peak_bytes_by_module(g: Core | Window) -> Table:
+    """What is alive when most bytes are, by the module and the outermost op that allocated it, the most bytes first.
+
+    What is alive when: see `bytes_alive`.
+
+    Args:
+        g: the graph; of a window of it the whole trace is told.
+    """
+    w = window_of(g)
+    core, tensors, title = w.core, w.core.tensors, "Bytes alive at the peak by module"
+    if tensors is None:
+        return without_tensors("peak_bytes_by_module", PEAK_BYTES_BY_MODULE, title)
+    c, told = core.columns, tensors.lineage.storages
+    found: list[tuple[str, float, str | None, str | None, int, int, float]] = []
+    for device, here in _by_device(tensors):
+        alive = _Alive(tensors, here)
+        then = here[alive.is_alive(alive.peak_at)]
+        maker = tensors.rows_of_nodes(told.producer[then])
+        module = np.where(maker >= 0, nearest_above(c, maker, (Kind.Module,)), -1)
+        modules, ops = names_of(core, module), names_of(core, _outermost_ops(core, maker))
+        group = text_codes(list(zip(modules, ops, strict=True)))
+        firsts = np.unique(group, return_index=True)[1].tolist()
+        held = np.zeros(len(firsts), np.int64)
+        np.add.at(held, group, told.bytes[then])
+        share = percent(held, int(told.bytes[then].sum()))
+        count = np.bincount(group, minlength=len(firsts))
+        at = float(shown_us(core, np.array(alive.peak_at)))
+        found += [
+            (device, at, modules[first], ops[first], int(count[i]), int(held[i]), float(share[i]))
+            for i, first in enumerate(firsts)
+        ]
+    found.sort(key=lambda row: (row[0], -row[5], row[2] or "", row[3] or ""))
+    columns: dict[str, Cells] = {name: [row[i] for row in found] for i, name in enumerate(PEAK_BYTES_BY_MODULE)}
+    return Table("peak_bytes_by_module", columns, PEAK_BYTES_BY_MODULE, title)
+
+
+def shared_reads(g: Core | Window, top: int = 20) -> Table:
+    """Storages that kernels on several streams of a device read, the most streams first, then the most time.
+
+    A kernel counts for the op that it is charged to: it reads what the op reads.
+
+    Args:
+        g: the graph, or a window of it.
+        top: number of rows; 0 for all.
+    """
+    w = window_of(g)
+    c, tensors = w.core.columns, w.core.tensors
+    title = w.titled("Storages read from several streams")
+    if tensors is None:
+        return without_tensors("shared_reads", SHARED_READS, title)
+    rows, storage = storages_by_row(tensors, "CONSUMES")
+    events, place = KernelsOfOps(w).of(rows)
+    storage = storage[place]
+    there = (c.device[events] != -1) & (c.stream[events] != -1)
+    events, storage = events[there], storage[there]
+    group = text_codes(list(zip(storage.tolist(), c.device[events].tolist(), strict=True)))
+    found = []
+    for of_group in _groups(group):
+        here = events[of_group]
+        streams = sorted(set(c.stream[here].tolist()))
+        if len(streams) > 1:
+            first = here[np.lexsort((c.uid[here], c.start_ns[here]))[0]]
+            found.append((int(storage[of_group[0]]), int(c.device[first]), streams, here, int(first)))
+    told = tensors.lineage.storages
+    found.sort(key=lambda one: (-len(one[2]), -int(c.dur_ns[one[3]].sum()), told.id[one[0]], told.version[one[0]]))
+    found = found[:top] if top else found
+    columns: dict[str, Cells] = {
+        "storage": [tensors.storage_name(one[0]) for one in found],
+        "bytes": [int(told.bytes[one[0]]) for one in found],
+        "device": [one[1] for one in found],
+        "streams": [len(one[2]) for one in found],
+        "stream_numbers": [", ".join(map(str, one[2])) for one in found],
+        "kernels": [len(one[3]) for one in found],
+        "gpu_time_us": [int(c.dur_ns[one[3]].sum()) / 1e3 for one in found],
+        "uid": [int(c.uid[one[4]]) for one in found],
+    }
+    return Table("shared_reads", columns, SHARED_READS, title)
+
+
+class _Alive:
+    """Bytes of some storages over time.
+
+    Attributes:
+        peak: the most bytes that are alive at one moment.
+        peak_at: the first such moment, ns from the trace's start.
+    """
+
+    def __init__(self, tensors: GraphTensors, storages: np.ndarray) -> None:
+        spans = tensors.storage_spans
+        self._start, self._end = spans.start_ns[storages], spans.end_ns[storages]
+        self._size = tensors.lineage.storages.bytes[storages]
+        times = np.concatenate((self._start, self._end))
+        changes = np.concatenate((self._size, -self._size))
+        order = np.lexsort((changes, times))  # what ends at a moment is no longer alive then
+        self._times, self._held = times[order], np.cumsum(changes[order])
+        best = int(self._held.argmax()) if len(order) else -1
+        self.peak = int(self._held[best]) if best >= 0 else 0
+        self.peak_at = int(self._times[best]) if best >= 0 else 0
+
+    def is_alive(self, moment: int) -> np.ndarray:
+        """Whether each storage is alive at a moment."""
+        return np.asarray((self._start <= moment) & (moment < self._end))
+
+    def at(self, moments: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Bytes and number of the storages alive at each of some moments."""
+        masks = [self.is_alive(moment) for moment in moments.tolist()]
+        held = np.array([int(self._size[mask].sum()) for mask in masks], np.int64)
+        return held, np.array([int(mask.sum()) for mask in masks], np.int64)
+
+
+def _by_device(tensors: GraphTensors) -> Iterator[tuple[str, np.ndarray]]:
+    """Storages that ops of the graph use, by the name of their device."""
+    told, devices = tensors.lineage.storages, tensors.lineage.uses.devices
+    there = tensors.storage_spans.end_ns >= 0
+    for code in sorted(set(told.device[there].tolist()), key=devices.__getitem__):
+        yield devices[code], np.flatnonzero(there & (told.device == code))
+
+
+def _outermost_ops(core: Core, rows: np.ndarray) -> np.ndarray:
+    """The outermost of the ops that are around each other and a row; -1 for -1."""
+    c = core.columns
+    is_op = c.kind == Kind.Op
+    return climb(c.parent, rows, is_op & ~((c.parent >= 0) & is_op[c.parent]))
+
+
+def _groups(codes: np.ndarray) -> Iterator[np.ndarray]:
+    """Places of equal codes."""
+    order = np.argsort(codes, kind="stable")
+    yield from np.split(order, np.flatnonzero(np.diff(codes[order])) + 1) if len(order) else ()
+
+
+def _joined(parts: list[np.ndarray]) -> np.ndarray:
+    return np.concatenate(parts) if parts else np.zeros(0, np.int64)

@@ -1,0 +1,99 @@
+"""Tables of tensors and storages, of traces that are linked with their execution trace."""
+
+from __future__ import annotations
+
+from tracelens_graph.column import About, Column, Role, TableSchema
+from tracelens_graph.schema.tables.shared import GPU_TIME, count, instance, key, moment, text, uid
+
+STORAGE_KERNELS: About = {
+    "storage": key("name of the storage"),
+    "kernel": text("name of the kernel, copy or fill"),
+    "access": text("what the op that it is charged to did with tensors of the storage: made, read, written"),
+    "op": text("name of that op"),
+    "op_uid": uid("that op"),
+    "device": Column("index of the device"),
+    "stream": Column("number of the stream"),
+    "start_us": moment("start of the kernel", "us"),
+    "dur_us": Column("its duration", "us", Role.sum),
+    "uid": instance("the kernel"),
+}
+
+TENSOR_MAKERS: About = {
+    "op": text("name of the op that reads"),
+    "tensor": key("name, type and sizes of what it reads"),
+    "bytes": Column("size of the tensor's elements", "B"),
+    "made_by": text("op that made the tensor; absent where it was there before, or was made out of sight"),
+    "made_by_uid": uid("that op"),
+    "view_of": text("what the tensor was made a view of; absent for none"),
+    "storage": text("the tensor's storage; absent for a tensor without elements"),
+    "allocated_by": text("op that allocated the storage; absent as for made_by"),
+    "allocated_by_uid": uid("that op"),
+    "written_by": text("op that wrote last into the storage before this one began; absent where none did in place"),
+    "written_by_uid": uid("that op"),
+}
+
+COPY_CHAINS: About = {
+    "copies": Column("number of copies, one after another"),
+    "bytes": Column("what they copied in all", "B"),
+    "way": text("tensors from the first source to the last copy, with >"),
+    "devices": text("devices of these, with >"),
+    "first_op": text("name of the op of the first copy"),
+    "first_uid": instance("that op"),
+    "last_op": text("name of the op of the last copy"),
+    "last_uid": uid("that op"),
+}
+
+BYTES_ALIVE: About = {
+    "device": key("device, such as cuda:0"),
+    "at_us": moment("the moment", "us"),
+    "bytes": Column("sum of the sizes of the storages alive then", "B"),
+    "storages": Column("number of these"),
+    "percent_of_peak": Column("the same as share of the greatest sum at any moment", "%"),
+}
+
+PEAK_BYTES_BY_MODULE: About = {
+    "device": key("device, such as cuda:0"),
+    "at_us": moment("the first moment at which most bytes are alive", "us"),
+    "module": key("innermost nn.Module around the op that allocated the storages; absent for none"),
+    "op": key("outermost op around the allocation; absent for what was there before, or was made out of sight"),
+    "storages": count("number of storages alive then"),
+    "bytes": Column("sum of their sizes", "B", Role.sum),
+    "percent": Column("share of all bytes alive then on the device", "%", Role.share),
+}
+
+SHARED_READS: About = {
+    "storage": key("name of the storage"),
+    "bytes": Column("its size", "B"),
+    "device": Column("index of the device of the kernels"),
+    "streams": Column("number of streams with kernels of ops that read it"),
+    "stream_numbers": text("the numbers of these streams"),
+    "kernels": count("number of these kernels, copies and fills"),
+    "gpu_time_us": GPU_TIME,
+    "uid": instance("the first of them"),
+}
+
+TENSOR_LIFE: About = {
+    "what": key("made, viewed, read, written, or passed on: given out again by an op around"),
+    "tensor": key("name of the tensor", "tensor"),
+    "form": text("its type and sizes then", "form"),
+    "op": text("name of the op", "op"),
+    "argument": text("which argument or result of the op it is; n[m] for the m-th of a list", "argument"),
+    "node": Column("id of the op in the execution trace", role=Role.uid, heading="node"),
+    "uid": uid("the op in the trace; absent where it did not join"),
+    "module": text("innermost nn.Module around the op", "module"),
+    "step": Column("n of the ProfilerStep#n that holds the op", heading="step"),
+    "at_ms": moment("start of the op", "ms"),
+    "kernels": count("GPU events charged to the op", "kernels"),
+    "gpu_time_us": GPU_TIME,
+    "kernel": text("the longest of them", "longest kernel"),
+}
+
+SCHEMAS = {
+    "storage_kernels": TableSchema("Which kernels touched a storage?", STORAGE_KERNELS),
+    "tensor_makers": TableSchema("Who made what an op reads?", TENSOR_MAKERS),
+    "copy_chains": TableSchema("Which tensors are copied and cast again and again?", COPY_CHAINS),
+    "bytes_alive": TableSchema("How much memory do tensors hold over time?", BYTES_ALIVE),
+    "peak_bytes_by_module": TableSchema("Who holds the memory when most of it is in use?", PEAK_BYTES_BY_MODULE),
+    "shared_reads": TableSchema("Which memory is read from several streams?", SHARED_READS),
+    "tensor_life": TableSchema("What became of a tensor or a storage?", TENSOR_LIFE),
+}
