@@ -127,6 +127,27 @@ class GraphTensors:
         orders = {name: np.lexsort((uid[rows], tensors)) for name, (rows, tensors) in found.items()}
         return {name: (rows[orders[name]], tensors[orders[name]]) for name, (rows, tensors) in found.items()}
 
+    @cached_property
+    def stored_in(self) -> tuple[np.ndarray, np.ndarray]:
+        """Distinct pairs of a tensor and a storage that it lies on at a use in the graph, by tensor."""
+        told = self.lineage
+        return _pairs(told.tensor, told.storage, (self.row >= 0) & (told.storage >= 0))
+
+    def storages_of(self, tensors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Storages that tensors lie on, and for each the place of its tensor; one that was resized has several."""
+        tensor, storage = self.stored_in
+        low, high = (np.searchsorted(tensor, tensors, side) for side in ("left", "right"))
+        place = np.repeat(np.arange(len(tensors)), high - low)
+        within = np.arange(len(place)) - np.repeat(np.cumsum(high - low) - (high - low), high - low)
+        return storage[low[place] + within], place
+
+    def storage_of(self, tensor: int) -> int:
+        """The storage of a tensor, of several the one that came last; -1 for none."""
+        found, _ = self.storages_of(np.array([tensor]))
+        told, start = self.lineage.storages, self.storage_spans.start_ns
+        order = np.lexsort((told.version[found], told.id[found], start[found]))
+        return int(found[order[-1]]) if len(found) else -1
+
     # --- times -----------------------------------------------------------------------------------------------
 
     @cached_property
@@ -149,7 +170,7 @@ class GraphTensors:
         np.minimum.at(start, number, c.start_ns[rows])
         np.maximum.at(end, number, c.end_ns[rows])
         made = self.rows_of_nodes(producer)
-        start = np.where(made >= 0, np.minimum(c.start_ns[made] if len(c) else 0, start), start)
+        start = np.where(made >= 0, c.start_ns[made] if len(c) else 0, start)
         if from_start:
             start = np.where(producer < 0, 0, start)
         return Spans(np.where(end < 0, -1, start), end)
@@ -162,20 +183,18 @@ class GraphTensors:
         used = np.zeros(len(told.tensors), bool)
         used[told.tensor[self.row >= 0]] = True
         of_tensor = dict.fromkeys(np.flatnonzero(used).tolist(), 0)
-        of_storage: dict[int, int] = {}
         for number in of_tensor:
             of_tensor[number] = context.add(
                 f"tensor:{told.tensors.id[number]}:{told.tensors.version[number]}", "Tensor", **self._facts(number)
             )
         for number, node in of_tensor.items():
-            storage = int(told.tensors.storage[number])
-            if storage >= 0:
-                if storage not in of_storage:
-                    of_storage[storage] = self._add_storage(context, storage)
-                context.join("STORED_IN", node, of_storage[storage])
             view_of = int(told.tensors.view_of[number])
             if view_of in of_tensor:
                 context.join("VIEW_OF", node, of_tensor[view_of])
+        tensors, storages = self.stored_in
+        of_storage = {number: self._add_storage(context, number) for number in np.unique(storages).tolist()}
+        for number, storage in zip(tensors.tolist(), storages.tolist(), strict=True):
+            context.join("STORED_IN", of_tensor[number], of_storage[storage])
         for name, (rows, tensors) in self.edges.items():
             if len(rows):
                 context.join_events(name, rows, tensors, of_tensor.__getitem__)

@@ -202,8 +202,6 @@ def occupancy_text(kernel: Mapping[str, Any]) -> str:
 
 def tensor_text(tensor: Mapping[str, Any]) -> str:
     """A tensor in a line."""
-    if tensor["dtype"] is None:
-        return f"tensor {tensor['tensor_id']}: undefined"
     shape = "x".join(map(str, tensor["shape"] or [])) or "scalar"
     return (
         f"tensor {tensor['tensor_id']} of storage {tensor['storage_id']}: {shape} {tensor['dtype']} on "

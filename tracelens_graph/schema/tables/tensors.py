@@ -88,7 +88,19 @@ TENSOR_LIFE: About = {
     "kernel": text("the longest of them", "longest kernel"),
 }
 
+TENSOR_VERSIONS: About = {
+    "name": key("name of the tensor or storage", "name"),
+    "form": text("type and sizes of a tensor", "form"),
+    "bytes": Column("size; of a storage the least that it can have", "B", heading="bytes"),
+    "device": text("where it is", "device"),
+    "made_by": text("op that made it; absent where it was there before, or was made out of sight", "made by"),
+    "node": Column("id of that op in the execution trace", role=Role.uid, heading="node"),
+    "uses": count("places where it is argument or result", "uses"),
+    "last_used_by": text("op of the last use", "last used by"),
+}
+
 SCHEMAS = {
+    "tensor_versions": TableSchema("Which tensors and storages had an id?", TENSOR_VERSIONS),
     "storage_kernels": TableSchema("Which kernels touched a storage?", STORAGE_KERNELS),
     "tensor_makers": TableSchema("Who made what an op reads?", TENSOR_MAKERS),
     "copy_chains": TableSchema("Which tensors are copied and cast again and again?", COPY_CHAINS),
