@@ -226,7 +226,7 @@ def chain(core: Core, report: Report, width: int) -> Iterator[str]:
             text += f", node {node}" if node is not None else ""
         yield tree_text.fitted_line(text, width)
     if len(places) > _CHAIN:
-        yield f"    ... {len(places) - _CHAIN:,} more lines (tree --uid {report['uid']} shows all)"
+        yield f"    ... {_counted(len(places) - _CHAIN, 'more line')} (tree --uid {report['uid']} shows all)"
 
 
 def link_markdown(
