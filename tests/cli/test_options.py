@@ -77,7 +77,7 @@ def test_an_option_is_declared_once(flag: str, declared: Any) -> None:
 def test_a_report_prints_several_tables_other_commands_one() -> None:
     found = flags()["--table"]
     assert found.pop("report") == options.TableNames
-    assert set(found) == {"compare", "ranks", "roofline"}
+    assert set(found) == {"compare", "link", "ranks", "roofline"}
     assert all(annotation == options.TableName for annotation in found.values())
 
 
@@ -85,7 +85,7 @@ def test_outputs_are_called_alike() -> None:
     found = flags()
     assert set(found["--output"]) == set(found["-o"]) == {"ranks", "roofline", "cut", "export", "save", "db pull"}
     assert "--out" not in found
-    assert set(found["--csv"]) == {"report", "compare", "diff", "ranks"}
+    assert set(found["--csv"]) == {"report", "compare", "diff", "link", "ranks"}
     assert {get_args(annotation)[1].metavar for annotation in found["--csv"].values()} == {"DIR"}
 
 
@@ -102,7 +102,8 @@ def test_every_command_has_the_options_that_it_can_have() -> None:
 def test_a_trace_is_asked_for_in_one_way() -> None:
     for command, function in commands():
         for name, parameter in inspect.signature(function, eval_str=True).parameters.items():
-            if name in ("trace", "traces") and command not in ("ask", "db pull"):
+            # `link` takes two traces of two kinds, each by an option.
+            if name in ("trace", "traces") and command not in ("ask", "db pull", "link"):
                 assert parameter.annotation in (options.Trace, options.Traces), command
                 assert any(isinstance(one, ArgumentInfo) for one in get_args(parameter.annotation))
 

@@ -18,6 +18,7 @@ from tracelens_graph.linkage.chakra import exclusive_ns, write_chakra
 from tracelens_graph.loaders.execution_trace.loader import load_execution_trace
 from tracelens_graph.loaders.sources import open_source
 from tracelens_graph.loading import load_core
+from tracelens_graph.simulate import simulate
 
 HOST = {"id", "name", "ctrl_deps", "inputs", "outputs", "attrs"}
 TIMED = {"inclusive_dur", "exclusive_dur", "ts"}
@@ -93,6 +94,16 @@ def test_what_chakra_trace_link_leaves_out_is_there(core: Core, nodes: list[dict
     assert gpu["first of graph"]["inclusive_dur"] == gpu["first of graph"]["exclusive_dur"] == 10
 
 
+def test_communication_names_its_process_group() -> None:
+    rank = simulate(ranks=2, steps=1, layers=1).ranks[0]
+    core = load_core(rank.trace, et=rank.execution_trace)
+    groups = {args["group"] for args in core.collective_args.values()}
+    named = {node["name"]: node["pg_name"] for node in written(core)[0]["nodes"] if "pg_name" in node}
+    assert named
+    assert set(named.values()) <= groups
+    assert all("nccl" in name for name in named)
+
+
 def test_durations_without_what_is_inside(nodes: list[dict[str, Any]]) -> None:
     step = next(node for node in nodes if node["name"] == NAMES[STEP])
     assert (step["inclusive_dur"], step["exclusive_dur"]) == (900, 900 - 50 - 50 - 100)
@@ -115,15 +126,14 @@ def test_exclusive_time_adds_up_on_each_thread(core: Core) -> None:
 @needs_corpus
 def test_a_real_pair_reads_as_an_execution_trace_again() -> None:
     assert CORPUS is not None
-    et = CORPUS / "linkage/resnet-ddp/execution-trace-1.0.3.json.gz"
-    core = load_core(CORPUS / "hta/resnet-ddp-nccl-args.json.gz", et=et)
+    job = CORPUS / "dlrm-8-ranks"
+    core = load_core(job / "kineto/rank0.json.gz", et=job / "execution-trace/rank0.json.gz")
     assert core.link is not None
     found, left_out = written(core)
     assert left_out == 0
     gpu = [node for node in found["nodes"] if "cat" in node]
     assert len(gpu) == len(core.gpu_rows)
     assert sum(node["inclusive_dur"] for node in gpu) == pytest.approx(core.columns.dur_ns[core.gpu_rows].sum() / 1000)
-    assert {node["pg_name"] for node in gpu if node["name"].startswith("nccl")} == {"0"}
     again, before = load_execution_trace(open_source(found)), core.link.execution
     host = np.array(["cat" not in node for node in found["nodes"]])
     assert [again.names[code] for code in again.name[host]] == [before.names[code] for code in before.name]

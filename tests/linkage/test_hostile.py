@@ -108,7 +108,7 @@ def test_traces_in_the_wrong_place() -> None:
     kernel = (START + 170.0, 7309.66, 7, 9)
     with pytest.raises(AnalysisError, match="is a profiler's trace; name the execution trace"):
         operation_metadata_scrape(MM, GPU)
-    with pytest.raises(NotATraceError, match="is no execution trace"):
+    with pytest.raises(NotATraceError, match="execution trace"):
         operation_metadata_scrape(MM, mm_pair.kineto())
     with pytest.raises(AnalysisError, match="is an execution trace; name the profiler's trace"):
         kernel_metadata_scrape(kernel, CPU)

@@ -73,10 +73,11 @@ def answer(et: str, trace: str, ops: Sequence[str], shown: Shown, conditions: Se
 
 def _joined(et: str, trace: str) -> Validation:
     from tracelens_graph.cli.common import load
-    from tracelens_graph.linkage.traces import joined
     from tracelens_graph.linkage.validation import Validation
 
-    return Validation(*joined(load(et, needs_times=False), load(trace)))
+    core = load(trace, et=et)
+    assert core.link is not None
+    return Validation(core, core.link)
 
 
 def _reports(validation: Validation, ops: Sequence[str]) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ it tells where the tensors stand among the values, which are all that is decoded
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -173,22 +173,22 @@ class _Reader:
         )
 
 
-def tensor_uses(execution: ExecutionTrace) -> TensorUses:
-    """Every use of a tensor in an execution trace; tensors that were not given are no uses."""
+def tensor_uses(execution: ExecutionTrace, nodes: Iterable[int] | None = None) -> TensorUses:
+    """Every use of a tensor in an execution trace, or by some rows of it; tensors that were not given are no uses."""
     reader = _Reader()
-    for node, (inputs, outputs) in enumerate(zip(execution.inputs, execution.outputs, strict=True)):
-        reader.read(node, inputs, False)
-        reader.read(node, outputs, True)
+    for node in range(len(execution)) if nodes is None else nodes:
+        reader.read(node, execution.inputs[node], False)
+        reader.read(node, execution.outputs[node], True)
     values, kept = _sound(reader.values)
-    places, nodes, is_output = reader.places, np.array(reader.nodes, np.int64), np.array(reader.outputs, bool)
+    places, rows, is_output = reader.places, np.array(reader.nodes, np.int64), np.array(reader.outputs, bool)
     if kept is not None:
-        places, nodes, is_output = [places[i] for i in kept], nodes[kept], is_output[kept]
+        places, rows, is_output = [places[i] for i in kept], rows[kept], is_output[kept]
     devices = _Codes()
     device = [devices[one[5]] for one in values]
     numbers = np.array([one[:5] for one in values], np.int64).reshape(-1, 5)
     coded = np.array([place[1:] for place in places], np.int64).reshape(-1, 4)
     return TensorUses(
-        node=nodes,
+        node=rows,
         is_output=is_output,
         position=np.array([place.path[0] for place in places], np.int64),
         element=coded[:, 0],

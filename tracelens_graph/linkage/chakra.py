@@ -98,7 +98,7 @@ class _Linked:
         self.left_out = int((origin < 0).sum())
         gpu, origin = gpu[origin >= 0], origin[origin >= 0]
         order = np.lexsort((c.uid[gpu], c.start_ns[gpu], link.node_of_row[origin]))
-        self._gpu = gpu[order]
+        self._gpu, self._origin = gpu[order], origin[order]
         self._begin = np.searchsorted(link.node_of_row[origin][order], np.arange(len(execution) + 1))
         self._id = np.arange(len(execution)) + self._begin[:-1]
         self._exclusive = exclusive_ns(core)
@@ -113,7 +113,7 @@ class _Linked:
             event = int(self._link.row_of_node[row])
             yield node if event < 0 else node | self._times(event) | {"inter_thread_dep": self._waiting(event)}
             for place in range(int(self._begin[row]), int(self._begin[row + 1])):
-                yield node | self._gpu_node(int(self._gpu[place]), int(self._id[row]), place - int(self._begin[row]))
+                yield node | self._gpu_node(place, int(self._id[row]), place - int(self._begin[row]))
 
     def _host_node(self, execution: ExecutionTrace, row: int) -> dict[str, Any]:
         parent, forward = int(execution.parent[row]), int(execution.forward_parent[row])
@@ -145,9 +145,12 @@ class _Linked:
         node = int(self._link.node_of_row[other]) if other >= 0 else -1
         return int(self._id[node]) if node >= 0 else None
 
-    def _gpu_node(self, row: int, above: int, place: int) -> dict[str, Any]:
+    def _gpu_node(self, at: int, above: int, place: int) -> dict[str, Any]:
         core, c = self._core, self._core.columns
-        group = (core.collective_args.get(int(c.uid[row])) or {}).get("group")
+        row = int(self._gpu[at])
+        # Old profilers wrote arguments of a collective with its op alone.
+        told = map(core.collective_args.get, c.uid[[row, self._origin[at]]].tolist())
+        group = next((args["group"] for args in told if args and args.get("group") is not None), None)
         return {
             "id": above + 1 + place,
             "ctrl_deps": above,

@@ -22,8 +22,8 @@ class Pair(NamedTuple):
     link: Link
 
 
-_JOINED: WeakKeyDictionary[Core, Link] = WeakKeyDictionary()
-"""Links between graphs and execution traces that were loaded apart, so that they are joined once."""
+_JOINED: WeakKeyDictionary[Core, Core] = WeakKeyDictionary()
+"""Graphs that were loaded apart from the execution trace -> the same, linked, so that they are joined once."""
 
 
 def load_trace(path: Any) -> Core:
@@ -87,14 +87,16 @@ def joined(cpu_trace: Any, gpu_trace: Any) -> Pair:
     if cpu_trace is core and core.link is not None:
         return Pair(core, core.link)
     execution = execution_trace_of(cpu_trace)
-    for link in (core.link, _JOINED.get(core)):
-        if link is not None and link.execution is execution:
-            return Pair(core, link)
+    for known in (core, _JOINED.get(core)):
+        if known is not None and known.link is not None and known.link.execution is execution:
+            return Pair(known, known.link)
     from tracelens_graph.graph.joining import join
+    from tracelens_graph.graph.link_filling import linked_graph
     from tracelens_graph.loaders.kineto.record_ids import record_ids
 
-    link = _JOINED[core] = join(core, execution, record_ids(core))
-    return Pair(core, link)
+    link = join(core, execution, record_ids(core))
+    _JOINED[core] = linked_graph(core, link)
+    return Pair(_JOINED[core], link)
 
 
 def row_of_node(execution: ExecutionTrace, cpu_op_id: Any) -> int:

@@ -202,8 +202,6 @@ def occupancy_text(kernel: Mapping[str, Any]) -> str:
 
 def tensor_text(tensor: Mapping[str, Any]) -> str:
     """A tensor in a line."""
-    if tensor["dtype"] is None:
-        return f"tensor {tensor['tensor_id']}: undefined"
     shape = "x".join(map(str, tensor["shape"] or [])) or "scalar"
     return (
         f"tensor {tensor['tensor_id']} of storage {tensor['storage_id']}: {shape} {tensor['dtype']} on "
@@ -228,7 +226,7 @@ def chain(core: Core, report: Report, width: int) -> Iterator[str]:
             text += f", node {node}" if node is not None else ""
         yield tree_text.fitted_line(text, width)
     if len(places) > _CHAIN:
-        yield f"    ... {len(places) - _CHAIN:,} more lines (tree --uid {report['uid']} shows all)"
+        yield f"    ... {_counted(len(places) - _CHAIN, 'more line')} (tree --uid {report['uid']} shows all)"
 
 
 def link_markdown(
