@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO
 
 from tracelens_graph.errors import ChangedTraceError, MissingExtraError, NotATraceError, TraceError
-from tracelens_graph.loaders.damaged_gzip import GZIP_MAGIC, salvage
+from tracelens_graph.loaders.damaged_gzip import CHECKSUM, GZIP_MAGIC, salvage
 from tracelens_graph.loaders.foreign import HEAD, is_utf_16, what_is
 from tracelens_graph.marks import GRAPH_MAGIC
 
@@ -77,6 +77,13 @@ class Source:
     def lasting(self) -> bool:
         """Whether the bytes stand in a file that outlives this process."""
         return self.path is not None and not self._spooled
+
+    @property
+    def packing_fault(self) -> str:
+        """What is wrong with a compressed file, to be said behind what is wrong with its content; known once read."""
+        if CHECKSUM in self.faults:
+            return "; the compressed file is damaged: copy or record it again"
+        return "; the compressed file is cut short: copy or record it again" if self.cut_short else ""
 
     def raw_size(self) -> int:
         """Size of the decompressed bytes, estimated where the format does not tell."""

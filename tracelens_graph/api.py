@@ -62,6 +62,8 @@ def load(
         core = load_core(source, et=et, progress=progress or shown, processes=processes)
     if core.info.damage:
         warnings.warn(f"{core.info.source}: {core.info.damage}", DamagedTraceWarning, stacklevel=2)
+    if et is not None and core.link is not None and core.link.damage:
+        warnings.warn(f"{core.link.execution.info.source}: {core.link.damage}", DamagedTraceWarning, stacklevel=2)
     graph: TraceGraph = TraceGraph(core)
     return graph
 

@@ -15,12 +15,16 @@ event that is read; there, and for keys beside the event list that are too large
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, BinaryIO, Protocol
 
 import msgspec
 
 from tracelens_graph.errors import TraceError
 from tracelens_graph.loaders.foreign import HEAD, not_a_trace, shows_trace, what_json_is
+from tracelens_graph.loaders.kineto.events import KEPT_METADATA
 from tracelens_graph.loaders.kineto.limits import LARGEST_EVENT, LARGEST_OBJECT
 from tracelens_graph.loaders.kineto.structure import Members, Structure
 from tracelens_graph.loaders.sources import check_is_json
@@ -31,8 +35,6 @@ _HEAD_TRIES = 8
 _EXTENSIONS = 3
 _OVERLAP = 256
 
-_EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
-_BOUNDARY = re.compile(rb'\}\s*,\s*\{\s*"(?:ph|name|cat|pid|tid|ts|dur|id|args|s|bp)"\s*:')
 _SECOND_TRACE = re.compile(rb'[^:,\[\s]\s*(\{)\s*"')
 """Where a trace can begin behind another one: no value does there."""
 _LONGEST_HEAD = 1 << 18
@@ -43,6 +45,36 @@ _FIRST_KEY = re.compile(rb'"\w+"\s*:')
 _NO_HEAD = 16
 """Bytes in which no key and no `"traceEvents":[` fit."""
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where a kind of trace has its list of events or nodes.
+
+    Attributes:
+        key: the key of the list.
+        boundary: the end of one entry and the begin of the next one, up to the quote behind its first key.
+        metadata: keys beside the list whose values are read however large the others are.
+        found: what a file without the list is, if that can be told; see `foreign.what_json_is`.
+    """
+
+    key: str
+    boundary: re.Pattern[bytes]
+    metadata: frozenset[str]
+    found: Callable[[bytes, bool], str | None]
+
+    @cached_property
+    def opening(self) -> re.Pattern[bytes]:
+        """The key of the list and its bracket."""
+        return re.compile(rb'"%s"\s*:\s*\[' % self.key.encode())
+
+
+EVENTS = Layout(
+    "traceEvents",
+    re.compile(rb'\}\s*,\s*\{\s*"(?:ph|name|cat|pid|tid|ts|dur|id|args|s|bp)"\s*:'),
+    frozenset((*KEPT_METADATA, "metadata")),
+    what_json_is,
+)
 
 
 class Consumer(Protocol):
@@ -73,8 +105,8 @@ class Walker:
         faults: kinds of repair applied to the head or tail.
     """
 
-    def __init__(self, stream: BinaryIO, name: str) -> None:
-        self.stream, self.name = stream, name
+    def __init__(self, stream: BinaryIO, name: str, layout: Layout = EVENTS) -> None:
+        self.stream, self.name, self._layout = stream, name, layout
         self.head: dict[str, Any] = {}
         self.tail: dict[str, Any] = {}
         self.bare = False
@@ -113,7 +145,7 @@ class Walker:
         searched = tries = mended = 0
         while True:
             head = self._held()
-            for match in _EVENTS_KEY.finditer(head, max(0, searched - 64)):
+            for match in self._layout.opening.finditer(head, max(0, searched - 64)):
                 tries += 1
                 try:
                     taken = self._take_head(head[: match.end()], mend=mended + match.end() <= LARGEST_OBJECT)
@@ -127,7 +159,7 @@ class Walker:
                 if tries == _HEAD_TRIES:
                     break
             searched = len(head)
-            found = None if searched > 2 * BLOCK and not self._eof else what_json_is(head, self._eof)
+            found = None if searched > 2 * BLOCK and not self._eof else self._layout.found(head, self._eof)
             if found and (tries < _HEAD_TRIES):
                 raise not_a_trace(self.name, found, head)
             if self._eof or tries == _HEAD_TRIES or searched > LARGEST_OBJECT:
@@ -138,7 +170,7 @@ class Walker:
     def _read_damaged_head(self, first: bytes) -> None:
         """Begin with the event list of a file whose first bytes are damaged, or with what is left of the list."""
         self._count({"beginning": 1})
-        match = _EVENTS_KEY.search(first)
+        match = self._layout.opening.search(first)
         if match is None:
             event = _FIRST_EVENT.search(first)
             self.bare = event is not None and event.start() < _NO_HEAD
@@ -148,8 +180,8 @@ class Walker:
         key = _FIRST_KEY.search(first)
         assert key is not None  # `traceEvents` is one
         repaired = repair_object(b"{" + first[key.start() : match.end()] + b"]}")
-        self.head = repaired[0] if repaired and "traceEvents" in repaired[0] else {}
-        self.head.pop("traceEvents", None)
+        self.head = repaired[0] if repaired and self._layout.key in repaired[0] else {}
+        self.head.pop(self._layout.key, None)
         self._consume(match.end())
 
     def _take_head(self, text: bytes, mend: bool) -> bool:
@@ -162,20 +194,20 @@ class Walker:
             from tracelens_graph.loaders.kineto.repair import repair_object
 
             repaired = repair_object(text + b"]}")
-            if repaired is None or "traceEvents" not in repaired[0]:
+            if repaired is None or self._layout.key not in repaired[0]:
                 return False
             self.head, faults = repaired
             self._count(faults)
         else:
-            if "traceEvents" not in head:
+            if self._layout.key not in head:
                 return False
             self.head = head
-        del self.head["traceEvents"]
+        del self.head[self._layout.key]
         return True
 
     def _pass_head(self, first: bytes) -> None:
         """Find the event list by its brackets, without holding what stands before it."""
-        members = Members()
+        members = Members(self._layout.key, self._layout.metadata)
         while True:
             at = members.feed(self._held())
             if at >= 0:
@@ -184,8 +216,8 @@ class Walker:
                 return
             self._begin = self._end
             if not self._fill():
-                found = what_json_is(first, True)
-                raise not_a_trace(self.name, found or "holds no list `traceEvents`", first)
+                found = self._layout.found(first, True)
+                raise not_a_trace(self.name, found or f"holds no list `{self._layout.key}`", first)
 
     def skip_to(self, target: int) -> int:
         """Go to the first boundary between events at or after `target`; its offset, or -1 without one.
@@ -201,7 +233,7 @@ class Walker:
                 return -1
         self._begin = max(self._begin, target - self._base)
         while True:
-            match = _BOUNDARY.search(bytes(self._buffer[self._begin : self._end]))
+            match = self._layout.boundary.search(bytes(self._buffer[self._begin : self._end]))
             if match:
                 self._begin += match.start() + match.group().index(b"{", 1)
                 return self.position
@@ -273,7 +305,7 @@ class Walker:
 
     def _first_trace(self, consumer: Consumer, text: bytes) -> bool:
         """End with the first trace if another one begins in what does not decode; whether one does."""
-        end = _begin_of_second(text)
+        end = _begin_of_second(text, self._layout)
         if end < 0:
             return False
         remainder = consumer.broken(text[:end], self.position, True)
@@ -345,7 +377,7 @@ class Walker:
                 for at, char, depth in structure.feed(bytes(memoryview(self._buffer)[fed : self._end]), 0)
                 if depth < 0 or char == 0x2C
             ][:1]
-            if match := _BOUNDARY.search(self._buffer, self._begin, self._end):
+            if match := self._layout.boundary.search(self._buffer, self._begin, self._end):
                 ends.append(match.start() + match.group().index(b"{", 1))
             if ends:
                 self._begin = min(ends)
@@ -363,7 +395,7 @@ class Walker:
         if at >= 0:
             return at + 1, at + self._separator.index(b"{")
         last = None
-        for last in _BOUNDARY.finditer(self._buffer, self._begin, limit):  # noqa: B007
+        for last in self._layout.boundary.finditer(self._buffer, self._begin, limit):  # noqa: B007
             pass
         if last is None:
             return -1, -1
@@ -406,9 +438,9 @@ class Walker:
                 keys = _OBJECT.decode(b'{"traceEvents":[' + rest)
                 events = bytes(keys.pop("traceEvents"))
                 tail = {key: msgspec.json.decode(value) for key, value in keys.items()}
-            if (first := events.find(b"{")) > 0:
-                text = b"[" + events[first : events.rindex(b"}") + 1] + b"]"
-                consumer.chunk(memoryview(text), self.position + first - 1)
+            begin = len(events) - len(events[1:].lstrip())
+            if inside := events[begin:-1].rstrip():
+                consumer.chunk(memoryview(b"[" + inside + b"]"), self.position + begin - 1)
             self.tail = tail
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             if isinstance(error, RecursionError) and self._close_by_structure(consumer):
@@ -444,7 +476,7 @@ class Walker:
         if not whole:
             text += self._held()
             self._begin = self._end
-            if (end := _begin_of_second(text)) >= 0:
+            if (end := _begin_of_second(text, self._layout)) >= 0:
                 text = text[:end]
                 self._stop_before_second()
         if len(text) > LARGEST_OBJECT:
@@ -460,7 +492,7 @@ class Walker:
 
     def _pass_tail(self, text: bytes) -> None:
         """Read the keys after the event list by their brackets, without holding them."""
-        members = Members(behind_events=True)
+        members = Members(self._layout.key, self._layout.metadata, behind_list=True)
         while text or self._end > self._begin or self._fill():
             members.feed(text or self._held())
             if not text:
@@ -511,10 +543,10 @@ class Walker:
         return True
 
 
-def _begin_of_second(text: bytes) -> int:
+def _begin_of_second(text: bytes, layout: Layout) -> int:
     """Where in a text that does not decode another trace begins; -1 if none does."""
     behind = 0
-    for key in _EVENTS_KEY.finditer(text):
+    for key in layout.opening.finditer(text):
         for begin in _SECOND_TRACE.finditer(text, max(behind, key.start() - _LONGEST_HEAD), key.end()):
             try:
                 _OBJECT.decode(text[begin.start(1) : key.end()] + b"]}")

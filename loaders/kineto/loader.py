@@ -21,7 +21,6 @@ from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.build import EventTable, build_core
 from tracelens_graph.graph.core import FAR_TIME, Core, TraceInfo
 from tracelens_graph.graph.flows import Flows
-from tracelens_graph.loaders.damaged_gzip import CHECKSUM
 from tracelens_graph.loaders.foreign import what_chrome_trace_is
 from tracelens_graph.loaders.kineto.categories import CATEGORIES
 from tracelens_graph.loaders.kineto.chunks import Walker
@@ -66,10 +65,11 @@ def load_kineto(source: Source, progress: Progress | None = None, processes: int
     except NotATraceError as error:
         if not source.cut_short:
             raise
-        raise type(error)(f"{error}{_packing_fault(source)}") from None
+        raise type(error)(f"{error}{source.packing_fault}") from None
     if out.lost_bytes and not out.columns:
-        fault = _packing_fault(source)
-        raise NotATraceError(f"{source.name}: begins like a trace, but no event in it can be read{fault}")
+        raise NotATraceError(
+            f"{source.name}: begins like a trace, but no event in it can be read{source.packing_fault}"
+        )
     keys = {**walker.head, **walker.tail}
     table = event_table(out)
     if strays := without_strays(table):
@@ -112,13 +112,6 @@ def load_kineto(source: Source, progress: Progress | None = None, processes: int
         table.threads = list(out.threads)
     del out  # its tables of codes are as large as the names
     return build_core(table)
-
-
-def _packing_fault(source: Source) -> str:
-    """What is wrong with a compressed file, to be said behind what is wrong with its content."""
-    if CHECKSUM in source.faults:
-        return "; the compressed file is damaged: copy or record it again"
-    return "; the compressed file is cut short: copy or record it again" if source.cut_short else ""
 
 
 def _collect(source: Source, progress: Progress | None, processes: int | None) -> tuple[Collected, Walker]:

@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from tracelens_graph.loaders.kineto.events import KEPT_METADATA
 from tracelens_graph.loaders.kineto.limits import LARGEST_OBJECT
 
 _ESCAPE = re.compile(rb"\\.", re.DOTALL)
@@ -21,7 +20,6 @@ _KINDS = np.zeros(256, np.uint8)
 for _kind, _characters in ((_QUOTE, b'"'), (_OPEN, b"{["), (_CLOSE, b"}]"), (_OTHER, b",:")):
     _KINDS[list(_characters)] = _kind
 
-_WANTED = frozenset((*KEPT_METADATA, "metadata"))
 _LONGEST_NAME = 256
 _MOST_NAMES = 4096
 
@@ -73,24 +71,30 @@ class Structure:
 class Members:
     """The top-level keys of a trace, with the values of those that are kept.
 
+    Args:
+        list_key: key of the list of events or nodes.
+        wanted: keys whose values are kept.
+        behind_list: whether the text begins behind that list.
+
     Attributes:
         found: key -> value, None where the value is not kept.
         ended: whether the object was closed.
         faults: kept keys whose value could not be read.
     """
 
-    def __init__(self, *, behind_events: bool = False) -> None:
+    def __init__(self, list_key: str, wanted: frozenset[str], *, behind_list: bool = False) -> None:
+        self._list_key, self._wanted = list_key, wanted
         self.found: dict[str, Any] = {}
         self.ended = False
         self.faults = 0
         self._structure = Structure()
-        self._structure.depth = int(behind_events)
+        self._structure.depth = int(behind_list)
         self._text = bytearray()  # of the key or value that is not complete yet
         self._longest = _LONGEST_NAME
         self._key: str | None = None
 
     def feed(self, piece: bytes) -> int:
-        """Take the next piece; the place in it behind the `[` of the event list, -1 where that has not come yet."""
+        """Take the next piece; the place in it behind the `[` of the list, -1 where that has not come yet."""
         begin = 0
         for at, code, depth in self._structure.feed(piece, 1):
             char = chr(code)
@@ -101,7 +105,7 @@ class Members:
                 self._hold(piece[begin:at])
                 self._take_key()
                 begin = at + 1
-            elif depth == 1 and char == "[" and self._key == "traceEvents":
+            elif depth == 1 and char == "[" and self._key == self._list_key:
                 return at + 1
             elif (depth == 1 and char == ",") or (depth == 0 and char == "}"):
                 self._hold(piece[begin:at])
@@ -122,15 +126,15 @@ class Members:
             self._key = msgspec.json.decode(text, type=str) if len(text) <= _LONGEST_NAME else ""
         except (msgspec.DecodeError, UnicodeDecodeError):
             self._key = ""
-        self._longest = LARGEST_OBJECT if self._key in _WANTED else _LONGEST_NAME
+        self._longest = LARGEST_OBJECT if self._key in self._wanted else _LONGEST_NAME
 
     def _take_value(self) -> None:
         key, text = self._key, bytes(self._text)
         self._text.clear()
         self._key, self._longest = None, _LONGEST_NAME
-        if not key or (len(self.found) >= _MOST_NAMES and key not in _WANTED):
+        if not key or (len(self.found) >= _MOST_NAMES and key not in self._wanted):
             return
-        if key not in _WANTED:
+        if key not in self._wanted:
             self.found[key] = None
         elif len(text) <= LARGEST_OBJECT:
             try:

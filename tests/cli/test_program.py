@@ -12,7 +12,7 @@ import pytest
 from handmade import Run
 
 import tracelens_graph
-from corpus import execution_traces, parametrize, xplane_files
+from corpus import parametrize, xplane_files
 
 PROGRAM = [sys.executable, "-c", "from tracelens_graph.cli import main; main()"]
 
@@ -109,13 +109,13 @@ def test_interrupt_is_exit_code_130(trace_file: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
-@parametrize("path", [*execution_traces(), *xplane_files()])
+@parametrize("path", xplane_files())
 def test_files_of_other_kinds_are_named(run: Run, path: Path) -> None:
     code, out, err = run("info", path)
     assert (code, out) == (1, "")
     (line,) = err.splitlines()
     assert line.startswith(f"error: {path}: is a")
-    assert ("protocol buffer" if path.suffix == ".pb" else "execution trace") in line
+    assert "protocol buffer" in line
 
 
 def test_csv_imports_nothing_it_does_not_need(trace_file: Path) -> None:

@@ -81,11 +81,6 @@ FILES = {
     "a.nsys-rep": (b"\x01\x02nsys\x00\xff" * 20, "report of Nsight Systems (.nsys-rep)"),
     "a.ncu-rep": (b"NVR\0\x10\x00\x00\x00", "report of Nsight Compute"),
     "a.csv": (b"Start (ns),Duration (ns),CorrId,Name\n1,2,3,k\n", "CSV table of nsys stats"),
-    "execution.json": (
-        b'{"schema": "1.0.1", "pid": 7, "nodes": [{"id": 2}]}',
-        "PyTorch execution trace (schema 1.0.1)",
-    ),
-    "chakra.json": (b'{"schema": "1.1.1-chakra.0.0.4", "nodes": []}', "(schema 1.1.1-chakra.0.0.4)"),
     "browser.json": (
         chrome({"cat": "devtools.timeline,v8"}, metadata={"product-version": "HeadlessChrome/1"}),
         "Chrome trace of a Chromium browser",

@@ -477,7 +477,7 @@ def test_a_file_that_changed_is_noticed(tmp_path: Path) -> None:
         (b"hello world", "begins with 'hello world'"),
         (b"<html>", "HTML"),
         (b"\x0a\x20\xff\x00/device:GPU:0", "protocol buffer"),
-        (b'{"schema": "1.1.1-chakra.0.0.4", "nodes": []}', "PyTorch execution trace (schema 1.1.1-chakra.0.0.4)"),
+        (b'{"schema": "1.1.1-chakra.0.0.4", "nodes": {}}', "execution trace without a list `nodes`"),
         (b'{"cells": [], "nbformat": 4}', "notebook"),
         (b'{"a": 1, "b": 2}', "it has: a, b"),
         (b'{"traceEvents": {"not": "a list"}}', "without a list `traceEvents`"),

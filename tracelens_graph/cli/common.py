@@ -84,7 +84,10 @@ def load(
         return core
     from tracelens_graph.loading import linked  # behind the cache, which keeps graphs as their traces have them
 
-    return linked(core, et)
+    core = linked(core, et)
+    if core.link is not None and core.link.damage:
+        warn(f"{et}: {core.link.damage}")
+    return core
 
 
 def _one_file(trace: str) -> str:

@@ -44,7 +44,8 @@ if TYPE_CHECKING:
 
 
 FAR_TIME = "time far from all others"
-UNREADABLE = ("unreadable", "not an event", FAR_TIME)
+NOT_A_NODE = "not a node"
+UNREADABLE = ("unreadable", "not an event", NOT_A_NODE, FAR_TIME)
 """Reasons in `TraceInfo.left_out` that are losses: entries of the event list that nothing could be made of."""
 
 
@@ -126,9 +127,8 @@ class TraceInfo:
             said.append(f"uids from {self.doubtful_from:,} on may be smaller than the positions in the file")
         if self.ends_early:
             left = self.events - self.lost_in_all
-            said.append(
-                f"{left:,} {'entry is' if left == 1 else 'entries are'} left, and GPU events usually stand last"
-            )
+            missing = "GPU events usually stand last" if self.has_times else "callers stand behind their calls"
+            said.append(f"{left:,} {'entry is' if left == 1 else 'entries are'} left, and {missing}")
         return "; ".join(said)
 
     @property

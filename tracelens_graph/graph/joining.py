@@ -8,7 +8,7 @@ names in the order of their beginnings, thread by thread; the same where one of 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -112,35 +112,19 @@ def _reasons(trace: Side, nodes: Side, pairs: Pairs, differ: Pairs) -> Iterator[
         yield from ((f"{side.what}: {reason}", count) for reason, count in why.most_common())
 
 
-def _why(side: Side, other: Side, joined: np.ndarray, named_otherwise: np.ndarray) -> Sequence[str]:
+def _why(side: Side, other: Side, joined: np.ndarray, named_otherwise: np.ndarray) -> list[str]:
+    """For each node of a side without a partner, why it has none: the first reason that applies."""
     alone = np.ones(len(side), bool)
     alone[joined] = False
     at = np.flatnonzero(alone)
-    order = np.argsort(side.order, kind="stable")
-    rank = np.empty(len(side), np.int64)
-    rank[order] = np.arange(len(side))
-    first, last = rank[joined].min(initial=len(side)), rank[joined].max(initial=-1)
-    threads = np.unique(side.thread[joined])
-    reasons = np.where(
-        side.is_step[at],
-        "ProfilerStep",
-        np.where(
-            np.isin(at, named_otherwise),
-            f"another name in the {other.what}",
-            np.where(
-                rank[at] < first,
-                f"began before the {other.what}",
-                np.where(
-                    rank[at] > last,
-                    f"began after the {other.what}",
-                    np.where(
-                        np.isin(side.thread[at], threads),
-                        f"not in the {other.what}",
-                        f"on a thread that the {other.what} has not",
-                    ),
-                ),
-            ),
-        ),
-    )
-    found: Sequence[str] = reasons.tolist()
+    first, last = side.order[joined].min(), side.order[joined].max()
+    reasons = [
+        (side.is_step[at], "ProfilerStep"),
+        (np.isin(at, named_otherwise), f"another name in the {other.what}"),
+        (side.order[at] < first, f"began before the {other.what}"),
+        (side.order[at] > last, f"began after the {other.what}"),
+        (~np.isin(side.thread[at], side.thread[joined]), f"on a thread that the {other.what} lacks"),
+    ]
+    conditions, words = [applies for applies, _ in reasons], [reason for _, reason in reasons]
+    found: list[str] = np.select(conditions, words, f"not in the {other.what}").tolist()
     return found

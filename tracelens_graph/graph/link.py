@@ -45,6 +45,18 @@ class Link:
             f"{self.equal_names_percent:.1f} % of the names are equal" + (f"; not joined: {alone}" if alone else "")
         )
 
+    @property
+    def damage(self) -> str:
+        """One line on what was repaired in the execution trace and what was lost; empty for a sound one."""
+        from tracelens_graph.graph.core import TraceInfo
+
+        told = self.execution.info
+        info = TraceInfo(
+            events=told.entries, repairs=told.repairs, left_out=told.left_out, lost_events=told.lost_nodes,
+            lost_bytes=told.lost_bytes, has_times=False,
+        )  # fmt: skip
+        return info.damage
+
     @cached_property
     def lineage(self) -> Lineage:
         """The tensors and storages of the execution trace: who made, read and wrote each."""

@@ -14,8 +14,9 @@ _REACH = 4
 """Neighbours on each side by which places of two sequences are told to be alike."""
 _VOTERS = 256
 _VOTES = 1 << 20
-_AS_GOOD = 0.9
-"""Share of the votes of the best place from which on another one fits as well."""
+_AS_GOOD = 0.5
+"""Share of the votes of the best place from which on another one is looked at."""
+_PLACES = 1000
 
 
 def by_order(trace: Side, nodes: Side) -> Pairs:
@@ -89,13 +90,11 @@ def within_longer(trace: Side, nodes: Side) -> Iterator[tuple[str, Pairs, int]]:
     if best is None:
         return
     _, at, begin, as_good = best
-    slack = len(busiest) // 20 + 2 * _REACH
-    low, high = max(begin - slack, 0), min(begin + len(busiest) + slack, len(at))
-    there, _ = common_order(long.name[at[low:high]], short.name[busiest])
+    there = _stretch(long.name[at], short.name[busiest], begin)
     if not len(there):
         return
-    first, last = at[low + there[0]], at[low + there[-1]]
-    after = at[low + there[-1] + 1] if low + there[-1] + 1 < len(at) else None
+    first, last = at[there[0]], at[there[-1]]
+    after = at[there[-1] + 1] if there[-1] + 1 < len(at) else None
     until = long.order.max() + 1 if after is None else long.order[after]
     within = np.flatnonzero((long.order >= long.order[first]) & (long.order < max(until, long.order[last] + 1)))
     whole = np.arange(len(short))
@@ -106,6 +105,21 @@ def within_longer(trace: Side, nodes: Side) -> Iterator[tuple[str, Pairs, int]]:
         _by_order(trace, nodes, mine, theirs),
         len(short),
     )
+
+
+def _stretch(long: np.ndarray, short: np.ndarray, begin: int) -> np.ndarray:
+    """Places of the longer sequence that are joined with the shorter one, which begins there or nearby.
+
+    If all of it is where it should be, nothing else is looked at: of equal steps the neighbours would fit as well.
+    """
+    found = np.empty(0, np.int64)
+    for slack in (0, len(short) // 20 + 2 * _REACH):
+        low, high = max(begin - slack, 0), min(begin + len(short) + slack, len(long))
+        there = common_order(long[low:high], short)[0] + low
+        if len(there) == len(short):
+            return there
+        found = there if len(there) > len(found) else found
+    return found
 
 
 def _place(long: np.ndarray, short: np.ndarray) -> tuple[int, int, int]:
@@ -125,5 +139,12 @@ def _place(long: np.ndarray, short: np.ndarray) -> tuple[int, int, int]:
         order[begins[at[place]] : begins[at[place]] + counts[at[place]]] - place for place in known[rare].tolist()
     ]
     values, votes = np.unique(np.concatenate(differences), return_counts=True)
-    good = values[votes >= _AS_GOOD * votes.max()]
-    return int(votes.max()), int(good[0]), len(good)
+    good = values[votes >= _AS_GOOD * votes.max()][:_PLACES]
+    equal = np.array([_equal_at(long, short, begin) for begin in good.tolist()])
+    return int(votes.max()), int(good[equal.argmax()]), int(np.count_nonzero(equal == equal.max()))
+
+
+def _equal_at(long: np.ndarray, short: np.ndarray, begin: int) -> int:
+    """How many items of a sequence are equal to those of a longer one, from a place on."""
+    low, high = max(begin, 0), min(begin + len(short), len(long))
+    return int(np.count_nonzero(long[low:high] == short[low - begin : high - begin]))

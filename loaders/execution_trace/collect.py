@@ -1,0 +1,273 @@
+"""From chunks of JSON to columns of nodes: the first pass over an execution trace."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import Any
+
+import msgspec
+import numpy as np
+from msgspec import Raw
+
+from tracelens_graph.graph.core import NOT_A_NODE
+from tracelens_graph.graph.execution_trace import Arguments
+from tracelens_graph.loaders.execution_trace.records import FACTS, SCHEMA, OldNode, decoders
+from tracelens_graph.loaders.execution_trace.repair import repair_nodes
+from tracelens_graph.loaders.kineto.codes import Codes
+from tracelens_graph.loaders.kineto.limits import LARGEST_OBJECT, check_utf8
+
+NO_PARENT = -1
+_ODD_ID = 2**62
+"""Ids that are no numbers of 62 bits get codes from here upwards, so that they stand behind all others."""
+_MOST_KINDS = 256
+"""Further attributes that are learned."""
+
+_RAW_LIST = msgspec.json.Decoder(list[Raw])
+_ANY = msgspec.json.Decoder()
+_KEYS = msgspec.json.Decoder(dict[str, Raw])
+_ATTRIBUTE = re.compile(rb'\{\s*"name"\s*:\s*"(\w{1,64})"\s*,\s*"type"\s*:')
+_PARTS = ("shapes", "types", "strides")
+_NOTHING = Arguments()
+_EMPTY_LIST = (b"[]", b"")
+_OWN = frozenset(("ctrl_deps", "parent", "inputs", "outputs", "attrs", "rf_id", "op_schema"))
+"""Keys of which an entry has one, if it is a node."""
+_DIGITS = re.compile(r"-?\d{1,18}")
+
+
+class NodeCollector:
+    """Takes chunks in file order and keeps what is in their nodes. Feed it through `Walker.walk`.
+
+    Attributes:
+        entries: number of entries of the list, lost ones included.
+        place, id, parent: of each node that was read, in file order; ids as `number_of_id` gives them.
+        facts: name of a fact -> numbers, in pieces.
+        name, schema: codes into names and schemas.
+        names, schemas: tables of texts.
+        inputs, outputs: arguments.
+        more: (place of the node among those read, name, value) of further attributes.
+        odd_ids: ids that are no numbers of 62 bits -> their place among these.
+        left_out: why -> number of entries that are no nodes.
+        repairs: fault -> number of nodes with it.
+        lost_nodes, lost_bytes: what could not be read.
+    """
+
+    def __init__(self) -> None:
+        self.entries = 0
+        self.place: list[int] = []
+        self.id: list[int] = []
+        self.parent: list[int] = []
+        self.facts: dict[str, list[np.ndarray]] = {name: [] for name in FACTS}
+        self.name: list[int] = []
+        self.schema: list[int] = []
+        self.names, self.schemas = Codes(), Codes({"": 0})
+        self.inputs: list[Arguments] = []
+        self.outputs: list[Arguments] = []
+        self.more: list[tuple[int, str, Any]] = []
+        self.odd_ids = Codes()
+        self.left_out: Counter[str] = Counter()
+        self.repairs: Counter[str] = Counter()
+        self.lost_nodes = self.lost_bytes = 0
+        self._known: frozenset[str] = frozenset()
+        self._texts: dict[tuple[bytes, ...], tuple[bytes, ...]] = {}
+        self._is_old = False
+
+    def chunk(self, text: memoryview, offset: int) -> None:
+        """Take one chunk `[node, ...]`; raises what msgspec raises where it is no JSON."""
+        check_utf8(text)
+        nodes = self._typed(text)
+        if nodes is None:
+            self._one_by_one(_RAW_LIST.decode(text))
+        else:
+            self._take(nodes)
+
+    def broken(self, text: bytes, offset: int, last: bool) -> bytes | None:
+        """Take what can be saved of a stretch that is no JSON, and count what cannot."""
+        repaired = repair_nodes(text, last=last)
+        self._one_by_one([None if one is None else Raw(one) for one in repaired.nodes])
+        self.repairs.update(repaired.counts)
+        self.lost_bytes += repaired.lost_bytes
+        return repaired.tail
+
+    def skipped(self, offset: int, length: int) -> None:
+        """Count a node that was too large to be read."""
+        self.entries += 1
+        self.lost_nodes += 1
+        self.lost_bytes += length
+
+    def _typed(self, text: memoryview | bytes) -> list[Any] | None:
+        """The nodes of a chunk as records; None if they fit none."""
+        for _ in range(2):
+            known = decoders(self._known)
+            for is_old in (self._is_old, not self._is_old):
+                try:
+                    nodes: list[Any] = (known.old if is_old else known.new).decode(text)
+                except (msgspec.ValidationError, RecursionError):
+                    continue
+                self._is_old = is_old
+                return nodes
+            if not self._learn(bytes(text)):
+                break
+        return None
+
+    def _learn(self, text: bytes) -> bool:
+        """Take in names of attributes that are not known; whether there are any."""
+        found = {name.decode() for name in set(_ATTRIBUTE.findall(text))} - self._known - {*FACTS, SCHEMA}
+        found -= set(decoders(self._known).attributes.values())
+        if not found or len(self._known) + len(found) > _MOST_KINDS:
+            return False
+        self._known |= found
+        return True
+
+    def _take(self, nodes: list[Any]) -> None:
+        """Spread the records of a chunk over the columns."""
+        if not nodes:
+            return
+        first = len(self.id)
+        self.place += range(self.entries, self.entries + len(nodes))
+        self.entries += len(nodes)
+        self.id += self._ids([node.id for node in nodes])
+        self.name += map(self.names.__getitem__, [node.name for node in nodes])
+        if isinstance(nodes[0], OldNode):
+            self.parent += self._ids([node.parent for node in nodes])
+            for name, column in self.facts.items():
+                column.append(self._numbers([getattr(node, name) for node in nodes], FACTS[name]))
+            self.schema += map(self.schemas.__getitem__, [node.op_schema for node in nodes])
+            self.inputs += self._sides((n.inputs, n.input_shapes, n.input_types, n.input_strides) for n in nodes)
+            self.outputs += self._sides((n.outputs, n.output_shapes, n.output_types, n.output_strides) for n in nodes)
+            return
+        self.parent += self._ids([node.ctrl_deps for node in nodes])
+        for sides, given in ((self.inputs, [n.inputs for n in nodes]), (self.outputs, [n.outputs for n in nodes])):
+            sides += self._sides((one.values, one.shapes, one.types, one.strides) for one in given)
+        self._take_attributes(first, [node.attrs for node in nodes])
+
+    def _take_attributes(self, first: int, lists: list[list[Any]]) -> None:
+        """The facts of nodes, which stand in lists of attributes in nearly one order."""
+        classes = decoders(self._known).attributes
+        code_of = {one: code for code, one in enumerate(classes)}
+        flat = list(chain.from_iterable(lists))
+        code = np.fromiter(map(code_of.__getitem__, map(type, flat)), np.int32, len(flat))
+        node = np.repeat(np.arange(len(lists)), np.fromiter(map(len, lists), np.int64, len(lists)))
+        values = np.fromiter([one.value for one in flat], object, len(flat))
+        for place, name in enumerate(classes.values()):
+            here = np.flatnonzero(code == place)
+            if name in FACTS or name == SCHEMA:
+                column = np.full(len(lists), FACTS.get(name, ""), object)
+                column[node[here]] = values[here]
+                if name == SCHEMA:
+                    self.schema += map(self.schemas.__getitem__, column.tolist())
+                else:
+                    self.facts[name].append(self._numbers(column.tolist(), FACTS[name]))
+            elif len(here):
+                told = zip(node[here].tolist(), values[here].tolist(), strict=True)
+                self.more += [(first + at, name, value) for at, value in told if value not in ("", 0, None)]
+
+    def _numbers(self, values: list[int], absent: int) -> np.ndarray:
+        """Numbers as a column; those that it cannot hold are counted, and taken for absent."""
+        try:
+            return np.array(values, np.int64)
+        except OverflowError:
+            fits = [-(2**63) <= value < 2**63 for value in values]
+            self.repairs["bad_value"] += fits.count(False)
+            return np.array([value if fit else absent for value, fit in zip(values, fits, strict=True)], np.int64)
+
+    def _ids(self, values: list[int]) -> list[int]:
+        """Ids as numbers; those that no column holds get codes."""
+        if values and min(values) > -_ODD_ID and max(values) < _ODD_ID:
+            return values
+        return [value if -_ODD_ID < value < _ODD_ID else self._odd_id(value) for value in values]
+
+    def _odd_id(self, told: Any) -> int:
+        return _ODD_ID + self.odd_ids[str(told)]
+
+    def _sides(self, told: Iterable[tuple[Raw, Raw, Raw, Raw]]) -> list[Arguments]:
+        """Values, shapes, types and strides as arguments. All but the values repeat, and each is held once."""
+        held, sides = self._texts, []
+        for values, *others in told:
+            given = bytes(values)
+            if given in _EMPTY_LIST:
+                sides.append(_NOTHING)
+                continue
+            key = tuple(map(bytes, others))
+            sides.append(tuple.__new__(Arguments, (given, *held.setdefault(key, key))))
+        return sides
+
+    def _one_by_one(self, raws: Sequence[Raw | None]) -> None:
+        """Take entries some of which fit no record; None is one that is lost."""
+        for raw in raws:
+            node = None if raw is None else self._typed(b"[" + bytes(raw) + b"]")
+            if node is not None:
+                self._take(node)
+                continue
+            if raw is None:
+                self.lost_nodes += 1
+            elif not self._take_odd(raw):
+                self.left_out[NOT_A_NODE] += 1
+            else:
+                continue
+            self.entries += 1
+
+    def _take_odd(self, raw: Raw) -> bool:
+        """Take a node with fields of unexpected types, or with fields missing; whether it is one at all."""
+        try:
+            keys = _KEYS.decode(raw) if len(memoryview(raw)) <= LARGEST_OBJECT else {}
+            told = {key: _ANY.decode(value) for key, value in keys.items() if key not in ("inputs", "outputs")}
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return False
+        if told.get("id") is None or isinstance(told["id"], bool | list | dict) or _OWN.isdisjoint(keys):
+            return False
+        facts, further = dict(FACTS), {}
+        attributes = told.get("attrs")
+        if not isinstance(attributes, list | None):
+            self.repairs["bad_value"] += 1
+        for one in attributes if isinstance(attributes, list) else ():
+            if isinstance(one, dict) and isinstance(one.get("name"), str):
+                further[one["name"]] = one.get("value")
+        further = {**{key: told[key] for key in (*FACTS, SCHEMA) if key in told}, **further}
+        for key, absent in facts.items():
+            if key in further:
+                facts[key] = self._number(further.pop(key), absent)
+        schema = further.pop(SCHEMA, "")
+        parent = told.get("ctrl_deps", told.get("parent"))
+        if isinstance(parent, list):
+            parent = parent[0] if parent else None
+        name = told.get("name", "")
+        self.more += [(len(self.id), key, value) for key, value in further.items() if value not in ("", 0, None)]
+        self.place.append(self.entries)
+        self.entries += 1
+        self.id.append(self._id_of(told["id"]))
+        self.parent.append(NO_PARENT if parent is None else self._id_of(parent))
+        for key, value in facts.items():
+            self.facts[key].append(np.array([value], np.int64))
+        self.name.append(self.names[name if isinstance(name, str) else str(name)])
+        self.schema.append(self.schemas[schema if isinstance(schema, str) else ""])
+        self.inputs.append(self._odd_side(keys, "inputs", "input"))
+        self.outputs.append(self._odd_side(keys, "outputs", "output"))
+        return True
+
+    def _odd_side(self, keys: dict[str, Raw], whole: str, part: str) -> Arguments:
+        given = keys.get(whole, Raw())
+        try:
+            inside = _KEYS.decode(given)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            inside = {"values": given, **{one: keys.get(f"{part}_{one}", Raw()) for one in _PARTS}}
+        values, shapes, types, strides = (inside.get(one, Raw()) for one in ("values", *_PARTS))
+        return self._sides([(values, shapes, types, strides)])[0]
+
+    def _id_of(self, told: Any) -> int:
+        is_digits = isinstance(told, str) and _DIGITS.fullmatch(told)
+        if is_digits or (isinstance(told, float) and told.is_integer() and abs(told) < 2**53):
+            told = int(told)
+        if type(told) is int and -_ODD_ID < told < _ODD_ID:
+            return told
+        return self._odd_id(told)
+
+    def _number(self, told: Any, absent: int) -> int:
+        if isinstance(told, str) and _DIGITS.fullmatch(told):
+            return int(told)
+        if isinstance(told, int | float) and abs(told) < _ODD_ID and told == int(told):
+            return int(told)
+        self.repairs["bad_value"] += 1
+        return absent

@@ -1,0 +1,105 @@
+"""Typed records of nodes: what the first pass takes out of the JSON.
+
+Schemas differ in where facts stand, so keys decide, not the version text. Up to 1.0.1 facts are keys of a node, and
+arguments are flat lists; later facts are `attrs`, a list of name, type and value, and arguments stand in objects. An
+attribute is told by its name while it is parsed, so that no dictionary is made of a node.
+"""
+
+from __future__ import annotations
+
+from functools import cache, reduce
+from operator import or_
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+FACTS = {"rf_id": 0, "fw_parent": 0, "seq_id": -1, "scope": 0, "tid": 0, "fw_tid": 0}
+"""Numbers told of a node -> what stands for none."""
+
+SCHEMA = "op_schema"
+
+FURTHER = (
+    "kernel_backend", "kernel_file", "tensor_range", "collective_name", "dtype", "in_msg_nelems", "out_msg_nelems",
+    "in_split_size", "out_split_size", "global_rank_start", "global_rank_stride", "pg_name", "pg_desc", "pg_size",
+)  # fmt: skip
+"""Further attributes that PyTorch writes."""
+
+
+class Side(Struct, gc=False, frozen=True):
+    """Arguments on one side of a node, from schema 1.0.2 on."""
+
+    values: Raw = Raw()
+    shapes: Raw = Raw()
+    types: Raw = Raw()
+    strides: Raw = Raw()
+
+
+_NO_SIDE = Side()
+
+
+class OldNode(Struct, gc=False, kw_only=True):
+    """A node up to schema 1.0.1."""
+
+    id: int
+    name: str = ""
+    parent: int
+    rf_id: int = 0
+    fw_parent: int = 0
+    seq_id: int = -1
+    scope: int = 0
+    tid: int = 0
+    fw_tid: int = 0
+    op_schema: str = ""
+    inputs: Raw = Raw()
+    input_shapes: Raw = Raw()
+    input_types: Raw = Raw()
+    input_strides: Raw = Raw()
+    outputs: Raw = Raw()
+    output_shapes: Raw = Raw()
+    output_types: Raw = Raw()
+    output_strides: Raw = Raw()
+
+
+class Attribute(Struct, gc=False, tag_field="name"):
+    """An attribute of a node; each name has a class of its own."""
+
+
+@cache
+def attribute_classes(names: frozenset[str]) -> dict[type, str]:
+    """Class of an attribute -> its name, for those that are known and some further ones."""
+    told: list[tuple[str, Any]] = [*((name, int) for name in FACTS), (SCHEMA, str)]
+    told += [(name, Any) for name in sorted({*FURTHER, *names} - {name for name, _ in told})]
+    return {
+        msgspec.defstruct(f"attribute_{place}", [("value", kind, FACTS.get(name, ""))], bases=(Attribute,), tag=name,
+                          gc=False): name
+        for place, (name, kind) in enumerate(told)
+    }  # fmt: skip
+
+
+class Decoders:
+    """Decoders of lists of nodes.
+
+    Attributes:
+        attributes: class of an attribute -> its name.
+        old: of nodes up to schema 1.0.1.
+        new: of nodes since.
+    """
+
+    def __init__(self, names: frozenset[str]) -> None:
+        self.attributes = attribute_classes(names)
+        union: Any = reduce(or_, self.attributes)
+        new_node = msgspec.defstruct(
+            "NewNode",
+            [("id", int), ("name", str, ""), ("ctrl_deps", int), ("inputs", Side, _NO_SIDE),
+             ("outputs", Side, _NO_SIDE), ("attrs", list[union])],
+            gc=False, kw_only=True,
+        )  # fmt: skip
+        self.old = msgspec.json.Decoder(list[OldNode])
+        self.new: msgspec.json.Decoder[list[Any]] = msgspec.json.Decoder(list[new_node])  # type: ignore[valid-type]
+
+
+@cache
+def decoders(names: frozenset[str]) -> Decoders:
+    """The decoders that know some further attributes."""
+    return Decoders(names)
