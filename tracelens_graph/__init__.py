@@ -82,6 +82,12 @@ if TYPE_CHECKING:
     from tracelens_graph.graph.trace_set import TraceMember as TraceMember
     from tracelens_graph.graph.trace_set import TraceSet as TraceSet
     from tracelens_graph.graph.window import Window as Window
+    from tracelens_graph.linkage.cpu_metadata import operation_metadata_scrape as operation_metadata_scrape
+    from tracelens_graph.linkage.identifiers import get_gpu_op_identifier as get_gpu_op_identifier
+    from tracelens_graph.linkage.kernel_metadata import kernel_metadata_scrape as kernel_metadata_scrape
+    from tracelens_graph.linkage.kernel_ops import kernel_to_op_tracing as kernel_to_op_tracing
+    from tracelens_graph.linkage.op_events import op_to_kernel_tracing as op_to_kernel_tracing
+    from tracelens_graph.linkage.traces import load_trace as load_trace
     from tracelens_graph.perf.cost import Cost as Cost
     from tracelens_graph.perf.devices import architecture as architecture
     from tracelens_graph.perf.model import OpModel as OpModel
@@ -144,15 +150,21 @@ _HOME = {
     "diff": "api",
     "from_networkx": "api",
     "generate_perf_report_pytorch": "compat.report",
+    "get_gpu_op_identifier": "linkage.identifiers",
     "gpu_timeline": "analyses.timeline.timeline",
     "idle_causes": "analyses.idle.idle",
     "kernel_category_detail": "analyses.kernels.kernel_categories",
     "kernel_category_summary": "analyses.kernels.kernel_categories",
+    "kernel_metadata_scrape": "linkage.kernel_metadata",
     "kernel_summary": "analyses.kernels.kernels",
+    "kernel_to_op_tracing": "linkage.kernel_ops",
     "load": "api",
     "load_extension": "extension_loading",
     "load_set": "api",
+    "load_trace": "linkage.traces",
     "modules": "analyses.places.modules",
+    "op_to_kernel_tracing": "linkage.op_events",
+    "operation_metadata_scrape": "linkage.cpu_metadata",
     "ops_summary": "analyses.ops.ops",
     "ops_summary_by_category": "analyses.ops.ops",
     "ops_unique_args": "analyses.ops.ops",
@@ -223,15 +235,21 @@ __all__ = [
     "diff",
     "from_networkx",
     "generate_perf_report_pytorch",
+    "get_gpu_op_identifier",
     "gpu_timeline",
     "idle_causes",
     "kernel_category_detail",
     "kernel_category_summary",
+    "kernel_metadata_scrape",
     "kernel_summary",
+    "kernel_to_op_tracing",
     "load",
     "load_extension",
     "load_set",
+    "load_trace",
     "modules",
+    "op_to_kernel_tracing",
+    "operation_metadata_scrape",
     "ops_summary",
     "ops_summary_by_category",
     "ops_unique_args",

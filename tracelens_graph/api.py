@@ -21,7 +21,7 @@ from tracelens_graph.files import distinct_names
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceMember
 from tracelens_graph.graph.window import Window, window_of
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading import link_damage, load_core
 from tracelens_graph.nxview.rebuild import rebuild
 from tracelens_graph.reports.progress import progress_on_terminal
 from tracelens_graph.set_loading import MEMORY_BYTES, load_core_set, trace_files
@@ -62,8 +62,8 @@ def load(
         core = load_core(source, et=et, progress=progress or shown, processes=processes)
     if core.info.damage:
         warnings.warn(f"{core.info.source}: {core.info.damage}", DamagedTraceWarning, stacklevel=2)
-    if et is not None and core.link is not None and core.link.damage:
-        warnings.warn(f"{core.link.execution.info.source}: {core.link.damage}", DamagedTraceWarning, stacklevel=2)
+    if et is not None and (damage := link_damage(core)):
+        warnings.warn(damage, DamagedTraceWarning, stacklevel=2)
     graph: TraceGraph = TraceGraph(core)
     return graph
 
@@ -116,7 +116,8 @@ def load_set(
     """Load several traces as a set: the ranks of a job, or runs to be compared.
 
     Files are loaded in as many processes as there are cores. What is no profiler trace is left out; a warning says so,
-    and which ranks of a job are missing.
+    and which ranks of a job are missing. Execution traces among the files are linked with the traces of their ranks
+    (`TraceSet.linked` says so in one line): what does not fit is left out with a warning.
 
     Args:
         sources: folders, patterns such as `traces/rank*.json.gz`, paths, or lists of these.

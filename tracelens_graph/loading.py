@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.core import Core, TraceInfo
 from tracelens_graph.loaders.foreign import ExecutionTraceError
 from tracelens_graph.loaders.sources import open_source
 
@@ -70,6 +70,18 @@ def load_profile(
         from tracelens_graph.loaders.kineto.loader import load_kineto
 
         return load_kineto(opened, progress, processes)
+
+
+def link_damage(core: Core) -> str:
+    """What was repaired in the execution trace that a graph is linked with, or lost of it; empty if it is sound."""
+    if core.link is None:
+        return ""
+    told = core.link.execution.info
+    info = TraceInfo(
+        events=told.entries, repairs=told.repairs, left_out=told.left_out, lost_events=told.lost_nodes,
+        lost_bytes=told.lost_bytes, has_times=False,
+    )  # fmt: skip
+    return f"{told.source}: {info.damage}" if info.damage else ""
 
 
 def linked(core: Core, et: Any) -> Core:

@@ -146,7 +146,24 @@ def test_nothing_to_join() -> None:
 
 def test_two_runs_of_one_program_are_joined() -> None:
     _, link = joined(kineto(PROGRAM, pid=500), execution_trace(PROGRAM, pid=501))
-    assert link.equal_names_percent == 100
+    assert (link.equal_names_percent, link.is_same_process) == (100, False)
+    assert "; two runs of one program: their process ids differ" in link.summary
+    assert joined(kineto(PROGRAM), execution_trace(PROGRAM))[1].is_same_process is True
+
+
+def test_another_device_is_another_rank_of_a_job_only() -> None:
+    made = [*PROGRAM, Call(len(PROGRAM) + 1, 1, "record_param_comms")]
+    trace, et = kineto(made), execution_trace(made, pid=501)
+    place = {"pid": 1, "tid": 7, "ts": 9000, "dur": 5, "args": {"device": 1, "stream": 7}}
+    trace["traceEvents"].append({"ph": "X", "cat": "kernel", "name": "k", **place})
+    tensor = {"values": [[8, 9, 0, 4, 4, "cuda:0"]], "shapes": [[4]], "types": ["Tensor(float)"], "strides": [[1]]}
+    et["nodes"][1]["inputs"] = tensor
+    assert joined(trace, et)[1].equal_names_percent == 100
+    et["nodes"][0]["inputs"] = collective(0)
+    et["nodes"][0]["inputs"]["values"][1] = 94398426290464  # type: ignore[index]
+    et["nodes"][0]["inputs"]["types"][1] = "Int"  # type: ignore[index]
+    with pytest.raises(LinkError, match="of two ranks, on devices 1 and 0"):
+        joined(trace, et)
 
 
 def collective(rank: int) -> dict[str, object]:

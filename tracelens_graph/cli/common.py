@@ -82,11 +82,14 @@ def load(
         warn(f"{core.info.source}: {core.info.damage}")
     if et is None:
         return core
-    from tracelens_graph.loading import linked  # behind the cache, which keeps graphs as their traces have them
+    from tracelens_graph.loading import (
+        link_damage,
+        linked,
+    )  # behind the cache, which keeps graphs as their traces have them
 
     core = linked(core, et)
-    if core.link is not None and core.link.damage:
-        warn(f"{et}: {core.link.damage}")
+    if damage := link_damage(core):
+        warn(damage)
     return core
 
 

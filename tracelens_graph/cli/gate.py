@@ -237,10 +237,7 @@ def figures_of_diff() -> Figures:
     """The figures of a comparison by structure: changes of times as wholes, and at places."""
     from tracelens_graph.analyses.alignment.tables import TOTALS
 
-    table, fixed = "diff_totals", {}
-    for row in TOTALS:
-        for field, column in _fields(table).items():
-            fixed[f"{row}_{field}"] = Figure(f"{row}_{field}", table, _key(table), (row,), column)
+    fixed = _fixed("diff_totals", TOTALS)
     slower = replace(fixed["total_time_percent"], text="slower_percent")
     return Figures({slower.text: slower, **fixed}, _named(["diff_places"]))
 
@@ -249,11 +246,23 @@ def figures_of_ranks() -> Figures:
     """The figures of the ranks of a job: times of a step, kinds of collectives, and ranks."""
     from tracelens_graph.analyses.ranks.step_times import ROW_MEANING
 
-    table, fixed = "rank_times", {}
-    for row in ROW_MEANING:
-        for field, column in _fields(table).items():
-            fixed[f"{row}_{field}"] = Figure(f"{row}_{field}", table, _key(table), (row,), column)
-    return Figures(fixed, _named(["collective_kinds", "rank_balance"]))
+    return Figures(_fixed("rank_times", ROW_MEANING), _named(["collective_kinds", "rank_balance"]))
+
+
+def figures_of_link() -> Figures:
+    """The figures of a linked pair of traces: how much links, and how much round-trips."""
+    from tracelens_graph.schema.tables.linkage import COUNTED
+
+    return Figures(_fixed("link_counts", COUNTED), {})
+
+
+def _fixed(table: str, rows: Iterable[str]) -> dict[str, Figure]:
+    """The figures of a table whose rows are always the same."""
+    return {
+        f"{row}_{field}": Figure(f"{row}_{field}", table, _key(table), (row,), column)
+        for row in rows
+        for field, column in _fields(table).items()
+    }
 
 
 def _forms(of: Figures) -> str:

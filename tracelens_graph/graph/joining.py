@@ -19,7 +19,7 @@ from tracelens_graph.graph.id_join import by_ids, offsets
 from tracelens_graph.graph.join_sides import Pairs, Side
 from tracelens_graph.graph.link import Link
 from tracelens_graph.graph.order_join import by_order, within_longer
-from tracelens_graph.graph.other_process import other_process
+from tracelens_graph.graph.other_process import is_same_process, other_process
 
 ENOUGH_PERCENT = 95
 """Share of pairs with equal names from which on a method is believed."""
@@ -99,7 +99,8 @@ def _link(
     node_of_row, row_of_node = np.full(len(core.columns), -1), np.full(len(execution), -1)
     rows, partners = trace.row[pairs[0]], nodes.row[pairs[1]]
     node_of_row[rows], row_of_node[partners] = partners, rows
-    return Link(execution, node_of_row, row_of_node, method, share, reasons)
+    same = is_same_process(core, execution)
+    return Link(execution, node_of_row, row_of_node, method, share, reasons, same)
 
 
 def _reasons(trace: Side, nodes: Side, pairs: Pairs, differ: Pairs) -> Iterator[tuple[str, int]]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracelens_graph.files import file_name
 from tracelens_graph.graph.execution_trace import ExecutionTrace
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ class Link:
         method: how they were joined, for people.
         equal_names_percent: share of the pairs whose names are equal.
         unjoined: why -> number of ops and annotations of the graph, and nodes of the execution trace, without partner.
+        is_same_process: whether both name one process; False for two runs of a program, None if one names none.
     """
 
     execution: ExecutionTrace
@@ -34,6 +36,7 @@ class Link:
     method: str
     equal_names_percent: float
     unjoined: Mapping[str, int]
+    is_same_process: bool | None = None
 
     @property
     def summary(self) -> str:
@@ -41,21 +44,11 @@ class Link:
         joined, nodes = int((self.row_of_node >= 0).sum()), int(self.execution.is_op.sum())
         alone = "; ".join(f"{why} ({count:,})" for why, count in self.unjoined.items())
         return (
-            f"linked with {self.execution.info.source}: {joined:,} of {nodes:,} nodes by {self.method}, "
-            f"{self.equal_names_percent:.1f} % of the names are equal" + (f"; not joined: {alone}" if alone else "")
+            f"linked with {file_name(self.execution.info.source)}: {joined:,} of {nodes:,} nodes by {self.method}, "
+            f"{self.equal_names_percent:.1f} % of the names are equal"
+            + ("; two runs of one program: their process ids differ" if self.is_same_process is False else "")
+            + (f"; not joined: {alone}" if alone else "")
         )
-
-    @property
-    def damage(self) -> str:
-        """One line on what was repaired in the execution trace and what was lost; empty for a sound one."""
-        from tracelens_graph.graph.core import TraceInfo
-
-        told = self.execution.info
-        info = TraceInfo(
-            events=told.entries, repairs=told.repairs, left_out=told.left_out, lost_events=told.lost_nodes,
-            lost_bytes=told.lost_bytes, has_times=False,
-        )  # fmt: skip
-        return info.damage
 
     @cached_property
     def lineage(self) -> Lineage:

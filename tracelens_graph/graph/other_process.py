@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.core import Core
@@ -19,14 +21,17 @@ _NODES = 2000
 def other_process(core: Core, execution: ExecutionTrace) -> str:
     """What tells that they are of two ranks; empty if nothing does.
 
-    One process id on both sides is one process. Two may be two runs of a program; then neither ranks nor devices may
-    differ where both sides record them.
+    One process id on both sides is one process. Two may be two runs of a program; then ranks may not differ where both
+    sides record them, nor devices where a side tells of a job without its rank.
     """
-    if execution.info.pid is not None and str(execution.info.pid) in {str(pid) for pid, _ in core.threads}:
+    if is_same_process(core, execution):
         return ""
-    ranks = core.info.rank, rank_of(execution, core.info.world_size)
-    if None not in ranks and ranks[0] != ranks[1]:
-        return f"of two ranks, {ranks[0]} and {ranks[1]}"
+    collectives = collective_arguments(execution)
+    ranks = _rank_of_graph(core), _rank(collectives.values(), core.info.world_size)
+    if None not in ranks:
+        return f"of two ranks, {ranks[0]} and {ranks[1]}" if ranks[0] != ranks[1] else ""
+    if not collectives and core.info.rank is None and not core.collective_args:
+        return ""
     c = core.columns
     used = {int(one) for one in c.device[is_kind(c.kind, GPU_KINDS)].tolist()}
     named = _devices(execution)
@@ -36,11 +41,22 @@ def other_process(core: Core, execution: ExecutionTrace) -> str:
     return ""
 
 
-def rank_of(execution: ExecutionTrace, world_size: int | None) -> int | None:
-    """The rank of the process in its job, from collectives of the group of all ranks; None if it is not recorded."""
-    for one in collective_arguments(execution).values():
-        rank, is_all = one.get("rank"), one.get("group_description") == _DEFAULT
-        if type(rank) is int and (is_all or one.get("group_size", 0) == world_size):
+def is_same_process(core: Core, execution: ExecutionTrace) -> bool | None:
+    """Whether both name one process; None if one of them names none."""
+    pids = {str(pid) for pid, _ in core.threads}
+    return None if execution.info.pid is None or not pids else str(execution.info.pid) in pids
+
+
+def _rank_of_graph(core: Core) -> int | None:
+    return core.info.rank if core.info.rank is not None else _rank(core.collective_args.values(), core.info.world_size)
+
+
+def _rank(collectives: Iterable[Mapping[str, Any]], world_size: int | None) -> int | None:
+    """The rank of a process in its job, from collectives of the group of all ranks; None if it is not recorded."""
+    for one in collectives:
+        rank = one.get("rank")
+        is_all = world_size is not None and one.get("group_size") == world_size
+        if type(rank) is int and (is_all or one.get("group_description") == _DEFAULT):
             return rank
     return None
 

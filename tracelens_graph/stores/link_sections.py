@@ -32,6 +32,7 @@ class _Facts:
     equal_names_percent: float
     unjoined: dict[str, int]
     info: ExecutionTraceInfo
+    is_same_process: bool | None = None
     more: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
 
 
@@ -48,8 +49,9 @@ def write_link(writer: SectionWriter, link: Link) -> None:
         for place, part in enumerate(Arguments._fields):
             _write_texts(writer, f"link.{side}.{part}", (bytes(one[place]) for one in arguments))
     facts = _Facts(
-        link.method, link.equal_names_percent, dict(link.unjoined), execution.info, list(execution.more.items())
-    )
+        link.method, link.equal_names_percent, dict(link.unjoined), execution.info, link.is_same_process,
+        list(execution.more.items()),
+    )  # fmt: skip
     writer.json("link.facts", asdict(facts))
 
 
@@ -99,7 +101,10 @@ def read_link(sections: Sections, rows: int) -> Link:
         more=dict(facts.more),
         **numbers,
     )
-    return Link(execution, node_of_row, row_of_node, facts.method, facts.equal_names_percent, facts.unjoined)
+    return Link(
+        execution, node_of_row, row_of_node, facts.method, facts.equal_names_percent, facts.unjoined,
+        facts.is_same_process,
+    )  # fmt: skip
 
 
 class _Texts:

@@ -16,6 +16,7 @@ from tracelens_graph.schema.tables import (
     across,
     calls,
     kernels,
+    linkage,
     ops,
     paths,
     performance,
@@ -30,21 +31,11 @@ from tracelens_graph.schema.tables import (
 TABLES: Mapping[str, TableSchema] = {
     name: schema
     for theme in (
-        timeline,
-        ops,
-        kernels,
-        performance,
-        places,
-        ranks,
-        paths,
-        structure,
-        calls,
-        tensors,
-        across,
+        timeline, ops, kernels, performance, places, ranks, paths, structure, calls, tensors, across, linkage,
         tracelens_ranks,
     )
     for name, schema in theme.SCHEMAS.items()
-}
+}  # fmt: skip
 """Name of a table -> what it answers, and its columns."""
 
 
