@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tracelens_graph.analyses.tensors.storages import peak_bytes_by_module
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
 from tracelens_graph.simulate import simulate
@@ -23,7 +24,7 @@ def uids(core: Core, rows: np.ndarray) -> list[int | None]:
 
 def known(truth: dict[str, Any]) -> Counter[Any]:
     """Each tensor with its storage, as plain values."""
-    storages = [(one["bytes"], one["made_by"], one["end_ns"]) for one in truth["storages"]]
+    storages = [(one["bytes"], one["made_by"], one["start_ns"], one["end_ns"]) for one in truth["storages"]]
     return Counter(
         (
             one["made_by"], tuple(sorted(one["consumers"])), tuple(one["shape"]), one["dtype"],
@@ -48,10 +49,30 @@ def found(core: Core, zero: int) -> Counter[Any]:
         use, storage = told.tensors.first_use[number], told.tensors.storage[number]
         memory = None
         if storage >= 0:
-            memory = int(told.storages.bytes[storage]), allocated[storage], int(spans.end_ns[storage]) + zero
+            start, end = (int(one[storage]) + zero for one in spans)
+            size, allocator = int(told.storages.bytes[storage]), allocated[storage]
+            memory = size, allocator, None if allocator is None else start, end
         shape, dtype = told.uses.shapes[told.uses.shape[use]], told.uses.dtypes[told.uses.dtype[use]]
         result[maker, tuple(sorted(consumers[number])), shape, dtype, memory] += 1
     return result
+
+
+def peaks(truth: dict[str, Any], zero: int) -> dict[str, tuple[int, float]]:
+    """Device -> most bytes alive, and the first moment with so many in us, by a walk over all starts and ends."""
+    found = {}
+    for device in {one["device"] for one in truth["storages"]}:
+        changes = []
+        for one in truth["storages"]:
+            if one["device"] == device:
+                start = 0 if one["start_ns"] is None else one["start_ns"] - zero
+                changes += [(start, 1, one["bytes"]), (one["end_ns"] - zero, 0, -one["bytes"])]
+        now, most, moment = 0, 0, 0
+        for time, _, change in sorted(changes):
+            now += change
+            if now > most:
+                most, moment = now, time
+        found[device] = most, moment / 1e3
+    return found
 
 
 def check(**options: Any) -> None:
@@ -65,6 +86,11 @@ def check(**options: Any) -> None:
         assert theirs - ours == Counter()
         assert core.tensors is not None
         assert len(core.tensors.lineage.storages) == len(truth["storages"])
+        held: dict[str, tuple[int, float]] = {}
+        for row in peak_bytes_by_module(core).records():
+            before, _ = held.get(row["device"], (0, 0.0))
+            held[row["device"]] = before + row["bytes"], pytest.approx(row["at_us"] - core.info.lead_ns / 1e3)
+        assert held == {device: peak for device, peak in peaks(truth, zero).items() if peak[0]}
 
 
 @pytest.mark.parametrize("reuse_ids", [False, True])

@@ -23,6 +23,7 @@ from tracelens_graph.cli import (
     report,
     roofline,
     save,
+    tensor,
     timeline,
     tree,
 )
@@ -44,7 +45,7 @@ app = typer.Typer(
 )
 COMMANDS = (
     report.report, info.info, tree.tree, modules.modules, timeline.timeline, attribution.attribution, roofline.roofline,
-    compare.compare, diff.diff, ranks.ranks, link.link, ask.ask, cut.cut, export.export, save.save,
+    compare.compare, diff.diff, ranks.ranks, link.link, ask.ask, tensor.tensor, cut.cut, export.export, save.save,
 )  # fmt: skip
 for command in COMMANDS:
     app.command(help=_paragraphs(command.__doc__))(protected(command))

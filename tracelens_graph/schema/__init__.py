@@ -249,7 +249,7 @@ CONTEXT_EDGES = (
     EdgeType("PRODUCES", "Op|Annotation", "Tensor", "op to a tensor that it made; ops around it only pass it on"),
     EdgeType("WRITES", "Op|Annotation", "Tensor", "op to a tensor among its arguments that it writes"),
     EdgeType("VIEW_OF", "Tensor", "Tensor", "tensor to the one that it was made a view of"),
-    EdgeType("STORED_IN", "Tensor", "Storage", "tensor to the memory that it was made in"),
+    EdgeType("STORED_IN", "Tensor", "Storage", "tensor to the memory that it lies in; of a resized one to each"),
     EdgeType("IN_CATEGORY", "Op|KernelName", "Category", "op that launches GPU work, or name of a kernel, to its kind"),
     EdgeType("MODELLED_BY", _GPU, "Op", "GPU event to the one op whose model covers it"),
     EdgeType("ON_THREAD", "event", "Thread", "host event to its thread"),

@@ -33,8 +33,8 @@ def tensor_truth(process: Process, recorded: Callable[[int], int]) -> dict[str, 
 
     tensors    one record each: uid of the operator that made it, uids of those that it is an argument of, shape, dtype,
                and place of its storage
-    storages   one record each: bytes, uid of the operator that made it, the start of that operator, and the end of the
-               last one that uses it
+    storages   one record each: bytes, device, uid of the operator that made it, the start of that operator, and the end
+               of the last one that uses it
 
     What an operator is the first to give out it has made, unless it had been used before the operator began; None
     stands for what was there before.
@@ -63,6 +63,7 @@ def tensor_truth(process: Process, recorded: Callable[[int], int]) -> dict[str, 
         "storages": [
             {
                 "bytes": one.bytes,
+                "device": one.tensor.device,
                 "made_by": one.made_by and one.made_by.uid,
                 "start_ns": one.made_by and recorded(one.made_by.start),
                 "end_ns": recorded(one.end),

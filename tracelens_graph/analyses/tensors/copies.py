@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 
 from tracelens_graph.analyses.shared.gpu_work import names_of
@@ -41,7 +43,7 @@ def tensor_makers(g: Core | Window, uid: int | None = None) -> Table:
         raise AnalysisError(f"uid {uid} is no op: {Kind(int(c.kind[op])).name} {core.names[c.name[op]]!r:.60}")
     read = numbers[rows == op]
     told, storages = tensors.lineage.tensors, tensors.lineage.storages
-    storage = told.storage[read]
+    storage = np.array([tensors.storage_of(number) for number in read.tolist()], np.int64)
     made = tensors.rows_of_nodes(told.producer[read])
     allocated = np.where(storage >= 0, tensors.rows_of_nodes(storages.producer[storage]), -1)
     written = np.array([_last_writer(core, tensors, int(one), op) for one in storage.tolist()], np.int64)
@@ -93,25 +95,26 @@ def copy_chains(g: Core | Window, min_copies: int = 2, top: int = 20) -> Table:
         top: number of rows; 0 for all.
     """
     w = window_of(g, needs_times=False)
-    core, c, tensors = w.core, w.core.columns, w.core.tensors
+    c, tensors = w.core.columns, w.core.tensors
     title = w.titled("Chains of copies and casts")
     if tensors is None:
         return without_tensors("copy_chains", COPY_CHAINS, title)
     copies = _copies(w, tensors)
-    before = _before(core, tensors, copies)
+    before = _before(w.core, tensors, copies)
     length, total = (
         np.ones(len(copies), np.int64),
         np.array([tensors.bytes_of(into) for _, _, into in copies], np.int64),
     )
-    for i, last in enumerate(before):  # in the order of their starts: what is before comes first
-        if last >= 0:
-            length[i] += length[last]
-            total[i] += total[last]
+    for i, place in enumerate(before):  # in the order of their starts: what is before comes first
+        if place >= 0:
+            length[i] += length[place]
+            total[i] += total[place]
     is_end = np.ones(len(copies), bool)
-    is_end[[last for last in before if last >= 0]] = False
+    is_end[[place for place in before if place >= 0]] = False
     ends = np.flatnonzero(is_end & (length >= min_copies))
-    ends = ends[np.lexsort((c.uid[[copies[i][0] for i in ends]], -total[ends], -length[ends]))]
-    ways = [_way(copies, before, end) for end in (ends[:top] if top else ends).tolist()]
+    uids = c.uid[np.array([row for row, *_ in copies], np.int64)[ends]]
+    ends = ends[np.lexsort((uids, -total[ends], -length[ends]))]
+    ways = [_way(before, end) for end in (ends[:top] if top else ends).tolist()]
     numbers = [[copies[way[0]][1], *(copies[i][2] for i in way)] for way in ways]
     first, last = (np.array([copies[way[at]][0] for way in ways], np.int64) for at in (0, -1))
     columns: dict[str, Cells] = {
@@ -119,9 +122,9 @@ def copy_chains(g: Core | Window, min_copies: int = 2, top: int = 20) -> Table:
         "bytes": [int(total[way[-1]]) for way in ways],
         "way": [" > ".join(map(tensors.tensor_text, one)) for one in numbers],
         "devices": [" > ".join(map(tensors.device_of, one)) for one in numbers],
-        "first_op": names_of(core, first),
+        "first_op": names_of(w.core, first),
         "first_uid": c.uid[first],
-        "last_op": names_of(core, last),
+        "last_op": names_of(w.core, last),
         "last_uid": c.uid[last],
     }
     return Table("copy_chains", columns, COPY_CHAINS, title)
@@ -131,7 +134,8 @@ def _copies(w: Window, tensors: GraphTensors) -> list[tuple[int, int, int]]:
     """Row, tensor read, tensor filled of every copy between two storages, by start."""
     core, c = w.core, w.core.columns
     is_copying = np.array([name in COPYING for name in core.names], bool)
-    storage = tensors.lineage.tensors.storage
+    told = tensors.lineage.tensors
+    storage = _storages(tensors)
     sides: list[dict[int, list[int]]] = []
     for edges in (("CONSUMES",), ("WRITES", "PRODUCES")):
         side: dict[int, list[int]] = {}
@@ -143,7 +147,8 @@ def _copies(w: Window, tensors: GraphTensors) -> list[tuple[int, int, int]]:
     read, filled = sides
     found = []
     for row in sorted(read.keys() & filled.keys(), key=lambda row: (c.start_ns[row], row)):
-        pairs = [(a, b) for a in sorted(read[row]) for b in sorted(filled[row]) if storage[a] != storage[b]]
+        ordered = (sorted(side[row], key=lambda one: (told.id[one], told.version[one])) for side in (read, filled))
+        pairs = [(a, b) for a, b in product(*ordered) if storage[a] != storage[b]]
         if pairs:
             found.append((row, *pairs[0]))
     return found
@@ -151,7 +156,7 @@ def _copies(w: Window, tensors: GraphTensors) -> list[tuple[int, int, int]]:
 
 def _before(core: Core, tensors: GraphTensors, copies: list[tuple[int, int, int]]) -> list[int]:
     """For each copy the place of the one that had filled what it reads, if nobody wrote there since; -1 for none."""
-    c, storage = core.columns, tensors.lineage.tensors.storage
+    c, storage = core.columns, _storages(tensors)
     rows, numbers = (
         np.concatenate(part)
         for part in zip(*(storages_by_row(tensors, edge) for edge in ("WRITES", "PRODUCES")), strict=True)
@@ -170,7 +175,15 @@ def _before(core: Core, tensors: GraphTensors, copies: list[tuple[int, int, int]
     return found
 
 
-def _way(copies: list[tuple[int, int, int]], before: list[int], end: int) -> list[int]:
+def _storages(tensors: GraphTensors) -> np.ndarray:
+    """The storage that each tensor lies on first; -1 for none."""
+    tensor, storage = tensors.stored_in
+    found = np.full(len(tensors.lineage.tensors), -1, np.int64)
+    found[tensor[::-1]] = storage[::-1]
+    return found
+
+
+def _way(before: list[int], end: int) -> list[int]:
     way = [end]
     while before[way[-1]] >= 0:
         way.append(before[way[-1]])

@@ -23,9 +23,8 @@ def without_tensors(name: str, about: About, title: str) -> Table:
 def storages_by_row(tensors: GraphTensors, edge: str) -> tuple[np.ndarray, np.ndarray]:
     """Distinct pairs of a row and the storage of a tensor that an edge leads to from there."""
     rows, numbers = tensors.edges[edge]
-    storage = tensors.lineage.tensors.storage[numbers]
-    kept = storage >= 0
-    pairs = np.unique(np.stack((storage[kept], rows[kept]), axis=1), axis=0)
+    storage, place = tensors.storages_of(numbers)
+    pairs = np.unique(np.stack((storage, rows[place]), axis=1), axis=0)
     return pairs[:, 1], pairs[:, 0]
 
 

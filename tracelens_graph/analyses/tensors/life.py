@@ -1,0 +1,229 @@
+"""The life of a tensor or a storage: made by whom, viewed, read and written by whom, in order."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from tracelens_graph.analyses.shared.gpu_work import names_of
+from tracelens_graph.analyses.shared.grouping import Cells
+from tracelens_graph.analyses.tensors.known import NO_TENSORS, KernelsOfOps
+from tracelens_graph.errors import AnalysisError, NodeNotFoundError
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.graph_tensors import GraphTensors
+from tracelens_graph.graph.intervals import sum_by_group
+from tracelens_graph.graph.lineage import Storages, Tensors
+from tracelens_graph.graph.traversals import nearest_above
+from tracelens_graph.graph.window import step_number, window_of
+from tracelens_graph.schema import Kind
+from tracelens_graph.schema.tables.tensors import TENSOR_LIFE, TENSOR_VERSIONS
+from tracelens_graph.suggest import either
+from tracelens_graph.table import Table
+
+_NAME = re.compile(r"([ts]?)(\d{1,19})(?:#(\d{1,19}))?")
+_NEAR = 3
+
+
+class Thing(NamedTuple):
+    """A tensor or a storage: its number in the lineage."""
+
+    is_storage: bool
+    number: int
+
+
+def tensors_of(core: Core) -> GraphTensors:
+    """The tensors of a graph.
+
+    Raises:
+        AnalysisError: it is not linked with an execution trace.
+    """
+    if core.tensors is None:
+        raise AnalysisError(f"{core.info.source}: {NO_TENSORS}")
+    return core.tensors
+
+
+def find_things(core: Core, name: str) -> list[Thing]:
+    """Tensors and storages with a name or an id: tensors first, by version.
+
+    Args:
+        core: the graph.
+        name: `t123` or `s123`, with `#2` for the second one with this id; an id alone for whatever has it.
+
+    Raises:
+        AnalysisError: the graph is not linked with an execution trace, or this is no name.
+        NodeNotFoundError: there is none; the message names near ones.
+    """
+    told = tensors_of(core).lineage
+    asked = _NAME.fullmatch(name)
+    if not asked:
+        raise AnalysisError(f"{name!r:.60} is no id of a tensor: 123, t123, s123 or t123#2 is wanted")
+    letter, number, version = asked[1], int(asked[2]), asked[3]
+    found, near = [], []
+    kinds: tuple[tuple[bool, str, Tensors | Storages], ...]
+    kinds = (False, "t", told.tensors), (True, "s", told.storages)
+    for is_storage, kind, of in kinds:
+        if letter not in ("", kind) and (of.id == number).any():
+            near.append((0, f"{kind}{number}"))
+        if letter in ("", kind):
+            here = np.flatnonzero(of.id == number) if number < 2**63 else np.zeros(0, np.int64)
+            chosen = here if version is None else here[of.version[here] == int(version)]
+            found += [Thing(is_storage, one) for one in chosen.tolist()]
+            ids = np.unique(of.id[of.id > 0])
+            near += [(abs(int(one) - number), f"{kind}{one}") for one in ids[_nearest(ids, number)].tolist()]
+            if version is not None and len(here) and not len(chosen):
+                raise NodeNotFoundError(
+                    f"{core.info.source}: there is no {name}; {kind}{number} has {len(here)} version"
+                    f"{'s' if len(here) > 1 else ''}"
+                )
+    if not found:
+        what = {"t": "tensor", "s": "storage", "": "tensor or storage"}[letter]
+        hint = either([one for _, one in sorted(near)[:_NEAR]]) if near else "nothing"
+        raise NodeNotFoundError(f"{core.info.source}: there is no {what} {number}; near it there is {hint}")
+    return found
+
+
+def _nearest(ids: np.ndarray, number: int) -> slice:
+    at = int(np.searchsorted(ids, min(number, 2**63 - 1)))
+    return slice(max(at - _NEAR, 0), at + _NEAR)
+
+
+def describe_thing(core: Core, thing: Thing) -> list[str]:
+    """What it is, who made it, what it is a view of and what views it, and from when to when: a line each."""
+    tensors = tensors_of(core)
+    told = tensors.lineage
+    maker = int((told.storages if thing.is_storage else told.tensors).producer[thing.number])
+    made = _op(core, tensors, maker) if maker >= 0 else "not in the trace: there before, or made out of sight"
+    if thing.is_storage:
+        tensors_on = np.unique(told.tensor[told.storage == thing.number])
+        device = told.uses.devices[told.storages.device[thing.number]]
+        size = int(told.storages.bytes[thing.number])
+        head = f"{tensors.storage_name(thing.number)}: storage of at least {size:,} bytes on {device}"
+        lines = [head, f"allocated by: {made}", f"tensors: {_listed(tensors, tensors_on.tolist())}"]
+    else:
+        use = int(told.tensors.first_use[thing.number])
+        strides = told.uses.all_strides[told.uses.strides[use]]
+        storage = int(told.tensors.storage[thing.number])
+        head = f"{tensors.tensor_text(thing.number)}, {tensors.bytes_of(thing.number):,} bytes"
+        head += f" on {tensors.device_of(thing.number)}"
+        head += "" if strides is None else f", strides {list(strides)}"
+        if storage >= 0:
+            head += f", at element {told.uses.offset[use]:,} of storage {tensors.storage_name(storage)}"
+        lines = [head, f"made by: {made}"]
+        if (base := int(told.tensors.view_of[thing.number])) >= 0:
+            lines.append(f"view of: {tensors.tensor_text(base)}")
+        if len(views := np.flatnonzero(told.tensors.view_of == thing.number)):
+            lines.append(f"views: {_listed(tensors, views.tolist())}")
+    spans = tensors.storage_spans if thing.is_storage else tensors.tensor_spans
+    if core.info.has_times and spans.end_ns[thing.number] >= 0:
+        start, end = (core.info.shown_ms(int(one[thing.number])) for one in spans)
+        lines.append(f"alive: {start:,.3f} ms to {end:,.3f} ms, to the last op that uses it")
+    return lines
+
+
+def _op(core: Core, tensors: GraphTensors, node: int) -> str:
+    execution = tensors.lineage.execution
+    row = int(tensors.rows_of_nodes(np.array([node]))[0])
+    where = f"uid {core.columns.uid[row]}" if row >= 0 else "not joined"
+    return f"{execution.names[execution.name[node]]} (node {execution.id[node]}, {where})"
+
+
+def _listed(tensors: GraphTensors, numbers: Sequence[int], most: int = 8) -> str:
+    more = len(numbers) - most
+    return ", ".join(map(tensors.tensor_text, numbers[:most])) + (f" and {more:,} more" if more > 0 else "")
+
+
+def tensor_life(core: Core, thing: Thing) -> Table:
+    """Every use of a tensor, or of the tensors of a storage, in order, with the kernels of the op.
+
+    Args:
+        core: the graph.
+        thing: what `find_things` found.
+    """
+    tensors = tensors_of(core)
+    told, c = tensors.lineage, core.columns
+    of_thing = told.storage if thing.is_storage else told.tensor
+    uses = np.flatnonzero(of_thing == thing.number)
+    uses = uses[np.lexsort((uses, told.moment[uses]))]
+    rows, nodes = tensors.row[uses], told.uses.node[uses]
+    joined = rows >= 0
+    module = np.where(joined, nearest_above(c, rows, (Kind.Module,)), -1) if len(c) else rows
+    step = np.where(joined, core.step[rows], -1) if len(c) else rows
+    events, place = KernelsOfOps(window_of(core, needs_times=False)).of(rows)
+    longest: list[str | None] = [None] * len(uses)
+    for event, at in sorted(zip(events.tolist(), place.tolist(), strict=True), key=lambda pair: int(c.dur_ns[pair[0]])):
+        longest[at] = core.names[c.name[event]]
+    number = told.tensor[uses].tolist()
+    execution = told.execution
+    columns: dict[str, Cells] = {
+        "what": [_what(tensors, use) for use in uses.tolist()],
+        "tensor": [tensors.tensor_name(one) for one in number],
+        "form": [tensors.form(use) for use in uses.tolist()],
+        "op": [execution.names[code] for code in execution.name[nodes].tolist()],
+        "argument": [_argument(tensors, use) for use in uses.tolist()],
+        "node": execution.id[nodes],
+        "uid": [int(c.uid[row]) if row >= 0 else None for row in rows.tolist()],
+        "module": names_of(core, module),
+        "step": [None if name is None else step_number(name) for name in names_of(core, step)],
+        "at_ms": [
+            core.info.shown_ms(int(c.start_ns[row])) if row >= 0 and core.info.has_times else None
+            for row in rows.tolist()
+        ],
+        "kernels": np.bincount(place, minlength=len(uses)),
+        "gpu_time_us": sum_by_group(place, c.dur_ns[events], len(uses)) / 1e3,
+        "kernel": longest,
+    }
+    name = tensors.storage_name(thing.number) if thing.is_storage else tensors.tensor_text(thing.number)
+    untold = () if len(core.gpu_rows) else _OF_KERNELS
+    untold += () if core.info.has_times else ("at_ms", "step")
+    columns = {key: cells for key, cells in columns.items() if key not in untold}
+    return Table("tensor_life", columns, TENSOR_LIFE, f"Life of {name}")
+
+
+def versions(core: Core, things: Sequence[Thing]) -> Table:
+    """Tensors and storages beside one another, such as those that had one id."""
+    tensors = tensors_of(core)
+    told = tensors.lineage
+    execution = told.execution
+    rows = []
+    for thing in things:
+        of = told.storages if thing.is_storage else told.tensors
+        uses = np.flatnonzero((told.storage if thing.is_storage else told.tensor) == thing.number)
+        last = int(uses[np.argmax(told.moment[uses])])
+        maker = int(of.producer[thing.number])
+        number = thing.number
+        rows.append((
+            tensors.storage_name(number) if thing.is_storage else tensors.tensor_name(number),
+            None if thing.is_storage else tensors.form(int(told.tensors.first_use[number])),
+            int(told.storages.bytes[number]) if thing.is_storage else tensors.bytes_of(number),
+            told.uses.devices[told.uses.device[last]],
+            execution.names[execution.name[maker]] if maker >= 0 else None,
+            int(execution.id[maker]) if maker >= 0 else None,
+            len(uses),
+            execution.names[execution.name[told.uses.node[last]]],
+        ))  # fmt: skip
+    columns: dict[str, Cells] = {name: [row[i] for row in rows] for i, name in enumerate(TENSOR_VERSIONS)}
+    return Table("tensor_versions", columns, TENSOR_VERSIONS, "Tensors and storages with this id; name one of them")
+
+
+_OF_KERNELS: tuple[str, ...] = ("kernels", "gpu_time_us", "kernel")
+"""Columns that are left out of a trace without GPU work."""
+
+
+def _what(tensors: GraphTensors, use: int) -> str:
+    told = tensors.lineage
+    if told.makes[use]:
+        return "made" if told.tensors.view_of[told.tensor[use]] < 0 else "viewed"
+    if told.writes[use]:
+        return "read, written" if told.reads[use] else "written"
+    if told.reads[use]:
+        return "read"
+    return "passed on"
+
+
+def _argument(tensors: GraphTensors, use: int) -> str:
+    told = tensors.lineage.uses
+    text = f"{'result' if told.is_output[use] else 'argument'} {told.position[use]}"
+    return text if told.element[use] < 0 else f"{text}[{told.element[use]}]"
