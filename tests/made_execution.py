@@ -75,7 +75,9 @@ def special(schema: str = WITH_STRIDES, thread: int = THREAD, tid: int = 1) -> d
 
 def process(schema: str = WITH_STRIDES) -> dict[str, Any]:
     """The node of the process."""
-    return node(Op(PROCESS, "[pytorch|profiler|execution_trace|process]", PROCESS, facts={"scope": 7, "tid": 0}), schema)
+    return node(
+        Op(PROCESS, "[pytorch|profiler|execution_trace|process]", PROCESS, facts={"scope": 7, "tid": 0}), schema
+    )
 
 
 def made(nodes: Iterable[dict[str, Any]], schema: str = WITH_STRIDES) -> dict[str, Any]:

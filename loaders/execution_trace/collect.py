@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -30,6 +31,10 @@ _ANY = msgspec.json.Decoder()
 _KEYS = msgspec.json.Decoder(dict[str, Raw])
 _ATTRIBUTE = re.compile(rb'\{\s*"name"\s*:\s*"(\w{1,64})"\s*,\s*"type"\s*:')
 _PARTS = ("shapes", "types", "strides")
+_INPUTS, _OUTPUTS = (attrgetter(*(f"{side}.{part}" for part in ("values", *_PARTS))) for side in ("inputs", "outputs"))
+_OLD_INPUTS, _OLD_OUTPUTS = (
+    attrgetter(f"{side}s", *(f"{side}_{part}" for part in _PARTS)) for side in ("input", "output")
+)
 _NOTHING = Arguments()
 _EMPTY_LIST = (b"[]", b"")
 _OWN = frozenset(("ctrl_deps", "parent", "inputs", "outputs", "attrs", "rf_id", "op_schema"))
@@ -135,12 +140,12 @@ class NodeCollector:
             for name, column in self.facts.items():
                 column.append(self._numbers([getattr(node, name) for node in nodes], FACTS[name]))
             self.schema += map(self.schemas.__getitem__, [node.op_schema for node in nodes])
-            self.inputs += self._sides((n.inputs, n.input_shapes, n.input_types, n.input_strides) for n in nodes)
-            self.outputs += self._sides((n.outputs, n.output_shapes, n.output_types, n.output_strides) for n in nodes)
+            self.inputs += self._sides(map(_OLD_INPUTS, nodes))
+            self.outputs += self._sides(map(_OLD_OUTPUTS, nodes))
             return
         self.parent += self._ids([node.ctrl_deps for node in nodes])
-        for column, given in ((self.inputs, [n.inputs for n in nodes]), (self.outputs, [n.outputs for n in nodes])):
-            column += self._sides((one.values, one.shapes, one.types, one.strides) for one in given)
+        self.inputs += self._sides(map(_INPUTS, nodes))
+        self.outputs += self._sides(map(_OUTPUTS, nodes))
         self._take_attributes(first, [node.attrs for node in nodes])
 
     def _take_attributes(self, first: int, lists: list[list[Any]]) -> None:
@@ -175,7 +180,7 @@ class NodeCollector:
 
     def _ids(self, values: list[int]) -> list[int]:
         """Ids as numbers; those that no column holds get codes."""
-        if values and -_ODD_ID < min(values) and max(values) < _ODD_ID:
+        if values and min(values) > -_ODD_ID and max(values) < _ODD_ID:
             return values
         return [value if -_ODD_ID < value < _ODD_ID else self._odd_id(value) for value in values]
 
@@ -185,12 +190,12 @@ class NodeCollector:
     def _sides(self, told: Iterable[tuple[Raw, Raw, Raw, Raw]]) -> list[Arguments]:
         """Values, shapes, types and strides as arguments. All but the values repeat, and each is held once."""
         held, sides = self._texts, []
-        for values, *others in told:
+        for values, shapes, types, strides in told:
             given = bytes(values)
             if given in _EMPTY_LIST:
                 sides.append(_NOTHING)
                 continue
-            key = tuple(map(bytes, others))
+            key = (bytes(shapes), bytes(types), bytes(strides))
             sides.append(tuple.__new__(Arguments, (given, *held.setdefault(key, key))))
         return sides
 
@@ -257,9 +262,8 @@ class NodeCollector:
         return self._sides([(values, shapes, types, strides)])[0]
 
     def _id_of(self, told: Any) -> int:
-        if isinstance(told, str) and _DIGITS.fullmatch(told):
-            told = int(told)
-        elif isinstance(told, float) and told.is_integer() and abs(told) < 2**53:
+        is_digits = isinstance(told, str) and _DIGITS.fullmatch(told)
+        if is_digits or (isinstance(told, float) and told.is_integer() and abs(told) < 2**53):
             told = int(told)
         if type(told) is int and -_ODD_ID < told < _ODD_ID:
             return told

@@ -15,7 +15,9 @@ NODE_KEYS = frozenset((
 
 # Attributes have a name, too, and behind it a type; their lists stand inside of nodes.
 _KEYS = "|".join(sorted(NODE_KEYS - {"name"}))
-_FIRST = rf'\{{\s*+"(?:(?:{_KEYS})"\s*+:|name"\s*+:\s*+"[^"\\]*+(?>(?:\\.[^"\\]*+){{0,64}})"\s*+,\s*+"(?:{_KEYS})"\s*+:)'
+_FIRST = (
+    rf'\{{\s*+"(?:(?:{_KEYS})"\s*+:|name"\s*+:\s*+"[^"\\]*+(?>(?:\\.[^"\\]*+){{0,64}})"\s*+,\s*+"(?:{_KEYS})"\s*+:)'
+)
 
 NODE_BEGIN = re.compile(rf"(?:\A|\}})[\s,]*+(?P<node>{_FIRST})".encode(), re.DOTALL)
 

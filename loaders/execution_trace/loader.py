@@ -33,7 +33,9 @@ def load_execution_trace(source: Source) -> ExecutionTrace:
         walker.read_head()
         walker.walk(collector)
     if collector.entries and not collector.id:
-        raise NotATraceError(f"{source.name}: is like an execution trace, but no node in it can be read{source.packing_fault}")
+        raise NotATraceError(
+            f"{source.name}: is like an execution trace, but no node in it can be read{source.packing_fault}"
+        )
     for fault, count in walker.faults.items():
         collector.repairs[fault] += count
     collector.repairs.update(dict.fromkeys(source.faults, 1))
@@ -53,9 +55,9 @@ def _columns(found: NodeCollector, told: dict[str, Any], source: Source) -> Exec
     row_of = np.full(len(found.id), -1, np.int64)
     row_of[order] = np.arange(len(order))
     more: dict[int, dict[str, Any]] = {}
-    for place, name, value in found.more:
+    for place, key, value in found.more:
         if row_of[place] >= 0:
-            more.setdefault(int(row_of[place]), {})[name] = value
+            more.setdefault(int(row_of[place]), {})[key] = value
     name = np.array(found.name, np.int32)[order]
     special = np.array([text.startswith(_SPECIAL) for text in found.names] or [False], bool)
     is_op = ~special[name]

@@ -439,6 +439,8 @@ class Walker:
                 events = bytes(keys.pop("traceEvents"))
                 tail = {key: msgspec.json.decode(value) for key, value in keys.items()}
             begin = len(events) - len(events[1:].lstrip())
+            if "beginning" in self.faults:  # then something else may stand before the first entry
+                begin = max(events.find(b"{"), begin)
             if inside := events[begin:-1].rstrip():
                 consumer.chunk(memoryview(b"[" + inside + b"]"), self.position + begin - 1)
             self.tail = tail

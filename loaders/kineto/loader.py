@@ -67,7 +67,9 @@ def load_kineto(source: Source, progress: Progress | None = None, processes: int
             raise
         raise type(error)(f"{error}{source.packing_fault}") from None
     if out.lost_bytes and not out.columns:
-        raise NotATraceError(f"{source.name}: begins like a trace, but no event in it can be read{source.packing_fault}")
+        raise NotATraceError(
+            f"{source.name}: begins like a trace, but no event in it can be read{source.packing_fault}"
+        )
     keys = {**walker.head, **walker.tail}
     table = event_table(out)
     if strays := without_strays(table):

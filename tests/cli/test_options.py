@@ -17,7 +17,9 @@ from tracelens_graph.cli import options
 from tracelens_graph.cli.app import app
 from tracelens_graph.simulate import simulate, write
 
-ONE_TRACE = ("report", "info", "tree", "modules", "timeline", "attribution", "roofline", "ask", "cut", "export")
+ONE_TRACE = (
+    "report", "info", "tree", "modules", "timeline", "attribution", "roofline", "ask", "tensor", "cut", "export",
+)  # fmt: skip
 ASKED_OF_A_PART = ("report", "tree", "modules", "timeline", "attribution", "roofline", "compare", "diff", "ask")
 MODEL_ONLY = ("model",)
 

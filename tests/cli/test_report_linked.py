@@ -27,7 +27,7 @@ def test_the_first_screen_says_how(run: Run, job: Path) -> None:
     code, out, err = run("report", trace, "--et", et, env={"COLUMNS": "500"})
     assert (code, err) == (0, "")
     linked = " ".join(" ".join(out.splitlines()[1:3]).split())
-    assert linked.startswith(f"linked with {et}: ")
+    assert linked.startswith(f"linked with {et.name}: ")
     assert "nodes by Record function id = rf_id, 100.0 % of the names are equal" in linked
     assert "linked with" not in run("report", trace)[1]
 
@@ -37,7 +37,7 @@ def test_json_says_how(run: Run, job: Path, tmp_path: Path) -> None:
     run("report", trace, "--et", et, "--json", tmp_path / "linked.json")
     run("report", trace, "--json", tmp_path / "alone.json")
     linked, alone = (json.loads((tmp_path / f"{name}.json").read_text()) for name in ("linked", "alone"))
-    assert linked["trace"]["linked"].startswith(f"linked with {et}: ")
+    assert linked["trace"]["linked"].startswith(f"linked with {et.name}: ")
     assert "linked" not in alone["trace"]
 
 

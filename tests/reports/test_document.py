@@ -62,7 +62,7 @@ def test_facts(core: Core) -> None:
     assert asdict(facts(core, {"linked_only": False})) == {
         "source": "<parsed trace>", "rank": 3, "world_size": 8, "devices": ["GPU of tests"], "events": 18, "nodes": 13,
         "gpu_events": 3, "unlinked_gpu_events": 1, "left_out": core.info.left_out, "damage": "", "window": "",
-        "options": {"linked_only": False},
+        "options": {"linked_only": False}, "linked": "",
     }  # fmt: skip
     assert sum(core.info.left_out.values()) == 18 - 13
     assert facts(core.window(step=5)).window == "step 5"

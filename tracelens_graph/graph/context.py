@@ -28,6 +28,7 @@ from tracelens_graph.schema import DEVICE_KINDS, Kind
 
 if TYPE_CHECKING:
     from tracelens_graph.graph.core import Core
+    from tracelens_graph.graph.graph_tensors import GraphTensors
 
 
 ARGSET_PARTS = ("input_dims", "input_types", "input_strides", "concrete_inputs")
@@ -111,7 +112,7 @@ def build_context(core: Core, run: str = "") -> Context:
     _add_classes(context, core)
     _add_collectives(context, core)
     if core.tensors is not None:
-        core.tensors.add_to(context)
+        _add_tensors(context, core.tensors)
     return context
 
 
@@ -234,3 +235,27 @@ def _add_collectives(context: Context, core: Core) -> None:
     rows = np.array(sorted(found.of_row), np.int64)
     positions = np.array([found.of_row[row] for row in rows.tolist()], np.int64)
     context.join_events("MEMBER_OF", rows, positions, collective_of)
+
+
+def _add_tensors(context: Context, tensors: GraphTensors) -> None:
+    """Tensors that ops of the graph use, the storages that they lie on, and the edges to and among them."""
+    told = tensors.lineage
+    of_tensor, of_storage = (
+        {
+            number: context.add(f"{kind.lower()}:{of.id[number]}:{of.version[number]}", kind, **facts(number))
+            for number in np.unique(used).tolist()
+        }
+        for kind, of, used, facts in (
+            ("Tensor", told.tensors, told.tensor[tensors.row >= 0], tensors.facts_of_tensor),
+            ("Storage", told.storages, tensors.stored_in[1], tensors.facts_of_storage),
+        )
+    )
+    for tensor, storage in zip(*(side.tolist() for side in tensors.stored_in), strict=True):
+        context.join("STORED_IN", of_tensor[tensor], of_storage[storage])
+    for number, node in of_tensor.items():
+        base = int(told.tensors.view_of[number])
+        if base in of_tensor:
+            context.join("VIEW_OF", node, of_tensor[base])
+    for name, (rows, numbers) in tensors.edges.items():
+        if len(rows):
+            context.join_events(name, rows, numbers, of_tensor.__getitem__)

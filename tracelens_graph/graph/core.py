@@ -260,7 +260,7 @@ class Core:
             return None
         from tracelens_graph.graph.graph_tensors import GraphTensors
 
-        return GraphTensors(self, self.link)
+        return GraphTensors(self.columns, self.link, self.info.has_times)
 
     @cached_property
     def gpu_sum_ns(self) -> np.ndarray:

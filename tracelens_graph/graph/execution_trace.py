@@ -90,7 +90,7 @@ class ExecutionTraceInfo:
     cut_short: bool = False
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class ExecutionTrace:
     """Nodes of an execution trace in columns.
 
@@ -133,6 +133,9 @@ class ExecutionTrace:
 
     def __len__(self) -> int:
         return len(self.id)
+
+    def __repr__(self) -> str:
+        return f"<ExecutionTrace {self.info.source!r}: {len(self):,} nodes>"
 
     def row(self, node: int) -> int:
         """The row of a node's id; -1 if no node has it."""

@@ -16,8 +16,7 @@ from tracelens_graph.graph.lineage import Lineage
 from tracelens_graph.graph.tensor_uses import describe
 
 if TYPE_CHECKING:
-    from tracelens_graph.graph.context import Context
-    from tracelens_graph.graph.core import Core
+    from tracelens_graph.graph.columns import Columns
     from tracelens_graph.graph.link import Link
 
 _MOST_SHOWN = 3
@@ -39,8 +38,8 @@ class GraphTensors:
         row: per use the row of its node in the graph, -1 for none.
     """
 
-    def __init__(self, core: Core, link: Link) -> None:
-        self._core = core
+    def __init__(self, columns: Columns, link: Link, has_times: bool) -> None:
+        self._columns, self._has_times = columns, has_times
         self.lineage: Lineage = link.lineage
         self.row = link.row_of_node[self.lineage.uses.node]
         self._row_of_node = link.row_of_node
@@ -116,7 +115,7 @@ class GraphTensors:
     @cached_property
     def edges(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         """CONSUMES, WRITES, PRODUCES -> rows of the graph and numbers of tensors, by tensor, then uid."""
-        told, uid = self.lineage, self._core.columns.uid
+        told, uid = self.lineage, self._columns.uid
         makers = self.rows_of_nodes(told.tensors.producer)
         made = np.flatnonzero(makers >= 0)
         found = {
@@ -163,7 +162,7 @@ class GraphTensors:
         return self._spans(told.storage, len(told.storages), told.storages.producer, True)
 
     def _spans(self, number: np.ndarray, count: int, producer: np.ndarray, from_start: bool) -> Spans:
-        c = self._core.columns
+        c = self._columns
         there = (self.row >= 0) & (number >= 0)
         rows, number = self.row[there], number[there]
         start, end = np.full(count, 2**62), np.full(count, -1)
@@ -175,31 +174,10 @@ class GraphTensors:
             start = np.where(producer < 0, 0, start)
         return Spans(np.where(end < 0, -1, start), end)
 
-    # --- context ---------------------------------------------------------------------------------------------
+    # --- facts -----------------------------------------------------------------------------------------------
 
-    def add_to(self, context: Context) -> None:
-        """Nodes of kind Tensor and Storage that ops of the graph use, and the edges to and among them."""
-        told = self.lineage
-        used = np.zeros(len(told.tensors), bool)
-        used[told.tensor[self.row >= 0]] = True
-        of_tensor = dict.fromkeys(np.flatnonzero(used).tolist(), 0)
-        for number in of_tensor:
-            of_tensor[number] = context.add(
-                f"tensor:{told.tensors.id[number]}:{told.tensors.version[number]}", "Tensor", **self._facts(number)
-            )
-        for number, node in of_tensor.items():
-            view_of = int(told.tensors.view_of[number])
-            if view_of in of_tensor:
-                context.join("VIEW_OF", node, of_tensor[view_of])
-        tensors, storages = self.stored_in
-        of_storage = {number: self._add_storage(context, number) for number in np.unique(storages).tolist()}
-        for number, storage in zip(tensors.tolist(), storages.tolist(), strict=True):
-            context.join("STORED_IN", of_tensor[number], of_storage[storage])
-        for name, (rows, tensors) in self.edges.items():
-            if len(rows):
-                context.join_events(name, rows, tensors, of_tensor.__getitem__)
-
-    def _facts(self, number: int) -> dict[str, Any]:
+    def facts_of_tensor(self, number: int) -> dict[str, Any]:
+        """Properties of a tensor as a node, by name."""
         told, uses = self.lineage.tensors, self.lineage.uses
         use, spans = int(told.first_use[number]), self.tensor_spans
         strides = uses.all_strides[uses.strides[use]]
@@ -217,18 +195,22 @@ class GraphTensors:
             **self._times(spans, number),
         }
 
-    def _add_storage(self, context: Context, number: int) -> int:
-        told, core = self.lineage.storages, self._core
+    def facts_of_storage(self, number: int) -> dict[str, Any]:
+        """Properties of a storage as a node, by name."""
+        told = self.lineage.storages
         made = int(self.rows_of_nodes(told.producer[number : number + 1])[0])
-        return context.add(
-            f"storage:{told.id[number]}:{told.version[number]}", "Storage", name=self.storage_name(number),
-            storage_id=int(told.id[number]), version=int(told.version[number]), bytes=int(told.bytes[number]),
-            on=self.lineage.uses.devices[told.device[number]],
-            made_by=int(core.columns.uid[made]) if made >= 0 else None, **self._times(self.storage_spans, number),
-        )  # fmt: skip
+        return {
+            "name": self.storage_name(number),
+            "storage_id": int(told.id[number]),
+            "version": int(told.version[number]),
+            "bytes": int(told.bytes[number]),
+            "on": self.lineage.uses.devices[told.device[number]],
+            "made_by": int(self._columns.uid[made]) if made >= 0 else None,
+            **self._times(self.storage_spans, number),
+        }
 
     def _times(self, spans: Spans, number: int) -> dict[str, int]:
-        if not self._core.info.has_times:
+        if not self._has_times:
             return {}
         return {"start_ns": int(spans.start_ns[number]), "end_ns": int(spans.end_ns[number])}
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracelens_graph.files import file_name
 from tracelens_graph.graph.execution_trace import ExecutionTrace
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class Link:
         joined, nodes = int((self.row_of_node >= 0).sum()), int(self.execution.is_op.sum())
         alone = "; ".join(f"{why} ({count:,})" for why, count in self.unjoined.items())
         return (
-            f"linked with {self.execution.info.source}: {joined:,} of {nodes:,} nodes by {self.method}, "
+            f"linked with {file_name(self.execution.info.source)}: {joined:,} of {nodes:,} nodes by {self.method}, "
             f"{self.equal_names_percent:.1f} % of the names are equal"
             + ("; two runs of one program: their process ids differ" if self.is_same_process is False else "")
             + (f"; not joined: {alone}" if alone else "")

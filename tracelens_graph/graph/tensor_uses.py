@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
+from tracelens_graph.garbage import garbage_collection_paused
 from tracelens_graph.graph.execution_trace import Arguments, ExecutionTrace
 
 _TENSOR = "Tensor("
@@ -173,19 +174,19 @@ class _Reader:
         )
 
 
+@garbage_collection_paused()
 def tensor_uses(execution: ExecutionTrace, nodes: Iterable[int] | None = None) -> TensorUses:
     """Every use of a tensor in an execution trace, or by some rows of it; tensors that were not given are no uses."""
     reader = _Reader()
     for node in range(len(execution)) if nodes is None else nodes:
         reader.read(node, execution.inputs[node], False)
         reader.read(node, execution.outputs[node], True)
-    values, kept = _sound(reader.values)
+    values, numbers, kept = _sound(reader.values)
     places, rows, is_output = reader.places, np.array(reader.nodes, np.int64), np.array(reader.outputs, bool)
     if kept is not None:
         places, rows, is_output = [places[i] for i in kept], rows[kept], is_output[kept]
     devices = _Codes()
     device = [devices[one[5]] for one in values]
-    numbers = np.array([one[:5] for one in values], np.int64).reshape(-1, 5)
     coded = np.array([place[1:] for place in places], np.int64).reshape(-1, 4)
     return TensorUses(
         node=rows,
@@ -209,15 +210,22 @@ def tensor_uses(execution: ExecutionTrace, nodes: Iterable[int] | None = None) -
     )
 
 
-def _sound(values: list[Any]) -> tuple[list[Any], list[int] | None]:
-    """The values that are tensors, and which these are; None for all of them."""
+def _sound(values: list[Any]) -> tuple[list[Any], np.ndarray, list[int] | None]:
+    """The values that are tensors, their numbers, and which they are; None for all of them."""
+    kept = None
     try:
         msgspec.convert(values, _WHOLE)
-        np.array([one[:5] for one in values], np.int64)
+        numbers = _table(values)
     except (msgspec.ValidationError, OverflowError):
         kept = [i for i, value in enumerate(values) if _is_tensor(value)]
-        return [values[i] for i in kept], kept
-    return values, None
+        values = [values[i] for i in kept]
+        numbers = _table(values)
+    return values, numbers, kept
+
+
+def _table(values: list[Any]) -> np.ndarray:
+    """The numbers of tensors, a row each."""
+    return np.array([one[:5] for one in values], np.int64).reshape(-1, 5)
 
 
 def _is_tensor(value: Any) -> bool:

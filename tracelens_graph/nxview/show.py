@@ -12,7 +12,7 @@ from tracelens_graph.schema import KIND_MEANING, Kind
 
 
 def one_line(core: Core) -> str:
-    """Source, size, GPU events, duration, devices; of an execution trace alone, which has none of these, its threads."""
+    """Source, size, GPU events, duration, devices; of an execution trace alone its threads instead."""
     c = core.columns
     if not core.info.has_times:
         name = os.path.basename(core.info.source) or "execution trace"

@@ -28,7 +28,13 @@ def loaded(data: Any) -> ExecutionTrace:
 OPS = (
     Op(5, "aten::mul", 3, [tensor(9), (2, [], "Int", [])], [tensor(10)], {"rf_id": 8, "tid": 1, "op_schema": "mul(x)"}),
     Op(3, "## step ##", THREAD, facts={"rf_id": 7, "scope": 7}),
-    Op(7, "MulBackward0", THREAD, [tensor(11)], facts={"rf_id": 9, "seq_id": 4, "fw_tid": 1, "fw_parent": 3, "scope": 1}),
+    Op(
+        7,
+        "MulBackward0",
+        THREAD,
+        [tensor(11)],
+        facts={"rf_id": 9, "seq_id": 4, "fw_tid": 1, "fw_parent": 3, "scope": 1},
+    ),
 )
 
 
@@ -54,7 +60,13 @@ def test_every_schema_gives_the_same_columns(schema: str) -> None:
     assert (scalar.value, scalar.type) == (2, "Int")
     assert found.outputs[3].decoded()[0].value[0] == 10
     info = found.info
-    assert (info.schema, info.pid, info.time, info.start_ms, info.finish_ms) == (schema, 77, "2026-01-02 03:04:05", 5, 9)
+    assert (info.schema, info.pid, info.time, info.start_ms, info.finish_ms) == (
+        schema,
+        77,
+        "2026-01-02 03:04:05",
+        5,
+        9,
+    )
     assert (info.entries, info.repairs, info.left_out, info.lost_nodes) == (5, {}, {}, 0)
     assert not info.cut_short
 
@@ -116,7 +128,9 @@ def test_real_traces_are_what_plain_json_says(path: Path) -> None:
         assert [each.value for each in found.inputs[row].decoded()] == values
 
 
-@pytest.mark.parametrize("data", [b'{"schema": "1.0.1", "nodes": {}}', b'{"schema":"x","nodes":[{"id":"a","label":"b"}]}'])
+@pytest.mark.parametrize(
+    "data", [b'{"schema": "1.0.1", "nodes": {}}', b'{"schema":"x","nodes":[{"id":"a","label":"b"}]}']
+)
 def test_what_is_no_execution_trace_is_said_in_one_line(data: bytes) -> None:
     with pytest.raises(NotATraceError) as caught:
         loaded(data)

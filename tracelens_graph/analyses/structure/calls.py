@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tracelens_graph.analyses.shared.gpu_work import names_of, percent
-from tracelens_graph.analyses.shared.grouping import group_by, picked, text_codes
+from tracelens_graph.analyses.shared.grouping import Cells, group_by, picked, text_codes
 from tracelens_graph.categories.ops import op_category
 from tracelens_graph.column import About
 from tracelens_graph.graph.arrays import distinct
@@ -40,7 +40,7 @@ class _Calls:
         """Category of each name code."""
         return np.array([op_category(name, "") for name in self.core.names] or [""], object)
 
-    def table(self, name: str, title: str, about: About, group: np.ndarray, columns: dict[str, object]) -> Table:
+    def table(self, name: str, title: str, about: About, group: np.ndarray, columns: dict[str, Cells]) -> Table:
         """A table of groups of calls, the most frequent first; calls and their share are added."""
         calls = np.bincount(group)
         columns |= {"calls": calls, "percent": percent(calls, len(self.rows))}
@@ -55,7 +55,7 @@ def calls_by_category(g: Core | Window) -> Table:
     names = calls.core.columns.name[calls.rows]
     categories = calls.categories()
     group, first = group_by(text_codes(categories.tolist())[names])
-    columns = {
+    columns: dict[str, Cells] = {
         "category": categories[names[first]].tolist(),
         "outermost": np.bincount(group, calls.is_outermost(), len(first)).astype(np.int64),
         "ops": _different(group, names, len(first)),
@@ -69,7 +69,7 @@ def calls_by_op(g: Core | Window) -> Table:
     c = calls.core.columns
     names = c.name[calls.rows]
     group, first = group_by(names)
-    columns = {
+    columns: dict[str, Cells] = {
         "op": names_of(calls.core, calls.rows[first]),
         "category": calls.categories()[names[first]].tolist(),
         "outermost": np.bincount(group, calls.is_outermost(), len(first)).astype(np.int64),
@@ -81,7 +81,7 @@ def calls_by_op(g: Core | Window) -> Table:
 
 
 def calls_by_arguments(g: Core | Window) -> Table:
-    """With which arguments ops are called and how often, the most frequent first; ops without arguments are left out."""
+    """With which arguments ops are called and how often, the most frequent first; none of ops without any."""
     w = window_of(g, needs_times=False)
     calls = _Calls(w)
     c = calls.core.columns
@@ -89,7 +89,7 @@ def calls_by_arguments(g: Core | Window) -> Table:
     group, first = group_by(c.name[calls.rows], c.argset[calls.rows])
     sets = [calls.core.argsets[code] for code in c.argset[calls.rows[first]].tolist()]
     parts = ("input_dims", "input_types", "input_strides", "concrete_inputs")
-    columns = {
+    columns: dict[str, Cells] = {
         "op": names_of(calls.core, calls.rows[first]),
         **{part: [texts[place] or None for texts in sets] for place, part in enumerate(parts)},
         "uid": c.uid[calls.rows[first]],

@@ -100,12 +100,14 @@ TENSOR_VERSIONS: About = {
 }
 
 SCHEMAS = {
-    "tensor_versions": TableSchema("Which tensors and storages had an id?", TENSOR_VERSIONS),
-    "storage_kernels": TableSchema("Which kernels touched a storage?", STORAGE_KERNELS),
-    "tensor_makers": TableSchema("Who made what an op reads?", TENSOR_MAKERS),
-    "copy_chains": TableSchema("Which tensors are copied and cast again and again?", COPY_CHAINS),
-    "bytes_alive": TableSchema("How much memory do tensors hold over time?", BYTES_ALIVE),
-    "peak_bytes_by_module": TableSchema("Who holds the memory when most of it is in use?", PEAK_BYTES_BY_MODULE),
-    "shared_reads": TableSchema("Which memory is read from several streams?", SHARED_READS),
-    "tensor_life": TableSchema("What became of a tensor or a storage?", TENSOR_LIFE),
+    "tensor_versions": TableSchema("The tensors and storages that had an id.", TENSOR_VERSIONS),
+    "storage_kernels": TableSchema("Kernels, copies and fills of the ops that touched a storage.", STORAGE_KERNELS),
+    "tensor_makers": TableSchema(
+        "Who made what an op reads, who allocated its memory, and who wrote there last.", TENSOR_MAKERS
+    ),
+    "copy_chains": TableSchema("Tensors that are copied or cast, and then copied again.", COPY_CHAINS),
+    "bytes_alive": TableSchema("How much memory tensors hold over time.", BYTES_ALIVE),
+    "peak_bytes_by_module": TableSchema("Who allocated what is in use when most memory is.", PEAK_BYTES_BY_MODULE),
+    "shared_reads": TableSchema("Memory that kernels on several streams read.", SHARED_READS),
+    "tensor_life": TableSchema("Every use of a tensor or storage, in order.", TENSOR_LIFE),
 }
