@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import inspect
+import json
 import os
 import shlex
 import shutil
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from handmade import Run
+from mm_pair import node
 
 import tracelens_graph
 from tracelens_graph.cli.app import app
@@ -34,7 +36,7 @@ class Output(NamedTuple):
     """How a command is made to write to a place.
 
     Attributes:
-        words: the command; TRACE, OTHER (another trace) and PLACE stand for paths.
+        words: the command; TRACE, OTHER (another trace), ET (the execution trace) and PLACE stand for paths.
         name: name of the file, or folder, for the place.
         files: what is written into a folder; empty where the place is a file.
     """
@@ -48,7 +50,8 @@ class Output(NamedTuple):
     def said(self) -> str:
         """What the command says on standard error: the small trace is of rank 3 of 8."""
         ranks = "of 8 ranks 0, 1, 2, 4, 5, 6, 7 are missing\nrank 3 is there more than once\n"
-        return ranks if self.words.startswith("ranks") else ""
+        said = {"ranks": ranks, "--chakra": "note: GPU events that lead to no op and are left out: 1\n"}
+        return next((text for word, text in said.items() if word in self.words.split()), "")
 
 
 OUTPUTS = {
@@ -60,6 +63,10 @@ OUTPUTS = {
     ("diff", "csv"): Output("diff TRACE TRACE --csv PLACE", "structure", ("diff_totals.csv", "diff_places.csv")),
     ("diff", "json"): Output("diff TRACE TRACE --json PLACE", "d.json"),
     ("diff", "markdown"): Output("diff TRACE TRACE --markdown PLACE", "d.md"),
+    ("link", "csv"): Output("link --et ET --trace TRACE --csv PLACE", "link", ("link_counts.csv", "link_ops.csv")),
+    ("link", "json"): Output("link --et ET --trace TRACE --json PLACE", "l.json"),
+    ("link", "markdown"): Output("link --et ET --trace TRACE --markdown PLACE", "l.md"),
+    ("link", "chakra"): Output("link --et ET --trace TRACE --chakra PLACE", "c.json"),
     ("ranks", "csv"): Output("ranks TRACE OTHER --csv PLACE", "ranks", ("rank_times.csv", "rank_balance.csv")),
     ("ranks", "xlsx"): Output("ranks TRACE OTHER --xlsx PLACE", "ranks.xlsx"),
     ("ranks", "json"): Output("ranks TRACE OTHER --json PLACE", "ranks.json"),
@@ -106,7 +113,7 @@ def named(output: Output) -> str:
 
 
 @pytest.fixture
-def ask(run: Run, trace: Path, other_rank: Path) -> Callable[..., tuple[int, str, str]]:
+def ask(run: Run, trace: Path, other_rank: Path, execution_trace: Path) -> Callable[..., tuple[int, str, str]]:
     """Runs a command with its output at a place."""
 
     def call(output: Output, place: object, *more: str, of: Path = trace) -> tuple[int, str, str]:
@@ -114,7 +121,7 @@ def ask(run: Run, trace: Path, other_rank: Path) -> Callable[..., tuple[int, str
             pytest.importorskip("matplotlib")
         if "r.html" in output.name:
             pytest.importorskip("plotly")
-        words = {"TRACE": of, "OTHER": other_rank, "PLACE": place}
+        words = {"TRACE": of, "OTHER": other_rank, "ET": execution_trace, "PLACE": place}
         return run(*(words.get(word, word) for word in output.words.split()), *more)
 
     return call
@@ -126,6 +133,18 @@ def other_rank(tmp_path: Path, trace_file: Path) -> Path:
     folder = tmp_path / "others"
     folder.mkdir()
     return Path(shutil.copy(trace_file, folder / "other.json"))
+
+
+@pytest.fixture
+def execution_trace(other_rank: Path) -> Path:
+    """The execution trace of the trace, in the same folder as the other one."""
+    ops = {1: "aten::linear", 2: "aten::addmm", 3: "aten::empty"}
+    nodes = [node(number + 2, 2 if number != 2 else 3, name, number, 0) for number, name in ops.items()]
+    process, thread = (f"[pytorch|profiler|execution_trace|{kind}]" for kind in ("process", "thread"))
+    nodes += [node(2, 1, thread, 0, 7), node(1, 1, process, 0, 7, tid=0)]
+    place = other_rank.parent / "et.json"
+    place.write_text(json.dumps({"schema": "1.1.1-chakra.0.0.4", "pid": 100, "nodes": nodes}))
+    return place
 
 
 @pytest.fixture
@@ -315,7 +334,7 @@ def test_two_outputs_of_one_command_are_two_files(run: Run, trace: Path, tmp_pat
 
 @pytest.mark.parametrize("output", [output for output in FILES if output.to_stdout], ids=named)
 def test_standard_output_pipes_and_devices_take_what_a_file_would_hold(
-    ask: Any, output: Output, tmp_path: Path, trace: Path, other_rank: Path
+    ask: Any, output: Output, tmp_path: Path, trace: Path, other_rank: Path, execution_trace: Path
 ) -> None:
     place = tmp_path / output.name
     assert ask(output, place)[0] == 0
@@ -327,7 +346,7 @@ def test_standard_output_pipes_and_devices_take_what_a_file_would_hold(
     with subprocess.Popen(f"cat {pipe} > {copy}", shell=True):
         assert ask(output, pipe)[0] == 0
     assert pipe.is_fifo()
-    words = {"TRACE": str(trace), "OTHER": str(other_rank)}
+    words = {"TRACE": str(trace), "OTHER": str(other_rank), "ET": str(execution_trace)}
     for stdout in ("-", "/dev/stdout"):
         command = [(words | {"PLACE": stdout}).get(word, word) for word in output.words.split()]
         done = subprocess.run([*PROGRAM, *command], capture_output=True, check=True)
