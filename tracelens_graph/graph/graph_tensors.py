@@ -73,19 +73,26 @@ class GraphTensors:
         told = self.lineage.uses
         return describe(told.shapes[told.shape[use]], told.dtypes[told.dtype[use]])
 
+    @cached_property
+    def form_use(self) -> np.ndarray:
+        """Per tensor the use that shows its form: the first one with elements, for many are made empty and resized."""
+        told = self.lineage
+        order = np.lexsort((told.moment, told.uses.elements <= 0, told.tensor))
+        return order[np.searchsorted(told.tensor[order], np.arange(len(told.tensors)))]
+
     def tensor_text(self, number: int) -> str:
         """Name, type and sizes of a tensor: `t123: float32[16384,4096]`."""
-        return f"{self.tensor_name(number)}: {self.form(int(self.lineage.tensors.first_use[number]))}"
+        return f"{self.tensor_name(number)}: {self.form(int(self.form_use[number]))}"
 
     def bytes_of(self, number: int) -> int:
         """Size of a tensor's elements; what 64 bits cannot hold is cut."""
-        told, use = self.lineage.uses, self.lineage.tensors.first_use[number]
+        told, use = self.lineage.uses, self.form_use[number]
         return max(min(int(told.elements[use]) * int(told.itemsize[use]), 2**63 - 1), 0)
 
     def device_of(self, number: int) -> str:
         """The device of a tensor, such as `cuda:0`."""
         told = self.lineage.uses
-        return told.devices[told.device[self.lineage.tensors.first_use[number]]]
+        return told.devices[told.device[self.form_use[number]]]
 
     # --- by op -----------------------------------------------------------------------------------------------
 
@@ -179,7 +186,7 @@ class GraphTensors:
     def facts_of_tensor(self, number: int) -> dict[str, Any]:
         """Properties of a tensor as a node, by name."""
         told, uses = self.lineage.tensors, self.lineage.uses
-        use, spans = int(told.first_use[number]), self.tensor_spans
+        use, spans = int(self.form_use[number]), self.tensor_spans
         strides = uses.all_strides[uses.strides[use]]
         return {
             "name": self.tensor_text(number),

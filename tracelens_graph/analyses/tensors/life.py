@@ -103,9 +103,9 @@ def describe_thing(core: Core, thing: Thing) -> list[str]:
         head = f"{tensors.storage_name(thing.number)}: storage of at least {size:,} bytes on {device}"
         lines = [head, f"allocated by: {made}", f"tensors: {_listed(tensors, tensors_on.tolist())}"]
     else:
-        use = int(told.tensors.first_use[thing.number])
+        use = int(tensors.form_use[thing.number])
         strides = told.uses.all_strides[told.uses.strides[use]]
-        storage = int(told.tensors.storage[thing.number])
+        storage = int(told.storage[use])
         head = f"{tensors.tensor_text(thing.number)}, {tensors.bytes_of(thing.number):,} bytes"
         head += f" on {tensors.device_of(thing.number)}"
         head += "" if strides is None else f", strides {list(strides)}"
@@ -196,7 +196,7 @@ def versions(core: Core, things: Sequence[Thing]) -> Table:
         number = thing.number
         rows.append((
             tensors.storage_name(number) if thing.is_storage else tensors.tensor_name(number),
-            None if thing.is_storage else tensors.form(int(told.tensors.first_use[number])),
+            None if thing.is_storage else tensors.form(int(tensors.form_use[number])),
             int(told.storages.bytes[number]) if thing.is_storage else tensors.bytes_of(number),
             told.uses.devices[told.uses.device[last]],
             execution.names[execution.name[maker]] if maker >= 0 else None,
