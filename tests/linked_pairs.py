@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.execution_trace import ExecutionTrace
-from tracelens_graph.graph.joining import join
-from tracelens_graph.graph.link import Link
+from tracelens_graph.graph.execution.trace import ExecutionTrace
+from tracelens_graph.graph.joining.join import join
+from tracelens_graph.graph.joining.link import Link
 from tracelens_graph.loaders.execution_trace.loader import load_execution_trace
 from tracelens_graph.loaders.kineto.record_ids import record_ids
 from tracelens_graph.loaders.sources import open_source

@@ -96,8 +96,8 @@ def linked(core: Core, et: Any) -> Core:
         NotATraceError, TraceError: the execution trace cannot be read.
         ChangedTraceError: the file of the graph is no longer the one that was loaded.
     """
-    from tracelens_graph.graph.joining import join
-    from tracelens_graph.graph.link_filling import linked_graph
+    from tracelens_graph.graph.joining.filling import linked_graph
+    from tracelens_graph.graph.joining.join import join
     from tracelens_graph.loaders.execution_trace.loader import load_execution_trace
     from tracelens_graph.loaders.kineto.record_ids import record_ids
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from tracelens_graph.errors import NotATraceError
 from tracelens_graph.garbage import garbage_collection_paused
-from tracelens_graph.graph.execution_trace import ExecutionTrace, ExecutionTraceInfo
+from tracelens_graph.graph.execution.trace import ExecutionTrace, ExecutionTraceInfo
 from tracelens_graph.loaders.execution_trace.collect import NodeCollector
 from tracelens_graph.loaders.execution_trace.layout import NODES
 from tracelens_graph.loaders.kineto.chunks import Walker

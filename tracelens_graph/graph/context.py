@@ -28,7 +28,7 @@ from tracelens_graph.schema import DEVICE_KINDS, Kind
 
 if TYPE_CHECKING:
     from tracelens_graph.graph.core import Core
-    from tracelens_graph.graph.graph_tensors import GraphTensors
+    from tracelens_graph.graph.execution.graph_tensors import GraphTensors
 
 
 ARGSET_PARTS = ("input_dims", "input_types", "input_strides", "concrete_inputs")

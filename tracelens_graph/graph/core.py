@@ -38,8 +38,8 @@ from tracelens_graph.suggest import hint
 if TYPE_CHECKING:
     from tracelens_graph.graph.autograd import Autograd
     from tracelens_graph.graph.collectives import Collectives
-    from tracelens_graph.graph.graph_tensors import GraphTensors
-    from tracelens_graph.graph.link import Link
+    from tracelens_graph.graph.execution.graph_tensors import GraphTensors
+    from tracelens_graph.graph.joining.link import Link
     from tracelens_graph.table import Table
 
 
@@ -258,7 +258,7 @@ class Core:
         """Tensors and storages; None without an execution trace."""
         if self.link is None:
             return None
-        from tracelens_graph.graph.graph_tensors import GraphTensors
+        from tracelens_graph.graph.execution.graph_tensors import GraphTensors
 
         return GraphTensors(self.columns, self.link, self.info.has_times)
 

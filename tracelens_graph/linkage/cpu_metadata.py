@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tracelens_graph.graph.execution_trace import ExecutionTrace
-from tracelens_graph.graph.tensor_uses import TensorUses, tensor_uses
+from tracelens_graph.graph.execution.tensor_uses import TensorUses, tensor_uses
+from tracelens_graph.graph.execution.trace import ExecutionTrace
 from tracelens_graph.linkage.traces import execution_trace_of, row_of_node
 
 

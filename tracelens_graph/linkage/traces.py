@@ -8,8 +8,8 @@ from weakref import WeakKeyDictionary
 
 from tracelens_graph.errors import AnalysisError, NodeNotFoundError
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.execution_trace import ExecutionTrace
-from tracelens_graph.graph.link import Link
+from tracelens_graph.graph.execution.trace import ExecutionTrace
+from tracelens_graph.graph.joining.link import Link
 
 _LARGEST_SHOWN = 60
 """Characters of an id that a message shows."""
@@ -90,8 +90,8 @@ def joined(cpu_trace: Any, gpu_trace: Any) -> Pair:
     for known in (core, _JOINED.get(core)):
         if known is not None and known.link is not None and known.link.execution is execution:
             return Pair(known, known.link)
-    from tracelens_graph.graph.joining import join
-    from tracelens_graph.graph.link_filling import linked_graph
+    from tracelens_graph.graph.joining.filling import linked_graph
+    from tracelens_graph.graph.joining.join import join
     from tracelens_graph.loaders.kineto.record_ids import record_ids
 
     link = join(core, execution, record_ids(core))

@@ -11,8 +11,8 @@ import numpy as np
 from tracelens_graph.analyses.shared.grouping import Cells
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.execution_trace import ExecutionTrace
-from tracelens_graph.graph.link import Link
+from tracelens_graph.graph.execution.trace import ExecutionTrace
+from tracelens_graph.graph.joining.link import Link
 from tracelens_graph.linkage.identifiers import shared_identifiers
 from tracelens_graph.linkage.kernel_ops import WAYS, Origins, origins
 from tracelens_graph.schema import Kind

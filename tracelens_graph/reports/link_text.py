@@ -10,7 +10,7 @@ from typing import Any
 from tracelens_graph._version import __version__
 from tracelens_graph.files import file_name
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.link import Link
+from tracelens_graph.graph.joining.link import Link
 from tracelens_graph.marks import COMMENT
 from tracelens_graph.reports import tree_text
 from tracelens_graph.reports.document import SCHEMA_VERSION, objects

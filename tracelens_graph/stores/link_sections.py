@@ -12,8 +12,8 @@ from typing import Any, overload
 
 import numpy as np
 
-from tracelens_graph.graph.execution_trace import Arguments, ExecutionTrace, ExecutionTraceInfo
-from tracelens_graph.graph.link import Link
+from tracelens_graph.graph.execution.trace import Arguments, ExecutionTrace, ExecutionTraceInfo
+from tracelens_graph.graph.joining.link import Link
 from tracelens_graph.stores.sections import Sections, SectionWriter
 
 _NUMBERS = {

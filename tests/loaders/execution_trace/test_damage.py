@@ -16,7 +16,7 @@ from made_execution import THREAD, Op, made, node, process, special, tensor, tra
 from corpus import CHECKOUT
 from tracelens_graph.errors import TraceError
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.execution_trace import ExecutionTrace
+from tracelens_graph.graph.execution.trace import ExecutionTrace
 from tracelens_graph.loaders.execution_trace.loader import load_execution_trace
 from tracelens_graph.loaders.kineto import chunks
 from tracelens_graph.loaders.sources import open_source

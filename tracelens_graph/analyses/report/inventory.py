@@ -12,8 +12,8 @@ import numpy as np
 from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, gpu_classes
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.core import UNREADABLE, Core
+from tracelens_graph.graph.execution.tensor_uses import tensor_uses
 from tracelens_graph.graph.intervals import union_length
-from tracelens_graph.graph.tensor_uses import tensor_uses
 from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.schema import (
     FLAG_MEANING,

@@ -6,7 +6,7 @@ import numpy as np
 
 from tracelens_graph.column import About
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.graph_tensors import GraphTensors
+from tracelens_graph.graph.execution.graph_tensors import GraphTensors
 from tracelens_graph.graph.window import Window
 from tracelens_graph.table import Table
 

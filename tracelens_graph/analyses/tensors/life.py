@@ -13,9 +13,9 @@ from tracelens_graph.analyses.shared.grouping import Cells
 from tracelens_graph.analyses.tensors.known import NO_TENSORS, KernelsOfOps
 from tracelens_graph.errors import AnalysisError, NodeNotFoundError
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.graph_tensors import GraphTensors
+from tracelens_graph.graph.execution.graph_tensors import GraphTensors
+from tracelens_graph.graph.execution.lineage import Storages, Tensors
 from tracelens_graph.graph.intervals import sum_by_group
-from tracelens_graph.graph.lineage import Storages, Tensors
 from tracelens_graph.graph.traversals import nearest_above
 from tracelens_graph.graph.window import step_number, window_of
 from tracelens_graph.schema import Kind

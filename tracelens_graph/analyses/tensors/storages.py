@@ -11,7 +11,7 @@ from tracelens_graph.analyses.shared.grouping import Cells, text_codes
 from tracelens_graph.analyses.tensors.known import KernelsOfOps, shown_us, storages_by_row, without_tensors
 from tracelens_graph.errors import NodeNotFoundError
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.graph_tensors import GraphTensors
+from tracelens_graph.graph.execution.graph_tensors import GraphTensors
 from tracelens_graph.graph.traversals import climb, nearest_above
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import Kind

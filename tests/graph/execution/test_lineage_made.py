@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tracelens_graph.graph.lineage import Lineage, lineage
+from tracelens_graph.graph.execution.lineage import Lineage, lineage
 from tracelens_graph.loaders.execution_trace.loader import load_execution_trace
 from tracelens_graph.loaders.sources import open_source
 

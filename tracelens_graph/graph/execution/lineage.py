@@ -32,9 +32,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tracelens_graph.graph.execution_trace import ExecutionTrace
-from tracelens_graph.graph.op_schemas import OpSchema, Result, op_schema
-from tracelens_graph.graph.tensor_uses import TensorUses, tensor_uses
+from tracelens_graph.graph.execution.op_schemas import OpSchema, Result, op_schema
+from tracelens_graph.graph.execution.tensor_uses import TensorUses, tensor_uses
+from tracelens_graph.graph.execution.trace import ExecutionTrace
 
 _FORM = ("storage", "offset", "elements", "itemsize", "device", "dtype", "shape", "strides")
 """What stays the same of a tensor unless it is written in place."""

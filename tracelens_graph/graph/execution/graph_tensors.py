@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tracelens_graph.graph.lineage import Lineage
-from tracelens_graph.graph.tensor_uses import describe
+from tracelens_graph.graph.execution.lineage import Lineage
+from tracelens_graph.graph.execution.tensor_uses import describe
 
 if TYPE_CHECKING:
     from tracelens_graph.graph.columns import Columns
-    from tracelens_graph.graph.link import Link
+    from tracelens_graph.graph.joining.link import Link
 
 _MOST_SHOWN = 3
 """Tensors of each side of an op that its line tells; then their number."""

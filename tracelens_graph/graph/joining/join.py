@@ -14,12 +14,12 @@ import numpy as np
 
 from tracelens_graph.errors import LinkError
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.execution_trace import ExecutionTrace
-from tracelens_graph.graph.id_join import by_ids, offsets
-from tracelens_graph.graph.join_sides import Pairs, Side
-from tracelens_graph.graph.link import Link
-from tracelens_graph.graph.order_join import by_order, within_longer
-from tracelens_graph.graph.other_process import is_same_process, other_process
+from tracelens_graph.graph.execution.trace import ExecutionTrace
+from tracelens_graph.graph.joining.by_ids import by_ids, offsets
+from tracelens_graph.graph.joining.by_order import by_order, within_longer
+from tracelens_graph.graph.joining.link import Link
+from tracelens_graph.graph.joining.other_process import is_same_process, other_process
+from tracelens_graph.graph.joining.sides import Pairs, Side
 
 ENOUGH_PERCENT = 95
 """Share of pairs with equal names from which on a method is believed."""

@@ -8,8 +8,8 @@ from typing import Any
 
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.execution_arguments import collective_arguments
-from tracelens_graph.graph.execution_trace import ExecutionTrace
+from tracelens_graph.graph.execution.arguments import collective_arguments
+from tracelens_graph.graph.execution.trace import ExecutionTrace
 from tracelens_graph.schema import GPU_KINDS
 
 _DEVICE = re.compile(rb'"(?:cuda|xpu|hpu|mtia):([0-9]{1,4})"')

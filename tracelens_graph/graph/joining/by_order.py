@@ -8,7 +8,7 @@ import numpy as np
 
 from tracelens_graph.graph.anchors import surroundings
 from tracelens_graph.graph.common_order import common_order
-from tracelens_graph.graph.join_sides import Pairs, Side
+from tracelens_graph.graph.joining.sides import Pairs, Side
 
 _REACH = 4
 """Neighbours on each side by which places of two sequences are told to be alike."""

@@ -14,7 +14,7 @@ from linked_pairs import Call, calls, execution_trace, joined, kineto, pairs_of,
 from corpus import CORPUS, needs_corpus
 from tracelens_graph.errors import LinkError
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.link import Link
+from tracelens_graph.graph.joining.link import Link
 from tracelens_graph.loading import load_core
 from tracelens_graph.simulate import simulate
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.execution_arguments import ArgumentSet, ArgumentSets, collective_arguments
-from tracelens_graph.graph.link import Link
+from tracelens_graph.graph.execution.arguments import ArgumentSet, ArgumentSets, collective_arguments
+from tracelens_graph.graph.joining.link import Link
 from tracelens_graph.schema import Kind
 
 _NOTHING: ArgumentSet = ("", "", "", "")

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from tracelens_graph.garbage import garbage_collection_paused
-from tracelens_graph.graph.execution_trace import Arguments, ExecutionTrace
+from tracelens_graph.graph.execution.trace import Arguments, ExecutionTrace
 
 _TENSOR = "Tensor("
 _UNDEFINED = "Tensor(nullptr"

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from tracelens_graph.graph.execution_trace import Argument, Arguments, ExecutionTrace
+from tracelens_graph.graph.execution.trace import Argument, Arguments, ExecutionTrace
 
 ArgumentSet = tuple[str, str, str, str]
 """Dims, types, strides and concrete inputs as compact JSON texts; empty where not recorded."""

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelens_graph.files import file_name
-from tracelens_graph.graph.execution_trace import ExecutionTrace
+from tracelens_graph.graph.execution.trace import ExecutionTrace
 
 if TYPE_CHECKING:
-    from tracelens_graph.graph.lineage import Lineage
+    from tracelens_graph.graph.execution.lineage import Lineage
 
 
 @dataclass(eq=False)
@@ -53,6 +53,6 @@ class Link:
     @cached_property
     def lineage(self) -> Lineage:
         """The tensors and storages of the execution trace: who made, read and wrote each."""
-        from tracelens_graph.graph.lineage import lineage
+        from tracelens_graph.graph.execution.lineage import lineage
 
         return lineage(self.execution)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tracelens_graph.graph.join_sides import Pairs, Side
+from tracelens_graph.graph.joining.sides import Pairs, Side
 
 _VOTES = 1 << 20
 """Pairs of ids that vote for a constant."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.execution_trace import ExecutionTrace
+from tracelens_graph.graph.execution.trace import ExecutionTrace
 from tracelens_graph.schema import Kind
 
 Pairs = tuple[np.ndarray, np.ndarray]

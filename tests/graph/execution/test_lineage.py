@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corpus import CHECKOUT, CORPUS, needs_corpus
-from tracelens_graph.graph.lineage import Lineage, lineage
-from tracelens_graph.graph.op_schemas import Result, op_schema
+from tracelens_graph.graph.execution.lineage import Lineage, lineage
+from tracelens_graph.graph.execution.op_schemas import Result, op_schema
 from tracelens_graph.loaders.execution_trace.loader import load_execution_trace
 from tracelens_graph.loaders.sources import open_source
 

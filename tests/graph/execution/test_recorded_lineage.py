@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from recorded_pairs import document, linked
 
-from tracelens_graph.graph.lineage import Lineage
+from tracelens_graph.graph.execution.lineage import Lineage
 from tracelens_graph.loading import load_core
 
 Json = dict[str, Any]

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from execution_nodes import Node, execution_of
 
-from tracelens_graph.graph.tensor_uses import TensorUses, describe, tensor_uses
+from tracelens_graph.graph.execution.tensor_uses import TensorUses, describe, tensor_uses
 
 ONE, TWO = [10, 11, 0, 6, 4, "cpu"], [20, 21, 3, 2, 2, "cuda:0"]
 
