@@ -31,6 +31,7 @@ ABOUT = {
     "attribution": "What the GPU's time is charged to",
     "shapes": "Arguments, kernels, copies",
     "structure": "Calls that are alike, and calls that are not",
+    "tensors": "Tensors and storages, of traces that are linked with an execution trace",
     "across": "Across traces, runs and platforms",
     "quality": "What the traces do not tell",
 }
