@@ -238,6 +238,31 @@ OTHER_TABLES = {
         name: (f"tracelens-graph ranks TRACE TRACE --table {name}", f'tlg.rank_tables([g, g])["{name}"]')
         for name in _OF_RANKS
     },
+    **{
+        name: (
+            f"tracelens-graph report ET --table {name}",
+            f"from tracelens_graph.analyses.structure.calls import {name}; {name}(linked)",
+        )
+        for name in ("calls_by_category", "calls_by_op", "calls_by_arguments")
+    },
+    **{
+        name: (
+            f"tracelens-graph link --et ET --trace TRACE --table {name}",
+            "from tracelens_graph.linkage.validation import Validation; "
+            f'Validation(linked, linked.link).tables()["{name}"]',
+        )
+        for name in ("link_counts", "link_ways", "link_ops")
+    },
+    "tensor_versions": (
+        "tracelens-graph tensor TRACE --et ET 7",
+        "from tracelens_graph.analyses.tensors.life import find_things, versions; "
+        'versions(linked, find_things(linked, "7"))',
+    ),
+    "tensor_life": (
+        "tracelens-graph tensor TRACE --et ET s7",
+        "from tracelens_graph.analyses.tensors.life import find_things, tensor_life; "
+        'tensor_life(linked, find_things(linked, "s7")[0])',
+    ),
 }
 """Table that is in no report -> a command and a call in Python that give it."""
 
@@ -258,7 +283,8 @@ def _tables(g: tlg.TraceGraph) -> Iterator[str]:
         "*Busy* time is the length of a union of intervals: work that overlaps counts once. Everything else called\n"
         "time is a sum or a statistic of durations. A uid is the position of an event in the file's event list.\n\n"
         "In calls, `g` is what `tlg.load(TRACE)` gives; a window of it (`g.window(step=3)`) does as well, see\n"
-        "[windows-and-steps.md](windows-and-steps.md). `ranks` is what `tlg.load_set(FOLDER)` gives. *With* names the\n"
+        "[windows-and-steps.md](windows-and-steps.md). `ranks` is what `tlg.load_set(FOLDER)` gives, `linked` what\n"
+        "`tlg.load(TRACE, et=ET)` does: see [linkage.md](linkage.md). *With* names the\n"
         "option of `tracelens-graph report` that adds a column, in Python a field of `tlg.ReportOptions`.\n\n"
     )
     yield from _rows(("table", "says"), ((f"[{name}](#{name})", TABLES[name].answers) for name in TABLES))

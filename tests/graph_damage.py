@@ -148,7 +148,9 @@ def wrong_facts(data: bytes, rng: random.Random) -> bytes:
     places += [(index["facts"]["info"], key) for key in index["facts"]["info"]]
     places += [(index["facts"]["threads"], rng.randrange(len(index["facts"]["threads"])))]
     holder, key = rng.choice(places)
-    odd = [7.5, {}, {"a": {}}, [[1]], [[[1], 2]], True]
+    odd: list[Any] = [7.5, {}, {"a": {}}, [[1]], [[[1], 2]], True]
+    if key == "metadata":  # any object may be that
+        odd = [one for one in odd if not isinstance(one, dict)]
     holder[key] = rng.choice([one for one in odd if one != holder[key]])
     return with_index(data, index)
 

@@ -60,6 +60,8 @@ COMMANDS = {
 FILES = {"R": ".html", "C": ".json", "G": ".graphml", "S": ".tlg", "J": ".json"}
 
 WITHOUT_A_TRACE = {"architectures"}
+WITH_AN_EXECUTION_TRACE = {"link", "tensor"}
+"""Deep pairs are in the tests of linkage."""
 WITH_A_DATABASE = {"check", "demo", "drop", "list", "pull", "push", "push-diff", "queries", "query", "start", "stop"}
 
 
@@ -80,7 +82,7 @@ def deep(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 def test_no_command_is_forgotten() -> None:
-    assert set(commands()) == set(COMMANDS) | WITHOUT_A_TRACE | WITH_A_DATABASE
+    assert set(commands()) == set(COMMANDS) | WITHOUT_A_TRACE | WITH_AN_EXECUTION_TRACE | WITH_A_DATABASE
 
 
 @pytest.mark.parametrize("words", [words for ways in COMMANDS.values() for words in ways])

@@ -38,6 +38,15 @@ def graph(trace: Path) -> tlg.TraceGraph:
     return tlg.load(trace)
 
 
+def execution_trace(trace: Path) -> Path:
+    return trace.with_name("rank0.execution-trace.json")
+
+
+@pytest.fixture(scope="module")
+def linked(trace: Path) -> tlg.TraceGraph:
+    return tlg.load(trace, et=execution_trace(trace))
+
+
 MAY_BE_EMPTY = ("diff_within", "late_ranks", "late_arrivals", "unmatched_collectives", "critical_path_ties")
 """Tables without rows where all ranks are alike."""
 
@@ -55,7 +64,9 @@ def test_every_table_is_explained() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", COMMANDS)
 def test_command_works(name: str, trace: Path, tmp_path: Path) -> None:
-    arguments = COMMANDS[name].replace("TRACE", str(trace)).replace("--csv ", f"--csv {tmp_path}/").split()[1:]
+    et = str(execution_trace(trace))
+    places = {"TRACE": str(trace), "ET": et}
+    arguments = [places.get(word, word) for word in COMMANDS[name].replace("--csv ", f"--csv {tmp_path}/").split()[1:]]
     if COMMANDS[name].count("TRACE") > 1:
         arguments[arguments.index(str(trace))] = str(trace.with_name("rank1.json.gz"))
     result = CliRunner().invoke(app, arguments, catch_exceptions=False)
@@ -65,9 +76,9 @@ def test_command_works(name: str, trace: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_call_gives_a_table_with_columns_of_the_page(name: str, graph: tlg.TraceGraph) -> None:
+def test_call_gives_a_table_with_columns_of_the_page(name: str, graph: tlg.TraceGraph, linked: tlg.TraceGraph) -> None:
     *statements, call = CALLS[name].split("; ")
-    known = {"tlg": tlg, "g": graph, "ranks": RANKS}
+    known = {"tlg": tlg, "g": graph, "ranks": RANKS, "linked": linked}
     exec("\n".join([*statements, f"table = {call}"]), known)
     table = known["table"]
     assert isinstance(table, Table)
@@ -86,8 +97,9 @@ def test_columns_of_the_page_are_in_the_table_under_some_options(name: str, grap
     plain = tlg.report_tables(graph)[name].columns
     options = tlg.ReportOptions(**switches, arch=architecture("h100-sxm"), compare_with=graph.everything)
     full = tlg.report_tables(graph, options)[name].columns
-    # Of this column there is one of two, depending on who launched the kernels.
-    assert TABLES[name].columns.keys() - {"% of graph time"} == full.keys()
+    # Of the first there is one of two, depending on who launched the kernels; the others need an execution trace.
+    absent = {"% of graph time", "et_node", "input_tensors", "input_storages", "output_tensors", "output_storages"}
+    assert TABLES[name].columns.keys() - absent == full.keys()
     section = SECTIONS[name]
     assert {column for column in full if re.search(rf"^\| `{re.escape(column)}` \|.*`--", section, re.MULTILINE)} == (
         full.keys() - plain.keys()

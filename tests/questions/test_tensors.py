@@ -172,8 +172,8 @@ def test_a_graph_without_execution_trace_has_an_empty_table_with_a_note(name: st
 
 
 PARAMETERS: list[tuple[str, dict[str, Any]]] = [
-    ("copy_chains", {"min_copies": 1, "top": 0}), ("copy_chains", {"top": 3}), ("bytes_alive", {"points": 7}),
-    ("shared_reads", {"top": 1}), ("storage_kernels", {"storage": "s31"}),
+    ("copy_chains", {"min_copies": 1, "top": 0}), ("copy_chains", {"min_copies": 1, "top": 3}),
+    ("bytes_alive", {"points": 7}), ("shared_reads", {"top": 1}), ("storage_kernels", {"storage": "s31"}),
 ]  # fmt: skip
 
 
