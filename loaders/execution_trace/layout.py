@@ -23,6 +23,8 @@ NODE_BEGIN = re.compile(rf"(?:\A|\}})[\s,]*+(?P<node>{_FIRST})".encode(), re.DOT
 
 
 def _found(head: bytes, whole: bool) -> str | None:
+    if b'"traceEvents"' in head:
+        return "is a profiler's trace, not an execution trace: are the two swapped?"
     return "is an execution trace without a list `nodes`" if whole else None
 
 

@@ -65,6 +65,18 @@ def test_numbers_are_taken_with_commas(run: Run, job: Path) -> None:
     assert plain[0] == 0
 
 
+def test_of_a_linked_trace(run: Run, job: Path) -> None:
+    et = job / "rank0.execution-trace.json"
+    code, out, _ = run("ask", "peak_bytes_by_module", job / "rank0.json.gz", "--et", et, "--format", "json")
+    assert code == 0
+    linked = load_core(job / "rank0.json.gz", et=et)
+    assert json.loads(out) == table_object(QUESTIONS["peak_bytes_by_module"](linked))
+    assert json.loads(out)["rows"]
+    code, _, err = run("ask", "slowest_ranks", job, "--et", et)
+    assert code == 2
+    assert "--et" in err
+
+
 def test_of_several(run: Run, job: Path) -> None:
     code, out, err = run("ask", "slowest_ranks", job, "--format", "json")
     assert code == 0

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from tracelens_graph.analyses.ops.ops import ops_summary, ops_summary_by_category
 from tracelens_graph.analyses.timeline.timeline import ROW_MEANING, gpu_timeline
-from tracelens_graph.cli.gate import FAILED, Reading, check, conclude, parse, read, remarks
+from tracelens_graph.cli.gate import FAILED, Figure, Reading, check, conclude, parse, read, remarks
+from tracelens_graph.column import Column, Role
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
 from tracelens_graph.table import Table
@@ -239,3 +240,24 @@ def test_conclude_lets_pass_what_is_fine(tables: Tables, capsys: pytest.CaptureF
     conditions = parse(["idle_percent > 50"])
     conclude(remarks(conditions, tables), check(conditions, tables))
     assert capsys.readouterr() == ("", "")
+
+
+def of_kinds(*rates: float | None) -> Tables:
+    schema = {"kind": Column("kind", role=Role.key), "rate": Column("rate"), "ms": Column("time", role=Role.sum)}
+    columns = {"kind": ["a"] * len(rates), "rate": list(rates), "ms": [1.0] * len(rates)}
+    return {"kinds": Table("kinds", columns, schema)}
+
+
+@pytest.mark.parametrize(("operator", "expected"), [("<", 3), ("<=", 3), (">", 7), (">=", 7), ("==", math.nan)])
+def test_rates_of_several_rows_do_not_add_up(operator: str, expected: float) -> None:
+    figure = Figure("kind:a:rate", "kinds", "kind", ("a",), "rate")
+    found = read(figure, of_kinds(5.0, 3.0, None, 7.0), operator)
+    assert found.value == expected or math.isnan(found.value) == math.isnan(expected)
+    assert "3 rows" in found.remark or "do not add up" in found.remark
+    assert read(figure, of_kinds(5.0), operator) == Reading(5.0)
+    assert math.isnan(read(figure, of_kinds(None, None), operator).value)
+
+
+def test_times_of_several_rows_add_up() -> None:
+    figure = Figure("kind:a:ms", "kinds", "kind", ("a",), "ms")
+    assert read(figure, of_kinds(5.0, None), "<") == Reading(2.0)

@@ -58,6 +58,15 @@ def ask(
             "for people.",
         ),
     ] = None,
+    et: Annotated[
+        str | None,
+        typer.Option(
+            "--et",
+            metavar="FILE",
+            show_default=False,
+            help="Execution trace of the same run, which questions about tensors and storages need.",
+        ),
+    ] = None,
     cache: CacheOption = False,
     scheduler: SchedulerAddress = None,
 ) -> None:
@@ -82,7 +91,7 @@ def ask(
         else:
             given, added = _parameters(asked, param or []), extension_of(extension)
             own = _own_top(asked, given, format, top)
-            table, is_complete = _answer(asked, traces, given | own, window, added, format, cache, scheduler)
+            table, is_complete = _answer(asked, traces, given | own, window, added, format, et, cache, scheduler)
             if not own:
                 table = _first(table, format, top)
             if format is Format.csv:  # which has no place for them
@@ -146,15 +155,16 @@ def _answer(
     window: WindowChoice,
     extension: Extension | None,
     form: Format,
+    et: str | None,
     cache: bool,
     scheduler: str | None,
 ) -> tuple[Table, bool]:
     """The answer, and whether all files that look like traces could be read."""
     files = traces_named(traces)
     if question.several:
-        if cache or extension is not None:
+        if cache or extension is not None or et is not None:
             raise typer.BadParameter(
-                f"--cache and --extension go with questions about one trace; {question.name} is not"
+                f"--cache, --et and --extension go with questions about one trace; {question.name} is not"
             )
         from tracelens_graph.graph.window import columns_read
 
@@ -166,7 +176,7 @@ def _answer(
         raise typer.BadParameter(f"{question.name} is asked of one trace, not of {len(files)}")
     if scheduler is not None:
         raise typer.BadParameter(f"--scheduler goes with questions about several traces; {question.name} is not")
-    w = window.of(load(files[0], cache), extension)
+    w = window.of(load(files[0], cache, et=et), extension)
     table = question(w, **parameters)
     if form is not Format.table:
         return table, True

@@ -29,6 +29,8 @@ FAILED = 3
 _OPERATORS = {
     ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne,
 }  # fmt: skip
+_WORST = {">": max, ">=": max, "<": min, "<=": min}
+"""Operator -> which of several values is the likeliest to meet a condition."""
 _CONDITION = re.compile(r"(?P<figure>.*?)\s*(?P<operator>[<>=!]+)\s*(?P<number>[^<>=!]*)", re.DOTALL)
 
 _TIMELINE = "gpu_timeline"
@@ -44,7 +46,8 @@ class Figure:
         text: how it is called.
         table: name of the table that it stands in.
         key: column of that table in which its row is looked for.
-        rows: what stands there; the figure is the sum over the rows found. Empty for all rows.
+        rows: what stands there; the figure is the sum over the rows found, or the worst of them where they do not add
+            up. Empty for all rows.
         column: column of the number.
         may_lack: whether a row that is not there is known to count as 0, and is no slip.
     """
@@ -123,8 +126,16 @@ def parse(
     return [_condition(text, suffixes, options, of) for text in texts]
 
 
-def read(figure: Figure, tables: Mapping[str, Table]) -> Reading:
-    """The value of a figure. An op or a category that is not in the trace has the value 0."""
+def read(figure: Figure, tables: Mapping[str, Table], operator: str = "") -> Reading:
+    """The value of a figure. An op or a category that is not in the trace has the value 0.
+
+    Several rows add up; of rates, means and the like the one counts that is the likeliest to meet a condition.
+
+    Args:
+        figure: which one.
+        tables: where it is looked for.
+        operator: that of the condition.
+    """
     table = tables.get(figure.table)
     if table is None or not {figure.key, figure.column} <= set(table.columns):
         return Reading(math.nan, f"there is no table {figure.table} with {figure.key!r} and {figure.column!r}")
@@ -140,8 +151,17 @@ def read(figure: Figure, tables: Mapping[str, Table]) -> Reading:
         (name,) = figure.rows
         meant = did_you_mean(name, keys)
         return Reading(0.0, f"{name!r} is not in the trace and counts as 0{meant and f'; {meant}'}")
-    value = sum(math.nan if cell is None else float(cell) for cell in found)
-    return Reading(value, "it is not a number" if math.isnan(value) else "")
+    values = [math.nan if cell is None else float(cell) for cell in found]
+    about = table.about.get(figure.column)
+    if len(values) < 2 or about is None or about.adds_up:
+        value = sum(values)
+        return Reading(value, "it is not a number" if math.isnan(value) else "")
+    known = [value for value in values if not math.isnan(value)]
+    if not known or operator not in _WORST:
+        return Reading(math.nan, f"{len(values):,} rows have it, and they do not add up")
+    return Reading(
+        _WORST[operator](known), f"the {'least' if _WORST[operator] is min else 'most'} of {len(known):,} rows"
+    )
 
 
 def of_ranks(conditions: Sequence[Condition], ranks: Sequence[Ranked]) -> list[Condition]:
@@ -167,13 +187,13 @@ def _of_rank(condition: Condition, ranks: Sequence[Ranked]) -> Condition:
 
 def check(conditions: Sequence[Condition], tables: Mapping[str, Table]) -> list[str]:
     """One line for each condition that is met; a figure that is not known counts as one that meets it."""
-    judged = (condition.judge(read(condition.figure, tables)) for condition in conditions)
+    judged = (one.judge(read(one.figure, tables, one.operator)) for one in conditions)
     return [line for line in judged if line]
 
 
 def remarks(conditions: Sequence[Condition], tables: Mapping[str, Table]) -> list[str]:
     """What is to be said of conditions that are not met, such as that there is no op of that name."""
-    readings = [(condition, read(condition.figure, tables)) for condition in conditions]
+    readings = [(one, read(one.figure, tables, one.operator)) for one in conditions]
     return [f"{c.name}: {reading.remark}" for c, reading in readings if reading.remark and not c.judge(reading)]
 
 

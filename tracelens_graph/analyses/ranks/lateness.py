@@ -65,8 +65,8 @@ def lateness(figures: Figures, span_ns: float, for_a_reason: frozenset[str] = fr
     worst = int(np.argmax(np.where(blamed, held_up, -1) if blamed.any() else held_up))
     name, held_up_ns = attendances[worst].name, int(held_up[worst])
     last = np.flatnonzero(meetings.trace[meetings.last_part] == worst)
-    skew = (meetings.last_start_ns - meetings.first_start_ns)[last]
-    longest, kind = (int(skew.max()), meetings.kind[last[np.argmax(skew)]]) if len(last) else (0, UNKNOWN)
+    by = later_ns[last]
+    longest, kind = (int(by.max()), meetings.kind[last[np.argmax(by)]]) if len(last) else (0, UNKNOWN)
     share = percent(held_up_ns, span_ns)
     evidence: dict[str, int | float | str] = {
         "ms": held_up_ns / 1e6, "percent": share, "collectives": len(meetings), "times_last": len(last),

@@ -91,6 +91,9 @@ def _storage_named(tensors: GraphTensors, name: str) -> int:
     return names.index(name)
 
 
+_NO_RELEASES = "releases are not recorded: a storage counts from when it was made, or from the start, to its last use"
+
+
 def bytes_alive(g: Core | Window, points: int = 20) -> Table:
     """Bytes of storages that are alive at moments in equal distances, by device.
 
@@ -120,7 +123,7 @@ def bytes_alive(g: Core | Window, points: int = 20) -> Table:
         "storages": _joined([part[3] for part in parts]),
         "percent_of_peak": _joined([part[4] for part in parts]).astype(float),
     }
-    return Table("bytes_alive", columns, BYTES_ALIVE, title)
+    return Table("bytes_alive", columns, BYTES_ALIVE, title, [_NO_RELEASES])
 
 
 def peak_bytes_by_module(g: Core | Window) -> Table:
@@ -156,7 +159,7 @@ def peak_bytes_by_module(g: Core | Window) -> Table:
         ]
     found.sort(key=lambda row: (row[0], -row[5], row[2] or "", row[3] or ""))
     columns: dict[str, Cells] = {name: [row[i] for row in found] for i, name in enumerate(PEAK_BYTES_BY_MODULE)}
-    return Table("peak_bytes_by_module", columns, PEAK_BYTES_BY_MODULE, title)
+    return Table("peak_bytes_by_module", columns, PEAK_BYTES_BY_MODULE, title, [_NO_RELEASES])
 
 
 def shared_reads(g: Core | Window, top: int = 20) -> Table:

@@ -157,8 +157,11 @@ class _Reader:
                 if not text.startswith(_UNDEFINED):
                     whole.append(self._place((at,), -1, text, sizes, steps))
             elif text.startswith(_LISTS) and _TENSOR in text:
-                inner = [(path, one) for path, one in _inner_types(text, (at,)) if not one.startswith(_UNDEFINED)]
-                parts += [self._place(path, i, one, sizes, steps) for i, (path, one) in enumerate(inner)]
+                parts += [
+                    self._place(path, path[-1], one, sizes, steps)
+                    for path, one in _inner_types(text, (at,))
+                    if not one.startswith(_UNDEFINED)
+                ]
         return _Plan(whole, parts, len(told))
 
     def _place(self, path: tuple[int, ...], element: int, text: str, sizes: list[Any], steps: list[Any]) -> _Place:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tracelens_graph.graph.execution.lineage import Lineage
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Link:
     """Nodes of a graph and those of an execution trace that stand for the same operator or range.
 
@@ -37,6 +37,9 @@ class Link:
     equal_names_percent: float
     unjoined: Mapping[str, int]
     is_same_process: bool | None = None
+
+    def __repr__(self) -> str:
+        return f"<Link: {self.summary}>"
 
     @property
     def summary(self) -> str:

@@ -130,7 +130,7 @@ LATE_RANKS: About = {
                              heading="median late us"),
     "late_ms": total("sum of how much later it came", "ms"),
     "new_ms": total("sum of the parts of it that were not there at the collective before", "ms", heading="new ms"),
-    "reason": text("the reason with most of this new lateness", heading="reason"),
+    "reason": replace(text("the reason with most of this new lateness", heading="reason"), gives_way=0),
     "percent_reason": Column("its share of the new lateness", "%", heading="% of new"),
     "times_reason": count("late arrivals for this reason", heading="times"),
     "median_new_us": Column("median of their new lateness", "us", Role.spread, heading="median new us"),
