@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from neo4j_contents import Contents, assert_same, contents
 from neo4j_server import Home
+from profiles import thorough
 
 from tracelens_graph.analyses.alignment.difference import Diff, diff
 from tracelens_graph.analyses.alignment.matches import kind_name
@@ -177,7 +178,7 @@ def test_cut_off_anywhere_the_next_one_completes_it(
     database.push_diff(difference)
     expected, batches = contents(database.connection), len(done)
     assert batches > 10
-    for cut in range(0, batches, 6):
+    for cut in range(0, batches, 6 if thorough() else 12):
         done.clear()
 
         def cutting(*arguments: Any, cut: int = cut) -> int:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from neo4j_contents import Contents, assert_same, contents
 from neo4j_server import Home
+from profiles import thorough
 
 from tracelens_graph.analyses.critical_path.critical_path import critical_path, step_paths
 from tracelens_graph.analyses.ranks.meetings import Meetings
@@ -300,7 +301,7 @@ def test_cut_off_anywhere_the_next_one_completes_it(database: Database, monkeypa
     assert database.match("r", pipeline(), options=GPU) == "pushed"
     batches = len(done)
     assert batches > 10
-    for cut in range(0, batches, 4):
+    for cut in range(0, batches, 4 if thorough() else 12):
         with database.connection.driver() as driver, driver.session(database="neo4j") as session:
             session.run("MATCH (m:Matching) SET m.state = 'dropping'").consume()
         done.clear()
