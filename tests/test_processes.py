@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,18 @@ def test_results_come_in_order(processes: int | None) -> None:
     assert [square for square, _ in found] == [number**2 for number in range(8)]
     assert ({os.getpid()} == {pid for _, pid in found}) == (processes == 1 or (processes is None and _one_core()))
     assert not multiprocessing.active_children()
+
+
+def test_threads_of_others_are_no_matter() -> None:
+    """Python 3.12 and later warn when a process with threads forks, and warnings are errors here."""
+    done = threading.Event()
+    other = threading.Thread(target=done.wait)
+    other.start()
+    try:
+        assert [square for square, _ in map_in_processes(squared, range(3), 2)] == [0, 1, 4]
+    finally:
+        done.set()
+        other.join()
 
 
 def _one_core() -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -79,7 +80,10 @@ def _start(workers: list[_Worker], function: Callable[[Any], Any], wanted: int) 
             ours, theirs = multiprocessing.Pipe()
             process = multiprocessing.Process(target=_serve, args=(function, theirs))
             try:
-                process.start()
+                with warnings.catch_warnings():
+                    # Python warns of any thread when it forks. The new process uses nothing that a thread may hold.
+                    warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
+                    process.start()
             finally:
                 theirs.close()
             workers.append(_Worker(process, ours))
