@@ -268,3 +268,15 @@ def test_a_run_of_a_database(job: Path, neo4j: object) -> None:
         for (name, pushed), (_, pulled) in zip(mine.core.columns, other.core.columns, strict=True):
             if name not in {"name", "argset"}:  # numbers of strings, which a database does not keep
                 np.testing.assert_array_equal(pushed, pulled, name)
+
+
+def test_what_ranks_say_alike_of_their_job_is_kept_once(tmp_path: Path) -> None:
+    """Each rank names all ranks of its groups: kept rank by rank, that grows with the square of their number."""
+    files = list(map(str, write(simulate(ranks=5, steps=1, layers=1), tmp_path, traces_only=True)))
+    traces = load_core_set(files, processes=2)
+    told = [one.core.info.metadata["distributedInfo"] for one in traces]
+    assert [one["rank"] for one in told] == [0, 1, 2, 3, 4]
+    gc.collect()
+    alike = [one for one in gc.get_objects() if isinstance(one, dict) and one.get("ranks") == [0, 1, 2, 3, 4]]
+    assert len(alike) == 1
+    assert all(one["pg_config"][0] is alike[0] for one in told)

@@ -89,6 +89,7 @@ class Column:
         cells: what a cell holds; None for text in keys and texts, else a number. What a file of text holds is read so.
         gives_way: how readily it is left out where a line is too long; None for what its role says. See
             `order_of_leaving`.
+        wraps: whether its cells are sentences, which take several lines at the end of a line that is too long.
     """
 
     definition: str
@@ -99,6 +100,7 @@ class Column:
     figure: str = ""
     cells: Cells | None = None
     gives_way: int | None = None
+    wraps: bool = False
 
     @property
     def fold(self) -> Fold:

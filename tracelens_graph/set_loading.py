@@ -8,6 +8,7 @@ cluster, which may have other disks, send the bytes of these files.
 from __future__ import annotations
 
 import atexit
+import json
 import os
 import tempfile
 import weakref
@@ -224,6 +225,7 @@ def load_core_set(
     graphs: dict[str, Core] = {}
     errors: dict[str, TraceError] = {}
     links: dict[str, _Linked] = {}
+    lists: dict[str, list[Any]] = {}
     done = held = 0
     folder = TemporaryFolder(Path(tempfile.gettempdir()), "tracelens_graph-")
     try:
@@ -253,6 +255,7 @@ def load_core_set(
                 core = _fetched(outcome, orders[file], into_memory=held < memory_bytes)
             else:
                 core = outcome.core
+            core.info.metadata = {name: _shared(value, lists) for name, value in core.info.metadata.items()}
             graphs[file] = core
             held += core.columns.nbytes
         if not graphs:
@@ -272,6 +275,17 @@ def load_core_set(
     traces = TraceSet(members, notes, broken, _linked_note([one for one in links.values() if not one.error]))
     weakref.finalize(traces, folder.remove)
     return traces
+
+
+def _shared(value: Any, known: dict[str, list[Any]]) -> Any:
+    """A value of metadata in which lists that another rank has, too, are the same object.
+
+    Each rank of a job names all ranks of its process groups, so without that, memory grows with the square of their
+    number.
+    """
+    if isinstance(value, dict):
+        return {name: _shared(one, known) for name, one in value.items()}
+    return known.setdefault(json.dumps(value), value) if isinstance(value, list) else value
 
 
 def _linked_note(links: Sequence[_Linked]) -> str:

@@ -1,8 +1,8 @@
 """Columns as aligned text for people, fitted to the width of a terminal.
 
-Where a table is too wide its headings break first and names of kernels lose their templates. Then columns leave: ids
-and places, minima and maxima and the like (`Column.order_of_leaving`). Then columns of text become narrow. Only then
-do further columns leave, the last first. `Layout.left_out` names what is gone.
+Where a table is too wide its headings break first and names of kernels lose their templates. Then columns leave:
+those without any value, ids and places, minima and maxima and the like (`Column.order_of_leaving`). Then columns of
+text become narrow. Only then do further columns leave, the last first. `Layout.left_out` names what is gone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ _NARROW = 16
 """Characters that a column of text keeps while other columns may leave, and while any may."""
 
 _PROSE = 30
-"""Columns of the terminal that sentences in the last column take at least."""
+_NARROW_PROSE = 20
+"""Characters of a line that sentences in the last column take at least, while other columns may leave, and then."""
+_EMPTY = 9
+"""Order of leaving of a column without any value, which leaves before all others."""
 
 
 class _Stage(NamedTuple):
@@ -74,6 +77,7 @@ class _Column:
     cells: list[str]
     is_number: bool
     leaves: int
+    wraps: bool = False
     width: int = 0
     lines: list[str] = field(default_factory=list)
 
@@ -138,7 +142,9 @@ def _column(name: str, about: Column | None, values: Sequence[Any]) -> _Column:
     """A column on its way to the screen."""
     cells, is_number = column_cells(values, about, is_id=about.is_id if about else _is_uid(name))
     heading = _cell(heading_of(name, about), 0, is_id=True)
-    return _Column(heading, cells, is_number, about.order_of_leaving if about else 0)
+    leaves = about.order_of_leaving if about else 0
+    wraps = about is not None and about.wraps
+    return _Column(heading, cells, is_number, leaves if any(cells) or not cells else _EMPTY, wraps)
 
 
 def column_cells(values: Sequence[Any], about: Column | None, is_id: bool) -> tuple[list[str], bool]:
@@ -174,11 +180,14 @@ def _fit(columns: list[_Column], width: int) -> tuple[list[str], _Column | None]
     for column in columns:
         column.break_heading()
     last = columns[-1]
-    prose = last if not last.is_number and 2 * sum(map(is_prose, last.cells)) >= len(last.cells) else None
+    is_sentence = last.wraps or 2 * sum(map(is_prose, last.cells)) >= len(last.cells)
+    prose = last if is_sentence and not last.is_number else None
     texts = [column for column in columns if not column.is_number and column is not prose]
     if prose and _total(columns) > width:
         prose.width = max(min(prose.width, _PROSE), *map(width_of, prose.lines))
     for stage in _STAGES:
+        if prose and prose in columns and not stage.leaving and (over := _total(columns) - width) > 0:
+            prose.width = max(prose.width - over, min(prose.width, _NARROW_PROSE), *map(width_of, prose.lines))
         _narrow([column for column in texts if column in columns], columns, width, stage.narrow)
         left_out += _leave(columns, width, stage.leaving)
     if _total(columns) > width:

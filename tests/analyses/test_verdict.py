@@ -113,7 +113,7 @@ def test_facts_of_a_small_trace() -> None:
     ])  # fmt: skip
     first, gemm, *others, unlinked = verdict(core)
     assert first.text == (
-        "Compute-bound: matrix products take 84.0 % of the GPU time; the GPU computed 99.0 % of the GPU's 10.1 ms"
+        "Compute-bound: matrix products take 84.0 % of the GPU time; the GPU computed 99.0 % of the GPU span of 10.1 ms"
     )
     assert first.evidence["kind"] == "compute.gemm"
     assert (first.evidence["percent"], first.evidence["percent_of"]) == (84, "gpu_time")
@@ -144,7 +144,8 @@ def test_copies_that_do_not_go_to_the_device() -> None:
     assert found.evidence["ms"] == 2
     assert found.evidence["gb_per_s"] == 10
     assert found.text == (
-        f"Copies on and from the device: 20.0 % (2.00 ms), 1 copy of 20.0 MB at 10.0 GB/s [uid {found.evidence['uid']}]"
+        "Copies on and from the device: 20.0 % of the GPU span (2.00 ms), 1 copy of 20.0 MB at 10.0 GB/s"
+        f" [uid {found.evidence['uid']}]"
     )
     assert found.advice == ()
 
@@ -181,7 +182,7 @@ def test_what_a_file_cut_short_lost_is_not_idle_time() -> None:
     headline, reach = verdict(cut)[:2]
     assert headline.evidence["kind"] == "compute.gemm"
     assert account_of(window_of(cut)).window_ns == 10_000_000, "from the step's start to the last GPU event"
-    assert "% of the 10.0 ms of its steps up to its last event" in headline.text
+    assert "% of the 10.0 ms of the steps up to its last event" in headline.text
     assert reach.topic == "cut_short"
     assert reach.text.startswith("GPU events end at 10.000 of 90.000 ms because the file is cut short; nothing behind")
     assert reach.evidence == {"gpu_end_ms": 10.0, "end_ms": 90.0}
@@ -256,7 +257,7 @@ def test_idle_time_without_a_reason_is_concluded_nothing_from() -> None:
     core = load_core([call(0, 1), gpu(5, 4_000, 1), gpu(20_000, 4_000, 2), call(1, 3), gpu(24_000, 5_000, 3)])
     headline, *others = verdict(core)
     assert headline.evidence["kind"] == "too_little"
-    assert headline.text.startswith("Not explained: for 55.2 % of the GPU's 29.0 ms the trace has no GPU work")
+    assert headline.text.startswith("Not explained: for 55.2 % of the GPU span of 29.0 ms the trace has no GPU work")
     assert "its launch is not in the trace (16.0 ms)" in headline.text
     assert [(finding.topic, finding.advice) for finding in (headline, *others)] == [("headline", ()), ("unlinked", ())]
 
@@ -343,5 +344,5 @@ def test_a_replay_of_graphs_is_named() -> None:
     assert headline.evidence["kind"] == "graph.replay"
     assert headline.text == (
         "Graph replay: 100.0 % of the GPU time comes from graph launches, matrix products take 100.0 % of the GPU time;"
-        " the GPU computed 100.0 % of the GPU's 9.00 ms"
+        " the GPU computed 100.0 % of the GPU span of 9.00 ms"
     )

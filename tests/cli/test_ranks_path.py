@@ -65,7 +65,7 @@ def test_the_late_rank_leads_to_what_repairing_it_is_worth(run: Run, job: Path) 
     assert table[0].startswith("What if: rank 1 as its median peer")
     _, out, _ = run("ranks", job, "--step", "4", "--what-if", "repair=1", "--format", "json")
     (row,) = json.loads(out)["rows"]
-    assert f"takes {row['changed_ms']:,.3f} instead of {row['step_ms']:,.3f} ms" in said
+    assert f"takes {row['changed_ms']:,.3f} instead of {row['recorded_ms']:,.3f} ms" in said
     assert f"(saves {row['saved_ms']:,.3f} ms, {row['saved_percent']:.1f} %)" in said
     assert row["saved_ms"] > 15
     bound_us = 1e3 * max(row["most_ms"] - row["changed_ms"], row["changed_ms"] - row["least_ms"])
@@ -237,3 +237,17 @@ def test_titles_say_what_sums_are_over(run: Run, job: Path) -> None:
     assert titles <= set(out.splitlines())
     _, out, _ = run("ranks", job, "--step", "4", env=WIDE)
     assert "3 ranks, over step 4" in out.splitlines()
+
+
+def test_a_step_that_begins_elsewhere_with_the_change_says_so(run: Run, job: Path) -> None:
+    """Changes are made in all steps, so the end of the step before moves, too."""
+    _, out, _ = run("ranks", job, "--step", "4", "--what-if", "repair=1", env=WIDE)
+    _, written, _ = run("ranks", job, "--step", "4", "--what-if", "repair=1", "--format", "json")
+    (row,) = json.loads(written)["rows"]
+    assert row["begins_earlier_ms"] > 10
+    moved = f"and ends {row['begins_earlier_ms']:,.3f} ms earlier, which is where this one begins"
+    assert out.splitlines()[0].endswith(f"; the step before is changed, too, {moved}")
+    _, out, _ = run("ranks", job, "--step", "3", "--what-if", "repair=1", env=WIDE)
+    assert "the step before" not in out.splitlines()[0]
+    _, written, _ = run("ranks", job, "--what-if", "repair=1", "--format", "json")
+    assert json.loads(written)["rows"][0]["begins_earlier_ms"] is None

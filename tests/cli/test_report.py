@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,7 @@ def test_for_people(run: Run, trace_file: Path) -> None:
     lines = out.splitlines()
     assert lines[0] == "small.json, rank 3 of 8, GPU of tests, 3 GPU events"
     assert any(line.startswith("* ") for line in lines)
-    assert "GPU timeline: 0.159 ms" in lines
+    assert "GPU timeline: GPU span of 0.159 ms" in lines
     assert "(no launch in trace)" in out
     assert "\x1b" not in out
     code, out, err = run("report", trace_file, "--all")
@@ -286,3 +287,25 @@ def test_standard_input(run: Run) -> None:
     )
     assert code == 0
     assert out.startswith("GPU timeline")
+
+
+def test_shares_say_what_they_are_of(run: Run, tmp_path: Path) -> None:
+    """The causes of a report are shares of the steps; idle_causes tells the GPU span, and how much is beyond it."""
+    rank = simulate(ranks=1, steps=3, layers=1, problem="data_loader").ranks[0]
+    trace = tmp_path / "rank0.json"
+    trace.write_text(json.dumps(rank.trace))
+    _, screen, _ = run("report", trace, env={"COLUMNS": "300"})
+    headline, cause = (next(line for line in screen.splitlines() if line.startswith(f"* {word}"))
+                       for word in ("Data-loader-bound: ", "Data loader: "))  # fmt: skip
+    span = re.search(r"% of the GPU span of ([\d.]+) ms \(([\d.]+) % of the ([\d.]+) ms of the steps\)", headline)
+    assert span
+    of_steps = re.search(r"([\d.]+) % of the steps \(([\d.]+) ms\)", cause)
+    assert of_steps
+    assert float(of_steps[1]) == pytest.approx(100 * float(of_steps[2]) / float(span[3]), abs=0.5)
+    for command in (("report", trace, "--table", "idle_causes"), ("ask", "idle_causes", trace)):
+        _, table, _ = run(*command, env={"COLUMNS": "300"})
+        assert "% of GPU span" in table
+        (note,) = (line for line in table.splitlines() if line.startswith("the GPU span is "))
+        told, beyond = (float(one) for one in re.findall(r"([\d.]+) ms", note))
+        assert told == pytest.approx(float(span[1]), rel=0.01)
+        assert told + beyond == pytest.approx(float(span[3]), rel=0.01)

@@ -83,8 +83,16 @@ def sentence(found: WhatIf) -> str:
     return (
         f"With {found.change}, {subject(found.path)} takes {found.changed_ns / 1e6:,.3f} instead of "
         f"{before / 1e6:,.3f} ms ({'saves' if saved >= 0 else 'costs'} {abs(saved) / 1e6:,.3f} ms, {percent:.1f} %); "
-        f"error at most {found.error_ns / 1e3:,.1f} us"
+        f"error at most {found.error_ns / 1e3:,.1f} us{_moved(found)}"
     )
+
+
+def _moved(found: WhatIf) -> str:
+    """That the step begins elsewhere, too: changes are made in all steps, and a path step begins where others end."""
+    if not found.begins_earlier_ns:
+        return ""
+    by = f"{abs(found.begins_earlier_ns) / 1e6:,.3f} ms {'earlier' if found.begins_earlier_ns > 0 else 'later'}"
+    return f"; the step before is changed, too, and ends {by}, which is where this one begins"
 
 
 def what_if_lines(found: Sequence[WhatIf], width: int, color: bool) -> Iterator[str]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from tracelens_graph.analyses.ranks.job import Job
+from tracelens_graph.analyses.ranks.lateness import ADDED_UP, HELD_UP
 from tracelens_graph.reports.views import told
 from tracelens_graph.table import Table
 from tracelens_graph.text_table import bold
@@ -30,7 +31,8 @@ def screen(job: Job, width: int, color: bool, rows: int | None = None) -> Iterat
     yield from wrapped(printable(head(job)), width, _INDENT)
     yield ""
     yield from (bold(line, color) for line in wrapped(headline(job), width, _INDENT))
-    for line in late_lines(job):
+    late = late_lines(job)
+    for line in late:
         yield from wrapped(printable(line), width, _INDENT)
     for name, most in (("rank_times", 0), ("collective_kinds", KINDS), ("rank_balance", RANKS)):
         table = job.table(name)
@@ -38,7 +40,8 @@ def screen(job: Job, width: int, color: bool, rows: int | None = None) -> Iterat
             continue
         yield ""
         yield from first_rows(table, most if rows is None else rows).text(width, color).splitlines()
-    for note in job.meetings.notes:
+    is_said = any(ADDED_UP in line for line in late)
+    for note in [*([] if is_said or not len(job.meetings) else [HELD_UP]), *job.meetings.notes]:
         yield from wrapped(printable(note), width, _INDENT)
 
 

@@ -142,7 +142,7 @@ def _timeline(table: Table, width: int, color: bool) -> Iterator[str]:
     total = rows["total_time"]["time ms"]
     size = max((width_of(label) for label, _ in parts), default=0)
     number = len(f"{total:,.3f}")
-    yield from (bold(line, color) for line in wrapped(printable(f"{table.title}: {total:,.3f} ms"), width))
+    yield from (bold(line, color) for line in wrapped(printable(f"{table.title}: GPU span of {total:,.3f} ms"), width))
     for label, row in parts:
         bar = "#" * round(row["percent"] * min(_BAR, max(width - size - number - 22, 0)) / 100)
         yield f"  {label:{size}}  {row['time ms']:{number},.3f} ms  {row['percent']:5.1f} %  {bar}".rstrip()

@@ -97,7 +97,7 @@ class _Observer:
             stack = self._open[event.thread.number] = [self._next()]
             self._write(stack[0], THREAD, 1, (), (), _attributes(USER_SCOPE, event.thread.number))
         parent, node = stack[-1], self._next()
-        forward = self._open[event.forward_thread][-1] if event.forward_thread else 0
+        forward = self._open.get(event.forward_thread, [0])[-1] if event.forward_thread else 0
         stack.append(node)
         for value in event.inputs:
             self._argument(value)

@@ -13,6 +13,7 @@ from .host import COMPUTE_STREAM, Process, Thread
 from .loop import loop
 from .options import Options
 from .pipeline import train_stage
+from .recording import begin_late
 from .streams import Devices
 from .training import train
 from .waiting import Waits
@@ -37,6 +38,7 @@ def run_job(options: Options) -> list[Process]:
         process.hosts = [event for event in process.hosts if not event.hidden]
         process.gpus = [gpu for gpu in process.gpus if not gpu.hidden]
         process.syncs = [sync for sync in process.syncs if not sync.call.hidden]
+        begin_late(process)
         if options.python_stacks:
             _idle_thread(process)
     return processes

@@ -137,6 +137,8 @@ def _planted(processes: list[Process]) -> list[Json]:
     if o.slow_link_rank is not None or o.slow_link_group is not None:
         row = {"rank": o.slow_link_rank, "group": o.slow_link_group, "factor": o.slow_link_factor}
         found.append({"trouble": "slow_link", **row})
+    if o.recording_begins_us:
+        found.append({"trouble": "late_recording", "rank": o.recording_begins_rank, "us": o.recording_begins_us})
     found += [{"trouble": "missing_rank", "rank": rank} for rank in o.missing_ranks]
     for trouble, places in (("dropped_collective", o.dropped_collectives), ("extra_collective", o.extra_collectives)):
         for rank, place in places:

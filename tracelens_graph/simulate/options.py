@@ -146,6 +146,10 @@ class Options:
     """The sequence numbers of a rank count its extra collectives, so that they differ from those of other ranks."""
     collective_args: CollectiveArgs = field(default="all", repr=False)
     """What is recorded about collectives; `none` as in old traces, where names alone tell."""
+    recording_begins_us: float = field(default=0.0, repr=False)
+    """The recording begins so much later than the program, in mid-step, and lacks what began before."""
+    recording_begins_rank: int | None = field(default=None, repr=False)
+    """Only the recording of this rank does."""
 
     def __post_init__(self) -> None:
         for name in ("step_collectives", "collective_mb", "missing_ranks", "dropped_collectives", "extra_collectives"):
@@ -172,7 +176,8 @@ class Options:
         for name in ("bus_gb_per_s", "network_gb_per_s", "slow_factor", "slow_link_factor"):
             if getattr(self, name) is not None and getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be positive")
-        for name in ("end_noise_us", "odd_noise_us", "late_us", "start_stagger_us", "odd_share", "expert_skew"):
+        for name in ("end_noise_us", "odd_noise_us", "late_us", "start_stagger_us", "odd_share", "expert_skew",
+                     "recording_begins_us"):  # fmt: skip
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must not be negative")
         for name in ("odd_share", "expert_skew"):
@@ -214,7 +219,8 @@ class Options:
             raise ValueError(f"ranks {self.ranks} is not a multiple of nodes {self.nodes}")
 
     def _check_named_ranks(self) -> None:
-        one = ("dataloader_rank", "slow_rank", "slow_link_rank", "late_rank", "python_overhead_rank")
+        one = ("dataloader_rank", "slow_rank", "slow_link_rank", "late_rank", "python_overhead_rank",
+               "recording_begins_rank")  # fmt: skip
         named = [(name, getattr(self, name)) for name in one]
         named += [("missing_ranks", rank) for rank in self.missing_ranks]
         for name in ("dropped_collectives", "extra_collectives"):

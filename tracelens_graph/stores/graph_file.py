@@ -175,7 +175,8 @@ def _core(sections: Sections, name: str, events_at: Callable[..., Details] | Non
     names, texts = sections.strings("names"), sections.strings("argsets")
     if len(texts) % 4:
         raise sections.damaged("argsets")
-    tables = {"names": len(names), "threads": len(facts.threads), "argsets": len(texts) // 4}
+    threads = len(facts.threads)  # what is deferred must not keep the facts
+    tables = {"names": len(names), "threads": threads, "argsets": len(texts) // 4}
     there = [prop.name for prop in STORED if prop.name not in facts.lacking]
     columns = CheckedColumns(sections, there, tables)
     depends_on = sections.array("depends_on")
@@ -186,7 +187,7 @@ def _core(sections: Sections, name: str, events_at: Callable[..., Details] | Non
         names=names,
         threads=facts.threads,
         argsets=list(zip(*(texts[part::4] for part in range(4)), strict=True)),
-        autograd_flows=DeferredList(lambda: _flows(sections, len(facts.threads))),
+        autograd_flows=DeferredList(lambda: _flows(sections, threads)),
         depends_on=depends_on,
         collectives=DeferredDict(lambda: _collectives(sections)),
         info=TraceInfo(**facts.info),
@@ -197,7 +198,7 @@ def _core(sections: Sections, name: str, events_at: Callable[..., Details] | Non
 
 def _facts(sections: Sections) -> _Facts:
     try:
-        facts = msgspec.convert(sections.facts, _Facts)
+        facts = msgspec.convert(sections.take_facts(), _Facts)
         info = msgspec.convert(facts.info, _Info)
     except msgspec.ValidationError:
         raise sections.damaged("facts") from None

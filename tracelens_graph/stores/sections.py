@@ -145,9 +145,6 @@ def damaged(name: str, what: str) -> TraceError:
 class Sections:
     """Reads sections from a buffer, which may be a mapped file; arrays share its memory and are read-only.
 
-    Attributes:
-        facts: what the index tells beside the sections, as JSON values.
-
     Raises:
         TraceError: the buffer is no whole file of this version; the message says what is wrong with it.
     """
@@ -182,10 +179,15 @@ class Sections:
         self._end = offset
         found = self._decoded(index, dict[str, dict[str, Any]], "index")
         try:
-            self.facts = found["facts"]
+            self._facts: Any = found["facts"]
             self._index = msgspec.convert(found["sections"], dict[str, _Place])
         except (KeyError, msgspec.ValidationError):
             raise self.damaged("index") from None
+
+    def take_facts(self) -> Any:
+        """What the index tells beside the sections, as JSON values. They are given away and not kept."""
+        facts, self._facts = self._facts, None
+        return facts
 
     def damaged(self, what: str) -> TraceError:
         """The error that says that something in the file is not as it was written."""

@@ -289,6 +289,8 @@ JOBS: dict[str, dict[str, Any]] = {
     "clocks apart": {"ranks": 4, "nodes": 2, "end_noise_us": 5.0, "clock_offset_us": 700.0},
     "waiting hosts": {"ranks": 2, "sync_every_step": True, "read_loss": True, "unlaunched": 5},
     "reentrant, no stacks": {"ranks": 2, "recompute": "reentrant", "python_stacks": False},
+    "from mid-step on": {"ranks": 4, "late_rank": 1, "recording_begins_us": 4_000.0},
+    "one from mid-step on": {"ranks": 4, "late_rank": 1, "recording_begins_us": 4_000.0, "recording_begins_rank": 1},
 }
 
 

@@ -206,6 +206,19 @@ def test_planted_host_time(reason: str, recorded: bool) -> None:
     assert ranks[0]["percent_reason"] > 99
 
 
+@pytest.mark.parametrize("only", [None, 0, 2])
+@pytest.mark.parametrize("reason", list(WHAT))
+def test_planted_host_time_where_recordings_begin_in_mid_step(reason: str, only: int | None) -> None:
+    """What a recording holds is explained; hosts that run ahead may be beyond the marks of their steps by then."""
+    settings: dict[str, Any] = {"late_rank": 2, "late_us": 3000.0, "late_reason": reason, "steps": 4}
+    _, rows, ranks = simulated(**settings, recording_begins_us=4_000.0, recording_begins_rank=only)
+    named = [row for row in rows if row["reason"] not in UNNAMED]
+    assert {(row["rank"], row["reason"]) for row in named} == {(2, reason)}
+    assert 3 <= len(named) <= 4
+    assert all(WHAT[reason] in row["what"] for row in named)
+    assert (ranks[0]["rank"], ranks[0]["reason"]) == (2, reason)
+
+
 @pytest.mark.parametrize(
     "settings",
     [

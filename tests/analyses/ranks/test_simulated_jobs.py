@@ -145,3 +145,37 @@ def test_a_missing_rank_is_told() -> None:
 def test_groups_of_one_name_and_other_ranks() -> None:
     run, meetings = simulated(ranks=4, layers=2, tensor_parallel=2, steps=1, repeat_group_names=True)
     assert_matched(run, meetings)
+
+
+@pytest.mark.parametrize("args", ["all", "without_sequence", "none"])
+@pytest.mark.parametrize("only", [None, 2])
+def test_recordings_that_begin_in_mid_step(only: int | None, args: str) -> None:
+    """Collectives that some ranks did not record shift none of those that follow."""
+    run, meetings = simulated(
+        layers=2, recording_begins_us=4_000.0, recording_begins_rank=only, collective_args=args, late_rank=3
+    )
+    assert_matched(run, meetings)
+    partial = 0
+    for part, truth in enumerate(truth_of_parts(run, meetings)):
+        assert truth is not None
+        one, place = truth
+        number = int(meetings.meeting[part])
+        if None in one["kernels"]:
+            partial += 1
+        elif number < 0 or len(meetings.parts_of(number)) < len(one["ranks"]):
+            # without a launch and without arguments nothing tells that a kernel is part of a collective
+            assert args == "none"
+        elif one["is_barrier"]:
+            assert meetings.wait_ns[part] == one["wait_ns"][place]
+            assert meetings.transfer_ns[part] == one["transfers_ns"][place]
+    assert partial or only is None
+
+
+def test_clocks_of_hosts_whose_recordings_begin_at_other_moments() -> None:
+    """One rank begins in mid-step, and its host is 3 ms ahead."""
+    run, meetings = simulated(
+        layers=2, nodes=2, clock_offset_us=3_000.0, end_noise_us=2.0, recording_begins_us=4_000.0,
+        recording_begins_rank=2,
+    )  # fmt: skip
+    assert_matched(run, meetings)
+    assert abs(int(meetings.clocks.offset_ns[1] - meetings.clocks.offset_ns[0]) - 3_000_000) < 5_000

@@ -48,7 +48,7 @@ def overview_line(g: Core | Window, trace: str, linked_only: bool = False) -> Li
         "cut_short": next((one.text for one in findings if one.topic == "cut_short"), ""),
         "kind": findings[0].evidence["kind"],
         "steps": len(steps),
-        "step_ms": float(steps.mean() / 1e6) if len(steps) else None,
+        "host_step_ms": float(steps.mean() / 1e6) if len(steps) else None,
         "total_ms": time("total_time", "time ms"),
         "busy_percent": time("busy_time", "percent"),
         "computation_ms": time("computation_time", "time ms"),

@@ -39,19 +39,22 @@ class WhatIf:
     Attributes:
         path: the critical path as recorded.
         change: what is changed, in words.
-        edges: number of stretches of time with another length.
+        changed_durations: how many durations are changed, in all steps and on all ranks.
         changed_ns: length with the change.
         least_ns, most_ns: between which it lies. How fast a cause is that did not bind is not in a trace: with the
             change it may bind, and then it is as fast as the fastest of its kind, or as slow as the slowest.
+        begins_earlier_ns: how much sooner the step begins: what is changed in the steps before moves their end, which
+            is where a path step begins. None without a step.
         notes: what is to be said of it.
     """
 
     path: CriticalPath
     change: str
-    edges: int
+    changed_durations: int
     changed_ns: int
     least_ns: int
     most_ns: int
+    begins_earlier_ns: int | None = None
     notes: Sequence[str] = ()
 
     @property
@@ -68,9 +71,11 @@ class WhatIf:
         """One row: the length as recorded, with the change, and the bounds of that."""
         length = self.path.length_ns
         record = {
-            "change": self.change, "edges": self.edges, "step_ms": length / 1e6, "changed_ms": self.changed_ns / 1e6,
-            "saved_ms": self.saved_ns / 1e6, "saved_percent": 100 * self.saved_ns / length if length else 0.0,
+            "change": self.change, "changed_durations": self.changed_durations, "recorded_ms": length / 1e6,
+            "changed_ms": self.changed_ns / 1e6, "saved_ms": self.saved_ns / 1e6,
+            "saved_percent": 100 * self.saved_ns / length if length else 0.0,
             "least_ms": self.least_ns / 1e6, "most_ms": self.most_ns / 1e6,
+            "begins_earlier_ms": None if self.begins_earlier_ns is None else self.begins_earlier_ns / 1e6,
         }  # fmt: skip
         title = f"What if: {self.change} ({self.path.title[0].lower()}{self.path.title[1:]})"
         return Table("what_if", columns_of([record], WHAT_IF), WHAT_IF, title, [*self.notes, *self.path.notes])
@@ -111,26 +116,25 @@ def what_if(
     if not changes.words:
         raise AnalysisError("what_if: nothing is changed: give collectives, ops or repair")
     path = critical_path(causes, step)
-    before = _length(causes, causes.time, step)
+    recorded = _extent(causes, causes.time, step)
+    extents = {bound: _extent(causes, replayed(causes, changes.weights(bound)), step) for bound in _BOUNDS}
     lengths = {
-        bound: path.length_ns + _length(causes, replayed(causes, changes.weights(bound)), step) - before
-        for bound in _BOUNDS
+        bound: path.length_ns + (end - start) - (recorded[1] - recorded[0]) for bound, (start, end) in extents.items()
     }
     return WhatIf(
         path, "; ".join(changes.words), len(changes.edges), lengths["usual"], min(lengths.values()),
-        max(lengths.values()), changes.notes,
+        max(lengths.values()), None if step is None else recorded[0] - extents["usual"][0], changes.notes,
     )  # fmt: skip
 
 
 _BOUNDS: tuple[Latency, ...] = ("least", "usual", "most")
 
 
-def _length(causes: Causes, time: np.ndarray, step: int | None) -> int:
-    """How long a step is, or when everything has ended, with other times of the points."""
+def _extent(causes: Causes, time: np.ndarray, step: int | None) -> tuple[int, int]:
+    """When a step begins and ends with other times of the points; without a step 0, and when everything has ended."""
     if step is None:
-        return int(time[causes.role == Role.gpu_end].max())
-    start, end = steps_of(causes, time).of(step)
-    return end - start
+        return 0, int(time[causes.role == Role.gpu_end].max())
+    return steps_of(causes, time).of(step)
 
 
 class _Changes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 
@@ -18,6 +19,9 @@ UNEXPLAINED = (Cause.unknown_no_launch, Cause.unknown_late_start)
 """Idle time that a trace gives no reason for."""
 HOST = tuple(cause for cause in Cause if cause not in (*UNEXPLAINED, Cause.outside))
 """Idle time in which the GPU waited for the host, or for its next piece of work to begin."""
+
+WHOLES = {"gpu_span": "GPU span", "steps": "steps"}
+"""What a share is of, as evidence has it -> in words."""
 
 PARTS = ("computation", "communication", "copies", "host", "unexplained")
 """What a window's time is divided into; communication and copies as far as they are exposed."""
@@ -66,6 +70,11 @@ class Account:
         idle = self.idle
         edges = int((idle.end - idle.start)[self.at_edges].sum())
         return self.span_ns + edges - int(idle.parts[Cause.outside].sum())
+
+    @property
+    def whole(self) -> Literal["steps", "gpu_span"]:
+        """What shares of the window are shares of: the steps where these reach beyond the span, else the span."""
+        return "gpu_span" if self.window_ns == self.span_ns else "steps"
 
     def parts(self, in_span: bool = False) -> dict[str, int]:
         """PARTS -> ns of the window, or of the span."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.diagnosis import thresholds as limits
-from tracelens_graph.analyses.diagnosis.account import UNEXPLAINED, Account
+from tracelens_graph.analyses.diagnosis.account import UNEXPLAINED, WHOLES, Account
 from tracelens_graph.analyses.diagnosis.families import LABELS, MEMORY, Families
 from tracelens_graph.analyses.diagnosis.finding import Finding, brief, percent, shown_ms
 from tracelens_graph.analyses.idle.host_states import copies_to_device, ends, pageable
@@ -79,7 +79,7 @@ def _waits(
         row = culprit(core, idle, longest, cause)
     uid = int(c.uid[row if row >= 0 else idle.row[longest]])
     because = core.names[c.name[row]] if row >= 0 else ""
-    text = f"{name}: {_percent(account, time)}, {gaps:,} gap{'s'[: gaps > 1]} up to {shown_ms(int(part[longest]))}"
+    text = f"{name}: {_cost_text(account, time)}, {gaps:,} gap{'s'[: gaps > 1]} up to {shown_ms(int(part[longest]))}"
     text += f", such as in {brief(because)}" if because else ""
     evidence: dict[str, Any] = {
         **_cost(account, time), "percent_of_idle": percent(time, int((idle.end - idle.start).sum())), "gaps": gaps,
@@ -157,7 +157,7 @@ def _copies(account: Account) -> Iterator[Finding]:
             yield from _waits(account, topic, (Cause.host_to_device_copy,), "Waiting for copies to the device", ())
             continue
         evidence = {**_cost(account, time), **_volume(core, rows), "exposed_ms": alone / 1e6, "idle_ms": idle / 1e6}
-        text = f"{name}: {_percent(account, time)}, {len(rows):,} cop{'y' if len(rows) == 1 else 'ies'}"
+        text = f"{name}: {_cost_text(account, time)}, {len(rows):,} cop{'y' if len(rows) == 1 else 'ies'}"
         if "bytes" in evidence:
             text += f" of {evidence['bytes'] / 1e6:,.1f} MB at {evidence['gb_per_s']:.1f} GB/s"
         advice: tuple[str, ...] = ()
@@ -198,8 +198,8 @@ def _communication(account: Account, leads: bool) -> Iterator[Finding]:
         "longest_ms": int(c.dur_ns[longest]) / 1e6, "uid": uid, "name": name,
     }  # fmt: skip
     text = (
-        f"Exposed communication: {_percent(account, exposed)} of {shown_ms(account.times['total_comm_time'])}"
-        f" in {len(rows):,} kernels, most of it in {brief(name)}"
+        f"Exposed communication: {_share(account, exposed)} ({shown_ms(exposed)} of"
+        f" {shown_ms(account.times['total_comm_time'])} in {len(rows):,} kernels), most of it in {brief(name)}"
     )
     advice = ["all_ranks", "overlap"]
     if busses:
@@ -289,11 +289,17 @@ def _worth_saying(account: Account, ns: int) -> bool:
 
 
 def _cost(account: Account, ns: int) -> dict[str, Any]:
-    return {"ms": ns / 1e6, "percent": percent(ns, account.window_ns)}
+    return {"ms": ns / 1e6, "percent": percent(ns, account.window_ns), "percent_of": account.whole}
 
 
-def _percent(account: Account, ns: int) -> str:
-    return f"{percent(ns, account.window_ns):.1f} % ({shown_ms(ns)})"
+def _cost_text(account: Account, ns: int) -> str:
+    """`12.3 % of the steps (4.15 ms)`."""
+    return f"{_share(account, ns)} ({shown_ms(ns)})"
+
+
+def _share(account: Account, ns: int) -> str:
+    """`12.3 % of the steps`: a share of the window, with the word for what it is of."""
+    return f"{percent(ns, account.window_ns):.1f} % of the {WHOLES[account.whole]}"
 
 
 def _loss(topic: str, text: str, evidence: dict[str, Any], advice: tuple[str, ...], ask_next: str) -> Finding:

@@ -127,8 +127,8 @@ def start_up(account: Account) -> Finding | None:
         calls = f"one call of {brief(name)}, which loads code or makes a context"
     uid = int(c.uid[longest])
     text = (
-        f"Start-up: the GPU was idle for {idle_share:.1f} % of {shown_ms(account.span_ns)}, most of it"
-        f" ({percent(within, account.span_ns):.1f} %) in {calls} [uid {uid}]"
+        f"Start-up: the GPU was idle for {idle_share:.1f} % of the GPU span of {shown_ms(account.span_ns)}, most"
+        f" of it ({percent(within, account.span_ns):.1f} %) in {calls} [uid {uid}]"
     )
     evidence: dict[str, int | float | str] = {
         "kind": "host.init", "percent": idle_share, "percent_of": "gpu_span", "ms": within / 1e6,
@@ -254,29 +254,30 @@ def _shares(account: Account) -> dict[str, int | float | str]:
 
 
 def _share(account: Account, part: str) -> str:
-    """`76.2 % of the GPU's 661 ms`, and its share of the steps where that is another one."""
+    """`76.2 % of the GPU span of 661 ms`, and its share of the steps where that is another one."""
     of_span = percent(account.parts(in_span=True)[part], account.span_ns)
     of_window = percent(account.parts()[part], account.window_ns)
-    text = f"{of_span:.1f} % of the GPU's {shown_ms(account.span_ns)}"
+    text = f"{of_span:.1f} % of the GPU span of {shown_ms(account.span_ns)}"
     if abs(of_window - of_span) >= 1:
         text += f" ({of_window:.1f} % of the {_steps(account)})"
     return text
 
 
 def _window(account: Account) -> str:
-    same = account.window_ns == account.span_ns
-    return f"the GPU's {shown_ms(account.span_ns)}" if same else f"the {_steps(account)}"
+    span = f"the GPU span of {shown_ms(account.span_ns)}"
+    return span if account.whole == "gpu_span" else f"the {_steps(account)}"
 
 
 def _steps(account: Account) -> str:
     until = " up to its last event" if account.window.core.info.ends_early else ""
-    return f"{shown_ms(account.window_ns)} of its steps{until}"
+    return f"{shown_ms(account.window_ns)} of the steps{until}"
 
 
 def _others(account: Account, part: str) -> str:
-    """What else took time, in a few words."""
+    """What else took time, in a few words; shares are of the span."""
     parts = account.parts(in_span=True)
     others = sorted((one for one in parts if one != part), key=lambda one: -parts[one])
     shown = [f"{_OF_PART[one]} {percent(parts[one], account.span_ns):.1f} %" for one in others
              if percent(parts[one], account.span_ns) >= 1]  # fmt: skip
-    return ", ".join(shown) or "nothing else took 1 %"
+    of_span = " of the GPU span" if account.whole != "gpu_span" else ""
+    return f"{', '.join(shown)}{of_span}" if shown else "nothing else took 1 %"

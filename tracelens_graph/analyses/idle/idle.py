@@ -381,6 +381,10 @@ def idle_causes(g: Core | Window) -> Table:
     notes = unlinked_notes(w, left_out=False)
     if len(w.gpu_rows) and not total:
         notes = [*notes, "the GPU was never idle"]
+    edges = edge_parts(w)
+    if beyond_ns := int((edges.end - edges.start).sum()):
+        notes = [*notes, f"the GPU span is {idle.total_ns / 1e6:,.3f} ms, from the first to the last GPU event; "
+                 f"{beyond_ns / 1e6:,.3f} ms of the steps lie before and behind it and are not in here"]  # fmt: skip
     texts = ("cause", "because", "because_uid", "meaning")
     arrays = {name: cells if name in texts else np.array(cells) for name, cells in columns.items()}
     return Table("idle_causes", arrays, IDLE_CAUSES, w.titled("Idle GPU time by cause"), notes)

@@ -19,7 +19,7 @@ LEAST_SHARE = 0.01
 WHOLE = "whole recording"
 """What stands for a step where traces have none."""
 
-_FIGURES = ("exposed_wait_ms", "held_up_ms", "step_ms")
+_FIGURES = ("exposed_wait_ms", "held_up_ms", "device_step_ms")
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,10 +72,10 @@ class WaitMap:
             [rank_labels(attendances)[row] for row in rows.tolist()],
             names,
             shown["exposed_wait_ms"],
-            shown["step_ms"],
+            shown["device_step_ms"],
             shown["held_up_ms"],
             held[rows],
-            _late(shown["held_up_ms"], shown["step_ms"]),
+            _late(shown["held_up_ms"], shown["device_step_ms"]),
             notes,
         )
 

@@ -14,6 +14,12 @@ from tracelens_graph.analyses.ranks.meetings import ALONE
 from tracelens_graph.graph.collective_kinds import UNKNOWN
 from tracelens_graph.graph.intervals import sum_by_group
 
+ADDED_UP = "one delay counts in each collective that it delays, so this is not time to win"
+"""What has to be said of a sum of delays. What an end of them would gain, `what_if(..., repair=...)` tells."""
+
+HELD_UP = f"held up ms: {ADDED_UP}"
+"""The same below a table."""
+
 
 @dataclass(frozen=True)
 class Lateness:
@@ -74,14 +80,19 @@ def lateness(figures: Figures, span_ns: float, for_a_reason: frozenset[str] = fr
     }  # fmt: skip
     if share < WORTH_SAYING_PERCENT:
         return Lateness(
-            None, f"no rank is late: {name}, the latest, holds up the others for {share:.1f} % of the time", evidence
+            None,
+            f"no rank is late: the delays by {name}, the latest, add up to {share:.1f} % of the GPU span",
+            evidence,
         )
     if not blamed.any() and 2 * int((2 * held_up >= held_up_ns).sum()) > len(attendances):
-        turns = f"no rank is late more than others: they take turns, each for up to {shown_ms(held_up_ns)}"
+        turns = (
+            "no rank is late more than others: they take turns, and the delays by each add up to at most"
+            f" {shown_ms(held_up_ns)}"
+        )
         return Lateness(None, turns, evidence)
     text = (
-        f"late: {name}: it came last to {len(last):,} of {len(meetings):,} collectives and held the others up for"
-        f" {shown_ms(held_up_ns)} over all of them, up to {shown_ms(longest)} in one"
-        f" {kind if kind != UNKNOWN else 'collective'}"
+        f"late: {name}: it came last to {len(last):,} of {len(meetings):,} collectives and held the others up by up to"
+        f" {shown_ms(longest)} in one {kind if kind != UNKNOWN else 'collective'}; these delays add up to"
+        f" {shown_ms(held_up_ns)}, {ADDED_UP}"
     )
     return Lateness(name, text, evidence)

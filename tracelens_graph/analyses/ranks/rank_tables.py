@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.ranks.figures import Figures
+from tracelens_graph.analyses.ranks.lateness import HELD_UP
 from tracelens_graph.analyses.shared.first_rows import first_rows
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.schema.tables.ranks import (
@@ -154,7 +155,7 @@ def rank_balance(figures: Figures) -> Table:
     about = RANK_BALANCE
     number = len(m.attendances)
     title = f"{number:,} rank{'s' * (number != 1)}, over {m.part}"
-    return Table("rank_balance", columns_of(rows, about), about, title, m.notes)
+    return Table("rank_balance", columns_of(rows, about), about, title, [HELD_UP, *m.notes])
 
 
 def unmatched_collectives(figures: Figures) -> Table:

@@ -10,6 +10,7 @@ import numpy as np
 
 from tracelens_graph.analyses.ranks.attendance import Attendance
 from tracelens_graph.analyses.ranks.figures import Figures
+from tracelens_graph.analyses.ranks.lateness import HELD_UP
 from tracelens_graph.graph.intervals import Intervals, length, length_before, merge
 from tracelens_graph.schema.tables.ranks import RANK_STEPS, RANK_TIMES
 from tracelens_graph.table import Table, columns_of
@@ -121,7 +122,7 @@ class StepTimes:
                         "trace": rank.name,
                         "rank": rank.rank,
                         "step": step.number,
-                        "step_ms": (step.end_ns - step.start_ns) / 1e6,
+                        "device_step_ms": (step.end_ns - step.start_ns) / 1e6,
                         "collectives": len(here),
                         "wait_ms": int(m.wait_ns[here].sum()) / 1e6,
                         "transfer_ms": int(m.transfer_ns[here].sum()) / 1e6,
@@ -131,7 +132,7 @@ class StepTimes:
                     }
                 )
         about = RANK_STEPS
-        notes = [] if rows else ["the traces have no steps (ProfilerStep#n)"]
+        notes = [HELD_UP] if rows else ["the traces have no steps (ProfilerStep#n)"]
         return Table("rank_steps", columns_of(rows, about), about, "Waiting by rank and step", notes)
 
 

@@ -14,14 +14,17 @@ OVERVIEW: About = {
     "file": text("`cut short` if the end of the file is missing; the column is there only if one is"),
     "kind": text("what kind of run it is, as the headline of its verdict says", heading="kind of run"),
     "steps": Column("steps", heading="steps"),
-    "step_ms": Column("mean duration of a step on the host", "ms", heading="step ms"),
+    "host_step_ms": Column(
+        "mean duration of a step on the host, that of its `ProfilerStep`; on the device it may last longer or shorter, "
+        "see `device_step_ms` of `rank_steps`", "ms", heading="host step ms",
+    ),
     "total_ms": Column("from the first to the last GPU event", "ms", heading="total ms"),
     "busy_percent": Column("share of that time with a GPU event", "%", heading="busy % of total"),
     "computation_ms": Column("computation runs", "ms", heading="compute ms"),
     "communication_ms": Column("communication runs", "ms", heading="comm ms"),
     "exposed_communication_ms": Column("communication runs and no computation", "ms", heading="exposed comm ms"),
     "idle_ms": Column("nothing runs", "ms", heading="idle ms"),
-}
+}  # fmt: skip
 
 COMPARISON: About = {
     "only_in": text("the runs that have the row, where others do not; else empty"),
@@ -201,7 +204,7 @@ RUN_HISTORY: About = {
 }
 
 COLLECTIVE_SPREAD: About = {
-    "kind": text("kind of collective"),
+    "kind": replace(text("kind of collective"), gives_way=0),
     "group": text("what the program calls its process group, else the group's name; absent where not recorded"),
     "sequence": Column("number of the collective in its group; absent where not recorded"),
     "collective": key("key of the collective on the rank that came last"),
@@ -210,19 +213,19 @@ COLLECTIVE_SPREAD: About = {
         "start of the rank that came first, from the first start of a trace of the run", "us", Role.time
     ),
     "last_start_us": Column("start of the rank that came last", "us", Role.time),
-    "start_skew_us": Column("last start less first start", "us"),
-    "end_skew_us": Column("last end less first end", "us"),
+    "start_skew_us": Column("last start less first start", "us", gives_way=0),
+    "end_skew_us": Column("last end less first end", "us", gives_way=2),
     "wait_us": total("sum over the ranks of the time from their own start to the last one, or to their own end", "us"),
     "shortest_us": Column("duration on the rank where it was shortest", "us", Role.min),
     "longest_us": Column("duration on the rank where it was longest", "us", Role.max),
-    "duration_spread_us": Column("greatest less smallest duration", "us"),
-    "last_trace": text("name of the trace of the rank that came last"),
-    "last_rank": Column("number of that rank; absent where not recorded"),
+    "duration_spread_us": Column("greatest less smallest duration", "us", gives_way=2),
+    "last_trace": replace(text("name of the trace of the rank that came last"), gives_way=2),
+    "last_rank": Column("number of that rank; absent where not recorded", gives_way=0),
 }
 
 SLOWEST_RANKS: About = {
     "trace": key("name of the rank's trace"),
-    "rank": Column("number of the rank; absent where not recorded"),
+    "rank": Column("number of the rank; absent where not recorded", gives_way=0),
     "collectives": count("collectives that it took part in together with others"),
     "times_last": count("collectives to which no rank came later"),
     "times_first": count("collectives to which no rank came earlier"),
@@ -233,19 +236,21 @@ SLOWEST_RANKS: About = {
 
 WAITS_BY_GROUP: About = {
     "group": key("what the program calls the process group, else its name; absent where not recorded"),
-    "group_ranks": text("ranks of the group, JSON; absent where not recorded"),
+    "group_ranks": replace(text("ranks of the group, JSON; absent where not recorded"), gives_way=3),
     "kind": key("kind of collective"),
-    "ranks": Column("most ranks whose traces have one of them"),
+    "ranks": Column("most ranks whose traces have one of them", gives_way=2),
     "collectives": count("collectives"),
     "wait_us": total("sum over collectives and ranks of the time until the last rank came", "us"),
-    "transfer_us": total("sum of the time from then on until the first rank left", "us"),
-    "end_skew_us": total("sum of the time after the first rank left", "us"),
-    "wait_percent": Column("waiting as share of these three", "%"),
-    "mean_wait_us": Column("waiting per collective and rank", "us", Role.mean),
+    "transfer_us": replace(total("sum of the time from then on until the first rank left", "us"), gives_way=1),
+    "end_skew_us": replace(total("sum of the time after the first rank left", "us"), gives_way=2),
+    "wait_percent": Column("waiting as share of these three", "%", gives_way=0),
+    "mean_wait_us": replace(Column("waiting per collective and rank", "us", Role.mean), gives_way=1),
     "longest_wait_us": Column("longest that one rank waited", "us", Role.max),
-    "last_trace": text("name of the trace that was waited for longest: waiting counts for the rank that came last"),
-    "last_rank": Column("number of that rank; absent where not recorded"),
-    "last_wait_us": Column("waiting for that rank, summed over the others", "us"),
+    "last_trace": replace(
+        text("name of the trace that was waited for longest: waiting counts for the rank that came last"), gives_way=2
+    ),
+    "last_rank": Column("number of that rank; absent where not recorded", gives_way=0),
+    "last_wait_us": Column("waiting for that rank, summed over the others", "us", gives_way=0),
 }
 
 INCOMPLETE_TRACES: About = {

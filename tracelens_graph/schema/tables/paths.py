@@ -122,14 +122,21 @@ SLACK: About = {
 
 WHAT_IF: About = {
     "change": key("what is changed", "change"),
-    "edges": count("stretches of time with another length", "stretches"),
-    "step_ms": Column("length of the path step, or of the recording, as recorded", "ms", heading="now ms"),
+    "changed_durations": count(
+        "how many durations are changed, in all steps and on all ranks: of GPU work, of transfers of collectives, and "
+        "for a repaired rank of its host time between two calls", "durations changed",
+    ),
+    "recorded_ms": Column("length of the path step, or of the recording, as recorded", "ms", heading="now ms"),
     "changed_ms": Column("length with the change", "ms", heading="then ms", figure="changed_ms"),
     "saved_ms": Column("what is gained", "ms", heading="saved ms", figure="saved_ms"),
     "saved_percent": Column("share of the length as recorded", "%", heading="saved %", figure="saved_percent"),
     "least_ms": Column("length if causes that did not bind are as fast as the fastest", "ms", heading="least ms"),
     "most_ms": Column("length if they are as slow as the slowest that bound", "ms", heading="most ms"),
-}
+    "begins_earlier_ms": Column(
+        "how much sooner the path step begins with the change, since the step before ends sooner; negative for later, "
+        "absent without a step", "ms",
+    ),
+}  # fmt: skip
 
 SCHEMAS = {
     "critical_path": TableSchema(

@@ -7,6 +7,10 @@ from dataclasses import replace
 from tracelens_graph.column import About, Column, Role, TableSchema
 from tracelens_graph.schema.tables.shared import count, instance, key, text, total, uid
 
+_ADDED_UP = (
+    "one delay counts in each collective that it delays, so this is not time to win, which `ranks --what-if "
+    "repair=RANK` tells"
+)
 _BANDWIDTHS: About = {
     "algbw_gb_s": Column(
         "algorithm bandwidth: size of the message over the latency, GB of 10^9 bytes; absent without sizes",
@@ -61,7 +65,7 @@ COLLECTIVE_KINDS: About = {
     "median_latency_us": Column("median of the latencies", "us", Role.spread),
     "median_start_skew_us": Column("median of last start less first start", "us", Role.spread),
     "median_busbw_gb_s": Column("median of the bus bandwidths, GB of 10^9 bytes", "GB/s", Role.spread,
-                                heading="bus GB/s", figure="bus_gb_s"),
+                                heading="bus GB/s", figure="bus_gb_s", gives_way=0),
     "peak_gb_s": Column("rate of the links of the device within a host; absent where not known", "GB/s",
                         heading="peak GB/s"),
     "percent_of_peak": Column("median bus bandwidth as share of that rate", "%", Role.spread, heading="% of peak"),
@@ -70,25 +74,29 @@ COLLECTIVE_KINDS: About = {
 RANK_BALANCE: About = {
     "trace": key("name of the rank's trace"),
     "rank": Column("number of the rank; absent where not recorded", heading="rank"),
-    "host": Column("number of its host; absent where not known", heading="host"),
+    "host": Column("number of its host; absent where not known", heading="host", gives_way=3),
     "span_ms": Column(
         "from the first to the last GPU event; of a trace without any its steps, else its collectives", "ms",
         heading="span ms",
     ),
     "computing_ms": Column("time in which computation runs on the GPU; absent without GPU work", "ms",
                            heading="compute ms"),
-    "collectives": count("collectives that it took part in together with others", heading="collectives"),
+    "collectives": replace(
+        count("collectives that it took part in together with others", heading="collectives"), gives_way=2
+    ),
     "wait_ms": total("sum of the time until the last rank came", "ms", heading="wait ms", figure="wait_ms"),
     "transfer_ms": total(
         "sum of the time from then on until the first rank left after all had come", "ms", heading="transfer ms"
     ),
     "end_skew_ms": total("sum of the time after that", "ms"),
     "exposed_ms": Column("part of its collectives in which it does not compute, counted once where they overlap", "ms",
-                         heading="exposed ms"),
+                         heading="exposed ms", gives_way=0),
     "exposed_wait_ms": Column("waiting in which it does not compute, counted once where waits overlap", "ms"),
     "times_last": count("collectives to which no rank came later", heading="last"),
-    "held_up_ms": total("sum of how much later than the median of the others it came, where it was the last", "ms",
-                        heading="held up ms", figure="held_up_ms"),
+    "held_up_ms": total(
+        f"sum of how much later than the median of the others it came, where it was the last; {_ADDED_UP}", "ms",
+        heading="held up ms", figure="held_up_ms",
+    ),
     "percent_last": Column("share of its collectives to which it came last", "%"),
     "bubble_ms": Column(
         "of a pipeline stage: time of its steps in which it neither computes nor communicates; waiting for a transfer "
@@ -107,11 +115,13 @@ LATE_ARRIVALS: About = {
     "kind": text("kind of collective", heading="kind"),
     "step": Column("number of the step in which most ranks launched it; absent outside of steps", heading="step"),
     "trace": text("name of the trace of the rank that came last"),
-    "rank": Column("number of that rank; absent where not recorded", heading="rank"),
-    "late_us": Column("how much later it came than the median of the others", "us", heading="late us"),
+    "rank": Column("number of that rank; absent where not recorded", heading="rank", gives_way=0),
+    "late_us": Column("how much later it came than the median of the others", "us", heading="late us", gives_way=0),
     "new_us": total("the part of it that was not there at the collective before", "us", heading="new us"),
-    "reason": text("one word for the reason: see the docs", heading="reason"),
-    "what": replace(text("what the rank did that the median rank did not, or did longer", heading="what"), gives_way=0),
+    "reason": replace(text("one word for the reason: see the docs", heading="reason"), gives_way=0),
+    "what": replace(
+        text("what the rank did that the median rank did not, or did longer", heading="what"), gives_way=0, wraps=True
+    ),
     "evidence": text("its time against that of the median rank"),
     "median_trace": text("name of the trace of the rank with the median start, which it is compared with"),
     "key": text("key of the collective on the rank that came last"),
@@ -120,7 +130,7 @@ LATE_ARRIVALS: About = {
 
 LATE_RANKS: About = {
     "trace": key("name of the rank's trace"),
-    "rank": Column("number of the rank; absent where not recorded", heading="rank"),
+    "rank": Column("number of the rank; absent where not recorded", heading="rank", gives_way=0),
     "kind": key("kind of collective", "kind"),
     "times_late": count("collectives of the kind to which it came last, and later than ranks differ anyhow",
                         heading="late"),
@@ -128,13 +138,15 @@ LATE_RANKS: About = {
     "percent_late": Column("share of these to which it came late", "%", heading="% late"),
     "median_late_us": Column("median of how much later than the median of the others it came", "us", Role.spread,
                              heading="median late us"),
-    "late_ms": total("sum of how much later it came", "ms"),
+    "late_ms": total(f"sum of how much later it came; {_ADDED_UP}", "ms"),
     "new_ms": total("sum of the parts of it that were not there at the collective before", "ms", heading="new ms"),
     "reason": replace(text("the reason with most of this new lateness", heading="reason"), gives_way=0),
     "percent_reason": Column("its share of the new lateness", "%", heading="% of new"),
-    "times_reason": count("late arrivals for this reason", heading="times"),
+    "times_reason": replace(count("late arrivals for this reason", heading="times"), gives_way=1),
     "median_new_us": Column("median of their new lateness", "us", Role.spread, heading="median new us"),
-    "what": replace(text("what the rank did in the worst case of this reason", heading="what"), gives_way=0),
+    "what": replace(
+        text("what the rank did in the worst case of this reason", heading="what"), gives_way=0, wraps=True
+    ),
     "evidence": text("its time there against that of the median rank"),
     "collective": Column("number of the collective of this case"),
     "uid": instance("the call or GPU event of this case"),
@@ -174,9 +186,10 @@ RANK_STEPS: About = {
     "trace": key("name of the rank's trace", "trace"),
     "rank": Column("number of the rank; absent where not recorded"),
     "step": key("number of the step", "step", cells="number"),
-    "step_ms": Column(
+    "device_step_ms": Column(
         "length of the step on the device: from the first start of its GPU work to that of the next step; of the last "
-        "one to its last GPU end", "ms", heading="step ms",
+        "one to its last GPU end. On the host it is that of its `ProfilerStep`, see `host_step_ms` of `overview`", "ms",
+        heading="device step ms",
     ),
     "collectives": count("collectives launched in it, with others"),
     "wait_ms": total("sum of the time until the last rank came", "ms", heading="wait ms"),
@@ -186,8 +199,10 @@ RANK_STEPS: About = {
     "exposed_wait_ms": Column("part of the waiting in which it does not compute, counted once where waits overlap",
                               "ms", heading="exposed wait ms"),
     "times_last": count("collectives to which it came last", heading="last"),
-    "held_up_ms": total("sum of how much later than the median of the others it came to these", "ms",
-                        heading="held up ms"),
+    "held_up_ms": total(
+        f"sum of how much later than the median of the others it came to these; {_ADDED_UP}", "ms",
+        heading="held up ms",
+    ),
 }  # fmt: skip
 
 SCHEMAS = {

@@ -114,17 +114,22 @@ STREAM_OVERLAP: About = {
 }
 
 IDLE_CAUSES: About = {
-    "cause": key("what the idle time is due to; the causes add up to the idle time, those unknown included"),
-    "gaps": count("gaps between GPU events of which a part is due to it", figure="count"),
-    "idle_ms": total("idle time due to it, over all devices", "ms", compared="main", figure="ms"),
-    "percent_of_idle": share("share of the idle time"),
-    "percent_of_total": share("share of the time from the first to the last GPU event", figure="percent"),
-    "longest_ms": Column("the longest part of one gap that is due to it", "ms", Role.max),
-    "gap_start_ms": Column("where that gap begins, as Perfetto UI shows it", "ms", gives_way=2),
-    "ends_with_uid": uid("the GPU event that ends it"),
-    "because": replace(text("call or frame to which that part is due most"), gives_way=0),
-    "because_uid": uid("that call or frame"),
-    "meaning": text("the cause in words"),
+    "cause": key("what the idle time is due to; the causes add up to the idle time, those unknown included", "cause"),
+    "gaps": count("gaps between GPU events of which a part is due to it", "gaps", figure="count"),
+    "idle_ms": total("idle time due to it, over all devices", "ms", "idle ms", compared="main", figure="ms"),
+    "percent_of_idle": share("share of the idle time", "% of idle"),
+    "percent_of_total": share(
+        "share of the GPU span, from the first to the last GPU event; what of the steps lies before and behind it does "
+        "not count, as it does in the causes of a report",
+        "% of GPU span",
+        figure="percent",
+    ),
+    "longest_ms": Column("the longest part of one gap that is due to it", "ms", Role.max, heading="longest ms"),
+    "gap_start_ms": Column("where that gap begins, as Perfetto UI shows it", "ms", heading="gap start ms", gives_way=2),
+    "ends_with_uid": replace(uid("the GPU event that ends it"), heading="ends with uid"),
+    "because": replace(text("call or frame to which that part is due most", "because"), gives_way=0),
+    "because_uid": replace(uid("that call or frame"), heading="because uid"),
+    "meaning": text("the cause in words", "meaning"),
 }
 
 IDLE_GAPS: About = {
