@@ -42,6 +42,22 @@ def test_shapes_are_short() -> None:
     assert row["shapes"] == "[8,16] [4]"
 
 
+def test_keys_without_a_heading_are_shown_where_rows_look_alike_without_them() -> None:
+    core = load_core(small_trace())
+
+    def shown(types: list[str], values: list[str]) -> Table:
+        columns = {"op": ["a", "a"], "input_dims": ["[[4],[]]"] * 2, "input_types": ['["float",""]'] * 2,
+                   "input_strides": types, "concrete_inputs": values, "calls": np.array([2, 1])}  # fmt: skip
+        return view(Table("calls_by_arguments", columns, about_columns("calls_by_arguments", columns)), core)
+
+    found = shown(["[[1],[]]"] * 2, ['["","1"]', '["","True"]'])
+    assert list(found.columns) == ["op", "sizes", "types", "concrete inputs", "calls"]
+    assert [row["concrete inputs"] for row in found.records()] == [", 1", ", True"]
+    assert [row["sizes"] for row in found.records()] == ["[4]"] * 2
+    assert "input strides" in shown(["[[1],[]]", "[[2],[]]"], ['["","1"]'] * 2).columns
+    assert list(shown(["[[1],[]]"] * 2, ['["","1"]'] * 2).columns) == ["op", "sizes", "types", "calls"]
+
+
 def test_the_top_rows_and_those_in_brackets() -> None:
     table = Table("t", {"name": ["a", "b", "c", "(no op)"], "n": np.arange(4)}, notes=["a note"])
     cut = top(table, 2)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from tracelens_graph.categories.kernel_names import properties
-from tracelens_graph.column import Column, Role, headings, instance_column
+from tracelens_graph.column import Column, Role, heading_of, headings, instance_column
 from tracelens_graph.graph.core import Core
 from tracelens_graph.schema.tables import TABLES
 from tracelens_graph.short_names import short_name
@@ -27,7 +28,7 @@ def for_people(table: Table) -> bool:
 
 
 def view(table: Table, core: Core) -> Table:
-    """The columns of a table that people are shown."""
+    """The columns of a table that people are shown: those with a heading, and keys without one that rows differ by."""
     names = list(table.columns)
     leads = TABLES[table.name].leads if table.name in TABLES else ""
     if leads in table.columns:
@@ -39,14 +40,30 @@ def view(table: Table, core: Core) -> Table:
         return replace(table, columns={name: table[name] for name in names}) if leads else table
     columns: dict[str, np.ndarray | list[Any]] = {}
     shown = {}
-    for column, heading in told.items():
+    for column, heading in _with_differing_keys(table, about, told).items():
         cells = table[column]
-        columns[heading] = _short_cells([_kernel(name) for name in cells] if column == "Kernel name" else cells)
+        columns[heading] = _short_cells(
+            [_kernel(name) for name in cells] if column == "Kernel name" else cells, about[column]
+        )
         shown[heading] = about[column]
     if instance:
         columns |= instances(core, list(table[instance]))
         shown |= _PLACE
     return Table(table.name, columns, shown, table.title, table.notes)
+
+
+def _with_differing_keys(table: Table, about: Mapping[str, Column], told: Mapping[str, str]) -> dict[str, str]:
+    """Columns with their headings, and behind the last key those keys without a heading that tell equal rows apart."""
+    names = [name for name, column in about.items() if column.role is Role.key]
+    seen, hidden = ([name for name in names if (name in told) is shown] for shown in (True, False))
+    found = dict(told)
+    if not seen or not hidden:
+        return found
+    alike = [repr(row) for row in zip(*(table[name] for name in seen), strict=True)]
+    more = [name for name in hidden if len({*zip(alike, map(repr, table[name]), strict=True)}) > len({*alike})]
+    at = list(found).index(seen[-1]) + 1
+    items = list(found.items())
+    return dict([*items[:at], *((name, heading_of(name).lower()) for name in more), *items[at:]])
 
 
 def told(table: Table, leave: str = "") -> Table:
@@ -123,8 +140,19 @@ def _kernel(name: str) -> str:
     return f"{short_name(name)} [{functor}]" if functor else short_name(name)
 
 
-def _short_cells(cells: Any) -> Any:
+def _short_cells(cells: Any, about: Column) -> Any:
     if isinstance(cells, np.ndarray):
         return cells
+    if about.cells == "list":
+        cells = [_list_in(cell) if isinstance(cell, str) else cell for cell in cells]
     texts = (list_text(cell) if isinstance(cell, list) else cell for cell in cells)
     return [shorten(text, _LONGEST) if isinstance(text, str) else text for text in texts]
+
+
+def _list_in(text: str) -> Any:
+    """The list that a JSON text holds; the text where it holds none."""
+    try:
+        found = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return text
+    return found if isinstance(found, list) else text
