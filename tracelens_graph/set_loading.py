@@ -225,8 +225,8 @@ def load_core_set(
     """
     _check_arguments(processes, scheduler, memory_bytes)
     lean = _lean_columns(columns)
-    if told := execution_traces_alone(files):
-        raise TraceError(told)
+    if lacking := execution_traces_alone(files):
+        raise TraceError(lacking)
     pairs = paired(files)
     files = pairs.traces
     alone = len(files) == 1 and scheduler is None

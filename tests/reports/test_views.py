@@ -42,20 +42,25 @@ def test_shapes_are_short() -> None:
     assert row["shapes"] == "[8,16] [4]"
 
 
-def test_keys_without_a_heading_are_shown_where_rows_look_alike_without_them() -> None:
+def test_rows_that_look_alike_are_told_apart() -> None:
     core = load_core(small_trace())
 
-    def shown(types: list[str], values: list[str]) -> Table:
-        columns = {"op": ["a", "a"], "input_dims": ["[[4],[]]"] * 2, "input_types": ['["float",""]'] * 2,
-                   "input_strides": types, "concrete_inputs": values, "calls": np.array([2, 1])}  # fmt: skip
-        return view(Table("calls_by_arguments", columns, about_columns("calls_by_arguments", columns)), core)
+    def shown(strides: list[str | None], values: list[str], ops: str = "aaa") -> list[str]:
+        columns = {"op": list(ops), "input_dims": ["[[4],[]]"] * 3, "input_types": ['["float",""]'] * 3,
+                   "input_strides": strides, "concrete_inputs": values, "calls": np.arange(3)}  # fmt: skip
+        found = view(Table("calls_by_arguments", columns, about_columns("calls_by_arguments", columns)), core)
+        assert list(found.columns)[:3] == ["op", "sizes", "types"]
+        assert [row["sizes"] for row in found.records()] == ["[4]"] * 3
+        return list(found.columns.get("differs by", []))
 
-    found = shown(["[[1],[]]"] * 2, ['["","1"]', '["","True"]'])
-    assert list(found.columns) == ["op", "sizes", "types", "concrete inputs", "calls"]
-    assert [row["concrete inputs"] for row in found.records()] == [", 1", ", True"]
-    assert [row["sizes"] for row in found.records()] == ["[4]"] * 2
-    assert "input strides" in shown(["[[1],[]]", "[[2],[]]"], ['["","1"]'] * 2).columns
-    assert list(shown(["[[1],[]]"] * 2, ['["","1"]'] * 2).columns) == ["op", "sizes", "types", "calls"]
+    same, one = ["[[1],[]]"] * 3, ['["","1"]'] * 3
+    assert shown(same, one) == []
+    assert shown(same, ['["","1"]', '["",""]', '["","True"]']) == ["1", "-", "True"]
+    assert shown(same, ['["","1"]', '["","2"]', '["","2"]'], "aab") == ["1", "2", ""]
+    assert shown(["[[1],[]]", "[[2],[]]", None], one) == ["[[1], []]", "[[2], []]", "-"]
+    assert shown(["[[1],[]]", "[[2],[]]", "[[2],[]]"], ['["","1"]', '["","1"]', '["x","1"]']) == [
+        "[1]; -", "[2]; -", "[2]; x",
+    ]  # fmt: skip
 
 
 def test_the_top_rows_and_those_in_brackets() -> None:

@@ -51,14 +51,14 @@ def with_profile(words: Sequence[str], source: str) -> str:
     Returns:
         The command; empty where no word of it is the execution trace, such as one in a folder.
     """
-    place = next((i for i, word in enumerate(words) if i and _names(word, source)), None)
-    if place is None:
+    places = [i for i, word in enumerate(words) if i and _names(word, source)]
+    if not places:
         return ""
-    command, given = words[0], words[place]
-    changed = [_PROGRAM, *words[:place], "KINETO", *words[place + 1 :]]
-    is_value = words[place - 1] in _with_values.get(command, ())
+    command, *_ = words
+    changed = [_PROGRAM, *("KINETO" if i in places else word for i, word in enumerate(words))]
+    is_value = words[places[0] - 1] in _with_values.get(command, ())
     if "--et" in _options.get(command, ()) and "--et" not in words and not is_value:
-        changed += ["--et", given]
+        changed += ["--et", words[places[0]]]
     return shlex.join(changed)
 
 

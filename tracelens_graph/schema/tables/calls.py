@@ -7,7 +7,7 @@ from tracelens_graph.schema.tables.shared import count, key, text, uid
 
 _CALLS = count("number of calls", "calls")
 _PERCENT = Column("share of all calls of ops", "%", Role.share, "% of all calls")
-_PERCENT_OF_THESE = Column("share of all calls of ops with arguments", "%", Role.share, "% of calls with arguments")
+_PERCENT_OF_THESE = Column("share of all calls of ops with arguments", "%", Role.share, "% of these")
 _TOP = count("how many of them are not inside of another op", "outermost")
 
 CALLS_BY_CATEGORY: About = {
