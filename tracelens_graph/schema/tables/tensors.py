@@ -81,7 +81,9 @@ TENSOR_LIFE: About = {
     "tensor": key("name of the tensor", "tensor"),
     "form": text("its type and sizes then", "form"),
     "op": replace(text("name of the op", "op"), gives_way=0),
-    "argument": text("which argument or result of the op it is; n[m] for the m-th of a list", "argument"),
+    "argument": replace(
+        text("which argument or result of the op it is; n[m] for the m-th of a list", "argument"), gives_way=0
+    ),
     "node": _NODE,
     "uid": uid("the op in the trace; absent where it did not join"),
     "module": replace(text("innermost nn.Module around the op", "module"), gives_way=2),
