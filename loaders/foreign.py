@@ -102,6 +102,9 @@ _CATEGORIES = {
 }
 
 
+IS_EXECUTION_TRACE = "is a PyTorch execution trace, which has no times and no kernels, not a profiler trace"
+
+
 class ExecutionTraceError(NotATraceError):
     """The file is an execution trace, for which there is a loader of its own."""
 
@@ -186,7 +189,7 @@ def what_json_is(head: bytes, whole: bool) -> str | None:
     """
     keys = _keys(head)
     if is_execution_trace(head):
-        return "is a PyTorch execution trace, which has no times and no kernels, not a profiler trace"
+        return IS_EXECUTION_TRACE
     if b"rocprofiler-sdk-tool" in keys:
         return f"is a JSON result {_ROCPROF} (rocprofv3); {_EXPORTED}"
     if b"nbformat" in keys:

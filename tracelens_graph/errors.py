@@ -7,6 +7,7 @@ TraceLensGraphError
 ├── LinkError             a trace and an execution trace are not of one run, or not of one rank
 ├── NodeNotFoundError     no node answers the question (also a KeyError)
 ├── AnalysisError         a question that this graph cannot answer
+│   └── NoTimesError      of an execution trace alone, which has no times (also a NotATraceError)
 ├── OutputError           a file cannot be written, or not in that format
 ├── DatabaseError         the database cannot be reached, refuses, or does not hold what was asked for
 │   └── ServerError       a local server cannot be set up, started or stopped
@@ -50,6 +51,26 @@ class NodeNotFoundError(TraceLensGraphError, KeyError):
 
 class AnalysisError(TraceLensGraphError):
     """The question cannot be answered on this graph."""
+
+
+class NoTimesError(AnalysisError, NotATraceError):
+    """An execution trace alone has no times and no kernels, and the question is about them.
+
+    Attributes:
+        source: the execution trace.
+    """
+
+    def __init__(self, source: str) -> None:
+        super().__init__(source)
+        self.source = source
+
+    @property
+    def what(self) -> str:
+        """The message without advice."""
+        return f"{self.source}: is a PyTorch execution trace, which has no times and no kernels"
+
+    def __str__(self) -> str:
+        return f"{self.what}; load the profiler's trace of the same run, with et={self.source!r} to link the two"
 
 
 class OutputError(TraceLensGraphError):

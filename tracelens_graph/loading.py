@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tracelens_graph.errors import LinkError, NotATraceError
 from tracelens_graph.graph.core import Core, TraceInfo
-from tracelens_graph.loaders.foreign import ExecutionTraceError
-from tracelens_graph.loaders.sources import open_source
+from tracelens_graph.graph.execution.trace import ExecutionTrace
+from tracelens_graph.loaders.foreign import IS_EXECUTION_TRACE, ExecutionTraceError
+from tracelens_graph.loaders.sources import Source, open_source
 
 
 def load_core(
@@ -64,24 +66,60 @@ def load_profile(
     opened = open_source(source)
     with opened.loading():
         if opened.packing == "graph":
-            from tracelens_graph.stores.graph_file import read_graph
-
-            return read_graph(opened)
+            return _saved(opened)
         from tracelens_graph.loaders.kineto.loader import load_kineto
 
-        return load_kineto(opened, progress, processes)
+        core = load_kineto(opened, progress, processes)
+        if not len(core.columns) and _has_nodes(opened):
+            raise ExecutionTraceError(f"{opened.name}: {IS_EXECUTION_TRACE}")
+        return core
+
+
+def _saved(opened: Source) -> Core:
+    from tracelens_graph.stores.graph_file import read_graph
+
+    core = read_graph(opened)
+    if not core.info.has_times:
+        core.info.source = opened.name  # it stands for the execution trace, also where a command is to name that
+    return core
+
+
+def _has_nodes(opened: Source) -> bool:
+    """Whether a file has the nodes of an execution trace beside an event list without events."""
+    from tracelens_graph.loaders.execution_trace.layout import NODES, begins_node
+    from tracelens_graph.loaders.kineto.chunks import Walker
+
+    with opened.open() as stream:
+        walker = Walker(stream, opened.name, NODES)
+        try:
+            walker.read_head()
+        except NotATraceError:
+            return False
+        return begins_node(walker.following())
 
 
 def link_damage(core: Core) -> str:
     """What was repaired in the execution trace that a graph is linked with, or lost of it; empty if it is sound."""
-    if core.link is None:
-        return ""
-    told = core.link.execution.info
+    return "" if core.link is None else _damage(core.link.execution)
+
+
+def _damage(execution: ExecutionTrace) -> str:
+    told = execution.info
     info = TraceInfo(
         events=told.entries, repairs=told.repairs, left_out=told.left_out, lost_events=told.lost_nodes,
-        lost_bytes=told.lost_bytes, has_times=False,
+        lost_bytes=told.lost_bytes, cut_short=told.cut_short, has_times=False,
     )  # fmt: skip
     return f"{told.source}: {info.damage}" if info.damage else ""
+
+
+def unread_tensors(core: Core) -> str:
+    """How many tensors of the execution trace cannot be read; empty if all can, or the graph has none.
+
+    This reads the arguments of all operators.
+    """
+    if core.link is None or not (lost := core.link.lineage.uses.malformed):
+        return ""
+    return f"{core.link.execution.info.source}: tensors among arguments that cannot be read and are left out: {lost:,}"
 
 
 def linked(core: Core, et: Any) -> Core:
@@ -92,16 +130,51 @@ def linked(core: Core, et: Any) -> Core:
         et: path of the execution trace, or whatever else `load_core` takes.
 
     Raises:
-        LinkError: the execution trace is of another program or rank; the message names both files and the share.
+        LinkError: the execution trace is of another program or rank; the message names both files and the share, and
+            what is broken in the execution trace.
         NotATraceError, TraceError: the execution trace cannot be read.
         ChangedTraceError: the file of the graph is no longer the one that was loaded.
     """
+    return joined(core, load_execution(et))
+
+
+def load_execution(source: Any) -> ExecutionTrace:
+    """The execution trace in a file, or in a graph that was saved with one.
+
+    Args:
+        source: given like that of `load_core`.
+
+    Raises:
+        NotATraceError: it is something else; the message says what.
+        TraceError: it cannot be read.
+    """
+    from tracelens_graph.loaders.execution_trace.loader import load_execution_trace
+
+    opened = open_source(source)
+    with opened.loading():
+        if opened.packing != "graph":
+            return load_execution_trace(opened)
+        link = _saved(opened).link
+        if link is None:
+            raise NotATraceError(f"{opened.name}: is the saved graph of a profiler's trace, not an execution trace")
+        return link.execution
+
+
+def joined(core: Core, execution: ExecutionTrace) -> Core:
+    """The graph, linked with an execution trace that is loaded.
+
+    Raises:
+        LinkError, ChangedTraceError: as `linked`.
+    """
     from tracelens_graph.graph.joining.filling import linked_graph
     from tracelens_graph.graph.joining.join import join
-    from tracelens_graph.loaders.execution_trace.loader import load_execution_trace
     from tracelens_graph.loaders.kineto.record_ids import record_ids
 
-    opened = open_source(et)
-    with opened.loading():
-        execution = load_execution_trace(opened)
-    return linked_graph(core, join(core, execution, record_ids(core)))
+    if not core.info.has_times:
+        raise LinkError(f"{core.info.source}: is an execution trace itself; the profiler's trace of its run is wanted")
+    try:
+        link = join(core, execution, record_ids(core))
+    except LinkError as error:
+        damage = _damage(execution)
+        raise LinkError(f"{error}; {damage}" if damage else str(error)) from None
+    return linked_graph(core, link)

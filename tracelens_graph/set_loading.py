@@ -27,10 +27,10 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceMember, TraceSet
 from tracelens_graph.leftovers import TemporaryFolder
 from tracelens_graph.loaders.sources import Source, is_stream
-from tracelens_graph.loading import linked, load_profile
+from tracelens_graph.loading import link_damage, linked, load_profile
 from tracelens_graph.processes import map_in_processes
 from tracelens_graph.schema import STORED
-from tracelens_graph.set_pairing import is_execution_trace_file, paired
+from tracelens_graph.set_pairing import execution_traces_alone, is_execution_trace_file, paired
 from tracelens_graph.suggest import hint
 
 SUFFIXES = (".json", ".json.gz", ".json.zst", ".zip", ".tlg")
@@ -172,11 +172,19 @@ class _Done:
 
 
 class _Linked(NamedTuple):
-    """What became of the execution trace of a trace: the share of equal names, or why the two were not linked."""
+    """What became of the execution trace of a trace.
+
+    Attributes:
+        percent: share of equal names.
+        method: how the two were joined.
+        error: why they were not linked; empty if they were.
+        damage: what is broken in the execution trace; empty for nothing.
+    """
 
     percent: float = 0.0
     method: str = ""
     error: str = ""
+    damage: str = ""
 
 
 class _Loaded(NamedTuple):
@@ -218,6 +226,8 @@ def load_core_set(
     """
     _check_arguments(processes, scheduler, memory_bytes)
     lean = _lean_columns(columns)
+    if lacking := execution_traces_alone(files):
+        raise TraceError(lacking)
     pairs = paired(files)
     files = pairs.traces
     alone = len(files) == 1 and scheduler is None
@@ -270,8 +280,9 @@ def load_core_set(
     told = [(file, errors[file]) for file in files if file in errors]
     no_traces = [file for file, error in told if isinstance(error, NotATraceError)]
     broken = [str(error) for _, error in told if not isinstance(error, NotATraceError)]
-    refused = [f"{error}; loaded without" for _, _, error in links.values() if error]
-    notes = [*left_out_note(no_traces), *pairs.notes, *refused]
+    refused = [f"{one.error}; loaded without" for one in links.values() if one.error]
+    damaged = [one.damage for one in links.values() if one.damage]
+    notes = [*left_out_note(no_traces), *pairs.notes, *refused, *damaged]
     traces = TraceSet(members, notes, broken, _linked_note([one for one in links.values() if not one.error]))
     weakref.finalize(traces, folder.remove)
     return traces
@@ -359,7 +370,7 @@ def _with_link(core: Core, et: str) -> tuple[Core, _Linked]:
     except (LinkError, TraceError) as error:
         return core, _Linked(error=str(error))
     assert core.link is not None
-    return core, _Linked(core.link.equal_names_percent, core.link.method)
+    return core, _Linked(core.link.equal_names_percent, core.link.method, damage=link_damage(core))
 
 
 def _in_processes(orders: Sequence[_Order], processes: int | None) -> Iterator[tuple[str, _Done | TraceError]]:

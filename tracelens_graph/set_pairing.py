@@ -67,6 +67,16 @@ def is_execution_trace_file(file: str) -> bool:
     return is_execution_trace(_head(file, _ENOUGH_TO_TELL))
 
 
+def execution_traces_alone(files: Sequence[str]) -> str:
+    """What to do where all of several files are execution traces; empty if one of them is not, or there is one only."""
+    if len(files) < 2 or not all(map(is_execution_trace_file, files)):
+        return ""
+    return (
+        f"all {len(files):,} files are PyTorch execution traces, which have no times and no kernels: name the "
+        "profiler's traces of the same ranks as well, by their folder or by the one above both"
+    )
+
+
 def paired(files: Sequence[str]) -> Paired:
     """The traces among some files, each with its execution trace if there is one among them.
 

@@ -94,14 +94,13 @@ class _Column:
         widest = max(max(map(width_of, self.cells), default=0), _HEADING)
         lines: list[str] = []
         for piece in _PIECE.findall(self.heading):
-            if lines and width_of(lines[-1] + piece) <= widest:
+            if lines and width_of((lines[-1] + piece).lstrip()) <= widest:
                 lines[-1] += piece
             else:
-                lines.append(cut_end(piece.lstrip(), max(widest, _NARROW)))
+                lines.append(piece)
         if len(lines) > _HEADING_LINES:
-            rest = "".join(lines[_HEADING_LINES - 1 :])
-            lines[_HEADING_LINES - 1 :] = [cut_end(rest, max(widest, _NARROW))]
-        self.lines = lines or [""]
+            lines[_HEADING_LINES - 1 :] = ["".join(lines[_HEADING_LINES - 1 :])]
+        self.lines = [cut_end(line.strip(" "), max(widest, _NARROW)) for line in lines] or [""]
         self.measure()
 
     def shorten(self, width: int) -> None:
@@ -237,7 +236,7 @@ def list_text(cell: list[Any]) -> str:
         return ", ".join(f"{part['name']} {part['percent']:.0f} %" for part in cell)
     if all(isinstance(part, list) for part in cell):
         return " ".join(str(part).replace(" ", "") for part in cell if part)
-    return ", ".join(map(str, cell))
+    return ", ".join(str(part) or "-" for part in cell)
 
 
 def _line(cells: Sequence[str], columns: Sequence[_Column]) -> str:

@@ -195,6 +195,11 @@ class NodeCollector:
             if given in _EMPTY_LIST:
                 sides.append(_NOTHING)
                 continue
+            if given[:1] != b"[":
+                if given != b"null":
+                    self.repairs["bad_arguments"] += 1
+                sides.append(_NOTHING)
+                continue
             key = (bytes(shapes), bytes(types), bytes(strides))
             sides.append(tuple.__new__(Arguments, (given, *held.setdefault(key, key))))
         return sides

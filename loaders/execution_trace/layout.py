@@ -19,7 +19,13 @@ _FIRST = (
     rf'\{{\s*+"(?:(?:{_KEYS})"\s*+:|name"\s*+:\s*+"[^"\\]*+(?>(?:\\.[^"\\]*+){{0,64}})"\s*+,\s*+"(?:{_KEYS})"\s*+:)'
 )
 
+_NODE = re.compile(rf"\s*+{_FIRST}".encode(), re.DOTALL)
 NODE_BEGIN = re.compile(rf"(?:\A|\}})[\s,]*+(?P<node>{_FIRST})".encode(), re.DOTALL)
+
+
+def begins_node(text: bytes) -> bool:
+    """Whether a text begins as a node does that has an id."""
+    return bool(_NODE.match(text)) and b'"id"' in text
 
 
 def _found(head: bytes, whole: bool) -> str | None:

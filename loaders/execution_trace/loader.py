@@ -112,7 +112,7 @@ def _info(found: NodeCollector, told: dict[str, Any], source: Source) -> Executi
         repairs=dict(found.repairs),
         lost_nodes=found.lost_nodes,
         lost_bytes=found.lost_bytes,
-        cut_short=bool(source.cut_short) or "truncated" in found.repairs,
+        cut_short=source.cut_short,
     )
 
 

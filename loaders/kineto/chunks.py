@@ -44,6 +44,8 @@ _FIRST_EVENT = re.compile(rb'\{\s*"(?:ph|name|cat|pid|tid|ts|dur|id|args|s|bp)"\
 _FIRST_KEY = re.compile(rb'"\w+"\s*:')
 _NO_HEAD = 16
 """Bytes in which no key and no `"traceEvents":[` fit."""
+_LIST = "the list that is read"
+"""A key that no file has: behind one list there may be an empty one under the key of another kind of trace."""
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
@@ -131,7 +133,7 @@ class Walker:
             NotATraceError: there is no event list; the message says what was found instead.
         """
         self._fill()
-        first = self._held()[:HEAD]
+        first = self.following()[:HEAD]
         if self._base < 0 or first:
             check_is_json(first, self.name, unpacked=True)
         text = first.removeprefix(b"\xef\xbb\xbf").lstrip()
@@ -144,7 +146,7 @@ class Walker:
             return
         searched = tries = mended = 0
         while True:
-            head = self._held()
+            head = self.following()
             for match in self._layout.opening.finditer(head, max(0, searched - 64)):
                 tries += 1
                 try:
@@ -209,7 +211,7 @@ class Walker:
         """Find the event list by its brackets, without holding what stands before it."""
         members = Members(self._layout.key, self._layout.metadata)
         while True:
-            at = members.feed(self._held())
+            at = members.feed(self.following())
             if at >= 0:
                 self._consume(at)
                 self.head = self._found(members)
@@ -425,7 +427,7 @@ class Walker:
     def _finish(self, consumer: Consumer) -> None:
         """The rest of the file: the last events, the end of the list, the keys after it."""
         self.ended = True
-        rest = self._held()
+        rest = self.following()
         try:
             if len(rest) > LARGEST_OBJECT:
                 raise msgspec.DecodeError("too large to be decoded as a whole")
@@ -435,8 +437,8 @@ class Walker:
                     raise msgspec.DecodeError("the list is not closed")
                 tail: dict[str, Any] = {}
             else:
-                keys = _OBJECT.decode(b'{"traceEvents":[' + rest)
-                events = bytes(keys.pop("traceEvents"))
+                keys = _OBJECT.decode(b'{"%s":[' % _LIST.encode() + rest)
+                events = bytes(keys.pop(_LIST))
                 tail = {key: msgspec.json.decode(value) for key, value in keys.items()}
             begin = len(events) - len(events[1:].lstrip())
             if "beginning" in self.faults:  # then something else may stand before the first entry
@@ -476,7 +478,7 @@ class Walker:
         while not whole and len(text) + self._end - self._begin <= LARGEST_OBJECT and self._fill():
             pass
         if not whole:
-            text += self._held()
+            text += self.following()
             self._begin = self._end
             if (end := _begin_of_second(text, self._layout)) >= 0:
                 text = text[:end]
@@ -496,7 +498,7 @@ class Walker:
         """Read the keys after the event list by their brackets, without holding them."""
         members = Members(self._layout.key, self._layout.metadata, behind_list=True)
         while text or self._end > self._begin or self._fill():
-            members.feed(text or self._held())
+            members.feed(text or self.following())
             if not text:
                 self._begin = self._end
             text = b""
@@ -509,8 +511,8 @@ class Walker:
             self._count({"metadata": members.faults})
         return members.found
 
-    def _held(self) -> bytes:
-        """What is buffered and not consumed."""
+    def following(self) -> bytes:
+        """What is buffered and not consumed: behind `read_head` the first entries."""
         with memoryview(self._buffer) as view:
             return bytes(view[self._begin : self._end])
 

@@ -11,6 +11,7 @@ from handmade import Run
 from made_execution import Op, trace
 
 from corpus import CHECKOUT
+from tracelens_graph.loading import load_core
 
 EXAMPLE = CHECKOUT / "examples/traces/tiny-transformer-cpu"
 
@@ -24,13 +25,16 @@ def test_info_says_what_it_tells_and_what_not(run: Run, alone: Path) -> None:
     code, out, err = run("info", alone)
     assert (code, err) == (0, "")
     assert "PyTorch's execution trace observer, schema 1.1.1-chakra.0.0.4" in out
-    for fact in ("tensors", "storages", "schemas of ops", "threads"):
+    for fact in ("tensors", "storages of tensors", "schemas of ops", "threads"):
         assert fact in out
     assert f"tracelens-graph report KINETO --et {alone}" in " ".join(out.split())
     assert " ms" not in out
     code, out, _ = run("info", alone, "--format", "json")
     told = json.loads(out)
-    assert (told["trace"]["tensors"], told["trace"]["threads"]) == (1252, 1)
+    lineage = load_core(alone).link.lineage  # type: ignore[union-attr]
+    counted = len(lineage.tensors), len(lineage.storages), 1
+    assert tuple(told["trace"][what] for what in ("tensors", "storages of tensors", "threads")) == counted
+    assert len(lineage.tensors) > len({*lineage.tensors.id.tolist()}), "ids are used again"
     assert "time covered" not in told["trace"]
     assert told["launches"] == []
     assert [row["what"] for row in told["recording"] if row["missing"]] == ["times and kernels"]
@@ -78,8 +82,7 @@ def test_tree_shows_no_times(run: Run, alone: Path) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("timeline",), ("modules",), ("attribution",), ("roofline",), ("save", "-o", "x.tlg"),
-        ("export", "-o", "x.csv"),
+        ("timeline",), ("modules",), ("attribution",), ("roofline",), ("export", "-o", "x.csv"),
         ("ask", "gpu_timeline"), ("cut", "-o", "x.json", "--step", "1"), ("tree", "--from", "1ms"),
         ("report", "--table", "gpu_timeline"), ("report", "--fail-if", "idle_percent > 3"),
         ("report", "--markdown", "x.md"), ("report", "--xlsx", "x.xlsx"),
@@ -97,7 +100,8 @@ def test_what_needs_times_is_refused_in_one_line(
     assert (code, out) == (1, "")
     (line,) = err.splitlines()
     assert "no times and no kernels" in line
-    assert line.endswith(f"tracelens-graph report KINETO --et {alone}")
+    assert f"name the profiler's trace of the same run: tracelens-graph {command} " in line
+    assert "KINETO" in line
     assert [file.name for file in tmp_path.iterdir()] == ["et.json.gz"]
 
 
@@ -119,3 +123,16 @@ def test_damage_and_hostile_names_are_told(run: Run, tmp_path: Path) -> None:
         assert "warning: " in err
         assert "parent is missing" in err
         assert "\x1b[31m" not in out
+
+
+def test_rows_of_the_report_differ(run: Run) -> None:
+    lineage = CHECKOUT / "examples/traces/linked/lineage.execution-trace.json.gz"
+    _, out, _ = run("report", lineage, "--top", "40", env={"COLUMNS": "400"})
+    assert out.count("% of all calls") == 2
+    _, _, arguments = out.partition("Calls with arguments, by their arguments\n")
+    header, _, *rows = arguments.splitlines()
+    assert "% of these" in header
+    place = header.index("calls")
+    rows = [row[:place].rstrip() for row in rows if "more row" not in row]
+    assert len(rows) == len({*rows}) == 40
+    assert any(row.startswith("aten::empty ") and row.endswith("[3000]") for row in rows)

@@ -53,7 +53,8 @@ def test_tells_the_op(run: Run, mm: list[str]) -> None:
     for told in (
         "GEMM: aten::mm, node 5, event 1",
         "schema aten::mm(Tensor self, Tensor mat2) -> Tensor",
-        "tensor 10 of storage 11: 16384x4096 c10::BFloat16 on cuda:0, 134,217,728 B",
+        "inputs t10: bfloat16[16384,4096], 134,217,728 bytes on cuda:0, storage s11",
+        "outputs t14: bfloat16[16384,8192], 268,435,456 bytes on cuda:0, storage s15",
         "1 op, 2 runtime calls, 1 kernel",
         "op 259.16 us, runtime 153.98 us, GPU 7,309.66 us",
         "op + runtime + GPU = 7,722.80 us: GPU 94.7 %, overhead 5.3 % (counts launches twice: they lie in the op)",

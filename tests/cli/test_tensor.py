@@ -106,3 +106,44 @@ def test_a_trace_alone_knows_no_tensors(run: Run) -> None:
         f"error: {TRACE}: the trace is not linked with its execution trace, which alone tells tensors: load it with "
         "et=, or give --et\n"
     )
+
+
+LINEAGE = CHECKOUT / "examples/traces/linked/lineage"
+PAIR = (f"{LINEAGE}.json.gz", "--et", f"{LINEAGE}.execution-trace.json.gz")
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_who_made_it_stays_where_the_terminal_is_narrow(run: Run, width: int) -> None:
+    _, out, _ = run("tensor", *PAIR, "t6", env={"COLUMNS": str(width)})
+    header = out.splitlines()[1].split()
+    assert {"name", "form", "bytes", "made", "node"} <= {*header}
+    _, out, _ = run("tensor", *PAIR, "t6#2", env={"COLUMNS": str(width)})
+    assert "317" in out
+    (header,) = (line.split() for line in out.splitlines() if line.startswith("what"))
+    assert header[:6] == ["what", "tensor", "form", "op", "argument", "node"]
+    assert not {"module", "step"} & {*header}, "the trace has none"
+
+
+def test_link_and_tensor_name_tensors_alike(run: Run) -> None:
+    _, out, _ = run("tensor", *PAIR, "t6#2")
+    assert out.startswith("t6#2: float32[24,4], 384 bytes on cpu, ")
+    _, out, _ = run("link", "--trace", PAIR[0], "--et", PAIR[2], "--op", "317")
+    assert "t6#2: float32[24,4], 384 bytes on cpu, storage s319" in " ".join(out.split())
+    _, out, _ = run("link", "--trace", PAIR[0], "--et", PAIR[2], "--op", "317", "--json", "-")
+    (output,) = json.loads(out)["ops"][0]["metadata"]["outputs"]
+    assert (output["name"], output["form"], output["storage"]) == ("t6#2", "float32[24,4]", "s319")
+    assert (output["tensor_id"], output["storage_id"], output["dtype"]) == (6, 319, "float")
+
+
+def test_memory_that_was_there_before(run: Run, simulated: tuple[Path, Path]) -> None:
+    trace, execution = simulated
+    nodes = json.loads(execution.read_text())["nodes"]
+    linear = min((node for node in nodes if node["name"] == "aten::linear"), key=lambda node: node["id"])
+    weight, storage, *_ = linear["inputs"]["values"][1]
+    for name in (f"t{weight}", f"s{storage}"):
+        _, out, _ = run("tensor", trace, "--et", execution, name, env={"COLUMNS": "200"})
+        (line,) = (line for line in out.splitlines() if line.startswith("alive: "))
+        assert line.startswith("alive: from before the recording to ")
+    _, out, _ = run("tensor", *PAIR, "t6#3", env={"COLUMNS": "200"})
+    (line,) = (line for line in out.splitlines() if line.startswith("alive: "))
+    assert line.startswith("alive: made out of sight, before ")

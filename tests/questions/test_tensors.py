@@ -12,6 +12,7 @@ from same_tables import assert_same, of_theme
 
 from corpus import CHECKOUT
 from tracelens_graph.analyses.questions import QUESTIONS
+from tracelens_graph.errors import NoTimesError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
 from tracelens_graph.simulate import simulate
@@ -169,6 +170,26 @@ def test_a_graph_without_execution_trace_has_an_empty_table_with_a_note(name: st
     table = QUESTIONS[name](load_core(rank.trace))
     assert len(table) == 0
     assert "execution trace" in table.notes[0]
+
+
+def test_what_an_execution_trace_alone_answers() -> None:
+    execution = CHECKOUT / "examples/traces/tiny-transformer-cpu.execution-trace.json.gz"
+    alone = load_core(execution)
+    answered = set()
+    for name, question in QUESTIONS.items():
+        if question.several:
+            continue
+        try:
+            question(alone)
+        except NoTimesError:
+            continue
+        answered.add(name)
+    assert answered == {"tensor_makers", "copy_chains", "peak_bytes_by_module"}
+    one, other = (records("copy_chains", core, "way", min_copies=1) for core in (alone, recorded()))
+    assert one == other != []
+    peaks = (records("peak_bytes_by_module", core, "bytes") for core in (alone, recorded()))
+    held, also = (sum(size for (size,) in peak) for peak in peaks)
+    assert held == also > 0, "modules are those of the profiler's trace, the peak is not"
 
 
 PARAMETERS: list[tuple[str, dict[str, Any]]] = [

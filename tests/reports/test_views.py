@@ -42,6 +42,27 @@ def test_shapes_are_short() -> None:
     assert row["shapes"] == "[8,16] [4]"
 
 
+def test_rows_that_look_alike_are_told_apart() -> None:
+    core = load_core(small_trace())
+
+    def shown(strides: list[str | None], values: list[str], ops: str = "aaa") -> list[str]:
+        columns = {"op": list(ops), "input_dims": ["[[4],[]]"] * 3, "input_types": ['["float",""]'] * 3,
+                   "input_strides": strides, "concrete_inputs": values, "calls": np.arange(3)}  # fmt: skip
+        found = view(Table("calls_by_arguments", columns, about_columns("calls_by_arguments", columns)), core)
+        assert list(found.columns)[:3] == ["op", "sizes", "types"]
+        assert [row["sizes"] for row in found.records()] == ["[4]"] * 3
+        return list(found.columns.get("differs by", []))
+
+    same, one = ["[[1],[]]"] * 3, ['["","1"]'] * 3
+    assert shown(same, one) == []
+    assert shown(same, ['["","1"]', '["",""]', '["","True"]']) == ["1", "-", "True"]
+    assert shown(same, ['["","1"]', '["","2"]', '["","2"]'], "aab") == ["1", "2", ""]
+    assert shown(["[[1],[]]", "[[2],[]]", None], one) == ["[[1], []]", "[[2], []]", "-"]
+    assert shown(["[[1],[]]", "[[2],[]]", "[[2],[]]"], ['["","1"]', '["","1"]', '["x","1"]']) == [
+        "[1]; -", "[2]; -", "[2]; x",
+    ]  # fmt: skip
+
+
 def test_the_top_rows_and_those_in_brackets() -> None:
     table = Table("t", {"name": ["a", "b", "c", "(no op)"], "n": np.arange(4)}, notes=["a note"])
     cut = top(table, 2)

@@ -21,8 +21,9 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from tracelens_graph.analyses.ranks import COLUMNS as OF_RANKS
 from tracelens_graph.cypher import Query, library
 from tracelens_graph.errors import AnalysisError
+from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
-from tracelens_graph.graph.window import narrow
+from tracelens_graph.graph.window import Window, narrow, window_of
 from tracelens_graph.schema.tables import TABLES
 from tracelens_graph.suggest import hint
 from tracelens_graph.table import Table
@@ -166,15 +167,22 @@ class Question:
             if name not in self.parameters:
                 raise AnalysisError(f"{self.name} has no parameter {name!r}; {hint(name, self.parameters)}")
             self.parameters[name].check(parameters[name])
-        traces = TraceSet.of(given)
         if self.several:
+            traces = TraceSet.of(given)
             table = self._named(self.function(traces, **self.fixed, **parameters))
             table.notes = [*table.notes, *self._remarks(table, traces, parameters)]
             return table
+        w = narrow(self._window(given), step=parameters.pop(STEP, None))
+        return self._named(self.function(w, **self.fixed, **parameters))
+
+    def _window(self, given: Any) -> Window:
+        """The window that a question about one trace is asked of; the analysis says whether it needs times."""
+        if isinstance(given, Core | Window):
+            return window_of(given, needs_times=False)
+        traces = TraceSet.of(given)
         if len(traces) != 1:
             raise AnalysisError(f"{self.name} is asked of one trace, not of {len(traces)}")
-        w = narrow(traces[0].window, step=parameters.pop(STEP, None))
-        return self._named(self.function(w, **self.fixed, **parameters))
+        return traces[0].window
 
     def _remarks(self, table: Table, traces: TraceSet, given: Mapping[str, Any]) -> Iterator[str]:
         """Why there are no rows, and which of many traces were taken."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tracelens_graph.cli.common import load, write_table
+from tracelens_graph.cli.common import load, warn_of_unread_tensors, write_table
 from tracelens_graph.cli.hints import Call
 from tracelens_graph.cli.options import (
     CacheOption,
@@ -91,12 +91,14 @@ def ask(
         else:
             given, added = _parameters(asked, param or []), extension_of(extension)
             own = _own_top(asked, given, format, top)
-            table, is_complete = _answer(asked, traces, given | own, window, added, format, et, cache, scheduler)
+            table, is_complete, has_times = _answer(
+                asked, traces, given | own, window, added, format, et, cache, scheduler
+            )
             if not own:
                 table = _first(table, format, top)
             if format is Format.csv:  # which has no place for them
                 say(table.notes)
-            if not asked.several:
+            if not asked.several and has_times:
                 hints = Call(traces[0], window, extension or []).to_open(table)
     write_table(table, format, hints)
     if not is_complete:
@@ -158,8 +160,8 @@ def _answer(
     et: str | None,
     cache: bool,
     scheduler: str | None,
-) -> tuple[Table, bool]:
-    """The answer, and whether all files that look like traces could be read."""
+) -> tuple[Table, bool, bool]:
+    """The answer, whether all files that look like traces could be read, and whether the trace tells times."""
     files = traces_named(traces)
     if question.several:
         if cache or extension is not None or et is not None:
@@ -171,18 +173,20 @@ def _answer(
         columns = None if question.columns is None else {*question.columns, *columns_read(vars(window))}
         members = load_set(files, columns=columns, scheduler=scheduler)
         windows = members if window == WindowChoice() else window.of_each(members)
-        return question(windows, **parameters), not members.broken
+        return question(windows, **parameters), not members.broken, True
     if len(files) != 1:
         raise typer.BadParameter(f"{question.name} is asked of one trace, not of {len(files)}")
     if scheduler is not None:
         raise typer.BadParameter(f"--scheduler goes with questions about several traces; {question.name} is not")
-    w = window.of(load(files[0], cache, et=et), extension)
+    w = window.of(load(files[0], cache, needs_times=False, et=et), extension)
     table = question(w, **parameters)
-    if form is not Format.table:
-        return table, True
-    from tracelens_graph.reports.views import view
+    if question.theme == "tensors":
+        warn_of_unread_tensors(w.core)
+    if form is Format.table:
+        from tracelens_graph.reports.views import view
 
-    return view(table, w.core), True
+        table = view(table, w.core)
+    return table, True, w.core.info.has_times
 
 
 def _first(table: Table, form: Format, top: int | None) -> Table:

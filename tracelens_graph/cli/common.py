@@ -12,6 +12,7 @@ import typer
 
 from tracelens_graph.cli.options import Format
 from tracelens_graph.cli.outputs import say_written
+from tracelens_graph.cli.traces import check_pipes, warn
 
 if TYPE_CHECKING:
     from tracelens_graph.graph.core import Core
@@ -43,19 +44,21 @@ def load(
         et: the execution trace of the same run, to be linked with.
 
     Raises:
-        NotATraceError: it is something else, or an execution trace where times are needed.
+        NotATraceError: it is something else.
+        NoTimesError: it is an execution trace, and times are needed.
         TraceError: it cannot be read, or is cut short so that nothing is left that the command could tell of.
         LinkError: the execution trace is of another program or rank.
+        typer.BadParameter: no file is named, or an execution trace in the place of the trace.
     """
+    if et is not None:
+        et = _one_file(et, "an execution trace", "--et: ")
+        check_pipes([trace, et])
     if trace == "-" and sys.stdin.isatty():
         raise typer.BadParameter("standard input is a terminal: name a file, or pipe a trace in")
     trace = _one_file(trace)
     from tracelens_graph.loading import load_core
     from tracelens_graph.reports.progress import progress_on_terminal
     from tracelens_graph.texts import printable, shorten
-
-    def warn(text: str) -> None:
-        print(printable(f"warning: {text}"), file=sys.stderr)
 
     def loaded() -> Core:
         with progress_on_terminal(f"reading {shorten(printable(Path(trace).name), 40)}") as progress:
@@ -64,54 +67,68 @@ def load(
     if cache:
         from tracelens_graph.stores.cache import cached_core
 
-        core = cached_core(trace, loaded, warn)
+        core = cached_core(trace, loaded, lambda line: warn([line]))
     else:
         core = loaded()
-    if needs_times and not core.info.has_times:
-        from tracelens_graph.errors import NotATraceError
-
-        raise NotATraceError(
-            f"{core.info.source}: is a PyTorch execution trace, which has no times and no kernels; link it with the "
-            f"profiler's trace of the same run: {core.info.link_command}"
-        )
+    if et is not None and not core.info.has_times:
+        raise typer.BadParameter(_no_profile(core.info.source, et))
+    if needs_times:
+        core.info.check_times()
     if core.info.ends_early and core.info.has_times and wants_gpu and not len(core.gpu_rows):
         from tracelens_graph.errors import TraceError
 
         raise TraceError(f"{core.info.source}: no GPU event could be read: {core.info.damage}; copy or record it again")
     if core.info.damage:
-        warn(f"{core.info.source}: {core.info.damage}")
-    if et is None:
-        return core
-    from tracelens_graph.loading import (
-        link_damage,
-        linked,
-    )  # behind the cache, which keeps graphs as their traces have them
+        warn([f"{core.info.source}: {core.info.damage}"])
+    from tracelens_graph.loading import link_damage, linked
 
-    core = linked(core, et)
-    if damage := link_damage(core):
-        warn(damage)
+    if et is not None:
+        core = linked(core, et)  # behind the cache, which keeps graphs as their traces have them
+    if core.info.has_times and (damage := link_damage(core)):
+        warn([damage])
     return core
 
 
-def _one_file(trace: str) -> str:
+def warn_of_unread_tensors(core: Core) -> None:
+    """Say how many tensors of the execution trace cannot be read, where a command tells of tensors."""
+    from tracelens_graph.loading import unread_tensors
+
+    warn(filter(None, [unread_tensors(core)]))
+
+
+def _no_profile(source: str, et: str) -> str:
+    """Why a trace is not linked with what `--et` names: it is an execution trace itself."""
+    from tracelens_graph.set_pairing import is_execution_trace_file
+
+    hint = "name the profiler's trace of its run" if is_execution_trace_file(et) else "are the two swapped?"
+    return f"{source}: is a PyTorch execution trace, in the place of the profiler's trace that --et goes with; {hint}"
+
+
+def _one_file(named: str, what: str = "a trace", option: str = "") -> str:
     """The file that a path, or a pattern that only one fits, stands for.
+
+    Args:
+        named: what the user named.
+        what: what the file should be.
+        option: what stands before messages.
 
     Raises:
         typer.BadParameter: it is empty, a folder, or fits several files.
     """
-    if not trace:
-        raise typer.BadParameter("the name is empty; name a trace")
-    path = Path(trace)
-    if trace == "-" or path.is_file() or not (path.is_dir() or has_magic(trace)):
-        return trace
+    if not named:
+        raise typer.BadParameter(f"{option}the name is empty; name {what}")
+    path = Path(named)
+    if named == "-" or path.is_file() or not (path.is_dir() or has_magic(named)):
+        return named
+    advice = f"this command takes one trace; {_TAKE_SEVERAL}" if not option else f"one file is wanted: name {what}"
     if path.is_dir():
-        raise typer.BadParameter(f"{trace}: is a folder, and this command takes one trace; {_TAKE_SEVERAL}")
+        raise typer.BadParameter(f"{option}{named}: is a folder, and {advice}")
     from glob import glob
 
-    files = glob(trace, recursive=True)
+    files = glob(named, recursive=True)
     if len(files) < 2:
-        return files[0] if files else trace
-    raise typer.BadParameter(f"{trace}: {len(files):,} files fit, and this command takes one trace; {_TAKE_SEVERAL}")
+        return files[0] if files else named
+    raise typer.BadParameter(f"{option}{named}: {len(files):,} files fit, and {advice}")
 
 
 def write_table(table: Table, form: Format, hints: Iterable[str] = ()) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracelens_graph.cli.windows import WindowChoice
@@ -16,6 +17,7 @@ _PROGRAM = "tracelens-graph"
 
 
 _options: dict[str, frozenset[str]] = {}
+_with_values: dict[str, frozenset[str]] = {}
 
 
 def remember(commands: Mapping[str, Any]) -> None:
@@ -26,11 +28,42 @@ def remember(commands: Mapping[str, Any]) -> None:
     """
     for name, command in commands.items():
         _options[name] = frozenset(option for parameter in command.params for option in parameter.opts)
+        _with_values[name] = frozenset(
+            option for parameter in command.params if not getattr(parameter, "is_flag", False)
+            for option in parameter.opts if option.startswith("-")
+        )  # fmt: skip
 
 
 def options_of_commands() -> Mapping[str, frozenset[str]]:
     """The options that each command takes, by its name."""
     return dict(_options)
+
+
+def with_profile(words: Sequence[str], source: str) -> str:
+    """A command that was given an execution trace, with the profiler's trace, KINETO, in its place.
+
+    Where the command takes `--et`, the execution trace goes there.
+
+    Args:
+        words: the command as it was given, its name first.
+        source: the execution trace, as graphs name it.
+
+    Returns:
+        The command; empty where no word of it is the execution trace, such as one in a folder.
+    """
+    places = [i for i, word in enumerate(words) if i and _names(word, source)]
+    if not places:
+        return ""
+    command, *_ = words
+    changed = [_PROGRAM, *("KINETO" if i in places else word for i, word in enumerate(words))]
+    is_value = words[places[0] - 1] in _with_values.get(command, ())
+    if "--et" in _options.get(command, ()) and "--et" not in words and not is_value:
+        changed += ["--et", words[places[0]]]
+    return shlex.join(changed)
+
+
+def _names(word: str, source: str) -> bool:
+    return source == "<stdin>" if word == "-" else str(Path(word)) == source
 
 
 @dataclass(frozen=True)
@@ -42,15 +75,17 @@ class Call:
         window: the part of the trace.
         extensions: the user's extensions.
         options: the options that each command takes.
+        et: the execution trace that it is linked with, as the user named it.
     """
 
     trace: str
     window: WindowChoice = field(default_factory=WindowChoice)
     extensions: Sequence[str] = ()
     options: Mapping[str, frozenset[str]] = field(default_factory=options_of_commands)
+    et: str | None = None
 
     def complete(self, command: str) -> str:
-        """A command with the trace for TRACE, the window and the extensions, quoted for a shell.
+        """A command with the trace for TRACE, the window, the extensions and the execution trace, quoted for a shell.
 
         Where the trace came through a pipe, which cannot be read again, TRACE stays.
 
@@ -65,6 +100,8 @@ class Call:
             more += self.window.arguments()
         if "--extension" in known:
             more += [("--extension", one) for one in self.extensions]
+        if "--et" in known and self.et is not None:
+            more.append(("--et", self.et))
         for option in more:
             if option[0] not in command.split():
                 words += option

@@ -9,10 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracelens_graph.cli import gate
-from tracelens_graph.cli.common import ASCII_BRANCHES, has_branches, write_table, write_tables
+from tracelens_graph.cli.common import (
+    ASCII_BRANCHES,
+    has_branches,
+    load,
+    warn_of_unread_tensors,
+    write_table,
+    write_tables,
+)
 from tracelens_graph.cli.options import Format
 from tracelens_graph.cli.outputs import say_written
-from tracelens_graph.cli.traces import check_pipes, say
+from tracelens_graph.cli.traces import say
 from tracelens_graph.files import replacing
 
 if TYPE_CHECKING:
@@ -56,7 +63,6 @@ class Shown:
 
 def answer(et: str, trace: str, ops: Sequence[str], shown: Shown, conditions: Sequence[gate.Condition]) -> None:
     """Join both traces, and print and write what is asked for; end with the exit code of failed conditions."""
-    check_pipes([et, trace])
     validation = _joined(et, trace)
     tables = validation.tables()
     if shown.prints_table:
@@ -72,7 +78,6 @@ def answer(et: str, trace: str, ops: Sequence[str], shown: Shown, conditions: Se
 
 
 def _joined(et: str, trace: str) -> Validation:
-    from tracelens_graph.cli.common import load
     from tracelens_graph.linkage.validation import Validation
 
     core = load(trace, et=et)
@@ -83,6 +88,7 @@ def _joined(et: str, trace: str) -> Validation:
 def _reports(validation: Validation, ops: Sequence[str]) -> list[dict[str, Any]]:
     from tracelens_graph.linkage.op_reports import chosen_ops, dearest_ops, op_report
 
+    warn_of_unread_tensors(validation.core)
     chosen = chosen_ops(validation, ops) if ops else dearest_ops(validation, KINDS)
     return [op_report(validation, node, why) for node, why in chosen.items()]
 

@@ -70,6 +70,16 @@ Traces = Annotated[
     ),
 ]
 
+ExecutionTraceFile = Annotated[
+    str | None,
+    typer.Option(
+        "--et",
+        metavar="FILE",
+        show_default=False,
+        help="Execution trace of the same run, which tells what ops were given and what they made.",
+    ),
+]
+
 FormatOption = Annotated[
     Format, typer.Option("--format", "-f", help="table for people; csv and json with all digits; md for a page.")
 ]

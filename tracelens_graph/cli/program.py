@@ -18,7 +18,7 @@ from typer.core import TyperGroup
 
 from tracelens_graph.cli import hints
 from tracelens_graph.cli.interrupts import INTERRUPTED, unwinding_on_interrupts
-from tracelens_graph.errors import TraceLensGraphError
+from tracelens_graph.errors import NoTimesError, TraceLensGraphError
 from tracelens_graph.suggest import did_you_mean, hint
 
 _CLOSED_PIPE = 141
@@ -59,6 +59,7 @@ class Program(Group):
         """Take `--debug` wherever it stands."""
         if "--debug" in args:
             args = ["--debug", *(arg for arg in args if arg != "--debug")]
+        ctx.obj = [arg for arg in args if arg != "--debug"]
         return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -87,7 +88,7 @@ class Program(Group):
         except (TraceLensGraphError, OSError, MemoryError) as error:
             if ctx.params.get("debug"):
                 raise
-            _print_error(_one_line(error))
+            _print_error(_advised(error, ctx.obj) if isinstance(error, NoTimesError) else _one_line(error))
             raise typer.Exit(1) from None
         return result
 
@@ -137,6 +138,14 @@ def _one_line(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror and not isinstance(error, TraceLensGraphError):
         return f"{error.filename}: {error.strerror.lower()}" if error.filename else error.strerror.lower()
     return _joined(str(error))
+
+
+def _advised(error: NoTimesError, words: Sequence[str]) -> str:
+    """That an execution trace tells no times, and the command that was given for a trace that does."""
+    known = hints.options_of_commands()
+    words = words if words[0] in known else [_DEFAULT, *words]
+    command = hints.with_profile(words, error.source)
+    return f"{error.what}; name the profiler's trace of the same run" + (f": {command}" if command else "")
 
 
 def _joined(text: str) -> str:

@@ -75,7 +75,7 @@ class Request:
 
     def call(self, trace: str) -> Call:
         """What was asked of a trace, for commands that follow."""
-        return Call(trace, self.window, self.extensions, self.commands)
+        return Call(trace, self.window, self.extensions, self.commands, self.et)
 
 
 @dataclass(frozen=True)
@@ -111,15 +111,17 @@ def many_traces(given: list[str], paths: list[str], request: Request, scheduler:
     from tracelens_graph.files import distinct_names
     from tracelens_graph.loaders.sources import is_stream
     from tracelens_graph.set_loading import left_out_note
-    from tracelens_graph.set_pairing import paired
+    from tracelens_graph.set_pairing import execution_traces_alone, paired
 
+    if alone := execution_traces_alone(paths):
+        raise TraceError(alone)
     pairs = paired(paths)
     say(pairs.notes)
     paths = pairs.traces
     # Functions of an extension cannot be sent to a process; it loads them itself.
-    alone = replace(request, options=replace(request.options, extension=None))
+    plain = replace(request, options=replace(request.options, extension=None))
     work = [
-        (path, replace(alone, et=pairs.of_trace.get(path)), name)
+        (path, replace(plain, et=pairs.of_trace.get(path)), name)
         for path, name in zip(paths, distinct_names(paths), strict=True)
     ]
     # What can be read once only is read here: another process has another standard input, and may lack a descriptor.
@@ -193,13 +195,17 @@ def _work_of_many(work: tuple[str, Request, str]) -> Outcome:
 def _with_link(core: Core, et: str | None) -> Core:
     """The graph linked with the execution trace that was found for it; as it is, with a warning, if that is refused."""
     from tracelens_graph.errors import LinkError, TraceError
-    from tracelens_graph.loading import linked
+    from tracelens_graph.loading import link_damage, linked
 
+    if et is None:
+        return core
     try:
-        return core if et is None else linked(core, et)
+        core = linked(core, et)
     except (LinkError, TraceError) as error:
         warn([f"{error}; reported without"])
-        return core
+    else:
+        warn(filter(None, [link_damage(core)]))
+    return core
 
 
 def _work(path: str, request: Request) -> Outcome:
@@ -384,7 +390,8 @@ def _printed(w: Window, table: Table, request: Request, trace: str) -> str:
     if request.format is not Format.table:
         return formatted(top(table, request.rows or 0), request.format, request.width, request.color)
     shown = view(top(table, ROWS_FOR_PEOPLE if request.rows is None else request.rows), w.core)
-    return formatted(shown, request.format, request.width, request.color, request.call(trace).to_open(shown))
+    hints = request.call(trace).to_open(shown) if w.core.info.has_times else []
+    return formatted(shown, request.format, request.width, request.color, hints)
 
 
 def _first_screen(

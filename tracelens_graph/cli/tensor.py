@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tracelens_graph.cli.common import load, print_wrapped, write_table
+from tracelens_graph.cli.common import load, print_wrapped, warn_of_unread_tensors, write_table
 from tracelens_graph.cli.options import CacheOption, Format, FormatOption, Trace
 
 
@@ -40,6 +40,7 @@ def tensor(
     Example: tracelens-graph tensor trace.json.gz --et execution-trace.json.gz t123
     """
     core = load(trace, cache, needs_times=False, et=et)
+    warn_of_unread_tensors(core)
     from tracelens_graph.analyses.tensors.life import describe_thing, find_things, tensor_life
 
     things = find_things(core, id)

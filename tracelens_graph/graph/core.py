@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracelens_graph.errors import AnalysisError, NodeNotFoundError
+from tracelens_graph.errors import NodeNotFoundError, NoTimesError
 from tracelens_graph.graph import membership, traversals
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.columns import Columns
@@ -89,17 +89,15 @@ class TraceInfo:
     has_times: bool = True
 
     def check_times(self) -> None:
-        """Raise AnalysisError, with the command that links, for an execution trace alone: it tells no times."""
+        """Raise NoTimesError for an execution trace alone."""
         if not self.has_times:
-            raise AnalysisError(
-                f"an execution trace has no times and no kernels; link it with the profiler's trace of the same run: "
-                f"{self.link_command}"
-            )
+            raise NoTimesError(self.source)
 
     @property
     def link_command(self) -> str:
         """The command that links an execution trace with the profiler's trace of the same run."""
-        return f"tracelens-graph report KINETO --et {shlex.quote(self.source)}"
+        is_file = not self.source.startswith("<")  # standard input, and what was parsed already, have no name
+        return f"tracelens-graph report KINETO --et {shlex.quote(self.source) if is_file else 'ET'}"
 
     def shown_ms(self, ns: Any) -> Any:
         """Moments of the trace, in ns from its start, as Perfetto UI shows them: in ms from its zero."""

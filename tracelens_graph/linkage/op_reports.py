@@ -10,6 +10,7 @@ import numpy as np
 from tracelens_graph.analyses.ops.launchers import launchers
 from tracelens_graph.errors import NodeNotFoundError
 from tracelens_graph.graph.arrays import is_kind
+from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import window_of
 from tracelens_graph.linkage.cpu_metadata import metadata_of_row
 from tracelens_graph.linkage.kernel_metadata import metadata_of_gpu_row
@@ -67,7 +68,7 @@ def chosen_ops(validation: Validation, asked: Sequence[str]) -> dict[int, str]:
     execution = link.execution
     found = {}
     for one in asked:
-        if one.strip().isdecimal():
+        if one.strip().isascii() and one.strip().isdecimal():
             number = int(one.strip()[:_MOST_DIGITS])
             row_of_node(execution, number)
             row_of_event(core, link, number)
@@ -96,7 +97,8 @@ def op_report(validation: Validation, cpu_op_id: int, why: str) -> dict[str, Any
 
     Returns:
         A dictionary of plain values: `cpu_op_id`, `why`, `uid` of its event; `metadata`, as `operation_metadata_scrape`
-        gives; `tracing`, as `op_to_kernel_tracing` gives; `kernels`, the dearest GPU events as
+        gives, and of each tensor the `name`, `form` and `storage` that lineage tells, such as `t12#2`,
+        `float32[4,8]` and `s13`; `tracing`, as `op_to_kernel_tracing` gives; `kernels`, the dearest GPU events as
         `kernel_metadata_scrape` gives them; `gpu_events`, how many there are in all; `returning`, how many of these
         lead back to the operator or to one that it called.
     """
@@ -109,9 +111,28 @@ def op_report(validation: Validation, cpu_op_id: int, why: str) -> dict[str, Any
         "cpu_op_id": cpu_op_id,
         "why": why,
         "uid": int(core.columns.uid[row]),
-        "metadata": metadata_of_row(link.execution, row_of_node(link.execution, cpu_op_id)),
+        "metadata": _with_names(core, row, metadata_of_row(link.execution, row_of_node(link.execution, cpu_op_id))),
         "tracing": events_of_op(core, link, cpu_op_id),
         "kernels": [metadata_of_gpu_row(core, one) for one in dearest.tolist()],
         "gpu_events": len(gpu),
         "returning": int(validation.leads_back(row, gpu).sum()),
     }
+
+
+def _with_names(core: Core, row: int, metadata: dict[str, Any]) -> dict[str, Any]:
+    """Metadata of an operator, its tensors with their names."""
+    tensors = core.tensors
+    assert tensors is not None
+    told = tensors.lineage
+    sides = {}
+    for side, uses in zip(("inputs", "outputs"), tensors.uses_at(row), strict=True):
+        sides[side] = [
+            {
+                **tensor,
+                "name": tensors.tensor_name(int(told.tensor[use])),
+                "form": tensors.form(use),
+                "storage": tensors.storage_name(int(told.storage[use])) if told.storage[use] >= 0 else None,
+            }
+            for tensor, use in zip(metadata[side], uses, strict=True)
+        ]
+    return {**metadata, **sides}

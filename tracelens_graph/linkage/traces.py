@@ -54,10 +54,9 @@ def execution_trace_of(cpu_trace: Any) -> ExecutionTrace:
         if cpu_trace.link is None:
             raise AnalysisError(f"{cpu_trace.info.source}: is a profiler's trace; name the execution trace")
         return cpu_trace.link.execution
-    from tracelens_graph.loaders.execution_trace.loader import load_execution_trace
-    from tracelens_graph.loaders.sources import open_source
+    from tracelens_graph.loading import load_execution
 
-    return load_execution_trace(open_source(cpu_trace))
+    return load_execution(cpu_trace)
 
 
 def graph_of(gpu_trace: Any) -> Core:
@@ -90,13 +89,11 @@ def joined(cpu_trace: Any, gpu_trace: Any) -> Pair:
     for known in (core, _JOINED.get(core)):
         if known is not None and known.link is not None and known.link.execution is execution:
             return Pair(known, known.link)
-    from tracelens_graph.graph.joining.filling import linked_graph
-    from tracelens_graph.graph.joining.join import join
-    from tracelens_graph.loaders.kineto.record_ids import record_ids
+    from tracelens_graph import loading
 
-    link = join(core, execution, record_ids(core))
-    _JOINED[core] = linked_graph(core, link)
-    return Pair(_JOINED[core], link)
+    linked = _JOINED[core] = loading.joined(core, execution)
+    assert linked.link is not None
+    return Pair(linked, linked.link)
 
 
 def row_of_node(execution: ExecutionTrace, cpu_op_id: Any) -> int:

@@ -201,12 +201,10 @@ def occupancy_text(kernel: Mapping[str, Any]) -> str:
 
 
 def tensor_text(tensor: Mapping[str, Any]) -> str:
-    """A tensor in a line."""
-    shape = "x".join(map(str, tensor["shape"] or [])) or "scalar"
-    return (
-        f"tensor {tensor['tensor_id']} of storage {tensor['storage_id']}: {shape} {tensor['dtype']} on "
-        f"{tensor['device']}, {tensor['bytes']:,} B"
-    )
+    """A tensor in a line, named as `tracelens-graph tensor` names it."""
+    place = f"at element {tensor['offset']:,} of " if tensor["offset"] else ""
+    storage = f", {place}storage {tensor['storage']}" if tensor["storage"] else ""
+    return f"{tensor['name']}: {tensor['form']}, {tensor['bytes']:,} bytes on {tensor['device']}{storage}"
 
 
 def chain(core: Core, report: Report, width: int) -> Iterator[str]:

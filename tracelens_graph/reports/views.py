@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from tracelens_graph.categories.kernel_names import properties
@@ -27,7 +28,7 @@ def for_people(table: Table) -> bool:
 
 
 def view(table: Table, core: Core) -> Table:
-    """The columns of a table that people are shown."""
+    """The columns of a table that people are shown: those with a heading, and what tells rows apart that look alike."""
     names = list(table.columns)
     leads = TABLES[table.name].leads if table.name in TABLES else ""
     if leads in table.columns:
@@ -39,14 +40,54 @@ def view(table: Table, core: Core) -> Table:
         return replace(table, columns={name: table[name] for name in names}) if leads else table
     columns: dict[str, np.ndarray | list[Any]] = {}
     shown = {}
+    last_key = next((name for name in reversed(told) if about[name].role is Role.key), None)
     for column, heading in told.items():
         cells = table[column]
-        columns[heading] = _short_cells([_kernel(name) for name in cells] if column == "Kernel name" else cells)
+        columns[heading] = _short_cells(
+            [_kernel(name) for name in cells] if column == "Kernel name" else cells, about[column]
+        )
         shown[heading] = about[column]
+        if column == last_key and any(apart := _apart(table, about, told)):
+            columns[_APART], shown[_APART] = apart, _OF_APART
     if instance:
         columns |= instances(core, list(table[instance]))
         shown |= _PLACE
     return Table(table.name, columns, shown, table.title, table.notes)
+
+
+_APART = "differs by"
+_OF_APART = Column("values of keys without a heading, of rows that look alike without them", role=Role.key)
+
+
+def _apart(table: Table, about: Mapping[str, Column], told: Mapping[str, str]) -> list[str]:
+    """For each row what tells it from rows that look alike, of keys that people are not shown; empty for nothing."""
+    names = [name for name, column in about.items() if column.role is Role.key]
+    hidden = [name for name in names if name not in told]
+    cells = zip(*(_short_cells(table[name], about[name]) for name in names if name in told), strict=True)
+    groups: dict[Any, list[int]] = {}
+    for row, key in enumerate(cells):
+        groups.setdefault(key, []).append(row)
+    found = [""] * len(table)
+    for rows in groups.values():
+        parts = (
+            [_differing([table[name][row] for row in rows], about[name]) for name in hidden] if len(rows) > 1 else []
+        )
+        for row, texts in zip(rows, zip(*parts, strict=True), strict=False):
+            found[row] = "; ".join(filter(None, texts))
+    return found
+
+
+def _differing(cells: Sequence[Any], about: Column) -> list[str]:
+    """For each cell the items that are not the same in all of them; the whole cell of what is no list of one length."""
+    values = [_list_in(cell) if about.cells == "list" and isinstance(cell, str) else cell for cell in cells]
+    if len({len(one) if isinstance(one, list) else -1 for one in values}) > 1 or not isinstance(values[0], list):
+        return [_item(one) for one in values] if len({*map(repr, values)}) > 1 else [""] * len(values)
+    places = [place for place, items in enumerate(zip(*values, strict=True)) if len({*map(repr, items)}) > 1]
+    return [", ".join(_item(one[place]) for place in places) for one in values]
+
+
+def _item(value: Any) -> str:
+    return "-" if value in (None, "") else str(value)
 
 
 def told(table: Table, leave: str = "") -> Table:
@@ -123,8 +164,19 @@ def _kernel(name: str) -> str:
     return f"{short_name(name)} [{functor}]" if functor else short_name(name)
 
 
-def _short_cells(cells: Any) -> Any:
+def _short_cells(cells: Any, about: Column) -> Any:
     if isinstance(cells, np.ndarray):
         return cells
+    if about.cells == "list":
+        cells = [_list_in(cell) if isinstance(cell, str) else cell for cell in cells]
     texts = (list_text(cell) if isinstance(cell, list) else cell for cell in cells)
     return [shorten(text, _LONGEST) if isinstance(text, str) else text for text in texts]
+
+
+def _list_in(text: str) -> Any:
+    """The list that a JSON text holds; the text where it holds none."""
+    try:
+        found = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return text
+    return found if isinstance(found, list) else text

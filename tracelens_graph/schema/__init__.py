@@ -151,6 +151,7 @@ REPAIR_MEANING = {
     "id_twice": "nodes of an execution trace with the id of an earlier one left out",
     "odd_id": "ids of nodes that are no 64-bit numbers kept as names",
     "no_parent": "nodes of an execution trace whose parent is missing, or stands behind them, taken as outermost",
+    "bad_arguments": "inputs or outputs of nodes of an execution trace that are no lists left out",
     "second_trace": "the file holds more than one trace, one behind the other; only the first is read",
     "checksum": "the compressed file is damaged: its checksum is wrong; names and numbers in it may be wrong",
     "behind_packed": "what follows the compressed data in the file is passed over",

@@ -144,6 +144,25 @@ def test_nothing_to_join() -> None:
         joined({"traceEvents": []}, execution_trace(PROGRAM))
 
 
+@pytest.mark.parametrize("offset", [0, 7])
+@pytest.mark.parametrize("names", [["aten::add"], ["aten::add"] * 30, ["a", "b", "c", "d"] * 8])
+def test_few_names_are_no_evidence(names: list[str], offset: int) -> None:
+    made = calls(names)
+    later = [Call(one.number + 50, one.thread, one.name) for one in made]
+    few = len(set(names))
+    with pytest.raises(LinkError, match=rf"too little to tell whether .* has {few} different names?, 5 are needed$"):
+        joined(kineto(later, ids=bool(offset)), execution_trace(later, offset))
+    with pytest.raises(LinkError):  # one call of a longer trace
+        joined(kineto(PROGRAM, ids=bool(offset)), execution_trace([Call(900, 1, "aten::sum")]))
+
+
+def test_equal_ids_need_no_more_names() -> None:
+    for external in (False, True):
+        made = calls(["aten::add"])
+        _, link = joined(kineto(made, ids=not external, external=external), execution_trace(made))
+        assert (link.equal_names_percent, (link.row_of_node >= 0).sum()) == (100, 1)
+
+
 def test_two_runs_of_one_program_are_joined() -> None:
     _, link = joined(kineto(PROGRAM, pid=500), execution_trace(PROGRAM, pid=501))
     assert (link.equal_names_percent, link.is_same_process) == (100, False)

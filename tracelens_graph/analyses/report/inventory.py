@@ -12,7 +12,6 @@ import numpy as np
 from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, gpu_classes
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.core import UNREADABLE, Core
-from tracelens_graph.graph.execution.tensor_uses import tensor_uses
 from tracelens_graph.graph.intervals import union_length
 from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.schema import (
@@ -54,16 +53,15 @@ def _threads(g: Core) -> int:
 def _operators(g: Core) -> list[tuple[str, Any, str]]:
     """Facts of an execution trace alone."""
     assert g.link is not None
-    execution = g.link.execution
-    uses = tensor_uses(execution)
+    execution, lineage = g.link.execution, g.link.lineage
     return [
         ("recorded by", f"PyTorch's execution trace observer, schema {execution.info.schema or 'not told'}", ""),
         ("begun", execution.info.time or None, "local time"),
         ("ops that differ by name", len(np.unique(g.columns.name[rows_of_kind(g.columns, (Kind.Op,))])), ""),
         ("schemas of ops", len(execution.schemas) - 1, ""),
-        ("tensors", len(np.unique(uses.tensor)), ""),
-        ("storages", len(np.unique(uses.storage[uses.storage != 0])), ""),
-        ("devices of tensors", ", ".join(sorted(filter(None, uses.devices))) or None, ""),
+        ("tensors", len(lineage.tensors), ""),
+        ("storages of tensors", len(lineage.storages), ""),
+        ("devices of tensors", ", ".join(sorted(filter(None, lineage.uses.devices))) or None, ""),
         ("collectives", len(g.collective_args), ""),
     ]
 
@@ -244,6 +242,8 @@ def _faults(g: Core) -> Table:
     found.append(("lost", f"entries that no repair could save{at_least}{of_which}", info.lost_in_all))
     found.append(("lost", "bytes that no repair could save", info.lost_bytes))
     found.append(("lost", "the compressed file ends before its end", int(bool(info.cut_short))))
+    if not info.has_times and g.link:
+        found.append(("lost", "tensors among arguments that cannot be read", g.link.lineage.uses.malformed))
     found += [("flagged", meaning, int(np.count_nonzero(flags & flag))) for flag, meaning in FLAG_MEANING.items()]
     if info.doubtful_from is not None:
         doubtful = f"nodes whose uid may be smaller than the position in the file: from {info.doubtful_from:,} on"

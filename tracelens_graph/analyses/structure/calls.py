@@ -94,7 +94,8 @@ def calls_by_arguments(g: Core | Window) -> Table:
         **{part: [texts[place] or None for texts in sets] for place, part in enumerate(parts)},
         "uid": c.uid[calls.rows[first]],
     }
-    return calls.table("calls_by_arguments", "Calls by arguments", CALLS_BY_ARGUMENTS, group, columns)
+    title = "Calls with arguments, by their arguments"
+    return calls.table("calls_by_arguments", title, CALLS_BY_ARGUMENTS, group, columns)
 
 
 def _different(group: np.ndarray, values: np.ndarray, groups: int) -> np.ndarray:

@@ -23,7 +23,7 @@ from tracelens_graph.schema.tables.tensors import TENSOR_LIFE, TENSOR_VERSIONS
 from tracelens_graph.suggest import either
 from tracelens_graph.table import Table
 
-_NAME = re.compile(r"([ts]?)(\d{1,19})(?:#(\d{1,19}))?")
+_NAME = re.compile(r"([ts]?)([0-9]{1,19})(?:#([0-9]{1,19}))?")
 _NEAR = 3
 
 
@@ -116,11 +116,25 @@ def describe_thing(core: Core, thing: Thing) -> list[str]:
             lines.append(f"view of: {tensors.tensor_text(base)}")
         if len(views := np.flatnonzero(told.tensors.view_of == thing.number)):
             lines.append(f"views: {_listed(tensors, views.tolist())}")
+    return [*lines, *_alive(core, tensors, thing)]
+
+
+def _alive(core: Core, tensors: GraphTensors, thing: Thing) -> list[str]:
+    """From when to when it is alive, in a line; none where no time tells."""
+    told, number = tensors.lineage, thing.number
+    of = told.storages if thing.is_storage else told.tensors
     spans = tensors.storage_spans if thing.is_storage else tensors.tensor_spans
-    if core.info.has_times and spans.end_ns[thing.number] >= 0:
-        start, end = (core.info.shown_ms(int(one[thing.number])) for one in spans)
-        lines.append(f"alive: {start:,.3f} ms to {end:,.3f} ms, to the last op that uses it")
-    return lines
+    start, end = (core.info.shown_ms(int(one[number])) for one in spans)
+    if not core.info.has_times or spans.end_ns[number] < 0:
+        return []
+    begin = f"from {start:,.3f} ms"
+    if of.producer[number] < 0:
+        begin = "from before the recording"
+        if of.version[number] > 1:  # something else had its id in the recording
+            rows = tensors.row[(told.storage if thing.is_storage else told.tensor) == number]
+            first = int(core.columns.start_ns[rows[rows >= 0]].min())
+            begin = f"made out of sight, before {core.info.shown_ms(first):,.3f} ms,"
+    return [f"alive: {begin} to {end:,.3f} ms, the end of the last op that uses it"]
 
 
 def _op(core: Core, tensors: GraphTensors, node: int) -> str:
@@ -177,7 +191,9 @@ def tensor_life(core: Core, thing: Thing) -> Table:
     }
     name = tensors.storage_name(thing.number) if thing.is_storage else tensors.tensor_text(thing.number)
     untold = () if len(core.gpu_rows) else _OF_KERNELS
-    untold += () if core.info.has_times else ("at_ms", "step")
+    untold += () if core.info.has_times else ("at_ms",)
+    untold += () if (c.kind == Kind.Module).any() else ("module",)
+    untold += () if (c.kind == Kind.Step).any() else ("step",)
     columns = {key: cells for key, cells in columns.items() if key not in untold}
     return Table("tensor_life", columns, TENSOR_LIFE, f"Life of {name}")
 
@@ -209,7 +225,7 @@ def versions(core: Core, things: Sequence[Thing]) -> Table:
 
 
 _OF_KERNELS: tuple[str, ...] = ("kernels", "gpu_time_us", "kernel")
-"""Columns that are left out of a trace without GPU work."""
+"""Columns that are left out of a trace without GPU work, as others are where a trace has nothing of the kind."""
 
 
 def _what(tensors: GraphTensors, use: int) -> str:

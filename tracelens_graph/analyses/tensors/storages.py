@@ -129,12 +129,12 @@ def bytes_alive(g: Core | Window, points: int = 20) -> Table:
 def peak_bytes_by_module(g: Core | Window) -> Table:
     """What is alive when most bytes are, by the module and the outermost op that allocated it, the most bytes first.
 
-    What is alive when: see `bytes_alive`.
+    What is alive when: see `bytes_alive`. Of an execution trace alone the order of its ops tells; `at_us` is absent.
 
     Args:
         g: the graph; of a window of it the whole trace is told.
     """
-    w = window_of(g)
+    w = window_of(g, needs_times=False)
     core, tensors, title = w.core, w.core.tensors, "Bytes alive at the peak by module"
     if tensors is None:
         return without_tensors("peak_bytes_by_module", PEAK_BYTES_BY_MODULE, title)
@@ -159,6 +159,8 @@ def peak_bytes_by_module(g: Core | Window) -> Table:
         ]
     found.sort(key=lambda row: (row[0], -row[5], row[2] or "", row[3] or ""))
     columns: dict[str, Cells] = {name: [row[i] for row in found] for i, name in enumerate(PEAK_BYTES_BY_MODULE)}
+    if not core.info.has_times:
+        del columns["at_us"]
     return Table("peak_bytes_by_module", columns, PEAK_BYTES_BY_MODULE, title, [_NO_RELEASES])
 
 

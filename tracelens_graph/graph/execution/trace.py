@@ -73,7 +73,7 @@ class ExecutionTraceInfo:
         left_out: why -> number of entries that became no node.
         repairs: fault -> number of nodes it was repaired in.
         lost_nodes, lost_bytes: what could not be read, as far as it could be counted.
-        cut_short: whether the end of the file is missing.
+        cut_short: bytes of JSON that could be read of a compressed file that ends before its end; 0 of a whole one.
     """
 
     source: str = ""
@@ -87,7 +87,7 @@ class ExecutionTraceInfo:
     repairs: dict[str, int] = field(default_factory=dict)
     lost_nodes: int = 0
     lost_bytes: int = 0
-    cut_short: bool = False
+    cut_short: int = 0
 
 
 @dataclass(eq=False, repr=False)

@@ -6,7 +6,8 @@ from tracelens_graph.column import About, Column, Role, TableSchema
 from tracelens_graph.schema.tables.shared import count, key, text, uid
 
 _CALLS = count("number of calls", "calls")
-_PERCENT = Column("share of all calls of ops", "%", Role.share, "% of calls")
+_PERCENT = Column("share of all calls of ops", "%", Role.share, "% of all calls")
+_PERCENT_OF_THESE = Column("share of all calls of ops with arguments", "%", Role.share, "% of these")
 _TOP = count("how many of them are not inside of another op", "outermost")
 
 CALLS_BY_CATEGORY: About = {
@@ -30,12 +31,12 @@ CALLS_BY_OP: About = {
 
 CALLS_BY_ARGUMENTS: About = {
     "op": key("name of the op", "op"),
-    "input_dims": key("sizes of its arguments", "sizes"),
-    "input_types": key("types of its arguments", "types"),
-    "input_strides": key("strides of its arguments; absent where not recorded"),
-    "concrete_inputs": key("values of its arguments that are no tensors"),
+    "input_dims": key("sizes of its arguments, JSON", "sizes", cells="list"),
+    "input_types": key("types of its arguments, JSON", "types", cells="list"),
+    "input_strides": key("strides of its arguments, JSON; absent where not recorded", cells="list"),
+    "concrete_inputs": key("values of its arguments that are no tensors, JSON", cells="list"),
     "calls": _CALLS,
-    "percent": _PERCENT,
+    "percent": _PERCENT_OF_THESE,
     "uid": uid("the first call"),
 }
 

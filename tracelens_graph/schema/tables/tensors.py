@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tracelens_graph.column import About, Column, Role, TableSchema
 from tracelens_graph.schema.tables.shared import GPU_TIME, count, instance, key, moment, text, uid
+
+_NODE = Column("id of that op in the execution trace", role=Role.uid, heading="node", gives_way=0)
 
 STORAGE_KERNELS: About = {
     "storage": key("name of the storage"),
@@ -76,27 +80,31 @@ TENSOR_LIFE: About = {
     "what": key("made, viewed, read, written, or passed on: given out again by an op around"),
     "tensor": key("name of the tensor", "tensor"),
     "form": text("its type and sizes then", "form"),
-    "op": text("name of the op", "op"),
-    "argument": text("which argument or result of the op it is; n[m] for the m-th of a list", "argument"),
-    "node": Column("id of the op in the execution trace", role=Role.uid, heading="node"),
+    "op": replace(text("name of the op", "op"), gives_way=0),
+    "argument": replace(
+        text("which argument or result of the op it is; n[m] for the m-th of a list", "argument"), gives_way=0
+    ),
+    "node": _NODE,
     "uid": uid("the op in the trace; absent where it did not join"),
-    "module": text("innermost nn.Module around the op", "module"),
-    "step": Column("n of the ProfilerStep#n that holds the op", heading="step"),
+    "module": replace(text("innermost nn.Module around the op", "module"), gives_way=2),
+    "step": Column("n of the ProfilerStep#n that holds the op", heading="step", gives_way=2),
     "at_ms": moment("start of the op", "ms"),
-    "kernels": count("GPU events charged to the op", "kernels"),
+    "kernels": replace(count("GPU events charged to the op", "kernels"), gives_way=2),
     "gpu_time_us": GPU_TIME,
-    "kernel": text("the longest of them", "longest kernel"),
+    "kernel": replace(text("the longest of them", "longest kernel"), gives_way=2),
 }
 
 TENSOR_VERSIONS: About = {
     "name": key("name of the tensor or storage", "name"),
     "form": text("type and sizes of a tensor", "form"),
     "bytes": Column("size; of a storage the least that it can have", "B", heading="bytes"),
-    "device": text("where it is", "device"),
-    "made_by": text("op that made it; absent where it was there before, or was made out of sight", "made by"),
-    "node": Column("id of that op in the execution trace", role=Role.uid, heading="node"),
-    "uses": count("places where it is argument or result", "uses"),
-    "last_used_by": text("op of the last use", "last used by"),
+    "device": replace(text("where it is", "device"), gives_way=2),
+    "made_by": replace(
+        text("op that made it; absent where it was there before, or was made out of sight", "made by"), gives_way=0
+    ),
+    "node": _NODE,
+    "uses": replace(count("places where it is argument or result", "uses"), gives_way=2),
+    "last_used_by": replace(text("op of the last use", "last used by"), gives_way=3),
 }
 
 SCHEMAS = {
