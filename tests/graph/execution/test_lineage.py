@@ -27,6 +27,7 @@ INDEX_SELECT = "aten::index_select(Tensor self, int dim, Tensor index) -> Tensor
 INDEX_SELECT_OUT = "aten::index_select.out(Tensor self, int dim, Tensor index, *, Tensor(a!) out) -> Tensor(a!)"
 MUL = "aten::mul.Tensor(Tensor self, Tensor other) -> Tensor"
 MUL_OUT = "aten::mul.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)"
+RECORD_STREAM = "aten::record_stream(Tensor(a!) self, Stream s) -> ()"
 RESIZE_ = "aten::resize_(Tensor(a!) self, SymInt[] size) -> Tensor(a!)"
 SET_ = "aten::set_.source_Storage(Tensor(a!) self, Storage source) -> Tensor(a!)"
 VIEW = "aten::view(Tensor(a) self, SymInt[] size) -> Tensor(a)"
@@ -82,6 +83,14 @@ def test_out_is_written_and_not_made() -> None:
     assert (found.writes.tolist(), found.reads.tolist()) == (
         [False, False, False, True, False], [False, True, True, False, False],
     )  # fmt: skip
+
+
+def test_record_stream_neither_reads_nor_writes() -> None:
+    a = T(1, 2, device="cuda:0")
+    found = lineage(execution_of(empty(a), Node("aten::record_stream", [a, 7], [], RECORD_STREAM)))
+    assert told(found) == [("1.1", "aten::empty")]
+    assert not found.writes.any()
+    assert not found.reads.any()
 
 
 def test_a_view_is_a_tensor_on_the_same_storage() -> None:
@@ -208,7 +217,7 @@ def test_nothing_at_all() -> None:
     assert (len(found.tensors), len(found.storages), len(found.uses)) == (0, 0, 0)
 
 
-@pytest.mark.parametrize(("name", "schema", "written", "overwritten", "results"), [
+@pytest.mark.parametrize(("name", "schema", "written", "unread", "results"), [
     ("aten::add_", ADD_, {0}, set(), (Result.written,)),
     ("aten::copy_", COPY_, {0}, {0}, (Result.written,)),
     ("aten::mul", MUL_OUT, {2}, {2}, (Result.written,)),
@@ -219,15 +228,16 @@ def test_nothing_at_all() -> None:
      (Result.fresh, Result.unknown)),
     ("aten::item", "aten::item(Tensor self) -> Scalar", set(), set(), (Result.unknown,)),
     ("MulBackward0", "", set(), set(), ()),
+    ("aten::record_stream", RECORD_STREAM, set(), {0}, ()),
     ("add_", "", {0}, set(), ()),
     ("hostile", "aten::x(((((", set(), set(), ()),
     ("hostile", ")->(", set(), set(), None),
 ])  # fmt: skip
 def test_what_schemas_say(
-    name: str, schema: str, written: set[int], overwritten: set[int], results: tuple[Result, ...] | None
+    name: str, schema: str, written: set[int], unread: set[int], results: tuple[Result, ...] | None
 ) -> None:
     found = op_schema(name, schema)
-    assert (found.written, found.overwritten) == (written, overwritten)
+    assert (found.written, found.unread) == (written, unread)
     assert results is None or found.results == results
 
 

@@ -147,7 +147,7 @@ class _Schemas(NamedTuple):
 
     result: np.ndarray
     written: np.ndarray
-    overwritten: np.ndarray
+    unread: np.ndarray
     can_make: np.ndarray
     sets_storage: np.ndarray
 
@@ -221,7 +221,7 @@ def lineage(execution: ExecutionTrace) -> Lineage:
     written = np.where(is_output, ~told.can_make & ~makes, told.written)
     return Lineage(
         execution=execution, uses=uses, moment=moment, tensor=tensor, storage=storage, makes=makes, writes=written,
-        reads=~is_output & ~told.overwritten, tensors=tensors, storages=storages,
+        reads=~is_output & ~told.unread, tensors=tensors, storages=storages,
     )  # fmt: skip
 
 
@@ -321,7 +321,7 @@ def _schemas(execution: ExecutionTrace, uses: TensorUses) -> _Schemas:
     ops = [divmod(key, len(execution.schemas) + 1) for key in pair.tolist()]
     found = [op_schema(execution.names[name], execution.schemas[schema]) for name, schema in ops]
     asked, back = np.unique((of_use * width + uses.position) * 2 + uses.is_output, return_inverse=True)
-    result, written, overwritten, makes, sets = (
+    result, written, unread, makes, sets = (
         np.zeros(len(asked), kind) for kind in (np.int8, bool, bool, bool, bool)
     )
     for i, key in enumerate(asked.tolist()):
@@ -329,10 +329,10 @@ def _schemas(execution: ExecutionTrace, uses: TensorUses) -> _Schemas:
         which, position = divmod(rest, width)
         one: OpSchema = found[which]
         result[i] = one.result(position) if is_output else Result.unknown
-        written[i], overwritten[i] = not is_output and position in one.written, position in one.overwritten
+        written[i], unread[i] = not is_output and position in one.written, position in one.unread
         makes[i] = one.makes
         sets[i] = execution.names[ops[which][0]] == "aten::set_"
-    return _Schemas(*(column[back] for column in (result, written, overwritten, makes, sets)))
+    return _Schemas(*(column[back] for column in (result, written, unread, makes, sets)))
 
 
 def _is_argument(uses: TensorUses, ids: np.ndarray) -> np.ndarray:
