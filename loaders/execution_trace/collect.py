@@ -6,7 +6,8 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from operator import attrgetter
+from itertools import chain
+from operator import attrgetter, mul
 from typing import Any
 
 import msgspec
@@ -54,16 +55,15 @@ class _SideCollector:
 
     def add(self, told: Iterable[tuple[Raw, Raw, Raw, Raw]]) -> None:
         """Append sides: values, shapes, types and strides."""
-        forms, form, length, texts = self._forms, self._form, self._length, []
-        for values, shapes, types, strides in told:
-            text = bytes(values)
-            if text in _EMPTY_LIST:
-                form.append(0)
-                length.append(0)
-            else:
-                form.append(forms[bytes(shapes), bytes(types), bytes(strides)])
-                length.append(len(text))
-                texts.append(text)
+        sides = list(told)
+        texts = [bytes(values) for values, _, _, _ in sides]
+        given = [text not in _EMPTY_LIST for text in texts]
+        self._form.extend([
+            self._forms[bytes(shapes), bytes(types), bytes(strides)] if has_values else 0
+            for (_, shapes, types, strides), has_values in zip(sides, given, strict=True)
+        ])  # fmt: skip
+        texts = list(map(mul, texts, given))
+        self._length.extend(map(len, texts))
         self._texts.append(b"".join(texts))
 
     def sides(self) -> Sides:
@@ -183,11 +183,11 @@ class NodeCollector:
     def _take_attributes(self, first: int, lists: list[list[Any]]) -> None:
         """The facts of nodes, which stand in lists of attributes; mostly in one order."""
         classes = decoders(self._known).attributes
-        kinds = list(map(type, lists[0]))
+        kinds, flat = list(map(type, lists[0])), list(chain.from_iterable(lists))
         columns: dict[str, list[Any]] = {}
-        if len(set(kinds)) == len(kinds) and all(list(map(type, one)) == kinds for one in lists):
-            for place, kind in enumerate(kinds):
-                columns[classes[kind]] = [one[place].value for one in lists]
+        if len(set(kinds)) == len(kinds) and list(map(type, flat)) == kinds * len(lists):
+            told = [one.value for one in flat]
+            columns = {classes[kind]: told[place :: len(kinds)] for place, kind in enumerate(kinds)}
         else:
             for place, one in enumerate(lists):
                 for attribute in one:

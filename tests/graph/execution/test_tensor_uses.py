@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from execution_nodes import Node, execution_of
 
+from tracelens_graph.graph.execution.sides import Sides
 from tracelens_graph.graph.execution.tensor_uses import TensorUses, describe, tensor_uses
 
 ONE, TWO = [10, 11, 0, 6, 4, "cpu"], [20, 21, 3, 2, 2, "cuda:0"]
@@ -33,7 +34,7 @@ def test_columns_of_a_tensor() -> None:
 def test_lists_in_lists() -> None:
     types = ["GenericList[Tensor(float),None,Tuple[Int,Tensor(c10::Half)]]"]
     found = uses([[ONE, "<None>", [7, TWO]]], [[[2, 3], [], [[], [2]]]], types)
-    assert (found.tensor.tolist(), found.position.tolist(), found.element.tolist()) == ([10, 20], [0, 0], [0, 1])
+    assert (found.tensor.tolist(), found.position.tolist(), found.element.tolist()) == ([10, 20], [0, 0], [0, 3])
     assert [found.shapes[code] for code in found.shape] == [(2, 3), (2,)]
     assert [found.all_strides[code] for code in found.strides] == [None, None]
 
@@ -67,7 +68,7 @@ def test_no_json_at_all() -> None:
     execution = execution_of(Node("op"))
     for text in (b"", b"null", b"[", b"7", b"[" * 100_000):
         broken = [side._replace(values=text, types=msgspec.json.encode(["Tensor(float)"])) for side in execution.inputs]
-        found = tensor_uses(replace(execution, inputs=broken))
+        found = tensor_uses(replace(execution, inputs=Sides.of(broken)))
         assert len(found) == 0
         assert found.malformed == len(execution)
 
