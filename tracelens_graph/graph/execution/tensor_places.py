@@ -67,6 +67,16 @@ class Codes(dict[Any, int]):
         return found
 
 
+class _Columns(NamedTuple):
+    """Columns of `Places` while they grow."""
+
+    position: array[int]
+    element: array[int]
+    dtype: array[int]
+    shape: array[int]
+    strides: array[int]
+
+
 class PlaceFinder:
     """Finds the tensors of forms.
 
@@ -76,12 +86,13 @@ class PlaceFinder:
 
     def __init__(self) -> None:
         self.dtypes, self.shapes, self.all_strides = Codes(), Codes(), Codes({None: 0})
+        self._codes: dict[tuple[tuple[int, ...], tuple[int, ...]], tuple[int, int]] = {}
 
     def places(self, form: Form) -> Places:
         """The tensors of a form."""
         shapes, types, strides = form
         told, sizes, steps_between = json_list(types), raw_list(shapes), raw_list(strides)
-        columns = [array("i") for _ in range(5)]
+        columns = _Columns(*(array("i") for _ in range(5)))
         steps: list[int | ListPlaces] = []
         for at, text in enumerate(told):
             if not isinstance(text, str):
@@ -90,36 +101,62 @@ class PlaceFinder:
             if text.startswith(_TENSOR):
                 if not text.startswith(_UNDEFINED):
                     steps.append(at)
-                    self._add(columns, at, -1, text, *(decoded([one])[0] for one in sides))
+                    columns.element.append(-1)
+                    self._add(columns, self.dtypes[_dtype(text)], *(decoded([one])[0] for one in sides))
             elif text.startswith(_LISTS) and _TENSOR in text:
                 steps.append(self._list(columns, at, text, *sides))
-        position, element, dtype, shape, stride = (np.frombuffer(one, np.int32) for one in columns)
-        return Places(steps, len(told), position, element, dtype, shape, stride)
+            columns.position.extend([at] * (len(columns.element) - len(columns.position)))
+        return Places(steps, len(told), *(np.frombuffer(column, np.int32) for column in columns))
 
-    def _list(self, columns: list[array[int]], at: int, text: str, sizes: Raw, strides: Raw) -> ListPlaces:
-        kept, paths = array("i"), []
-        count, is_nested = 0, text.count("[") > 1
+    def _list(self, columns: _Columns, at: int, text: str, sizes: Raw, strides: Raw) -> ListPlaces:
+        paths: list[tuple[int, ...]] = []
+        count, first, is_nested = 0, len(columns.element), text.count("[") > 1
         size_at, stride_at = (_nested(one) if is_nested else _in_order(one) for one in (sizes, strides))
+        kinds = _Kinds(self.dtypes)
         for path, one in _elements_of_type(text):
-            size, stride = size_at(path), stride_at(path)
-            if one.startswith(_TENSOR) and not one.startswith(_UNDEFINED):
-                kept.append(count)
+            kind, size, stride = kinds[one], size_at(path), stride_at(path)
+            if kind >= 0:
+                columns.element.append(count)
                 if is_nested:
                     paths.append(path)
-                self._add(columns, at, count, one, size, stride)
+                self._add(columns, kind, size, stride)
             count += 1
-        places = np.frombuffer(kept, np.int32) if len(kept) < count else None
-        return ListPlaces(at, count, places, paths if is_nested else None)
+        kept = np.array(columns.element[first:], np.int32)
+        return ListPlaces(at, count, kept if len(kept) < count else None, paths if is_nested else None)
 
-    def _add(self, columns: list[array[int]], at: int, element: int, text: str, size: Any, stride: Any) -> None:
-        shape, strides = _numbers(size), _numbers(stride)
-        has_strides = strides is not None and len(strides) == len(shape or ())
-        told = (
-            at, element, self.dtypes[text[len(_TENSOR) :].removesuffix(")")], self.shapes[shape or ()],
-            self.all_strides[strides if has_strides else None],
-        )  # fmt: skip
-        for column, code in zip(columns, told, strict=True):
-            column.append(code)
+    def _add(self, columns: _Columns, dtype: int, size: Any, stride: Any) -> None:
+        """Add type, sizes and strides of a tensor."""
+        try:
+            shape, strides = self._codes[tuple(size), tuple(stride)]
+        except (KeyError, TypeError):
+            shape, strides = self._coded(_numbers(size) or (), _numbers(stride))
+        columns.dtype.append(dtype)
+        columns.shape.append(shape)
+        columns.strides.append(strides)
+
+    def _coded(self, size: tuple[int, ...], stride: tuple[int, ...] | None) -> tuple[int, int]:
+        has_strides = stride is not None and len(stride) == len(size)
+        found = self.shapes[size], self.all_strides[stride if has_strides else None]
+        if stride is not None:
+            self._codes[size, stride] = found
+        return found
+
+
+class _Kinds(dict[str, int]):
+    """Types of elements -> code of the type of a tensor's elements; -1 for anything but a tensor that was given."""
+
+    def __init__(self, dtypes: Codes) -> None:
+        self._dtypes = dtypes
+
+    def __missing__(self, text: str) -> int:
+        is_tensor = text.startswith(_TENSOR) and not text.startswith(_UNDEFINED)
+        self[text] = found = self._dtypes[_dtype(text)] if is_tensor else -1
+        return found
+
+
+def _dtype(text: str) -> str:
+    """`float` of `Tensor(float)`."""
+    return text[len(_TENSOR) :].removesuffix(")")
 
 
 def _nested(raw: Raw) -> Callable[[tuple[int, ...]], Any]:
@@ -139,7 +176,7 @@ def _elements_of_type(text: str) -> Iterator[tuple[tuple[int, ...], str]]:
     places = [0]
     for match in _TOKEN.finditer(text, text.index("[") + 1):
         token = match.group()
-        if token.endswith("["):
+        if token[-1] == "[":
             if len(places) > _MOST_NESTED:
                 return
             places.append(0)

@@ -193,7 +193,7 @@ class _Reader:
         read = _ranges((np.cumsum(count) - count)[order], count[order])
         place = _ranges((np.cumsum(counts) - counts)[code[order]], count[order])
         node, output = (np.repeat(of[order], count[order]) for of in (row, is_output))
-        table = np.concatenate(self.numbers, axis=1)[:, read]
+        table, self.numbers = np.concatenate(self.numbers, axis=1)[:, read], []
         sound = table[6] > 0
         told = [
             np.concatenate([*(getattr(one, name) for one in self.places), np.zeros(0, np.int32)])[place]
