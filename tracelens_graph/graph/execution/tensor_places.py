@@ -113,7 +113,7 @@ class PlaceFinder:
         count, first, is_nested = 0, len(columns.element), text.count("[") > 1
         size_at, stride_at = (_nested(one) if is_nested else _in_order(one) for one in (sizes, strides))
         kinds = _Kinds(self.dtypes)
-        for path, one in _elements_of_type(text):
+        for path, one in elements_of_type(text):
             kind, size, stride = kinds[one], size_at(path), stride_at(path)
             if kind >= 0:
                 columns.element.append(count)
@@ -171,10 +171,10 @@ def _in_order(raw: Raw) -> Callable[[tuple[int, ...]], Any]:
     return lambda _: next(found, None)
 
 
-def _elements_of_type(text: str) -> Iterator[tuple[tuple[int, ...], str]]:
+def elements_of_type(text: str) -> Iterator[tuple[tuple[int, ...], str]]:
     """Types of the elements of `GenericList[...]` or `Tuple[...]`, of lists in it too, and where they stand."""
     places = [0]
-    for match in _TOKEN.finditer(text, text.index("[") + 1):
+    for match in _TOKEN.finditer(text, text.find("[") + 1):
         token = match.group()
         if token[-1] == "[":
             if len(places) > _MOST_NESTED:
