@@ -124,7 +124,13 @@ def test_occupancy_that_reads_0_is_worked_out(gpu: Core) -> None:
 @pytest.mark.parametrize(
     ("grid", "reported", "percent", "source", "text"),
     [
-        ([3, 1, 1], 0, 100 * 3 / 108 / 8, "estimated", "occupancy 0.3472 %, estimated from its grid; at most 12.5 % by"),
+        (
+            [3, 1, 1],
+            0,
+            100 * 3 / 108 / 8,
+            "estimated",
+            "occupancy 0.3472 %, estimated from its grid; at most 12.5 % by",
+        ),
         ([3, 1, 1], None, 100 * 3 / 108 / 8, "estimated", "occupancy 0.3472 %, estimated from its grid"),
         ([107, 1, 1], 0, 100 * 107 / 108 / 8, "estimated", "occupancy 12.38 %, estimated from its grid"),
         ([108, 1, 1], 0, 12.5, "theoretical", "theoretical occupancy 12.5 %: 1 block"),

@@ -73,9 +73,7 @@ class ArgumentSets:
                 found[group.rows] = self._code.setdefault(arguments, len(self._code))
         return found[rows]
 
-    def _with_values(
-        self, arguments: ArgumentSet, places: tuple[int, ...], given: list[list[Raw] | None]
-    ) -> list[int]:
+    def _with_values(self, arguments: ArgumentSet, places: tuple[int, ...], given: list[list[Raw] | None]) -> list[int]:
         """Codes of an argument set with the values of several nodes; few of them differ."""
         code_of: dict[tuple[bytes, ...], int] = {}
         codes = []

@@ -321,9 +321,7 @@ def _schemas(execution: ExecutionTrace, uses: TensorUses) -> _Schemas:
     ops = [divmod(key, len(execution.schemas) + 1) for key in pair.tolist()]
     found = [op_schema(execution.names[name], execution.schemas[schema]) for name, schema in ops]
     asked, back = np.unique((of_use * width + uses.position) * 2 + uses.is_output, return_inverse=True)
-    result, written, unread, makes, sets = (
-        np.zeros(len(asked), kind) for kind in (np.int8, bool, bool, bool, bool)
-    )
+    result, written, unread, makes, sets = (np.zeros(len(asked), kind) for kind in (np.int8, bool, bool, bool, bool))
     for i, key in enumerate(asked.tolist()):
         rest, is_output = divmod(key, 2)
         which, position = divmod(rest, width)

@@ -22,7 +22,6 @@ _BLOCK = 1 << 18
 """Bytes of values that are in one group, if they are of several nodes."""
 
 
-
 class Group(NamedTuple):
     """Some nodes with one form.
 
