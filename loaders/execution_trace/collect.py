@@ -196,8 +196,8 @@ class NodeCollector:
                         columns[name] = [FACTS.get(name, "")] * len(lists)
                     columns[name][place] = attribute.value
         for name, absent in FACTS.items():
-            self.facts[name] += self._numbers(columns.pop(name, None) or [absent] * len(lists), absent)
-        self.schema.extend([self.schemas[text] for text in columns.pop(SCHEMA, None) or [""] * len(lists)])
+            self.facts[name] += self._numbers(columns.pop(name, []) or [absent] * len(lists), absent)
+        self.schema.extend([self.schemas[text] for text in columns.pop(SCHEMA, []) or [""] * len(lists)])
         for name, values in columns.items():
             if values.count("") < len(values):
                 self.more += [(first + at, name, value) for at, value in enumerate(values) if value not in _ABSENT]

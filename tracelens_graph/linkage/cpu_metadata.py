@@ -27,8 +27,9 @@ def operation_metadata_scrape(cpu_op_id: int, cpu_trace: Any) -> dict[str, Any]:
         * `sequence_number`, `scope`, `thread`; of a backward op `forward_thread` and `forward_parent`, the id of the
           node that was open there
         * `inputs`, `outputs`: in the order of the schema, a dictionary for each tensor: `argument` (position among the
-          arguments), `item` (position in a list of tensors, those that were not given counted, else None), `tensor_id`, `storage_id`, `offset` (in elements),
-          `shape`, `dtype`, `device`, `elements`, `element_bytes`, `bytes` (the product of the two), `stride`
+          arguments), `item` (position in a list of tensors, those that were not given counted, else None), `tensor_id`,
+          `storage_id`, `offset` (in elements), `shape`, `dtype`, `device`, `elements`, `element_bytes`, `bytes` (the
+          product of the two), `stride`
         * `input_bytes`, `output_bytes`: sums of `bytes`
         * `values`: inputs that are no tensors, or tensors that were not given, each with `argument`, `item`, `type` and
           `value`

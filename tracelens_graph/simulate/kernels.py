@@ -52,7 +52,7 @@ class Kernel:
     args: dict[str, Any] = field(default_factory=dict)
 
     def launch_args(self) -> dict[str, Any]:
-        """The configuration as Kineto writes it. No multiprocessor holds more blocks than fit, however many there are."""
+        """The configuration as Kineto writes it; a multiprocessor holds as many blocks as fit, and no more."""
         threads = math.prod(self.block)
         per_sm = math.prod(self.grid) / SMS
         resident = min(per_sm, _resident_blocks(threads, self.registers, self.shared))

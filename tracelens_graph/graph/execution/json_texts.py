@@ -56,7 +56,7 @@ def json_list(text: bytes) -> list[Any]:
     return found if isinstance(found, list) else []
 
 
-def raw_list(text: bytes) -> list[Raw]:
+def raw_list(text: bytes | memoryview) -> list[Raw]:
     """The texts of the elements of a list; empty for anything else."""
     try:
         return msgspec.json.decode(text, type=list[Raw]) if text else []

@@ -94,7 +94,7 @@ class Sides(Sequence[Arguments]):
         rows, begin, end, form = rows[given], begin[given], end[given], form[given]
         block = (np.cumsum(end - begin) - (end - begin)) // _BLOCK
         cuts = np.flatnonzero((np.diff(form) != 0) | (np.diff(block) != 0)) + 1
-        begins, ends, memory = begin.tolist(), end.tolist(), memoryview(self._text)
+        begins, ends, memory = begin.tolist(), end.tolist(), self._text.data
         bounds = [0, *cuts.tolist(), len(rows)]
         for low, high in pairwise(bounds):
             if low < high:

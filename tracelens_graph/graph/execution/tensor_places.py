@@ -30,13 +30,13 @@ class ListPlaces(NamedTuple):
 
     Attributes:
         position: of the argument.
-        count: number of elements, those of lists in it counted one by one.
+        size: number of elements, those of lists in it counted one by one.
         kept: which of them are tensors, ascending; None for all.
         paths: where these stand in the nested lists; None if there are no lists in the list.
     """
 
     position: int
-    count: int
+    size: int
     kept: np.ndarray | None
     paths: list[tuple[int, ...]] | None
 

@@ -150,9 +150,9 @@ class _Reader:
         self._untold(decoded(values[places.told :]), 0, row, is_output, places.told)
 
     def _long_list(self, step: ListPlaces, values: Iterator[Any]) -> None:
-        kept = None if step.kept is None else np.isin(np.arange(step.count), step.kept)
-        for low in range(0, step.count, _MOST_PENDING):
-            high = min(low + _MOST_PENDING, step.count)
+        kept = None if step.kept is None else np.isin(np.arange(step.size), step.kept)
+        for low in range(0, step.size, _MOST_PENDING):
+            high = min(low + _MOST_PENDING, step.size)
             some = list(islice(values, high - low))
             some += [None] * (high - low - len(some))
             self.pending += some if kept is None else compress(some, kept[low:high].tolist())
@@ -244,8 +244,8 @@ def _of_list(step: ListPlaces, values: Any) -> list[Any]:
         return [value_at(values, path) for path in step.paths]
     if not isinstance(values, list):
         values = []
-    if len(values) != step.count:
-        values = (values + [None] * step.count)[: step.count]
+    if len(values) != step.size:
+        values = (values + [None] * step.size)[: step.size]
     return values if step.kept is None else [values[i] for i in step.kept.tolist()]
 
 

@@ -60,12 +60,12 @@ class _Bags(NamedTuple):
     Attributes:
         thread: place of the thread.
         key: what occurs.
-        count: how often.
+        times: how often.
     """
 
     thread: np.ndarray
     key: np.ndarray
-    count: np.ndarray
+    times: np.ndarray
 
 
 def _bags(side: Side, threads: list[np.ndarray]) -> _Bags:
@@ -88,7 +88,7 @@ def _paired_threads(mine: _Bags, theirs: _Bags) -> list[tuple[int, int]]:
     would be too many does not count; threads that have nothing else are paired if all that occurs on them is equal.
     """
     one, two, common = _in_common(mine, theirs)
-    sizes, other_sizes = (np.bincount(bags.thread, bags.count).astype(np.int64) for bags in (mine, theirs))
+    sizes, other_sizes = (np.bincount(bags.thread, bags.times).astype(np.int64) for bags in (mine, theirs))
     apart = sizes[one] + other_sizes[two] - 2 * common
     order = np.lexsort((two, one, np.abs(one - two), apart, -common))
     pairs: dict[int, int] = {}
@@ -116,7 +116,7 @@ def _in_common(mine: _Bags, theirs: _Bags) -> tuple[np.ndarray, np.ndarray, np.n
     b = by_other_key[np.repeat(low[kept], times) + within % width]
     others = int(theirs.thread.max(initial=0)) + 1
     pair, back = np.unique(mine.thread[a] * others + theirs.thread[b], return_inverse=True)
-    common = np.bincount(back.reshape(-1), np.minimum(mine.count[a], theirs.count[b]), len(pair))
+    common = np.bincount(back.reshape(-1), np.minimum(mine.times[a], theirs.times[b]), len(pair))
     return pair // others, pair % others, common.astype(np.int64)
 
 
@@ -135,7 +135,7 @@ def _alike(mine: _Bags, theirs: _Bags) -> Iterator[tuple[int, int]]:
 def _whole(bags: _Bags) -> Iterator[tuple[int, bytes]]:
     """Each thread, and all that occurs on it."""
     ends = np.flatnonzero(np.diff(bags.thread, append=-1)) + 1
-    both = np.column_stack((bags.key, bags.count))
+    both = np.column_stack((bags.key, bags.times))
     for place, (begin, end) in enumerate(pairwise([0, *ends.tolist()])):
         yield place, both[begin:end].tobytes()
 
