@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import chain
-from operator import attrgetter
+from operator import attrgetter, mul
 from typing import Any
 
 import msgspec
@@ -14,7 +15,7 @@ import numpy as np
 from msgspec import Raw
 
 from tracelens_graph.graph.core import NOT_A_NODE
-from tracelens_graph.graph.execution.trace import Arguments
+from tracelens_graph.graph.execution.sides import NO_FORM, Sides
 from tracelens_graph.loaders.execution_trace.records import FACTS, SCHEMA, OldNode, decoders
 from tracelens_graph.loaders.execution_trace.repair import repair_nodes
 from tracelens_graph.loaders.kineto.codes import Codes
@@ -31,15 +32,51 @@ _ANY = msgspec.json.Decoder()
 _KEYS = msgspec.json.Decoder(dict[str, Raw])
 _ATTRIBUTE = re.compile(rb'\{\s*"name"\s*:\s*"(\w{1,64})"\s*,\s*"type"\s*:')
 _PARTS = ("shapes", "types", "strides")
-_INPUTS, _OUTPUTS = (attrgetter(*(f"{side}.{part}" for part in ("values", *_PARTS))) for side in ("inputs", "outputs"))
+_SIDE = attrgetter("values", *_PARTS)
 _OLD_INPUTS, _OLD_OUTPUTS = (
     attrgetter(f"{side}s", *(f"{side}_{part}" for part in _PARTS)) for side in ("input", "output")
 )
-_NOTHING = Arguments()
-_EMPTY_LIST = (b"[]", b"")
+_ABSENT_SIDE = (b"", b"null")
+_ABSENT = ("", 0, None)
+"""Values of further attributes that say nothing."""
 _OWN = frozenset(("ctrl_deps", "parent", "inputs", "outputs", "attrs", "rf_id", "op_schema"))
 """Keys of which an entry has one, if it is a node."""
 _DIGITS = re.compile(r"-?\d{1,18}")
+
+
+class _SideCollector:
+    """Arguments on one side, as the columns of `Sides`."""
+
+    def __init__(self, forms: Codes, repairs: Counter[str]) -> None:
+        self._forms, self._repairs = forms, repairs
+        self._form: array[int] = array("i")
+        self._length: array[int] = array("q")
+        self._texts: list[bytes] = []
+
+    def add(self, told: Iterable[tuple[Raw, Raw, Raw, Raw]]) -> None:
+        """Append sides: values, shapes, types and strides."""
+        sides = list(told)
+        texts = [bytes(values) for values, _, _, _ in sides]
+        given = [text[:1] == b"[" and text != b"[]" for text in texts]
+        if bad := sum(text[:1] != b"[" and text not in _ABSENT_SIDE for text in texts):
+            self._repairs["bad_arguments"] += bad
+        self._form.extend([
+            self._forms[bytes(shapes), bytes(types), bytes(strides)] if has_values else 0
+            for (_, shapes, types, strides), has_values in zip(sides, given, strict=True)
+        ])  # fmt: skip
+        texts = list(map(mul, texts, given))
+        self._length.extend(map(len, texts))
+        self._texts.append(b"".join(texts))
+
+    def sides(self) -> Sides:
+        """All of them, once the trace is read."""
+        end = np.cumsum(np.frombuffer(self._length, np.int64))
+        text = np.frombuffer(b"".join(self._texts), np.uint8)
+        self._texts = []
+        return Sides(
+            list(self._forms), np.frombuffer(self._form, np.int32), text, end - np.frombuffer(self._length, np.int64),
+            end,
+        )  # fmt: skip
 
 
 class NodeCollector:
@@ -48,7 +85,7 @@ class NodeCollector:
     Attributes:
         entries: number of entries of the list, lost ones included.
         place, id, parent: of each node that was read, in file order; ids as `number_of_id` gives them.
-        facts: name of a fact -> numbers, in pieces.
+        facts: name of a fact -> numbers.
         name, schema: codes into names and schemas.
         names, schemas: tables of texts.
         inputs, outputs: arguments.
@@ -61,22 +98,19 @@ class NodeCollector:
 
     def __init__(self) -> None:
         self.entries = 0
-        self.place: list[int] = []
-        self.id: list[int] = []
-        self.parent: list[int] = []
-        self.facts: dict[str, list[np.ndarray]] = {name: [] for name in FACTS}
-        self.name: list[int] = []
-        self.schema: list[int] = []
+        self.place, self.id, self.parent = (array("q") for _ in range(3))
+        self.facts: dict[str, array[int]] = {name: array("q") for name in FACTS}
+        self.name: array[int] = array("i")
+        self.schema: array[int] = array("i")
         self.names, self.schemas = Codes(), Codes({"": 0})
-        self.inputs: list[Arguments] = []
-        self.outputs: list[Arguments] = []
+        forms = Codes({NO_FORM: 0})
+        self.repairs: Counter[str] = Counter()
+        self.inputs, self.outputs = (_SideCollector(forms, self.repairs) for _ in range(2))
         self.more: list[tuple[int, str, Any]] = []
         self.odd_ids = Codes()
         self.left_out: Counter[str] = Counter()
-        self.repairs: Counter[str] = Counter()
         self.lost_nodes = self.lost_bytes = 0
         self._known: frozenset[str] = frozenset()
-        self._texts: dict[tuple[bytes, ...], tuple[bytes, ...]] = {}
         self._is_old = False
 
     def chunk(self, text: memoryview, offset: int) -> None:
@@ -131,78 +165,62 @@ class NodeCollector:
         if not nodes:
             return
         first = len(self.id)
-        self.place += range(self.entries, self.entries + len(nodes))
+        self.place.extend(range(self.entries, self.entries + len(nodes)))
         self.entries += len(nodes)
         self.id += self._ids([node.id for node in nodes])
-        self.name += map(self.names.__getitem__, [node.name for node in nodes])
+        self.name.extend([self.names[node.name] for node in nodes])
         if isinstance(nodes[0], OldNode):
             self.parent += self._ids([node.parent for node in nodes])
             for name, column in self.facts.items():
-                column.append(self._numbers([getattr(node, name) for node in nodes], FACTS[name]))
-            self.schema += map(self.schemas.__getitem__, [node.op_schema for node in nodes])
-            self.inputs += self._sides(map(_OLD_INPUTS, nodes))
-            self.outputs += self._sides(map(_OLD_OUTPUTS, nodes))
+                column += self._numbers([getattr(node, name) for node in nodes], FACTS[name])
+            self.schema.extend([self.schemas[node.op_schema] for node in nodes])
+            self.inputs.add(map(_OLD_INPUTS, nodes))
+            self.outputs.add(map(_OLD_OUTPUTS, nodes))
             return
         self.parent += self._ids([node.ctrl_deps for node in nodes])
-        self.inputs += self._sides(map(_INPUTS, nodes))
-        self.outputs += self._sides(map(_OUTPUTS, nodes))
+        self.inputs.add(map(_SIDE, [node.inputs for node in nodes]))
+        self.outputs.add(map(_SIDE, [node.outputs for node in nodes]))
         self._take_attributes(first, [node.attrs for node in nodes])
 
     def _take_attributes(self, first: int, lists: list[list[Any]]) -> None:
-        """The facts of nodes, which stand in lists of attributes in nearly one order."""
+        """The facts of nodes, which stand in lists of attributes; mostly in one order."""
         classes = decoders(self._known).attributes
-        code_of = {one: code for code, one in enumerate(classes)}
-        flat = list(chain.from_iterable(lists))
-        code = np.fromiter(map(code_of.__getitem__, map(type, flat)), np.int32, len(flat))
-        node = np.repeat(np.arange(len(lists)), np.fromiter(map(len, lists), np.int64, len(lists)))
-        values = np.fromiter([one.value for one in flat], object, len(flat))
-        for place, name in enumerate(classes.values()):
-            here = np.flatnonzero(code == place)
-            if name in FACTS or name == SCHEMA:
-                column = np.full(len(lists), FACTS.get(name, ""), object)
-                column[node[here]] = values[here]
-                if name == SCHEMA:
-                    self.schema += map(self.schemas.__getitem__, column.tolist())
-                else:
-                    self.facts[name].append(self._numbers(column.tolist(), FACTS[name]))
-            elif len(here):
-                told = zip(node[here].tolist(), values[here].tolist(), strict=True)
-                self.more += [(first + at, name, value) for at, value in told if value not in ("", 0, None)]
+        kinds, flat = list(map(type, lists[0])), list(chain.from_iterable(lists))
+        columns: dict[str, list[Any]] = {}
+        if len(set(kinds)) == len(kinds) and list(map(type, flat)) == kinds * len(lists):
+            told = [one.value for one in flat]
+            columns = {classes[kind]: told[place :: len(kinds)] for place, kind in enumerate(kinds)}
+        else:
+            for place, one in enumerate(lists):
+                for attribute in one:
+                    name = classes[type(attribute)]
+                    if name not in columns:
+                        columns[name] = [FACTS.get(name, "")] * len(lists)
+                    columns[name][place] = attribute.value
+        for name, absent in FACTS.items():
+            self.facts[name] += self._numbers(columns.pop(name, []) or [absent] * len(lists), absent)
+        self.schema.extend([self.schemas[text] for text in columns.pop(SCHEMA, []) or [""] * len(lists)])
+        for name, values in columns.items():
+            if values.count("") < len(values):
+                self.more += [(first + at, name, value) for at, value in enumerate(values) if value not in _ABSENT]
 
-    def _numbers(self, values: list[int], absent: int) -> np.ndarray:
+    def _numbers(self, values: list[int], absent: int) -> array[int]:
         """Numbers as a column; those that it cannot hold are counted, and taken for absent."""
         try:
-            return np.array(values, np.int64)
+            return array("q", values)
         except OverflowError:
             fits = [-(2**63) <= value < 2**63 for value in values]
             self.repairs["bad_value"] += fits.count(False)
-            return np.array([value if fit else absent for value, fit in zip(values, fits, strict=True)], np.int64)
+            return array("q", [value if fit else absent for value, fit in zip(values, fits, strict=True)])
 
-    def _ids(self, values: list[int]) -> list[int]:
+    def _ids(self, values: list[int]) -> array[int]:
         """Ids as numbers; those that no column holds get codes."""
-        if values and min(values) > -_ODD_ID and max(values) < _ODD_ID:
-            return values
-        return [value if -_ODD_ID < value < _ODD_ID else self._odd_id(value) for value in values]
+        if not (values and min(values) > -_ODD_ID and max(values) < _ODD_ID):
+            values = [value if -_ODD_ID < value < _ODD_ID else self._odd_id(value) for value in values]
+        return array("q", values)
 
     def _odd_id(self, told: Any) -> int:
         return _ODD_ID + self.odd_ids[str(told)]
-
-    def _sides(self, told: Iterable[tuple[Raw, Raw, Raw, Raw]]) -> list[Arguments]:
-        """Values, shapes, types and strides as arguments. All but the values repeat, and each is held once."""
-        held, sides = self._texts, []
-        for values, shapes, types, strides in told:
-            given = bytes(values)
-            if given in _EMPTY_LIST:
-                sides.append(_NOTHING)
-                continue
-            if given[:1] != b"[":
-                if given != b"null":
-                    self.repairs["bad_arguments"] += 1
-                sides.append(_NOTHING)
-                continue
-            key = (bytes(shapes), bytes(types), bytes(strides))
-            sides.append(tuple.__new__(Arguments, (given, *held.setdefault(key, key))))
-        return sides
 
     def _one_by_one(self, raws: Sequence[Raw | None]) -> None:
         """Take entries some of which fit no record; None is one that is lost."""
@@ -244,27 +262,18 @@ class NodeCollector:
         if isinstance(parent, list):
             parent = parent[0] if parent else None
         name = told.get("name", "")
-        self.more += [(len(self.id), key, value) for key, value in further.items() if value not in ("", 0, None)]
+        self.more += [(len(self.id), key, value) for key, value in further.items() if value not in _ABSENT]
         self.place.append(self.entries)
         self.entries += 1
         self.id.append(self._id_of(told["id"]))
         self.parent.append(NO_PARENT if parent is None else self._id_of(parent))
         for key, value in facts.items():
-            self.facts[key].append(np.array([value], np.int64))
+            self.facts[key].append(value)
         self.name.append(self.names[name if isinstance(name, str) else str(name)])
         self.schema.append(self.schemas[schema if isinstance(schema, str) else ""])
-        self.inputs.append(self._odd_side(keys, "inputs", "input"))
-        self.outputs.append(self._odd_side(keys, "outputs", "output"))
+        self.inputs.add([_odd_side(keys, "inputs", "input")])
+        self.outputs.add([_odd_side(keys, "outputs", "output")])
         return True
-
-    def _odd_side(self, keys: dict[str, Raw], whole: str, part: str) -> Arguments:
-        given = keys.get(whole, Raw())
-        try:
-            inside = _KEYS.decode(given)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            inside = {"values": given, **{one: keys.get(f"{part}_{one}", Raw()) for one in _PARTS}}
-        values, shapes, types, strides = (inside.get(one, Raw()) for one in ("values", *_PARTS))
-        return self._sides([(values, shapes, types, strides)])[0]
 
     def _id_of(self, told: Any) -> int:
         is_digits = isinstance(told, str) and _DIGITS.fullmatch(told)
@@ -281,3 +290,14 @@ class NodeCollector:
             return int(told)
         self.repairs["bad_value"] += 1
         return absent
+
+
+def _odd_side(keys: dict[str, Raw], whole: str, part: str) -> tuple[Raw, Raw, Raw, Raw]:
+    """One side of a node that fits no record."""
+    given = keys.get(whole, Raw())
+    try:
+        inside = _KEYS.decode(given)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        inside = {"values": given, **{one: keys.get(f"{part}_{one}", Raw()) for one in _PARTS}}
+    values, shapes, types, strides = (inside.get(one, Raw()) for one in ("values", *_PARTS))
+    return values, shapes, types, strides

@@ -43,7 +43,7 @@ def execution_graph(execution: ExecutionTrace, source: Source) -> Core:
     uid = execution.place[rows]
     begin, end = (moment[rows] for moment in execution.moments)
     sets = ArgumentSets()
-    argset = sets.codes(map(execution.inputs.__getitem__, rows.tolist()))
+    argset = sets.codes(execution.inputs, rows)
     tids, thread = np.unique(execution.tid[rows], return_inverse=True)
     forward_thread = execution.forward_tid[rows]
     known: dict[str, Any] = {

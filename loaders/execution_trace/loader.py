@@ -43,7 +43,7 @@ def load_execution_trace(source: Source) -> ExecutionTrace:
 
 
 def _columns(found: NodeCollector, told: dict[str, Any], source: Source) -> ExecutionTrace:
-    ids = np.array(found.id, np.int64)
+    ids = np.frombuffer(found.id, np.int64)
     order = np.argsort(ids, kind="stable")  # of nodes with one id, the one written first
     again = np.zeros(len(ids), bool)
     again[1:] = ids[order[1:]] == ids[order[:-1]]
@@ -58,25 +58,24 @@ def _columns(found: NodeCollector, told: dict[str, Any], source: Source) -> Exec
     for place, key, value in found.more:
         if row_of[place] >= 0:
             more.setdefault(int(row_of[place]), {})[key] = value
-    name = np.array(found.name, np.int32)[order]
+    name = np.frombuffer(found.name, np.int32)[order]
     special = np.array([text.startswith(_SPECIAL) for text in found.names] or [False], bool)
     is_op = ~special[name]
-    facts = {key: np.concatenate((*pieces, order[:0]))[order] for key, pieces in found.facts.items()}
-    parent = _rows_of(ids, np.array(found.parent, np.int64)[order])
+    facts = {key: np.frombuffer(column, np.int64)[order] for key, column in found.facts.items()}
+    parent = _rows_of(ids, np.frombuffer(found.parent, np.int64)[order])
     wrong = parent >= np.arange(len(ids))
     parent[wrong] = -1
     if lonely := int(np.count_nonzero((parent < 0) & is_op)):
         found.repairs["no_parent"] += lonely
     if found.odd_ids:
         found.repairs["odd_id"] += len(found.odd_ids)
-    take = order.tolist()
     return ExecutionTrace(
         info=_info(found, told, source),
         names=list(found.names),
         schemas=list(found.schemas),
         id=ids,
         name=name,
-        schema=np.array(found.schema, np.int32)[order],
+        schema=np.frombuffer(found.schema, np.int32)[order],
         parent=parent,
         rf_id=facts["rf_id"],
         sequence=facts["seq_id"],
@@ -84,10 +83,10 @@ def _columns(found: NodeCollector, told: dict[str, Any], source: Source) -> Exec
         tid=facts["tid"],
         forward_tid=facts["fw_tid"],
         forward_parent=_rows_of(ids, facts["fw_parent"]),
-        place=np.array(found.place, np.int64)[order],
+        place=np.frombuffer(found.place, np.int64)[order],
         is_op=is_op,
-        inputs=[found.inputs[at] for at in take],
-        outputs=[found.outputs[at] for at in take],
+        inputs=found.inputs.sides().take(order),
+        outputs=found.outputs.sides().take(order),
         more=more,
     )
 

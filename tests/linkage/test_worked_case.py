@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from tracelens_graph.linkage import (
     op_to_kernel_tracing,
     operation_metadata_scrape,
 )
+from tracelens_graph.reports.link_text import occupancy_text
 
 IDENTIFIER = (START + 170.0, 7309.66, 7, 9)
 
@@ -117,6 +119,37 @@ def test_occupancy_that_reads_0_is_worked_out(gpu: Core) -> None:
     theory = found["theoretical_occupancy"]
     assert (theory["blocks_per_sm"], theory["warps_per_sm"], theory["most_warps_per_sm"]) == (1, 8, 64)
     assert theory["limited_by"] == ["registers", "shared memory"]
+
+
+@pytest.mark.parametrize(
+    ("grid", "reported", "percent", "source", "text"),
+    [
+        (
+            [3, 1, 1],
+            0,
+            100 * 3 / 108 / 8,
+            "estimated",
+            "occupancy 0.3472 %, estimated from its grid; at most 12.5 % by",
+        ),
+        ([3, 1, 1], None, 100 * 3 / 108 / 8, "estimated", "occupancy 0.3472 %, estimated from its grid"),
+        ([107, 1, 1], 0, 100 * 107 / 108 / 8, "estimated", "occupancy 12.38 %, estimated from its grid"),
+        ([108, 1, 1], 0, 12.5, "theoretical", "theoretical occupancy 12.5 %: 1 block"),
+        (None, 0, 12.5, "theoretical", "theoretical occupancy 12.5 %: 1 block"),
+        ([3, 1, 1], 7, 7, "reported", "occupancy 7 %, as reported; at most 12.5 % by"),
+    ],
+)
+def test_occupancy_of_a_grid_that_does_not_fill_the_device_is_estimated(
+    grid: list[int] | None, reported: int | None, percent: float, source: str, text: str
+) -> None:
+    trace = mm_pair.kineto()
+    args = trace["traceEvents"][4]["args"]
+    args |= {"grid": grid, "est. achieved occupancy %": reported}
+    found = kernel_metadata_scrape(IDENTIFIER, trace)
+    assert (found["occupancy_percent"], found["occupancy_source"]) == (pytest.approx(percent), source)
+    assert found["theoretical_occupancy"]["percent"] == 12.5
+    estimated = found["theoretical_occupancy"]["estimated_percent"]
+    assert estimated == (None if grid is None else pytest.approx(min(12.5, 100 * prod(grid) / 108 / 8)))
+    assert occupancy_text(found).startswith(text)
 
 
 def test_kernel_leads_back(cpu: Core, gpu: Core) -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections import Counter, defaultdict
 from itertools import pairwise
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from profiles import examples
 from simulate.jobs import SMALL, rows
 from simulate.reading import GPU, HOST, chain, length, of, parents, span
 
+from tracelens_graph.perf.occupancy import Occupancy, theoretical_occupancy
 from tracelens_graph.simulate import PROBLEMS, RankTrace, Run, simulate, write
 
 pytestmark = pytest.mark.slow
@@ -110,6 +112,22 @@ def test_steps_and_annotations(run: Run) -> None:
         for row in rows(rank.truth["gpu_events"]):
             launch = table.get(row["launch"], {"step": None, "annotation": None, "recompute": False})
             assert all(row[key] == launch[key] for key in ("step", "annotation", "recompute"))
+
+
+def test_occupancies_are_those_that_grids_and_multiprocessors_allow() -> None:
+    """A kernel of one block per multiprocessor fills no more than that, however many blocks it has."""
+    (rank,) = simulate(steps=1, layers=1).ranks
+    (device,) = rank.trace["deviceProperties"]
+    limited = 0
+    for event in of(rank.trace, "kernel").values():
+        args, threads = event["args"], prod(event["args"]["block"])
+        found = theoretical_occupancy(
+            device, threads, args["registers per thread"], args["shared memory"], prod(args["grid"])
+        )
+        assert isinstance(found, Occupancy)
+        assert args["est. achieved occupancy %"] == round(found.estimated_percent or 0)
+        limited += found.blocks < args["blocks per SM"] and found.percent < 50
+    assert limited
 
 
 def test_streams_are_first_in_first_out(run: Run) -> None:

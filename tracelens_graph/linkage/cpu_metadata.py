@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from tracelens_graph.graph.execution.tensor_places import elements_of_type, value_at
 from tracelens_graph.graph.execution.tensor_uses import TensorUses, tensor_uses
-from tracelens_graph.graph.execution.trace import ExecutionTrace
+from tracelens_graph.graph.execution.trace import Arguments, ExecutionTrace
 from tracelens_graph.linkage.traces import execution_trace_of, row_of_node
 
 
@@ -25,11 +26,13 @@ def operation_metadata_scrape(cpu_op_id: int, cpu_trace: Any) -> dict[str, Any]:
         * `schema`: the operator's schema, such as `aten::mm(Tensor self, Tensor mat2) -> Tensor`
         * `sequence_number`, `scope`, `thread`; of a backward op `forward_thread` and `forward_parent`, the id of the
           node that was open there
-        * `inputs`, `outputs`: a list with a dictionary for each tensor: `argument` (position among the arguments),
-          `item` (position in a list of tensors, else None), `tensor_id`, `storage_id`, `offset` (in elements),
-          `shape`, `dtype`, `device`, `elements`, `element_bytes`, `bytes` (the product of the two), `stride`
+        * `inputs`, `outputs`: in the order of the schema, a dictionary for each tensor: `argument` (position among the
+          arguments), `item` (position in a list of tensors, those that were not given counted, else None), `tensor_id`,
+          `storage_id`, `offset` (in elements), `shape`, `dtype`, `device`, `elements`, `element_bytes`, `bytes` (the
+          product of the two), `stride`
         * `input_bytes`, `output_bytes`: sums of `bytes`
-        * `values`: inputs that are no tensors, or tensors that were not given, each with `argument`, `type` and `value`
+        * `values`: inputs that are no tensors, or tensors that were not given, each with `argument`, `item`, `type` and
+          `value`
         * `attributes`: what else was recorded, such as sizes of a collective
 
     Raises:
@@ -48,7 +51,6 @@ def metadata_of_row(execution: ExecutionTrace, row: int) -> dict[str, Any]:
     inputs, outputs = (
         [one for one, made in zip(tensors, is_output, strict=True) if made is side] for side in (False, True)
     )
-    with_tensors = {tensor["argument"] for tensor in inputs}
     return {
         "id": int(execution.id[row]),
         "name": execution.names[execution.name[row]],
@@ -65,17 +67,25 @@ def metadata_of_row(execution: ExecutionTrace, row: int) -> dict[str, Any]:
         "outputs": outputs,
         "input_bytes": sum(tensor["bytes"] for tensor in inputs),
         "output_bytes": sum(tensor["bytes"] for tensor in outputs),
-        "values": [
-            {"argument": place, "type": argument.type, "value": argument.value}
-            for place, argument in enumerate(execution.inputs[row].decoded())
-            if place not in with_tensors
-        ],
+        "values": list(_values(execution.inputs[row], {(tensor["argument"], tensor["item"]) for tensor in inputs})),
         "attributes": dict(execution.more.get(row, {})),
     }
 
 
 def _known(number: int) -> int | None:
     return number if number >= 0 else None
+
+
+def _values(side: Arguments, tensors: set[tuple[int, int | None]]) -> Iterator[dict[str, Any]]:
+    """What is no tensor, also in lists that hold some."""
+    with_tensors = {place for place, _ in tensors}
+    for place, argument in enumerate(side.decoded()):
+        if place not in with_tensors:
+            yield {"argument": place, "item": None, "type": argument.type, "value": argument.value}
+        elif (place, None) not in tensors:
+            for item, (path, kind) in enumerate(elements_of_type(argument.type)):
+                if (place, item) not in tensors:
+                    yield {"argument": place, "item": item, "type": kind, "value": value_at(argument.value, path)}
 
 
 def _tensors(uses: TensorUses) -> Iterator[dict[str, Any]]:

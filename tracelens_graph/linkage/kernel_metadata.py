@@ -37,11 +37,12 @@ def kernel_metadata_scrape(identifier: Any, gpu_trace: Any) -> dict[str, Any]:
         * of kernels: `grid` in blocks and `block` in threads, [x, y, z] each; `blocks`, `threads_per_block`,
           `threads` of the whole grid; `shared_memory_bytes` of a block, `registers_per_thread`; `blocks_per_sm` and
           `warps_per_sm`, those of the grid divided by the number of multiprocessors
-        * `occupancy_percent` and `occupancy_source`: what the profiler estimated ("reported"), or where it wrote 0 or
-          nothing the theoretical one ("theoretical"); None with the reason in `occupancy_unknown`
+        * `occupancy_percent` and `occupancy_source`: what the profiler wrote ("reported"). Where that is 0, which a
+          small estimate is rounded to, or nothing: the estimate for a grid that does not fill the device
+          ("estimated"), else the theoretical one ("theoretical"). None with the reason in `occupancy_unknown`
         * `theoretical_occupancy`: None, or `percent`, `blocks_per_sm` and `warps_per_sm` that can be resident at a
           time, `most_warps_per_sm`, `limited_by` (resources that allow no more), `limits` (resource -> blocks that it
-          alone allows) and `estimated_percent`, by the formula of the reported one
+          alone allows) and `estimated_percent`, by the formula of the reported one, not rounded
         * of copies and fills: `bytes`, `bandwidth_gb_s`
         * `name_tells`: what the name says, such as library, data type and tile
 
@@ -116,9 +117,12 @@ def _occupancy(args: Mapping[str, Any], device: Mapping[str, Any], shape: Mappin
     theory = theoretical_occupancy(
         device, shape["threads_per_block"], shape["registers_per_thread"], shape["shared_memory_bytes"], shape["blocks"]
     )
-    is_known = not isinstance(theory, str)
-    described = None
+    percent, source, described = reported or None, "reported" if reported else None, None
     if not isinstance(theory, str):
+        if not reported:
+            is_small = theory.is_filled is False
+            percent = theory.estimated_percent if is_small else theory.percent
+            source = "estimated" if is_small else "theoretical"
         described = {
             "percent": theory.percent,
             "blocks_per_sm": theory.blocks,
@@ -128,10 +132,9 @@ def _occupancy(args: Mapping[str, Any], device: Mapping[str, Any], shape: Mappin
             "limits": dict(theory.limits),
             "estimated_percent": theory.estimated_percent,
         }
-    percent = reported or (described["percent"] if described else None)
     return {
         "occupancy_percent": percent,
-        "occupancy_source": "reported" if reported else "theoretical" if is_known else None,
+        "occupancy_source": source,
         "occupancy_unknown": None if percent is not None else theory,
         "theoretical_occupancy": described,
     }

@@ -66,8 +66,9 @@ class Occupancy:
         warps: warps of these; most_warps: warps that it can hold at all.
         limits: resource -> blocks that it alone would allow.
         estimated_percent: share of the threads of all multiprocessors that the grid fills if its blocks spread evenly,
-            which is what Kineto writes as `est. achieved occupancy %`; None where the number of blocks or of
+            which is what Kineto writes, rounded, as `est. achieved occupancy %`; None where the number of blocks or of
             multiprocessors is not known.
+        is_filled: whether the grid has blocks enough for all multiprocessors; None where the estimate is.
     """
 
     blocks: int
@@ -75,6 +76,7 @@ class Occupancy:
     most_warps: int
     limits: Mapping[str, int]
     estimated_percent: float | None = None
+    is_filled: bool | None = None
 
     @property
     def percent(self) -> float:
@@ -134,10 +136,11 @@ def theoretical_occupancy(
         too_much = [resource for resource, count in limits.items() if not count]
         return f"a block of the kernel needs more {' and '.join(too_much)} than the device has"
     units = device.get("numSms")
-    estimate = None
+    estimate = is_filled = None
     if _is_size(units) and units and _is_size(grid_blocks):
         estimate = 100 * min(blocks, grid_blocks / units) * threads_per_block / threads
-    return Occupancy(blocks, blocks * warps, most_warps, limits, estimate)
+        is_filled = grid_blocks >= blocks * units
+    return Occupancy(blocks, blocks * warps, most_warps, limits, estimate, is_filled)
 
 
 def _rules_of(device: Mapping[str, Any]) -> _Rules | str:

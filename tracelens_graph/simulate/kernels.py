@@ -8,6 +8,12 @@ from typing import Any
 
 SMS = 132
 THREADS_PER_SM = 2048
+BLOCKS_PER_SM = 32
+REGISTERS_PER_SM = 65536
+SHARED_PER_SM = 233472
+SHARED_OF_BLOCK = 1024
+"""Bytes of shared memory that each block takes beside its own."""
+
 PEAK_FLOPS = 989e12
 PEAK_BYTES = 3.35e12
 FLOOR_NS = 1100
@@ -15,8 +21,8 @@ FLOOR_NS = 1100
 DEVICE_PROPERTIES: dict[str, Any] = {
     "name": "NVIDIA H100 80GB HBM3", "totalGlobalMem": 85018279936, "computeMajor": 9, "computeMinor": 0,
     "maxThreadsPerBlock": 1024, "maxThreadsPerMultiprocessor": THREADS_PER_SM, "regsPerBlock": 65536,
-    "warpSize": 32, "sharedMemPerBlock": 49152, "numSms": SMS, "regsPerMultiprocessor": 65536,
-    "sharedMemPerBlockOptin": 232448, "sharedMemPerMultiprocessor": 233472,
+    "warpSize": 32, "sharedMemPerBlock": 49152, "numSms": SMS, "regsPerMultiprocessor": REGISTERS_PER_SM,
+    "sharedMemPerBlockOptin": 232448, "sharedMemPerMultiprocessor": SHARED_PER_SM,
 }  # fmt: skip
 
 _SPACE = "at::native::(anonymous namespace)::"
@@ -46,9 +52,10 @@ class Kernel:
     args: dict[str, Any] = field(default_factory=dict)
 
     def launch_args(self) -> dict[str, Any]:
-        """The configuration as Kineto writes it."""
+        """The configuration as Kineto writes it; a multiprocessor holds as many blocks as fit, and no more."""
         threads = math.prod(self.block)
         per_sm = math.prod(self.grid) / SMS
+        resident = min(per_sm, _resident_blocks(threads, self.registers, self.shared))
         return {
             "registers per thread": self.registers,
             "shared memory": self.shared,
@@ -56,9 +63,18 @@ class Kernel:
             "warps per SM": round(per_sm * threads / 32, 6),
             "grid": list(self.grid),
             "block": list(self.block),
-            "est. achieved occupancy %": min(100, round(100 * per_sm * threads / THREADS_PER_SM)),
+            "est. achieved occupancy %": round(100 * resident * threads / THREADS_PER_SM),
             **self.args,
         }
+
+
+def _resident_blocks(threads: int, registers: int, shared: int) -> int:
+    """Blocks that fit onto a multiprocessor: warps, shared memory, and registers in four partitions."""
+    warps = -(-threads // 32)
+    of_warp = -(-registers * 32 // 256) * 256
+    of_block = -(-(shared + SHARED_OF_BLOCK) // 128) * 128
+    by_registers = REGISTERS_PER_SM // 4 // of_warp * 4 // warps
+    return min(BLOCKS_PER_SM, THREADS_PER_SM // 32 // warps, by_registers, SHARED_PER_SM // of_block)
 
 
 def roofline(flops: float, moved: float) -> int:

@@ -6,12 +6,13 @@ are sliced from the file when someone looks at them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 
+from tracelens_graph.graph.execution.sides import Sides
 from tracelens_graph.graph.execution.trace import Arguments, ExecutionTrace, ExecutionTraceInfo
 from tracelens_graph.graph.joining.link import Link
 from tracelens_graph.stores.sections import Sections, SectionWriter
@@ -45,9 +46,7 @@ def write_link(writer: SectionWriter, link: Link) -> None:
     writer.strings("link.names", execution.names)
     writer.strings("link.schemas", execution.schemas)
     for side in _SIDES:
-        arguments = list(getattr(execution, side))
-        for place, part in enumerate(Arguments._fields):
-            _write_texts(writer, f"link.{side}.{part}", (bytes(one[place]) for one in arguments))
+        _write_side(writer, f"link.{side}", getattr(execution, side))
     facts = _Facts(
         link.method, link.equal_names_percent, dict(link.unjoined), execution.info, link.is_same_process,
         list(execution.more.items()),
@@ -55,10 +54,18 @@ def write_link(writer: SectionWriter, link: Link) -> None:
     writer.json("link.facts", asdict(facts))
 
 
-def _write_texts(writer: SectionWriter, name: str, texts: Iterable[bytes]) -> None:
+def _write_side(writer: SectionWriter, name: str, sides: Sides) -> None:
+    values, *parts = Arguments._fields
+    _write_texts(writer, f"{name}.{values}", map(sides.values, range(len(sides))), np.arange(len(sides)))
+    for place, part in enumerate(parts):
+        _write_texts(writer, f"{name}.{part}", (form[place] for form in sides.forms), sides.form)
+
+
+def _write_texts(writer: SectionWriter, name: str, texts: Iterable[bytes], of_node: np.ndarray) -> None:
+    """Write texts, and for each node the number of its text: `of_node` tells which of those given it is."""
     codes: dict[bytes, int] = {}
     code = np.fromiter((codes.setdefault(text, len(codes)) for text in texts), np.int32)
-    writer.array(name, code)
+    writer.array(name, code[of_node])
     writer.array(f"{name}.text", np.frombuffer(b"".join(codes), np.uint8))
     writer.array(f"{name}.ends", np.cumsum(np.fromiter(map(len, codes), np.int64, len(codes))))
 
@@ -107,45 +114,25 @@ def read_link(sections: Sections, rows: int) -> Link:
     )  # fmt: skip
 
 
-class _Texts:
-    """Texts by the place of their node."""
-
-    def __init__(self, code: np.ndarray, text: np.ndarray, ends: np.ndarray) -> None:
-        self._code, self._text = code, text
-        self._bounds = np.concatenate(([0], ends))
-
-    def __getitem__(self, at: int) -> bytes:
-        code = self._code[at]
-        return self._text[self._bounds[code] : self._bounds[code + 1]].tobytes()
-
-
-class _SavedArguments(Sequence[Arguments]):
-    """The arguments on one side of all nodes."""
-
-    def __init__(self, parts: list[_Texts], size: int) -> None:
-        self._parts, self._size = parts, size
-
-    def __len__(self) -> int:
-        return self._size
-
-    @overload
-    def __getitem__(self, at: int) -> Arguments: ...
-    @overload
-    def __getitem__(self, at: slice) -> list[Arguments]: ...
-    def __getitem__(self, at: int | slice) -> Arguments | list[Arguments]:
-        if isinstance(at, slice):
-            return [self[place] for place in range(self._size)[at]]
-        place = range(self._size)[at]
-        return Arguments(*(part[place] for part in self._parts))
+def _read_side(sections: Sections, side: str, size: int) -> Sides:
+    values, *parts = Arguments._fields
+    code, text, bounds = _read_texts(sections, f"link.{side}.{values}", size)
+    read = [_read_texts(sections, f"link.{side}.{part}", size) for part in parts]
+    combined = np.zeros(size, np.int64)
+    for codes, _, ends in read:  # few differ, so that numbers stay small
+        _, combined = np.unique(combined * len(ends) + codes, return_inverse=True)
+    _, first, form = np.unique(combined, return_index=True, return_inverse=True)
+    shapes, types, strides = (
+        [part[ends[at] : ends[at + 1]].tobytes() for at in codes[first].tolist()] for codes, part, ends in read
+    )
+    forms = list(zip(shapes, types, strides, strict=True))
+    return Sides(forms, form.reshape(-1).astype(np.int32), text, bounds[code], bounds[code + 1])
 
 
-def _read_side(sections: Sections, side: str, size: int) -> _SavedArguments:
-    parts = []
-    for part in Arguments._fields:
-        name = f"link.{side}.{part}"
-        code, text, ends = (sections.array(one) for one in (name, f"{name}.text", f"{name}.ends"))
-        fits = ends.ndim == 1 and (np.diff(ends, prepend=0) >= 0).all() and (ends[-1] if len(ends) else 0) == len(text)
-        if not fits or code.shape != (size,) or (size and not 0 <= code.min() <= code.max() < len(ends)):
-            raise sections.damaged(name)
-        parts.append(_Texts(code, text, ends))
-    return _SavedArguments(parts, size)
+def _read_texts(sections: Sections, name: str, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The number of each node's text, all texts, and where each begins and the last one ends."""
+    code, text, ends = (sections.array(one) for one in (name, f"{name}.text", f"{name}.ends"))
+    fits = ends.ndim == 1 and (np.diff(ends, prepend=0) >= 0).all() and (ends[-1] if len(ends) else 0) == len(text)
+    if not fits or code.shape != (size,) or (size and not 0 <= code.min() <= code.max() < len(ends)):
+        raise sections.damaged(name)
+    return code, text, np.concatenate(([0], ends))

@@ -4,10 +4,12 @@ import math
 import re
 
 import msgspec
+import numpy as np
 import pytest
 
 from corpus import CORPUS, needs_corpus
 from tracelens_graph.graph.execution.arguments import ArgumentSets, collective_arguments
+from tracelens_graph.graph.execution.sides import Sides
 from tracelens_graph.graph.execution.trace import Arguments, ExecutionTrace
 from tracelens_graph.loaders.execution_trace.loader import load_execution_trace
 from tracelens_graph.loaders.sources import open_source
@@ -33,9 +35,13 @@ def side(
     return Arguments(*map(msgspec.json.encode, texts))
 
 
+def codes(sets: ArgumentSets, *made: Arguments) -> list[int]:
+    return sets.codes(Sides.of(made), np.arange(len(made))).tolist()
+
+
 def one(made: Arguments) -> tuple[str, str, str, str]:
     sets = ArgumentSets()
-    (code,) = sets.codes([made]).tolist()
+    (code,) = codes(sets, made)
     return sets.sets[code]
 
 
@@ -43,7 +49,7 @@ def test_argument_sets_are_those_of_the_profiler() -> None:
     execution = load_execution_trace(open_source(f"{EXAMPLE}.execution-trace.json.gz"))
     graph = load_core(f"{EXAMPLE}.json.gz")
     sets = ArgumentSets()
-    codes = sets.codes(execution.inputs)
+    code_of = sets.codes(execution.inputs, np.arange(len(execution)))
     row_of = by_record(execution)
     events = graph.details.events(graph.columns.uid.tolist())
     compared = 0
@@ -51,9 +57,9 @@ def test_argument_sets_are_those_of_the_profiler() -> None:
         row = row_of.get(events[uid].get("args", {}).get("Record function id", 0), -1)
         if row < 0:
             continue
-        assert (codes[row] < 0) == (argset < 0)
+        assert (code_of[row] < 0) == (argset < 0)
         if argset >= 0:
-            known, found = graph.argsets[argset], sets.sets[codes[row]]
+            known, found = graph.argsets[argset], sets.sets[code_of[row]]
             assert found[:3] == known[:3]
             assert few_digits(found[3]) == few_digits(known[3])
             compared += 1
@@ -147,14 +153,14 @@ def test_sets_are_shared_and_lists_may_be_short() -> None:
     first = side([[1, 2, 0, 6, 4, "cpu"], 5], [[6], []], ["Tensor(float)", "Int"])
     again = side([[8, 9, 0, 6, 4, "cpu"], 5], [[6], []], ["Tensor(float)", "Int"])
     short = side([], [], ["Tensor(float)", "Int"])
-    assert sets.codes([first, again, Arguments(), short]).tolist() == [0, 0, -1, 1]
+    assert codes(sets, first, again, Arguments(), short) == [0, 0, -1, 1]
     assert sets.sets[1] == ("[[],[]]", '["float","Scalar"]', "", '["",""]')
 
 
 @pytest.mark.parametrize("text", [b"{}", b"[", b"3", b"[[[[", b'"x"', b"\xff"])
 def test_damaged_arguments_are_none(text: bytes) -> None:
     sets = ArgumentSets()
-    assert sets.codes([Arguments(text, text, text, text)]).tolist() == [-1]
+    assert codes(sets, Arguments(text, text, text, text)) == [-1]
     dims, types, _, values = one(Arguments(text, text, b'["Int",3,"Tensor(float)"]', text))
     assert (dims, types, values) == ("[[],[],[]]", '["Scalar","","float"]', '["","",""]')
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
 import msgspec
+import pytest
 from execution_nodes import Node, execution_of
 
+from tracelens_graph.graph.execution.json_texts import elements
+from tracelens_graph.graph.execution.sides import Sides
 from tracelens_graph.graph.execution.tensor_uses import TensorUses, describe, tensor_uses
+from tracelens_graph.loaders.execution_trace.loader import load_execution_trace
+from tracelens_graph.loaders.sources import open_source
 
 ONE, TWO = [10, 11, 0, 6, 4, "cpu"], [20, 21, 3, 2, 2, "cuda:0"]
 
@@ -33,7 +39,7 @@ def test_columns_of_a_tensor() -> None:
 def test_lists_in_lists() -> None:
     types = ["GenericList[Tensor(float),None,Tuple[Int,Tensor(c10::Half)]]"]
     found = uses([[ONE, "<None>", [7, TWO]]], [[[2, 3], [], [[], [2]]]], types)
-    assert (found.tensor.tolist(), found.position.tolist(), found.element.tolist()) == ([10, 20], [0, 0], [0, 1])
+    assert (found.tensor.tolist(), found.position.tolist(), found.element.tolist()) == ([10, 20], [0, 0], [0, 3])
     assert [found.shapes[code] for code in found.shape] == [(2, 3), (2,)]
     assert [found.all_strides[code] for code in found.strides] == [None, None]
 
@@ -67,7 +73,7 @@ def test_no_json_at_all() -> None:
     execution = execution_of(Node("op"))
     for text in (b"", b"null", b"[", b"7", b"[" * 100_000):
         broken = [side._replace(values=text, types=msgspec.json.encode(["Tensor(float)"])) for side in execution.inputs]
-        found = tensor_uses(replace(execution, inputs=broken))
+        found = tensor_uses(replace(execution, inputs=Sides.of(broken)))
         assert len(found) == 0
         assert found.malformed == len(execution)
 
@@ -75,6 +81,64 @@ def test_no_json_at_all() -> None:
 def test_deep_types_end() -> None:
     deep = "GenericList[" * 10_000 + "Tensor(float)" + "]" * 10_000
     assert len(uses([[]], [[]], [deep])) == 0
+
+
+LONG = 60_000
+NOT_GIVEN = "Tensor(nullptr (uninitialized))"
+
+
+def long_list(spacing: str) -> bytes:
+    """A node with a list too long to be decoded at once: every seventh tensor was not given; behind it another one."""
+    values = [[527, 0, 0, 0, 0, ""] if i % 7 == 0 else [2 * i, 2 * i + 1, 0, i % 5, 4, "cuda:0"] for i in range(LONG)]
+    kinds = [NOT_GIVEN if i % 7 == 0 else "Tensor(float)" for i in range(LONG)]
+    sizes = [[] if i % 7 == 0 else [i % 5] for i in range(LONG)]
+    strides = [[] if i % 7 == 0 else [1] for i in range(LONG)]
+    inputs = {
+        "values": [values, ONE], "shapes": [sizes, [2, 3]], "strides": [strides, [3, 1]],
+        "types": [f"GenericList[{','.join(kinds)}]", "Tensor(c10::Half)"],
+    }  # fmt: skip
+    nothing: dict[str, list[Any]] = {"values": [], "shapes": [], "types": [], "strides": []}
+    node = {"id": 2, "name": "aten::cat", "ctrl_deps": 1, "inputs": inputs, "outputs": nothing, "attrs": []}
+    process = {"id": 1, "name": "[pytorch|profiler|execution_trace|process]", "ctrl_deps": 1, "inputs": nothing,
+               "outputs": nothing, "attrs": []}  # fmt: skip
+    trace = {"schema": "1.1.1-chakra.0.0.4", "pid": 1, "nodes": [node, process]}
+    return json.dumps(trace, separators=(f",{spacing}", ":")).encode()
+
+
+@pytest.mark.parametrize("spacing", ["", " ", "\n  "])
+def test_a_long_list(spacing: str) -> None:
+    found = tensor_uses(load_execution_trace(open_source(long_list(spacing))))
+    given = [i for i in range(LONG) if i % 7]
+    assert found.malformed == 0
+    assert found.element.tolist() == [*given, -1]
+    assert found.tensor.tolist() == [*(2 * i for i in given), 10]
+    assert found.storage.tolist() == [*(2 * i + 1 for i in given), 11]
+    assert [found.shapes[code] for code in found.shape.tolist()] == [*((i % 5,) for i in given), (2, 3)]
+    assert {found.all_strides[code] for code in found.strides[:-1].tolist()} == {(1,)}
+    assert [found.dtypes[code] for code in found.dtype[-2:].tolist()] == ["float", "c10::Half"]
+
+
+def test_a_long_list_that_is_shorter_than_its_type() -> None:
+    trace = json.loads(long_list(""))
+    side = trace["nodes"][0]["inputs"]
+    side["values"][0] = side["values"][0][: LONG - 3]
+    side["values"].append([TWO])
+    found = tensor_uses(load_execution_trace(open_source(json.dumps(trace).encode())))
+    assert found.malformed == sum(i % 7 > 0 for i in range(LONG - 3, LONG))
+    assert found.tensor.tolist()[-2:] == [10, 20]
+    assert (found.position.tolist()[-1], found.element.tolist()[-1]) == (2, 0)
+
+
+def test_elements_of_a_list_that_is_decoded_in_pieces() -> None:
+    for values in (
+        [[i, "],["] for i in range(60_000)],
+        [[[i], [i]] for i in range(60_000)],
+        [[i] for i in range(100_000)],
+        [1, "a", {}, [[]]],
+    ):
+        assert list(elements(msgspec.json.encode(values))) == values
+    for text in (b"", b"7", b"{}", b'{"a":[1]}', b"[[1],[2]", b"[1,"):
+        assert list(elements(text)) == []
 
 
 def test_description() -> None:

@@ -10,13 +10,16 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec import Raw
 
-from tracelens_graph.graph.execution.trace import Argument, Arguments, ExecutionTrace
+from tracelens_graph.graph.execution.json_texts import decoded, elements, json_list, raw_list
+from tracelens_graph.graph.execution.sides import Form, Sides
+from tracelens_graph.graph.execution.trace import Argument, ExecutionTrace
 
 ArgumentSet = tuple[str, str, str, str]
 """Dims, types, strides and concrete inputs as compact JSON texts; empty where not recorded."""
@@ -38,6 +41,9 @@ _ELEMENT_TYPES = {
 }  # fmt: skip
 """C++ names of element types -> names that collectives have them by."""
 
+_TEXTS: msgspec.json.Decoder[list[Any]] = msgspec.json.Decoder(list[list[Raw]])
+"""Of values of several nodes, each argument a text."""
+
 _POINT_TO_POINT = {"send": "target_rank", "recv": "source_rank"}
 _MOST_RANKS = 1_000_000
 
@@ -47,33 +53,45 @@ class ArgumentSets:
 
     def __init__(self) -> None:
         self._code: dict[ArgumentSet, int] = {}
-        self._without_values: dict[tuple[bytes, ...], tuple[ArgumentSet, tuple[int, ...]]] = {}
 
     @property
     def sets(self) -> list[ArgumentSet]:
         """The sets, by code."""
         return list(self._code)
 
-    def codes(self, sides: Iterable[Arguments]) -> np.ndarray:
-        """For each operator's inputs the code of its argument set; -1 for an operator without inputs."""
-        return np.fromiter(map(self._code_of, sides), np.int32)
+    def codes(self, inputs: Sides, rows: np.ndarray) -> np.ndarray:
+        """For the inputs of some nodes, given ascending, the code of their argument set; -1 for nodes without any."""
+        found = np.full(len(inputs), -1, np.int32)
+        known: dict[int, tuple[ArgumentSet, tuple[int, ...]]] = {}
+        for group in inputs.groups(rows):
+            if group.form not in known:
+                known[group.form] = _without_values(inputs.forms[group.form])
+            arguments, places = known[group.form]
+            if places:
+                found[group.rows] = self._with_values(arguments, places, decoded(group.texts, _TEXTS))
+            elif arguments[1]:
+                found[group.rows] = self._code.setdefault(arguments, len(self._code))
+        return found[rows]
 
-    def _code_of(self, side: Arguments) -> int:
-        key = side[1:]
-        found = self._without_values.get(key)
-        if found is None:
-            found = self._without_values[key] = _without_values(side)
-        arguments, places = found
-        if not arguments[1]:
-            return -1
-        if places:
-            arguments = (*arguments[:3], _with_values(arguments[3], side.values, places))
-        return self._code.setdefault(arguments, len(self._code))
+    def _with_values(self, arguments: ArgumentSet, places: tuple[int, ...], given: list[list[Raw] | None]) -> list[int]:
+        """Codes of an argument set with the values of several nodes; few of them differ."""
+        code_of: dict[tuple[bytes, ...], int] = {}
+        codes = []
+        for values in given:
+            found = values or ()
+            texts = tuple([bytes(found[place]) if place < len(found) else b"" for place in places])
+            code = code_of.get(texts)
+            if code is None:
+                whole = (*arguments[:3], _with_values(arguments[3], texts, places))
+                code = code_of[texts] = self._code.setdefault(whole, len(self._code))
+            codes.append(code)
+        return codes
 
 
-def _without_values(side: Arguments) -> tuple[ArgumentSet, tuple[int, ...]]:
+def _without_values(form: Form) -> tuple[ArgumentSet, tuple[int, ...]]:
     """The argument set with empty values, and the places of arguments whose values the profiler records."""
-    shapes, types, strides = (_list_in(text) for text in side[1:])
+    types = json_list(form[1])
+    shapes, strides = (raw_list(text) for text in (form[0], form[2]))
     if not types:
         return ("", "", "", ""), ()
     names = [_type_name(one) for one in types]
@@ -88,36 +106,26 @@ def _without_values(side: Arguments) -> tuple[ArgumentSet, tuple[int, ...]]:
     return (texts[0], _encoded(names), texts[1] if strides else "", values), places
 
 
-def _with_values(empty: str, values: bytes, places: tuple[int, ...]) -> str:
-    found = _list_in(values)
+def _with_values(empty: str, values: tuple[bytes, ...], places: tuple[int, ...]) -> str:
     texts: list[str] = msgspec.json.decode(empty)
-    for place in places:
-        if place < len(found):
-            texts[place] = _value_text(found[place])
+    for place, value in zip(places, values, strict=True):
+        if value:
+            texts[place] = _value_text(decoded([value])[0])
     return _encoded(texts)
-
-
-def _list_in(text: bytes) -> list[Any]:
-    """The list that a JSON text holds; empty where it holds none, or is damaged."""
-    try:
-        found = msgspec.json.decode(text) if text else []
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return []
-    return found if isinstance(found, list) else []
 
 
 def _encoded(values: Any) -> str:
     return msgspec.json.encode(values).decode()
 
 
-def _sizes(of: Any, name: str) -> Any:
+def _sizes(of: Raw, name: str) -> list[Any]:
     """Sizes or strides as the profiler has them."""
-    if not isinstance(of, list) or (name == "TensorList" and len(of) > _LONGEST_LIST):
-        return []
-    return of
+    if name != "TensorList":
+        return json_list(bytes(of))
+    found = list(islice(elements(bytes(of)), _LONGEST_LIST + 1))
+    return found if len(found) <= _LONGEST_LIST else []
 
 
-@lru_cache(maxsize=65536)
 def _type_name(told: Any) -> str:
     """The profiler's name of a type: a tensor's element type, `Scalar` and the like; empty for anything else."""
     if not isinstance(told, str):
@@ -180,7 +188,7 @@ def _collective(execution: ExecutionTrace, row: int) -> dict[str, Any]:
     if found.get("dtype") is None and (given or taken):
         name = (given or taken)[0][1]
         found["dtype"] = _ELEMENT_TYPES.get(name, name.removeprefix("c10::"))
-    if found.get("group_size") is None and (parts := len(_list_in((found.get("in_split") or "").encode()))):
+    if found.get("group_size") is None and (parts := len(json_list((found.get("in_split") or "").encode()))):
         found["group_size"] = parts
     found["ranks"] = _ranks(found.pop("first_rank", None), found.pop("stride", None), found.get("group_size"))
     if end := _POINT_TO_POINT.get(found["kind"]):

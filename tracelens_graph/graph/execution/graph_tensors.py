@@ -111,10 +111,14 @@ class GraphTensors:
 
     def line(self, row: int) -> str:
         """Arguments and results of a row, short: `(t1: float32[2,3], t2: ...) -> t4: ...`; empty for none."""
-        inputs, outputs = ([self._shown(use) for use in side] for side in self.uses_at(row))
+        inputs, outputs = map(self._some, self.uses_at(row))
         if not (inputs or outputs):
             return ""
-        return f"({_some(inputs)})" + (f" -> {_some(outputs)}" if outputs else "")
+        return f"({inputs})" + (f" -> {outputs}" if outputs else "")
+
+    def _some(self, uses: list[int]) -> str:
+        more = len(uses) - _MOST_SHOWN
+        return ", ".join(map(self._shown, uses[:_MOST_SHOWN])) + (f", {more} more" if more > 0 else "")
 
     def _shown(self, use: int) -> str:
         return f"{self.tensor_name(int(self.lineage.tensor[use]))}: {self.form(use)}"
@@ -232,8 +236,3 @@ def _is_reused(ids: np.ndarray) -> np.ndarray:
     """Whether others have the same id."""
     _, back, count = np.unique(ids, return_inverse=True, return_counts=True)
     return np.asarray(count[back] > 1)
-
-
-def _some(texts: list[str]) -> str:
-    more = len(texts) - _MOST_SHOWN
-    return ", ".join(texts[:_MOST_SHOWN]) + (f", {more} more" if more > 0 else "")

@@ -8,12 +8,18 @@ Nothing in the file says so, but order and memory do. Uses are taken in the one 
   it: so the lowest operator that gives a tensor out has made it, and those around only pass it on;
 * where no schema tells what a result is, one that any open operator got as an argument is no new tensor either;
 * a result that the operator wrote in place (`Tensor(a!)` in its schema) stays the tensor that it was, whatever became
-  of its shape and storage (`resize_`, `set_`);
+  of its shape and storage (`resize_`, `set_`). So does an argument of what runs inside of an operator that writes it:
+  `index_select` resizes its `out` unseen;
 * another storage, offset, type or shape at an id is another tensor, made out of sight if it comes as an argument;
 * `record_param_comms` makes nothing;
-* a new tensor lies on the storage of an argument, or of what was used inside of its operator, if it has that storage
-  id: it is a view. Else its operator allocated the storage, and whatever else had been on that id is gone, tensors
-  included;
+* a tensor that comes up as an argument inside of the operator that makes it, before the operator gives it out, is the
+  new tensor from there on. So is one with the id of a result from inside that had another form: `index_select` makes a
+  tensor without elements, resizes it unseen, and fills it row by row;
+* a new tensor lies on the storage of an argument, or of what was used inside of its operator before the tensor, if it
+  has that storage id: it is a view. Else its operator allocated the storage, and whatever else had been on that id is
+  gone, tensors included;
+* a tensor that was resized unseen lies on new memory, which the operator around allocated, unless its storage id was
+  used since the tensor was;
 * a tensor that comes as an argument and whose making was not seen lies on what its storage id last stood for, if that
   had the same type of elements and it is not just a number;
 * tensors without elements, and those with storage id 0 (symbolic ones), have no storage.
@@ -141,9 +147,28 @@ class _Schemas(NamedTuple):
 
     result: np.ndarray
     written: np.ndarray
-    overwritten: np.ndarray
+    unread: np.ndarray
     can_make: np.ndarray
     sets_storage: np.ndarray
+
+
+class _Begins(NamedTuple):
+    """Where tensors begin and where they change.
+
+    Attributes:
+        by_id: the uses by tensor id.
+        starts: whether a tensor begins with a use.
+        in_place: results that are arguments which the operator wrote.
+        resized: arguments in a new form of tensors that an operator around them writes.
+        late, met: results whose tensors were arguments before they were given out, and these arguments.
+    """
+
+    by_id: _Order
+    starts: np.ndarray
+    in_place: np.ndarray
+    resized: np.ndarray
+    late: np.ndarray
+    met: np.ndarray
 
 
 def lineage(execution: ExecutionTrace) -> Lineage:
@@ -162,10 +187,13 @@ def lineage(execution: ExecutionTrace) -> Lineage:
     inside = by_id.any_inside(new)
     kept = (same_form & (own | inside | (by_id.held() & ~known) | ~told.can_make)) | in_place
     starts = by_id.is_first | np.where(is_output, ~kept, ~same_form)
-    late, met = by_id.met_inside(np.flatnonzero(starts & new & same_form), starts)
+    resized = ~is_output & ~same_form & by_id.held_by_others(told.written & ~told.sets_storage)
+    starts[resized] = False
+    late, met = by_id.met_inside(np.flatnonzero(new & same_form & (starts | inside)), starts)
     starts[late], starts[met] = False, True
 
-    storage = _storages_of_uses(uses, told, moment, begin, end, starts, in_place, by_id, late, met)
+    tensors_begin = _Begins(by_id, starts, in_place, resized, late, met)
+    storage = _storages_of_uses(uses, told, moment, begin, end, tensors_begin)
     moved = by_id.differs(storage) & (storage >= 0) & (by_id.before(uses.storage, -1) == uses.storage)
     starts |= moved & ~in_place & (by_id.before(storage, -1) >= 0)
 
@@ -187,11 +215,13 @@ def lineage(execution: ExecutionTrace) -> Lineage:
         first=moment[first_use],
         last=last,
     )
-    storages = _storages(uses, tensors, tensor, storage, moment, begin, end, is_output & told.can_make)
+    around = np.where(execution.is_op[execution.parent[node]], execution.parent[node], -1)
+    allocator = np.where(is_output & told.can_make, node, np.where(resized, around, -1))
+    storages = _storages(uses, tensors, tensor, storage, moment, begin, end, allocator)
     written = np.where(is_output, ~told.can_make & ~makes, told.written)
     return Lineage(
         execution=execution, uses=uses, moment=moment, tensor=tensor, storage=storage, makes=makes, writes=written,
-        reads=~is_output & ~told.overwritten, tensors=tensors, storages=storages,
+        reads=~is_output & ~told.unread, tensors=tensors, storages=storages,
     )  # fmt: skip
 
 
@@ -243,6 +273,13 @@ class _Order:
         until = np.maximum.accumulate(self._group + np.where(self._is_output, 0, self._end + 1))
         return self._told(until >= self._group + self._moment + 1)
 
+    def held_by_others(self, chosen: np.ndarray) -> np.ndarray:
+        """Whether a node that has the id as an argument, among the uses chosen, is open since before the use."""
+        until = np.maximum.accumulate(self._group + np.where(chosen[self._order], self._end + 1, 0))
+        when = self._group + self._moment
+        before = np.searchsorted(when, when) - 1
+        return self._told((before >= 0) & (until[before] >= when + 1))
+
     def any_inside(self, chosen: np.ndarray) -> np.ndarray:
         """Whether the id was used since the node of the use began, counting the chosen uses."""
         latest = np.zeros(len(chosen), np.int64)
@@ -250,17 +287,20 @@ class _Order:
         return self._told(latest >= self._group + self._begin + 1)
 
     def met_inside(self, results: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Of the results given, those that were used inside of their node before it gave them out, and these uses.
+        """Of the results given, those that were arguments inside of their node before it gave them out, and these uses.
 
-        The first such use of each, if the id does not start anew between it and the result.
+        Of each result the first such use since the id started anew; of several results with one such use, the first.
         """
         place = np.empty(len(starts), np.int64)
         place[self._order] = np.arange(len(starts))
-        at = place[results]
-        first = np.searchsorted(self._group + self._moment, self._group[at] + self._begin[at])
-        begun = np.cumsum(starts[self._order])
-        met = (first < at) & (begun[first] == begun[at] - 1)
-        return results[met], self._order[first[met]]
+        at = np.sort(place[results])
+        ordered = starts[self._order]
+        started = np.maximum.accumulate(np.where(ordered, np.arange(len(starts)), 0))[at - 1]
+        begun = np.searchsorted(self._group + self._moment, self._group[at] + self._begin[at])
+        first = np.maximum(begun, started)
+        met = (begun < at) & ~self._is_output[first] & (ordered[at] | (started >= begun))
+        first, chosen = np.unique(first[met], return_index=True)
+        return self._order[at[met][chosen]], self._order[first]
 
     def numbers(self, starts: np.ndarray, moment: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Runs of uses numbered in the order in which they are met: the number of each use, and their first uses."""
@@ -281,18 +321,16 @@ def _schemas(execution: ExecutionTrace, uses: TensorUses) -> _Schemas:
     ops = [divmod(key, len(execution.schemas) + 1) for key in pair.tolist()]
     found = [op_schema(execution.names[name], execution.schemas[schema]) for name, schema in ops]
     asked, back = np.unique((of_use * width + uses.position) * 2 + uses.is_output, return_inverse=True)
-    result, written, overwritten, makes, sets = (
-        np.zeros(len(asked), kind) for kind in (np.int8, bool, bool, bool, bool)
-    )
+    result, written, unread, makes, sets = (np.zeros(len(asked), kind) for kind in (np.int8, bool, bool, bool, bool))
     for i, key in enumerate(asked.tolist()):
         rest, is_output = divmod(key, 2)
         which, position = divmod(rest, width)
         one: OpSchema = found[which]
         result[i] = one.result(position) if is_output else Result.unknown
-        written[i], overwritten[i] = not is_output and position in one.written, position in one.overwritten
+        written[i], unread[i] = not is_output and position in one.written, position in one.unread
         makes[i] = one.makes
         sets[i] = execution.names[ops[which][0]] == "aten::set_"
-    return _Schemas(*(column[back] for column in (result, written, overwritten, makes, sets)))
+    return _Schemas(*(column[back] for column in (result, written, unread, makes, sets)))
 
 
 def _is_argument(uses: TensorUses, ids: np.ndarray) -> np.ndarray:
@@ -308,13 +346,10 @@ def _storages_of_uses(
     moment: np.ndarray,
     begin: np.ndarray,
     end: np.ndarray,
-    starts: np.ndarray,
-    in_place: np.ndarray,
-    by_id: _Order,
-    late: np.ndarray,
-    met: np.ndarray,
+    found: _Begins,
 ) -> np.ndarray:
     """The number of each use's storage; -1 for none."""
+    by_id, starts, in_place, resized, late, met = found
     has = (uses.storage > 0) & (uses.elements > 0)
     ids = np.where(has, uses.storage, -1)
     by_storage = _Order(ids, moment, begin[uses.node], end[uses.node], uses.is_output)
@@ -322,8 +357,9 @@ def _storages_of_uses(
     known = (told.result != Result.unknown) & ~told.sets_storage
     shared = _is_argument(uses, ids) | by_storage.any_inside(np.ones(len(uses), bool)) | (by_storage.held() & ~known)
     allocates = uses.is_output & told.can_make & ((starts & ~in_place) | moved) & ~shared
-    passed_on = by_storage.before(moment, -1)[met] >= begin[uses.node[late]]
-    allocates[met] = ~passed_on & ~(by_storage.held() & ~known)[late]
+    last_used = by_storage.before(moment, -1)
+    allocates[met] = (last_used[met] < begin[uses.node[late]]) & ~(by_storage.held() & ~known)[late]
+    allocates |= resized & by_id.differs(uses.storage) & (last_used < by_id.before(moment, -1))
     unseen = starts & ~uses.is_output
     unseen[met] = False
     elsewhere = by_storage.differs(uses.device) | (unseen & (by_storage.differs(uses.dtype) | _is_number(uses)))
@@ -395,7 +431,7 @@ def _storages(
     moment: np.ndarray,
     begin: np.ndarray,
     end: np.ndarray,
-    makes: np.ndarray,
+    allocator: np.ndarray,
 ) -> Storages:
     on = np.flatnonzero(storage >= 0)
     on = on[np.lexsort((on, moment[on], storage[on]))]
@@ -403,7 +439,8 @@ def _storages(
     first_use, count = on[first], len(number)
     of_tensor = tensor[first_use]
     begins_here = tensors.first_use[of_tensor] == first_use
-    producer = np.where(makes[first_use], uses.node[first_use], np.where(begins_here, tensors.producer[of_tensor], -1))
+    made = np.where(begins_here, tensors.producer[of_tensor], -1)
+    producer = np.where(allocator[first_use] >= 0, allocator[first_use], made)
     last, size, known = np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros(count, np.int64)
     np.maximum.at(last, storage[on], end[uses.node[on]])
     reach, exact = _reaches(uses)

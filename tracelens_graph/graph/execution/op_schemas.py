@@ -26,13 +26,14 @@ class OpSchema(NamedTuple):
 
     Attributes:
         written: positions of the arguments that it writes.
-        overwritten: those of them whose content it does not read first, such as `out`.
+        unread: positions of those whose content it does not read: those that it overwrites, such as `out`, and those
+            that it only notes.
         results: what each result is; positions beyond the end are `unknown`.
         makes: whether its results can be new tensors at all.
     """
 
     written: frozenset[int]
-    overwritten: frozenset[int]
+    unread: frozenset[int]
     results: tuple[Result, ...]
     makes: bool = True
 
@@ -45,10 +46,14 @@ OVERWRITING = frozenset(
     f"aten::{name}_"
     for name in (
         "copy", "fill", "zero", "set", "resize", "uniform", "normal", "random", "bernoulli", "exponential", "cauchy",
-        "geometric", "log_normal", "record_stream",
+        "geometric", "log_normal",
     )
 )  # fmt: skip
 """Operators that write their first argument and do not read it."""
+
+NOTING = frozenset(("aten::record_stream",))
+"""Operators that neither read nor write their first argument, whatever their schema says: this one tells the allocator
+of CUDA's memory that a stream uses it."""
 
 NEVER_MAKING = frozenset(("record_param_comms",))
 """Nodes whose results are tensors that were there before: collectives write into what they are given."""
@@ -72,13 +77,15 @@ def op_schema(name: str, schema: str) -> OpSchema:
     keyword_from = arguments.index("*") if "*" in arguments else len(arguments)
     arguments = [one for one in arguments if one != "*"]
     written = frozenset(i for i, one in enumerate(arguments) if "!" in _alias(one))
-    overwritten = frozenset(i for i in written if i >= keyword_from)
+    unread = frozenset(i for i in written if i >= keyword_from)
     is_in_place = name.endswith("_") and not name.endswith("__")
     if not written and is_in_place and not any(map(_alias, arguments)):
         written = frozenset((0,))
-    if name in OVERWRITING:
-        overwritten |= written & {0}
-    return OpSchema(written, overwritten, tuple(_result(one) for one in returned))
+    if name in NOTING:
+        written, unread = written - {0}, unread | {0}
+    elif name in OVERWRITING:
+        unread |= written & {0}
+    return OpSchema(written, unread, tuple(_result(one) for one in returned))
 
 
 def _result(text: str) -> Result:

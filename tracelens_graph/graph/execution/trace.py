@@ -6,13 +6,15 @@ Everything that is counted per node is a column; arguments stay JSON until someo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import numpy as np
+
+if TYPE_CHECKING:
+    from tracelens_graph.graph.execution.sides import Sides
 
 
 class Argument(NamedTuple):
@@ -127,8 +129,8 @@ class ExecutionTrace:
     forward_parent: np.ndarray
     place: np.ndarray
     is_op: np.ndarray
-    inputs: Sequence[Arguments]
-    outputs: Sequence[Arguments]
+    inputs: Sides
+    outputs: Sides
     more: dict[int, dict[str, Any]]
 
     def __len__(self) -> int:

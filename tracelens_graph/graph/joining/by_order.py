@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,6 +19,12 @@ _VOTES = 1 << 20
 _AS_GOOD = 0.5
 """Share of the votes of the best place from which on another one is looked at."""
 _PLACES = 1000
+_AS_LONG = 0.5
+"""Share of the busiest thread's length from which on a thread of the longer side is looked at."""
+_MOST_THREADS = 1000
+"""Threads of the longer side that are looked at, the longest first."""
+_MOST_PAIRS = 1 << 22
+"""Pairs of threads that are compared."""
 
 
 def by_order(trace: Side, nodes: Side) -> Pairs:
@@ -26,47 +34,110 @@ def by_order(trace: Side, nodes: Side) -> Pairs:
 
 def _by_order(trace: Side, nodes: Side, mine: np.ndarray, theirs: np.ndarray) -> Pairs:
     """As `by_order`, of some places of both sides."""
+    ours, others = _threads(trace, mine), _threads(nodes, theirs)
     found: list[Pairs] = [(np.empty(0, np.int64), np.empty(0, np.int64))]
-    for thread, other in _paired_threads(trace, nodes, mine, theirs):
-        a, b = mine[trace.thread[mine] == thread], theirs[nodes.thread[theirs] == other]
-        at, their = common_order(trace.name[a], nodes.name[b])
-        found.append((a[at], b[their]))
+    for place, other in _paired_threads(_bags(trace, ours), _bags(nodes, others)):
+        a, b = ours[place], others[other]
+        one, two = trace.name[a], nodes.name[b]
+        if not np.array_equal(one, two):
+            at, their = common_order(one, two)
+            a, b = a[at], b[their]
+        found.append((a, b))
     return np.concatenate([a for a, _ in found]), np.concatenate([b for _, b in found])
 
 
-def _paired_threads(trace: Side, nodes: Side, mine: np.ndarray, theirs: np.ndarray) -> list[tuple[int, int]]:
-    """Threads of both sides, each in one pair at most, those with most in common first.
+def _threads(side: Side, at: np.ndarray) -> list[np.ndarray]:
+    """Some places of a side thread by thread, in the order in which the threads begin."""
+    at = at[np.argsort(side.thread[at], kind="stable")]
+    thread = side.thread[at]
+    found = np.split(at, np.flatnonzero(thread[1:] != thread[:-1]) + 1) if len(at) else []
+    return sorted(found, key=lambda places: int(side.order[places[0]]))
 
-    Two threads have in common what occurs on both: names, each with the one before it. Of equally good pairs those come
-    first that began earlier.
+
+class _Bags(NamedTuple):
+    """What occurs on threads: names, each with the one before it. Columns, by thread.
+
+    Attributes:
+        thread: place of the thread.
+        key: what occurs.
+        times: how often.
     """
-    bags = [_bags(trace, mine), _bags(nodes, theirs)]
-    scores = []
-    for place, (thread, (keys, counts)) in enumerate(bags[0].items()):
-        for other_place, (other, (other_keys, other_counts)) in enumerate(bags[1].items()):
-            _, at, their = np.intersect1d(keys, other_keys, assume_unique=True, return_indices=True)
-            common = int(np.minimum(counts[at], other_counts[their]).sum())
-            apart = int(counts.sum() + other_counts.sum()) - 2 * common
-            if common:
-                scores.append((-common, apart, abs(place - other_place), place, thread, other))
+
+    thread: np.ndarray
+    key: np.ndarray
+    times: np.ndarray
+
+
+def _bags(side: Side, threads: list[np.ndarray]) -> _Bags:
+    lengths = np.array([len(one) for one in threads], np.int64)
+    name = side.name[np.concatenate([*threads, np.empty(0, np.int64)])]
+    before = np.concatenate(([0], name))[:-1]
+    before[np.cumsum(lengths) - lengths] = 2**31 - 1
+    thread = np.repeat(np.arange(len(threads)), lengths)
+    key = name * (2**31) + before
+    order = np.lexsort((key, thread))
+    thread, key = thread[order], key[order]
+    first = np.flatnonzero(np.diff(thread, prepend=-1) | np.diff(key, prepend=-1))
+    return _Bags(thread[first], key[first], np.diff(first, append=len(key)))
+
+
+def _paired_threads(mine: _Bags, theirs: _Bags) -> list[tuple[int, int]]:
+    """Threads of both sides by their places, each in one pair at most, those with most in common first.
+
+    Of equally good pairs those come first that began earlier. What occurs on so many threads that all pairs of them
+    would be too many does not count; threads that have nothing else are paired if all that occurs on them is equal.
+    """
+    one, two, common = _in_common(mine, theirs)
+    sizes, other_sizes = (np.bincount(bags.thread, bags.times).astype(np.int64) for bags in (mine, theirs))
+    apart = sizes[one] + other_sizes[two] - 2 * common
+    order = np.lexsort((two, one, np.abs(one - two), apart, -common))
     pairs: dict[int, int] = {}
     taken: set[int] = set()
-    for *_, thread, other in sorted(scores):
-        if thread not in pairs and other not in taken:
-            pairs[thread] = other
+    for place, other in [*zip(one[order].tolist(), two[order].tolist(), strict=True), *_alike(mine, theirs)]:
+        if place not in pairs and other not in taken:
+            pairs[place] = other
             taken.add(other)
     return list(pairs.items())
 
 
-def _bags(side: Side, at: np.ndarray) -> dict[int, Pairs]:
-    """Per thread, in the order in which they begin: what occurs there, and how often."""
-    found = {}
-    thread, name, order = side.thread[at], side.name[at], side.order[at]
-    threads, first = np.unique(thread, return_index=True)
-    for one in threads[np.argsort(order[first], kind="stable")].tolist():
-        names = name[thread == one]
-        found[one] = np.unique(names * (2**31) + np.concatenate(([2**31 - 1], names[:-1])), return_counts=True)
-    return found
+def _in_common(mine: _Bags, theirs: _Bags) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Pairs of threads that have something in common, and how much: by what is rare, up to a number of pairs."""
+    by_key, by_other_key = np.argsort(mine.key, kind="stable"), np.argsort(theirs.key, kind="stable")
+    keys, begin, count = np.unique(mine.key[by_key], return_index=True, return_counts=True)
+    low, high = (np.searchsorted(theirs.key[by_other_key], keys, side) for side in ("left", "right"))
+    products = count * (high - low)
+    rarest = np.argsort(products, kind="stable")
+    kept = rarest[np.cumsum(products[rarest]) <= _MOST_PAIRS]
+    kept = kept[products[kept] > 0]
+    times = products[kept]
+    width = np.repeat((high - low)[kept], times)
+    within = np.arange(int(times.sum())) - np.repeat(np.cumsum(times) - times, times)
+    a = by_key[np.repeat(begin[kept], times) + within // width]
+    b = by_other_key[np.repeat(low[kept], times) + within % width]
+    others = int(theirs.thread.max(initial=0)) + 1
+    pair, back = np.unique(mine.thread[a] * others + theirs.thread[b], return_inverse=True)
+    common = np.bincount(back.reshape(-1), np.minimum(mine.times[a], theirs.times[b]), len(pair))
+    return pair // others, pair % others, common.astype(np.int64)
+
+
+def _alike(mine: _Bags, theirs: _Bags) -> Iterator[tuple[int, int]]:
+    """Threads of both sides on which all is equal, the first with the first."""
+    waiting: dict[bytes, list[int]] = {}
+    for place, bag in _whole(theirs):
+        waiting.setdefault(bag, []).append(place)
+    turns = {bag: iter(places) for bag, places in waiting.items()}
+    for place, bag in _whole(mine):
+        other = next(turns.get(bag, iter(())), None)
+        if other is not None:
+            yield place, other
+
+
+def _whole(bags: _Bags) -> Iterator[tuple[int, bytes]]:
+    """Each thread, and all that occurs on it."""
+    ends = np.flatnonzero(np.diff(bags.thread, append=-1)) + 1
+    both = np.column_stack((bags.key, bags.times))
+    for place, (begin, end) in enumerate(pairwise([0, *ends.tolist()])):
+        yield place, both[begin:end].tobytes()
 
 
 def within_longer(trace: Side, nodes: Side) -> Iterator[tuple[str, Pairs, int]]:
@@ -79,11 +150,10 @@ def within_longer(trace: Side, nodes: Side) -> Iterator[tuple[str, Pairs, int]]:
         return
     is_trace_longer = len(trace) >= len(nodes)
     long, short = (trace, nodes) if is_trace_longer else (nodes, trace)
-    threads, counts = np.unique(short.thread, return_counts=True)
-    busiest = np.flatnonzero(short.thread == threads[counts.argmax()])
+    busiest = max(_threads(short, np.arange(len(short))), key=len)
     best: tuple[int, np.ndarray, int, int] | None = None
-    for thread in np.unique(long.thread).tolist():
-        at = np.flatnonzero(long.thread == thread)
+    threads = [at for at in _threads(long, np.arange(len(long))) if len(at) >= _AS_LONG * len(busiest)]
+    for at in sorted(threads, key=len, reverse=True)[:_MOST_THREADS]:
         votes, begin, as_good = _place(long.name[at], short.name[busiest])
         if votes and (best is None or votes > best[0]):
             best = votes, at, begin, as_good

@@ -38,8 +38,10 @@ def _argument_sets(core: Core, link: Link) -> tuple[np.ndarray, list[ArgumentSet
     lacks = np.array([not all(one) for one in (*core.argsets, _NOTHING)], bool)
     rows = np.flatnonzero((node >= 0) & (c.kind == Kind.Op) & lacks[old])
     sets = ArgumentSets()
-    new = sets.codes(map(link.execution.inputs.__getitem__, node[rows].tolist()))
-    rows, new = rows[new >= 0], new[new >= 0].astype(np.int64)
+    order = np.argsort(node[rows], kind="stable")
+    new = np.empty(len(rows), np.int64)
+    new[order] = sets.codes(link.execution.inputs, node[rows][order])
+    rows, new = rows[new >= 0], new[new >= 0]
     recorded = sets.sets
     pairs, place = np.unique(np.column_stack((old[rows], new)), axis=0, return_inverse=True)
     every: list[ArgumentSet] = [(one[0], one[1], one[2], one[3]) for one in core.argsets]

@@ -44,7 +44,9 @@ RANK_COLLECTIVES: About = {
     "message_bytes": Column("size of the message by the rule of its kind; absent where not recorded", "bytes"),
     **_BANDWIDTHS,
     "overlapped_us": total(
-        "sum over its ranks of the time in which the same rank computes on the GPU; absent without GPU work", "us"
+        "sum over its ranks of the time in which the same rank computes on the GPU, memory sets counted as computing; "
+        "absent without GPU work",
+        "us",
     ),
     "exposed_us": total("sum over its ranks of the time in which the same rank does not compute", "us"),
     "last_trace": text("name of the trace of the rank that came last"),

@@ -1,0 +1,102 @@
+"""Arguments, or results, of all nodes of an execution trace, held as columns instead of one object per node.
+
+Shapes, types and strides repeat from node to node. Together they are the **form** of a side, and each form is held
+once. What differs are the values: tensor ids, sizes, numbers. They stay JSON, end to end in one text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple, overload
+
+import numpy as np
+
+from tracelens_graph.graph.execution.trace import Arguments
+
+Form = tuple[bytes, bytes, bytes]
+"""Shapes, types and strides as JSON texts."""
+
+NO_FORM: Form = (b"", b"", b"")
+_BLOCK = 1 << 18
+"""Bytes of values that are in one group, if they are of several nodes."""
+
+
+class Group(NamedTuple):
+    """Some nodes with one form.
+
+    Attributes:
+        form: its code.
+        rows: the nodes, ascending.
+        texts: the values of each.
+    """
+
+    form: int
+    rows: np.ndarray
+    texts: list[memoryview]
+
+
+class Sides(Sequence[Arguments]):
+    """One side of all nodes.
+
+    Attributes:
+        forms: the forms, by code.
+        form: code of the form of each node.
+    """
+
+    def __init__(self, forms: list[Form], form: np.ndarray, text: np.ndarray, begin: np.ndarray, end: np.ndarray):
+        """Take columns.
+
+        Args:
+            forms: the forms, by code.
+            form: code of the form of each node.
+            text: bytes that hold the values of all nodes.
+            begin, end: where those of each node are.
+        """
+        self.forms, self.form = forms, form
+        self._text, self._begin, self._end = text, begin, end
+
+    @classmethod
+    def of(cls, arguments: Sequence[Arguments]) -> Sides:
+        """Those that were made one by one."""
+        forms: dict[Form, int] = {}
+        form = [forms.setdefault(tuple(map(bytes, one[1:])), len(forms)) for one in arguments]  # type: ignore[arg-type]
+        end = np.cumsum([0, *(len(one.values) for one in arguments)])
+        text = np.frombuffer(b"".join(one.values for one in arguments), np.uint8)
+        return cls(list(forms), np.array(form, np.int32), text, end[:-1], end[1:])
+
+    def __len__(self) -> int:
+        return len(self.form)
+
+    @overload
+    def __getitem__(self, at: int) -> Arguments: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Arguments]: ...
+    def __getitem__(self, at: int | slice) -> Arguments | list[Arguments]:
+        if isinstance(at, slice):
+            return [self[place] for place in range(len(self))[at]]
+        return Arguments(self.values(at), *self.forms[self.form[at]])
+
+    def values(self, row: int) -> bytes:
+        """The values of a node, as JSON."""
+        return self._text[self._begin[row] : self._end[row]].tobytes()
+
+    def take(self, rows: np.ndarray) -> Sides:
+        """Those of some nodes."""
+        return Sides(self.forms, self.form[rows], self._text, self._begin[rows], self._end[rows])
+
+    def groups(self, rows: np.ndarray) -> Iterator[Group]:
+        """Some nodes, given ascending, form by form and in blocks; nodes without arguments are left out."""
+        begin, end, form = self._begin[rows], self._end[rows], self.form[rows]
+        has_form = np.array([one != NO_FORM for one in self.forms], bool)
+        given = np.flatnonzero((end > begin) | has_form[form])
+        given = given[np.argsort(form[given], kind="stable")]
+        rows, begin, end, form = rows[given], begin[given], end[given], form[given]
+        block = (np.cumsum(end - begin) - (end - begin)) // _BLOCK
+        cuts = np.flatnonzero((np.diff(form) != 0) | (np.diff(block) != 0)) + 1
+        begins, ends, memory = begin.tolist(), end.tolist(), self._text.data
+        bounds = [0, *cuts.tolist(), len(rows)]
+        for low, high in pairwise(bounds):
+            if low < high:
+                texts = [memory[a:b] for a, b in zip(begins[low:high], ends[low:high], strict=True)]
+                yield Group(int(form[low]), rows[low:high], texts)
