@@ -387,13 +387,13 @@ def test_long_traces_join_in_seconds() -> None:
 def test_many_threads_join_in_seconds(differ: bool) -> None:
     """Where all threads have the same names, the first goes with the first; else names tell."""
     count = 4000
-    program = calls(*(["a", f"b{thread}" if differ else "b", "c"] for thread in range(count)))
+    program = calls(*(["a", f"b{thread}" if differ else "b", "c", "d", "e"] for thread in range(count)))
     program = [replace(one, number=one.number + count) for one in program]
     turned = {thread: count - thread for thread in range(1, count)} if differ else None
     begin = perf_counter()
     core, link = joined(kineto(program, ids=False), execution_trace(program, threads=turned))
     assert perf_counter() - begin < 30
-    assert int((link.row_of_node >= 0).sum()) == 3 * count
+    assert int((link.row_of_node >= 0).sum()) == 5 * count
     named = {core.names[core.columns.name[row]] for row in np.flatnonzero(link.node_of_row >= 0)}
-    assert len(named) == (count + 2 if differ else 3)
+    assert len(named) == (count + 4 if differ else 5)
     assert link.equal_names_percent == 100
