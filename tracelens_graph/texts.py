@@ -95,7 +95,7 @@ def cut_end(text: str, width: int) -> str:
 
 
 def wrapped(text: str, width: int | None, indent: str = "") -> Iterator[str]:
-    """The lines of a paragraph, broken between words; a word that is longer than a line is broken where the line ends.
+    """The lines of a paragraph, broken between words; a word longer than a line, behind a slash or at its end.
 
     Args:
         text: one paragraph.
@@ -115,6 +115,7 @@ def wrapped(text: str, width: int | None, indent: str = "") -> Iterator[str]:
         line, is_empty = line + word if is_empty else f"{line} {word}", False
         while width_of(line) > width:
             begin = head(line, width)
+            begin = begin[: begin.rfind("/", len(indent) + 1) + 1] or begin
             yield begin
             line = indent + line[len(begin) :]
     if line.strip():
