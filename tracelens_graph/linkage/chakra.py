@@ -37,7 +37,8 @@ from msgspec import Raw
 
 from tracelens_graph.graph.arrays import is_kind, positions_by
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.execution.trace import Arguments, ExecutionTrace
+from tracelens_graph.graph.execution.sides import Arguments
+from tracelens_graph.graph.execution.trace import ExecutionTrace
 from tracelens_graph.graph.joining.link import Link
 from tracelens_graph.linkage.identifiers import clock_ns
 from tracelens_graph.linkage.kernel_ops import origins

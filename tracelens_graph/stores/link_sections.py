@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.graph.execution.sides import Sides
-from tracelens_graph.graph.execution.trace import Arguments, ExecutionTrace, ExecutionTraceInfo
+from tracelens_graph.graph.execution.sides import Arguments, Sides
+from tracelens_graph.graph.execution.trace import ExecutionTrace, ExecutionTraceInfo
 from tracelens_graph.graph.joining.link import Link
 from tracelens_graph.stores.sections import Sections, SectionWriter
 

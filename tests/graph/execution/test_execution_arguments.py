@@ -9,8 +9,8 @@ import pytest
 
 from corpus import CORPUS, needs_corpus
 from tracelens_graph.graph.execution.arguments import ArgumentSets, collective_arguments
-from tracelens_graph.graph.execution.sides import Sides
-from tracelens_graph.graph.execution.trace import Arguments, ExecutionTrace
+from tracelens_graph.graph.execution.sides import Arguments, Sides
+from tracelens_graph.graph.execution.trace import ExecutionTrace
 from tracelens_graph.loaders.execution_trace.loader import load_execution_trace
 from tracelens_graph.loaders.sources import open_source
 from tracelens_graph.loading import load_core

@@ -7,7 +7,7 @@ from typing import Any
 
 from tracelens_graph.analyses.shared.grouping import Cells
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.execution.trace import Argument
+from tracelens_graph.graph.execution.sides import Argument
 
 
 def tensor_cells(core: Core, rows: Sequence[int]) -> dict[str, Cells]:

@@ -18,8 +18,8 @@ import numpy as np
 from msgspec import Raw
 
 from tracelens_graph.graph.execution.json_texts import decoded, elements, json_list, raw_list
-from tracelens_graph.graph.execution.sides import Form, Sides
-from tracelens_graph.graph.execution.trace import Argument, ExecutionTrace
+from tracelens_graph.graph.execution.sides import Argument, Form, Sides
+from tracelens_graph.graph.execution.trace import ExecutionTrace
 
 ArgumentSet = tuple[str, str, str, str]
 """Dims, types, strides and concrete inputs as compact JSON texts; empty where not recorded."""

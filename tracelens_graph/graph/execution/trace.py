@@ -8,57 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
-import msgspec
 import numpy as np
 
-if TYPE_CHECKING:
-    from tracelens_graph.graph.execution.sides import Sides
-
-
-class Argument(NamedTuple):
-    """One argument or result of an operator, as the observer wrote it.
-
-    Attributes:
-        value: a tensor as [tensor id, storage id, offset, elements, bytes per element, device]; a list of values for
-            lists and tuples; any other value in place, `<None>` and the like for what it could not write.
-        shape: sizes of a tensor; nested as the values are.
-        type: such as `Tensor(float)`, `Int`, `GenericList[Tensor(float),Tensor(float)]`.
-        strides: of a tensor, nested as the values are; None where the schema has none.
-    """
-
-    value: Any
-    shape: Any
-    type: str
-    strides: Any = None
-
-
-class Arguments(NamedTuple):
-    """JSON texts of the arguments on one side of an operator; empty where there is none.
-
-    Attributes:
-        values, shapes, types, strides: lists of equal length, as `Argument` explains; strides from schema 1.1.1 on.
-    """
-
-    values: bytes = b""
-    shapes: bytes = b""
-    types: bytes = b""
-    strides: bytes = b""
-
-    def decoded(self) -> list[Argument]:
-        """The arguments; where a list is shorter than the values, the rest is empty."""
-        values, shapes, types, strides = (msgspec.json.decode(text) if text else [] for text in self)
-        if not isinstance(values, list):
-            return []
-
-        def at(of: Any, place: int, absent: Any) -> Any:
-            return of[place] if isinstance(of, list) and place < len(of) else absent
-
-        return [
-            Argument(value, at(shapes, i, []), str(at(types, i, "")), at(strides, i, None))
-            for i, value in enumerate(values)
-        ]
+from tracelens_graph.graph.execution.sides import Sides
 
 
 @dataclass
