@@ -76,6 +76,13 @@ def test_an_option_is_declared_once(flag: str, declared: Any) -> None:
         assert annotation == declared, command
 
 
+def test_an_execution_trace_is_given_in_one_way() -> None:
+    found = flags()["--et"]
+    found.pop("link")  # which needs one
+    assert set(found) == {"report", "ask", "tensor", "save"}
+    assert all(annotation == options.ExecutionTraceFile for annotation in found.values())
+
+
 def test_a_report_prints_several_tables_other_commands_one() -> None:
     found = flags()["--table"]
     assert found.pop("report") == options.TableNames

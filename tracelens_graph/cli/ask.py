@@ -10,6 +10,7 @@ from tracelens_graph.cli.common import load, warn_of_unread_tensors, write_table
 from tracelens_graph.cli.hints import Call
 from tracelens_graph.cli.options import (
     CacheOption,
+    ExecutionTraceFile,
     Extensions,
     Format,
     FormatOption,
@@ -58,15 +59,7 @@ def ask(
             "for people.",
         ),
     ] = None,
-    et: Annotated[
-        str | None,
-        typer.Option(
-            "--et",
-            metavar="FILE",
-            show_default=False,
-            help="Execution trace of the same run, which questions about tensors and storages need.",
-        ),
-    ] = None,
+    et: ExecutionTraceFile = None,
     cache: CacheOption = False,
     scheduler: SchedulerAddress = None,
 ) -> None:

@@ -76,7 +76,7 @@ ExecutionTraceFile = Annotated[
         "--et",
         metavar="FILE",
         show_default=False,
-        help="Execution trace of the same run, which tells what ops were given and what they made.",
+        help="Execution trace of the same run: what ops were given and made, and arguments that TRACE lacks.",
     ),
 ]
 

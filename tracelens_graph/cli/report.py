@@ -16,6 +16,7 @@ from tracelens_graph.cli.options import (
     Arch,
     CacheOption,
     CsvFolder,
+    ExecutionTraceFile,
     Extensions,
     Format,
     FormatOption,
@@ -83,15 +84,7 @@ def report(
             help="Add what the ops of unified_perf_summary took in another trace, and the table diff_stats.",
         ),
     ] = None,
-    et: Annotated[
-        str | None,
-        typer.Option(
-            "--et",
-            metavar="FILE",
-            show_default=False,
-            help="Execution trace of the same run: fills arguments that the trace lacks, tells tensors of ops.",
-        ),
-    ] = None,
+    et: ExecutionTraceFile = None,
     extension: Extensions = None,
     top: Annotated[
         int | None,

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tracelens_graph.cli.common import load, print_wrapped, warn_of_unread_tensors, write_table
-from tracelens_graph.cli.options import CacheOption, Format, FormatOption, Trace
+from tracelens_graph.cli.options import CacheOption, ExecutionTraceFile, Format, FormatOption, Trace
 
 
 def tensor(
@@ -21,21 +21,14 @@ def tensor(
             help="Tensor or storage of the execution trace: 123, t123 or s124; t123#2: the second one with this id.",
         ),
     ],
-    et: Annotated[
-        str | None,
-        typer.Option(
-            "--et",
-            metavar="FILE",
-            show_default=False,
-            help="Execution trace of the same run; not needed where TRACE is one itself.",
-        ),
-    ] = None,
+    et: ExecutionTraceFile = None,
     format: FormatOption = Format.table,
     cache: CacheOption = False,
 ) -> None:
     """Tell the life of a tensor or a storage: made by whom, viewed, read and written by whom, with kernels and times.
 
-    Ids of tensors are used again once memory is free: where several had this id, they are listed.
+    Ids of tensors are used again once memory is free: where several had this id, they are listed. TRACE may be an
+    execution trace itself; then there are no times.
 
     Example: tracelens-graph tensor trace.json.gz --et execution-trace.json.gz t123
     """
