@@ -1,0 +1,1 @@
+"""Minimal programs that call one operation of a trace again."""

@@ -1,0 +1,79 @@
+"""Planned arguments of a call: plain data, from which a program or this process makes tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+
+@dataclass(frozen=True)
+class Fill:
+    """What a tensor holds.
+
+    Attributes:
+        rule: name of a rule, which is a function of `replay.program.values`: `normal`, `integers` ...
+        options: what the rule is told besides, by parameter: `{"high": 32000}`.
+    """
+
+    rule: str = "normal"
+    options: Mapping[str, int | float | bool | tuple[int, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TensorValue:
+    """A tensor to make.
+
+    Attributes:
+        shape: sizes.
+        dtype: type of its elements, as torch names it: `bfloat16`, `int64`.
+        strides: in elements; None where they were not recorded: contiguous.
+        fill: what it holds.
+        layout: `strided`, `sparse_coo`, `sparse_csr` ...
+        storage: number of its storage within a program; tensors with one number share memory. None: one of its own.
+        offset: elements before its first one in its storage.
+        on_cpu: whether it stays on the host whatever device the program runs on.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    strides: tuple[int, ...] | None = None
+    fill: Fill = Fill()
+    layout: str = "strided"
+    storage: int | None = None
+    offset: int = 0
+    on_cpu: bool = False
+
+
+@dataclass(frozen=True)
+class Named:
+    """A value that torch has by name: `Named("dtype", "float32")`, `Named("memory_format", "channels_last")`.
+
+    Attributes:
+        kind: what it is.
+        name: its name in torch; of a device `device` for that of the program or `cpu`; of a generator empty.
+    """
+
+    kind: Literal["dtype", "layout", "memory_format", "device", "generator"]
+    name: str = ""
+
+
+Value: TypeAlias = "None | bool | int | float | complex | str | TensorValue | Named | tuple[Value, ...]"
+"""What an argument can be; lists are tuples here."""
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One argument of a planned call.
+
+    Attributes:
+        name: its name in the schema.
+        type: its type as the schema writes it: `Tensor`, `SymInt[2]`, `ScalarType?`.
+        value: what is passed.
+        assumed: why this value, where the trace does not tell it; empty where it does.
+    """
+
+    name: str
+    type: str
+    value: Value
+    assumed: str = ""

@@ -1,0 +1,114 @@
+"""A planned call of one operation, and what the trace says of the calls that it stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tracelens_graph.errors import TraceLensGraphError
+from tracelens_graph.replay.arguments import Argument
+
+
+class CannotReplay(TraceLensGraphError):
+    """An operation cannot be replayed.
+
+    Attributes:
+        reason: why, in a few words that tables group by: `shapes are not recorded`.
+        remedy: what would help, in words; empty where nothing would.
+    """
+
+    def __init__(self, reason: str, remedy: str = "") -> None:
+        super().__init__(f"{reason}; {remedy}" if remedy else reason)
+        self.reason = reason
+        self.remedy = remedy
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """The arguments of a call as the profiler wrote them, one entry per argument; empty where it did not."""
+
+    dims: tuple[Any, ...] = ()
+    types: tuple[str, ...] = ()
+    strides: tuple[Any, ...] = ()
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Traced:
+    """What a trace says of the calls of one signature.
+
+    Attributes:
+        calls: how many there are.
+        uid: the call that was planned: that with the most GPU time.
+        kernels: names of the GPU work below that call, in order of launch.
+        children: names of the ops that it calls, in order, at all depths.
+        kernel_us: time of that call's GPU work, the sum of durations, in us.
+        median_us: median over all calls of the sum of their GPU work, in us.
+        gpu: name of the GPU; empty where the trace does not tell.
+        host_us: duration of that call on the host, in us.
+    """
+
+    calls: int = 1
+    uid: int = -1
+    kernels: tuple[str, ...] = ()
+    children: tuple[str, ...] = ()
+    kernel_us: float = 0.0
+    median_us: float = 0.0
+    gpu: str = ""
+    host_us: float = 0.0
+
+
+@dataclass(frozen=True)
+class Work:
+    """What performance models say of a call.
+
+    Attributes:
+        flops, bytes: floating-point operations and bytes moved; None where no model tells.
+        roof_us: least time on the traced GPU, in us; None where the device is not known.
+    """
+
+    flops: float | None = None
+    bytes: float | None = None
+    roof_us: float | None = None
+
+
+@dataclass(frozen=True)
+class ReplayPlan:
+    """One operation with arguments, ready to be called.
+
+    Attributes:
+        op: its name with the namespace: `aten::mm`.
+        overload: the overload, empty for the default one.
+        schema: its schema, as PyTorch registers it.
+        positional, keyword: its arguments.
+        recorded: what the profiler wrote of them: a replay should be recorded alike.
+        traced: what the trace says of the calls that it stands for.
+        work: what models say of one call.
+        notes: what else is not as it was, in words.
+    """
+
+    op: str
+    overload: str
+    schema: str
+    positional: tuple[Argument, ...]
+    keyword: tuple[Argument, ...] = ()
+    recorded: Recorded = Recorded()
+    traced: Traced = Traced()
+    work: Work = Work()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def arguments(self) -> Iterator[Argument]:
+        """All arguments, positional ones first."""
+        yield from self.positional
+        yield from self.keyword
+
+    @property
+    def assumed(self) -> tuple[str, ...]:
+        """What the trace does not tell and was chosen, in words, one entry per argument."""
+        return tuple(f"{one.name}: {one.assumed}" for one in self.arguments if one.assumed)
+
+    def with_traced(self, traced: Traced, work: Work) -> ReplayPlan:
+        """The same call with what a trace and models say of it."""
+        return replace(self, traced=traced, work=work)
