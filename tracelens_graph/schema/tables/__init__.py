@@ -22,6 +22,7 @@ from tracelens_graph.schema.tables import (
     performance,
     places,
     ranks,
+    replay,
     structure,
     tensors,
     timeline,
@@ -32,7 +33,7 @@ TABLES: Mapping[str, TableSchema] = {
     name: schema
     for theme in (
         timeline, ops, kernels, performance, places, ranks, paths, structure, calls, tensors, across, linkage,
-        tracelens_ranks,
+        tracelens_ranks, replay,
     )
     for name, schema in theme.SCHEMAS.items()
 }  # fmt: skip

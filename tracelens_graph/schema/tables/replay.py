@@ -1,0 +1,47 @@
+"""Tables of event replay: what can be called again, and what came of it."""
+
+from __future__ import annotations
+
+from tracelens_graph.column import About, Column, Role, TableSchema
+from tracelens_graph.schema.tables.shared import count, instance, key, listed, share, text, total
+
+REPLAY_SIGNATURES: About = {
+    "op": key("operation that is called again", "op"),
+    "input_dims": Column("sizes of its arguments, as recorded", role=Role.key, heading="shapes", cells="list"),
+    "input_types": Column("types of its arguments, as recorded", role=Role.key, cells="list"),
+    "concrete_inputs": Column("values of its arguments that are no tensors, as recorded", role=Role.key, cells="list"),
+    "calls": count("calls with these arguments", "calls"),
+    "time_us": total("sum of the durations of the GPU work charged to them", "us", "GPU us"),
+    "percent": share("share of the GPU time of the window, work under no op included", "%"),
+    "could_be_won_us": Column("of this the time beyond that at the roof; absent where it was not asked for", "us"),
+    "median_us": Column("median over the calls of the sum of the GPU work below each", "us", Role.spread),
+    "kernels": listed("names of the GPU work below the call that is planned, in order of launch"),
+    "kernel": text("of these the longest", "kernel"),
+    "plan": key("`yes`, `assumed` where the trace does not tell all arguments, or `no`", "replay"),
+    "why": Column("what is assumed, or why it cannot be replayed", role=Role.text, heading="why", wraps=True),
+    "remedy": text("what would help; empty where nothing would"),
+    "file": text("the script that was written; empty for none"),
+    "uid": instance("the call that is planned: that with the most GPU time"),
+}
+
+REPLAY_COVERAGE: About = {
+    "op": key("operation that the GPU work is charged to; in brackets what stands for work under no op", "op"),
+    "plan": key("`yes`, `assumed` where the trace does not tell all arguments, or `no`", "replay"),
+    "why": Column("why it cannot be replayed, or where the work comes from", role=Role.key, heading="why", wraps=True),
+    "remedy": Column("what would help; empty where nothing would", role=Role.text, heading="what helps", wraps=True),
+    "signatures": count("different names and arguments; 0 for work under no op", "signatures"),
+    "calls": Column("calls of them; 0 for work under no op", role=Role.sum, heading="calls"),
+    "gpu_events": Column("kernels, copies and fills", role=Role.sum),
+    "time_us": total("sum of their durations", "us", "GPU us", compared="main"),
+    "percent": share("share of the GPU time, the sum of the durations of all GPU events", "%"),
+    "uid": instance("the call with the most GPU time; of work under no op the longest GPU event"),
+}
+
+SCHEMAS = {
+    "replay_signatures": TableSchema("Which operations can be called again, by name and arguments.", REPLAY_SIGNATURES),
+    "replay_coverage": TableSchema(
+        "How much of the GPU time can be replayed, and what keeps the rest from it.",
+        REPLAY_COVERAGE,
+        counts="signature",
+    ),
+}
