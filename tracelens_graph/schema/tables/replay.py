@@ -37,7 +37,36 @@ REPLAY_COVERAGE: About = {
     "uid": instance("the call with the most GPU time; of work under no op the longest GPU event"),
 }
 
+OUTCOMES = {
+    "equal": "recorded as in the trace",
+    "equal but assumed": "the same, with arguments that the trace does not tell",
+    "equal arguments": "it ran on another kind of device, so that ops below and kernels are not compared",
+    "other kernel": "other kernels",
+    "other children": "other ops below",
+    "other arguments": "another name, or other types, shapes, strides or values",
+    "failed": "it ended with an error, was killed or took too long",
+    "refused": "the file is not as it was written",
+    "not filled": "a kernel has to be put in by hand first",
+    "needs ranks": "a collective, which several processes run together",
+    "no torch": "PyTorch cannot be imported",
+}
+"""How a script, run once under the profiler, compares with the call of the trace, and what that means."""
+
+REPLAY_VERIFY: About = {
+    "file": key("the script, in its folder", "file"),
+    "op": text("operation that it calls", "op"),
+    "outcome": Column(f"how it compares: {', '.join(f'`{one}`' for one in OUTCOMES)}", heading="outcome", cells="text"),
+    "arguments": Column("whether it is recorded with the arguments of the trace", cells="text"),
+    "children": Column("whether it calls the ops that the call of the trace calls, in their order", cells="text"),
+    "kernels": Column("whether it launches the kernels that the call of the trace launches", cells="text"),
+    "why": Column("what differs, or why it did not run", heading="why", cells="text", wraps=True),
+    "seconds": Column("how long the script took, PyTorch imported already", "s", gives_way=3),
+}
+
 SCHEMAS = {
+    "replay_verify": TableSchema(
+        "Which scripts are recorded as the calls of the trace that they stand for.", REPLAY_VERIFY, ordered=True
+    ),
     "replay_signatures": TableSchema("Which operations can be called again, by name and arguments.", REPLAY_SIGNATURES),
     "replay_coverage": TableSchema(
         "How much of the GPU time can be replayed, and what keeps the rest from it.",
