@@ -71,9 +71,9 @@ def op_schema(name: str, schema: str) -> OpSchema:
     if name in NEVER_MAKING:
         return OpSchema(frozenset(), frozenset(), (), False)
     head, arrow, tail = schema.rpartition("->")
-    arguments = _split(head[head.find("(") + 1 : head.rfind(")")]) if arrow else []
+    arguments = split_arguments(head[head.find("(") + 1 : head.rfind(")")]) if arrow else []
     tail = tail.strip()
-    returned = _split(tail[1:-1] if tail.startswith("(") else tail) if arrow else []
+    returned = split_arguments(tail[1:-1] if tail.startswith("(") else tail) if arrow else []
     keyword_from = arguments.index("*") if "*" in arguments else len(arguments)
     arguments = [one for one in arguments if one != "*"]
     written = frozenset(i for i, one in enumerate(arguments) if "!" in _alias(one))
@@ -101,12 +101,13 @@ def _alias(text: str) -> str:
     return found[1] if found else ""
 
 
-def _split(text: str) -> list[str]:
-    """Parts between commas outside of brackets and quotes."""
-    parts, depth, begin, quote = [], 0, 0, ""
+def split_arguments(text: str) -> list[str]:
+    """Parts of a schema between commas outside of brackets and quotes."""
+    parts, depth, begin, quote, escaped = [], 0, 0, "", False
     for at, sign in enumerate(text):
         if quote:
-            quote = "" if sign == quote else quote
+            quote = "" if sign == quote and not escaped else quote
+            escaped = sign == "\\" and not escaped
         elif sign in "\"'":
             quote = sign
         elif sign in "([{":

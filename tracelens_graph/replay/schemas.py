@@ -1,0 +1,190 @@
+"""Schemas of PyTorch's operators: the table that ships, and what one schema says of its parameters.
+
+The table holds the schemas of aten and prims of several versions of PyTorch, each text once, so that a call can be
+planned without PyTorch and whatever version recorded it. `docs/make_op_schemas.py` makes it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+from ast import literal_eval
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from importlib.resources import files
+
+from tracelens_graph.errors import TraceLensGraphError
+from tracelens_graph.graph.execution.op_schemas import split_arguments
+
+TABLE = "op_schemas.txt.gz"
+"""File of the table, beside this module: per line first version, last version and schema, divided by tabs."""
+
+_HEAD = re.compile(r"([A-Za-z_]\w*(?:::\w+)+)(?:\.(\w+))?\(")
+_ALIAS = re.compile(r"\([^()]*\)")
+_TYPE = re.compile(r"(?P<base>[\w.]+)(?P<inner>\?)?(?P<list>\[\d*\])?(?P<outer>\?)?$")
+_WORD = re.compile(r"[A-Za-z_]\w*$")
+
+_WORDS = {"Mean": 1, "Sum": 2, "float": 6, "double": 7, "int": 3, "long": 4, "bool": 11, "strided": 0,
+          "contiguous_format": 0, "preserve_format": 1, "channels_last": 2}  # fmt: skip
+"""Words that stand for numbers as defaults in `native_functions.yaml`."""
+
+Default = None | bool | int | float | str | list[int] | list[float] | list[bool]
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of an operator.
+
+    Attributes:
+        name: its name.
+        type: its type without aliases: `Tensor`, `SymInt[2]`, `Tensor?[]`, `ScalarType?`.
+        default: its default as the schema writes it; None where it has none.
+        is_keyword: whether it is given by keyword only.
+        is_written: whether the operator writes it.
+    """
+
+    name: str
+    type: str
+    default: str | None = None
+    is_keyword: bool = False
+    is_written: bool = False
+
+    @cached_property
+    def kind(self) -> TypeParts:
+        """The parts of the type."""
+        return type_parts(self.type)
+
+    @cached_property
+    def default_value(self) -> Default:
+        """The default as a value; None also where there is none."""
+        if self.default is None:
+            return None
+        value = literal(self.default)
+        length = self.kind.length
+        return [value] * length if length and self.kind.is_list and type(value) in (int, bool, float) else value  # type: ignore[list-item, return-value]
+
+
+@dataclass(frozen=True)
+class TypeParts:
+    """The parts of a type.
+
+    Attributes:
+        base: the type of one element: `Tensor`, `SymInt`.
+        is_list: whether it is a list.
+        length: fixed length of a list, 0 where it has none; one number then stands for as many.
+        is_optional: whether None is a value.
+        has_optional_elements: whether elements of the list may be None.
+    """
+
+    base: str
+    is_list: bool = False
+    length: int = 0
+    is_optional: bool = False
+    has_optional_elements: bool = False
+
+
+@dataclass(frozen=True)
+class Schema:
+    """A schema of an operator.
+
+    Attributes:
+        op: name with the namespace: `aten::mm`.
+        overload: empty for the default one.
+        parameters: its parameters in order, those by keyword last.
+        text: the schema as PyTorch writes it.
+        first, last: versions of PyTorch that have it, of those looked at; empty where not from the table.
+    """
+
+    op: str
+    overload: str
+    parameters: tuple[Parameter, ...]
+    text: str
+    first: str = ""
+    last: str = ""
+
+    @property
+    def qualified(self) -> str:
+        """Name with the overload: `aten::add.Tensor`."""
+        return f"{self.op}.{self.overload}" if self.overload else self.op
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Names of the parameters."""
+        return tuple(one.name for one in self.parameters)
+
+
+@lru_cache(maxsize=1024)
+def type_parts(text: str) -> TypeParts:
+    """The parts of a type as schemas write it."""
+    found = _TYPE.match(text)
+    if not found:
+        raise TraceLensGraphError(f"no type of a schema: {text!r}")
+    brackets, inner, outer = found["list"], bool(found["inner"]), bool(found["outer"])
+    length = int(brackets[1:-1] or 0) if brackets else 0
+    return TypeParts(found["base"], bool(brackets), length, outer or (inner and not brackets), inner and bool(brackets))
+
+
+def literal(text: str) -> Default:
+    """The value of a default."""
+    if text in ("None", "True", "False") or not _WORD.match(text):
+        return literal_eval(text)  # type: ignore[no-any-return]
+    return _WORDS.get(text, text)
+
+
+def parse(text: str, first: str = "", last: str = "") -> Schema:
+    """A schema from its text.
+
+    Args:
+        text: such as `aten::mm(Tensor self, Tensor mat2) -> Tensor`.
+        first, last: versions that have it.
+
+    Raises:
+        TraceLensGraphError: it is none.
+    """
+    head = _HEAD.match(text)
+    close = text.rfind(") ->")
+    if not head or close < 0:
+        raise TraceLensGraphError(f"no schema of an operator: {text[:100]!r}")
+    parameters = []
+    is_keyword = False
+    for part in split_arguments(text[head.end() : close]):
+        if part == "*":
+            is_keyword = True
+            continue
+        declared, equals, default = part.partition("=")
+        # An alias may hold an equals sign no more than a type may.
+        plain, _, name = _ALIAS.sub("", declared).strip().rpartition(" ")
+        if not plain or not _TYPE.match(plain):
+            raise TraceLensGraphError(f"no parameter of an operator: {part!r} in {text[:100]!r}")
+        is_written = "!" in declared
+        parameters.append(Parameter(name, plain, default if equals else None, is_keyword, is_written))
+    return Schema(head[1], head[2] or "", tuple(parameters), text, first, last)
+
+
+@lru_cache(maxsize=1)
+def _table() -> Mapping[str, list[tuple[str, str, str]]]:
+    """Name -> (first version, last version, schema) of each of its schemas."""
+    found: dict[str, list[tuple[str, str, str]]] = {}
+    text = gzip.decompress((files("tracelens_graph.replay") / TABLE).read_bytes()).decode()
+    for line in text.splitlines():
+        first, last, schema = line.split("\t")
+        name = schema[: schema.index("(")].partition(".")[0]
+        found.setdefault(name, []).append((first, last, schema))
+    return found
+
+
+@lru_cache(maxsize=4096)
+def schemas_of(op: str) -> tuple[Schema, ...]:
+    """All schemas of an operator in the table: its overloads, in the order of versions, newest first.
+
+    Args:
+        op: name with the namespace.
+    """
+    found = [parse(schema, first, last) for first, last, schema in _table().get(op, ())]
+    return tuple(sorted(found, key=lambda one: version_key(one.last), reverse=True))
+
+
+def version_key(version: str) -> tuple[int, ...]:
+    """What sorts versions such as `2.15`."""
+    return tuple(int(part) for part in re.findall(r"\d+", version))
