@@ -1,0 +1,79 @@
+"""Names of element types, layouts and memory formats: the profiler's, PyTorch's, and the numbers of PyTorch's enums."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+SCALAR_TYPES: tuple[str, ...] = (
+    "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "complex32", "complex64",
+    "complex128", "bool", "qint8", "quint8", "qint32", "bfloat16", "quint4x2", "quint2x4", "bits1x8", "bits2x4",
+    "bits4x2", "bits8", "bits16", "float8_e5m2", "float8_e4m3fn", "float8_e5m2fnuz", "float8_e4m3fnuz", "uint16",
+    "uint32", "uint64", "uint1", "uint2", "uint3", "uint4", "uint5", "uint6", "uint7", "int1", "int2", "int3", "int4",
+    "int5", "int6", "int7", "float8_e8m0fnu", "float4_e2m1fn_x2", "bcomplex32",
+)  # fmt: skip
+"""PyTorch's dtypes by their number in `c10::ScalarType`, which is how a trace has a dtype that is an argument."""
+
+LAYOUTS = ("strided", "sparse_coo", "sparse_csr", "_mkldnn", "sparse_csc", "sparse_bsr", "sparse_bsc", "jagged")
+"""PyTorch's layouts by their number in `c10::Layout`."""
+
+MEMORY_FORMATS = ("contiguous_format", "preserve_format", "channels_last", "channels_last_3d")
+"""PyTorch's memory formats by their number in `c10::MemoryFormat`."""
+
+_WRITTEN: Mapping[str, str] = {
+    "uint8": "unsigned char", "int8": "signed char", "int16": "short int", "int32": "int", "int64": "long int",
+    "uint16": "short unsigned int", "uint32": "unsigned int", "uint64": "long unsigned int", "float16": "c10::Half",
+    "float32": "float", "float64": "double", "bfloat16": "c10::BFloat16", "bool": "bool",
+    "complex32": "c10::complex<c10::Half>", "complex64": "c10::complex<float>", "complex128": "c10::complex<double>",
+    "bcomplex32": "c10::complex<c10::BFloat16>",
+    **{name: f"c10::{name}" for name in SCALAR_TYPES if name.startswith(("q", "bits"))},
+    **{name: f"c10::{name.capitalize()}" for name in SCALAR_TYPES if name.startswith(("float8", "float4"))},
+    **{f"{sign}{bits}": f"c10::dummy_{sign}1_7_t<{bits}>" for sign in ("int", "uint") for bits in range(1, 8)},
+}  # fmt: skip
+"""PyTorch's name -> the profiler's, which is that of the C++ type as GCC writes it."""
+
+_ALSO: Mapping[str, str] = {
+    "long": "int64", "long long": "int64", "__int64": "int64", "long long int": "int64", "short": "int16",
+    "char": "int8", "unsigned short": "uint16", "unsigned long": "uint64", "unsigned __int64": "uint64",
+    "unsigned long long": "uint64", "long long unsigned int": "uint64", "at::Half": "float16",
+    "at::BFloat16": "bfloat16", "std::complex<float>": "complex64", "std::complex<double>": "complex128",
+}  # fmt: skip
+"""How other compilers and versions write them."""
+
+_BY_NAME: Mapping[str, str] = {**{written: name for name, written in _WRITTEN.items()}, **_ALSO}
+
+FLOATING = frozenset(
+    name for name in SCALAR_TYPES if name.startswith(("float", "bfloat", "complex", "bcomplex"))
+)
+"""Dtypes of numbers with a fraction, complex ones included."""
+
+INTEGRAL = frozenset(name for name in SCALAR_TYPES if name.startswith(("int", "uint")))
+"""Dtypes of whole numbers; not bool."""
+
+_SIZES: Mapping[str, int] = {
+    **dict.fromkeys(SCALAR_TYPES, 1), "int16": 2, "uint16": 2, "float16": 2, "bfloat16": 2, "bits16": 2, "int32": 4,
+    "uint32": 4, "float32": 4, "qint32": 4, "complex32": 4, "bcomplex32": 4, "int64": 8, "uint64": 8, "float64": 8,
+    "complex64": 8, "complex128": 16,
+}  # fmt: skip
+
+
+def torch_dtype(written: str) -> str:
+    """PyTorch's name of an element type as a profiler writes it: `int64` for `long int`; empty where it is none."""
+    return _BY_NAME.get(written) or _BY_NAME.get(f"c10::{written}", "")
+
+
+def profiler_type(dtype: str) -> str:
+    """The profiler's name of a dtype: `long int` for `int64`.
+
+    Raises:
+        KeyError: PyTorch has no such dtype.
+    """
+    return _WRITTEN[dtype]
+
+
+def item_size(dtype: str) -> int:
+    """Bytes of one element.
+
+    Raises:
+        KeyError: PyTorch has no such dtype.
+    """
+    return _SIZES[dtype]
