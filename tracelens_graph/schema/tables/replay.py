@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tracelens_graph.column import About, Column, Role, TableSchema
-from tracelens_graph.schema.tables.shared import count, instance, key, listed, share, text, total
+from tracelens_graph.schema.tables.shared import count, key, listed, share, text, total, uid
 
 REPLAY_SIGNATURES: About = {
     "op": key("operation that is called again", "op"),
@@ -21,7 +21,7 @@ REPLAY_SIGNATURES: About = {
     "why": Column("what is assumed, or why it cannot be replayed", role=Role.text, heading="why", wraps=True),
     "remedy": text("what would help; empty where nothing would"),
     "file": text("the script that was written; empty for none"),
-    "uid": instance("the call that is planned: that with the most GPU time"),
+    "uid": Column("the call that is planned: that with the most GPU time", role=Role.uid, heading="uid", gives_way=1),
 }
 
 REPLAY_COVERAGE: About = {
@@ -34,7 +34,7 @@ REPLAY_COVERAGE: About = {
     "gpu_events": Column("kernels, copies and fills", role=Role.sum),
     "time_us": total("sum of their durations", "us", "GPU us", compared="main"),
     "percent": share("share of the GPU time, the sum of the durations of all GPU events", "%"),
-    "uid": instance("the call with the most GPU time; of work under no op the longest GPU event"),
+    "uid": uid("the call with the most GPU time; of work under no op the longest GPU event"),
 }
 
 OUTCOMES = {

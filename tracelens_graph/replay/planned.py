@@ -1,0 +1,163 @@
+"""Plans of signatures, with what the trace and the performance models say of their calls."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+from tracelens_graph.analyses.performance.unified import unified
+from tracelens_graph.perf.roofs import Roof, roofline
+from tracelens_graph.replay.plan import plan_call
+from tracelens_graph.replay.replay_plan import CannotReplay, ReplayPlan, Traced, Work
+from tracelens_graph.replay.signatures import NAMESPACES, Signatures
+from tracelens_graph.schema import GPU_KINDS, Kind
+
+if TYPE_CHECKING:
+    from tracelens_graph.graph.core import Core
+    from tracelens_graph.graph.window import Window
+    from tracelens_graph.perf.devices import Architecture
+
+State = Literal["yes", "assumed", "no"]
+
+COLLECTIVE = "collective: its other ranks are needed"
+TRITON = "Triton kernel: its source is not in the trace"
+AUTOGRAD = "autograd function: what it calls is not recorded as operations"
+CUSTOM = "custom operation: no schema is known"
+RANGE = "no operation of PyTorch"
+
+_KINDS = (
+    (r"^(?:c10d|_c10d_functional|symm_mem)::|^(?:nccl|gloo|mpi|ucc)[:_]|^record_param_comms$",
+     COLLECTIVE, "--collectives writes a program for torchrun"),
+    (r"^triton_", TRITON, "--triton writes a stub to fill with the kernel"),
+    (r"Backward\d*$|^CompiledFunction|^torch::autograd::|^autograd::engine", AUTOGRAD, "replay its forward operation"),
+    (r"^\w+::", CUSTOM, "a replayer of yours in an extension"),
+)  # fmt: skip
+"""Names of operations without a schema, why they cannot be replayed, and what would help."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A plan, or why there is none.
+
+    Attributes:
+        plan: the plan.
+        reason: why there is none.
+        remedy: what would help then; empty where nothing would.
+    """
+
+    plan: ReplayPlan | None
+    reason: str = ""
+    remedy: str = ""
+
+    @property
+    def state(self) -> State:
+        """Whether there is a plan, and whether the trace tells all its arguments."""
+        if self.plan is None:
+            return "no"
+        return "assumed" if self.plan.assumed else "yes"
+
+    @property
+    def why(self) -> str:
+        """What is assumed, or why there is no plan."""
+        return self.reason if self.plan is None else "; ".join(self.plan.assumed)
+
+
+def planned(core: Core, row: int) -> Planned:
+    """Plan the call of a row, or say why that cannot be."""
+    name = core.names[core.columns.name[row]]
+    if not name.startswith(NAMESPACES):
+        for pattern, reason, remedy in _KINDS:
+            if re.search(pattern, name):
+                return Planned(None, reason, remedy)
+        return Planned(None, RANGE)
+    try:
+        return Planned(plan_call(core, row))
+    except CannotReplay as error:
+        return Planned(None, error.reason, error.remedy)
+
+
+class Plans:
+    """Plans of some signatures, each made when it is asked for and kept.
+
+    Attributes:
+        signatures: the signatures.
+    """
+
+    def __init__(self, signatures: Signatures) -> None:
+        self.signatures = signatures
+        self._made: dict[int, Planned] = {}
+
+    def __getitem__(self, place: int) -> Planned:
+        row = int(self.signatures.rows[place])
+        if row not in self._made:
+            self._made[row] = planned(self.signatures.core, row)
+        return self._made[row]
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """What performance models say of the calls of a window.
+
+    Attributes:
+        window: the window, with the models of its extension.
+        arch: the device of the roof; None where it is not known.
+    """
+
+    window: Window
+    arch: Architecture | None = None
+
+    @cached_property
+    def gpu(self) -> str:
+        """Name of the GPU as the trace gives it; empty where it does not, or there are different ones."""
+        listed = self.window.core.info.metadata.get("deviceProperties")
+        names = (
+            {str(one.get("name", "")) for one in listed if isinstance(one, dict)} if isinstance(listed, list) else ()
+        )
+        return next(iter(names)) if len(names) == 1 else ""
+
+    def of(self, row: int) -> Work:
+        """The work of the call of a row."""
+        found = unified(self.window)
+        code = found.codes.get(row, -1)
+        if code < 0:
+            return Work()
+        cost = found.costs[code]
+        roof = None if self.arch is None else roofline(cost, self.arch)
+        return Work(cost.flops, cost.bytes, roof.time_us if isinstance(roof, Roof) else None)
+
+
+def traced(signatures: Signatures, place: int, gpu: str = "") -> Traced:
+    """What the trace says of the calls of a signature.
+
+    Args:
+        signatures: some signatures.
+        place: which of them.
+        gpu: name of the GPU.
+    """
+    core, row = signatures.core, int(signatures.rows[place])
+    c = core.columns
+    below = slice(row + 1, int(c.last[row]) + 1)
+    kinds = c.kind[below].tolist()
+    names = [core.names[code] for code in c.name[below].tolist()]
+    return Traced(
+        calls=int(signatures.calls[place]),
+        uid=int(c.uid[row]),
+        kernels=tuple(name for name, kind in zip(names, kinds, strict=True) if kind in GPU_KINDS),
+        children=tuple(name for name, kind in zip(names, kinds, strict=True) if kind == Kind.Op),
+        kernel_us=int(core.gpu_sum_ns[row]) / 1e3,
+        median_us=float(signatures.median_ns[place]) / 1e3,
+        gpu=gpu,
+        host_us=int(c.dur_ns[row]) / 1e3,
+    )
+
+
+def complete(plans: Plans, place: int, estimates: Estimates) -> Planned:
+    """A plan with what the trace and the models say of its calls; as it is where there is none."""
+    found = plans[place]
+    if found.plan is None:
+        return found
+    signatures = plans.signatures
+    told = traced(signatures, place, estimates.gpu)
+    return Planned(found.plan.with_traced(told, estimates.of(int(signatures.rows[place]))))

@@ -1,0 +1,292 @@
+"""Which calls of a trace are called again: one for each operation and argument set.
+
+GPU work is charged to the innermost operation around its launch that has a schema, so that nested operations count
+once; where there is none, to the operation that launched it. `Signatures` groups the calls by name and arguments.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelens_graph.analyses.shared.call_columns import argument_codes
+from tracelens_graph.analyses.shared.grouping import group_by
+from tracelens_graph.analyses.shared.statistics import Groups
+from tracelens_graph.errors import NodeNotFoundError
+from tracelens_graph.graph.intervals import sum_by_group
+from tracelens_graph.graph.traversals import climb
+from tracelens_graph.graph.window import Window
+from tracelens_graph.schema import GPU_KINDS, Kind
+from tracelens_graph.suggest import did_you_mean
+
+if TYPE_CHECKING:
+    from tracelens_graph.graph.core import Core
+    from tracelens_graph.perf.devices import Architecture
+
+NAMESPACES = ("aten::", "prims::")
+"""Of what operations the schemas are known."""
+
+_DEAREST = 5
+"""Operations that an error names."""
+
+
+@dataclass(frozen=True)
+class Charged:
+    """GPU work of a window by the call that is called again for it.
+
+    Attributes:
+        window: the window.
+        op: for each of its GPU events, in the order of `window.gpu_rows`, the row of the call; -1 for none.
+    """
+
+    window: Window
+    op: np.ndarray
+
+    @property
+    def uncharged(self) -> np.ndarray:
+        """Rows of the GPU events that are charged to no call."""
+        found: np.ndarray = self.window.gpu_rows[self.op < 0]
+        return found
+
+
+@dataclass(frozen=True)
+class Signatures:
+    """Calls by name and arguments. All arrays have one entry per signature.
+
+    Attributes:
+        window: the window that the calls are of.
+        rows: row of the call that stands for the others: that with the most GPU time below it.
+        calls: number of calls.
+        gpu_events: kernels, copies and fills that are charged to them.
+        charged_ns: sum of the durations of these.
+        median_ns: median over the calls of the sum of the GPU work below each, nested operations included.
+        won_ns: time beyond that at the roof; NaN where no device was given, or no model applies.
+    """
+
+    window: Window
+    rows: np.ndarray
+    calls: np.ndarray
+    gpu_events: np.ndarray
+    charged_ns: np.ndarray
+    median_ns: np.ndarray
+    won_ns: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def core(self) -> Core:
+        """The graph."""
+        return self.window.core
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Name of the operation of each."""
+        return [self.core.names[code] for code in self.core.columns.name[self.rows].tolist()]
+
+    def at(self, places: np.ndarray) -> Signatures:
+        """Some of them, in the order of the places."""
+        arrays = ("rows", "calls", "gpu_events", "charged_ns", "median_ns", "won_ns")
+        return replace(self, **{name: getattr(self, name)[places] for name in arrays})
+
+    def first(self, number: int) -> Signatures:
+        """The first ones; 0 for all."""
+        return self.at(np.arange(len(self))[: number or None])
+
+
+def with_schema(core: Core, more: Iterable[str] = ()) -> np.ndarray:
+    """For each name of a graph whether it is that of an operation that may be called again.
+
+    Args:
+        core: the graph.
+        more: names that can be called beside those of PyTorch.
+    """
+    others = frozenset(more)
+    return np.array([name.startswith(NAMESPACES) or name in others for name in core.names], bool)
+
+
+def charge(w: Window, names: np.ndarray) -> Charged:
+    """Charge each GPU event of a window to the innermost operation around its launch that has one of some names.
+
+    Args:
+        w: the window.
+        names: for each name of the graph whether it is one of them.
+    """
+    c = w.core.columns
+    if not len(w.gpu_rows):
+        return Charged(w, np.zeros(0, np.int64))
+    return Charged(w, climb(c.parent, c.parent[w.gpu_rows], (c.kind == Kind.Op) & names[c.name]))
+
+
+def charge_all(w: Window, more: Iterable[str] = ()) -> Charged:
+    """Charge each GPU event to the innermost operation with a schema, else to the operation that launched it.
+
+    Args:
+        w: the window.
+        more: names that can be called beside those of PyTorch.
+    """
+    found = charge(w, with_schema(w.core, more))
+    return Charged(w, np.where(found.op >= 0, found.op, w.core.columns.owner[w.gpu_rows]))
+
+
+def signatures(charged: Charged) -> Signatures:
+    """What GPU work is charged to, by name and arguments, the most GPU time first."""
+    c = charged.window.core.columns
+    inside = charged.op >= 0
+    gpu = charged.window.gpu_rows[inside]
+    rows, of = np.unique(charged.op[inside], return_inverse=True)
+    return _grouped(
+        charged.window, rows, np.bincount(of, minlength=len(rows)), sum_by_group(of, c.dur_ns[gpu], len(rows))
+    )
+
+
+def named(w: Window, name: str | re.Pattern[str], more: Iterable[str] = ()) -> Signatures:
+    """Calls of operations of a name, the most GPU time first; without any the longest on the host.
+
+    Of operations within one another that both fit, GPU work is charged to the inner one. The outer one is left out
+    unless it launches work itself.
+
+    Args:
+        w: the window.
+        name: the name, or an expression that is found in it.
+        more: names that can be called beside those of PyTorch, for the message.
+
+    Raises:
+        NodeNotFoundError: the window has no such operation; the message says what there is.
+    """
+    core, c = w.core, w.core.columns
+    fits = np.array([name == one if isinstance(name, str) else bool(name.search(one)) for one in core.names], bool)
+    rows = w.rows_of_kind(Kind.Op)
+    charged = charge(w, fits)
+    called = np.union1d(rows[fits[c.name[rows]]], charged.op[charged.op >= 0]).astype(np.int64)
+    if not len(called):
+        raise NodeNotFoundError(_no_op(w, name, more))
+    place = np.searchsorted(called, charged.op[charged.op >= 0])
+    events = np.bincount(place, minlength=len(called))
+    time = sum_by_group(place, c.dur_ns[w.gpu_rows[charged.op >= 0]], len(called))
+    holds_another = np.append(called[1:] <= c.last[called[:-1]], False)
+    kept = (events > 0) | ~holds_another
+    return _grouped(w, called[kept], events[kept], time[kept])
+
+
+def of_event(w: Window, uid: int, more: Iterable[str] = ()) -> Signatures:
+    """The signature of one event: of an operation, or of that to which GPU work is charged.
+
+    The call that was asked for stands for the others.
+
+    Args:
+        w: the window that is searched for calls with equal arguments.
+        uid: an operation, a launch or a GPU event.
+        more: names that can be called beside those of PyTorch.
+
+    Raises:
+        NodeNotFoundError: there is no such event, or no operation around it.
+    """
+    core, c = w.core, w.core.columns
+    row = core.row(uid)
+    kind = Kind(int(c.kind[row]))
+    if kind in GPU_KINDS or kind is Kind.RuntimeCall:
+        row = _op_around(core, row, more)
+    elif kind is not Kind.Op:
+        raise NodeNotFoundError(
+            f"uid {uid} is no operation but a {kind.name}, {core.names[c.name[row]][:60]!r}; "
+            f"--under {uid} takes the operations below it"
+        )
+    if row < 0:
+        raise NodeNotFoundError(f"uid {uid} ({kind.name}) belongs to no operation that the trace records")
+    name = np.arange(len(core.names)) == c.name[row]
+    charged = charge(w, name)
+    rows = w.rows_of_kind(Kind.Op)
+    codes = argument_codes(core)
+    alike = rows[name[c.name[rows]] & (codes[c.argset[rows]] == codes[c.argset[row]])]
+    alike = np.union1d(alike, [row]).astype(np.int64)
+    inside = np.isin(charged.op, alike)
+    place = np.searchsorted(alike, charged.op[inside])
+    time = sum_by_group(place, c.dur_ns[w.gpu_rows[inside]], len(alike))
+    found = _grouped(w, alike, np.bincount(place, minlength=len(alike)), time)
+    return replace(found, rows=np.array([row], np.int64))
+
+
+def below_roof(w: Window, arch: Architecture) -> Signatures:
+    """Operations with a performance model by the time beyond that at the roof, the most first.
+
+    GPU work is charged as in the table `below_roof`: to the outermost operation whose model applies.
+
+    Args:
+        w: the window.
+        arch: the device.
+    """
+    from tracelens_graph.analyses.performance.below_roof import below_roof as table_of
+    from tracelens_graph.analyses.performance.perf_tables import unified_perf_summary
+    from tracelens_graph.analyses.performance.unified import unified
+
+    core, c = w.core, w.core.columns
+    found = signatures(Charged(w, unified(w).owner[np.searchsorted(core.gpu_rows, w.gpu_rows)]))
+    table = table_of(unified_perf_summary(w, arch=arch))
+    won: dict[tuple[int, int], float] = {}
+    codes = argument_codes(core)
+    for uid, us in zip(table["uid"], table["could_be_won_ms"], strict=True):
+        row = core.row(int(uid))
+        key = (int(c.name[row]), int(codes[c.argset[row]]))
+        won[key] = won.get(key, 0.0) + us * 1e6
+    keys = zip(c.name[found.rows].tolist(), codes[c.argset[found.rows]].tolist(), strict=True)
+    won_ns = np.array([won.get(key, np.nan) for key in keys], float)
+    found = replace(found, won_ns=won_ns)
+    order = np.argsort(-np.nan_to_num(won_ns), kind="stable")
+    return found.at(order[~np.isnan(won_ns[order])])
+
+
+def _op_around(core: Core, row: int, more: Iterable[str]) -> int:
+    """The operation that a launch or a GPU event is charged to, -1 for none."""
+    c = core.columns
+    start = np.array([c.parent[row]])
+    is_op = c.kind == Kind.Op
+    best = int(climb(c.parent, start, is_op & with_schema(core, more)[c.name])[0])
+    return best if best >= 0 else int(climb(c.parent, start, is_op)[0])
+
+
+def _grouped(w: Window, rows: np.ndarray, events: np.ndarray, time: np.ndarray) -> Signatures:
+    """Calls by name and arguments, the most GPU time first, then the longest on the host.
+
+    Args:
+        w: the window.
+        rows: rows of the calls, ascending.
+        events: GPU events charged to each.
+        time: sum of their durations, ns.
+    """
+    core, c = w.core, w.core.columns
+    below = core.gpu_sum_ns[rows]
+    dearest = np.lexsort((c.uid[rows], -c.dur_ns[rows], -below))
+    group, first = group_by(c.name[rows[dearest]], argument_codes(core)[c.argset[rows[dearest]]])
+    chosen = rows[dearest[first]]
+    charged = sum_by_group(group, time[dearest], len(first))
+    host = sum_by_group(group, c.dur_ns[rows[dearest]], len(first))
+    found = Signatures(
+        w,
+        chosen,
+        np.bincount(group, minlength=len(first)),
+        sum_by_group(group, events[dearest], len(first)),
+        charged,
+        Groups(group, below[dearest], len(first)).median,
+        np.full(len(first), np.nan),
+    )
+    return found.at(np.lexsort((c.uid[chosen], -host, -charged)))
+
+
+def _no_op(w: Window, name: str | re.Pattern[str], more: Iterable[str]) -> str:
+    """Why a name is of no use, with names that may be meant."""
+    core = w.core
+    where = f" in {w.title}" if w.title else ""
+    known = [core.names[code] for code in np.unique(core.columns.name[w.rows_of_kind(Kind.Op)]).tolist()]
+    dearest = list(dict.fromkeys(signatures(charge_all(w, more)).names))[:_DEAREST]
+    listed = f"most GPU time have {', '.join(dearest)}" if dearest else "there is no GPU work"
+    if not isinstance(name, str):
+        return f"no operation{where} has a name in which /{name.pattern}/ is found; {listed}"
+    short = {one.rpartition("::")[2]: one for one in known}
+    meant = did_you_mean(name, known, aliases=short, most=3, cutoff=0.75)
+    return f"no operation{where} is called {name[:80]!r}; {meant or listed}"
