@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,7 @@ class TensorValue:
         storage: number of its storage within a program; tensors with one number share memory. None: one of its own.
         offset: elements before its first one in its storage.
         on_cpu: whether it stays on the host whatever device the program runs on.
+        reach: elements that its storage has at least, where others reach beyond this tensor.
     """
 
     shape: tuple[int, ...]
@@ -43,6 +44,33 @@ class TensorValue:
     storage: int | None = None
     offset: int = 0
     on_cpu: bool = False
+    reach: int = 0
+
+    @property
+    def builder(self) -> str:
+        """Name of the function of `replay.program.values` that makes it."""
+        if self.layout == "sparse_coo":
+            return "sparse_coo"
+        if self.layout.startswith("sparse_"):
+            return "sparse_csr"
+        if self.dtype.startswith(("qint", "quint")):
+            return "quantized"
+        return "tensor" if self.storage is None else "shared"
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """What that function is told, by parameter, but for what it takes anyway."""
+        found: dict[str, Any] = {"shape": self.shape, "dtype": self.dtype}
+        if self.builder in ("tensor", "shared"):
+            found |= {"strides": self.strides} if self.strides is not None else {}
+            found |= {"fill": self.fill.rule} if self.fill.rule != "normal" else {}
+            found |= {name: getattr(self, name) for name in ("offset", "reach") if getattr(self, name)}
+            found |= {"storage": self.storage} if self.storage is not None else {}
+            found |= self.fill.options
+        elif self.builder != "quantized":
+            found |= {"layout": self.layout} if self.builder == "sparse_csr" else {}
+            found |= self.fill.options
+        return found | ({"on_cpu": True} if self.on_cpu and self.builder in ("tensor", "shared", "quantized") else {})
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ import torch
 
 DEVICE = "cpu"
 LARGEST = 1 << 62
-RULES: dict[str, Callable[..., None]] = {}
+RULES: dict[str, Callable[..., Any]] = {}
+STORAGES: dict[tuple[int, bool], torch.UntypedStorage] = {}
 
 
 def rule(fill: Callable[..., None]) -> Callable[..., None]:
@@ -25,13 +26,14 @@ def build_on(device: str, largest: int = LARGEST) -> None:
     """Make tensors on this device, with no size above the largest."""
     global DEVICE, LARGEST
     DEVICE, LARGEST = device, largest
+    STORAGES.clear()
     torch.manual_seed(0)
 
 
 @rule
 def normal(flat: torch.Tensor) -> None:
     """Normally distributed numbers."""
-    if flat.is_floating_point() and flat.element_size() > 1:
+    if flat.dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.complex64, torch.complex128):
         flat.normal_()
     else:
         flat.copy_(torch.randn(flat.shape, device=flat.device))
@@ -44,20 +46,196 @@ def tensor(
     fill: str = "normal",
     offset: int = 0,
     on_cpu: bool = False,
+    reach: int = 0,
     **options: Any,
 ) -> torch.Tensor:
-    """A tensor over a storage that a rule filled."""
-    if strides is None or any(size > LARGEST for size in shape):
-        order = sorted(range(len(shape)), key=lambda at: strides[at] if strides else -at)
-        shape, strides, step = [min(size, LARGEST) for size in shape], [0] * len(shape), 1
-        for at in order:
-            strides[at], step = step, step * max(shape[at], 1)
-    span = 1 + sum((size - 1) * step for size, step in zip(shape, strides, strict=True)) if 0 not in shape else 0
-    flat = torch.empty(offset + span, dtype=getattr(torch, dtype), device="cpu" if on_cpu else DEVICE)
+    """A tensor over a storage that a rule filled, which has at least as many elements as are to be reached."""
+    shape, strides, span = extent(shape, strides)
+    device = "cpu" if on_cpu and DEVICE != "meta" else DEVICE
+    flat = torch.empty(max(offset + span, min(reach, LARGEST)), dtype=getattr(torch, dtype), device=device)
     RULES[fill](flat, **options)
-    return flat.new_empty(0).set_(flat.untyped_storage(), offset, tuple(shape), tuple(strides))
+    return torch.empty(0, dtype=flat.dtype, device=device).set_(flat.untyped_storage(), offset, shape, strides)
+
+
+def extent(shape: Sequence[int], strides: Sequence[int] | None) -> tuple[list[int], list[int], int]:
+    """Sizes, strides in the same order of dimensions, and how many elements they span."""
+    if strides is None or any(size > LARGEST for size in shape):
+        order = sorted(range(len(shape)), key=lambda at: (strides[at] if strides else 0, -at))
+        was, strides, step = strides, [0] * len(shape), 1
+        for at in order:
+            size = min(shape[at], LARGEST)
+            if was is None or was[at]:
+                strides[at], step = step, step * max(size, 1)
+    shape = [min(size, LARGEST) for size in shape]
+    span = 0 if 0 in shape else 1 + sum((size - 1) * step for size, step in zip(shape, strides, strict=True))
+    return shape, list(strides), span
+
+
+def shared(
+    shape: Sequence[int],
+    dtype: str,
+    storage: int,
+    strides: Sequence[int] | None = None,
+    fill: str = "normal",
+    offset: int = 0,
+    on_cpu: bool = False,
+    reach: int = 0,
+    **options: Any,
+) -> torch.Tensor:
+    """A tensor in a storage that others of that number are in, too; what it holds is what the last one needs."""
+    shape, strides, span = extent(shape, strides)
+    found = torch.empty(0, dtype=getattr(torch, dtype), device="cpu" if on_cpu and DEVICE != "meta" else DEVICE)
+    memory = STORAGES.setdefault((storage, on_cpu), found.untyped_storage())
+    span = max(offset + span, min(reach, LARGEST))
+    memory.resize_(max(memory.nbytes(), span * found.element_size()))
+    flat = found.new_empty(0).set_(memory, 0, [span], [1])
+    RULES[fill](flat[offset:], **options)
+    return found.set_(memory, offset, shape, strides)
 
 
 def dtype(name: str) -> torch.dtype:
     """A type of elements."""
     return getattr(torch, name)
+
+
+def layout(name: str) -> torch.layout:
+    """How elements are held."""
+    return getattr(torch, name)
+
+
+def memory_format(name: str) -> torch.memory_format:
+    """An order of dimensions."""
+    return getattr(torch, name)
+
+
+def device(name: str) -> torch.device:
+    """The program's device, or the host."""
+    return torch.device(DEVICE if name == "device" else name)
+
+
+def generator() -> torch.Generator:
+    """A source of random numbers."""
+    return torch.Generator(DEVICE).manual_seed(0)
+
+
+@rule
+def zeros(flat: torch.Tensor) -> None:
+    """Nothing but zero."""
+    flat.zero_()
+
+
+@rule
+def constant(flat: torch.Tensor, value: float) -> None:
+    """One number everywhere."""
+    flat.copy_(torch.full(flat.shape, value, device=flat.device))
+
+
+@rule
+def integers(flat: torch.Tensor, high: int, low: int = 0) -> None:
+    """Whole numbers from low on and below high."""
+    high = max(min(high, LARGEST), low + 1)
+    flat.copy_(torch.randint(low, high, flat.shape, device=flat.device))
+
+
+@rule
+def uniform(flat: torch.Tensor, low: float = 0.0, high: float = 1.0) -> None:
+    """Numbers between two, all equally likely."""
+    flat.copy_(torch.rand(flat.shape, device=flat.device) * (high - low) + low)
+
+
+@rule
+def mask(flat: torch.Tensor, share: float = 0.5) -> None:
+    """True in so many places, by chance."""
+    flat.copy_(torch.rand(flat.shape, device=flat.device) < share)
+
+
+@rule
+def first(flat: torch.Tensor, count: int) -> None:
+    """True at the first so many places."""
+    flat.copy_(torch.arange(flat.numel(), device=flat.device) < min(count, LARGEST))
+
+
+@rule
+def raw(flat: torch.Tensor) -> None:
+    """Any bytes, for types that hold several numbers in one."""
+    flat.view(torch.uint8).random_(0, 256)
+
+
+@rule
+def rising(flat: torch.Tensor, high: float, row: int = 0) -> None:
+    """From 0 to high in even steps, anew in each row: what is cumulated of lengths that are alike."""
+    count = min(row, LARGEST) if row else flat.numel()
+    place = torch.arange(flat.numel(), device=flat.device) % max(count, 1)
+    whole = not flat.is_floating_point()
+    steps = min(high, LARGEST) * place
+    flat.copy_(steps // max(count - 1, 1) if whole else steps / max(count - 1, 1))
+
+
+@rule
+def starts(flat: torch.Tensor, high: int, first: int = 0) -> None:
+    """Where as many pieces of nearly one length begin below high; with first 1, where they end."""
+    place = torch.arange(flat.numel(), device=flat.device) + first
+    flat.copy_(min(high, LARGEST) * place // max(flat.numel(), 1))
+
+
+@rule
+def parts(flat: torch.Tensor, total: int) -> None:
+    """Whole numbers that differ by 1 at most, the larger ones first, and have a sum."""
+    count, total = max(flat.numel(), 1), min(total, LARGEST)
+    flat.copy_(total // count + (torch.arange(flat.numel(), device=flat.device) < total % count))
+
+
+@rule
+def counted(flat: torch.Tensor, row: int, start: int = 0) -> None:
+    """Numbers from start on in steps of 1, anew in each row: a permutation, or pivots that swap nothing."""
+    flat.copy_(torch.arange(flat.numel(), device=flat.device) % max(min(row, LARGEST), 1) + start)
+
+
+@rule
+def matrices(flat: torch.Tensor, size: int, definite: bool = False) -> None:
+    """Square matrices that can be inverted; positive definite ones at request."""
+    size = max(min(size, LARGEST), 1)
+    many = torch.randn(flat.numel() // size**2, size, size, device=flat.device) / size
+    many = (many @ many.mT if definite else many) + torch.eye(size, device=flat.device)
+    flat[many.numel() :] = 0
+    flat[: many.numel()].copy_(many.flatten())
+
+
+def quantized(shape: Sequence[int], dtype: str, on_cpu: bool = False) -> torch.Tensor:
+    """A tensor of numbers that stand for others by one scale."""
+    shape = [min(size, LARGEST) for size in shape]
+    values = torch.randn(shape, device="cpu" if on_cpu else DEVICE)
+    return torch.quantize_per_tensor(values, 0.05, 0, getattr(torch, dtype))
+
+
+def sparse_coo(shape: Sequence[int], dtype: str, entries: int, dense: int = 0, coalesced: bool = True) -> torch.Tensor:
+    """A sparse tensor with so many entries, with the last so many dimensions dense."""
+    shape = [min(size, LARGEST) for size in shape]
+    sizes, device = shape[: len(shape) - dense], torch.device(DEVICE)
+    cells = 1
+    for size in sizes:
+        cells *= size
+    entries = min(entries, cells, LARGEST)
+    at = torch.arange(entries, device=device) * max(cells // max(entries, 1), 1)
+    indices = []
+    for size in reversed(sizes):
+        indices.append(at % max(size, 1))
+        at = at // max(size, 1)
+    values = torch.empty([entries, *shape[len(sizes) :]], dtype=getattr(torch, dtype), device=device)
+    normal(values)
+    where = torch.stack(indices[::-1]) if indices else torch.empty([0, entries], dtype=torch.int64, device=device)
+    return torch.sparse_coo_tensor(where, values, shape, is_coalesced=coalesced)
+
+
+def sparse_csr(shape: Sequence[int], dtype: str, layout: str, entries: int) -> torch.Tensor:
+    """A sparse tensor with compressed rows or columns, of blocks of one where the layout has blocks."""
+    shape = [min(size, LARGEST) for size in shape]
+    rows, columns = (shape[-2:] if layout in ("sparse_csr", "sparse_bsr") else shape[:-3:-1])
+    batch, device = shape[:-2], torch.device(DEVICE)
+    each = min(entries // max(rows, 1), columns)
+    starts = (torch.arange(rows + 1, device=device) * each).expand([*batch, rows + 1]).contiguous()
+    places = (torch.arange(rows * each, device=device) % max(each, 1)).expand([*batch, rows * each]).contiguous()
+    blocks = [1, 1] if layout in ("sparse_bsr", "sparse_bsc") else []
+    values = torch.empty([*batch, rows * each, *blocks], dtype=getattr(torch, dtype), device=device)
+    normal(values)
+    return torch.sparse_compressed_tensor(starts, places, values, shape, layout=getattr(torch, layout))
