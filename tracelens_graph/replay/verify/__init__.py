@@ -1,0 +1,1 @@
+"""Whether replayed operations are recorded as those of the trace that they stand for."""
