@@ -113,7 +113,8 @@ def aten_rows(core: Core) -> list[int]:
 def shown(core: Core, row: int) -> str:
     """A call as text."""
     seen = observed(core, row).recorded
-    return f"{core.names[core.columns.name[row]]} {list(seen.types)} {list(seen.dims)} {list(seen.strides)} {list(seen.values)}"
+    told = " ".join(str(list(part)) for part in (seen.types, seen.dims, seen.strides, seen.values))
+    return f"{core.names[core.columns.name[row]]} {told}"
 
 
 def outcomes(plans: Sequence[ReplayPlan], folder: Path) -> Iterator[Outcome]:

@@ -179,7 +179,8 @@ def norms() -> Step:
     """Norms of every kind, and losses and activations beside them."""
     images, rows = torch.randn(2, 8, 6, 6), torch.randn(3, 5, 16)
     modules = [
-        nn.BatchNorm2d(8), nn.BatchNorm2d(8, affine=False, track_running_stats=False), nn.InstanceNorm2d(8, affine=True),
+        nn.BatchNorm2d(8), nn.BatchNorm2d(8, affine=False, track_running_stats=False),
+        nn.InstanceNorm2d(8, affine=True),
         nn.GroupNorm(4, 8), nn.LocalResponseNorm(3),
     ]  # fmt: skip
     of_rows = [nn.LayerNorm(16), nn.LayerNorm((5, 16)), nn.RMSNorm(16), nn.RMSNorm(16, eps=1e-6)]
@@ -192,7 +193,8 @@ def norms() -> Step:
         lambda x: F.gumbel_softmax(x, dim=-1), lambda x: F.threshold(x, 0.1, 0.0), F.alpha_dropout, F.logsigmoid,
     ]  # fmt: skip
     losses = [
-        F.mse_loss, F.l1_loss, F.smooth_l1_loss, F.huber_loss, F.soft_margin_loss, lambda a, b: F.kl_div(a, b.softmax(-1)),
+        F.mse_loss, F.l1_loss, F.smooth_l1_loss, F.huber_loss, F.soft_margin_loss, lambda a,
+        b: F.kl_div(a, b.softmax(-1)),
         lambda a, b: F.poisson_nll_loss(a, b.abs()), lambda a, b: F.gaussian_nll_loss(a, b, torch.ones_like(b)),
         lambda a, b: F.cosine_similarity(a, b, -1).sum(), lambda a, b: F.pairwise_distance(a, b).sum(),
         lambda a, b: F.binary_cross_entropy(a.sigmoid(), b.sigmoid()), lambda a, b: F.triplet_margin_loss(a, b, b + 1),
@@ -273,9 +275,11 @@ def indexing() -> Step:
 def convolutions() -> Step:
     """Convolutions of every kind, pooling, padding and resizing, each forward and backward."""
     line, plane, space = torch.randn(2, 4, 12), torch.randn(2, 4, 10, 10), torch.randn(1, 4, 5, 6, 7)
+    halved = torch.eye(2, 3).mul(0.5).expand(2, 2, 3)
     modules: list[tuple[Tensor, Callable[[Tensor], Tensor]]] = [
         (line, nn.Conv1d(4, 6, 3, padding=1)), (line, nn.ConvTranspose1d(4, 6, 3, stride=2, output_padding=1)),
-        (plane, nn.Conv2d(4, 8, 3)), (plane, nn.Conv2d(4, 8, 3, groups=2, dilation=2)), (plane, nn.Conv2d(4, 4, 3, groups=4)),
+        (plane, nn.Conv2d(4, 8, 3)), (plane, nn.Conv2d(4, 8, 3, groups=2, dilation=2)),
+        (plane, nn.Conv2d(4, 4, 3, groups=4)),
         (plane, nn.Conv2d(4, 8, (3, 1), stride=(2, 1), padding="valid")), (plane, nn.Conv2d(4, 8, 3, padding="same")),
         (plane, nn.Conv2d(4, 8, 3, padding=1, padding_mode="circular", bias=False)), (plane[:1], nn.Conv2d(4, 8, 1)),
         (plane, nn.ConvTranspose2d(4, 6, 4, 2, 1)), (plane, nn.ConvTranspose2d(4, 4, 3, groups=4)),
@@ -285,16 +289,20 @@ def convolutions() -> Step:
         (line, nn.MaxPool1d(2)), (line, nn.AvgPool1d(3, 2)), (line, nn.AdaptiveMaxPool1d(5)), (line, nn.LPPool1d(2, 3)),
         (plane, nn.MaxPool2d(3, 2, 1, ceil_mode=True)), (plane, nn.AvgPool2d(2, count_include_pad=False)),
         (plane, nn.AdaptiveAvgPool2d((3, 5))), (plane, nn.AdaptiveMaxPool2d(4)), (plane, nn.FractionalMaxPool2d(2, 5)),
-        (space, nn.MaxPool3d(2)), (space, nn.AvgPool3d(2)), (space, nn.AdaptiveAvgPool3d(2)), (line, nn.ReflectionPad1d(2)),
+        (space, nn.MaxPool3d(2)), (space, nn.AvgPool3d(2)), (space, nn.AdaptiveAvgPool3d(2)),
+        (line, nn.ReflectionPad1d(2)),
         (plane, nn.ReflectionPad2d(2)), (plane, nn.ReplicationPad2d((1, 2, 0, 1))), (plane, nn.ConstantPad2d(1, 3.5)),
         (plane, nn.ZeroPad2d(-1)), (plane, nn.CircularPad2d(1)), (plane, nn.Unfold(3)), (plane, nn.PixelShuffle(2)),
-        (plane, nn.PixelUnshuffle(2)), (plane, nn.ChannelShuffle(2)), (line, nn.Upsample(scale_factor=2, mode="linear")),
+        (plane, nn.PixelUnshuffle(2)), (plane, nn.ChannelShuffle(2)),
+        (line, nn.Upsample(scale_factor=2, mode="linear")),
         (plane, nn.Upsample(scale_factor=2)), (plane, nn.Upsample(size=(7, 13), mode="bilinear", align_corners=True)),
         (plane, nn.Upsample(scale_factor=1.5, mode="bicubic")), (space, nn.Upsample(scale_factor=2, mode="trilinear")),
-        (plane, lambda x: F.interpolate(x, 5, mode="area")), (plane, lambda x: F.interpolate(x, 6, mode="bilinear", antialias=True)),
-        (plane, lambda x: F.grid_sample(x, F.affine_grid(torch.eye(2, 3).expand(2, 2, 3), (2, 4, 6, 6), False), align_corners=False)),
+        (plane, lambda x: F.interpolate(x, 5, mode="area")),
+        (plane, lambda x: F.interpolate(x, 6, mode="bilinear", antialias=True)),
+        (plane, lambda x: F.grid_sample(x, F.affine_grid(halved, (2, 4, 6, 6), False), align_corners=False)),
         (plane, lambda x: F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), 2)), (plane, nn.Dropout2d(0.3)),
-        (torch.randn(2, 36, 16), lambda x: F.fold(x, (6, 6), 3)), (line, lambda x: F.conv_tbc(x, torch.ones(3, 12, 2), torch.zeros(2))),
+        (torch.randn(2, 36, 16), lambda x: F.fold(x, (6, 6), 3)),
+        (line, lambda x: F.conv_tbc(x, torch.ones(3, 12, 2), torch.zeros(2))),
     ]  # fmt: skip
 
     def step() -> None:
@@ -312,7 +320,8 @@ def recurrent() -> Step:
     batch, lengths = torch.randn(3, 7, 6), torch.tensor([7, 5, 2])
     networks = [
         nn.LSTM(6, 8, batch_first=True), nn.LSTM(6, 8, 2, bidirectional=True, batch_first=True, dropout=0.1),
-        nn.LSTM(6, 8, proj_size=4, batch_first=True), nn.GRU(6, 8, batch_first=True), nn.GRU(6, 8, 2, bidirectional=True),
+        nn.LSTM(6, 8, proj_size=4, batch_first=True), nn.GRU(6, 8, batch_first=True),
+        nn.GRU(6, 8, 2, bidirectional=True),
         nn.RNN(6, 8, batch_first=True), nn.RNN(6, 8, nonlinearity="relu", bias=False),
     ]  # fmt: skip
     cells = [nn.LSTMCell(6, 8), nn.GRUCell(6, 8), nn.RNNCell(6, 8)]
@@ -382,8 +391,10 @@ def linear_algebra() -> Step:
         parts = [
             torch.linalg.inv(p), torch.linalg.cholesky(p), torch.linalg.qr(x)[1], torch.linalg.svdvals(x),
             torch.linalg.eigvalsh(p), torch.linalg.solve(p, vector), torch.linalg.det(p), torch.linalg.slogdet(p)[1],
-            torch.linalg.matrix_exp(x * 0.1), torch.linalg.pinv(p), torch.linalg.lstsq(p, matrix)[0], torch.linalg.norm(x),
-            torch.cholesky_solve(matrix, torch.linalg.cholesky(p)), torch.linalg.solve_triangular(p.tril(), x, upper=False),
+            torch.linalg.matrix_exp(x * 0.1), torch.linalg.pinv(p), torch.linalg.lstsq(p, matrix)[0],
+            torch.linalg.norm(x),
+            torch.cholesky_solve(matrix, torch.linalg.cholesky(p)),
+            torch.linalg.solve_triangular(p.tril(), x, upper=False),
             torch.linalg.matrix_power(x, 3), torch.linalg.multi_dot([x, p, x]), torch.logdet(p), torch.linalg.cond(p),
             torch.linalg.lu_factor(p)[0], torch.kron(x, p), torch.linalg.vector_norm(x, 3), torch.linalg.eigh(p)[0],
         ]  # fmt: skip
@@ -395,7 +406,8 @@ def linear_algebra() -> Step:
         x = waves.clone().requires_grad_()
         spectrum = torch.fft.rfft(x)
         parts = [
-            spectrum.abs(), torch.fft.irfft(spectrum), torch.fft.fft2(x).real, torch.fft.fftshift(x), spectrum.conj().imag,
+            spectrum.abs(), torch.fft.irfft(spectrum), torch.fft.fft2(x).real, torch.fft.fftshift(x),
+            spectrum.conj().imag,
             torch.view_as_real(spectrum * (1 + 2j)), torch.polar(x, x).real, torch.complex(x, x).angle(),
             torch.stft(x, 8, 4, window=torch.hann_window(8), return_complex=True).abs(), (spectrum @ spectrum.mH).real,
         ]  # fmt: skip
