@@ -1,0 +1,104 @@
+"""Options of programs, and the measurement of one operation."""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any
+
+import torch
+
+from tracelens_graph.replay.program.timing import BETWEEN_CALLS, profiled, times_us
+from tracelens_graph.replay.program.values import build_on
+
+UNCAPPED = 1 << 40
+
+
+def options(about: str | None) -> argparse.ArgumentParser:
+    """What can be asked for."""
+    found = [name for name in ("cuda", "xpu") if hasattr(torch, name) and getattr(torch, name).is_available()]
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("--device", choices=["cuda", "xpu", "cpu"], default=[*found, "cpu"][0], help="cuda is that of ROCm, too")
+    add("--warmup", type=int, default=10, metavar="N", help="calls before those that are timed (default: 10)")
+    add("--iterations", type=int, default=100, metavar="N", help="calls that are timed (default: 100)")
+    add("--flush-l2", action="store_true", help="empty the cache between calls")
+    add("--graph", action="store_true", help="time the call as a CUDA graph")
+    add("--cap-bytes", type=int, metavar="N", help="shrink sizes until all tensors together take no more")
+    add("--json", metavar="FILE", help="write results")
+    add("--profile", default="", metavar="FILE", help="write the profiler's trace of one call")
+    add("--execution-trace", default="", metavar="FILE", help="write the execution trace of that call")
+    return parser
+
+
+def tensors(value: Any) -> list[torch.Tensor]:
+    """All tensors in arguments."""
+    if isinstance(value, (list, tuple)):
+        return [found for one in value for found in tensors(one)]
+    return [value] if isinstance(value, torch.Tensor) else []
+
+
+def capped(make: Callable[[], Any], cap: int) -> int:
+    """The largest size of any dimension with which all tensors fit."""
+    largest = UNCAPPED
+    while largest > 1:
+        largest //= 2
+        build_on("meta", largest)
+        positional, keyword = make()
+        if sum(one.untyped_storage().nbytes() for one in tensors([*positional, *keyword.values()])) <= cap:
+            break
+    return largest
+
+
+def measure(operation: dict[str, Any], make: Callable[[], Any], asked: argparse.Namespace) -> dict[str, Any]:
+    """What a call of an operation takes and does, beside what was traced."""
+    call, on_gpu = attrgetter(operation["call"])(torch.ops), asked.device != "cpu"
+    largest = UNCAPPED if asked.cap_bytes is None else capped(make, asked.cap_bytes)
+    build_on(asked.device, largest)
+    BETWEEN_CALLS.clear()
+    positional, keyword = make()
+    positional = [[min(n, largest) if type(n) is int else n for n in a] if type(a) is list else a for a in positional]
+
+    def once() -> Any:
+        return call(*positional, **keyword)
+
+    if asked.flush_l2:
+        BETWEEN_CALLS.append(torch.empty(1 << 28, dtype=torch.int8, device=asked.device).zero_)
+    times_us(once, asked.warmup)
+    kernels = profiled(once, asked.profile, asked.execution_trace) if on_gpu or asked.profile else []
+    timed = once
+    if asked.graph:
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            once()
+        timed = graph.replay
+    times = sorted(times_us(timed, asked.iterations))
+    median = statistics.median(times)
+    known = {} if largest < UNCAPPED else operation
+    return {
+        **{key: operation[key] for key in ("op", "signature")},
+        "device": getattr(torch, asked.device).get_device_name() if on_gpu else "cpu",
+        "torch": torch.__version__,
+        "median_us": median,
+        "spread_us": [times[len(times) // 10], times[len(times) * 9 // 10]],
+        "iterations": len(times),
+        "tflops": known["flops"] / median / 1e6 if known.get("flops") else None,
+        "tbytes_per_s": known["bytes"] / median / 1e6 if known.get("bytes") else None,
+        "percent_of_roof": 100 * known["roof_us"] / median if known.get("roof_us") else None,
+        "traced_us": operation["traced_us"],
+        "ratio_to_traced": median / known["traced_us"] if known.get("traced_us") else None,
+        "kernels": kernels,
+        "kernels_as_traced": kernels == operation["kernels"] if on_gpu else None,
+        "assumed": operation["assumed"],
+        "largest_size": largest if largest < UNCAPPED else None,
+    }
+
+
+def show(result: dict[str, Any]) -> None:
+    """Print what there is of a result."""
+    for name, value in result.items():
+        if name != "signature" and value not in (None, []):
+            cells = value if type(value) is list else [value]
+            print(f"{name:17}", ", ".join(f"{one:.4g}" if type(one) is float else str(one) for one in cells))

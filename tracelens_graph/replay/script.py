@@ -1,0 +1,188 @@
+"""The program of a plan: one file that needs torch alone."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from tracelens_graph._version import __version__
+from tracelens_graph.replay.arguments import Fill, Named, TensorValue, Value
+from tracelens_graph.replay.assemble import parts, program
+from tracelens_graph.replay.literals import display, identifier, literal
+from tracelens_graph.replay.replay_plan import ReplayPlan
+from tracelens_graph.replay.schemas import parse
+
+MODULES = ("values", "timing", "measure", "main")
+"""What the program of one operation is put together from."""
+
+_WIDTH = 80
+_LONGEST = 600
+"""Characters of an entry of the heading."""
+_INDENT = "    "
+_MOST_KERNELS = 6
+"""Names of kernels in the heading; the program's data has them all."""
+
+_DEFAULTS: dict[str, Any] = {
+    "strides": None, "fill": Fill().rule, "offset": 0, "storage": None, "layout": "strided", "on_cpu": False,
+}  # fmt: skip
+"""Arguments of `tensor` that are left out where they are this."""
+_ONLY_WRITE = frozenset({
+    "fill_", "zero_", "copy_", "normal_", "uniform_", "random_", "bernoulli_", "exponential_", "geometric_", "cauchy_",
+    "log_normal_",
+})  # fmt: skip
+
+
+def script(plan: ReplayPlan) -> str:
+    """The source of a program that calls the operation again and times it.
+
+    It is ASCII, holds nothing of the model, no path and no stack, and passes `check.check`. `--help` lists its options.
+    """
+    slots = {"OPERATION": literal(operation(plan)), "arguments": arguments_source(plan)}
+    return program(parts(*MODULES), heading(plan), slots, roots(plan))
+
+
+def operation(plan: ReplayPlan) -> dict[str, Any]:
+    """What the program knows of the operation besides its arguments; the names are those of its results."""
+    recorded = plan.recorded
+    return {
+        "op": plan.op,
+        "call": f"{plan.op.replace('::', '.')}.{plan.overload or 'default'}",
+        "signature": {
+            "dims": recorded.dims, "types": recorded.types, "strides": recorded.strides, "values": recorded.values,
+        },
+        "flops": plan.work.flops,
+        "bytes": plan.work.bytes,
+        "roof_us": plan.work.roof_us,
+        "traced_us": plan.traced.kernel_us,
+        "kernels": plan.traced.kernels,
+        "assumed": plan.assumed,
+    }  # fmt: skip
+
+
+def arguments_source(plan: ReplayPlan) -> str:
+    """The arguments as calls of builders: a tuple of a list and a dictionary."""
+    written = written_arguments(plan)
+    positional = [source(one.value, one.name in written, _INDENT * 2) for one in plan.positional]
+    keyword = [f"{literal(one.name)}: {source(one.value, one.name in written, _INDENT * 2)}" for one in plan.keyword]
+    return display("[", positional, "]", _INDENT) + ", " + display("{", keyword, "}", _INDENT)
+
+
+def written_arguments(plan: ReplayPlan) -> frozenset[str]:
+    """Names of the arguments that the operation reads and writes, so that a second call would see what the first did.
+
+    That is what the schema says is written, but for `out` arguments and operations that only write.
+    """
+    if plan.op.rpartition("::")[2] in _ONLY_WRITE:
+        return frozenset()
+    return frozenset(one.name for one in parse(plan.schema).parameters if one.is_written and not one.is_keyword)
+
+
+def source(value: Value, is_restored: bool = False, indent: str = _INDENT) -> str:
+    """An argument as a literal, or as a call of a builder.
+
+    Args:
+        value: the argument.
+        is_restored: whether its tensors get back between calls what they held.
+        indent: what further lines begin with.
+    """
+    if isinstance(value, tuple):
+        return display("[", [source(one, is_restored, indent + _INDENT) for one in value], "]", indent)
+    if isinstance(value, Named):
+        return f"{value.kind}({literal(value.name) if value.name else ''})"
+    if isinstance(value, TensorValue):
+        call = display("tensor(", list(_tensor(value)), ")", indent)
+        return f"restored({call})" if is_restored else call
+    return literal(value)
+
+
+def _tensor(value: TensorValue) -> Iterator[str]:
+    yield literal(value.shape)
+    yield literal(value.dtype)
+    told = {
+        "strides": None if value.strides == dense_strides(value.shape) else value.strides,
+        "fill": value.fill.rule,
+        "offset": value.offset,
+        "storage": value.storage,
+        "layout": value.layout,
+        "on_cpu": value.on_cpu,
+    }
+    for name, one in told.items():
+        if one != _DEFAULTS[name]:
+            yield f"{name}={literal(one)}"
+    for name, one in value.fill.options.items():
+        yield f"{identifier(name)}={literal(one)}"
+
+
+def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides of a contiguous tensor, as torch counts them: a size of 0 counts as 1."""
+    steps = [1]
+    for size in reversed(shape[1:]):
+        steps.append(steps[-1] * max(size, 1))
+    return tuple(reversed(steps))[-len(shape) :] if shape else ()
+
+
+def roots(plan: ReplayPlan) -> list[str]:
+    """Names of the builders and fill rules that the plan's arguments need."""
+    found = {"restored"} if written_arguments(plan) else set()
+    for value in leaves(one.value for one in plan.arguments):
+        if isinstance(value, TensorValue):
+            found |= {"tensor", value.fill.rule}
+        elif isinstance(value, Named):
+            found.add(value.kind)
+    return sorted(found)
+
+
+def leaves(values: Iterable[Value]) -> Iterator[Value]:
+    """All values, those in lists instead of the lists."""
+    for value in values:
+        if isinstance(value, tuple):
+            yield from leaves(value)
+        else:
+            yield value
+
+
+def heading(plan: ReplayPlan) -> str:
+    """What the program's docstring says: the operation, its arguments, what was traced, what is assumed."""
+    traced = plan.traced
+    lines = [f"{''.join(_printable(plan.op))}: one operation of a trace, called again by itself.", ""]
+    lines += _entry("arguments", ", ".join(f"{one.name} {words(one.value)}" for one in plan.arguments) or "none")
+    calls = f"{traced.calls} call" + "s" * (traced.calls != 1)
+    where = f" on {traced.gpu}" if traced.gpu else ""
+    took = f"; {traced.kernel_us:.2f} us of GPU time{where}" if traced.kernels else where
+    lines += _entry("traced", calls + took)
+    for name in traced.kernels[:_MOST_KERNELS]:
+        lines += _entry("kernel", name)
+    if len(traced.kernels) > _MOST_KERNELS:
+        lines += _entry("", f"and {len(traced.kernels) - _MOST_KERNELS} more")
+    for label, notes in (("assumed", plan.assumed), ("note", plan.notes)):
+        for note in notes:
+            lines += _entry(label, note)
+    lines += ["", f"Written by tracelens_graph {__version__}; needs PyTorch and nothing else."]
+    return "\n".join(lines) + "\n"
+
+
+def words(value: Value) -> str:
+    """An argument in a few words: `bfloat16[4096, 1024]`, `True`, `3 x float32[8]`."""
+    if isinstance(value, TensorValue):
+        shape = f"{value.dtype}[{', '.join(map(str, value.shape))}]"
+        uneven = value.strides is not None and value.strides != dense_strides(value.shape)
+        return shape + f" with strides {list(value.strides or ())}" * uneven
+    if isinstance(value, tuple):
+        parts = [words(one) for one in value]
+        if len(set(parts)) == 1 and len(parts) > 2 and isinstance(value[0], TensorValue):
+            return f"{len(parts)} x {parts[0]}"
+        return f"[{', '.join(parts)}]"
+    return value.name or value.kind if isinstance(value, Named) else str(value)
+
+
+def _entry(label: str, text: str) -> list[str]:
+    """A line of the heading, wrapped; whatever the text holds, it is printable ASCII on lines of its own."""
+    body = "".join(_printable(text)).replace("%(", "% (")  # argparse fills in what stands behind that
+    return textwrap.wrap(
+        body[:_LONGEST], _WIDTH, initial_indent=f"{label:<11}", subsequent_indent=" " * 11, break_on_hyphens=False
+    )
+
+
+def _printable(text: str) -> Iterator[str]:
+    return (one if " " <= one <= "~" else ascii(one)[1:-1] for one in text)
