@@ -20,6 +20,7 @@ from tracelens_graph.cli import (
     model,
     modules,
     ranks,
+    replay,
     report,
     roofline,
     save,
@@ -45,7 +46,8 @@ app = typer.Typer(
 )
 COMMANDS = (
     report.report, info.info, tree.tree, modules.modules, timeline.timeline, attribution.attribution, roofline.roofline,
-    compare.compare, diff.diff, ranks.ranks, link.link, ask.ask, tensor.tensor, cut.cut, export.export, save.save,
+    compare.compare, diff.diff, ranks.ranks, link.link, replay.replay, ask.ask, tensor.tensor, cut.cut, export.export,
+    save.save,
 )  # fmt: skip
 for command in COMMANDS:
     app.command(help=_paragraphs(command.__doc__))(protected(command))

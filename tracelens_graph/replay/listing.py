@@ -39,11 +39,11 @@ def listing(plans: Plans, files: Mapping[int, str] | None = None) -> Table:
         "median_us": found.median_ns / 1e3,
         "kernels": [[core.names[code] for code in c.name[rows].tolist()] for rows in gpu],
         "kernel": [core.names[c.name[rows[np.argmax(c.dur_ns[rows])]]] if len(rows) else "" for rows in gpu],
+        "uid": c.uid[found.rows],
         "plan": [plans[place].state for place in every],
         "why": [plans[place].why for place in every],
         "remedy": [plans[place].remedy for place in every],
         "file": [(files or {}).get(place, "") for place in every],
-        "uid": c.uid[found.rows],
     }
     return Table("replay_signatures", columns, REPLAY_SIGNATURES, found.window.titled("Operations to be called again"))
 

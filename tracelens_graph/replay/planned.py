@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 State = Literal["yes", "assumed", "no"]
 
-COLLECTIVE = "collective: its other ranks are needed"
-TRITON = "Triton kernel: its source is not in the trace"
-AUTOGRAD = "autograd function: what it calls is not recorded as operations"
-CUSTOM = "custom operation: no schema is known"
-RANGE = "no operation of PyTorch"
+COLLECTIVE = "collective"
+TRITON = "Triton kernel"
+AUTOGRAD = "autograd function"
+CUSTOM = "custom op"
+RANGE = "no op of PyTorch"
 
 _KINDS = (
     (r"^(?:c10d|_c10d_functional|symm_mem)::|^(?:nccl|gloo|mpi|ucc)[:_]|^record_param_comms$",

@@ -11,17 +11,24 @@ REPLAY_SIGNATURES: About = {
     "input_types": Column("types of its arguments, as recorded", role=Role.key, cells="list"),
     "concrete_inputs": Column("values of its arguments that are no tensors, as recorded", role=Role.key, cells="list"),
     "calls": count("calls with these arguments", "calls"),
-    "time_us": total("sum of the durations of the GPU work charged to them", "us", "GPU us"),
+    "time_us": Column(
+        "sum of the durations of the GPU work charged to them", "us", Role.sum, heading="GPU us", gives_way=1
+    ),
     "percent": share("share of the GPU time of the window, work under no op included", "%"),
     "could_be_won_us": Column("of this the time beyond that at the roof; absent where it was not asked for", "us"),
     "median_us": Column("median over the calls of the sum of the GPU work below each", "us", Role.spread),
     "kernels": listed("names of the GPU work below the call that is planned, in order of launch"),
-    "kernel": text("of these the longest", "kernel"),
-    "plan": key("`yes`, `assumed` where the trace does not tell all arguments, or `no`", "replay"),
-    "why": Column("what is assumed, or why it cannot be replayed", role=Role.text, heading="why", wraps=True),
+    "kernel": Column("of these the longest", role=Role.text, heading="kernel"),
+    "uid": Column("the call that is planned: that with the most GPU time", role=Role.uid, heading="uid"),
+    "plan": Column(
+        "`yes`, `assumed` where the trace does not tell all arguments, or `no`",
+        role=Role.key,
+        heading="replay",
+        wraps=True,
+    ),
+    "why": text("what is assumed, or why it cannot be replayed"),
     "remedy": text("what would help; empty where nothing would"),
     "file": text("the script that was written; empty for none"),
-    "uid": Column("the call that is planned: that with the most GPU time", role=Role.uid, heading="uid", gives_way=1),
 }
 
 REPLAY_COVERAGE: About = {

@@ -1,0 +1,115 @@
+"""`tracelens-graph replay`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tracelens_graph.cli.durations import to_uid
+from tracelens_graph.cli.options import (
+    NO_ARCH,
+    TO_FOLDER,
+    Arch,
+    CacheOption,
+    ExecutionTraceFile,
+    Extensions,
+    Format,
+    FormatOption,
+    name_wanted,
+)
+from tracelens_graph.cli.replay_work import ROWS, Asked, replay_trace
+from tracelens_graph.cli.windows import WindowChoice, with_window_options
+
+
+class By(StrEnum):
+    """What operations are chosen by."""
+
+    gpu_time = "gpu-time"
+    below_roof = "below-roof"
+
+
+@with_window_options
+def replay(
+    given: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="TRACE",
+            show_default=False,
+            help="Trace file, saved graph, or - for stdin.",
+        ),
+    ],
+    window: WindowChoice,
+    op: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME|/REGEX/",
+            show_default=False,
+            help="Operations of this name; between slashes, names in which the regular expression is found.",
+        ),
+    ] = None,
+    uid: Annotated[
+        str | None,
+        typer.Option(metavar="UID", show_default=False, help="This call; of a kernel the operation that launched it."),
+    ] = None,
+    top: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=0,
+            show_default=False,
+            help=f"The first N operations and argument sets; 0 for all. {ROWS} without --op and --uid.",
+        ),
+    ] = None,
+    by: Annotated[
+        By, typer.Option(help="Which come first: those with most GPU time, or with most time beyond the roof.")
+    ] = By.gpu_time,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="DIR",
+            show_default=False,
+            help="Write a program for each to DIR, and replay.json, which lists them.",
+        ),
+        TO_FOLDER,
+    ] = None,
+    et: ExecutionTraceFile = None,
+    arch: Arch = None,
+    extension: Extensions = None,
+    format: FormatOption = Format.table,
+    cache: CacheOption = False,
+) -> None:
+    """Make a small program of any operation of a trace, which calls it again without the model.
+
+    Arguments are rebuilt from the shapes, types, strides and values that the profiler recorded. A program needs torch
+    alone. Without -o it is listed what can be replayed, what is assumed, and what cannot and why.
+
+    Example: tracelens-graph replay trace.json.gz --top 5
+
+    Example: tracelens-graph replay trace.json.gz --op aten::mm -o programs/
+    """
+    if arch == NO_ARCH:
+        raise typer.BadParameter("--arch: replay needs no device; leave it out")
+    asked = Asked(
+        trace=given[0],
+        window=window,
+        op=name_wanted(op, "--op"),
+        uid=None if uid is None else to_uid(uid, "--uid"),
+        top=top,
+        by_roof=by is By.below_roof,
+        output=output,
+        et=et,
+        arch=arch,
+        extensions=tuple(extension or ()),
+        format=format,
+        cache=cache,
+    )
+    if op is not None and uid is not None:
+        raise typer.BadParameter("--op and --uid: give one of them")
+    if asked.by_roof and (op is not None or uid is not None):
+        raise typer.BadParameter("--by below-roof chooses operations itself: leave out --op and --uid")
+    replay_trace(asked)
