@@ -1,0 +1,325 @@
+"""Collectives of a trace as one program for torchrun: kinds, sizes, types and groups as recorded.
+
+Equal collectives are one entry of the program. What they move and how bandwidths follow from it are the rules of
+`analyses.ranks.sizes`; the program gets them as numbers. Values do not matter to a collective, so none are recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from tracelens_graph.analyses.ranks.sizes import rule_of
+from tracelens_graph.errors import AnalysisError
+from tracelens_graph.graph.collective_kinds import UNKNOWN, kind_of
+from tracelens_graph.graph.collectives import Collective
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.traversals import ancestors
+from tracelens_graph.graph.window import Window, window_of
+from tracelens_graph.replay.assemble import parts, program
+from tracelens_graph.replay.dtypes import SCALAR_TYPES, torch_dtype
+from tracelens_graph.replay.literals import literal
+from tracelens_graph.schema import Kind
+
+_CALLS: Mapping[str, str] = {
+    "allreduce": "all_reduce", "allreduce_coalesced": "all_reduce_coalesced", "broadcast": "broadcast",
+    "reduce": "reduce", "all_gather": "all_gather", "_allgather_base": "all_gather_into_tensor",
+    "reduce_scatter": "reduce_scatter", "_reduce_scatter_base": "reduce_scatter_tensor", "gather": "gather",
+    "scatter": "scatter", "all_to_all": "all_to_all_single", "all_to_allv": "all_to_all_single", "send": "transfer",
+    "recv": "transfer", "send_recv": "ring", "barrier": "barrier",
+}  # fmt: skip
+"""Kind of a collective -> the call of `torch.distributed` in the program, or what stands for it there."""
+
+_SEVERAL = ("all_gather_into_tensor", "reduce_scatter_tensor")
+"""Calls that PyTorch has a coalesced form of, beside that of the all-reduce."""
+
+_ROOTED = ("broadcast", "reduce", "gather", "scatter")
+
+_SCALARS: Mapping[str, str] = {
+    "byte": "uint8", "char": "int8", "short": "int16", "int": "int32", "long": "int64", "half": "float16",
+    "float": "float32", "double": "float64", "complexhalf": "complex32", "complexfloat": "complex64",
+    "complexdouble": "complex128",
+}  # fmt: skip
+"""Types as collectives have them, in lower case -> as torch has them."""
+
+_MOST_RANKS = 100_000
+
+
+@dataclass(frozen=True)
+class CollectiveCall:
+    """Equal collectives of a trace.
+
+    Attributes:
+        kind: PyTorch's name of the kind.
+        call: the call of `torch.distributed`, as the program has it.
+        dtype: type of the elements, as torch names it; empty for a barrier.
+        into, out: elements that this rank puts in and gets out.
+        ranks: ranks of the job in the group; of a transfer of the whole job, as far as it is known.
+        place: place of the traced rank in the group.
+        in_split, out_split: elements that this rank sends to each other one, and gets; empty for an even exchange.
+        parts: elements of each tensor of a coalesced form, of the larger side.
+        source, target: ranks of a transfer; None for all else.
+        calls: how many there are.
+        traced_us: median of their durations, in us.
+        total_us: sum of their durations, in us.
+        uid: the longest of them.
+        assumed: what the trace does not tell, in words.
+    """
+
+    kind: str
+    call: str
+    dtype: str
+    into: int
+    out: int
+    ranks: tuple[int, ...]
+    place: int = 0
+    in_split: tuple[int, ...] = ()
+    out_split: tuple[int, ...] = ()
+    parts: tuple[int, ...] = ()
+    source: int | None = None
+    target: int | None = None
+    calls: int = 1
+    traced_us: float = 0.0
+    total_us: float = 0.0
+    uid: int = -1
+    assumed: tuple[str, ...] = ()
+
+    def data(self) -> dict[str, Any]:
+        """The entry of the program, without what is as in its `DEFAULTS`."""
+        rule = rule_of(self.kind)
+        told = {
+            "dtype": self.dtype, "in": self.into, "out": self.out, "ranks": list(self.ranks), "place": self.place,
+            "in_split": list(self.in_split), "out_split": list(self.out_split), "parts": list(self.parts),
+            "message": rule.message if rule else "", "factor": rule.factor if rule else 0.0,
+            "all_ranks": bool(rule and rule.all_ranks), "calls": self.calls, "traced_us": round(self.traced_us, 3),
+            "assumed": list(self.assumed),
+        }  # fmt: skip
+        ends = {} if self.source is None else {"source": self.source, "target": self.target}
+        return {"kind": self.kind, "call": self.call, **{key: one for key, one in told.items() if one}, **ends}
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Collectives that cannot be run again.
+
+    Attributes:
+        what: kind, or name of the kernel.
+        reason, remedy: why, and what would help.
+        calls: how many there are.
+        total_us: sum of their durations, in us.
+        percent: share in the time of all collectives.
+    """
+
+    what: str
+    reason: str
+    remedy: str
+    calls: int
+    total_us: float
+    percent: float
+
+    @property
+    def line(self) -> str:
+        """In words."""
+        return f"{self.calls:,} x {self.what}, {self.percent:.1f} % of the time: {self.reason}; {self.remedy}"
+
+
+@dataclass(frozen=True)
+class CollectivePlan:
+    """The collectives of a trace, those with the most time first.
+
+    Attributes:
+        calls: what the program runs.
+        left_out: what it cannot.
+        rank: the traced rank; None where it is not known.
+        world_size: ranks of the job: as recorded, else as many as the groups need.
+    """
+
+    calls: tuple[CollectiveCall, ...]
+    left_out: tuple[LeftOut, ...]
+    rank: int | None
+    world_size: int
+
+    @property
+    def assumed(self) -> tuple[str, ...]:
+        """What the trace does not tell, each once."""
+        return tuple(dict.fromkeys(chain.from_iterable(call.assumed for call in self.calls)))
+
+    def script(self) -> str:
+        """A program that `torchrun --nproc-per-node N` runs.
+
+        It needs torch alone. With fewer ranks than recorded it shrinks groups, and says so.
+        """
+        told = "the traced rank" if self.rank is None else f"rank {self.rank}"
+        origin = {"job": f"{told} of {self.world_size}", "left_out": [one.line for one in self.left_out]}
+        slots = {"COLLECTIVES": literal([call.data() for call in self.calls]), "ORIGIN": literal(origin)}
+        return program(parts("collectives"), self._about(), slots, ())
+
+    def _about(self) -> str:
+        calls, kinds = sum(call.calls for call in self.calls), len(self.calls)
+        return (
+            f"The collectives of one rank of a job of {self.world_size}: {calls:,} calls, {kinds:,} different ones.\n\n"
+            f"    torchrun --nproc-per-node {self.world_size} THIS_FILE\n\n"
+            "With fewer processes groups become smaller, and the table says which. NCCL runs them on GPUs, gloo on\n"
+            "CPUs (--device cpu). Made from a profiler's trace by tracelens-graph.\n"
+        )
+
+
+def collective_plan(graph: Core | Window) -> CollectivePlan:
+    """The collectives of a trace, or of a window of it, as a program can run them.
+
+    Args:
+        graph: the trace of one rank.
+
+    Raises:
+        AnalysisError: there are no collectives.
+    """
+    w = window_of(graph)
+    nodes = [one for one in w.core.collectives.nodes if w.holds(np.array(one.rows[:1]))[0]]
+    if not nodes:
+        raise AnalysisError("no collectives: the trace, or the part of it that was asked for, has none of any library")
+    rank = w.core.info.rank
+    world = w.core.info.world_size or 1 + max(
+        (max((*(one.ranks or ()), (one.group_size or 1) - 1)) for one in nodes), default=0
+    )
+    found: dict[Any, list[Collective]] = {}
+    for one in nodes:
+        found.setdefault(_identity(one), []).append(one)
+    calls, left_out, total = [], [], sum(_us(w.core, one) for one in nodes)
+    for same in found.values():
+        us = np.array([_us(w.core, one) for one in same])
+        longest = same[int(us.argmax())]
+        made = _call(w.core, longest, world)
+        if isinstance(made, CollectiveCall):
+            measured = {"calls": len(same), "traced_us": float(np.median(us)), "total_us": float(us.sum())}
+            calls.append(CollectiveCall(**{**vars(made), **measured, "uid": longest.uids[0]}))
+        else:
+            share = 100 * float(us.sum()) / total if total else 0.0
+            left_out.append(LeftOut(_what(w.core, longest), *made, len(same), float(us.sum()), share))
+    by_time = {"key": lambda one: one.total_us, "reverse": True}
+    return CollectivePlan(tuple(sorted(calls, **by_time)), tuple(_merged(sorted(left_out, **by_time))), rank, world)
+
+
+def _identity(one: Collective) -> tuple[Any, ...]:
+    return (
+        one.kind, one.dtype, one.in_elements, one.out_elements, one.in_split, one.out_split, one.ranks, one.group_size,
+        one.source_rank, one.target_rank,
+    )  # fmt: skip
+
+
+def _us(core: Core, one: Collective) -> float:
+    return float(core.columns.dur_ns[list(one.rows)].sum()) / 1e3
+
+
+def _what(core: Core, one: Collective) -> str:
+    name = core.names[core.columns.name[one.rows[0]]]
+    return one.kind if one.kind != UNKNOWN else name[:40]
+
+
+def _merged(found: Sequence[LeftOut]) -> Iterator[LeftOut]:
+    """One line for all of a kind and reason."""
+    by_reason: dict[tuple[str, str, str], list[LeftOut]] = {}
+    for one in found:
+        by_reason.setdefault((one.what, one.reason, one.remedy), []).append(one)
+    for (what, reason, remedy), same in by_reason.items():
+        calls, us, percent = (sum(getattr(one, name) for one in same) for name in ("calls", "total_us", "percent"))
+        yield LeftOut(what, reason, remedy, calls, us, percent)
+
+
+def _call(core: Core, one: Collective, world: int) -> CollectiveCall | tuple[str, str]:
+    """The call of a collective; else why there is none, and what would help."""
+    call = _CALLS.get(one.kind) or _CALLS.get(kind_of(one.kind), "")
+    if not call:
+        return "its kind is not known", "name it in a rule of an extension"
+    size = one.group_size or len(one.ranks or ()) or (world if call == "transfer" else 0)
+    if not 0 < size <= _MOST_RANKS:
+        return "its group is not recorded", "record with execution_trace_observer, and give the file with --et"
+    assumed = []
+    ranks = one.ranks
+    if not ranks or len(ranks) != size:
+        ranks = tuple(range(size))
+        assumed.append("the ranks of the group are the first ones of the job")
+    rank = one.rank if one.rank is not None else ranks[0]
+    place = ranks.index(rank) if rank in ranks else 0
+    if call == "barrier":
+        return CollectiveCall(one.kind, call, "", 0, 0, ranks, place)
+    dtype = _dtype(one.dtype)
+    if not dtype or (one.in_elements is None and one.out_elements is None):
+        return "its sizes are not recorded", "record with execution_trace_observer, and give the file with --et"
+    into, out = _both_sides(call, one, size)
+    if min(into, out) < 0:
+        return "its sizes are negative", "record it again"
+    source = target = None
+    if call == "transfer":
+        source, target = one.source_rank, one.target_rank
+        if source is None or target is None or not (0 <= source < _MOST_RANKS and 0 <= target < _MOST_RANKS):
+            return "its other end is not recorded", "record with a newer PyTorch"
+        ranks = tuple(range(max(world, source + 1, target + 1)))
+    if call in _ROOTED:
+        assumed.append("the first rank of the group is the root")
+    if call == "ring":
+        assumed.append("each rank sends to the next one")
+    sent, got = _splits(one, into, out, size) if call == "all_to_all_single" else ((), ())
+    if one.kind == "all_to_allv" and not sent:
+        assumed.append("all ranks get as much")
+    if sent:
+        assumed.append("what other ranks exchange follows from what this one sends and gets")
+    several = _parts(core, one, max(into, out), max(into, out) == into) if "coalesced" in one.kind else ()
+    if several and call in _SEVERAL:
+        call = f"{call}_coalesced"
+    elif "coalesced" in one.kind and not several:
+        call, several = call.removesuffix("_coalesced"), ()
+        assumed.append("one tensor in place of several")
+    return CollectiveCall(
+        one.kind, call, dtype, into, out, ranks, place, sent, got, several, source, target, assumed=tuple(assumed)
+    )
+
+
+def _dtype(recorded: str | None) -> str:
+    """PyTorch's name of a type of elements; empty where it is none."""
+    plain = (recorded or "").removeprefix("c10::").removeprefix("torch.")
+    lower = plain.lower()
+    return _SCALARS.get(lower) or torch_dtype(recorded or "") or (lower if lower in SCALAR_TYPES else "")
+
+
+def _both_sides(call: str, one: Collective, size: int) -> tuple[int, int]:
+    """Elements in and out; that which is not recorded follows from the other."""
+    into, out = one.in_elements, one.out_elements
+    if call.startswith(("all_gather", "gather")):
+        # Of a gather the root alone has the whole, and says it.
+        part = into if into is not None else (out or 0) // size
+        return part, part * size
+    if call.startswith(("reduce_scatter", "scatter")):
+        part = out if out else (into or 0) // size
+        return part * size, part
+    whole = into if into is not None else out or 0
+    return whole, whole if out is None else out
+
+
+def _splits(one: Collective, into: int, out: int, size: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Elements sent to each rank and got from it, from rows; both empty where the exchange is even."""
+    sent, got = one.in_split, one.out_split
+    if not sent or not got or len(sent) != size or len(got) != size or min(*sent, *got) < 0:
+        return (), ()
+    rows = sum(sent) or sum(got)
+    width = (into if sum(sent) else out) // rows if rows else 0
+    return tuple(width * part for part in sent), tuple(width * part for part in got)
+
+
+def _parts(core: Core, one: Collective, elements: int, of_input: bool) -> tuple[int, ...]:
+    """Elements of each tensor of a coalesced form: of the first list of tensors above that adds up to the whole."""
+    c = core.columns
+    for row in ancestors(c, one.rows[0]):
+        if c.kind[row] != Kind.Op:
+            continue
+        dims = core.nodes_at([row])[0].shapes.get("Input Dims") or []
+        for sizes in dims:
+            if sizes and all(isinstance(shape, list) and all(type(n) is int for n in shape) for shape in sizes):
+                counts = tuple(prod(shape) for shape in sizes)
+                if sum(counts) == elements and min(counts) >= 0:
+                    return counts
+    return ()
