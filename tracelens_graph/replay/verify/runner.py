@@ -1,0 +1,76 @@
+"""The program that runs scripts one after another in one process, so that PyTorch is imported once.
+
+It needs nothing of this package, as it runs under whatever Python has PyTorch. Its first line says what is there:
+`{"torch": "2.9.0", "device": "cuda"}`, or `{"missing": "No module named 'torch'"}`. Then, for each line of standard
+input, `{"script": FILE, "arguments": [...]}`, it runs the script as a program and answers with a line
+`{"seconds": 0.4, "error": ""}`. It ends with its input.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import io
+import json
+import os
+import queue
+import runpy
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+
+def main() -> None:
+    """Serve until the input ends."""
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    silence = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(silence, 1)
+    os.dup2(silence, 2)
+    orders: queue.Queue[dict[str, Any]] = queue.Queue()
+    threading.Thread(target=listen, args=(orders,), daemon=True).start()
+    answers.write(json.dumps(there()) + "\n")
+    while True:
+        answers.write(json.dumps(ran(**orders.get())) + "\n")
+
+
+def listen(orders: queue.Queue[dict[str, Any]]) -> None:
+    """Pass on what comes, and end this process when nothing more can come, whatever it does."""
+    for line in sys.stdin:
+        orders.put(json.loads(line))
+    os._exit(0)
+
+
+def there() -> dict[str, str]:
+    """What PyTorch is there."""
+    try:
+        torch: Any = importlib.import_module("torch")
+        device = "cuda" if torch.cuda.is_available() else "xpu" if torch.xpu.is_available() else "cpu"
+        return {"torch": str(torch.__version__), "device": device}
+    except Exception as error:
+        return {"missing": str(error) or type(error).__name__}
+
+
+def ran(script: str, arguments: Sequence[str]) -> dict[str, Any]:
+    """Run a script as a program: how long it took, and the last line of its error."""
+    begun = time.perf_counter()
+    messages = io.StringIO()
+    error = ""
+    sys.argv = [script, *arguments]
+    try:
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(messages):
+            runpy.run_path(script, run_name="__main__")
+    except SystemExit as end:
+        if end.code:
+            lines = messages.getvalue().strip().splitlines()
+            error = end.code if isinstance(end.code, str) else lines[-1] if lines else f"exit code {end.code}"
+    except BaseException as raised:
+        error = f"{type(raised).__name__}: {raised}"
+    gc.collect()
+    return {"seconds": time.perf_counter() - begun, "error": error}
+
+
+if __name__ == "__main__":
+    main()
