@@ -92,6 +92,7 @@ if TYPE_CHECKING:
     from tracelens_graph.perf.devices import architecture as architecture
     from tracelens_graph.perf.model import OpModel as OpModel
     from tracelens_graph.perf.time_model import TimeModel as TimeModel
+    from tracelens_graph.replayer import Replayer as Replayer
     from tracelens_graph.schema import Kind as Kind
     from tracelens_graph.table import Table as Table
     from tracelens_graph.trace_diff import TraceDiff as TraceDiff
@@ -123,6 +124,7 @@ _HOME = {
     "OutputError": "errors",
     "QUESTIONS": "analyses.questions",
     "Question": "analyses.questions",
+    "Replayer": "replayer",
     "ReportOptions": "analyses.report.report_tables",
     "Role": "column",
     "Rule": "categories.ops",
@@ -207,6 +209,7 @@ __all__ = [
     "OpRules",
     "OutputError",
     "Question",
+    "Replayer",
     "ReportOptions",
     "Role",
     "Rule",

@@ -1,4 +1,4 @@
-"""What users add to analyses: categories, models, tables, changes of the graph, as one object of plain data.
+"""What users add to analyses: categories, models, tables, changes of the graph, ways to call ops again, as plain data.
 
     extension = Extension(models={"my::op": OpModel(estimate, "GEMM")})
     unified_perf_summary(extension.of(graph))
@@ -27,6 +27,7 @@ from tracelens_graph.perf.cost import Cost
 from tracelens_graph.perf.model import OpModel
 from tracelens_graph.perf.registry import MODELS, sheets
 from tracelens_graph.perf.time_model import TimeModel
+from tracelens_graph.replayer import Replayer
 from tracelens_graph.schema.tables import REPORT_TABLES
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class Extension:
         table_sets: functions of a window that make several tables, by names that only they know.
         postprocess: function that is given the graph, and returns it or a changed one; see `graph.edited`.
         time_models: predictions of the times of calls, shown beside the roofline.
+        replayers: op name -> how it is called again, for ops whose schema PyTorch does not have.
         registry: the models that `models` is added to; None for all built-in ones, `{}` for none.
         name: what messages call it.
         notes: what of its source is not taken, in words.
@@ -69,6 +71,7 @@ class Extension:
     table_sets: Sequence[TableSetMaker] = ()
     postprocess: Callable[[Core], Core] | None = None
     time_models: Sequence[TimeModel] = ()
+    replayers: Mapping[str, Replayer] = field(default_factory=dict)
     registry: Mapping[str, OpModel] | None = None
     name: str = "extension"
     notes: Sequence[str] = ()
@@ -77,11 +80,15 @@ class Extension:
         self._check("op_rules", (self.op_rules,), ops.OpRules)
         self._check("models", self.models, OpModel)
         self._check("time_models", self.time_models, TimeModel)
+        self._check("replayers", self.replayers, Replayer)
         self._check("tables", self.tables)
         self._check("table_sets", self.table_sets)
         self._check("postprocess", () if self.postprocess is None else (self.postprocess,))
         for table in self.tables:
             self.check_table_name(table)
+        for op, replayer in self.replayers.items():
+            if op != replayer.op:
+                raise ExtensionError(f"{self.name}: the replayer of {op} has the schema of {replayer.op}")
         self._check_kernel_rules()
         for attribute, value in self._guarded(None).items():
             object.__setattr__(self, attribute, value)
@@ -240,7 +247,8 @@ def combined(extensions: Iterable[Extension]) -> Extension:
     """Several extensions as one: of rules, the first that matches counts; graphs are processed by one after another.
 
     Raises:
-        ExtensionError: two have a model, a table or a time model of one name, or replace the built-in models.
+        ExtensionError: two have a model, a table, a time model or a replayer of one name, or replace the built-in
+            models.
     """
     every = list(extensions)
     if len(every) == 1:
@@ -251,7 +259,8 @@ def combined(extensions: Iterable[Extension]) -> Extension:
     owner: dict[tuple[str, str], str] = {}
     for one in every:
         labels = [model.label for model in one.time_models]
-        for what, names in (("model of", one.models), ("table", one.tables), ("time model", labels)):
+        own = (("model of", one.models), ("table", one.tables), ("time model", labels), ("replayer of", one.replayers))
+        for what, names in own:
             for name in names:
                 if (what, name) in owner:
                     raise ExtensionError(f"{owner[what, name]} and {one.name} both have a {what} {name}")
@@ -265,6 +274,7 @@ def combined(extensions: Iterable[Extension]) -> Extension:
         table_sets=tuple(chain.from_iterable(one.table_sets for one in every)),
         postprocess=(lambda core: reduce(lambda graph, step: step(graph), steps, core)) if steps else None,
         time_models=tuple(chain.from_iterable(one.time_models for one in every)),
+        replayers={op: replayer for one in every for op, replayer in one.replayers.items()},
         registry=registries[0] if registries else None,
         name=", ".join(one.name for one in every) or "extension",
         notes=tuple(chain.from_iterable(one.notes for one in every)),
