@@ -1,0 +1,133 @@
+"""Which calls are chosen, and that each GPU event counts once."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from calls_to_replay import GPU_US, calls
+
+from corpus import chosen_traces, loaded, parametrize
+from tracelens_graph.errors import NodeNotFoundError
+from tracelens_graph.graph.window import Window
+from tracelens_graph.loading import load_core
+from tracelens_graph.perf.devices import architecture
+from tracelens_graph.replay.signatures import Signatures, below_roof, charge_all, named, of_event, signatures
+
+
+@pytest.fixture(scope="module")
+def w() -> Window:
+    return load_core(calls()).everything
+
+
+def told(found: Signatures) -> list[tuple[str, int, int, float, int]]:
+    """Name, calls, GPU events, time in us and uid of each."""
+    uids = found.core.columns.uid[found.rows].tolist()
+    rows = zip(found.names, found.calls, found.gpu_events, found.charged_ns / 1e3, uids, strict=True)
+    return [(name, int(count), int(events), float(us), uid) for name, count, events, us, uid in rows]
+
+
+def test_work_is_charged_to_the_innermost_operation_with_a_schema(w: Window) -> None:
+    assert told(signatures(charge_all(w))) == [
+        ("c10d::allreduce_", 1, 1, 50.0, 16),
+        ("aten::mm", 2, 2, 40.0, 4),
+        ("my::fused", 1, 1, 37.0, 10),
+        ("aten::mm", 1, 1, 25.0, 7),
+        ("aten::copy_", 1, 1, 5.0, 11),
+    ]
+
+
+def test_a_name_of_the_user_s_is_charged_what_it_launches(w: Window) -> None:
+    charged = charge_all(w, ["my::fused"])
+    assert ("my::fused", 1, 1, 37.0, 10) in told(signatures(charged))
+    assert sorted(w.core.columns.dur_ns[charged.uncharged].tolist()) == [2000, 3000, 40000, 60000]
+
+
+def test_the_median_is_over_all_calls(w: Window) -> None:
+    found = signatures(charge_all(w))
+    assert found.median_ns[1] == 20_000
+    assert found.median_ns[2] == 42_000  # with what is below it
+
+
+def test_operations_by_name(w: Window) -> None:
+    assert told(named(w, "aten::mm")) == [("aten::mm", 2, 2, 40.0, 4), ("aten::mm", 1, 1, 25.0, 7)]
+    assert told(named(w, "my::fused")) == [("my::fused", 1, 2, 42.0, 10)]
+    assert told(named(w, "aten::view")) == [("aten::view", 1, 0, 0.0, 26)]
+
+
+def test_of_operations_within_one_another_the_inner_one_counts(w: Window) -> None:
+    found = told(named(w, re.compile("m(at)?mul|::mm")))
+    assert [(name, us) for name, _, _, us, _ in found] == [("aten::mm", 40.0), ("aten::mm", 25.0)]
+    assert [name for name, *_ in told(named(w, re.compile("fused|copy_")))] == ["my::fused", "aten::copy_"]
+    assert told(named(w, "aten::matmul")) == [("aten::matmul", 1, 1, 10.0, 0)]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("aten::mn", "did you mean aten::mm"),
+        ("mm", "did you mean aten::mm"),
+        ("conv", "most GPU time have c10d::allreduce_, aten::mm, my::fused"),
+        (re.compile("conv"), "has a name in which /conv/ is found; most GPU time have"),
+    ],
+)
+def test_an_unknown_name_is_answered_with_names(w: Window, name: str, said: str) -> None:
+    with pytest.raises(NodeNotFoundError, match=re.escape(said)):
+        named(w, name)
+
+
+@pytest.mark.parametrize(
+    ("uid", "op", "calls_of_it"),
+    [(4, 4, 2), (1, 1, 2), (0, 0, 1), (6, 4, 2), (5, 4, 2), (13, 11, 1), (15, 10, 1)],
+)
+def test_an_event_leads_to_its_operation(w: Window, uid: int, op: int, calls_of_it: int) -> None:
+    ((_, count, _, _, found),) = told(of_event(w, uid))
+    assert (found, count) == (op, calls_of_it)
+
+
+@pytest.mark.parametrize(
+    ("uid", "said"),
+    [
+        (20, "belongs to no operation"), (24, "belongs to no operation"), (25, "is no operation but a Module"),
+        (999, "no node has uid 999"),
+    ],
+)  # fmt: skip
+def test_an_event_of_no_operation_is_said(w: Window, uid: int, said: str) -> None:
+    with pytest.raises(NodeNotFoundError, match=said):
+        of_event(w, uid)
+
+
+def test_a_window_narrows_what_counts(w: Window) -> None:
+    late = w.core.window(after_ns=int(w.core.columns.start_ns[w.core.row(4)]))
+    assert told(named(late, "aten::mm"))[0] == ("aten::mm", 1, 1, 30.0, 4)
+
+
+def test_a_graph_without_events_has_none() -> None:
+    found = signatures(charge_all(load_core({"traceEvents": []}).everything))
+    assert len(found) == 0
+    assert found.names == []
+
+
+def test_below_the_roof_the_greatest_gain_comes_first(w: Window) -> None:
+    found = below_roof(w, architecture("h100-sxm"))
+    assert told(found)[:2] == [("aten::mm", 2, 2, 40.0, 4), ("aten::mm", 1, 1, 25.0, 7)]
+    assert (np.diff(found.won_ns) <= 0).all()
+    assert 39_000 < found.won_ns[0] < 40_000
+
+
+@parametrize("path", chosen_traces())
+def test_every_gpu_event_counts_once(path: Path) -> None:
+    w = loaded(path).everything
+    charged = charge_all(w)
+    found, c = signatures(charged), w.core.columns
+    assert int(found.charged_ns.sum()) + int(c.dur_ns[charged.uncharged].sum()) == int(c.dur_ns[w.gpu_rows].sum())
+    assert int(found.gpu_events.sum()) + len(charged.uncharged) == len(w.gpu_rows)
+    if len(found):
+        by_name = named(w, re.compile("."))
+        assert int(by_name.gpu_events.sum()) >= int(found.gpu_events.sum())
+
+
+def test_the_made_trace_is_as_it_says(w: Window) -> None:
+    assert int(w.core.columns.dur_ns[w.gpu_rows].sum()) == GPU_US * 1000
