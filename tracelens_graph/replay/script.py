@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tracelens_graph._version import __version__
-from tracelens_graph.replay.arguments import Fill, Named, TensorValue, Value
+from tracelens_graph.replay.arguments import Named, TensorValue, Value
 from tracelens_graph.replay.assemble import parts, program
 from tracelens_graph.replay.literals import display, identifier, literal
 from tracelens_graph.replay.replay_plan import ReplayPlan
@@ -23,10 +23,8 @@ _INDENT = "    "
 _MOST_KERNELS = 6
 """Names of kernels in the heading; the program's data has them all."""
 
-_DEFAULTS: dict[str, Any] = {
-    "strides": None, "fill": Fill().rule, "offset": 0, "storage": None, "layout": "strided", "on_cpu": False,
-}  # fmt: skip
-"""Arguments of `tensor` that are left out where they are this."""
+_FILLED = ("tensor", "shared")
+"""Builders that fill by a rule."""
 _ONLY_WRITE = frozenset({
     "fill_", "zero_", "copy_", "normal_", "uniform_", "random_", "bernoulli_", "exponential_", "geometric_", "cauchy_",
     "log_normal_",
@@ -91,27 +89,19 @@ def source(value: Value, is_restored: bool = False, indent: str = _INDENT) -> st
     if isinstance(value, Named):
         return f"{value.kind}({literal(value.name) if value.name else ''})"
     if isinstance(value, TensorValue):
-        call = display("tensor(", list(_tensor(value)), ")", indent)
+        call = _tensor(value, indent)
         return f"restored({call})" if is_restored else call
     return literal(value)
 
 
-def _tensor(value: TensorValue) -> Iterator[str]:
-    yield literal(value.shape)
-    yield literal(value.dtype)
-    told = {
-        "strides": None if value.strides == dense_strides(value.shape) else value.strides,
-        "fill": value.fill.rule,
-        "offset": value.offset,
-        "storage": value.storage,
-        "layout": value.layout,
-        "on_cpu": value.on_cpu,
-    }
-    for name, one in told.items():
-        if one != _DEFAULTS[name]:
-            yield f"{name}={literal(one)}"
-    for name, one in value.fill.options.items():
-        yield f"{identifier(name)}={literal(one)}"
+def _tensor(value: TensorValue, indent: str) -> str:
+    told = dict(value.told)
+    entries = [literal(told.pop(name)) for name in ("shape", "dtype")]
+    if told.get("strides") == dense_strides(value.shape):
+        del told["strides"]
+    return display(
+        f"{value.builder}(", [*entries, *(f"{identifier(k)}={literal(v)}" for k, v in told.items())], ")", indent
+    )
 
 
 def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -127,7 +117,7 @@ def roots(plan: ReplayPlan) -> list[str]:
     found = {"restored"} if written_arguments(plan) else set()
     for value in leaves(one.value for one in plan.arguments):
         if isinstance(value, TensorValue):
-            found |= {"tensor", value.fill.rule}
+            found |= {value.builder, value.fill.rule} if value.builder in _FILLED else {value.builder}
         elif isinstance(value, Named):
             found.add(value.kind)
     return sorted(found)

@@ -55,6 +55,8 @@ def capped(make: Callable[[], Any], cap: int) -> int:
 def measure(operation: dict[str, Any], make: Callable[[], Any], asked: argparse.Namespace) -> dict[str, Any]:
     """What a call of an operation takes and does, beside what was traced."""
     call, on_gpu = attrgetter(operation["call"])(torch.ops), asked.device != "cpu"
+    if not isinstance(call, torch._ops.OpOverload):
+        raise TypeError("torch has no such operation")
     largest = UNCAPPED if asked.cap_bytes is None else capped(make, asked.cap_bytes)
     build_on(asked.device, largest)
     BETWEEN_CALLS.clear()
