@@ -55,6 +55,7 @@ OUTCOMES = {
     "refused": "the file is not as it was written",
     "not filled": "a kernel has to be put in by hand first",
     "needs ranks": "a collective, which several processes run together",
+    "not run": "it runs operations of a list, of which single scripts are verified",
     "no torch": "PyTorch cannot be imported",
 }
 """How a script, run once under the profiler, compares with the call of the trace, and what that means."""

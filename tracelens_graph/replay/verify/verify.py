@@ -1,0 +1,166 @@
+"""The round trip: scripts of a folder run once under the profiler, and what that records is held against their plans."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tracelens_graph.errors import TraceError
+from tracelens_graph.leftovers import TemporaryFolder
+from tracelens_graph.loading import load_core
+from tracelens_graph.replay.check import ForeignProgramError, check
+from tracelens_graph.replay.folder import Program, read_folder
+from tracelens_graph.replay.verify.batches import NoTorchError, Ran, run_scripts
+from tracelens_graph.replay.verify.observed import observed, outermost_ops
+from tracelens_graph.replay.verify.outcomes import UNKNOWN, Outcome, compared
+from tracelens_graph.schema.tables.replay import OUTCOMES, REPLAY_VERIFY
+from tracelens_graph.table import Table, columns_of
+
+TIMEOUT_S = 120.0
+"""How long a script may take, without importing PyTorch."""
+
+_OPTIONS = ("--warmup", "1", "--iterations", "1")
+_LARGEST = 16 << 20
+"""Bytes of a script that is read."""
+
+_NOT_RUN = {
+    "collectives": Outcome("needs ranks", why="run it with torchrun on as many ranks as it says"),
+    "triton": Outcome("not filled", why="put the kernel's source in, and run it by itself"),
+    "batch": Outcome("not run", why="write single scripts to verify these operations"),
+}
+"""Kinds of programs that are not run, and why."""
+
+
+@dataclass
+class _Job:
+    """A script on its way: its place in the folder's index, its copy, where its trace goes, how it came out."""
+
+    program: Program
+    copy: Path | None = None
+    trace: Path | None = None
+    seconds: float | None = None
+    outcomes: list[Outcome] = field(default_factory=list)
+
+
+def verify(
+    folder: str | os.PathLike[str],
+    *,
+    python: str | None = None,
+    timeout_s: float = TIMEOUT_S,
+    progress: Callable[[int, int], None] | None = None,
+) -> Table:
+    """Run the scripts of a folder that `replay -o` wrote, and tell which are recorded as the calls of the trace.
+
+    Each is profiled for one call. Name, types, sizes, strides and values of its arguments, the ops below it and, where
+    both ran on a GPU, its kernels are compared with what the folder's index says of the traced call. A script that is
+    not as it was written is not run; a copy made before the check is what runs. Scripts share a process, in which
+    PyTorch is imported once; one that crashes it or takes too long is lost alone.
+
+    Args:
+        folder: the folder, with its `replay.json`.
+        python: an interpreter with PyTorch; by default this one.
+        timeout_s: how long one script may take, in s.
+        progress: called with the number of scripts that are done, and that of all.
+
+    Returns:
+        `replay_verify`: a row per script, of a script of several operations a row for each, in the index's order. Its
+        notes count outcomes, and say what to do where there is no PyTorch.
+
+    Raises:
+        FolderError: the folder has no index, or one that cannot be read.
+        OSError: there is no place for temporary files.
+    """
+    jobs = [_Job(program) for program in read_folder(folder)]
+    notes: list[str] = []
+    with TemporaryFolder(Path(tempfile.gettempdir()), "tracelens_graph-") as there:
+        for place, job in enumerate(jobs):
+            _prepare(job, Path(folder), there, place)
+        wanted = [job for job in jobs if job.copy is not None]
+        done = len(jobs) - len(wanted)
+        try:
+            for job, (ran, device) in zip(wanted, _ran(wanted, python or sys.executable, there, timeout_s), strict=True):
+                job.seconds = ran.seconds
+                job.outcomes = list(_outcomes(job, ran, device))
+                done += 1
+                if progress:
+                    progress(done, len(jobs))
+        except NoTorchError as error:
+            for job in wanted:
+                job.outcomes = job.outcomes or [Outcome("no torch", why=str(error))]
+            notes.append(f"{error}; name an interpreter that has PyTorch: --python /path/to/python")
+    return _table(jobs, notes)
+
+
+def _prepare(job: _Job, folder: Path, there: Path, place: int) -> None:
+    """Copy a script that may run; else say why not."""
+    program = job.program
+    if program.kind in _NOT_RUN:
+        job.outcomes = [_NOT_RUN[program.kind]]
+        return
+    try:
+        with open(folder / program.file, "rb") as file:
+            source = file.read(_LARGEST + 1)
+        check(source)
+    except OSError as error:
+        job.outcomes = [Outcome("refused", why=(error.strerror or str(error)).lower())]
+    except ForeignProgramError as error:
+        job.outcomes = [Outcome("refused", why=str(error))]
+    else:
+        job.copy, job.trace = there / f"{place}.py", there / f"{place}.json"
+        job.copy.write_bytes(source)
+
+
+def _ran(jobs: Sequence[_Job], python: str, there: Path, timeout_s: float) -> Iterator[tuple[Ran, str]]:
+    scripts = ((job.copy, ("--profile", str(job.trace), *_OPTIONS)) for job in jobs if job.copy is not None)
+    for ran in run_scripts(scripts, python, there, timeout_s):
+        yield ran, ran.device
+
+
+def _outcomes(job: _Job, ran: Ran, device: str) -> Iterator[Outcome]:
+    """How each operation of a script compares."""
+    assert job.trace is not None
+    plans = job.program.plans
+    if ran.error:
+        yield Outcome("failed", why=ran.error)
+        return
+    try:
+        core = load_core(str(job.trace), processes=1)
+    except TraceError as error:
+        yield Outcome("failed", why=f"its profile cannot be read: {error}")
+        return
+    finally:
+        job.trace.unlink(missing_ok=True)
+    rows = outermost_ops(core).tolist()
+    if len(rows) != len(plans):
+        yield Outcome("other arguments", why=f"{len(rows)} operations are recorded, not {len(plans)}")
+        return
+    for plan, row in zip(plans, rows, strict=True):
+        yield compared(plan, observed(core, row), device != "cpu")
+
+
+def _table(jobs: Sequence[_Job], notes: list[str]) -> Table:
+    records = [
+        {
+            "file": job.program.file,
+            "op": plan.op if plan else job.program.kind,
+            "outcome": one.outcome,
+            "arguments": one.arguments or UNKNOWN,
+            "children": one.children or UNKNOWN,
+            "kernels": one.kernels or UNKNOWN,
+            "why": one.why,
+            "seconds": job.seconds if at == 0 else None,
+        }
+        for job in jobs
+        for at, one in enumerate(job.outcomes)
+        for plan in [job.program.plans[at] if at < len(job.program.plans) else None]
+    ]
+    counts = Counter(str(one["outcome"]) for one in records)
+    told = ", ".join(f"{number} {outcome}" for outcome, number in counts.most_common())
+    meanings = [f"{outcome}: {OUTCOMES[outcome]}" for outcome in OUTCOMES if outcome in counts and outcome != "equal"]
+    title = f"Replayed and held against the trace: {told}" if told else "No scripts"
+    return Table("replay_verify", columns_of(records, REPLAY_VERIFY), REPLAY_VERIFY, title, [*meanings, *notes])
