@@ -18,9 +18,12 @@ from tracelens_graph.cli.app import app
 from tracelens_graph.simulate import simulate, write
 
 ONE_TRACE = (
-    "report", "info", "tree", "modules", "timeline", "attribution", "roofline", "ask", "tensor", "cut", "export",
+    "report", "info", "tree", "modules", "timeline", "attribution", "roofline", "replay", "ask", "tensor", "cut",
+    "export",
 )  # fmt: skip
-ASKED_OF_A_PART = ("report", "tree", "modules", "timeline", "attribution", "roofline", "compare", "diff", "ask")
+ASKED_OF_A_PART = (
+    "report", "tree", "modules", "timeline", "attribution", "roofline", "compare", "diff", "replay", "ask",
+)  # fmt: skip
 MODEL_ONLY = ("model",)
 
 
@@ -79,7 +82,7 @@ def test_an_option_is_declared_once(flag: str, declared: Any) -> None:
 def test_an_execution_trace_is_given_in_one_way() -> None:
     found = flags()["--et"]
     found.pop("link")  # which needs one
-    assert set(found) == {"report", "ask", "tensor", "save"}
+    assert set(found) == {"report", "ask", "replay", "tensor", "save"}
     assert all(annotation == options.ExecutionTraceFile for annotation in found.values())
 
 
@@ -92,7 +95,8 @@ def test_a_report_prints_several_tables_other_commands_one() -> None:
 
 def test_outputs_are_called_alike() -> None:
     found = flags()
-    assert set(found["--output"]) == set(found["-o"]) == {"ranks", "roofline", "cut", "export", "save", "db pull"}
+    writing = {"ranks", "roofline", "replay", "cut", "export", "save", "db pull"}
+    assert set(found["--output"]) == set(found["-o"]) == writing
     assert "--out" not in found
     assert set(found["--csv"]) == {"report", "compare", "diff", "link", "ranks"}
     assert {get_args(annotation)[1].metavar for annotation in found["--csv"].values()} == {"DIR"}
@@ -105,7 +109,7 @@ def test_every_command_has_the_options_that_it_can_have() -> None:
     assert set(found["--extension"]) == set(ASKED_OF_A_PART)
     assert set(found["--cache"]) == {*ONE_TRACE, "compare", "diff"}
     assert set(found["--recompute"]) == {"report", "timeline", "compare"}
-    assert set(found["--arch"]) == {"report", "roofline", "ranks", "db push", "db export"}
+    assert set(found["--arch"]) == {"report", "roofline", "ranks", "replay", "db push", "db export"}
 
 
 def test_a_trace_is_asked_for_in_one_way() -> None:
