@@ -112,3 +112,30 @@ class ReplayPlan:
     def with_traced(self, traced: Traced, work: Work) -> ReplayPlan:
         """The same call with what a trace and models say of it."""
         return replace(self, traced=traced, work=work)
+
+    def script(self) -> str:
+        """A program that calls the operation again: one file, which needs torch alone."""
+        from tracelens_graph.replay.script import script
+
+        return script(self)
+
+    def json(self) -> dict[str, Any]:
+        """The plan as plain data."""
+        from tracelens_graph.replay.plan_json import to_json
+
+        return to_json(self)
+
+    def run(self, device: str | None = None) -> Any:
+        """Call the operation once in this process.
+
+        Args:
+            device: such as `cuda`; by default a GPU where there is one.
+
+        Raises:
+            CannotReplay: the installed PyTorch has no such operator.
+            NoTorchError: PyTorch is not installed.
+            RuntimeError: PyTorch refuses the call.
+        """
+        from tracelens_graph.replay.run import run
+
+        return run(self, device)
