@@ -180,6 +180,10 @@ def _draw_point(difference: Diff, places: Table, number: int, pair: Pair) -> Non
     for call, uid in zip(pair.calls, uids, strict=True):
         if uid is not None:
             print(f"ask next: {call.complete(f'{_PROGRAM} tree TRACE --uid {uid} --up')}")
+    for call, core, uid in zip(pair.calls, sides, uids, strict=True):
+        if uid is not None:
+            for line in call.to_replay([core.node(uid).name], f"--uid {uid}"):
+                print(line)
     for call, side, uid in zip(pair.calls, "ab", uids, strict=True):
         if uid is not None:
             cut = f"{_PROGRAM} cut TRACE --uid {uid} -o {side}-{uid}.json.gz"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -122,6 +122,19 @@ class Call:
         """The command that cuts out the event of the first row that names one, for Perfetto UI; none if no row does."""
         uid = first_event(table)
         return [] if uid is None else [f"open in Perfetto UI: {self.cut(uid)}"]
+
+    def to_replay(self, names: Iterable[str], options: str) -> list[str]:
+        """The command that calls operations again; none where PyTorch has none of the names.
+
+        Args:
+            names: the operations that are shown.
+            options: what chooses them, such as `--top 5`.
+        """
+        from tracelens_graph.replay.signatures import NAMESPACES
+
+        if not any(name.startswith(NAMESPACES) for name in names):
+            return []
+        return [f"ask next: {self.complete(f'{_PROGRAM} replay TRACE {options}')}"]
 
     def cut(self, uid: int) -> str:
         """The command that cuts out an event."""

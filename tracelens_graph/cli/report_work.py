@@ -404,8 +404,9 @@ def _first_screen(
         w, request.options.linked_only, DEAREST if request.rows is None else request.rows or len(w.core.names)
     )
     call = request.call(trace)
+    hints = [*call.to_replay(dearest["name"], f"--top {len(dearest)}"), *call.to_open(dearest)]
     return first_screen(
-        about, findings, timeline, dearest, others, call.complete, call.to_open(dearest),
+        about, findings, timeline, dearest, others, call.complete, hints,
         request.width, request.color,
     )  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,6 +11,7 @@ import typer
 
 from tracelens_graph.cli.common import load, write_table
 from tracelens_graph.cli.drawing import PAGE, Drawn, drawn_as
+from tracelens_graph.cli.hints import Call
 from tracelens_graph.cli.options import (
     NO_ARCH,
     Arch,
@@ -75,7 +77,7 @@ def roofline(
     device, added = architecture_named(arch), extension_of(extension)
     core = load(trace, cache, wants_gpu=True)
     device = architecture_of(core, device)
-    w = window.of(core, added)
+    w, call = window.of(core, added), Call(trace, window, extension or [])
     from tracelens_graph.analyses.performance.below_roof import below_roof
     from tracelens_graph.analyses.performance.perf_tables import unified_perf_summary
     from tracelens_graph.analyses.performance.roofline_summary import roofline_summary, unmodelled
@@ -99,11 +101,18 @@ def roofline(
                 continue
             print()
         shown_rows = tables[name] if name == "roofline_summary" else first_rows(tables[name], rows)
-        write_table(view(shown_rows, w.core) if for_people else shown_rows, format)
+        hints = _to_replay(call, shown_rows, arch) if name == "below_roof" else []
+        write_table(view(shown_rows, w.core) if for_people else shown_rows, format, hints)
     if output is not None:
         from tracelens_graph.texts import printable
 
         print(f"roofline drawn in {printable(str(output))}", file=sys.stdout if format is Format.table else sys.stderr)
+
+
+def _to_replay(call: Call, below: Table, arch: str | None) -> list[str]:
+    """The command that calls the operations of `below_roof` again."""
+    named = "" if arch is None else f" --arch {shlex.quote(arch)}"
+    return call.to_replay(below["op"], f"--by below-roof --top {len(below)}{named}")
 
 
 def _draw(output: Path, form: str, ops: Table, tables: dict[str, Table], device: Architecture, source: str) -> None:
