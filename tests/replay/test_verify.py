@@ -1,0 +1,191 @@
+"""The round trip: every outcome, and what its row says. Scripts of these tests write profiles that are given."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import fake_torch
+import pytest
+from fake_torch import call, profile, writing
+
+from tracelens_graph.errors import TraceLensGraphError
+from tracelens_graph.replay.arguments import Argument, TensorValue
+from tracelens_graph.replay.check import ForeignProgramError
+from tracelens_graph.replay.folder import Program, write_folder
+from tracelens_graph.replay.replay_plan import Recorded, ReplayPlan, Traced
+from tracelens_graph.replay.script import script
+from tracelens_graph.replay.verify import verify as verifying
+from tracelens_graph.replay.verify.observed import Observed
+from tracelens_graph.replay.verify.outcomes import compared
+from tracelens_graph.replay.verify.verify import verify
+from tracelens_graph.schema.tables.replay import OUTCOMES
+from tracelens_graph.table import Table
+
+DIMS = ((4, 8), (8, 2))
+TYPES = ("float", "float")
+MM = ReplayPlan(
+    "aten::mm", "", "aten::mm(Tensor self, Tensor mat2) -> Tensor",
+    (
+        Argument("self", "Tensor", TensorValue((4, 8), "float32")),
+        Argument("mat2", "Tensor", TensorValue((8, 2), "float32")),
+    ),
+    recorded=Recorded(DIMS, TYPES, ((8, 1), (2, 1)), ("", "")), traced=Traced(uid=7, children=("aten::empty",)),
+)  # fmt: skip
+AS_TRACED = call("aten::mm", DIMS, TYPES, ["aten::empty"])
+
+
+@pytest.fixture
+def torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """There is PyTorch, and every script is as it was written unless it says that it is not."""
+    monkeypatch.setenv("PYTHONPATH", str(fake_torch.install(tmp_path)))
+    accept(monkeypatch)
+    return tmp_path
+
+
+def accept(monkeypatch: pytest.MonkeyPatch) -> None:
+    def check(source: bytes) -> None:
+        if b"# edited" in source:
+            raise ForeignProgramError("main is not as it was")
+
+    monkeypatch.setattr(verifying, "check", check)
+
+
+def verified(folder: Path, *programs: Program, **options: Any) -> Table:
+    write_folder(folder / "scripts", programs, "trace.json")
+    return verify(folder / "scripts", **options)
+
+
+def program(number: int, source: str, *plans: ReplayPlan, kind: Any = "op") -> Program:
+    return Program(f"{number:03d}.py", kind, source, plans or (MM,))
+
+
+def test_every_outcome(torch: Path) -> None:
+    assumed = replace(MM, positional=(replace(MM.positional[0], assumed="dense"), MM.positional[1]))
+    on_gpu = replace(MM, traced=replace(MM.traced, kernels=("gemm",), gpu="H100"))
+    calls = [
+        ("equal", MM, AS_TRACED, ""),
+        ("equal but assumed", assumed, AS_TRACED, "self: dense"),
+        ("equal arguments", on_gpu, AS_TRACED, ""),
+        ("other children", MM, {**AS_TRACED, "children": ["aten::zeros"]}, "op 1 of 1: aten::zeros, not aten::empty"),
+        ("other children", MM, {**AS_TRACED, "children": []}, "op 1: aten::empty is missing"),
+        ("other arguments", MM, call("aten::mm", [[4, 8], [8, 3]], TYPES), "sizes of mat2: [8, 3], not [8, 2]"),
+        ("other arguments", MM, call("aten::mm", DIMS, ["float", "double"]), "type of mat2: double, not float"),
+        ("other arguments", MM, call("aten::mm", DIMS[:1], TYPES[:1]), "1 arguments are recorded, not 2"),
+        ("other arguments", MM, call("aten::bmm", DIMS, TYPES), "aten::bmm ran"),
+    ]
+    programs = [program(at, writing(profile(made)), plan) for at, (_, plan, made, _) in enumerate(calls)]
+    programs += [
+        program(20, "import sys\nprint('aten::mm: no memory', file=sys.stderr)\nsys.exit(1)\n"),
+        program(21, "pass\n"),
+        program(22, "# edited\n"),
+        program(23, "", kind="triton"),
+        program(24, "", kind="collectives"),
+        program(25, "", kind="batch"),
+    ]
+    table = verified(torch, *programs)
+    rows = {one["file"]: (one["outcome"], one["why"]) for one in table.records()}
+    expected = {f"{at:03d}.py": (outcome, why) for at, (outcome, _, _, why) in enumerate(calls)}
+    assert {file: rows[file] for file in expected} == expected
+    assert rows["020.py"] == ("failed", "aten::mm: no memory")
+    assert rows["021.py"][0] == "failed"
+    assert "profile" in rows["021.py"][1]
+    assert rows["022.py"] == ("refused", "main is not as it was")
+    assert [rows[f"{at:03d}.py"][0] for at in (23, 24, 25)] == ["not filled", "needs ranks", "not run"]
+    assert {outcome for outcome, _ in rows.values()} == OUTCOMES.keys() - {"other kernel", "no torch"}
+    assert "3 other arguments" not in table.title
+    assert "4 other arguments" in table.title
+    assert "other children: other ops below" in table.notes
+
+
+def test_kernels_are_compared_on_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(fake_torch.install(tmp_path, on_gpu=True)))
+    accept(monkeypatch)
+    on_gpu = replace(MM, traced=replace(MM.traced, kernels=("gemm", "split"), gpu="H100"))
+    of_cpu = program(3, writing(profile({**AS_TRACED, "kernels": ["gemm"]})))
+    made = [{**AS_TRACED, "kernels": kernels} for kernels in (["gemm", "split"], ["gemm", "sum"], ["gemm"])]
+    table = verified(tmp_path, *(program(at, writing(profile(one)), on_gpu) for at, one in enumerate(made)), of_cpu)
+    assert [(one["outcome"], one["kernels"], one["why"]) for one in table.records()] == [
+        ("equal", "equal", ""),
+        ("other kernel", "other", "kernel 2 of 2: sum, not split"),
+        ("other kernel", "other", "kernel 2: split is missing"),
+        ("equal arguments", "not compared", ""),
+    ]
+
+
+def test_a_script_of_several_operations_has_a_row_for_each(torch: Path) -> None:
+    both = writing(profile(AS_TRACED, {**AS_TRACED, "children": []}))
+    table = verified(torch, program(1, both, MM, MM, kind="sequence"), program(2, both, MM))
+    assert [(one["file"], one["outcome"], one["seconds"] is None) for one in table.records()] == [
+        ("001.py", "equal", False), ("001.py", "other children", True), ("002.py", "other arguments", False),
+    ]  # fmt: skip
+    assert table.records()[2]["why"] == "2 operations are recorded, not 1"
+
+
+def test_a_crash_and_a_standstill_lose_one_script_each(torch: Path) -> None:
+    good = writing(profile(AS_TRACED))
+    sources = [good, "import os\nos.abort()\n", good, "import time\ntime.sleep(99)\n", good]
+    done: list[tuple[int, int]] = []
+    table = verified(
+        torch, *(program(at, source) for at, source in enumerate(sources)), timeout_s=1.5,
+        progress=lambda *at: done.append(at),
+    )  # fmt: skip
+    assert [one["outcome"] for one in table.records()] == ["equal", "failed", "equal", "failed", "equal"]
+    assert [one["why"] for one in table.records()][1::2] == ["was killed by SIGABRT", "took longer than 1.5 s"]
+    assert done == [(at, 5) for at in range(1, 6)]
+
+
+def test_without_torch_the_rest_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    accept(monkeypatch)
+    (tmp_path / "torch.py").write_text("raise ImportError(\"No module named 'torch'\")\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    table = verified(tmp_path, program(1, ""), program(2, "# edited\n"), program(3, "", kind="collectives"))
+    assert [one["outcome"] for one in table.records()] == ["no torch", "refused", "needs ranks"]
+    assert table.notes[-1].endswith(
+        "No module named 'torch'; name an interpreter that has PyTorch: --python /path/to/python"
+    )
+    assert sys.executable in table.notes[-1]
+
+
+def test_scripts_are_checked_before_they_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(fake_torch.install(tmp_path)))
+    ran = tmp_path / "ran"
+    write_folder(tmp_path / "scripts", [program(1, script(MM)), program(2, script(MM))], "trace.json")
+    (tmp_path / "scripts/002.py").unlink()
+    with open(tmp_path / "scripts/001.py", "a") as file:
+        file.write(f"open({str(ran)!r}, 'w')\n")
+    table = verify(tmp_path / "scripts")
+    assert [one["outcome"] for one in table.records()] == ["refused", "refused"]
+    assert table.records()[1]["why"] == "no such file or directory"
+    assert not ran.exists()
+
+
+def test_nothing_is_left_behind(torch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (torch / "temporary").mkdir()
+    monkeypatch.setattr(verifying.tempfile, "gettempdir", lambda: str(torch / "temporary"))
+    assert [one["outcome"] for one in verified(torch, program(1, writing(profile(AS_TRACED)))).records()] == ["equal"]
+    assert list((torch / "temporary").iterdir()) == []
+
+
+def test_a_folder_without_an_index(tmp_path: Path) -> None:
+    with pytest.raises(TraceLensGraphError, match="replay.json"):
+        verify(tmp_path)
+
+
+@pytest.mark.parametrize("part", ["dims", "types", "strides", "values"])
+def test_what_the_trace_does_not_tell_is_not_compared(part: str) -> None:
+    silent = replace(MM, recorded=replace(MM.recorded, **{part: ()}))
+    other: Sequence[Any] = ("other",) * 2
+    seen = Observed("aten::mm", replace(MM.recorded, **{part: other}), ("aten::empty",), ())
+    assert compared(silent, seen, on_gpu=False).outcome == "equal"
+    assert compared(MM, seen, on_gpu=False).outcome == "other arguments"
+
+
+def test_ops_below_are_compared_where_they_are_known() -> None:
+    seen = Observed("aten::mm", MM.recorded, ("aten::other",), ())
+    assert compared(replace(MM, traced=Traced()), seen, on_gpu=False).outcome == "equal"
+    assert compared(MM, seen, on_gpu=True).outcome == "equal arguments"
+    assert compared(MM, seen, on_gpu=False).outcome == "other children"
