@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 from tracelens_graph.cli.common import load, write_table
 from tracelens_graph.cli.hints import Call
 from tracelens_graph.cli.options import Format, architecture_named, architecture_of, extension_of
+from tracelens_graph.cli.outputs import say_written
 from tracelens_graph.cli.windows import WindowChoice
 
 if TYPE_CHECKING:
+    from tracelens_graph.graph.core import Core
     from tracelens_graph.graph.window import Window
     from tracelens_graph.perf.devices import Architecture
-    from tracelens_graph.replay.planned import Plans
+    from tracelens_graph.replay.planned import Estimates, Plans
     from tracelens_graph.replay.signatures import Signatures
     from tracelens_graph.table import Table
 
@@ -77,18 +79,21 @@ def replay_trace(asked: Asked) -> None:
     w = asked.window.of(core, added)
     from tracelens_graph.replay.coverage import coverage
     from tracelens_graph.replay.listing import listing
-    from tracelens_graph.replay.planned import Plans
+    from tracelens_graph.replay.planned import Estimates, Plans
     from tracelens_graph.replay.signatures import charge_all, signatures
 
     charged = charge_all(w)
     every = Plans(signatures(charged))
     chosen = _chosen(asked, w, every.signatures, device)
     plans = Plans(chosen)
-    table = listing(plans)
+    files = {} if asked.output is None else _write(asked.output, plans, Estimates(w, device or _device(w.core)))
+    table = listing(plans, files)
     if asked.format is not Format.table:
         write_table(table, asked.format)
-        return
-    _print_screen(asked, plans, table, coverage(charged, every))
+    elif asked.output is None:
+        _print_screen(asked, table, coverage(charged, every))
+    else:
+        _tell(asked, asked.output, table, coverage(charged, every))
 
 
 def _chosen(asked: Asked, w: Window, every: Signatures, device: Architecture | None) -> Signatures:
@@ -114,7 +119,40 @@ def _chosen(asked: Asked, w: Window, every: Signatures, device: Architecture | N
     return every.first(ROWS if asked.top is None else asked.top)
 
 
-def _print_screen(asked: Asked, plans: Plans, table: Table, covered: Table) -> None:
+def _device(core: Core) -> Architecture | None:
+    """The device of the trace, for the roofs of programs; None where it is not known."""
+    from tracelens_graph.errors import AnalysisError
+
+    try:
+        return architecture_of(core, None)
+    except AnalysisError:
+        return None
+
+
+def _write(folder: Path, plans: Plans, estimates: Estimates) -> dict[int, str]:
+    """Write a program for each signature that has a plan; names of their files by place.
+
+    Raises:
+        AnalysisError: none has.
+    """
+    from tracelens_graph.errors import AnalysisError
+    from tracelens_graph.files import file_name
+    from tracelens_graph.replay.folder import Program, program_name, write_folder
+    from tracelens_graph.replay.planned import complete
+
+    programs: dict[int, Program] = {}
+    for place in range(len(plans.signatures)):
+        plan = complete(plans, place, estimates).plan
+        if plan is not None:
+            programs[place] = Program(program_name(plan, place + 1), "op", plan.script(), (plan,))
+    if not programs:
+        reasons = dict.fromkeys(plans[place].why for place in range(len(plans.signatures)))
+        raise AnalysisError(f"nothing can be replayed: {', '.join(reasons)}")
+    write_folder(folder, list(programs.values()), file_name(plans.signatures.core.info.source))
+    return {place: program.file for place, program in programs.items()}
+
+
+def _print_screen(asked: Asked, table: Table, covered: Table) -> None:
     from tracelens_graph.reports.replay_text import coverage_lines, shown
     from tracelens_graph.reports.terminal import terminal_width, wants_color
 
@@ -124,3 +162,23 @@ def _print_screen(asked: Asked, plans: Plans, table: Table, covered: Table) -> N
         print(line)
     if any(state != "no" for state in table["plan"]):
         print(f"ask next: {asked.call.complete(f'tracelens-graph replay TRACE {asked.words} -o replay/')}")
+
+
+def _tell(asked: Asked, folder: Path, table: Table, covered: Table) -> None:
+    """Say what was written, how to run it, and what was left out."""
+    import shlex
+
+    from tracelens_graph.reports.replay_text import coverage_lines, left_out_lines
+    from tracelens_graph.reports.terminal import terminal_width
+
+    width = terminal_width(sys.stdout)
+    files = [name for name in table["file"] if name]
+    share = sum(percent for percent, name in zip(table["percent"], table["file"], strict=True) if name)
+    programs = "program" if len(files) == 1 else "programs"
+    say_written(f"wrote {len(files):,} {programs} and replay.json to {folder}: {share:.1f} % of the GPU time", folder)
+    for line in left_out_lines(table, width):
+        print(line)
+    for line in coverage_lines(covered, width):
+        print(line)
+    print(f"run the first: python {shlex.quote(str(folder / files[0]))}")
+    print(f"ask next: tracelens-graph replay --verify {shlex.quote(str(folder))}")

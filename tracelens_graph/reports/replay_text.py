@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -13,6 +14,8 @@ from tracelens_graph.texts import printable, wrapped
 
 _WIDEST = 110
 _MOST_REASONS = 3
+_ASSUMED = re.compile(r"(?:^|; )(\w+): ", re.ASCII)
+"""Names of arguments in what is said of those that are assumed."""
 _SMALL = 0.05
 """Percent below which a share is not worth a word."""
 
@@ -30,7 +33,7 @@ def shown(table: Table) -> Table:
 def _in_short(row: dict[str, Any]) -> str:
     """Whether there is a plan; why not, or the names of what is assumed."""
     if row["plan"] == "assumed":
-        return "assumed: " + ", ".join(one.partition(":")[0] for one in row["why"].split("; "))
+        return f"assumed: {', '.join(_ASSUMED.findall(row['why']))}"
     return f"{row['plan']}: {row['why']}" if row["why"] else row["plan"]
 
 
@@ -66,3 +69,13 @@ def coverage_lines(covered: Table, width: int) -> Iterator[str]:
     rest = sum(percent for _, percent in greatest[_MOST_REASONS:])
     if rest >= _SMALL:
         yield f"  {rest:5.1f} %  other reasons"
+
+
+def left_out_lines(table: Table, width: int) -> Iterator[str]:
+    """Which operations of the table `replay_signatures` cannot be replayed, and why."""
+    reasons: dict[str, list[str]] = {}
+    for row in table.records():
+        if row["plan"] == "no":
+            reasons.setdefault(row["why"], []).append(row["op"])
+    for why, names in reasons.items():
+        yield from wrapped(printable(f"left out: {', '.join(dict.fromkeys(names))}: {why}"), min(width, _WIDEST), "  ")

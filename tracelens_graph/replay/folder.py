@@ -1,0 +1,151 @@
+"""A folder of programs: what is in it, and how it is written and read again.
+
+`replay.json` lists the programs with their plans, so that whoever has the folder needs no trace.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from tracelens_graph.errors import OutputError, TraceLensGraphError
+from tracelens_graph.marks import GENERATOR, is_ours
+from tracelens_graph.output_folder import writing_folder
+from tracelens_graph.replay.literals import identifier
+from tracelens_graph.replay.plan_json import plan_from_json, plan_json
+from tracelens_graph.replay.replay_plan import ReplayPlan
+
+INDEX = "replay.json"
+_VERSION = 1
+_LARGEST = 256 << 20
+"""Bytes of an index that is read."""
+
+Kind = Literal["op", "sequence", "collectives", "triton", "batch"]
+
+
+class FolderError(TraceLensGraphError):
+    """A folder is not one that programs were written to; the message says why."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program of a folder.
+
+    Attributes:
+        file: its name.
+        kind: what it runs: one `op`, a `sequence` of them, `collectives`, a Triton kernel that is to be filled in, or
+            a `batch` of operations that another file lists.
+        source: its text; empty where only the index was read.
+        plans: plans of the operations that it calls, in order.
+    """
+
+    file: str
+    kind: Kind
+    source: str = ""
+    plans: tuple[ReplayPlan, ...] = ()
+
+
+def program_name(plan: ReplayPlan, number: int) -> str:
+    """Name of a program's file, such as `001_aten_mm_1f2e3d.py`: place, operation, and a hash of the arguments."""
+    told = (plan.op, plan.overload, plan.recorded.dims, plan.recorded.types, plan.recorded.strides,
+            plan.recorded.values)  # fmt: skip
+    return f"{number:03d}_{identifier(plan.op)}_{sha256(repr(told).encode()).hexdigest()[:6]}.py"
+
+
+def write_folder(
+    folder: str | os.PathLike[str], programs: Sequence[Program], trace: str, others: Mapping[str, str] | None = None
+) -> list[Path]:
+    """Write programs and their index: all of them, or none. Programs that an earlier index lists and this does not go.
+
+    Args:
+        folder: where to; it is made if it is not there.
+        programs: the programs.
+        trace: name of the trace's file.
+        others: further files of the programs -> their text.
+
+    Returns:
+        The programs' files.
+
+    Raises:
+        OutputError: a file cannot be written, or stands there and is not ours.
+    """
+    texts = {one.file: one.source for one in programs} | dict(others or {})
+    index = {
+        "generator": GENERATOR,
+        "schema_version": _VERSION,
+        "trace": trace,
+        "files": list(texts),
+        "operations": [
+            {"file": one.file, "kind": one.kind, "plans": [plan_json(plan) for plan in one.plans]} for one in programs
+        ],
+    }
+    names = [*texts, INDEX]
+    stale = _stale(Path(folder), names)
+    with writing_folder(folder, names) as output:
+        for name, text in texts.items():
+            with output.file(name) as file:
+                file.write(text.encode("utf-8", "backslashreplace"))
+        with output.file(INDEX) as file:
+            # Compact, so that it begins with its mark.
+            file.write(json.dumps(index, separators=(",", ":")).encode())
+    for path in stale:
+        path.unlink(missing_ok=True)
+    return [Path(folder) / one.file for one in programs]
+
+
+def read_folder(folder: str | os.PathLike[str]) -> list[Program]:
+    """The programs that the index of a folder lists.
+
+    Raises:
+        FolderError: it has no index, or one that cannot be read.
+    """
+    path = Path(folder) / INDEX
+    operations = _read_index(path).get("operations")
+    if not isinstance(operations, list):
+        raise FolderError(f"{path}: lists no operations")
+    return [_program(path, number, one) for number, one in enumerate(operations, 1)]
+
+
+def _read_index(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise FolderError(f"{path.parent}: holds no {INDEX}; name a folder that `replay -o` wrote")
+    try:
+        if path.stat().st_size > _LARGEST:
+            raise FolderError(f"{path}: is larger than {_LARGEST:,} bytes")
+        index = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise FolderError(f"{path}: is no JSON: {error}") from None
+    except OSError as error:
+        raise FolderError(f"{path}: cannot be read: {(error.strerror or str(error)).lower()}") from None
+    return index if isinstance(index, dict) else {}
+
+
+def _program(path: Path, number: int, entry: Any) -> Program:
+    told = entry if isinstance(entry, dict) else {}
+    file, kind, plans = (told.get(key) for key in ("file", "kind", "plans"))
+    if not _is_name(file) or kind not in get_args(Kind) or not isinstance(plans, list):
+        raise FolderError(f"{path}: entry {number} names no program")
+    return Program(str(file), kind, "", tuple(plan_from_json(one) for one in plans))
+
+
+def _stale(folder: Path, names: Sequence[str]) -> list[Path]:
+    """Files of an earlier run that are ours and have not been edited since."""
+    try:
+        listed = _read_index(folder / INDEX).get("files")
+    except FolderError:
+        return []
+    earlier = [one for one in listed if _is_name(one) and one not in names] if isinstance(listed, list) else []
+    try:
+        return [path for path in map(folder.joinpath, earlier) if path.is_file() and is_ours(path)]
+    except OSError as error:
+        raise OutputError(f"{folder}: cannot be read: {(error.strerror or str(error)).lower()}") from None
+
+
+def _is_name(name: object) -> bool:
+    """Whether a text is the name of a file in the folder itself."""
+    return isinstance(name, str) and bool(name) and Path(name).name == name and "\0" not in name
