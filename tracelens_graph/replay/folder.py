@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 from tracelens_graph.errors import OutputError, TraceLensGraphError
 from tracelens_graph.marks import GENERATOR, is_ours
@@ -130,7 +130,7 @@ def _program(path: Path, number: int, entry: Any) -> Program:
     file, kind, plans = (told.get(key) for key in ("file", "kind", "plans"))
     if not _is_name(file) or kind not in get_args(Kind) or not isinstance(plans, list):
         raise FolderError(f"{path}: entry {number} names no program")
-    return Program(str(file), kind, "", tuple(plan_from_json(one) for one in plans))
+    return Program(str(file), cast("Kind", kind), "", tuple(plan_from_json(one) for one in plans))
 
 
 def _stale(folder: Path, names: Sequence[str]) -> list[Path]:

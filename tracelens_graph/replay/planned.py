@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from tracelens_graph.analyses.performance.unified import unified
 from tracelens_graph.perf.roofs import Roof, roofline
-from tracelens_graph.replay.plan import plan_call
+from tracelens_graph.replay.planning import plan_call
 from tracelens_graph.replay.replay_plan import CannotReplay, ReplayPlan, Traced, Work
 from tracelens_graph.replay.signatures import NAMESPACES, Signatures
 from tracelens_graph.schema import GPU_KINDS, Kind
