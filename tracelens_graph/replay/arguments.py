@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -105,3 +105,27 @@ class Argument:
     type: str
     value: Value
     assumed: str = ""
+
+
+def mapped(value: Value, change: Callable[[TensorValue, int], Value], place: int = 0) -> Value:
+    """A value with each tensor in it changed.
+
+    Args:
+        value: the value.
+        change: what becomes of a tensor at a place of its list; 0 for no list.
+        place: that of the value.
+    """
+    if isinstance(value, TensorValue):
+        return change(value, place)
+    if isinstance(value, tuple):
+        return tuple(mapped(one, change, at) for at, one in enumerate(value))
+    return value
+
+
+def tensors(value: Value) -> Iterator[TensorValue]:
+    """All tensors in a value."""
+    if isinstance(value, TensorValue):
+        yield value
+    elif isinstance(value, tuple):
+        for one in value:
+            yield from tensors(one)

@@ -41,9 +41,7 @@ _ALSO: Mapping[str, str] = {
 
 _BY_NAME: Mapping[str, str] = {**{written: name for name, written in _WRITTEN.items()}, **_ALSO}
 
-FLOATING = frozenset(
-    name for name in SCALAR_TYPES if name.startswith(("float", "bfloat", "complex", "bcomplex"))
-)
+FLOATING = frozenset(name for name in SCALAR_TYPES if name.startswith(("float", "bfloat", "complex", "bcomplex")))
 """Dtypes of numbers with a fraction, complex ones included."""
 
 INTEGRAL = frozenset(name for name in SCALAR_TYPES if name.startswith(("int", "uint")))

@@ -10,7 +10,7 @@ from tracelens_graph.errors import TraceLensGraphError
 from tracelens_graph.replay.arguments import Argument
 
 
-class CannotReplay(TraceLensGraphError):
+class CannotReplay(TraceLensGraphError):  # noqa: N818 - it reads as what it says
     """An operation cannot be replayed.
 
     Attributes:
@@ -121,9 +121,9 @@ class ReplayPlan:
 
     def json(self) -> dict[str, Any]:
         """The plan as plain data."""
-        from tracelens_graph.replay.plan_json import to_json
+        from tracelens_graph.replay.plan_json import plan_json
 
-        return to_json(self)
+        return plan_json(self)
 
     def run(self, device: str | None = None) -> Any:
         """Call the operation once in this process.

@@ -39,16 +39,21 @@ class Parameter:
     Attributes:
         name: its name.
         type: its type without aliases: `Tensor`, `SymInt[2]`, `Tensor?[]`, `ScalarType?`.
+        declared: its type as the schema writes it: `Tensor(a!)`.
         default: its default as the schema writes it; None where it has none.
         is_keyword: whether it is given by keyword only.
-        is_written: whether the operator writes it.
     """
 
     name: str
     type: str
+    declared: str
     default: str | None = None
     is_keyword: bool = False
-    is_written: bool = False
+
+    @property
+    def is_written(self) -> bool:
+        """Whether the operator writes it."""
+        return "!" in self.declared
 
     @cached_property
     def kind(self) -> TypeParts:
@@ -62,7 +67,7 @@ class Parameter:
             return None
         value = literal(self.default)
         length = self.kind.length
-        return [value] * length if length and self.kind.is_list and type(value) in (int, bool, float) else value  # type: ignore[list-item, return-value]
+        return [value] * length if length and self.kind.is_list and type(value) in (int, bool, float) else value  # type: ignore[return-value]
 
 
 @dataclass(frozen=True)
@@ -128,7 +133,7 @@ def type_parts(text: str) -> TypeParts:
 def literal(text: str) -> Default:
     """The value of a default."""
     if text in ("None", "True", "False") or not _WORD.match(text):
-        return literal_eval(text)  # type: ignore[no-any-return]
+        return literal_eval(text)
     return _WORDS.get(text, text)
 
 
@@ -153,12 +158,11 @@ def parse(text: str, first: str = "", last: str = "") -> Schema:
             is_keyword = True
             continue
         declared, equals, default = part.partition("=")
-        # An alias may hold an equals sign no more than a type may.
-        plain, _, name = _ALIAS.sub("", declared).strip().rpartition(" ")
-        if not plain or not _TYPE.match(plain):
+        written, _, name = declared.strip().rpartition(" ")
+        plain = _ALIAS.sub("", written)
+        if not _TYPE.match(plain):
             raise TraceLensGraphError(f"no parameter of an operator: {part!r} in {text[:100]!r}")
-        is_written = "!" in declared
-        parameters.append(Parameter(name, plain, default if equals else None, is_keyword, is_written))
+        parameters.append(Parameter(name, plain, written, default if equals else None, is_keyword))
     return Schema(head[1], head[2] or "", tuple(parameters), text, first, last)
 
 

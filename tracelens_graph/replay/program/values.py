@@ -172,9 +172,9 @@ def rising(flat: torch.Tensor, high: float, row: int = 0) -> None:
 
 
 @rule
-def starts(flat: torch.Tensor, high: int, first: int = 0) -> None:
-    """Where as many pieces of nearly one length begin below high; with first 1, where they end."""
-    place = torch.arange(flat.numel(), device=flat.device) + first
+def starts(flat: torch.Tensor, high: int, skip: int = 0) -> None:
+    """Where as many pieces of nearly one length begin below high; with one skipped, where they end."""
+    place = torch.arange(flat.numel(), device=flat.device) + skip
     flat.copy_(min(high, LARGEST) * place // max(flat.numel(), 1))
 
 
@@ -230,12 +230,12 @@ def sparse_coo(shape: Sequence[int], dtype: str, entries: int, dense: int = 0, c
 def sparse_csr(shape: Sequence[int], dtype: str, layout: str, entries: int) -> torch.Tensor:
     """A sparse tensor with compressed rows or columns, of blocks of one where the layout has blocks."""
     shape = [min(size, LARGEST) for size in shape]
-    rows, columns = (shape[-2:] if layout in ("sparse_csr", "sparse_bsr") else shape[:-3:-1])
+    rows, columns = shape[-2:] if layout in ("sparse_csr", "sparse_bsr") else shape[:-3:-1]
     batch, device = shape[:-2], torch.device(DEVICE)
     each = min(entries // max(rows, 1), columns)
-    starts = (torch.arange(rows + 1, device=device) * each).expand([*batch, rows + 1]).contiguous()
+    begins = (torch.arange(rows + 1, device=device) * each).expand([*batch, rows + 1]).contiguous()
     places = (torch.arange(rows * each, device=device) % max(each, 1)).expand([*batch, rows * each]).contiguous()
     blocks = [1, 1] if layout in ("sparse_bsr", "sparse_bsc") else []
     values = torch.empty([*batch, rows * each, *blocks], dtype=getattr(torch, dtype), device=device)
     normal(values)
-    return torch.sparse_compressed_tensor(starts, places, values, shape, layout=getattr(torch, layout))
+    return torch.sparse_compressed_tensor(begins, places, values, shape, layout=getattr(torch, layout))

@@ -1,0 +1,1 @@
+"""What programs are put together from: read as source by whatever writes one, imported where PyTorch is."""
