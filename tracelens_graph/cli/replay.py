@@ -20,6 +20,7 @@ from tracelens_graph.cli.options import (
     FormatOption,
     name_wanted,
 )
+from tracelens_graph.cli.replay_results import compare_results, verify_folder
 from tracelens_graph.cli.replay_work import ROWS, Asked, replay_trace
 from tracelens_graph.cli.windows import WindowChoice, with_window_options
 
@@ -38,7 +39,7 @@ def replay(
         typer.Argument(
             metavar="TRACE",
             show_default=False,
-            help="Trace file, saved graph, or - for stdin.",
+            help="Trace, saved graph, or - for stdin; with --verify a folder of programs; or two files of results.",
         ),
     ],
     window: WindowChoice,
@@ -77,6 +78,20 @@ def replay(
         ),
         TO_FOLDER,
     ] = None,
+    verify: Annotated[
+        bool,
+        typer.Option(
+            "--verify", help="Run the programs of a folder under the profiler, and hold them against the trace."
+        ),
+    ] = False,
+    python: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            show_default=False,
+            help="With --verify: a Python that has torch; else this one.",
+        ),
+    ] = None,
     et: ExecutionTraceFile = None,
     arch: Arch = None,
     extension: Extensions = None,
@@ -87,6 +102,8 @@ def replay(
 
     Arguments are rebuilt from the shapes, types, strides and values that the profiler recorded. A program needs torch
     alone. Without -o it is listed what can be replayed, what is assumed, and what cannot and why.
+
+    Programs print their times, and write them with --json; two such files are compared.
 
     Example: tracelens-graph replay trace.json.gz --top 5
 
@@ -108,8 +125,14 @@ def replay(
         format=format,
         cache=cache,
     )
-    if op is not None and uid is not None:
-        raise typer.BadParameter("--op and --uid: give one of them")
-    if asked.by_roof and (op is not None or uid is not None):
-        raise typer.BadParameter("--by below-roof chooses operations itself: leave out --op and --uid")
-    replay_trace(asked)
+    if python is not None and not verify:
+        raise typer.BadParameter("--python goes with --verify")
+    if verify or len(given) > 1:
+        asked.check_is_plain("--verify" if verify else "a comparison of results")
+    if verify:
+        verify_folder(given, python, format)
+    elif len(given) > 1:
+        compare_results(given, format)
+    else:
+        asked.check()
+        replay_trace(asked)

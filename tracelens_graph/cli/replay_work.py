@@ -9,6 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import typer
+
 from tracelens_graph.cli.common import load, write_table
 from tracelens_graph.cli.hints import Call
 from tracelens_graph.cli.options import Format, architecture_named, architecture_of, extension_of
@@ -43,6 +45,32 @@ class Asked:
     extensions: tuple[str, ...]
     format: Format
     cache: bool
+
+    def check(self) -> None:
+        """Refuse options that exclude one another.
+
+        Raises:
+            typer.BadParameter: there are such.
+        """
+        if self.op is not None and self.uid is not None:
+            raise typer.BadParameter("--op and --uid: give one of them")
+        if self.by_roof and (self.op is not None or self.uid is not None):
+            raise typer.BadParameter("--by below-roof chooses operations itself: leave out --op and --uid")
+
+    def check_is_plain(self, what: str) -> None:
+        """Refuse the options that are for a trace.
+
+        Raises:
+            typer.BadParameter: one was given.
+        """
+        chosen = {
+            "--op": self.op, "--uid": self.uid, "--top": self.top, "-o": self.output, "--et": self.et,
+            "--arch": self.arch, "--extension": self.extensions or None, "--by": self.by_roof or None,
+            "--cache": self.cache or None,
+        }  # fmt: skip
+        given = [option for option, value in chosen.items() if value is not None]
+        if given or self.window != WindowChoice():
+            raise typer.BadParameter(f"{what} takes no trace; leave out {', '.join(given) or 'the options of windows'}")
 
     @cached_property
     def call(self) -> Call:
