@@ -49,9 +49,10 @@ class Program:
 PROGRAMS = (
     Program(("values", "timing", "measure", "main"), ("OPERATION", "arguments")),
     Program(("collectives",), ("COLLECTIVES", "ORIGIN")),
+    Program(("values", "timing", "measure", "triton"), ("KERNEL", "arguments")),
     Program(("values", "timing", "measure", "batch"), ()),
 )
-"""All programs that are written, those without slots last."""
+"""All programs that are written; the last has no data, and so every rule that fills tensors."""
 
 
 def check(source: str | bytes) -> None:
@@ -67,7 +68,7 @@ def check(source: str | bytes) -> None:
     defined = {name for node in tree.body for name in _names(node)}
     kind = next(one for one in PROGRAMS if defined >= set(one.slots))
     slots = {name: node for node in tree.body for name in _names(node) if name in kind.slots}
-    needed: set[str] = set()
+    needed = set() if kind.slots else set(parts(*kind.modules).rules)
     for node in slots.values():
         try:
             needed |= set(_needed(slot_of(node)))

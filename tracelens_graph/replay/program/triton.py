@@ -1,0 +1,121 @@
+"""The program of one kernel written in Triton, whose source stands in a file beside it."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import json
+import statistics
+import sys
+from collections.abc import Callable
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tracelens_graph.replay.program.measure import options, show
+from tracelens_graph.replay.program.timing import BETWEEN_CALLS, profiled, times_us, write
+from tracelens_graph.replay.program.values import build_on
+
+KERNEL: dict[str, Any] = {}
+
+NOT_FILLED = 3
+
+
+def arguments() -> tuple[list[Any], dict[str, Any]]:
+    """Make the arguments: those that are passed, and constants of the launch."""
+    return [], {}
+
+
+def main() -> int:
+    """Measure the kernel, if its source is there."""
+    parser = options(__doc__)
+    parser.add_argument("--kernel-source", metavar="FILE", help="file that defines the kernel; see the message without")
+    asked = parser.parse_args()
+    if asked.device == "cpu" or asked.cap_bytes is not None:
+        parser.error("Triton kernels run on GPUs, with the sizes that they were compiled for")
+    source = Path(asked.kernel_source or Path(__file__).with_name(KERNEL["source"]))
+    if not source.is_file():
+        print(wanted(source))
+        return NOT_FILLED
+    try:
+        result = measured(launcher(loaded(source), asked.device), asked)
+        show(result)
+        if asked.json:
+            write(asked.json, lambda part: Path(part).write_text(json.dumps([result], indent=1)))
+    except KeyboardInterrupt:
+        return 130
+    except Exception as error:
+        print(f"{KERNEL['op']}: {(str(error) or type(error).__name__).splitlines()[0]}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def wanted(source: Path) -> str:
+    """What has to be done before the kernel can run."""
+    called = f", as {KERNEL['file']}" if KERNEL["file"] else ""
+    return (
+        f"The source of {KERNEL['op']} is not in the trace. Put it into\n  {source}\n"
+        f"PyTorch's compiler leaves it in its cache (TORCHINDUCTOR_CACHE_DIR){called}.\n"
+        "Any file will do that defines a function of that name under @triton.jit."
+    )
+
+
+def loaded(source: Path) -> Any:
+    """The kernel that a file defines, by its name, else the only one in it."""
+    described = spec_from_file_location("kernel_source", source)
+    if described is None or described.loader is None:
+        raise ImportError(f"{source} is no Python file")
+    module = module_from_spec(described)
+    sys.modules[described.name] = module
+    described.loader.exec_module(module)
+    if hasattr(module, KERNEL["op"]):
+        return getattr(module, KERNEL["op"])
+    kernels = [one for one in vars(module).values() if hasattr(one, "run") and hasattr(one, "fn")]
+    if len(kernels) != 1:
+        raise ImportError(f"{source} defines {len(kernels)} kernels, and none of them is called {KERNEL['op']}")
+    return kernels[0]
+
+
+def launcher(kernel: Any, device: str) -> Callable[[], Any]:
+    """A launch of the kernel on its arguments, in the grid that was traced."""
+    BETWEEN_CALLS.clear()
+    build_on(device)
+    positional, constants = arguments()
+    grid, tuned = tuple(KERNEL["grid"]), KERNEL["options"]
+    if not hasattr(kernel, "configs") or not hasattr(kernel, "launchers"):
+        return lambda: kernel[grid](*positional, **constants, **tuned)
+    # What PyTorch's compiler writes tunes itself, and knows its grid: of its configurations only the traced one stays.
+    same = [one for one in kernel.configs or [] if all(one.kwargs.get(key) == constants[key] for key in constants)]
+    kernel.configs = same or kernel.configs
+    told = {"grid": lambda meta: grid} if "grid" in inspect.signature(kernel.run).parameters else {}
+    stream = torch.cuda.current_stream().cuda_stream
+    return lambda: kernel.run(*positional, **told, stream=stream)
+
+
+def measured(once: Callable[[], Any], asked: argparse.Namespace) -> dict[str, Any]:
+    """What a launch takes, beside what was traced."""
+    if asked.flush_l2:
+        BETWEEN_CALLS.append(torch.empty(1 << 28, dtype=torch.int8, device=asked.device).zero_)
+    times_us(once, asked.warmup)
+    kernels = profiled(once, asked.profile, asked.execution_trace)
+    timed = once
+    if asked.graph:
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            once()
+        timed = graph.replay
+    times = sorted(times_us(timed, asked.iterations))
+    median = statistics.median(times)
+    return {
+        **{key: KERNEL[key] for key in ("op", "signature", "traced_us", "assumed")},
+        "device": getattr(torch, asked.device).get_device_name(),
+        "torch": torch.__version__,
+        "median_us": median,
+        "spread_us": [times[len(times) // 10], times[len(times) * 9 // 10]],
+        "iterations": len(times),
+        "ratio_to_traced": median / KERNEL["traced_us"] if KERNEL["traced_us"] else None,
+        "kernels": kernels,
+        "kernels_as_traced": kernels == KERNEL["kernels"],
+    }

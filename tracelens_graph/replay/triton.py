@@ -1,0 +1,168 @@
+"""Kernels that PyTorch's compiler wrote in Triton, as programs to fill: arguments and grid as traced, without source.
+
+A trace has a kernel's name, its arguments, its grid and the name of the file that it was compiled from, and no source.
+The program reads that from a file beside it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.node import Node
+from tracelens_graph.replay.arguments import Argument, Fill, TensorValue, Value
+from tracelens_graph.replay.assemble import parts, program
+from tracelens_graph.replay.dtypes import FLOATING, torch_dtype
+from tracelens_graph.replay.literals import identifier, literal
+from tracelens_graph.replay.recorded_values import NotAValue, number, sizes
+from tracelens_graph.replay.replay_plan import CannotReplay, Recorded, ReplayPlan, Traced
+from tracelens_graph.replay.script import arguments_source, heading, roots
+from tracelens_graph.replay.traced_call import decoded
+from tracelens_graph.schema import Kind
+
+MODULES = ("values", "timing", "measure", "triton")
+"""What the program is put together from."""
+
+_PREFIX = "triton_"
+_GRID = re.compile(r"grid\(([0-9, ]+)\)")
+_KERNEL_FILE = re.compile(r"[A-Za-z0-9_]{1,100}\.py")
+_CONSTANT = re.compile(r"([A-Za-z_]\w{0,60})=(-?[0-9]{1,18}|True|False)", re.ASCII)
+_OPTIONS = ("num_warps", "num_stages")
+_MOST = 2**31
+_RECORD = "record with record_shapes=True and a newer PyTorch"
+
+
+@dataclass(frozen=True)
+class TritonPlan:
+    """A launch of a Triton kernel.
+
+    Attributes:
+        plan: its arguments, and what was traced; constants of the launch are its keyword arguments.
+        grid: programs in x, y and z.
+        options: `num_warps` and `num_stages`, as far as they are recorded.
+        kernel_file: name of the file that it was compiled from, without its folder; empty where not recorded.
+    """
+
+    plan: ReplayPlan
+    grid: tuple[int, int, int]
+    options: Mapping[str, int]
+    kernel_file: str = ""
+
+    @property
+    def source_name(self) -> str:
+        """Name of the file, beside the program, that the source is read from."""
+        return f"{identifier(self.plan.op)}_source.py"
+
+    def script(self) -> str:
+        """A program that runs the kernel once its source is in the file beside it, and else says what to put there."""
+        recorded, traced = self.plan.recorded, self.plan.traced
+        told = {
+            "op": self.plan.op,
+            "source": self.source_name,
+            "file": self.kernel_file,
+            "grid": self.grid,
+            "options": dict(self.options),
+            "signature": {
+                "dims": recorded.dims, "types": recorded.types, "strides": recorded.strides,
+                "values": recorded.values,
+            },
+            "traced_us": traced.kernel_us,
+            "kernels": traced.kernels,
+            "assumed": self.plan.assumed,
+        }  # fmt: skip
+        slots = {"KERNEL": literal(told), "arguments": arguments_source(self.plan)}
+        return program(parts(*MODULES), heading(self.plan), slots, roots(self.plan))
+
+
+def is_triton(core: Core, row: int) -> bool:
+    """Whether the op at a row is the launch of a kernel of PyTorch's compiler."""
+    c = core.columns
+    return c.kind[row] == Kind.Op and core.names[c.name[row]].startswith(_PREFIX)
+
+
+def triton_plan(node: Node) -> TritonPlan:
+    """The launch of a Triton kernel.
+
+    Args:
+        node: the op of the launch, `triton_poi_fused_add_0` and its like.
+
+    Raises:
+        CannotReplay: it is none, or its arguments or its grid are not recorded.
+    """
+    if not is_triton(node.graph, node.row):
+        raise CannotReplay("not a Triton kernel", "name an op that begins with triton_")
+    code = int(node.graph.columns.argset[node.row])
+    recorded = decoded(*node.graph.argsets[code]) if code >= 0 else Recorded()
+    if not recorded.types:
+        raise CannotReplay("arguments are not recorded", _RECORD)
+    args = node.args
+    kernels = [one for one in node.kernels if one.kind is Kind.Kernel]
+    positional = tuple(_argument(recorded, at) for at in range(len(recorded.types)))
+    constants = tuple(_constants(args))
+    plan = ReplayPlan(
+        op=node.name,
+        overload="",
+        schema=_schema(node.name, positional, constants),
+        positional=positional,
+        keyword=constants,
+        recorded=recorded,
+        traced=Traced(uid=node.uid, kernels=tuple(one.name for one in kernels), kernel_us=node.gpu_time.sum / 1e3),
+        notes=("the source of the kernel is not in the trace; the program says where to put it",),
+    )
+    options = {name: args[name] for name in _OPTIONS if type(args.get(name)) is int and 0 < args[name] < _MOST}
+    # Temporary files have paths that tell about the machine; the name alone is the same everywhere.
+    file = str(args.get("kernel_file") or "").replace("\\", "/").rpartition("/")[2]
+    return TritonPlan(plan, _grid(args, kernels), options, file if _KERNEL_FILE.fullmatch(file) else "")
+
+
+def _argument(recorded: Recorded, at: int) -> Argument:
+    name, written = f"arg{at}", recorded.types[at]
+    text = recorded.values[at] if at < len(recorded.values) else ""
+    if written == "Scalar":
+        try:
+            return Argument(name, "Scalar", number(text))
+        except NotAValue:
+            raise CannotReplay("values of arguments are not recorded", _RECORD) from None
+    dtype, shape = torch_dtype(written), sizes(recorded.dims[at]) if at < len(recorded.dims) else None
+    if not dtype or shape is None:
+        raise CannotReplay(f"an argument of type {written[:40] or 'none'} is not recorded", _RECORD)
+    strides = sizes(recorded.strides[at]) if at < len(recorded.strides) else None
+    fill, assumed = Fill(), ""
+    if dtype == "bool":
+        fill = Fill("mask")
+    elif dtype not in FLOATING:
+        fill, assumed = Fill("zeros"), "zeros, which are in bounds if they are indices"
+    return Argument(name, "Tensor", TensorValue(shape, dtype, strides, fill), assumed)
+
+
+def _schema(name: str, positional: tuple[Argument, ...], constants: tuple[Argument, ...]) -> str:
+    """A schema as operations have one, so that the plan is like theirs; arguments that a kernel writes are not told."""
+    told = [f"{one.type} {one.name}" for one in positional]
+    told += ["*", *(f"int {one.name}" for one in constants)] if constants else []
+    return f"triton::{identifier(name)}({', '.join(told)}) -> ()"
+
+
+def _constants(args: Mapping[str, Any]) -> list[Argument]:
+    """Constants that the kernel was compiled with, `XBLOCK=1024,R0_BLOCK=8`."""
+    text = args.get("kernel_kwargs")
+    found: list[Argument] = []
+    for part in text[:4096].split(",") if isinstance(text, str) else ():
+        if told := _CONSTANT.fullmatch(part.strip()):
+            value: Value = told[2] == "True" if told[2] in ("True", "False") else int(told[2])
+            found.append(Argument(told[1], "constant", value))
+    return found
+
+
+def _grid(args: Mapping[str, Any], kernels: list[Node]) -> tuple[int, int, int]:
+    """The grid of the kernel, else that of the launch where it is a plain one."""
+    told = [sizes(one.args.get("grid")) for one in kernels]
+    text = _GRID.fullmatch(str(args.get("grid") or "")[:100])
+    if text and text[1].count(",") >= 2:
+        told.append(tuple(int(part) for part in text[1].split(",") if part.strip()))
+    for grid in told:
+        if grid and len(grid) == 3 and all(0 < size < _MOST for size in grid):
+            return grid[0], grid[1], grid[2]
+    raise CannotReplay("its grid is not recorded", "record GPU activities, too")
