@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import Any
 
 from tracelens_graph.errors import MissingExtraError
@@ -36,11 +35,12 @@ def run(plan: ReplayPlan, device: str | None = None) -> Any:
         NoTorchError: PyTorch is not installed.
         RuntimeError: PyTorch refuses the call.
     """
-    return prepared(plan, device)()
+    function, positional, keyword = prepared(plan, device)
+    return function(*positional, **keyword)
 
 
-def prepared(plan: ReplayPlan, device: str | None = None) -> Callable[[], Any]:
-    """What `run` calls: the operator, with its arguments made.
+def prepared(plan: ReplayPlan, device: str | None = None) -> tuple[Callable[..., Any], list[Any], dict[str, Any]]:
+    """What `run` calls: the operator, and its arguments made.
 
     Raises:
         CannotReplay, NoTorchError: as `run`.
@@ -56,7 +56,7 @@ def prepared(plan: ReplayPlan, device: str | None = None) -> Callable[[], Any]:
     values.build_on(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     namespace, _, op = schema.op.partition("::")
     function = getattr(getattr(getattr(torch.ops, namespace), op), schema.overload or "default")
-    return partial(function, *(made(one.value) for one in positional), **{one.name: made(one.value) for one in keyword})
+    return function, [made(one.value) for one in positional], {one.name: made(one.value) for one in keyword}
 
 
 def installed_schema(plan: ReplayPlan) -> Schema:
