@@ -69,6 +69,12 @@ def names_read(source: str) -> Iterator[str]:
         tables += table.get_children()
 
 
+def parameters(function: ast.stmt) -> frozenset[str]:
+    """Names of a function's parameters."""
+    assert isinstance(function, ast.FunctionDef)
+    return frozenset(one.arg for one in function.args.args)
+
+
 @dataclass(frozen=True)
 class Parts:
     """What programs are put together from.
@@ -122,6 +128,15 @@ class Parts:
             found.add(name)
             left += self.pieces[name].needs
         return [piece for name, piece in self.pieces.items() if name in found]
+
+    @cached_property
+    def rules(self) -> dict[str, frozenset[str]]:
+        """Names of functions that fill tensors -> the options of each."""
+        return {
+            name: parameters(piece.node) - {"flat"}
+            for name, piece in self.pieces.items()
+            if any(isinstance(one, ast.Name) and one.id == "rule" for one in getattr(piece.node, "decorator_list", ()))
+        }
 
     def import_lines(self, pieces: Iterable[Piece]) -> str:
         """Imports that statements need, as the linter orders them."""

@@ -12,18 +12,16 @@ Arguments are JSON's own values; what JSON lacks is an object with one key:
 
 from __future__ import annotations
 
-import ast
 import math
 import re
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Annotated, Any, TypeVar, cast, get_args, get_type_hints
 
 import msgspec
 
 from tracelens_graph.errors import TraceLensGraphError
 from tracelens_graph.replay.arguments import Argument, Fill, Named, TensorValue, Value
-from tracelens_graph.replay.assemble import parts
+from tracelens_graph.replay.assemble import parameters, parts
 from tracelens_graph.replay.replay_plan import Recorded, ReplayPlan, Traced, Work
 from tracelens_graph.replay.schemas import parse
 
@@ -215,29 +213,13 @@ def _tensor(data: Any, place: str) -> TensorValue:
     if value.strides is not None and len(value.strides) != len(value.shape):
         raise NotAPlanError(f"{place}: has {len(value.shape)} sizes and {len(value.strides)} strides")
     by_rule = value.builder in ("tensor", "shared")
-    if by_rule and rule not in fill_rules():
+    known = parts("values")
+    if by_rule and rule not in known.rules:
         raise NotAPlanError(f"{place}.fill: nothing fills by {rule}")
-    takes = fill_rules()[rule] if by_rule else _parameters(value.builder)
-    if unknown := set(options) - takes:
+    takes = known.rules[rule] if by_rule else parameters(known.pieces[value.builder].node)
+    if unknown := set(options) - (takes - {"shape", "dtype", "layout"}):
         raise NotAPlanError(f"{place}.options: {rule if by_rule else value.builder} takes no {min(unknown)}")
     return value
-
-
-@lru_cache(maxsize=1)
-def fill_rules() -> Mapping[str, frozenset[str]]:
-    """Rules by which programs fill tensors -> the options of each."""
-    found = {}
-    for name, piece in parts("values").pieces.items():
-        decorators = piece.node.decorator_list if isinstance(piece.node, ast.FunctionDef) else []
-        if any(isinstance(one, ast.Name) and one.id == "rule" for one in decorators):
-            found[name] = _parameters(name)
-    return found
-
-
-def _parameters(function: str) -> frozenset[str]:
-    node = parts("values").pieces[function].node
-    assert isinstance(node, ast.FunctionDef)
-    return frozenset(one.arg for one in node.args.args) - {"flat", "shape", "dtype", "layout"}
 
 
 def _argument_json(one: Argument) -> _Argument:

@@ -54,7 +54,7 @@ def capped(make: Callable[[], Any], cap: int) -> int:
 
 def measure(operation: dict[str, Any], make: Callable[[], Any], asked: argparse.Namespace) -> dict[str, Any]:
     """What a call of an operation takes and does, beside what was traced."""
-    call, on_gpu = attrgetter(operation["call"])(torch.ops), asked.device != "cpu"
+    call = attrgetter(operation["call"])(torch.ops)
     if not isinstance(call, torch._ops.OpOverload):
         raise TypeError("torch has no such operation")
     largest = UNCAPPED if asked.cap_bytes is None else capped(make, asked.cap_bytes)
@@ -62,39 +62,41 @@ def measure(operation: dict[str, Any], make: Callable[[], Any], asked: argparse.
     BETWEEN_CALLS.clear()
     positional, keyword = make()
     positional = [[min(n, largest) if type(n) is int else n for n in a] if type(a) is list else a for a in positional]
+    return measure_call(lambda: call(*positional, **keyword), operation, asked, largest)
 
-    def once() -> Any:
-        return call(*positional, **keyword)
 
+def measure_call(call: Callable[[], Any], known: dict[str, Any], asked: Any, largest: int = UNCAPPED) -> dict[str, Any]:
+    """What a call takes and does, beside what is known of it."""
+    runtime, on_gpu = getattr(torch, asked.device), asked.device != "cpu"
     if asked.flush_l2:
         BETWEEN_CALLS.append(torch.empty(1 << 28, dtype=torch.int8, device=asked.device).zero_)
-    times_us(once, asked.warmup)
-    kernels = profiled(once, asked.profile, asked.execution_trace) if on_gpu or asked.profile else []
-    timed = once
+    times_us(call, asked.warmup)
+    wanted = on_gpu or asked.profile or asked.execution_trace
+    kernels = profiled(call, asked.profile, asked.execution_trace) if wanted else []
     if asked.graph:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            once()
-        timed = graph.replay
-    times = sorted(times_us(timed, asked.iterations))
+            call()
+        call = graph.replay
+    times = sorted(times_us(call, asked.iterations))
     median = statistics.median(times)
-    known = {} if largest < UNCAPPED else operation
+    same = known if largest == UNCAPPED else {}
     return {
-        **{key: operation[key] for key in ("op", "signature")},
-        "device": getattr(torch, asked.device).get_device_name() if on_gpu else "cpu",
+        **{key: known[key] for key in ("op", "signature")},
+        "device": runtime.get_device_name() if on_gpu else "cpu",
         "torch": torch.__version__,
         "median_us": median,
         "spread_us": [times[len(times) // 10], times[len(times) * 9 // 10]],
         "iterations": len(times),
-        "tflops": known["flops"] / median / 1e6 if known.get("flops") else None,
-        "tbytes_per_s": known["bytes"] / median / 1e6 if known.get("bytes") else None,
-        "percent_of_roof": 100 * known["roof_us"] / median if known.get("roof_us") else None,
-        "traced_us": operation["traced_us"],
-        "ratio_to_traced": median / known["traced_us"] if known.get("traced_us") else None,
+        "tflops": same["flops"] / median / 1e6 if same.get("flops") else None,
+        "tbytes_per_s": same["bytes"] / median / 1e6 if same.get("bytes") else None,
+        "percent_of_roof": 100 * same["roof_us"] / median if same.get("roof_us") else None,
+        "traced_us": known["traced_us"],
+        "ratio_to_traced": median / same["traced_us"] if same.get("traced_us") else None,
         "kernels": kernels,
-        "kernels_as_traced": kernels == operation["kernels"] if on_gpu else None,
-        "assumed": operation["assumed"],
-        "largest_size": largest if largest < UNCAPPED else None,
+        "kernels_as_traced": kernels == known["kernels"] if on_gpu else None,
+        "assumed": known["assumed"],
+        "largest_size": None if same else largest,
     }
 
 

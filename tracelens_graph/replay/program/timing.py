@@ -59,7 +59,7 @@ def write(file: str, save: Callable[[str], Any]) -> None:
     os.replace(part, file)
 
 
-def profiled(call: Callable[[], Any], trace: str, execution_trace: str) -> list[str]:
+def profiled(call: Callable[[], Any], trace: str = "", execution_trace: str = "") -> list[str]:
     """Names of the GPU work of one call, in order. Files get what was recorded, where they are asked for."""
     also = {}
     if execution_trace:
