@@ -78,6 +78,12 @@ def replay(
         ),
         TO_FOLDER,
     ] = None,
+    batch: Annotated[
+        bool, typer.Option("--batch", help="One program that runs them all, and a list of them with counts.")
+    ] = False,
+    collectives: Annotated[
+        bool, typer.Option("--collectives", help="A program for torchrun that runs the collectives instead.")
+    ] = False,
     verify: Annotated[
         bool,
         typer.Option(
@@ -119,6 +125,8 @@ def replay(
         top=top,
         by_roof=by is By.below_roof,
         output=output,
+        batch=batch,
+        collectives=collectives,
         et=et,
         arch=arch,
         extensions=tuple(extension or ()),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,7 +14,7 @@ import typer
 
 from tracelens_graph.cli.common import load, write_table
 from tracelens_graph.cli.hints import Call
-from tracelens_graph.cli.options import Format, architecture_named, architecture_of, extension_of
+from tracelens_graph.cli.options import Format, architecture_named, architecture_of, as_written, extension_of
 from tracelens_graph.cli.outputs import say_written
 from tracelens_graph.cli.windows import WindowChoice
 
@@ -40,6 +41,8 @@ class Asked:
     top: int | None
     by_roof: bool
     output: Path | None
+    batch: bool
+    collectives: bool
     et: str | None
     arch: str | None
     extensions: tuple[str, ...]
@@ -56,6 +59,11 @@ class Asked:
             raise typer.BadParameter("--op and --uid: give one of them")
         if self.by_roof and (self.op is not None or self.uid is not None):
             raise typer.BadParameter("--by below-roof chooses operations itself: leave out --op and --uid")
+        for option, is_given in (("--batch", self.batch), ("--collectives", self.collectives)):
+            if is_given and self.output is None:
+                raise typer.BadParameter(f"{option} needs -o DIR")
+        if self.collectives and (self.words or self.batch):
+            raise typer.BadParameter("--collectives takes all of them: leave out --batch and what chooses operations")
 
     def check_is_plain(self, what: str) -> None:
         """Refuse the options that are for a trace.
@@ -66,7 +74,7 @@ class Asked:
         chosen = {
             "--op": self.op, "--uid": self.uid, "--top": self.top, "-o": self.output, "--et": self.et,
             "--arch": self.arch, "--extension": self.extensions or None, "--by": self.by_roof or None,
-            "--cache": self.cache or None,
+            "--cache": self.cache or None, "--batch": self.batch or None, "--collectives": self.collectives or None,
         }  # fmt: skip
         given = [option for option, value in chosen.items() if value is not None]
         if given or self.window != WindowChoice():
@@ -80,10 +88,6 @@ class Asked:
     @property
     def words(self) -> str:
         """The options that choose operations, as they were given."""
-        import shlex
-
-        from tracelens_graph.cli.options import as_written
-
         said = []
         if self.op is not None:
             said += ["--op", as_written(self.op)]
@@ -110,18 +114,21 @@ def replay_trace(asked: Asked) -> None:
     from tracelens_graph.replay.planned import Estimates, Plans
     from tracelens_graph.replay.signatures import charge_all, signatures
 
+    if asked.collectives:
+        _write_collectives(asked, w)
+        return
     charged = charge_all(w)
     every = Plans(signatures(charged))
-    chosen = _chosen(asked, w, every.signatures, device)
-    plans = Plans(chosen)
-    files = {} if asked.output is None else _write(asked.output, plans, Estimates(w, device or _device(w.core)))
+    plans = Plans(_chosen(asked, w, every.signatures, device))
+    estimates = Estimates(w, device or _device(w.core))
+    files = {} if asked.output is None else _write(asked.output, plans, estimates, asked.batch)
     table = listing(plans, files)
     if asked.format is not Format.table:
         write_table(table, asked.format)
     elif asked.output is None:
         _print_screen(asked, table, coverage(charged, every))
     else:
-        _tell(asked, asked.output, table, coverage(charged, every))
+        _tell(asked.output, table, coverage(charged, every), not asked.batch)
 
 
 def _chosen(asked: Asked, w: Window, every: Signatures, device: Architecture | None) -> Signatures:
@@ -157,27 +164,38 @@ def _device(core: Core) -> Architecture | None:
         return None
 
 
-def _write(folder: Path, plans: Plans, estimates: Estimates) -> dict[int, str]:
-    """Write a program for each signature that has a plan; names of their files by place.
+def _write(folder: Path, plans: Plans, estimates: Estimates, batch: bool) -> dict[int, str]:
+    """Write programs of the signatures that have a plan; names of their files by place.
 
     Raises:
         AnalysisError: none has.
     """
-    from tracelens_graph.errors import AnalysisError
     from tracelens_graph.files import file_name
-    from tracelens_graph.replay.folder import Program, program_name, write_folder
-    from tracelens_graph.replay.planned import complete
+    from tracelens_graph.replay.folder import write_folder
+    from tracelens_graph.replay.programs import batch_program, nothing, single_programs
 
-    programs: dict[int, Program] = {}
-    for place in range(len(plans.signatures)):
-        plan = complete(plans, place, estimates).plan
-        if plan is not None:
-            programs[place] = Program(program_name(plan, place + 1), "op", plan.script(), (plan,))
+    trace = file_name(plans.signatures.core.info.source)
+    if batch:
+        program, others = batch_program(plans, estimates)
+        write_folder(folder, [program], trace, others)
+        return {place: program.file for place in range(len(plans.signatures)) if plans[place].plan is not None}
+    programs = single_programs(plans, estimates)
     if not programs:
-        reasons = dict.fromkeys(plans[place].why for place in range(len(plans.signatures)))
-        raise AnalysisError(f"nothing can be replayed: {', '.join(reasons)}")
-    write_folder(folder, list(programs.values()), file_name(plans.signatures.core.info.source))
+        raise nothing(plans)
+    write_folder(folder, list(programs.values()), trace)
     return {place: program.file for place, program in programs.items()}
+
+
+def _write_collectives(asked: Asked, w: Window) -> None:
+    from tracelens_graph.files import file_name
+    from tracelens_graph.replay.folder import write_folder
+    from tracelens_graph.replay.programs import collectives_program
+
+    assert asked.output is not None
+    (file,) = write_folder(asked.output, [collectives_program(w)], file_name(w.core.info.source))
+    world = w.core.info.world_size
+    say_written(f"wrote the collectives as {file}", asked.output)
+    print(f"run it: torchrun --nproc-per-node {world or 'N'} {shlex.quote(str(file))}")
 
 
 def _print_screen(asked: Asked, table: Table, covered: Table) -> None:
@@ -192,21 +210,18 @@ def _print_screen(asked: Asked, table: Table, covered: Table) -> None:
         print(f"ask next: {asked.call.complete(f'tracelens-graph replay TRACE {asked.words} -o replay/')}")
 
 
-def _tell(asked: Asked, folder: Path, table: Table, covered: Table) -> None:
+def _tell(folder: Path, table: Table, covered: Table, can_be_verified: bool) -> None:
     """Say what was written, how to run it, and what was left out."""
-    import shlex
-
     from tracelens_graph.reports.replay_text import coverage_lines, left_out_lines
     from tracelens_graph.reports.terminal import terminal_width
 
     width = terminal_width(sys.stdout)
-    files = [name for name in table["file"] if name]
+    files = list(dict.fromkeys(name for name in table["file"] if name))
     share = sum(percent for percent, name in zip(table["percent"], table["file"], strict=True) if name)
     programs = "program" if len(files) == 1 else "programs"
     say_written(f"wrote {len(files):,} {programs} and replay.json to {folder}: {share:.1f} % of the GPU time", folder)
-    for line in left_out_lines(table, width):
+    for line in (*left_out_lines(table, width), *coverage_lines(covered, width)):
         print(line)
-    for line in coverage_lines(covered, width):
-        print(line)
-    print(f"run the first: python {shlex.quote(str(folder / files[0]))}")
-    print(f"ask next: tracelens-graph replay --verify {shlex.quote(str(folder))}")
+    print(f"run {'it' if len(files) == 1 else 'the first'}: python {shlex.quote(str(folder / files[0]))}")
+    if can_be_verified:
+        print(f"ask next: tracelens-graph replay --verify {shlex.quote(str(folder))}")

@@ -30,7 +30,7 @@ RANGE = "no op of PyTorch"
 _KINDS = (
     (r"^(?:c10d|_c10d_functional|symm_mem)::|^(?:nccl|gloo|mpi|ucc)[:_]|^record_param_comms$",
      COLLECTIVE, "--collectives writes a program for torchrun"),
-    (r"^triton_", TRITON, "--triton writes a stub to fill with the kernel"),
+    (r"^triton_", TRITON, "-o writes a program that its source is put into"),
     (r"Backward\d*$|^CompiledFunction|^torch::autograd::|^autograd::engine", AUTOGRAD, "replay its forward operation"),
     (r"^\w+::", CUSTOM, "a replayer of yours in an extension"),
 )  # fmt: skip

@@ -72,10 +72,11 @@ def coverage_lines(covered: Table, width: int) -> Iterator[str]:
 
 
 def left_out_lines(table: Table, width: int) -> Iterator[str]:
-    """Which operations of the table `replay_signatures` cannot be replayed, and why."""
-    reasons: dict[str, list[str]] = {}
+    """Which operations of the table `replay_signatures` have no program, or one that lacks something, and why."""
+    reasons: dict[tuple[str, str], list[str]] = {}
     for row in table.records():
         if row["plan"] == "no":
-            reasons.setdefault(row["why"], []).append(row["op"])
-    for why, names in reasons.items():
-        yield from wrapped(printable(f"left out: {', '.join(dict.fromkeys(names))}: {why}"), min(width, _WIDEST), "  ")
+            said = "to be filled in" if row["file"] else "left out"
+            reasons.setdefault((said, row["why"]), []).append(row["op"])
+    for (said, why), names in reasons.items():
+        yield from wrapped(printable(f"{said}: {', '.join(dict.fromkeys(names))}: {why}"), min(width, _WIDEST), "  ")
