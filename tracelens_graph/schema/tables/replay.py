@@ -71,7 +71,30 @@ REPLAY_VERIFY: About = {
     "seconds": Column("how long the script took, PyTorch imported already", "s", gives_way=3),
 }
 
+REPLAY_RESULTS: About = {
+    "op": key("operation that was called again", "op"),
+    "input_dims": Column("sizes of its arguments, as recorded", role=Role.key, heading="shapes", cells="list"),
+    "input_types": Column("types of its arguments, as recorded", role=Role.key, cells="list"),
+    "concrete_inputs": Column("values of its arguments that are no tensors, as recorded", role=Role.key, cells="list"),
+    "device_a": text("where the first results are from"),
+    "device_b": text("where the second results are from"),
+    "median_us_a": Column("median over the first results' calls", "us", heading="A us"),
+    "median_us_b": Column("median over the second results' calls", "us", heading="B us"),
+    "difference_us": Column("the second median less the first", "us"),
+    "ratio": Column("the second median as multiple of the first: above 1 the second machine is slower", heading="B/A"),
+    "tflops_a": Column("operations per second of the first results", "TFLOP/s", heading="A TFLOP/s", gives_way=2),
+    "tflops_b": Column("operations per second of the second results", "TFLOP/s", heading="B TFLOP/s", gives_way=2),
+    "traced_us": Column("GPU time of the call in the trace", "us", heading="traced us", gives_way=1),
+    "same_kernels": Column("whether both launched kernels of the same names", role=Role.flag),
+    "largest_size": Column("sizes above this were shrunk to it; absent where they are those of the trace"),
+}
+
 SCHEMAS = {
+    "replay_results": TableSchema(
+        "How long operations of a trace take on two machines: those that differ most first.",
+        REPLAY_RESULTS,
+        ordered=True,
+    ),
     "replay_verify": TableSchema(
         "Which scripts are recorded as the calls of the trace that they stand for.", REPLAY_VERIFY, ordered=True
     ),

@@ -1,0 +1,183 @@
+"""Results that programs wrote on two machines, side by side."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+
+from tracelens_graph.errors import TraceLensGraphError
+from tracelens_graph.files import distinct_names
+from tracelens_graph.schema.tables.replay import REPLAY_RESULTS
+from tracelens_graph.table import Table, columns_of
+
+_LARGEST = 64 << 20
+"""Bytes of a file that is read."""
+_NAMED = 5
+"""Operations that a note names."""
+
+
+class ResultsError(TraceLensGraphError):
+    """A file holds no results; the message names file and place."""
+
+
+class Signature(msgspec.Struct):
+    """Arguments as recorded, in a result."""
+
+    dims: list[Any] = []
+    types: list[str] = []
+    strides: list[Any] = []
+    values: list[str] = []
+
+
+class Result(msgspec.Struct):
+    """A result of a program; the names are those that `replay.program.measure` writes.
+
+    Attributes:
+        error: why there is none; empty if there is.
+        count: calls in the trace; of a list of operations.
+        largest_size: no size was above this; None if sizes are those of the trace.
+    """
+
+    op: str
+    signature: Signature = msgspec.field(default_factory=Signature)
+    device: str = ""
+    torch: str = ""
+    median_us: Annotated[float, msgspec.Meta(ge=0)] = math.nan
+    tflops: float | None = None
+    tbytes_per_s: float | None = None
+    traced_us: float | None = None
+    kernels: list[str] = []
+    error: str = ""
+    count: int = 1
+    largest_size: int | None = None
+
+    @property
+    def identity(self) -> str:
+        """What tells it from others of its file: operation, arguments, and how far they were shrunk."""
+        return json.dumps([self.op, msgspec.to_builtins(self.signature), self.largest_size])
+
+
+def read_results(path: str | os.PathLike[str]) -> list[Result]:
+    """Results in a file, or in all files of results in a folder, by name.
+
+    Raises:
+        ResultsError: it cannot be read, or holds something else.
+    """
+    where = Path(path)
+    if not where.is_dir():
+        return _read(where)
+    files = [one for one in sorted(where.glob("*.json")) if not _is_ours_otherwise(one)]
+    if not files:
+        raise ResultsError(f"{where}: holds no results; write them with --json")
+    return [result for file in files for result in _read(file)]
+
+
+def compared_results(first: str | os.PathLike[str], second: str | os.PathLike[str]) -> Table:
+    """Two machines' results by operation and arguments: those that differ most in time first.
+
+    Args:
+        first, second: files that programs wrote with `--json`, or folders of such.
+
+    Returns:
+        `replay_results`: a row per operation and arguments that both have. Notes tell what is in one alone, and what
+        failed.
+
+    Raises:
+        ResultsError: a file cannot be read, or holds something else.
+    """
+    names = distinct_names([os.fspath(first), os.fspath(second)])
+    sides = [read_results(first), read_results(second)]
+    found = [{one.identity: one for one in side if not one.error} for side in sides]
+    both = [(found[0][key], found[1][key]) for key in found[0] if key in found[1]]
+    both.sort(key=lambda pair: -abs(pair[1].median_us - pair[0].median_us))
+    devices = [", ".join(sorted({_machine(one) for one in side.values()})) or "nothing" for side in found]
+    title = f"Results of {names[0]} (A: {devices[0]}) and {names[1]} (B: {devices[1]})"
+    notes = [*_alone(names, found), *_failed(names, sides), *_twice(names, sides, found)]
+    columns = columns_of([_row(*pair) for pair in both], REPLAY_RESULTS)
+    return Table("replay_results", columns, REPLAY_RESULTS, title, notes)
+
+
+def _row(a: Result, b: Result) -> dict[str, Any]:
+    return {
+        "op": a.op,
+        "input_dims": json.dumps(a.signature.dims),
+        "input_types": json.dumps(a.signature.types),
+        "concrete_inputs": json.dumps(a.signature.values),
+        "device_a": a.device,
+        "device_b": b.device,
+        "median_us_a": a.median_us,
+        "median_us_b": b.median_us,
+        "difference_us": b.median_us - a.median_us,
+        "ratio": b.median_us / a.median_us if a.median_us else None,
+        "tflops_a": a.tflops,
+        "tflops_b": b.tflops,
+        "traced_us": a.traced_us or None,
+        "same_kernels": a.kernels == b.kernels if a.kernels and b.kernels else None,
+        "largest_size": a.largest_size,
+    }
+
+
+def _machine(result: Result) -> str:
+    return f"{result.device}, torch {result.torch}"
+
+
+def _alone(names: Sequence[str], found: Sequence[dict[str, Result]]) -> list[str]:
+    notes = []
+    for name, own, other in zip(names, found, found[::-1], strict=True):
+        if ops := [one.op for key, one in own.items() if key not in other]:
+            notes.append(f"only in {name}: {_listed(ops)}")
+    return notes
+
+
+def _failed(names: Sequence[str], sides: Sequence[list[Result]]) -> list[str]:
+    notes = []
+    for name, side in zip(names, sides, strict=True):
+        if ops := [f"{one.op} ({one.error})" for one in side if one.error]:
+            notes.append(f"failed in {name}: {_listed(ops)}")
+    return notes
+
+
+def _twice(names: Sequence[str], sides: Sequence[list[Result]], found: Sequence[dict[str, Result]]) -> list[str]:
+    more = [sum(not one.error for one in side) - len(own) for side, own in zip(sides, found, strict=True)]
+    return [
+        f"in {name} {number} results are of an operation and arguments that a later one is of, too: the last counts"
+        for name, number in zip(names, more, strict=True)
+        if number
+    ]
+
+
+def _listed(ops: Sequence[str]) -> str:
+    shown = ", ".join(ops[:_NAMED])
+    return f"{len(ops)}: {shown}" + (", ..." if len(ops) > _NAMED else "")
+
+
+def _read(path: Path) -> list[Result]:
+    try:
+        if path.stat().st_size > _LARGEST:
+            raise ResultsError(f"{path}: is larger than {_LARGEST:,} bytes")
+        data = msgspec.json.decode(path.read_bytes())
+        results = msgspec.convert(data if isinstance(data, list) else [data], list[Result])
+    except OSError as error:
+        raise ResultsError(f"{path}: cannot be read: {(error.strerror or str(error)).lower()}") from None
+    except msgspec.ValidationError as error:
+        what, _, where = str(error).partition(" - at `$")
+        raise ResultsError(f"{path}: holds no results: {where.rstrip('`')}: {what[:1].lower()}{what[1:]}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ResultsError(f"{path}: is no JSON: {error}") from None
+    for at, one in enumerate(results):
+        if math.isnan(one.median_us) and not one.error:
+            raise ResultsError(f"{path}: holds no results: [{at}] has neither a median_us nor an error")
+    return results
+
+
+def _is_ours_otherwise(path: Path) -> bool:
+    from tracelens_graph.replay.batch import FILE
+    from tracelens_graph.replay.folder import INDEX
+
+    return path.name in (FILE, INDEX) or path.name.endswith(".trace.json") or path.name.startswith(".")
