@@ -1,0 +1,216 @@
+"""`replay`: what it lists, writes and refuses."""
+
+from __future__ import annotations
+
+import ast
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+from calls_to_replay import calls
+from handmade import HOSTILE, Run
+
+from corpus import CORPUS, needs_corpus, traces_named
+from tracelens_graph.replay.folder import INDEX, read_folder
+from tracelens_graph.texts import width_of
+
+QWEN = "tracelens/h100/qwen1.5-0.5b"
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps(calls()))
+    return path
+
+
+def rows(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_without_a_folder_it_lists(run: Run, trace: Path) -> None:
+    code, out, err = run("replay", trace)
+    assert (code, err) == (0, "")
+    assert "Can be replayed: 26.7 % of the GPU time." in out
+    assert "38.2 %  a captured graph launched it" in out
+    assert out.splitlines()[-1] == f"ask next: tracelens-graph replay {trace} -o replay/"
+    assert not (trace.parent / "replay").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "ops"),
+    [
+        ((), ["c10d::allreduce_", "aten::mm", "my::fused", "aten::mm", "aten::copy_"]),
+        (("--top", "2"), ["c10d::allreduce_", "aten::mm"]),
+        (("--op", "aten::mm"), ["aten::mm", "aten::mm"]),
+        (("--op", "/m(at)?m/", "--top", "1"), ["aten::mm"]),
+        (("--op", "aten::view"), ["aten::view"]),
+        (("--uid", "3"), ["aten::mm"]),
+        (("--uid", "0"), ["aten::matmul"]),
+        (("--by", "below-roof", "--arch", "h100-sxm"), ["aten::mm", "aten::mm", "aten::copy_"]),
+        (("--under", "10"), ["my::fused", "aten::copy_"]),
+    ],
+)
+def test_operations_are_chosen(run: Run, trace: Path, options: tuple[str, ...], ops: list[str]) -> None:
+    code, out, err = run("replay", trace, *options, "-f", "csv")
+    assert (code, err) == (0, "")
+    assert [row["op"] for row in rows(out)] == ops
+
+
+def test_a_row_says_what_is_called_again(run: Run, trace: Path) -> None:
+    row = rows(run("replay", trace, "--op", "aten::mm", "-f", "csv")[1])[0]
+    assert (row["calls"], row["time_us"], row["median_us"], row["uid"]) == ("2", "40.0", "20.0", "4")
+    assert (row["kernel"], row["plan"], row["why"], row["input_dims"]) == ("gemm", "yes", "", "[[8, 16], [16, 4]]")
+    assert float(row["percent"]) == pytest.approx(100 * 40 / 262)
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        (("--op", "aten::mn"), 1, "did you mean aten::mm"),
+        (("--uid", "25"), 1, "--under 25 takes the operations below it"),
+        (("--uid", "20"), 1, "belongs to no operation"),
+        (("--by", "below-roof"), 1, "name a device with --arch"),
+        (("--op", "a", "--uid", "3"), 2, "--op and --uid"),
+        (("--by", "below-roof", "--op", "a"), 2, "leave out --op and --uid"),
+        (("--batch",), 2, "--batch needs -o DIR"),
+        (("--collectives", "-o", "d", "--op", "a"), 2, "--collectives takes all of them"),
+        (("--python", "p"), 2, "--python goes with --verify"),
+        (("--verify", "--op", "a"), 2, "leave out --op"),
+        (("--op", "/(/"), 2, "is no regular expression"),
+        (("--op", "my::fused", "-o", "d"), 1, "nothing can be replayed: custom op"),
+    ],
+)
+def test_what_cannot_be_is_said_in_one_line(
+    run: Run, trace: Path, options: tuple[str, ...], code: int, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(trace.parent)
+    ended, out, err = run("replay", trace, *options)
+    assert (ended, out) == (code, "")
+    assert said in " ".join(err.replace("│", " ").split())
+    assert not (trace.parent / "d").exists()
+
+
+def test_a_trace_without_gpu_work_wants_a_name(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "cpu.json"
+    events = [event for event in calls()["traceEvents"] if event["cat"] == "cpu_op"]
+    path.write_text(json.dumps({"traceEvents": events}))
+    code, _, err = run("replay", path)
+    assert (code, err) == (1, "error: there is no GPU work to choose operations by; name one with --op or --uid\n")
+    code, out, err = run("replay", path, "--op", "aten::mm")
+    assert (code, err) == (0, "")
+    assert out.count("aten::mm") >= 2
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_program_per_signature_is_written(run: Run, trace: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "programs"
+    code, out, err = run("replay", trace, "-o", folder)
+    assert (code, err) == (0, "")
+    files = sorted(path.name for path in folder.glob("*.py"))
+    assert [name.rpartition("_")[0] for name in files] == ["002_aten_mm", "004_aten_mm", "005_aten_copy"]
+    for name in files:
+        ast.parse((folder / name).read_text("ascii"))
+    assert f"wrote 3 programs and replay.json to {folder}: 26.7 % of the GPU time" in out
+    assert "left out: c10d::allreduce_: collective" in out
+    assert f"run the first: python {folder / files[0]}" in out
+    assert out.splitlines()[-1] == f"ask next: tracelens-graph replay --verify {folder}"
+    listed = read_folder(folder)
+    assert [one.file for one in listed] == files
+    (plan,) = listed[0].plans
+    assert (plan.op, plan.traced.calls, plan.traced.uid, plan.traced.kernels) == ("aten::mm", 2, 4, ("gemm",))
+    assert (plan.traced.kernel_us, plan.traced.median_us, plan.traced.gpu) == (30.0, 20.0, "GPU of tests")
+    assert (plan.work.flops, plan.work.roof_us) == (2 * 8 * 16 * 4 - 8 * 4, None)
+
+
+def test_a_second_run_supersedes_the_first_and_nothing_else(run: Run, trace: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "programs"
+    run("replay", trace, "-o", folder)
+    first = {path.name for path in folder.glob("*.py")}
+    (folder / "mine.py").write_text("mine")
+    edited = next(folder.glob("005*"))
+    edited.write_text("edited")
+    code, _, err = run("replay", trace, "--top", "2", "-o", folder)
+    assert (code, err) == (0, "")
+    left = {path.name for path in folder.glob("*.py")}
+    assert left == {"mine.py", edited.name, *(name for name in first if name.startswith("002"))}
+    assert len(read_folder(folder)) == 1
+
+
+def test_files_of_others_are_not_overwritten(run: Run, trace: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    (folder / INDEX).write_text("mine")
+    code, _, err = run("replay", trace, "-o", folder)
+    assert code == 1
+    assert "was not written by tracelens-graph" in err
+    assert [path.name for path in folder.iterdir()] == [INDEX]
+    assert run("replay", trace, "-o", folder, "--force")[0] == 0
+
+
+def test_a_batch_is_one_program(run: Run, trace: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "batch"
+    code, out, err = run("replay", trace, "--batch", "-o", folder)
+    assert (code, err) == (0, "")
+    assert f"run it: python {folder / 'run.py'}" in out
+    (listed,) = read_folder(folder)
+    assert (listed.kind, [plan.traced.calls for plan in listed.plans]) == ("batch", [2, 1, 1])
+    assert [one["count"] for one in json.loads((folder / "operations.json").read_text())] == [2, 1, 1]
+    run("replay", trace, "-o", folder)
+    assert not (folder / "run.py").exists()
+    assert not (folder / "operations.json").exists()
+
+
+def test_a_hostile_trace_writes_nothing_but_its_programs(run: Run, tmp_path: Path) -> None:
+    trace = calls()
+    for event in trace["traceEvents"]:
+        if event["cat"] == "kernel":
+            event["name"] = HOSTILE + '"""\n' + event["name"]
+    for name in ("aten::../../x", "aten::mm\x00", "prims::" + "a" * 400):
+        trace["traceEvents"][4]["name"] = name
+        path = tmp_path / "hostile.json"
+        path.write_text(json.dumps(trace))
+        code, out, err = run("replay", path, "-o", tmp_path / "out")
+        assert (code, err) == (0, "")
+        assert "\x1b" not in out
+        assert {one.name for one in tmp_path.iterdir()} == {"hostile.json", "out"}
+        for file in (tmp_path / "out").glob("*.py"):
+            ast.parse(file.read_text("ascii"))
+
+
+@pytest.mark.parametrize("index", ["", "[]", "{}", '{"operations": [1]}', '{"operations": [{"file": "../x.py"}]}'])
+def test_a_folder_that_is_none_is_refused(run: Run, tmp_path: Path, index: str) -> None:
+    if index:
+        (tmp_path / INDEX).write_text(index)
+    code, out, err = run("replay", "--verify", tmp_path)
+    assert (code, out) == (1, "")
+    assert err.startswith(f"error: {tmp_path}")
+    assert err.count("\n") == 1
+
+
+# --- real traces -----------------------------------------------------------------------------------------------------
+
+
+@needs_corpus
+@pytest.mark.parametrize("width", [80, 100])
+@pytest.mark.parametrize("name", [QWEN, "tracelens/b200/eager-serving", "tracelens/mi300/torch-compile-triton"])
+def test_screens_fit(run: Run, name: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert CORPUS
+    monkeypatch.chdir(CORPUS)
+    code, out, err = run("replay", f"{name}.json.gz", env={"COLUMNS": str(width)})
+    assert (code, err) == (0, "")
+    assert all(width_of(line) <= width for line in out.splitlines() if not line.startswith("ask next: "))
+    assert "% of the GPU time" in out
+
+
+@needs_corpus
+def test_nearly_all_time_under_operations_of_pytorch_has_a_plan(run: Run) -> None:
+    (path,) = traces_named(QWEN)
+    found = rows(run("replay", path, "--top", "0", "-f", "csv")[1])
+    share = {state: sum(float(row["percent"]) for row in found if row["plan"] == state) for state in ("yes", "no")}
+    assert share["no"] < 0.1
+    assert sum(float(row["percent"]) for row in found) == pytest.approx(69.9, abs=0.1)
