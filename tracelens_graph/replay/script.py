@@ -135,19 +135,19 @@ def leaves(values: Iterable[Value]) -> Iterator[Value]:
 def heading(plan: ReplayPlan) -> str:
     """What the program's docstring says: the operation, its arguments, what was traced, what is assumed."""
     traced = plan.traced
-    lines = [f"{''.join(_printable(plan.op))}: one operation of a trace, called again by itself.", ""]
-    lines += _entry("arguments", ", ".join(f"{one.name} {words(one.value)}" for one in plan.arguments) or "none")
+    lines = [f"{''.join(printable(plan.op))}: one operation of a trace, called again by itself.", ""]
+    lines += entry("arguments", ", ".join(f"{one.name} {words(one.value)}" for one in plan.arguments) or "none")
     calls = f"{traced.calls} call" + "s" * (traced.calls != 1)
     where = f" on {traced.gpu}" if traced.gpu else ""
     took = f"; {traced.kernel_us:.2f} us of GPU time{where}" if traced.kernels else where
-    lines += _entry("traced", calls + took)
+    lines += entry("traced", calls + took)
     for name in traced.kernels[:_MOST_KERNELS]:
-        lines += _entry("kernel", name)
+        lines += entry("kernel", name)
     if len(traced.kernels) > _MOST_KERNELS:
-        lines += _entry("", f"and {len(traced.kernels) - _MOST_KERNELS} more")
+        lines += entry("", f"and {len(traced.kernels) - _MOST_KERNELS} more")
     for label, notes in (("assumed", plan.assumed), ("note", plan.notes)):
         for note in notes:
-            lines += _entry(label, note)
+            lines += entry(label, note)
     lines += ["", f"Written by tracelens_graph {__version__}; needs PyTorch and nothing else."]
     return "\n".join(lines) + "\n"
 
@@ -166,13 +166,14 @@ def words(value: Value) -> str:
     return value.name or value.kind if isinstance(value, Named) else str(value)
 
 
-def _entry(label: str, text: str) -> list[str]:
+def entry(label: str, text: str) -> list[str]:
     """A line of the heading, wrapped; whatever the text holds, it is printable ASCII on lines of its own."""
-    body = "".join(_printable(text)).replace("%(", "% (")  # argparse fills in what stands behind that
+    body = "".join(printable(text)).replace("%(", "% (")  # argparse fills in what stands behind that
     return textwrap.wrap(
         body[:_LONGEST], _WIDTH, initial_indent=f"{label:<11}", subsequent_indent=" " * 11, break_on_hyphens=False
     )
 
 
-def _printable(text: str) -> Iterator[str]:
+def printable(text: str) -> Iterator[str]:
+    """Characters of a text, those that are not printable ASCII written out."""
     return (one if " " <= one <= "~" else ascii(one)[1:-1] for one in text)
