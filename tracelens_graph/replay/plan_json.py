@@ -231,7 +231,7 @@ def _argument(form: _Argument, place: str) -> Argument:
 
 
 def _nested(data: Any, place: str, depth: int = 0) -> Any:
-    if not isinstance(data, list):
+    if not isinstance(data, list | tuple):
         if type(data) is int or data is None or data == "":
             return data
         raise NotAPlanError(f"{place}: is neither a number nor a list")

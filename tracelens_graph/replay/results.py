@@ -96,7 +96,7 @@ def compared_results(first: str | os.PathLike[str], second: str | os.PathLike[st
     found = [{one.identity: one for one in side if not one.error} for side in sides]
     both = [(found[0][key], found[1][key]) for key in found[0] if key in found[1]]
     both.sort(key=lambda pair: -abs(pair[1].median_us - pair[0].median_us))
-    devices = [", ".join(sorted({_machine(one) for one in side.values()})) or "nothing" for side in found]
+    devices = ["; ".join(sorted({_machine(one) for one in side.values()})) or "nothing" for side in found]
     title = f"Results of {names[0]} (A: {devices[0]}) and {names[1]} (B: {devices[1]})"
     notes = [*_alone(names, found), *_failed(names, sides), *_twice(names, sides, found)]
     columns = columns_of([_row(*pair) for pair in both], REPLAY_RESULTS)

@@ -114,12 +114,15 @@ def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 def roots(plan: ReplayPlan) -> list[str]:
     """Names of the builders and fill rules that the plan's arguments need."""
-    found = {"restored"} if written_arguments(plan) else set()
-    for value in leaves(one.value for one in plan.arguments):
-        if isinstance(value, TensorValue):
-            found |= {value.builder, value.fill.rule} if value.builder in _FILLED else {value.builder}
-        elif isinstance(value, Named):
-            found.add(value.kind)
+    found: set[str] = set()
+    written = written_arguments(plan)
+    for argument in plan.arguments:
+        for value in leaves((argument.value,)):
+            if isinstance(value, TensorValue):
+                found |= {value.builder, value.fill.rule} if value.builder in _FILLED else {value.builder}
+                found |= {"restored"} if argument.name in written else set()
+            elif isinstance(value, Named):
+                found.add(value.kind)
     return sorted(found)
 
 
