@@ -224,4 +224,4 @@ def _tell(folder: Path, table: Table, covered: Table, can_be_verified: bool) -> 
         print(line)
     print(f"run {'it' if len(files) == 1 else 'the first'}: python {shlex.quote(str(folder / files[0]))}")
     if can_be_verified:
-        print(f"ask next: tracelens-graph replay --verify {shlex.quote(str(folder))}")
+        print(f"verify them: tracelens-graph replay --verify {shlex.quote(str(folder))}")
