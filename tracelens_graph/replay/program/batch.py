@@ -102,20 +102,20 @@ def main() -> int:
         parser.error("a trace is of one operation; take the program of that")
     try:
         entries = [one for one in json.loads(Path(asked.file).read_text()) if asked.only in one["plan"]["op"]]
-        print(f"{'median us':>12} {'traced us':>12} {'ratio':>7} {'count':>7}  operation")
+        print(f"{'median us':>9} {'traced us':>9} {'ratio':>9} {'count':>6}  operation")
         for entry in entries:
-            name, shapes = ascii(entry["plan"]["op"])[1:-1], entry["plan"].get("recorded", {}).get("dims", [])
-            result: dict[str, Any] = {"op": name, "count": entry.get("count", 1)}
+            known = known_of(entry)
+            name = " ".join([known["op"], *(str(one) for one in known["signature"]["dims"] if one)])
+            result: dict[str, Any] = {key: known[key] for key in ("op", "signature")} | {"count": entry.get("count", 1)}
             try:
-                result |= measure(known_of(entry), partial(arguments_of, entry), asked)
-                cells = [f"{result['median_us']:12.2f}", f"{result['traced_us']:12.2f}"]
-                ratio = result["ratio_to_traced"]
-                cells += [f"{ratio:7.2f}" if ratio else " " * 7, f"{result['count']:7}", f" {name} {shapes}"]
-                print(" ".join(cells))
+                result |= measure(known, partial(arguments_of, entry), asked)
+                cells = [result["median_us"], result["traced_us"] or None, result["ratio_to_traced"]]
+                told = [" " * 9 if cell is None else f"{cell:9.2f}" for cell in cells]
+                print(*told, f"{result['count']:6}", "", ascii(name)[1:-1], flush=True)
             except Exception as error:
                 failed += 1
                 result["error"] = (str(error) or type(error).__name__).splitlines()[0]
-                print(f"{name} {shapes}: {result['error']}", file=sys.stderr)
+                print(f"{ascii(name)[1:-1]}: {result['error'][:200]}", file=sys.stderr)
             results.append(result)
             if asked.verbose:
                 print(json.dumps(entry["plan"], indent=1))

@@ -29,6 +29,6 @@ def main() -> int:
     except KeyboardInterrupt:
         return 130
     except Exception as error:
-        print(f"{OPERATION['op']}: {(str(error) or type(error).__name__).splitlines()[0]}", file=sys.stderr)
+        print(f"{OPERATION['op']}: {(str(error) or type(error).__name__).splitlines()[0][:300]}", file=sys.stderr)
         return 1
     return 0
