@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from tracelens_graph.errors import MissingExtraError
@@ -35,12 +36,11 @@ def run(plan: ReplayPlan, device: str | None = None) -> Any:
         NoTorchError: PyTorch is not installed.
         RuntimeError: PyTorch refuses the call.
     """
-    function, positional, keyword = prepared(plan, device)
-    return function(*positional, **keyword)
+    return prepared(plan, device)()
 
 
-def prepared(plan: ReplayPlan, device: str | None = None) -> tuple[Callable[..., Any], list[Any], dict[str, Any]]:
-    """What `run` calls: the operator, and its arguments made.
+def prepared(plan: ReplayPlan, device: str | None = None) -> Callable[[], Any]:
+    """The call that `run` makes, with its arguments made and yet to be called.
 
     Raises:
         CannotReplay, NoTorchError: as `run`.
@@ -56,7 +56,7 @@ def prepared(plan: ReplayPlan, device: str | None = None) -> tuple[Callable[...,
     values.build_on(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     namespace, _, op = schema.op.partition("::")
     function = getattr(getattr(getattr(torch.ops, namespace), op), schema.overload or "default")
-    return function, [made(one.value) for one in positional], {one.name: made(one.value) for one in keyword}
+    return partial(function, *(made(one.value) for one in positional), **{one.name: made(one.value) for one in keyword})
 
 
 def installed_schema(plan: ReplayPlan) -> Schema:
