@@ -38,7 +38,9 @@ def test_what_is_wrong_is_told(given: dict[str, Any], said: str) -> None:
         Replayer(**given)
 
 
-@pytest.mark.parametrize(("text", "is_one"), [("vllm", True), ("a.b_1", True), ("", False), ("1a", False), ("é", False)])
+@pytest.mark.parametrize(
+    ("text", "is_one"), [("vllm", True), ("a.b_1", True), ("", False), ("1a", False), ("é", False)]
+)
 def test_names_of_modules(text: str, is_one: bool) -> None:
     assert is_module(text) is is_one
 

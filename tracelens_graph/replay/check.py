@@ -20,7 +20,7 @@ from tracelens_graph.replay.assemble import parts, program, slot_of
 
 BUILDERS = frozenset({
     "tensor", "shared", "quantized", "sparse_coo", "sparse_csr", "dtype", "layout", "memory_format", "device",
-    "generator", "restored",
+    "generator", "restored", "use",
 })  # fmt: skip
 """Functions of programs that data may call."""
 _OF_PYTHON = frozenset({"float", "complex"})
@@ -50,6 +50,7 @@ PROGRAMS = (
     Program(("values", "timing", "measure", "main"), ("OPERATION", "arguments")),
     Program(("collectives",), ("COLLECTIVES", "ORIGIN")),
     Program(("values", "timing", "measure", "triton"), ("KERNEL", "arguments")),
+    Program(("values", "timing", "measure", "sequence"), ("SEQUENCE", "steps")),
     Program(("values", "timing", "measure", "batch"), ()),
 )
 """All programs that are written; the last has no data, and so every rule that fills tensors."""
@@ -134,7 +135,7 @@ def _needed(data: ast.expr) -> Iterator[str]:
                     yield str(each.value.value)
                 elif each.arg is None:
                     raise _foreign(data, "an argument is no constant")
-            if name in ("tensor", "shared") and not any(each.arg == "fill" for each in keywords):
+            if name in ("tensor", "shared", "use") and not any(each.arg == "fill" for each in keywords):
                 yield "normal"
         case _:
             raise _foreign(data, "it is no data")

@@ -200,8 +200,9 @@ def collective_plan(graph: Core | Window) -> CollectivePlan:
         else:
             share = 100 * float(us.sum()) / total if total else 0.0
             left_out.append(LeftOut(_what(w.core, longest), *made, len(same), float(us.sum()), share))
-    by_time = {"key": lambda one: one.total_us, "reverse": True}
-    return CollectivePlan(tuple(sorted(calls, **by_time)), tuple(_merged(sorted(left_out, **by_time))), rank, world)
+    calls.sort(key=lambda one: one.total_us, reverse=True)
+    left_out.sort(key=lambda one: one.total_us, reverse=True)
+    return CollectivePlan(tuple(calls), tuple(_merged(left_out)), rank, world)
 
 
 def _identity(one: Collective) -> tuple[Any, ...]:

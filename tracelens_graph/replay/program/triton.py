@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
 import inspect
 import json
-import statistics
 import sys
 from collections.abc import Callable
 from importlib.util import module_from_spec, spec_from_file_location
@@ -14,8 +12,8 @@ from typing import Any
 
 import torch
 
-from tracelens_graph.replay.program.measure import options, show
-from tracelens_graph.replay.program.timing import BETWEEN_CALLS, profiled, times_us, write
+from tracelens_graph.replay.program.measure import measure_call, options, show
+from tracelens_graph.replay.program.timing import BETWEEN_CALLS, write
 from tracelens_graph.replay.program.values import build_on
 
 KERNEL: dict[str, Any] = {}
@@ -40,7 +38,7 @@ def main() -> int:
         print(wanted(source))
         return NOT_FILLED
     try:
-        result = measured(launcher(loaded(source), asked.device), asked)
+        result = measure_call(launcher(loaded(source), asked.device), KERNEL, asked)
         show(result)
         if asked.json:
             write(asked.json, lambda part: Path(part).write_text(json.dumps([result], indent=1)))
@@ -92,30 +90,3 @@ def launcher(kernel: Any, device: str) -> Callable[[], Any]:
     told = {"grid": lambda meta: grid} if "grid" in inspect.signature(kernel.run).parameters else {}
     stream = torch.cuda.current_stream().cuda_stream
     return lambda: kernel.run(*positional, **told, stream=stream)
-
-
-def measured(once: Callable[[], Any], asked: argparse.Namespace) -> dict[str, Any]:
-    """What a launch takes, beside what was traced."""
-    if asked.flush_l2:
-        BETWEEN_CALLS.append(torch.empty(1 << 28, dtype=torch.int8, device=asked.device).zero_)
-    times_us(once, asked.warmup)
-    kernels = profiled(once, asked.profile, asked.execution_trace)
-    timed = once
-    if asked.graph:
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            once()
-        timed = graph.replay
-    times = sorted(times_us(timed, asked.iterations))
-    median = statistics.median(times)
-    return {
-        **{key: KERNEL[key] for key in ("op", "signature", "traced_us", "assumed")},
-        "device": getattr(torch, asked.device).get_device_name(),
-        "torch": torch.__version__,
-        "median_us": median,
-        "spread_us": [times[len(times) // 10], times[len(times) * 9 // 10]],
-        "iterations": len(times),
-        "ratio_to_traced": median / KERNEL["traced_us"] if KERNEL["traced_us"] else None,
-        "kernels": kernels,
-        "kernels_as_traced": kernels == KERNEL["kernels"],
-    }

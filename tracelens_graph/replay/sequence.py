@@ -1,0 +1,354 @@
+"""All operations below a module, annotation, step or op as one program, in their order, with shared tensors.
+
+The outermost operations that can be planned are taken. Where one cannot, those that it calls are, if they do all of its
+GPU work; else it is left out, with its share of time. What the host does between operations is not replayed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tracelens_graph._version import __version__
+from tracelens_graph.errors import AnalysisError
+from tracelens_graph.graph.core import Core
+from tracelens_graph.replay.arguments import Fill
+from tracelens_graph.replay.assemble import parts, program
+from tracelens_graph.replay.fills import Site, fill
+from tracelens_graph.replay.literals import display, identifier, literal
+from tracelens_graph.replay.places import Place, place
+from tracelens_graph.replay.planned import planned
+from tracelens_graph.replay.replay_plan import ReplayPlan, Traced
+from tracelens_graph.replay.script import dense_strides, entry, roots, source
+from tracelens_graph.replay.shared_tensors import Linked, LinkedCall, Sharing, Use, link
+from tracelens_graph.schema import GPU_KINDS, Kind
+
+MODULES = ("values", "timing", "measure", "sequence")
+"""What the program is put together from."""
+
+_INDENT = "    "
+_NO_OP = "work under no op"
+
+
+@dataclass(frozen=True)
+class Step:
+    """An operation of a sequence.
+
+    Attributes:
+        call: the call, its tensors linked.
+        traced_us: time of its GPU work, in a trace without any its duration on the host, in us.
+    """
+
+    call: LinkedCall
+    traced_us: float
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Operations that are not replayed.
+
+    Attributes:
+        what: name of the operation.
+        reason, remedy: why, and what would help; the latter may be empty.
+        calls: how many there are.
+        percent: share of the sequence's time.
+    """
+
+    what: str
+    reason: str
+    remedy: str
+    calls: int
+    percent: float
+
+    @property
+    def line(self) -> str:
+        """In words."""
+        remedy = f"; {self.remedy}" if self.remedy else ""
+        return f"{self.percent:.1f} %: {self.calls:,} x {self.what}: {self.reason}{remedy}"
+
+
+@dataclass(frozen=True)
+class SequencePlan:
+    """Operations of a part of a trace.
+
+    Attributes:
+        title: name of the node that they are below.
+        uid: the node.
+        others: nodes of the same name that were not taken.
+        steps: the operations, in order of their begin.
+        left_out: what is not replayed, by share.
+        written: numbers of given tensors that an operation changes.
+        is_linked: whether an execution trace tells which tensors are shared.
+        is_gpu: whether times are those of GPU work; else they are durations on the host.
+    """
+
+    title: str
+    uid: int
+    others: int
+    steps: tuple[Step, ...]
+    left_out: tuple[LeftOut, ...]
+    written: tuple[int, ...]
+    is_linked: bool
+    is_gpu: bool
+
+    @property
+    def plans(self) -> tuple[ReplayPlan, ...]:
+        """Plans of the operations, in order."""
+        return tuple(step.call.plan for step in self.steps)
+
+    @property
+    def passed_on(self) -> int:
+        """Number of results that are arguments of later operations."""
+        return sum(len(step.call.makes) for step in self.steps)
+
+    @property
+    def given(self) -> int:
+        """Number of tensors that no operation of the sequence makes."""
+        made = {one[0] for step in self.steps for one in step.call.makes}
+        return len({use.number for step in self.steps for use in step.call.uses if use.of is None} - made)
+
+    @property
+    def assumed(self) -> tuple[str, ...]:
+        """What the trace does not tell, each once."""
+        return tuple(dict.fromkeys(f"{plan.op} {text}" for plan in self.plans for text in plan.assumed))
+
+    @property
+    def sharing(self) -> str:
+        """Which tensors are shared, in words."""
+        if not self.is_linked:
+            return "no execution trace was given: each operation has arguments of its own"
+        return f"{self.passed_on:,} results are passed on, {self.given:,} tensors are given"
+
+    @property
+    def traced_us(self) -> float:
+        """Sum of the times of the operations, in us."""
+        return sum(step.traced_us for step in self.steps)
+
+    @property
+    def note(self) -> str:
+        """Which of several nodes of the name was taken; empty where there was one."""
+        most = "the most GPU time" if self.is_gpu else "the longest time"
+        return f"of {self.others + 1:,} called {self.title}, uid {self.uid} with {most}" if self.others else ""
+
+    def script(self) -> str:
+        """A program that runs the operations one after another, and times them; it needs torch alone."""
+        told: dict[int, tuple[Any, ...]] = {}
+        written = [_step_source(step, told) for step in self.steps]
+        facts = {
+            "title": self.title,
+            "traced": "GPU time of these operations" if self.is_gpu else "time of these operations on the host",
+            "sharing": self.sharing,
+            "written": list(self.written),
+            "left_out": [one.line for one in self.left_out],
+            "assumed": list(self.assumed),
+        }
+        needed = {"tensor", "use", "normal"}
+        for step in self.steps:
+            needed |= set(roots(step.call.plan)) - {"restored", "shared"}
+            needed |= {use.value.fill.rule for use in step.call.uses}
+        slots = {"SEQUENCE": literal(facts), "steps": display("[", written, "]", _INDENT)}
+        return program(parts(*MODULES), self._heading(), slots, sorted(needed))
+
+    def _heading(self) -> str:
+        lines = entry("", f"{len(self.steps):,} operations below {self.title}, called again in their order.")
+        lines = [line.strip() for line in lines] + [""]
+        unit = "GPU time" if self.is_gpu else "time on the host"
+        lines += entry("traced", f"{self.traced_us:,.1f} us of {unit}") + entry("tensors", self.sharing)
+        for one in self.left_out:
+            lines += entry("left out", one.line)
+        for text in self.assumed:
+            lines += entry("assumed", text)
+        lines += ["", f"Written by tracelens_graph {__version__}; needs PyTorch and nothing else."]
+        return "\n".join(lines) + "\n"
+
+
+def sequence(core: Core, under: int | str) -> SequencePlan:
+    """The operations below a node, as one program can run them.
+
+    Args:
+        core: the graph; linked with an execution trace, tensors are shared as they were.
+        under: uid or name of the node, see `places.place`.
+
+    Raises:
+        AnalysisError: there is no such node, or nothing below it can be replayed.
+        NodeNotFoundError: no node has the uid.
+    """
+    where = place(core, under)
+    found = _Found(core, where)
+    for row in found.candidates():
+        found.look_at(row)
+    order = sorted(range(len(found.rows)), key=lambda at: (int(core.columns.start_ns[found.rows[at]]), at))
+    rows, plans = [found.rows[at] for at in order], [found.plans[at] for at in order]
+    left_out = tuple(found.left_out(rows))
+    if not rows:
+        why = f": {left_out[0].what}: {left_out[0].reason}" if left_out else ", as there are no operations"
+        raise AnalysisError(f"nothing below {where.name} can be replayed{why}")
+    sharing = _sensible(link(core, rows, plans))
+    steps = tuple(Step(call, found.ns(row) / 1e3) for call, row in zip(sharing.calls, rows, strict=True))
+    return SequencePlan(
+        title=where.name,
+        uid=int(core.columns.uid[where.row]),
+        others=where.others,
+        steps=steps,
+        left_out=left_out,
+        written=sharing.written,
+        is_linked=core.link is not None,
+        is_gpu=found.is_gpu,
+    )
+
+
+class _Found:
+    """Operations below a node: those that are replayed, and those that are not."""
+
+    def __init__(self, core: Core, where: Place) -> None:
+        self._core, self._where = core, where
+        c = core.columns
+        gpu = core.gpu_rows[where.holds[core.gpu_rows]]
+        self._gpu = gpu
+        self.is_gpu = bool(len(gpu))
+        self._owned = np.bincount(c.owner[gpu] + 1, weights=c.dur_ns[gpu], minlength=len(c) + 1)[1:]
+        self._no_op = gpu[c.owner[gpu] < 0]
+        self.rows: list[int] = []
+        self.plans: list[ReplayPlan] = []
+        self._skipped: dict[tuple[str, str, str], list[float]] = {}
+        self._until = -1
+
+    def candidates(self) -> list[int]:
+        """Rows of the operations, callers before what they call."""
+        c = self._core.columns
+        rows: list[int] = np.flatnonzero(self._where.holds & (c.kind == Kind.Op)).tolist()
+        return rows
+
+    def ns(self, row: int) -> float:
+        """Time of an operation: of its GPU work, in a trace without any on the host."""
+        return float(self._core.gpu_sum_ns[row] if self.is_gpu else self._core.columns.dur_ns[row])
+
+    def look_at(self, row: int) -> None:
+        """Take an operation, or note why it is not; what is below one that was taken is passed over."""
+        if row <= self._until:
+            return
+        core, c = self._core, self._core.columns
+        last = int(c.last[row])
+        made = planned(core, row)
+        if made.plan is not None:
+            self._until = last
+            self.rows.append(row)
+            self.plans.append(made.plan.with_traced(self._traced(row), made.plan.work))
+            return
+        below = bool((c.kind[row + 1 : last + 1] == Kind.Op).any())
+        if below and not self._owned[row]:
+            return  # all that it does, others below it do
+        name = core.names[c.name[row]]
+        if below and "::" not in name:
+            time = float(self._owned[row])  # a range or a function of autograd, around operations
+        else:
+            time, self._until = self.ns(row), last
+        if time and (below or self.is_gpu or "::" in name):  # a function of autograd by itself does nothing
+            self._skipped.setdefault((name, made.reason, made.remedy), []).append(time)
+
+    def _traced(self, row: int) -> Traced:
+        core, c = self._core, self._core.columns
+        below = range(row + 1, int(c.last[row]) + 1)
+        return Traced(
+            uid=int(c.uid[row]),
+            kernels=tuple(core.names[c.name[one]] for one in below if c.kind[one] in GPU_KINDS),
+            children=tuple(core.names[c.name[one]] for one in below if c.kind[one] == Kind.Op),
+            kernel_us=float(core.gpu_sum_ns[row]) / 1e3,
+            median_us=float(core.gpu_sum_ns[row]) / 1e3,
+            host_us=float(c.dur_ns[row]) / 1e3,
+        )
+
+    def left_out(self, rows: Sequence[int]) -> Iterator[LeftOut]:
+        """What is not replayed, by share of the time of all."""
+        if len(self._no_op):
+            times = self._core.columns.dur_ns[self._no_op].astype(float).tolist()
+            self._skipped[_NO_OP, "its launch is in no operation", "record CPU activities, too"] = times
+        whole = sum(map(self.ns, rows)) + sum(map(sum, self._skipped.values()))
+        for (what, reason, remedy), times in sorted(self._skipped.items(), key=lambda one: -sum(one[1])):
+            yield LeftOut(what, reason, remedy, len(times), 100 * sum(times) / whole if whole else 0.0)
+
+
+def _sensible(sharing: Sharing) -> Sharing:
+    """The calls with given tensors that hold what any operation needs that gets their values.
+
+    Tokens that are copied to the device and then are indices of an embedding must be in its bounds from the start.
+    """
+    needed: dict[int, Fill] = {}
+    for call in sharing.calls:
+        for use in call.uses:
+            group, own = sharing.same_values[use.number], use.value.fill
+            if own != fill(Site("", "", 0, use.value, {})) and _is_stricter(own, needed.get(group)):
+                needed[group] = own
+    if not needed:
+        return sharing
+
+    def filled(value: Linked) -> Linked:
+        if isinstance(value, Use):
+            wanted = needed.get(sharing.same_values[value.number])
+            return replace(value, value=replace(value.value, fill=wanted)) if wanted else value
+        return tuple(map(filled, value)) if isinstance(value, tuple) else value
+
+    calls = (
+        replace(
+            call,
+            positional=tuple(map(filled, call.positional)),
+            keyword={name: filled(value) for name, value in call.keyword.items()},
+        )
+        for call in sharing.calls
+    )
+    return replace(sharing, calls=tuple(calls))
+
+
+def _is_stricter(one: Fill, other: Fill | None) -> bool:
+    """Whether the first of two fills is to be taken; of two ranges of indices, the one with the lower end."""
+    if other is None:
+        return True
+    ends = [of.options.get("high") for of in (one, other)]
+    if one.rule == other.rule and all(type(end) is int for end in ends):
+        return ends[0] < ends[1]  # type: ignore[operator]
+    return False
+
+
+def _step_source(step: Step, told: dict[int, tuple[Any, ...]]) -> str:
+    """A step as source; `told` has the forms of the tensors that were told before."""
+    call = step.call
+    inner = _INDENT * 3
+    name = f"{call.plan.op.replace('::', '.')}.{call.plan.overload or 'default'}"
+    positional = [_source(one, told, inner + _INDENT) for one in call.positional]
+    keyword = [f"{literal(key)}: {_source(one, told, inner + _INDENT)}" for key, one in call.keyword.items()]
+    entries = {
+        "call": literal(name),
+        "positional": display("[", positional, "]", inner),
+        "keyword": display("{", keyword, "}", inner),
+        "makes": literal(call.makes),
+        "frees": literal(call.frees),
+        "traced_us": literal(round(step.traced_us, 3)),
+    }
+    return display("{", [f"{literal(key)}: {text}" for key, text in entries.items()], "}", _INDENT * 2)
+
+
+def _source(value: Linked, told: dict[int, tuple[Any, ...]], indent: str) -> str:
+    if isinstance(value, tuple):
+        return display("[", [_source(one, told, indent + _INDENT) for one in value], "]", indent)
+    if not isinstance(value, Use):
+        return source(value, indent=indent)
+    form = (value.value.shape, value.value.dtype)
+    if told.get(value.number) == form:
+        return f"use({value.number})" if value.of is None else f"use({value.number}, of={value.of})"
+    told[value.number] = form
+    return display("use(", [str(value.number), *_form(value)], ")", indent)
+
+
+def _form(use: Use) -> Iterator[str]:
+    told = dict(use.value.told)
+    yield literal(told.pop("shape"))
+    yield literal(told.pop("dtype"))
+    if told.get("strides") == dense_strides(use.value.shape):
+        del told["strides"]
+    if use.of is not None:
+        yield f"of={use.of}"
+    for name, one in told.items():
+        yield f"{identifier(name)}={literal(one)}"
