@@ -19,6 +19,7 @@ from tracelens_graph.cli.outputs import say_written
 from tracelens_graph.cli.windows import WindowChoice
 
 if TYPE_CHECKING:
+    from tracelens_graph.extension import Extension
     from tracelens_graph.graph.core import Core
     from tracelens_graph.graph.window import Window
     from tracelens_graph.perf.devices import Architecture
@@ -86,6 +87,12 @@ class Asked:
         return Call(self.trace, self.window, self.extensions, et=self.et)
 
     @property
+    def is_sequence(self) -> bool:
+        """Whether all operations below one node are meant, as one program."""
+        under = self.window.under
+        return isinstance(under, int | str) and self.window == WindowChoice(under=under) and not self.words
+
+    @property
     def words(self) -> str:
         """The options that choose operations, as they were given."""
         said = []
@@ -108,7 +115,7 @@ def replay_trace(asked: Asked) -> None:
     core = load(asked.trace, asked.cache, wants_gpu=True, et=asked.et)
     if asked.by_roof:
         device = architecture_of(core, device)
-    w = asked.window.of(core, added)
+    w = _part(asked, core, added)
     from tracelens_graph.replay.coverage import coverage
     from tracelens_graph.replay.listing import listing
     from tracelens_graph.replay.planned import Estimates, Plans
@@ -116,6 +123,9 @@ def replay_trace(asked: Asked) -> None:
 
     if asked.collectives:
         _write_collectives(asked, w)
+        return
+    if asked.is_sequence and asked.output is not None:
+        _write_sequence(asked, w)
         return
     charged = charge_all(w)
     every = Plans(signatures(charged))
@@ -126,9 +136,21 @@ def replay_trace(asked: Asked) -> None:
     if asked.format is not Format.table:
         write_table(table, asked.format)
     elif asked.output is None:
-        _print_screen(asked, table, coverage(charged, every))
+        _print_screen(asked, w, table, coverage(charged, every))
     else:
         _tell(asked.output, table, coverage(charged, every), not asked.batch)
+
+
+def _part(asked: Asked, core: Core, added: Extension | None) -> Window:
+    """The part of the trace that was asked for; where a sequence was, one node of the name alone."""
+    if not asked.is_sequence:
+        return asked.window.of(core, added)
+    from tracelens_graph.replay.places import place
+
+    w = WindowChoice().of(core, added)
+    assert isinstance(asked.window.under, int | str)
+    where = place(w.core, asked.window.under)
+    return w.narrowed(where.holds, f"under {where.name}, uid {int(w.core.columns.uid[where.row])}")
 
 
 def _chosen(asked: Asked, w: Window, every: Signatures, device: Architecture | None) -> Signatures:
@@ -186,6 +208,24 @@ def _write(folder: Path, plans: Plans, estimates: Estimates, batch: bool) -> dic
     return {place: program.file for place, program in programs.items()}
 
 
+def _write_sequence(asked: Asked, w: Window) -> None:
+    from tracelens_graph.files import file_name
+    from tracelens_graph.replay.folder import write_folder
+    from tracelens_graph.replay.programs import sequence_program
+    from tracelens_graph.replay.sequence import sequence
+    from tracelens_graph.reports.replay_text import sequence_lines
+    from tracelens_graph.reports.terminal import terminal_width
+
+    assert asked.output is not None
+    assert isinstance(asked.window.under, int | str)
+    found = sequence(w.core, asked.window.under)
+    (file,) = write_folder(asked.output, [sequence_program(found)], file_name(w.core.info.source))
+    say_written(f"wrote {len(found.steps):,} operations in their order as {file}", asked.output)
+    for line in sequence_lines(found, terminal_width(sys.stdout)):
+        print(line)
+    _say_how_to_run(asked.output, file.name, True)
+
+
 def _write_collectives(asked: Asked, w: Window) -> None:
     from tracelens_graph.files import file_name
     from tracelens_graph.replay.folder import write_folder
@@ -198,16 +238,25 @@ def _write_collectives(asked: Asked, w: Window) -> None:
     print(f"run it: torchrun --nproc-per-node {world or 'N'} {shlex.quote(str(file))}")
 
 
-def _print_screen(asked: Asked, table: Table, covered: Table) -> None:
-    from tracelens_graph.reports.replay_text import coverage_lines, shown
+def _print_screen(asked: Asked, w: Window, table: Table, covered: Table) -> None:
+    from tracelens_graph.reports.replay_text import coverage_lines, sequence_lines, shown
     from tracelens_graph.reports.terminal import terminal_width, wants_color
 
     width, color = terminal_width(sys.stdout), wants_color(sys.stdout)
     sys.stdout.write(shown(table).text(width, color))
     for line in coverage_lines(covered, width):
         print(line)
-    if any(state != "no" for state in table["plan"]):
-        print(f"ask next: {asked.call.complete(f'tracelens-graph replay TRACE {asked.words} -o replay/')}")
+    if not any(state != "no" for state in table["plan"]):
+        return
+    if asked.is_sequence:
+        from tracelens_graph.replay.sequence import sequence
+
+        assert isinstance(asked.window.under, int | str)
+        found = sequence(w.core, asked.window.under)
+        print(f"As one program: {len(found.steps):,} operations in their order")
+        for line in sequence_lines(found, width):
+            print(line)
+    print(f"ask next: {asked.call.complete(f'tracelens-graph replay TRACE {asked.words} -o replay/')}")
 
 
 def _tell(folder: Path, table: Table, covered: Table, can_be_verified: bool) -> None:
@@ -222,6 +271,10 @@ def _tell(folder: Path, table: Table, covered: Table, can_be_verified: bool) -> 
     say_written(f"wrote {len(files):,} {programs} and replay.json to {folder}: {share:.1f} % of the GPU time", folder)
     for line in (*left_out_lines(table, width), *coverage_lines(covered, width)):
         print(line)
-    print(f"run {'it' if len(files) == 1 else 'the first'}: python {shlex.quote(str(folder / files[0]))}")
+    _say_how_to_run(folder, files[0], len(files) == 1)
     if can_be_verified:
         print(f"verify them: tracelens-graph replay --verify {shlex.quote(str(folder))}")
+
+
+def _say_how_to_run(folder: Path, file: str, is_only: bool) -> None:
+    print(f"run {'it' if is_only else 'the first'}: python {shlex.quote(str(folder / file))}")

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.node import Node
 from tracelens_graph.replay.folder import Program, program_name
+from tracelens_graph.replay.literals import identifier
 from tracelens_graph.replay.planned import Estimates, Plans, complete, traced
 from tracelens_graph.replay.replay_plan import CannotReplay
 from tracelens_graph.replay.triton import is_triton, triton_plan
 
 if TYPE_CHECKING:
     from tracelens_graph.graph.window import Window
+    from tracelens_graph.replay.sequence import SequencePlan
 
 RUNNER = "run.py"
 COLLECTIVES = "collectives.py"
@@ -69,6 +71,11 @@ def collectives_program(w: Window) -> Program:
     from tracelens_graph.replay.collectives import collective_plan
 
     return Program(COLLECTIVES, "collectives", collective_plan(w).script())
+
+
+def sequence_program(found: SequencePlan) -> Program:
+    """A program of the operations below a node, in their order."""
+    return Program(f"{identifier(found.title)}.py", "sequence", found.script(), found.plans)
 
 
 def nothing(plans: Plans) -> AnalysisError:
