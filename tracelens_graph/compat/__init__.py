@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 from tracelens_graph._lazy import on_first_use as _on_first_use
 
 if TYPE_CHECKING:
+    from tracelens_graph.compat import EventReplay as EventReplay
     from tracelens_graph.compat import PerfModel as PerfModel
     from tracelens_graph.compat import TreePerf as TreePerf
+    from tracelens_graph.compat.event_replay import EventReplayer as EventReplayer
     from tracelens_graph.compat.gpu_event_analyser import GPUEventAnalyser as GPUEventAnalyser
     from tracelens_graph.compat.models import TRACELENS_MODELS as TRACELENS_MODELS
     from tracelens_graph.compat.nccl_analyser import NcclAnalyser as NcclAnalyser
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from tracelens_graph.compat.tree_perf import TreePerfAnalyzer as TreePerfAnalyzer
 
 _HOME = {
+    "EventReplay": "compat.EventReplay",
+    "EventReplayer": "compat.event_replay",
     "GPUEventAnalyser": "compat.gpu_event_analyser",
     "NcclAnalyser": "compat.nccl_analyser",
     "PerfModel": "compat.PerfModel",
@@ -36,6 +40,8 @@ _HOME = {
 
 __all__ = [
     "TRACELENS_MODELS",
+    "EventReplay",
+    "EventReplayer",
     "GPUEventAnalyser",
     "NcclAnalyser",
     "PerfModel",

@@ -39,19 +39,22 @@ def operations(plans: Iterable[ReplayPlan]) -> list[dict[str, Any]]:
 
 
 def plans_of(entries: Any) -> list[ReplayPlan]:
-    """The plans of such a list.
+    """The plans of such a list; an entry without a plan may be in TraceLens's form.
 
     Raises:
         NotAPlanError: it is none; the message names the entry.
     """
+    from tracelens_graph.replay.tracelens_form import plan_from_tracelens
+
     if not isinstance(entries, list):
         raise NotAPlanError("the list of operations is no list")
     found = []
     for at, entry in enumerate(entries):
+        told = entry if isinstance(entry, Mapping) else {}
         try:
-            found.append(plan_from_json(entry["plan"] if isinstance(entry, Mapping) else entry))
-        except (NotAPlanError, KeyError) as error:
-            raise NotAPlanError(f"[{at}].{'plan is missing' if isinstance(error, KeyError) else error}") from None
+            found.append(plan_from_json(told["plan"]) if "plan" in told else plan_from_tracelens(entry))
+        except NotAPlanError as error:
+            raise NotAPlanError(f"[{at}].{error}") from None
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -39,7 +39,7 @@ def run(plan: ReplayPlan, device: str | None = None) -> Any:
     return prepared(plan, device)()
 
 
-def prepared(plan: ReplayPlan, device: str | None = None) -> Callable[[], Any]:
+def prepared(plan: ReplayPlan, device: str | None = None) -> partial[Any]:
     """The call that `run` makes, with its arguments made and yet to be called.
 
     Raises:
