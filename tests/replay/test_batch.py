@@ -27,9 +27,9 @@ def test_a_list_comes_back() -> None:
     ("entries", "message"),
     [
         ({}, "the list of operations is no list"),
-        ([1], "[0].plan: expected `object`, got `int`"),
-        ([{"operation": "aten::mm"}], "[0].plan is missing"),
-        ([*operations([mm()]), {"plan": {}}], "[1].plan: object missing"),
+        ([1], "operation 1: is no operation"),
+        ([{"operation": "aten::mm"}], "operation 1: is no operation"),
+        ([*operations([mm()]), {"plan": {}}], "operation 2: plan: object missing"),
     ],
 )
 def test_what_is_no_list(entries: object, message: str) -> None:

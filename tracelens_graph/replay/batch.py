@@ -50,11 +50,12 @@ def plans_of(entries: Any) -> list[ReplayPlan]:
         raise NotAPlanError("the list of operations is no list")
     found = []
     for at, entry in enumerate(entries):
-        told = entry if isinstance(entry, Mapping) else {}
         try:
-            found.append(plan_from_json(told["plan"]) if "plan" in told else plan_from_tracelens(entry))
+            if not isinstance(entry, Mapping) or not {"plan", "op_name"} & entry.keys():
+                raise NotAPlanError("is no operation")
+            found.append(plan_from_json(entry["plan"]) if "plan" in entry else plan_from_tracelens(entry))
         except NotAPlanError as error:
-            raise NotAPlanError(f"[{at}].{error}") from None
+            raise NotAPlanError(f"operation {at + 1}: {error}") from None
     return found
 
 

@@ -109,7 +109,7 @@ def _recorded(one: _Argument) -> tuple[Any, str, Any, str]:
     """Sizes, type, strides and text of an argument as the profiler would write them."""
     value = one.value
     if isinstance(value, dict) and "shape" in value:
-        return value["shape"], str(value.get("dtype", "")), value.get("strides") or [], ""
+        return _whole(value["shape"]), str(value.get("dtype", "")), _whole(value.get("strides") or []), ""
     if isinstance(value, list) and one.arg_type.startswith("Tensor"):
         every = [_recorded(_Argument("", "Tensor", each)) for each in value]
         return [each[0] for each in every], "TensorList", [each[2] for each in every], ""
@@ -120,6 +120,12 @@ def _recorded(one: _Argument) -> tuple[Any, str, Any, str]:
         is_whole = isinstance(value, float) and value.is_integer() and one.arg_type.startswith("Scalar")
         return [], "Scalar", [], _text(int(value) if is_whole else value)
     return [], "", [], ""
+
+
+def _whole(sizes: Any) -> list[int]:
+    if isinstance(sizes, list) and all(type(one) is int for one in sizes):
+        return sizes
+    raise NotAPlanError("sizes of a tensor are no list of whole numbers")
 
 
 def _text(value: object) -> str:
