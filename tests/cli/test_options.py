@@ -89,7 +89,7 @@ def test_an_execution_trace_is_given_in_one_way() -> None:
 def test_a_report_prints_several_tables_other_commands_one() -> None:
     found = flags()["--table"]
     assert found.pop("report") == options.TableNames
-    assert set(found) == {"compare", "link", "ranks", "roofline"}
+    assert set(found) == {"compare", "link", "ranks", "replay", "roofline"}
     assert all(annotation == options.TableName for annotation in found.values())
 
 

@@ -9,22 +9,15 @@ from calls_to_replay import GPU_US, calls
 
 from corpus import kineto_traces, loaded, parametrize
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
-from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
-from tracelens_graph.replay.coverage import BY_GRAPH, OUTSIDE, coverage
-from tracelens_graph.replay.planned import COLLECTIVE, CUSTOM, Plans
-from tracelens_graph.replay.signatures import charge_all, signatures
+from tracelens_graph.replay.coverage import BY_GRAPH, OUTSIDE, replay_coverage
+from tracelens_graph.replay.planned import COLLECTIVE, CUSTOM
 from tracelens_graph.table import Table
-
-
-def covered(core: Core) -> Table:
-    charged = charge_all(core.everything)
-    return coverage(charged, Plans(signatures(charged)))
 
 
 @pytest.fixture(scope="module")
 def table() -> Table:
-    return covered(load_core(calls()))
+    return replay_coverage(load_core(calls()))
 
 
 def test_every_operation_has_a_plan_or_a_reason(table: Table) -> None:
@@ -49,13 +42,13 @@ def test_the_rows_add_up(table: Table) -> None:
 
 
 def test_a_trace_without_gpu_work_has_no_rows() -> None:
-    assert len(covered(load_core({"traceEvents": []}))) == 0
+    assert len(replay_coverage(load_core({"traceEvents": []}))) == 0
 
 
 @parametrize("path", kineto_traces())
 def test_covered_and_uncovered_are_all_gpu_time(path: Path) -> None:
     core = loaded(path)
-    rows = covered(core).records()
+    rows = replay_coverage(core).records()
     gpu = core.gpu_rows
     assert sum(round(row["time_us"] * 1e3) for row in rows) == int(core.columns.dur_ns[gpu].sum())
     assert sum(row["gpu_events"] for row in rows) == len(gpu)

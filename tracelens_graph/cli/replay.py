@@ -18,11 +18,13 @@ from tracelens_graph.cli.options import (
     Extensions,
     Format,
     FormatOption,
+    TableName,
     name_wanted,
 )
 from tracelens_graph.cli.replay_results import compare_results, verify_folder
-from tracelens_graph.cli.replay_work import ROWS, Asked, replay_trace
+from tracelens_graph.cli.replay_work import ROWS, TABLES, Asked, replay_trace
 from tracelens_graph.cli.windows import WindowChoice, with_window_options
+from tracelens_graph.suggest import hint
 
 
 class By(StrEnum):
@@ -84,6 +86,7 @@ def replay(
     collectives: Annotated[
         bool, typer.Option("--collectives", help="A program for torchrun that runs the collectives instead.")
     ] = False,
+    table: TableName = None,
     verify: Annotated[
         bool,
         typer.Option(
@@ -107,7 +110,8 @@ def replay(
     """Make a small program of any operation of a trace, which calls it again without the model.
 
     Arguments are rebuilt from the shapes, types, strides and values that the profiler recorded. A program needs torch
-    alone. Without -o it is listed what can be replayed, what is assumed, and what cannot and why.
+    alone. Without -o it is listed what can be replayed, what is assumed, and what cannot and why. Tables are
+    replay_signatures and replay_coverage, which is of all GPU time.
 
     Programs print their times, and write them with --json; two such files are compared.
 
@@ -117,6 +121,8 @@ def replay(
     """
     if arch == NO_ARCH:
         raise typer.BadParameter("--arch: replay needs no device; leave it out")
+    if table is not None and table not in TABLES:
+        raise typer.BadParameter(f"--table: there is no table {table!r}; {hint(table, TABLES)}")
     asked = Asked(
         trace=given[0],
         window=window,
@@ -127,6 +133,7 @@ def replay(
         output=output,
         batch=batch,
         collectives=collectives,
+        table=table,
         et=et,
         arch=arch,
         extensions=tuple(extension or ()),

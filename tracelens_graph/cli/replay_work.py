@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tracelens_graph.replay.signatures import Signatures
     from tracelens_graph.table import Table
 
+TABLES = ("replay_signatures", "replay_coverage")
 ROWS = 10
 """Operations that are taken where nothing else is asked for."""
 
@@ -44,6 +45,7 @@ class Asked:
     output: Path | None
     batch: bool
     collectives: bool
+    table: str | None
     et: str | None
     arch: str | None
     extensions: tuple[str, ...]
@@ -60,6 +62,8 @@ class Asked:
             raise typer.BadParameter("--op and --uid: give one of them")
         if self.by_roof and (self.op is not None or self.uid is not None):
             raise typer.BadParameter("--by below-roof chooses operations itself: leave out --op and --uid")
+        if self.table is not None and self.output is not None:
+            raise typer.BadParameter("--table goes without -o")
         for option, is_given in (("--batch", self.batch), ("--collectives", self.collectives)):
             if is_given and self.output is None:
                 raise typer.BadParameter(f"{option} needs -o DIR")
@@ -76,6 +80,7 @@ class Asked:
             "--op": self.op, "--uid": self.uid, "--top": self.top, "-o": self.output, "--et": self.et,
             "--arch": self.arch, "--extension": self.extensions or None, "--by": self.by_roof or None,
             "--cache": self.cache or None, "--batch": self.batch or None, "--collectives": self.collectives or None,
+            "--table": self.table,
         }  # fmt: skip
         given = [option for option, value in chosen.items() if value is not None]
         if given or self.window != WindowChoice():
@@ -129,16 +134,28 @@ def replay_trace(asked: Asked) -> None:
         return
     charged = charge_all(w)
     every = Plans(signatures(charged))
+    if asked.table == "replay_coverage":
+        _print_table(coverage(charged, every), asked)
+        return
     plans = Plans(_chosen(asked, w, every.signatures, device))
     estimates = Estimates(w, device or _device(w.core))
     files = {} if asked.output is None else _write(asked.output, plans, estimates, asked.batch)
     table = listing(plans, files)
-    if asked.format is not Format.table:
-        write_table(table, asked.format)
+    if asked.format is not Format.table or asked.table is not None:
+        _print_table(table, asked)
     elif asked.output is None:
         _print_screen(asked, w, table, coverage(charged, every))
     else:
         _tell(asked.output, table, coverage(charged, every), not asked.batch)
+
+
+def _print_table(table: Table, asked: Asked) -> None:
+    from tracelens_graph.reports.replay_text import shown
+    from tracelens_graph.reports.views import top
+
+    rows = (ROWS if asked.format is Format.table else 0) if asked.top is None else asked.top
+    first = top(table, rows)
+    write_table(shown(first) if asked.format in (Format.table, Format.md) else first, asked.format)
 
 
 def _part(asked: Asked, core: Core, added: Extension | None) -> Window:

@@ -14,6 +14,7 @@ from tracelens_graph._lazy import on_first_use as _on_first_use
 TYPE_CHECKING = False  # that of typing, which need not be imported for it
 if TYPE_CHECKING:
     from tracelens_graph.replay.arguments import Argument as Argument
+    from tracelens_graph.replay.coverage import replay_coverage as replay_coverage
     from tracelens_graph.replay.planning import plan as plan
     from tracelens_graph.replay.planning import plan_call as plan_call
     from tracelens_graph.replay.replay_plan import CannotReplay as CannotReplay
@@ -27,5 +28,8 @@ __getattr__, __dir__ = _on_first_use(
         "ReplayPlan": "replay.replay_plan",
         "plan": "replay.planning",
         "plan_call": "replay.planning",
+        "replay_coverage": "replay.coverage",
     },
 )
+
+__all__ = ["Argument", "CannotReplay", "ReplayPlan", "plan", "plan_call", "replay_coverage"]

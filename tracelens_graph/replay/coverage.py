@@ -12,8 +12,9 @@ from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.analyses.shared.grouping import Cells
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import climb
+from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.replay.planned import Plans
-from tracelens_graph.replay.signatures import Charged
+from tracelens_graph.replay.signatures import Charged, charge_all, signatures
 from tracelens_graph.schema.tables.replay import REPLAY_COVERAGE
 from tracelens_graph.table import Table
 
@@ -33,17 +34,24 @@ UNDER_NO_OP: Mapping[str, tuple[str, str]] = {
 """GPU work under no operation: what stands for it in tables, where it comes from, and what would help."""
 
 
-def coverage(charged: Charged, plans: Plans) -> Table:
-    """Which GPU time of a window can be replayed, by operation and by what keeps it from being replayed.
+def replay_coverage(g: Core | Window) -> Table:
+    """Which GPU time can be replayed, by operation and by what keeps it from being replayed, the most first.
 
-    The rows hold every GPU event of the window once.
+    The rows hold every GPU event once.
+
+    Args:
+        g: the graph, or a window of it.
+    """
+    charged = charge_all(window_of(g))
+    return coverage(charged, Plans(signatures(charged)))
+
+
+def coverage(charged: Charged, plans: Plans) -> Table:
+    """As `replay_coverage`.
 
     Args:
         charged: the GPU work of the window.
         plans: plans of `signatures(charged)`.
-
-    Returns:
-        The most GPU time first.
     """
     found = plans.signatures
     core, c = found.core, found.core.columns
@@ -69,15 +77,15 @@ def coverage(charged: Charged, plans: Plans) -> Table:
     kept = [rows[key] for key in order]
     columns: dict[str, Cells] = {
         "op": [key[0] for key in order],
-        "plan": [key[1] for key in order],
-        "why": [key[2] for key in order],
-        "remedy": [row.remedy for row in kept],
         "signatures": [row.signatures for row in kept],
         "calls": [row.calls for row in kept],
         "gpu_events": [row.gpu_events for row in kept],
         "time_us": [row.ns / 1e3 for row in kept],
         "percent": [100 * row.ns / whole if whole else 0.0 for row in kept],
         "uid": [row.uid for row in kept],
+        "plan": [key[1] for key in order],
+        "why": [key[2] for key in order],
+        "remedy": [row.remedy for row in kept],
     }
     title = charged.window.titled("GPU time that can be replayed, and what keeps the rest from it")
     return Table("replay_coverage", columns, REPLAY_COVERAGE, title)

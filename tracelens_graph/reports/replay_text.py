@@ -24,7 +24,12 @@ _SMALL = 0.05
 
 
 def shown(table: Table) -> Table:
-    """The table `replay_signatures` as people see it: short names of kernels, and one column on whether and why not."""
+    """A table of what can be replayed as people see it.
+
+    Of `replay_signatures` kernels have their short names, and one column says whether there is a plan and why not.
+    """
+    if table.name != "replay_signatures":
+        return told(table)
     columns = {
         **table.columns,
         "kernel": [short_name(name) for name in table["kernel"]],

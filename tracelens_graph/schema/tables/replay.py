@@ -33,15 +33,15 @@ REPLAY_SIGNATURES: About = {
 
 REPLAY_COVERAGE: About = {
     "op": key("operation that the GPU work is charged to; in brackets what stands for work under no op", "op"),
-    "plan": key("`yes`, `assumed` where the trace does not tell all arguments, or `no`", "replay"),
-    "why": Column("why it cannot be replayed, or where the work comes from", role=Role.key, heading="why", wraps=True),
-    "remedy": Column("what would help; empty where nothing would", role=Role.text, heading="what helps", wraps=True),
-    "signatures": count("different names and arguments; 0 for work under no op", "signatures"),
+    "signatures": count("different names and arguments; 0 for work under no op"),
     "calls": Column("calls of them; 0 for work under no op", role=Role.sum, heading="calls"),
     "gpu_events": Column("kernels, copies and fills", role=Role.sum),
-    "time_us": total("sum of their durations", "us", "GPU us", compared="main"),
+    "time_us": Column("sum of their durations", "us", Role.sum, heading="GPU us", compared="main", gives_way=1),
     "percent": share("share of the GPU time, the sum of the durations of all GPU events", "%"),
     "uid": uid("the call with the most GPU time; of work under no op the longest GPU event"),
+    "plan": key("`yes`, `assumed` where the trace does not tell all arguments, or `no`", "replay"),
+    "why": key("why it cannot be replayed, or where the work comes from", "why"),
+    "remedy": Column("what would help; empty where nothing would", role=Role.text, heading="what helps", wraps=True),
 }
 
 OUTCOMES = {
