@@ -81,7 +81,8 @@ class SequencePlan:
         steps: the operations, in order of their begin.
         left_out: what is not replayed, by share.
         written: numbers of given tensors that an operation changes.
-        is_linked: whether an execution trace tells which tensors are shared.
+        linked: how many of the operations are in the execution trace, which tells what tensors they share; None
+            without one.
         is_gpu: whether times are those of GPU work; else they are durations on the host.
     """
 
@@ -91,7 +92,7 @@ class SequencePlan:
     steps: tuple[Step, ...]
     left_out: tuple[LeftOut, ...]
     written: tuple[int, ...]
-    is_linked: bool
+    linked: int | None
     is_gpu: bool
 
     @property
@@ -118,9 +119,12 @@ class SequencePlan:
     @property
     def sharing(self) -> str:
         """Which tensors are shared, in words."""
-        if not self.is_linked:
+        if self.linked is None:
             return "no execution trace was given: each operation has arguments of its own"
-        return f"{self.passed_on:,} results are passed on, {self.given:,} tensors are given"
+        if not self.linked:
+            return "none of them is in the execution trace: each operation has arguments of its own"
+        some = f"; {self.linked:,} operations are in the execution trace" if self.linked < len(self.steps) else ""
+        return f"{self.passed_on:,} results are passed on, {self.given:,} tensors are given{some}"
 
     @property
     def traced_us(self) -> float:
@@ -195,7 +199,7 @@ def sequence(core: Core, under: int | str) -> SequencePlan:
         steps=steps,
         left_out=left_out,
         written=sharing.written,
-        is_linked=core.link is not None,
+        linked=None if core.link is None else int((core.link.node_of_row[rows] >= 0).sum()),
         is_gpu=found.is_gpu,
     )
 

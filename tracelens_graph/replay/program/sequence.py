@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 import torch
@@ -70,22 +71,24 @@ class Steps:
 
     def _prepare(self, place: int, step: dict[str, Any]) -> None:
         """Run a step for the first time, with all that it needs and no step has made."""
+        needed = list(uses([*step["positional"], *step["keyword"].values()]))
+        for one in needed:
+            one.form = self._forms[one.number] = one.form or self._forms[one.number]
         try:
             step["function"] = attrgetter(step["call"])(torch.ops)
             if not isinstance(step["function"], torch._ops.OpOverload):
                 raise TypeError("torch has no such operation")
-            for one in uses([*step["positional"], *step["keyword"].values()]):
+            for one in needed:
                 self._bind(one)
             self._call(step)
             self.ready.append(step)
-        except (RuntimeError, TypeError, ValueError, AttributeError, IndexError, NotImplementedError) as error:
+        except (RuntimeError, TypeError, ValueError, AttributeError, IndexError) as error:
             self.failed.append((place, (str(error) or type(error).__name__).splitlines()[0]))
         for number in step["frees"]:
             self.made.pop(number, None)
 
     def _bind(self, one: Use) -> None:
-        form = one.form = self._forms[one.number] = one.form or self._forms[one.number]
-        found = self.made.get(one.number)
+        form, found = one.form, self.made.get(one.number)
         if found is not None:
             if list(found.shape) == list(form["shape"]) and found.dtype == getattr(torch, form["dtype"]):
                 one.table, one.key = self.made, one.number
@@ -234,25 +237,32 @@ def measured(asked: argparse.Namespace) -> dict[str, Any]:
 def show_sequence(result: dict[str, Any]) -> None:
     """Print the result, at most 80 columns wide."""
     low, high = result["spread_us"]
-    count = len(result["steps"])
-    print(f"{result['op']}: {count} steps on {result['device']}, torch {result['torch']}"[:80])
+    say("sequence", f"{len(result['steps'])} steps of {result['op']} on {result['device']}, torch {result['torch']}")
     how = ", as a CUDA graph" if result["is_graph"] else ""
-    print(f"median   {result['median_us']:.1f} us ({low:.1f}-{high:.1f} in 80 % of {result['iterations']} runs){how}")
+    say("median", f"{result['median_us']:.1f} us ({low:.1f}-{high:.1f} in 80 % of {result['iterations']} runs){how}")
     ratio = f"; this is {result['ratio_to_traced']:.3g} times that" if result["ratio_to_traced"] else ""
-    print(f"traced   {result['traced_us']:.1f} us, {SEQUENCE['traced']}{ratio}")
-    print(f"memory   {result['given_bytes'] / 1e6:,.1f} MB of tensors that no step makes")
-    print(f"tensors  {SEQUENCE['sharing']}")
+    say("traced", f"{result['traced_us']:.1f} us, {SEQUENCE['traced']}{ratio}")
+    say("memory", f"{result['given_bytes'] / 1e6:,.1f} MB of tensors that no step makes")
+    say("tensors", SEQUENCE["sharing"])
     if result["unlike"]:
-        print(f"unlike   {result['unlike']} results have other sizes than traced; their users got tensors of their own")
+        say("unlike", f"{result['unlike']} results have other sizes than traced: later steps got tensors of their own")
     for line in SEQUENCE["left_out"]:
-        print(f"left out {line}")
+        say("left out", line)
+    failed: dict[tuple[str, str], list[int]] = {}
     for one in result["failed"]:
-        print(f"failed   step {one['step']} {one['op']}: {one['why']}"[:200])
-    if count and result["steps"][0]["median_us"] is not None:
+        failed.setdefault((one["op"], one["why"]), []).append(one["step"])
+    for (op, why), places in failed.items():
+        say("failed", f"{len(places)} x {op}, first at step {places[0]}: {why[:200]}")
+    if result["steps"][0]["median_us"] is not None:
         print(f"{'step':>5} {'operation':<42} {'us':>9} {'traced us':>10} {'x':>7}")
         for place, one in enumerate(result["steps"], 1):
             ratio = f"{one['median_us'] / one['traced_us']:.3g}" if one["traced_us"] else ""
             print(f"{place:>5} {one['op'][:42]:<42} {one['median_us']:>9.1f} {one['traced_us']:>10.1f} {ratio:>7}")
+
+
+def say(label: str, text: str) -> None:
+    """Print a line, wrapped behind its label."""
+    print("\n".join(wrap(text, 80, initial_indent=f"{label:<9} ", subsequent_indent=" " * 10)))
 
 
 def main() -> int:
