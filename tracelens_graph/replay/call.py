@@ -24,6 +24,10 @@ class Surroundings:
         """What was recorded of the first op of a name below the call."""
         return None
 
+    def calls_below(self, under: str = "") -> Sequence[tuple[str, Recorded]]:
+        """Names and arguments of the ops that the call itself calls, or the first op of a name below it does."""
+        return ()
+
     def dtype_near(self, shape: tuple[int, ...]) -> str:
         """The dtype of tensors of some sizes among the arguments of ops nearby; empty if there are none."""
         return ""

@@ -16,10 +16,23 @@ from tracelens_graph.replay.schemas import Schema
 _OF_PYTHON: dict[str, Value] = {"float64": 2.0, "int64": 2, "bool": True, "complex128": complex(2.0, 0.0)}
 """Dtypes that Python's numbers have as tensors, and a number of each that nearly every op can take."""
 
-_BINARY = frozenset(
-    ["add", "sub", "rsub", "mul", "div", "true_divide", "floor_divide", "remainder", "fmod", "pow", "float_power", "atan2", "arctan2", "hypot", "copysign", "eq", "ne", "lt", "le", "gt", "ge", "less", "greater", "less_equal", "greater_equal", "not_equal", "maximum", "minimum", "fmax", "fmin", "max", "min", "where", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_left_shift", "bitwise_right_shift", "logical_and", "logical_or", "logical_xor", "__and__", "__or__", "__xor__", "__lshift__", "__rshift__", "add_", "sub_", "mul_", "div_", "true_divide_", "floor_divide_", "remainder_", "fmod_", "pow_", "eq_", "ne_", "lt_", "le_", "gt_", "ge_", "logical_and_", "logical_or_", "logical_xor_", "xlogy", "heaviside", "nextafter", "divide", "multiply", "subtract", "divide_", "multiply_", "subtract_", "ldexp", "result_type", "masked_fill", "masked_fill_", "fill", "fill_", "clamp", "clamp_min", "clamp_max", "lerp", "special_xlog1py", "special_xlogy", "special_zeta", "gcd", "lcm", "logaddexp", "logaddexp2"]
+_BINARY = frozenset((
+    "add", "sub", "rsub", "mul", "div", "true_divide", "floor_divide", "remainder", "fmod", "pow", "float_power",
+    "atan2", "arctan2", "hypot", "copysign", "eq", "ne", "lt", "le", "gt", "ge", "less", "greater", "less_equal",
+    "greater_equal", "not_equal", "maximum", "minimum", "fmax", "fmin", "max", "min", "where", "bitwise_and",
+    "bitwise_or", "bitwise_xor", "bitwise_left_shift", "bitwise_right_shift", "logical_and", "logical_or",
+    "logical_xor", "__and__", "__or__", "__xor__", "__lshift__", "__rshift__", "xlogy", "heaviside", "nextafter",
+    "divide", "multiply", "subtract", "ldexp", "result_type", "masked_fill", "fill", "clamp", "clamp_min",
+    "clamp_max", "lerp", "special_xlog1py", "special_xlogy", "special_zeta", "gcd", "lcm", "logaddexp",
+    "logaddexp2",
+))  # fmt: skip
+"""Ops that Python's operators, or functions that take a number for a tensor, lead to; in-place forms not told apart."""
+
+_TAKING_NUMBERS = frozenset(
+    ("add", "div", "divide", "mul", "multiply", "sub", "subtract", "true_divide", "floor_divide")
 )
-"""Ops that Python's operators, or functions that take a number for a tensor, lead to."""
+"""Those to which PyTorch lets one pass a number for a tensor when they are called by overload; to the others a tensor
+on the host is passed, which is what PyTorch makes of a number."""
 
 _WHY = "a Python number, as far as types and sizes tell; its value is not recorded"
 
@@ -30,7 +43,9 @@ def as_numbers(call: Call, schema: Schema, arguments: Sequence[Argument]) -> lis
     Such a tensor has no dimensions and the dtype of a Python number, is not written, and stands beside one with
     dimensions. Where an execution trace has devices, it is on the host beside one that is not.
     """
-    if call.op.partition("::")[2] not in _BINARY:
+    name = call.op.partition("::")[2]
+    name = name if name.endswith("__") else name.removesuffix("_")
+    if name not in _BINARY:
         return list(arguments)
     given = [one.value for one in arguments if isinstance(one.value, TensorValue)]
     on_device = any(not one.on_cpu for one in given)
@@ -48,6 +63,7 @@ def as_numbers(call: Call, schema: Schema, arguments: Sequence[Argument]) -> lis
             and (is_beside or (told and on_device))
             and not (told and not value.on_cpu)
         ):
-            one = replace(one, value=_OF_PYTHON[value.dtype], assumed=_WHY)
+            made = _OF_PYTHON[value.dtype] if name in _TAKING_NUMBERS else replace(value, on_cpu=True)
+            one = replace(one, value=made, assumed=_WHY)
         found.append(one)
     return found

@@ -64,9 +64,10 @@ def _prescribed(call: Call, arguments: Sequence[Argument]) -> str:
     return ""
 
 
-_LIKE_TENSOR = frozenset(
-    ["lstm", "gru", "rnn_tanh", "rnn_relu", "_cudnn_rnn", "_cudnn_rnn_backward", "miopen_rnn", "_cudnn_rnn_flatten_weight"]
-)
+_LIKE_TENSOR = frozenset((
+    "lstm", "gru", "rnn_tanh", "rnn_relu", "_cudnn_rnn", "_cudnn_rnn_backward", "miopen_rnn",
+    "_cudnn_rnn_flatten_weight",
+))  # fmt: skip
 """Ops whose lists have the dtype of their first tensor."""
 
 _LIKE_CHILD = {

@@ -11,6 +11,7 @@ from tracelens_graph.replay.call import Call
 from tracelens_graph.replay.dtypes import item_size
 from tracelens_graph.replay.fills import Site, fill
 from tracelens_graph.replay.host_numbers import as_numbers
+from tracelens_graph.replay.hosts import with_hosts
 from tracelens_graph.replay.list_dtypes import with_dtypes
 from tracelens_graph.replay.reading import read
 from tracelens_graph.replay.replay_plan import ReplayPlan
@@ -57,9 +58,7 @@ def plan_of(call: Call) -> ReplayPlan:
         CannotReplay: as `plan`.
     """
     schema = choose(call)
-    arguments = as_numbers(call, schema, with_dtypes(call, read(call, schema)))
-    if not call.has_gpu:
-        arguments = [replace(one, value=mapped(one.value, _anywhere)) for one in arguments]
+    arguments = as_numbers(call, schema, with_hosts(call, with_dtypes(call, read(call, schema))))
     arguments = _filled(schema, with_reach(call, _placed(arguments)))
     keyword = {one.name for one in schema.parameters if one.is_keyword}
     return ReplayPlan(
@@ -82,6 +81,8 @@ def _filled(schema: Schema, arguments: list[Argument]) -> list[Argument]:
         def filled(tensor: TensorValue, place: int) -> TensorValue:
             if tensor.layout != "strided":
                 return filled_sparse(tensor)
+            if tensor.fill.rule != "normal":
+                return tensor
             return replace(tensor, fill=fill(Site(op, name, place, tensor, others, schema.overload)))
 
         return filled
@@ -89,10 +90,6 @@ def _filled(schema: Schema, arguments: list[Argument]) -> list[Argument]:
     return [
         replace(one, value=mapped(one.value, change(one.name))) if any(tensors(one.value)) else one for one in arguments
     ]
-
-
-def _anywhere(tensor: TensorValue, place: int) -> TensorValue:
-    return replace(tensor, on_cpu=False) if tensor.on_cpu else tensor
 
 
 def _placed(arguments: list[Argument]) -> list[Argument]:

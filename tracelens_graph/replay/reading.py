@@ -9,6 +9,7 @@ from tracelens_graph.graph.execution.sides import Argument as Observed
 from tracelens_graph.replay.arguments import Argument, Named, TensorValue, Value
 from tracelens_graph.replay.call import Call
 from tracelens_graph.replay.dtypes import torch_dtype
+from tracelens_graph.replay.indexing import index_tensors
 from tracelens_graph.replay.observed import observed_tensor, observed_tensors, observed_value
 from tracelens_graph.replay.recorded_values import Number, number, numbers, sizes
 from tracelens_graph.replay.replay_plan import CannotReplay
@@ -117,6 +118,9 @@ class _Reader:
         return tuple(found)
 
     def _optional_tensors(self) -> Value:
+        if self.parameter.name == "indices" and (told := index_tensors(self.call)) is not None:
+            found, self.assumed = told
+            return found
         raise CannotReplay("lists of optional tensors are not recorded", LINK)
 
     # --- values ----------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ _LONGEST = 400
 Number = bool | int | float | complex
 
 
-class NotAValue(ValueError):
+class NotAValueError(ValueError):
     """A text that stands for no number and no list of numbers."""
 
 
@@ -23,7 +23,7 @@ def number(text: str) -> Number:
     """A number or truth value.
 
     Raises:
-        NotAValue: it is none.
+        NotAValueError: it is none.
     """
     text = text.strip()
     if text in _WORDS:
@@ -35,18 +35,18 @@ def number(text: str) -> Number:
             return float(text)
         if found := _COMPLEX.match(text):
             return complex(float(found["real"]), float(found["imaginary"]))
-    raise NotAValue(f"no number: {text[:40]!r}")
+    raise NotAValueError(f"no number: {text[:40]!r}")
 
 
 def numbers(text: str) -> tuple[Number, ...]:
     """A list of numbers.
 
     Raises:
-        NotAValue: it is none.
+        NotAValueError: it is none.
     """
     text = text.strip()
     if not (text.startswith("[") and text.endswith("]")):
-        raise NotAValue(f"no list: {text[:40]!r}")
+        raise NotAValueError(f"no list: {text[:40]!r}")
     inner = text[1:-1].strip()
     return tuple(number(part) for part in inner.split(",")) if inner else ()
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from tracelens_graph.errors import TraceLensGraphError
 from tracelens_graph.replay.call import Call
 from tracelens_graph.replay.dtypes import LAYOUTS, MEMORY_FORMATS, SCALAR_TYPES
-from tracelens_graph.replay.recorded_values import NotAValue, Number, number, numbers
+from tracelens_graph.replay.recorded_values import NotAValueError, Number, number, numbers
 from tracelens_graph.replay.replay_plan import CannotReplay
 from tracelens_graph.replay.schemas import Parameter, Schema, parse, schemas_of
 
@@ -110,7 +110,7 @@ def _fit_number(base: str, text: str) -> int:
         return int(base in ("int", "SymInt", "bool", "float", "Scalar", *NAMED))
     try:
         return _fit_value(base, number(text))
-    except NotAValue:
+    except NotAValueError:
         return 0
 
 
@@ -129,5 +129,5 @@ def _fits_numbers(base: str, text: str) -> bool:
         return True
     try:
         return all(_fit_value(base, one) for one in numbers(text))
-    except NotAValue:
+    except NotAValueError:
         return False

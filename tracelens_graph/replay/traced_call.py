@@ -39,7 +39,7 @@ def traced_call(core: Core, row: int) -> Call:
     node = int(core.link.node_of_row[row]) if core.link is not None else -1
     name = core.names[c.name[row]]
     if core.link is None or node < 0:
-        return Call(name, recorded, around=TracedSurroundings(core, row))
+        return Call(name, recorded, around=TracedSurroundings(core, row), has_gpu=bool(len(core.gpu_rows)))
     execution = core.link.execution
     observed = execution.inputs[node].decoded()
     schema = execution.schemas[execution.schema[node]]
@@ -101,6 +101,20 @@ class TracedSurroundings(Surroundings):
             if name == child and c.argset[row] >= 0:
                 return decoded(*self._core.argsets[c.argset[row]])
         return None
+
+    def calls_below(self, under: str = "") -> list[tuple[str, Recorded]]:
+        """Names and arguments of the ops that the call itself calls, or the first op of a name below it does."""
+        c, above = self._core.columns, self._row
+        if under:
+            above = next(
+                (row for row, name in zip(self._ops.tolist(), self.children, strict=True) if name == under), -1
+            )
+        found = []
+        for row, name in zip(self._ops.tolist(), self.children, strict=True):
+            if c.parent[row] == above:
+                code = int(c.argset[row])
+                found.append((name, decoded(*self._core.argsets[code]) if code >= 0 else Recorded()))
+        return found
 
     def dtype_near(self, shape: tuple[int, ...]) -> str:
         """The dtype of tensors of some sizes among the arguments of ops nearby, the nearest first."""
