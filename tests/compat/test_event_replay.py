@@ -96,7 +96,9 @@ def test_rows_of_a_report(unique: pd.DataFrame) -> None:
 
 def test_the_program_beside_is_that_of_many_operations() -> None:
     source = (BESIDE / "batched_replay.py").read_text()
-    assert source == runner(), "write it anew: it is replay.batch.runner()"
+    assert source == runner(), (
+        "write it anew: python -c 'from tracelens_graph.replay.batch import *; print(runner(), end=str())'"
+    )
     check(source)
 
 

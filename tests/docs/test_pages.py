@@ -68,8 +68,8 @@ def test_every_public_name_is_explained() -> None:
 
 
 PUBLIC = (
-    "", "perf", "categories", "graph", "compat", "compat.TreePerf", "compat.PerfModel", "compat.PerfModel.perf_model",
-    "simulate", "schema", "ogm", "replay",
+    "", "perf", "categories", "graph", "compat", "compat.TreePerf", "compat.EventReplay", "compat.PerfModel",
+    "compat.PerfModel.perf_model", "simulate", "schema", "ogm", "replay",
 )  # fmt: skip
 """The package and its documented sub-packages; what they name in `__all__` is public, everything else may change."""
 

@@ -17,6 +17,7 @@ from tracelens_graph.replay.call import Call
 from tracelens_graph.replay.planning import plan, plan_of
 from tracelens_graph.replay.replay_plan import ReplayPlan
 from tracelens_graph.replay.run import prepared
+from tracelens_graph.replay.script import words
 from tracelens_graph.replay.tracelens_form import recorded_of_event, tracelens_form
 
 
@@ -93,7 +94,7 @@ class EventReplayer:
         print(f"{self.plan.op}: {self.matched_schema}")
         for one in self.plan.arguments:
             assumed = f" ({one.assumed})" if one.assumed else ""
-            print(f"  {one.type} {one.name}: {one.value}{assumed}")
+            print(f"  {one.type} {one.name}: {words(one.value)}{assumed}")
 
 
 def _planned(event: Mapping[str, Any]) -> ReplayPlan:

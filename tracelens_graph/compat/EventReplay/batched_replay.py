@@ -379,7 +379,7 @@ def measure_call(call: Callable[[], Any], known: dict[str, Any], asked: Any, lar
         with torch.cuda.graph(graph):
             call()
         call = graph.replay
-    times = sorted(times_us(call, asked.iterations))
+    times = sorted(times_us(call, max(asked.iterations, 1)))
     median = statistics.median(times)
     same = known if largest == UNCAPPED else {}
     return {

@@ -78,7 +78,7 @@ def measure_call(call: Callable[[], Any], known: dict[str, Any], asked: Any, lar
         with torch.cuda.graph(graph):
             call()
         call = graph.replay
-    times = sorted(times_us(call, asked.iterations))
+    times = sorted(times_us(call, max(asked.iterations, 1)))
     median = statistics.median(times)
     same = known if largest == UNCAPPED else {}
     return {
@@ -105,4 +105,5 @@ def show(result: dict[str, Any]) -> None:
     for name, value in result.items():
         if name != "signature" and value not in (None, []):
             cells = value if type(value) is list else [value]
-            print(f"{name:17}", ", ".join(f"{one:.4g}" if type(one) is float else str(one) for one in cells))
+            rounded = [round(one, 2 if one >= 1 else 6) if type(one) is float else one for one in cells]
+            print(f"{name:17}", *rounded)
