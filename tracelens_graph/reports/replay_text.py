@@ -24,25 +24,19 @@ _SMALL = 0.05
 
 
 def shown(table: Table) -> Table:
-    """A table of what can be replayed as people see it.
-
-    Of `replay_signatures` kernels have their short names, and one column says whether there is a plan and why not.
-    """
-    if table.name != "replay_signatures":
-        return told(table)
-    columns = {
-        **table.columns,
-        "kernel": [short_name(name) for name in table["kernel"]],
-        "plan": [_in_short(row) for row in table.records()],
-    }
+    """A table of what can be replayed as people see it: short names of kernels, whether there is a plan and why not."""
+    columns = {**table.columns, "plan": [_in_short(row) for row in table.records()]}
+    if "kernel" in columns:
+        columns["kernel"] = [short_name(name) for name in table["kernel"]]
     return told(replace(table, columns=columns))
 
 
 def _in_short(row: dict[str, Any]) -> str:
-    """Whether there is a plan; why not, or the names of what is assumed."""
-    if row["plan"] == "assumed":
+    """Whether there is a plan; why not, unless the name says it, or the names of what is assumed."""
+    if row["plan"] == "assumed" and row["why"]:
         return f"assumed: {', '.join(_ASSUMED.findall(row['why']))}"
-    return f"{row['plan']}: {row['why']}" if row["why"] else row["plan"]
+    stands_for_itself = row["op"].startswith("(")
+    return f"{row['plan']}: {row['why']}" if row["why"] and not stands_for_itself else row["plan"]
 
 
 def coverage_lines(covered: Table, width: int) -> Iterator[str]:
