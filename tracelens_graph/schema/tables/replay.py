@@ -40,7 +40,7 @@ REPLAY_COVERAGE: About = {
     "percent": share("share of the GPU time, the sum of the durations of all GPU events", "%"),
     "uid": uid("the call with the most GPU time; of work under no op the longest GPU event"),
     "plan": key("`yes`, `assumed` where the trace does not tell all arguments, or `no`", "replay"),
-    "why": key("why it cannot be replayed, or where the work comes from", "why"),
+    "why": key("why it cannot be replayed, or where the work comes from"),
     "remedy": Column("what would help; empty where nothing would", role=Role.text, heading="what helps", wraps=True),
 }
 
