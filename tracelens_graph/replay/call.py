@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from tracelens_graph.graph.execution.sides import Argument as Observed
 from tracelens_graph.replay.replay_plan import Recorded
+from tracelens_graph.replay.schemas import Schema
 
 
 class Surroundings:
@@ -48,6 +49,7 @@ class Call:
         schema: its schema as an execution trace has it; empty without one.
         observed: its arguments as the execution trace has them; empty without one.
         around: what stands around it.
+        schemas: schemas that it may have been made by; empty for those of PyTorch.
         has_gpu: whether the trace has GPU work, so that a tensor on the host is one that stays there.
     """
 
@@ -57,6 +59,7 @@ class Call:
     observed: Sequence[Observed] = ()
     around: Surroundings = field(default_factory=Surroundings)
     has_gpu: bool = False
+    schemas: Sequence[Schema] = ()
 
     def __len__(self) -> int:
         return len(self.recorded.types)

@@ -17,6 +17,7 @@ from functools import lru_cache
 
 from tracelens_graph.errors import TraceLensGraphError
 from tracelens_graph.replay.assemble import parts, program, slot_of
+from tracelens_graph.replayer import is_module
 
 BUILDERS = frozenset({
     "tensor", "shared", "quantized", "sparse_coo", "sparse_csr", "dtype", "layout", "memory_format", "device",
@@ -126,6 +127,8 @@ def _needed(data: ast.expr) -> Iterator[str]:
                 yield from _needed(entry)
                 if key.value == "call" and not _is_called(entry):
                     raise _foreign(entry, "it names no operation")
+                if key.value == "imports" and not _are_modules(entry):
+                    raise _foreign(entry, "it names no modules")
         case ast.Call(func=ast.Name(id=name), args=entries, keywords=keywords) if name in BUILDERS | _OF_PYTHON:
             yield from () if name in _OF_PYTHON else (name,)
             for one in [*entries, *(each.value for each in keywords)]:
@@ -143,6 +146,12 @@ def _needed(data: ast.expr) -> Iterator[str]:
 
 def _is_called(value: ast.expr) -> bool:
     return isinstance(value, ast.Constant) and bool(_CALLED.fullmatch(str(value.value)))
+
+
+def _are_modules(value: ast.expr) -> bool:
+    return isinstance(value, ast.List) and all(
+        isinstance(one, ast.Constant) and is_module(one.value) for one in value.elts
+    )
 
 
 @lru_cache(maxsize=256)

@@ -33,6 +33,7 @@ _DEEPEST = 8
 _LARGEST = 1 << 62
 
 Word = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=60)]
+Module = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$", max_length=200)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=_LARGEST)]
 
 
@@ -98,6 +99,7 @@ class _Plan(_Form):
     traced: _Traced = msgspec.field(default_factory=_Traced)
     work: _Work = msgspec.field(default_factory=_Work)
     notes: tuple[str, ...] = ()
+    imports: tuple[Module, ...] = ()
 
 
 def plan_json(plan: ReplayPlan) -> dict[str, Any]:
@@ -112,6 +114,7 @@ def plan_json(plan: ReplayPlan) -> dict[str, Any]:
         traced=_Traced(**vars(plan.traced)),
         work=_Work(**vars(plan.work)),
         notes=plan.notes,
+        imports=plan.imports,
     )
     return cast("dict[str, Any]", msgspec.to_builtins(form))
 
@@ -143,7 +146,9 @@ def plan_from_json(data: Any) -> ReplayPlan:
         form.recorded.values,
     )
     traced, work = Traced(**msgspec.structs.asdict(form.traced)), Work(**msgspec.structs.asdict(form.work))
-    return ReplayPlan(form.op, form.overload, form.schema, positional, keyword, recorded, traced, work, form.notes)
+    return ReplayPlan(
+        form.op, form.overload, form.schema, positional, keyword, recorded, traced, work, form.notes, form.imports
+    )
 
 
 def value_json(value: Value) -> Any:

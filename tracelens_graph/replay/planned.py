@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 from tracelens_graph.analyses.performance.unified import unified
+from tracelens_graph.extension import extension_of
 from tracelens_graph.perf.roofs import Roof, roofline
+from tracelens_graph.replay.custom import plan_custom
 from tracelens_graph.replay.planning import plan_call
 from tracelens_graph.replay.replay_plan import CannotReplay, ReplayPlan, Traced, Work
 from tracelens_graph.replay.signatures import NAMESPACES, Signatures
@@ -18,6 +22,7 @@ if TYPE_CHECKING:
     from tracelens_graph.graph.core import Core
     from tracelens_graph.graph.window import Window
     from tracelens_graph.perf.devices import Architecture
+    from tracelens_graph.replayer import Replayer
 
 State = Literal["yes", "assumed", "no"]
 
@@ -64,16 +69,29 @@ class Planned:
         return self.reason if self.plan is None else "; ".join(self.plan.assumed)
 
 
-def planned(core: Core, row: int) -> Planned:
-    """Plan the call of a row, or say why that cannot be."""
+NO_REPLAYERS: Mapping[str, Replayer] = MappingProxyType({})
+"""No custom operation can be called again."""
+
+
+def planned(core: Core, row: int, replayers: Mapping[str, Replayer] = NO_REPLAYERS) -> Planned:
+    """Plan the call of a row, or say why that cannot be.
+
+    Args:
+        core: the graph.
+        row: row of the call.
+        replayers: op name -> how a custom operation is called again.
+
+    Raises:
+        ExtensionError: a replayer is not what it should be.
+    """
     name = core.names[core.columns.name[row]]
-    if not name.startswith(NAMESPACES):
+    if not name.startswith(NAMESPACES) and name not in replayers:
         for pattern, reason, remedy in _KINDS:
             if re.search(pattern, name):
                 return Planned(None, reason, remedy)
         return Planned(None, RANGE)
     try:
-        return Planned(plan_call(core, row))
+        return Planned(plan_custom(core, row, replayers[name]) if name in replayers else plan_call(core, row))
     except CannotReplay as error:
         return Planned(None, error.reason, error.remedy)
 
@@ -92,7 +110,8 @@ class Plans:
     def __getitem__(self, place: int) -> Planned:
         row = int(self.signatures.rows[place])
         if row not in self._made:
-            self._made[row] = planned(self.signatures.core, row)
+            window = self.signatures.window
+            self._made[row] = planned(window.core, row, extension_of(window).replayers)
         return self._made[row]
 
 

@@ -86,6 +86,7 @@ class ReplayPlan:
         traced: what the trace says of the calls that it stands for.
         work: what models say of one call.
         notes: what else is not as it was, in words.
+        imports: modules that register the operation, where it is none of PyTorch's own.
     """
 
     op: str
@@ -97,6 +98,7 @@ class ReplayPlan:
     traced: Traced = Traced()
     work: Work = Work()
     notes: tuple[str, ...] = ()
+    imports: tuple[str, ...] = ()
 
     @property
     def arguments(self) -> Iterator[Argument]:

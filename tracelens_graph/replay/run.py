@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 from tracelens_graph.errors import MissingExtraError
@@ -35,6 +36,7 @@ def run(plan: ReplayPlan, device: str | None = None) -> Any:
         CannotReplay: the installed PyTorch has no such operator, or not with these parameters.
         NoTorchError: PyTorch is not installed.
         RuntimeError: PyTorch refuses the call.
+        ImportError: a module that registers a custom operation is not installed.
     """
     return prepared(plan, device)()
 
@@ -51,6 +53,8 @@ def prepared(plan: ReplayPlan, device: str | None = None) -> partial[Any]:
         raise NoTorchError from error
     from tracelens_graph.replay.program import values
 
+    for module in plan.imports:
+        import_module(module)
     schema = installed_schema(plan)
     positional, keyword = by_name(plan, schema)
     values.build_on(device or ("cuda" if torch.cuda.is_available() else "cpu"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from tracelens_graph._version import __version__
@@ -55,6 +55,7 @@ def operation(plan: ReplayPlan) -> dict[str, Any]:
         "traced_us": plan.traced.kernel_us,
         "kernels": plan.traced.kernels,
         "assumed": plan.assumed,
+        **({"imports": plan.imports} if plan.imports else {}),
     }  # fmt: skip
 
 
@@ -151,8 +152,17 @@ def heading(plan: ReplayPlan) -> str:
     for label, notes in (("assumed", plan.assumed), ("note", plan.notes)):
         for note in notes:
             lines += entry(label, note)
-    lines += ["", f"Written by tracelens_graph {__version__}; needs PyTorch and nothing else."]
+    lines += ["", written_by(plan.imports)]
     return "\n".join(lines) + "\n"
+
+
+def written_by(imports: Sequence[str] = ()) -> str:
+    """The last line of a heading: who wrote the program, and what it needs.
+
+    Args:
+        imports: modules that it imports beside PyTorch.
+    """
+    return f"Written by tracelens_graph {__version__}; needs PyTorch and {', '.join(imports) or 'nothing else'}."
 
 
 def words(value: Value) -> str:

@@ -6,13 +6,12 @@ GPU work; else it is left out, with its share of time. What the host does betwee
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from tracelens_graph._version import __version__
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.replay.arguments import Fill
@@ -20,10 +19,11 @@ from tracelens_graph.replay.assemble import parts, program
 from tracelens_graph.replay.fills import Site, fill
 from tracelens_graph.replay.literals import display, identifier, literal
 from tracelens_graph.replay.places import Place, place
-from tracelens_graph.replay.planned import planned
+from tracelens_graph.replay.planned import NO_REPLAYERS, planned
 from tracelens_graph.replay.replay_plan import ReplayPlan, Traced
-from tracelens_graph.replay.script import dense_strides, entry, roots, source
+from tracelens_graph.replay.script import dense_strides, entry, roots, source, written_by
 from tracelens_graph.replay.shared_tensors import Linked, LinkedCall, Sharing, Use, link
+from tracelens_graph.replayer import Replayer
 from tracelens_graph.schema import GPU_KINDS, Kind
 
 MODULES = ("values", "timing", "measure", "sequence")
@@ -117,6 +117,11 @@ class SequencePlan:
         return tuple(dict.fromkeys(f"{plan.op} {text}" for plan in self.plans for text in plan.assumed))
 
     @property
+    def imports(self) -> tuple[str, ...]:
+        """Modules that register custom operations of the sequence."""
+        return tuple(dict.fromkeys(module for plan in self.plans for module in plan.imports))
+
+    @property
     def sharing(self) -> str:
         """Which tensors are shared, in words."""
         if self.linked is None:
@@ -148,6 +153,7 @@ class SequencePlan:
             "written": list(self.written),
             "left_out": [one.line for one in self.left_out],
             "assumed": list(self.assumed),
+            "imports": list(self.imports),
         }
         needed = {"tensor", "use", "normal"}
         for step in self.steps:
@@ -165,23 +171,24 @@ class SequencePlan:
             lines += entry("left out", one.line)
         for text in self.assumed:
             lines += entry("assumed", text)
-        lines += ["", f"Written by tracelens_graph {__version__}; needs PyTorch and nothing else."]
+        lines += ["", written_by(self.imports)]
         return "\n".join(lines) + "\n"
 
 
-def sequence(core: Core, under: int | str) -> SequencePlan:
+def sequence(core: Core, under: int | str, replayers: Mapping[str, Replayer] = NO_REPLAYERS) -> SequencePlan:
     """The operations below a node, as one program can run them.
 
     Args:
         core: the graph; linked with an execution trace, tensors are shared as they were.
         under: uid or name of the node, see `places.place`.
+        replayers: op name -> how a custom operation is called again.
 
     Raises:
         AnalysisError: there is no such node, or nothing below it can be replayed.
         NodeNotFoundError: no node has the uid.
     """
     where = place(core, under)
-    found = _Found(core, where)
+    found = _Found(core, where, replayers)
     for row in found.candidates():
         found.look_at(row)
     order = sorted(range(len(found.rows)), key=lambda at: (int(core.columns.start_ns[found.rows[at]]), at))
@@ -207,8 +214,8 @@ def sequence(core: Core, under: int | str) -> SequencePlan:
 class _Found:
     """Operations below a node: those that are replayed, and those that are not."""
 
-    def __init__(self, core: Core, where: Place) -> None:
-        self._core, self._where = core, where
+    def __init__(self, core: Core, where: Place, replayers: Mapping[str, Replayer]) -> None:
+        self._core, self._where, self._replayers = core, where, replayers
         c = core.columns
         gpu = core.gpu_rows[where.holds[core.gpu_rows]]
         self._gpu = gpu
@@ -236,7 +243,7 @@ class _Found:
             return
         core, c = self._core, self._core.columns
         last = int(c.last[row])
-        made = planned(core, row)
+        made = planned(core, row, self._replayers)
         if made.plan is not None:
             self._until = last
             self.rows.append(row)

@@ -18,6 +18,7 @@ from tracelens_graph.analyses.shared.call_columns import argument_codes
 from tracelens_graph.analyses.shared.grouping import group_by
 from tracelens_graph.analyses.shared.statistics import Groups
 from tracelens_graph.errors import NodeNotFoundError
+from tracelens_graph.extension import extension_of
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.traversals import climb
 from tracelens_graph.graph.window import Window
@@ -127,10 +128,10 @@ def charge_all(w: Window, more: Iterable[str] = ()) -> Charged:
     """Charge each GPU event to the innermost operation with a schema, else to the operation that launched it.
 
     Args:
-        w: the window.
+        w: the window; custom operations with a replayer in its extension count as having a schema.
         more: names that can be called beside those of PyTorch.
     """
-    found = charge(w, with_schema(w.core, more))
+    found = charge(w, with_schema(w.core, (*more, *extension_of(w).replayers)))
     return Charged(w, np.where(found.op >= 0, found.op, w.core.columns.owner[w.gpu_rows]))
 
 

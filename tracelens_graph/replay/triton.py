@@ -17,7 +17,7 @@ from tracelens_graph.replay.arguments import Argument, Fill, TensorValue, Value
 from tracelens_graph.replay.assemble import parts, program
 from tracelens_graph.replay.dtypes import FLOATING, torch_dtype
 from tracelens_graph.replay.literals import identifier, literal
-from tracelens_graph.replay.recorded_values import NotAValue, number, sizes
+from tracelens_graph.replay.recorded_values import NotAValueError, number, sizes
 from tracelens_graph.replay.replay_plan import CannotReplay, Recorded, ReplayPlan, Traced
 from tracelens_graph.replay.script import arguments_source, heading, roots
 from tracelens_graph.replay.traced_call import decoded
@@ -32,6 +32,7 @@ _KERNEL_FILE = re.compile(r"[A-Za-z0-9_]{1,100}\.py")
 _CONSTANT = re.compile(r"([A-Za-z_]\w{0,60})=(-?[0-9]{1,18}|True|False)", re.ASCII)
 _OPTIONS = ("num_warps", "num_stages")
 _MOST = 2**31
+_LONGEST_NAME = 400
 _RECORD = "record with record_shapes=True and a newer PyTorch"
 
 
@@ -41,12 +42,14 @@ class TritonPlan:
 
     Attributes:
         plan: its arguments, and what was traced; constants of the launch are its keyword arguments.
+        kernel: name of the kernel.
         grid: programs in x, y and z.
         options: `num_warps` and `num_stages`, as far as they are recorded.
         kernel_file: name of the file that it was compiled from, without its folder; empty where not recorded.
     """
 
     plan: ReplayPlan
+    kernel: str
     grid: tuple[int, int, int]
     options: Mapping[str, int]
     kernel_file: str = ""
@@ -54,13 +57,13 @@ class TritonPlan:
     @property
     def source_name(self) -> str:
         """Name of the file, beside the program, that the source is read from."""
-        return f"{identifier(self.plan.op)}_source.py"
+        return f"{identifier(self.kernel)}_source.py"
 
     def script(self) -> str:
         """A program that runs the kernel once its source is in the file beside it, and else says what to put there."""
         recorded, traced = self.plan.recorded, self.plan.traced
         told = {
-            "op": self.plan.op,
+            "op": self.kernel,
             "source": self.source_name,
             "file": self.kernel_file,
             "grid": self.grid,
@@ -103,7 +106,7 @@ def triton_plan(node: Node) -> TritonPlan:
     positional = tuple(_argument(recorded, at) for at in range(len(recorded.types)))
     constants = tuple(_constants(args))
     plan = ReplayPlan(
-        op=node.name,
+        op=_op(node.name),
         overload="",
         schema=_schema(node.name, positional, constants),
         positional=positional,
@@ -115,7 +118,7 @@ def triton_plan(node: Node) -> TritonPlan:
     options = {name: args[name] for name in _OPTIONS if type(args.get(name)) is int and 0 < args[name] < _MOST}
     # Temporary files have paths that tell about the machine; the name alone is the same everywhere.
     file = str(args.get("kernel_file") or "").replace("\\", "/").rpartition("/")[2]
-    return TritonPlan(plan, _grid(args, kernels), options, file if _KERNEL_FILE.fullmatch(file) else "")
+    return TritonPlan(plan, node.name, _grid(args, kernels), options, file if _KERNEL_FILE.fullmatch(file) else "")
 
 
 def _argument(recorded: Recorded, at: int) -> Argument:
@@ -124,7 +127,7 @@ def _argument(recorded: Recorded, at: int) -> Argument:
     if written == "Scalar":
         try:
             return Argument(name, "Scalar", number(text))
-        except NotAValue:
+        except NotAValueError:
             raise CannotReplay("values of arguments are not recorded", _RECORD) from None
     dtype, shape = torch_dtype(written), sizes(recorded.dims[at]) if at < len(recorded.dims) else None
     if not dtype or shape is None:
@@ -142,7 +145,12 @@ def _schema(name: str, positional: tuple[Argument, ...], constants: tuple[Argume
     """A schema as operations have one, so that the plan is like theirs; arguments that a kernel writes are not told."""
     told = [f"{one.type} {one.name}" for one in positional]
     told += ["*", *(f"int {one.name}" for one in constants)] if constants else []
-    return f"triton::{identifier(name)}({', '.join(told)}) -> ()"
+    return f"{_op(name)}({', '.join(told)}) -> ()"
+
+
+def _op(name: str) -> str:
+    """The name of a kernel as that of an operation."""
+    return f"triton::{re.sub('[^0-9A-Za-z_]', '_', name[:_LONGEST_NAME])}"
 
 
 def _constants(args: Mapping[str, Any]) -> list[Argument]:

@@ -85,6 +85,7 @@ def known_of(entry: dict[str, Any]) -> dict[str, Any]:
         **{key: work.get(key) for key in ("flops", "bytes", "roof_us")},
         "traced_us": traced.get("kernel_us", 0.0),
         "kernels": traced.get("kernels", []),
+        "imports": plan.get("imports", []),
         "assumed": [f"{one['name']}: {one['assumed']}" for one in stated],
     }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import statistics
 from collections.abc import Callable
+from importlib import import_module
 from operator import attrgetter
 from typing import Any
 
@@ -54,6 +55,8 @@ def capped(make: Callable[[], Any], cap: int) -> int:
 
 def measure(operation: dict[str, Any], make: Callable[[], Any], asked: argparse.Namespace) -> dict[str, Any]:
     """What a call of an operation takes and does, beside what was traced."""
+    for module in operation.get("imports", []):
+        import_module(module)
     call = attrgetter(operation["call"])(torch.ops)
     if not isinstance(call, torch._ops.OpOverload):
         raise TypeError("torch has no such operation")

@@ -8,6 +8,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
@@ -204,6 +205,8 @@ def each_us(sequence: Steps, asked: argparse.Namespace) -> list[float]:
 
 def measured(asked: argparse.Namespace) -> dict[str, Any]:
     """What the sequence takes, beside what was traced."""
+    for module in SEQUENCE["imports"]:
+        import_module(module)
     build_on(asked.device)
     BETWEEN_CALLS.clear()
     listed = steps()
