@@ -83,7 +83,9 @@ def verify(
         wanted = [job for job in jobs if job.copy is not None]
         done = len(jobs) - len(wanted)
         try:
-            for job, (ran, device) in zip(wanted, _ran(wanted, python or sys.executable, there, timeout_s), strict=True):
+            for job, (ran, device) in zip(
+                wanted, _ran(wanted, python or sys.executable, there, timeout_s), strict=True
+            ):
                 job.seconds = ran.seconds
                 job.outcomes = list(_outcomes(job, ran, device))
                 done += 1
