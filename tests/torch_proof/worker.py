@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 from instances import check, silence
-from recording import record
-from workloads import WORKLOADS
+from recording import record, record_both
+from workloads import WITHOUT_OBSERVER, WORKLOADS
 
 SAMPLES = 5
 """Samples of each entry of PyTorch's table of operators."""
@@ -66,12 +66,10 @@ def main() -> None:
             try:
                 torch.manual_seed(0)
                 name, step = prepare[kind](one)
-                recording = record(step, Path(folder), kind)
-                alone = check(recording.trace, None, Path(folder))
-                told: dict[str, Any] = {"done": one, "name": name, "alone": alone.as_json()}
-                if kind == "workloads":
-                    linked = check(recording.trace, recording.execution_trace, Path(folder))
-                    told["linked"] = linked.as_json()
+                trace = record(step, Path(folder), kind)
+                told: dict[str, Any] = {"done": one, "name": name, "alone": check(trace, None, Path(folder)).as_json()}
+                if kind == "workloads" and one not in WITHOUT_OBSERVER:
+                    told["linked"] = check(*record_both(step, Path(folder), kind), Path(folder)).as_json()
             except Exception as error:
                 told = {"done": one, "error": f"{type(error).__name__}: {error}"}
             out.write(json.dumps(told) + "\n")
