@@ -34,6 +34,7 @@ class TensorValue:
         offset: elements before its first one in its storage.
         on_cpu: whether it stays on the host whatever device the program runs on.
         reach: elements that its storage has at least, where others reach beyond this tensor.
+        grad: whether autograd follows it.
     """
 
     shape: tuple[int, ...]
@@ -45,6 +46,7 @@ class TensorValue:
     offset: int = 0
     on_cpu: bool = False
     reach: int = 0
+    grad: bool = False
 
     @property
     def builder(self) -> str:
@@ -70,6 +72,8 @@ class TensorValue:
         elif self.builder != "quantized":
             found |= {"layout": self.layout} if self.builder == "sparse_csr" else {}
             found |= self.fill.options
+        if self.grad and self.builder == "tensor":
+            found["grad"] = True
         return found | ({"on_cpu": True} if self.on_cpu and self.builder in ("tensor", "shared", "quantized") else {})
 
 

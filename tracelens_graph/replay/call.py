@@ -34,6 +34,11 @@ class Surroundings:
         return ""
 
     @property
+    def is_followed(self) -> bool:
+        """Whether autograd followed the call: some argument needed a gradient, and gradients were on."""
+        return False
+
+    @property
     def common_dtype(self) -> str:
         """The floating dtype that most calls of the trace have."""
         return "float32"

@@ -168,7 +168,16 @@ def _lengths(site: Site) -> Fill:
 def _packed(site: Site) -> Fill:
     """Batch sizes of packed sequences: they fall, and their sum is the number of rows."""
     rows = site.shape("data", "input", "grad")
-    return Fill("parts", {"total": rows[0] if rows else site.elements})
+    total = rows[0] if rows else site.elements
+    batch = _batch(site)
+    return Fill("falling", {"total": total, "most": batch}) if batch else Fill("parts", {"total": total})
+
+
+def _batch(site: Site) -> int:
+    """Sequences of a packed batch, as the hidden state tells; 0 where it does not."""
+    state = site.others.get("hx")
+    state = state[0] if isinstance(state, tuple) and state else state
+    return state.shape[-2] if isinstance(state, TensorValue) and len(state.shape) > 1 else 0
 
 
 def _square(definite: bool) -> Maker:
@@ -294,6 +303,7 @@ RULES = (
     Rule(_SCATTERED.replace("|gather", ""), "index", _below(_along("self"))),
     # --- masks
     Rule("masked_scatter", "mask", _masked_source, "bool"),
+    Rule("masked_select_backward", "mask", lambda site: Fill("first", {"count": prod(site.shape("grad"))}), "bool"),
     Rule("_?(scaled_dot_product|efficient).*", "attn_(mask|bias)|bias", _is("zeros"), "floats"),
     # --- matrices
     Rule("(linalg_)?cholesky(_ex)?|linalg_cholesky_ex", "self|input|A", _square(True), "floats"),

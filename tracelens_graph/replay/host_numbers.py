@@ -41,7 +41,7 @@ def as_numbers(call: Call, schema: Schema, arguments: Sequence[Argument]) -> lis
     """The arguments with numbers for those tensors that most likely were Python's numbers.
 
     Such a tensor has no dimensions and the dtype of a Python number, is not written, and stands beside one with
-    dimensions. Where an execution trace has devices, it is on the host beside one that is not.
+    dimensions or of another dtype. Where an execution trace has devices, it is on the host beside one that is not.
     """
     name = call.op.partition("::")[2]
     name = name if name.endswith("__") else name.removesuffix("_")
@@ -50,7 +50,6 @@ def as_numbers(call: Call, schema: Schema, arguments: Sequence[Argument]) -> lis
     given = [one.value for one in arguments if isinstance(one.value, TensorValue)]
     on_device = any(not one.on_cpu for one in given)
     told = len(call.observed) == len(call) and any(one.on_cpu for one in given)
-    is_beside = any(one.shape for one in given)
     written = {one.name for one in schema.parameters if one.is_written}
     found = []
     for one in arguments:
@@ -60,7 +59,7 @@ def as_numbers(call: Call, schema: Schema, arguments: Sequence[Argument]) -> lis
             and not value.shape
             and value.dtype in _OF_PYTHON
             and one.name not in written
-            and (is_beside or (told and on_device))
+            and (any(one.shape or one.dtype != value.dtype for one in given) or (told and on_device))
             and not (told and not value.on_cpu)
         ):
             made = _OF_PYTHON[value.dtype] if name in _TAKING_NUMBERS else replace(value, on_cpu=True)

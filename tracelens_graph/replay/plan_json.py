@@ -56,6 +56,7 @@ class _Tensor(_Form):
     offset: Count = 0
     on_cpu: bool = False
     reach: Count = 0
+    grad: bool = False
 
 
 class _Argument(_Form):

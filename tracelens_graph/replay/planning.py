@@ -10,6 +10,7 @@ from tracelens_graph.replay.arguments import Argument, TensorValue, Value, mappe
 from tracelens_graph.replay.call import Call
 from tracelens_graph.replay.dtypes import item_size
 from tracelens_graph.replay.fills import Site, fill
+from tracelens_graph.replay.gradients import with_gradients
 from tracelens_graph.replay.host_numbers import as_numbers
 from tracelens_graph.replay.hosts import with_hosts
 from tracelens_graph.replay.list_dtypes import with_dtypes
@@ -59,7 +60,7 @@ def plan_of(call: Call) -> ReplayPlan:
     """
     schema = choose(call)
     arguments = as_numbers(call, schema, with_hosts(call, with_dtypes(call, read(call, schema))))
-    arguments = _filled(schema, with_reach(call, _placed(arguments)))
+    arguments = with_gradients(call, schema, _filled(schema, with_reach(call, _placed(arguments))))
     keyword = {one.name for one in schema.parameters if one.is_keyword}
     return ReplayPlan(
         op=schema.op,
@@ -80,7 +81,7 @@ def _filled(schema: Schema, arguments: list[Argument]) -> list[Argument]:
     def change(name: str) -> Callable[[TensorValue, int], Value]:
         def filled(tensor: TensorValue, place: int) -> TensorValue:
             if tensor.layout != "strided":
-                return filled_sparse(tensor)
+                return filled_sparse(tensor, op)
             if tensor.fill.rule != "normal":
                 return tensor
             return replace(tensor, fill=fill(Site(op, name, place, tensor, others, schema.overload)))
@@ -94,7 +95,13 @@ def _filled(schema: Schema, arguments: list[Argument]) -> list[Argument]:
 
 def _placed(arguments: list[Argument]) -> list[Argument]:
     """The arguments with storages numbered from 0, those that no two share left out, and offsets of this call alone."""
-    every = [tensor for one in arguments for tensor in tensors(one.value) if tensor.storage is not None]
+    # Tensors without elements have no memory, and one number for it.
+    every = [
+        one
+        for argument in arguments
+        for one in tensors(argument.value)
+        if one.storage is not None and 0 not in one.shape
+    ]
     if not every:
         return arguments
     uses: dict[int, list[TensorValue]] = {}
@@ -103,8 +110,8 @@ def _placed(arguments: list[Argument]) -> list[Argument]:
     shared = {storage: at for at, storage in enumerate(s for s, users in uses.items() if len(users) > 1)}
 
     def change(tensor: TensorValue, place: int) -> TensorValue:
-        if tensor.storage is None:
-            return tensor
+        if tensor.storage is None or 0 in tensor.shape:
+            return replace(tensor, storage=None, offset=0) if tensor.storage is not None else tensor
         users = uses[tensor.storage]
         size = item_size(tensor.dtype)
         first = min(one.offset * item_size(one.dtype) for one in users) // _ALIGNED * _ALIGNED

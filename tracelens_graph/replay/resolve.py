@@ -78,23 +78,26 @@ def _score(call: Call, schema: Schema) -> int:
     total = 0
     values = call.recorded.values
     for at, (parameter, written) in enumerate(zip(schema.parameters, call.recorded.types, strict=True)):
-        points = fit(parameter, written, values[at] if at < len(values) else "")
+        points = fit(parameter, written, values[at] if at < len(values) else "", bool(values))
         if not points:
             return 0
         total += points
     return total
 
 
-def fit(parameter: Parameter, written: str, text: str) -> int:
+def fit(parameter: Parameter, written: str, text: str, has_values: bool = True) -> int:
     """How well an argument fits a parameter: 0 not at all, 1 possibly, 2 exactly.
 
     Args:
         parameter: the parameter.
         written: type of the argument as recorded.
         text: its value as recorded; empty where it was not.
+        has_values: whether values were recorded at all.
     """
     kind = parameter.kind
     if not written:
+        if kind.is_list and kind.length and has_values and not kind.is_optional:
+            return 0  # too short to be cut
         return int(kind.is_optional or kind.is_list or kind.base in _UNRECORDED or "." in kind.base)
     if written == SCALAR:
         return 0 if kind.is_list or kind.base == "Tensor" else _fit_number(kind.base, text)

@@ -11,7 +11,19 @@ _SHARE = 10
 """One in so many places has an entry."""
 
 
-def filled_sparse(tensor: TensorValue) -> TensorValue:
-    """A sparse tensor with a guess of its entries."""
+_WITH_DOUBLES = frozenset({"coalesce", "_coalesce"})
+"""Ops that merge entries at one place, and want some."""
+
+
+def filled_sparse(tensor: TensorValue, op: str) -> TensorValue:
+    """A sparse tensor with a guess of its entries.
+
+    Args:
+        tensor: the tensor.
+        op: name of the op that takes it, without namespace.
+    """
     entries = max(prod(tensor.shape) // _SHARE, min(prod(tensor.shape), 1))
-    return replace(tensor, fill=Fill("normal", {"entries": entries}))
+    options: dict[str, int] = {"entries": entries}
+    if op in _WITH_DOUBLES and tensor.layout == "sparse_coo":
+        options["coalesced"] = False
+    return replace(tensor, fill=Fill("normal", options))

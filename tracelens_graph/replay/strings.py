@@ -62,6 +62,7 @@ CHOICES = (
     Choice("scatter_?", "reduce", (("ReduceMultiply|multiply", "multiply"), ("ReduceAdd", "add")), "add"),
     Choice("meshgrid", "indexing", (("::(transpose|swap|swapaxes)", "xy"),), "ij"),
     Choice("_linalg_check_errors", "api_name", (), "replay"),
+    Choice("_assert_(async|scalar)|_functional_assert_(async|scalar)", "assert_msg", (), "replay"),
     Choice("linalg_norm", "ord", (("svd", "nuc"),), "fro"),
     Choice("linalg_matrix_norm", "ord", (("svd", "nuc"),), "fro"),
     Choice("linalg_cond", "p", (("svd", "nuc"),), "fro"),

@@ -128,6 +128,21 @@ class TracedSurroundings(Surroundings):
         return ""
 
     @property
+    def is_followed(self) -> bool:
+        """Whether autograd followed the call.
+
+        The profiler notes the number that autograd's next node will have, on ops that run with gradients. It has grown
+        by the time of the next such op of the thread if a node was made.
+        """
+        c, at = self._core.columns, self._row
+        number = int(c.sequence[at])
+        if number < 0:
+            return False
+        rows = np.arange(int(c.last[at]) + 1, min(int(c.last[at]) + 1 + _NEAR, len(c)))
+        rows = rows[(c.sequence[rows] >= 0) & (c.thread[rows] == c.thread[at]) & (c.kind[rows] == Kind.Op)]
+        return len(rows) > 0 and int(c.sequence[rows[0]]) > number
+
+    @property
     def common_dtype(self) -> str:
         """The floating dtype that most calls of the trace have."""
         core = self._core

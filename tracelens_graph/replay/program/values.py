@@ -47,6 +47,7 @@ def tensor(
     offset: int = 0,
     on_cpu: bool = False,
     reach: int = 0,
+    grad: bool = False,
     **options: Any,
 ) -> torch.Tensor:
     """A tensor over a storage that a rule filled, which has at least as many elements as are to be reached."""
@@ -54,7 +55,9 @@ def tensor(
     device = "cpu" if on_cpu and DEVICE != "meta" else DEVICE
     flat = torch.empty(max(offset + span, min(reach, LARGEST)), dtype=getattr(torch, dtype), device=device)
     RULES[fill](flat, **options)
-    return torch.empty(0, dtype=flat.dtype, device=device).set_(flat.untyped_storage(), offset, shape, strides)
+    made = torch.empty(0, dtype=flat.dtype, device=device).set_(flat.untyped_storage(), offset, shape, strides)
+    # A product needs a gradient and is no leaf, so that ops may write it.
+    return made.mul_(torch.ones((), dtype=flat.dtype, device=device, requires_grad=True)) if grad else made
 
 
 def extent(shape: Sequence[int], strides: Sequence[int] | None) -> tuple[list[int], list[int], int]:
@@ -183,6 +186,15 @@ def parts(flat: torch.Tensor, total: int) -> None:
     """Whole numbers that differ by 1 at most, the larger ones first, and have a sum."""
     count, total = max(flat.numel(), 1), min(total, LARGEST)
     flat.copy_(total // count + (torch.arange(flat.numel(), device=flat.device) < total % count))
+
+
+@rule
+def falling(flat: torch.Tensor, total: int, most: int) -> None:
+    """Whole numbers that fall from the most to 1, and have a sum."""
+    left = (
+        min(total, LARGEST) - flat.numel() - (min(most, LARGEST) - 1) * torch.arange(flat.numel(), device=flat.device)
+    )
+    flat.copy_(left.clamp(0, max(min(most, LARGEST) - 1, 0)) + 1)
 
 
 @rule
