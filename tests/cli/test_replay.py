@@ -14,6 +14,8 @@ from handmade import HOSTILE, Run
 
 from corpus import CORPUS, needs_corpus, traces_named
 from tracelens_graph.replay.folder import INDEX, read_folder
+from tracelens_graph.schema.tables import TABLES
+from tracelens_graph.simulate import simulate, write
 from tracelens_graph.texts import width_of
 
 QWEN = "tracelens/h100/qwen1.5-0.5b"
@@ -190,6 +192,73 @@ def test_a_folder_that_is_none_is_refused(run: Run, tmp_path: Path, index: str) 
     assert (code, out) == (1, "")
     assert err.startswith(f"error: {tmp_path}")
     assert err.count("\n") == 1
+
+
+def test_operations_below_a_node_are_one_program(run: Run, trace: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "sequence"
+    _, screen, _ = run("replay", trace, "--under", "aten::matmul")
+    assert "As one program: 1 operation\n" in screen
+    assert screen.splitlines()[-1].endswith("-o replay/ --under aten::matmul")
+    code, out, err = run("replay", trace, "--under", "aten::matmul", "-o", folder)
+    assert (code, err) == (0, "")
+    (listed,) = read_folder(folder)
+    assert listed.kind == "sequence"
+    assert [plan.op for plan in listed.plans] == ["aten::matmul"]
+    ast.parse((folder / listed.file).read_text("ascii"))
+    assert f"run it: python {folder / listed.file}" in out
+    code, _, _ = run("replay", trace, "--under", "aten::matmul", "--top", "0", "-o", folder)
+    assert (code, [one.kind for one in read_folder(folder)]) == (0, ["op"])
+
+
+def test_what_is_below_a_node_may_not_be_one_program(run: Run, trace: Path) -> None:
+    code, out, err = run("replay", trace, "--under", "my::fused")
+    assert (code, err) == (0, "")
+    assert "As one program: nothing below my::fused can be replayed" in out
+    assert out.splitlines()[-1].endswith("--top 0 -o replay/ --under my::fused")
+
+
+def test_collectives_are_one_program(run: Run, tmp_path: Path) -> None:
+    write(simulate(ranks=2, steps=1, layers=1), tmp_path)
+    code, out, err = run("replay", tmp_path / "rank0.json.gz", "--collectives", "-o", tmp_path / "out")
+    assert (code, err) == (0, "")
+    assert "run it: torchrun --nproc-per-node 2 " in out
+    (listed,) = read_folder(tmp_path / "out")
+    assert (listed.file, listed.kind) == ("collectives.py", "collectives")
+
+
+@pytest.mark.parametrize("table", ["replay_signatures", "replay_coverage"])
+def test_a_table_alone(run: Run, trace: Path, table: str) -> None:
+    found = rows(run("replay", trace, "--table", table, "-f", "csv")[1])
+    assert list(found[0]) == list(TABLES[table].columns)
+    code, out, _ = run("replay", trace, "--table", table, "--top", "2")
+    assert code == 0
+    assert "ask next" not in out
+    code, _, err = run("replay", trace, "--table", "replay_covrage")
+    assert (code, "did you mean replay_coverage?" in " ".join(err.split())) == (2, True)
+
+
+def test_results_are_compared(run: Run, tmp_path: Path) -> None:
+    for name, us in (("a", 10.0), ("b", 30.0)):
+        signature = {"dims": [[8]], "types": ["float"], "strides": [[1]], "values": [""]}
+        result = {"op": "aten::relu", "signature": signature, "device": f"GPU {name}", "torch": "2.9", "median_us": us,
+                  "spread_us": [us, us], "iterations": 5, "traced_us": 9.0, "kernels": ["k"]}  # fmt: skip
+        (tmp_path / f"{name}.json").write_text(json.dumps([result]))
+    code, out, err = run("replay", tmp_path / "a.json", tmp_path / "b.json", "-f", "csv")
+    assert (code, err) == (0, "")
+    (row,) = rows(out)
+    assert (row["op"], row["ratio"]) == ("aten::relu", "3.0")
+    assert run("replay", tmp_path / "a.json", tmp_path / "b.json", "--top", "3")[0] == 2
+    assert run("replay", tmp_path / "a.json", tmp_path / "b.json", tmp_path / "a.json")[0] == 2
+
+
+def test_without_torch_nothing_is_verified(run: Run, trace: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "programs"
+    run("replay", trace, "--top", "2", "-o", folder)
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\nexit 1\n")
+    python.chmod(0o755)
+    code, out, _ = run("replay", "--verify", folder, "--python", python)
+    assert (code, "no torch" in out) == (1, True)
 
 
 # --- real traces -----------------------------------------------------------------------------------------------------

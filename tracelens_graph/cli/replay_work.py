@@ -237,10 +237,14 @@ def _write_sequence(asked: Asked, w: Window) -> None:
     assert isinstance(asked.window.under, int | str)
     found = sequence(w.core, asked.window.under)
     (file,) = write_folder(asked.output, [sequence_program(found)], file_name(w.core.info.source))
-    say_written(f"wrote {len(found.steps):,} operations in their order as {file}", asked.output)
+    say_written(f"wrote {_operations(len(found.steps))} as {file}", asked.output)
     for line in sequence_lines(found, terminal_width(sys.stdout)):
         print(line)
     _say_how_to_run(asked.output, file.name, True)
+
+
+def _operations(count: int) -> str:
+    return "1 operation" if count == 1 else f"{count:,} operations in their order"
 
 
 def _write_collectives(asked: Asked, w: Window) -> None:
@@ -256,7 +260,7 @@ def _write_collectives(asked: Asked, w: Window) -> None:
 
 
 def _print_screen(asked: Asked, w: Window, table: Table, covered: Table) -> None:
-    from tracelens_graph.reports.replay_text import coverage_lines, sequence_lines, shown
+    from tracelens_graph.reports.replay_text import coverage_lines, shown
     from tracelens_graph.reports.terminal import terminal_width, wants_color
 
     width, color = terminal_width(sys.stdout), wants_color(sys.stdout)
@@ -265,15 +269,30 @@ def _print_screen(asked: Asked, w: Window, table: Table, covered: Table) -> None
         print(line)
     if not any(state != "no" for state in table["plan"]):
         return
-    if asked.is_sequence:
-        from tracelens_graph.replay.sequence import sequence
+    words = asked.words
+    if asked.is_sequence and not _tell_sequence(asked, w, width):
+        words = "--top 0"  # single programs instead
+    print(f"ask next: {asked.call.complete(f'tracelens-graph replay TRACE {words} -o replay/')}")
 
-        assert isinstance(asked.window.under, int | str)
+
+def _tell_sequence(asked: Asked, w: Window, width: int) -> bool:
+    """Say what one program of all operations is like; whether there is one."""
+    from tracelens_graph.errors import AnalysisError
+    from tracelens_graph.replay.sequence import sequence
+    from tracelens_graph.reports.replay_text import sequence_lines
+    from tracelens_graph.texts import printable, wrapped
+
+    assert isinstance(asked.window.under, int | str)
+    try:
         found = sequence(w.core, asked.window.under)
-        print(f"As one program: {len(found.steps):,} operations in their order")
-        for line in sequence_lines(found, width):
+    except AnalysisError as error:
+        for line in wrapped(printable(f"As one program: {error}"), width, "  "):
             print(line)
-    print(f"ask next: {asked.call.complete(f'tracelens-graph replay TRACE {asked.words} -o replay/')}")
+        return False
+    print(f"As one program: {_operations(len(found.steps))}")
+    for line in sequence_lines(found, width):
+        print(line)
+    return True
 
 
 def _tell(folder: Path, table: Table, covered: Table, can_be_verified: bool) -> None:
