@@ -1,0 +1,170 @@
+"""The program of a trace's collectives: what it is told of each, and what is left out."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+import pytest
+from handmade import span
+from rank_traces import collective, kernel
+
+from corpus import CHECKOUT
+from tracelens_graph.errors import AnalysisError
+from tracelens_graph.graph.core import Core
+from tracelens_graph.loading import load_core
+from tracelens_graph.replay.check import check
+from tracelens_graph.replay.collectives import CollectiveCall, collective_plan
+
+GLOO = CHECKOUT / "examples/traces/gloo-4-ranks/rank1.json.gz"
+
+
+def rank(*events: dict[str, Any], world_size: int | None = 4) -> Core:
+    """The trace of rank 0."""
+    told = {} if world_size is None else {"distributedInfo": {"rank": 0, "world_size": world_size}}
+    return load_core({"baseTimeNanoseconds": 1_700_000_000_000_000_000, "traceEvents": list(events), **told})
+
+
+def only(*events: dict[str, Any]) -> CollectiveCall:
+    [call] = collective_plan(rank(*events)).calls
+    return call
+
+
+def data_of(source: str) -> Any:
+    """What `COLLECTIVES` holds in a program."""
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == "COLLECTIVES":
+            assert node.value is not None
+            return ast.literal_eval(node.value)
+    raise AssertionError
+
+
+def test_equal_collectives_are_one_entry_and_the_dearest_comes_first() -> None:
+    events = [collective(0, 10, elements=8), collective(100, 30, elements=8), collective(200, 50, elements=64)]
+    first, second = collective_plan(rank(*events)).calls
+    assert (first.into, first.calls, first.traced_us, first.uid) == (64, 1, 50, 2)
+    assert (second.into, second.calls, second.traced_us, second.total_us, second.uid) == (8, 2, 20, 40, 1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "into", "out", "call", "found"),
+    [
+        ("allreduce", 8, 8, "all_reduce", (8, 8)),
+        ("_allgather_base", 8, 16, "all_gather_into_tensor", (8, 16)),
+        ("all_gather", 8, 16, "all_gather", (8, 16)),
+        ("_reduce_scatter_base", 16, 8, "reduce_scatter_tensor", (16, 8)),
+        ("reduce_scatter", 16, 8, "reduce_scatter", (16, 8)),
+        ("gather", 8, 0, "gather", (8, 16)),
+        ("scatter", 0, 8, "scatter", (16, 8)),
+        ("broadcast", 8, 8, "broadcast", (8, 8)),
+        ("reduce", 8, 8, "reduce", (8, 8)),
+        ("all_to_all", 16, 16, "all_to_all_single", (16, 16)),
+    ],
+)
+def test_kinds_are_calls_with_what_a_rank_puts_in_and_gets_out(
+    kind: str, into: int, out: int, call: str, found: tuple[int, int]
+) -> None:
+    made = only(collective(0, 10, kind, elements=into, out=out, dtype="BFloat16"))
+    assert (made.call, made.dtype, (made.into, made.out), made.ranks) == (call, "bfloat16", found, (0, 1))
+
+
+def test_a_barrier_has_no_data() -> None:
+    made = only(collective(0, 10, "barrier", elements=0))
+    assert (made.call, made.dtype, made.into) == ("barrier", "", 0)
+
+
+def test_an_uneven_exchange_counts_elements() -> None:
+    event = collective(0, 10, "all_to_allv", elements=12, out=20)
+    event["args"] |= {"In split size": "[1, 3]", "Out split size": "[1, 4]"}
+    made = only(event)
+    assert (made.in_split, made.out_split) == ((3, 9), (3, 12))
+    assert made.assumed == ("what other ranks exchange follows from what this one sends and gets",)
+    even = only(collective(0, 10, "all_to_allv", elements=12, out=12))
+    assert (even.in_split, even.assumed) == ((), ("all ranks get as much",))
+
+
+def test_a_transfer_needs_both_ends() -> None:
+    event = collective(0, 10, "send", elements=8)
+    [lost] = collective_plan(rank(event)).left_out
+    assert (lost.what, lost.reason, lost.percent) == ("send", "its other end is not recorded", 100)
+    event["args"] |= {"Src Rank": 0, "Dst Rank": 3}
+    made = only(event)
+    assert (made.call, made.source, made.target, made.ranks) == ("transfer", 0, 3, (0, 1, 2, 3))
+
+
+def test_coalesced_forms_have_the_sizes_that_the_op_above_tells() -> None:
+    def plan(dims: Any) -> CollectiveCall:
+        told = {"Input_Dims": dims, "Input_type": ["TensorList", "TensorList"], "Input_Strides": [[], []],
+                "Concrete_Inputs": ["", ""]}  # fmt: skip
+        event = collective(30, 10, "allgather_into_tensor_coalesced", elements=10, out=20)
+        event["args"]["correlation"] = 5
+        above = [
+            span("cpu_op", "c10d::allgather_into_tensor_coalesced_", 0, 20, **told),
+            span("cpu_op", "record_param_comms", 2, 10),
+            span("cuda_runtime", "cudaLaunchKernelExC", 4, 2, correlation=5),
+        ]
+        return only(*above, event)
+
+    made = plan([[[12], [4, 2]], [[6], [4]]])
+    assert (made.call, made.parts) == ("all_gather_into_tensor_coalesced", (12, 8))
+    made = plan([[], []])
+    assert (made.call, made.parts) == ("all_gather_into_tensor", ())
+    assert made.assumed == ("one tensor in place of several",)
+
+
+@pytest.mark.parametrize(
+    ("event", "reason"),
+    [
+        (kernel(0, 10, "ncclDevKernel_AllReduce_Sum", correlation=5), "its group is not recorded"),
+        (collective(0, 10, dtype="Unheard"), "its sizes are not recorded"),
+        (collective(0, 10, elements=-8), "its sizes are negative"),
+        (collective(0, 10, ranks=()), "its group is not recorded"),
+    ],
+)
+def test_what_is_not_recorded_is_left_out(event: dict[str, Any], reason: str) -> None:
+    launch = span("cuda_runtime", "cudaLaunchKernel", 0, 1, correlation=5)
+    [lost] = collective_plan(rank(event, launch)).left_out
+    assert lost.reason == reason
+    assert lost.remedy
+    assert f"1 x allreduce, 100.0 % of the time: {reason}; " in lost.line
+
+
+def test_without_collectives_there_is_no_program() -> None:
+    with pytest.raises(AnalysisError, match="no collectives"):
+        collective_plan(rank(span("cpu_op", "aten::mm", 0, 10)))
+
+
+def test_the_job_has_as_many_ranks_as_its_groups_need() -> None:
+    plan = collective_plan(rank(collective(0, 10, ranks=(1, 3)), world_size=None))
+    assert plan.world_size == 4
+
+
+def test_the_program_is_checked_and_told_only_what_differs_from_its_defaults() -> None:
+    source = collective_plan(rank(collective(0, 12.5, elements=2**20))).script()
+    check(source)
+    assert data_of(source) == [
+        {
+            "kind": "allreduce", "call": "all_reduce", "dtype": "float32", "in": 2**20, "out": 2**20, "ranks": [0, 1],
+            "message": "larger", "factor": 2.0, "all_ranks": True, "calls": 1, "traced_us": 12.5,
+        }
+    ]  # fmt: skip
+    assert "torchrun --nproc-per-node 4 THIS_FILE" in source
+    assert max(len(line) for line in source.splitlines()) <= 120
+
+
+@pytest.mark.parametrize("hostile", ['"); import os #', "\x00", "evil\n", "\ud800", "{}%s"])
+def test_hostile_names_stay_data(hostile: str) -> None:
+    events = [collective(0, 10), kernel(20, 10, f"nccl{hostile}", correlation=5)]
+    events[0]["args"]["Collective name"] = f"allreduce{hostile}"
+    events.append(span("cuda_runtime", "cudaLaunchKernel", 15, 1, correlation=5))
+    source = collective_plan(rank(*events)).script()
+    check(source)
+    assert source.isascii()
+
+
+def test_collectives_of_gloo() -> None:
+    plan = collective_plan(load_core(str(GLOO)))
+    assert (plan.rank, plan.world_size, len(plan.calls)) == (1, 4, 12)
+    assert {call.call for call in plan.calls} >= {"all_reduce", "broadcast", "reduce", "all_gather", "barrier"}
+    assert [one.what for one in plan.left_out] == ["recv"]
+    check(plan.script())
