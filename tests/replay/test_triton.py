@@ -1,0 +1,110 @@
+"""Programs of Triton kernels, which lack the kernel."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+import pytest
+from handmade import span
+
+from corpus import CORPUS, needs_corpus
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.node import Node
+from tracelens_graph.loading import load_core
+from tracelens_graph.replay.arguments import TensorValue
+from tracelens_graph.replay.check import check
+from tracelens_graph.replay.plan_json import plan_from_json, plan_json
+from tracelens_graph.replay.replay_plan import CannotReplay
+from tracelens_graph.replay.triton import TritonPlan, is_triton, triton_plan
+
+NAME = "triton_poi_fused_add_0"
+ARGS: dict[str, Any] = {
+    "Input Dims": [[8, 4], [4], []], "Input type": ["c10::BFloat16", "long int", "Scalar"],
+    "Input Strides": [[1, 8], [1], []], "Concrete Inputs": ["", "", "32"], "grid": "grid(100,)",
+    "kernel_file": "/tmp/somebody/qa/cabc123.py", "kernel_kwargs": "XBLOCK=16, EVEN=True", "num_warps": 4,
+    "num_stages": 1,
+}  # fmt: skip
+
+
+def core(name: str = NAME, *, grid: Any = (2, 1, 1), **changed: Any) -> Core:
+    call = span("cpu_op", name, 0, 20)
+    call["args"] |= {key: value for key, value in {**ARGS, **changed}.items() if value is not None}
+    launch = span("cuda_runtime", "cuLaunchKernel", 5, 2, correlation=1)
+    kernel = span("kernel", name, 30, 12.5, 0, 7, device=0, stream=7, correlation=1, grid=grid)
+    return load_core({"schemaVersion": 1, "deviceProperties": [{"id": 0}], "traceEvents": [call, launch, kernel]})
+
+
+def made(*given: Any, **changed: Any) -> TritonPlan:
+    g = core(*given, **changed)
+    return triton_plan(Node(g, g.row(0)))
+
+
+def test_a_plan_has_arguments_grid_and_constants() -> None:
+    found = made()
+    assert (found.kernel, found.grid, found.options) == (NAME, (2, 1, 1), {"num_warps": 4, "num_stages": 1})
+    first, second, third = (one.value for one in found.plan.positional)
+    assert first == TensorValue((8, 4), "bfloat16", (1, 8))
+    assert isinstance(second, TensorValue)
+    assert (second.fill.rule, third) == ("zeros", 32)
+    assert {one.name: one.value for one in found.plan.keyword} == {"XBLOCK": 16, "EVEN": True}
+    assert found.plan.traced.kernel_us == 12.5
+    assert found.plan.assumed == ("arg1: zeros, which are in bounds if they are indices",)
+
+
+def test_paths_stay_out_of_programs() -> None:
+    found = made()
+    assert found.kernel_file == "cabc123.py"
+    assert found.source_name == f"{NAME}_source.py"
+    assert "somebody" not in found.script()
+    assert made(kernel_file="C:\\somebody\\cdef.py").kernel_file == "cdef.py"
+    assert made(kernel_file='"; import os').kernel_file == ""
+
+
+def test_the_grid_is_the_kernels_own() -> None:
+    assert made(grid=[7, 2, 1]).grid == (7, 2, 1)
+    g = core(grid=[0, 1, 1])
+    with pytest.raises(CannotReplay, match="its grid is not recorded"):
+        triton_plan(Node(g, g.row(0)))
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"Input type": None}, "arguments are not recorded"),
+        ({"Input type": ["c10::BFloat16", "", "Scalar"]}, "an argument of type none is not recorded"),
+        ({"Concrete Inputs": ["", "", "?"]}, "values of arguments are not recorded"),
+    ],
+)
+def test_what_is_not_recorded_is_refused(changed: dict[str, Any], reason: str) -> None:
+    with pytest.raises(CannotReplay, match=reason):
+        made(**changed)
+
+
+def test_other_ops_are_refused() -> None:
+    g = core("aten::mm")
+    assert not is_triton(g, g.row(0))
+    with pytest.raises(CannotReplay, match="not a Triton kernel"):
+        triton_plan(Node(g, g.row(0)))
+
+
+@pytest.mark.parametrize("name", [NAME, 'triton_"; import os #', "triton_\x00\n", "triton_" + "x" * 3000])
+def test_programs_are_checked_and_plans_go_through_json(name: str) -> None:
+    found = made(name)
+    check(found.script())
+    assert plan_from_json(plan_json(found.plan)) == found.plan
+    facts = next(node for node in ast.parse(found.script()).body if isinstance(node, ast.AnnAssign))
+    assert facts.value is not None
+    assert ast.literal_eval(facts.value)["op"] == name
+
+
+@needs_corpus
+def test_recorded_kernels_have_programs() -> None:
+    assert CORPUS
+    g = load_core(str(CORPUS / "tracelens/mi300/torch-compile-triton.json.gz"))
+    found = [triton_plan(node) for node in g.find("Op", pattern="^triton_")]
+    assert len(found) == 4
+    assert found[0].grid == (16384, 1, 1)
+    assert {one.name: one.value for one in found[0].plan.keyword} == {"XBLOCK": 2, "R0_BLOCK": 2048}
+    for one in found:
+        check(one.script())
