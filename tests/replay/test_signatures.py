@@ -11,10 +11,14 @@ from calls_to_replay import GPU_US, calls
 
 from corpus import chosen_traces, loaded, parametrize
 from tracelens_graph.errors import NodeNotFoundError
+from tracelens_graph.extension import Extension
 from tracelens_graph.graph.window import Window
 from tracelens_graph.loading import load_core
 from tracelens_graph.perf.devices import architecture
 from tracelens_graph.replay.signatures import Signatures, below_roof, charge_all, named, of_event, signatures
+from tracelens_graph.replayer import Replayer
+
+FUSED = Extension(replayers={"my::fused": Replayer("my::fused(Tensor a, Tensor b) -> Tensor")})
 
 
 @pytest.fixture(scope="module")
@@ -39,8 +43,8 @@ def test_work_is_charged_to_the_innermost_operation_with_a_schema(w: Window) -> 
     ]
 
 
-def test_a_name_of_the_user_s_is_charged_what_it_launches(w: Window) -> None:
-    charged = charge_all(w, ["my::fused"])
+def test_a_custom_operation_with_a_replayer_is_charged_what_it_launches(w: Window) -> None:
+    charged = charge_all(FUSED.of(w))
     assert ("my::fused", 1, 1, 37.0, 10) in told(signatures(charged))
     assert sorted(w.core.columns.dur_ns[charged.uncharged].tolist()) == [2000, 3000, 40000, 60000]
 

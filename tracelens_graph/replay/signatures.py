@@ -7,7 +7,6 @@ once; where there is none, to the operation that launched it. `Signatures` group
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -100,15 +99,10 @@ class Signatures:
         return self.at(np.arange(len(self))[: number or None])
 
 
-def with_schema(core: Core, more: Iterable[str] = ()) -> np.ndarray:
-    """For each name of a graph whether it is that of an operation that may be called again.
-
-    Args:
-        core: the graph.
-        more: names that can be called beside those of PyTorch.
-    """
-    others = frozenset(more)
-    return np.array([name.startswith(NAMESPACES) or name in others for name in core.names], bool)
+def with_schema(w: Window) -> np.ndarray:
+    """For each name of a graph whether it is that of an operation of PyTorch, or has a replayer in the extension."""
+    replayers = extension_of(w).replayers
+    return np.array([name.startswith(NAMESPACES) or name in replayers for name in w.core.names], bool)
 
 
 def charge(w: Window, names: np.ndarray) -> Charged:
@@ -124,14 +118,9 @@ def charge(w: Window, names: np.ndarray) -> Charged:
     return Charged(w, climb(c.parent, c.parent[w.gpu_rows], (c.kind == Kind.Op) & names[c.name]))
 
 
-def charge_all(w: Window, more: Iterable[str] = ()) -> Charged:
-    """Charge each GPU event to the innermost operation with a schema, else to the operation that launched it.
-
-    Args:
-        w: the window; custom operations with a replayer in its extension count as having a schema.
-        more: names that can be called beside those of PyTorch.
-    """
-    found = charge(w, with_schema(w.core, (*more, *extension_of(w).replayers)))
+def charge_all(w: Window) -> Charged:
+    """Charge each GPU event to the innermost operation with a schema, else to the operation that launched it."""
+    found = charge(w, with_schema(w))
     return Charged(w, np.where(found.op >= 0, found.op, w.core.columns.owner[w.gpu_rows]))
 
 
@@ -146,7 +135,7 @@ def signatures(charged: Charged) -> Signatures:
     )
 
 
-def named(w: Window, name: str | re.Pattern[str], more: Iterable[str] = ()) -> Signatures:
+def named(w: Window, name: str | re.Pattern[str]) -> Signatures:
     """Calls of operations of a name, the most GPU time first; without any the longest on the host.
 
     Of operations within one another that both fit, GPU work is charged to the inner one. The outer one is left out
@@ -155,7 +144,6 @@ def named(w: Window, name: str | re.Pattern[str], more: Iterable[str] = ()) -> S
     Args:
         w: the window.
         name: the name, or an expression that is found in it.
-        more: names that can be called beside those of PyTorch, for the message.
 
     Raises:
         NodeNotFoundError: the window has no such operation; the message says what there is.
@@ -166,7 +154,7 @@ def named(w: Window, name: str | re.Pattern[str], more: Iterable[str] = ()) -> S
     charged = charge(w, fits)
     called = np.union1d(rows[fits[c.name[rows]]], charged.op[charged.op >= 0]).astype(np.int64)
     if not len(called):
-        raise NodeNotFoundError(_no_op(w, name, more))
+        raise NodeNotFoundError(_no_op(w, name))
     place = np.searchsorted(called, charged.op[charged.op >= 0])
     events = np.bincount(place, minlength=len(called))
     time = sum_by_group(place, c.dur_ns[w.gpu_rows[charged.op >= 0]], len(called))
@@ -175,7 +163,7 @@ def named(w: Window, name: str | re.Pattern[str], more: Iterable[str] = ()) -> S
     return _grouped(w, called[kept], events[kept], time[kept])
 
 
-def of_event(w: Window, uid: int, more: Iterable[str] = ()) -> Signatures:
+def of_event(w: Window, uid: int) -> Signatures:
     """The signature of one event: of an operation, or of that to which GPU work is charged.
 
     The call that was asked for stands for the others.
@@ -183,7 +171,6 @@ def of_event(w: Window, uid: int, more: Iterable[str] = ()) -> Signatures:
     Args:
         w: the window that is searched for calls with equal arguments.
         uid: an operation, a launch or a GPU event.
-        more: names that can be called beside those of PyTorch.
 
     Raises:
         NodeNotFoundError: there is no such event, or no operation around it.
@@ -192,7 +179,7 @@ def of_event(w: Window, uid: int, more: Iterable[str] = ()) -> Signatures:
     row = core.row(uid)
     kind = Kind(int(c.kind[row]))
     if kind in GPU_KINDS or kind is Kind.RuntimeCall:
-        row = _op_around(core, row, more)
+        row = _op_around(w, row)
     elif kind is not Kind.Op:
         raise NodeNotFoundError(
             f"uid {uid} is no operation but a {kind.name}, {core.names[c.name[row]][:60]!r}; "
@@ -242,12 +229,12 @@ def below_roof(w: Window, arch: Architecture) -> Signatures:
     return found.at(order[~np.isnan(won_ns[order])])
 
 
-def _op_around(core: Core, row: int, more: Iterable[str]) -> int:
+def _op_around(w: Window, row: int) -> int:
     """The operation that a launch or a GPU event is charged to, -1 for none."""
-    c = core.columns
+    c = w.core.columns
     start = np.array([c.parent[row]])
     is_op = c.kind == Kind.Op
-    best = int(climb(c.parent, start, is_op & with_schema(core, more)[c.name])[0])
+    best = int(climb(c.parent, start, is_op & with_schema(w)[c.name])[0])
     return best if best >= 0 else int(climb(c.parent, start, is_op)[0])
 
 
@@ -279,12 +266,12 @@ def _grouped(w: Window, rows: np.ndarray, events: np.ndarray, time: np.ndarray) 
     return found.at(np.lexsort((c.uid[chosen], -host, -charged)))
 
 
-def _no_op(w: Window, name: str | re.Pattern[str], more: Iterable[str]) -> str:
+def _no_op(w: Window, name: str | re.Pattern[str]) -> str:
     """Why a name is of no use, with names that may be meant."""
     core = w.core
     where = f" in {w.title}" if w.title else ""
     known = [core.names[code] for code in np.unique(core.columns.name[w.rows_of_kind(Kind.Op)]).tolist()]
-    dearest = list(dict.fromkeys(signatures(charge_all(w, more)).names))[:_DEAREST]
+    dearest = list(dict.fromkeys(signatures(charge_all(w)).names))[:_DEAREST]
     listed = f"most GPU time have {', '.join(dearest)}" if dearest else "there is no GPU work"
     if not isinstance(name, str):
         return f"no operation{where} has a name in which /{name.pattern}/ is found; {listed}"
