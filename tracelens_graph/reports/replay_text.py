@@ -5,15 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tracelens_graph.reports.views import told
 from tracelens_graph.short_names import short_name
 from tracelens_graph.table import Table
 from tracelens_graph.texts import printable, wrapped
-
-if TYPE_CHECKING:
-    from tracelens_graph.replay.sequence import SequencePlan
 
 _WIDEST = 110
 _MOST_REASONS = 3
@@ -82,17 +79,3 @@ def left_out_lines(table: Table, width: int) -> Iterator[str]:
             reasons.setdefault((said, row["why"]), []).append(row["op"])
     for (said, why), names in reasons.items():
         yield from wrapped(printable(f"{said}: {', '.join(dict.fromkeys(names))}: {why}"), min(width, _WIDEST), "  ")
-
-
-def sequence_lines(found: SequencePlan, width: int) -> Iterator[str]:
-    """What a program of several operations shares, assumes and leaves out."""
-    narrow = min(width, _WIDEST)
-    unit = "of GPU time" if found.is_gpu else "on the host"
-    told = [f"{found.traced_us:,.1f} us {unit} in the trace; {found.sharing}"]
-    told += [found.note] if found.note else []
-    told += [f"assumed: {text}" for text in found.assumed[:_MOST_REASONS]]
-    if more := len(found.assumed) - _MOST_REASONS:
-        told += [f"assumed: {more:,} more, which the program lists"] if more > 0 else []
-    told += [f"left out: {one.line}" for one in found.left_out[:_MOST_REASONS]]
-    for line in told:
-        yield from wrapped(printable(f"  {line}"), narrow, "    ")

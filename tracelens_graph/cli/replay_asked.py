@@ -1,0 +1,101 @@
+"""What `tracelens-graph replay` was asked for."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import typer
+
+from tracelens_graph.cli.hints import Call
+from tracelens_graph.cli.options import Format, as_written
+from tracelens_graph.cli.windows import WindowChoice
+
+TABLES = ("replay_signatures", "replay_coverage")
+ROWS = 10
+"""Operations that are taken where nothing else is asked for."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the command was asked for; see `cli.replay.replay`."""
+
+    trace: str
+    window: WindowChoice
+    op: str | re.Pattern[str] | None
+    uid: int | None
+    top: int | None
+    by_roof: bool
+    output: Path | None
+    batch: bool
+    collectives: bool
+    table: str | None
+    et: str | None
+    arch: str | None
+    extensions: tuple[str, ...]
+    format: Format
+    cache: bool
+
+    def check(self) -> None:
+        """Refuse options that exclude one another.
+
+        Raises:
+            typer.BadParameter: there are such.
+        """
+        if self.op is not None and self.uid is not None:
+            raise typer.BadParameter("--op and --uid: give one of them")
+        if self.by_roof and (self.op is not None or self.uid is not None):
+            raise typer.BadParameter("--by below-roof chooses operations itself: leave out --op and --uid")
+        if self.table is not None and self.output is not None:
+            raise typer.BadParameter("--table goes without -o")
+        for option, is_given in (("--batch", self.batch), ("--collectives", self.collectives)):
+            if is_given and self.output is None:
+                raise typer.BadParameter(f"{option} needs -o DIR")
+        if self.collectives and (self.words or self.batch):
+            raise typer.BadParameter("--collectives takes all of them: leave out --batch and what chooses operations")
+
+    def check_is_plain(self, what: str) -> None:
+        """Refuse the options that are for a trace.
+
+        Raises:
+            typer.BadParameter: one was given.
+        """
+        chosen = {
+            "--op": self.op, "--uid": self.uid, "--top": self.top, "-o": self.output, "--et": self.et,
+            "--arch": self.arch, "--extension": self.extensions or None, "--by": self.by_roof or None,
+            "--cache": self.cache or None, "--batch": self.batch or None, "--collectives": self.collectives or None,
+            "--table": self.table,
+        }  # fmt: skip
+        given = [option for option, value in chosen.items() if value is not None]
+        if given or self.window != WindowChoice():
+            raise typer.BadParameter(f"{what} takes no trace; leave out {', '.join(given) or 'the options of windows'}")
+
+    @cached_property
+    def call(self) -> Call:
+        """What hints keep to."""
+        return Call(self.trace, self.window, self.extensions, et=self.et)
+
+    @property
+    def is_sequence(self) -> bool:
+        """Whether all operations below one node are meant, as one program."""
+        under = self.window.under
+        return isinstance(under, int | str) and self.window == WindowChoice(under=under) and not self.words
+
+    @property
+    def words(self) -> str:
+        """The options that choose operations, as they were given."""
+        said = []
+        if self.op is not None:
+            said += ["--op", as_written(self.op)]
+        if self.uid is not None:
+            said += ["--uid", str(self.uid)]
+        if self.by_roof:
+            said += ["--by", "below-roof"]
+        if self.top is not None:
+            said += ["--top", str(self.top)]
+        if self.arch is not None:
+            said += ["--arch", self.arch]
+        return shlex.join(said)

@@ -1,0 +1,118 @@
+"""What `tracelens-graph replay` says on the terminal."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tracelens_graph.cli.outputs import say_written
+from tracelens_graph.cli.replay_asked import Asked
+from tracelens_graph.texts import printable, wrapped
+
+if TYPE_CHECKING:
+    from tracelens_graph.graph.window import Window
+    from tracelens_graph.replay.sequence import SequencePlan
+    from tracelens_graph.table import Table
+
+_WIDEST = 110
+_MOST = 3
+"""Reasons and assumptions that are told."""
+
+
+def print_screen(asked: Asked, w: Window, table: Table, covered: Table) -> None:
+    """Print what can be replayed, how much of the GPU time that is, and the command that writes it."""
+    from tracelens_graph.reports.replay_text import coverage_lines, shown
+    from tracelens_graph.reports.terminal import terminal_width, wants_color
+
+    width, color = terminal_width(sys.stdout), wants_color(sys.stdout)
+    sys.stdout.write(shown(table).text(width, color))
+    for line in coverage_lines(covered, width):
+        print(line)
+    words = asked.words
+    if asked.is_sequence:
+        if not _tell_of_sequence(asked, w, width):
+            words = "--top 0"  # single programs instead
+    elif not any(state != "no" for state in table["plan"]):
+        return
+    print(f"ask next: {asked.call.complete(f'tracelens-graph replay TRACE {words} -o replay/')}")
+
+
+def _tell_of_sequence(asked: Asked, w: Window, width: int) -> bool:
+    """Say what one program of all operations is like; whether there is one."""
+    from tracelens_graph.errors import AnalysisError
+    from tracelens_graph.replay.sequence import sequence
+
+    assert isinstance(asked.window.under, int | str)
+    try:
+        found = sequence(w.core, asked.window.under)
+    except AnalysisError as error:
+        for line in wrapped(printable(f"As one program: {error}"), width, "  "):
+            print(line)
+        return False
+    print(f"As one program: {_operations(len(found.steps))}")
+    for line in _sequence_lines(found, width):
+        print(line)
+    return True
+
+
+def tell_sequence(found: SequencePlan, file: Path) -> None:
+    """Say of a program of several operations what it holds, and how to run it."""
+    from tracelens_graph.reports.terminal import terminal_width
+
+    say_written(f"wrote {_operations(len(found.steps))} as {file}", file)
+    for line in _sequence_lines(found, terminal_width(sys.stdout)):
+        print(line)
+    _say_how_to_run(file, True)
+
+
+def tell_collectives(file: Path, ranks: int | None) -> None:
+    """Say how to run a program of collectives.
+
+    Args:
+        file: the program.
+        ranks: ranks of the traced job; None where they are not known.
+    """
+    say_written(f"wrote the collectives as {file}", file)
+    print(f"run it: torchrun --nproc-per-node {ranks or 'N'} {shlex.quote(str(file))}")
+
+
+def tell_written(folder: Path, table: Table, covered: Table, can_be_verified: bool) -> None:
+    """Say what was written, how to run it, and what was left out."""
+    from tracelens_graph.reports.replay_text import coverage_lines, left_out_lines
+    from tracelens_graph.reports.terminal import terminal_width
+
+    width = terminal_width(sys.stdout)
+    files = list(dict.fromkeys(name for name in table["file"] if name))
+    share = sum(percent for percent, name in zip(table["percent"], table["file"], strict=True) if name)
+    programs = "program" if len(files) == 1 else "programs"
+    say_written(f"wrote {len(files):,} {programs} and replay.json to {folder}: {share:.1f} % of the GPU time", folder)
+    for line in (*left_out_lines(table, width), *coverage_lines(covered, width)):
+        print(line)
+    _say_how_to_run(folder / files[0], len(files) == 1)
+    if can_be_verified:
+        print(f"verify them: tracelens-graph replay --verify {shlex.quote(str(folder))}")
+
+
+def _say_how_to_run(file: Path, is_only: bool) -> None:
+    print(f"run {'it' if is_only else 'the first'}: python {shlex.quote(str(file))}")
+
+
+def _operations(count: int) -> str:
+    return "1 operation" if count == 1 else f"{count:,} operations in their order"
+
+
+def _sequence_lines(found: SequencePlan, width: int) -> Iterator[str]:
+    """What a program of several operations shares, assumes and leaves out."""
+    narrow = min(width, _WIDEST)
+    unit = "of GPU time" if found.is_gpu else "on the host"
+    told = [f"{found.traced_us:,.1f} us {unit} in the trace; {found.sharing}"]
+    told += [found.note] if found.note else []
+    told += [f"assumed: {text}" for text in found.assumed[:_MOST]]
+    if more := len(found.assumed) - _MOST:
+        told += [f"assumed: {more:,} more, which the program lists"] if more > 0 else []
+    told += [f"left out: {one.line}" for one in found.left_out[:_MOST]]
+    for line in told:
+        yield from wrapped(printable(f"  {line}"), narrow, "    ")
