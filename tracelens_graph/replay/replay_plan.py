@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import Any
 
 from tracelens_graph.errors import TraceLensGraphError
@@ -117,15 +118,13 @@ class ReplayPlan:
 
     def script(self) -> str:
         """A program that calls the operation again: one file, which needs torch alone."""
-        from tracelens_graph.replay.script import script
-
-        return script(self)
+        source: str = _module("script").script(self)
+        return source
 
     def json(self) -> dict[str, Any]:
         """The plan as plain data."""
-        from tracelens_graph.replay.plan_json import plan_json
-
-        return plan_json(self)
+        data: dict[str, Any] = _module("plan_json").plan_json(self)
+        return data
 
     def run(self, device: str | None = None) -> Any:
         """Call the operation once in this process.
@@ -138,6 +137,9 @@ class ReplayPlan:
             NoTorchError: PyTorch is not installed.
             RuntimeError: PyTorch refuses the call.
         """
-        from tracelens_graph.replay.run import run
+        return _module("run").run(self, device)
 
-        return run(self, device)
+
+def _module(name: str) -> Any:
+    """What does something with plans, and so imports this module: it is imported when that is asked for."""
+    return import_module(f"tracelens_graph.replay.{name}")

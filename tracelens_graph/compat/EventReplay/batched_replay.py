@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from importlib import import_module
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,7 @@ def tensor(
     offset: int = 0,
     on_cpu: bool = False,
     reach: int = 0,
+    grad: bool = False,
     **options: Any,
 ) -> torch.Tensor:
     """A tensor over a storage that a rule filled, which has at least as many elements as are to be reached."""
@@ -63,7 +65,9 @@ def tensor(
     device = "cpu" if on_cpu and DEVICE != "meta" else DEVICE
     flat = torch.empty(max(offset + span, min(reach, LARGEST)), dtype=getattr(torch, dtype), device=device)
     RULES[fill](flat, **options)
-    return torch.empty(0, dtype=flat.dtype, device=device).set_(flat.untyped_storage(), offset, shape, strides)
+    made = torch.empty(0, dtype=flat.dtype, device=device).set_(flat.untyped_storage(), offset, shape, strides)
+    # A product needs a gradient and is no leaf, so that ops may write it.
+    return made.mul_(torch.ones((), dtype=flat.dtype, device=device, requires_grad=True)) if grad else made
 
 
 def extent(shape: Sequence[int], strides: Sequence[int] | None) -> tuple[list[int], list[int], int]:
@@ -192,6 +196,15 @@ def parts(flat: torch.Tensor, total: int) -> None:
     """Whole numbers that differ by 1 at most, the larger ones first, and have a sum."""
     count, total = max(flat.numel(), 1), min(total, LARGEST)
     flat.copy_(total // count + (torch.arange(flat.numel(), device=flat.device) < total % count))
+
+
+@rule
+def falling(flat: torch.Tensor, total: int, most: int) -> None:
+    """Whole numbers that fall from the most to 1, and have a sum."""
+    left = (
+        min(total, LARGEST) - flat.numel() - (min(most, LARGEST) - 1) * torch.arange(flat.numel(), device=flat.device)
+    )
+    flat.copy_(left.clamp(0, max(min(most, LARGEST) - 1, 0)) + 1)
 
 
 @rule
@@ -355,6 +368,8 @@ def capped(make: Callable[[], Any], cap: int) -> int:
 
 def measure(operation: dict[str, Any], make: Callable[[], Any], asked: argparse.Namespace) -> dict[str, Any]:
     """What a call of an operation takes and does, beside what was traced."""
+    for module in operation.get("imports", []):
+        import_module(module)
     call = attrgetter(operation["call"])(torch.ops)
     if not isinstance(call, torch._ops.OpOverload):
         raise TypeError("torch has no such operation")
@@ -460,6 +475,7 @@ def known_of(entry: dict[str, Any]) -> dict[str, Any]:
         **{key: work.get(key) for key in ("flops", "bytes", "roof_us")},
         "traced_us": traced.get("kernel_us", 0.0),
         "kernels": traced.get("kernels", []),
+        "imports": plan.get("imports", []),
         "assumed": [f"{one['name']}: {one['assumed']}" for one in stated],
     }
 

@@ -109,4 +109,4 @@ def show(result: dict[str, Any]) -> None:
         if name != "signature" and value not in (None, []):
             cells = value if type(value) is list else [value]
             rounded = [round(one, 2 if one >= 1 else 6) if type(one) is float else one for one in cells]
-            print(f"{name:17}", *rounded)
+            print(f"{name:17}", "; ".join(map(str, rounded)))

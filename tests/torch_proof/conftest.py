@@ -1,0 +1,7 @@
+"""Tests that run programs need PyTorch; where it is not, `make test` passes them over."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+collect_ignore = [] if find_spec("torch") else ["test_programs.py"]

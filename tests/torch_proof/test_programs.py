@@ -1,0 +1,126 @@
+"""Programs run with PyTorch on a CPU: what they print, write, restore, shrink, and say of errors."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from replay_plans import mm, scaled
+
+from tracelens_graph.loading import load_core
+from tracelens_graph.replay.arguments import Argument, Fill, TensorValue
+from tracelens_graph.replay.batch import operations, runner
+from tracelens_graph.replay.replay_plan import ReplayPlan
+from tracelens_graph.replay.script import script
+from tracelens_graph.replay.verify.observed import outermost_ops
+
+QUICK = ("--device", "cpu", "--iterations", "3", "--warmup", "1")
+
+
+def run(folder: Path, source: str, *options: str) -> subprocess.CompletedProcess[str]:
+    (folder / "program.py").write_text(source)
+    command = [sys.executable, "program.py", *QUICK, *options]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+
+
+def results(folder: Path, source: str, *options: str) -> list[dict[str, Any]]:
+    ended = run(folder, source, "--json", "results.json", *options)
+    assert ended.returncode == 0, ended.stderr
+    found: list[dict[str, Any]] = json.loads((folder / "results.json").read_text())
+    return found
+
+
+def test_a_result_and_two_traces(tmp_path: Path) -> None:
+    (result,) = results(tmp_path, script(mm()), "--profile", "p.json.gz", "--execution-trace", "et.json")
+    assert (result["op"], result["device"], result["iterations"]) == ("aten::mm", "cpu", 3)
+    assert result["signature"]["dims"] == [[64, 32], [32, 16]]
+    assert result["median_us"] > 0
+    assert result["tflops"] == pytest.approx(2 * 64 * 32 * 16 / result["median_us"] / 1e6)
+    assert result["ratio_to_traced"] == pytest.approx(result["median_us"] / 103.2)
+    assert result["kernels_as_traced"] is None
+    core = load_core(tmp_path / "p.json.gz")
+    assert [core.names[core.columns.name[row]] for row in outermost_ops(core)] == ["aten::mm"]
+    assert "aten::mm" in (tmp_path / "et.json").read_text()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["et.json", "p.json.gz", "program.py", "results.json"]
+
+
+def test_sizes_are_shrunk_alike(tmp_path: Path) -> None:
+    (result,) = results(tmp_path, script(mm(rows=1 << 20)), "--cap-bytes", "100000")
+    assert 1 < result["largest_size"] < 1 << 20
+    assert result["tflops"] is None
+    assert result["ratio_to_traced"] is None
+
+
+def test_what_an_operation_writes_comes_back(tmp_path: Path) -> None:
+    """A tensor whose dimensions are dropped in place has them again before the next call, and its contents, too."""
+    squeeze = "aten::squeeze_.dim(Tensor(a!) self, int dim) -> Tensor(a!)"
+    tensor = TensorValue((1, 4), "float32", fill=Fill("constant", {"value": 2.0}))
+    arguments = (Argument("self", "Tensor", tensor), Argument("dim", "int", 0))
+    source = script(ReplayPlan("aten::squeeze_", "dim", squeeze, arguments))
+    seen = (
+        "\n        print(positional[0].shape, positional[0].sum().item())\n        return call(*positional, **keyword)"
+    )
+    watched = source.replace(
+        "    return measure_call(lambda: call(*positional, **keyword)",
+        f"    def watched():{seen}\n\n    return measure_call(watched",
+    )
+    assert watched != source
+    shapes = [line for line in run(tmp_path, watched).stdout.splitlines() if line.startswith("torch.Size")]
+    assert shapes == ["torch.Size([1, 4]) 8.0"] * 4
+
+
+def test_lists_are_restored(tmp_path: Path) -> None:
+    assert results(tmp_path, script(scaled((2, 3), (4,))))[0]["op"] == "aten::_foreach_mul_"
+
+
+def wrong() -> ReplayPlan:
+    plan = mm()
+    odd = Argument("mat2", "Tensor", TensorValue((5, 5), "bfloat16"))
+    return ReplayPlan(plan.op, "", plan.schema, (plan.positional[0], odd))
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "message"),
+    [
+        (script(wrong()), (), "aten::mm: mat1 and mat2 shapes cannot be multiplied"),
+        (script(mm()).replace("aten.mm.default", "aten.mm"), (), "aten::mm: torch has no such operation"),
+        (
+            script(mm()).replace("aten.mm.default", "aten.mm.name"),
+            (),
+            "aten::mm: The underlying op of 'aten.mm' has no",
+        ),
+        (script(mm()), ("--json", "no/such/folder.json"), "aten::mm: [Errno 2]"),
+    ],
+    ids=["sizes", "no operation", "no overload", "no folder"],
+)
+def test_errors_are_one_line(source: str, options: tuple[str, ...], message: str, tmp_path: Path) -> None:
+    ended = run(tmp_path, source, *options)
+    assert ended.returncode == 1
+    told = [line for line in ended.stderr.splitlines() if line.startswith("aten::")]
+    assert len(told) == 1
+    assert told[0].startswith(message[:8])
+    assert message.partition(": ")[2] in told[0]
+    assert "Traceback" not in ended.stderr
+
+
+def test_one_failure_does_not_stop_the_others(tmp_path: Path) -> None:
+    (tmp_path / "operations.json").write_text(json.dumps(operations([mm(), wrong(), scaled((3,))])))
+    ended = run(tmp_path, runner(), "--json", "results.json")
+    assert ended.returncode == 1
+    assert "2 of 3 operations ran" in ended.stdout
+    found = json.loads((tmp_path / "results.json").read_text())
+    assert [(one["op"], one["count"], "error" in one) for one in found] == [
+        ("aten::mm", 12, False), ("aten::mm", 1, True), ("aten::_foreach_mul_", 1, False),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["", "[", "{}", '[{"plan": {}}]', "[1]"])
+def test_a_list_that_is_none(text: str, tmp_path: Path) -> None:
+    (tmp_path / "operations.json").write_text(text)
+    ended = run(tmp_path, runner())
+    assert ended.returncode in (0, 1)
+    assert "Traceback" not in ended.stderr
