@@ -6,9 +6,11 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
+from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.execution.trace import ExecutionTrace
 from tracelens_graph.loaders.execution_trace.loader import load_execution_trace
 from tracelens_graph.loaders.sources import open_source
+from tracelens_graph.loading import load_core
 
 SIDE = ("values", "shapes", "types", "strides")
 
@@ -68,6 +70,11 @@ def _side(values: Any) -> Any:
 
 def execution_of(*nodes: Node) -> ExecutionTrace:
     """The execution trace of nodes one after another; the process is row 0."""
+    return load_execution_trace(open_source(execution_json(*nodes)))
+
+
+def execution_json(*nodes: Node) -> dict[str, Any]:
+    """The same as parsed JSON. Ids count from 2 on in the order in which nodes begin, and are record functions."""
     written: list[dict[str, Any]] = []
     count = 1
 
@@ -89,5 +96,25 @@ def execution_of(*nodes: Node) -> ExecutionTrace:
         write(node, 1)
     empty = {"inputs": _side(()), "outputs": _side(()), "attrs": []}
     process = {"id": 1, "name": "[pytorch|profiler|execution_trace|process]", "ctrl_deps": 1, **empty}
-    text = {"schema": "1.1.1-chakra.0.0.4", "pid": 1, "nodes": [*written, process]}
-    return load_execution_trace(open_source(text))
+    return {"schema": "1.1.1-chakra.0.0.4", "pid": 1, "nodes": [*written, process]}
+
+
+def linked_core(*nodes: Node) -> Core:
+    """The nodes as the profiler has them, without arguments, linked with their execution trace; uids count from 0."""
+    events: list[dict[str, Any]] = []
+    clock = 0
+
+    def write(node: Node) -> None:
+        nonlocal clock
+        clock += 1
+        args = {"Record function id": len(events) + 2}
+        event = {"ph": "X", "cat": "cpu_op", "name": node.name, "pid": 1, "tid": node.tid, "ts": clock, "args": args}
+        events.append(event)
+        for one in node.inside:
+            write(one)
+        clock += 1
+        event["dur"] = clock - event["ts"]
+
+    for node in nodes:
+        write(node)
+    return load_core({"schemaVersion": 1, "traceEvents": events}, et=execution_json(*nodes))

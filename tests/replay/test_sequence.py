@@ -1,0 +1,198 @@
+"""Sequences of operations as one program."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from calls_to_replay import MM, calls
+from execution_nodes import Node, T, linked_core
+from handmade import span
+
+from corpus import CHECKOUT
+from tracelens_graph.errors import AnalysisError
+from tracelens_graph.graph.core import Core
+from tracelens_graph.loading import load_core
+from tracelens_graph.replay.check import check
+from tracelens_graph.replay.sequence import SequencePlan, sequence
+from tracelens_graph.replayer import Replayer
+
+EXAMPLE = CHECKOUT / "examples/traces"
+RELU = "aten::relu(Tensor self) -> Tensor"
+
+
+@pytest.fixture(scope="module")
+def transformer() -> SequencePlan:
+    """A step of training, linked with its execution trace."""
+    core = load_core(
+        str(EXAMPLE / "tiny-transformer-cpu.json.gz"), et=str(EXAMPLE / "tiny-transformer-cpu.execution-trace.json.gz")
+    )
+    return sequence(core, "ProfilerStep#1")
+
+
+def module(*events: dict[str, Any]) -> Core:
+    """A trace with one module around some events."""
+    around = span("python_function", "nn.Module: Net_0", 0, 1000)
+    return load_core(
+        {"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "GPU"}], "traceEvents": [around, *events]}
+    )
+
+
+def op(name: str, ts: float, dur: float = 10, **told: Any) -> dict[str, Any]:
+    return span("cpu_op", name, ts, dur, **(told or MM))
+
+
+def kernel(ts: float, dur: float, number: int) -> list[dict[str, Any]]:
+    """A launch and its kernel."""
+    return [
+        span("cuda_runtime", "cudaLaunchKernel", ts, 1, correlation=number),
+        span("kernel", f"kernel{number}", ts + 500, dur, 0, 7, device=0, stream=7, correlation=number),
+    ]
+
+
+def steps_of(source: str) -> list[dict[str, Any]]:
+    """What `steps` returns in a program, with calls of builders as tuples."""
+    functions = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]
+    [made] = [node for node in functions if node.name == "steps"]
+    body = made.body[-1]
+    assert isinstance(body, ast.Return)
+    names = {node.func.id for node in ast.walk(body) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
+
+    def builder(name: str) -> Callable[..., Any]:
+        return lambda *positional, **keyword: (name, positional, keyword)
+
+    assert body.value is not None
+    code = compile(ast.Expression(body.value), "steps", "eval")
+    found: list[dict[str, Any]] = eval(code, {name: builder(name) for name in names})
+    return found
+
+
+def uses(value: Any) -> list[tuple[Any, ...]]:
+    if isinstance(value, tuple) and value[0] == "use":
+        return [value]
+    return [one for each in value for one in uses(each)] if isinstance(value, list) else []
+
+
+def test_outermost_operations_are_taken_in_their_order() -> None:
+    g = module(op("aten::mm", 300), op("aten::matmul", 100, 50), op("aten::mm", 110), op("aten::view", 2000))
+    found = sequence(g, "Net_0")
+    assert [plan.op for plan in found.plans] == ["aten::matmul", "aten::mm"]
+    assert [step.traced_us for step in found.steps] == [50, 10]
+    assert (found.is_gpu, found.linked, found.left_out) == (False, None, ())
+    assert found.sharing == "no execution trace was given: each operation has arguments of its own"
+
+
+def test_what_cannot_be_planned_gives_way_to_what_it_calls() -> None:
+    untold = {"Input_Dims": [[8]], "Input_type": ["float"], "Input_Strides": [[1]], "Concrete_Inputs": [""]}
+    events = [
+        op("my::block", 100, 100), op("aten::mm", 110), *kernel(112, 30, 1),
+        op("aten::mm", 300, 50, **untold), op("aten::view", 310), *kernel(320, 10, 2),
+        op("my::fused", 500, 50), op("aten::mm", 510), *kernel(512, 5, 3), *kernel(530, 15, 4),
+        op("ReluBackward0", 700, 20), *kernel(705, 40, 5), op("aten::mm", 730), op("SumBackward0", 750, 3),
+    ]  # fmt: skip
+    found = sequence(module(*events), "Net_0")
+    assert [plan.op for plan in found.plans] == ["aten::mm", "aten::mm"]
+    assert [(one.what, one.calls, one.percent) for one in found.left_out] == [
+        ("ReluBackward0", 1, 40), ("my::fused", 1, 20), ("aten::mm", 1, 10),
+    ]  # fmt: skip
+    assert found.left_out[0].line == "40.0 %: 1 x ReluBackward0: autograd function; replay its forward operation"
+
+
+def test_work_under_no_op_is_counted() -> None:
+    found = sequence(module(op("aten::mm", 100), *kernel(105, 30, 1), *kernel(200, 10, 2)), "Net_0")
+    [one] = found.left_out
+    assert (one.what, one.percent) == ("work under no op", 25)
+    assert found.traced_us == 30
+
+
+def test_custom_operations_with_a_replayer_are_taken() -> None:
+    g = load_core(calls())
+    replayer = Replayer("my::fused(Tensor a, Tensor b) -> Tensor", imports=["my.ops"])
+    found = sequence(g, 10, {"my::fused": replayer})
+    assert [plan.op for plan in found.plans] == ["my::fused"]
+    assert found.imports == ("my.ops",)
+    source = found.script()
+    check(source)
+    assert "'imports': ['my.ops']" in source.replace('"', "'")
+    assert "needs PyTorch and my.ops." in source
+
+
+def test_nothing_to_replay_is_an_error() -> None:
+    with pytest.raises(AnalysisError, match="nothing below nn.Module: Net_0 can be replayed, as there are no oper"):
+        sequence(module(), "Net_0")
+    events = [op("my::fused", 100), *kernel(105, 10, 1)]
+    with pytest.raises(AnalysisError, match="nothing below nn.Module: Net_0 can be replayed: my::fused: custom op"):
+        sequence(module(*events), "Net_0")
+
+
+def test_given_tokens_are_in_the_bounds_of_the_embedding_that_gets_a_copy_of_them() -> None:
+    tokens, copied, weight = T(1, 11, (6,), "long int", 8), T(2, 12, (6,), "long int", 8), T(3, 13, (50, 4))
+    clone = "aten::clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor"
+    embedding = (
+        "aten::embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, "
+        "bool sparse=False) -> Tensor"
+    )
+    calls = [
+        Node("aten::clone", [tokens, 0], [copied], clone),
+        Node("aten::embedding", [weight, copied, -1, 0, 0], [T(4, 14, (6, 4))], embedding),
+    ]
+    found = sequence(linked_core(Node("my::block", inside=calls)), "my::block")
+    [given] = found.steps[0].call.uses
+    assert (given.value.fill.rule, given.value.fill.options["high"]) == ("integers", 50)
+
+
+def test_a_step_of_a_transformer(transformer: SequencePlan) -> None:
+    assert len(transformer.steps) == 277
+    assert transformer.left_out == ()
+    assert (transformer.linked, transformer.passed_on, transformer.given) == (277, 250, 140)
+    assert transformer.sharing == "250 results are passed on, 140 tensors are given"
+
+
+def test_its_program_is_checked_and_its_tensors_are_there_when_they_are_used(transformer: SequencePlan) -> None:
+    source = transformer.script()
+    check(source)
+    steps = steps_of(source)
+    assert len(steps) == 277
+    made: set[int] = set()
+    gone: set[int] = set()
+    told: set[int] = set()
+    for step in steps:
+        for _, (number, *form), keyword in uses([*step["positional"], *step["keyword"].values()]):
+            assert form or number in told
+            assert number not in gone
+            assert keyword.get("of", number) not in gone
+            assert "of" not in keyword or keyword["of"] in made
+            told.add(number)
+        assert made.isdisjoint(one[0] for one in step["makes"])
+        made |= {one[0] for one in step["makes"]}
+        assert set(step["frees"]) <= made - gone
+        gone |= set(step["frees"])
+    assert made == gone, "a result that nobody frees is one that nobody needs"
+
+
+def test_results_that_no_operation_needs_are_not_kept() -> None:
+    x, y = T(1, 11), T(2, 12)
+    core = linked_core(Node("aten::relu", [x], [y], RELU))
+    found = sequence(core, 0)
+    assert found.steps[0].call.makes == ()
+    assert found.sharing == "0 results are passed on, 1 tensors are given"
+
+
+def test_operations_that_are_not_in_the_execution_trace_share_nothing() -> None:
+    core = load_core(
+        str(EXAMPLE / "linked/one-step.json.gz"), et=str(EXAMPLE / "linked/one-step.execution-trace.json.gz")
+    )
+    found = sequence(core, "## step 1 ##")
+    assert (found.linked, found.passed_on) == (0, 0)
+    assert found.sharing == "none of them is in the execution trace: each operation has arguments of its own"
+
+
+@pytest.mark.parametrize("hostile", ['nn.Module: "); import os #', 'nn.Module: """\n\x00\ud800', "nn.Module: {%s}\\"])
+def test_hostile_names_stay_data(hostile: str) -> None:
+    g = load_core({"schemaVersion": 1, "traceEvents": [span("python_function", hostile, 0, 90), op("aten::mm", 5)]})
+    found = sequence(g, 0)
+    source = found.script()
+    assert source.isascii()
+    check(source)
