@@ -311,8 +311,8 @@ def write(file: str, save: Callable[[str], Any]) -> None:
     os.replace(part, file)
 
 
-def profiled(call: Callable[[], Any], trace: str = "", execution_trace: str = "") -> list[str]:
-    """Names of the GPU work of one call, in order. Files get what was recorded, where they are asked for."""
+def profiled(call: Callable[[], Any], trace: str = "", execution_trace: str = "") -> list[tuple[str, float]]:
+    """Names and microseconds of the GPU work of one call, in order. Files get what was recorded, if they are given."""
     also = {}
     if execution_trace:
         also["execution_trace_observer"] = torch.profiler.ExecutionTraceObserver().register_callback(execution_trace)
@@ -324,7 +324,7 @@ def profiled(call: Callable[[], Any], trace: str = "", execution_trace: str = ""
     if trace:
         write(trace, session.export_chrome_trace)
     work = [event for event in session.events() if event.device_type != torch.autograd.DeviceType.CPU]
-    return [event.name for event in sorted(work, key=lambda event: event.time_range.start)]
+    return [(event.name, event.time_range.elapsed_us()) for event in sorted(work, key=lambda one: one.time_range.start)]
 
 
 UNCAPPED = 1 << 40
@@ -387,14 +387,16 @@ def measure_call(call: Callable[[], Any], known: dict[str, Any], asked: Any, lar
     if asked.flush_l2:
         BETWEEN_CALLS.append(torch.empty(1 << 28, dtype=torch.int8, device=asked.device).zero_)
     times_us(call, asked.warmup)
-    wanted = on_gpu or asked.profile or asked.execution_trace
-    kernels = profiled(call, asked.profile, asked.execution_trace) if wanted else []
+    timed = call
     if asked.graph:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             call()
-        call = graph.replay
-    times = sorted(times_us(call, max(asked.iterations, 1)))
+        timed = graph.replay
+    times = sorted(times_us(timed, max(asked.iterations, 1)))
+    wanted = on_gpu or asked.profile or asked.execution_trace
+    work = profiled(call, asked.profile, asked.execution_trace) if wanted else []
+    kernels = [name for name, _ in work]
     median = statistics.median(times)
     same = known if largest == UNCAPPED else {}
     return {
@@ -409,6 +411,7 @@ def measure_call(call: Callable[[], Any], known: dict[str, Any], asked: Any, lar
         "percent_of_roof": 100 * same["roof_us"] / median if same.get("roof_us") else None,
         "traced_us": known["traced_us"],
         "ratio_to_traced": median / same["traced_us"] if same.get("traced_us") else None,
+        "kernel_us": sum(us for _, us in work) if work else None,
         "kernels": kernels,
         "kernels_as_traced": kernels == known["kernels"] if on_gpu else None,
         "assumed": known["assumed"],

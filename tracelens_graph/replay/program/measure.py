@@ -74,14 +74,16 @@ def measure_call(call: Callable[[], Any], known: dict[str, Any], asked: Any, lar
     if asked.flush_l2:
         BETWEEN_CALLS.append(torch.empty(1 << 28, dtype=torch.int8, device=asked.device).zero_)
     times_us(call, asked.warmup)
-    wanted = on_gpu or asked.profile or asked.execution_trace
-    kernels = profiled(call, asked.profile, asked.execution_trace) if wanted else []
+    timed = call
     if asked.graph:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             call()
-        call = graph.replay
-    times = sorted(times_us(call, max(asked.iterations, 1)))
+        timed = graph.replay
+    times = sorted(times_us(timed, max(asked.iterations, 1)))
+    wanted = on_gpu or asked.profile or asked.execution_trace
+    work = profiled(call, asked.profile, asked.execution_trace) if wanted else []
+    kernels = [name for name, _ in work]
     median = statistics.median(times)
     same = known if largest == UNCAPPED else {}
     return {
@@ -96,6 +98,7 @@ def measure_call(call: Callable[[], Any], known: dict[str, Any], asked: Any, lar
         "percent_of_roof": 100 * same["roof_us"] / median if same.get("roof_us") else None,
         "traced_us": known["traced_us"],
         "ratio_to_traced": median / same["traced_us"] if same.get("traced_us") else None,
+        "kernel_us": sum(us for _, us in work) if work else None,
         "kernels": kernels,
         "kernels_as_traced": kernels == known["kernels"] if on_gpu else None,
         "assumed": known["assumed"],

@@ -59,8 +59,8 @@ def write(file: str, save: Callable[[str], Any]) -> None:
     os.replace(part, file)
 
 
-def profiled(call: Callable[[], Any], trace: str = "", execution_trace: str = "") -> list[str]:
-    """Names of the GPU work of one call, in order. Files get what was recorded, where they are asked for."""
+def profiled(call: Callable[[], Any], trace: str = "", execution_trace: str = "") -> list[tuple[str, float]]:
+    """Names and microseconds of the GPU work of one call, in order. Files get what was recorded, if they are given."""
     also = {}
     if execution_trace:
         also["execution_trace_observer"] = torch.profiler.ExecutionTraceObserver().register_callback(execution_trace)
@@ -72,4 +72,4 @@ def profiled(call: Callable[[], Any], trace: str = "", execution_trace: str = ""
     if trace:
         write(trace, session.export_chrome_trace)
     work = [event for event in session.events() if event.device_type != torch.autograd.DeviceType.CPU]
-    return [event.name for event in sorted(work, key=lambda event: event.time_range.start)]
+    return [(event.name, event.time_range.elapsed_us()) for event in sorted(work, key=lambda one: one.time_range.start)]
