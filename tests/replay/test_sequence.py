@@ -13,6 +13,7 @@ from handmade import span
 
 from corpus import CHECKOUT
 from tracelens_graph.errors import AnalysisError
+from tracelens_graph.extension import Extension
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
 from tracelens_graph.replay.check import check
@@ -110,7 +111,7 @@ def test_work_under_no_op_is_counted() -> None:
 def test_custom_operations_with_a_replayer_are_taken() -> None:
     g = load_core(calls())
     replayer = Replayer("my::fused(Tensor a, Tensor b) -> Tensor", imports=["my.ops"])
-    found = sequence(g, 10, {"my::fused": replayer})
+    found = sequence(Extension(replayers={"my::fused": replayer}).of(g), 10)
     assert [plan.op for plan in found.plans] == ["my::fused"]
     assert found.imports == ("my.ops",)
     source = found.script()

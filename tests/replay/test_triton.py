@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+from pathlib import Path
 from typing import Any
 
 import pytest
 from handmade import span
 
 from corpus import CORPUS, needs_corpus
+from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
 from tracelens_graph.loading import load_core
@@ -16,7 +18,7 @@ from tracelens_graph.replay.arguments import TensorValue
 from tracelens_graph.replay.check import check
 from tracelens_graph.replay.plan_json import plan_from_json, plan_json
 from tracelens_graph.replay.replay_plan import CannotReplay
-from tracelens_graph.replay.triton import TritonPlan, is_triton, triton_plan
+from tracelens_graph.replay.triton import TritonPlan, is_triton, kernel_sources, triton_plan
 
 NAME = "triton_poi_fused_add_0"
 ARGS: dict[str, Any] = {
@@ -96,6 +98,22 @@ def test_programs_are_checked_and_plans_go_through_json(name: str) -> None:
     facts = next(node for node in ast.parse(found.script()).body if isinstance(node, ast.AnnAssign))
     assert facts.value is not None
     assert ast.literal_eval(facts.value)["op"] == name
+
+
+def test_sources_of_kernels_go_beside_their_programs(tmp_path: Path) -> None:
+    plans = [made(name).plan for name in (NAME, "triton_red_fused_sum_1")]
+    file = tmp_path / "kernels.py"
+    file.write_text(f"@triton.jit\ndef {NAME}(x):\n    pass\n")
+    assert kernel_sources(plans, [file]) == {f"{NAME}_source.py": file.read_text()}
+    assert kernel_sources(plans, []) == {}
+    file.write_text("def kernel(x):\n    pass\n")
+    assert list(kernel_sources(plans[:1], [file])) == [f"{NAME}_source.py"]
+    with pytest.raises(AnalysisError, match=rf"kernels.py: defines none of the kernels: {NAME}, triton_red"):
+        kernel_sources(plans, [file])
+    with pytest.raises(AnalysisError, match="kernels.py: defines none of the kernels: there is no Triton kernel among"):
+        kernel_sources([], [file])
+    with pytest.raises(AnalysisError, match="none.py: cannot be read: no such file"):
+        kernel_sources(plans, [tmp_path / "none.py"])
 
 
 @needs_corpus

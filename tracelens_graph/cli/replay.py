@@ -87,6 +87,14 @@ def replay(
     collectives: Annotated[
         bool, typer.Option("--collectives", help="A program for torchrun that runs the collectives instead.")
     ] = False,
+    kernel_source: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            show_default=False,
+            help="With -o: file that defines Triton kernels, to be put beside their programs; may be given again.",
+        ),
+    ] = None,
     table: TableName = None,
     verify: Annotated[
         bool,
@@ -134,6 +142,7 @@ def replay(
         output=output,
         batch=batch,
         collectives=collectives,
+        kernel_sources=tuple(kernel_source or ()),
         table=table,
         et=et,
         arch=arch,

@@ -32,6 +32,7 @@ class Asked:
     output: Path | None
     batch: bool
     collectives: bool
+    kernel_sources: tuple[Path, ...]
     table: str | None
     et: str | None
     arch: str | None
@@ -51,7 +52,10 @@ class Asked:
             raise typer.BadParameter("--by below-roof chooses operations itself: leave out --op and --uid")
         if self.table is not None and self.output is not None:
             raise typer.BadParameter("--table goes without -o")
-        for option, is_given in (("--batch", self.batch), ("--collectives", self.collectives)):
+        given = {
+            "--batch": self.batch, "--collectives": self.collectives, "--kernel-source": bool(self.kernel_sources),
+        }  # fmt: skip
+        for option, is_given in given.items():
             if is_given and self.output is None:
                 raise typer.BadParameter(f"{option} needs -o DIR")
         if self.collectives and (self.words or self.batch):
@@ -67,7 +71,7 @@ class Asked:
             "--op": self.op, "--uid": self.uid, "--top": self.top, "-o": self.output, "--et": self.et,
             "--arch": self.arch, "--extension": self.extensions or None, "--by": self.by_roof or None,
             "--cache": self.cache or None, "--batch": self.batch or None, "--collectives": self.collectives or None,
-            "--table": self.table,
+            "--table": self.table, "--kernel-source": self.kernel_sources or None,
         }  # fmt: skip
         given = [option for option, value in chosen.items() if value is not None]
         if given or self.window != WindowChoice():

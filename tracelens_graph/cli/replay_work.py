@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracelens_graph.cli.common import load, write_table
@@ -51,7 +50,7 @@ def replay_trace(asked: Asked) -> None:
         return
     plans = Plans(_chosen(asked, w, every.signatures, device))
     estimates = Estimates(w, device or _device(w.core))
-    files = {} if asked.output is None else _write(asked.output, plans, estimates, asked.batch)
+    files = {} if asked.output is None else _write(asked, plans, estimates)
     table = listing(plans, files)
     if asked.format is not Format.table or asked.table is not None:
         _print_table(table, asked)
@@ -115,25 +114,29 @@ def _device(core: Core) -> Architecture | None:
         return None
 
 
-def _write(folder: Path, plans: Plans, estimates: Estimates, batch: bool) -> dict[int, str]:
+def _write(asked: Asked, plans: Plans, estimates: Estimates) -> dict[int, str]:
     """Write programs of the signatures that have a plan; names of their files by place.
 
     Raises:
-        AnalysisError: none has.
+        AnalysisError: none has, or a file with the source of kernels cannot be read, or has none of them.
     """
     from tracelens_graph.files import file_name
     from tracelens_graph.replay.folder import write_folder
     from tracelens_graph.replay.programs import batch_program, nothing, single_programs
+    from tracelens_graph.replay.triton import kernel_sources
 
+    assert asked.output is not None
+    folder = asked.output
     trace = file_name(plans.signatures.core.info.source)
-    if batch:
+    if asked.batch:
         program, others = batch_program(plans, estimates)
         write_folder(folder, [program], trace, others)
         return {place: program.file for place in range(len(plans.signatures)) if plans[place].plan is not None}
     programs = single_programs(plans, estimates)
     if not programs:
         raise nothing(plans)
-    write_folder(folder, list(programs.values()), trace)
+    kernels = [one.plans[0] for one in programs.values() if one.kind == "triton"]
+    write_folder(folder, list(programs.values()), trace, kernel_sources(kernels, asked.kernel_sources))
     return {place: program.file for place, program in programs.items()}
 
 
@@ -145,7 +148,7 @@ def _write_sequence(asked: Asked, w: Window) -> None:
 
     assert asked.output is not None
     assert isinstance(asked.window.under, int | str)
-    found = sequence(w.core, asked.window.under)
+    found = sequence(w, asked.window.under)
     (file,) = write_folder(asked.output, [sequence_program(found)], file_name(w.core.info.source))
     tell_sequence(found, file)
 

@@ -13,13 +13,15 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.errors import AnalysisError
+from tracelens_graph.extension import extension_of
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.replay.arguments import Fill
 from tracelens_graph.replay.assemble import parts, program
 from tracelens_graph.replay.fills import Site, fill
 from tracelens_graph.replay.literals import display, identifier, literal
 from tracelens_graph.replay.places import Place, place
-from tracelens_graph.replay.planned import NO_REPLAYERS, planned
+from tracelens_graph.replay.planned import planned
 from tracelens_graph.replay.replay_plan import ReplayPlan, Traced
 from tracelens_graph.replay.script import dense_strides, entry, roots, source, written_by
 from tracelens_graph.replay.shared_tensors import Linked, LinkedCall, Sharing, Use, link
@@ -175,20 +177,22 @@ class SequencePlan:
         return "\n".join(lines) + "\n"
 
 
-def sequence(core: Core, under: int | str, replayers: Mapping[str, Replayer] = NO_REPLAYERS) -> SequencePlan:
+def sequence(graph: Core | Window, under: int | str) -> SequencePlan:
     """The operations below a node, as one program can run them.
 
     Args:
-        core: the graph; linked with an execution trace, tensors are shared as they were.
+        graph: the graph, or a window of it with an extension, whose replayers are asked for custom operations. Linked
+            with an execution trace, tensors are shared as they were.
         under: uid or name of the node, see `places.place`.
-        replayers: op name -> how a custom operation is called again.
 
     Raises:
         AnalysisError: there is no such node, or nothing below it can be replayed.
         NodeNotFoundError: no node has the uid.
     """
+    w = window_of(graph)
+    core = w.core
     where = place(core, under)
-    found = _Found(core, where, replayers)
+    found = _Found(core, where, extension_of(w).replayers)
     for row in found.candidates():
         found.look_at(row)
     order = sorted(range(len(found.rows)), key=lambda at: (int(core.columns.start_ns[found.rows[at]]), at))

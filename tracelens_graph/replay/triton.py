@@ -6,11 +6,14 @@ The program reads that from a file beside it.
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
 from tracelens_graph.replay.arguments import Argument, Fill, TensorValue, Value
@@ -27,6 +30,8 @@ MODULES = ("values", "timing", "measure", "triton")
 """What the program is put together from."""
 
 _PREFIX = "triton_"
+_NAMESPACE = "triton::"
+"""What stands before a kernel's name, so that it is that of an operation."""
 _GRID = re.compile(r"grid\(([0-9, ]+)\)")
 _KERNEL_FILE = re.compile(r"[A-Za-z0-9_]{1,100}\.py")
 _CONSTANT = re.compile(r"([A-Za-z_]\w{0,60})=(-?[0-9]{1,18}|True|False)", re.ASCII)
@@ -57,7 +62,7 @@ class TritonPlan:
     @property
     def source_name(self) -> str:
         """Name of the file, beside the program, that the source is read from."""
-        return f"{identifier(self.kernel)}_source.py"
+        return source_name(self.plan)
 
     def script(self) -> str:
         """A program that runs the kernel once its source is in the file beside it, and else says what to put there."""
@@ -78,6 +83,42 @@ class TritonPlan:
         }  # fmt: skip
         slots = {"KERNEL": literal(told), "arguments": arguments_source(self.plan)}
         return program(parts(*MODULES), heading(self.plan), slots, roots(self.plan))
+
+
+def source_name(plan: ReplayPlan) -> str:
+    """Name of the file, beside the program of a plan, that the kernel's source is read from."""
+    return f"{identifier(plan.op.removeprefix(_NAMESPACE))}_source.py"
+
+
+def kernel_sources(plans: Sequence[ReplayPlan], files: Sequence[str | os.PathLike[str]]) -> dict[str, str]:
+    """Files that go beside programs of Triton kernels, from files of the user's that define the kernels.
+
+    Args:
+        plans: plans of the kernels.
+        files: Python files; each goes to the kernels that it has a function of, and to a single kernel in any case.
+
+    Returns:
+        Name of a file -> its text.
+
+    Raises:
+        AnalysisError: a file cannot be read, or has none of the kernels.
+    """
+    found = {}
+    for file in files:
+        try:
+            text = Path(file).read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            why = (getattr(error, "strerror", None) or "it is no text").lower()
+            raise AnalysisError(f"{os.fspath(file)}: cannot be read: {why}") from None
+        names = {plan.op.removeprefix(_NAMESPACE): plan for plan in plans}
+        own = {one for one in names if re.search(rf"\bdef {re.escape(one)}\(", text)} or set(
+            names if len(names) == 1 else ()
+        )
+        if not own:
+            listed = ", ".join(sorted(names)) or "there is no Triton kernel among the operations"
+            raise AnalysisError(f"{os.fspath(file)}: defines none of the kernels: {listed}")
+        found |= {source_name(names[one]): text for one in own}
+    return found
 
 
 def is_triton(core: Core, row: int) -> bool:
@@ -150,7 +191,7 @@ def _schema(name: str, positional: tuple[Argument, ...], constants: tuple[Argume
 
 def _op(name: str) -> str:
     """The name of a kernel as that of an operation."""
-    return f"triton::{re.sub('[^0-9A-Za-z_]', '_', name[:_LONGEST_NAME])}"
+    return f"{_NAMESPACE}{re.sub('[^0-9A-Za-z_]', '_', name[:_LONGEST_NAME])}"
 
 
 def _constants(args: Mapping[str, Any]) -> list[Argument]:
