@@ -352,7 +352,7 @@ _KINDS: dict[str, Callable[[str], bool]] = {
     "any": lambda dtype: True,
 }
 
-_ALL = tuple((re.compile(one.op + "$"), re.compile(one.argument + "$"), one) for one in RULES)
+_ALL = tuple((re.compile(one.op), re.compile(one.argument), one) for one in RULES)
 _BY_OP: dict[str, tuple[tuple[re.Pattern[str], Rule], ...]] = {}
 
 
@@ -361,9 +361,9 @@ def fill(site: Site) -> Fill:
     if _PACKED.match(site.tensor.dtype):
         return Fill("raw")
     if site.op not in _BY_OP:
-        _BY_OP[site.op] = tuple((argument, rule) for op, argument, rule in _ALL if op.match(site.op))
+        _BY_OP[site.op] = tuple((argument, rule) for op, argument, rule in _ALL if op.fullmatch(site.op))
     for argument, rule in _BY_OP[site.op]:
-        if argument.match(site.argument) and _KINDS[rule.dtypes](site.tensor.dtype):
+        if argument.fullmatch(site.argument) and _KINDS[rule.dtypes](site.tensor.dtype):
             found = rule.make(site)
             if found is not None:
                 return found

@@ -95,17 +95,13 @@ def _filled(schema: Schema, arguments: list[Argument]) -> list[Argument]:
 
 def _placed(arguments: list[Argument]) -> list[Argument]:
     """The arguments with storages numbered from 0, those that no two share left out, and offsets of this call alone."""
-    # Tensors without elements have no memory, and one number for it.
-    every = [
-        one
-        for argument in arguments
-        for one in tensors(argument.value)
-        if one.storage is not None and 0 not in one.shape
-    ]
+    every = [one for argument in arguments for one in tensors(argument.value) if one.storage is not None]
     if not every:
         return arguments
     uses: dict[int, list[TensorValue]] = {}
     for tensor in every:
+        if 0 in tensor.shape:
+            continue  # it has no memory, and all of these have one number for it
         uses.setdefault(tensor.storage or 0, []).append(tensor)
     shared = {storage: at for at, storage in enumerate(s for s, users in uses.items() if len(users) > 1)}
 

@@ -98,6 +98,8 @@ def fit(parameter: Parameter, written: str, text: str, has_values: bool = True) 
     if not written:
         if kind.is_list and kind.length and has_values and not kind.is_optional:
             return 0  # too short to be cut
+        if parameter.is_written and not kind.is_optional and not kind.is_list:
+            return 0  # a tensor that is written is one
         return int(kind.is_optional or kind.is_list or kind.base in _UNRECORDED or "." in kind.base)
     if written == SCALAR:
         return 0 if kind.is_list or kind.base == "Tensor" else _fit_number(kind.base, text)

@@ -70,7 +70,7 @@ CHOICES = (
 )
 """What is known of strings; the first choice whose op and parameter match counts."""
 
-_COMPILED = [(re.compile(one.op + "$"), one) for one in CHOICES]
+_COMPILED = [(re.compile(one.op), one) for one in CHOICES]
 
 
 class NoStringError(Exception):
@@ -91,7 +91,7 @@ def choose_string(call: Call, parameter: str, default: str | None, has_default: 
     """
     name = call.op.partition("::")[2]
     for pattern, choice in _COMPILED:
-        if choice.parameter == parameter and pattern.match(name):
+        if choice.parameter == parameter and pattern.fullmatch(name):
             evidence = [*call.around.children, *call.around.kernels]
             for sign, value in choice.signs:
                 if any(re.search(sign, one) for one in evidence):

@@ -1,0 +1,196 @@
+"""Plans: values of every type, what is assumed, what an execution trace adds, and how much of traces is planned."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from recorded_calls import NOTHING, Around, call, listed, scalar, tensor, tensors
+
+from corpus import kineto_traces, loaded, parametrize
+from tracelens_graph.graph.execution.sides import Argument as Observed
+from tracelens_graph.replay.arguments import Named, TensorValue
+from tracelens_graph.replay.planning import plan, plan_call, plan_of
+from tracelens_graph.replay.replay_plan import CannotReplay, ReplayPlan
+from tracelens_graph.replay.signatures import charge, signatures, with_schema
+from tracelens_graph.schema import Kind
+
+
+def values(made: ReplayPlan) -> dict[str, Any]:
+    return {one.name: one.value for one in made.arguments}
+
+
+def test_a_product_of_matrices() -> None:
+    made = plan_of(call("mm", tensor(2, 3, dtype="c10::BFloat16"), tensor(3, 4, dtype="c10::BFloat16", strides=(1, 3))))
+    assert (made.op, made.overload, made.keyword, made.assumed) == ("aten::mm", "", (), ())
+    assert values(made) == {
+        "self": TensorValue((2, 3), "bfloat16", (3, 1)),
+        "mat2": TensorValue((3, 4), "bfloat16", (1, 3)),
+    }
+
+
+def test_positional_and_keyword_arguments_of_every_type() -> None:
+    made = plan_of(call("empty", listed("[2, 3]"), scalar("15"), scalar("0"), NOTHING, scalar("False"), scalar("2")))
+    assert [one.name for one in made.positional] == ["size"]
+    assert [one.name for one in made.keyword] == ["dtype", "layout", "device", "pin_memory", "memory_format"]
+    assert list(values(made).values()) == [
+        (2, 3), Named("dtype", "bfloat16"), Named("layout", "strided"), Named("device", "device"), False,
+        Named("memory_format", "channels_last"),
+    ]  # fmt: skip
+
+
+def test_writing_arguments_keep_their_mark() -> None:
+    made = plan_of(call("add", tensor(2), tensor(2), scalar("1"), tensor(2)))
+    assert [(one.name, one.type) for one in made.keyword] == [("alpha", "Scalar"), ("out", "Tensor(a!)")]
+
+
+def test_tensors_without_elements_overlapping_and_undefined() -> None:
+    made = values(
+        plan_of(call("addmm", tensor(0), tensor(4, 3, strides=(0, 1)), tensor(3, 0), scalar("1"), scalar("1.")))
+    )
+    assert made["self"].shape == (0,)
+    assert made["mat1"].strides == (0, 1)
+    assert (type(made["beta"]), type(made["alpha"])) == (int, float)
+    assert values(plan_of(call("linear", tensor(2, 3), tensor(4, 3), NOTHING)))["bias"] is None
+
+
+def test_without_strides_tensors_are_dense() -> None:
+    made = call("mm", tensor(2, 3), tensor(3, 4))
+    bare = type(made.recorded)(made.recorded.dims, made.recorded.types)
+    assert values(plan_of(type(made)(made.op, bare)))["self"] == TensorValue((2, 3), "float32")
+
+
+def test_a_view_reaches_as_far_as_its_result() -> None:
+    made = values(plan_of(call("as_strided", tensor(2, 2), listed("[3, 3]"), listed("[10, 2]"), scalar("5"))))
+    assert made["self"].reach == 5 + 2 * 10 + 2 * 2 + 1
+
+
+def test_a_number_of_python_is_passed_as_one() -> None:
+    made = plan_of(call("mul", tensor(4, dtype="c10::Half"), tensor(dtype="double")))
+    assert values(made)["other"] == 2.0
+    assert made.assumed == ("other: a Python number, as far as types and sizes tell; its value is not recorded",)
+    other = values(plan_of(call("remainder", tensor(4, dtype="long int"), tensor(dtype="long int"))))["other"]
+    assert isinstance(other, TensorValue)  # PyTorch takes no number there
+    assert other.on_cpu
+    both = values(plan_of(call("mul", tensor(), tensor())))["other"]
+    assert isinstance(both, TensorValue)
+
+
+@pytest.mark.parametrize(
+    ("op", "around", "value", "is_assumed"),
+    [
+        ("pad", Around(("aten::reflection_pad1d",)), "reflect", False),
+        ("pad", Around(("aten::constant_pad_nd", "aten::fill_")), "constant", False),
+        ("pad", Around(), "constant", True),
+        ("gelu", Around(kernels=("GeluCUDAKernelImpl(TensorIteratorBase&, GeluType)::{lambda()#1}",)), "tanh", False),
+        ("gelu", Around(), "none", True),
+    ],
+)
+def test_strings_are_chosen_by_what_is_below(op: str, around: Around, value: str, is_assumed: bool) -> None:
+    arguments = [tensor(1, 4, 4)] + ([listed("[1, 1]"), NOTHING, NOTHING] if op == "pad" else [NOTHING])
+    made = plan_of(call(op, *arguments, around=around))
+    assert values(made)["mode" if op == "pad" else "approximate"] == value
+    assert bool(made.assumed) is is_assumed
+
+
+def test_lists_take_their_dtype_from_nearby() -> None:
+    made = plan_of(call("cat", tensors((2, 3), (4, 3)), scalar("0"), around=Around(near="bfloat16")))
+    assert [one.dtype for one in values(made)["tensors"]] == ["bfloat16", "bfloat16"]
+    assert "nearby" in made.assumed[0]
+    into = plan_of(call("cat", tensors((2,), (4,)), scalar("0"), tensor(6, dtype="double")))
+    assert [one.dtype for one in values(into)["tensors"]] == ["float64", "float64"]
+    assert into.assumed == ()
+
+
+def test_sparse_tensors_are_a_guess() -> None:
+    made = plan_of(call("neg", ((4, 5), "float", (), "")))
+    assert values(made)["self"].layout == "sparse_coo"
+    assert "layout" in made.assumed[0]
+
+
+@pytest.mark.parametrize(
+    ("made", "reason"),
+    [
+        (call("cat", ((), "TensorList", (), ""), scalar("0")), "lists of more than 30 tensors are not recorded"),
+        (call("view", tensor(2), NOTHING), "lists of more than 30 numbers are not recorded"),
+        (call("index", tensor(2), NOTHING), "lists of optional tensors are not recorded"),
+        (call("neg", tensor(2, dtype="strange")), "element type 'strange' is not known"),
+        (call("neg", ((-1,), "float", (1,), "")), "sizes of a tensor cannot be read"),
+        (call("einsum", NOTHING, tensors((2, 3)), NOTHING), "a string is not recorded"),
+    ],
+)
+def test_what_cannot_be_made_says_why_and_what_would_help(made: Any, reason: str) -> None:
+    with pytest.raises(CannotReplay) as raised:
+        plan_of(made)
+    assert raised.value.reason == reason
+
+
+def test_index_tensors_follow_from_the_values_that_are_put() -> None:
+    made = plan_of(call("_index_put_impl_", tensor(8, 6, 4), NOTHING, tensor(8, 5), scalar("True"), scalar("True")))
+    listed_ = values(made)["indices"]
+    assert [one and one.shape for one in listed_] == [None, (5,), (5,)]
+    assert [one and one.fill.options for one in listed_] == [None, {"high": 6}, {"high": 4}]
+    assert made.assumed
+
+
+def test_an_execution_trace_adds_storages_offsets_devices_and_strings() -> None:
+    first = Observed([3, 7, 0, 4, 4, "cuda:0"], [4], "Tensor(float)", [1])
+    second = Observed([4, 7, 1026, 4, 4, "cuda:0"], [4], "Tensor(float)", [1])
+    made = plan_of(call("dot", tensor(4), tensor(4), observed=[first, second], has_gpu=True))
+    assert [(one.storage, one.offset) for one in values(made).values()] == [(0, 0), (0, 1026)]
+    alone = plan_of(call("neg", tensor(4), observed=[second], has_gpu=True))
+    assert (values(alone)["self"].storage, values(alone)["self"].offset) == (None, 2)
+    host = Observed([4, 9, 0, 4, 4, "cpu"], [4], "Tensor(float)", [1])
+    observed = [first, host, Observed(False, [], "Bool")]
+    copied = plan_of(call("copy_", tensor(4), tensor(4), scalar("False"), observed=observed, has_gpu=True))
+    assert [one.on_cpu for one in list(values(copied).values())[:2]] == [False, True]
+    told = [first, Observed("tanh", [], "String")]
+    assert values(plan_of(call("gelu", tensor(4), NOTHING, observed=told)))["approximate"] == "tanh"
+
+
+def test_empty_tensors_share_no_memory() -> None:
+    empty = Observed([3, 7, 0, 0, 4, "cpu"], [0], "Tensor(float)", [1])
+    made = plan_of(call("dot", tensor(0), tensor(0), observed=[empty, empty]))
+    assert [one.storage for one in values(made).values()] == [None, None]
+
+
+def test_an_execution_trace_has_lists_whole() -> None:
+    one, other = [3, 7, 0, 4, 4, "cpu"], [4, 8, 0, 2, 8, "cpu"]
+    listed_ = Observed(
+        [one, other, "<None>"], [[4], [2], []], "GenericList[Tensor(float),Tensor(double),None]", [[1], [1], []]
+    )
+    axis = Observed(0, [], "Int")
+    made = plan_of(call("cat", ((), "TensorList", (), ""), scalar("0"), observed=[listed_, axis]))
+    assert [part and (part.shape, part.dtype) for part in values(made)["tensors"]] == [
+        ((4,), "float32"), ((2,), "float64"), None,
+    ]  # fmt: skip
+
+
+MEANT_TO_BE_WHOLE = 99.0
+
+
+@parametrize("path", [path for path in kineto_traces() if "hta" not in path.parts and "kineto" not in path.parts])
+def test_gpu_time_under_operators_is_planned(path: Path) -> None:
+    core = loaded(path)  # the traces left out do not record values of arguments
+    found = signatures(charge(core.everything, with_schema(core.everything)))
+    lost: dict[str, float] = {}
+    for row, name, ns in zip(found.rows.tolist(), found.names, found.charged_ns.tolist(), strict=True):
+        try:
+            plan_call(core, row)
+        except CannotReplay as error:
+            lost[f"{name} at {row}: {error.reason}"] = ns
+    assert 100 * sum(lost.values()) <= (100 - MEANT_TO_BE_WHOLE) * max(found.charged_ns.sum(), 1), lost
+
+
+@parametrize("path", [path for path in kineto_traces() if path.name == "resnet-ddp-checkpointing.json.gz"])
+def test_planning_is_fast(path: Path) -> None:
+    core = loaded(path)
+    ops = [node for node in core.find(Kind.Op) if node.name.startswith("aten::")][:400]
+    begin = time.process_time()
+    for node in ops:
+        with suppress(CannotReplay):
+            plan(node)
+    assert (time.process_time() - begin) / len(ops) < 2e-3  # a tenth of this where nothing else runs

@@ -1,0 +1,107 @@
+"""How plans are mapped onto other schemas; with PyTorch, that they run and that rules fill what they say."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+import pytest
+from recorded_calls import NOTHING, call, scalar, tensor
+
+from tracelens_graph.replay.arguments import Fill, Named, TensorValue
+from tracelens_graph.replay.planning import plan_of
+from tracelens_graph.replay.replay_plan import CannotReplay
+from tracelens_graph.replay.run import NoTorchError, by_name, made, run
+from tracelens_graph.replay.schemas import parse
+
+HAS_TORCH = find_spec("torch") is not None
+
+SOFTMAX = plan_of(call("softmax", tensor(4, 5), scalar("-1"), NOTHING))
+
+
+def test_the_same_schema_changes_nothing() -> None:
+    positional, keyword = by_name(SOFTMAX, parse(SOFTMAX.schema))
+    assert [one.name for one in positional] == ["self", "dim", "dtype"]
+    assert keyword == []
+
+
+def test_parameters_that_moved_or_came_are_mapped_by_name() -> None:
+    newer = parse("aten::softmax.int(Tensor self, *, bool fast=False, int dim, ScalarType? dtype=None) -> Tensor")
+    positional, keyword = by_name(SOFTMAX, newer)
+    assert [one.name for one in positional] == ["self"]
+    assert [one.name for one in keyword] == ["dim", "dtype"]
+
+
+def test_behind_a_new_parameter_arguments_are_given_by_name() -> None:
+    newer = parse("aten::softmax.int(Tensor self, bool fast=False, int dim=0, ScalarType? dtype=None) -> Tensor")
+    positional, keyword = by_name(SOFTMAX, newer)
+    assert ([one.name for one in positional], [one.name for one in keyword]) == (["self"], ["dim", "dtype"])
+
+
+def test_a_parameter_that_went_must_have_had_its_default() -> None:
+    assert len(by_name(SOFTMAX, parse("aten::softmax.int(Tensor self, int dim) -> Tensor"))[0]) == 2
+    with pytest.raises(CannotReplay, match="with the parameter dim"):
+        by_name(SOFTMAX, parse("aten::softmax.int(Tensor self, ScalarType? dtype=None) -> Tensor"))
+    with pytest.raises(CannotReplay, match="without scale"):
+        by_name(SOFTMAX, parse("aten::softmax.int(Tensor self, int dim, float scale) -> Tensor"))
+
+
+if HAS_TORCH:
+    import torch
+
+    def test_a_plan_runs() -> None:
+        assert run(SOFTMAX, "cpu").sum().item() == pytest.approx(4)
+        assert SOFTMAX.run("cpu").shape == (4, 5)
+
+    def test_tensors_are_as_planned() -> None:
+        found = made(TensorValue((3, 2), "int64", (1, 4), Fill("integers", {"high": 5}), offset=2, reach=30))
+        assert (found.shape, found.stride(), found.storage_offset()) == ((3, 2), (1, 4), 2)
+        assert found.untyped_storage().nbytes() == 30 * 8
+        assert 0 <= found.min() <= found.max() < 5
+        spread = made(TensorValue((4, 3), "float16", (0, 1)))
+        assert spread.stride() == (0, 1)
+        first, second = (made(TensorValue((4,), "float32", (1,), storage=0, offset=at)) for at in (0, 2))
+        assert first.data_ptr() + 8 == second.data_ptr()
+
+    @pytest.mark.parametrize(
+        ("fill", "numbers"),
+        [
+            (Fill("zeros"), [0, 0, 0, 0, 0, 0]),
+            (Fill("constant", {"value": 7}), [7, 7, 7, 7, 7, 7]),
+            (Fill("rising", {"high": 10}), [0, 2, 4, 6, 8, 10]),
+            (Fill("rising", {"high": 4, "row": 3}), [0, 2, 4, 0, 2, 4]),
+            (Fill("starts", {"high": 12}), [0, 2, 4, 6, 8, 10]),
+            (Fill("starts", {"high": 12, "skip": 1}), [2, 4, 6, 8, 10, 12]),
+            (Fill("parts", {"total": 20}), [4, 4, 3, 3, 3, 3]),
+            (Fill("falling", {"total": 12, "most": 3}), [3, 3, 3, 1, 1, 1]),
+            (Fill("counted", {"row": 3, "start": 1}), [1, 2, 3, 1, 2, 3]),
+        ],
+    )
+    def test_rules_fill_what_they_say(fill: Fill, numbers: list[int]) -> None:
+        assert made(TensorValue((6,), "int64", fill=fill)).tolist() == numbers
+
+    def test_matrices_can_be_inverted() -> None:
+        many = made(TensorValue((3, 4, 4), "float64", fill=Fill("matrices", {"size": 4, "definite": True})))
+        assert (torch.linalg.eigvalsh(many) > 0).all()
+
+    @pytest.mark.filterwarnings("ignore:Sparse:UserWarning")
+    @pytest.mark.parametrize("name", ["sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr"])
+    def test_sparse_tensors(name: str) -> None:
+        found = made(TensorValue((6, 8), "float32", layout=name, fill=Fill("normal", {"entries": 12})))
+        assert found.layout == getattr(torch, name)
+        assert found.to_dense().count_nonzero() > 0
+
+    def test_a_tensor_that_autograd_follows_may_be_written() -> None:
+        found = made(TensorValue((3,), "float32", grad=True))
+        assert found.requires_grad
+        found.mul_(2)
+
+    def test_named_values() -> None:
+        named = [Named("dtype", "bfloat16"), Named("memory_format", "channels_last"), Named("device", "cpu")]
+        assert [made(one) for one in named] == [torch.bfloat16, torch.channels_last, torch.device("cpu")]
+        assert isinstance(made(Named("generator")), torch.Generator)
+
+else:
+
+    def test_without_torch_an_error_says_what_to_do() -> None:
+        with pytest.raises(NoTorchError, match="write a script"):
+            run(SOFTMAX)
