@@ -30,7 +30,7 @@ MODULES = ("values", "timing", "measure", "triton")
 """What the program is put together from."""
 
 _PREFIX = "triton_"
-_NAMESPACE = "triton::"
+_NAMESPACE = "inductor::"
 """What stands before a kernel's name, so that it is that of an operation."""
 _GRID = re.compile(r"grid\(([0-9, ]+)\)")
 _KERNEL_FILE = re.compile(r"[A-Za-z0-9_]{1,100}\.py")
@@ -103,7 +103,7 @@ def kernel_sources(plans: Sequence[ReplayPlan], files: Sequence[str | os.PathLik
     Raises:
         AnalysisError: a file cannot be read, or has none of the kernels.
     """
-    found = {}
+    found: dict[str, str] = {}
     for file in files:
         try:
             text = Path(file).read_text(encoding="utf-8")

@@ -317,8 +317,8 @@ def show(results: list[dict[str, Any]], options: argparse.Namespace) -> None:
     """Print the results as a table of at most 80 columns, and what differs from the trace below it."""
     print(f"{len(results)} collectives of {ORIGIN['job']}")
     print(f"here: {ranks_text(distributed.get_world_size())}, {BACKENDS[options.device]} on {options.device}")
-    print("us: median over the runs, of each the slowest rank. GB/s: message / time. bus: the")
-    print("same per link. traced: us in the trace, with the wait for other ranks. x: us / traced")
+    print("us: median of the runs, of each the slowest rank; GB/s: message / us;")
+    print("bus: of each link; traced: us, with the wait for other ranks; x: us / traced")
     form = "{:<28}{:>5}{:>9}{:>9}{:>7}{:>7}{:>9}{:>6}"
     print(form.format("collective", "ranks", "size", "us", "GB/s", "bus", "traced", "x"))
     for number, one in enumerate(results, 1):
