@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from tracelens_graph.replay.arguments import Argument, TensorValue, Value, mapped, tensors
 from tracelens_graph.replay.call import Call
+from tracelens_graph.replay.contents import Site
 from tracelens_graph.replay.dtypes import item_size
-from tracelens_graph.replay.fills import Site, fill
+from tracelens_graph.replay.fills import fill
 from tracelens_graph.replay.gradients import with_gradients
 from tracelens_graph.replay.host_numbers import as_numbers
 from tracelens_graph.replay.hosts import with_hosts

@@ -18,7 +18,8 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.replay.arguments import Fill
 from tracelens_graph.replay.assemble import parts, program
-from tracelens_graph.replay.fills import Site, fill
+from tracelens_graph.replay.contents import Site
+from tracelens_graph.replay.fills import fill
 from tracelens_graph.replay.literals import display, identifier, literal
 from tracelens_graph.replay.places import Place, place
 from tracelens_graph.replay.planned import planned
