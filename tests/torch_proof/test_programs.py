@@ -53,6 +53,7 @@ def test_sizes_are_shrunk_alike(tmp_path: Path) -> None:
     assert 1 < result["largest_size"] < 1 << 20
     assert result["tflops"] is None
     assert result["ratio_to_traced"] is None
+    assert results(tmp_path, script(mm()), "--cap-bytes", "100000")[0]["largest_size"] is None
 
 
 def test_what_an_operation_writes_comes_back(tmp_path: Path) -> None:

@@ -45,11 +45,11 @@ def capped(make: Callable[[], Any], cap: int) -> int:
     """The largest size of any dimension with which all tensors fit."""
     largest = UNCAPPED
     while largest > 1:
-        largest //= 2
         build_on("meta", largest)
         positional, keyword = make()
         if sum(one.untyped_storage().nbytes() for one in tensors([*positional, *keyword.values()])) <= cap:
             break
+        largest //= 2
     return largest
 
 
@@ -96,7 +96,7 @@ def measure_call(call: Callable[[], Any], known: dict[str, Any], asked: Any, lar
         "tflops": same["flops"] / median / 1e6 if same.get("flops") else None,
         "tbytes_per_s": same["bytes"] / median / 1e6 if same.get("bytes") else None,
         "percent_of_roof": 100 * same["roof_us"] / median if same.get("roof_us") else None,
-        "traced_us": known["traced_us"],
+        "traced_us": known["traced_us"] or None,
         "ratio_to_traced": median / same["traced_us"] if same.get("traced_us") else None,
         "kernel_us": sum(us for _, us in work) if work else None,
         "kernels": kernels,
