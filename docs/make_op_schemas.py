@@ -41,19 +41,24 @@ class RemoteFile(io.RawIOBase):
             self._size = int(answer.headers["Content-Length"])
 
     def seekable(self) -> bool:
+        """It is."""
         return True
 
     def readable(self) -> bool:
+        """It is."""
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Go to a place."""
         self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
         return self._at
 
     def tell(self) -> int:
+        """The place."""
         return self._at
 
     def readinto(self, buffer: Any) -> int:
+        """Fetch what is to be read."""
         end = min(self._at + len(buffer), self._size)
         if end <= self._at:
             return 0

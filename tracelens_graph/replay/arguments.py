@@ -72,7 +72,7 @@ class TensorValue:
         elif self.builder != "quantized":
             found |= {"layout": self.layout} if self.builder == "sparse_csr" else {}
             found |= self.fill.options
-        if self.grad and self.builder == "tensor":
+        if self.grad and self.builder in ("tensor", "shared"):
             found["grad"] = True
         return found | ({"on_cpu": True} if self.on_cpu and self.builder in ("tensor", "shared", "quantized") else {})
 
@@ -90,7 +90,7 @@ class Named:
     name: str = ""
 
 
-Value: TypeAlias = "None | bool | int | float | complex | str | TensorValue | Named | tuple[Value, ...]"
+Value: TypeAlias = "bool | int | float | complex | str | TensorValue | Named | tuple[Value, ...] | None"
 """What an argument can be; lists are tuples here."""
 
 

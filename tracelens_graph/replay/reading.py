@@ -22,6 +22,7 @@ LINK = "link the execution trace of the run"
 
 _NO_VALUES = "values of arguments are not recorded"
 _LONGEST_LIST = 30
+_SPARSE_GUESS = "strides are not recorded, as of sparse tensors; layout and entries are a guess"
 _SPARSE = ("sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc")
 
 
@@ -86,7 +87,7 @@ class _Reader:
             return TensorValue(shape, dtype, steps)
         if not self.has_strides:
             return TensorValue(shape, dtype)
-        self.assumed = "strides are not recorded, as of sparse tensors; layout and entries are a guess"
+        self.assumed = _SPARSE_GUESS
         return TensorValue(shape, dtype, layout=sparse_layout(self.call))
 
     def _tensors(self) -> Value:
@@ -113,7 +114,9 @@ class _Reader:
                 raise CannotReplay("sizes of a list of tensors cannot be read", LINK)
             strides = sizes(given[at]) if at < len(given) else None
             if strides is not None and len(strides) != len(shape):
-                strides = None
+                self.assumed = _SPARSE_GUESS
+                found.append(TensorValue(shape, "", layout=sparse_layout(self.call)))
+                continue
             found.append(TensorValue(shape, "", strides))
         return tuple(found)
 
@@ -212,6 +215,6 @@ def sparse_layout(call: Call) -> str:
     found = next((one for one in _SPARSE if one in names or one.removeprefix("sparse_") + "_" in names), "")
     if found:
         return found
-    if "ccol_indices" in names:
+    if "ccol_indices" in names or "::row_indices" in names:
         return "sparse_csc"
-    return "sparse_csr" if "crow_indices" in names else "sparse_coo"
+    return "sparse_csr" if "crow_indices" in names or "::col_indices" in names else "sparse_coo"

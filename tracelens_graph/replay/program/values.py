@@ -83,6 +83,7 @@ def shared(
     offset: int = 0,
     on_cpu: bool = False,
     reach: int = 0,
+    grad: bool = False,
     **options: Any,
 ) -> torch.Tensor:
     """A tensor in a storage that others of that number are in, too; what it holds is what the last one needs."""
@@ -93,7 +94,8 @@ def shared(
     memory.resize_(max(memory.nbytes(), span * found.element_size()))
     flat = found.new_empty(0).set_(memory, 0, [span], [1])
     RULES[fill](flat[offset:], **options)
-    return found.set_(memory, offset, shape, strides)
+    found.set_(memory, offset, shape, strides)
+    return found.mul_(torch.ones((), dtype=found.dtype, device=found.device, requires_grad=True)) if grad else found
 
 
 def dtype(name: str) -> torch.dtype:
