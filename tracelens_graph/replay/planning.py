@@ -83,7 +83,7 @@ def _filled(schema: Schema, arguments: list[Argument]) -> list[Argument]:
         def filled(tensor: TensorValue, place: int) -> TensorValue:
             if tensor.layout != "strided":
                 return filled_sparse(tensor, op)
-            if tensor.fill.rule != "normal":
+            if tensor.fill.rule != "normal" or tensor.builder == "quantized":
                 return tensor
             return replace(tensor, fill=fill(Site(op, name, place, tensor, others, schema.overload)))
 
