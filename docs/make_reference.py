@@ -253,6 +253,21 @@ OTHER_TABLES = {
         )
         for name in ("link_counts", "link_ways", "link_ops")
     },
+    **{
+        name: (
+            f"tracelens-graph replay TRACE --table {name}",
+            f"from tracelens_graph.replay import {name}; {name}(g)",
+        )
+        for name in ("replay_signatures", "replay_coverage")
+    },
+    "replay_verify": (
+        "tracelens-graph replay --verify PROGRAMS",
+        "from tracelens_graph.replay.verify.verify import verify; verify(programs)",
+    ),
+    "replay_results": (
+        "tracelens-graph replay A.json B.json",
+        "from tracelens_graph.replay.results import compared_results; compared_results(a, b)",
+    ),
     "tensor_versions": (
         "tracelens-graph tensor TRACE --et ET 7",
         "from tracelens_graph.analyses.tensors.life import find_things, versions; "
@@ -284,8 +299,9 @@ def _tables(g: tlg.TraceGraph) -> Iterator[str]:
         "time is a sum or a statistic of durations. A uid is the position of an event in the file's event list.\n\n"
         "In calls, `g` is what `tlg.load(TRACE)` gives; a window of it (`g.window(step=3)`) does as well, see\n"
         "[windows-and-steps.md](windows-and-steps.md). `ranks` is what `tlg.load_set(FOLDER)` gives, `linked` what\n"
-        "`tlg.load(TRACE, et=ET)` does: see [linkage.md](linkage.md). *With* names the\n"
-        "option of `tracelens-graph report` that adds a column, in Python a field of `tlg.ReportOptions`.\n\n"
+        "`tlg.load(TRACE, et=ET)` does: see [linkage.md](linkage.md); `programs` is a folder that `replay -o` wrote,\n"
+        "`a` and `b` are results of its programs: see [replay.md](replay.md). *With* names the option of\n"
+        "`tracelens-graph report` that adds a column, in Python a field of `tlg.ReportOptions`.\n\n"
     )
     yield from _rows(("table", "says"), ((f"[{name}](#{name})", TABLES[name].answers) for name in TABLES))
     reported = list(report_tables(g, ReportOptions(short_kernels_us=1)))

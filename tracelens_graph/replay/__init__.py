@@ -15,6 +15,7 @@ TYPE_CHECKING = False  # that of typing, which need not be imported for it
 if TYPE_CHECKING:
     from tracelens_graph.replay.arguments import Argument as Argument
     from tracelens_graph.replay.coverage import replay_coverage as replay_coverage
+    from tracelens_graph.replay.listing import replay_signatures as replay_signatures
     from tracelens_graph.replay.planning import plan as plan
     from tracelens_graph.replay.planning import plan_call as plan_call
     from tracelens_graph.replay.replay_plan import CannotReplay as CannotReplay
@@ -29,7 +30,8 @@ __getattr__, __dir__ = _on_first_use(
         "plan": "replay.planning",
         "plan_call": "replay.planning",
         "replay_coverage": "replay.coverage",
+        "replay_signatures": "replay.listing",
     },
 )
 
-__all__ = ["Argument", "CannotReplay", "ReplayPlan", "plan", "plan_call", "replay_coverage"]
+__all__ = ["Argument", "CannotReplay", "ReplayPlan", "plan", "plan_call", "replay_coverage", "replay_signatures"]

@@ -9,9 +9,20 @@ import numpy as np
 from tracelens_graph.analyses.shared.call_columns import argument_cells
 from tracelens_graph.analyses.shared.grouping import Cells
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.replay.planned import Plans
+from tracelens_graph.replay.signatures import charge_all, signatures
 from tracelens_graph.schema.tables.replay import REPLAY_SIGNATURES
 from tracelens_graph.table import Table
+
+
+def replay_signatures(g: Core | Window) -> Table:
+    """What calls can be called again, one row per operation and argument set with GPU work, the most GPU time first.
+
+    Args:
+        g: the graph, or a window of it.
+    """
+    return listing(Plans(signatures(charge_all(window_of(g)))))
 
 
 def listing(plans: Plans, files: Mapping[int, str] | None = None) -> Table:
