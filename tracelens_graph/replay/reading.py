@@ -86,6 +86,7 @@ class _Reader:
         if steps is not None and len(steps) == len(shape):
             return TensorValue(shape, dtype, steps)
         if not self.has_strides:
+            self.assumed = "strides are not recorded; dense, the last dimension innermost" if len(shape) > 1 else ""
             return TensorValue(shape, dtype)
         self.assumed = _SPARSE_GUESS
         return TensorValue(shape, dtype, layout=sparse_layout(self.call))
@@ -102,9 +103,9 @@ class _Reader:
             return self._optional_tensors()
         if self.parameter.default is not None:
             return ()
-        if self.written in TENSORS:
+        if self.written in TENSORS and self.has_values:
             raise CannotReplay(f"lists of more than {_LONGEST_LIST} tensors are not recorded", LINK)
-        raise CannotReplay("a list of tensors is not recorded", LINK)
+        raise CannotReplay("lists of tensors are not recorded", LINK)
 
     def _list_of_tensors(self, dims: Sequence[Any]) -> Value:
         given = self.strides if isinstance(self.strides, (list, tuple)) else ()
