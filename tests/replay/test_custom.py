@@ -78,7 +78,7 @@ def test_windows_with_the_extension_plan_it(core: Core) -> None:
 def test_programs_import_its_modules_and_nothing_else(core: Core) -> None:
     made = plan_custom(core, core.row(UID), Replayer(FUSED, imports=["my.ops", "other"]))
     source = made.script()
-    check(source)
+    assert check(source) == ("my.ops", "other")
     assert "needs PyTorch and my.ops, other." in source
     for foreign in ('"my.ops; import os"', '"my-ops"', "7"):
         with pytest.raises(ForeignProgramError, match="it names no modules"):

@@ -47,9 +47,10 @@ def torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def accept(monkeypatch: pytest.MonkeyPatch) -> None:
-    def check(source: bytes) -> None:
+    def check(source: bytes) -> tuple[str, ...]:
         if b"# edited" in source:
             raise ForeignProgramError("main is not as it was")
+        return ("my.ops",) if b"# imports my.ops" in source else ()
 
     monkeypatch.setattr(verifying, "check", check)
 
@@ -85,6 +86,7 @@ def test_every_outcome(torch: Path) -> None:
         program(23, "", kind="triton"),
         program(24, "", kind="collectives"),
         program(25, "", kind="batch"),
+        program(26, "# imports my.ops\n" + writing(profile(AS_TRACED))),
     ]
     table = verified(torch, *programs)
     rows = {one["file"]: (one["outcome"], one["why"]) for one in table.records()}
@@ -95,6 +97,9 @@ def test_every_outcome(torch: Path) -> None:
     assert "profile" in rows["021.py"][1]
     assert rows["022.py"] == ("refused", "main is not as it was")
     assert [rows[f"{at:03d}.py"][0] for at in (23, 24, 25)] == ["not filled", "needs ranks", "not run"]
+    assert rows["026.py"] == ("refused", "it imports my.ops; give the extension that says so: --extension FILE")
+    trusted = verify(torch / "scripts", modules=("my.ops",))
+    assert {one["file"]: one["outcome"] for one in trusted.records()}["026.py"] == "equal"
     assert {outcome for outcome, _ in rows.values()} == OUTCOMES.keys() - {"other kernel", "no torch"}
     assert "3 other arguments" not in table.title
     assert "4 other arguments" in table.title

@@ -154,8 +154,10 @@ def replay(
         raise typer.BadParameter("--python goes with --verify")
     if verify or len(given) > 1:
         asked.check_is_plain("--verify" if verify else "a comparison of results")
+    if extension and not verify and len(given) > 1:
+        raise typer.BadParameter("--extension: a comparison of results takes none")
     if verify:
-        verify_folder(given, python, format)
+        verify_folder(given, python, asked.extensions, format)
     elif len(given) > 1:
         compare_results(given, format)
     else:

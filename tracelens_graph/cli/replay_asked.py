@@ -69,7 +69,7 @@ class Asked:
         """
         chosen = {
             "--op": self.op, "--uid": self.uid, "--top": self.top, "-o": self.output, "--et": self.et,
-            "--arch": self.arch, "--extension": self.extensions or None, "--by": self.by_roof or None,
+            "--arch": self.arch, "--by": self.by_roof or None,
             "--cache": self.cache or None, "--batch": self.batch or None, "--collectives": self.collectives or None,
             "--table": self.table, "--kernel-source": self.kernel_sources or None,
         }  # fmt: skip

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from tracelens_graph.cli.common import write_table
-from tracelens_graph.cli.options import Format
+from tracelens_graph.cli.options import Format, extension_of
 
 if TYPE_CHECKING:
     from tracelens_graph.table import Table
@@ -17,11 +17,13 @@ _AS_TRACED = ("equal", "equal but assumed", "equal arguments", "not filled", "ne
 """Outcomes that are no fault of a program."""
 
 
-def verify_folder(folders: Sequence[str], python: str | None, form: Format) -> None:
+def verify_folder(folders: Sequence[str], python: str | None, extensions: Sequence[str], form: Format) -> None:
     """Run the programs of a folder, and print how each compares with the trace.
 
+    Programs may import, besides PyTorch, the modules that replayers of the extensions name.
+
     Raises:
-        typer.BadParameter: not one folder is named.
+        typer.BadParameter: not one folder is named, or an extension is none.
         typer.Exit: with code 1 if one failed or is not as in the trace.
     """
     if len(folders) != 1:
@@ -29,8 +31,10 @@ def verify_folder(folders: Sequence[str], python: str | None, form: Format) -> N
     from tracelens_graph.replay.verify.verify import verify
     from tracelens_graph.reports.progress import progress_on_terminal
 
+    extension = extension_of(list(extensions))
+    modules = [module for one in extension.replayers.values() for module in one.imports] if extension else []
     with progress_on_terminal("running programs") as progress:
-        table = verify(folders[0], python=python, progress=progress)
+        table = verify(folders[0], python=python, modules=modules, progress=progress)
     _print(table, form)
     if not set(table["outcome"]) <= set(_AS_TRACED):
         raise typer.Exit(1)

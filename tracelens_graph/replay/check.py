@@ -57,11 +57,14 @@ PROGRAMS = (
 """All programs that are written; the last has no data, and so every rule that fills tensors."""
 
 
-def check(source: str | bytes) -> None:
+def check(source: str | bytes) -> tuple[str, ...]:
     """Make sure that a program is as it was written.
 
     Args:
         source: the program; bytes of a file, or text.
+
+    Returns:
+        Modules that it imports besides PyTorch: whose they are, and what they do, only the caller can know.
 
     Raises:
         ForeignProgramError: it is not; says what is wrong with it, and where.
@@ -82,6 +85,7 @@ def check(source: str | bytes) -> None:
             raise _foreign(node, f"{name or 'an import'} is not as this version of tracelens_graph writes it")
     if len(tree.body) - 1 != len(expected):
         raise ForeignProgramError(f"it has {len(tree.body)} statements and not {len(expected) + 1}")
+    return tuple(module for node in slots.values() for module in _imported(node))
 
 
 def _parsed(source: str | bytes) -> ast.Module:
@@ -152,6 +156,15 @@ def _are_modules(value: ast.expr) -> bool:
     return isinstance(value, ast.List) and all(
         isinstance(one, ast.Constant) and is_module(one.value) for one in value.elts
     )
+
+
+def _imported(data: ast.stmt) -> Iterator[str]:
+    """Modules that data names."""
+    for node in ast.walk(data):
+        if isinstance(node, ast.Dict):
+            for key, entry in zip(node.keys, node.values, strict=True):
+                if isinstance(key, ast.Constant) and key.value == "imports" and isinstance(entry, ast.List):
+                    yield from (str(one.value) for one in entry.elts if isinstance(one, ast.Constant))
 
 
 @lru_cache(maxsize=256)

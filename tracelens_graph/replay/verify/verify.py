@@ -6,7 +6,7 @@ import os
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -52,6 +52,7 @@ def verify(
     *,
     python: str | None = None,
     timeout_s: float = TIMEOUT_S,
+    modules: Collection[str] = (),
     progress: Callable[[int, int], None] | None = None,
 ) -> Table:
     """Run the scripts of a folder that `replay -o` wrote, and tell which are recorded as the calls of the trace.
@@ -65,6 +66,7 @@ def verify(
         folder: the folder, with its `replay.json`.
         python: an interpreter with PyTorch; by default this one.
         timeout_s: how long one script may take, in s.
+        modules: what scripts may import besides PyTorch; one that wants more is not run.
         progress: called with the number of scripts that are done, and that of all.
 
     Returns:
@@ -79,7 +81,7 @@ def verify(
     notes: list[str] = []
     with TemporaryFolder(Path(tempfile.gettempdir()), "tracelens_graph-") as there:
         for place, job in enumerate(jobs):
-            _prepare(job, Path(folder), there, place)
+            _prepare(job, Path(folder), there / f"{place}.py", modules)
         wanted = [job for job in jobs if job.copy is not None]
         done = len(jobs) - len(wanted)
         try:
@@ -98,7 +100,7 @@ def verify(
     return _table(jobs, notes)
 
 
-def _prepare(job: _Job, folder: Path, there: Path, place: int) -> None:
+def _prepare(job: _Job, folder: Path, copy: Path, modules: Collection[str]) -> None:
     """Copy a script that may run; else say why not."""
     program = job.program
     if program.kind in _NOT_RUN:
@@ -107,13 +109,17 @@ def _prepare(job: _Job, folder: Path, there: Path, place: int) -> None:
     try:
         with open(folder / program.file, "rb") as file:
             source = file.read(_LARGEST + 1)
-        check(source)
+        foreign = [module for module in check(source) if module not in modules]
     except OSError as error:
         job.outcomes = [Outcome("refused", why=(error.strerror or str(error)).lower())]
     except ForeignProgramError as error:
         job.outcomes = [Outcome("refused", why=str(error))]
     else:
-        job.copy, job.trace = there / f"{place}.py", there / f"{place}.json"
+        if foreign:
+            why = f"it imports {', '.join(foreign)}; give the extension that says so: --extension FILE"
+            job.outcomes = [Outcome("refused", why=why)]
+            return
+        job.copy, job.trace = copy, copy.with_suffix(".json")
         job.copy.write_bytes(source)
 
 
