@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from calls_to_replay import GPU_US, calls
 
-from corpus import kineto_traces, loaded, parametrize
+from corpus import kineto_traces, loaded, parametrize, trace_id
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.loading import load_core
 from tracelens_graph.replay.coverage import BY_GRAPH, OUTSIDE, replay_coverage
@@ -53,3 +53,11 @@ def test_covered_and_uncovered_are_all_gpu_time(path: Path) -> None:
     assert sum(round(row["time_us"] * 1e3) for row in rows) == int(core.columns.dur_ns[gpu].sum())
     assert sum(row["gpu_events"] for row in rows) == len(gpu)
     assert all(bool(row["why"]) == (row["plan"] == "no") for row in rows)
+
+
+@parametrize("path", [path for path in kineto_traces() if trace_id(path).startswith("tracelens/")])
+def test_nearly_all_time_under_operations_of_pytorch_has_a_plan(path: Path) -> None:
+    """These traces record arguments."""
+    of_pytorch = [row for row in replay_coverage(loaded(path)).records() if row["op"].startswith("aten::")]
+    without = sum(row["time_us"] for row in of_pytorch if row["plan"] == "no")
+    assert without <= 0.01 * sum(row["time_us"] for row in of_pytorch)

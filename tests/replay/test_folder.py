@@ -1,0 +1,83 @@
+"""A folder of programs: what stands in its index comes back, and nothing else is believed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from calls_to_replay import calls
+
+from tracelens_graph.errors import TraceLensGraphError
+from tracelens_graph.loading import load_core
+from tracelens_graph.replay.folder import INDEX, FolderError, Program, program_name, read_folder, write_folder
+from tracelens_graph.replay.planning import plan
+from tracelens_graph.replay.replay_plan import ReplayPlan
+
+
+@pytest.fixture(scope="module")
+def mm() -> ReplayPlan:
+    return plan(load_core(calls()).find("Op", "aten::mm")[0])
+
+
+def test_what_is_written_is_read(mm: ReplayPlan, tmp_path: Path) -> None:
+    programs = [
+        Program("a.py", "op", "print()", (mm,)),
+        Program("b.py", "sequence", "pass", (mm, mm)),
+        Program("c.py", "collectives", "pass"),
+    ]
+    assert write_folder(tmp_path / "new", programs, "t.json", {"d.json": "{}"}) == [
+        tmp_path / "new" / one.file for one in programs
+    ]
+    assert read_folder(tmp_path / "new") == [replace(one, source="") for one in programs]
+    assert (tmp_path / "new" / "a.py").read_text() == "print()"
+    assert json.loads((tmp_path / "new" / INDEX).read_text())["trace"] == "t.json"
+
+
+def test_files_of_an_earlier_run_go(mm: ReplayPlan, tmp_path: Path) -> None:
+    write_folder(tmp_path, [Program("a.py", "batch", "1", (mm,))], "t", {"list.json": "[]"})
+    (tmp_path / "mine.py").write_text("mine")
+    write_folder(tmp_path, [Program("b.py", "op", "2", (mm,))], "t")
+    assert {path.name for path in tmp_path.iterdir() if not path.name.startswith(".")} == {"b.py", INDEX, "mine.py"}
+
+
+def test_an_index_cannot_have_files_elsewhere_removed(mm: ReplayPlan, tmp_path: Path) -> None:
+    folder = tmp_path / "programs"
+    write_folder(folder, [Program("a.py", "op", "1", (mm,))], "t")
+    write_folder(tmp_path, [Program("victim.py", "op", "1", (mm,))], "t")
+    index = json.loads((folder / INDEX).read_text())
+    (folder / INDEX).write_text(json.dumps(index | {"files": ["../victim.py", "..", "", 3, "a.py\0"]}))
+    write_folder(folder, [Program("b.py", "op", "2", (mm,))], "t")
+    assert (tmp_path / "victim.py").exists()
+
+
+def test_a_name_tells_operation_and_arguments(mm: ReplayPlan) -> None:
+    other = replace(mm, recorded=replace(mm.recorded, dims=((1, 2), (2, 3))))
+    assert program_name(mm, 7).startswith("007_aten_mm_")
+    assert program_name(mm, 7) == program_name(mm, 7) != program_name(other, 7)
+    hostile = program_name(replace(mm, op='aten::../../x"\n'), 1)
+    assert Path(hostile).name == hostile
+    assert hostile.isascii()
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        1, {}, {"file": "a.py"}, {"file": "../a.py", "kind": "op", "plans": []},
+        {"file": "", "kind": "op", "plans": []}, {"file": "a.py", "kind": "other", "plans": []},
+        {"file": "a.py", "kind": "op", "plans": {}}, {"file": "a.py", "kind": "op", "plans": [1]},
+        {"file": "a.py", "kind": [], "plans": []},
+    ],
+)  # fmt: skip
+def test_an_entry_that_is_none_is_refused(entry: object, tmp_path: Path) -> None:
+    (tmp_path / INDEX).write_text(json.dumps({"operations": [entry]}))
+    with pytest.raises(TraceLensGraphError):
+        read_folder(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "1", "[" * 100_000, "\x00"])
+def test_an_index_that_is_none_is_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / INDEX).write_text(text)
+    with pytest.raises(FolderError, match=INDEX):
+        read_folder(tmp_path)

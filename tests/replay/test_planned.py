@@ -1,0 +1,64 @@
+"""Plans with what the trace and the models say of their calls, and why other operations have none."""
+
+from __future__ import annotations
+
+import pytest
+from calls_to_replay import calls
+
+from tracelens_graph.loading import load_core
+from tracelens_graph.perf.devices import architecture
+from tracelens_graph.replay.planned import (
+    AUTOGRAD,
+    COLLECTIVE,
+    CUSTOM,
+    RANGE,
+    TRITON,
+    Estimates,
+    Plans,
+    complete,
+    planned,
+    traced,
+)
+from tracelens_graph.replay.signatures import named
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("c10d::allreduce_", COLLECTIVE), ("record_param_comms", COLLECTIVE), ("nccl:all_reduce", COLLECTIVE),
+        ("_c10d_functional::all_reduce", COLLECTIVE), ("triton_poi_fused_add_0", TRITON),
+        ("CompiledFunctionBackward", AUTOGRAD), ("MulBackward0", AUTOGRAD), ("CompiledFunction", AUTOGRAD),
+        ("autograd::engine::evaluate_function: MulBackward0", AUTOGRAD), ("vllm::moe_forward", CUSTOM),
+        ("_C::rms_norm", CUSTOM), ("Optimizer.step#Adam.step", RANGE), ("", RANGE),
+    ],
+)  # fmt: skip
+def test_why_an_operation_without_a_schema_has_no_plan(name: str, reason: str) -> None:
+    trace = calls()
+    trace["traceEvents"][4]["name"] = name
+    core = load_core(trace)
+    found = planned(core, core.row(4))
+    assert (found.plan, found.reason, found.state, found.why) == (None, reason, "no", reason)
+
+
+def test_a_plan_has_what_the_trace_and_the_models_say() -> None:
+    w = load_core(calls()).everything
+    plans = Plans(named(w, "aten::matmul"))
+    told = traced(plans.signatures, 0, "GPU")
+    assert (told.calls, told.uid, told.kernels, told.children) == (1, 0, ("gemm",), ("aten::mm",))
+    assert (told.kernel_us, told.median_us, told.host_us, told.gpu) == (10.0, 10.0, 40.0, "GPU")
+    plans = Plans(named(w, "aten::mm"))
+    estimates = Estimates(w, architecture("h100-sxm"))
+    assert estimates.gpu == "GPU of tests"
+    found = complete(plans, 0, estimates).plan
+    assert found is not None
+    assert found.work.flops == 2 * 8 * 16 * 4
+    assert found.work.bytes == 4 * (8 * 16 + 16 * 4 + 8 * 4)
+    assert found.work.roof_us == pytest.approx(found.work.bytes / 3.35e6, rel=0.05)
+    assert complete(plans, 0, Estimates(w)).plan.work.roof_us is None  # type: ignore[union-attr]
+    assert Estimates(w).of(w.core.row(16)).flops is None
+
+
+def test_plans_are_made_once() -> None:
+    plans = Plans(named(load_core(calls()).everything, "aten::mm"))
+    assert plans[0] is plans[0]
+    assert plans[0].state == "yes"
