@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-collect_ignore = [] if find_spec("torch") else ["test_programs.py"]
+collect_ignore_glob = [] if find_spec("torch") else ["test_*.py"]

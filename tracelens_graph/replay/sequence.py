@@ -33,6 +33,7 @@ MODULES = ("values", "timing", "measure", "sequence")
 """What the program is put together from."""
 
 _INDENT = "    "
+_CAST = "aten::to"
 _NO_OP = "work under no op"
 
 
@@ -248,6 +249,8 @@ class _Found:
             return
         core, c = self._core, self._core.columns
         last = int(c.last[row])
+        if self._only_casts(row):
+            return
         made = planned(core, row, self._replayers)
         if made.plan is not None:
             self._until = last
@@ -264,6 +267,15 @@ class _Found:
             time, self._until = self.ns(row), last
         if time and (below or self.is_gpu or "::" in name):  # a function of autograd by itself does nothing
             self._skipped.setdefault((name, made.reason, made.remedy), []).append(time)
+
+    def _only_casts(self, row: int) -> bool:
+        """Whether an operation casts its arguments and then calls itself: that is what autocast does."""
+        c = self._core.columns
+        below = np.arange(row + 1, int(c.last[row]) + 1)
+        below = below[(c.kind[below] == Kind.Op) & (c.parent[below] == row)]
+        names = [self._core.names[code] for code in c.name[below].tolist()]
+        own = self._core.names[c.name[row]]
+        return own in names and own != _CAST and set(names) <= {own, _CAST}
 
     def _traced(self, row: int) -> Traced:
         core, c = self._core, self._core.columns
@@ -353,7 +365,8 @@ def _source(value: Linked, told: dict[int, tuple[Any, ...]], indent: str) -> str
         return source(value, indent=indent)
     form = (value.value.shape, value.value.dtype)
     if told.get(value.number) == form:
-        return f"use({value.number})" if value.of is None else f"use({value.number}, of={value.of})"
+        of = "" if value.of is None else f", of={value.of}"
+        return f"use({value.number}{of}{', grad=True' * value.value.grad})"
     told[value.number] = form
     return display("use(", [str(value.number), *_form(value)], ")", indent)
 

@@ -208,11 +208,11 @@ class _Linker:
         if isinstance(value, tuple) and any(tensors(value)):
             # Those that were not given have no use, but count as elements.
             return tuple(
-                self._tensor(one, at.get((position, place)), local) if isinstance(one, TensorValue) else one
+                self._tensor(one, at.get((position, place)), plan, local) if isinstance(one, TensorValue) else one
                 for place, one in enumerate(value)
             )
         if isinstance(value, TensorValue):
-            return self._tensor(value, at.get((position, -1)), local)
+            return self._tensor(value, at.get((position, -1)), plan, local)
         use = at.get((position, -1))
         if use is not None and argument.type.startswith("Tensor") and isinstance(value, int | float | complex):
             # A number of Python is no result of a call; what is, is a tensor without dimensions.
@@ -230,9 +230,11 @@ class _Linker:
         assert self._known is not None
         return int(self._known.lineage.storage[use])
 
-    def _tensor(self, value: TensorValue, use: int | None, local: dict[int, int]) -> Linked:
+    def _tensor(self, value: TensorValue, use: int | None, plan: ReplayPlan, local: dict[int, int]) -> Linked:
         if value.builder not in ("tensor", "shared"):
             return value
+        if plan.op.endswith("_"):
+            value = replace(value, grad=False)  # what autograd follows cannot be written in place
         if use is None:
             number = self._new()
             if value.storage is not None:

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from tracelens_graph.replay.program.measure import measure_call, options
+from tracelens_graph.replay.program.measure import measure_call, options, tensors
 from tracelens_graph.replay.program.timing import BETWEEN_CALLS, restored, write
 from tracelens_graph.replay.program.values import build_on, extent, tensor
 
@@ -32,18 +32,25 @@ def steps() -> list[dict[str, Any]]:
 class Use:
     """A tensor where it is an argument: its number, its form where that is told, and the tensor that it is a view of.
 
-    `table` and `key` tell where it is once the sequence is prepared.
+    Autograd follows the call if `grad` is set. `table` and `key` tell where it is once the sequence is prepared.
     """
 
-    def __init__(self, number: int, of: int | None, form: dict[str, Any]) -> None:
-        self.number, self.of, self.form = number, of, form
+    def __init__(self, number: int, of: int | None, grad: bool, form: dict[str, Any]) -> None:
+        self.number, self.of, self.grad, self.form = number, of, grad, form
         self.table: dict[Any, torch.Tensor] = {}
         self.key: Any = None
 
 
-def use(number: int, shape: Sequence[int] | None = None, dtype: str = "", of: int | None = None, **told: Any) -> Use:
+def use(
+    number: int,
+    shape: Sequence[int] | None = None,
+    dtype: str = "",
+    of: int | None = None,
+    grad: bool = False,
+    **told: Any,
+) -> Use:
     """A tensor as an argument of a step; one that no step has made is made by what is told of it here."""
-    return Use(number, of, {} if shape is None else {"shape": shape, "dtype": dtype, **told})
+    return Use(number, of, grad, {} if shape is None else {"shape": shape, "dtype": dtype, **told})
 
 
 class Steps:
@@ -75,6 +82,7 @@ class Steps:
         needed = list(uses([*step["positional"], *step["keyword"].values()]))
         for one in needed:
             one.form = self._forms[one.number] = one.form or self._forms[one.number]
+        step["follows"] = any(one.grad for one in needed)
         try:
             step["function"] = attrgetter(step["call"])(torch.ops)
             if not isinstance(step["function"], torch._ops.OpOverload):
@@ -116,13 +124,17 @@ class Steps:
 
     def _call(self, step: dict[str, Any]) -> None:
         keyword = {name: taken(value) for name, value in step["keyword"].items()}
-        result = step["function"](*[taken(value) for value in step["positional"]], **keyword)
+        positional = [taken(value) for value in step["positional"]]
+        result = step["function"](*positional, **keyword)
+        if step["follows"]:
+            for one in tensors([*positional, *keyword.values()]):
+                one.requires_grad_(False)
         for number, *path in step["makes"]:
             found = result
             for at in path:
                 found = found[at]
             if isinstance(found, torch.Tensor):
-                self.made[number] = found
+                self.made[number] = unfollowed(found) if step["follows"] else found
 
     def run(self, after: Callable[[], Any] | None = None) -> None:
         """Run all steps.
@@ -155,15 +167,26 @@ def taken(value: Any) -> Any:
     if not isinstance(value, Use):
         return value
     found = value.table[value.key]
-    if value.of is None:
-        return found
-    # A view that no operation of the trace made is none of the sequence's: profilers are not to see it.
+    if value.of is not None:
+        view = unseen(placed, found.untyped_storage(), value.form)
+        found = found if view is None else view
+    return found.requires_grad_() if value.grad else found
+
+
+def unseen(call: Callable[..., Any], *given: Any) -> Any:
+    """What a call returns that is none of the sequence's, and that profilers are not to see."""
     torch._C._autograd._enable_record_function(False)
     try:
-        view = placed(found.untyped_storage(), value.form)
+        return call(*given)
     finally:
         torch._C._autograd._enable_record_function(True)
-    return found if view is None else view
+
+
+def unfollowed(value: torch.Tensor) -> torch.Tensor:
+    """The tensor without what autograd knows of it; a view becomes another tensor."""
+    if not value.requires_grad:
+        return value
+    return unseen(value.detach if value._is_view() else value.detach_)
 
 
 def placed(memory: torch.UntypedStorage, form: dict[str, Any]) -> torch.Tensor | None:
