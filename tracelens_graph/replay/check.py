@@ -79,13 +79,14 @@ def check(source: str | bytes) -> tuple[str, ...]:
             needed |= set(_needed(slot_of(node)))
         except (AssertionError, IndexError):
             raise _foreign(node, "it is more than data") from None
+    modules = tuple(module for node in slots.values() for module in _imported(node))
     expected = _expected(kind, frozenset(needed))
     for node, (name, dump) in zip(tree.body[1:], expected, strict=False):
         if _dump(node, kind.slots) != dump:
             raise _foreign(node, f"{name or 'an import'} is not as this version of tracelens_graph writes it")
     if len(tree.body) - 1 != len(expected):
         raise ForeignProgramError(f"it has {len(tree.body)} statements and not {len(expected) + 1}")
-    return tuple(module for node in slots.values() for module in _imported(node))
+    return modules
 
 
 def _parsed(source: str | bytes) -> ast.Module:
