@@ -1,4 +1,4 @@
-"""The round trip: scripts of a folder run once under the profiler, and what that records is held against their plans."""
+"""The round trip: scripts run once under the profiler, and what that records is held against their plans."""
 
 from __future__ import annotations
 
