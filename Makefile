@@ -5,6 +5,8 @@
 #   make quick-wheel               the quick tests on the wheel, installed into an empty environment
 #   make lint build bench          for developers
 #   make pairs TORCH=python3       record examples/traces/linked anew, in a temporary folder, and check it; TORCH has PyTorch
+#   make test-torch                replays of whole models on the CPU against PyTorch, half an hour; it gets 5 GB of PyTorch
+#                                  into .venv-torch, or TORCH=python3 names a Python that has it, expecttest and this package
 #   PYTHON=... VENV=...            another interpreter, another environment
 
 VENV ?= .venv
@@ -18,7 +20,7 @@ HYPOTHESIS ?= few
 PYTEST := -m pytest -n auto --maxprocesses 4 --dist loadgroup --no-loadscope-reorder --hypothesis-profile $(HYPOTHESIS)
 QUICK := not (neo4j or browser or corpus or slow)
 
-.PHONY: demo quick test quick-wheel bench lint build pairs
+.PHONY: demo quick test test-torch quick-wheel bench lint build pairs
 
 demo: $(VENV)/.installed
 	$(RUN) examples/demo.py
@@ -57,6 +59,16 @@ pairs: $(VENV)/.installed-dev
 	folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT \
 	&& $(TORCH) examples/record_pairs.py "$$folder" \
 	&& $(RUN) -m pytest tests/test_recorded_pairs.py tests/graph/test_recorded_lineage.py --pairs "$$folder"
+
+test-torch: TORCH ?= .venv-torch/bin/python
+test-torch: $(if $(TORCH),,.venv-torch/.installed)
+	$(TORCH) -m pytest -n 0 tests/torch_proof
+	$(TORCH) tests/torch_proof/prove.py
+
+.venv-torch/.installed: pyproject.toml
+	@test -x .venv-torch/bin/pip || "$(PYTHON)" -m venv .venv-torch
+	.venv-torch/bin/python -m pip install -qq --disable-pip-version-check torch expecttest -e '.[test]'
+	@touch $@
 
 # The first page of the README draws a roofline and writes a workbook.
 $(VENV)/.installed: EXTRAS := [plot,xlsx]

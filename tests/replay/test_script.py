@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from replay_plans import converted, mm, plans, scaled
 
-from tracelens_graph.replay.arguments import TensorValue
+from tracelens_graph.replay.arguments import Argument, TensorValue
 from tracelens_graph.replay.check import check
 from tracelens_graph.replay.replay_plan import ReplayPlan
-from tracelens_graph.replay.script import dense_strides, script, written_arguments
+from tracelens_graph.replay.script import arguments_source, dense_strides, script, written_arguments
 
 
 def functions(source: str) -> set[str]:
@@ -108,3 +108,12 @@ def test_strides_of_dense_tensors_are_left_out() -> None:
     dense = TensorValue((2, 3), "float32", strides=(3, 1))
     plan = ReplayPlan(plan.op, "", plan.schema, tuple(type(one)(one.name, one.type, dense) for one in plan.positional))
     assert "strides=" not in data(script(plan), "arguments")
+
+
+@pytest.mark.parametrize(("shape", "written"), [((0,), {"out"}), ((4,), set())])
+def test_an_output_that_grows_is_empty_again_before_the_next_call(shape: tuple[int, ...], written: set[str]) -> None:
+    schema = "aten::abs.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"
+    out = Argument("out", "Tensor(a!)", TensorValue(shape, "float32"))
+    plan = ReplayPlan("aten::abs", "out", schema, (Argument("self", "Tensor", TensorValue((4,), "float32")),), (out,))
+    assert written_arguments(plan) == written
+    assert ("restored(" in arguments_source(plan)) is bool(written)

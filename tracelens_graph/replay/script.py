@@ -70,11 +70,15 @@ def arguments_source(plan: ReplayPlan) -> str:
 def written_arguments(plan: ReplayPlan) -> frozenset[str]:
     """Names of the arguments that the operation reads and writes, so that a second call would see what the first did.
 
-    That is what the schema says is written, but for `out` arguments and operations that only write.
+    That is what the schema says is written, but for operations that only write, and for `out` arguments that have
+    elements: those without any grow, and the next call is to find them empty again.
     """
     if plan.op.rpartition("::")[2] in _ONLY_WRITE:
         return frozenset()
-    return frozenset(one.name for one in parse(plan.schema).parameters if one.is_written and not one.is_keyword)
+    empty = {one.name for one in plan.keyword if isinstance(one.value, TensorValue) and 0 in one.value.shape}
+    return frozenset(
+        one.name for one in parse(plan.schema).parameters if one.is_written and (not one.is_keyword or one.name in empty)
+    )
 
 
 def source(value: Value, is_restored: bool = False, indent: str = _INDENT) -> str:
