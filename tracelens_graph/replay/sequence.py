@@ -363,7 +363,7 @@ def _source(value: Linked, told: dict[int, tuple[Any, ...]], indent: str) -> str
         return display("[", [_source(one, told, indent + _INDENT) for one in value], "]", indent)
     if not isinstance(value, Use):
         return source(value, indent=indent)
-    form = (value.value.shape, value.value.dtype)
+    form = (value.value.shape, value.value.dtype, value.value.fill)
     if told.get(value.number) == form:
         of = "" if value.of is None else f", of={value.of}"
         return f"use({value.number}{of}{', grad=True' * value.value.grad})"

@@ -61,7 +61,8 @@ class Steps:
         failed: place and error of those that did not.
         given: tensors that no step makes. They are made before the first step that needs them, and stay.
         made: results that a later step needs. They go after the last of these.
-        unlike: numbers of results that were not as traced, so that others were made in their place.
+        unlike: numbers of results that are of other sizes than traced, or of no use to a later step, so that others
+            were made in their place.
     """
 
     def __init__(self, listed: list[dict[str, Any]], written: list[int]) -> None:
@@ -89,7 +90,15 @@ class Steps:
                 raise TypeError("torch has no such operation")
             for one in needed:
                 self._bind(one)
-            self._call(step)
+            try:
+                self._call(step)
+            except RuntimeError:
+                # Results of numbers drawn at random may be of no use, such as probabilities that are not finite.
+                if all(one.table is self.given for one in needed):
+                    raise
+                for one in needed:
+                    self._give(one)
+                self._call(step)
             self.ready.append(step)
         except (RuntimeError, TypeError, ValueError, AttributeError, IndexError) as error:
             self.failed.append((place, (str(error) or type(error).__name__).splitlines()[0]))
@@ -98,17 +107,20 @@ class Steps:
 
     def _bind(self, one: Use) -> None:
         form, found = one.form, self.made.get(one.number)
-        if found is not None:
-            if list(found.shape) == list(form["shape"]) and found.dtype == getattr(torch, form["dtype"]):
-                one.table, one.key = self.made, one.number
-                return
-            self.unlike.add(one.number)
+        if found is not None and (list(found.shape), found.dtype) == (form["shape"], getattr(torch, form["dtype"])):
+            one.table, one.key = self.made, one.number
+            return
         if one.of is not None and one.of in self.made:
             one.table, one.key = self.made, one.of
             return
-        one.of, one.table, one.key = None, self.given, (one.number, *form["shape"], form["dtype"])
+        self._give(one)
+
+    def _give(self, one: Use) -> None:
+        """Have a use take a tensor that no step makes."""
+        self.unlike |= {one.number} & self.made.keys()
+        one.of, one.table, one.key = None, self.given, (one.number, *one.form["shape"], one.form["dtype"])
         if one.key not in self.given:
-            self.given[one.key] = self._build(one.number, dict(form))
+            self.given[one.key] = self._build(one.number, dict(one.form))
 
     def _build(self, number: int, form: dict[str, Any]) -> torch.Tensor:
         storage = form.pop("storage", None)
@@ -271,7 +283,7 @@ def show_sequence(result: dict[str, Any]) -> None:
     say("memory", f"{result['given_bytes'] / 1e6:,.1f} MB of tensors that no step makes")
     say("tensors", SEQUENCE["sharing"])
     if result["unlike"]:
-        say("unlike", f"{result['unlike']} results have other sizes than traced: later steps got tensors of their own")
+        say("unlike", f"{result['unlike']} results are not as traced: later steps got tensors of their own")
     for line in SEQUENCE["left_out"]:
         say("left out", line)
     failed: dict[tuple[str, str], list[int]] = {}
