@@ -77,7 +77,9 @@ def written_arguments(plan: ReplayPlan) -> frozenset[str]:
         return frozenset()
     empty = {one.name for one in plan.keyword if isinstance(one.value, TensorValue) and 0 in one.value.shape}
     return frozenset(
-        one.name for one in parse(plan.schema).parameters if one.is_written and (not one.is_keyword or one.name in empty)
+        one.name
+        for one in parse(plan.schema).parameters
+        if one.is_written and (not one.is_keyword or one.name in empty)
     )
 
 
