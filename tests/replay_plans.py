@@ -71,7 +71,8 @@ def tensors(draw: st.DrawFn) -> TensorValue:
     shape = draw(_SIZES)
     dtype = draw(st.sampled_from(["float32", "int64", "bool", "float8_e4m3fn", "quint8"]))
     strides = draw(st.none() | st.tuples(*[st.integers(0, 1 << 40)] * len(shape)))
-    fill = draw(st.sampled_from([Fill(), Fill("integers", {"high": 5}), Fill("uniform", {"low": float("-inf")})]))
+    fills = [Fill(), Fill("integers", {"high": 5}), Fill("uniform", {"low": float("-inf")})]
+    fill = draw(st.sampled_from(fills[:1] if dtype == "quint8" else fills))  # quantized tensors have one filling
     return TensorValue(
         shape, dtype, strides, fill, storage=draw(st.none() | st.integers(0, 3)), offset=draw(st.integers(0, 9)),
         on_cpu=draw(st.booleans()), reach=draw(st.integers(0, 9)),
@@ -109,4 +110,5 @@ def plans(draw: st.DrawFn) -> ReplayPlan:
         ),
         work=Work(draw(st.none() | numbers), None, draw(st.none() | numbers)),
         notes=tuple(draw(st.lists(HOSTILE, max_size=2))),
+        modes=tuple(draw(st.lists(st.sampled_from(["no_grad", "autocast float16"]), max_size=2))),
     )  # fmt: skip

@@ -16,10 +16,12 @@ class Surroundings:
     Attributes:
         children: names of the ops below it, in order, at all depths.
         kernels: names of the GPU work below it.
+        is_traced: whether there is a trace, so that what is not below a call was not called by it.
     """
 
     children: Sequence[str] = ()
     kernels: Sequence[str] = ()
+    is_traced = False
 
     def recorded_of(self, child: str) -> Recorded | None:
         """What was recorded of the first op of a name below the call."""
@@ -33,9 +35,18 @@ class Surroundings:
         """The dtype of tensors of some sizes among the arguments of ops nearby; empty if there are none."""
         return ""
 
+    def sparse_made(self, shape: tuple[int, ...]) -> tuple[int, int] | None:
+        """Sparse dimensions and entries of the last sparse tensor of some sizes that was made before the call."""
+        return None
+
     @property
     def is_followed(self) -> bool:
         """Whether autograd followed the call: some argument needed a gradient, and gradients were on."""
+        return False
+
+    @property
+    def is_without_gradients(self) -> bool:
+        """Whether gradients were off during the call, as far as the trace tells."""
         return False
 
     @property

@@ -19,6 +19,8 @@ _DEPENDING = re.compile(
     r"linear|bilinear|matmul|einsum|tensordot|embedding_bag|(lstm|gru|rnn_tanh|rnn_relu)(_cell)?|"
     r"scaled_dot_product_attention|max_pool1d|.*_loss"
 )
+_FOLDING = re.compile(r"linear|matmul|lstm|gru|rnn_tanh|rnn_relu")
+"""Ops that fold dimensions of one operand where the other one needs a gradient, even while gradients are off."""
 _NOT_FOLLOWED = frozenset({"weight", "pos_weight", "target", "attn_mask", "per_sample_weights"})
 """Arguments that rarely need a gradient; of some ops, such as losses, they cannot have one."""
 _FOLLOWED = re.compile(r"linear|bilinear|embedding_bag")
@@ -32,7 +34,8 @@ def with_gradients(call: Call, schema: Schema, arguments: Sequence[Argument]) ->
     name = call.op.partition("::")[2]
     is_in_place = bool(written) and name.endswith("_")
     copies = is_in_place and list(call.around.children[:1]) == ["aten::clone"]
-    if not copies and not (_DEPENDING.fullmatch(name) and call.around.is_followed):
+    folds = bool(_FOLDING.fullmatch(name)) and "aten::reshape" in call.around.children
+    if not copies and not folds and not (_DEPENDING.fullmatch(name) and call.around.is_followed):
         return list(arguments)
     left_out = _NOT_FOLLOWED - ({"weight"} if _FOLLOWED.fullmatch(name) else set())
     return [one if one.name in left_out else replace(one, value=mapped(one.value, _followed)) for one in arguments]

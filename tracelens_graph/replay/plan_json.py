@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, TypeVar, cast, get_args, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, cast, get_args, get_type_hints
 
 import msgspec
 
@@ -34,6 +34,7 @@ _LARGEST = 1 << 62
 
 Word = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=60)]
 Module = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$", max_length=200)]
+Mode = Literal["no_grad", "below_autograd", "autocast bfloat16", "autocast float16"]
 Count = Annotated[int, msgspec.Meta(ge=0, le=_LARGEST)]
 
 
@@ -101,6 +102,7 @@ class _Plan(_Form):
     work: _Work = msgspec.field(default_factory=_Work)
     notes: tuple[str, ...] = ()
     imports: tuple[Module, ...] = ()
+    modes: tuple[Mode, ...] = ()
 
 
 def plan_json(plan: ReplayPlan) -> dict[str, Any]:
@@ -116,6 +118,7 @@ def plan_json(plan: ReplayPlan) -> dict[str, Any]:
         work=_Work(**vars(plan.work)),
         notes=plan.notes,
         imports=plan.imports,
+        modes=cast("tuple[Mode, ...]", plan.modes),
     )
     return cast("dict[str, Any]", msgspec.to_builtins(form))
 
@@ -148,8 +151,9 @@ def plan_from_json(data: Any) -> ReplayPlan:
     )
     traced, work = Traced(**msgspec.structs.asdict(form.traced)), Work(**msgspec.structs.asdict(form.work))
     return ReplayPlan(
-        form.op, form.overload, form.schema, positional, keyword, recorded, traced, work, form.notes, form.imports
-    )
+        form.op, form.overload, form.schema, positional, keyword, recorded, traced, work, form.notes, form.imports,
+        form.modes,
+    )  # fmt: skip
 
 
 def value_json(value: Value) -> Any:

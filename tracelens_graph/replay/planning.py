@@ -15,6 +15,7 @@ from tracelens_graph.replay.gradients import with_gradients
 from tracelens_graph.replay.host_numbers import as_numbers
 from tracelens_graph.replay.hosts import with_hosts
 from tracelens_graph.replay.list_dtypes import with_dtypes
+from tracelens_graph.replay.modes import modes
 from tracelens_graph.replay.reading import read
 from tracelens_graph.replay.replay_plan import ReplayPlan
 from tracelens_graph.replay.resolve import choose
@@ -61,7 +62,7 @@ def plan_of(call: Call) -> ReplayPlan:
     """
     schema = choose(call)
     arguments = as_numbers(call, schema, with_hosts(call, with_dtypes(call, read(call, schema))))
-    arguments = with_gradients(call, schema, _filled(schema, with_reach(call, _placed(arguments))))
+    arguments = with_gradients(call, schema, _filled(call, schema, with_reach(call, _placed(arguments))))
     keyword = {one.name for one in schema.parameters if one.is_keyword}
     return ReplayPlan(
         op=schema.op,
@@ -70,10 +71,11 @@ def plan_of(call: Call) -> ReplayPlan:
         positional=tuple(one for one in arguments if one.name not in keyword),
         keyword=tuple(one for one in arguments if one.name in keyword),
         recorded=call.recorded,
+        modes=modes(call),
     )
 
 
-def _filled(schema: Schema, arguments: list[Argument]) -> list[Argument]:
+def _filled(call: Call, schema: Schema, arguments: list[Argument]) -> list[Argument]:
     """The arguments with what their tensors hold."""
     others: Mapping[str, Value] = {one.name: one.value for one in arguments}
     op = schema.op.partition("::")[2]
@@ -82,7 +84,7 @@ def _filled(schema: Schema, arguments: list[Argument]) -> list[Argument]:
     def change(name: str) -> Callable[[TensorValue, int], Value]:
         def filled(tensor: TensorValue, place: int) -> TensorValue:
             if tensor.layout != "strided":
-                return filled_sparse(tensor, op)
+                return filled_sparse(tensor, call)
             if tensor.fill.rule != "normal" or tensor.builder == "quantized":
                 return tensor
             return replace(tensor, fill=fill(Site(op, name, place, tensor, others, schema.overload)))

@@ -88,6 +88,7 @@ class ReplayPlan:
         work: what models say of one call.
         notes: what else is not as it was, in words.
         imports: modules that register the operation, where it is none of PyTorch's own.
+        modes: what PyTorch is to be in during the call: `no_grad`, `below_autograd`, `autocast bfloat16`.
     """
 
     op: str
@@ -100,6 +101,7 @@ class ReplayPlan:
     work: Work = Work()
     notes: tuple[str, ...] = ()
     imports: tuple[str, ...] = ()
+    modes: tuple[str, ...] = ()
 
     @property
     def arguments(self) -> Iterator[Argument]:

@@ -60,7 +60,12 @@ def prepared(plan: ReplayPlan, device: str | None = None) -> partial[Any]:
     values.build_on(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     namespace, _, op = schema.op.partition("::")
     function = getattr(getattr(getattr(torch.ops, namespace), op), schema.overload or "default")
-    return partial(function, *(made(one.value) for one in positional), **{one.name: made(one.value) for one in keyword})
+
+    def called(*positional: Any, **keyword: Any) -> Any:
+        with values.entered(plan.modes):
+            return function(*positional, **keyword)
+
+    return partial(called, *(made(one.value) for one in positional), **{one.name: made(one.value) for one in keyword})
 
 
 def installed_schema(plan: ReplayPlan) -> Schema:

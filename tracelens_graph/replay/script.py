@@ -56,6 +56,7 @@ def operation(plan: ReplayPlan) -> dict[str, Any]:
         "kernels": plan.traced.kernels,
         "assumed": plan.assumed,
         **({"imports": plan.imports} if plan.imports else {}),
+        **({"modes": plan.modes} if plan.modes else {}),
     }  # fmt: skip
 
 
@@ -155,7 +156,7 @@ def heading(plan: ReplayPlan) -> str:
         lines += entry("kernel", name)
     if len(traced.kernels) > _MOST_KERNELS:
         lines += entry("", f"and {len(traced.kernels) - _MOST_KERNELS} more")
-    for label, notes in (("assumed", plan.assumed), ("note", plan.notes)):
+    for label, notes in (("runs under", plan.modes), ("assumed", plan.assumed), ("note", plan.notes)):
         for note in notes:
             lines += entry(label, note)
     lines += ["", written_by(plan.imports)]

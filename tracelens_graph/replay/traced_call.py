@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
 _NEAR = 200
 """Rows before and behind a call that are searched for tensors of some sizes."""
 
+_MAKES_SPARSE = "aten::_sparse_coo_tensor_with_dims_and_tensors"
+"""Makes every sparse tensor with coordinates, of sparse and dense dimensions, sizes, indices and values."""
+_SIZES = re.compile(r"\[\d{1,18}(, ?\d{1,18})*\]", re.ASCII)
+
+_SPARSE: WeakKeyDictionary[Core, dict[tuple[int, ...], list[tuple[int, tuple[int, int]]]]] = WeakKeyDictionary()
 _COMMON: WeakKeyDictionary[Core, str] = WeakKeyDictionary()
 
 
@@ -70,6 +76,8 @@ def _frozen(value: Any) -> Any:
 
 class TracedSurroundings(Surroundings):
     """What stands around the call at a row of a graph."""
+
+    is_traced = True
 
     def __init__(self, core: Core, row: int) -> None:
         self._core, self._row = core, row
@@ -127,6 +135,11 @@ class TracedSurroundings(Surroundings):
                 return dtype
         return ""
 
+    def sparse_made(self, shape: tuple[int, ...]) -> tuple[int, int] | None:
+        """Sparse dimensions and entries of the last sparse tensor of some sizes that was made before the call."""
+        known = _sparse_made(self._core).get(shape, ())
+        return next((form for row, form in reversed(known) if row < self._row), None)
+
     @property
     def is_followed(self) -> bool:
         """Whether autograd followed the call.
@@ -143,6 +156,15 @@ class TracedSurroundings(Surroundings):
         return len(rows) > 0 and int(c.sequence[rows[0]]) > number
 
     @property
+    def is_without_gradients(self) -> bool:
+        """Whether gradients were off: others of its thread have a number of autograd, and it has none."""
+        c, at = self._core.columns, self._row
+        if int(c.sequence[at]) >= 0:
+            return False
+        rows = slice(max(at - _NEAR, 0), at + _NEAR)
+        return bool(((c.sequence[rows] >= 0) & (c.thread[rows] == c.thread[at])).any())
+
+    @property
     def common_dtype(self) -> str:
         """The floating dtype that most calls of the trace have."""
         core = self._core
@@ -154,6 +176,21 @@ class TracedSurroundings(Surroundings):
                     count[dtype] += number * (dtype in FLOATING)
             _COMMON[core] = max(count, key=count.__getitem__, default="float32")
         return _COMMON[core]
+
+
+def _sparse_made(core: Core) -> dict[tuple[int, ...], list[tuple[int, tuple[int, int]]]]:
+    """Sizes -> row, sparse dimensions and entries of each sparse tensor with coordinates that was made."""
+    if core not in _SPARSE:
+        found: dict[tuple[int, ...], list[tuple[int, tuple[int, int]]]] = {}
+        c, codes = core.columns, [at for at, name in enumerate(core.names) if name == _MAKES_SPARSE]
+        for row in np.flatnonzero(np.isin(c.name, codes) & (c.kind == Kind.Op) & (c.argset >= 0)).tolist():
+            recorded = decoded(*core.argsets[c.argset[row]])
+            indices = sizes(recorded.dims[3]) if len(recorded.dims) > 3 else None
+            shape = recorded.values[2] if len(recorded.values) > 2 else ""
+            if indices is not None and len(indices) == 2 and _SIZES.fullmatch(shape):
+                found.setdefault(tuple(map(int, shape[1:-1].split(","))), []).append((row, (indices[0], indices[1])))
+        _SPARSE[core] = found
+    return _SPARSE[core]
 
 
 @lru_cache(maxsize=20_000)

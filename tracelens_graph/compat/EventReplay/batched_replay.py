@@ -12,6 +12,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import partial
 from importlib import import_module
 from operator import attrgetter
@@ -38,6 +39,15 @@ def build_on(device: str, largest: int = LARGEST) -> None:
     DEVICE, LARGEST = device, largest
     STORAGES.clear()
     torch.manual_seed(0)
+
+
+def entered(modes: Sequence[str]) -> ExitStack:
+    """Modes that PyTorch is in until this is left: `no_grad`, `below_autograd`, `autocast bfloat16`."""
+    stack, known = ExitStack(), {"no_grad": torch.no_grad, "below_autograd": torch._C._AutoDispatchBelowAutograd}
+    for name, *dtype in map(str.split, modes):
+        of_dtype = [DEVICE.partition(":")[0], *(getattr(torch, one) for one in dtype)]
+        stack.enter_context(torch.autocast(*of_dtype) if dtype else known[name]())
+    return stack
 
 
 @rule
@@ -380,7 +390,8 @@ def measure(operation: dict[str, Any], make: Callable[[], Any], asked: argparse.
     BETWEEN_CALLS.clear()
     positional, keyword = make()
     positional = [[min(n, largest) if type(n) is int else n for n in a] if type(a) is list else a for a in positional]
-    return measure_call(lambda: call(*positional, **keyword), operation, asked, largest)
+    with entered(operation.get("modes", [])):
+        return measure_call(lambda: call(*positional, **keyword), operation, asked, largest)
 
 
 def measure_call(call: Callable[[], Any], known: dict[str, Any], asked: Any, largest: int = UNCAPPED) -> dict[str, Any]:
@@ -481,6 +492,7 @@ def known_of(entry: dict[str, Any]) -> dict[str, Any]:
         "traced_us": traced.get("kernel_us", 0.0),
         "kernels": traced.get("kernels", []),
         "imports": plan.get("imports", []),
+        "modes": plan.get("modes", []),
         "assumed": [f"{one['name']}: {one['assumed']}" for one in stated],
     }
 

@@ -86,6 +86,7 @@ def known_of(entry: dict[str, Any]) -> dict[str, Any]:
         "traced_us": traced.get("kernel_us", 0.0),
         "kernels": traced.get("kernels", []),
         "imports": plan.get("imports", []),
+        "modes": plan.get("modes", []),
         "assumed": [f"{one['name']}: {one['assumed']}" for one in stated],
     }
 

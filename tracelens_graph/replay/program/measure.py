@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from tracelens_graph.replay.program.timing import BETWEEN_CALLS, profiled, times_us
-from tracelens_graph.replay.program.values import build_on
+from tracelens_graph.replay.program.values import build_on, entered
 
 UNCAPPED = 1 << 40
 
@@ -65,7 +65,8 @@ def measure(operation: dict[str, Any], make: Callable[[], Any], asked: argparse.
     BETWEEN_CALLS.clear()
     positional, keyword = make()
     positional = [[min(n, largest) if type(n) is int else n for n in a] if type(a) is list else a for a in positional]
-    return measure_call(lambda: call(*positional, **keyword), operation, asked, largest)
+    with entered(operation.get("modes", [])):
+        return measure_call(lambda: call(*positional, **keyword), operation, asked, largest)
 
 
 def measure_call(call: Callable[[], Any], known: dict[str, Any], asked: Any, largest: int = UNCAPPED) -> dict[str, Any]:

@@ -6,6 +6,7 @@ Programs are assembled from the functions here, so each needs torch and others o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -28,6 +29,15 @@ def build_on(device: str, largest: int = LARGEST) -> None:
     DEVICE, LARGEST = device, largest
     STORAGES.clear()
     torch.manual_seed(0)
+
+
+def entered(modes: Sequence[str]) -> ExitStack:
+    """Modes that PyTorch is in until this is left: `no_grad`, `below_autograd`, `autocast bfloat16`."""
+    stack, known = ExitStack(), {"no_grad": torch.no_grad, "below_autograd": torch._C._AutoDispatchBelowAutograd}
+    for name, *dtype in map(str.split, modes):
+        of_dtype = [DEVICE.partition(":")[0], *(getattr(torch, one) for one in dtype)]
+        stack.enter_context(torch.autocast(*of_dtype) if dtype else known[name]())
+    return stack
 
 
 @rule
