@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from tracelens_graph._version import __version__
-from tracelens_graph.replay.arguments import Named, TensorValue, Value
+from tracelens_graph.replay.arguments import Named, TensorValue, Value, tensors
 from tracelens_graph.replay.assemble import parts, program
 from tracelens_graph.replay.literals import display, identifier, literal
 from tracelens_graph.replay.replay_plan import ReplayPlan
@@ -122,16 +122,20 @@ def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 def roots(plan: ReplayPlan) -> list[str]:
     """Names of the builders and fill rules that the plan's arguments need."""
-    found: set[str] = set()
     written = written_arguments(plan)
-    for argument in plan.arguments:
-        for value in leaves((argument.value,)):
-            if isinstance(value, TensorValue):
-                found |= {value.builder, value.fill.rule} if value.builder in _FILLED else {value.builder}
-                found |= {"restored"} if argument.name in written else set()
-            elif isinstance(value, Named):
-                found.add(value.kind)
-    return sorted(found)
+    restored = any(one.name in written and any(tensors(one.value)) for one in plan.arguments)
+    return sorted(called(one.value for one in plan.arguments) | ({"restored"} if restored else set()))
+
+
+def called(values: Iterable[Value]) -> set[str]:
+    """Names of the builders and fill rules that values need."""
+    found: set[str] = set()
+    for value in leaves(values):
+        if isinstance(value, TensorValue):
+            found |= {value.builder, value.fill.rule} if value.builder in _FILLED else {value.builder}
+        elif isinstance(value, Named):
+            found.add(value.kind)
+    return found
 
 
 def leaves(values: Iterable[Value]) -> Iterator[Value]:

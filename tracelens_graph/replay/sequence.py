@@ -24,7 +24,7 @@ from tracelens_graph.replay.literals import display, identifier, literal
 from tracelens_graph.replay.places import Place, place
 from tracelens_graph.replay.planned import planned
 from tracelens_graph.replay.replay_plan import ReplayPlan, Traced
-from tracelens_graph.replay.script import dense_strides, entry, roots, source, written_by
+from tracelens_graph.replay.script import called, dense_strides, entry, source, written_by
 from tracelens_graph.replay.shared_tensors import Linked, LinkedCall, Sharing, Use, link
 from tracelens_graph.replayer import Replayer
 from tracelens_graph.schema import GPU_KINDS, Kind
@@ -148,8 +148,8 @@ class SequencePlan:
 
     def script(self) -> str:
         """A program that runs the operations one after another, and times them; it needs torch alone."""
-        told: dict[int, tuple[Any, ...]] = {}
-        written = [_step_source(step, told) for step in self.steps]
+        writer = _Writer()
+        written = [writer.step(step) for step in self.steps]
         facts = {
             "title": self.title,
             "traced": "GPU time of these operations" if self.is_gpu else "time of these operations on the host",
@@ -159,12 +159,8 @@ class SequencePlan:
             "assumed": list(self.assumed),
             "imports": list(self.imports),
         }
-        needed = {"tensor", "use", "normal"}
-        for step in self.steps:
-            needed |= set(roots(step.call.plan)) - {"restored", "shared"}
-            needed |= {use.value.fill.rule for use in step.call.uses}
         slots = {"SEQUENCE": literal(facts), "steps": display("[", written, "]", _INDENT)}
-        return program(parts(*MODULES), self._heading(), slots, sorted(needed))
+        return program(parts(*MODULES), self._heading(), slots, sorted(writer.needed))
 
     def _heading(self) -> str:
         lines = entry("", f"{len(self.steps):,} operations below {self.title}, called again in their order.")
@@ -340,44 +336,54 @@ def _is_stricter(one: Fill, other: Fill | None) -> bool:
     return False
 
 
-def _step_source(step: Step, told: dict[int, tuple[Any, ...]]) -> str:
-    """A step as source; `told` has the forms of the tensors that were told before."""
-    call = step.call
-    inner = _INDENT * 3
-    name = f"{call.plan.op.replace('::', '.')}.{call.plan.overload or 'default'}"
-    positional = [_source(one, told, inner + _INDENT) for one in call.positional]
-    keyword = [f"{literal(key)}: {_source(one, told, inner + _INDENT)}" for key, one in call.keyword.items()]
-    entries = {
-        "call": literal(name),
-        "positional": display("[", positional, "]", inner),
-        "keyword": display("{", keyword, "}", inner),
-        "makes": literal(call.makes),
-        "frees": literal(call.frees),
-        "traced_us": literal(round(step.traced_us, 3)),
-    }
-    return display("{", [f"{literal(key)}: {text}" for key, text in entries.items()], "}", _INDENT * 2)
+class _Writer:
+    """Writes steps as source.
+
+    Attributes:
+        needed: functions that what was written calls, or names as rules.
+    """
+
+    def __init__(self) -> None:
+        self.needed: set[str] = set()
+        self._told: dict[int, tuple[Any, ...]] = {}
+
+    def step(self, step: Step) -> str:
+        """A step as source."""
+        call, inner = step.call, _INDENT * 3
+        positional = [self._value(one, inner + _INDENT) for one in call.positional]
+        keyword = [f"{literal(key)}: {self._value(one, inner + _INDENT)}" for key, one in call.keyword.items()]
+        entries = {
+            "call": literal(f"{call.plan.op.replace('::', '.')}.{call.plan.overload or 'default'}"),
+            "positional": display("[", positional, "]", inner),
+            "keyword": display("{", keyword, "}", inner),
+            "makes": literal(call.makes),
+            "frees": literal(call.frees),
+            "traced_us": literal(round(step.traced_us, 3)),
+        }
+        if call.plan.modes:
+            entries["modes"] = literal(call.plan.modes)
+        return display("{", [f"{literal(key)}: {text}" for key, text in entries.items()], "}", _INDENT * 2)
+
+    def _value(self, value: Linked, indent: str) -> str:
+        if isinstance(value, tuple):
+            return display("[", [self._value(one, indent + _INDENT) for one in value], "]", indent)
+        if not isinstance(value, Use):
+            self.needed |= called([value])
+            return source(value, indent=indent)
+        told: dict[str, Any] = {} if value.of is None else {"of": value.of}
+        form = (value.value.shape, value.value.dtype, value.value.fill)
+        if self._told.get(value.number) == form:
+            told |= {"grad": True} if value.value.grad else {}
+            self.needed |= {"use", "normal"}
+            return display("use(", [str(value.number), *_keywords(told)], ")", indent)
+        self._told[value.number] = form
+        self.needed |= {"use", value.value.fill.rule}
+        told |= value.value.told
+        shape, dtype = literal(told.pop("shape")), literal(told.pop("dtype"))
+        if told.get("strides") == dense_strides(value.value.shape):
+            del told["strides"]
+        return display("use(", [str(value.number), shape, dtype, *_keywords(told)], ")", indent)
 
 
-def _source(value: Linked, told: dict[int, tuple[Any, ...]], indent: str) -> str:
-    if isinstance(value, tuple):
-        return display("[", [_source(one, told, indent + _INDENT) for one in value], "]", indent)
-    if not isinstance(value, Use):
-        return source(value, indent=indent)
-    form = (value.value.shape, value.value.dtype, value.value.fill)
-    if told.get(value.number) == form:
-        of = "" if value.of is None else f", of={value.of}"
-        return f"use({value.number}{of}{', grad=True' * value.value.grad})"
-    told[value.number] = form
-    return display("use(", [str(value.number), *_form(value)], ")", indent)
-
-
-def _form(use: Use) -> Iterator[str]:
-    told = dict(use.value.told)
-    yield literal(told.pop("shape"))
-    yield literal(told.pop("dtype"))
-    if told.get("strides") == dense_strides(use.value.shape):
-        del told["strides"]
-    if use.of is not None:
-        yield f"of={use.of}"
-    for name, one in told.items():
-        yield f"{identifier(name)}={literal(one)}"
+def _keywords(told: Mapping[str, Any]) -> list[str]:
+    return [f"{identifier(name)}={literal(one)}" for name, one in told.items()]

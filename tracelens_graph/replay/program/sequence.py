@@ -19,7 +19,7 @@ import torch
 
 from tracelens_graph.replay.program.measure import measure_call, options, tensors
 from tracelens_graph.replay.program.timing import BETWEEN_CALLS, restored, write
-from tracelens_graph.replay.program.values import build_on, extent, tensor
+from tracelens_graph.replay.program.values import build_on, entered, extent, tensor
 
 SEQUENCE: dict[str, Any] = {}
 
@@ -137,7 +137,11 @@ class Steps:
     def _call(self, step: dict[str, Any]) -> None:
         keyword = {name: taken(value) for name, value in step["keyword"].items()}
         positional = [taken(value) for value in step["positional"]]
-        result = step["function"](*positional, **keyword)
+        if "modes" in step:
+            with entered(step["modes"]):
+                result = step["function"](*positional, **keyword)
+        else:
+            result = step["function"](*positional, **keyword)
         if step["follows"]:
             for one in tensors([*positional, *keyword.values()]):
                 one.requires_grad_(False)
