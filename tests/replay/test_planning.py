@@ -115,6 +115,27 @@ def test_sparse_tensors_are_a_guess() -> None:
     assert "layout" in made.assumed[0]
 
 
+def test_sparse_tensors_have_the_entries_that_they_were_made_with() -> None:
+    class Made(Around):
+        def sparse_made(self, shape: tuple[int, ...]) -> tuple[int, int] | None:
+            return (1, 7) if shape == (40, 16) else None
+
+    def options(op: str, shape: tuple[int, ...], *children: str) -> dict[str, Any]:
+        return dict(values(plan_of(call(op, (shape, "float", (), ""), around=Made(children))))["self"].fill.options)
+
+    assert options("neg", (40, 16)) == {"entries": 7, "dense": 1}
+    assert options("neg", (40, 10)) == {"entries": 40}
+    assert options("coalesce", (8,), "aten::_coalesce") == {"entries": 2, "coalesced": False}
+    assert options("coalesce", (40, 16)) == {"entries": 7, "dense": 1}
+
+
+def test_an_operand_that_makes_another_fold_is_followed() -> None:
+    operands = (tensor(2, 3, 4, strides=(4, 8, 1)), tensor(4, 5))
+    folded = values(plan_of(call("matmul", *operands, around=Around(("aten::t", "aten::reshape")))))["other"]
+    expanded = values(plan_of(call("matmul", *operands, around=Around(("aten::expand",)))))["other"]
+    assert (folded.grad, expanded.grad) == (True, False)
+
+
 @pytest.mark.parametrize(
     ("made", "reason"),
     [
@@ -153,6 +174,17 @@ def test_an_execution_trace_adds_storages_offsets_devices_and_strings() -> None:
     assert [one.on_cpu for one in list(values(copied).values())[:2]] == [False, True]
     told = [first, Observed("tanh", [], "String")]
     assert values(plan_of(call("gelu", tensor(4), NOTHING, observed=told)))["approximate"] == "tanh"
+
+
+def test_lists_of_sparse_tensors_have_no_strides_but_where_the_execution_trace_has_dense_ones() -> None:
+    one, other = [3, 7, 0, 6, 4, "cpu"], [4, 8, 0, 6, 4, "cpu"]
+    told = Observed([one, other], [[2, 3], [2, 3]], "GenericList[Tensor(float),Tensor(float)]", [[], []])
+    listed_ = (((2, 3), (2, 3)), "TensorList", ((), ()), "")
+    made = values(plan_of(call("cat", listed_, scalar("0"), observed=[told, Observed(0, [], "Int")])))["tensors"]
+    assert [part.layout for part in made] == ["sparse_coo", "sparse_coo"]
+    sparse = Observed([3, 7, 0, 6, 4, "cpu"], [2, 3], "Tensor(float)")
+    alone = values(plan_of(call("neg", ((2, 3), "float", (), ""), observed=[sparse], has_gpu=True)))["self"]
+    assert (alone.layout, alone.storage, alone.on_cpu) == ("sparse_coo", None, False)
 
 
 def test_empty_tensors_share_no_memory() -> None:

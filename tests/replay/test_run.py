@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib.util import find_spec
 
 import pytest
@@ -105,3 +106,19 @@ else:
     def test_without_torch_an_error_says_what_to_do() -> None:
         with pytest.raises(NoTorchError, match="write a script"):
             run(SOFTMAX)
+
+    def test_tensors_that_are_told_alike_are_one() -> None:
+        told = [TensorValue((2, 3), "float32", storage=0), TensorValue((2, 3), "float32", storage=0, offset=1)]
+        one, same, other = made((told[0], told[0], told[1]))
+        assert one is same
+        assert other is not one
+        assert other.untyped_storage().data_ptr() == one.untyped_storage().data_ptr()
+
+    def test_views_of_conjugates() -> None:
+        assert made(TensorValue((3,), "complex64", conj=True)).is_conj()
+
+    def test_modes() -> None:
+        plan = plan_of(call("mm", tensor(2, 3), tensor(3, 4)))
+        assert run(replace(plan, modes=("autocast bfloat16", "no_grad")), "cpu").dtype == torch.bfloat16
+        assert torch.is_grad_enabled()
+        assert not torch.is_autocast_enabled("cpu")

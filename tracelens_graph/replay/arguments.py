@@ -35,6 +35,7 @@ class TensorValue:
         on_cpu: whether it stays on the host whatever device the program runs on.
         reach: elements that its storage has at least, where others reach beyond this tensor.
         grad: whether autograd follows it.
+        conj: whether it is a view that stands for the conjugates of what is stored.
     """
 
     shape: tuple[int, ...]
@@ -47,6 +48,7 @@ class TensorValue:
     on_cpu: bool = False
     reach: int = 0
     grad: bool = False
+    conj: bool = False
 
     @property
     def builder(self) -> str:
@@ -72,8 +74,8 @@ class TensorValue:
         elif self.builder != "quantized":
             found |= {"layout": self.layout} if self.builder == "sparse_csr" else {}
             found |= self.fill.options
-        if self.grad and self.builder in ("tensor", "shared"):
-            found["grad"] = True
+        if self.builder in ("tensor", "shared"):
+            found |= {name: True for name in ("grad", "conj") if getattr(self, name)}
         return found | ({"on_cpu": True} if self.on_cpu and self.builder in ("tensor", "shared", "quantized") else {})
 
 

@@ -157,6 +157,7 @@ def batch(site: Site) -> int:
 
 def square(definite: bool) -> Maker:
     """Matrices where the tensor holds such; positive definite ones at request."""
+
     def make(site: Site) -> Fill | None:
         shape = site.tensor.shape
         if len(shape) < 2 or shape[-1] != shape[-2] or 0 in shape:

@@ -58,6 +58,7 @@ class _Tensor(_Form):
     on_cpu: bool = False
     reach: Count = 0
     grad: bool = False
+    conj: bool = False
 
 
 class _Argument(_Form):

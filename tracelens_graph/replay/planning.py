@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tracelens_graph.replay.arguments import Argument, TensorValue, Value, mapped, tensors
 from tracelens_graph.replay.call import Call
+from tracelens_graph.replay.conjugates import with_conjugates
 from tracelens_graph.replay.contents import Site
 from tracelens_graph.replay.dtypes import item_size
 from tracelens_graph.replay.fills import fill
@@ -62,7 +63,8 @@ def plan_of(call: Call) -> ReplayPlan:
     """
     schema = choose(call)
     arguments = as_numbers(call, schema, with_hosts(call, with_dtypes(call, read(call, schema))))
-    arguments = with_gradients(call, schema, _filled(call, schema, with_reach(call, _placed(arguments))))
+    arguments = _filled(call, schema, with_reach(call, _placed(arguments)))
+    arguments = with_conjugates(call, schema, with_gradients(call, schema, arguments))
     keyword = {one.name for one in schema.parameters if one.is_keyword}
     return ReplayPlan(
         op=schema.op,

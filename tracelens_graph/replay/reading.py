@@ -76,7 +76,9 @@ class _Reader:
         if shape is None:
             raise CannotReplay("sizes of a tensor cannot be read")
         found = self._strided(shape, self.written, self.strides)
-        return found if self.observed is None else observed_tensor(found, self.observed)
+        if self.observed is None or found.layout != "strided":
+            return found
+        return observed_tensor(found, self.observed)
 
     def _strided(self, shape: tuple[int, ...], written: str, strides: Any) -> TensorValue:
         dtype = torch_dtype(written)
@@ -94,7 +96,7 @@ class _Reader:
     def _tensors(self) -> Value:
         kind = self.parameter.kind
         if self.observed is not None and (known := observed_tensors(self.observed)) is not None:
-            return known
+            return self._with_layouts(known)
         if self.written in TENSORS and isinstance(self.dims, (list, tuple)) and self.dims:
             return self._list_of_tensors(self.dims)
         if not self.written and kind.is_optional:
@@ -106,6 +108,16 @@ class _Reader:
         if self.written in TENSORS and self.has_values:
             raise CannotReplay(f"lists of more than {_LONGEST_LIST} tensors are not recorded", LINK)
         raise CannotReplay("lists of tensors are not recorded", LINK)
+
+    def _with_layouts(self, known: tuple[TensorValue | None, ...]) -> Value:
+        """Tensors of a list, those that were recorded without strides as sparse ones."""
+        given = self.strides if isinstance(self.strides, (list, tuple)) and len(self.strides) == len(known) else ()
+        found = list(known)
+        for at, (one, strides) in enumerate(zip(known, given, strict=False)):
+            if one is not None and one.shape and strides == ():
+                self.assumed = _SPARSE_GUESS
+                found[at] = TensorValue(one.shape, one.dtype, layout=sparse_layout(self.call))
+        return tuple(found)
 
     def _list_of_tensors(self, dims: Sequence[Any]) -> Value:
         given = self.strides if isinstance(self.strides, (list, tuple)) else ()

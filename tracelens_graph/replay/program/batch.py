@@ -36,7 +36,7 @@ def built_tensor(told: dict[str, Any]) -> torch.Tensor:
     if form != "strided":
         return sparse_csr(layout=form, **told)
     if told["dtype"].startswith(("qint", "quint")):
-        return quantized(told["shape"], told["dtype"])
+        return quantized(told["shape"], told["dtype"], told.get("on_cpu", False))
     return shared(**told) if "storage" in told else tensor(**told)
 
 

@@ -14,7 +14,7 @@ import torch
 DEVICE = "cpu"
 LARGEST = 1 << 62
 RULES: dict[str, Callable[..., Any]] = {}
-STORAGES: dict[tuple[int, bool], torch.UntypedStorage] = {}
+STORAGES: dict[tuple[Any, ...], Any] = {}
 
 
 def rule(fill: Callable[..., None]) -> Callable[..., None]:
@@ -58,6 +58,7 @@ def tensor(
     on_cpu: bool = False,
     reach: int = 0,
     grad: bool = False,
+    conj: bool = False,
     **options: Any,
 ) -> torch.Tensor:
     """A tensor over a storage that a rule filled, which has at least as many elements as are to be reached."""
@@ -67,7 +68,8 @@ def tensor(
     RULES[fill](flat, **options)
     made = torch.empty(0, dtype=flat.dtype, device=device).set_(flat.untyped_storage(), offset, shape, strides)
     # A product needs a gradient and is no leaf, so that ops may write it.
-    return made.mul_(torch.ones((), dtype=flat.dtype, device=device, requires_grad=True)) if grad else made
+    made = made.mul_(torch.ones((), dtype=flat.dtype, device=device, requires_grad=True)) if grad else made
+    return made.conj() if conj else made
 
 
 def extent(shape: Sequence[int], strides: Sequence[int] | None) -> tuple[list[int], list[int], int]:
@@ -94,6 +96,7 @@ def shared(
     on_cpu: bool = False,
     reach: int = 0,
     grad: bool = False,
+    conj: bool = False,
     **options: Any,
 ) -> torch.Tensor:
     """A tensor in a storage that others of that number are in, too; what it holds is what the last one needs."""
@@ -105,7 +108,10 @@ def shared(
     flat = found.new_empty(0).set_(memory, 0, [span], [1])
     RULES[fill](flat[offset:], **options)
     found.set_(memory, offset, shape, strides)
-    return found.mul_(torch.ones((), dtype=found.dtype, device=found.device, requires_grad=True)) if grad else found
+    found = found.mul_(torch.ones((), dtype=found.dtype, device=found.device, requires_grad=True)) if grad else found
+    # What is told alike twice is one tensor: some ops ask whether two arguments are.
+    key = (storage, on_cpu, offset, *shape, *strides, dtype, grad, conj)
+    return STORAGES.setdefault(key, found.conj() if conj else found)
 
 
 def dtype(name: str) -> torch.dtype:
