@@ -198,24 +198,28 @@ class BulkExport:
 
     def _write_edges(self, edges: Edges, scopes: Mapping[str, str], numbers: _Numbers) -> None:
         ends = []
-        for label, keys in zip((edges.source, edges.target), edges.columns, strict=True):
+        for label, keys in zip((edges.source, edges.target), edges.columns[:2], strict=True):
             if label == EVENT:
                 ends.append(numbers.of(np.asarray(keys)))
             else:
                 scope = scopes[KEYS[label].scope]
                 found = (self._context[label, scope, key][0] for key in keys)
                 ends.append(np.fromiter(found, np.int64, len(keys)))
-        source, target = distinct_pairs(*ends)
+        if not edges.properties:
+            ends = list(distinct_pairs(*ends))
         if EVENT not in (edges.source, edges.target):  # then another trace may have had the same
-            pairs = [(edges.type, *pair) for pair in zip(source.tolist(), target.tolist(), strict=True)]
+            pairs = [(edges.type, *pair) for pair in zip(*(side.tolist() for side in ends), strict=True)]
             new = np.array([pair not in self._joined for pair in pairs], bool)
-            source, target = source[new], target[new]
+            ends = [side[new] for side in ends]
             self._joined.update(pairs)
-        file = self._file("relationships", (edges.type,), ())
-        for low in range(0, len(source), ROWS_AT_ONCE):
+        file = self._file("relationships", (edges.type,), edges.properties)
+        for low in range(0, len(ends[0]), ROWS_AT_ONCE):
             rows = slice(low, low + ROWS_AT_ONCE)
-            file.writelines(f"{a},{b}\n" for a, b in zip(source[rows].tolist(), target[rows].tolist(), strict=True))
-        self._edges += len(source)
+            fields: list[Iterable[str]] = [map(str, side[rows].tolist()) for side in ends]
+            for prop, column in zip(edges.properties, edges.columns[2:], strict=True):
+                fields.append(self._fields.of(prop, column[rows]))
+            file.writelines(f"{row}\n" for row in map(",".join, zip(*fields, strict=True)))
+        self._edges += len(ends[0])
 
     def _finish(self) -> None:
         for (label, *_), (number, values) in self._context.items():

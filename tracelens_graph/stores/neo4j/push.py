@@ -33,6 +33,7 @@ _COMPARED = {
     "options": "other options",
     "architecture": "another device",
     "schema_version": "another version of the graph model",
+    "database_version": "another version of what stands in the database",
     "tool_version": "another version of tracelens_graph",
 }
 """Properties of a trace that must agree with what is there -> what to call them."""
