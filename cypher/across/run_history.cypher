@@ -27,7 +27,7 @@ WITH p, t, substring(label, size(p.label) + 1) AS value
 WHERE p.label IS NULL OR value IS NOT NULL
 CALL (t) {
   MATCH (k:GpuEvent)
-  WHERE k.trace = t.id AND k.pre >= 0
+  WHERE k.trace = t.id
   WITH k.start_ns AS start, k.end_ns AS end,
        CASE k.gpu_class WHEN 'computation' THEN 0 WHEN 'communication' THEN 1 ELSE 2 END AS class ORDER BY start
   WITH min(start) AS first, max(end) AS last, collect({start: start, end: end, class: class}) AS events

@@ -23,7 +23,7 @@ WHERE p.run IS NULL OR t.run = p.run
 WITH p, t.run AS run, t.pushed_ns AS pushed ORDER BY pushed DESC LIMIT 1
 MATCH (g:Matching {run: run, state: 'complete'})
 MATCH (c:Meeting)<-[m:MEMBER_OF]-(k)
-WHERE c.run = run AND c.number >= 0 AND (p.kind IS NULL OR c.name = p.kind)
+WHERE c.run = run AND (p.kind IS NULL OR c.name = p.kind)
 WITH g, k.trace AS id, count(*) AS collectives, sum(m.wait_ns) AS wait, sum(m.end_ns - m.start_ns) AS dur,
      sum(CASE m.start_ns WHEN c.start_ns + c.start_skew_ns THEN 1 ELSE 0 END) AS times_last,
      sum(CASE m.start_ns WHEN c.start_ns THEN 1 ELSE 0 END) AS times_first

@@ -19,8 +19,8 @@
 WITH {trace: null, without: null, step: null} AS p
 MATCH (t:Trace {state: 'complete'})
 WHERE p.trace IS NULL OR p.trace IN [t.id, t.path, t.name]
-WITH p, t ORDER BY t.pushed_ns DESC LIMIT 1
-MATCH (k:GpuEvent) WHERE k.trace = t.id AND k.pre >= 0 AND (p.step IS NULL OR k.step = p.step)
+WITH p, t ORDER BY t.pushed_ns DESC, t.id LIMIT 1
+MATCH (k:GpuEvent) WHERE k.trace = t.id AND (p.step IS NULL OR k.step = p.step)
 OPTIONAL MATCH (k)<-[:LAUNCHES]-(r:RuntimeCall)
 OPTIONAL MATCH (r) (()<-[:CALLS]-(x WHERE NOT x:PythonFunction OR NOT x.name CONTAINS '): '
                                       OR (p.without IS NOT NULL AND x.name CONTAINS p.without)))*

@@ -15,9 +15,9 @@
 WITH {trace: null, step: null} AS p
 MATCH (t:Trace {state: 'complete'})
 WHERE p.trace IS NULL OR p.trace IN [t.id, t.path, t.name]
-WITH p, t ORDER BY t.pushed_ns DESC LIMIT 1
+WITH p, t ORDER BY t.pushed_ns DESC, t.id LIMIT 1
 MATCH (k:GpuEvent)
-WHERE k.trace = t.id AND k.pre >= 0 AND (p.step IS NULL OR k.step = p.step)
+WHERE k.trace = t.id AND (p.step IS NULL OR k.step = p.step)
 WITH collect(k) AS events, sum(k.dur_ns) AS whole
 UNWIND events AS k
 WITH k, whole WHERE k.gpu_class <> 'communication'
