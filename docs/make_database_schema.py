@@ -34,7 +34,7 @@ from tracelens_graph.schema.database import (
     Stored,
     event_labels,
 )
-from tracelens_graph.stores.neo4j.statements import constraints, indexes
+from tracelens_graph.stores.neo4j.statements import schema
 
 HEAD = """# The graph in the database
 
@@ -93,7 +93,7 @@ def schema_page() -> str:
     parts += _section("comparisons", DIFF_KINDS, DIFF_PROPERTIES, DIFF_EDGES, DIFF_EDGE_PROPERTIES)
     parts += [RANKS, *_section("ranks", RANK_KINDS, RANK_PROPERTIES, RANK_EDGES, RANK_EDGE_PROPERTIES)]
     parts.append(INDEXES)
-    parts.append("```cypher\n" + "".join(f"{one};\n" for one in (*constraints(), *indexes())) + "```\n")
+    parts.append("```cypher\n" + "".join(f"{one};\n" for one in schema().values()) + "```\n")
     return "\n".join(parts)
 
 

@@ -6,7 +6,6 @@ import json
 from itertools import chain
 from typing import Any
 
-import numpy as np
 import pytest
 from handmade import small_trace
 from hostile import NAMES, hostile_trace
@@ -30,9 +29,8 @@ from tracelens_graph.schema.database import (
     event_labels,
 )
 from tracelens_graph.simulate import simulate
-from tracelens_graph.stores.neo4j.image import Image, Nodes, Options, Placement
+from tracelens_graph.stores.neo4j.image import Image, Options, Placement
 from tracelens_graph.stores.neo4j.statements import write_edges, write_nodes
-from tracelens_graph.stores.neo4j.writer import BATCH, BATCH_BYTES, batches
 
 TYPES = {"int": int, "float": float, "str": str, "bool": bool, "strs": list}
 
@@ -175,24 +173,3 @@ def test_options_come_back_from_text() -> None:
     assert Options.of(options.text) == options
     assert options.words == "Op, Kernel; calls of 5 us GPU time or more; all arguments"
     assert Options().words == "all events"
-
-
-@pytest.mark.parametrize("length", [1, 999, 1001, 4999, 12_345])
-def test_batches_hold_every_row_once(length: int) -> None:
-    for sessions in (1, 2):
-        nodes = nodes_of_sizes(np.zeros(length, np.int64))
-        found = [batch for queue in batches(nodes, sessions) for batch in queue]
-        covered = [row for batch in found for row in range(batch.low, batch.high)]
-        assert covered == list(range(length))
-        assert max(batch.high - batch.low for batch in found) <= BATCH
-
-
-def test_batches_hold_little_text() -> None:
-    sizes = np.array([10, BATCH_BYTES // 2, BATCH_BYTES // 2, 3 * BATCH_BYTES, 1, 1], np.int64)
-    found = [(batch.low, batch.high) for queue in batches(nodes_of_sizes(sizes)) for batch in queue]
-    assert found == [(0, 2), (2, 3), (3, 4), (4, 6)]
-
-
-def nodes_of_sizes(sizes: np.ndarray) -> Nodes:
-    uid = Stored("uid", "int", "")
-    return Nodes((EVENT, "Op"), (uid,), (np.arange(len(sizes)),), sizes)

@@ -19,12 +19,12 @@ from profiles import thorough
 from tracelens_graph.database import Database, image
 from tracelens_graph.loading import load_core
 from tracelens_graph.simulate import simulate
-from tracelens_graph.stores.neo4j import writer
+from tracelens_graph.stores.neo4j import batches
+from tracelens_graph.stores.neo4j.batches import edge_stages, node_batches
 from tracelens_graph.stores.neo4j.image import Placement
-from tracelens_graph.stores.neo4j.writer import batches
 
-DRIVER_WAITS_S = 20
-"""A server that is back so soon is waited for; the driver gives up after 30 s."""
+DRIVER_WAITS_S = 60
+"""A server that is back so soon is waited for; the driver gives up after two minutes."""
 
 BATCH = 250
 """Rows of a transaction, so that the push of a small trace is one of many transactions."""
@@ -70,7 +70,7 @@ def killing(writer, session, batch):
         kill()
     return rows
 
-writer.BATCH, Writer._commit = int(rows), killing
+batches.BATCH, Writer._commit = int(rows), killing
 with open(file, "rb") as opened:
     image = pickle.load(opened)
 with Connection(uri, password=password).driver() as driver:
@@ -105,8 +105,9 @@ def pushed(doomed: Home, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path
     core = load_core(simulate(1, **size, seed=20).ranks[0].trace)
     made = image(core, Placement("killed", "rank0", ("seed=20",)))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(writer, "BATCH", BATCH)
-        assert sum(len(queue) for group in (*made.nodes, *made.edges) for queue in batches(group)) > BATCHES
+        patch.setattr(batches, "BATCH", BATCH)
+        of_edges = sum(len(queue) for stage in edge_stages(made.edges) for queue in stage)
+        assert len(node_batches(made.nodes)) + of_edges > BATCHES
     file = tmp_path_factory.mktemp("image") / "image"
     file.write_bytes(pickle.dumps(made))
     doomed.empty()
@@ -132,7 +133,7 @@ def test_the_next_push_completes_it(kill: Kill, doomed: Home, pushed: tuple[Path
             began = time.monotonic()
             doomed.start()
             down_s = time.monotonic() - began
-        said, _ = child.communicate(timeout=120)
+        said, _ = child.communicate(timeout=240)
     with Database(doomed.connection) as database:
         states = {one["id"]: one["state"] for one in database.traces()}
         if kill.victim != "server":

@@ -21,8 +21,8 @@ from tracelens_graph.perf.devices import architecture
 from tracelens_graph.schema import CONTEXT_EDGES, EVENT_EDGES, GPU_KINDS, Kind
 from tracelens_graph.schema.database import CONTEXT_PROPERTIES, EVENT, EVENT_PROPERTIES, HEAT, KEYS
 from tracelens_graph.simulate import simulate
-from tracelens_graph.stores.neo4j import catalog, push, writer
-from tracelens_graph.stores.neo4j.image import Image, Options, Placement
+from tracelens_graph.stores.neo4j import batches, catalog
+from tracelens_graph.stores.neo4j.image import Edges, Image, Options, Placement
 
 
 @pytest.fixture
@@ -231,7 +231,7 @@ def test_a_permanent_error_is_one_line_and_the_next_push_completes(
 ) -> None:
     found = placed(other)
     with monkeypatch.context() as patched:
-        patched.setattr(writer, "write_edges", lambda edges, whole: "UNWIND $rows AS r RETURN 1 / 0 AS found")
+        patched.setattr(batches, "write_edges", lambda edges: "UNWIND $rows AS r RETURN 1 / 0 AS found")
         with pytest.raises(DatabaseError) as error:
             database.push_image(found)
     assert len(str(error.value).splitlines()) == 1
@@ -298,15 +298,15 @@ def test_a_trace_dropped_while_it_is_pushed(database: Database, other: Core) -> 
 def test_knowledge_dropped_while_it_is_needed_is_written_again(
     database: Database, other: Core, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found, batches = placed(other), writer.batches
+    found, write_edges = placed(other), batches.write_edges
 
-    def drop_first(group: Any, sessions: int = 2) -> Any:
-        if getattr(group, "type", "") == "NAMED" and not dropped:
+    def drop_first(edges: Edges) -> str:
+        if edges.type == "NAMED" and not dropped:
             dropped.append(database.ask("MATCH (n:KernelName) DETACH DELETE n RETURN 1", write=True))
-        return batches(group, sessions)
+        return write_edges(edges)
 
     dropped: list[Any] = []
-    monkeypatch.setattr(push, "batches", drop_first)
+    monkeypatch.setattr(batches, "write_edges", drop_first)
     assert database.push_image(found) == "pushed"
     assert dropped
     assert_same(contents(database.connection), expected(found))

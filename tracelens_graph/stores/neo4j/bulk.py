@@ -25,7 +25,7 @@ from tracelens_graph.schema.database import CONTEXT_PROPERTIES, EVENT, EVENT_PRO
 from tracelens_graph.stores.frames import Texts
 from tracelens_graph.stores.neo4j.connection import DEFAULT_DATABASE
 from tracelens_graph.stores.neo4j.image import Edges, Image, Nodes
-from tracelens_graph.stores.neo4j.statements import constraints, indexes
+from tracelens_graph.stores.neo4j.statements import schema
 
 ARGUMENTS, SCHEMA, README = "import.args", "schema.cypher", "README.txt"
 
@@ -231,7 +231,7 @@ class BulkExport:
             self._file("nodes", (label,), props).write(f"{number},{','.join(row)}\n")
         for file in self._files.values():
             file.close()
-        statements = [f"{statement};\n" for statement in (*constraints(), *indexes())]
+        statements = [f"{statement};\n" for statement in schema().values()]
         self._write(SCHEMA, "".join(statements))
         self._write(README, _ABOUT)
         # The name of the database comes first: behind a list of files it would be one of them.

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tracelens_graph.errors import DatabaseError
+from tracelens_graph.stores.neo4j.connection import reach
 from tracelens_graph.stores.neo4j.statements import (
     DELETE_CONTEXT,
     DELETE_EVENTS,
@@ -55,7 +56,7 @@ def paths(driver: Driver, database: str, run: str) -> list[dict[str, Any]]:
 
 
 def _listed(driver: Driver, database: str, statement: str, **parameters: Any) -> list[dict[str, Any]]:
-    driver.verify_connectivity()  # no connection of a server that was started anew meanwhile
+    reach(driver)
     with driver.session(database=database, default_access_mode="READ") as session:  # which does not try for long
         found: list[dict[str, Any]] = session.run(statement, parameters).value()
         return found

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -33,6 +35,12 @@ _CONNECT_S = 5.0
 
 _HANDSHAKE_S = 20.0
 """Seconds for greeting and login, which take long on a server that is busy."""
+
+_RETRIES_S = 120.0
+"""Seconds for which what was begun is tried again: a server that is started anew under load takes a minute."""
+
+OLDEST = (5, 26)
+"""First version of Neo4j that everything is made for."""
 
 _LONGEST = 400
 """Characters of a server's message that are shown."""
@@ -71,15 +79,40 @@ class Connection:
         """The official driver for this database; close it after use."""
         from neo4j import GraphDatabase
 
+        log = logging.getLogger("neo4j")  # what comes of what it warns of is told in words
+        if not log.handlers:
+            log.addHandler(logging.NullHandler())
         return GraphDatabase.driver(
             self.uri,
             auth=(self.user, self.password) if self.password else None,
             user_agent=f"tracelens_graph/{__version__}",
             connection_timeout=_CONNECT_S,
             connection_acquisition_timeout=_HANDSHAKE_S,
+            max_transaction_retry_time=_RETRIES_S,
             # The server warns of labels and properties that nothing in a database has yet, and quotes the statement.
             notifications_min_severity="OFF",
         )
+
+
+def reach(driver: neo4j.Driver) -> str:
+    """Connect, with no connection of a server that was started anew meanwhile; the version of the server.
+
+    Raises:
+        DatabaseError: it is older than `OLDEST`.
+    """
+    server = driver.get_server_info()
+    version = server.agent.partition("/")[2] or server.agent
+    if not is_new_enough(version):
+        host, port, *_ = server.address
+        oldest = ".".join(map(str, OLDEST))
+        raise DatabaseError(f"the server at {host}:{port} is version {version} of Neo4j; {oldest} or later is needed")
+    return version
+
+
+def is_new_enough(version: str) -> bool:
+    """Whether a version of Neo4j, as it says it itself (5.26.31, 2025.01.0), is one that everything is made for."""
+    match = re.match(r"(\d+)\.(\d+)", version)
+    return match is not None and (int(match[1]), int(match[2])) >= OLDEST
 
 
 def _parts(uri: str) -> SplitResult:
