@@ -8,18 +8,22 @@ with tlg.connect("bolt://127.0.0.1:7687", password="...") as db:
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
+from tracelens_graph.analyses.questions import QUESTIONS, STEP
 from tracelens_graph.analyses.report.knowledge import add_knowledge
+from tracelens_graph.analyses.shared.answers import plain_answer
 from tracelens_graph.cypher import parse
 from tracelens_graph.database_diff import diff_image
 from tracelens_graph.database_ranks import ranks_image
+from tracelens_graph.errors import AnalysisError, DatabaseError
 from tracelens_graph.files import file_name, stem
 from tracelens_graph.graph.context import build_context
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
+from tracelens_graph.schema.tables import TABLES
 from tracelens_graph.stores.neo4j import catalog, query
 from tracelens_graph.stores.neo4j.connection import (
     DEFAULT_DATABASE,
@@ -302,7 +306,9 @@ class Database:
         driver, database = self._driver, self.connection.database
         with self._in_words():
             if question.isidentifier():
-                return query.ask(driver, database, query.named(question), parameters, timeout_s)
+                named = query.named(question)
+                _check_types(question, parameters)
+                return query.ask(driver, database, named, parameters, timeout_s)
             own = parse("query", "", question)
             if own.defaults:
                 question, parameters = query.prepared(driver, database, own, parameters)
@@ -314,6 +320,19 @@ class Database:
 
     def _in_words(self) -> AbstractContextManager[None]:
         return errors_in_words(self.connection)
+
+
+def _check_types(question: str, parameters: Mapping[str, Any]) -> None:
+    """Refuse values that parameters of a question of the library cannot have."""
+    known = QUESTIONS[question].parameters if question in QUESTIONS else {}
+    for name, value in parameters.items():
+        if name in known:
+            try:
+                known[name].check(value)
+            except AnalysisError as error:
+                raise DatabaseError(str(error)) from None
+        if name == STEP and value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+            raise DatabaseError(f"{name}={value!r:.60}: a whole number or null is wanted")
 
 
 def connect(

@@ -126,6 +126,20 @@ def _parts(uri: str) -> SplitResult:
     return parts
 
 
+class PrefixedError(Exception):
+    """A server's refusal of a statement that was sent with something in front of it.
+
+    Attributes:
+        error: the driver's error.
+        length: characters in front of the user's text.
+    """
+
+    def __init__(self, error: neo4j.exceptions.Neo4jError, length: int) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.length = length
+
+
 @contextmanager
 def errors_in_words(connection: Connection) -> Iterator[None]:
     """Turns whatever the driver raises inside the block into one clear line.
@@ -139,6 +153,8 @@ def errors_in_words(connection: Connection) -> Iterator[None]:
         yield
     except Neo4jError as error:
         raise DatabaseError(_refusal(error, connection)) from error
+    except PrefixedError as prefixed:
+        raise DatabaseError(_refusal(prefixed.error, connection, prefixed.length)) from prefixed.error
     except (ServiceUnavailable, SessionExpired, ConfigurationError) as error:
         raise DatabaseError(_failure(error, connection)) from error
     except UnicodeEncodeError as error:
@@ -147,8 +163,8 @@ def errors_in_words(connection: Connection) -> Iterator[None]:
         raise DatabaseError("a number is too large: a database takes whole numbers of 64 bits") from error
 
 
-def _refusal(error: neo4j.exceptions.Neo4jError, connection: Connection) -> str:
-    """What a server says no to."""
+def _refusal(error: neo4j.exceptions.Neo4jError, connection: Connection, prefix: int = 0) -> str:
+    """What a server says no to; places are told in the text behind so many characters."""
     kind = (error.code or "").rpartition(".")[2]
     where = connection.uri
     if kind == "AuthenticationRateLimit":
@@ -163,7 +179,22 @@ def _refusal(error: neo4j.exceptions.Neo4jError, connection: Connection) -> str:
         return f"{where} has no database {connection.database!r}"
     if kind == "DatabaseUnavailable":
         return f"{where}: the database {connection.database!r} is not available: it is starting, stopping or stopped"
-    return f"{where}: {_one_line(error.message or kind)} ({kind})"
+    if kind.startswith("TransactionTimedOut"):
+        return f"{where}: the answer took longer than --timeout allows (in Python timeout_s), and was given up"
+    return f"{where}: {_one_line(_placed(error.message or kind, prefix))} ({kind})"
+
+
+def _placed(message: str, prefix: int) -> str:
+    """A message with places in the user's own text, and without the mark below the quoted line."""
+
+    def moved(match: re.Match[str]) -> str:
+        line, column, offset = map(int, match.groups())
+        return f"(line {line}, column {column - prefix if line == 1 else column} (offset: {offset - prefix}))"
+
+    message = re.sub(r"\(line (\d+), column (\d+) \(offset: (\d+)\)\)", moved, message)
+    if prefix:
+        message = re.sub(r'^"EXPLAIN ', '"', message, flags=re.MULTILINE)
+    return re.sub(r"\n *\^\s*$", "", message)
 
 
 def _failure(error: BaseException, connection: Connection) -> str:
