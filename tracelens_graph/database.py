@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from tracelens_graph.analyses.questions import QUESTIONS, STEP
 from tracelens_graph.analyses.report.knowledge import add_knowledge
-from tracelens_graph.analyses.shared.answers import plain_answer
 from tracelens_graph.cypher import parse
 from tracelens_graph.database_diff import diff_image
 from tracelens_graph.database_ranks import ranks_image
@@ -23,7 +22,6 @@ from tracelens_graph.files import file_name, stem
 from tracelens_graph.graph.context import build_context
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
-from tracelens_graph.schema.tables import TABLES
 from tracelens_graph.stores.neo4j import catalog, query
 from tracelens_graph.stores.neo4j.connection import (
     DEFAULT_DATABASE,
@@ -35,7 +33,7 @@ from tracelens_graph.stores.neo4j.connection import (
 from tracelens_graph.stores.neo4j.diff_push import push_diff_image
 from tracelens_graph.stores.neo4j.image import Image, Options, Placement
 from tracelens_graph.stores.neo4j.pull import pull_trace
-from tracelens_graph.stores.neo4j.push import Outcome, push_image
+from tracelens_graph.stores.neo4j.push import Outcome, make_schema, push_image
 from tracelens_graph.stores.neo4j.ranks_push import push_ranks_image
 from tracelens_graph.stores.neo4j.trace_image import image_of
 
@@ -247,6 +245,16 @@ class Database:
         """Properties of all traces, complete or not, by run, rank and name."""
         with self._in_words():
             return catalog.traces(self._driver, self.connection.database)
+
+    def size(self) -> tuple[int, int]:
+        """Numbers of all nodes and of all edges of the database, whoever wrote them."""
+        with self._in_words():
+            return catalog.size(self._driver, self.connection.database)
+
+    def make_schema(self) -> None:
+        """Make constraints and indexes that are missing, as a push does; for what was imported offline."""
+        with self._in_words():
+            make_schema(self._driver, self.connection.database)
 
     def drop(self, wanted: str, progress: Callable[[int, int], None] | None = None) -> list[str]:
         """Delete all traces of a run, or one trace, with the knowledge that no other trace uses.

@@ -31,7 +31,7 @@ ARGUMENTS, SCHEMA, README = "import.args", "schema.cypher", "README.txt"
 
 ROWS_AT_ONCE = 10_000
 
-_IMPORT = f"database import full @{ARGUMENTS}"
+_IMPORT = f"database import full @{ARGUMENTS} --overwrite-destination"
 _BETWEEN, _BETWEEN_NAME = "\x1f", "U+001F"
 """What stands between the entries of a list, and how neo4j-admin calls it."""
 
@@ -42,19 +42,21 @@ _LONGEST = 1_000_000
 _ABOUT = f"""\
 Graphs of traces, as files for the importer of Neo4j 5; written by tracelens_graph.
 
-1. Stop the database server. The database must be empty; --overwrite-destination deletes what it holds.
+Into a server of `tracelens-graph db start`, FOLDER being this folder:
+
+     tracelens-graph db import FOLDER
+
+It stops the server, imports, starts it again, and makes constraints and indexes.
+
+Into another server:
+
+1. Stop it. What its database holds is deleted.
 2. In this folder:
 
      neo4j-admin {_IMPORT}
 
-   A server of `tracelens-graph db start` comes without that script, but its jars hold the same program. JARS is the
-   folder that the first command prints, FOLDER the one that `db start` printed:
-
-     python -c "from tracelens_graph.stores.neo4j.server.jars import jars_folder; print(jars_folder())"
-     NEO4J_HOME=FOLDER NEO4J_CONF=FOLDER/conf java -cp 'JARS/*' org.neo4j.cli.AdminTool {_IMPORT}
-
-3. Start the server and run {SCHEMA} (drop it into Neo4j Browser, or cypher-shell -f {SCHEMA}): it makes constraints
-   and indexes. `tracelens-graph db push` makes them, too.
+3. Start it and run {SCHEMA} (drop it into Neo4j Browser, or cypher-shell -f {SCHEMA}): it makes constraints and
+   indexes. `tracelens-graph db push` makes them, too.
 """
 
 

@@ -35,6 +35,13 @@ _PATHS = "MATCH (c:CriticalPath) WHERE c.run = $run AND c.number >= 0 RETURN pro
 _MATCHINGS = "MATCH (m:Matching) RETURN properties(m) AS m ORDER BY m.run"
 
 
+def size(driver: Driver, database: str) -> tuple[int, int]:
+    """Numbers of all nodes and of all edges."""
+    (nodes,) = _listed(driver, database, "MATCH (n) RETURN {number: count(n)}")
+    (edges,) = _listed(driver, database, "MATCH ()-[e]->() RETURN {number: count(e)}")
+    return nodes["number"], edges["number"]
+
+
 def traces(driver: Driver, database: str) -> list[dict[str, Any]]:
     """Properties of all traces, by run, rank and name; also of those that are not complete."""
     return _listed(driver, database, _TRACES)

@@ -13,6 +13,11 @@ from pathlib import Path
 _INTERVAL_S = 0.05
 
 
+def environment() -> dict[str, str]:
+    """What a program of Neo4j may know of our environment: no password, and no settings of another server."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("NEO4J_")}
+
+
 def spawn(command: list[str], environment: Mapping[str, str], output: Path) -> int:
     """Start a program in a session of its own, with what it prints in a file; its process id.
 
