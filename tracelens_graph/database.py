@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracelens_graph.analyses.questions import QUESTIONS, STEP
 from tracelens_graph.analyses.report.knowledge import add_knowledge
+from tracelens_graph.analyses.shared.answers import plain_answer
 from tracelens_graph.cypher import parse
 from tracelens_graph.database_diff import diff_image
 from tracelens_graph.database_ranks import ranks_image
@@ -22,6 +23,7 @@ from tracelens_graph.files import file_name, stem
 from tracelens_graph.graph.context import build_context
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
+from tracelens_graph.schema.tables import TABLES
 from tracelens_graph.stores.neo4j import catalog, query
 from tracelens_graph.stores.neo4j.connection import (
     DEFAULT_DATABASE,
@@ -316,7 +318,8 @@ class Database:
             if question.isidentifier():
                 named = query.named(question)
                 _check_types(question, parameters)
-                return query.ask(driver, database, named, parameters, timeout_s)
+                answer = query.ask(driver, database, named, parameters, timeout_s)
+                return plain_answer(answer, TABLES[question].columns if question in TABLES else {})
             own = parse("query", "", question)
             if own.defaults:
                 question, parameters = query.prepared(driver, database, own, parameters)

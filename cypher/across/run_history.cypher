@@ -41,7 +41,7 @@ CALL (t) {
 }
 WITH t, value, total, unions[0] AS computation, unions[1] AS active, unions[2] AS busy,
      CASE WHEN value =~ '-?[0-9]+([.][0-9]+)?' THEN toFloat(value) END AS number
-ORDER BY number, value, t.pushed_ns
+ORDER BY number, value, t.pushed_ns, t.id
 WITH collect({
   value: value, run: t.run, trace: t.name, total: total / 1e6, busy: busy / 1e6, computation: computation / 1e6,
   exposed: (active - computation) / 1e6, idle: CASE WHEN total > 0 THEN 100.0 * (total - busy) / total END

@@ -30,4 +30,4 @@ WITH g, k.trace AS id, count(*) AS collectives, sum(m.wait_ns) AS wait, sum(m.en
 MATCH (g)-[o:OF_RANK]->(t:Trace {id: id})
 RETURN t.name AS trace, o.rank AS rank, collectives, times_last, times_first, wait / 1000.0 AS wait_us,
        toFloat(wait) / collectives / 1000.0 AS mean_wait_us, dur / 1000.0 AS collective_us
-ORDER BY wait, t.name
+ORDER BY wait, t.name, t.id

@@ -44,4 +44,4 @@ WITH whole, f.name AS name, min(f.uid) AS uid,
 RETURN name, forward_calls, forward / 1e3 AS forward_us, recomputed_calls, recomputed / 1e3 AS recomputed_us,
        backward_calls, backward / 1e3 AS backward_us, CASE WHEN forward > 0 THEN 1.0 * backward / forward END AS ratio,
        CASE WHEN whole > 0 THEN 100.0 * (forward + recomputed + backward) / whole ELSE 0.0 END AS percent, uid
-ORDER BY forward + recomputed + backward DESC
+ORDER BY forward + recomputed + backward DESC, name

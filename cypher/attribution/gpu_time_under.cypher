@@ -23,7 +23,7 @@ WHERE p.trace IS NULL OR p.trace IN [t.id, t.path, t.name]
 WITH p, t ORDER BY t.pushed_ns DESC, t.id LIMIT 1
 CALL (p, t) {
   WITH p, t WHERE p.under IS NULL
-  MATCH (b:Event {trace: t.id}) WHERE b.depth = 0 AND b.gpu_events > 0
+  MATCH (b:Module|PythonFunction|Op|RuntimeCall|GpuEvent {trace: t.id}) WHERE b.depth = 0 AND b.gpu_events > 0
   RETURN b
   UNION ALL
   MATCH (:Event {trace: t.id, uid: p.under})-[:CALLS|LAUNCHES]->(b) WHERE b.gpu_events > 0

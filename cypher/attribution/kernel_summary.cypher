@@ -45,4 +45,4 @@ RETURN category AS `Parent op category`, parent AS `Parent cpu_op`, kernel AS `K
        CASE WHEN whole > 0 THEN 100.0 * time / whole ELSE 0.0 END AS `Percent of kernels time (%)`,
        CASE WHEN span > 0 THEN 100.0 * time / span ELSE 0.0 END AS `Percent of total time (%)`,
        first AS ex_UID
-ORDER BY time DESC
+ORDER BY time DESC, first

@@ -39,4 +39,4 @@ RETURN name, launches, delay[0] / 1e3 AS delay_mean_us, delay[1] / 1e3 AS delay_
        delay[2] / 1e3 AS delay_p99_us, delay[3] / 1e3 AS delay_max_us, after[0] / 1e3 AS after_mean_us,
        after[1] / 1e3 AS after_median_us, after[2] / 1e3 AS after_p99_us, after[3] / 1e3 AS after_max_us,
        longest AS longest_uid
-ORDER BY waited DESC
+ORDER BY waited DESC, name = '(no op)', name

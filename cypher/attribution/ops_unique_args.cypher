@@ -88,4 +88,4 @@ RETURN row.op[0] AS name, row.op[1] AS `op category`, row.place[0] AS process_na
        row.below[4] / 1e3 AS total_subtree_kernel_time_max, row.below[5] / 1e3 AS total_subtree_kernel_time_sum,
        CASE WHEN NOT row.first:GpuEvent THEN row.first.uid END AS ex_UID,
        CASE WHEN whole > 0 THEN 100.0 * row.total / whole END AS `Percentage (%)`
-ORDER BY row.total DESC
+ORDER BY row.op[1] = 'unlinked', row.total DESC, row.first.uid

@@ -37,4 +37,4 @@ WITH collect([name, frames, events, time, busy, uid]) AS rows, sum(time) AS whol
 UNWIND rows AS row
 RETURN row[0] AS name, row[1] AS frames, row[2] AS gpu_events, row[3] / 1e3 AS gpu_sum_us, row[4] / 1e3 AS gpu_busy_us,
        CASE WHEN whole > 0 THEN 100.0 * row[3] / whole ELSE 0.0 END AS percent, row[5] AS uid
-ORDER BY row[3] DESC
+ORDER BY row[3] DESC, row[5] IS NULL, row[0] = '(no launch in trace)', row[0]

@@ -54,4 +54,4 @@ RETURN name, calls, host / 1e3 AS host_sum_us, durations[0] / 1e3 AS host_mean_u
        durations[2] / 1e3 AS host_max_us, self / 1e3 AS host_self_us, events AS gpu_events, work / 1e3 AS gpu_sum_us,
        idle AS calls_without_gpu, delays[0] / 1e3 AS delay_min_us, delays[1] / 1e3 AS delay_median_us,
        delays[2] / 1e3 AS delay_p90_us, delays[3] / 1e3 AS delay_max_us, longest AS longest_uid
-ORDER BY last, host DESC, work DESC
+ORDER BY last, host DESC, work DESC, name

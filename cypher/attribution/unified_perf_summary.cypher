@@ -91,4 +91,4 @@ RETURN row.name AS name, row.category AS `op category`, row.place[0] AS process_
        row.times[4] / 1e3 AS `Kernel Time (µs)_max`, row.time / 1e3 AS `Kernel Time (µs)_sum`,
        first.flops IS NOT NULL AS has_perf_model,
        CASE WHEN whole > 0 THEN 100.0 * row.time / whole END AS `Percentage (%)`
-ORDER BY row.time DESC
+ORDER BY first.line <> '', first.line, row.time DESC, first.uid

@@ -37,4 +37,4 @@ WITH lead, whole, [label IN labels(k) WHERE label IN ['Kernel', 'Memcpy', 'Memse
 RETURN kind, name, streams, events AS gpu_events, time / 1e3 AS gpu_sum_us,
        CASE WHEN whole > 0 THEN 100.0 * time / whole ELSE 0.0 END AS percent, early AS early_events,
        (first + lead) / 1e6 AS first_start_ms, (last + lead) / 1e6 AS last_end_ms, uid
-ORDER BY time DESC
+ORDER BY time DESC, first, uid

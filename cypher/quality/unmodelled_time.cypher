@@ -35,4 +35,4 @@ WITH whole, k.dur_ns AS time, coalesce(m.name, o.name, c.name, '(no launch in tr
 WITH whole, op, reason, count(*) AS events, sum(time) AS time
 RETURN op, reason, events AS gpu_events, time / 1e6 AS gpu_sum_ms,
   CASE WHEN whole > 0 THEN 100.0 * time / whole ELSE 0.0 END AS percent
-ORDER BY time DESC
+ORDER BY time DESC, op, reason

@@ -49,4 +49,4 @@ RETURN collective, g.name AS group, g.description AS group_description, g.size A
   total / 1e3 AS total_us, exposed / 1e3 AS exposed_us,
   CASE WHEN total > 0 THEN 100.0 * exposed / total END AS exposed_percent,
   total / 1e3 / kernels AS mean_us, longest / 1e3 AS max_us
-ORDER BY exposed DESC, total DESC
+ORDER BY exposed DESC, total DESC, collective, group, g.key

@@ -97,4 +97,4 @@ RETURN s.name AS name, s.number AS step, s.pid AS pid, s.shown / 1e6 AS start_ms
   (total - busy[2]) / 1e6 AS idle_time_ms, total / 1e6 AS total_time_ms,
   CASE WHEN device > 0 THEN 100.0 * on_device / device END AS busy_percent,
   CASE WHEN s.uid >= 0 THEN s.uid END AS uid
-ORDER BY s.uid < 0, s.pid, s.start
+ORDER BY s.uid < 0, s.pid, s.start, s.uid
