@@ -23,7 +23,7 @@
 WITH {run: null, step: null} AS p
 MATCH (t:Trace {state: 'complete'})
 WHERE p.run IS NULL OR t.run = p.run
-WITH p, t.run AS run, t.pushed_ns AS pushed ORDER BY pushed DESC LIMIT 1
+WITH p, t.run AS run, t.pushed_ns AS pushed ORDER BY pushed DESC, t.id LIMIT 1
 MATCH (g:Matching {run: run, state: 'complete'})
 MATCH (c:CriticalPath)<-[:OF_PATH]-(s:PathSegment)
 WHERE c.run = run AND (c.step = p.step OR (p.step IS NULL AND c.step IS NULL))

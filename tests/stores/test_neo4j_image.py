@@ -20,6 +20,7 @@ from tracelens_graph.loading import load_core
 from tracelens_graph.schema import Kind
 from tracelens_graph.schema.database import (
     CONTEXT_PROPERTIES,
+    EDGE_PROPERTIES,
     EVENT,
     EVENT_PROPERTIES,
     INDEXES,
@@ -64,7 +65,10 @@ def assert_sound(found: Image) -> None:
         assert len(set(here)) == len(here)
     seen: set[tuple[Any, ...]] = set()
     for edges in found.edges:
-        for source, target in edges.rows(0, len(edges)):
+        for source, target, *values in edges.rows(0, len(edges)):
+            names = [prop.name for prop in edges.properties]
+            assert edges.properties == EDGE_PROPERTIES.get(edges.type, ())
+            assert_declared([dict(zip(names, values, strict=True))], edges.properties)
             assert source in keys[edges.source]
             assert target in keys[edges.target]
             edge = edges.type, edges.source, source, edges.target, target
@@ -72,7 +76,9 @@ def assert_sound(found: Image) -> None:
             seen.add(edge)
     assert len(seen) == found.trace["edges"]
     entered = {(label, key) for _, _, _, label, key in seen}
-    for label in keys.keys() - {EVENT, "Trace"}:
+    for label in KNOWLEDGE:
+        if label not in keys:
+            continue
         assert {(label, key) for key in keys[label]} <= entered  # else the next drop of another trace would take it
     assert found.trace["nodes"] == len(keys.get(EVENT, ()))
 

@@ -233,6 +233,8 @@ def test_what_lacks_events_is_refused(database: Database) -> None:
 CHANGES = {
     "MATCH (t:Trace {id: $id}) SET t.state = 'loading'": "is not complete in the database (loading): push it again",
     "MATCH (t:Trace {id: $id}) SET t.schema_version = 0": "was pushed by version",
+    "MATCH (t:Trace {id: $id}) SET t.database_version = 1": "was pushed by version",
+    "MATCH (t:Trace {id: $id}) REMOVE t.database_version": "was pushed by version",
     "MATCH (n:Op {trace: $id, uid: 11}) DETACH DELETE n": "events are missing",
     "MATCH (n:Op {trace: $id, uid: 11}) REMOVE n.start_ns": "a property or a label is not what was pushed",
     "MATCH (n:Op {trace: $id, uid: 11}) SET n.name = null": "a property or a label is not what was pushed",
