@@ -21,7 +21,7 @@ from tracelens_graph.analyses.performance.roofline_summary import unmodelled
 from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.cypher import library
 from tracelens_graph.database import Database
-from tracelens_graph.errors import AnalysisError
+from tracelens_graph.errors import AnalysisError, DatabaseError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
 from tracelens_graph.schema import Flag
