@@ -100,6 +100,7 @@ def ask(driver: Driver, database: str, query: Query, parameters: Mapping[str, An
     Raises:
         DatabaseError: as `prepared`, or a step, device or the like is not there, or the server refuses.
     """
+    reach(driver)
     statement, given = prepared(driver, database, query, parameters)
     check_values(driver, database, query, given)
     table = _run(driver, database, statement, given, timeout_s, write=False)
