@@ -60,6 +60,9 @@ def test_a_file_in_the_form_of_the_library(run: Run, pushed: str, tmp_path: Path
         (("category_shares", "-p", "trace=nowhere"), 1, "no trace 'nowhere'"),
         (("category_shares", "-p", "tarce=x"), 1, "did you mean trace"),
         (("category_shares", "-p", "trace"), 2, "NAME=VALUE"),
+        (("gpu_timeline", "-p", "step=abc"), 1, "step=abc: a whole number or null is wanted"),
+        (("gpu_timeline", "-p", "step=999"), 1, "step 999 is not there; there are"),
+        (("idle_gaps", "-p", "top=many"), 1, "top=many: a whole number is wanted"),
         (("MATCH (n) DETACH DELETE n",), 1, "--write"),
         (("no/such/file.cypher",), 1, "no such file"),
     ],
@@ -68,6 +71,12 @@ def test_mistakes(run: Run, pushed: str, arguments: tuple[str, ...], code: int, 
     got, out, err = run("db", "query", *arguments)
     assert (got, out) == (code, "")
     assert said in " ".join(err.split())
+
+
+def test_a_plan_is_a_table(run: Run, pushed: str) -> None:
+    code, out, _ = run("db", "query", "PROFILE MATCH (k:Kernel) RETURN count(k) AS n", "--format", "csv")
+    assert code == 0
+    assert out.splitlines()[0] == "operator,details,estimated rows,rows,db hits"
 
 
 def test_the_library_is_listed_shown_and_saved(run: Run, tmp_path: Path) -> None:

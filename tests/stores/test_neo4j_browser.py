@@ -84,7 +84,7 @@ def test_the_archive_holds_every_query() -> None:
 
 @dataclass(frozen=True)
 class Seen:
-    """A page of Neo4j Browser that is logged in and has taken both files; a trace to look at; and what the page asked of
+    """A page of Neo4j Browser, logged in, that has taken both files; a trace to look at; and what the page asked of
     other hosts without being refused by the policy of the server."""
 
     page: Page
