@@ -266,8 +266,8 @@ CONTEXT_EDGES = (
     EdgeType("NEXT_LAYER", "Module", "Module", "layer to the next one of its class in the same call of a module"),
     EdgeType("OF_LAYER", "OddLayer", "Module", "what is known of an odd layer to the layer"),
     EdgeType("UNLIKE", "OddLayer", "Module", "odd layer to the first of those that are as most are"),
-    EdgeType("DEPARTS_AT", "OddLayer", "event", "odd layer to the first call or kernel in it that differs"),
-    EdgeType("INSTEAD_OF", "OddLayer", "event", "odd layer to what the others have in that place"),
+    EdgeType("DEPARTS_AT", "OddLayer", f"{_HOST}|{_GPU}", "odd layer to the first call or kernel in it that differs"),
+    EdgeType("INSTEAD_OF", "OddLayer", f"{_HOST}|{_GPU}", "odd layer to what the others have in that place"),
     EdgeType("BEFORE", _GPU, "Gap", "GPU event after which a device did nothing to that idle time"),
     EdgeType("AFTER", _GPU, "Gap", "GPU event that ended it to the idle time"),
     EdgeType(

@@ -479,6 +479,7 @@ INDEXES: tuple[tuple[str, tuple[str, ...]], ...] = (
     (GPU_EVENT, ("trace", "pre")),
     *((label, ("trace",)) for label in (GPU_EVENT, *(kind.name for kind in Kind if kind not in GPU_KINDS))),
     *((label, ("trace",)) for label in ("ModulePath", "OddLayer", "Gap")),
+    *((label, ("run",)) for label in ("Meeting", "CriticalPath")),
     *((kind.name, ("trace", "short_name")) for kind in (Kind.Module, Kind.Op, Kind.Kernel)),
 )
 """Label and properties of each range index. Names are in none: a name may be longer than an index can hold."""
