@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracelens_graph.analyses.questions import QUESTIONS, STEP
 from tracelens_graph.analyses.report.knowledge import add_knowledge
-from tracelens_graph.analyses.shared.answers import plain_answer
+from tracelens_graph.analyses.shared.answers import with_lists
 from tracelens_graph.cypher import parse
 from tracelens_graph.database_diff import diff_image
 from tracelens_graph.database_ranks import ranks_image
@@ -319,7 +319,7 @@ class Database:
                 named = query.named(question)
                 _check_types(question, parameters)
                 answer = query.ask(driver, database, named, parameters, timeout_s)
-                return plain_answer(answer, TABLES[question].columns if question in TABLES else {})
+                return with_lists(answer, TABLES[question].columns if question in TABLES else {})
             own = parse("query", "", question)
             if own.defaults:
                 question, parameters = query.prepared(driver, database, own, parameters)

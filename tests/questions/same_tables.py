@@ -6,6 +6,7 @@ from io import StringIO
 from itertools import zip_longest
 
 from tracelens_graph.analyses.questions import QUESTIONS, Question
+from tracelens_graph.analyses.shared.answers import without_noise
 from tracelens_graph.reports.csv import write_csv
 from tracelens_graph.table import Table
 
@@ -28,7 +29,7 @@ def assert_same(query: Table, twin: Table) -> None:
 
 def _file(table: Table, columns: list[str]) -> str:
     file = StringIO()
-    write_csv(Table(table.name, {name: table[name] for name in columns}), file)
+    write_csv(without_noise(Table(table.name, {name: table[name] for name in columns})), file)
     return file.getvalue()
 
 

@@ -19,7 +19,6 @@ from numbers import Integral, Real
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from tracelens_graph.analyses.ranks import COLUMNS as OF_RANKS
-from tracelens_graph.analyses.shared.answers import plain_answer
 from tracelens_graph.cypher import Query, library
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
@@ -199,8 +198,7 @@ class Question:
         declared = TABLES[self.name].columns if self.fixed else table.columns
         names = [name for name in table.columns if name in declared]
         about = {name: table.about[name] for name in names}
-        found = Table(self.name, {name: table[name] for name in names}, about, table.title, table.notes)
-        return plain_answer(found, found.about)
+        return Table(self.name, {name: table[name] for name in names}, about, table.title, table.notes)
 
 
 _PLAIN = {int, float, str, bool}

@@ -1,4 +1,4 @@
-"""Answers as a database and a graph in memory give them alike: real lists, and no digits that are noise.
+"""Answers as a database and a graph in memory give them alike: real lists, and in files no digits that are noise.
 
 Both add up the same numbers in another order, so that the last digits of a mean or a deviation differ.
 """
@@ -15,20 +15,26 @@ from tracelens_graph.column import Column
 from tracelens_graph.table import Table
 
 DIGITS = 12
-"""Significant digits of floats in answers."""
+"""Significant digits of floats in files."""
 
 
-def plain_answer(table: Table, declared: Mapping[str, Column]) -> Table:
-    """The table with floats of 12 significant digits, and lists where its declaration says lists.
+def with_lists(table: Table, declared: Mapping[str, Column]) -> Table:
+    """The table with lists where its declaration says lists; they may stand as JSON.
 
     Args:
-        table: an answer; lists may stand as JSON.
+        table: an answer.
         declared: column name -> what the table of this name says of it.
     """
     columns = {
-        name: _listed(values) if name in declared and declared[name].cells == "list" else _rounded(values)
+        name: _listed(values) if name in declared and declared[name].cells == "list" else values
         for name, values in table.columns.items()
     }
+    return Table(table.name, columns, table.about, table.title, table.notes)
+
+
+def without_noise(table: Table) -> Table:
+    """The table with floats of 12 significant digits, so that the same answer is the same file wherever it is from."""
+    columns = {name: _rounded(values) for name, values in table.columns.items()}
     return Table(table.name, columns, table.about, table.title, table.notes)
 
 

@@ -52,10 +52,12 @@ def query(
     if not 0.001 <= timeout <= LONGEST_S:
         raise typer.BadParameter(f"--timeout {timeout}: it is a number of seconds from 0.001 to {LONGEST_S:,}")
     given = dict(_parameter(one, question) for one in param or ())
+    from tracelens_graph.analyses.shared.answers import without_noise
     from tracelens_graph.database import Database as Graphs
 
     with Graphs(connection(uri, user, database)) as graphs:
-        write_table(graphs.ask(_text(question), timeout_s=timeout, write=write, **given), format)
+        answer = graphs.ask(_text(question), timeout_s=timeout, write=write, **given)
+    write_table(without_noise(answer) if format is Format.csv else answer, format)
 
 
 def queries(
