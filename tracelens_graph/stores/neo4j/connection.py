@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
 
 from tracelens_graph._version import __version__
@@ -77,6 +77,15 @@ class Connection:
 
     def driver(self) -> neo4j.Driver:
         """The official driver for this database; close it after use."""
+        # The server warns of labels and properties that nothing in a database has yet, and quotes the statement.
+        return self._driver(notifications_min_severity="OFF")
+
+    def agent(self) -> str:
+        """What the server calls itself, such as `Neo4j/5.26.31`; also one that is too old for `driver`."""
+        with self._driver() as driver:
+            return str(driver.get_server_info().agent)
+
+    def _driver(self, **settings: Any) -> neo4j.Driver:
         from neo4j import GraphDatabase
 
         log = logging.getLogger("neo4j")  # what comes of what it warns of is told in words
@@ -89,8 +98,7 @@ class Connection:
             connection_timeout=_CONNECT_S,
             connection_acquisition_timeout=_HANDSHAKE_S,
             max_transaction_retry_time=_RETRIES_S,
-            # The server warns of labels and properties that nothing in a database has yet, and quotes the statement.
-            notifications_min_severity="OFF",
+            **settings,
         )
 
 
@@ -101,12 +109,18 @@ def reach(driver: neo4j.Driver) -> str:
         DatabaseError: it is older than `OLDEST`.
     """
     server = driver.get_server_info()
-    version = server.agent.partition("/")[2] or server.agent
+    version = _version(server.agent)
     if not is_new_enough(version):
-        host, port, *_ = server.address
-        oldest = ".".join(map(str, OLDEST))
-        raise DatabaseError(f"the server at {host}:{port} is version {version} of Neo4j; {oldest} or later is needed")
+        raise DatabaseError(_too_old(f"{server.address[0]}:{server.address[1]}", version))
     return version
+
+
+def _version(agent: str) -> str:
+    return agent.partition("/")[2] or agent
+
+
+def _too_old(server: str, version: str) -> str:
+    return f"the server at {server} is version {version} of Neo4j; {'.'.join(map(str, OLDEST))} or later is needed"
 
 
 def is_new_enough(version: str) -> bool:
@@ -199,7 +213,7 @@ def _placed(message: str, prefix: int) -> str:
 
 def _failure(error: BaseException, connection: Connection) -> str:
     """Why there is no talking to a server."""
-    from neo4j.exceptions import IncompleteCommit, SessionExpired
+    from neo4j.exceptions import DriverError, IncompleteCommit, Neo4jError, SessionExpired
 
     where = connection.uri
     causes = list(_chain(error))
@@ -207,6 +221,12 @@ def _failure(error: BaseException, connection: Connection) -> str:
     kinds = {one.__name__ for cause in causes for one in type(cause).__mro__}
     if isinstance(error, IncompleteCommit):
         return f"{where}: the connection was lost during a commit, whose changes may be there or not"
+    if "Notification filtering is not supported" in texts:  # by the first versions of Neo4j 5 and those before
+        try:
+            version = _version(connection.agent())
+        except (DriverError, Neo4jError):  # such as a wrong password
+            version = "5.6 or before"
+        return _too_old(urlsplit(where).netloc, version)
     if isinstance(error, SessionExpired) or "defunct connection" in texts:
         return f"{where}: the connection was lost"
     if "gaierror" in kinds:
