@@ -126,7 +126,7 @@ def test_an_import_takes_the_place_of_what_was_there(started: Home, exported: Pa
 
     (tmp_path / ARGUMENTS).write_text("neo4j\n--nodes=Op=nowhere.csv\n")
     code, said = import_(tmp_path, "--folder", started.folder, "--force")
-    assert code == 1
+    assert code == 1, said
     assert "error: the import failed: " in said
     assert_same(contents(started.connection), everything)
 
@@ -141,8 +141,8 @@ def test_an_import_takes_the_place_of_what_was_there(started: Home, exported: Pa
 
 def test_what_is_missing_is_told(exported: Path, tmp_path: Path) -> None:
     code, said = import_(exported, "--folder", tmp_path / "none")
-    assert code == 1
+    assert code == 1, said
     assert "`tracelens-graph db start` sets one up" in said
     code, said = import_(tmp_path, "--folder", tmp_path)
-    assert code == 1
+    assert code == 1, said
     assert "holds no import.args" in said

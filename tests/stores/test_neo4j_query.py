@@ -120,7 +120,7 @@ def test_places_are_those_of_the_text_that_was_given(database: Database, stateme
     [
         ("gpu_timeline", {"step": "abc"}, "step='abc': a whole number or null is wanted"),
         ("gpu_timeline", {"step": True}, "step=True: a whole number or null is wanted"),
-        ("gpu_timeline", {"step": 999}, r"step 999 is not there; there are 0 \.\.\. 3"),
+        ("gpu_timeline", {"step": 999}, r"step 999 is not there; there are 3 \.\.\. 6"),
         ("idle_gaps", {"device": 7}, "device 7 is not there; there are 0"),
         ("idle_gaps", {"min_us": "long"}, "min_us='long': a number is wanted"),
         ("idle_gaps", {"top": -1}, "top=-1: a whole number from 0 on is wanted"),
@@ -137,7 +137,7 @@ def test_values_that_are_not_there_are_told(
 
 
 def test_values_that_are_there_are_taken(stepped: Database) -> None:
-    assert len(stepped.ask("gpu_timeline", trace="query-steps/rank0", step=2))
+    assert len(stepped.ask("gpu_timeline", trace="query-steps/rank0", step=4))
     assert len(stepped.ask("idle_gaps", trace="query-steps/rank0", device=0, step=None))
 
 

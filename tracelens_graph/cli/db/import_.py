@@ -25,7 +25,7 @@ def import_(
     ],
     folder: Folder = None,
     user: User = DEFAULT_USER,
-    force: Annotated[bool, typer.Option("--force", help="Replace what the database holds, without asking.")] = False,
+    unasked: Annotated[bool, typer.Option("--force", help="Replace what the database holds, without asking.")] = False,
 ) -> None:
     """Import what `db export` wrote into the server of `db start`: stop it, import, start it again.
 
@@ -53,7 +53,7 @@ def import_(
     known = connection(server.uri, user, DEFAULT_DATABASE)
     with Database(known) as graphs:
         nodes, _ = graphs.size()
-        if nodes and not force:
+        if nodes and not unasked:
             _ask(nodes, len(graphs.traces()))
     typer.echo("stopping the server to import", err=True)
     local.stop(place)

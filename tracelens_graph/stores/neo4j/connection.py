@@ -141,17 +141,19 @@ def _parts(uri: str) -> SplitResult:
 
 
 class PrefixedError(Exception):
-    """A server's refusal of a statement that was sent with something in front of it.
+    """A server's refusal of a statement that was sent with another beginning.
 
     Attributes:
         error: the driver's error.
-        length: characters in front of the user's text.
+        sent: the beginning that was sent.
+        meant: what the user's text has in its place.
     """
 
-    def __init__(self, error: neo4j.exceptions.Neo4jError, length: int) -> None:
+    def __init__(self, error: neo4j.exceptions.Neo4jError, sent: str, meant: str) -> None:
         super().__init__(str(error))
         self.error = error
-        self.length = length
+        self.sent = sent
+        self.meant = meant
 
 
 @contextmanager
@@ -168,7 +170,7 @@ def errors_in_words(connection: Connection) -> Iterator[None]:
     except Neo4jError as error:
         raise DatabaseError(_refusal(error, connection)) from error
     except PrefixedError as prefixed:
-        raise DatabaseError(_refusal(prefixed.error, connection, prefixed.length)) from prefixed.error
+        raise DatabaseError(_refusal(prefixed.error, connection, prefixed.sent, prefixed.meant)) from prefixed.error
     except (ServiceUnavailable, SessionExpired, ConfigurationError) as error:
         raise DatabaseError(_failure(error, connection)) from error
     except UnicodeEncodeError as error:
@@ -177,8 +179,8 @@ def errors_in_words(connection: Connection) -> Iterator[None]:
         raise DatabaseError("a number is too large: a database takes whole numbers of 64 bits") from error
 
 
-def _refusal(error: neo4j.exceptions.Neo4jError, connection: Connection, prefix: int = 0) -> str:
-    """What a server says no to; places are told in the text behind so many characters."""
+def _refusal(error: neo4j.exceptions.Neo4jError, connection: Connection, sent: str = "", meant: str = "") -> str:
+    """What a server says no to; with the beginning `sent` of the statement told as `meant`."""
     kind = (error.code or "").rpartition(".")[2]
     where = connection.uri
     if kind == "AuthenticationRateLimit":
@@ -195,19 +197,19 @@ def _refusal(error: neo4j.exceptions.Neo4jError, connection: Connection, prefix:
         return f"{where}: the database {connection.database!r} is not available: it is starting, stopping or stopped"
     if kind.startswith("TransactionTimedOut"):
         return f"{where}: the answer took longer than --timeout allows (in Python timeout_s), and was given up"
-    return f"{where}: {_one_line(_placed(error.message or kind, prefix))} ({kind})"
+    return f"{where}: {_one_line(_placed(error.message or kind, sent, meant))} ({kind})"
 
 
-def _placed(message: str, prefix: int) -> str:
-    """A message with places in the user's own text, and without the mark below the quoted line."""
+def _placed(message: str, sent: str, meant: str) -> str:
+    """A message with places and the quoted line as in the user's own text, and without the mark below that line."""
+    more = len(sent) - len(meant)
 
     def moved(match: re.Match[str]) -> str:
         line, column, offset = map(int, match.groups())
-        return f"(line {line}, column {column - prefix if line == 1 else column} (offset: {offset - prefix}))"
+        return f"(line {line}, column {column - more if line == 1 else column} (offset: {offset - more}))"
 
     message = re.sub(r"\(line (\d+), column (\d+) \(offset: (\d+)\)\)", moved, message)
-    if prefix:
-        message = re.sub(r'^"EXPLAIN ', '"', message, flags=re.MULTILINE)
+    message = re.sub(rf'^"{sent}', f'"{meant}', message, flags=re.MULTILINE)
     return re.sub(r"\n *\^\s*$", "", message)
 
 

@@ -67,11 +67,11 @@ def _check(name: str, value: Any, there: Iterable[Any]) -> None:
     if name == "uid":
         raise DatabaseError(f"uid {value} is not there: the trace has no such event in the database")
     meant = did_you_mean(str(value), map(str, known)) if isinstance(value, str) else ""
-    raise DatabaseError(f"{name} {value} is not there; {meant or there_are(_short(known), most=_LISTED)}")
+    raise DatabaseError(f"{name} {value} is not there; {meant or _there_are(known)}")
 
 
-def _short(values: Sequence[Any]) -> list[str]:
-    """Values as texts; whole numbers that follow each other as `1 ... 5`."""
+def _there_are(values: Sequence[Any]) -> str:
+    """The values; whole numbers that follow each other as `1 ... 5`."""
     if len(values) < 3 or any(not isinstance(one, int) or other - one != 1 for one, other in pairwise(values)):
-        return [str(one) for one in values]
-    return [f"{values[0]} ... {values[-1]}"]
+        return there_are(map(str, values), most=_LISTED)
+    return f"there are {values[0]} ... {values[-1]}"

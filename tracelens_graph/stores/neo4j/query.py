@@ -164,14 +164,15 @@ def _not_reading(driver: Driver, database: str, statement: str, parameters: Mapp
     from neo4j.exceptions import Neo4jError
 
     begin = _PLANNED.match(statement)
-    asked, added = (statement, 0) if begin else (_EXPLAIN + statement, len(_EXPLAIN))
-    if begin and begin["how"].upper() == "PROFILE":  # which would run it
-        asked = f"{statement[: begin.start('how')]}EXPLAIN{statement[begin.end('how') :]}"
+    asked, sent, meant = _EXPLAIN + statement, _EXPLAIN, ""
+    if begin:  # PROFILE would run it
+        asked = f"{statement[: begin.start('how')]}{_EXPLAIN.strip()}{statement[begin.end('how') :]}"
+        sent, meant = _EXPLAIN.strip(), begin["how"]
     with _session(driver, database) as session, session.begin_transaction(timeout=timeout_s) as tx:
         try:
             summary = tx.run(asked, dict(parameters)).consume()
         except Neo4jError as error:
-            raise PrefixedError(error, added) from error
+            raise PrefixedError(error, sent, meant) from error
         tx.rollback()
     for operator, details in _steps(summary.plan or {}):
         if operator in _REFUSED:
@@ -212,8 +213,8 @@ def _run(
             tx.commit()
         else:
             tx.rollback()  # leaving would commit, and a connection lost then would seem to leave changes in doubt
-    if summary.plan:
-        return _plan(summary.profile or summary.plan)
+    if plan := summary.profile or summary.plan:
+        return _plan(plan)
     columns = list(map(list, zip(*rows, strict=True))) if rows else [[] for _ in names]
     return Table("query", dict(zip(names, columns, strict=True)))
 
