@@ -8,7 +8,7 @@ with tlg.connect("bolt://127.0.0.1:7687", password="...") as db:
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,8 @@ from tracelens_graph.files import file_name, stem
 from tracelens_graph.graph.context import build_context
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
+from tracelens_graph.schema import SCHEMA_VERSION
+from tracelens_graph.schema.database import DATABASE_VERSION
 from tracelens_graph.schema.tables import TABLES
 from tracelens_graph.stores.neo4j import catalog, query
 from tracelens_graph.stores.neo4j.connection import (
@@ -319,6 +321,8 @@ class Database:
                 named = query.named(question)
                 _check_types(question, parameters)
                 answer = query.ask(driver, database, named, parameters, timeout_s)
+                if not len(answer):
+                    answer.notes = [*answer.notes, *_older(catalog.traces(driver, database))]
                 return with_lists(answer, TABLES[question].columns if question in TABLES else {})
             own = parse("query", "", question)
             if own.defaults:
@@ -344,6 +348,21 @@ def _check_types(question: str, parameters: Mapping[str, Any]) -> None:
                 raise DatabaseError(str(error)) from None
         if name == STEP and value is not None and (isinstance(value, bool) or not isinstance(value, int)):
             raise DatabaseError(f"{name}={value!r:.60}: a whole number or null is wanted")
+
+
+def _older(traces: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Of which traces the database may not hold what a question asks for."""
+    wanted = (SCHEMA_VERSION, DATABASE_VERSION)
+    older = [
+        one
+        for one in traces
+        if one["state"] == "complete" and (one["schema_version"], one.get("database_version")) != wanted
+    ]
+    if older:
+        yield (
+            f"{older[0]['path']}{' and others' * (len(older) > 1)} was pushed by version {older[0]['tool_version']}, "
+            "so some of what questions ask for is missing: push it again with --replace"
+        )
 
 
 def connect(

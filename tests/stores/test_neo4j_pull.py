@@ -263,6 +263,14 @@ def test_what_somebody_changed_is_refused(change: str, said: str, small: Core, d
     assert "\n" not in str(raised.value)
 
 
+def test_questions_without_rows_say_that_another_version_pushed(small: Core, database: Database) -> None:
+    database.push(small, run=RUN, name="changed", replace=True)
+    database.ask("MATCH (t:Trace {id: $id}) SET t.database_version = 1", write=True, id=small.trace_id)
+    (note,) = database.ask("odd_layers", trace=small.trace_id).notes
+    assert "pull/changed was pushed by version" in note
+    database.push(small, run=RUN, name="changed", replace=True)
+
+
 def test_what_is_replaced_meanwhile_is_refused(small: Core, database: Database) -> None:
     database.push(small, run=RUN, name="changed", replace=True)
     with pytest.raises(DatabaseError, match="was changed by somebody else while it was read"):
