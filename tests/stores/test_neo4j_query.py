@@ -138,7 +138,7 @@ def test_values_that_are_not_there_are_told(
 
 def test_values_that_are_there_are_taken(stepped: Database) -> None:
     assert len(stepped.ask("gpu_timeline", trace="query-steps/rank0", step=4))
-    assert len(stepped.ask("idle_gaps", trace="query-steps/rank0", device=0, step=None))
+    assert len(stepped.ask("idle_gaps", trace="query-steps/rank0", device=0, top=3))
 
 
 @pytest.fixture(scope="module")
