@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
@@ -22,7 +21,7 @@ from measure import interleaved, medians
 
 from tracelens_graph.database import image
 from tracelens_graph.graph.core import Core
-from tracelens_graph.schema.database import EVENT
+from tracelens_graph.stores.neo4j.batches import SESSIONS, edge_stages, node_batches
 from tracelens_graph.stores.neo4j.catalog import drop_trace
 from tracelens_graph.stores.neo4j.connection import Connection
 from tracelens_graph.stores.neo4j.image import Image, Placement
@@ -30,7 +29,6 @@ from tracelens_graph.stores.neo4j.push import make_schema, push_image
 from tracelens_graph.stores.neo4j.server import jars, server
 from tracelens_graph.stores.neo4j.server.java import find_java
 from tracelens_graph.stores.neo4j.server.settings import Memory
-from tracelens_graph.stores.neo4j.writer import SESSIONS, batches
 
 if TYPE_CHECKING:
     from neo4j import Driver
@@ -84,13 +82,9 @@ def speed(driver: Driver, core: Core, runs: int) -> Speed:
 
 def stages(made: Image) -> list[Stage]:
     """All rows of an image, as they are sent."""
-    shared = [batches(nodes, 1) for nodes in made.nodes if nodes.labels[0] != EVENT]
-    events = list(chain.from_iterable(chain(*batches(nodes)) for nodes in made.nodes if nodes.labels[0] == EVENT))
-    edges = [batches(edges) for edges in made.edges]
-    return [
-        [[(batch.statement, batch.group.rows(batch.low, batch.high)) for batch in queue] for queue in queues]
-        for queues in (*shared, [events[session::SESSIONS] for session in range(SESSIONS)], *edges)
-    ]
+    nodes = node_batches(made.nodes)
+    queues = [[nodes[session::SESSIONS] for session in range(SESSIONS)], *edge_stages(made.edges)]
+    return [[[(batch.statement, batch.rows()) for batch in queue] for queue in stage] for stage in queues]
 
 
 def bare(driver: Driver, made: Image, rows: list[Stage]) -> float:

@@ -103,10 +103,6 @@ def login(page: Page, address: str, bolt: str, password: str, user: str = "neo4j
         page.fill("[data-testid=password]", password)
         page.click("[data-testid=connect]")
     page.wait_for_selector("text=Connected to Neo4j", state="attached", timeout=60_000)
-    page.evaluate(
-        """() => [...document.querySelectorAll('div')].find(one =>
-            one.textContent.startsWith('To help make Neo4j Browser better') && one.clientHeight < 80)?.remove()"""
-    )
 
 
 def drop(page: Page, name: str, content: bytes) -> None:

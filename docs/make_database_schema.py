@@ -27,6 +27,7 @@ from tracelens_graph.schema.database import (
     CONTEXT_PROPERTIES,
     DIFF_EDGE_PROPERTIES,
     DIFF_PROPERTIES,
+    EDGE_PROPERTIES,
     EVENT_PROPERTIES,
     KEYS,
     RANK_EDGE_PROPERTIES,
@@ -34,7 +35,7 @@ from tracelens_graph.schema.database import (
     Stored,
     event_labels,
 )
-from tracelens_graph.stores.neo4j.statements import constraints, indexes
+from tracelens_graph.stores.neo4j.statements import schema
 
 HEAD = """# The graph in the database
 
@@ -53,6 +54,13 @@ CONTEXT = """## Context and knowledge
 
 Context belongs to one trace (`trace`) or one run (`run`). Knowledge (`Signature`, `KernelName`, `Category`,
 `SubtreeClass`) is keyed by its content alone, and shared by all traces of a database.
+
+What the analyses of a trace find out is context of it. From a GPU event `IN_MODULE` leads to the call of a module whose
+work it is, and `PART_OF` from there to its place in the module tree, a `ModulePath`, and to the top. Backward work is
+that of the module that called the forward op. What `Optimizer.step` launches is `IN_MODULE` of that range. Work of no
+module is `PART_OF` a place that says so. So each GPU event leads to exactly one place, and everything adds up. Of ops,
+those with GPU work have `IN_MODULE`. `NEXT_LAYER` leads from layer to layer, an `OddLayer` to one that is not as the
+others. A `Gap` lies between the GPU events that are `BEFORE` and `AFTER` it, and is `CAUSED_BY` what the host did.
 """
 
 DIFFS = """## Comparisons
@@ -74,8 +82,10 @@ length. `ON_PATH` leads to them from the GPU work or the call on the host that a
 
 INDEXES = """## Constraints and indexes
 
-Made by the first push. No index holds names, because a name may be longer than an index can hold; a query of all events
-of a kind reads `WHERE n.trace = $trace AND n.pre >= 0`.
+Made by the first push. All events of a kind in a trace are `MATCH (n:Op {trace: $trace})`, those of a name
+`MATCH (n:Op {trace: $trace, short_name: 'aten::bmm'})`. No index holds whole names, as a name may be longer than an
+index can hold. What lies below a node n, of whatever kind, has `pre` above `n.pre` and up to `n.last`; both bounds are
+found by one index if they are written as `k.trace = n.trace AND k.pre > n.pre AND k.pre <= n.last`.
 """
 
 
@@ -89,11 +99,14 @@ def schema_page() -> str:
         unique = f"`{key.name}`" + (f" within its {key.scope}" if key.scope else "")
         parts += [f"### `{label}`\n", f"{meaning[0].upper()}{meaning[1:]}. Key: {unique}.\n"]
         parts.append(_properties(CONTEXT_PROPERTIES[label]))
-    parts += ["## Edges\n", _table(("type", "from", "to", "what"), edges), DIFFS]
+    parts += ["## Edges\n", _table(("type", "from", "to", "what"), edges)]
+    for name, found in EDGE_PROPERTIES.items():
+        parts += [f"Properties of `{name}`:\n", _properties(found)]
+    parts.append(DIFFS)
     parts += _section("comparisons", DIFF_KINDS, DIFF_PROPERTIES, DIFF_EDGES, DIFF_EDGE_PROPERTIES)
     parts += [RANKS, *_section("ranks", RANK_KINDS, RANK_PROPERTIES, RANK_EDGES, RANK_EDGE_PROPERTIES)]
     parts.append(INDEXES)
-    parts.append("```cypher\n" + "".join(f"{one};\n" for one in (*constraints(), *indexes())) + "```\n")
+    parts.append("```cypher\n" + "".join(f"{one};\n" for one in schema().values()) + "```\n")
     return "\n".join(parts)
 
 

@@ -17,8 +17,10 @@ from tracelens_graph.schema import CONTEXT_EDGES, CONTEXT_KINDS, EVENT_EDGES, Ed
 from tracelens_graph.schema.database import KNOWLEDGE
 
 _EVENT, _GPU, _CONTEXT, _KNOWLEDGE = "#e8eef7", "#fde8d7", "#eeeeee", "#e3f0e0"
-_FRAME = (16, 40, 560, 700)
+_FRAME = (16, 40, 560, 970)
 _WIDTH, _HEIGHT = 170, 46
+_LONGEST = 44
+"""Characters that there is room for beside the frame."""
 
 
 class Box(NamedTuple):
@@ -58,6 +60,9 @@ BOXES = (
     Box(("Collective",), 830, 610),
     Box(("Tensor",), 830, 700),
     Box(("Storage",), 1080, 700),
+    Box(("ModulePath",), 900, 790),
+    Box(("Gap",), 900, 880),
+    Box(("OddLayer",), 900, 970),
     Box(("Process",), 1080, 70),
     Box(("Run",), 1310, 290),
     Box(("Trace",), 1080, 290),
@@ -70,7 +75,7 @@ assert set(_OF) == set(Kind.__members__) | set(CONTEXT_KINDS)
 
 def schema_picture() -> str:
     """Boxes for labels, arrows for types of edges; those from events to others begin at the frame."""
-    return svg(760, _shapes(), 1420)
+    return svg(1030, _shapes(), 1420)
 
 
 def _shapes() -> Iterator[str]:
@@ -83,7 +88,7 @@ def _shapes() -> Iterator[str]:
             words = _words(edge) if ends[0] is None or edge.source == "event" else edge.name
             drawn.setdefault(ends, []).append(words)
     for (source, target), names in drawn.items():
-        yield from _line(source, target, names)
+        yield from _line(source, target, list(dict.fromkeys(names)))
     for box in BOXES:
         width = _width(box)
         yield rectangle(box.x - width / 2, box.y - _HEIGHT / 2, width, _HEIGHT, box.fill, 8)
@@ -92,8 +97,11 @@ def _shapes() -> Iterator[str]:
 
 def _ends(edge: EdgeType) -> Iterator[tuple[Box | None, Box]]:
     """Boxes that an arrow of this type joins; None is the frame around all events."""
-    targets = dict.fromkeys(_OF[label] for label in edge.target.split("|"))
-    for target in targets:
+    targets = list(dict.fromkeys(_OF[label] for label in edge.target.split("|")))
+    if edge.source in CONTEXT_KINDS and targets[0].is_event:
+        yield None, _OF[edge.source]
+        return
+    for target in targets if edge.name == "CALLS" else targets[:1]:  # a line to the first of several stands for all
         if edge.source == "event":
             yield (_OF["Module"] if target.is_event else None), target
             continue
@@ -105,6 +113,8 @@ def _ends(edge: EdgeType) -> Iterator[tuple[Box | None, Box]]:
 
 
 def _words(edge: EdgeType) -> str:
+    if edge.source in CONTEXT_KINDS:
+        return f"{edge.name} (leads back)"
     of = (
         "any event" if edge.source == "event" else ", ".join(s for s in edge.source.split("|") if s in Kind.__members__)
     )
@@ -118,6 +128,8 @@ def _width(box: Box) -> float:
 def _line(source: Box | None, target: Box, names: list[str]) -> Iterator[str]:
     label = ", ".join(names)
     if source is None:
+        if len(label) > _LONGEST:
+            label = ", ".join(name.partition(" (")[0] for name in names)
         begin, end = (_FRAME[0] + _FRAME[2], target.y), (target.x - _width(target) / 2, target.y)
         yield arrow(begin, end)
         yield text((begin[0] + end[0]) / 2, target.y - 6, label, 9)
@@ -131,7 +143,8 @@ def _line(source: Box | None, target: Box, names: list[str]) -> Iterator[str]:
         return
     begin, end = _border(source, target), _border(target, source)
     yield arrow(begin, end)
-    x, y = (begin[0] + end[0]) / 2, (begin[1] + end[1]) / 2
+    part = 0.5 if begin[0] == end[0] or begin[1] == end[1] else 0.3  # beside what is written along straight lines
+    x, y = begin[0] + part * (end[0] - begin[0]), begin[1] + part * (end[1] - begin[1])
     yield rectangle(x - 2.9 * len(label), y - 9, 5.8 * len(label), 13, "white", 0, "none")
     yield text(x, y + 1, label, 9)
 

@@ -14,7 +14,7 @@ TIMES = ("begun_ns", "pushed_ns")
 _NODES = "MATCH (n) WHERE $traces IS NULL OR n.trace IN $traces OR n.id IN $traces RETURN labels(n), properties(n)"
 _EDGES = """
 MATCH (a)-[r]->(b) WHERE $traces IS NULL OR a.trace IN $traces OR a.id IN $traces
-RETURN type(r), size(keys(r)), a.trace, a.run, coalesce(a.uid, a.key, a.id, a.name),
+RETURN type(r), properties(r), a.trace, a.run, coalesce(a.uid, a.key, a.id, a.name),
        b.trace, b.run, coalesce(b.uid, b.key, b.id, b.name)
 """
 
@@ -31,12 +31,16 @@ def contents(connection: Connection, *traces: str) -> Contents:
     with connection.driver() as driver, driver.session(database=connection.database) as session:
         wanted = list(traces) or None
         nodes = Counter(_node(*record.values()) for record in session.run(_NODES, traces=wanted))
-        edges = Counter(tuple(record.values()) for record in session.run(_EDGES, traces=wanted))
+        edges = Counter(_edge(*record.values()) for record in session.run(_EDGES, traces=wanted))
     return Contents(nodes, edges)
 
 
 def _node(labels: list[str], properties: dict[str, Any]) -> str:
     return repr((sorted(labels), sorted(item for item in properties.items() if item[0] not in TIMES)))
+
+
+def _edge(type: str, properties: dict[str, Any], *ends: Any) -> tuple[Any, ...]:
+    return (type, repr(sorted(properties.items())), *ends)
 
 
 def rows(nodes: Nodes) -> list[dict[str, Any]]:

@@ -16,6 +16,7 @@ from tracelens_graph.stores.neo4j.connection import DEFAULT_USER, Connection
 from tracelens_graph.stores.neo4j.server import server
 from tracelens_graph.stores.neo4j.server.jars import neo4j_version
 from tracelens_graph.stores.neo4j.server.java import Java
+from tracelens_graph.stores.neo4j.server.settings import BROWSER
 
 CHECKOUT = Path(__file__).parent.parent
 FILE = CHECKOUT / "docker" / "compose.yaml"
@@ -70,6 +71,12 @@ def test_it_is_reachable_from_this_machine_only(service: dict[str, Any]) -> None
     moved = {filled(port, NEO4J_BOLT_PORT="1", NEO4J_HTTP_PORT="2") for port in service["ports"]}
     assert moved == {"127.0.0.1:2:7474", "127.0.0.1:1:7687"}
     assert "network_mode" not in service
+
+
+def test_neo4j_browser_talks_to_this_machine_only(service: dict[str, Any]) -> None:
+    wanted = settings(service)
+    same = {name for name in BROWSER if name != "browser.remote_content_hostname_whitelist"}
+    assert {name: wanted[name] for name in same} == {name: BROWSER[name] for name in same}
 
 
 @pytest.mark.checkout

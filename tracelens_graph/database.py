@@ -8,18 +8,24 @@ with tlg.connect("bolt://127.0.0.1:7687", password="...") as db:
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
+from tracelens_graph.analyses.questions import QUESTIONS, STEP
 from tracelens_graph.analyses.report.knowledge import add_knowledge
+from tracelens_graph.analyses.shared.answers import with_lists
 from tracelens_graph.cypher import parse
 from tracelens_graph.database_diff import diff_image
 from tracelens_graph.database_ranks import ranks_image
+from tracelens_graph.errors import AnalysisError, DatabaseError
 from tracelens_graph.files import file_name, stem
 from tracelens_graph.graph.context import build_context
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
+from tracelens_graph.schema import SCHEMA_VERSION
+from tracelens_graph.schema.database import DATABASE_VERSION
+from tracelens_graph.schema.tables import TABLES
 from tracelens_graph.stores.neo4j import catalog, query
 from tracelens_graph.stores.neo4j.connection import (
     DEFAULT_DATABASE,
@@ -31,7 +37,7 @@ from tracelens_graph.stores.neo4j.connection import (
 from tracelens_graph.stores.neo4j.diff_push import push_diff_image
 from tracelens_graph.stores.neo4j.image import Image, Options, Placement
 from tracelens_graph.stores.neo4j.pull import pull_trace
-from tracelens_graph.stores.neo4j.push import Outcome, push_image
+from tracelens_graph.stores.neo4j.push import Outcome, make_schema, push_image
 from tracelens_graph.stores.neo4j.ranks_push import push_ranks_image
 from tracelens_graph.stores.neo4j.trace_image import image_of
 
@@ -244,6 +250,16 @@ class Database:
         with self._in_words():
             return catalog.traces(self._driver, self.connection.database)
 
+    def size(self) -> tuple[int, int]:
+        """Numbers of all nodes and of all edges of the database, whoever wrote them."""
+        with self._in_words():
+            return catalog.size(self._driver, self.connection.database)
+
+    def make_schema(self) -> None:
+        """Make constraints and indexes that are missing, as a push does; for what was imported offline."""
+        with self._in_words():
+            make_schema(self._driver, self.connection.database)
+
     def drop(self, wanted: str, progress: Callable[[int, int], None] | None = None) -> list[str]:
         """Delete all traces of a run, or one trace, with the knowledge that no other trace uses.
 
@@ -302,7 +318,12 @@ class Database:
         driver, database = self._driver, self.connection.database
         with self._in_words():
             if question.isidentifier():
-                return query.ask(driver, database, query.named(question), parameters, timeout_s)
+                named = query.named(question)
+                _check_types(question, parameters)
+                answer = query.ask(driver, database, named, parameters, timeout_s)
+                if not len(answer):
+                    answer.notes = [*answer.notes, *_older(catalog.traces(driver, database))]
+                return with_lists(answer, TABLES[question].columns if question in TABLES else {})
             own = parse("query", "", question)
             if own.defaults:
                 question, parameters = query.prepared(driver, database, own, parameters)
@@ -314,6 +335,34 @@ class Database:
 
     def _in_words(self) -> AbstractContextManager[None]:
         return errors_in_words(self.connection)
+
+
+def _check_types(question: str, parameters: Mapping[str, Any]) -> None:
+    """Refuse values that parameters of a question of the library cannot have."""
+    known = QUESTIONS[question].parameters if question in QUESTIONS else {}
+    for name, value in parameters.items():
+        if name in known:
+            try:
+                known[name].check(value)
+            except AnalysisError as error:
+                raise DatabaseError(str(error)) from None
+        if name == STEP and value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+            raise DatabaseError(f"{name}={value!r:.60}: a whole number or null is wanted")
+
+
+def _older(traces: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Of which traces the database may not hold what a question asks for."""
+    wanted = (SCHEMA_VERSION, DATABASE_VERSION)
+    older = [
+        one
+        for one in traces
+        if one["state"] == "complete" and (one["schema_version"], one.get("database_version")) != wanted
+    ]
+    if older:
+        yield (
+            f"{older[0]['path']}{' and others' * (len(older) > 1)} was pushed by version {older[0]['tool_version']}, "
+            "so some of what questions ask for is missing: push it again with --replace"
+        )
 
 
 def connect(

@@ -59,6 +59,8 @@ def short_name(name: str) -> str:
 _CPP = re.compile(r"_Z|void |(?:[\w:]+ )?[\w:]*(?:\(anonymous namespace\)[\w:]*)?(?:<|(?<=\w)(?<!\w\.py)\((?=.*\)$))")
 _FRAME = re.compile(r"(?P<folders>(?:[^/()]*/)+)(?P<rest>[^/]+\.pyx?\(\d+\): .*)", re.DOTALL)
 
+_LINE = re.compile(r"(?:.*[/\\])?(?P<file>[^/\\]+\.pyx?)\((?P<line>\d+)\): (?P<function>.*)", re.DOTALL)
+
 _CUT = "..."
 _NAMESPACE = re.compile(r"\w+::\w")
 _PROSE = re.compile(r"(?:[\w,;:()%'-]+ ){4}")
@@ -91,6 +93,16 @@ def fitted(name: str, width: int) -> str:
     elif width_of(within := _without_namespaces(name, width - len(_CUT))) <= width - len(_CUT):
         name = _CUT + within
     return cut_end(name, width) if _FROM_THE_START.match(name) else cut_middle(name, width)
+
+
+def frame_caption(name: str) -> str:
+    """A frame of Python as file, line and function; other names as they are, but for the length.
+
+    >>> frame_caption("/usr/lib/python3/site-packages/torch/nn/modules/linear.py(134): forward")
+    'linear.py:134 forward'
+    """
+    frame = _LINE.fullmatch(name[:_READ])
+    return cut_end(f"{frame['file']}:{frame['line']} {frame['function']}" if frame else name[:_READ], LONGEST)
 
 
 def _without_namespaces(name: str, width: int) -> str:

@@ -27,10 +27,10 @@
 WITH {run: null, kind: null, top: 20} AS p
 MATCH (t:Trace {state: 'complete'})
 WHERE p.run IS NULL OR t.run = p.run
-WITH p, t.run AS run, t.pushed_ns AS pushed ORDER BY pushed DESC LIMIT 1
+WITH p, t.run AS run, t.pushed_ns AS pushed ORDER BY pushed DESC, t.id LIMIT 1
 MATCH (g:Matching {run: run, state: 'complete'})
 MATCH (c:Meeting)
-WHERE c.run = run AND c.number >= 0 AND (p.kind IS NULL OR c.name = p.kind)
+WHERE c.run = run AND (p.kind IS NULL OR c.name = p.kind)
 WITH p, c ORDER BY c.wait_ns DESC, c.number
 WITH p, collect(c) AS rows
 UNWIND rows[..CASE p.top WHEN 0 THEN size(rows) ELSE p.top END] AS c

@@ -24,14 +24,14 @@
 WITH {a: null, b: null, top: 100} AS p
 MATCH (b:Trace {state: 'complete'})
 WHERE p.b IS NULL OR p.b IN [b.id, b.path, b.name]
-WITH p, b ORDER BY b.pushed_ns DESC LIMIT 1
+WITH p, b ORDER BY b.pushed_ns DESC, b.id LIMIT 1
 MATCH (a:Trace {state: 'complete'})
 WHERE a.id <> b.id AND CASE WHEN p.a IS NULL THEN a.pushed_ns < b.pushed_ns ELSE p.a IN [a.id, a.path, a.name] END
-WITH p, a, b ORDER BY a.pushed_ns DESC LIMIT 1
+WITH p, a, b ORDER BY a.pushed_ns DESC, a.id LIMIT 1
 CALL (a, b) {
   UNWIND [a, b] AS t
   MATCH (o:Op)-[:HAS_SIGNATURE]->(s:Signature)
-  WHERE o.trace = t.id AND o.pre >= 0 AND o.gpu_events > 0
+  WHERE o.trace = t.id AND o.gpu_events > 0
   WITH b, t, s, collect(o) AS ops
   CALL (ops) {
     UNWIND ops AS o

@@ -22,10 +22,10 @@
 WITH {a: null, b: null, kernel: '', top: 100} AS p
 MATCH (b:Trace {state: 'complete'})
 WHERE p.b IS NULL OR p.b IN [b.id, b.path, b.name]
-WITH p, b ORDER BY b.pushed_ns DESC LIMIT 1
+WITH p, b ORDER BY b.pushed_ns DESC, b.id LIMIT 1
 MATCH (a:Trace {state: 'complete'})
 WHERE a.id <> b.id AND CASE WHEN p.a IS NULL THEN a.pushed_ns < b.pushed_ns ELSE p.a IN [a.id, a.path, a.name] END
-WITH p, a, b ORDER BY a.pushed_ns DESC LIMIT 1
+WITH p, a, b ORDER BY a.pushed_ns DESC, a.id LIMIT 1
 MATCH (d:Diff {state: 'complete'})
 WHERE d.a = a.id AND d.b = b.id
 CALL (b, d) {

@@ -14,13 +14,13 @@
 WITH {a: null, b: null} AS p
 MATCH (b:Trace {state: 'complete'})
 WHERE p.b IS NULL OR p.b IN [b.id, b.path, b.name]
-WITH p, b ORDER BY b.pushed_ns DESC LIMIT 1
+WITH p, b ORDER BY b.pushed_ns DESC, b.id LIMIT 1
 MATCH (a:Trace {state: 'complete'})
 WHERE a.id <> b.id AND CASE WHEN p.a IS NULL THEN a.pushed_ns < b.pushed_ns ELSE p.a IN [a.id, a.path, a.name] END
-WITH a, b ORDER BY a.pushed_ns DESC LIMIT 1
+WITH a, b ORDER BY a.pushed_ns DESC, a.id LIMIT 1
 UNWIND [a, b] AS t
 MATCH (o:Op)
-WHERE o.trace = t.id AND o.pre >= 0
+WHERE o.trace = t.id
 WITH o.name AS name, t, collect(o) AS ops
 WITH name, collect({path: t.path, ops: ops}) AS sides
 WHERE size(sides) = 1

@@ -23,10 +23,10 @@
 WITH {run: null, step: null} AS p
 MATCH (t:Trace {state: 'complete'})
 WHERE p.run IS NULL OR t.run = p.run
-WITH p, t.run AS run, t.pushed_ns AS pushed ORDER BY pushed DESC LIMIT 1
+WITH p, t.run AS run, t.pushed_ns AS pushed ORDER BY pushed DESC, t.id LIMIT 1
 MATCH (g:Matching {run: run, state: 'complete'})
 MATCH (c:CriticalPath)<-[:OF_PATH]-(s:PathSegment)
-WHERE c.run = run AND c.number >= 0 AND (c.step = p.step OR (p.step IS NULL AND c.step IS NULL))
+WHERE c.run = run AND (c.step = p.step OR (p.step IS NULL AND c.step IS NULL))
 RETURN s.place AS place, s.class AS class, s.rank AS rank, s.trace_name AS trace, s.name AS name, s.op AS op,
        (s.start_ns - c.start_ns) / 1000.0 AS start_us, s.dur_ns AS dur_ns, s.from_rank AS from_rank, s.uid AS uid
 ORDER BY place

@@ -27,7 +27,7 @@ WITH p, t, substring(label, size(p.label) + 1) AS value
 WHERE p.label IS NULL OR value IS NOT NULL
 CALL (t) {
   MATCH (k:GpuEvent)
-  WHERE k.trace = t.id AND k.pre >= 0
+  WHERE k.trace = t.id
   WITH k.start_ns AS start, k.end_ns AS end,
        CASE k.gpu_class WHEN 'computation' THEN 0 WHEN 'communication' THEN 1 ELSE 2 END AS class ORDER BY start
   WITH min(start) AS first, max(end) AS last, collect({start: start, end: end, class: class}) AS events
@@ -41,7 +41,7 @@ CALL (t) {
 }
 WITH t, value, total, unions[0] AS computation, unions[1] AS active, unions[2] AS busy,
      CASE WHEN value =~ '-?[0-9]+([.][0-9]+)?' THEN toFloat(value) END AS number
-ORDER BY number, value, t.pushed_ns
+ORDER BY number, value, t.pushed_ns, t.id
 WITH collect({
   value: value, run: t.run, trace: t.name, total: total / 1e6, busy: busy / 1e6, computation: computation / 1e6,
   exposed: (active - computation) / 1e6, idle: CASE WHEN total > 0 THEN 100.0 * (total - busy) / total END

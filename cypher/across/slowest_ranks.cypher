@@ -20,14 +20,14 @@
 WITH {run: null, kind: null} AS p
 MATCH (t:Trace {state: 'complete'})
 WHERE p.run IS NULL OR t.run = p.run
-WITH p, t.run AS run, t.pushed_ns AS pushed ORDER BY pushed DESC LIMIT 1
+WITH p, t.run AS run, t.pushed_ns AS pushed ORDER BY pushed DESC, t.id LIMIT 1
 MATCH (g:Matching {run: run, state: 'complete'})
 MATCH (c:Meeting)<-[m:MEMBER_OF]-(k)
-WHERE c.run = run AND c.number >= 0 AND (p.kind IS NULL OR c.name = p.kind)
+WHERE c.run = run AND (p.kind IS NULL OR c.name = p.kind)
 WITH g, k.trace AS id, count(*) AS collectives, sum(m.wait_ns) AS wait, sum(m.end_ns - m.start_ns) AS dur,
      sum(CASE m.start_ns WHEN c.start_ns + c.start_skew_ns THEN 1 ELSE 0 END) AS times_last,
      sum(CASE m.start_ns WHEN c.start_ns THEN 1 ELSE 0 END) AS times_first
 MATCH (g)-[o:OF_RANK]->(t:Trace {id: id})
 RETURN t.name AS trace, o.rank AS rank, collectives, times_last, times_first, wait / 1000.0 AS wait_us,
        toFloat(wait) / collectives / 1000.0 AS mean_wait_us, dur / 1000.0 AS collective_us
-ORDER BY wait, t.name
+ORDER BY wait, t.name, t.id

@@ -25,10 +25,10 @@
 WITH {run: null, kind: null} AS p
 MATCH (t:Trace {state: 'complete'})
 WHERE p.run IS NULL OR t.run = p.run
-WITH p, t.run AS run, t.pushed_ns AS pushed ORDER BY pushed DESC LIMIT 1
+WITH p, t.run AS run, t.pushed_ns AS pushed ORDER BY pushed DESC, t.id LIMIT 1
 MATCH (g:Matching {run: run, state: 'complete'})
 MATCH (c:Meeting)<-[m:MEMBER_OF]-()
-WHERE c.run = run AND c.number >= 0 AND (p.kind IS NULL OR c.name = p.kind)
+WHERE c.run = run AND (p.kind IS NULL OR c.name = p.kind)
 WITH c, count(*) AS parts, sum(m.wait_ns) AS wait, sum(m.transfer_ns) AS transfer, sum(m.end_skew_ns) AS end_skew,
      max(m.wait_ns) AS longest
 WITH c.process_group AS group, c.name AS kind, c.last_trace AS last_trace, c.last_rank AS last_rank,

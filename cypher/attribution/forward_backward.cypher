@@ -21,16 +21,22 @@
 WITH {trace: null, step: null} AS p
 MATCH (t:Trace {state: 'complete'})
 WHERE p.trace IS NULL OR p.trace IN [t.id, t.path, t.name]
-WITH p, t ORDER BY t.pushed_ns DESC LIMIT 1
-MATCH (k:GpuEvent) WHERE k.trace = t.id AND k.pre >= 0 AND (p.step IS NULL OR k.step = p.step)
+WITH p, t ORDER BY t.pushed_ns DESC, t.id LIMIT 1
+CALL (t) {
+  MATCH (:Op {trace: t.id})-[:HAS_BACKWARD]->() RETURN 1 AS linked LIMIT 1
+}
+MATCH (k:GpuEvent) WHERE k.trace = t.id AND (p.step IS NULL OR k.step = p.step)
 OPTIONAL MATCH (k)-[:CHARGED_TO]->(o:Op)
 OPTIONAL MATCH (k)<-[:LAUNCHES]-(r:RuntimeCall) WHERE o IS NULL
 WITH coalesce(o, r) AS call, sum(k.dur_ns) AS time
 WITH collect([call, time]) AS calls, sum(time) AS whole
 UNWIND calls AS charged
 WITH charged[0] AS call, charged[1] AS time, whole
-MATCH (call) ((x WHERE NOT EXISTS { (x)-[:HAS_BACKWARD]-() })<-[:CALLS]-())*
-  (op WHERE EXISTS { (op)-[:HAS_BACKWARD]-() })
+WITH time, whole, head(COLLECT {
+  MATCH (call)<-[:CALLS*0..]-(op:Op) WHERE EXISTS { (op)-[:HAS_BACKWARD]-() }
+  RETURN op ORDER BY op.depth DESC LIMIT 1
+}) AS op
+WHERE op IS NOT NULL
 WITH op, sum(time) AS time, whole
 OPTIONAL MATCH (op)<-[:HAS_BACKWARD]-(f:Op)
 WITH op, time, whole, f ORDER BY coalesce(f.recompute, false), f.start_ns, f.pre
@@ -43,4 +49,4 @@ WITH whole, f.name AS name, min(f.uid) AS uid,
 RETURN name, forward_calls, forward / 1e3 AS forward_us, recomputed_calls, recomputed / 1e3 AS recomputed_us,
        backward_calls, backward / 1e3 AS backward_us, CASE WHEN forward > 0 THEN 1.0 * backward / forward END AS ratio,
        CASE WHEN whole > 0 THEN 100.0 * (forward + recomputed + backward) / whole ELSE 0.0 END AS percent, uid
-ORDER BY forward + recomputed + backward DESC
+ORDER BY forward + recomputed + backward DESC, name

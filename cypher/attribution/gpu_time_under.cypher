@@ -20,31 +20,33 @@
 WITH {trace: null, under: null, step: null} AS p
 MATCH (t:Trace {state: 'complete'})
 WHERE p.trace IS NULL OR p.trace IN [t.id, t.path, t.name]
-WITH p, t ORDER BY t.pushed_ns DESC LIMIT 1
+WITH p, t ORDER BY t.pushed_ns DESC, t.id LIMIT 1
 CALL (p, t) {
   WITH p, t WHERE p.under IS NULL
-  MATCH (b:Event) WHERE b.trace = t.id AND b.pre >= 0 AND b.depth = 0 AND b.gpu_events > 0
-  RETURN 0 AS above, b
+  MATCH (b:Module|PythonFunction|Op|RuntimeCall|GpuEvent {trace: t.id}) WHERE b.depth = 0 AND b.gpu_events > 0
+  RETURN b
   UNION ALL
-  MATCH (n:Event {trace: t.id, uid: p.under})-[:CALLS|LAUNCHES]->(b) WHERE b.gpu_events > 0
-  RETURN 0 AS above, b
+  MATCH (:Event {trace: t.id, uid: p.under})-[:CALLS|LAUNCHES]->(b) WHERE b.gpu_events > 0
+  RETURN b
   UNION ALL
-  WITH p, t, [p.under, 'nn.Module: ' + p.under] AS names WHERE p.under IS :: STRING NOT NULL
-  MATCH (n:Module|PythonFunction|Op|RuntimeCall) WHERE n.trace = t.id AND n.pre >= 0 AND n.name IN names
-  MATCH (n)-[:CALLS|LAUNCHES]->(b) WHERE b.gpu_events > 0
-  RETURN n.pre AS above, b
+  MATCH (n:Module|PythonFunction|Op|RuntimeCall {trace: t.id})-[:CALLS|LAUNCHES]->(b)
+  WHERE n.name IN [p.under, 'nn.Module: ' + p.under] AND b.gpu_events > 0
+    AND NOT EXISTS { (n)<-[:CALLS*]-(o) WHERE o.name IN [p.under, 'nn.Module: ' + p.under] }
+  RETURN b
 }
-MATCH (k:GpuEvent) WHERE k.trace = t.id AND k.pre >= b.pre AND k.pre <= b.last AND (p.step IS NULL OR k.step = p.step)
-WITH k, b ORDER BY above
-WITH k, head(collect(b)) AS b ORDER BY k.start_ns
-WITH [label IN labels(b) WHERE NOT label IN ['Event', 'GpuEvent', 'Hot', 'Warm']][0] AS kind, b.name AS name,
-     collect(DISTINCT b) AS nodes, min(b.pre) AS first, sum(k.dur_ns) AS time, collect([k.start_ns, k.end_ns]) AS events
-WITH kind, name, size(nodes) AS nodes, [b IN nodes WHERE b.pre = first | b.uid][0] AS uid, time, size(events) AS events,
-     reduce(s = {busy: 0, end: 0}, e IN events | CASE WHEN e[1] <= s.end THEN s ELSE
-       {busy: s.busy + e[1] - CASE WHEN e[0] > s.end THEN e[0] ELSE s.end END, end: e[1]} END).busy AS busy
-WITH collect([kind, name, nodes, events, time, busy, uid]) AS rows, sum(time) AS whole
+MATCH (b)-[:CALLS|LAUNCHES*0..]->(k:GpuEvent) WHERE p.step IS NULL OR k.step = p.step
+WITH b.name AS name, [label IN labels(b) WHERE NOT label IN ['Event', 'GpuEvent', 'Hot', 'Warm']][0] AS kind,
+     count(DISTINCT b) AS nodes, min([b.pre, b.uid]) AS first, sum(k.dur_ns) AS time,
+     collect([k.start_ns, k.end_ns]) AS events
+WITH collect([kind, name, nodes, size(events), time, first, COLLECT {
+       UNWIND events AS event RETURN event ORDER BY event
+     }]) AS rows, sum(time) AS whole
 UNWIND rows AS row
 RETURN row[0] AS kind, row[1] AS name, row[2] AS nodes, row[3] AS gpu_events, row[4] / 1e3 AS gpu_sum_us,
-       row[5] / 1e3 AS gpu_busy_us, CASE WHEN whole > 0 THEN 100.0 * row[4] / whole ELSE 0.0 END AS percent,
-       row[6] AS uid
-ORDER BY row[4] DESC
+       reduce(union = [0, 0], event IN row[6] | CASE
+         WHEN event[0] >= union[1] THEN [union[0] + event[1] - event[0], event[1]]
+         WHEN event[1] > union[1] THEN [union[0] + event[1] - union[1], event[1]]
+         ELSE union
+       END)[0] / 1e3 AS gpu_busy_us,
+       CASE WHEN whole > 0 THEN 100.0 * row[4] / whole ELSE 0.0 END AS percent, row[5][1] AS uid
+ORDER BY row[4] DESC, row[5]

@@ -22,8 +22,8 @@
 WITH {trace: null, step: null} AS p
 MATCH (t:Trace {state: 'complete'})
 WHERE p.trace IS NULL OR p.trace IN [t.id, t.path, t.name]
-WITH p, t ORDER BY t.pushed_ns DESC LIMIT 1
-MATCH (k:GpuEvent) WHERE k.trace = t.id AND k.pre >= 0 AND (p.step IS NULL OR k.step = p.step)
+WITH p, t ORDER BY t.pushed_ns DESC, t.id LIMIT 1
+MATCH (k:GpuEvent) WHERE k.trace = t.id AND (p.step IS NULL OR k.step = p.step)
 WITH collect(k) AS events, max(k.end_ns) - min(k.start_ns) AS span,
      sum(CASE WHEN k:Kernel THEN k.dur_ns END) AS whole
 UNWIND events AS k
@@ -45,4 +45,4 @@ RETURN category AS `Parent op category`, parent AS `Parent cpu_op`, kernel AS `K
        CASE WHEN whole > 0 THEN 100.0 * time / whole ELSE 0.0 END AS `Percent of kernels time (%)`,
        CASE WHEN span > 0 THEN 100.0 * time / span ELSE 0.0 END AS `Percent of total time (%)`,
        first AS ex_UID
-ORDER BY time DESC
+ORDER BY time DESC, first

@@ -23,8 +23,8 @@
 WITH {trace: null, by: 'op', step: null} AS p
 MATCH (t:Trace {state: 'complete'})
 WHERE p.trace IS NULL OR p.trace IN [t.id, t.path, t.name]
-WITH p, t ORDER BY t.pushed_ns DESC LIMIT 1
-MATCH (k:GpuEvent) WHERE k.trace = t.id AND k.pre >= 0 AND (p.step IS NULL OR k.step = p.step)
+WITH p, t ORDER BY t.pushed_ns DESC, t.id LIMIT 1
+MATCH (k:GpuEvent) WHERE k.trace = t.id AND (p.step IS NULL OR k.step = p.step)
 MATCH (k)<-[:LAUNCHES]-(r:RuntimeCall)
 WITH p, r, min(k.start_ns) AS start, head(collect(k)) AS k
 OPTIONAL MATCH (k)-[:CHARGED_TO]->(o:Op) WHERE p.by = 'op'
@@ -39,4 +39,4 @@ RETURN name, launches, delay[0] / 1e3 AS delay_mean_us, delay[1] / 1e3 AS delay_
        delay[2] / 1e3 AS delay_p99_us, delay[3] / 1e3 AS delay_max_us, after[0] / 1e3 AS after_mean_us,
        after[1] / 1e3 AS after_median_us, after[2] / 1e3 AS after_p99_us, after[3] / 1e3 AS after_max_us,
        longest AS longest_uid
-ORDER BY waited DESC
+ORDER BY waited DESC, name = '(no op)', name

@@ -17,8 +17,8 @@
 WITH {trace: null, step: null} AS p
 MATCH (t:Trace {state: 'complete'})
 WHERE p.trace IS NULL OR p.trace IN [t.id, t.path, t.name]
-WITH p, t ORDER BY t.pushed_ns DESC LIMIT 1
-MATCH (k:GpuEvent) WHERE k.trace = t.id AND k.pre >= 0 AND (p.step IS NULL OR k.step = p.step)
+WITH p, t ORDER BY t.pushed_ns DESC, t.id LIMIT 1
+MATCH (k:GpuEvent) WHERE k.trace = t.id AND (p.step IS NULL OR k.step = p.step)
 OPTIONAL MATCH (k)-[:CHARGED_TO]->(o:Op)
 OPTIONAL MATCH (k)<-[:LAUNCHES]-(r:RuntimeCall) WHERE o IS NULL
 WITH p, t, coalesce(o, r, k) AS call, k ORDER BY k.start_ns
@@ -26,7 +26,7 @@ WITH p, t, call, collect([k.start_ns, k.end_ns]) AS events
 WITH p, t, call, reduce(s = {busy: 0, end: 0}, e IN events | CASE WHEN e[1] <= s.end THEN s ELSE
        {busy: s.busy + e[1] - CASE WHEN e[0] > s.end THEN e[0] ELSE s.end END, end: e[1]} END).busy AS busy,
      size(events) AS charged
-WITH CASE WHEN call:GpuEvent THEN '(no launch in trace)' ELSE call.name END AS name,
+WITH call, CASE WHEN call:GpuEvent THEN '(no launch in trace)' ELSE call.name END AS name,
      CASE WHEN call:GpuEvent THEN 'unlinked' ELSE call.category END AS category,
      busy, CASE
        WHEN call:GpuEvent OR call.gpu_events = charged THEN busy
@@ -39,9 +39,10 @@ WITH CASE WHEN call:GpuEvent THEN '(no launch in trace)' ELSE call.name END AS n
          {busy: s.busy + e[1] - CASE WHEN e[0] > s.end THEN e[0] ELSE s.end END, end: e[1]} END).busy
      END AS subtree
 ORDER BY category
-WITH name, count(*) AS calls, sum(busy) AS direct, sum(subtree) AS below, collect(DISTINCT category) AS categories
-WITH collect([name, direct, below, calls, categories]) AS rows, sum(direct) AS total
+WITH name, count(*) AS calls, sum(busy) AS direct, sum(subtree) AS below, collect(DISTINCT category) AS categories,
+     min([call.start_ns, call.pre, call.uid])[2] AS first
+WITH collect([name, direct, below, calls, categories, first]) AS rows, sum(direct) AS total
 UNWIND rows AS row
 RETURN row[0] AS name, row[1] / 1e6 AS total_direct_kernel_time_ms, row[2] / 1e6 AS total_subtree_kernel_time_ms,
        row[3] AS Count, row[4] AS Categories, CASE WHEN total > 0 THEN 100.0 * row[1] / total END AS `Percentage (%)`
-ORDER BY row[1] DESC
+ORDER BY row[4] = ['unlinked'], row[1] DESC, row[5]

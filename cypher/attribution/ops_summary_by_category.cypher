@@ -15,18 +15,19 @@
 WITH {trace: null, step: null} AS p
 MATCH (t:Trace {state: 'complete'})
 WHERE p.trace IS NULL OR p.trace IN [t.id, t.path, t.name]
-WITH p, t ORDER BY t.pushed_ns DESC LIMIT 1
-MATCH (k:GpuEvent) WHERE k.trace = t.id AND k.pre >= 0 AND (p.step IS NULL OR k.step = p.step)
+WITH p, t ORDER BY t.pushed_ns DESC, t.id LIMIT 1
+MATCH (k:GpuEvent) WHERE k.trace = t.id AND (p.step IS NULL OR k.step = p.step)
 OPTIONAL MATCH (k)-[:CHARGED_TO]->(o:Op)
 OPTIONAL MATCH (k)<-[:LAUNCHES]-(r:RuntimeCall) WHERE o IS NULL
 WITH coalesce(o, r, k) AS call, k ORDER BY k.start_ns
 WITH call, collect([k.start_ns, k.end_ns]) AS events
-WITH CASE WHEN call:GpuEvent THEN 'unlinked' ELSE call.category END AS category,
+WITH call, CASE WHEN call:GpuEvent THEN 'unlinked' ELSE call.category END AS category,
      reduce(s = {busy: 0, end: 0}, e IN events | CASE WHEN e[1] <= s.end THEN s ELSE
        {busy: s.busy + e[1] - CASE WHEN e[0] > s.end THEN e[0] ELSE s.end END, end: e[1]} END).busy AS busy
-WITH category, count(*) AS calls, sum(busy) AS direct
-WITH collect([category, calls, direct]) AS rows, sum(direct) AS total
+WITH category, count(*) AS calls, sum(busy) AS direct,
+     min([call.start_ns, call.pre, call.uid])[2] AS first
+WITH collect([category, calls, direct, first]) AS rows, sum(direct) AS total
 UNWIND rows AS row
 RETURN row[0] AS `op category`, row[1] AS Count, row[2] / 1e6 AS total_direct_kernel_time_ms,
        CASE WHEN total > 0 THEN 100.0 * row[2] / total END AS `Percentage (%)`
-ORDER BY row[2] DESC
+ORDER BY row[0] = 'unlinked', row[2] DESC, row[3]

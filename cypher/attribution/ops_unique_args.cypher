@@ -38,8 +38,8 @@
 WITH {trace: null, step: null} AS p
 MATCH (t:Trace {state: 'complete'})
 WHERE p.trace IS NULL OR p.trace IN [t.id, t.path, t.name]
-WITH p, t ORDER BY t.pushed_ns DESC LIMIT 1
-MATCH (k:GpuEvent) WHERE k.trace = t.id AND k.pre >= 0 AND (p.step IS NULL OR k.step = p.step)
+WITH p, t ORDER BY t.pushed_ns DESC, t.id LIMIT 1
+MATCH (k:GpuEvent) WHERE k.trace = t.id AND (p.step IS NULL OR k.step = p.step)
 OPTIONAL MATCH (k)-[:CHARGED_TO]->(o:Op)
 OPTIONAL MATCH (k)<-[:LAUNCHES]-(r:RuntimeCall) WHERE o IS NULL
 WITH p, t, coalesce(o, r, k) AS call, k ORDER BY k.start_ns
@@ -88,4 +88,4 @@ RETURN row.op[0] AS name, row.op[1] AS `op category`, row.place[0] AS process_na
        row.below[4] / 1e3 AS total_subtree_kernel_time_max, row.below[5] / 1e3 AS total_subtree_kernel_time_sum,
        CASE WHEN NOT row.first:GpuEvent THEN row.first.uid END AS ex_UID,
        CASE WHEN whole > 0 THEN 100.0 * row.total / whole END AS `Percentage (%)`
-ORDER BY row.total DESC
+ORDER BY row.op[1] = 'unlinked', row.total DESC, row.first.uid

@@ -19,8 +19,8 @@
 WITH {trace: null, without: null, step: null} AS p
 MATCH (t:Trace {state: 'complete'})
 WHERE p.trace IS NULL OR p.trace IN [t.id, t.path, t.name]
-WITH p, t ORDER BY t.pushed_ns DESC LIMIT 1
-MATCH (k:GpuEvent) WHERE k.trace = t.id AND k.pre >= 0 AND (p.step IS NULL OR k.step = p.step)
+WITH p, t ORDER BY t.pushed_ns DESC, t.id LIMIT 1
+MATCH (k:GpuEvent) WHERE k.trace = t.id AND (p.step IS NULL OR k.step = p.step)
 OPTIONAL MATCH (k)<-[:LAUNCHES]-(r:RuntimeCall)
 OPTIONAL MATCH (r) (()<-[:CALLS]-(x WHERE NOT x:PythonFunction OR NOT x.name CONTAINS '): '
                                       OR (p.without IS NOT NULL AND x.name CONTAINS p.without)))*
@@ -37,4 +37,4 @@ WITH collect([name, frames, events, time, busy, uid]) AS rows, sum(time) AS whol
 UNWIND rows AS row
 RETURN row[0] AS name, row[1] AS frames, row[2] AS gpu_events, row[3] / 1e3 AS gpu_sum_us, row[4] / 1e3 AS gpu_busy_us,
        CASE WHEN whole > 0 THEN 100.0 * row[3] / whole ELSE 0.0 END AS percent, row[5] AS uid
-ORDER BY row[3] DESC
+ORDER BY row[3] DESC, row[5] IS NULL, row[0] = '(no launch in trace)', row[0]

@@ -25,9 +25,9 @@
 WITH {trace: null, step: null} AS p
 MATCH (t:Trace {state: 'complete'})
 WHERE p.trace IS NULL OR p.trace IN [t.id, t.path, t.name]
-WITH p, t ORDER BY t.pushed_ns DESC LIMIT 1
+WITH p, t ORDER BY t.pushed_ns DESC, t.id LIMIT 1
 CALL (p, t) {
-  MATCH (r:RuntimeCall) WHERE r.trace = t.id AND r.pre >= 0 AND (p.step IS NULL OR r.step = p.step)
+  MATCH (r:RuntimeCall) WHERE r.trace = t.id AND (p.step IS NULL OR r.step = p.step)
   WITH r,
        COLLECT { MATCH (r)-[:CALLS]->(i) WITH i ORDER BY i.start_ns
                  RETURN [i.start_ns, CASE WHEN i.end_ns < r.end_ns THEN i.end_ns ELSE r.end_ns END] } AS events
@@ -43,7 +43,7 @@ CALL (p, t) {
        head(collect(r.uid)) AS longest
   RETURN *, 0 AS last
   UNION ALL
-  MATCH (k:GpuEvent) WHERE k.trace = t.id AND k.pre >= 0 AND (p.step IS NULL OR k.step = p.step)
+  MATCH (k:GpuEvent) WHERE k.trace = t.id AND (p.step IS NULL OR k.step = p.step)
     AND k.owner_rule = 'unlinked'
   WITH count(*) AS events, sum(k.dur_ns) AS work
   WHERE events > 0
@@ -54,4 +54,4 @@ RETURN name, calls, host / 1e3 AS host_sum_us, durations[0] / 1e3 AS host_mean_u
        durations[2] / 1e3 AS host_max_us, self / 1e3 AS host_self_us, events AS gpu_events, work / 1e3 AS gpu_sum_us,
        idle AS calls_without_gpu, delays[0] / 1e3 AS delay_min_us, delays[1] / 1e3 AS delay_median_us,
        delays[2] / 1e3 AS delay_p90_us, delays[3] / 1e3 AS delay_max_us, longest AS longest_uid
-ORDER BY last, host DESC, work DESC
+ORDER BY last, host DESC, work DESC, name

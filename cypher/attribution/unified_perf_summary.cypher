@@ -38,8 +38,8 @@
 WITH {trace: null, step: null} AS p
 MATCH (t:Trace {state: 'complete'})
 WHERE p.trace IS NULL OR p.trace IN [t.id, t.path, t.name]
-WITH p, t ORDER BY t.pushed_ns DESC LIMIT 1
-MATCH (k:GpuEvent) WHERE k.trace = t.id AND k.pre >= 0 AND (p.step IS NULL OR k.step = p.step)
+WITH p, t ORDER BY t.pushed_ns DESC, t.id LIMIT 1
+MATCH (k:GpuEvent) WHERE k.trace = t.id AND (p.step IS NULL OR k.step = p.step)
 OPTIONAL MATCH (k)-[:MODELLED_BY]->(m:Op)
 OPTIONAL MATCH (k)-[:CHARGED_TO]->(o:Op) WHERE m IS NULL
 OPTIONAL MATCH (k)<-[:LAUNCHES]-(r:RuntimeCall) WHERE m IS NULL
@@ -91,4 +91,4 @@ RETURN row.name AS name, row.category AS `op category`, row.place[0] AS process_
        row.times[4] / 1e3 AS `Kernel Time (µs)_max`, row.time / 1e3 AS `Kernel Time (µs)_sum`,
        first.flops IS NOT NULL AS has_perf_model,
        CASE WHEN whole > 0 THEN 100.0 * row.time / whole END AS `Percentage (%)`
-ORDER BY row.time DESC
+ORDER BY first.line <> '', first.line, row.time DESC, first.uid

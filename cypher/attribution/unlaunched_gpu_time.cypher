@@ -21,12 +21,12 @@
 WITH {trace: null, step: null} AS p
 MATCH (t:Trace {state: 'complete'})
 WHERE p.trace IS NULL OR p.trace IN [t.id, t.path, t.name]
-WITH p, t ORDER BY t.pushed_ns DESC LIMIT 1
+WITH p, t ORDER BY t.pushed_ns DESC, t.id LIMIT 1
 CALL (t) {
-  MATCH (r:RuntimeCall) WHERE r.trace = t.id AND r.pre >= 0
+  MATCH (r:RuntimeCall) WHERE r.trace = t.id
   RETURN min(r.start_ns) AS begin
 }
-MATCH (k:GpuEvent) WHERE k.trace = t.id AND k.pre >= 0 AND (p.step IS NULL OR k.step = p.step)
+MATCH (k:GpuEvent) WHERE k.trace = t.id AND (p.step IS NULL OR k.step = p.step)
 WITH begin, coalesce(t.lead_ns, 0) AS lead, sum(k.dur_ns) AS whole, collect(CASE WHEN k.owner_rule = 'unlinked' THEN k END) AS events
 UNWIND events AS k
 WITH begin, lead, whole, k ORDER BY k.start_ns, k.uid
@@ -37,4 +37,4 @@ WITH lead, whole, [label IN labels(k) WHERE label IN ['Kernel', 'Memcpy', 'Memse
 RETURN kind, name, streams, events AS gpu_events, time / 1e3 AS gpu_sum_us,
        CASE WHEN whole > 0 THEN 100.0 * time / whole ELSE 0.0 END AS percent, early AS early_events,
        (first + lead) / 1e6 AS first_start_ms, (last + lead) / 1e6 AS last_end_ms, uid
-ORDER BY time DESC
+ORDER BY time DESC, first, uid

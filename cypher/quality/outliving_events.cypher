@@ -18,9 +18,8 @@
 WITH {trace: null} AS p
 MATCH (t:Trace {state: 'complete'})
 WHERE p.trace IS NULL OR p.trace IN [t.id, t.path, t.name]
-WITH t ORDER BY t.pushed_ns DESC LIMIT 1
-MATCH (h:Event)
-WHERE h.trace = t.id AND h.pre >= 0 AND 'outlives_parent' IN h.flags
+WITH t ORDER BY t.pushed_ns DESC, t.id LIMIT 1
+MATCH (h:Module|PythonFunction|Op|RuntimeCall {trace: t.id}) WHERE 'outlives_parent' IN h.flags
 OPTIONAL MATCH (c)-[:CALLS]->(h) WHERE c.end_ns < h.end_ns
 WITH h, c, h.end_ns - c.end_ns AS excess
 ORDER BY coalesce(excess, -1) DESC, h.pre

@@ -20,9 +20,9 @@
 WITH {trace: null, step: null} AS p
 MATCH (t:Trace {state: 'complete'})
 WHERE p.trace IS NULL OR p.trace IN [t.id, t.path, t.name]
-WITH p, t ORDER BY t.pushed_ns DESC LIMIT 1
+WITH p, t ORDER BY t.pushed_ns DESC, t.id LIMIT 1
 MATCH (k:GpuEvent)
-WHERE k.trace = t.id AND k.pre >= 0 AND (p.step IS NULL OR k.step = p.step)
+WHERE k.trace = t.id AND (p.step IS NULL OR k.step = p.step)
 WITH coalesce(t.lead_ns, 0) AS lead, k.device AS device, k.stream AS stream, count(*) AS events, sum(k.dur_ns) AS time,
   sum(CASE WHEN k.owner_rule = 'unlinked' THEN 1 ELSE 0 END) AS lone,
   sum(CASE WHEN k.owner_rule = 'unlinked' THEN k.dur_ns ELSE 0 END) AS lost,

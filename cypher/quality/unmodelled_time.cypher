@@ -15,9 +15,9 @@
 WITH {trace: null, step: null} AS p
 MATCH (t:Trace {state: 'complete'})
 WHERE p.trace IS NULL OR p.trace IN [t.id, t.path, t.name]
-WITH p, t ORDER BY t.pushed_ns DESC LIMIT 1
+WITH p, t ORDER BY t.pushed_ns DESC, t.id LIMIT 1
 MATCH (k:GpuEvent)
-WHERE k.trace = t.id AND k.pre >= 0 AND (p.step IS NULL OR k.step = p.step)
+WHERE k.trace = t.id AND (p.step IS NULL OR k.step = p.step)
 WITH collect(k) AS events, sum(k.dur_ns) AS whole
 UNWIND events AS k
 WITH k, whole WHERE k.gpu_class <> 'communication'
@@ -35,4 +35,4 @@ WITH whole, k.dur_ns AS time, coalesce(m.name, o.name, c.name, '(no launch in tr
 WITH whole, op, reason, count(*) AS events, sum(time) AS time
 RETURN op, reason, events AS gpu_events, time / 1e6 AS gpu_sum_ms,
   CASE WHEN whole > 0 THEN 100.0 * time / whole ELSE 0.0 END AS percent
-ORDER BY time DESC
+ORDER BY time DESC, op, reason

@@ -19,12 +19,12 @@
 WITH {trace: null, step: null} AS p
 MATCH (t:Trace {state: 'complete'})
 WHERE p.trace IS NULL OR p.trace IN [t.id, t.path, t.name]
-WITH p, t ORDER BY t.pushed_ns DESC LIMIT 1
+WITH p, t ORDER BY t.pushed_ns DESC, t.id LIMIT 1
 CALL (p, t) {
-  MATCH (k:GpuEvent) WHERE k.trace = t.id AND k.pre >= 0 AND (p.step IS NULL OR k.step = p.step)
+  MATCH (k:GpuEvent) WHERE k.trace = t.id AND (p.step IS NULL OR k.step = p.step)
   RETURN sum(k.dur_ns) AS total
 }
-MATCH (k:GpuEvent) WHERE k.trace = t.id AND k.pre >= 0 AND (p.step IS NULL OR k.step = p.step)
+MATCH (k:GpuEvent) WHERE k.trace = t.id AND (p.step IS NULL OR k.step = p.step)
   AND (k:Memset OR k:Memcpy OR k.gpu_class = 'memcpy')
 WITH total, k.name AS name, k:Memset AS fills,
      CASE WHEN k.bytes IS NULL THEN null

@@ -20,12 +20,12 @@
 WITH {trace: null, step: null} AS p
 MATCH (t:Trace {state: 'complete'})
 WHERE p.trace IS NULL OR p.trace IN [t.id, t.path, t.name]
-WITH p, t ORDER BY t.pushed_ns DESC LIMIT 1
+WITH p, t ORDER BY t.pushed_ns DESC, t.id LIMIT 1
 CALL (p, t) {
-  MATCH (k:GpuEvent) WHERE k.trace = t.id AND k.pre >= 0 AND (p.step IS NULL OR k.step = p.step)
+  MATCH (k:GpuEvent) WHERE k.trace = t.id AND (p.step IS NULL OR k.step = p.step)
   RETURN sum(k.dur_ns) AS total
 }
-MATCH (r:RuntimeCall) WHERE r.trace = t.id AND r.pre >= 0 AND (p.step IS NULL OR r.step = p.step)
+MATCH (r:RuntimeCall) WHERE r.trace = t.id AND (p.step IS NULL OR r.step = p.step)
   AND any(call IN ['cudaGraphLaunch', 'cuGraphLaunch', 'hipGraphLaunch'] WHERE r.name STARTS WITH call)
   AND NOT EXISTS { (above:RuntimeCall)-[:CALLS]->(r) WHERE above.name CONTAINS 'GraphLaunch' }
 WITH total, r.name AS call, r.class_with_kernels AS graph, coalesce(r.gpu_events, 0) AS events, collect(r) AS calls,

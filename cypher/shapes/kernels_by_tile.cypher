@@ -24,8 +24,8 @@
 WITH {trace: null, dtype: null, tile_m: null, tile_n: null, step: null} AS p
 MATCH (t:Trace {state: 'complete'})
 WHERE p.trace IS NULL OR p.trace IN [t.id, t.path, t.name]
-WITH p, t ORDER BY t.pushed_ns DESC LIMIT 1
-MATCH (k:GpuEvent) WHERE k.trace = t.id AND k.pre >= 0 AND (p.step IS NULL OR k.step = p.step)
+WITH p, t ORDER BY t.pushed_ns DESC, t.id LIMIT 1
+MATCH (k:GpuEvent) WHERE k.trace = t.id AND (p.step IS NULL OR k.step = p.step)
 MATCH (k)-[:NAMED]->(n:KernelName)
 WITH p, n, k:Kernel AS is_kernel, count(*) AS events, sum(k.dur_ns) AS ns
 WITH p, collect({n: n, is_kernel: is_kernel, events: events, ns: ns}) AS found, sum(ns) AS total

@@ -22,9 +22,9 @@
 WITH {trace: null, op: null, input_dims: null, step: null} AS p
 MATCH (t:Trace {state: 'complete'})
 WHERE p.trace IS NULL OR p.trace IN [t.id, t.path, t.name]
-WITH p, t ORDER BY t.pushed_ns DESC LIMIT 1
+WITH p, t ORDER BY t.pushed_ns DESC, t.id LIMIT 1
 WITH p, t, CASE WHEN p.op IS NOT NULL THEN {op: p.op, dims: p.input_dims} ELSE head(COLLECT {
-  MATCH (k:GpuEvent) WHERE k.trace = t.id AND k.pre >= 0 AND (p.step IS NULL OR k.step = p.step)
+  MATCH (k:GpuEvent) WHERE k.trace = t.id AND (p.step IS NULL OR k.step = p.step)
   MATCH (k)-[:CHARGED_TO]->(o:Op)
   WITH o, sum(k.dur_ns) AS ns
   MATCH (o)-[:HAS_SIGNATURE]->(s:Signature)
@@ -32,7 +32,7 @@ WITH p, t, CASE WHEN p.op IS NOT NULL THEN {op: p.op, dims: p.input_dims} ELSE h
   WITH o.name AS op, s.input_dims AS dims, sum(ns) AS ns, min(o.pre) AS pre
   RETURN {op: op, dims: dims} ORDER BY ns DESC, pre LIMIT 1
 }) END AS asked
-MATCH (o:Op) WHERE o.trace = t.id AND o.pre >= 0 AND o.name = asked.op AND o.gpu_events > 0
+MATCH (o:Op) WHERE o.trace = t.id AND o.name = asked.op AND o.gpu_events > 0
 MATCH (o)-[:HAS_SIGNATURE]->(s:Signature)
 WHERE asked.dims IS NULL OR replace(s.input_dims, ' ', '') = replace(asked.dims, ' ', '')
 MATCH (k:GpuEvent) WHERE k.trace = o.trace AND k.pre > o.pre AND k.pre <= o.last AND (p.step IS NULL OR k.step = p.step)

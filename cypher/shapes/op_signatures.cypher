@@ -31,9 +31,9 @@
 WITH {trace: null, op: null, step: null} AS p
 MATCH (t:Trace {state: 'complete'})
 WHERE p.trace IS NULL OR p.trace IN [t.id, t.path, t.name]
-WITH p, t ORDER BY t.pushed_ns DESC LIMIT 1
+WITH p, t ORDER BY t.pushed_ns DESC, t.id LIMIT 1
 WITH p, t, head(COLLECT { MATCH (t)<-[:IN_TRACE]-(d:Device) RETURN d ORDER BY d.key }) AS d
-MATCH (k:GpuEvent) WHERE k.trace = t.id AND k.pre >= 0 AND (p.step IS NULL OR k.step = p.step)
+MATCH (k:GpuEvent) WHERE k.trace = t.id AND (p.step IS NULL OR k.step = p.step)
 MATCH (k)-[:MODELLED_BY]->(o:Op) WHERE p.op IS NULL OR o.name = p.op
 WITH d, o, k ORDER BY k.start_ns
 WITH d, o, collect([k.start_ns, k.end_ns]) AS spans, sum(k.dur_ns) AS ns

@@ -18,12 +18,12 @@
 WITH {trace: null, threshold_us: 10, step: null} AS p
 MATCH (t:Trace {state: 'complete'})
 WHERE p.trace IS NULL OR p.trace IN [t.id, t.path, t.name]
-WITH p, t ORDER BY t.pushed_ns DESC LIMIT 1
+WITH p, t ORDER BY t.pushed_ns DESC, t.id LIMIT 1
 CALL (p, t) {
-  MATCH (k:GpuEvent) WHERE k.trace = t.id AND k.pre >= 0 AND (p.step IS NULL OR k.step = p.step)
+  MATCH (k:GpuEvent) WHERE k.trace = t.id AND (p.step IS NULL OR k.step = p.step)
   RETURN max(k.end_ns) - min(k.start_ns) AS span
 }
-MATCH (k:GpuEvent) WHERE k.trace = t.id AND k.pre >= 0 AND (p.step IS NULL OR k.step = p.step)
+MATCH (k:GpuEvent) WHERE k.trace = t.id AND (p.step IS NULL OR k.step = p.step)
   AND k:Kernel AND k.dur_ns / 1e3 < p.threshold_us
 OPTIONAL MATCH (k)-[:CHARGED_TO]->(o:Op)
 OPTIONAL MATCH (k)<-[:LAUNCHES]-(r:RuntimeCall)

@@ -18,8 +18,8 @@
 WITH {trace: null, uid: null} AS p
 MATCH (t:Trace {state: 'complete'})
 WHERE p.trace IS NULL OR p.trace IN [t.id, t.path, t.name]
-WITH p, t ORDER BY t.pushed_ns DESC LIMIT 1
-MATCH (k:GpuEvent) WHERE k.trace = t.id AND k.pre >= 0 AND (k.uid = p.uid OR p.uid IS NULL AND k:Kernel)
+WITH p, t ORDER BY t.pushed_ns DESC, t.id LIMIT 1
+MATCH (k:GpuEvent) WHERE k.trace = t.id AND (k.uid = p.uid OR p.uid IS NULL AND k:Kernel)
 WITH k ORDER BY EXISTS { (k)<-[:LAUNCHES]-() } DESC,
   k.name =~ '(?is).*(nccl|rccl|cross_device_reduce).*', k.dur_ns DESC, k.uid LIMIT 1
 WITH COLLECT { MATCH (k)<-[:LAUNCHES|CALLS*0..]-(a) RETURN a ORDER BY a.depth DESC } AS up

@@ -13,12 +13,12 @@
 WITH {trace: null, step: null} AS p
 MATCH (t:Trace {state: 'complete'})
 WHERE p.trace IS NULL OR p.trace IN [t.id, t.path, t.name]
-WITH p, t ORDER BY t.pushed_ns DESC LIMIT 1
+WITH p, t ORDER BY t.pushed_ns DESC, t.id LIMIT 1
 CALL (p, t) {
-  MATCH (k:GpuEvent) WHERE k.trace = t.id AND k.pre >= 0 AND (p.step IS NULL OR k.step = p.step)
+  MATCH (k:GpuEvent) WHERE k.trace = t.id AND (p.step IS NULL OR k.step = p.step)
   RETURN sum(k.dur_ns) AS total
 }
-MATCH (k:GpuEvent) WHERE k.trace = t.id AND k.pre >= 0 AND (p.step IS NULL OR k.step = p.step) AND k.recompute
+MATCH (k:GpuEvent) WHERE k.trace = t.id AND (p.step IS NULL OR k.step = p.step) AND k.recompute
 OPTIONAL MATCH (k)-[:CHARGED_TO]->(o:Op)
 OPTIONAL MATCH (k)<-[:LAUNCHES]-(r:RuntimeCall)
 WITH total, coalesce(o.name, r.name) AS op, k.dur_ns AS ns, head(COLLECT {

@@ -22,19 +22,19 @@
 WITH {trace: null, kind: null, min_count: 2} AS p
 MATCH (t:Trace {state: 'complete'})
 WHERE p.trace IS NULL OR p.trace IN [t.id, t.path, t.name]
-WITH p, t ORDER BY t.pushed_ns DESC LIMIT 1
+WITH p, t ORDER BY t.pushed_ns DESC, t.id LIMIT 1
 WITH p, t, coalesce(p.kind, CASE WHEN EXISTS {
-  MATCH (m:Module) WHERE m.trace = t.id AND m.pre >= 0 AND m.gpu_events > 0
+  MATCH (m:Module) WHERE m.trace = t.id AND m.gpu_events > 0
 } THEN 'Module' ELSE 'Op' END) AS kind
 CALL (t) {
-  MATCH (k:GpuEvent) WHERE k.trace = t.id AND k.pre >= 0
+  MATCH (k:GpuEvent) WHERE k.trace = t.id
   RETURN sum(k.dur_ns) AS total
 }
 CALL (t, kind) {
-  MATCH (n:Module) WHERE n.trace = t.id AND n.pre >= 0 AND kind = 'Module'
+  MATCH (n:Module) WHERE n.trace = t.id AND kind = 'Module'
   MATCH (n)-[:INSTANCE_OF]->(c:SubtreeClass) RETURN n, c
   UNION ALL
-  MATCH (n:Op) WHERE n.trace = t.id AND n.pre >= 0 AND kind = 'Op'
+  MATCH (n:Op) WHERE n.trace = t.id AND kind = 'Op'
   MATCH (n)-[:INSTANCE_OF]->(c:SubtreeClass) RETURN n, c
 }
 WITH p, kind, total, c, n ORDER BY n.pre

@@ -18,8 +18,8 @@
 WITH {trace: null, min_calls: 5, step: null} AS p
 MATCH (t:Trace {state: 'complete'})
 WHERE p.trace IS NULL OR p.trace IN [t.id, t.path, t.name]
-WITH p, t ORDER BY t.pushed_ns DESC LIMIT 1
-MATCH (k:GpuEvent) WHERE k.trace = t.id AND k.pre >= 0 AND (p.step IS NULL OR k.step = p.step) AND k:Kernel
+WITH p, t ORDER BY t.pushed_ns DESC, t.id LIMIT 1
+MATCH (k:GpuEvent) WHERE k.trace = t.id AND (p.step IS NULL OR k.step = p.step) AND k:Kernel
 MATCH (k)-[:CHARGED_TO]->(o:Op)
 WITH p, o, k.name AS kernel, count(*) AS count, sum(k.dur_ns) AS ns
 WITH p, o, collect({kernel: kernel, count: count, ns: ns}) AS kernels, sum(ns) AS ns

@@ -17,7 +17,7 @@
 WITH {trace: null, points: 20} AS p
 MATCH (t:Trace {state: 'complete'})
 WHERE p.trace IS NULL OR p.trace IN [t.id, t.path, t.name]
-WITH p, t ORDER BY t.pushed_ns DESC LIMIT 1
+WITH p, t ORDER BY t.pushed_ns DESC, t.id LIMIT 1
 MATCH (s:Storage) WHERE s.trace = t.id
 UNWIND [[s.start_ns, s.bytes], [s.end_ns, -s.bytes]] AS change
 WITH p, t, s, change ORDER BY change[0], change[1]

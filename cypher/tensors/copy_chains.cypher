@@ -21,7 +21,7 @@
 WITH {trace: null, min_copies: 2, top: 20} AS p
 MATCH (t:Trace {state: 'complete'})
 WHERE p.trace IS NULL OR p.trace IN [t.id, t.path, t.name]
-WITH p, t ORDER BY t.pushed_ns DESC LIMIT 1
+WITH p, t ORDER BY t.pushed_ns DESC, t.id LIMIT 1
 MATCH (o:Op)-[:CONSUMES]->(a:Tensor)-[:STORED_IN]->(from:Storage)
 WHERE o.trace = t.id AND o.name IN ['aten::to', 'aten::_to_copy', 'aten::contiguous', 'aten::clone', 'aten::copy_']
 MATCH (o)-[:WRITES|PRODUCES]->(b:Tensor)-[:STORED_IN]->(into:Storage)

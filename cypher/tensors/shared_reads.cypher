@@ -19,7 +19,7 @@
 WITH {trace: null, top: 20} AS p
 MATCH (t:Trace {state: 'complete'})
 WHERE p.trace IS NULL OR p.trace IN [t.id, t.path, t.name]
-WITH p, t ORDER BY t.pushed_ns DESC LIMIT 1
+WITH p, t ORDER BY t.pushed_ns DESC, t.id LIMIT 1
 MATCH (s:Storage)<-[:STORED_IN]-(:Tensor)<-[:CONSUMES]-(:Op)<-[:CHARGED_TO]-(k:GpuEvent)
 WHERE s.trace = t.id AND k.device IS NOT NULL AND k.stream IS NOT NULL
 WITH DISTINCT p, s, k ORDER BY k.stream

@@ -20,7 +20,7 @@
 WITH {trace: null, storage: null} AS p
 MATCH (t:Trace {state: 'complete'})
 WHERE p.trace IS NULL OR p.trace IN [t.id, t.path, t.name]
-WITH p, t ORDER BY t.pushed_ns DESC LIMIT 1
+WITH p, t ORDER BY t.pushed_ns DESC, t.id LIMIT 1
 CALL (p, t) {
   MATCH (s:Storage)<-[:STORED_IN]-(:Tensor)<-[:PRODUCES|CONSUMES|WRITES]-(o:Op)<-[:CHARGED_TO]-(k:GpuEvent)
   WHERE s.trace = t.id AND (p.storage IS NULL OR s.name = p.storage)

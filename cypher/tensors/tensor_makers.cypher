@@ -21,7 +21,7 @@
 WITH {trace: null, uid: null} AS p
 MATCH (t:Trace {state: 'complete'})
 WHERE p.trace IS NULL OR p.trace IN [t.id, t.path, t.name]
-WITH p, t ORDER BY t.pushed_ns DESC LIMIT 1
+WITH p, t ORDER BY t.pushed_ns DESC, t.id LIMIT 1
 CALL (p, t) {
   MATCH (o:Op)-[:CONSUMES]->(:Tensor)
   WHERE o.trace = t.id AND (p.uid IS NULL OR o.uid = p.uid)

@@ -21,15 +21,15 @@
 WITH {trace: null, step: null} AS p
 MATCH (t:Trace {state: 'complete'})
 WHERE p.trace IS NULL OR p.trace IN [t.id, t.path, t.name]
-WITH p, t ORDER BY t.pushed_ns DESC LIMIT 1
+WITH p, t ORDER BY t.pushed_ns DESC, t.id LIMIT 1
 CALL (p, t) {
   MATCH (k:GpuEvent)
-  WHERE k.trace = t.id AND k.pre >= 0 AND (p.step IS NULL OR k.step = p.step) AND k.gpu_class = 'computation'
+  WHERE k.trace = t.id AND (p.step IS NULL OR k.step = p.step) AND k.gpu_class = 'computation'
   WITH coalesce(k.device, -1) AS device, collect([k.start_ns, 1, 0]) + collect([k.end_ns, -1, 0]) AS points
   RETURN collect({device: device, points: points}) AS computation
 }
 MATCH (k:GpuEvent)
-WHERE k.trace = t.id AND k.pre >= 0 AND (p.step IS NULL OR k.step = p.step) AND k.gpu_class = 'communication'
+WHERE k.trace = t.id AND (p.step IS NULL OR k.step = p.step) AND k.gpu_class = 'communication'
 OPTIONAL MATCH (k)-[:MEMBER_OF]->(c:Collective)
 OPTIONAL MATCH (c)-[:IN_GROUP]->(g:ProcessGroup)
 WITH computation, coalesce(k.device, -1) AS device, c.name AS collective, g, count(*) AS kernels,
@@ -49,4 +49,4 @@ RETURN collective, g.name AS group, g.description AS group_description, g.size A
   total / 1e3 AS total_us, exposed / 1e3 AS exposed_us,
   CASE WHEN total > 0 THEN 100.0 * exposed / total END AS exposed_percent,
   total / 1e3 / kernels AS mean_us, longest / 1e3 AS max_us
-ORDER BY exposed DESC, total DESC
+ORDER BY exposed DESC, total DESC, collective, group, g.key

@@ -14,9 +14,9 @@
 WITH {trace: null, step: null} AS p
 MATCH (t:Trace {state: 'complete'})
 WHERE p.trace IS NULL OR p.trace IN [t.id, t.path, t.name]
-WITH p, t ORDER BY t.pushed_ns DESC LIMIT 1
+WITH p, t ORDER BY t.pushed_ns DESC, t.id LIMIT 1
 MATCH (k:GpuEvent)
-WHERE k.trace = t.id AND k.pre >= 0 AND (p.step IS NULL OR k.step = p.step)
+WHERE k.trace = t.id AND (p.step IS NULL OR k.step = p.step)
 WITH k ORDER BY k.start_ns
 WITH collect([k.start_ns, k.end_ns, k.gpu_class]) AS events, max(k.end_ns) - min(k.start_ns) AS total
 // The union of intervals in the order of their starts: [its length so far, the end that it reaches to].

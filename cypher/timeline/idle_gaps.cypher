@@ -1,7 +1,8 @@
 // Idle gaps: the longest stretches in which a device did nothing, and what the launching thread did meanwhile.
 //
 // A gap ends with a GPU event. The call, the op and the frame are those of the thread that launched it, with the
-// longest part in the gap; of equals the innermost.
+// longest part in the gap; of equals the innermost. Where that event had been launched before the gap began, the device
+// waited for no host, and there are none.
 //
 // Parameters:
 //   trace: run/name, name or id of a trace; null for the one that was pushed last
@@ -27,61 +28,15 @@
 WITH {trace: null, device: null, min_us: 1, top: 20} AS p
 MATCH (t:Trace {state: 'complete'})
 WHERE p.trace IS NULL OR p.trace IN [t.id, t.path, t.name]
-WITH p, t ORDER BY t.pushed_ns DESC LIMIT 1
-MATCH (k:GpuEvent)
-WHERE k.trace = t.id AND k.pre >= 0 AND (p.device IS NULL OR k.device = p.device)
-WITH p, t, k ORDER BY k.start_ns, k.pre
-WITH p, t, k.device AS device, collect([k.start_ns, k.end_ns, k.pre]) AS events
-// In the order of starts: the end that has been reached, and the longest gaps so far as [length, start, end, next].
-WITH p, t, reduce(s = {reach: events[0][0], gaps: []}, e IN events | {
-    reach: CASE WHEN e[1] > s.reach THEN e[1] ELSE s.reach END,
-    gaps: CASE
-      WHEN e[0] <= s.reach OR e[0] - s.reach < p.min_us * 1000 THEN s.gaps
-      WHEN p.top > 0 AND size(s.gaps) >= p.top AND e[0] - s.reach <= s.gaps[-1][0] THEN s.gaps
-      ELSE ([g IN s.gaps WHERE g[0] >= e[0] - s.reach] + [[e[0] - s.reach, s.reach, e[0], e[2]]]
-        + [g IN s.gaps WHERE g[0] < e[0] - s.reach])[..CASE p.top WHEN 0 THEN size(events) ELSE p.top END]
-    END
-  }).gaps AS gaps
-UNWIND gaps AS gap
-WITH p, t, gap ORDER BY gap[0] DESC, gap[1]
-WITH p, t, collect(gap) AS gaps
-UNWIND gaps[..CASE p.top WHEN 0 THEN size(gaps) ELSE p.top END] AS gap
-MATCH (k:GpuEvent) WHERE k.trace = t.id AND k.pre = gap[3]
-OPTIONAL MATCH (k)<-[:LAUNCHES]-(c:RuntimeCall)
-WITH t, collect({length: gap[0], start: gap[1], end: gap[2], next: k, launch: c, thread: c.thread}) AS gaps
-CALL (t) {
-  MATCH (c:RuntimeCall) WHERE c.trace = t.id AND c.pre >= 0
-  WITH c ORDER BY c.pre
-  RETURN collect([c.thread, c.start_ns, c.end_ns, c.pre]) AS calls
-}
-UNWIND gaps AS g
-// What began before the last runtime call ahead of the gap is over, but for what encloses that call.
-WITH t, g, reduce(pre = -1, c IN calls | CASE WHEN c[0] = g.thread AND c[2] <= g.start THEN c[3] ELSE pre END) AS low,
-  CASE WHEN g.thread IS NULL THEN -1
-    ELSE coalesce(head([c IN calls WHERE c[0] = g.thread AND c[1] >= g.end | c[3]]), t.events) END AS high
-CALL (t, g, low, high) {
-  CALL (t, g, low, high) {
-    MATCH (h:Event)
-    WHERE h.trace = t.id AND h.pre > low AND h.pre < high AND h.thread = g.thread
-      AND (h:RuntimeCall OR h:Op OR h:Module OR h:PythonFunction)
-    RETURN h
-    UNION
-    MATCH (h)-[:CALLS*]->(c:RuntimeCall) WHERE c.trace = t.id AND c.pre = low
-    RETURN h
-  }
-  WITH h, CASE WHEN h.end_ns < g.end THEN h.end_ns ELSE g.end END
-    - CASE WHEN h.start_ns > g.start THEN h.start_ns ELSE g.start END AS part
-  WITH CASE WHEN h:RuntimeCall THEN 'call' WHEN h:Op THEN 'op' ELSE 'frame' END AS what, part, h.pre AS pre
-  WHERE part > 0
-  WITH what, max([part, pre]) AS most
-  RETURN collect({what: what, part: most[0], pre: most[1]}) AS parts
-}
-WITH t, g, [what IN ['call', 'op', 'frame'] | head([m IN parts WHERE m.what = what])] AS most
-OPTIONAL MATCH (call:RuntimeCall) WHERE call.trace = t.id AND call.pre = most[0].pre
-OPTIONAL MATCH (op:Op) WHERE op.trace = t.id AND op.pre = most[1].pre
-OPTIONAL MATCH (frame:Event) WHERE frame.trace = t.id AND frame.pre = most[2].pre
-RETURN g.next.device AS device, (g.start + coalesce(t.lead_ns, 0)) / 1e6 AS gap_start_ms, g.length / 1e3 AS gap_us, g.next.name AS next,
-  g.next.uid AS next_uid, g.launch.name AS launch, (g.launch.start_ns - g.start) / 1e3 AS launch_begin_us,
-  (g.launch.end_ns - g.start) / 1e3 AS launch_end_us, call.name AS call, most[0].part / 1e3 AS call_us,
-  op.name AS op, most[1].part / 1e3 AS op_us, frame.name AS frame, most[2].part / 1e3 AS frame_us
-ORDER BY gap_us DESC, gap_start_ms
+WITH p, t ORDER BY t.pushed_ns DESC, t.id LIMIT 1
+MATCH (g:Gap {trace: t.id})<-[:AFTER]-(next:GpuEvent)
+WHERE g.dur_ns >= p.min_us * 1000 AND (p.device IS NULL OR g.device = p.device)
+  AND (p.top = 0 OR p.top >= CASE WHEN p.device IS NULL THEN g.number ELSE g.number_on_device END)
+OPTIONAL MATCH (next)<-[:LAUNCHES]-(launch:RuntimeCall)
+RETURN g.device AS device, (g.start_ns + coalesce(t.lead_ns, 0)) / 1e6 AS gap_start_ms, g.dur_ns / 1e3 AS gap_us,
+       next.name AS next, next.uid AS next_uid, launch.name AS launch,
+       (launch.start_ns - g.start_ns) / 1e3 AS launch_begin_us, (launch.end_ns - g.start_ns) / 1e3 AS launch_end_us,
+       head([(g)-[:CAUSED_BY]->(call:RuntimeCall) | call.name]) AS call, g.call_ns / 1e3 AS call_us,
+       head([(g)-[:CAUSED_BY]->(op:Op) | op.name]) AS op, g.op_ns / 1e3 AS op_us,
+       head([(g)-[:CAUSED_BY]->(frame:Module|PythonFunction) | frame.name]) AS frame, g.frame_ns / 1e3 AS frame_us
+ORDER BY g.number

@@ -26,9 +26,9 @@
 WITH {trace: null} AS p
 MATCH (t:Trace {state: 'complete'})
 WHERE p.trace IS NULL OR p.trace IN [t.id, t.path, t.name]
-WITH t ORDER BY t.pushed_ns DESC LIMIT 1
+WITH t ORDER BY t.pushed_ns DESC, t.id LIMIT 1
 MATCH (s:Step)-[:ON_THREAD]->(h:Thread)
-WHERE s.trace = t.id AND s.pre >= 0
+WHERE s.trace = t.id
 WITH t, s, h ORDER BY s.start_ns DESC, s.pre DESC
 WITH t, collect({
   name: s.name, number: toIntegerOrNull(substring(s.name, 13)), pid: h.pid, start: s.start_ns, end: s.end_ns,
@@ -36,7 +36,7 @@ WITH t, collect({
 }) AS steps
 CALL (t, steps) {
   MATCH (k:GpuEvent)
-  WHERE k.trace = t.id AND k.pre >= 0
+  WHERE k.trace = t.id
   OPTIONAL MATCH (k)<-[:LAUNCHES]-(c:RuntimeCall)-[:ON_THREAD]->(h:Thread)
   WITH steps, k.step AS number, h.pid AS pid,
     collect({start: k.start_ns, end: k.end_ns, does: k.gpu_class, time: k.dur_ns, launched: c.start_ns}) AS events
@@ -53,7 +53,7 @@ CALL (t, steps) {
 }
 CALL (t) {
   MATCH (k:GpuEvent)
-  WHERE k.trace = t.id AND k.pre >= 0
+  WHERE k.trace = t.id
   WITH k ORDER BY k.start_ns
   RETURN collect([k.start_ns, k.end_ns]) AS every
 }
@@ -97,4 +97,4 @@ RETURN s.name AS name, s.number AS step, s.pid AS pid, s.shown / 1e6 AS start_ms
   (total - busy[2]) / 1e6 AS idle_time_ms, total / 1e6 AS total_time_ms,
   CASE WHEN device > 0 THEN 100.0 * on_device / device END AS busy_percent,
   CASE WHEN s.uid >= 0 THEN s.uid END AS uid
-ORDER BY s.uid < 0, s.pid, s.start
+ORDER BY s.uid < 0, s.pid, s.start, s.uid

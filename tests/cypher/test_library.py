@@ -41,6 +41,26 @@ def test_it_is_one_statement_of_the_common_form(query: Query) -> None:
 
 
 @EVERY
+def test_it_has_no_riddles_for_the_planner(query: Query) -> None:
+    """What belongs to a trace is found by its id alone."""
+    assert not re.search(r"\b(?:pre|number|place) >= 0", query.text)
+
+
+@EVERY
+def test_every_sort_ends_in_a_key(query: Query) -> None:
+    """Which of several traces was pushed last is told by their ids where they were pushed together."""
+    assert not re.search(r"pushed_ns( DESC)?\s+LIMIT", query.text)
+
+
+@pytest.mark.parametrize("name", ["modules", "idle_gaps", "odd_layers"])
+def test_what_analyses_know_is_read_in_at_most_three_clauses(name: str) -> None:
+    """A path of the graph and what is added up, between the choice of the trace and RETURN."""
+    (_, asked) = re.split(r"LIMIT 1\n", library()[name].text, maxsplit=1)
+    clauses = re.findall(r"^(?:OPTIONAL MATCH|MATCH|WITH|UNWIND|CALL)\b", asked, re.MULTILINE)
+    assert 0 < len(clauses) <= 3
+
+
+@EVERY
 def test_it_sees_complete_traces_only(query: Query) -> None:
     assert "state" in query.text
     assert ("complete" in query.text) or query.name == "incomplete_traces"

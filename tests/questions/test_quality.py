@@ -21,7 +21,7 @@ from tracelens_graph.analyses.performance.roofline_summary import unmodelled
 from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.cypher import library
 from tracelens_graph.database import Database
-from tracelens_graph.errors import AnalysisError
+from tracelens_graph.errors import AnalysisError, DatabaseError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
 from tracelens_graph.schema import Flag
@@ -251,4 +251,5 @@ def test_the_database_knows_lean_traces_and_those_that_are_not_done(database: Da
     (row,) = database.ask("incomplete_traces", run="quality lean").records()
     assert row["state"] == "loading"
     database.drop(g.trace_id)
-    assert len(database.ask("incomplete_traces", run="quality lean")) == 0
+    with pytest.raises(DatabaseError, match="quality lean is not there"):
+        database.ask("incomplete_traces", run="quality lean")

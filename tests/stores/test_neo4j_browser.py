@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 from zipfile import ZipFile
 
 import pytest
@@ -18,13 +19,13 @@ from tracelens_graph.cypher import library
 from tracelens_graph.database import Database
 from tracelens_graph.loading import load_core
 from tracelens_graph.schema import CONTEXT_KINDS, Kind
-from tracelens_graph.schema.database import CONTEXT_PROPERTIES, HEAT, HOT, WARM
+from tracelens_graph.schema.database import CONTEXT_PROPERTIES, EVENT_PROPERTIES, HEAT, HOT, WARM
 from tracelens_graph.simulate import simulate, write
 from tracelens_graph.stores.neo4j.browser import FAVOURITES, STYLE, favourites, style
-from tracelens_graph.stores.neo4j.connection import Connection
+from tracelens_graph.stores.neo4j.connection import LOOPBACK, Connection
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Page, Request
 
 sys.path.insert(0, str(CHECKOUT / "docs"))
 import make_browser_pictures as neo4j_browser
@@ -33,6 +34,9 @@ _RULE = re.compile(r"^node\.(\w+) \{(.*)\}$", re.MULTILINE)
 _SETTING = re.compile(r"([\w-]+): ([^;]+);")
 RULES = {label: dict(_SETTING.findall(body)) for label, body in _RULE.findall(style().decode())}
 """Label -> name of a setting -> value."""
+
+WAY = ("Module", "PythonFunction", "Op", "RuntimeCall", "Kernel")
+"""Kinds that a path from a module to a kernel goes through."""
 
 KINDS = {kind.name for kind in Kind} | set(CONTEXT_KINDS)
 
@@ -44,7 +48,7 @@ def test_the_style_has_a_rule_for_every_label() -> None:
 def test_kinds_differ_in_colour_and_have_captions_that_are_stored() -> None:
     assert len({RULES[kind]["color"] for kind in KINDS}) == len(KINDS)
     for kind in KINDS:
-        stored = {"name"} | {one.name for one in CONTEXT_PROPERTIES.get(kind, ())}
+        stored = {"name"} | {one.name for one in CONTEXT_PROPERTIES.get(kind, EVENT_PROPERTIES)}
         assert RULES[kind]["caption"].strip("'{}") in stored
 
 
@@ -56,6 +60,21 @@ def test_heat_sets_the_size_and_not_the_colour() -> None:
     assert all("color" not in RULES[heat] for heat in HEAT)
 
 
+def test_kinds_on_a_path_differ_in_size_and_heat_keeps_them_apart() -> None:
+    sizes = diameters()
+    for kind in WAY:
+        assert sizes[kind, ""] < sizes[kind, WARM] < sizes[kind, HOT]
+    for heat in ("", *HEAT):
+        assert len({sizes[kind, heat] for kind in WAY}) == len(WAY)
+
+
+def diameters() -> dict[tuple[str, str], int]:
+    """Kind and label of heat -> diameter, of the kinds that a path is made of."""
+    of_heat = re.findall(r"^node\.(\w+)\.(\w+) \{ diameter: (\d+)px; \}$", style().decode(), re.MULTILINE)
+    found = {(kind, ""): int(RULES[kind]["diameter"].removesuffix("px")) for kind in WAY}
+    return found | {(kind, heat): int(size) for kind, heat, size in of_heat}
+
+
 def test_the_archive_holds_every_query() -> None:
     with ZipFile(BytesIO(favourites())) as archive:
         packed = {name: archive.read(name).decode() for name in archive.namelist()}
@@ -65,10 +84,12 @@ def test_the_archive_holds_every_query() -> None:
 
 @dataclass(frozen=True)
 class Seen:
-    """A page of Neo4j Browser that is logged in and has taken both files; and a trace to look at."""
+    """A page of Neo4j Browser, logged in, that has taken both files; a trace to look at; and what the page asked of
+    other hosts without being refused by the policy of the server."""
 
     page: Page
     trace: str
+    elsewhere: list[str]
 
     def ask(self, name: str) -> None:
         """Run a query of the library on the trace, as the page on Neo4j Browser tells users to."""
@@ -110,10 +131,18 @@ def seen(neo4j: Connection, chromium: str, tmp_path_factory: pytest.TempPathFact
     address = str(setting["value"][0])
     host = neo4j_host(neo4j) if address.startswith(":") else ""
     with neo4j_browser.browser(chromium) as page:
+        elsewhere: list[str] = []
+        page.on("requestfinished", lambda request: _note(request, elsewhere))
+        page.on("requestfailed", lambda request: _note(request, elsewhere))
         neo4j_browser.login(page, f"http://{host}{address}", neo4j.uri, neo4j.password, neo4j.user)
         neo4j_browser.drop(page, STYLE, style())
         neo4j_browser.drop(page, FAVOURITES, favourites())
-        yield Seen(page, core.trace_id)
+        yield Seen(page, core.trace_id, elsewhere)
+
+
+def _note(request: Request, elsewhere: list[str]) -> None:
+    if urlsplit(request.url).hostname not in (*LOOPBACK, None) and request.failure != "csp":
+        elsewhere.append(request.url)
 
 
 def neo4j_host(connection: Connection) -> str:
@@ -133,7 +162,8 @@ def test_a_query_is_drawn_in_the_colours_of_kinds(seen: Seen) -> None:
         assert node["fill"] == RULES[kind_of(node)]["color"]
         shown = node["caption"].rstrip("…")
         assert shown
-        assert node["properties"]["name"].replace(" ", "").startswith(shown.replace(" ", ""))
+        told = node["properties"][RULES[kind_of(node)]["caption"].strip("'{}")]
+        assert told.replace(" ", "").startswith(shown.replace(" ", ""))
 
 
 def test_hot_nodes_are_larger(seen: Seen) -> None:
@@ -146,8 +176,7 @@ def test_hot_nodes_are_larger(seen: Seen) -> None:
     for node in seen.nodes():
         radius.setdefault(next((heat for heat in HEAT if heat in node["labels"]), ""), set()).add(node["radius"])
         assert node["fill"] == RULES["Kernel"]["color"]
-    expected = {heat: {int(RULES[heat]["diameter"].removesuffix("px")) / 2} for heat in HEAT}
-    assert radius == {"": {25.0}, **expected}
+    assert radius == {heat: {diameters()["Kernel", heat] / 2} for heat in ("", *HEAT)}
 
 
 @pytest.mark.parametrize("name", ["gpu_timeline", "repeated_subtrees"])
@@ -167,3 +196,11 @@ def test_the_favourites_are_the_library(seen: Seen) -> None:
         assert wanted in drawer
     seen.page.click(f"text={library()['gpu_timeline'].title}")
     seen.page.wait_for_selector("[data-testid=activeEditor] >> text=idle_time")
+
+
+def test_it_asks_no_other_host(seen: Seen) -> None:
+    """Neither for fonts nor for scripts, and it reports nothing; so it has nothing to ask the user's leave for."""
+    seen.ask("path_to_python")
+    seen.nodes()
+    assert seen.elsewhere == []
+    assert "To help make Neo4j Browser better" not in seen.page.inner_text("body")

@@ -142,7 +142,7 @@ def run_import(home: Home, folder: Path) -> None:
     arguments = export_command(folder)
     tool = [str(home.java.path), "-Xmx512m", "-cp", f"{home.files}/*", "org.neo4j.cli.AdminTool"]
     done = subprocess.run(
-        [*tool, *arguments, "--overwrite-destination"],
+        [*tool, *arguments],
         cwd=folder,
         env={**os.environ, "NEO4J_HOME": str(home.folder), "NEO4J_CONF": str(home.folder / "conf")},
         capture_output=True,

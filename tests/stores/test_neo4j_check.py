@@ -11,13 +11,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from handmade import small_trace
 from neo4j.exceptions import ClientError, IncompleteCommit, ResultConsumedError, SessionExpired
 
+from tracelens_graph.database import Database
 from tracelens_graph.errors import DatabaseError
+from tracelens_graph.loading import load_core
 from tracelens_graph.stores.neo4j import check as checks
 from tracelens_graph.stores.neo4j import connection as connections
-from tracelens_graph.stores.neo4j.check import check, is_new_enough
-from tracelens_graph.stores.neo4j.connection import Connection, errors_in_words
+from tracelens_graph.stores.neo4j.check import check
+from tracelens_graph.stores.neo4j.connection import Connection, errors_in_words, is_new_enough
 from tracelens_graph.stores.neo4j.server.server import Server
 
 Serve = Callable[[Callable[[socket.socket], None]], int]
@@ -90,9 +93,39 @@ def test_password_and_database(neo4j: Connection, scheme: str, tmp_path: Path) -
     assert _wrong(replace(here, database="nowhere"), tmp_path) == f"{here.uri} has no database 'nowhere'"
 
 
-def test_an_old_version(neo4j: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "OLDEST", (9999, 1))
-    assert _wrong(neo4j, tmp_path).endswith("of Neo4j; 9999.1 or later is needed")
+def _old(version: str, bolt: bytes) -> Callable[[socket.socket], None]:
+    """A server of an older version, as far as a driver asks until it knows the version."""
+    told = {"server": f"Neo4j/{version}", "connection_id": "bolt-1"}
+    words = b"".join(bytes([0x80 + len(word)]) + word.encode() for pair in told.items() for word in pair)
+    success = b"\xb1\x70" + bytes([0xA0 + len(told)]) + words
+
+    def handle(client: socket.socket) -> None:
+        with client.makefile("rb") as sent:
+            sent.read(20)
+            client.sendall(bolt)
+            while length := int.from_bytes(sent.read(2)):
+                sent.read(length + 2)  # with the mark of the end
+                client.sendall(len(success).to_bytes(2) + success + b"\0\0")
+
+    return handle
+
+
+@pytest.mark.parametrize(("version", "bolt"), [("4.4.9", b"\0\0\4\4"), ("5.13.0", b"\0\0\4\5")])
+def test_an_older_server_is_refused_with_its_version(serve: Serve, version: str, bolt: bytes, tmp_path: Path) -> None:
+    connection = Connection(f"bolt://127.0.0.1:{serve(_old(version, bolt))}", password="any")
+    host = connection.uri.partition("//")[2]
+    words = f"the server at {host} is version {version} of Neo4j; 5.26 or later is needed"
+    assert _wrong(connection, tmp_path) == words
+    with Database(connection) as database:
+        for use in (
+            lambda: database.push(load_core(small_trace())),
+            lambda: database.ask("gpu_timeline"),
+            lambda: database.ask("RETURN 1"),
+            database.traces,
+        ):
+            with pytest.raises(DatabaseError) as raised:
+                use()
+            assert str(raised.value) == words
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import json
 from itertools import chain
 from typing import Any
 
-import numpy as np
 import pytest
 from handmade import small_trace
 from hostile import NAMES, hostile_trace
@@ -21,6 +20,7 @@ from tracelens_graph.loading import load_core
 from tracelens_graph.schema import Kind
 from tracelens_graph.schema.database import (
     CONTEXT_PROPERTIES,
+    EDGE_PROPERTIES,
     EVENT,
     EVENT_PROPERTIES,
     INDEXES,
@@ -30,9 +30,8 @@ from tracelens_graph.schema.database import (
     event_labels,
 )
 from tracelens_graph.simulate import simulate
-from tracelens_graph.stores.neo4j.image import Image, Nodes, Options, Placement
+from tracelens_graph.stores.neo4j.image import Image, Options, Placement
 from tracelens_graph.stores.neo4j.statements import write_edges, write_nodes
-from tracelens_graph.stores.neo4j.writer import BATCH, BATCH_BYTES, batches
 
 TYPES = {"int": int, "float": float, "str": str, "bool": bool, "strs": list}
 
@@ -66,7 +65,10 @@ def assert_sound(found: Image) -> None:
         assert len(set(here)) == len(here)
     seen: set[tuple[Any, ...]] = set()
     for edges in found.edges:
-        for source, target in edges.rows(0, len(edges)):
+        for source, target, *values in edges.rows(0, len(edges)):
+            names = [prop.name for prop in edges.properties]
+            assert edges.properties == EDGE_PROPERTIES.get(edges.type, ())
+            assert_declared([dict(zip(names, values, strict=True))], edges.properties)
             assert source in keys[edges.source]
             assert target in keys[edges.target]
             edge = edges.type, edges.source, source, edges.target, target
@@ -74,7 +76,9 @@ def assert_sound(found: Image) -> None:
             seen.add(edge)
     assert len(seen) == found.trace["edges"]
     entered = {(label, key) for _, _, _, label, key in seen}
-    for label in keys.keys() - {EVENT, "Trace"}:
+    for label in KNOWLEDGE:
+        if label not in keys:
+            continue
         assert {(label, key) for key in keys[label]} <= entered  # else the next drop of another trace would take it
     assert found.trace["nodes"] == len(keys.get(EVENT, ()))
 
@@ -117,7 +121,7 @@ def test_nothing_of_a_trace_is_in_a_statement() -> None:
 
 def test_no_index_holds_a_name() -> None:
     indexed = {*chain.from_iterable(properties for _, properties in INDEXES)}
-    assert indexed <= {"trace", "pre"}
+    assert indexed <= {"trace", "run", "pre", "short_name"}
     assert {key.name for key in KEYS.values()} == {"uid", "key", "id", "name", "place", "run", "number"}
     assert [label for label, key in KEYS.items() if key.name == "name"] == ["Run"]  # the user's own, and not longer
 
@@ -175,24 +179,3 @@ def test_options_come_back_from_text() -> None:
     assert Options.of(options.text) == options
     assert options.words == "Op, Kernel; calls of 5 us GPU time or more; all arguments"
     assert Options().words == "all events"
-
-
-@pytest.mark.parametrize("length", [1, 999, 1001, 4999, 12_345])
-def test_batches_hold_every_row_once(length: int) -> None:
-    for sessions in (1, 2):
-        nodes = nodes_of_sizes(np.zeros(length, np.int64))
-        found = [batch for queue in batches(nodes, sessions) for batch in queue]
-        covered = [row for batch in found for row in range(batch.low, batch.high)]
-        assert covered == list(range(length))
-        assert max(batch.high - batch.low for batch in found) <= BATCH
-
-
-def test_batches_hold_little_text() -> None:
-    sizes = np.array([10, BATCH_BYTES // 2, BATCH_BYTES // 2, 3 * BATCH_BYTES, 1, 1], np.int64)
-    found = [(batch.low, batch.high) for queue in batches(nodes_of_sizes(sizes)) for batch in queue]
-    assert found == [(0, 2), (2, 3), (3, 4), (4, 6)]
-
-
-def nodes_of_sizes(sizes: np.ndarray) -> Nodes:
-    uid = Stored("uid", "int", "")
-    return Nodes((EVENT, "Op"), (uid,), (np.arange(len(sizes)),), sizes)

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from neo4j_contents import Contents, assert_same, contents
@@ -19,12 +19,12 @@ from profiles import thorough
 from tracelens_graph.database import Database, image
 from tracelens_graph.loading import load_core
 from tracelens_graph.simulate import simulate
-from tracelens_graph.stores.neo4j import writer
+from tracelens_graph.stores.neo4j import batches
+from tracelens_graph.stores.neo4j.batches import edge_stages, node_batches
 from tracelens_graph.stores.neo4j.image import Placement
-from tracelens_graph.stores.neo4j.writer import batches
 
-DRIVER_WAITS_S = 20
-"""A server that is back so soon is waited for; the driver gives up after 30 s."""
+DRIVER_WAITS_S = 100
+"""A server that is back so soon is waited for; the driver gives up after two minutes."""
 
 BATCH = 250
 """Rows of a transaction, so that the push of a small trace is one of many transactions."""
@@ -70,7 +70,7 @@ def killing(writer, session, batch):
         kill()
     return rows
 
-writer.BATCH, Writer._commit = int(rows), killing
+batches.BATCH, Writer._commit = int(rows), killing
 with open(file, "rb") as opened:
     image = pickle.load(opened)
 with Connection(uri, password=password).driver() as driver:
@@ -79,22 +79,24 @@ with Connection(uri, password=password).driver() as driver:
 
 
 class Kill(NamedTuple):
-    """Who is killed at which of the transactions; the client, the server, or both."""
+    """Who is killed at which of the transactions, the client, the server, or both; and how long the server is away."""
 
     batch: int
     moment: str
     victim: str
+    away_s: int = 0
 
 
 def kills() -> list[Kill]:
     """Kills at places drawn with a seed: of the client at every moment, and of the server, alone and with the client.
 
-    A thorough run has each of these six times.
+    A thorough run has each of these six times, and a server that is away for a minute.
     """
     drawn = random.Random(20)
-    kinds = [(moment, "client") for moment in MOMENTS] + [("within", "server"), ("before", "both")]
+    kinds: list[Any] = [(moment, "client") for moment in MOMENTS] + [("within", "server"), ("before", "both")]
     if thorough():
         kinds = [(moment, victim) for victim in ("client", "server", "both") for moment in MOMENTS] * 6
+        kinds.append(("within", "server", 60))
     return [Kill(drawn.randrange(BATCHES), *kind) for kind in kinds]
 
 
@@ -105,8 +107,9 @@ def pushed(doomed: Home, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path
     core = load_core(simulate(1, **size, seed=20).ranks[0].trace)
     made = image(core, Placement("killed", "rank0", ("seed=20",)))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(writer, "BATCH", BATCH)
-        assert sum(len(queue) for group in (*made.nodes, *made.edges) for queue in batches(group)) > BATCHES
+        patch.setattr(batches, "BATCH", BATCH)
+        of_edges = sum(len(queue) for stage in edge_stages(made.edges) for queue in stage)
+        assert len(node_batches(made.nodes)) + of_edges > BATCHES
     file = tmp_path_factory.mktemp("image") / "image"
     file.write_bytes(pickle.dumps(made))
     doomed.empty()
@@ -126,19 +129,20 @@ def test_the_next_push_completes_it(kill: Kill, doomed: Home, pushed: tuple[Path
     pids = {"client": ["0"], "server": [str(doomed.pid)], "both": [str(doomed.pid), "0"]}[kill.victim]
     arguments = [doomed.connection.uri, doomed.connection.password, file, BATCH, kill.batch, kill.moment, *pids]
     command = [sys.executable, "-c", CHILD, *map(str, arguments)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
         if kill.victim != "client":
             doomed.wait_for_its_end()
             began = time.monotonic()
+            time.sleep(kill.away_s)
             doomed.start()
             down_s = time.monotonic() - began
-        said, _ = child.communicate(timeout=120)
+        said, complaint = child.communicate(timeout=240)
     with Database(doomed.connection) as database:
         states = {one["id"]: one["state"] for one in database.traces()}
         if kill.victim != "server":
             assert child.returncode == -signal.SIGKILL
         elif down_s < DRIVER_WAITS_S:
-            assert (child.returncode, said) == (0, "pushed\n")
+            assert (child.returncode, said, complaint) == (0, "pushed\n", "")  # nor a word about what was tried again
         if child.returncode:
             assert states == {trace: "loading"}
             assert database.push_image(made) == "completed"

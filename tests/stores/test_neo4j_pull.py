@@ -233,6 +233,8 @@ def test_what_lacks_events_is_refused(database: Database) -> None:
 CHANGES = {
     "MATCH (t:Trace {id: $id}) SET t.state = 'loading'": "is not complete in the database (loading): push it again",
     "MATCH (t:Trace {id: $id}) SET t.schema_version = 0": "was pushed by version",
+    "MATCH (t:Trace {id: $id}) SET t.database_version = 1": "was pushed by version",
+    "MATCH (t:Trace {id: $id}) REMOVE t.database_version": "was pushed by version",
     "MATCH (n:Op {trace: $id, uid: 11}) DETACH DELETE n": "events are missing",
     "MATCH (n:Op {trace: $id, uid: 11}) REMOVE n.start_ns": "a property or a label is not what was pushed",
     "MATCH (n:Op {trace: $id, uid: 11}) SET n.name = null": "a property or a label is not what was pushed",
@@ -259,6 +261,14 @@ def test_what_somebody_changed_is_refused(change: str, said: str, small: Core, d
         database.pull_core("changed")
     assert said in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+def test_questions_without_rows_say_that_another_version_pushed(small: Core, database: Database) -> None:
+    database.push(small, run=RUN, name="changed", replace=True)
+    database.ask("MATCH (t:Trace {id: $id}) SET t.database_version = 1", write=True, id=small.trace_id)
+    (note,) = database.ask("odd_layers", trace=small.trace_id).notes
+    assert "pull/changed was pushed by version" in note
+    database.push(small, run=RUN, name="changed", replace=True)
 
 
 def test_what_is_replaced_meanwhile_is_refused(small: Core, database: Database) -> None:

@@ -19,10 +19,10 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
 from tracelens_graph.perf.devices import architecture
 from tracelens_graph.schema import CONTEXT_EDGES, EVENT_EDGES, GPU_KINDS, Kind
-from tracelens_graph.schema.database import CONTEXT_PROPERTIES, EVENT, EVENT_PROPERTIES, HEAT, KEYS
+from tracelens_graph.schema.database import CONTEXT_PROPERTIES, EDGE_PROPERTIES, EVENT, EVENT_PROPERTIES, HEAT, KEYS
 from tracelens_graph.simulate import simulate
-from tracelens_graph.stores.neo4j import catalog, push, writer
-from tracelens_graph.stores.neo4j.image import Image, Options, Placement
+from tracelens_graph.stores.neo4j import batches, catalog
+from tracelens_graph.stores.neo4j.image import Edges, Image, Options, Placement
 
 
 @pytest.fixture
@@ -72,8 +72,10 @@ def expected(*images: Image) -> Contents:
         trace = {name: value for name, value in found.trace.items() if value is not None} | {"state": "complete"}
         nodes["Trace", found.trace["id"]] = repr((["Trace"], sorted(trace.items())))
         for group in found.edges:
-            for source, target in group.rows(0, len(group)):
-                edges.add((group.type, 0, *ends(group.source, source), *ends(group.target, target)))
+            names = [prop.name for prop in group.properties]
+            for source, target, *values in group.rows(0, len(group)):
+                known = [item for item in zip(names, values, strict=True) if item[1] is not None]
+                edges.add((group.type, repr(sorted(known)), *ends(group.source, source), *ends(group.target, target)))
     return Contents(Counter(nodes.values()), Counter(edges))
 
 
@@ -105,10 +107,16 @@ def test_nothing_undeclared_is_written(database: Database, ranks: list[Core], ot
         label = next(one for one in row["nodeLabels"] if one in declared)
         assert set(row["nodeLabels"]) - {label} <= (extra if label == EVENT else set())
         assert row["propertyTypes"] == [words[declared[label][row["propertyName"]]]], row
-    of_edges = database.ask("CALL db.schema.relTypeProperties() YIELD relType, propertyName RETURN *").records()
+    of_edges = database.ask(
+        "CALL db.schema.relTypeProperties() YIELD relType, propertyName, propertyTypes RETURN *"
+    ).records()
     types = {edge.name for edge in (*EVENT_EDGES, *CONTEXT_EDGES)}
     assert {row["relType"].strip(":`") for row in of_edges} <= types
-    assert {row["propertyName"] for row in of_edges} == {None}
+    words = {"int": "Long", "float": "Double", "str": "String", "bool": "Boolean"}
+    for row in of_edges:
+        if row["propertyName"]:
+            declared_here = {prop.name: words[prop.type] for prop in EDGE_PROPERTIES[row["relType"].strip(":`")]}
+            assert row["propertyTypes"] == [declared_here[row["propertyName"]]]
     nameless = database.ask("MATCH (n) WHERE n.name IS NULL RETURN count(n) AS n").records()
     assert nameless == [{"n": 0}]
     of_gpu = database.ask(
@@ -231,7 +239,7 @@ def test_a_permanent_error_is_one_line_and_the_next_push_completes(
 ) -> None:
     found = placed(other)
     with monkeypatch.context() as patched:
-        patched.setattr(writer, "write_edges", lambda edges, whole: "UNWIND $rows AS r RETURN 1 / 0 AS found")
+        patched.setattr(batches, "write_edges", lambda edges: "UNWIND $rows AS r RETURN 1 / 0 AS found")
         with pytest.raises(DatabaseError) as error:
             database.push_image(found)
     assert len(str(error.value).splitlines()) == 1
@@ -298,15 +306,15 @@ def test_a_trace_dropped_while_it_is_pushed(database: Database, other: Core) -> 
 def test_knowledge_dropped_while_it_is_needed_is_written_again(
     database: Database, other: Core, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found, batches = placed(other), writer.batches
+    found, write_edges = placed(other), batches.write_edges
 
-    def drop_first(group: Any, sessions: int = 2) -> Any:
-        if getattr(group, "type", "") == "NAMED" and not dropped:
+    def drop_first(edges: Edges) -> str:
+        if edges.type == "NAMED" and not dropped:
             dropped.append(database.ask("MATCH (n:KernelName) DETACH DELETE n RETURN 1", write=True))
-        return batches(group, sessions)
+        return write_edges(edges)
 
     dropped: list[Any] = []
-    monkeypatch.setattr(push, "batches", drop_first)
+    monkeypatch.setattr(batches, "write_edges", drop_first)
     assert database.push_image(found) == "pushed"
     assert dropped
     assert_same(contents(database.connection), expected(found))

@@ -163,7 +163,7 @@ class _CutError(Exception):
 def test_cut_off_anywhere_the_next_one_completes_it(
     database: Database, difference: Diff, monkeypatch: pytest.MonkeyPatch, dropping: bool
 ) -> None:
-    monkeypatch.setattr(writer, "BATCH", 100)
+    monkeypatch.setattr("tracelens_graph.stores.neo4j.batches.BATCH", 100)
     commit = writer.Writer._commit
     done: list[int] = []
 

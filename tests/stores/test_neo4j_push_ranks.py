@@ -284,7 +284,7 @@ class _CutError(Exception):
 
 
 def test_cut_off_anywhere_the_next_one_completes_it(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer, "BATCH", 50)
+    monkeypatch.setattr("tracelens_graph.stores.neo4j.batches.BATCH", 50)
     commit = writer.Writer._commit
     done: list[int] = []
 

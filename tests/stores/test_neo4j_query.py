@@ -10,6 +10,7 @@ from handmade import small_trace
 from tracelens_graph.database import Database
 from tracelens_graph.errors import DatabaseError
 from tracelens_graph.loading import load_core
+from tracelens_graph.simulate import simulate
 from tracelens_graph.stores.neo4j.connection import Connection
 
 
@@ -77,8 +78,75 @@ def test_with_write_it_writes(database: Database) -> None:
 
 
 def test_a_statement_that_takes_too_long_is_ended(database: Database) -> None:
-    with pytest.raises(DatabaseError, match="time"):
+    with pytest.raises(DatabaseError, match=r"longer than --timeout allows \(in Python timeout_s\)"):
         database.ask("UNWIND range(1, 100000000000) AS x RETURN count(x)", timeout_s=0.5)
+
+
+@pytest.mark.parametrize("prefix", ["PROFILE ", "// what it costs\nprofile\n", "CYPHER 5 PROFILE "])
+def test_a_profile_is_run_and_printed(database: Database, prefix: str) -> None:
+    plan = database.ask(f"{prefix}MATCH (k:Kernel) RETURN count(k) AS n")
+    assert list(plan.columns) == ["operator", "details", "estimated rows", "rows", "db hits"]
+    assert plan.records()[0]["operator"] == "ProduceResults"
+    assert plan.records()[1]["operator"].startswith("  ")
+    assert sum(plan["db hits"]) > 0
+
+
+def test_an_explained_statement_is_not_run(database: Database) -> None:
+    plan = database.ask("EXPLAIN UNWIND range(1, 100000000000) AS x RETURN count(x)", timeout_s=5)
+    assert list(plan.columns) == ["operator", "details", "estimated rows"]
+    assert "Unwind" in {row["operator"].strip() for row in plan.records()}
+
+
+@pytest.mark.parametrize(
+    ("statement", "place"),
+    [
+        ("MATCH (n RETURN n", "(line 1, column 10 (offset: 9))"),
+        ("MATCH (n)\nRETURN m", "(line 2, column 8 (offset: 17))"),
+        ("PROFILE MATCH (n) RETURN m", "(line 1, column 26 (offset: 25))"),
+        ("EXPLAIN MATCH (n) RETURN m", "(line 1, column 26 (offset: 25))"),
+    ],
+)
+def test_places_are_those_of_the_text_that_was_given(database: Database, statement: str, place: str) -> None:
+    with pytest.raises(DatabaseError) as raised:
+        database.ask(statement)
+    said = str(raised.value)
+    assert place in said
+    assert "^" not in said
+    assert ("EXPLAIN" in said) == statement.startswith("EXPLAIN")
+
+
+@pytest.mark.parametrize(
+    ("question", "parameters", "said"),
+    [
+        ("gpu_timeline", {"step": "abc"}, "step='abc': a whole number or null is wanted"),
+        ("gpu_timeline", {"step": True}, "step=True: a whole number or null is wanted"),
+        ("gpu_timeline", {"step": 999}, r"step 999 is not there; there are 3 \.\.\. 6"),
+        ("idle_gaps", {"device": 7}, "device 7 is not there; there are 0"),
+        ("idle_gaps", {"min_us": "long"}, "min_us='long': a number is wanted"),
+        ("idle_gaps", {"top": -1}, "top=-1: a whole number from 0 on is wanted"),
+        ("path_to_python", {"uid": 10**6}, "uid 1000000 is not there"),
+        ("op_signatures", {"op": "aten::mmm"}, "op aten::mmm is not there; did you mean aten::mm"),
+        ("collective_spread", {"run": "query-steps-"}, "run query-steps- is not there; did you mean query-steps"),
+    ],
+)
+def test_values_that_are_not_there_are_told(
+    stepped: Database, question: str, parameters: dict[str, object], said: str
+) -> None:
+    with pytest.raises(DatabaseError, match=said):
+        stepped.ask(question, **parameters)
+
+
+def test_values_that_are_there_are_taken(stepped: Database) -> None:
+    assert len(stepped.ask("gpu_timeline", trace="query-steps/rank0", step=4))
+    assert len(stepped.ask("idle_gaps", trace="query-steps/rank0", device=0, top=3))
+
+
+@pytest.fixture(scope="module")
+def stepped(database: Database) -> Database:
+    """With a trace of four steps, pushed last."""
+    core = load_core(simulate(1, steps=4, layers=1, seed=99).ranks[0].trace)
+    database.push(core, run="query-steps", name="rank0", replace=True)
+    return database
 
 
 def test_a_name_of_several_traces_is_an_error(database: Database) -> None:

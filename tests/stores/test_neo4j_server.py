@@ -309,6 +309,18 @@ class TestProcess:
         assert process.end(pid, "sleep 60.25", 10)
         assert process.arguments(pid) == ""
 
+    def test_it_inherits_no_file(self, tmp_path: Path) -> None:
+        """Neither one that we opened to be inherited, nor one that our shell left us."""
+        with (tmp_path / "lock").open("w") as lock, socket.socket() as port:
+            for one in (lock, port):
+                os.set_inheritable(one.fileno(), True)
+            command = "for i in $(ls /dev/fd); do [ -e /dev/fd/$i ] && echo $i; done; echo end; exec sleep 60.75"
+            pid = process.spawn(["sh", "-c", command], os.environ, tmp_path / "output")
+        while not (said := (tmp_path / "output").read_text()).endswith("end\n"):
+            time.sleep(0.01)
+        assert process.end(pid, "sleep 60.75", 10)
+        assert said.split()[:-1] == ["0", "1", "2"]
+
     def test_one_that_ends_at_once(self, tmp_path: Path) -> None:
         pid = process.spawn(["true"], os.environ, tmp_path / "output")
         assert process.end(pid, "true", 10)

@@ -90,7 +90,10 @@ def ask(
             if not own:
                 table = _first(table, format, top)
             if format is Format.csv:  # which has no place for them
+                from tracelens_graph.analyses.shared.answers import without_noise
+
                 say(table.notes)
+                table = without_noise(table)
             if not asked.several and has_times:
                 hints = Call(traces[0], window, extension or []).to_open(table)
     write_table(table, format, hints)

@@ -49,13 +49,29 @@ class EventProperty(NamedTuple):
     texts: Sequence[str] | None = None
 
 
+class EdgeTexts(NamedTuple):
+    """A property of edges that is one of a few texts.
+
+    Attributes:
+        name: its name.
+        codes: one per edge.
+        texts: the texts that codes stand for.
+    """
+
+    name: str
+    codes: np.ndarray
+    texts: Sequence[str]
+
+
 class Context:
     """Context and knowledge nodes of one graph, and the edges to and among them.
 
     Attributes:
         nodes: key -> attributes; `kind` is one of `schema.CONTEXT_KINDS`.
         from_events: edge type -> (rows of events, numbers of context nodes), one edge per place.
+        to_events: edge type -> (numbers of context nodes, rows of events).
         between_events: edge type -> (rows of events, rows of events), for knowledge that joins events.
+        of_edges: edge type in `between_events` -> the property of its edges, where they have one.
         of_events: name of a property -> what is known of events.
 
     The number of a context node is its place in `nodes`.
@@ -64,7 +80,9 @@ class Context:
     def __init__(self) -> None:
         self.nodes: dict[str, dict[str, Any]] = {}
         self.from_events: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+        self.to_events: dict[str, tuple[np.ndarray, np.ndarray]] = {}
         self.between_events: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+        self.of_edges: dict[str, EdgeTexts] = {}
         self.of_events: dict[str, EventProperty] = {}
         self._numbers: dict[str, int] = {}
         self._pairs: dict[str, dict[tuple[int, int], None]] = {}

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence, Sized
 from dataclasses import asdict
+from itertools import chain
 from typing import Any
 
 import networkx as nx
 
 from tracelens_graph.analyses.report.knowledge import add_knowledge
-from tracelens_graph.graph.context import build_context
+from tracelens_graph.graph.context import Context, build_context
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.edges import edge_rows
 from tracelens_graph.graph.node import Node
@@ -129,19 +130,35 @@ class FullGraph(ReadOnly, nx.MultiDiGraph):
 
         def edges() -> TypedEdges:
             found = [(name, *edge_rows(core, name)) for name in ALL_EDGES]
-            found += [(name, *rows) for name, rows in context.between_events.items()]
+            found += chain.from_iterable(_between(context, name) for name in context.between_events)
             found += [(name, rows, to + first) for name, (rows, to) in context.from_events.items()]
+            found += [(name, here + first, rows) for name, (here, rows) in context.to_events.items()]
             return found + [(name, here + first, to + first) for name, (here, to) in context.among.items()]
+
+        def joined(name: str) -> FrozenDict:
+            edge_type, _, text = name.partition(" ")
+            if not text:
+                return typed(edge_type)
+            return FrozenDict({edge_type: FrozenDict({context.of_edges[edge_type].name: text})})
 
         full = FullIndex(index, list(context.nodes))
         store = Edges(len(full), edges)
-        put_on_face(self, graph_attributes(core), OnDemandDict(full, make, block), store, full)
+        put_on_face(self, graph_attributes(core), OnDemandDict(full, make, block), store, full, joined)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return full_of, (self._core,)
 
     def _ipython_key_completions_(self) -> list[str]:
         return list(self.context.nodes)
+
+
+def _between(context: Context, name: str) -> TypedEdges:
+    """Knowledge that joins events: edges of a type, or where they have a text those of each text, named after both."""
+    source, target = context.between_events[name]
+    if name not in context.of_edges:
+        return [(name, source, target)]
+    _, codes, texts = context.of_edges[name]
+    return [(f"{name} {text}", source[codes == code], target[codes == code]) for code, text in enumerate(texts)]
 
 
 class CallForest(ReadOnly, nx.DiGraph):

@@ -12,6 +12,9 @@ from typing import Literal
 
 from tracelens_graph.schema import CONTEXT_KINDS, DERIVED, GPU_KINDS, STORED, Kind
 
+DATABASE_VERSION = 2
+"""Of what stands in a database beside the graph itself: raised where queries need what earlier pushes did not write."""
+
 Type = Literal["int", "float", "str", "bool", "strs"]
 """Type of a property; `strs` is a list of texts."""
 
@@ -54,6 +57,9 @@ KEYS: Mapping[str, Key] = {
     "Collective": Key("key", "run"),
     "Tensor": Key("key", "trace"),
     "Storage": Key("key", "trace"),
+    "ModulePath": Key("key", "trace"),
+    "OddLayer": Key("key", "trace"),
+    "Gap": Key("key", "trace"),
     "Signature": Key("key", ""),
     "KernelName": Key("key", ""),
     "Category": Key("key", ""),
@@ -82,6 +88,7 @@ _AS_IN_MEMORY = (
 EVENT_PROPERTIES = (
     Stored("uid", "int", "zero-based position of the event in the file's event list"),
     Stored("name", "str", "name of the event"),
+    Stored("short_name", "str", "short form of the name; of a layer or an op the name itself, unless it is very long"),
     Stored("pre", "int", "place in pre-order of the call forest"),
     Stored("last", "int", "`pre` of the last descendant: the subtree of n is `pre >= n.pre AND pre <= n.last`"),
     Stored("depth", "int", "number of ancestors"),
@@ -150,6 +157,7 @@ CONTEXT_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
         Stored("lean", "bool", "true where some events were left out"),
         Stored("options", "str", "what was pushed, JSON"),
         Stored("schema_version", "int", "version of the graph model"),
+        Stored("database_version", "int", "version of what stands in the database beside the graph"),
         Stored("tool_version", "str", "version of tracelens_graph that pushed it"),
         Stored("architecture", "str", "short name of the device, where the trace tells"),
         Stored("info", "str", "facts about the file, JSON"),
@@ -218,6 +226,40 @@ CONTEXT_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
         Stored("start_ns", "int", "start of that op, 0 without one, from the trace's start", "ns"),
         Stored("end_ns", "int", "end of the last op that uses one of its tensors", "ns"),
     ),
+    "ModulePath": (
+        Stored("name", "str", "name of the module, with the number of the instance; or what work of no module is"),
+        Stored("path", "str", "names of the modules from the top, joined by /; only its end where it is very long"),
+        Stored("class", "str", "the name without the number of the instance"),
+        Stored("depth", "int", "1 for modules in no other"),
+        Stored("number", "int", "place in the module tree, from 0 on, by first calls"),
+        Stored("is_module", "bool", "false for what work of no module is"),
+    ),
+    "OddLayer": (
+        Stored("name", "str", "name of the layer"),
+        Stored("inside", "str", "name of the module around the layers; absent where there is none"),
+        Stored("number", "int", "place among the odd layers, by first call"),
+        Stored("kernels", "bool", "whether names of kernels count for what is odd"),
+        Stored("oddity", "str", "layers that are odd in the same way have the same one"),
+        Stored("times", "int", "number of layers beside it that are odd in this way, itself included"),
+        Stored("layers", "int", "number of layers around it, itself included"),
+        Stored("alike", "int", "how many of them are as most are"),
+        Stored("differs", "str", "what departs first: call, arguments or kernel"),
+        Stored("way", "str", "names of the calls from the layer to where it departs"),
+        Stored("usual_gpu_ns", "float", "mean GPU time of those that are as most are", "ns"),
+    ),
+    "Gap": (
+        Stored("name", "str", "its length"),
+        Stored("number", "int", "place among the gaps of all devices, the longest first, from 1"),
+        Stored("number_on_device", "int", "place among those of its device"),
+        Stored("device", "int", "index of the device"),
+        Stored("start_ns", "int", "start, from the trace's start", "ns"),
+        Stored("end_ns", "int", "end, from the trace's start", "ns"),
+        Stored("dur_ns", "int", "length", "ns"),
+        Stored("cause", "str", "what most of it is due to, as in the table `idle_causes`"),
+        Stored("call_ns", "int", "part of it that the runtime call of CAUSED_BY lasted", "ns"),
+        Stored("op_ns", "int", "part of it that the op of CAUSED_BY lasted", "ns"),
+        Stored("frame_ns", "int", "part of it that the module or Python function of CAUSED_BY lasted", "ns"),
+    ),
     "Signature": (
         Stored("name", "str", "name of the op"),
         *_ARGSET,
@@ -261,6 +303,14 @@ CONTEXT_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
     ),
 }
 """Label -> properties, beside the scope (`trace` or `run`) and, where it is none of them, the key."""
+
+EDGE_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
+    "IN_MODULE": (
+        Stored("pass", "str", "forward; backward for what a backward op launches, whose forward op the module called; "
+               "optimizer for the step of an optimizer outside of modules"),
+    ),
+}  # fmt: skip
+"""Type of edge -> its properties. Further types of edges have none."""
 
 _SIDES = (("a", "the first trace"), ("b", "the second trace"))
 DIFF_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
@@ -427,7 +477,10 @@ RANK_EDGE_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
 INDEXES: tuple[tuple[str, tuple[str, ...]], ...] = (
     (EVENT, ("trace", "pre")),
     (GPU_EVENT, ("trace", "pre")),
-    *((kind.name, ("trace", "pre")) for kind in Kind if kind not in GPU_KINDS),
+    *((label, ("trace",)) for label in (GPU_EVENT, *(kind.name for kind in Kind if kind not in GPU_KINDS))),
+    *((label, ("trace",)) for label in ("ModulePath", "OddLayer", "Gap")),
+    *((label, ("run",)) for label in ("Meeting", "CriticalPath")),
+    *((kind.name, ("trace", "short_name")) for kind in (Kind.Module, Kind.Op, Kind.Kernel)),
 )
 """Label and properties of each range index. Names are in none: a name may be longer than an index can hold."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tracelens_graph.analyses.idle.host_states import ends
-from tracelens_graph.analyses.idle.idle import idle_parts
+from tracelens_graph.analyses.idle.idle import Idle, idle_parts
 from tracelens_graph.analyses.shared.first_rows import first_rows
 from tracelens_graph.analyses.shared.gpu_work import names_of
 from tracelens_graph.analyses.shared.grouping import Cells
@@ -16,7 +16,7 @@ from tracelens_graph.schema import HOST_KINDS, PYTHON_KINDS, Kind
 from tracelens_graph.schema.tables.timeline import IDLE_GAPS
 from tracelens_graph.table import Table
 
-_SAID = {"call": (Kind.RuntimeCall,), "op": (Kind.Op,), "frame": PYTHON_KINDS}
+HOST_PARTS = {"call": (Kind.RuntimeCall,), "op": (Kind.Op,), "frame": PYTHON_KINDS}
 """What is said of the host in a gap -> the kinds that it is looked for among."""
 
 
@@ -25,6 +25,7 @@ def idle_gaps(g: Core | Window, device: int | None = None, min_us: float = 1, to
 
     A gap lies between the first start and the last end of a device, and ends with a GPU event. The call, the op and
     the frame are those of the thread that launched it, with the longest part in the gap; of equals the innermost.
+    Where that event had been launched before the gap began, the device waited for no host, and there are none.
     `idle_causes` of the report splits all gaps by cause.
 
     Args:
@@ -39,8 +40,9 @@ def idle_gaps(g: Core | Window, device: int | None = None, min_us: float = 1, to
     w = window_of(g)
     core, c, idle = w.core, w.core.columns, idle_parts(w)
     length = idle.end - idle.start
-    shown = np.flatnonzero((length >= min_us * 1000) & (device is None or c.device[idle.row] == device))
-    shown, notes = first_rows(shown[np.lexsort((idle.start[shown], -length[shown]))], top)
+    shown = gap_order(idle)
+    shown = shown[(length[shown] >= min_us * 1000) & (device is None or c.device[idle.row[shown]] == device)]
+    shown, notes = first_rows(shown, top)
     start, end, row = idle.start[shown], idle.end[shown], idle.row[shown]
     launch = c.parent[row].astype(np.int64)
     linked = launch >= 0
@@ -54,16 +56,39 @@ def idle_gaps(g: Core | Window, device: int | None = None, min_us: float = 1, to
         "launch_begin_us": np.where(linked, (c.start_ns[launch] - start) / 1e3, np.nan),
         "launch_end_us": np.where(linked, (ends(core, launch) - start) / 1e3, np.nan),
     }
-    host = _Host(core)
-    found = [
-        host.longest(int(c.thread[call]), *span) if call >= 0 else {}
-        for call, *span in zip(launch.tolist(), start.tolist(), end.tolist(), strict=True)
-    ]
-    for what in _SAID:
-        best = [one.get(what, (-1, 0)) for one in found]
-        columns[what] = names_of(core, np.array([at for at, _ in best], np.int64))
-        columns[f"{what}_us"] = [part / 1e3 if at >= 0 else None for at, part in best]
+    for what, (at, part) in host_parts(core, row, start, end).items():
+        columns[what] = names_of(core, at)
+        columns[f"{what}_us"] = [ns / 1e3 if found >= 0 else None for found, ns in zip(at, part.tolist(), strict=True)]
     return Table("idle_gaps", columns, IDLE_GAPS, w.titled("The longest gaps in which a device did nothing"), notes)
+
+
+def gap_order(idle: Idle) -> np.ndarray:
+    """Numbers of gaps, the longest first, then the first."""
+    return np.lexsort((idle.start, idle.start - idle.end))
+
+
+def host_parts(
+    core: Core, row: np.ndarray, start: np.ndarray, end: np.ndarray
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """What the launching thread did most in gaps: nothing where the work had been queued before.
+
+    Args:
+        core: the graph.
+        row: the GPU events that end the gaps.
+        start, end: the gaps, ns.
+
+    Returns:
+        For each key of `HOST_PARTS` the row of the call with the longest part in each gap, -1 for none, and that part,
+        ns; of equals the innermost.
+    """
+    c, launch = core.columns, core.columns.parent[row]
+    found = {what: (np.full(len(row), -1, np.int64), np.zeros(len(row), np.int64)) for what in HOST_PARTS}
+    late = np.flatnonzero((launch >= 0) & (ends(core, launch) > start))
+    host = _Host(core)
+    for gap, call in zip(late.tolist(), launch[late].tolist(), strict=True):
+        for what, best in host.longest(int(c.thread[call]), int(start[gap]), int(end[gap])).items():
+            found[what][0][gap], found[what][1][gap] = best
+    return found
 
 
 class _Host:
@@ -78,13 +103,13 @@ class _Host:
         self._threads: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]] = {}
 
     def longest(self, thread: int, start: int, end: int) -> dict[str, tuple[int, int]]:
-        """The row with the longest part in a span, and that part in ns, for each key of `_SAID` that has any."""
+        """The row with the longest part in a span, and that part in ns, for each key of `HOST_PARTS` that has any."""
         c = self._c
         rows = self._within(thread, start, end)
         part = np.minimum(ends(self._g, rows), end) - np.maximum(c.start_ns[rows], start)
         rows, part = rows[part > 0], part[part > 0]
         found = {}
-        for what, kinds in _SAID.items():
+        for what, kinds in HOST_PARTS.items():
             fits = np.isin(c.kind[rows], kinds)
             if fits.any():
                 at = np.lexsort((rows[fits], part[fits]))[-1]

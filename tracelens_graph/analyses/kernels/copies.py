@@ -56,4 +56,4 @@ def copies(g: Core | Window) -> Table:
         "gb_per_s": rate,
         "percent": times["percent"],
     }
-    return most_time_first("copies", columns, "Copies and fills", w)
+    return most_time_first("copies", columns, ["name", "size_class"], "Copies and fills", w)

@@ -47,7 +47,7 @@ def graph_launches(g: Core | Window) -> Table:
         "longest_time_us": known(np.array([time / 1e3 for _, _, time in replayed])),
         "uid": np.array([c.uid[calls[group == n]].min() for n in range(len(first))], np.int64),
     }
-    return most_time_first("graph_launches", columns, "Launches of graphs", w)
+    return most_time_first("graph_launches", columns, ["uid"], "Launches of graphs", w)
 
 
 def _replayed(core: Core, low: np.ndarray, high: np.ndarray) -> tuple[int, str | None, float]:

@@ -35,7 +35,7 @@ def category_shares(g: Core | Window) -> Table:
         "names": np.bincount(code, minlength=len(place)),
         **gpu_time_columns(w, gpu, code[group], len(place)),
     }
-    return most_time_first("category_shares", columns, "GPU time by kind of kernel", w)
+    return most_time_first("category_shares", columns, ["category"], "GPU time by kind of kernel", w)
 
 
 def kernels_by_tile(
@@ -70,4 +70,10 @@ def kernels_by_tile(
     }
     columns["names"] = np.bincount(code, minlength=len(place))
     columns |= gpu_time_columns(w, kernels[of_kernel >= 0], of_kernel[of_kernel >= 0], len(place))
-    return most_time_first("kernels_by_tile", columns, "Kernels by tile and type", w)
+    return most_time_first(
+        "kernels_by_tile",
+        columns,
+        ["family", "operation", "dtype", "tile_m", "tile_n", "tile_k"],
+        "Kernels by tile and type",
+        w,
+    )

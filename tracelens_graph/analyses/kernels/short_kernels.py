@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
-from tracelens_graph.analyses.shared.grouping import Cells, group_by, picked, text_codes
+from tracelens_graph.analyses.shared.grouping import Cells, cell_order, group_by, picked, text_codes
 from tracelens_graph.analyses.shared.statistics import Groups
 from tracelens_graph.analyses.timeline.timeline import unlinked_notes
 from tracelens_graph.errors import AnalysisError
@@ -131,7 +131,7 @@ def short_kernels(g: Core | Window, threshold_us: float = 10) -> Table:
         "Short Kernel duration (µs) mean": times.mean / 1e3,
         "Short Kernel duration (µs) percent of total time": 100 * times.sum / span if span else times.sum * np.nan,
     }
-    order = np.argsort(-times.sum, kind="stable")
+    order = cell_order(times.sum, columns["Parent cpu_op"], columns["Kernel name"])
     columns = {name: picked(cells, order) for name, cells in columns.items()}
     title = w.titled(f"Kernels shorter than {threshold_us:g} us")
     return Table("short_kernels", columns, SHORT_KERNELS, title, _notes(w, short, threshold_us))

@@ -14,7 +14,7 @@ from tracelens_graph.analyses.idle.idle import Cause, idle_causes, idle_parts
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.analyses.performance.unified import unified
 from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, gpu_classes
-from tracelens_graph.analyses.shared.grouping import Cells, group_by
+from tracelens_graph.analyses.shared.grouping import Cells, cell_order, group_by, picked
 from tracelens_graph.analyses.timeline.timeline import unlinked_notes
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group, union_length
@@ -236,15 +236,15 @@ def _unmodelled(w: Window, work: _Work) -> Table:
     op = work.op[left]
     group, first = group_by(np.where(op >= 0, c.name[op], -1), work.code[left])
     time = sum_by_group(group, duration[left], len(first))
-    order = np.lexsort((first, -time))
-    names = [w.core.names[c.name[row]] if row >= 0 else NO_LAUNCH for row in op[first[order]].tolist()]
     columns: dict[str, Cells] = {
-        "op": names,
-        "reason": [work.reasons[-1 - code] for code in work.code[left[first[order]]].tolist()],
-        "gpu_events": np.bincount(group, minlength=len(first))[order],
-        "gpu_sum_ms": time[order] / 1e6,
-        "percent": 100 * time[order] / max(int(duration.sum()), 1),
+        "op": [w.core.names[c.name[row]] if row >= 0 else NO_LAUNCH for row in op[first].tolist()],
+        "reason": [work.reasons[-1 - code] for code in work.code[left[first]].tolist()],
+        "gpu_events": np.bincount(group, minlength=len(first)),
+        "gpu_sum_ms": time / 1e6,
+        "percent": 100 * time / max(int(duration.sum()), 1),
     }
+    order = cell_order(time, columns["op"], columns["reason"])
+    columns = {name: picked(cells, order) for name, cells in columns.items()}
     notes = unlinked_notes(w, left_out=False)
     communication = int(duration[work.communicates].sum())
     if communication:

@@ -32,15 +32,19 @@ def module_calls(core: Core) -> np.ndarray:
 
 
 def of_optimizer(core: Core, rows: np.ndarray) -> np.ndarray:
-    """For each GPU row whether the step of an optimizer launched it."""
+    """For each row whether it is work of the step of an optimizer."""
+    return optimizer_step(core, rows) >= 0
+
+
+def optimizer_step(core: Core, rows: np.ndarray) -> np.ndarray:
+    """For each row that of the optimizer's step whose work it is, -1 for none: a range, or in old versions an op."""
     c = core.columns
     named = np.fromiter((name.startswith(_STEP) for name in (*core.names, "")), bool, len(core.names) + 1)
     if not named.any():
-        return np.zeros(len(rows), bool)
+        return np.full(len(rows), -1, np.int64)
     step = named[c.name]
-    return (climb(core.annotation, core.annotation[rows], step) >= 0) | (
-        climb(c.parent, c.parent[rows], step & (c.kind == Kind.Op)) >= 0
-    )
+    ranges = climb(core.annotation, core.annotation[rows], step)
+    return np.where(ranges >= 0, ranges, climb(c.parent, c.parent[rows], step & (c.kind == Kind.Op)))
 
 
 def frames_above(core: Core, frames: np.ndarray) -> np.ndarray:
@@ -72,10 +76,10 @@ def _position(rows: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 
 
 def charged(core: Core, frames: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """For each GPU row the position of the module call it is charged to, -1 for none, and whether as backward work.
+    """For each row the position of the module call it is charged to, -1 for none, and whether as backward work.
 
-    A GPU event is charged to the nearest "stop" above it. Stops are module calls, which are charged themselves, and
-    backward ops whose forward op was called in a module, which is charged:
+    Rows are GPU events or ops. They are charged to the nearest "stop" above them. Stops are module calls, which are
+    charged themselves, and backward ops whose forward op was called in a module, which is charged:
 
         Linear_0 { aten::linear { launch { k1 } } }           k1: Linear_0, forward
         autograd thread: AddmmBackward0 { launch { k2 } }     k2: Linear_0, backward, if its forward op is that linear

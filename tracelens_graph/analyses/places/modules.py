@@ -71,7 +71,7 @@ def modules(
         raise AnalysisError(f'by is "instance" or "class", sort is "model" or "time"; not {by!r}, {sort!r}')
     w = window_of(g)
     rows = w.linked_gpu_rows if linked_only else w.gpu_rows
-    tree = _tree(w, by)
+    tree = place_tree(w, by)
     times = _times(w.core, tree, rows)
     lines = list(_lines(tree, times, sort, depth, min_percent)) if len(rows) else []
     found = {name: [line[i] for line in lines] for i, name in enumerate(_Line._fields)}
@@ -81,7 +81,7 @@ def modules(
         "path": found["path"],
         "depth": np.array(found["depth"], np.int64),
         "module": found["module"],
-        "class": [line.module if line.uid is None else _class(line.module) for line in lines],
+        "class": [line.module if line.uid is None else class_of(line.module) for line in lines],
         "instances": np.array(found["instances"], np.int64),
         "calls": np.array(found["calls"], np.int64),
         **{f"{name}_us": time / 1000 for name, time in passes.items()},
@@ -104,7 +104,7 @@ def module_times(g: Core | Window) -> Table:
         g: the graph, or a window of it.
     """
     w = window_of(g)
-    tree = _tree(w, "instance")
+    tree = place_tree(w)
     times = _times(w.core, tree, w.gpu_rows)
     lines = list(_lines(tree, times, "model", None, 0.0)) if len(w.gpu_rows) else []
     own: list[int] = []
@@ -124,7 +124,7 @@ def module_times(g: Core | Window) -> Table:
         "module_path": [line.path for line in shown],
         "depth": np.array([line.depth for line in shown], np.int64),
         "module": [line.module for line in shown],
-        "class": [line.module if line.uid is None else _class(line.module) for line in shown],
+        "class": [line.module if line.uid is None else class_of(line.module) for line in shown],
         "calls": np.array([line.calls for line in shown], np.int64),
         **{f"{name}_us": time / 1000 for name, time in passes.items()},
         "total_us": total / 1000,
@@ -136,7 +136,7 @@ def module_times(g: Core | Window) -> Table:
 
 
 @dataclass(frozen=True)
-class _Tree:
+class PlaceTree:
     """Module calls and the places they have in the module tree; a place is numbered after those above it.
 
     Attributes:
@@ -145,9 +145,9 @@ class _Tree:
         above: place above each place, -1 at the top.
         depth: of each place, 1 at the top.
         name: of each place.
-        first: row of the first call of each place, of those in the window if there are any.
+        first: row of the first call of each place.
         start: start of that call, ns.
-        uid: uid of that call.
+        uid: uid of the first call of those in the window, if there are any.
         instances, calls: in the window.
     """
 
@@ -195,25 +195,29 @@ class _Line(NamedTuple):
         return self.forward + self.backward + self.optimizer
 
 
-def _class(name: str) -> str:
+def class_of(name: str) -> str:
+    """The name of a module without the number of the instance."""
     return re.sub(r"_\d+$", "", name)
 
 
-def _tree(w: Window, by: By) -> _Tree:
+def place_tree(w: Window, by: By = "instance") -> PlaceTree:
+    """The tree of modules of a trace, with what the window holds of it."""
     core, c = w.core, w.core.columns
     frames = module_calls(core)
     codes, code = np.unique(c.name[frames], return_inverse=True)
     known: dict[str, int] = {}
     plain = (core.names[name].removeprefix("nn.Module: ") for name in codes.tolist())
-    label = np.array([known.setdefault(_class(n) if by == "class" else n, len(known)) for n in plain], np.int64)[code]
+    label = np.array([known.setdefault(class_of(n) if by == "class" else n, len(known)) for n in plain], np.int64)[code]
     place, above, depth, place_label = _places(frames_above(core, frames), label)
     held = w.holds(frames)
-    order = np.lexsort((frames, c.start_ns[frames], ~held))
+    order = np.lexsort((frames, c.start_ns[frames]))
     first = frames[order[np.unique(place[order], return_index=True)[1]]]
+    order = order[np.argsort(~held[order], kind="stable")]
+    shown = frames[order[np.unique(place[order], return_index=True)[1]]]
     instances = np.unique(place[held] * len(codes) + code[held]) // max(len(codes), 1)
     names = list(known)
-    return _Tree(
-        frames, place, above, depth, [names[i] for i in place_label.tolist()], first, c.start_ns[first], c.uid[first],
+    return PlaceTree(
+        frames, place, above, depth, [names[i] for i in place_label.tolist()], first, c.start_ns[first], c.uid[shown],
         np.bincount(instances, minlength=len(above)), np.bincount(place[held], minlength=len(above)),
     )  # fmt: skip
 
@@ -246,7 +250,7 @@ def _places(above: np.ndarray, label: np.ndarray) -> tuple[np.ndarray, np.ndarra
     return place, keys // labels - 1, depth, keys % labels
 
 
-def _times(core: Core, tree: _Tree, rows: np.ndarray) -> _Times:
+def _times(core: Core, tree: PlaceTree, rows: np.ndarray) -> _Times:
     places = len(tree.above)
     frame, backward = charged(core, tree.frames, rows)
     linked = core.columns.parent[rows] >= 0
@@ -265,7 +269,7 @@ def _times(core: Core, tree: _Tree, rows: np.ndarray) -> _Times:
     return _Times(own, total, own_events, events)
 
 
-def _lines(tree: _Tree, times: _Times, sort: Sort, depth: int | None, min_percent: float) -> Iterator[_Line]:
+def _lines(tree: PlaceTree, times: _Times, sort: Sort, depth: int | None, min_percent: float) -> Iterator[_Line]:
     """The tree in pre-order, under a line for the whole."""
     outside, optimizer, no_launch = range(len(tree.above), len(tree.above) + 3)
     whole, total = times.own.sum(axis=0), times.total.sum(axis=1)
@@ -286,9 +290,9 @@ def _lines(tree: _Tree, times: _Times, sort: Sort, depth: int | None, min_percen
     def others(place: int, level: int, path: str) -> Iterator[_Line]:
         if rest := small[place]:
             name = f"({len(rest):,} below {min_percent:g} %)"
-            yield line(level, _path(path, name), name, times.total[rest].sum(axis=0), rest)
+            yield line(level, path_of(path, name), name, times.total[rest].sum(axis=0), rest)
         if times.own_events[place] and (place == outside or inside[place] or rest):
-            yield line(level, _path(path, NON_MODULE), NON_MODULE, times.own[place], [])
+            yield line(level, path_of(path, NON_MODULE), NON_MODULE, times.own[place], [])
 
     yield line(0, "", WHOLE, whole, [])
     if depth == 0:
@@ -302,7 +306,7 @@ def _lines(tree: _Tree, times: _Times, sort: Sort, depth: int | None, min_percen
             waiting.pop()
             yield from others(parent, level, path)
             continue
-        here = _path(path, tree.name[place])
+        here = path_of(path, tree.name[place])
         yield line(level, here, tree.name[place], times.total[place], [place], int(tree.uid[place]))
         if depth is None or level < depth:
             waiting.append((iter(inside[place]), place, here))
@@ -311,12 +315,13 @@ def _lines(tree: _Tree, times: _Times, sort: Sort, depth: int | None, min_percen
             yield line(1, name, name, times.own[slot], [])
 
 
-def _path(above: str, name: str) -> str:
+def path_of(above: str, name: str) -> str:
+    """The path of a place below another one; only its end where it is very long."""
     path = f"{above}/{name}" if above else name
     return path if len(path) <= _LONGEST_PATH else "..." + path[-_LONGEST_PATH:]
 
 
-def _notes(tree: _Tree, times: _Times, depth: int | None, events: int) -> Iterator[str]:
+def _notes(tree: PlaceTree, times: _Times, depth: int | None, events: int) -> Iterator[str]:
     """What the table leaves out."""
     if events and not len(tree.frames):
         yield "the trace has no nn.Module frames: record it with with_stack=True"

@@ -7,22 +7,35 @@ from typing import Any
 
 import numpy as np
 
+from tracelens_graph.analyses.idle.gap_nodes import add_gaps
 from tracelens_graph.analyses.ops.launchers import launchers
 from tracelens_graph.analyses.performance.modelled import Modelled, modelled
 from tracelens_graph.analyses.performance.perf_tables import attributed_calls
 from tracelens_graph.analyses.performance.unified import unified
+from tracelens_graph.analyses.places.module_edges import add_modules
 from tracelens_graph.analyses.shared.gpu_class import CLASS_NAMES, gpu_classes
+from tracelens_graph.analyses.structure.layer_edges import add_layers
 from tracelens_graph.categories.kernel_names import properties
 from tracelens_graph.categories.kernels import kernel_category
 from tracelens_graph.extension import extension_of
 from tracelens_graph.graph.context import Context, EventProperty, content_key
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.perf.cost import Cost
 from tracelens_graph.perf.devices import Architecture, detect
-from tracelens_graph.schema import Kind
+from tracelens_graph.schema import GPU_KINDS, Kind
 from tracelens_graph.schema.database import RATES
-from tracelens_graph.short_names import short_name
+from tracelens_graph.short_names import LONGEST, frame_caption, short_name
+from tracelens_graph.texts import cut_end
+
+_CAPTIONS = (
+    ((Kind.Module,), lambda name: cut_end(name.removeprefix("nn.Module: "), LONGEST)),
+    ((Kind.PythonFunction,), frame_caption),
+    ((Kind.Op,), lambda name: cut_end(name, LONGEST)),
+    (GPU_KINDS, short_name),
+)
+"""Kinds of events -> the short form of their names."""
 
 
 def add_knowledge(
@@ -34,7 +47,8 @@ def add_knowledge(
 
     Categories of ops and of kernel names (IN_CATEGORY); operations, bytes and units on signatures and on ops, or why
     no model applies; what the name of a kernel tells, on its node; the op that each GPU event is modelled by
-    (MODELLED_BY); what each GPU event does; the rates of devices.
+    (MODELLED_BY); what each GPU event does; the rates of devices; names for captions. Further the module tree, to whose
+    work each op and GPU event belongs, layers and odd ones among them, and idle time with its causes.
 
     Args:
         context: what `build_context` made.
@@ -50,6 +64,10 @@ def add_knowledge(
     given = chosen.owner >= 0
     context.between_events["MODELLED_BY"] = core.gpu_rows[given], chosen.owner[given]
     _costs(context, chosen.codes, chosen.costs, chosen.reasons)
+    _short_names(context, core)
+    add_modules(context, core)
+    add_layers(context, core)
+    add_gaps(context, core)
     found = arch or detect(core.info.metadata.get("deviceProperties"))
     if isinstance(found, Architecture):
         _devices(context, found)
@@ -58,6 +76,22 @@ def add_knowledge(
 def _gpu_classes(context: Context, core: Core) -> None:
     rows = core.gpu_rows
     context.of_events["gpu_class"] = EventProperty(rows, gpu_classes(core, rows), CLASS_NAMES)
+
+
+def _short_names(context: Context, core: Core) -> None:
+    """Captions of what a path is made of: an index can hold them, whatever the length of names."""
+    c = core.columns
+    texts: list[str] = []
+    rows, codes = [], []
+    for kinds, shorten in _CAPTIONS:
+        of = rows_of_kind(c, kinds)
+        names, back = np.unique(c.name[of], return_inverse=True)
+        rows.append(of)
+        codes.append(back + len(texts))
+        texts += [shorten(core.names[name]) for name in names.tolist()]
+    every = np.concatenate(rows)
+    order = np.argsort(every)
+    context.of_events["short_name"] = EventProperty(every[order], np.concatenate(codes)[order], texts)
 
 
 def _categories(context: Context, w: Window) -> None:

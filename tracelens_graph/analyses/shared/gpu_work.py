@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from tracelens_graph.analyses.shared.grouping import Cells, picked
+from tracelens_graph.analyses.shared.grouping import Cells, cell_order, picked
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.traversals import climb, nearest_above
@@ -63,8 +63,8 @@ def gpu_time_columns(w: Window, rows: np.ndarray, group: np.ndarray, groups: int
     }
 
 
-def most_time_first(name: str, columns: Mapping[str, Cells], title: str, w: Window) -> Table:
-    """The table of this name, rows with the most GPU time first."""
-    order = np.argsort(-np.asarray(columns["gpu_time_us"]), kind="stable")
+def most_time_first(name: str, columns: Mapping[str, Cells], then: Sequence[str], title: str, w: Window) -> Table:
+    """The table of this name, rows with the most GPU time first; equal ones by the cells of further columns."""
+    order = cell_order(np.asarray(columns["gpu_time_us"]), *(columns[one] for one in then))
     about = TABLES[name].columns
     return Table(name, {key: picked(cells, order) for key, cells in columns.items()}, about, w.titled(title))

@@ -41,6 +41,15 @@ def picked(values: Cells, places: np.ndarray) -> Cells:
     return values[places] if isinstance(values, np.ndarray) else [values[i] for i in places.tolist()]
 
 
+def cell_order(most: np.ndarray, *then: Cells) -> np.ndarray:
+    """Places of rows by a value, the greatest first; equal ones by further cells, absent ones last."""
+    plain = [cells.tolist() if isinstance(cells, np.ndarray) else cells for cells in then]
+    keys = ([(cell is None, "" if cell is None else cell) for cell in row] for row in zip(*plain, strict=True))
+    value: np.ndarray = np.asarray(most)
+    order = sorted(enumerate(keys), key=lambda row: (-value[row[0]], row[1]))
+    return np.array([place for place, _ in order], np.int64)
+
+
 def text_codes(texts: Sequence[Any]) -> np.ndarray:
     """A number for each value, equal for equal values."""
     codes: dict[Any, int] = {}

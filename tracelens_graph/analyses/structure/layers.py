@@ -26,14 +26,31 @@ class _Call(NamedTuple):
     arguments: int
 
 
-@dataclass
-class _Odd:
-    """Layers that depart in one way: row of the first, the usual ones of its group, number of its group, how many."""
+@dataclass(frozen=True)
+class Departure:
+    """Layers beside each other that are odd in one way.
+
+    Attributes:
+        row: the first of them.
+        usual: rows of those that are as most are.
+        layers: number of layers beside each other, all in all.
+        times: how many are odd in this way.
+        key: two of the same key are odd in the same way.
+        differs: what departs first: "call", "arguments" or "kernel".
+        here: row of the first call or kernel that differs; None where the layer ends before the others.
+        there: row of what the first usual one has in its place; None where that ends before.
+        way: names of the calls from the layer to where it departs.
+    """
 
     row: int
     usual: np.ndarray
     layers: int
     times: int
+    key: tuple[int, ...]
+    differs: str
+    here: int | None
+    there: int | None
+    way: str
 
 
 def odd_layers(g: Core | Window, min_layers: int = 3, kernels: bool = True) -> Table:
@@ -50,50 +67,64 @@ def odd_layers(g: Core | Window, min_layers: int = 3, kernels: bool = True) -> T
     """
     w = window_of(g)
     core, c, names = w.core, w.core.columns, w.core.names
-    sets = text_codes([*(argset_text(core, code) for code in range(len(core.argsets))), None])
+    firsts: dict[tuple[int, ...], Departure] = {}
+    times: dict[tuple[int, ...], int] = {}
+    for one in departures(w, kernels):
+        if one.layers >= min_layers:
+            firsts.setdefault(one.key, one)
+            times[one.key] = times.get(one.key, 0) + one.times
     records = []
-    for odd in _odd(w, min_layers, kernels):
-        usual = int(odd.usual[0])
-        mine, theirs = (_below(core, row) for row in (odd.row, usual))
-        ours, others = ([_call(core, row, root, sets, kernels) for row in rows.tolist()]
-                        for root, rows in ((odd.row, mine), (usual, theirs)))  # fmt: skip
-        at = next(i for i in range(max(len(ours), len(others))) if ours[i : i + 1] != others[i : i + 1])
-        here = int(mine[at]) if at < len(mine) else None
-        there = int(theirs[at]) if at < len(theirs) else None
-        root, end = (odd.row, here) if here is not None else (usual, there)
-        assert end is not None
+    for odd in sorted(firsts.values(), key=lambda one: (times[one.key], one.row)):
         around = int(nearest_above(c, np.array([odd.row]), (Kind.Module,))[0])
         records.append(
             {
                 "module": names[c.name[odd.row]],
                 "inside": names[c.name[around]] if around >= 0 else None,
-                "times": odd.times,
+                "times": times[odd.key],
                 "layers": odd.layers,
                 "alike": len(odd.usual),
-                "differs": _difference(ours[at : at + 1], others[at : at + 1]),
-                "departs_at": None if here is None else names[c.name[here]],
-                "instead_of": None if there is None else names[c.name[there]],
-                "way": " > ".join(names[c.name[row]] for row in _way(c.parent, root, end)),
+                "differs": odd.differs,
+                "departs_at": None if odd.here is None else names[c.name[odd.here]],
+                "instead_of": None if odd.there is None else names[c.name[odd.there]],
+                "way": odd.way,
                 "gpu_time_us": int(core.gpu_sum_ns[odd.row]) / 1e3,
-                "usual_gpu_time_us": int(core.gpu_sum_ns[odd.usual].sum()) / 1e3 / len(odd.usual),
+                "usual_gpu_time_us": int(core.gpu_sum_ns[odd.usual].sum()) / len(odd.usual) / 1e3,
                 "uid": int(c.uid[odd.row]),
-                "departs_uid": None if here is None else int(c.uid[here]),
-                "usual_uid": int(c.uid[usual]),
+                "departs_uid": None if odd.here is None else int(c.uid[odd.here]),
+                "usual_uid": int(c.uid[odd.usual[0]]),
             }
         )
     columns = columns_of(records, ODD_LAYERS)
     return Table("odd_layers", columns, ODD_LAYERS, w.titled("Layers that are not as the others"))
 
 
-def _odd(w: Window, least: int, kernels: bool) -> list[_Odd]:
-    """Ways in which layers are odd, the rarest first."""
+def layer_groups(w: Window) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows of the modules with GPU work, ascending; of each the number of its group, and the first of each group.
+
+    A group are modules that differ by nothing but the number of the instance, in one call of a module or in none.
+    """
     g, c, rows = w.core, w.core.columns, class_rows(w.core)
     rows = rows[(c.kind[rows] == Kind.Module) & w.holds(rows)]
     if not len(rows):
-        return []
-    _, kind = distinct_classes(subtree_classes(g, kernel_names=kernels)[rows])
+        return rows, rows, rows
     plain = text_codes([normal_name(Kind.Module, name) for name in g.names])
     group, first = group_by(nearest_above(c, rows, (Kind.Module,)), plain[c.name[rows]])
+    return rows, group, first
+
+
+def departures(w: Window, kernels: bool) -> list[Departure]:
+    """Ways in which layers are odd among those beside them, by the first of each.
+
+    Args:
+        w: the window.
+        kernels: whether the names of kernels count.
+    """
+    g = w.core
+    rows, group, first = layer_groups(w)
+    if not len(rows):
+        return []
+    lanes = subtree_classes(g, kernel_names=kernels)[rows]
+    _, kind = distinct_classes(lanes)
     layers = np.bincount(group)
     part, begins = group_by(group, kind)
     size = np.bincount(part)
@@ -102,16 +133,35 @@ def _odd(w: Window, least: int, kernels: bool) -> list[_Odd]:
     most = np.full(len(first), -1)
     most[group[begins[order]][::-1]] = order[::-1]
     whole = layers[group[begins]]
-    odd = (most[group[begins]] != np.arange(len(begins))) & (2 * size[most[group[begins]]] > whole) & (whole >= least)
-    found: dict[tuple[int, int], _Odd] = {}
+    odd = (most[group[begins]] != np.arange(len(begins))) & (2 * size[most[group[begins]]] > whole)
+    sets = text_codes([*(argset_text(g, code) for code in range(len(g.argsets))), None])
+    by_part = np.split(np.argsort(part, kind="stable"), np.cumsum(size)[:-1])
+    found: list[Departure] = []
+    compared: dict[tuple[int, ...], tuple[int, str]] = {}
     for one in np.flatnonzero(odd).tolist():
         usual = int(most[group[begins[one]]])
-        key = int(kind[begins[one]]), int(kind[begins[usual]])
-        if key in found:
-            found[key].times += int(size[one])
-        else:
-            found[key] = _Odd(int(rows[begins[one]]), rows[part == usual], int(whole[one]), int(size[one]))
-    return sorted(found.values(), key=lambda way: (way.times, way.row))
+        row, others = int(rows[begins[one]]), rows[by_part[usual]]
+        key = (*lanes[begins[one]].tolist(), *lanes[begins[usual]].tolist())
+        mine, theirs = _below(g, row), _below(g, int(others[0]))
+        if key not in compared:
+            compared[key] = _compare(g, (row, mine), (int(others[0]), theirs), sets, kernels)
+        at, differs = compared[key]
+        here = int(mine[at]) if at < len(mine) else None
+        there = int(theirs[at]) if at < len(theirs) else None
+        root, end = (row, here) if here is not None else (int(others[0]), there)
+        assert end is not None
+        way = " > ".join(g.names[g.columns.name[step]] for step in _way(g.columns.parent, root, end))
+        found.append(Departure(row, others, int(whole[one]), int(size[one]), key, differs, here, there, way))
+    return sorted(found, key=lambda departure: departure.row)
+
+
+def _compare(
+    g: Core, odd: tuple[int, np.ndarray], usual: tuple[int, np.ndarray], sets: np.ndarray, kernels: bool
+) -> tuple[int, str]:
+    """Where in the order of what is below them two layers depart, and what differs there."""
+    ours, others = ([_call(g, row, root, sets, kernels) for row in rows.tolist()] for root, rows in (odd, usual))
+    at = next(i for i in range(max(len(ours), len(others))) if ours[i : i + 1] != others[i : i + 1])
+    return at, _difference(ours[at : at + 1], others[at : at + 1])
 
 
 def _below(g: Core, row: int) -> np.ndarray:

@@ -9,7 +9,7 @@ import numpy as np
 
 from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, gpu_classes
 from tracelens_graph.analyses.shared.gpu_work import names_of, percent
-from tracelens_graph.analyses.shared.grouping import Cells, group_by, picked, text_codes
+from tracelens_graph.analyses.shared.grouping import Cells, cell_order, group_by, picked, text_codes
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.arrays import distinct, is_kind
 from tracelens_graph.graph.classes import (
@@ -185,7 +185,7 @@ def recomputed_share(g: Core | Window) -> Table:
         "gpu_time_us": ns / 1e3,
         "percent": percent(ns, int(c.dur_ns[w.gpu_rows].sum())),
     }
-    order = np.argsort(-ns, kind="stable")
+    order = cell_order(ns, columns["op"], columns["module"])
     columns = {name: picked(cells, order) for name, cells in columns.items()}
     return Table("recomputed_share", columns, RECOMPUTED_SHARE, w.titled("Recomputation by op and module"))
 

@@ -7,7 +7,7 @@ import numpy as np
 from tracelens_graph.analyses.idle.host_states import Clock, ends
 from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, COMPUTATION, gpu_classes
 from tracelens_graph.analyses.shared.gpu_work import percent
-from tracelens_graph.analyses.shared.grouping import Cells, text_codes
+from tracelens_graph.analyses.shared.grouping import Cells, cell_order, text_codes
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import merge, sum_by_group, union_length, union_length_by_group
@@ -60,7 +60,8 @@ def exposed_communication(g: Core | Window) -> Table:
         "max_us": longest / 1e3,
     }
     table = Table("exposed_communication", columns, EXPOSED_COMMUNICATION, w.titled("Exposed communication"))
-    return table.take(np.lexsort((-total, -alone)))
+    keys = [one and one.group_key for one in firsts]
+    return table.take(cell_order(alone, -total, columns["collective"], columns["group"], keys))
 
 
 def stream_overlap(

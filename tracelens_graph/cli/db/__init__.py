@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import typer
 
-from tracelens_graph.cli.db import catalog, check, demo, export, pull, push, push_diff, query, server
+from tracelens_graph.cli.db import catalog, check, demo, export, import_, pull, push, push_diff, query, server
 from tracelens_graph.cli.outputs import protected
 from tracelens_graph.cli.program import Group
 
@@ -22,11 +22,12 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "push-diff": push_diff.push_diff,
     "pull": pull.pull,
     "export": export.export,
+    "import": import_.import_,
     "list": catalog.list_,
     "query": query.query,
     "queries": query.queries,
     "drop": catalog.drop,
 }
-_ACTING = (server.start, server.stop, demo.demo, push.push, catalog.drop)
+_ACTING = (server.start, server.stop, demo.demo, push.push, import_.import_, catalog.drop)
 for name, command in COMMANDS.items():
     app.command(name)(protected(command, acts=command in _ACTING))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 from typing import TYPE_CHECKING, Annotated
@@ -40,7 +39,6 @@ def connection(uri: str | None, user: str, database: str) -> Connection:
     from tracelens_graph.stores.neo4j.connection import DEFAULT_URI, Connection
     from tracelens_graph.stores.neo4j.server.server import running, standard_folder
 
-    logging.getLogger("neo4j").addHandler(logging.NullHandler())  # its warnings come as errors in words
     local = running(standard_folder()) if uri is None else None
     chosen = Connection(uri or (local.uri if local else DEFAULT_URI), user, database=database)
     return Connection(chosen.uri, user, _password(chosen), database)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from pathlib import Path
 from typing import Annotated
@@ -27,12 +28,12 @@ def export(
     with_args: WithArgs = False,
     arch: Arch = None,
 ) -> None:
-    """Write traces as files for `neo4j-admin database import`: the same graph as `db push`, into an empty database.
+    """Write traces as files for `db import`, or `neo4j-admin database import`: the same graph as `db push` writes.
 
     Example: tracelens-graph db export import/ traces/ --run llama-70b
     """
     from tracelens_graph.reports.progress import progress_on_terminal
-    from tracelens_graph.stores.neo4j.bulk import SCHEMA, BulkExport
+    from tracelens_graph.stores.neo4j.bulk import README, BulkExport
     from tracelens_graph.texts import printable, shorten
 
     chosen = wanted(traces, run, name, label, only, min_gpu_time, with_args, arch)
@@ -45,8 +46,6 @@ def export(
                 exported.add(image, progress)
             typer.echo(printable(f"wrote {counts(image, time.monotonic() - start)}"))
     done = exported.done
-    typer.echo(
-        f"{done.nodes:,} nodes, {done.edges:,} edges, {done.size / 1e6:,.1f} MB; to import, stop the server and:"
-    )
-    typer.echo(printable(f"  {done.command}"))
-    typer.echo(f"then start it and run {SCHEMA}; README.txt tells more")
+    typer.echo(f"{done.nodes:,} nodes, {done.edges:,} edges, {done.size / 1e6:,.1f} MB; to import:")
+    typer.echo(printable(f"  tracelens-graph db import {shlex.quote(str(folder))}"))
+    typer.echo(f"into the server of `db start`; {README} tells how into another one")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -52,11 +51,13 @@ def query(
     """
     if not 0.001 <= timeout <= LONGEST_S:
         raise typer.BadParameter(f"--timeout {timeout}: it is a number of seconds from 0.001 to {LONGEST_S:,}")
-    given = dict(_parameter(one, _texts(question)) for one in param or ())
+    given = dict(_parameter(one, question) for one in param or ())
+    from tracelens_graph.analyses.shared.answers import without_noise
     from tracelens_graph.database import Database as Graphs
 
     with Graphs(connection(uri, user, database)) as graphs:
-        write_table(graphs.ask(_text(question), timeout_s=timeout, write=write, **given), format)
+        answer = graphs.ask(_text(question), timeout_s=timeout, write=write, **given)
+    write_table(without_noise(answer) if format is Format.csv else answer, format)
 
 
 def queries(
@@ -110,28 +111,23 @@ def _listed() -> Table:
     return Table("queries", columns, about, "Queries of the library")
 
 
-def _texts(question: str) -> set[str]:
-    """Parameters of a query of the library that are texts, also where they look like a number: run=20260131."""
+def _parameter(text: str, question: str) -> tuple[str, Any]:
+    """Name and value of `name=value`, as the question of the library takes it; else JSON if it is some, or text."""
     from tracelens_graph.analyses.questions import QUESTIONS
 
-    if question not in QUESTIONS:
-        return set()
-    parameters = QUESTIONS[question].parameters.values()
-    return {"trace", *(one.name for one in parameters if str in one.types and int not in one.types)}
-
-
-def _parameter(text: str, texts: Collection[str]) -> tuple[str, Any]:
-    """Name and value of `name=value`; the value as JSON if it is some, else, and for names in `texts`, as text."""
     name, equals, value = text.partition("=")
     if not equals or not name.isidentifier():
         raise typer.BadParameter(f"--param {text}: it has the form NAME=VALUE")
     if name in _TAKEN:
         raise typer.BadParameter(f"--param {text}: no parameter can be called so; choose another name")
+    if question in QUESTIONS:
+        if name in QUESTIONS[question].parameters:
+            return name, QUESTIONS[question].parameters[name].read(value)
+        return name, None if value in ("", "null") else value  # a trace
     try:
-        read = json.loads(value)
+        return name, json.loads(value)
     except (ValueError, RecursionError):
         return name, value
-    return name, value if name in texts and not isinstance(read, str | None) else read
 
 
 def _text(question: str) -> str:

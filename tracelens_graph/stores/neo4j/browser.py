@@ -23,7 +23,7 @@ def favourites() -> bytes:
 
 
 def style() -> bytes:
-    """The style: a colour for each kind of node, names as captions, the hottest nodes larger."""
+    """The style: a colour and a size for each kind of node, short names as captions, the hottest nodes larger."""
     return (files("tracelens_graph.cypher") / "browser" / STYLE).read_bytes()
 
 

@@ -25,13 +25,13 @@ from tracelens_graph.schema.database import CONTEXT_PROPERTIES, EVENT, EVENT_PRO
 from tracelens_graph.stores.frames import Texts
 from tracelens_graph.stores.neo4j.connection import DEFAULT_DATABASE
 from tracelens_graph.stores.neo4j.image import Edges, Image, Nodes
-from tracelens_graph.stores.neo4j.statements import constraints, indexes
+from tracelens_graph.stores.neo4j.statements import schema
 
 ARGUMENTS, SCHEMA, README = "import.args", "schema.cypher", "README.txt"
 
 ROWS_AT_ONCE = 10_000
 
-_IMPORT = f"database import full @{ARGUMENTS}"
+_IMPORT = f"database import full @{ARGUMENTS} --overwrite-destination"
 _BETWEEN, _BETWEEN_NAME = "\x1f", "U+001F"
 """What stands between the entries of a list, and how neo4j-admin calls it."""
 
@@ -42,19 +42,21 @@ _LONGEST = 1_000_000
 _ABOUT = f"""\
 Graphs of traces, as files for the importer of Neo4j 5; written by tracelens_graph.
 
-1. Stop the database server. The database must be empty; --overwrite-destination deletes what it holds.
+Into a server of `tracelens-graph db start`, FOLDER being this folder:
+
+     tracelens-graph db import FOLDER
+
+It stops the server, imports, starts it again, and makes constraints and indexes.
+
+Into another server:
+
+1. Stop it. What its database holds is deleted.
 2. In this folder:
 
      neo4j-admin {_IMPORT}
 
-   A server of `tracelens-graph db start` comes without that script, but its jars hold the same program. JARS is the
-   folder that the first command prints, FOLDER the one that `db start` printed:
-
-     python -c "from tracelens_graph.stores.neo4j.server.jars import jars_folder; print(jars_folder())"
-     NEO4J_HOME=FOLDER NEO4J_CONF=FOLDER/conf java -cp 'JARS/*' org.neo4j.cli.AdminTool {_IMPORT}
-
-3. Start the server and run {SCHEMA} (drop it into Neo4j Browser, or cypher-shell -f {SCHEMA}): it makes constraints
-   and indexes. `tracelens-graph db push` makes them, too.
+3. Start it and run {SCHEMA} (drop it into Neo4j Browser, or cypher-shell -f {SCHEMA}): it makes constraints and
+   indexes. `tracelens-graph db push` makes them, too.
 """
 
 
@@ -198,24 +200,28 @@ class BulkExport:
 
     def _write_edges(self, edges: Edges, scopes: Mapping[str, str], numbers: _Numbers) -> None:
         ends = []
-        for label, keys in zip((edges.source, edges.target), edges.columns, strict=True):
+        for label, keys in zip((edges.source, edges.target), edges.columns[:2], strict=True):
             if label == EVENT:
                 ends.append(numbers.of(np.asarray(keys)))
             else:
                 scope = scopes[KEYS[label].scope]
                 found = (self._context[label, scope, key][0] for key in keys)
                 ends.append(np.fromiter(found, np.int64, len(keys)))
-        source, target = distinct_pairs(*ends)
+        if not edges.properties:
+            ends = list(distinct_pairs(*ends))
         if EVENT not in (edges.source, edges.target):  # then another trace may have had the same
-            pairs = [(edges.type, *pair) for pair in zip(source.tolist(), target.tolist(), strict=True)]
+            pairs = [(edges.type, *pair) for pair in zip(*(side.tolist() for side in ends), strict=True)]
             new = np.array([pair not in self._joined for pair in pairs], bool)
-            source, target = source[new], target[new]
+            ends = [side[new] for side in ends]
             self._joined.update(pairs)
-        file = self._file("relationships", (edges.type,), ())
-        for low in range(0, len(source), ROWS_AT_ONCE):
+        file = self._file("relationships", (edges.type,), edges.properties)
+        for low in range(0, len(ends[0]), ROWS_AT_ONCE):
             rows = slice(low, low + ROWS_AT_ONCE)
-            file.writelines(f"{a},{b}\n" for a, b in zip(source[rows].tolist(), target[rows].tolist(), strict=True))
-        self._edges += len(source)
+            fields: list[Iterable[str]] = [map(str, side[rows].tolist()) for side in ends]
+            for prop, column in zip(edges.properties, edges.columns[2:], strict=True):
+                fields.append(self._fields.of(prop, column[rows]))
+            file.writelines(f"{row}\n" for row in map(",".join, zip(*fields, strict=True)))
+        self._edges += len(ends[0])
 
     def _finish(self) -> None:
         for (label, *_), (number, values) in self._context.items():
@@ -227,7 +233,7 @@ class BulkExport:
             self._file("nodes", (label,), props).write(f"{number},{','.join(row)}\n")
         for file in self._files.values():
             file.close()
-        statements = [f"{statement};\n" for statement in (*constraints(), *indexes())]
+        statements = [f"{statement};\n" for statement in schema().values()]
         self._write(SCHEMA, "".join(statements))
         self._write(README, _ABOUT)
         # The name of the database comes first: behind a list of files it would be one of them.

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tracelens_graph.errors import DatabaseError
+from tracelens_graph.stores.neo4j.connection import reach
 from tracelens_graph.stores.neo4j.statements import (
     DELETE_CONTEXT,
     DELETE_EVENTS,
@@ -34,6 +35,13 @@ _PATHS = "MATCH (c:CriticalPath) WHERE c.run = $run AND c.number >= 0 RETURN pro
 _MATCHINGS = "MATCH (m:Matching) RETURN properties(m) AS m ORDER BY m.run"
 
 
+def size(driver: Driver, database: str) -> tuple[int, int]:
+    """Numbers of all nodes and of all edges."""
+    (nodes,) = _listed(driver, database, "MATCH (n) RETURN {number: count(n)}")
+    (edges,) = _listed(driver, database, "MATCH ()-[e]->() RETURN {number: count(e)}")
+    return nodes["number"], edges["number"]
+
+
 def traces(driver: Driver, database: str) -> list[dict[str, Any]]:
     """Properties of all traces, by run, rank and name; also of those that are not complete."""
     return _listed(driver, database, _TRACES)
@@ -55,7 +63,7 @@ def paths(driver: Driver, database: str, run: str) -> list[dict[str, Any]]:
 
 
 def _listed(driver: Driver, database: str, statement: str, **parameters: Any) -> list[dict[str, Any]]:
-    driver.verify_connectivity()  # no connection of a server that was started anew meanwhile
+    reach(driver)
     with driver.session(database=database, default_access_mode="READ") as session:  # which does not try for long
         found: list[dict[str, Any]] = session.run(statement, parameters).value()
         return found

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from tracelens_graph.errors import DatabaseError
-from tracelens_graph.stores.neo4j.connection import LOOPBACK, Connection, errors_in_words
+from tracelens_graph.stores.neo4j.connection import LOOPBACK, Connection, errors_in_words, reach
 from tracelens_graph.stores.neo4j.server.server import is_up, running
 from tracelens_graph.stores.neo4j.server.settings import BOLT_PORT
 
 if TYPE_CHECKING:
     from neo4j import Driver
 
-OLDEST = (5, 26)
-"""First version of Neo4j that everything is made for."""
-
-_COMPONENTS = "CALL dbms.components() YIELD name, versions, edition RETURN name, versions[0] AS version, edition"
+_EDITION = "CALL dbms.components() YIELD name, edition RETURN name, edition"
 _TRACES = "MATCH (t:Trace {state: 'complete'}) RETURN count(t)"
 
 
@@ -50,30 +46,19 @@ def check(connection: Connection, local: Path) -> Health:
     """
     try:
         with errors_in_words(connection), connection.driver() as driver:
-            driver.verify_connectivity()
-            return _health(driver, connection)
+            return _health(driver, connection, reach(driver))
     except DatabaseError:
         _say_if_starting(connection, local)
         raise
 
 
-def _health(driver: Driver, connection: Connection) -> Health:
+def _health(driver: Driver, connection: Connection, version: str) -> Health:
     with driver.session(database=connection.database, default_access_mode="READ") as session:
-        found = [record for record in session.run(_COMPONENTS) if record["name"] == "Neo4j Kernel"]
-        version, edition = (str(found[0]["version"]), str(found[0]["edition"])) if found else ("unknown", "unknown")
-        if not is_new_enough(version):
-            oldest = ".".join(map(str, OLDEST))
-            raise DatabaseError(f"{connection.uri} is version {version} of Neo4j; {oldest} or later is needed")
+        found = [record for record in session.run(_EDITION) if record["name"] == "Neo4j Kernel"]
         with session.begin_transaction() as transaction:
             counted = transaction.run(_TRACES).single(strict=True)
             transaction.rollback()  # nothing is to be committed
-    return Health(version, edition, int(counted[0]))
-
-
-def is_new_enough(version: str) -> bool:
-    """Whether a version of Neo4j, as it says it itself (5.26.31, 2025.01.0), is one that everything is made for."""
-    match = re.match(r"(\d+)\.(\d+)", version)
-    return match is not None and (int(match[1]), int(match[2])) >= OLDEST
+    return Health(version, str(found[0]["edition"]) if found else "unknown", int(counted[0]))
 
 
 def _say_if_starting(connection: Connection, local: Path) -> None:

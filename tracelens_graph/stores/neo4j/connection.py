@@ -6,10 +6,12 @@
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
 
 from tracelens_graph._version import __version__
@@ -33,6 +35,12 @@ _CONNECT_S = 5.0
 
 _HANDSHAKE_S = 20.0
 """Seconds for greeting and login, which take long on a server that is busy."""
+
+_RETRIES_S = 120.0
+"""Seconds for which what was begun is tried again: a server that is started anew under load takes a minute."""
+
+OLDEST = (5, 26)
+"""First version of Neo4j that everything is made for."""
 
 _LONGEST = 400
 """Characters of a server's message that are shown."""
@@ -69,17 +77,56 @@ class Connection:
 
     def driver(self) -> neo4j.Driver:
         """The official driver for this database; close it after use."""
+        # The server warns of labels and properties that nothing in a database has yet, and quotes the statement.
+        return self._driver(notifications_min_severity="OFF")
+
+    def agent(self) -> str:
+        """What the server calls itself, such as `Neo4j/5.26.31`; also one that is too old for `driver`."""
+        with self._driver() as driver:
+            return str(driver.get_server_info().agent)
+
+    def _driver(self, **settings: Any) -> neo4j.Driver:
         from neo4j import GraphDatabase
 
+        log = logging.getLogger("neo4j")  # what comes of what it warns of is told in words
+        if not log.handlers:
+            log.addHandler(logging.NullHandler())
         return GraphDatabase.driver(
             self.uri,
             auth=(self.user, self.password) if self.password else None,
             user_agent=f"tracelens_graph/{__version__}",
             connection_timeout=_CONNECT_S,
             connection_acquisition_timeout=_HANDSHAKE_S,
-            # The server warns of labels and properties that nothing in a database has yet, and quotes the statement.
-            notifications_min_severity="OFF",
+            max_transaction_retry_time=_RETRIES_S,
+            **settings,
         )
+
+
+def reach(driver: neo4j.Driver) -> str:
+    """Connect, with no connection of a server that was started anew meanwhile; the version of the server.
+
+    Raises:
+        DatabaseError: it is older than `OLDEST`.
+    """
+    server = driver.get_server_info()
+    version = _version(server.agent)
+    if not is_new_enough(version):
+        raise DatabaseError(_too_old(f"{server.address[0]}:{server.address[1]}", version))
+    return version
+
+
+def _version(agent: str) -> str:
+    return agent.partition("/")[2] or agent
+
+
+def _too_old(server: str, version: str) -> str:
+    return f"the server at {server} is version {version} of Neo4j; {'.'.join(map(str, OLDEST))} or later is needed"
+
+
+def is_new_enough(version: str) -> bool:
+    """Whether a version of Neo4j, as it says it itself (5.26.31, 2025.01.0), is one that everything is made for."""
+    match = re.match(r"(\d+)\.(\d+)", version)
+    return match is not None and (int(match[1]), int(match[2])) >= OLDEST
 
 
 def _parts(uri: str) -> SplitResult:
@@ -91,6 +138,22 @@ def _parts(uri: str) -> SplitResult:
         place = uri.rpartition("@")[2]
         raise DatabaseError(f"{place!r} is no URI of a server: {str(error).lower()}") from None
     return parts
+
+
+class PrefixedError(Exception):
+    """A server's refusal of a statement that was sent with another beginning.
+
+    Attributes:
+        error: the driver's error.
+        sent: the beginning that was sent.
+        meant: what the user's text has in its place.
+    """
+
+    def __init__(self, error: neo4j.exceptions.Neo4jError, sent: str, meant: str) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.sent = sent
+        self.meant = meant
 
 
 @contextmanager
@@ -106,6 +169,8 @@ def errors_in_words(connection: Connection) -> Iterator[None]:
         yield
     except Neo4jError as error:
         raise DatabaseError(_refusal(error, connection)) from error
+    except PrefixedError as prefixed:
+        raise DatabaseError(_refusal(prefixed.error, connection, prefixed.sent, prefixed.meant)) from prefixed.error
     except (ServiceUnavailable, SessionExpired, ConfigurationError) as error:
         raise DatabaseError(_failure(error, connection)) from error
     except UnicodeEncodeError as error:
@@ -114,8 +179,8 @@ def errors_in_words(connection: Connection) -> Iterator[None]:
         raise DatabaseError("a number is too large: a database takes whole numbers of 64 bits") from error
 
 
-def _refusal(error: neo4j.exceptions.Neo4jError, connection: Connection) -> str:
-    """What a server says no to."""
+def _refusal(error: neo4j.exceptions.Neo4jError, connection: Connection, sent: str = "", meant: str = "") -> str:
+    """What a server says no to; with the beginning `sent` of the statement told as `meant`."""
     kind = (error.code or "").rpartition(".")[2]
     where = connection.uri
     if kind == "AuthenticationRateLimit":
@@ -130,12 +195,27 @@ def _refusal(error: neo4j.exceptions.Neo4jError, connection: Connection) -> str:
         return f"{where} has no database {connection.database!r}"
     if kind == "DatabaseUnavailable":
         return f"{where}: the database {connection.database!r} is not available: it is starting, stopping or stopped"
-    return f"{where}: {_one_line(error.message or kind)} ({kind})"
+    if kind.startswith("TransactionTimedOut"):
+        return f"{where}: the answer took longer than --timeout allows (in Python timeout_s), and was given up"
+    return f"{where}: {_one_line(_placed(error.message or kind, sent, meant))} ({kind})"
+
+
+def _placed(message: str, sent: str, meant: str) -> str:
+    """A message with places and the quoted line as in the user's own text, and without the mark below that line."""
+    more = len(sent) - len(meant)
+
+    def moved(match: re.Match[str]) -> str:
+        line, column, offset = map(int, match.groups())
+        return f"(line {line}, column {column - more if line == 1 else column} (offset: {offset - more}))"
+
+    message = re.sub(r"\(line (\d+), column (\d+) \(offset: (\d+)\)\)", moved, message)
+    message = re.sub(rf'^"{sent}', f'"{meant}', message, flags=re.MULTILINE)
+    return re.sub(r"\n *\^\s*$", "", message)
 
 
 def _failure(error: BaseException, connection: Connection) -> str:
     """Why there is no talking to a server."""
-    from neo4j.exceptions import IncompleteCommit, SessionExpired
+    from neo4j.exceptions import DriverError, IncompleteCommit, Neo4jError, SessionExpired
 
     where = connection.uri
     causes = list(_chain(error))
@@ -143,6 +223,12 @@ def _failure(error: BaseException, connection: Connection) -> str:
     kinds = {one.__name__ for cause in causes for one in type(cause).__mro__}
     if isinstance(error, IncompleteCommit):
         return f"{where}: the connection was lost during a commit, whose changes may be there or not"
+    if "Notification filtering is not supported" in texts:  # by the first versions of Neo4j 5 and those before
+        try:
+            version = _version(connection.agent())
+        except (DriverError, Neo4jError):  # such as a wrong password
+            version = "5.6 or before"
+        return _too_old(urlsplit(where).netloc, version)
     if isinstance(error, SessionExpired) or "defunct connection" in texts:
         return f"{where}: the connection was lost"
     if "gaierror" in kinds:

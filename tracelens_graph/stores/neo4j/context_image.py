@@ -51,9 +51,11 @@ def cast(prop: Stored, value: Any) -> Any:
 
 
 def used_nodes(context: Context, kept: np.ndarray) -> np.ndarray:
-    """Per context node whether it is the trace, or edges lead there from events that are taken."""
+    """Per context node whether it is the trace, or edges lead there from events that are taken, or from it to them."""
     used = np.array([node["kind"] == "Trace" for node in context.nodes.values()])
     for rows, numbers in context.from_events.values():
+        used[numbers[kept[rows]]] = True
+    for numbers, rows in context.to_events.values():
         used[numbers[kept[rows]]] = True
     among = list(context.among.values())
     before = -1
@@ -106,7 +108,7 @@ def _properties(key: str, attributes: Mapping[str, Any], trace: Mapping[str, Any
 def edges(
     core: Core, context: Context, kept: np.ndarray, used: np.ndarray, trace: Mapping[str, Any]
 ) -> Iterator[Edges]:
-    """Edges from events that are taken to context nodes, by their target, and edges among context nodes."""
+    """Edges between events that are taken and context nodes, by their context node, and edges among context nodes."""
     labels = np.array([node["kind"] for node in context.nodes.values()])
     keys = np.array([_key(key, node["kind"], trace) for key, node in context.nodes.items()], object)
     uid = core.columns.uid
@@ -117,11 +119,18 @@ def edges(
         if len(rows):
             order = np.argsort(place[numbers], kind="stable")  # who write side by side rarely meet at a node
             yield Edges(name, EVENT, str(labels[numbers[0]]), (uid[rows[order]], keys[numbers[order]]))
+    for name, (numbers, rows) in context.to_events.items():
+        taken = kept[rows]
+        rows, numbers = rows[taken], numbers[taken]
+        if len(rows):
+            order = np.argsort(place[numbers], kind="stable")
+            ends = (keys[numbers[order]], uid[rows[order]])
+            yield Edges(name, str(labels[numbers[0]]), EVENT, ends, by_source=True)
     for name, (source, target) in context.among.items():
         source, target = source[used[source]], target[used[source]]
-        ends = np.char.add(np.char.add(labels[source], " "), labels[target])
-        for pair in dict.fromkeys(ends.tolist()):
-            here = ends == pair
+        kinds = np.char.add(np.char.add(labels[source], " "), labels[target])
+        for pair in dict.fromkeys(kinds.tolist()):
+            here = kinds == pair
             begin, end = pair.split(" ")
             yield Edges(name, begin, end, (keys[source[here]], keys[target[here]]))
 

@@ -15,7 +15,7 @@ from tracelens_graph.stores.neo4j.catalog import drop_whole
 from tracelens_graph.stores.neo4j.image import Edges, Nodes
 from tracelens_graph.stores.neo4j.push import Claim, Outcome, hold, judged, push_whole
 from tracelens_graph.stores.neo4j.statements import DIFF
-from tracelens_graph.stores.neo4j.writer import Progress, Writer, batches
+from tracelens_graph.stores.neo4j.writer import Progress, Writer
 
 if TYPE_CHECKING:
     from neo4j import Driver, ManagedTransaction
@@ -76,6 +76,7 @@ def push_diff_image(
     key = image.diff["key"]
     return push_whole(
         driver, database, DIFF, key,
+        judge=lambda there: judged(there, False, image.diff, _COMPARED, replace),
         claim=lambda tx, replace: _claim(tx, image.diff, replace),
         drop=lambda: drop_whole(driver, database, DIFF, key),
         write=lambda begun_ns: _write(driver, database, image, begun_ns, progress),
@@ -97,11 +98,5 @@ def _claim(tx: ManagedTransaction, diff: Mapping[str, Any], replace: bool) -> Cl
 
 def _write(driver: Driver, database: str, image: DiffImage, begun_ns: int, progress: Progress | None) -> None:
     diff = image.diff
-    writer = Writer(
-        driver, database, {"diff": diff["key"], "a": diff["a"], "b": diff["b"], "begun": begun_ns}, image.size, progress
-    )
-    writer.write(batches(image.places, 1, DIFF))
-    for edges in image.edges:
-        # Edges of one place or comparison all want the same node, so one session writes them.
-        sessions = 2 if edges.type == "MATCHES" else 1
-        writer.write(batches(edges, sessions, DIFF))
+    scope = {"diff": diff["key"], "a": diff["a"], "b": diff["b"], "begun": begun_ns}
+    Writer(driver, database, DIFF, scope, image.size, progress).write([image.places], image.edges)

@@ -11,12 +11,12 @@ import numpy as np
 
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.classes import class_rows, hex_of, subtree_classes
-from tracelens_graph.graph.context import Context
+from tracelens_graph.graph.context import Context, EdgeTexts
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.edges import EdgeRows, edge_rows
 from tracelens_graph.graph.traversals import climb, subtree_sums
 from tracelens_graph.schema import EVENT_EDGES, FOREST_KINDS, GPU_KINDS, HOST_KINDS, Flag, Kind, OwnerRule
-from tracelens_graph.schema.database import EVENT, EVENT_PROPERTIES, HEAT, event_labels
+from tracelens_graph.schema.database import EDGE_PROPERTIES, EVENT, EVENT_PROPERTIES, HEAT, event_labels
 from tracelens_graph.stores.frames import Frame, Texts, recorded_columns, step_numbers
 from tracelens_graph.stores.neo4j.image import Edges, Nodes, Options
 
@@ -177,7 +177,6 @@ def _has_values(column: Any) -> bool:
 
 def edges(core: Core, context: Context, kept: np.ndarray) -> tuple[list[Edges], int]:
     """Edges between events that are taken, and the number of those left out with one of their ends."""
-    uid = core.columns.uid
     pairs: dict[str, EdgeRows] = {edge.name: edge_rows(core, edge.name) for edge in EVENT_EDGES}
     pairs |= context.between_events
     left_out = 0
@@ -190,15 +189,20 @@ def edges(core: Core, context: Context, kept: np.ndarray) -> tuple[list[Edges], 
         whole = kept[source] & kept[target]
         left_out += int((~whole).sum())
         if whole.any():
-            found.append(_together(name, source[whole], target[whole], uid))
+            found.append(_together(core, name, np.flatnonzero(whole), pairs[name], context.of_edges.get(name)))
     return found, left_out
 
 
-def _together(name: str, source: np.ndarray, target: np.ndarray, uid: np.ndarray) -> Edges:
+def _together(core: Core, name: str, taken: np.ndarray, pairs: EdgeRows, texts: EdgeTexts | None) -> Edges:
     """Edges with those of one node together, on the side that has fewer nodes."""
+    source, target = pairs[0][taken], pairs[1][taken]
     by_source = bool(np.count_nonzero(np.bincount(source)) < np.count_nonzero(np.bincount(target)))
     order = np.argsort(source if by_source else target, kind="stable")
-    return Edges(name, EVENT, EVENT, (uid[source[order]], uid[target[order]]), by_source)
+    uid = core.columns.uid
+    columns: tuple[Any, ...] = (uid[source[order]], uid[target[order]])
+    if texts is not None:
+        columns = (*columns, Texts.of(texts.codes[taken][order], texts.texts))
+    return Edges(name, EVENT, EVENT, columns, by_source, EDGE_PROPERTIES.get(name, ()))
 
 
 def _calls_among(core: Core, kept: np.ndarray) -> EdgeRows:

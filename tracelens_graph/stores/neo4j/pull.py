@@ -19,7 +19,7 @@ from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core, TraceInfo
 from tracelens_graph.graph.flows import Flow
 from tracelens_graph.schema import SCHEMA_VERSION, STORED, Flag, Kind, OwnerRule
-from tracelens_graph.schema.database import EVENT
+from tracelens_graph.schema.database import DATABASE_VERSION, EVENT
 from tracelens_graph.stores.frames import ARGSET_PARTS
 from tracelens_graph.stores.neo4j.batching import ranges_by_size
 from tracelens_graph.stores.neo4j.catalog import resolve, traces
@@ -99,7 +99,7 @@ def _check(trace: Mapping[str, Any]) -> None:
         raise DatabaseError(f"{path} is not complete in the database ({trace['state']}): push it again")
     if trace.get("lean"):
         raise DatabaseError(f"{path} was pushed without some of its events, so its graph cannot be put together again")
-    if trace["schema_version"] != SCHEMA_VERSION:
+    if (trace["schema_version"], trace.get("database_version")) != (SCHEMA_VERSION, DATABASE_VERSION):
         raise DatabaseError(f"{path} was pushed by version {trace['tool_version']}: push it again with --replace")
 
 

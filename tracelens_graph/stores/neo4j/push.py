@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from tracelens_graph.errors import DatabaseError
-from tracelens_graph.schema.database import EVENT
 from tracelens_graph.stores.neo4j.catalog import drop_trace
+from tracelens_graph.stores.neo4j.connection import reach
 from tracelens_graph.stores.neo4j.image import Image, Options
-from tracelens_graph.stores.neo4j.statements import TRACE, Whole, constraints, indexes
-from tracelens_graph.stores.neo4j.writer import SESSIONS, LostEndsError, Progress, Writer, batches
+from tracelens_graph.stores.neo4j.statements import TRACE, Whole, schema
+from tracelens_graph.stores.neo4j.writer import LostEndsError, Progress, Writer
 
 if TYPE_CHECKING:
     from neo4j import Driver, ManagedTransaction
@@ -33,6 +32,7 @@ _COMPARED = {
     "options": "other options",
     "architecture": "another device",
     "schema_version": "another version of the graph model",
+    "database_version": "another version of what stands in the database",
     "tool_version": "another version of tracelens_graph",
 }
 """Properties of a trace that must agree with what is there -> what to call them."""
@@ -55,9 +55,12 @@ class Claim(NamedTuple):
 def make_schema(driver: Driver, database: str) -> None:
     """Make constraints and indexes that are missing, and wait until they serve."""
     with driver.session(database=database) as session:
-        for statement in (*constraints(), *indexes()):
+        there = set(session.run("SHOW INDEXES YIELD name").value())
+        missing = [statement for name, statement in schema().items() if name not in there]
+        for statement in missing:
             session.run(statement).consume()
-        session.run("CALL db.awaitIndexes(600)").consume()
+        if missing:
+            session.run("CALL db.awaitIndexes(600)").consume()
 
 
 def push_image(
@@ -87,6 +90,7 @@ def push_image(
     trace = image.trace["id"]
     return push_whole(
         driver, database, TRACE, trace,
+        judge=lambda there: judged(there, False, image.trace, _COMPARED, replace),
         claim=lambda tx, replace: _claim(tx, image.trace, replace),
         drop=lambda: drop_trace(driver, database, trace),
         write=lambda begun_ns: _write(driver, database, image, begun_ns, progress),
@@ -95,8 +99,9 @@ def push_image(
 
 
 def push_whole(
-    driver: Driver, database: str, whole: Whole, key: str, *, claim: Callable[[ManagedTransaction, bool], Claim],
-    drop: Callable[[], None], write: Callable[[int], None], replace: bool,
+    driver: Driver, database: str, whole: Whole, key: str, *, judge: Callable[[Mapping[str, Any]], Claim],
+    claim: Callable[[ManagedTransaction, bool], Claim], drop: Callable[[], None], write: Callable[[int], None],
+    replace: bool,
 ) -> Outcome:  # fmt: skip
     """Write what belongs to one node, which is `loading` until the last of it stands, and only then `complete`.
 
@@ -105,14 +110,20 @@ def push_whole(
         database: name of the database.
         whole: what kind of node.
         key: its key.
+        judge: what is to be done about the node that is there, by its properties.
         claim: makes the node, or finds what is there; told whether that gives way.
         drop: deletes what is there.
         write: writes all of it; told the `begun_ns` of the node.
         replace: whether what is there gives way.
 
     Raises:
-        DatabaseError: somebody else dropped it at the same time.
+        DatabaseError: somebody else dropped it at the same time, or the server is too old.
     """
+    reach(driver)
+    with driver.session(database=database) as session:
+        there = session.run(whole.there, {whole.parameter: key}).value()
+        if there and judge(there[0]).outcome == "unchanged":  # so the schema stands
+            return "unchanged"
     make_schema(driver, database)
     with driver.session(database=database) as session:
         claimed = session.execute_write(claim, replace)
@@ -178,15 +189,7 @@ def judged(
 
 def _write(driver: Driver, database: str, image: Image, begun_ns: int, progress: Progress | None) -> None:
     scope = {"trace": image.trace["id"], "run": image.trace["run"], "begun": begun_ns}
-    writer = Writer(driver, database, scope, image.size, progress)
-    for nodes in image.nodes:
-        if nodes.labels[0] != EVENT:  # in one session, as two pushes that want the same nodes would only wait
-            writer.write(batches(nodes, sessions=1))
-    of_events = (batches(nodes) for nodes in image.nodes if nodes.labels[0] == EVENT)
-    events = list(chain.from_iterable(chain.from_iterable(of_events)))  # no two want the same node
-    writer.write([events[session::SESSIONS] for session in range(SESSIONS)])
-    for edges in image.edges:
-        writer.write(batches(edges))
+    Writer(driver, database, TRACE, scope, image.size, progress).write(image.nodes, image.edges)
 
 
 def _claim(tx: ManagedTransaction, trace: Mapping[str, Any], replace: bool) -> Claim:

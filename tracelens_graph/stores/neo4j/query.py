@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tracelens_graph.cypher import Query, library
 from tracelens_graph.errors import DatabaseError
 from tracelens_graph.stores.neo4j.catalog import matchings, paths, resolve, traces
+from tracelens_graph.stores.neo4j.connection import PrefixedError, reach
+from tracelens_graph.stores.neo4j.parameters import check_values
 from tracelens_graph.suggest import did_you_mean, hint
 from tracelens_graph.table import Column, Table
 
@@ -28,6 +31,24 @@ _REFUSED = {
     "TerminateTransactions": "it ends transactions of others",
 }
 """Steps of a plan that the server takes for reading."""
+
+
+_EXPLAIN = "EXPLAIN "
+_PLANNED = re.compile(
+    r"(?:\s|//[^\n]*(?:\n|$)|/\*.*?\*/|CYPHER\b(?:\s+[\w.]+(?:\s*=\s*\w+)?(?<!EXPLAIN)(?<!PROFILE))*)*?"
+    r"(?P<how>EXPLAIN|PROFILE)\b",
+    re.IGNORECASE | re.DOTALL,
+)
+"""The begin of a statement whose plan is asked for."""
+
+_OF_PLANS = {
+    "operator": "what is done, above what it takes its rows from",
+    "details": "to what",
+    "estimated rows": "rows that the planner expects",
+    "rows": "rows that it gave",
+    "db hits": "accesses to the store",
+}
+"""Columns of a plan."""
 
 
 def named(name: str) -> Query:
@@ -77,9 +98,12 @@ def ask(driver: Driver, database: str, query: Query, parameters: Mapping[str, An
         timeout_s: after how long the server gives up.
 
     Raises:
-        DatabaseError: as `prepared`, or the server refuses.
+        DatabaseError: as `prepared`, or a step, device or the like is not there, or the server refuses.
     """
-    table = _run(driver, database, *prepared(driver, database, query, parameters), timeout_s, write=False)
+    reach(driver)
+    statement, given = prepared(driver, database, query, parameters)
+    check_values(driver, database, query, given)
+    table = _run(driver, database, statement, given, timeout_s, write=False)
     about = {name: Column(meaning) for name, meaning in query.columns.items() if name in table.columns}
     notes = [] if len(table) else _why_empty(driver, database, query, parameters)
     return Table(query.name, table.columns, about, query.title, notes)
@@ -127,6 +151,7 @@ def run(
     Raises:
         DatabaseError: it is refused.
     """
+    reach(driver)
     if not write:
         refused = _not_reading(driver, database, statement, parameters, timeout_s)
         if refused:
@@ -136,8 +161,18 @@ def run(
 
 def _not_reading(driver: Driver, database: str, statement: str, parameters: Mapping[str, Any], timeout_s: float) -> str:
     """Why a statement does more than read; empty if it only reads."""
+    from neo4j.exceptions import Neo4jError
+
+    begin = _PLANNED.match(statement)
+    asked, sent, meant = _EXPLAIN + statement, _EXPLAIN, ""
+    if begin:  # PROFILE would run it
+        asked = f"{statement[: begin.start('how')]}{_EXPLAIN.strip()}{statement[begin.end('how') :]}"
+        sent, meant = _EXPLAIN.strip(), begin["how"]
     with _session(driver, database) as session, session.begin_transaction(timeout=timeout_s) as tx:
-        summary = tx.run(f"EXPLAIN {statement}", dict(parameters)).consume()
+        try:
+            summary = tx.run(asked, dict(parameters)).consume()
+        except Neo4jError as error:
+            raise PrefixedError(error, sent, meant) from error
         tx.rollback()
     for operator, details in _steps(summary.plan or {}):
         if operator in _REFUSED:
@@ -173,12 +208,32 @@ def _run(
         result = tx.run(statement, dict(parameters))
         names = list(result.keys())
         rows = [[_plain(value) for value in record.values()] for record in result]
+        summary = result.consume()
         if write:
             tx.commit()
         else:
             tx.rollback()  # leaving would commit, and a connection lost then would seem to leave changes in doubt
+    if plan := summary.profile or summary.plan:
+        return _plan(plan)
     columns = list(map(list, zip(*rows, strict=True))) if rows else [[] for _ in names]
     return Table("query", dict(zip(names, columns, strict=True)))
+
+
+def _plan(plan: Mapping[str, Any]) -> Table:
+    """The operators of a plan, each above those that it takes rows from; counts where it was run."""
+    rows = []
+
+    def walk(step: Mapping[str, Any], depth: int) -> None:
+        told = step.get("args", {})
+        names = {"details": "Details", "estimated rows": "EstimatedRows", "rows": "Rows", "db hits": "DbHits"}
+        operator = "  " * depth + str(step["operatorType"]).partition("@")[0]
+        rows.append({"operator": operator, **{column: told.get(name) for column, name in names.items()}})
+        for child in step.get("children", ()):
+            walk(child, depth + 1)
+
+    walk(plan, 0)
+    about = {name: Column(meaning) for name, meaning in _OF_PLANS.items() if any(row[name] is not None for row in rows)}
+    return Table("plan", {name: [row[name] for row in rows] for name in about}, about, "Plan")
 
 
 def _plain(value: Any) -> Any:

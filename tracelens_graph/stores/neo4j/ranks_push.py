@@ -16,7 +16,7 @@ from tracelens_graph.stores.neo4j.catalog import drop_whole
 from tracelens_graph.stores.neo4j.image import Edges, Nodes
 from tracelens_graph.stores.neo4j.push import Claim, Outcome, hold, judged, push_whole
 from tracelens_graph.stores.neo4j.statements import MATCHING
-from tracelens_graph.stores.neo4j.writer import SESSIONS, Progress, Writer, batches
+from tracelens_graph.stores.neo4j.writer import Progress, Writer
 
 if TYPE_CHECKING:
     from neo4j import Driver, ManagedTransaction
@@ -64,16 +64,12 @@ def push_ranks_image(driver: Driver, database: str, image: RanksImage, progress:
     run = image.matching["run"]
 
     def write(begun_ns: int) -> None:
-        writer = Writer(driver, database, {"run": run, "begun": begun_ns}, image.size, progress)
-        for nodes in image.nodes:
-            writer.write(batches(nodes, whole=MATCHING))
-        for edges in image.edges:
-            # Edges of a matching or of a path all want its node, so one session writes them.
-            sessions = 1 if {"Matching", "CriticalPath"} & {edges.source, edges.target} else SESSIONS
-            writer.write(batches(edges, sessions, MATCHING))
+        scope = {"run": run, "begun": begun_ns}
+        Writer(driver, database, MATCHING, scope, image.size, progress).write(image.nodes, image.edges)
 
     return push_whole(
         driver, database, MATCHING, run,
+        judge=lambda there: _judged(there, False, image.matching),
         claim=lambda tx, _: _claim(tx, image.matching),
         drop=lambda: drop_whole(driver, database, MATCHING, run),
         write=write, replace=False,
@@ -95,5 +91,9 @@ def _claim(tx: ManagedTransaction, matching: Mapping[str, Any]) -> Claim:
         "RETURN m.begun_ns = $now AS new, properties(m) AS m",
         matching=dict(matching), now=time.time_ns(),
     ).single(strict=True)  # fmt: skip
-    differs = any(found["m"].get(name) != matching[name] for name in _COMPARED)
-    return judged(found["m"], found["new"], matching, {}, replace=differs)
+    return _judged(found["m"], found["new"], matching)
+
+
+def _judged(there: Mapping[str, Any], new: bool, matching: Mapping[str, Any]) -> Claim:
+    differs = any(there.get(name) != matching[name] for name in _COMPARED)
+    return judged(there, new, matching, {}, replace=differs)

@@ -8,26 +8,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from tracelens_graph.schema.database import EVENT, INDEXES, KEYS, KNOWLEDGE, PATHS
+from tracelens_graph.schema.database import EVENT, EVENT_PROPERTIES, INDEXES, KEYS, KNOWLEDGE, PATHS
 from tracelens_graph.stores.neo4j.image import Edges, Nodes
 
 
-def constraints() -> list[str]:
-    """Statements that make keys unique."""
+def schema() -> dict[str, str]:
+    """Name -> statement that makes a constraint or an index; constraints, which make keys unique, come first."""
     keyed = [(label, (*filter(None, (key.scope,)), key.name)) for label, key in KEYS.items()]
-    return [
-        f"CREATE CONSTRAINT {_index_name(label, names)}_key IF NOT EXISTS "
-        f"FOR (n:{label}) REQUIRE ({_properties(names)}) IS UNIQUE"
+    constraints = {
+        f"{_index_name(label, names)}_key": f"FOR (n:{label}) REQUIRE ({_properties(names)}) IS UNIQUE"
         for label, names in (*keyed, PATHS)
-    ]
-
-
-def indexes() -> list[str]:
-    """Statements that make indexes."""
-    return [
-        f"CREATE INDEX {_index_name(label, names)} IF NOT EXISTS FOR (n:{label}) ON ({_properties(names)})"
-        for label, names in INDEXES
-    ]
+    }
+    indexes = {_index_name(label, names): f"FOR (n:{label}) ON ({_properties(names)})" for label, names in INDEXES}
+    return {
+        **{name: f"CREATE CONSTRAINT {name} IF NOT EXISTS {what}" for name, what in constraints.items()},
+        **{name: f"CREATE INDEX {name} IF NOT EXISTS {what}" for name, what in indexes.items()},
+    }
 
 
 def _index_name(label: str, names: tuple[str, ...]) -> str:
@@ -53,15 +49,21 @@ class Whole(NamedTuple):
 
     @property
     def guard(self) -> str:
-        """End of a statement that writes: no row unless the node is still the one that the writer began.
+        """Begin of a transaction that writes: no row unless the node is still the one that the writer began.
 
         MERGE keeps a shared lock on the key until the commit. `begin_drop` needs that key alone, so whoever drops sees
-        all that was written, and whoever writes sees that it is dropped.
+        all that was written, and whoever writes sees that it is dropped. It is a statement of its own, so that a server
+        plans and compiles it once. Parameters: the key and `begun`.
         """
         return (
-            f" WITH count(*) AS found MERGE (t:{self.label} {{{self.key}: ${self.parameter}}}) "
-            "WITH t, found WHERE t.begun_ns = $begun AND t.state <> 'dropping' RETURN found"
+            f"MERGE (t:{self.label} {{{self.key}: ${self.parameter}}}) "
+            "WITH t WHERE t.begun_ns = $begun AND t.state <> 'dropping' RETURN t.state AS state"
         )
+
+    @property
+    def there(self) -> str:
+        """What is there of it, without a lock: properties as `t`. Parameter: the key."""
+        return f"MATCH (t:{self.label} {{{self.key}: ${self.parameter}}}) RETURN properties(t) AS t"
 
     @property
     def begin_drop(self) -> str:
@@ -96,30 +98,36 @@ DIFF = Whole("Diff", "key", "diff")
 MATCHING = Whole("Matching", "run", "run")
 
 
-def write_nodes(nodes: Nodes, whole: Whole = TRACE) -> str:
+def write_nodes(nodes: Nodes) -> str:
     """The statement that writes nodes, and returns their number as `found`.
 
-    Parameters: `rows`, `begun`, the key of what they belong to, and those of scopes: `trace` and `run`, or `diff`. On
-    nodes that several traces share nothing is taken away that this one does not know.
+    There is one for all events, and one for each other label: a server that was just started takes longer for a
+    statement that it has not seen than for thousands of rows.
+
+    Parameters: those of scopes, `trace`, `run` or `diff`; and `rows`. A row of an event is its uid, its further labels
+    and all other `EVENT_PROPERTIES`, None for none. A row of another node is its key and a map of its properties;
+    what this one does not know stays.
     """
-    shared = KEYS[nodes.labels[0]].scope in ("", "run")
-    changes = [
-        f"n.{prop.name} = " + (f"coalesce(r[{place}], n.{prop.name})" if shared else f"r[{place}]")
-        for place, prop in enumerate(nodes.properties)
-    ][1:]
-    change = f" SET {', '.join(changes)}" if changes else ""
-    return f"UNWIND $rows AS r MERGE (n:{':'.join(nodes.labels)} {_key(nodes.labels[0], 'r[0]')}){change}{whole.guard}"
+    label = nodes.labels[0]
+    changes = "n += r[1]"
+    if label == EVENT:
+        others = (f"n.{prop.name} = r[{place}]" for place, prop in enumerate(EVENT_PROPERTIES[1:], 2))
+        changes = ", ".join(("n:$(r[1])", *others))
+    return f"UNWIND $rows AS r MERGE (n:{label} {_key(label, 'r[0]')}) SET {changes} RETURN count(*) AS found"
 
 
-def write_edges(edges: Edges, whole: Whole = TRACE) -> str:
-    """The statement that writes edges: parameters as above; `found` is the number of pairs whose ends exist."""
+def write_edges(edges: Edges) -> str:
+    """The statement that writes edges: parameters as above; `found` is the number of pairs whose ends exist.
+
+    Their type stands in it: where it is a parameter, MERGE looks at all edges of a node.
+    """
     ends = [
         f"MATCH ({end}:{label} {_key(label, f'r[{place}]', edges.scopes[place])})"
         for place, (end, label) in enumerate((("a", edges.source), ("b", edges.target)))
     ]
     changes = ", ".join(f"e.{prop.name} = r[{place}]" for place, prop in enumerate(edges.properties, 2))
     change = f" SET {changes}" if changes else ""
-    return f"UNWIND $rows AS r {' '.join(ends)} MERGE (a)-[e:{edges.type}]->(b){change}{whole.guard}"
+    return f"UNWIND $rows AS r {' '.join(ends)} MERGE (a)-[e:{edges.type}]->(b){change} RETURN count(*) AS found"
 
 
 def _key(label: str, value: str, within: str | int = "") -> str:

@@ -11,7 +11,7 @@ from tracelens_graph._version import __version__
 from tracelens_graph.graph.context import Context
 from tracelens_graph.graph.core import Core
 from tracelens_graph.schema import SCHEMA_VERSION
-from tracelens_graph.schema.database import CONTEXT_PROPERTIES
+from tracelens_graph.schema.database import CONTEXT_PROPERTIES, DATABASE_VERSION
 from tracelens_graph.stores.frames import Texts
 from tracelens_graph.stores.neo4j import context_image, event_image
 from tracelens_graph.stores.neo4j.image import Image, Options, Placement
@@ -45,6 +45,7 @@ def image_of(core: Core, context: Context, placement: Placement, options: Option
     image.nodes = [*context_image.nodes(context, used, trace), *event_image.nodes(core, columns, kept)]
     image.edges, image.left_out_edges = event_image.edges(core, context, kept)
     image.left_out_edges += sum(int((~kept[rows]).sum()) for rows, _ in context.from_events.values())
+    image.left_out_edges += sum(int((~kept[rows]).sum()) for _, rows in context.to_events.values())
     image.left_out_edges += sum(int((~used[source]).sum()) for source, _ in context.among.values())
     image.edges += context_image.edges(core, context, kept, used, trace)
     trace |= {"nodes": image.events, "edges": sum(map(len, image.edges))}
@@ -71,6 +72,7 @@ def _trace(core: Core, context: Context, placement: Placement, options: Options)
         "lean": options.lean or None,
         "options": options.text,
         "schema_version": SCHEMA_VERSION,
+        "database_version": DATABASE_VERSION,
         "tool_version": __version__,
         "architecture": known.get("architecture"),
         "info": json.dumps(asdict(info)),

@@ -22,7 +22,7 @@ from tracelens_graph.errors import DatabaseError, ServerError
 from tracelens_graph.files import replacing
 from tracelens_graph.stores.folders import data_folder
 from tracelens_graph.stores.neo4j.connection import DEFAULT_USER, Connection, errors_in_words
-from tracelens_graph.stores.neo4j.server import process
+from tracelens_graph.stores.neo4j.server import offline, process
 from tracelens_graph.stores.neo4j.server.java import Java
 from tracelens_graph.stores.neo4j.server.last_words import LOG, last_words, reason_in
 from tracelens_graph.stores.neo4j.server.settings import HOST, Memory, configuration, free_ports
@@ -30,7 +30,6 @@ from tracelens_graph.stores.neo4j.server.settings import HOST, Memory, configura
 SHORTEST_PASSWORD = 8
 
 _ENTRY = "org.neo4j.server.CommunityEntryPoint"
-_ADMIN = "org.neo4j.cli.AdminTool"
 _OPTIONS = (
     "-XX:+UseG1GC",
     "-XX:+ExitOnOutOfMemoryError",
@@ -54,6 +53,7 @@ class Server:
         bolt_port: for drivers.
         http_port: for Neo4j Browser.
         ready: whether it has ever been ready; a folder in which none ever was holds nothing of worth.
+        heap, page_cache: memory that it was started with last.
     """
 
     folder: Path
@@ -61,6 +61,8 @@ class Server:
     bolt_port: int = 0
     http_port: int = 0
     ready: bool = False
+    heap: str = Memory.heap
+    page_cache: str = Memory.page_cache
 
     @property
     def uri(self) -> str:
@@ -129,12 +131,13 @@ def start(
             if found.ready:
                 return found, None
             process.end(found.pid, found.mark, patience_s)  # its start was cut off: nobody was told its password
-        known = _state(folder)
-        if known is None and (folder / _STATE).exists():
+        set_up = _state(folder)
+        if set_up is None and (folder / _STATE).exists():
             raise ServerError(f"{folder / _STATE} is damaged: put it right, or name another folder")
-        known = known or Server(folder)
+        set_up = set_up or Server(folder)
         ports = free_ports(bolt_port, http_port)
-        server = replace(known, bolt_port=ports[0], http_port=ports[1], pid=0)
+        server = replace(set_up, bolt_port=ports[0], http_port=ports[1], pid=0, **asdict(memory))
+        offline.restore(folder)
         for name in ("conf", "logs", "import"):
             (folder / name).mkdir(mode=0o700, exist_ok=True)
         with replacing(folder / "conf" / "neo4j.conf", private=True) as file:
@@ -148,7 +151,7 @@ def start(
         command = _command(server, java, jars, memory.heap)
         with suppress(FileNotFoundError):
             os.replace(folder / "logs" / LOG, folder / "logs" / f"previous-{LOG}")
-        server = replace(server, pid=process.spawn(command, _environment(), folder / "logs" / _OUTPUT))
+        server = replace(server, pid=process.spawn(command, process.environment(), folder / "logs" / _OUTPUT))
         _write_state(server)
         try:
             _wait(server, chosen, time.monotonic() + patience_s)
@@ -178,14 +181,40 @@ def stop(folder: Path, patience_s: float = 60) -> Server | None:
     return server
 
 
+def known(folder: Path) -> Server | None:
+    """The server of a folder, whether it runs or not; None where none was ever ready."""
+    server = _state(folder)
+    return server if server and server.ready else None
+
+
+def import_files(folder: Path, files: Path, java: Java, jars: Path) -> None:
+    """Put what an export holds in place of all that the database of a stopped server holds.
+
+    Args:
+        folder: where the server lives.
+        files: what `BulkExport` wrote.
+        java: runs the importer.
+        jars: folder of the program.
+
+    Raises:
+        ServerError: the server runs, or the import failed; the message says why, and the database is as it was.
+    """
+    folder = folder.expanduser().resolve()
+    with _only_one(folder):
+        if running(folder):
+            raise ServerError(f"the server of {folder} runs: stop it first")
+        offline.import_files(folder, files, java, jars)
+
+
 def _state(folder: Path) -> Server | None:
     folder = folder.expanduser().resolve()
     try:
         told = json.loads((folder / _STATE).read_text(encoding="ascii"))
         return Server(
-            folder, int(told["pid"]), int(told["bolt_port"]), int(told["http_port"]), ready=told["ready"] is True
-        )
-    except (OSError, ValueError, KeyError, TypeError):
+            folder, int(told["pid"]), int(told["bolt_port"]), int(told["http_port"]), told["ready"] is True,
+            **asdict(Memory(**{name: told[name] for name in ("heap", "page_cache") if name in told})),
+        )  # fmt: skip
+    except (OSError, ValueError, KeyError, TypeError, ServerError):
         return None
 
 
@@ -224,11 +253,6 @@ def _command(server: Server, java: Java, jars: Path, heap: str) -> list[str]:
     return [str(java.path), *memory, *_OPTIONS, "-cp", f"{conf}:{jars}/*", _ENTRY, *places]
 
 
-def _environment() -> dict[str, str]:
-    """What the server may know of our environment: no password, and no settings of another one."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("NEO4J_")}
-
-
 def _set_password(server: Server, java: Java, jars: Path, password: str) -> None:
     """Set the first password before the server runs, so that it never runs with a known one.
 
@@ -238,14 +262,14 @@ def _set_password(server: Server, java: Java, jars: Path, password: str) -> None
     if len(password) < SHORTEST_PASSWORD or not password.isprintable():
         raise ServerError(f"the password must have {SHORTEST_PASSWORD} printable characters or more")
     escaped = f"@{password}" if password.startswith("@") else password  # one @ would name a file of arguments
-    words = ["-Xmx256m", "-cp", f"{jars}/*", _ADMIN, "dbms", "set-initial-password", "--", escaped]
+    words = ["-Xmx256m", "-cp", f"{jars}/*", offline.ADMIN, "dbms", "set-initial-password", "--", escaped]
     quoted = ['"{}"'.format(word.replace("\\", "\\\\").replace('"', '\\"')) for word in words]
     places = {"NEO4J_HOME": str(server.folder), "NEO4J_CONF": str(server.folder / "conf"), "LC_ALL": "C.UTF-8"}
     try:
         done = subprocess.run(
             [java.path, "@/dev/stdin"],
             input="\n".join(quoted).encode(),
-            env=_environment() | places,
+            env=process.environment() | places,
             capture_output=True,
             timeout=120,
         )

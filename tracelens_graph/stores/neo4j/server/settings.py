@@ -13,8 +13,27 @@ HOST = "127.0.0.1"
 BOLT_PORT, HTTP_PORT = 7687, 7474
 """Ports that clients expect Neo4j at."""
 
+_POLICY = {
+    "default-src": "'self'",
+    "script-src": "'self'",
+    "style-src": "'self' 'unsafe-inline'",
+    "img-src": "'self' data: blob:",
+    "font-src": "'self' data:",
+    "worker-src": "'self' blob:",
+    "connect-src": "'self' ws://127.0.0.1:* ws://localhost:* http://127.0.0.1:* http://localhost:*",
+    "object-src": "'none'",
+    "frame-src": "'none'",
+    "frame-ancestors": "'none'",
+    "base-uri": "'none'",
+}
+"""Where pages of the server may load from and connect to: nowhere but this machine. By itself Neo4j Browser loads
+fonts, and scripts for analytics and feedback, from other hosts, and reports crashes, also where telemetry is off. It is
+this policy, which the user's own browser keeps, that stops it."""
+
 BROWSER: dict[str, str] = {
     "browser.remote_content_hostname_whitelist": HOST,
+    "client.allow_telemetry": "false",
+    "dbms.security.http_static_content_security_policy_header": "; ".join(map(" ".join, _POLICY.items())),
 }
 """Settings of Neo4j Browser."""
 

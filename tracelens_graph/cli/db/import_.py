@@ -1,0 +1,92 @@
+"""`tracelens-graph db import`: the local server's database filled offline."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tracelens_graph.cli.db.connection import User, connection
+from tracelens_graph.cli.db.server import Folder
+from tracelens_graph.stores.neo4j.connection import DEFAULT_DATABASE, DEFAULT_USER
+
+if TYPE_CHECKING:
+    from tracelens_graph.stores.neo4j.server.java import Java
+    from tracelens_graph.stores.neo4j.server.server import Server
+
+
+def import_(
+    files: Annotated[
+        Path,
+        typer.Argument(metavar="DIR", show_default=False, file_okay=False, help="Folder that `db export` wrote."),
+    ],
+    folder: Folder = None,
+    user: User = DEFAULT_USER,
+    unasked: Annotated[bool, typer.Option("--force", help="Replace what the database holds, without asking.")] = False,
+) -> None:
+    """Import what `db export` wrote into the server of `db start`: stop it, import, start it again.
+
+    The import takes the place of all that the database holds. If it fails, the database is as it was.
+
+    Example: tracelens-graph db import for-import
+    """
+    from tracelens_graph.database import Database
+    from tracelens_graph.errors import ServerError
+    from tracelens_graph.stores.neo4j.bulk import ARGUMENTS
+    from tracelens_graph.stores.neo4j.server import jars
+    from tracelens_graph.stores.neo4j.server import server as local
+    from tracelens_graph.stores.neo4j.server.java import find_java
+    from tracelens_graph.texts import printable
+
+    place = folder or local.standard_folder()
+    if not (files / ARGUMENTS).is_file():
+        raise ServerError(f"{files} holds no {ARGUMENTS}, which `db export` writes last")
+    server = local.known(place)
+    if server is None:
+        raise ServerError(f"no server lives in {place}: `tracelens-graph db start` sets one up")
+    java, start = find_java(), time.monotonic()
+    if not local.running(place):
+        server = _started(server, java)
+    known = connection(server.uri, user, DEFAULT_DATABASE)
+    with Database(known) as graphs:
+        nodes, _ = graphs.size()
+        if nodes and not unasked:
+            _ask(nodes, len(graphs.traces()))
+    typer.echo("stopping the server to import", err=True)
+    local.stop(place)
+    try:
+        local.import_files(place, files, java, jars.jars_folder())
+    finally:
+        _started(server, java)
+    with Database(known) as graphs:
+        graphs.make_schema()
+        nodes, edges = graphs.size()
+        traces = len(graphs.traces())
+    of = f"{traces:,} trace{'' if traces == 1 else 's'}"
+    seconds = time.monotonic() - start
+    typer.echo(
+        printable(f"imported {of}: {nodes:,} nodes, {edges:,} edges in {seconds:.1f} s; {server.uri} runs again")
+    )
+
+
+def _started(server: Server, java: Java) -> Server:
+    """A server that is there already, on its ports and with its memory."""
+    from tracelens_graph.stores.neo4j.server import jars
+    from tracelens_graph.stores.neo4j.server import server as local
+    from tracelens_graph.stores.neo4j.server.settings import Memory
+
+    started, _ = local.start(
+        server.folder, java, jars.fetch(java), bolt_port=server.bolt_port, http_port=server.http_port,
+        memory=Memory(server.heap, server.page_cache),
+    )  # fmt: skip
+    return started
+
+
+def _ask(nodes: int, traces: int) -> None:
+    held = f"{nodes:,} nodes of {traces:,} trace{'' if traces == 1 else 's'}"
+    if not sys.stdin.isatty():
+        raise typer.BadParameter(f"the database holds {held}, which an import replaces: add --force")
+    typer.confirm(f"delete all that the database holds, {held}?", abort=True, err=True)
