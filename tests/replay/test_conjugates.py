@@ -33,6 +33,7 @@ class Copying(Around):
         ("resolve_conj", [LEFT], (CLONE,), [True]),
         ("imag", [LEFT], ("aten::_conj", "aten::view_as_real"), [True]),
         ("imag", [LEFT], ("aten::view_as_real",), [False]),
+        ("linalg_cholesky_ex", [LEFT, scalar("False"), scalar("False")], (CLONE,), [False]),
         ("clone", [LEFT, scalar("0")], (CLONE,), [False]),
     ],
 )

@@ -12,7 +12,7 @@ from recorded_calls import NOTHING, Around, call, listed, scalar, tensor, tensor
 
 from corpus import kineto_traces, loaded, parametrize
 from tracelens_graph.graph.execution.sides import Argument as Observed
-from tracelens_graph.replay.arguments import Named, TensorValue
+from tracelens_graph.replay.arguments import Fill, Named, TensorValue
 from tracelens_graph.replay.planning import plan, plan_call, plan_of
 from tracelens_graph.replay.replay_plan import CannotReplay, ReplayPlan
 from tracelens_graph.replay.signatures import charge, signatures, with_schema
@@ -159,6 +159,14 @@ def test_index_tensors_follow_from_the_values_that_are_put() -> None:
     assert [one and one.shape for one in listed_] == [None, (5,), (5,)]
     assert [one and one.fill.options for one in listed_] == [None, {"high": 6}, {"high": 4}]
     assert made.assumed
+
+
+def test_a_mask_among_indices_has_as_many_places_as_there_are_values() -> None:
+    mask = Observed([[3, 7, 0, 60, 1, "cpu"]], [[10, 6]], "GenericList[Tensor(bool)]", [[6, 1]])
+    told = [Observed(None, [], "None"), mask, *[Observed(None, [], "None")] * 3]
+    put = call("_index_put_impl_", tensor(10, 6), NOTHING, tensor(22), scalar("True"), scalar("True"), observed=told)
+    (made,) = values(plan_of(put))["indices"]
+    assert (made.shape, made.fill) == ((10, 6), Fill("first", {"count": 22}))
 
 
 def test_an_execution_trace_adds_storages_offsets_devices_and_strings() -> None:

