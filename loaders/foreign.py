@@ -21,7 +21,7 @@ _EXPORTED = f"tracelens-graph reads PyTorch's own traces: {_RECORD}"
 
 _NSYS = "is a report of Nsight Systems"
 _ROCPROF = "of AMD's rocprof"
-_XPLANE = f"is a JAX/XLA profile (XPlane protocol buffer); XProf or TensorBoard opens it; {_EXPORTED}"
+IS_XPLANE = "is a JAX/XLA profile (XPlane protocol buffer), not a trace of PyTorch's profiler"
 _PERFETTO = f"is a Perfetto trace (protocol buffer); ui.perfetto.dev opens it; {_EXPORTED}"
 
 _MAGIC: tuple[tuple[bytes, str], ...] = (
@@ -107,6 +107,10 @@ IS_EXECUTION_TRACE = "is a PyTorch execution trace, which has no times and no ke
 
 class ExecutionTraceError(NotATraceError):
     """The file is an execution trace, for which there is a loader of its own."""
+
+
+class XplaneError(NotATraceError):
+    """The file is a JAX/XLA profile, for which there is a loader of its own."""
 
 
 def not_a_trace(name: str, found: str, head: bytes) -> NotATraceError:
@@ -229,11 +233,11 @@ def _what_protobuf_is(head: bytes) -> str:
         begin, end = first
         plane = re.match(rb"(?:\x08[\x80-\xff]*[\x00-\x7f])?\x12[\x01-\x7f](/(?:host|device)|Task)", head[begin:])
         if plane:
-            return _XPLANE
+            return IS_XPLANE
         if end < len(head) and _message(head, end) is not None:
             return _PERFETTO
     if re.search(rb"/(?:host:|device:(?:GPU|TPU))", head):
-        return _XPLANE
+        return IS_XPLANE
     return f"is a protocol buffer (of XLA or Perfetto?), not JSON; {_EXPORTED}"
 
 
