@@ -72,12 +72,16 @@ def load_profile(
         try:
             core = load_kineto(opened, progress, processes)
         except XplaneError:
-            from tracelens_graph.loaders.xplane.loader import load_xplane
-
-            return load_xplane(opened, progress)
+            return _xplane(opened, progress)
         if not len(core.columns) and _has_nodes(opened):
             raise ExecutionTraceError(f"{opened.name}: {IS_EXECUTION_TRACE}")
         return core
+
+
+def _xplane(opened: Source, progress: Callable[[int, int], None] | None) -> Core:
+    from tracelens_graph.loaders.xplane.loader import load_xplane
+
+    return load_xplane(opened, progress)
 
 
 def _saved(opened: Source) -> Core:

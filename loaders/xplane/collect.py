@@ -19,12 +19,14 @@ PROGRAMS, HOST, TASK = "/host:metadata", "/host:CPU", "Task Environment"
 GPU = re.compile(r"/device:GPU:(\d{1,6})")
 
 DERIVED = frozenset(
-    "Steps, Framework Name Scope, Framework Ops, Source code, Source Code, TensorFlow Name Scope, TensorFlow Ops, "
-    "XLA Modules, XLA Ops, XLA TraceMe, Launch Stats".split(", ")
-)
+    (
+        "Steps", "Framework Name Scope", "Framework Ops", "Source code", "Source Code", "TensorFlow Name Scope",
+        "TensorFlow Ops", "XLA Modules", "XLA Ops", "XLA TraceMe", "Launch Stats",
+    )
+)  # fmt: skip
 """Lines that XProf adds to a device: the same work once more, grouped in another way."""
 
-NUMBERS = ("correlation_id", "program_id", "step_num", "device_ordinal")
+NUMBERS = ("correlation_id", "program_id", "step_num", "device_ordinal", "run_id")
 TEXTS = ("hlo_op", "memcpy_details", "memset_details", "_src")
 """Statistics of events that are read: whole numbers, and texts."""
 
@@ -68,10 +70,10 @@ class Events:
 
     def code(self, name: str) -> int:
         """The code of a text, which is added if it is new."""
-        return self._codes.setdefault(name, len(self._codes))
+        return self.codes.setdefault(name, len(self.codes))
 
     def __post_init__(self) -> None:
-        self._codes: dict[str, int] = {}
+        self.codes: dict[str, int] = {}
 
 
 @dataclass(frozen=True)
@@ -137,8 +139,7 @@ class Collector:
         """All events that were read."""
         events, parts = self.events, self._parts
         self._parts = []
-        names = list(events._codes)
-        events.names = names
+        events.names = list(events.codes)
         events.threads = list(self._thread_codes)
         if parts:
             for key in ("uid", "name", "thread", "start_ns", "dur_ns", "on_gpu"):
@@ -150,10 +151,10 @@ class Collector:
                 there = [(part, at) for part, at in zip(parts, sizes, strict=False) if stat in part]
                 if not there:
                     continue
-                whole = np.full(count, absent, np.int64 if kind is NUMBERS else np.int32)  # type: ignore[arg-type]
+                whole = np.full(count, absent, np.int64 if kind is NUMBERS else np.int32)
                 for part, at in there:
                     whole[part[f"{stat} of"] + at] = part[stat]
-                target[stat] = whole  # type: ignore[index]
+                target[stat] = whole
         return events
 
     def _thread(self, process: Any, thread: Any) -> int:

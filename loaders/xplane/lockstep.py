@@ -1,7 +1,7 @@
 """Events of a line, read side by side: the first fields of thousands of events at once, then their second ones.
 
-An event is a message of a few numbers and of statistics, which are messages themselves. Where events begin is found by a
-loop over their sizes; what stands in them, by numpy.
+An event is a message of a few numbers and of statistics, which are messages themselves. Where events begin is found by
+a loop over their sizes; what stands in them, by numpy.
 """
 
 from __future__ import annotations
@@ -188,9 +188,9 @@ def _read(piece: bytes, first: np.ndarray, last: np.ndarray, origin: int, wanted
         origin,
         wanted,
     )
+    numbers = found.view(np.int64)
     return Block(
-        found[ID].view(np.int64), found[OFFSET].view(np.int64), found[DURATION].view(np.int64), first + np.int64(origin),
-        sound, origin + int(last[-1]), stats,
+        numbers[ID], numbers[OFFSET], numbers[DURATION], first + np.int64(origin), sound, origin + int(last[-1]), stats
     )  # fmt: skip
 
 

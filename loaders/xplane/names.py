@@ -1,6 +1,6 @@
 """What names of events on the host's threads tell, and how frames of Python are called elsewhere.
 
-JAX's Python frames are `$file.py:12 function`, `$builtins len` and `$<unknown> append`; whatever else stands on a thread
+JAX's Python frames are `$file.py:12 function`, `$builtins len` and `$<unknown> append`. What else stands on a thread
 was marked in C++: by XLA, its runtime and its profiler, or through `jax.profiler.TraceAnnotation`, which nothing tells
 apart but the name.
 """

@@ -1,8 +1,8 @@
 """Instances of HLO instructions on the host: recorded ones, and those that launches tell of.
 
-XLA's CPU runtime records every instruction that it runs. On GPUs an instruction is a range on the thread that launches its
-kernels, or nothing but a name in the statistics of kernels; then the launches that follow one another for one instruction
-are an instance of it.
+XLA's CPU runtime records every instruction that it runs. On GPUs an instruction is a range on the thread that launches
+its kernels, or nothing but a name in the statistics of kernels; then the launches that follow one another for one
+instruction are an instance of it.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Fields are those of XLA's `xplane.proto`. Names of events and statistics stand o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -216,7 +216,7 @@ def stat(data: Buffer, span: Span, names: Mapping[int, str]) -> tuple[str, Any]:
     return names.get(key, ""), value
 
 
-def stats_of(data: Buffer, spans: Iterator[Span] | tuple[Span, ...] | list[Span], names: Mapping[int, str]) -> dict[str, Any]:
+def stats_of(data: Buffer, spans: Iterable[Span], names: Mapping[int, str]) -> dict[str, Any]:
     """Statistics by name; damaged ones are left out."""
     found = {}
     for span in spans:

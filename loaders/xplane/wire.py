@@ -42,8 +42,8 @@ def fields(data: Buffer, at: int, end: int) -> Iterator[tuple[int, int, int, int
     """The fields of a message.
 
     Yields:
-        Number of the field, wire type, then the value and the place behind it; of `BYTES` the place where they begin and
-        the one where they end.
+        Number of the field, wire type, then the value and the place behind it; of `BYTES` the place where they begin
+        and the one where they end.
 
     Raises:
         Damaged: a field reaches beyond the message; those before it were yielded.

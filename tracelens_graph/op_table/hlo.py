@@ -1,6 +1,6 @@
 """Instructions of XLA, by what they are called for (`graph.hlo.attributes.table_name`).
 
-They have one model: what XLA's own analysis says of the instruction, which the profile's loader left among its arguments.
+They have one model: what XLA's own analysis says of the instruction, which the loader left among its arguments.
 """
 
 from __future__ import annotations

@@ -74,9 +74,7 @@ def attributes(program: Program, one: Instruction) -> list[str]:
         told += [f"{name}={shape}" for name, shape in zip(("input", "filter"), shapes, strict=False)]
         told += [f"type={shape.name}" for shape in shapes[:1]]
     cost = work.work(program, one)
-    told += [
-        f"{name}={value}" for name, value in zip(cost._fields, cost, strict=True) if value or name == "flops"
-    ]
+    told += [f"{name}={value}" for name, value in zip(cost._fields, cost, strict=True) if value or name == "flops"]
     return [text[:_LONGEST] for text in told]
 
 

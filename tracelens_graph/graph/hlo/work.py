@@ -18,24 +18,38 @@ from tracelens_graph.graph.hlo.program import Computation, DotDims, Instruction,
 from tracelens_graph.graph.hlo.shapes import Shape
 
 TRANSCENDENTAL = frozenset(
-    "acos acosh asin asinh atan2 atanh cbrt cosine cosh erf exponential exponential-minus-one log log-plus-one logistic "
-    "power rsqrt sine sinh sqrt tan tanh rng".split()
-)
+    (
+        "acos", "acosh", "asin", "asinh", "atan2", "atanh", "cbrt", "cosine", "cosh", "erf", "exponential",
+        "exponential-minus-one", "log", "log-plus-one", "logistic", "power", "rsqrt", "sine", "sinh", "sqrt",
+        "tan", "tanh", "rng",
+    )
+)  # fmt: skip
 """Counted apart from FLOPs, one each."""
 
 ELEMENTWISE = frozenset(
-    "abs add and bitcast-convert ceil clamp clz compare complex convert count-leading-zeros divide floor imag is-finite maximum minimum "
-    "multiply negate not or popcnt real reduce-precision remainder round-nearest-afz round-nearest-even select "
-    "shift-left shift-right-arithmetic shift-right-logical sign stochastic-convert subtract xor".split()
-)
+    (
+        "abs", "add", "and", "bitcast-convert", "ceil", "clamp", "clz", "compare", "complex", "convert",
+        "count-leading-zeros", "divide", "floor", "imag", "is-finite", "maximum", "minimum", "multiply",
+        "negate", "not", "or", "popcnt", "real", "reduce-precision", "remainder", "round-nearest-afz",
+        "round-nearest-even", "select", "shift-left", "shift-right-arithmetic", "shift-right-logical", "sign",
+        "stochastic-convert", "subtract", "xor",
+    )
+)  # fmt: skip
 """One operation for each element of the result."""
 
 FREE = frozenset(
-    "parameter constant get-tuple-element bitcast after-all partition-id replica-id opt-barrier add-dependency domain".split()
-)
+    (
+        "parameter", "constant", "get-tuple-element", "bitcast", "after-all", "partition-id", "replica-id",
+        "opt-barrier", "add-dependency", "domain",
+    )
+)  # fmt: skip
 """Neither work nor traffic."""
 
-COLLECTIVES = frozenset("all-reduce all-reduce-start reduce-scatter".split())
+COLLECTIVES = frozenset(
+    (
+        "all-reduce", "all-reduce-start", "reduce-scatter",
+    )
+)  # fmt: skip
 """What combines values of devices: one operation for each element, as if there were two of them."""
 
 _DEEPEST = 40
@@ -141,7 +155,7 @@ def _operations(program: Program, one: Instruction, depth: int) -> tuple[int, in
     return 0, 0
 
 
-# --- traffic -----------------------------------------------------------------------------------------------------------
+# --- traffic -------------------------------------------------------------------------------------------------------
 
 
 def _bytes(program: Program, one: Instruction) -> int:
@@ -177,9 +191,7 @@ def _fusion_bytes(program: Program, one: Instruction, body: Computation | None) 
         return one.shape.all_bytes + sum(shape.shape.all_bytes for shape in program.operands(one))
     users = _users(body)
     read = sum(
-        _read_bytes(program, parameter, users, 0)
-        for parameter in body.instructions
-        if parameter.opcode == "parameter"
+        _read_bytes(program, parameter, users, 0) for parameter in body.instructions if parameter.opcode == "parameter"
     )
     return read + _written(program, body.result)
 
@@ -192,9 +204,7 @@ def _users(body: Computation) -> Mapping[int, list[Instruction]]:
     return found
 
 
-def _read_bytes(
-    program: Program, parameter: Instruction, users: Mapping[int, list[Instruction]], depth: int
-) -> int:
+def _read_bytes(program: Program, parameter: Instruction, users: Mapping[int, list[Instruction]], depth: int) -> int:
     """Bytes of a parameter of a fusion that its body reads: of one that it only slices, the slices."""
     total, whole = 0, False
     for user in users.get(parameter.id, ()):
@@ -231,7 +241,7 @@ def _written(program: Program, root: Instruction | None) -> int:
     return root.shape.all_bytes
 
 
-# --- products and convolutions -----------------------------------------------------------------------------------------
+# --- products and convolutions -------------------------------------------------------------------------------------
 
 _CUBLAS = re.compile(r"__(?:cublas|hipblas|rocblas|onednn)\S*(?:gemm|matmul)", re.IGNORECASE)
 
@@ -307,7 +317,7 @@ def _valid(source: int, kernel: int, result: int, stride: int, low: int, high: i
     return total
 
 
-# --- libraries ---------------------------------------------------------------------------------------------------------
+# --- libraries -----------------------------------------------------------------------------------------------------
 
 _NUMBER = re.compile(r"(\w+) = (-?\d+) : i64")
 _CAUSAL = (2, 3, 5)

@@ -1,0 +1,202 @@
+"""From events and instructions to the table that the graph is built of: kinds, names, argument sets, modules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from tracelens_graph.graph.arrays import distinct, is_kind
+from tracelens_graph.graph.build import EventTable
+from tracelens_graph.graph.hlo.origin import Origin, origin_of
+from tracelens_graph.graph.hlo.program import Instruction, Program
+from tracelens_graph.loaders.xplane.arguments import ArgumentSet, argument_set
+from tracelens_graph.loaders.xplane.collect import ABSENT, Events
+from tracelens_graph.loaders.xplane.hlo import read_program
+from tracelens_graph.loaders.xplane.names import COPIES, FILLS, bytes_told, frame_name, host_kind
+from tracelens_graph.loaders.xplane.ops import Instructions
+from tracelens_graph.loaders.xplane.scopes import Host, Scopes, scopes
+from tracelens_graph.loaders.xplane.space import Span
+from tracelens_graph.loaders.xplane.wire import Buffer
+from tracelens_graph.schema import NESTING_RANK, STORED, Kind
+
+_STRUCTURE = ("parent", "last", "depth", "owner", "owner_rule")
+
+
+class Programs:
+    """Programs that events name, each read when the first of them is looked up."""
+
+    def __init__(self, data: Buffer, spans: Mapping[int, Span]) -> None:
+        self._data, self._spans = data, spans
+        self._read: dict[int, Program | None] = {}
+
+    def get(self, number: int) -> Program | None:
+        """A program; None if the file does not hold it."""
+        if number not in self._read:
+            span = self._spans.get(number)
+            self._read[number] = None if span is None else read_program(self._data, *span, number)
+        return self._read[number]
+
+    def find(self, number: int, name: str) -> tuple[Program, Instruction] | None:
+        """An instruction with its program; None if the file does not hold it."""
+        program = self.get(number)
+        one = None if program is None else program.by_name.get(name)
+        return None if program is None or one is None else (program, one)
+
+
+def event_table(events: Events, which: Instructions, known: Programs) -> EventTable:
+    """The table of events: recorded ones, instances of instructions that only launches tell of, calls of scopes.
+
+    Uids of what was not recorded follow those of the file's events. Columns are those of `schema.STORED`, and
+    `program` and `hlo` beside them: number of the program and code of the name of the instruction of an op.
+    """
+    kind, name = _kinds(events, which)
+    start, dur, thread, program, hlo = which.made
+    parts = {
+        "kind": (kind, np.full(len(start), Kind.Op)), "name": (name, hlo), "thread": (events.thread, thread),
+        "start_ns": (events.start_ns, start), "dur_ns": (events.dur_ns, dur),
+    }  # fmt: skip
+    columns = {key: np.concatenate(both) for key, both in parts.items()}
+    program, hlo = np.concatenate((which.program, program)), np.concatenate((which.hlo, hlo))
+    is_op = columns["kind"] == Kind.Op
+    argset, argsets, place, origins = _told(events, is_op, program, hlo, known)
+    calls = _scopes(events, columns, place, origins)
+    count, recorded = len(is_op) + len(calls.name), len(events.uid)
+    modules = {
+        "kind": np.full(len(calls.name), Kind.Module), "thread": calls.thread, "start_ns": calls.start_ns,
+        "dur_ns": calls.dur_ns, "name": np.array([events.code(name) for name in calls.names], np.int64)[calls.name],
+    }  # fmt: skip
+    events.names = list(events.codes)
+    made: dict[str, np.ndarray] = {
+        prop.name: np.full(count, prop.absent or 0, prop.dtype) for prop in STORED if prop.name not in _STRUCTURE
+    }
+    made["uid"] = np.concatenate((events.uid, events.count + np.arange(count - recorded)))
+    for key, column in columns.items():
+        made[key][:] = np.concatenate((column, modules[key]))
+    made["argset"][: len(argset)] = argset
+    correlation = events.numbers.get("correlation_id")
+    if correlation is not None:
+        made["correlation"][:recorded] = np.where(correlation > 0, correlation, -1)
+    _fill_bytes(events, made["bytes"])
+    names, made["name"] = _renamed(events, made["name"])
+    return EventTable(made, names, events.threads, argsets, autograd_flows=calls.arrows)
+
+
+def _scopes(events: Events, columns: Mapping[str, np.ndarray], place: np.ndarray, origins: list[Origin]) -> Scopes:
+    run = events.numbers.get("run_id")
+    on_gpu = np.zeros(len(place), bool)
+    on_gpu[: len(events.uid)] = events.on_gpu
+    host = np.flatnonzero(~on_gpu & is_kind(columns["kind"], NESTING_RANK))
+    runs = np.zeros(len(place), np.int64)
+    if run is not None:
+        runs[: len(run)] = run
+    rank = np.zeros(256, np.uint8)
+    for outer, number in NESTING_RANK.items():
+        rank[outer] = number
+    return scopes(
+        Host(
+            columns["thread"][host], columns["start_ns"][host], columns["dur_ns"][host], rank[columns["kind"][host]],
+            place[host], runs[host],
+        ),
+        origins,
+    )  # fmt: skip
+
+
+def _fill_bytes(events: Events, size: np.ndarray) -> None:
+    """Bytes of copies and fills, from what is told of them."""
+    for stat in ("memcpy_details", "memset_details"):
+        if stat in events.texts:
+            codes = events.texts[stat]
+            at = np.flatnonzero((codes >= 0) & events.on_gpu)
+            sizes = {code: bytes_told(events.names[code]) for code in np.unique(codes[at]).tolist()}
+            for place in at.tolist():
+                if (told := sizes[int(codes[place])]) is not None:
+                    size[place] = told
+
+
+def _kinds(events: Events, which: Instructions) -> tuple[np.ndarray, np.ndarray]:
+    """Kind of each event, and the code of its name: steps get their number."""
+    width = max(len(events.threads), 1)
+    codes, first = distinct(events.name.astype(np.int64) * width + events.thread)
+    told = [host_kind(events.names[code // width], str(events.threads[code % width][1])) for code in codes.tolist()]
+    kind = np.array(told or [0], np.uint8)[first] if len(codes) else np.zeros(0, np.uint8)
+    name = events.name.copy()
+    kind[which.is_launch] = Kind.RuntimeCall
+    kind[which.is_op] = Kind.Op
+    gpu = np.flatnonzero(events.on_gpu)
+    kind[gpu] = _gpu_kinds(events, gpu)
+    numbers = events.numbers.get("step_num")
+    if numbers is not None:
+        for at in np.flatnonzero((numbers != ABSENT) & ~events.on_gpu).tolist():
+            kind[at] = Kind.Step
+            name[at] = events.code(f"{events.names[int(name[at])]}#{int(numbers[at])}")
+    return kind, name
+
+
+def _gpu_kinds(events: Events, gpu: np.ndarray) -> np.ndarray:
+    """Kinds of GPU events: copies and fills by their details, else by the name of their launch, else by their own."""
+    kind = np.full(len(gpu), Kind.Kernel, np.uint8)
+    correlation = events.numbers.get("correlation_id")
+    by_name = {code: _of_name(events.names[code]) for code in np.unique(events.name[gpu]).tolist()}
+    kind[:] = [by_name[code] for code in events.name[gpu].tolist()]
+    if correlation is not None:
+        host = np.flatnonzero(~events.on_gpu & (correlation > 0))
+        launched = {code: _of_launch(events.names[code]) for code in np.unique(events.name[host]).tolist()}
+        order = host[np.argsort(correlation[host], kind="stable")]
+        at = np.searchsorted(correlation[order], correlation[gpu])
+        at = np.minimum(at, max(len(order) - 1, 0))
+        if len(order):
+            same = (correlation[order[at]] == correlation[gpu]) & (kind == Kind.Kernel)
+            told = np.array([launched[code] for code in events.name[order[at]].tolist()], np.uint8)
+            kind = np.where(same, told, kind)
+    for stat, value in (("memcpy_details", Kind.Memcpy), ("memset_details", Kind.Memset)):
+        if stat in events.texts:
+            kind[events.texts[stat][gpu] >= 0] = value
+    return kind
+
+
+def _of_launch(name: str) -> Kind:
+    return Kind.Memset if FILLS.search(name) else Kind.Memcpy if COPIES.search(name) else Kind.Kernel
+
+
+def _of_name(name: str) -> Kind:
+    plain = name.lower()
+    return Kind.Memset if plain.startswith("memset") else Kind.Memcpy if plain.startswith("memcpy") else Kind.Kernel
+
+
+def _told(
+    events: Events, is_op: np.ndarray, program: np.ndarray, hlo: np.ndarray, known: Programs
+) -> tuple[np.ndarray, list[ArgumentSet], np.ndarray, list[Origin]]:
+    """Argument set and origin of each op, made once per instruction.
+
+    Returns:
+        Per event the code of its argument set, the argument sets; per event the position of where it comes from, and
+        these origins. -1 for what is no instruction of a program in the file.
+    """
+    ops = np.flatnonzero(is_op & (program != ABSENT) & (hlo >= 0))
+    order = ops[np.lexsort((hlo[ops], program[ops]))]
+    new = np.ones(len(order), bool)
+    new[1:] = (program[order][1:] != program[order][:-1]) | (hlo[order][1:] != hlo[order][:-1])
+    first = np.flatnonzero(new)
+    sets: dict[ArgumentSet, int] = {}
+    origins: list[Origin] = []
+    codes = np.full((2, len(first)), -1, np.int32)
+    for i, at in enumerate(order[first].tolist()):
+        if found := known.find(int(program[at]), events.names[int(hlo[at])]):
+            codes[:, i] = sets.setdefault(argument_set(*found), len(sets)), len(origins)
+            origins.append(origin_of(found[0].origin(found[1])))
+    told = np.full((2, len(is_op)), -1, np.int32)
+    told[:, order] = np.repeat(codes, np.diff([*first.tolist(), len(order)]), axis=1)
+    return told[0], list(sets), told[1], origins
+
+
+def _renamed(events: Events, code: np.ndarray) -> tuple[list[str], np.ndarray]:
+    """Names and their codes, with frames of Python as PyTorch's profiler writes them, and without unused texts."""
+    used = np.zeros(len(events.names), bool)
+    used[code] = True
+    place = np.full(len(used), -1, np.int32)
+    names: dict[str, int] = {}
+    for one in np.flatnonzero(used).tolist():
+        name = events.names[one]
+        place[one] = names.setdefault(frame_name(name) if name.startswith("$") else name, len(names))
+    return list(names), place[code]
