@@ -83,13 +83,13 @@ class Index:
     Attributes:
         plane: plane of each run of events.
         first: uid of its first event.
-        begin: place of that in the file.
+        begin: places in the file of every `MARKED`-th of them.
         count: number of events.
     """
 
     plane: list[Plane]
     first: list[int]
-    begin: list[int]
+    begin: list[list[int]]
     count: list[int]
 
 
@@ -164,7 +164,7 @@ class Collector:
         count = len(block.name)
         self.index.plane.append(plane)
         self.index.first.append(self.events.count)
-        self.index.begin.append(int(block.begin[0]))
+        self.index.begin.append(block.tags.tolist())
         self.index.count.append(count)
         uid = np.arange(self.events.count, self.events.count + count)
         self.events.count += count

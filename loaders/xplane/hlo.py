@@ -32,6 +32,7 @@ def read_program(data: Buffer, begin: int, end: int, id: int) -> Program:
         id: number by which events name the program.
     """
     program = Program(id)
+    data, begin, end = data[begin:end], 0, end - begin
     places: dict[int, tuple[str, int]] = {}
     computations = []
     for number, span in _messages(data, begin, end):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -11,6 +10,8 @@ from tracelens_graph.graph.build import build_core
 from tracelens_graph.graph.core import Core, TraceInfo
 from tracelens_graph.loaders.sources import Source
 from tracelens_graph.loaders.xplane.collect import GPU, HOST, TASK, Collector, Events, programs
+from tracelens_graph.loaders.xplane.details import XplaneDetails
+from tracelens_graph.loaders.xplane.file import opened_bytes
 from tracelens_graph.loaders.xplane.ops import instructions
 from tracelens_graph.loaders.xplane.space import Plane, planes, stats_of
 from tracelens_graph.loaders.xplane.table import Programs, event_table
@@ -28,40 +29,37 @@ def load_xplane(source: Source, progress: Callable[[int, int], None] | None = No
         NotATraceError: it is something else, or nothing in it can be read; the message says what.
         TraceError: it cannot be read.
     """
-    data = _bytes(source)
-    found, is_cut, lost = _planes(data)
-    if not found:
-        raise NotATraceError(f"{source.name}: begins like a JAX/XLA profile, but no plane of it can be read")
-    told = {plane.name: stats_of(data, plane.stats, plane.stat_names) for plane in found}
-    collector = Collector(data, _process(told))
-    for plane in found:
-        collector.read(plane)
-        if progress:
-            progress(max((end for _, end in plane.lines), default=0), len(data))
-    events = collector.finish()
-    which = instructions(events)
-    table = event_table(events, which, Programs(data, programs(data, found)))
-    table.info = _info(source, events, told, is_cut or any(plane.is_cut for plane in found), lost)
-    return build_core(table)
+    with opened_bytes(source) as data:
+        found, is_cut = _planes(data)
+        if not found:
+            raise NotATraceError(f"{source.name}: begins like a JAX/XLA profile, but no plane of it can be read")
+        told = {plane.name: stats_of(data, plane.stats, plane.stat_names) for plane in found}
+        collector = Collector(data, _process(told))
+        for plane in found:
+            collector.read(plane)
+            if progress:
+                progress(max((end for _, end in plane.lines), default=0), len(data))
+        events = collector.finish()
+        table, sources = event_table(events, instructions(events), Programs(data, programs(data, found)))
+    is_cut = is_cut or any(plane.is_cut for plane in found)
+    table.info = _info(source, events, told, is_cut)
+    named = len(table.info.processes) + len(table.info.threads)
+    table.info.events += int(len(table.columns["uid"]) - len(events.uid)) + named
+    table.info.left_out["process or thread"] = named
+    core = build_core(table)
+    core.details = XplaneDetails(source, collector.index, sources, core)
+    return core
 
 
-def _bytes(source: Source) -> Buffer:
-    """The bytes of a source: of a plain file its pages, which the system reads when they are looked at."""
-    with source.open() as stream:
-        if source.packing == "plain" and source.path is not None:
-            return memoryview(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))
-        return memoryview(stream.read())
-
-
-def _planes(data: Buffer) -> tuple[list[Plane], bool, int]:
-    """Planes, whether the end of the file is missing, and bytes behind the last plane that are none."""
+def _planes(data: Buffer) -> tuple[list[Plane], bool]:
+    """Planes, and whether the end of the file is missing."""
     found: list[Plane] = []
     try:
         for plane in planes(data):
             found.append(plane)
     except Damaged:
-        return found, True, 0
-    return found, False, 0
+        return found, True
+    return found, False
 
 
 def _process(told: Mapping[str, Mapping[str, Any]]) -> Any:
@@ -73,7 +71,7 @@ def _process(told: Mapping[str, Mapping[str, Any]]) -> Any:
     return HOST
 
 
-def _info(source: Source, events: Events, told: Mapping[str, Mapping[str, Any]], is_cut: bool, lost: int) -> TraceInfo:
+def _info(source: Source, events: Events, told: Mapping[str, Mapping[str, Any]], is_cut: bool) -> TraceInfo:
     start = told.get(TASK, {}).get("profile_start_time", 0)
     start = start if isinstance(start, int) and 0 <= start < 2**62 else 0
     metadata: dict[str, Any] = {"profiler": "XLA", "baseTimeNanoseconds": start}
@@ -93,7 +91,7 @@ def _info(source: Source, events: Events, told: Mapping[str, Mapping[str, Any]],
         left_out=dict(events.left_out),
         repairs={"truncated": 1} if is_cut else {},
         lost_events=events.lost_events,
-        lost_bytes=events.lost_bytes + lost,
+        lost_bytes=events.lost_bytes,
         cut_short=source.cut_short,
     )
 

@@ -17,6 +17,9 @@ from tracelens_graph.loaders.xplane.wire import BYTES, Buffer, Damaged, varint
 BLOCK = 1 << 22
 """Bytes that are read at a time: about as many events as arrays of numpy pay for and caches hold."""
 
+MARKED = 1024
+"""Of so many events that follow one another the place of the first is kept."""
+
 EVENT_TAG = 4 << 3 | BYTES
 """What stands before each event of a line."""
 _SLACK = 16
@@ -54,7 +57,7 @@ class Block:
         name: number of the metadata of each, which holds its name.
         offset_ps: start since the line's, ps.
         duration_ps: duration, ps.
-        begin: place in the file where each begins.
+        tags: places in the file of the tags of every `MARKED`-th event.
         sound: whether it could be read.
         stop: place in the file behind the last of them.
         stats: number of the name of a statistic -> those of that name.
@@ -63,7 +66,7 @@ class Block:
     name: np.ndarray
     offset_ps: np.ndarray
     duration_ps: np.ndarray
-    begin: np.ndarray
+    tags: np.ndarray
     sound: np.ndarray
     stop: int
     stats: Mapping[int, Stats]
@@ -80,7 +83,9 @@ def blocks(data: Buffer, begin: int, end: int, wanted: np.ndarray) -> Iterator[B
     """
     at, size = begin, BLOCK
     while at < end:
-        piece = bytes(data[at : min(at + size, end)])
+        piece = data[at : min(at + size, end)]
+        if not piece:
+            return
         first, last, stop = _bounds(piece)
         if not len(first):
             if stop or at + len(piece) == end:
@@ -142,6 +147,7 @@ class _Piece:
 
 def _read(piece: bytes, first: np.ndarray, last: np.ndarray, origin: int, wanted: np.ndarray) -> Block:
     count = len(first)
+    tags = np.concatenate((first[:0], [0], last[:-1]))  # an event's tag stands where the one before ends
     source = _Piece(piece)
     found = np.zeros((6, count), np.uint64)
     sound = np.ones(count, bool)
@@ -188,9 +194,9 @@ def _read(piece: bytes, first: np.ndarray, last: np.ndarray, origin: int, wanted
         origin,
         wanted,
     )
-    numbers = found.view(np.int64)
+    numbers, tags = found.view(np.int64), tags[::MARKED] + np.int64(origin)
     return Block(
-        numbers[ID], numbers[OFFSET], numbers[DURATION], first + np.int64(origin), sound, origin + int(last[-1]), stats
+        numbers[ID], numbers[OFFSET], numbers[DURATION], tags, sound, origin + int(last[-1]), stats
     )  # fmt: skip
 
 

@@ -12,7 +12,10 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.loaders.xplane.lockstep import EVENT_TAG, Block, blocks
-from tracelens_graph.loaders.xplane.wire import BYTES, VARINT, Buffer, Damaged, double, fields, signed, text
+from tracelens_graph.loaders.xplane.wire import BYTES, VARINT, Buffer, Damaged, double, fields, signed, text, varint
+
+_PLANE = 1 << 3 | BYTES
+_EVENT = bytes((EVENT_TAG,))
 
 Span = tuple[int, int]
 """Where a message begins and ends in the file."""
@@ -98,15 +101,16 @@ def planes(data: Buffer) -> Iterator[Plane]:
 
 def _cut_plane(data: Buffer, at: int, end: int) -> Plane | None:
     """The beginning of a plane whose end is missing."""
-    if data[at] != 0x0A:
+    try:
+        tag, begin = varint(data, at, end)
+        _, begin = varint(data, begin, end)
+    except Damaged:
         return None
-    while at + 1 < end:
-        at += 1
-        if data[at] < 128:
-            plane = _plane(data, at + 1, end)
-            plane.is_cut = True
-            return plane
-    return None
+    if tag != _PLANE:
+        return None
+    plane = _plane(data, begin, end)
+    plane.is_cut = True
+    return plane
 
 
 def _plane(data: Buffer, begin: int, end: int) -> Plane:
@@ -174,7 +178,7 @@ def line(data: Buffer, begin: int, end: int, wanted: np.ndarray) -> Line:
     display, at = "", begin
     try:
         while at < end:
-            if data[at] == EVENT_TAG:
+            if data[at : at + 1] == _EVENT:
                 known = len(found.blocks)
                 found.blocks += blocks(data, at, end, wanted)
                 if len(found.blocks) == known:

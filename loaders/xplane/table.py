@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +14,7 @@ from tracelens_graph.graph.hlo.origin import Origin, origin_of
 from tracelens_graph.graph.hlo.program import Instruction, Program
 from tracelens_graph.loaders.xplane.arguments import ArgumentSet, argument_set
 from tracelens_graph.loaders.xplane.collect import ABSENT, Events
+from tracelens_graph.loaders.xplane.details import Sources
 from tracelens_graph.loaders.xplane.hlo import read_program
 from tracelens_graph.loaders.xplane.names import COPIES, FILLS, bytes_told, frame_name, host_kind
 from tracelens_graph.loaders.xplane.ops import Instructions
@@ -21,6 +24,24 @@ from tracelens_graph.loaders.xplane.wire import Buffer
 from tracelens_graph.schema import NESTING_RANK, STORED, Kind
 
 _STRUCTURE = ("parent", "last", "depth", "owner", "owner_rule")
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What programs tell of ops.
+
+    Attributes:
+        argset: per event the code of its argument set.
+        argsets: argument sets.
+        place: per event the position of its instruction in the lists below; -1 for what is none of a known program.
+        origins, facts: of instructions.
+    """
+
+    argset: np.ndarray
+    argsets: list[ArgumentSet]
+    place: np.ndarray
+    origins: list[Origin]
+    facts: list[dict[str, Any]]
 
 
 class Programs:
@@ -44,11 +65,13 @@ class Programs:
         return None if program is None or one is None else (program, one)
 
 
-def event_table(events: Events, which: Instructions, known: Programs) -> EventTable:
+def event_table(events: Events, which: Instructions, known: Programs) -> tuple[EventTable, Sources]:
     """The table of events: recorded ones, instances of instructions that only launches tell of, calls of scopes.
 
-    Uids of what was not recorded follow those of the file's events. Columns are those of `schema.STORED`, and
-    `program` and `hlo` beside them: number of the program and code of the name of the instruction of an op.
+    Uids of what was not recorded follow those of the file's events.
+
+    Returns:
+        The table without facts of the trace, and what ops are instances of.
     """
     kind, name = _kinds(events, which)
     start, dur, thread, program, hlo = which.made
@@ -59,8 +82,8 @@ def event_table(events: Events, which: Instructions, known: Programs) -> EventTa
     columns = {key: np.concatenate(both) for key, both in parts.items()}
     program, hlo = np.concatenate((which.program, program)), np.concatenate((which.hlo, hlo))
     is_op = columns["kind"] == Kind.Op
-    argset, argsets, place, origins = _told(events, is_op, program, hlo, known)
-    calls = _scopes(events, columns, place, origins)
+    told = _told(events, is_op, program, hlo, known)
+    calls = _scopes(events, columns, told.place, told.origins)
     count, recorded = len(is_op) + len(calls.name), len(events.uid)
     modules = {
         "kind": np.full(len(calls.name), Kind.Module), "thread": calls.thread, "start_ns": calls.start_ns,
@@ -73,13 +96,17 @@ def event_table(events: Events, which: Instructions, known: Programs) -> EventTa
     made["uid"] = np.concatenate((events.uid, events.count + np.arange(count - recorded)))
     for key, column in columns.items():
         made[key][:] = np.concatenate((column, modules[key]))
-    made["argset"][: len(argset)] = argset
+    made["argset"][: len(is_op)] = told.argset
     correlation = events.numbers.get("correlation_id")
     if correlation is not None:
         made["correlation"][:recorded] = np.where(correlation > 0, correlation, -1)
     _fill_bytes(events, made["bytes"])
     names, made["name"] = _renamed(events, made["name"])
-    return EventTable(made, names, events.threads, argsets, autograd_flows=calls.arrows)
+    ops = np.flatnonzero(told.place >= 0)
+    return (
+        EventTable(made, names, events.threads, told.argsets, autograd_flows=calls.arrows),
+        Sources(made["uid"][ops], told.place[ops], told.facts),
+    )
 
 
 def _scopes(events: Events, columns: Mapping[str, np.ndarray], place: np.ndarray, origins: list[Origin]) -> Scopes:
@@ -119,7 +146,7 @@ def _kinds(events: Events, which: Instructions) -> tuple[np.ndarray, np.ndarray]
     width = max(len(events.threads), 1)
     codes, first = distinct(events.name.astype(np.int64) * width + events.thread)
     told = [host_kind(events.names[code // width], str(events.threads[code % width][1])) for code in codes.tolist()]
-    kind = np.array(told or [0], np.uint8)[first] if len(codes) else np.zeros(0, np.uint8)
+    kind = np.array([int(one) for one in told] or [0], np.uint8)[first] if len(codes) else np.zeros(0, np.uint8)
     name = events.name.copy()
     kind[which.is_launch] = Kind.RuntimeCall
     kind[which.is_op] = Kind.Op
@@ -164,15 +191,8 @@ def _of_name(name: str) -> Kind:
     return Kind.Memset if plain.startswith("memset") else Kind.Memcpy if plain.startswith("memcpy") else Kind.Kernel
 
 
-def _told(
-    events: Events, is_op: np.ndarray, program: np.ndarray, hlo: np.ndarray, known: Programs
-) -> tuple[np.ndarray, list[ArgumentSet], np.ndarray, list[Origin]]:
-    """Argument set and origin of each op, made once per instruction.
-
-    Returns:
-        Per event the code of its argument set, the argument sets; per event the position of where it comes from, and
-        these origins. -1 for what is no instruction of a program in the file.
-    """
+def _told(events: Events, is_op: np.ndarray, program: np.ndarray, hlo: np.ndarray, known: Programs) -> _Told:
+    """What programs tell of ops, found once per instruction."""
     ops = np.flatnonzero(is_op & (program != ABSENT) & (hlo >= 0))
     order = ops[np.lexsort((hlo[ops], program[ops]))]
     new = np.ones(len(order), bool)
@@ -180,14 +200,30 @@ def _told(
     first = np.flatnonzero(new)
     sets: dict[ArgumentSet, int] = {}
     origins: list[Origin] = []
+    facts: list[dict[str, Any]] = []
     codes = np.full((2, len(first)), -1, np.int32)
     for i, at in enumerate(order[first].tolist()):
         if found := known.find(int(program[at]), events.names[int(hlo[at])]):
             codes[:, i] = sets.setdefault(argument_set(*found), len(sets)), len(origins)
             origins.append(origin_of(found[0].origin(found[1])))
+            facts.append(_facts(*found, origins[-1]))
     told = np.full((2, len(is_op)), -1, np.int32)
     told[:, order] = np.repeat(codes, np.diff([*first.tolist(), len(order)]), axis=1)
-    return told[0], list(sets), told[1], origins
+    return _Told(told[0], list(sets), told[1], origins, facts)
+
+
+def _facts(program: Program, one: Instruction, origin: Origin) -> dict[str, Any]:
+    """What is shown of an instruction beside its arguments."""
+    told = {
+        "program": f"{program.name}({program.id})",
+        "opcode": one.opcode,
+        "fusion kind": one.fusion_kind,
+        "op_name": program.origin(one),
+        "pass": origin.part.value,
+        "source": f"{one.file}:{one.line}" if one.file else "",
+        "custom call": one.target,
+    }
+    return {key: value for key, value in told.items() if value}
 
 
 def _renamed(events: Events, code: np.ndarray) -> tuple[list[str], np.ndarray]:

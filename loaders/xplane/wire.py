@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from typing import Protocol
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 """Wire types; the two others, groups, are written by nothing."""
@@ -15,7 +16,13 @@ VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 _MOST_BYTES = 10
 """Bytes of the longest number."""
 
-Buffer = bytes | memoryview
+
+class Buffer(Protocol):
+    """Bytes that give slices: `bytes`, or a file."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, where: slice, /) -> bytes: ...
 
 
 class Damaged(Exception):  # noqa: N818  (caught by whoever walks a message, who knows what is lost)
@@ -29,11 +36,11 @@ def varint(data: Buffer, at: int, end: int) -> tuple[int, int]:
         Damaged: it does not end before `end`, or is longer than any.
     """
     value = shift = 0
-    for place in range(at, min(end, at + _MOST_BYTES)):
-        byte = data[place]
+    for byte in data[at : min(end, at + _MOST_BYTES)]:
+        at += 1
         value |= (byte & 127) << shift
         if byte < 128:
-            return value & 0xFFFFFFFFFFFFFFFF, place + 1
+            return value & 0xFFFFFFFFFFFFFFFF, at
         shift += 7
     raise Damaged
 
@@ -69,12 +76,13 @@ def fields(data: Buffer, at: int, end: int) -> Iterator[tuple[int, int, int, int
 
 def text(data: Buffer, begin: int, end: int) -> str:
     """Bytes as text; what is no UTF-8 is replaced."""
-    return bytes(data[begin:end]).decode("utf-8", "replace")
+    return data[begin:end].decode("utf-8", "replace")
 
 
 def double(data: Buffer, at: int) -> float:
-    """A number of eight bytes."""
-    found: float = struct.unpack_from("<d", data, at)[0]
+    """A number of eight bytes; 0 for fewer."""
+    told = data[at : at + 8]
+    found: float = struct.unpack("<d", told)[0] if len(told) == 8 else 0.0
     return found
 
 
