@@ -40,12 +40,14 @@ def load_xplane(source: Source, progress: Callable[[int, int], None] | None = No
             if progress:
                 progress(max((end for _, end in plane.lines), default=0), len(data))
         events = collector.finish()
-        table, sources = event_table(events, instructions(events), Programs(data, programs(data, found)))
+        which = instructions(events)
+        table, sources = event_table(events, which, Programs(data, programs(data, found)))
     is_cut = is_cut or any(plane.is_cut for plane in found)
     table.info = _info(source, events, told, is_cut)
     named = len(table.info.processes) + len(table.info.threads)
     table.info.events += int(len(table.columns["uid"]) - len(events.uid)) + named
     table.info.left_out["process or thread"] = named
+    del events, which  # its columns are as large as the graph's
     core = build_core(table)
     core.details = XplaneDetails(source, collector.index, sources, core)
     return core

@@ -86,37 +86,39 @@ def blocks(data: Buffer, begin: int, end: int, wanted: np.ndarray) -> Iterator[B
         piece = data[at : min(at + size, end)]
         if not piece:
             return
-        first, last, stop = _bounds(piece)
-        if not len(first):
+        tags, stop = _bounds(piece)
+        if not len(tags):
             if stop or at + len(piece) == end:
                 return
             size *= 2  # an event that is larger than a block
             continue
-        yield _read(piece, first, last, at, wanted)
+        yield _read(piece, tags, stop, at, wanted)
         if at + len(piece) == end or (stop < len(piece) and piece[stop] != EVENT_TAG):
             return
         at, size = at + stop, BLOCK
 
 
-def _bounds(piece: bytes) -> tuple[np.ndarray, np.ndarray, int]:
-    """Where events begin and end, and the place behind the last whole one."""
-    first, last = array("i"), array("i")
-    at, stop, end = 0, 0, len(piece)
-    add_first, add_last = first.append, last.append
+def _bounds(piece: bytes) -> tuple[np.ndarray, int]:
+    """Where tags of events stand that follow one another, and the place behind the last whole one."""
+    tags = array("i")
+    add = tags.append
+    at, end = 0, len(piece)
     try:
-        while at < end and piece[at] == EVENT_TAG:
-            size, at = piece[at + 1], at + 2
+        while piece[at] == EVENT_TAG:
+            size = piece[at + 1]
+            add(at)
             if size > 127:
-                size, at = varint(piece, at - 1, end)
-            if size > end - at:
-                break
-            add_first(at)
-            at += size
-            add_last(at)
-            stop = at
+                size, at = varint(piece, at + 1, end)
+                at += size
+            else:
+                at += size + 2
     except (IndexError, Damaged):
-        pass
-    return np.array(first, np.int32), np.array(last, np.int32), stop
+        # The piece ends here, or within a tag or a size.
+        if tags and at == tags[-1]:
+            tags.pop()
+    if at > end:
+        at = tags.pop()
+    return np.array(tags, np.int32), at
 
 
 class _Piece:
@@ -145,10 +147,12 @@ class _Piece:
         return value, after
 
 
-def _read(piece: bytes, first: np.ndarray, last: np.ndarray, origin: int, wanted: np.ndarray) -> Block:
-    count = len(first)
-    tags = np.concatenate((first[:0], [0], last[:-1]))  # an event's tag stands where the one before ends
+def _read(piece: bytes, tags: np.ndarray, stop: int, origin: int, wanted: np.ndarray) -> Block:
+    count = len(tags)
     source = _Piece(piece)
+    first = source.varints(tags + 1)[1]
+    last = np.append(tags[1:], np.int32(stop))  # an event's tag stands where the one before ends
+    may_have = _with_pattern(source.bytes, tags, wanted)
     found = np.zeros((6, count), np.uint64)
     sound = np.ones(count, bool)
     of, begins, ends = [], [], []
@@ -180,24 +184,35 @@ def _read(piece: bytes, first: np.ndarray, last: np.ndarray, origin: int, wanted
         if bad.any():
             sound[events[bad]] = False
             after = np.where(bad, end, after)
-        going = after < end
+        # Behind the duration nothing but statistics stands; those of most events are not wanted.
+        going = (after < end) & (may_have[events] | (number < DURATION))
         if not going.all():
             events, after, end = events[going], after[going], end[going]
         at = after
     sound &= found[COUNT] == 0
     none = np.zeros(0, np.int32)
-    stats = _stats(
-        source,
-        np.concatenate([none, *of]),
-        np.concatenate([none, *begins]),
-        np.concatenate([none, *ends]),
-        origin,
-        wanted,
-    )
-    numbers, tags = found.view(np.int64), tags[::MARKED] + np.int64(origin)
-    return Block(
-        numbers[ID], numbers[OFFSET], numbers[DURATION], tags, sound, origin + int(last[-1]), stats
-    )  # fmt: skip
+    where = [np.concatenate((none, *parts)) for parts in (of, begins, ends)]
+    stats = _stats(source, where[0], where[1], where[2], origin, wanted)
+    numbers, marked = found.view(np.int64), tags[::MARKED] + np.int64(origin)
+    return Block(numbers[ID], numbers[OFFSET], numbers[DURATION], marked, sound, origin + stop, stats)
+
+
+def _with_pattern(data: np.ndarray, tags: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Which events may have a statistic that is wanted: those in which bytes stand as at the beginning of one.
+
+    That is a tag, a size, a tag, the number of the name. Other bytes can look alike, so this says no more than "may".
+    """
+    if not len(wanted):
+        return np.zeros(len(tags), bool)
+    low = np.zeros(256, bool)
+    low[np.where(wanted < 128, wanted, wanted & 127 | 128)] = True
+    places = np.flatnonzero((data[:-3] == EVENT_TAG) & (data[2:-1] == 8) & low[data[3:]])
+    found = np.zeros(len(tags), bool)
+    found[np.searchsorted(tags, places, "right") - 1] = True
+    # A statistic of 128 bytes and more has a size of two bytes or more.
+    places = np.flatnonzero((data[:-4] == EVENT_TAG) & (data[1:-3] > 127) & (data[3:-1] == 8) & low[data[4:]])
+    found[np.searchsorted(tags, places, "right") - 1] = True
+    return found
 
 
 def _stats(

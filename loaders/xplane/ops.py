@@ -97,22 +97,30 @@ def _made(events: Events, launches: np.ndarray, program: np.ndarray, hlo: np.nda
     """Instances for launches that lie in none: one for those of one instruction that follow one another."""
     if not len(launches):
         return tuple(np.zeros(0, np.int64) for _ in range(5))
-    host = np.flatnonzero(~events.on_gpu)
-    forest = build_forest(
-        events.thread[host], events.start_ns[host], events.dur_ns[host], np.zeros(len(host), np.uint8)
-    )
-    row = np.empty(len(events.uid), np.int64)
-    row[host[forest.order]] = np.arange(len(host))
-    launches = launches[np.argsort(row[launches])]
-    at = row[launches]
-    same = np.ones((5, len(launches)), bool)
-    for i, key in enumerate((events.thread[launches], program[launches], hlo[launches], forest.parent[at])):
-        same[i, 1:] = key[1:] == key[:-1]
-    # Another launch between two of an instruction ends it; whatever else lies between does not.
-    same[4, 1:] = True
+    launches = launches[np.lexsort((events.start_ns[launches], events.thread[launches]))]
+    same = np.ones((4, len(launches)), bool)
     same[:, 0] = False
+    for i, key in enumerate((events.thread, program, hlo)):
+        same[i, 1:] = key[launches][1:] == key[launches][:-1]
+    follows = same.all(axis=0)
+    if follows.any():
+        caller = _callers(events, launches, np.unique(events.thread[launches[follows]]))
+        same[3, 1:] = caller[1:] == caller[:-1]
     first = np.flatnonzero(~same.all(axis=0))
     end = np.maximum.reduceat(events.start_ns[launches] + events.dur_ns[launches], first)
     head = launches[first]
     begin = events.start_ns[head]
     return begin, end - begin, events.thread[head].astype(np.int64), program[head], hlo[head].astype(np.int64)
+
+
+def _callers(events: Events, launches: np.ndarray, threads: np.ndarray) -> np.ndarray:
+    """For each launch on one of some threads a number for what called it; -1 for all others, and for no caller."""
+    is_there = np.zeros(len(events.threads), bool)
+    is_there[threads] = True
+    host = np.flatnonzero(~events.on_gpu & is_there[events.thread])
+    forest = build_forest(
+        events.thread[host], events.start_ns[host], events.dur_ns[host], np.zeros(len(host), np.uint8)
+    )
+    caller = np.full(len(events.uid), -1, np.int64)
+    caller[host[forest.order]] = forest.parent
+    return caller[launches]

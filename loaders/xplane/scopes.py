@@ -58,19 +58,19 @@ class Scopes:
     arrows: Flows
 
 
+_NOTHING = np.zeros(0, np.int64)
+NO_SCOPES = Scopes([], _NOTHING, _NOTHING, _NOTHING, _NOTHING, Flows.of())
+
+
 def scopes(host: Host, origins: list[Origin]) -> Scopes:
     """The calls of scopes.
 
     Args:
         host: events of the host.
-        origins: where instructions come from.
+        origins: where instructions come from, at least one of them in a scope.
     """
     names: dict[str, int] = {}
-    is_deep = [one for one in origins if one.scopes]
-    none = np.zeros(0, np.int64)
-    if not is_deep:
-        return Scopes([], none, none, none, none, Flows.of())
-    depth = min(max(len(one.scopes) for one in is_deep), _DEEPEST)
+    depth = min(max(len(one.scopes) for one in origins), _DEEPEST)
     path = np.full((len(origins) + 1, depth), -1, np.int64)
     for number, one in enumerate(origins):
         if one.part is not Pass.backward:
@@ -98,7 +98,7 @@ def scopes(host: Host, origins: list[Origin]) -> Scopes:
         begin = host.start_ns[events[first]]
         found.append((path[first, level], host.thread[events[first]].astype(np.int64), begin, stop - begin))
     name, thread, start, dur = (
-        (np.concatenate((none, *column)) for column in zip(*found, strict=True)) if found else [none] * 4
+        (np.concatenate((_NOTHING, *column)) for column in zip(*found, strict=True)) if found else [_NOTHING] * 4
     )
     return Scopes(list(names), name, thread, start, dur, _arrows(host, origins))
 

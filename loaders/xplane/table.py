@@ -18,10 +18,13 @@ from tracelens_graph.loaders.xplane.details import Sources
 from tracelens_graph.loaders.xplane.hlo import read_program
 from tracelens_graph.loaders.xplane.names import COPIES, FILLS, bytes_told, frame_name, host_kind
 from tracelens_graph.loaders.xplane.ops import Instructions
-from tracelens_graph.loaders.xplane.scopes import Host, Scopes, scopes
+from tracelens_graph.loaders.xplane.scopes import NO_SCOPES, Host, Scopes, scopes
 from tracelens_graph.loaders.xplane.space import Span
 from tracelens_graph.loaders.xplane.wire import Buffer
 from tracelens_graph.schema import NESTING_RANK, STORED, Kind
+
+_NEVER = ("external_id", "sequence", "forward_thread")
+"""What a profile never tells."""
 
 _STRUCTURE = ("parent", "last", "depth", "owner", "owner_rule")
 
@@ -91,7 +94,11 @@ def event_table(events: Events, which: Instructions, known: Programs) -> tuple[E
     }  # fmt: skip
     events.names = list(events.codes)
     made: dict[str, np.ndarray] = {
-        prop.name: np.full(count, prop.absent or 0, prop.dtype) for prop in STORED if prop.name not in _STRUCTURE
+        prop.name: np.broadcast_to(np.array(prop.absent or 0, prop.dtype), count)
+        if prop.name in _NEVER
+        else np.full(count, prop.absent or 0, prop.dtype)
+        for prop in STORED
+        if prop.name not in _STRUCTURE
     }
     made["uid"] = np.concatenate((events.uid, events.count + np.arange(count - recorded)))
     for key, column in columns.items():
@@ -110,6 +117,8 @@ def event_table(events: Events, which: Instructions, known: Programs) -> tuple[E
 
 
 def _scopes(events: Events, columns: Mapping[str, np.ndarray], place: np.ndarray, origins: list[Origin]) -> Scopes:
+    if not any(one.scopes for one in origins):
+        return NO_SCOPES
     run = events.numbers.get("run_id")
     on_gpu = np.zeros(len(place), bool)
     on_gpu[: len(events.uid)] = events.on_gpu
