@@ -206,12 +206,12 @@ def _with_pattern(data: np.ndarray, tags: np.ndarray, wanted: np.ndarray) -> np.
         return np.zeros(len(tags), bool)
     low = np.zeros(256, bool)
     low[np.where(wanted < 128, wanted, wanted & 127 | 128)] = True
-    places = np.flatnonzero((data[:-3] == EVENT_TAG) & (data[2:-1] == 8) & low[data[3:]])
     found = np.zeros(len(tags), bool)
-    found[np.searchsorted(tags, places, "right") - 1] = True
     # A statistic of 128 bytes and more has a size of two bytes or more.
-    places = np.flatnonzero((data[:-4] == EVENT_TAG) & (data[1:-3] > 127) & (data[3:-1] == 8) & low[data[4:]])
-    found[np.searchsorted(tags, places, "right") - 1] = True
+    for size in (1, 2):
+        places = np.flatnonzero((data[: -2 - size] == EVENT_TAG) & (data[1 + size : -1] == 8))
+        places = places[low[data[places + 2 + size]]]
+        found[np.searchsorted(tags, places, "right") - 1] = True
     return found
 
 

@@ -28,7 +28,7 @@ _OF_XLA = re.compile(
 )
 _OWN_THREADS = re.compile(r"tf_|py_xla|xla|XLA|pjrt|Host Threads|jax_|StreamExecutor|Eigen|cuda|hip", re.IGNORECASE)
 
-FILLS, COPIES = re.compile(r"mem_?set|fillBuffer", re.IGNORECASE), re.compile(r"mem_?cpy|^copy", re.IGNORECASE)
+FILLS, COPIES = re.compile(r"(?:cuda|cu|hip)\w*Memset"), re.compile(r"(?:cuda|cu|hip)\w*Memcpy")
 """What launches of fills and of copies are called."""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,42 +78,48 @@ def event_table(events: Events, which: Instructions, known: Programs) -> tuple[E
     """
     kind, name = _kinds(events, which)
     start, dur, thread, program, hlo = which.made
-    parts = {
-        "kind": (kind, np.full(len(start), Kind.Op)), "name": (name, hlo), "thread": (events.thread, thread),
-        "start_ns": (events.start_ns, start), "dur_ns": (events.dur_ns, dur),
-    }  # fmt: skip
-    columns = {key: np.concatenate(both) for key, both in parts.items()}
-    program, hlo = np.concatenate((which.program, program)), np.concatenate((which.hlo, hlo))
-    is_op = columns["kind"] == Kind.Op
-    told = _told(events, is_op, program, hlo, known)
-    calls = _scopes(events, columns, told.place, told.origins)
-    count, recorded = len(is_op) + len(calls.name), len(events.uid)
-    modules = {
-        "kind": np.full(len(calls.name), Kind.Module), "thread": calls.thread, "start_ns": calls.start_ns,
-        "dur_ns": calls.dur_ns, "name": np.array([events.code(name) for name in calls.names], np.int64)[calls.name],
-    }  # fmt: skip
-    events.names = list(events.codes)
-    made: dict[str, np.ndarray] = {
-        prop.name: np.broadcast_to(np.array(prop.absent or 0, prop.dtype), count)
-        if prop.name in _NEVER
-        else np.full(count, prop.absent or 0, prop.dtype)
-        for prop in STORED
-        if prop.name not in _STRUCTURE
+    known_columns: dict[str, tuple[np.ndarray, np.ndarray]] = {
+        "kind": (kind, np.full(len(start), Kind.Op, np.uint8)),
+        "name": (name, hlo.astype(np.int32)),
+        "thread": (events.thread, thread.astype(np.int32)),
+        "start_ns": (events.start_ns, start),
+        "dur_ns": (events.dur_ns, dur),
     }
-    made["uid"] = np.concatenate((events.uid, events.count + np.arange(count - recorded)))
-    for key, column in columns.items():
-        made[key][:] = np.concatenate((column, modules[key]))
-    made["argset"][: len(is_op)] = told.argset
+    columns = {key: np.concatenate(both) if len(both[1]) else both[0] for key, both in known_columns.items()}
+    del known_columns, kind, name
+    if len(start):
+        program, hlo = np.concatenate((which.program, program)), np.concatenate((which.hlo, hlo))
+    else:
+        program, hlo = which.program, which.hlo
+    told = _told(events, columns["kind"] == Kind.Op, program, hlo, known)
+    calls = _scopes(events, columns, told.place, told.origins)
+    count, recorded = len(columns["kind"]) + len(calls.name), len(events.uid)
+    modules = {
+        "kind": np.full(len(calls.name), Kind.Module, np.uint8),
+        "name": np.array([events.code(one) for one in calls.names], np.int32)[calls.name],
+        "thread": calls.thread.astype(np.int32),
+        "start_ns": calls.start_ns,
+        "dur_ns": calls.dur_ns,
+        "argset": np.full(len(calls.name), -1, np.int32),
+    }
+    events.names = list(events.codes)
+    ops = np.flatnonzero(told.place >= 0)
+    columns["argset"] = told.argset
+    for key, column in modules.items():
+        if len(column):
+            columns[key] = np.concatenate((columns[key], column))
+    columns["uid"] = np.concatenate((events.uid, events.count + np.arange(count - recorded)))
+    for prop in STORED:
+        if prop.name not in (*_STRUCTURE, *columns):
+            absent = np.array(prop.absent or 0, prop.dtype)
+            columns[prop.name] = np.broadcast_to(absent, count) if prop.name in _NEVER else np.full(count, absent)
     correlation = events.numbers.get("correlation_id")
     if correlation is not None:
-        made["correlation"][:recorded] = np.where(correlation > 0, correlation, -1)
-    _fill_bytes(events, made["bytes"])
-    names, made["name"] = _renamed(events, made["name"])
-    ops = np.flatnonzero(told.place >= 0)
-    return (
-        EventTable(made, names, events.threads, told.argsets, autograd_flows=calls.arrows),
-        Sources(made["uid"][ops], told.place[ops], told.facts),
-    )
+        columns["correlation"][:recorded] = np.where(correlation > 0, correlation, -1)
+    _fill_bytes(events, columns["bytes"])
+    sources = Sources(columns["uid"][ops], told.place[ops], told.facts)
+    names, columns["name"] = _renamed(events, columns["name"])
+    return EventTable(columns, names, events.threads, told.argsets, autograd_flows=calls.arrows), sources
 
 
 def _scopes(events: Events, columns: Mapping[str, np.ndarray], place: np.ndarray, origins: list[Origin]) -> Scopes:
@@ -171,28 +177,34 @@ def _kinds(events: Events, which: Instructions) -> tuple[np.ndarray, np.ndarray]
 
 def _gpu_kinds(events: Events, gpu: np.ndarray) -> np.ndarray:
     """Kinds of GPU events: copies and fills by their details, else by the name of their launch, else by their own."""
-    kind = np.full(len(gpu), Kind.Kernel, np.uint8)
+    kind = _per_name(events, gpu, _of_name)
     correlation = events.numbers.get("correlation_id")
-    by_name = {code: _of_name(events.names[code]) for code in np.unique(events.name[gpu]).tolist()}
-    kind[:] = [by_name[code] for code in events.name[gpu].tolist()]
     if correlation is not None:
-        host = np.flatnonzero(~events.on_gpu & (correlation > 0))
-        launched = {code: _of_launch(events.names[code]) for code in np.unique(events.name[host]).tolist()}
-        order = host[np.argsort(correlation[host], kind="stable")]
-        at = np.searchsorted(correlation[order], correlation[gpu])
-        at = np.minimum(at, max(len(order) - 1, 0))
+        calls = np.flatnonzero(~events.on_gpu & (correlation > 0))
+        launched = _per_name(events, calls, _of_launch)
+        calls, launched = calls[launched != Kind.Kernel], launched[launched != Kind.Kernel]
+        order = np.argsort(correlation[calls], kind="stable")
         if len(order):
-            same = (correlation[order[at]] == correlation[gpu]) & (kind == Kind.Kernel)
-            told = np.array([launched[code] for code in events.name[order[at]].tolist()], np.uint8)
-            kind = np.where(same, told, kind)
+            ids = correlation[calls[order]]
+            at = np.minimum(np.searchsorted(ids, correlation[gpu]), len(ids) - 1)
+            kind = np.where((ids[at] == correlation[gpu]) & (kind == Kind.Kernel), launched[order[at]], kind)
     for stat, value in (("memcpy_details", Kind.Memcpy), ("memset_details", Kind.Memset)):
         if stat in events.texts:
             kind[events.texts[stat][gpu] >= 0] = value
     return kind
 
 
+def _per_name(events: Events, rows: np.ndarray, kind: Callable[[str], Kind]) -> np.ndarray:
+    """The kind of each of some events, told once per name."""
+    kinds = np.zeros(len(events.names), np.uint8)
+    for code in distinct(events.name[rows])[0].tolist():
+        kinds[code] = kind(events.names[code])
+    found: np.ndarray = kinds[events.name[rows]]
+    return found
+
+
 def _of_launch(name: str) -> Kind:
-    return Kind.Memset if FILLS.search(name) else Kind.Memcpy if COPIES.search(name) else Kind.Kernel
+    return Kind.Memset if FILLS.match(name) else Kind.Memcpy if COPIES.match(name) else Kind.Kernel
 
 
 def _of_name(name: str) -> Kind:
