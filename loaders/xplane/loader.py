@@ -7,7 +7,7 @@ from typing import Any
 
 from tracelens_graph.errors import NotATraceError
 from tracelens_graph.graph.build import build_core
-from tracelens_graph.graph.core import Core, TraceInfo
+from tracelens_graph.graph.core import XLA, Core, TraceInfo
 from tracelens_graph.loaders.sources import Source
 from tracelens_graph.loaders.xplane.collect import GPU, HOST, TASK, Collector, Events, programs
 from tracelens_graph.loaders.xplane.details import XplaneDetails
@@ -76,7 +76,7 @@ def _process(told: Mapping[str, Mapping[str, Any]]) -> Any:
 def _info(source: Source, events: Events, told: Mapping[str, Mapping[str, Any]], is_cut: bool) -> TraceInfo:
     start = told.get(TASK, {}).get("profile_start_time", 0)
     start = start if isinstance(start, int) and 0 <= start < 2**62 else 0
-    metadata: dict[str, Any] = {"profiler": "XLA", "baseTimeNanoseconds": start}
+    metadata: dict[str, Any] = {"profiler": XLA, "baseTimeNanoseconds": start}
     if devices := [_device(name, stats) for name, stats in told.items() if GPU.fullmatch(name) and len(stats) > 1]:
         metadata["deviceProperties"] = sorted(devices, key=lambda one: int(one["id"]))
     for key in ("jax_version", "jaxlib_version"):
