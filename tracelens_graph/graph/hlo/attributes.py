@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from tracelens_graph.graph.hlo import work
 from tracelens_graph.graph.hlo.program import Instruction, Program
@@ -20,9 +20,6 @@ PREFIX = "hlo::"
 
 _LONGEST = 200
 """Characters of an attribute; tuples can have many parts."""
-
-_DEEPEST = 8
-"""Bodies within bodies that are looked into."""
 
 _KINDS: tuple[tuple[str, frozenset[str]], ...] = (
     ("dot", frozenset({"dot", "ragged-dot"})),
@@ -58,7 +55,7 @@ _TARGETS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
 def attributes(program: Program, one: Instruction) -> list[str]:
     """The attributes of an instruction, the name of its kind first."""
     told = [table_name(program, one), str(one.shape)]
-    inside = list(dict.fromkeys(inner.opcode for inner in _inside(program, one)))
+    inside = list(dict.fromkeys(inner.opcode for inner in program.inside(one)))
     if body := [opcode for opcode in inside if opcode not in work.FREE]:
         told.append(f"body={' '.join(body)}")
     if one.target:
@@ -69,7 +66,7 @@ def attributes(program: Program, one: Instruction) -> list[str]:
     if products:
         shape, product = max(products, key=lambda found: found[1].flops)
         told += [f"product={'x'.join(map(str, product))}", f"type={shape}"]
-    elif convolution := next((inner for inner in (one, *_inside(program, one)) if inner.convolution), None):
+    elif convolution := next((inner for inner in (one, *program.inside(one)) if inner.convolution), None):
         shapes = [operand.shape for operand in program.operands(convolution)][:2]
         told += [f"{name}={shape}" for name, shape in zip(("input", "filter"), shapes, strict=False)]
         told += [f"type={shape.name}" for shape in shapes[:1]]
@@ -81,7 +78,7 @@ def attributes(program: Program, one: Instruction) -> list[str]:
 def table_name(program: Program, one: Instruction) -> str:
     """The name by which the table of ops knows an instruction."""
     if one.opcode == "fusion":
-        inside = {inner.opcode for inner in _inside(program, one)}
+        inside = {inner.opcode for inner in program.inside(one)}
         return f"{PREFIX}fusion({next((kind for kind, opcodes in _KINDS if inside & opcodes), 'copy')})"
     if one.opcode == "custom-call":
         return f"{PREFIX}custom-call({next((kind for kind, target in _TARGETS if target.search(one.target)), 'other')})"
@@ -107,20 +104,12 @@ def table_names(argsets: Sequence[Sequence[str]]) -> dict[int, str]:
     return {code: told[0] for code, argset in enumerate(argsets) if (told := told_in(argset[3]))}
 
 
-def _inside(program: Program, one: Instruction, depth: int = 0) -> Iterator[Instruction]:
-    """The instructions in the body of a fusion, and in those of fusions in it."""
-    if one.opcode == "fusion" and depth < _DEEPEST and (body := program.body(one)) is not None:
-        for inner in body.instructions:
-            yield inner
-            yield from _inside(program, inner, depth + 1)
-
-
 def _products(program: Program, one: Instruction) -> list[tuple[str, work.Product]]:
     """Products that an instruction computes, each with the type of its first operand."""
     found = []
-    for inner in (one, *_inside(program, one)):
+    for inner in (one, *program.inside(one)):
         if product := work.product_of(program, inner):
-            found.append((next(program.operands(inner)[0].shape.arrays()).name, product))
+            found.append((program.operands(inner)[0].shape.name, product))
     return found
 
 

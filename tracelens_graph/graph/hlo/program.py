@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tracelens_graph.graph.hlo.shapes import Shape
 
@@ -128,12 +128,14 @@ class Program:
         name: such as `jit_step`.
         computations: by id.
         entry: id of the computation that the program is.
+        known: what was found out about its parts, by whoever asked (`graph.hlo.work`).
     """
 
     id: int
     name: str = ""
     computations: dict[int, Computation] = field(default_factory=dict)
     entry: int = 0
+    known: dict[tuple[object, ...], Any] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
     def instructions(self) -> dict[int, Instruction]:
@@ -152,6 +154,20 @@ class Program:
     def body(self, one: Instruction) -> Computation | None:
         """The first computation that an instruction calls; None for none."""
         return next((self.computations[id] for id in one.called if id in self.computations), None)
+
+    def inside(self, one: Instruction) -> list[Instruction]:
+        """The instructions in the body of a fusion, and in those of fusions in it, each computation once."""
+        found: list[Instruction] = []
+        seen: set[int] = set()
+        waiting = [one]
+        while waiting:
+            fusion = waiting.pop()
+            body = self.body(fusion) if fusion.opcode == "fusion" else None
+            if body is not None and body.id not in seen:
+                seen.add(body.id)
+                found += body.instructions
+                waiting += body.instructions
+        return found
 
     def origin(self, one: Instruction) -> str:
         """The `op_name` of an instruction; of a fusion without one, that of its result, else the first in its body."""

@@ -17,6 +17,9 @@ TYPES = {
 
 TUPLE, OPAQUE, TOKEN = 13, 14, 17
 
+_FARTHEST = 1 << 62
+"""Largest stride; sizes in a damaged program can be anything."""
+
 _POINTER = 8
 """Bytes that a part of a tuple takes in the tuple itself."""
 
@@ -73,7 +76,7 @@ class Shape:
         found, distance = [0] * len(self.dims), 1
         for dimension in order:
             found[dimension] = distance
-            distance *= self.dims[dimension]
+            distance = min(distance * self.dims[dimension], _FARTHEST)
         return tuple(found)
 
     def arrays(self) -> Iterator[Shape]:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
-from math import ceil, log2, prod
+from collections.abc import Callable, Iterable
+from math import ceil, gcd, log2, prod
 from typing import NamedTuple
 
 from tracelens_graph.graph.hlo.program import Computation, DotDims, Instruction, Program
@@ -52,8 +52,8 @@ COLLECTIVES = frozenset(
 )  # fmt: skip
 """What combines values of devices: one operation for each element, as if there were two of them."""
 
-_DEEPEST = 40
-"""Computations within computations that are followed; loops of calls, which only a damaged program has, end there."""
+_LARGEST_KERNEL = 1 << 16
+"""Positions of a kernel in one dimension that are looked at; real ones have a few."""
 
 
 class Work(NamedTuple):
@@ -88,33 +88,40 @@ class Product(NamedTuple):
         return 2 * self.batch * self.m * self.n * self.k
 
 
-def work(program: Program, one: Instruction, depth: int = 0) -> Work:
+def work(program: Program, one: Instruction) -> Work:
     """What an instruction should cost.
 
     Args:
         program: its program.
         one: the instruction.
-        depth: number of computations around it that were followed to it.
     """
-    if one.opcode in FREE or depth > _DEEPEST:
+    if one.opcode in FREE:
         return Work()
     if one.opcode == "fusion":
         body = program.body(one)
-        done = _sum(program, body, depth + 1)
+        done = _sum(program, body)
         return Work(done.flops, done.transcendentals, _fusion_bytes(program, one, body))
     if one.opcode in ("while", "call", "async-start", "conditional"):
-        return _called(program, one, depth + 1)
-    flops, transcendentals = _operations(program, one, depth)
+        return _called(program, one)
+    flops, transcendentals = _operations(program, one)
     return Work(flops, transcendentals, _bytes(program, one))
 
 
-def _sum(program: Program, body: Computation | None, depth: int) -> Work:
-    found = [work(program, one, depth) for one in body.instructions] if body else []
-    return Work(*(sum(part) for part in zip(*found, strict=True))) if found else Work()
+def _sum(program: Program, body: Computation | None) -> Work:
+    """The work of all instructions of a computation; of one that calls itself, which only damage makes, once."""
+    if body is None:
+        return Work()
+    key = "work", body.id
+    if key not in program.known:
+        program.known[key] = Work()
+        found = [work(program, one) for one in body.instructions]
+        program.known[key] = Work(*(sum(part) for part in zip(*found, strict=True))) if found else Work()
+    done: Work = program.known[key]
+    return done
 
 
-def _called(program: Program, one: Instruction, depth: int) -> Work:
-    found = [_sum(program, program.computations[id], depth) for id in one.called if id in program.computations]
+def _called(program: Program, one: Instruction) -> Work:
+    found = [_sum(program, program.computations[id]) for id in one.called if id in program.computations]
     if not found:
         return Work()
     if one.opcode == "conditional":
@@ -122,7 +129,7 @@ def _called(program: Program, one: Instruction, depth: int) -> Work:
     return Work(*(sum(part) for part in zip(*found, strict=True)))
 
 
-def _operations(program: Program, one: Instruction, depth: int) -> tuple[int, int]:
+def _operations(program: Program, one: Instruction) -> tuple[int, int]:
     shape = one.shape.parts[0] if one.shape.parts else one.shape
     count = shape.elements
     if one.opcode in ELEMENTWISE:
@@ -146,7 +153,7 @@ def _operations(program: Program, one: Instruction, depth: int) -> tuple[int, in
         "map": count,
     }
     if one.opcode in repeats:
-        each = _sum(program, program.body(one), depth + 1).times(max(repeats[one.opcode], 0))
+        each = _sum(program, program.body(one)).times(max(repeats[one.opcode], 0))
         return each.flops, each.transcendentals
     if one.opcode == "sort":
         return first * ceil(log2(first)) if first > 1 else 0, 0
@@ -188,40 +195,38 @@ def _results(one: Instruction) -> list[Shape]:
 
 def _fusion_bytes(program: Program, one: Instruction, body: Computation | None) -> int:
     if body is None:
-        return one.shape.all_bytes + sum(shape.shape.all_bytes for shape in program.operands(one))
-    users = _users(body)
-    read = sum(
-        _read_bytes(program, parameter, users, 0) for parameter in body.instructions if parameter.opcode == "parameter"
-    )
-    return read + _written(program, body.result)
+        return one.shape.all_bytes + sum(operand.shape.all_bytes for operand in program.operands(one))
+    return sum(_read_bytes(program, body).values()) + _written(program, body.result)
 
 
-def _users(body: Computation) -> Mapping[int, list[Instruction]]:
-    found: dict[int, list[Instruction]] = {}
-    for user in body.instructions:
-        for operand in dict.fromkeys(user.operands):
-            found.setdefault(operand, []).append(user)
+def _read_bytes(program: Program, body: Computation) -> dict[int, int]:
+    """Position of each parameter of a fusion's body -> bytes of it that are read: of one that is sliced, the slices."""
+    key = "read", body.id
+    if key not in program.known:
+        program.known[key] = {}
+        users: dict[int, list[Instruction]] = {}
+        for user in body.instructions:
+            for operand in dict.fromkeys(user.operands):
+                users.setdefault(operand, []).append(user)
+        program.known[key] = {
+            one.parameter: _bytes_of_users(program, one, users.get(one.id, []))
+            for one in body.instructions
+            if one.opcode == "parameter"
+        }
+    found: dict[int, int] = program.known[key]
     return found
 
 
-def _read_bytes(program: Program, parameter: Instruction, users: Mapping[int, list[Instruction]], depth: int) -> int:
-    """Bytes of a parameter of a fusion that its body reads: of one that it only slices, the slices."""
+def _bytes_of_users(program: Program, parameter: Instruction, users: Iterable[Instruction]) -> int:
     total, whole = 0, False
-    for user in users.get(parameter.id, ()):
-        if user.opcode == "fusion" and depth < _DEEPEST and (inner := program.body(user)) is not None:
-            inner_users = _users(inner)
-            for position, operand in enumerate(user.operands):
-                if operand == parameter.id:
-                    total += sum(
-                        _read_bytes(program, one, inner_users, depth + 1)
-                        for one in inner.instructions
-                        if one.opcode == "parameter" and one.parameter == position
-                    )
-        elif user.opcode == "slice" or (
-            user.opcode in ("dynamic-slice", "gather") and user.operands and user.operands[0] == parameter.id
-        ):
+    for user in users:
+        is_first = bool(user.operands) and user.operands[0] == parameter.id
+        if user.opcode == "fusion" and (inner := program.body(user)) is not None:
+            read = _read_bytes(program, inner)
+            total += sum(read.get(at, 0) for at, operand in enumerate(user.operands) if operand == parameter.id)
+        elif user.opcode == "slice" or (is_first and user.opcode in ("dynamic-slice", "gather")):
             total += user.shape.bytes
-        elif user.opcode == "dynamic-update-slice" and user.operands and user.operands[0] == parameter.id:
+        elif is_first and user.opcode == "dynamic-update-slice":
             continue  # it is changed in place
         elif user.opcode in ("broadcast", "reshape"):
             total += parameter.shape.bytes
@@ -235,7 +240,7 @@ def _written(program: Program, root: Instruction | None) -> int:
     if root is None:
         return 0
     if root.opcode == "tuple":
-        return sum(_written(program, part) for part in program.operands(root))
+        return sum(_written(program, part) for part in program.operands(root) if part.opcode != "tuple")
     if root.opcode == "dynamic-update-slice" and len(update := program.operands(root)) > 1:
         return update[1].shape.bytes
     return root.shape.all_bytes
@@ -257,6 +262,8 @@ def product_of(program: Program, one: Instruction) -> Product | None:
     if dims is None or len(operands) < 2:
         return None
     left, right = operands[:2]
+    if not (left.is_array and right.is_array):
+        return None
     batch = _sizes(left, dims.lhs_batch)
     k = _sizes(left, dims.lhs_contracting)
     m = prod(size for i, size in enumerate(left.dims) if i not in (*dims.lhs_batch, *dims.lhs_contracting))
@@ -302,18 +309,19 @@ def convolution_flops(program: Program, one: Instruction) -> int:
 def _valid(source: int, kernel: int, result: int, stride: int, low: int, high: int, dilation: int, base: int) -> int:
     """Pairs of a position of the kernel and one of the result that meet an element of the input, in one dimension."""
     reach = (source - 1) * base + 1 if source else 0
+    # Positions of the result that lie `period` apart fall onto elements of an input that is spread out.
+    common = gcd(stride, base)
+    period = base // common
     total = 0
-    for position in range(min(kernel, 1 << 20)):
-        # Element of the dilated input at output o: o * stride + position * dilation - low, a multiple of `base`.
+    for position in range(min(kernel, _LARGEST_KERNEL)):
+        # Place in the spread input at position o of the result: o * stride + offset, to be a multiple of `base`.
         offset = position * dilation - low
         first = max(0, -(offset // stride)) if offset < 0 else 0
         last = min(result - 1, (reach - 1 - offset) // stride)
-        if last < first:
+        if last < first or offset % common:
             continue
-        if base == 1:
-            total += last - first + 1
-        else:
-            total += sum((o * stride + offset) % base == 0 for o in range(first, last + 1))
+        hit = (-offset // common * pow(stride // common, -1, period)) % period
+        total += (last - hit) // period - (first - 1 - hit) // period
     return total
 
 
