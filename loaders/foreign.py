@@ -78,8 +78,11 @@ _SUFFIXES = {
 _BINARY = re.compile(rb"[\x00-\x08\x0e-\x1f\x80-\xff]")
 _NSYS_NAMES = (".nsys-rep", ".qdrep", ".qdstrm")
 
+_JAX = "JAX or TensorFlow"
+_BESIDE_XPLANE = "the .xplane.pb that JAX writes beside it holds all that was recorded, and can be read"
+
 _TOOLS: tuple[tuple[str, str], ...] = (
-    (r"^/(?:device|host):|^TensorFlow|^XLA", "JAX or TensorFlow"),
+    (r"^/(?:device|host):|^TensorFlow|^XLA", _JAX),
     (r"^(?:\d+ )?(?:CPU HIP API|CPU HSA API|GPU\d*|COPY|Markers and Ranges)\b", "AMD's rocprof"),
     (r"^(?:Browser|Renderer|GPU Process|Utility)\b|^CrRenderer|CrBrowser", "a Chromium browser"),
 )
@@ -90,7 +93,7 @@ _KEYS = {
     "v8-version": "a Chromium browser",
     "user-agent": "a Chromium browser",
     "systemTraceEvents": "Android's systrace",
-    "highres-ticks": "JAX or TensorFlow",
+    "highres-ticks": _JAX,
 }
 """Keys beside the events, or in their `metadata` -> the tool that writes them."""
 _CATEGORIES = {
@@ -220,9 +223,10 @@ def what_chrome_trace_is(keys: Mapping[str, Any], processes: Iterable[str], cate
     parts = {part for category in categories for part in category.split(",")}
     tool = tool or next((one for part, one in _CATEGORIES.items() if part in parts), "another tool")
     shown = f" (it has {', '.join(sorted(categories)[:4])})" if categories else ""
+    instead = f"{_BESIDE_XPLANE}; {_EXPORTED}" if tool == _JAX else _EXPORTED
     return (
         f"is a Chrome trace of {tool}: no event has a category of PyTorch's profiler{shown}; "
-        f"ui.perfetto.dev opens it; {_EXPORTED}"
+        f"ui.perfetto.dev opens it; {instead}"
     )
 
 

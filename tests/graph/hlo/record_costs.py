@@ -96,7 +96,7 @@ FUNCTIONS: dict[str, Any] = {
         S(128, 64),
     ),
     "xent": (
-        lambda l, y: -jnp.take_along_axis(jax.nn.log_softmax(l), y[:, None], 1).mean(),
+        lambda x, y: -jnp.take_along_axis(jax.nn.log_softmax(x), y[:, None], 1).mean(),
         S(32, 100),
         S(32, t=jnp.int32),
     ),
