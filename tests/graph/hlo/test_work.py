@@ -7,7 +7,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from made_hlo import F32, S32, computation, instruction, mlp, program, shape
+from made_hlo import F32, S32, U8, computation, instruction, mlp, packed, program, shape, tuple_of
 from plain_xplane import block, number
 
 from tracelens_graph.graph.hlo.attributes import attributes, table_name, told_in
@@ -93,6 +93,28 @@ def test_a_library_for_products() -> None:
     found = read(program("p", 1, computation(1, "main", 3, *operands, call)))
     assert of(found, "custom-call.1").flops == 2 * 4 * 16 * 8
     assert table_name(found, found.by_name["custom-call.1"]) == "hlo::custom-call(gemm)"
+
+
+CONVOLUTION = block(15, b"".join(block(1, number(1, 3) + number(3, 1) + number(4, 1)) for _ in range(2))) + block(
+    16,
+    number(3, 1) + number(4, 0) + packed(6, [2, 3]) + number(7, 0) + number(8, 1) + packed(11, [2, 3])
+    + number(9, 0) + number(10, 1) + packed(12, [2, 3]),
+)  # fmt: skip
+"""Three by three, padded by one: batch, channels, height, width."""
+
+
+@pytest.mark.parametrize("what", ["Forward", "BackwardInput", "BackwardFilter"])
+def test_a_convolution_and_its_backward_passes_do_the_same_work(what: str) -> None:
+    x, w, y = shape(F32, 2, 3, 5, 5), shape(F32, 8, 3, 3, 3), shape(F32, 2, 8, 5, 5)
+    left, right, made = {"Forward": (x, w, y), "BackwardInput": (y, w, x), "BackwardFilter": (x, y, w)}[what]
+    call = instruction(
+        3, "conv.1", "custom-call", tuple_of(made, shape(U8, 1000)), [1, 2],
+        more=CONVOLUTION + block(28, f"__cudnn$conv{what}"),
+    )  # fmt: skip
+    operands = [instruction(1, "a", "parameter", left), instruction(2, "b", "parameter", right)]
+    found = read(program("p", 1, computation(1, "main", 3, *operands, call)))
+    inside = (3 * 5 - 2) ** 2  # of 5 positions of a kernel of 3 two lose a product to padding
+    assert of(found, "conv.1") == Work(2 * 2 * 3 * 8 * inside, 0, 4 * (2 * 3 * 25 + 8 * 3 * 9 + 2 * 8 * 25))
 
 
 @pytest.mark.parametrize("text", ["", "[]", '["hlo::', '["x", "hlo::dot"]', "1", '[1, "hlo::dot"'])

@@ -291,8 +291,14 @@ def convolution_flops(program: Program, one: Instruction) -> int:
     dims = one.convolution
     if dims is None or len(operands) < 2:
         return 0
-    shapes = [operands[0], operands[1], next(one.shape.arrays(), Shape())]
-    result, kernel, source = shapes[2], shapes[1], shapes[0]
+    left, right, made = operands[0], operands[1], next(one.shape.arrays(), Shape())
+    # Calls of cuDNN keep the dimensions of the forward pass, whatever of it they compute.
+    if one.target.endswith("BackwardInput"):
+        source, kernel, result = made, right, left
+    elif one.target.endswith("BackwardFilter"):
+        source, kernel, result = left, made, right
+    else:
+        source, kernel, result = left, right, made
     if max((dims.kernel_out, dims.kernel_in, *dims.kernel_space), default=0) >= len(kernel.dims):
         return 0
     space = list(zip(dims.input_space, dims.kernel_space, dims.output_space, strict=False))
@@ -352,6 +358,6 @@ def _te_attention(program: Program, one: Instruction) -> int:
 
 _LIBRARIES: tuple[tuple[re.Pattern[str], Callable[[Program, Instruction], int]], ...] = (
     (re.compile(r"^te_fused_attn_(?:forward|backward)"), _te_attention),
-    (re.compile(r"^__cudnn\$conv(?:Forward|BiasActivationForward)"), convolution_flops),
+    (re.compile(r"^__(?:cudnn|miopen)\$conv"), convolution_flops),
 )
 """Targets of custom calls, and what they compute."""
