@@ -3,7 +3,7 @@
     pip install jax
     python examples/record_jax.py FOLDER
 
-The profile that is shipped with these examples, `traces/tiny-transformer-jax-cpu.xplane.pb.gz`, was made by this script.
+`traces/tiny-transformer-jax-cpu.xplane.pb.gz` beside this script was made by it.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def without_hosts(profile: bytes) -> bytes:
 
 
 def main(folder: Path) -> None:
-    sizes = {name: (WIDTH, WIDTH) for name in "qkvo"} | {"up": (WIDTH, 4 * WIDTH), "down": (4 * WIDTH, WIDTH)}
+    sizes = dict.fromkeys("qkvo", (WIDTH, WIDTH)) | {"up": (WIDTH, 4 * WIDTH), "down": (4 * WIDTH, WIDTH)}
     keys = iter(jax.random.split(jax.random.key(0), LAYERS * len(sizes) + 1))
     layers = [{name: jax.random.normal(next(keys), size) * 0.05 for name, size in sizes.items()} for _ in range(LAYERS)]
     x = jax.random.normal(next(keys), (BATCH, TOKENS, WIDTH))

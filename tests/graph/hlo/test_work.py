@@ -10,8 +10,9 @@ import pytest
 from made_hlo import F32, S32, U8, computation, instruction, mlp, packed, program, shape, tuple_of
 from plain_xplane import block, number
 
-from tracelens_graph.graph.hlo.attributes import attributes, table_name, told_in
+from tracelens_graph.graph.hlo.attributes import attributes, table_name
 from tracelens_graph.graph.hlo.program import Program
+from tracelens_graph.graph.hlo.told import told_in
 from tracelens_graph.graph.hlo.work import Product, Work, product_of, work
 from tracelens_graph.loaders.xplane.hlo import read_program
 

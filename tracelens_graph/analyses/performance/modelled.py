@@ -11,7 +11,7 @@ from tracelens_graph.analyses.shared.grouping import group_by
 from tracelens_graph.extension import extension_of
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.hlo.attributes import table_names
+from tracelens_graph.graph.hlo.told import table_names
 from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.op_table.hlo import INSTRUCTION

@@ -8,15 +8,12 @@ The first of them is the name by which the table of ops knows it (`op_table.hlo`
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 
 from tracelens_graph.graph.hlo import work
 from tracelens_graph.graph.hlo.program import Instruction, Program
-
-PREFIX = "hlo::"
-"""How names of instructions in the table of ops begin."""
+from tracelens_graph.graph.hlo.told import PREFIX
 
 _LONGEST = 200
 """Characters of an attribute; tuples can have many parts."""
@@ -83,25 +80,6 @@ def table_name(program: Program, one: Instruction) -> str:
     if one.opcode == "custom-call":
         return f"{PREFIX}custom-call({next((kind for kind, target in _TARGETS if target.search(one.target)), 'other')})"
     return f"{PREFIX}{one.opcode}"
-
-
-def told_in(concrete: str) -> list[str]:
-    """The attributes in the values of an argument set; empty for one of no instruction."""
-    if f'"{PREFIX}' not in concrete:
-        return []
-    try:
-        values = json.loads(concrete)
-    except (ValueError, RecursionError):
-        return []
-    if not isinstance(values, list):
-        return []
-    texts = [value for value in values if isinstance(value, str) and value]
-    return texts if texts and texts[0].startswith(PREFIX) else []
-
-
-def table_names(argsets: Sequence[Sequence[str]]) -> dict[int, str]:
-    """Of argument sets of instructions, by position: the name by which the table of ops knows the instruction."""
-    return {code: told[0] for code, argset in enumerate(argsets) if (told := told_in(argset[3]))}
 
 
 def _products(program: Program, one: Instruction) -> list[tuple[str, work.Product]]:
