@@ -17,6 +17,9 @@ from tracelens_graph.errors import TraceError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
 from tracelens_graph.schema import GPU_KINDS, Kind, OwnerRule
+from tracelens_graph.set_loading import trace_files
+from tracelens_graph.stores.cut import piece_between, write_piece
+from tracelens_graph.stores.graph_file import write_graph
 
 EXAMPLE = CHECKOUT / "examples/traces/tiny-transformer-jax-cpu.xplane.pb.gz"
 US = 1_000_000
@@ -283,3 +286,28 @@ def test_damaged_bytes_give_a_graph_or_one_line(seed: int) -> None:
             if core := loaded_or_none(bytes(damaged)):
                 assert (core.columns.dur_ns >= 0).all()
                 core.details.events(core.columns.uid.tolist())
+
+
+def test_of_a_folder_as_jax_writes_it_the_profile_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "host.xplane.pb").write_bytes(cpu_step())
+    (tmp_path / "host.trace.json.gz").write_bytes(gzip.compress(b'{"traceEvents": []}'))
+    (tmp_path / "other.trace.json.gz").write_bytes(gzip.compress(b'{"traceEvents": []}'))
+    found = [Path(file).name for file in trace_files([str(tmp_path)])]
+    assert found == ["host.xplane.pb", "other.trace.json.gz"]
+
+
+def test_a_saved_and_a_cut_profile_have_the_same_owners(tmp_path: Path) -> None:
+    core = load_core(two_kernels_each(False))
+    write_graph(core, tmp_path / "saved.tlg")
+    assert load_core(tmp_path / "saved.tlg").equals(core)
+    with (tmp_path / "cut.json").open("wb") as file:
+        write_piece(piece_between(core, 0, 10**9), file, packed=False)
+    cut = load_core(tmp_path / "cut.json")
+
+    def owners(one: Core) -> list[tuple[str, str]]:
+        c = one.columns
+        rows = [row for row in one.gpu_rows.tolist() if c.owner[row] >= 0]
+        return sorted((one.names[c.name[row]], one.names[c.name[c.owner[row]]]) for row in rows)
+
+    assert owners(cut) == owners(core)
+    assert cut.columns.start_ns.tolist() == core.columns.start_ns.tolist()
