@@ -60,9 +60,14 @@ def instructions(events: Events) -> Instructions:
     )
     told = (found >= 0) & (hlo[with_id] >= 0)
     program = program.copy()
-    lacking = hlo[calls[found[told]]] < 0
-    hlo[calls[found[told][lacking]]] = hlo[with_id[told][lacking]]
-    program[calls[found[told][lacking]]] = program[with_id[told][lacking]]
+    kernels, launch = with_id[told], found[told]
+    # A launch of a graph runs kernels of many instructions, and is of none of them.
+    least, most = np.full(len(calls), np.iinfo(np.int32).max), np.full(len(calls), -1)
+    np.minimum.at(least, launch, hlo[kernels])
+    np.maximum.at(most, launch, hlo[kernels])
+    taken = (hlo[calls[launch]] < 0) & (least == most)[launch]
+    hlo[calls[launch[taken]]] = hlo[kernels[taken]]
+    program[calls[launch[taken]]] = program[kernels[taken]]
     named = calls[hlo[calls] >= 0]
     around = _ranges_around(events, named, hlo[named])
     inside = around >= 0
