@@ -21,7 +21,7 @@ _EXPORTED = f"tracelens-graph reads PyTorch's own traces: {_RECORD}"
 
 _NSYS = "is a report of Nsight Systems"
 _ROCPROF = "of AMD's rocprof"
-_XPLANE = f"is a JAX/XLA profile (XPlane protocol buffer); XProf or TensorBoard opens it; {_EXPORTED}"
+IS_XPLANE = "is a JAX/XLA profile (XPlane protocol buffer), not a trace of PyTorch's profiler"
 _PERFETTO = f"is a Perfetto trace (protocol buffer); ui.perfetto.dev opens it; {_EXPORTED}"
 
 _MAGIC: tuple[tuple[bytes, str], ...] = (
@@ -78,8 +78,11 @@ _SUFFIXES = {
 _BINARY = re.compile(rb"[\x00-\x08\x0e-\x1f\x80-\xff]")
 _NSYS_NAMES = (".nsys-rep", ".qdrep", ".qdstrm")
 
+_JAX = "JAX or TensorFlow"
+_BESIDE_XPLANE = "the .xplane.pb that JAX writes beside it holds all that was recorded, and can be read"
+
 _TOOLS: tuple[tuple[str, str], ...] = (
-    (r"^/(?:device|host):|^TensorFlow|^XLA", "JAX or TensorFlow"),
+    (r"^/(?:device|host):|^TensorFlow|^XLA", _JAX),
     (r"^(?:\d+ )?(?:CPU HIP API|CPU HSA API|GPU\d*|COPY|Markers and Ranges)\b", "AMD's rocprof"),
     (r"^(?:Browser|Renderer|GPU Process|Utility)\b|^CrRenderer|CrBrowser", "a Chromium browser"),
 )
@@ -90,7 +93,7 @@ _KEYS = {
     "v8-version": "a Chromium browser",
     "user-agent": "a Chromium browser",
     "systemTraceEvents": "Android's systrace",
-    "highres-ticks": "JAX or TensorFlow",
+    "highres-ticks": _JAX,
 }
 """Keys beside the events, or in their `metadata` -> the tool that writes them."""
 _CATEGORIES = {
@@ -107,6 +110,10 @@ IS_EXECUTION_TRACE = "is a PyTorch execution trace, which has no times and no ke
 
 class ExecutionTraceError(NotATraceError):
     """The file is an execution trace, for which there is a loader of its own."""
+
+
+class XplaneError(NotATraceError):
+    """The file is a JAX/XLA profile, for which there is a loader of its own."""
 
 
 def not_a_trace(name: str, found: str, head: bytes) -> NotATraceError:
@@ -216,9 +223,10 @@ def what_chrome_trace_is(keys: Mapping[str, Any], processes: Iterable[str], cate
     parts = {part for category in categories for part in category.split(",")}
     tool = tool or next((one for part, one in _CATEGORIES.items() if part in parts), "another tool")
     shown = f" (it has {', '.join(sorted(categories)[:4])})" if categories else ""
+    instead = f"{_BESIDE_XPLANE}; {_EXPORTED}" if tool == _JAX else _EXPORTED
     return (
         f"is a Chrome trace of {tool}: no event has a category of PyTorch's profiler{shown}; "
-        f"ui.perfetto.dev opens it; {_EXPORTED}"
+        f"ui.perfetto.dev opens it; {instead}"
     )
 
 
@@ -229,11 +237,11 @@ def _what_protobuf_is(head: bytes) -> str:
         begin, end = first
         plane = re.match(rb"(?:\x08[\x80-\xff]*[\x00-\x7f])?\x12[\x01-\x7f](/(?:host|device)|Task)", head[begin:])
         if plane:
-            return _XPLANE
+            return IS_XPLANE
         if end < len(head) and _message(head, end) is not None:
             return _PERFETTO
     if re.search(rb"/(?:host:|device:(?:GPU|TPU))", head):
-        return _XPLANE
+        return IS_XPLANE
     return f"is a protocol buffer (of XLA or Perfetto?), not JSON; {_EXPORTED}"
 
 

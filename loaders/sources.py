@@ -15,13 +15,13 @@ import sys
 import weakref
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
 from tracelens_graph.errors import ChangedTraceError, MissingExtraError, NotATraceError, TraceError
 from tracelens_graph.loaders.damaged_gzip import CHECKSUM, GZIP_MAGIC, salvage
-from tracelens_graph.loaders.foreign import HEAD, is_utf_16, what_is
+from tracelens_graph.loaders.foreign import HEAD, IS_XPLANE, XplaneError, is_utf_16, what_is
 from tracelens_graph.marks import GRAPH_MAGIC
 
 _ZSTD, _ZIP = b"\x28\xb5\x2f\xfd", b"PK\x03\x04"
@@ -284,7 +284,8 @@ def _packing(head: bytes, name: str) -> str:
     for magic, packing in ((GZIP_MAGIC, "gzip"), (_ZSTD, "zstd"), (_ZIP, "zip")):
         if head.startswith(magic):
             return packing
-    check_is_json(head, name)
+    with suppress(XplaneError):
+        check_is_json(head, name)
     return "plain"
 
 
@@ -304,7 +305,7 @@ def check_is_json(head: bytes, name: str, *, unpacked: bool = False) -> None:
     if text[:1] in (b"{", b"[") and not is_utf_16(head):
         return
     if found := what_is(head, name, unpacked=unpacked):
-        raise NotATraceError(f"{name}: {found}")
+        raise (XplaneError if found is IS_XPLANE else NotATraceError)(f"{name}: {found}")
 
 
 def _stamp(state: os.stat_result) -> tuple[int, int, int]:

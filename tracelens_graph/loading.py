@@ -8,7 +8,7 @@ from typing import Any
 from tracelens_graph.errors import LinkError, NotATraceError
 from tracelens_graph.graph.core import Core, TraceInfo
 from tracelens_graph.graph.execution.trace import ExecutionTrace
-from tracelens_graph.loaders.foreign import IS_EXECUTION_TRACE, ExecutionTraceError
+from tracelens_graph.loaders.foreign import IS_EXECUTION_TRACE, ExecutionTraceError, XplaneError
 from tracelens_graph.loaders.sources import Source, open_source
 
 
@@ -69,10 +69,19 @@ def load_profile(
             return _saved(opened)
         from tracelens_graph.loaders.kineto.loader import load_kineto
 
-        core = load_kineto(opened, progress, processes)
+        try:
+            core = load_kineto(opened, progress, processes)
+        except XplaneError:
+            return _xplane(opened, progress)
         if not len(core.columns) and _has_nodes(opened):
             raise ExecutionTraceError(f"{opened.name}: {IS_EXECUTION_TRACE}")
         return core
+
+
+def _xplane(opened: Source, progress: Callable[[int, int], None] | None) -> Core:
+    from tracelens_graph.loaders.xplane.loader import load_xplane
+
+    return load_xplane(opened, progress)
 
 
 def _saved(opened: Source) -> Core:

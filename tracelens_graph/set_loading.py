@@ -33,7 +33,7 @@ from tracelens_graph.schema import STORED
 from tracelens_graph.set_pairing import execution_traces_alone, is_execution_trace_file, paired
 from tracelens_graph.suggest import hint
 
-SUFFIXES = (".json", ".json.gz", ".json.zst", ".zip", ".tlg")
+SUFFIXES = (".json", ".json.gz", ".json.zst", ".zip", ".tlg", ".xplane.pb", ".xplane.pb.gz")
 """What the files of a folder that may be traces end with."""
 
 MEMORY_BYTES = 4 * 2**30
@@ -92,8 +92,13 @@ def _inside(one: str) -> list[str]:
 
 
 def _in_folder(folder: Path) -> list[str]:
-    """The files of a folder that may be traces, by name."""
-    return sorted(str(path) for path in folder.iterdir() if path.name.endswith(SUFFIXES))
+    """The files of a folder that may be traces, by name.
+
+    JAX writes a smaller copy beside each of its profiles, for a viewer, which is none.
+    """
+    found = {str(path) for path in folder.iterdir() if path.name.endswith(SUFFIXES)}
+    copies = {f"{name.partition('.xplane.pb')[0]}.trace.json.gz" for name in found if ".xplane.pb" in name}
+    return sorted(found - copies)
 
 
 def _in_folders_beside(one: str) -> list[str]:

@@ -109,13 +109,21 @@ def test_interrupt_is_exit_code_130(trace_file: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
-@parametrize("path", xplane_files())
-def test_files_of_other_kinds_are_named(run: Run, path: Path) -> None:
+def test_files_of_other_kinds_are_named(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "t.pftrace"
+    path.write_bytes(b"\x0a\x04\x40\xff\x01\xff")
     code, out, err = run("info", path)
     assert (code, out) == (1, "")
     (line,) = err.splitlines()
     assert line.startswith(f"error: {path}: is a")
     assert "protocol buffer" in line
+
+
+@parametrize("path", xplane_files())
+def test_profiles_of_jax_have_a_report(run: Run, path: Path) -> None:
+    code, out, err = run("report", path)
+    assert (code, err) == (0, "")
+    assert "Operations with most GPU time" in out
 
 
 def test_csv_imports_nothing_it_does_not_need(trace_file: Path) -> None:

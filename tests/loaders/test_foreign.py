@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from corpus import parametrize, xplane_files
 from tracelens_graph.cli.app import app
 from tracelens_graph.errors import NotATraceError, TraceError
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading import load_core, load_execution
 
 
 def field(number: int, content: bytes) -> bytes:
@@ -64,9 +64,6 @@ ROCPROF_V3 = (
 )
 
 FILES = {
-    "jax.xplane.pb": (field(1, plane(b"/host:metadata")), "JAX/XLA profile"),
-    "gpu.xplane.pb": (field(1, plane(b"/device:GPU:0", 4000)), "JAX/XLA profile"),
-    "large-first-plane.pb": (field(1, field(2, b"/device:TPU:0") + b"x" * 500_000), "JAX/XLA profile"),
     "t.pftrace": (b"".join(field(1, packet(time)) for time in (5, 10**12, 2)), "Perfetto trace"),
     "one-packet.perfetto-trace": (field(1, b"\x40\xff\x01\xff"), "protocol buffer"),
     "kernel_trace.csv": (ROCPROF_V3, "rocprof (rocprofv3)"),
@@ -174,10 +171,32 @@ def test_databases_are_told_by_their_tables(table: str, words: str, tmp_path: Pa
         load_core(database(table, tmp_path))
 
 
+PROFILES = {
+    "jax.xplane.pb": field(1, plane(b"/host:metadata")),
+    "gpu.xplane.pb": field(1, plane(b"/device:GPU:0", 4000)),
+    "large-first-plane.pb": field(1, field(2, b"/device:TPU:0") + b"x" * 500_000),
+}
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
+@pytest.mark.parametrize("name", PROFILES)
+def test_profiles_of_jax_are_told_by_their_content(name: str, packed: bool, tmp_path: Path) -> None:
+    file = tmp_path / "x.bin"
+    file.write_bytes(gzip.compress(PROFILES[name]) if packed else PROFILES[name])
+    assert load_core(file).info.is_xla
+
+
 @parametrize("path", xplane_files())
-def test_real_profiles_of_jax_are_named(path: Path) -> None:
-    with pytest.raises(NotATraceError, match="JAX/XLA profile" if "xplane" in path.name else "protocol buffer"):
-        load_core(path)
+def test_real_profiles_of_jax_are_told_by_their_content(path: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "trace.json"
+    copy.write_bytes(path.read_bytes())
+    assert load_core(copy).info.is_xla
+
+
+@parametrize("path", xplane_files())
+def test_profiles_of_jax_are_no_execution_traces(path: Path) -> None:
+    with pytest.raises(NotATraceError, match="JAX/XLA profile"):
+        load_execution(path)
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def build_core(table: EventTable) -> Core:
     rows, structure = _rows(columns, host, gpu, layer, forest, launch, passes_on)
     arrays = {}
     for prop in STORED:
-        arrays[prop.name] = structure[prop.name] if prop.name in structure else columns.pop(prop.name)[rows]
+        arrays[prop.name] = structure[prop.name] if prop.name in structure else _taken(columns.pop(prop.name), rows)
     depends_on = _dependencies(arrays, structure["gpu"], launch_flows) if launch_flows else np.zeros((0, 2), np.int64)
     return Core(
         columns=Columns(arrays),
@@ -103,6 +103,11 @@ def build_core(table: EventTable) -> Core:
         info=table.info,
         details=table.details,
     )
+
+
+def _taken(column: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Rows of a column; one of a single value that is repeated, not stored, stays so."""
+    return np.broadcast_to(column[:1], len(rows)) if column.strides == (0,) and len(rows) else column[rows]
 
 
 def _to_trace_start(columns: dict[str, np.ndarray]) -> int:

@@ -43,6 +43,9 @@ if TYPE_CHECKING:
     from tracelens_graph.table import Table
 
 
+XLA = "XLA"
+"""Value of `profiler` in the metadata of profiles of JAX and XLA."""
+
 FAR_TIME = "time far from all others"
 NOT_A_NODE = "not a node"
 UNREADABLE = ("unreadable", "not an event", NOT_A_NODE, FAR_TIME)
@@ -92,6 +95,11 @@ class TraceInfo:
         """Raise NoTimesError for an execution trace alone."""
         if not self.has_times:
             raise NoTimesError(self.source)
+
+    @property
+    def is_xla(self) -> bool:
+        """Whether it is a profile of JAX or XLA, whose ops are instructions and whose modules are named scopes."""
+        return self.metadata.get("profiler") == XLA
 
     @property
     def link_command(self) -> str:

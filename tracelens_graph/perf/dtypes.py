@@ -45,8 +45,12 @@ _TYPES = {
 _SHORT = {
     "fp64": "double", "fp32": "float", "tf32": "float", "fp16": "half", "bf16": "bfloat16", "fp8": "float8_e4m3fn",
     "fp4": "float4_e2m1fn_x2", "int8": "signed char", "int32": "int", "int64": "long",
+    "f64": "double", "f32": "float", "f16": "half", "f8e4m3fn": "float8_e4m3fn", "f8e4m3fnuz": "float8_e4m3fnuz",
+    "f8e5m2": "float8_e5m2", "f8e5m2fnuz": "float8_e5m2fnuz", "f8e8m0fnu": "float8_e8m0fnu", "c64": "complex<float>",
+    "c128": "complex<double>", "s64": "long", "u64": "long", "s32": "int", "u32": "int", "s16": "short", "u16": "short",
+    "s8": "signed char", "u8": "unsigned char", "pred": "bool",
 }  # fmt: skip
-"""Names that people use -> those above."""
+"""Names that people use, and those of XLA -> those above."""
 
 SCALAR_TYPES = {
     0: "unsigned char", 1: "signed char", 2: "short", 3: "int", 4: "long int", 5: "c10::Half", 6: "float", 7: "double",

@@ -15,6 +15,7 @@ from tracelens_graph.categories.ops import OpRules, op_category
 from tracelens_graph.extension import extension_of
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.hlo.told import table_names
 from tracelens_graph.graph.intervals import sum_by_group, union_length_by_group
 from tracelens_graph.graph.traversals import busy_below, launcher, nearest_above
 from tracelens_graph.graph.window import Window
@@ -133,6 +134,10 @@ class OpNames:
     def __init__(self, core: Core) -> None:
         self._core = core
         self.names = [*core.names, *WITH_TWO_TENSORS.values()]
+        self._instructions = table_names(core.argsets)
+        kinds = dict.fromkeys(self._instructions.values())
+        self._kinds = dict(zip(kinds, range(len(self.names), len(self.names) + len(kinds)), strict=True))
+        self.names += kinds
 
     def codes(self, rows: np.ndarray) -> np.ndarray:
         """For each call a position in `names`."""
@@ -145,6 +150,12 @@ class OpNames:
             sets, which = distinct(c.argset[rows[called]])
             pairs = [code >= 0 and Arguments(*core.argsets[code]).tensors_at(0, 1) for code in sets.tolist()]
             found[called[np.array(pairs, bool)[which]]] = len(core.names) + further
+        if self._instructions:
+            kind = np.full(len(core.argsets) + 1, -1, np.int32)
+            for code, name in self._instructions.items():
+                kind[code] = self._kinds[name]
+            told = kind[c.argset[rows]]
+            found = np.where((told >= 0) & (c.kind[rows] == Kind.Op), told, found)
         return found
 
 

@@ -11,11 +11,13 @@ from tracelens_graph.analyses.shared.grouping import group_by
 from tracelens_graph.extension import extension_of
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.hlo.told import table_names
 from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.graph.window import Window, window_of
+from tracelens_graph.op_table.hlo import INSTRUCTION
 from tracelens_graph.perf.arguments import Arguments
 from tracelens_graph.perf.cost import CannotModel, Cost
-from tracelens_graph.perf.model import CallContext
+from tracelens_graph.perf.model import CallContext, OpModel
 from tracelens_graph.perf.registry import model_named
 from tracelens_graph.schema import Kind
 
@@ -33,6 +35,7 @@ class Modelled:
         code: per row what was estimated: a position in `costs`, or -1 - position in `reasons`.
         costs: different estimates.
         reasons: why models did not apply.
+        models: code of each name of an op -> its model; None if it has none.
     """
 
     core: Core
@@ -41,6 +44,7 @@ class Modelled:
     code: np.ndarray
     costs: list[Cost]
     reasons: list[str]
+    models: dict[int, OpModel | None]
 
     @cached_property
     def applies(self) -> np.ndarray:
@@ -74,6 +78,9 @@ def _modelled(w: Window) -> Modelled:
     core, c, models = w.core, w.core.columns, extension_of(w).all_models
     ops = rows_of_kind(c, (Kind.Op,))
     named = {code: model_named(core.names[code], models) for code in distinct(c.name[ops])[0].tolist()}
+    if instructions := list(table_names(core.argsets)):
+        told = np.isin(c.argset[ops], instructions)
+        named |= dict.fromkeys(distinct(c.name[ops[told]])[0].tolist(), models.get(INSTRUCTION))
     known, looking, claiming = np.zeros((3, len(core.names) + 1), bool)
     for code, model in named.items():
         if model is not None:
@@ -101,7 +108,7 @@ def _modelled(w: Window) -> Modelled:
             numbers[i] = len(costs) - 1
         except CannotModel as reason:
             numbers[i] = -1 - reasons.setdefault(str(reason), len(reasons))
-    return Modelled(core, rows, claiming[c.name[rows]], numbers[code], costs, list(reasons))
+    return Modelled(core, rows, claiming[c.name[rows]], numbers[code], costs, list(reasons), named)
 
 
 def arguments_of(core: Core, row: int) -> Arguments:

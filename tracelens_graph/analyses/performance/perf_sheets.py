@@ -110,7 +110,7 @@ def _families(core: Core, found: Modelled, models: Mapping[str, OpModel]) -> dic
     sheets: dict[str, list[np.ndarray]] = {}
     moved = np.array([cost.sheet for cost in found.costs] + [""], object)[np.maximum(found.code, -1)]
     for code in distinct(c.name[found.rows])[0].tolist():
-        model = model_named(core.names[code], models)
+        model = found.models[code]
         if model is not None and model.sheet:
             at = np.flatnonzero((c.name[found.rows] == code) & found.applies)
             for sheet in dict.fromkeys(moved[at].tolist()):

@@ -32,6 +32,9 @@ NON_MODULE = "Non-nn.Module GPU Ops"
 PASSES = ("forward", "backward", "optimizer")
 """What GPU time is told apart by, in columns of this order."""
 
+_NO_MODULES = "the trace has no nn.Module frames: record it with with_stack=True"
+_NO_SCOPES = "no instruction is in a named scope: open them with jax.named_scope, or use modules of Flax"
+
 _LONGEST_PATH = 4096
 """Characters of a path; without a limit deep trees of long names would take memory beyond all measure."""
 
@@ -90,7 +93,7 @@ def modules(
         "uid": found["uid"],
     }
     title = f"GPU time by nn.Module {by}" + (", GPU events with a launch in the trace" if linked_only else "")
-    notes = [*unlinked_notes(w, linked_only), *_notes(tree, times, depth, len(rows))]
+    notes = [*unlinked_notes(w, linked_only), *_notes(w.core, tree, times, depth, len(rows))]
     return Table("module_tree", columns, MODULE_TREE, w.titled(title), notes)
 
 
@@ -321,10 +324,14 @@ def path_of(above: str, name: str) -> str:
     return path if len(path) <= _LONGEST_PATH else "..." + path[-_LONGEST_PATH:]
 
 
+<<<<<<< HEAD
 def _notes(tree: PlaceTree, times: _Times, depth: int | None, events: int) -> Iterator[str]:
+=======
+def _notes(core: Core, tree: _Tree, times: _Times, depth: int | None, events: int) -> Iterator[str]:
+>>>>>>> w/xplane
     """What the table leaves out."""
     if events and not len(tree.frames):
-        yield "the trace has no nn.Module frames: record it with with_stack=True"
+        yield _NO_SCOPES if core.info.is_xla else _NO_MODULES
     busy = times.events[: len(tree.above)] > 0
     if idle := int((~busy & (tree.calls > 0)).sum()):
         yield f"{idle:,} modules without GPU work are left out"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -356,6 +356,29 @@ OPTIONS = (
 """What `recording` asks of a trace."""
 
 
+_OF_XLA = (
+    replace(OPTIONS[0], how="a backend with a GPU"),
+    Option(
+        "shapes", "a profile that holds the programs (/host:metadata)", _has_ops,
+        lambda g: "" if (g.columns.argset >= 0).any() else "none",
+        "instructions have no shapes, FLOPs or bytes", is_entries=False,
+    ),
+    Option(
+        "Python frames", "jax.profiler.ProfileOptions().python_tracer_level = 1", _has_ops,
+        _lacks(Kind.PythonFunction), "call trees show no lines of source",
+    ),
+    Option(
+        "named scopes", "jax.named_scope, which Flax opens for its modules", _has_ops, _lacks(Kind.Module),
+        "there is no time per part of the model",
+    ),
+    Option(
+        "steps", "jax.profiler.StepTraceAnnotation", lambda g: True, _lacks(Kind.Step),
+        "there is no time per step, and warm-up cannot be told from the rest",
+    ),
+)  # fmt: skip
+"""The same of a profile of JAX."""
+
+
 def _options_of_execution(g: Core) -> tuple[Option, ...]:
     """The same of an execution trace alone."""
     return (
@@ -378,7 +401,7 @@ def _options_of_execution(g: Core) -> tuple[Option, ...]:
 
 
 def _recording(g: Core) -> Table:
-    options = OPTIONS if g.info.has_times else _options_of_execution(g)
+    options = _OF_XLA if g.info.is_xla else OPTIONS if g.info.has_times else _options_of_execution(g)
     missing = [option.missing(g) if option.applies(g) else None for option in options]
     return Table(
         "recording",

@@ -1,0 +1,255 @@
+"""From planes and lines to arrays: one entry per event of a device's streams or the host's threads, in file order."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tracelens_graph.loaders.xplane.lockstep import Block
+from tracelens_graph.loaders.xplane.space import Line, Plane, Span, line, stats_of
+from tracelens_graph.loaders.xplane.wire import Buffer, text
+
+PROGRAMS, HOST, TASK = "/host:metadata", "/host:CPU", "Task Environment"
+"""Names of planes: programs, threads of the host, when the profile was taken."""
+
+GPU = re.compile(r"/device:GPU:(\d{1,6})")
+
+DERIVED = frozenset(
+    (
+        "Steps", "Framework Name Scope", "Framework Ops", "Source code", "Source Code", "TensorFlow Name Scope",
+        "TensorFlow Ops", "XLA Modules", "XLA Ops", "XLA TraceMe", "Launch Stats",
+    )
+)  # fmt: skip
+"""Lines that XProf adds to a device: the same work once more, grouped in another way."""
+
+NUMBERS = ("correlation_id", "program_id", "step_num", "device_ordinal", "run_id")
+TEXTS = ("hlo_op", "memcpy_details", "memset_details", "_src")
+"""Statistics of events that are read: whole numbers, and texts."""
+
+ABSENT = -(2**63)
+"""Value of a number that an event does not have."""
+
+
+@dataclass
+class Events:
+    """Events of a profile in columns.
+
+    Attributes:
+        names: texts that codes point into: names of events and texts of statistics.
+        threads: (process or device, thread or stream).
+        uid: place of each event among all events of the file.
+        name: code of its name.
+        thread: code of its thread.
+        start_ns, dur_ns: in ns from the profile's start.
+        on_gpu: whether it stands on a stream.
+        numbers, texts: name of a statistic -> its value of each event (`ABSENT`), or the code of its text (-1).
+        left_out: why -> number of events that are not here.
+        lost_events, lost_bytes: what could not be read.
+        is_cut: whether the end of the file is missing.
+    """
+
+    names: list[str] = field(default_factory=list)
+    threads: list[tuple[Any, Any]] = field(default_factory=list)
+    uid: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    name: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
+    thread: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
+    start_ns: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    dur_ns: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    on_gpu: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
+    numbers: dict[str, np.ndarray] = field(default_factory=dict)
+    texts: dict[str, np.ndarray] = field(default_factory=dict)
+    left_out: dict[str, int] = field(default_factory=dict)
+    lost_events: int = 0
+    lost_bytes: int = 0
+    is_cut: bool = False
+    count: int = 0
+
+    def code(self, name: str) -> int:
+        """The code of a text, which is added if it is new."""
+        return self.codes.setdefault(name, len(self.codes))
+
+    def __post_init__(self) -> None:
+        self.codes: dict[str, int] = {}
+
+
+@dataclass(frozen=True)
+class Index:
+    """Where events stand, so that one can be looked at again.
+
+    Attributes:
+        plane: plane of each run of events.
+        first: uid of its first event.
+        begin: places in the file of every `MARKED`-th of them.
+        count: number of events.
+    """
+
+    plane: list[Plane]
+    first: list[int]
+    begin: list[list[int]]
+    count: list[int]
+
+
+class Collector:
+    """Reads the lines of planes, one plane after the other.
+
+    Attributes:
+        events: what was read.
+        index: where it stands.
+    """
+
+    def __init__(self, data: Buffer, host: Any) -> None:
+        self.events = Events()
+        self.index = Index([], [], [], [])
+        self._data = data
+        self._host = host
+        self._thread_codes: dict[tuple[Any, Any], int] = {}
+        self._parts: list[dict[str, np.ndarray]] = []
+
+    def read(self, plane: Plane) -> None:
+        """Read the events of a plane; those of planes that are no GPU and no host are counted only."""
+        gpu = GPU.fullmatch(plane.name)
+        kept = bool(gpu) or plane.name == HOST
+        wanted = [number for number, name in plane.stat_names.items() if name in (*NUMBERS, *TEXTS)]
+        numbers = np.array([number for number in wanted if 0 <= number < 2**31], np.int64) if kept else np.zeros(0, int)
+        codes = _Codes(self.events, plane)
+        for begin, end in plane.lines:
+            found = line(self._data, begin, end, numbers)
+            self.events.lost_bytes += found.lost_bytes
+            why = "" if kept else f"plane {plane.name}"
+            if kept and gpu and found.name in DERIVED:
+                why = f"line {found.name}"
+            elif kept and plane.is_cut and not plane.events:
+                why = ""
+                self.events.lost_events += found.count
+                self.events.count += found.count
+                continue
+            if why:
+                self.events.left_out[why] = self.events.left_out.get(why, 0) + found.count
+                self.events.count += found.count
+                continue
+            thread = self._thread(int(gpu[1]), found.id) if gpu else self._thread(self._host, found.name or found.id)
+            for block in found.blocks:
+                self._add(plane, codes, found, block, thread, bool(gpu))
+
+    def finish(self) -> Events:
+        """All events that were read."""
+        events, parts = self.events, self._parts
+        self._parts = []
+        events.names = list(events.codes)
+        events.threads = list(self._thread_codes)
+        if parts:
+            for key in ("uid", "name", "thread", "start_ns", "dur_ns", "on_gpu"):
+                setattr(events, key, np.concatenate([part.pop(key) for part in parts]))
+        count = len(events.uid)
+        sizes = [0, *np.cumsum([part["count"][0] for part in parts]).tolist()] if parts else [0]
+        for kind, absent, target in ((NUMBERS, ABSENT, events.numbers), (TEXTS, -1, events.texts)):
+            for stat in kind:
+                there = [(part, at) for part, at in zip(parts, sizes, strict=False) if stat in part]
+                if not there:
+                    continue
+                whole = np.full(count, absent, np.int64 if kind is NUMBERS else np.int32)
+                for part, at in there:
+                    whole[part[f"{stat} of"] + at] = part[stat]
+                target[stat] = whole
+        return events
+
+    def _thread(self, process: Any, thread: Any) -> int:
+        return self._thread_codes.setdefault((process, thread), len(self._thread_codes))
+
+    def _add(self, plane: Plane, codes: _Codes, found: Line, block: Block, thread: int, on_gpu: bool) -> None:
+        count = len(block.name)
+        self.index.plane.append(plane)
+        self.index.first.append(self.events.count)
+        self.index.begin.append(block.tags.tolist())
+        self.index.count.append(count)
+        uid = np.arange(self.events.count, self.events.count + count)
+        self.events.count += count
+        name, known = codes.of_events(block.name)
+        start = found.start_ns + (block.offset_ps + 500) // 1000
+        end = found.start_ns + (block.offset_ps + block.duration_ps + 500) // 1000
+        sound = block.sound & known & (block.offset_ps >= 0) & (block.duration_ps >= 0) & (start >= 0) & (end >= start)
+        sound &= end < 2**60
+        place = None
+        if not sound.all():
+            self.events.lost_events += int(np.count_nonzero(~sound))
+            place = np.cumsum(sound) - 1
+            uid, name, start, end = uid[sound], name[sound], start[sound], end[sound]
+        part = {
+            "uid": uid, "name": name, "thread": np.full(len(uid), thread, np.int32), "start_ns": start,
+            "dur_ns": end - start, "on_gpu": np.full(len(uid), on_gpu), "count": np.array([len(uid)]),
+        }  # fmt: skip
+        for number, stats in block.stats.items():
+            stat = plane.stat_names[number]
+            of, field, value = stats.event, stats.field, stats.value
+            if stat in NUMBERS:
+                good = (field == 3) | (field == 4) | (field == 0)
+                values = value
+            else:
+                good = (field == 7) | (field == 5)
+                values = codes.of_texts(self._data, field, value, stats.end)
+            if place is not None:
+                good &= sound[of]
+                of = place[of]
+            part[stat], part[f"{stat} of"] = values[good], of[good]
+        self._parts.append(part)
+
+
+class _Codes:
+    """Codes of the names and texts of a plane."""
+
+    def __init__(self, events: Events, plane: Plane) -> None:
+        self._events, self._plane = events, plane
+        self._names = _Table({number: metadata.name for number, metadata in plane.events.items()}, events)
+        self._texts = _Table(plane.stat_names, events)
+
+    def of_events(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Codes of the names of events by the numbers of their metadata, and which of them have metadata."""
+        found = self._names.codes(numbers)
+        return found, found >= 0
+
+    def of_texts(self, data: Buffer, field: np.ndarray, value: np.ndarray, end: np.ndarray) -> np.ndarray:
+        """Codes of texts of statistics, which stand in them or are referred to."""
+        found = self._texts.codes(value)
+        for at in np.flatnonzero(field == 5).tolist():
+            found[at] = self._events.code(text(data, int(value[at]), int(end[at])))
+        return found
+
+
+class _Table:
+    """Codes by numbers; a text gets its code when it is first met."""
+
+    def __init__(self, texts: Mapping[int, str], events: Events) -> None:
+        self._texts, self._events = texts, events
+        self._numbers = np.array(sorted(texts), np.int64)
+        self._known = np.full(len(texts) + 1, -1, np.int32)
+
+    def codes(self, numbers: np.ndarray) -> np.ndarray:
+        """Codes; -1 for a number without a text."""
+        if not len(self._numbers):
+            return np.full(len(numbers), -1, np.int32)
+        at = np.minimum(np.searchsorted(self._numbers, numbers), len(self._numbers) - 1)
+        at = np.where(self._numbers[at] == numbers, at, -1)
+        there = np.zeros(len(self._known), bool)
+        there[at] = True
+        for place in np.flatnonzero(there[:-1] & (self._known[:-1] < 0)).tolist():
+            self._known[place] = self._events.code(self._texts[int(self._numbers[place])])
+        found: np.ndarray = self._known[at]
+        return found
+
+
+def programs(data: Buffer, planes: Iterable[Plane]) -> dict[int, Span]:
+    """Number by which events name a program -> where its `HloProto` stands."""
+    found = {}
+    for plane in planes:
+        if plane.name == PROGRAMS:
+            for number, metadata in plane.events.items():
+                told = stats_of(data, metadata.stats, plane.stat_names)
+                span = told.get("Hlo Proto") or told.get("hlo_proto")
+                if isinstance(span, tuple):
+                    number = told.get("program_id", number)
+                    found[number - (1 << 64) if number >> 63 else number] = span
+    return found

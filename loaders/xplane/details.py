@@ -1,0 +1,173 @@
+"""Single events of a profile, in the form that PyTorch's profiler gives its own, and what was made of them.
+
+Viewers of Chrome traces know that form, and so does the loader of such traces: a piece that is cut out of a profile is
+a trace as any other.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.details import Details
+from tracelens_graph.graph.identity import stream_id
+from tracelens_graph.loaders.sources import Source
+from tracelens_graph.loaders.xplane.collect import Index
+from tracelens_graph.loaders.xplane.file import opened_bytes
+from tracelens_graph.loaders.xplane.space import stats_of
+from tracelens_graph.loaders.xplane.wire import BYTES, Buffer, Damaged, fields
+from tracelens_graph.schema import DEVICE_KINDS, Kind
+
+BLOCK = 1024
+"""Events whose details are made at a time."""
+
+_CATEGORIES = {
+    Kind.Module: "python_function", Kind.PythonFunction: "python_function", Kind.Op: "cpu_op",
+    Kind.RuntimeCall: "cuda_runtime", Kind.Kernel: "kernel", Kind.Memcpy: "gpu_memcpy", Kind.Memset: "gpu_memset",
+    Kind.Annotation: "user_annotation", Kind.Step: "user_annotation",
+}  # fmt: skip
+"""Kind -> category of PyTorch's profiler."""
+
+_ARGUMENTS = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
+_OWN = ("correlation_id",)
+"""Statistics that stand under names of their own."""
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What ops are instances of.
+
+    Attributes:
+        uid: uids of ops, ascending.
+        instruction: position in `instructions` of what each is an instance of.
+        instructions: facts of instructions.
+    """
+
+    uid: np.ndarray
+    instruction: np.ndarray
+    instructions: Sequence[dict[str, Any]]
+
+    def of(self, uid: int) -> dict[str, Any]:
+        """Facts of the instruction of an op; none for any other event."""
+        at = int(np.searchsorted(self.uid, uid))
+        known = at < len(self.uid) and self.uid[at] == uid
+        return self.instructions[int(self.instruction[at])] if known else {}
+
+
+class XplaneDetails(Details):
+    """Events of a profile; the file must still be as it was.
+
+    Args:
+        source: the file.
+        index: where events stand in it.
+        sources: what ops are instances of.
+        core: the graph.
+    """
+
+    def __init__(self, source: Source, index: Index, sources: Sources, core: Core) -> None:
+        self._names = _names_of_threads(core)
+        first = np.arange(0, core.info.events, BLOCK)
+        super().__init__(first, np.minimum(first + BLOCK, core.info.events) - first)
+        self._source, self._index, self._sources, self._core = source, index, sources, core
+        self._runs = np.array(index.first, np.int64)
+
+    def texts(self, blocks: Iterable[int]) -> Iterator[bytes]:
+        """The JSON text `[event, ...]` of each of the blocks; null for what is no node."""
+        with opened_bytes(self._source) as data:
+            for block in blocks:
+                begin, count = int(self.first[block]), int(self.count[block])
+                recorded = self._recorded(data, begin, begin + count)
+                rows = self._core.rows_of(range(begin, begin + count)).tolist()
+                events = [self._event(row, recorded.get(uid, {})) for uid, row in enumerate(rows, begin)]
+                for at in range(max(begin, self._core.info.events - len(self._names)), begin + count):
+                    events[at - begin] = self._names[at - self._core.info.events]
+                self._source.check_unchanged()
+                yield msgspec.json.encode(events)
+
+    def identity(self) -> str:
+        """Hash of the decompressed bytes."""
+        with self._source.open() as stream:
+            found = stream_id(stream)
+        self._source.check_unchanged()
+        return found
+
+    def _recorded(self, data: Buffer, begin: int, end: int) -> dict[int, dict[str, Any]]:
+        """uid -> statistics of the events in a stretch of uids."""
+        found: dict[int, dict[str, Any]] = {}
+        at = max(int(np.searchsorted(self._runs, begin, "right")) - 1, 0)
+        while at < len(self._runs) and self._runs[at] < end:
+            index, first = self._index, int(self._runs[at])
+            skipped = max((begin - first) // BLOCK, 0)
+            places, uid = index.begin[at], first + skipped * BLOCK
+            stop = min(end, first + index.count[at])
+            if uid < stop and skipped < len(places):
+                place = places[skipped]
+                try:
+                    while uid < stop:
+                        place, told = _next_event(data, place, index.plane[at].stat_names)
+                        if uid >= begin:
+                            found[uid] = told
+                        uid += 1
+                except Damaged:
+                    pass
+            at += 1
+        return found
+
+    def _event(self, row: int, told: dict[str, Any]) -> dict[str, Any] | None:
+        if row < 0:
+            return None
+        core, c = self._core, self._core.columns
+        kind = Kind(int(c.kind[row]))
+        args: dict[str, Any] = {key: value for key, value in told.items() if key not in _OWN and key}
+        pid, tid = core.threads[int(c.thread[row])]
+        if kind in DEVICE_KINDS:
+            args |= {"device": pid, "stream": tid}
+        if c.correlation[row] >= 0:
+            args["correlation"] = int(c.correlation[row])
+        if kind in DEVICE_KINDS and c.bytes[row] >= 0:
+            args["bytes"] = int(c.bytes[row])
+        args |= self._sources.of(int(c.uid[row]))
+        if (code := int(c.argset[row])) >= 0:
+            args |= {key: json.loads(text) for key, text in zip(_ARGUMENTS, core.argsets[code], strict=True)}
+        name = core.names[int(c.name[row])]
+        return {
+            "ph": "X",
+            "cat": _CATEGORIES[kind],
+            "name": f"nn.Module: {name}" if kind is Kind.Module else name,
+            "pid": pid,
+            "tid": tid,
+            "ts": (int(c.start_ns[row]) + self._origin) / 1000,
+            "dur": int(c.dur_ns[row]) / 1000,
+            "args": args,
+        }
+
+    @property
+    def _origin(self) -> int:
+        """Start of the graph's first event, ns from the profile's start."""
+        return self._core.info.start_epoch_ns - int(self._core.info.metadata["baseTimeNanoseconds"])
+
+
+def _names_of_threads(core: Core) -> list[dict[str, Any]]:
+    """Entries that name processes and threads for viewers; they stand behind all events."""
+    found = [_named("process_name", pid, 0, name) for pid, name, _ in core.info.processes]
+    return found + [_named("thread_name", pid, tid, name) for pid, tid, name in core.info.threads]
+
+
+def _named(what: str, pid: Any, tid: Any, name: str) -> dict[str, Any]:
+    return {"ph": "M", "name": what, "pid": pid, "tid": tid, "args": {"name": name}}
+
+
+def _next_event(data: Buffer, at: int, names: dict[int, str]) -> tuple[int, dict[str, Any]]:
+    """Where the event behind one begins, and the statistics of that at a place, which is that of its tag."""
+    _, wire, begin, end = next(fields(data, at, len(data)))
+    if wire != BYTES:
+        raise Damaged
+    spans = [(value, after) for number, kind, value, after in fields(data, begin, end) if (number, kind) == (4, BYTES)]
+    told = stats_of(data, spans, names)
+    return end, {name: value for name, value in told.items() if isinstance(value, str | int | float)}

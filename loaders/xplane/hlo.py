@@ -1,0 +1,226 @@
+"""Reading a program (`HloProto`) out of a profile. Fields are those of XLA's `hlo.proto` and `xla_data.proto`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tracelens_graph.graph.hlo.program import (
+    Computation,
+    ConvolutionDims,
+    DotDims,
+    Instruction,
+    Program,
+    WindowDimension,
+)
+from tracelens_graph.graph.hlo.shapes import Shape
+from tracelens_graph.loaders.xplane.wire import BYTES, VARINT, Buffer, Damaged, fields, numbers, signed, text
+
+_DEEPEST = 16
+"""Tuples within tuples that are read; real programs have two or three."""
+
+_MOST_FRAMES = 64
+"""Frames that are followed upwards to one with a file."""
+
+
+def read_program(data: Buffer, begin: int, end: int, id: int) -> Program:
+    """The program between two places; of a damaged one what can be read.
+
+    Args:
+        data: the file.
+        begin, end: where the `HloProto` stands.
+        id: number by which events name the program.
+    """
+    program = Program(id)
+    data, begin, end = data[begin:end], 0, end - begin
+    places: dict[int, tuple[str, int]] = {}
+    computations = []
+    for number, span in _messages(data, begin, end):
+        if number != 1:
+            continue
+        for inner, wire, value, after in _sound(data, *span):
+            if inner == 1 and wire == BYTES:
+                program.name = text(data, value, after)
+            elif inner == 3 and wire == BYTES:
+                computations.append((value, after))
+            elif inner == 6 and wire == VARINT:
+                program.entry = signed(value)
+            elif inner == 17 and wire == BYTES:
+                places = _frames(data, value, after)
+    for span in computations:
+        found = _computation(data, *span, places)
+        program.computations[found.id] = found
+    return program
+
+
+def _sound(data: Buffer, begin: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+    """The fields of a message up to damage."""
+    try:
+        yield from fields(data, begin, end)
+    except Damaged:
+        return
+
+
+def _messages(data: Buffer, begin: int, end: int) -> Iterator[tuple[int, tuple[int, int]]]:
+    for number, wire, value, after in _sound(data, begin, end):
+        if wire == BYTES:
+            yield number, (value, after)
+
+
+def _frames(data: Buffer, begin: int, end: int) -> dict[int, tuple[str, int]]:
+    """Number of a stack frame -> file and line of the innermost frame that has them."""
+    files: list[str] = []
+    places: list[tuple[int, int]] = []
+    frames: list[tuple[int, int]] = []
+    for number, (at, stop) in _messages(data, begin, end):
+        if number == 1:
+            files.append(text(data, at, stop))
+        elif number in (3, 4):
+            told = {key: value for key, wire, value, _ in _sound(data, at, stop) if wire == VARINT}
+            if number == 3:
+                places.append((told.get(1, 0), told.get(3, 0)))
+            else:
+                frames.append((told.get(1, 0), told.get(2, 0)))
+    found = {}
+    for number in range(1, len(frames) + 1):
+        frame = number
+        for _ in range(_MOST_FRAMES):
+            if not 0 < frame <= len(frames):
+                break
+            place, frame = frames[frame - 1]
+            if 0 < place <= len(places) and 0 < places[place - 1][0] <= len(files):
+                file, line = places[place - 1]
+                found[number] = files[file - 1], line
+                break
+    return found
+
+
+def _computation(data: Buffer, begin: int, end: int, places: dict[int, tuple[str, int]]) -> Computation:
+    id = root = 0
+    name = ""
+    instructions = []
+    for number, wire, value, after in _sound(data, begin, end):
+        if number == 1 and wire == BYTES:
+            name = text(data, value, after)
+        elif number == 2 and wire == BYTES:
+            instructions.append(_instruction(data, value, after, places))
+        elif number == 5 and wire == VARINT:
+            id = signed(value)
+        elif number == 6 and wire == VARINT:
+            root = signed(value)
+    return Computation(id, name, tuple(instructions), root)
+
+
+_TEXTS = {1: "name", 2: "opcode", 11: "fusion_kind", 28: "target", 43: "backend_config"}
+_NUMBERS = {9: "parameter", 26: "channel", 35: "id", 50: "groups", 58: "batch_groups"}
+_LISTS = {36: "operands", 38: "called"}
+
+
+def _instruction(data: Buffer, begin: int, end: int, places: dict[int, tuple[str, int]]) -> Instruction:
+    told: dict[str, Any] = {"id": 0, "name": "", "opcode": "", "shape": Shape()}
+    lists: dict[str, list[int]] = {}
+    for number, wire, value, after in _sound(data, begin, end):
+        if number in _LISTS:
+            lists.setdefault(_LISTS[number], []).extend(_listed(data, wire, value, after))
+        elif wire == VARINT and number in _NUMBERS:
+            told[_NUMBERS[number]] = signed(value)
+        elif wire != BYTES:
+            continue
+        elif number in _TEXTS:
+            told[_TEXTS[number]] = text(data, value, after)
+        elif number == 3:
+            told["shape"] = _shape(data, value, after)
+        elif number == 7:
+            told |= _origin(data, value, after, places)
+        elif number == 15:
+            told["window"] = tuple(_window(data, *span) for key, span in _messages(data, value, after) if key == 1)
+        elif number == 16:
+            told["convolution"] = _convolution(data, value, after)
+        elif number == 30:
+            told["dot"] = _dot(data, value, after)
+        elif number in (49, 87):
+            told["replica_groups"] = told.get("replica_groups", ()) + _groups(data, number, value, after)
+    told |= {name: tuple(values) for name, values in lists.items()}
+    return Instruction(**told)
+
+
+def _listed(data: Buffer, wire: int, value: int, after: int) -> list[int]:
+    try:
+        return numbers(data, wire, value, after)
+    except Damaged:
+        return []
+
+
+def _shape(data: Buffer, begin: int, end: int, depth: int = 0) -> Shape:
+    type = 0
+    dims: list[int] = []
+    order: list[int] = []
+    parts: list[Shape] = []
+    for number, wire, value, after in _sound(data, begin, end):
+        if number == 2 and wire == VARINT:
+            type = value
+        elif number == 3:
+            dims += _listed(data, wire, value, after)
+        elif number == 4 and wire == BYTES and depth < _DEEPEST:
+            parts.append(_shape(data, value, after, depth + 1))
+        elif number == 5 and wire == BYTES:
+            for inner, kind, one, stop in _sound(data, value, after):
+                if inner == 1:
+                    order += _listed(data, kind, one, stop)
+    return Shape(type, tuple(max(size, 0) for size in dims), tuple(order), tuple(parts))
+
+
+def _origin(data: Buffer, begin: int, end: int, places: dict[int, tuple[str, int]]) -> dict[str, Any]:
+    told: dict[str, Any] = {}
+    frame = 0
+    for number, wire, value, after in _sound(data, begin, end):
+        if number == 2 and wire == BYTES:
+            told["op_name"] = text(data, value, after)
+        elif number == 3 and wire == BYTES:
+            told["file"] = text(data, value, after)
+        elif number == 4 and wire == VARINT:
+            told["line"] = signed(value)
+        elif number == 15 and wire == VARINT:
+            frame = value
+    if not told.get("file") and frame in places:
+        told["file"], told["line"] = places[frame]
+    return told
+
+
+def _window(data: Buffer, begin: int, end: int) -> WindowDimension:
+    told = {key: signed(value) for key, wire, value, _ in _sound(data, begin, end) if wire == VARINT}
+    # A dilation or stride of zero is none that XLA knows: what is not written is 1.
+    return WindowDimension(
+        told.get(1, 0), max(told.get(2, 1), 1), told.get(3, 0), told.get(4, 0), max(told.get(5, 1), 1),
+        max(told.get(6, 1), 1),
+    )  # fmt: skip
+
+
+def _by_number(data: Buffer, begin: int, end: int) -> dict[int, tuple[int, ...]]:
+    found: dict[int, tuple[int, ...]] = {}
+    for number, wire, value, after in _sound(data, begin, end):
+        found[number] = found.get(number, ()) + tuple(_listed(data, wire, value, after))
+    return found
+
+
+def _convolution(data: Buffer, begin: int, end: int) -> ConvolutionDims:
+    told = _by_number(data, begin, end)
+
+    def one(number: int) -> int:
+        return told.get(number, (0,))[-1]
+
+    return ConvolutionDims(
+        one(3), one(4), told.get(6, ()), one(7), one(8), told.get(11, ()), one(9), one(10), told.get(12, ())
+    )
+
+
+def _dot(data: Buffer, begin: int, end: int) -> DotDims:
+    told = _by_number(data, begin, end)
+    return DotDims(*(told.get(number, ()) for number in (1, 2, 3, 4)))
+
+
+def _groups(data: Buffer, number: int, begin: int, end: int) -> tuple[tuple[int, ...], ...]:
+    """Replica groups: field 49 holds one of them, field 87 a message that lists them."""
+    if number == 49:
+        return (_by_number(data, begin, end).get(1, ()),)
+    return tuple(_by_number(data, *span).get(1, ()) for key, span in _messages(data, begin, end) if key == 1)

@@ -1,0 +1,113 @@
+"""Loading a JAX or XLA profile: planes, events, instructions, and the graph of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tracelens_graph.errors import NotATraceError
+from tracelens_graph.graph.build import build_core
+from tracelens_graph.graph.core import XLA, Core, TraceInfo
+from tracelens_graph.loaders.sources import Source
+from tracelens_graph.loaders.xplane.collect import GPU, HOST, TASK, Collector, Events, programs
+from tracelens_graph.loaders.xplane.details import XplaneDetails
+from tracelens_graph.loaders.xplane.file import opened_bytes
+from tracelens_graph.loaders.xplane.ops import instructions
+from tracelens_graph.loaders.xplane.space import Plane, planes, stats_of
+from tracelens_graph.loaders.xplane.table import Programs, event_table
+from tracelens_graph.loaders.xplane.wire import Buffer, Damaged
+
+
+def load_xplane(source: Source, progress: Callable[[int, int], None] | None = None) -> Core:
+    """The graph of a JAX or XLA profile.
+
+    Args:
+        source: where its bytes are.
+        progress: called after each plane, with bytes done and bytes in all.
+
+    Raises:
+        NotATraceError: it is something else, or nothing in it can be read; the message says what.
+        TraceError: it cannot be read.
+    """
+    with opened_bytes(source) as data:
+        found, is_cut = _planes(data)
+        if not found:
+            raise NotATraceError(f"{source.name}: begins like a JAX/XLA profile, but no plane of it can be read")
+        told = {plane.name: stats_of(data, plane.stats, plane.stat_names) for plane in found}
+        collector = Collector(data, _process(told))
+        for plane in found:
+            collector.read(plane)
+            if progress:
+                progress(max((end for _, end in plane.lines), default=0), len(data))
+        events = collector.finish()
+        which = instructions(events)
+        table, sources = event_table(events, which, Programs(data, programs(data, found)))
+    is_cut = is_cut or any(plane.is_cut for plane in found)
+    table.info = _info(source, events, told, is_cut)
+    named = len(table.info.processes) + len(table.info.threads)
+    table.info.events += int(len(table.columns["uid"]) - len(events.uid)) + named
+    table.info.left_out["process or thread"] = named
+    del events, which  # its columns are as large as the graph's
+    core = build_core(table)
+    core.details = XplaneDetails(source, collector.index, sources, core)
+    return core
+
+
+def _planes(data: Buffer) -> tuple[list[Plane], bool]:
+    """Planes, and whether the end of the file is missing."""
+    found: list[Plane] = []
+    try:
+        for plane in planes(data):
+            found.append(plane)
+    except Damaged:
+        return found, True
+    return found, False
+
+
+def _process(told: Mapping[str, Mapping[str, Any]]) -> Any:
+    """The number of the process, where the file tells it; else the name of the plane of its threads."""
+    for plane in (HOST, "/host:metadata"):
+        number = told.get(plane, {}).get("process_id")
+        if isinstance(number, int):
+            return number
+    return HOST
+
+
+def _info(source: Source, events: Events, told: Mapping[str, Mapping[str, Any]], is_cut: bool) -> TraceInfo:
+    start = told.get(TASK, {}).get("profile_start_time", 0)
+    start = start if isinstance(start, int) and 0 <= start < 2**62 else 0
+    metadata: dict[str, Any] = {"profiler": XLA, "baseTimeNanoseconds": start}
+    if devices := [_device(name, stats) for name, stats in told.items() if GPU.fullmatch(name) and len(stats) > 1]:
+        metadata["deviceProperties"] = sorted(devices, key=lambda one: int(one["id"]))
+    for key in ("jax_version", "jaxlib_version"):
+        if isinstance(version := told.get("/host:metadata", {}).get(key), str):
+            metadata[key] = version
+    process = _process(told)
+    return TraceInfo(
+        source=source.name,
+        start_epoch_ns=start,
+        metadata=metadata,
+        processes=[[process, "host", ""]],
+        threads=[[pid, tid, str(tid)] for pid, tid in events.threads if pid == process],
+        events=events.count,
+        accelerator="TPU" if any(name.startswith("/device:TPU") for name in told) else "",
+        left_out=dict(events.left_out),
+        repairs={"truncated": 1} if is_cut else {},
+        lost_events=events.lost_events,
+        lost_bytes=events.lost_bytes,
+        cut_short=source.cut_short,
+    )
+
+
+_PROPERTIES = {
+    "device_vendor": "vendor", "core_count": "numSms", "memory_size": "totalGlobalMem",
+    "compute_cap_major": "computeMajor", "compute_cap_minor": "computeMinor",
+}  # fmt: skip
+"""Statistic of a device's plane -> what PyTorch's profiler calls it."""
+
+
+def _device(name: str, stats: Mapping[str, Any]) -> dict[str, Any]:
+    described = {
+        ours: stats[theirs] for theirs, ours in _PROPERTIES.items() if isinstance(stats.get(theirs), int | str)
+    }
+    return {"id": int(name.rpartition(":")[2]), **described}

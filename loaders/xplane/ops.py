@@ -1,0 +1,131 @@
+"""Instances of HLO instructions on the host: recorded ones, and those that launches tell of.
+
+XLA's CPU runtime records every instruction that it runs. On GPUs an instruction is a range on the thread that launches
+its kernels, or nothing but a name in the statistics of kernels; then the launches that follow one another for one
+instruction are an instance of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tracelens_graph.graph.forest import build_forest
+from tracelens_graph.graph.links import link_by_correlation
+from tracelens_graph.loaders.xplane.collect import ABSENT, Events
+
+
+@dataclass
+class Instructions:
+    """Which events are about which instruction.
+
+    Attributes:
+        program, hlo: per event the number of the program, and the code of the instruction's name; `ABSENT` and -1 for
+            events of none.
+        is_op: per event whether it is an instance of its instruction.
+        is_launch: per event whether it launched GPU work.
+        made: start, duration, thread, program and code of the name of instances that no event stands for.
+    """
+
+    program: np.ndarray
+    hlo: np.ndarray
+    is_op: np.ndarray
+    is_launch: np.ndarray
+    made: tuple[np.ndarray, ...]
+
+
+def instructions(events: Events) -> Instructions:
+    """Instances of instructions; launches on a line of their own are moved to the thread that they belong to.
+
+    Args:
+        events: the events; `thread` is changed.
+    """
+    count = len(events.uid)
+    program = events.numbers.get("program_id", np.full(count, ABSENT, np.int64))
+    hlo = events.texts.get("hlo_op", np.full(count, -1, np.int32)).copy()
+    correlation = events.numbers.get("correlation_id", np.full(count, ABSENT, np.int64))
+    has_id = (correlation != ABSENT) & (correlation > 0)
+    gpu = np.flatnonzero(events.on_gpu)
+    calls = np.flatnonzero(has_id & ~events.on_gpu)
+    is_op = (hlo >= 0) & ~events.on_gpu & ~has_id
+    is_launch = np.zeros(count, bool)
+    is_launch[calls] = True
+    none = tuple(np.zeros(0, np.int64) for _ in range(5))
+    if not len(calls):
+        return Instructions(program, hlo, is_op, is_launch, none)
+    with_id = gpu[has_id[gpu]]
+    found = link_by_correlation(
+        correlation[calls], events.start_ns[calls], correlation[with_id], events.start_ns[with_id]
+    )
+    told = (found >= 0) & (hlo[with_id] >= 0)
+    program = program.copy()
+    kernels, launch = with_id[told], found[told]
+    # A launch of a graph runs kernels of many instructions, and is of none of them.
+    least, most = np.full(len(calls), np.iinfo(np.int32).max), np.full(len(calls), -1)
+    np.minimum.at(least, launch, hlo[kernels])
+    np.maximum.at(most, launch, hlo[kernels])
+    taken = (hlo[calls[launch]] < 0) & (least == most)[launch]
+    hlo[calls[launch[taken]]] = hlo[kernels[taken]]
+    program[calls[launch[taken]]] = program[kernels[taken]]
+    named = calls[hlo[calls] >= 0]
+    around = _ranges_around(events, named, hlo[named])
+    inside = around >= 0
+    events.thread[named[inside]] = events.thread[around[inside]]
+    is_op[around[inside]] = True
+    hlo[around[inside]] = hlo[named[inside]]
+    program[around[inside]] = program[named[inside]]
+    return Instructions(program, hlo, is_op, is_launch, _made(events, named[~inside], program, hlo))
+
+
+def _ranges_around(events: Events, launches: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """For each launch the latest event named like its instruction that holds the launch's start, -1 without one."""
+    names = np.zeros(len(events.names) + 1, bool)
+    names[wanted] = True
+    is_range = names[events.name] & ~events.on_gpu
+    is_range[launches] = False
+    ranges = np.flatnonzero(is_range)
+    if not len(ranges):
+        return np.full(len(launches), -1, np.int64)
+    start = events.start_ns
+    ranges = ranges[np.lexsort((start[ranges], events.name[ranges]))]
+    moments, place = np.unique(np.concatenate((start[ranges], start[launches])), return_inverse=True)
+    width = len(moments)
+    keys = events.name[ranges].astype(np.int64) * width + place[: len(ranges)]
+    at = np.searchsorted(keys, wanted.astype(np.int64) * width + place[len(ranges) :], "right") - 1
+    found = ranges[np.maximum(at, 0)]
+    holds = (at >= 0) & (events.name[found] == wanted) & (start[launches] < start[found] + events.dur_ns[found])
+    return np.where(holds, found, -1)
+
+
+def _made(events: Events, launches: np.ndarray, program: np.ndarray, hlo: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Instances for launches that lie in none: one for those of one instruction that follow one another."""
+    if not len(launches):
+        return tuple(np.zeros(0, np.int64) for _ in range(5))
+    launches = launches[np.lexsort((events.start_ns[launches], events.thread[launches]))]
+    same = np.ones((4, len(launches)), bool)
+    same[:, 0] = False
+    for i, key in enumerate((events.thread, program, hlo)):
+        same[i, 1:] = key[launches][1:] == key[launches][:-1]
+    follows = same.all(axis=0)
+    if follows.any():
+        caller = _callers(events, launches, np.unique(events.thread[launches[follows]]))
+        same[3, 1:] = caller[1:] == caller[:-1]
+    first = np.flatnonzero(~same.all(axis=0))
+    end = np.maximum.reduceat(events.start_ns[launches] + events.dur_ns[launches], first)
+    head = launches[first]
+    begin = events.start_ns[head]
+    return begin, end - begin, events.thread[head].astype(np.int64), program[head], hlo[head].astype(np.int64)
+
+
+def _callers(events: Events, launches: np.ndarray, threads: np.ndarray) -> np.ndarray:
+    """For each launch on one of some threads a number for what called it; -1 for all others, and for no caller."""
+    is_there = np.zeros(len(events.threads), bool)
+    is_there[threads] = True
+    host = np.flatnonzero(~events.on_gpu & is_there[events.thread])
+    forest = build_forest(
+        events.thread[host], events.start_ns[host], events.dur_ns[host], np.zeros(len(host), np.uint8)
+    )
+    caller = np.full(len(events.uid), -1, np.int64)
+    caller[host[forest.order]] = forest.parent
+    return caller[launches]

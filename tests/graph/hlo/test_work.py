@@ -1,0 +1,142 @@
+"""What instructions cost: by hand, and beside XLA's own analysis of functions that JAX compiled."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+from made_hlo import F32, S32, U8, computation, instruction, mlp, packed, program, shape, tuple_of
+from plain_xplane import block, number
+
+from tracelens_graph.graph.hlo.attributes import attributes, table_name
+from tracelens_graph.graph.hlo.program import Program
+from tracelens_graph.graph.hlo.told import told_in
+from tracelens_graph.graph.hlo.work import Product, Work, product_of, work
+from tracelens_graph.loaders.xplane.hlo import read_program
+
+COSTS = Path(__file__).parent / "costs.zip"
+GATHERS = ("take", "takef", "emb")
+"""Functions in whose fusions XLA counts whole tables, and we the rows that are taken."""
+
+
+def read(proto: bytes) -> Program:
+    return read_program(proto, 0, len(proto), 3)
+
+
+def of(found: Program, name: str) -> Work:
+    return work(found, found.by_name[name])
+
+
+def test_a_product_and_a_fusion() -> None:
+    found = read(mlp())
+    assert of(found, "dot.3") == Work(2 * 4 * 16 * 8, 0, 4 * (4 * 8 + 8 * 16 + 4 * 16))
+    assert of(found, "fusion.4") == Work(64, 64, 4 * 2 * 64)
+    assert product_of(found, found.by_name["dot.3"]) == Product(1, 4, 16, 8)
+    assert table_name(found, found.by_name["fusion.4"]) == "hlo::fusion(elementwise)"
+    assert attributes(found, found.by_name["dot.3"]) == [
+        "hlo::dot", "f32[4,16]{1,0}", "product=1x4x16x8", "type=f32", "flops=1024", "bytes=896",
+    ]  # fmt: skip
+
+
+def test_a_gather_in_a_fusion_reads_its_rows() -> None:
+    found = read(
+        program(
+            "jit_g", 2,
+            computation(
+                1, "fused", 13,
+                instruction(11, "table", "parameter", shape(F32, 1000, 64)),
+                instruction(12, "rows", "parameter", shape(S32, 7, 1), more=number(9, 1)),
+                instruction(13, "gather.1", "gather", shape(F32, 7, 64), [11, 12]),
+            ),
+            computation(
+                2, "main", 23,
+                instruction(21, "t", "parameter", shape(F32, 1000, 64)),
+                instruction(22, "i", "parameter", shape(S32, 7, 1)),
+                instruction(23, "fusion.1", "fusion", shape(F32, 7, 64), [21, 22], calls=[1]),
+            ),
+        )
+    )  # fmt: skip
+    assert of(found, "fusion.1").bytes == 4 * (2 * 7 * 64 + 7)
+
+
+def test_computations_that_call_each_other_end() -> None:
+    body = instruction(11, "call.1", "call", shape(F32, 4), [], calls=[2])
+    other = instruction(21, "call.2", "call", shape(F32, 4), [], calls=[1])
+    found = read(program("loop", 2, computation(1, "a", 11, body), computation(2, "b", 21, other)))
+    assert of(found, "call.2") == Work()
+
+
+@pytest.mark.parametrize("opcode", ["fusion", "call", "while"])
+def test_computations_that_call_themselves_many_times_end(opcode: str) -> None:
+    parameter = instruction(1, "p", "parameter", shape(F32, 4))
+    calls = [instruction(i, f"{opcode}.{i}", opcode, shape(F32, 4), [1, 1], calls=[1]) for i in range(2, 60)]
+    found = read(program("loop", 1, computation(1, "a", 2, parameter, *calls)))
+    assert of(found, f"{opcode}.2").flops == 0
+
+
+def test_an_operand_that_is_not_there() -> None:
+    found = read(program("p", 1, computation(1, "main", 1, instruction(1, "dot.1", "dot", shape(F32, 4, 4), [7, 8]))))
+    assert of(found, "dot.1") == Work(0, 0, 64)
+
+
+def test_a_library_for_products() -> None:
+    config = '{"gemm_backend_config":{"dot_dimension_numbers":{"lhs_contracting_dimensions":["1"],' \
+        '"rhs_contracting_dimensions":["1"]}}}'  # fmt: skip
+    call = instruction(
+        3, "custom-call.1", "custom-call", shape(F32, 4, 16), [1, 2],
+        more=block(28, "__cublas$gemm") + block(43, config),
+    )  # fmt: skip
+    operands = [
+        instruction(1, "a", "parameter", shape(F32, 4, 8)), instruction(2, "b", "parameter", shape(F32, 16, 8))
+    ]  # fmt: skip
+    found = read(program("p", 1, computation(1, "main", 3, *operands, call)))
+    assert of(found, "custom-call.1").flops == 2 * 4 * 16 * 8
+    assert table_name(found, found.by_name["custom-call.1"]) == "hlo::custom-call(gemm)"
+
+
+CONVOLUTION = block(15, b"".join(block(1, number(1, 3) + number(3, 1) + number(4, 1)) for _ in range(2))) + block(
+    16,
+    number(3, 1) + number(4, 0) + packed(6, [2, 3]) + number(7, 0) + number(8, 1) + packed(11, [2, 3])
+    + number(9, 0) + number(10, 1) + packed(12, [2, 3]),
+)  # fmt: skip
+"""Three by three, padded by one: batch, channels, height, width."""
+
+
+@pytest.mark.parametrize("what", ["Forward", "BackwardInput", "BackwardFilter"])
+def test_a_convolution_and_its_backward_passes_do_the_same_work(what: str) -> None:
+    x, w, y = shape(F32, 2, 3, 5, 5), shape(F32, 8, 3, 3, 3), shape(F32, 2, 8, 5, 5)
+    left, right, made = {"Forward": (x, w, y), "BackwardInput": (y, w, x), "BackwardFilter": (x, y, w)}[what]
+    call = instruction(
+        3, "conv.1", "custom-call", tuple_of(made, shape(U8, 1000)), [1, 2],
+        more=CONVOLUTION + block(28, f"__cudnn$conv{what}"),
+    )  # fmt: skip
+    operands = [instruction(1, "a", "parameter", left), instruction(2, "b", "parameter", right)]
+    found = read(program("p", 1, computation(1, "main", 3, *operands, call)))
+    inside = (3 * 5 - 2) ** 2  # of 5 positions of a kernel of 3 two lose a product to padding
+    assert of(found, "conv.1") == Work(2 * 2 * 3 * 8 * inside, 0, 4 * (2 * 3 * 25 + 8 * 3 * 9 + 2 * 8 * 25))
+
+
+@pytest.mark.parametrize("text", ["", "[]", '["hlo::', '["x", "hlo::dot"]', "1", '[1, "hlo::dot"'])
+def test_texts_that_are_no_attributes(text: str) -> None:
+    assert told_in(text) == []
+
+
+def recorded() -> list[str]:
+    with zipfile.ZipFile(COSTS) as archive:
+        return sorted(json.loads(archive.read("costs.json")))
+
+
+@pytest.mark.parametrize("name", recorded())
+def test_costs_are_those_of_xla(name: str) -> None:
+    with zipfile.ZipFile(COSTS) as archive:
+        told = json.loads(archive.read("costs.json"))[name]
+        found = read(block(1, archive.read(f"{name}.hlo")))
+    done = [work(found, one) for one in found.computations[found.entry].instructions]
+    total = Work(*(sum(part) for part in zip(*done, strict=True)))
+    assert (total.flops, total.transcendentals) == (told["flops"], told["transcendentals"])
+    if name in GATHERS:
+        assert total.bytes < told["bytes"] / 10
+    else:
+        assert total.bytes == told["bytes"]

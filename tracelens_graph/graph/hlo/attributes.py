@@ -1,0 +1,95 @@
+"""What is told of an instruction beside its operands: texts that stand among its arguments.
+
+The first of them is the name by which the table of ops knows it (`op_table.hlo`): `hlo::dot`, `hlo::fusion(reduce)`,
+`hlo::custom-call(gemm)`. Then come its result, the opcodes in its body, and what it should cost (`graph.hlo.work`):
+
+    hlo::fusion(dot)  f32[64,256]{1,0}  body=convert dot  product=1x64x256x128  type=bf16  flops=4194304  bytes=114688
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from tracelens_graph.graph.hlo import work
+from tracelens_graph.graph.hlo.program import Instruction, Program
+from tracelens_graph.graph.hlo.told import PREFIX
+
+_LONGEST = 200
+"""Characters of an attribute; tuples can have many parts."""
+
+_KINDS: tuple[tuple[str, frozenset[str]], ...] = (
+    ("dot", frozenset({"dot", "ragged-dot"})),
+    ("convolution", frozenset({"convolution"})),
+    ("custom-call", frozenset({"custom-call"})),
+    ("collective", frozenset({"all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute"})),
+    ("scatter", frozenset({"scatter", "select-and-scatter"})),
+    ("sort", frozenset({"sort"})),
+    ("reduce", frozenset({"reduce", "reduce-window"})),
+    ("gather", frozenset({"gather"})),
+    ("elementwise", work.ELEMENTWISE | work.TRANSCENDENTAL),
+)
+"""What a fusion is called for: the first of these that it holds an instruction of; `copy` if of none."""
+
+_TARGETS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
+    (kind, re.compile(pattern, re.IGNORECASE))
+    for kind, pattern in (
+        ("attention backward", r"(?:attn|attention|fmha)\w*?(?:_?bwd|backward)"),
+        ("attention forward", r"attn|attention|fmha"),
+        ("convolution forward", r"__(?:cudnn|miopen)\$conv(?:Forward|BiasActivationForward)"),
+        ("convolution backward", r"__(?:cudnn|miopen)\$convBackward"),
+        ("gemm", r"gemm|matmul|__(?:cublas|hipblas)"),
+        ("norm backward", r"norm\w*?(?:_?bwd|backward)"),
+        ("norm forward", r"norm"),
+        ("triton", r"triton"),
+        ("sort", r"top_?k|sort"),
+        ("collective", r"nccl|rccl|all_?reduce|all_?gather"),
+    )
+)
+"""What a custom call is called for, by its target; `other` if none fits."""
+
+
+def attributes(program: Program, one: Instruction) -> list[str]:
+    """The attributes of an instruction, the name of its kind first."""
+    told = [table_name(program, one), str(one.shape)]
+    inside = list(dict.fromkeys(inner.opcode for inner in program.inside(one)))
+    if body := [opcode for opcode in inside if opcode not in work.FREE]:
+        told.append(f"body={' '.join(body)}")
+    if one.target:
+        told.append(f"target={one.target}")
+    if one.replica_groups:
+        told.append(f"groups={_listed(one.replica_groups)}")
+    products = _products(program, one)
+    if products:
+        shape, product = max(products, key=lambda found: found[1].flops)
+        told += [f"product={'x'.join(map(str, product))}", f"type={shape}"]
+    elif convolution := next((inner for inner in (one, *program.inside(one)) if inner.convolution), None):
+        shapes = [operand.shape for operand in program.operands(convolution)][:2]
+        told += [f"{name}={shape}" for name, shape in zip(("input", "filter"), shapes, strict=False)]
+        told += [f"type={shape.name}" for shape in shapes[:1]]
+    cost = work.work(program, one)
+    told += [f"{name}={value}" for name, value in zip(cost._fields, cost, strict=True) if value or name == "flops"]
+    return [text[:_LONGEST] for text in told]
+
+
+def table_name(program: Program, one: Instruction) -> str:
+    """The name by which the table of ops knows an instruction."""
+    if one.opcode == "fusion":
+        inside = {inner.opcode for inner in program.inside(one)}
+        return f"{PREFIX}fusion({next((kind for kind, opcodes in _KINDS if inside & opcodes), 'copy')})"
+    if one.opcode == "custom-call":
+        return f"{PREFIX}custom-call({next((kind for kind, target in _TARGETS if target.search(one.target)), 'other')})"
+    return f"{PREFIX}{one.opcode}"
+
+
+def _products(program: Program, one: Instruction) -> list[tuple[str, work.Product]]:
+    """Products that an instruction computes, each with the type of its first operand."""
+    found = []
+    for inner in (one, *program.inside(one)):
+        if product := work.product_of(program, inner):
+            found.append((program.operands(inner)[0].shape.name, product))
+    return found
+
+
+def _listed(groups: Sequence[Sequence[int]]) -> str:
+    return "".join(f"{{{','.join(map(str, group))}}}" for group in groups)

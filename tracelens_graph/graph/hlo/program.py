@@ -1,0 +1,182 @@
+"""A program of XLA: computations of instructions, each with the shape of its result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from tracelens_graph.graph.hlo.shapes import Shape
+
+
+class WindowDimension(NamedTuple):
+    """One dimension of the window that a convolution or a reduction moves over its input.
+
+    Attributes:
+        size, stride: of the window, in elements.
+        low, high: padding before and behind the input, which may be negative.
+        dilation: distance between neighbours in the window.
+        base_dilation: distance between neighbours of the input.
+    """
+
+    size: int = 1
+    stride: int = 1
+    low: int = 0
+    high: int = 0
+    dilation: int = 1
+    base_dilation: int = 1
+
+
+class ConvolutionDims(NamedTuple):
+    """Which dimension of its operands and its result a convolution uses for what."""
+
+    kernel_in: int = 0
+    kernel_out: int = 0
+    kernel_space: tuple[int, ...] = ()
+    input_batch: int = 0
+    input_feature: int = 0
+    input_space: tuple[int, ...] = ()
+    output_batch: int = 0
+    output_feature: int = 0
+    output_space: tuple[int, ...] = ()
+
+
+class DotDims(NamedTuple):
+    """Dimensions of the operands of a product that are summed over, and those that number products."""
+
+    lhs_contracting: tuple[int, ...] = ()
+    rhs_contracting: tuple[int, ...] = ()
+    lhs_batch: tuple[int, ...] = ()
+    rhs_batch: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """An instruction.
+
+    Attributes:
+        id: its number, which is unique in the program.
+        name: its name, which is unique in the program, such as `fusion.12`.
+        opcode: such as `dot` or `fusion`.
+        shape: of its result.
+        op_name: where it comes from in the Python program: `jit(f)/mlp/dot_general`; "" if that is not known.
+        file, line: place in the Python program; "" and 0 if it is not known.
+        operands: ids of the instructions whose results it takes.
+        called: ids of computations: the body of a fusion or loop, what a reduction does.
+        parameter: of a parameter, its position.
+        fusion_kind: of a fusion, such as `kLoop`.
+        target: of a custom call, what is called.
+        backend_config: what the compiler noted for its code generator, often JSON.
+        window, convolution, dot: of convolutions, windowed reductions and products.
+        groups: in how many groups of channels a convolution falls.
+        batch_groups: in how many groups of its batch.
+        channel: of a collective, its channel; 0 for none.
+        replica_groups: of a collective, who takes part together; empty for all.
+    """
+
+    id: int
+    name: str
+    opcode: str
+    shape: Shape
+    op_name: str = ""
+    file: str = ""
+    line: int = 0
+    operands: tuple[int, ...] = ()
+    called: tuple[int, ...] = ()
+    parameter: int = 0
+    fusion_kind: str = ""
+    target: str = ""
+    backend_config: str = ""
+    window: tuple[WindowDimension, ...] = ()
+    convolution: ConvolutionDims | None = None
+    dot: DotDims | None = None
+    groups: int = 1
+    batch_groups: int = 1
+    channel: int = 0
+    replica_groups: tuple[tuple[int, ...], ...] = ()
+
+
+@dataclass(frozen=True)
+class Computation:
+    """Instructions in an order in which they can run.
+
+    Attributes:
+        id: its number.
+        name: its name.
+        instructions: its instructions, operands before users.
+        root: id of the instruction whose result is the computation's.
+    """
+
+    id: int
+    name: str
+    instructions: tuple[Instruction, ...]
+    root: int
+
+    @property
+    def result(self) -> Instruction | None:
+        """The instruction whose result is the computation's; None in a damaged program."""
+        found = (one for one in reversed(self.instructions) if one.id == self.root)
+        return next(found, self.instructions[-1] if self.instructions else None)
+
+
+@dataclass
+class Program:
+    """A program.
+
+    Attributes:
+        id: number by which events name it.
+        name: such as `jit_step`.
+        computations: by id.
+        entry: id of the computation that the program is.
+        known: what was found out about its parts, by whoever asked (`graph.hlo.work`).
+    """
+
+    id: int
+    name: str = ""
+    computations: dict[int, Computation] = field(default_factory=dict)
+    entry: int = 0
+    known: dict[tuple[object, ...], Any] = field(default_factory=dict, repr=False, compare=False)
+
+    @cached_property
+    def instructions(self) -> dict[int, Instruction]:
+        """All instructions by id."""
+        return {one.id: one for computation in self.computations.values() for one in computation.instructions}
+
+    @cached_property
+    def by_name(self) -> dict[str, Instruction]:
+        """All instructions by name."""
+        return {one.name: one for one in self.instructions.values()}
+
+    def operands(self, one: Instruction) -> list[Instruction]:
+        """The instructions whose results an instruction takes; those that a damaged program lacks are left out."""
+        return [self.instructions[id] for id in one.operands if id in self.instructions]
+
+    def body(self, one: Instruction) -> Computation | None:
+        """The first computation that an instruction calls; None for none."""
+        return next((self.computations[id] for id in one.called if id in self.computations), None)
+
+    def inside(self, one: Instruction) -> list[Instruction]:
+        """The instructions in the body of a fusion, and in those of fusions in it, each computation once."""
+        found: list[Instruction] = []
+        seen: set[int] = set()
+        waiting = [one]
+        while waiting:
+            fusion = waiting.pop()
+            body = self.body(fusion) if fusion.opcode == "fusion" else None
+            if body is not None and body.id not in seen:
+                seen.add(body.id)
+                found += body.instructions
+                waiting += body.instructions
+        return found
+
+    def origin(self, one: Instruction) -> str:
+        """The `op_name` of an instruction; of a fusion without one, that of its result, else the first in its body."""
+        seen = set()
+        while not one.op_name and (body := self.body(one)) is not None and body.id not in seen:
+            seen.add(body.id)
+            root = body.result
+            named = root if root and root.op_name else next((o for o in body.instructions if o.op_name), root)
+            if named is None:
+                break
+            one = named
+        return one.op_name

@@ -1,0 +1,93 @@
+"""Shapes of XLA: element type, dimensions and layout, as HLO texts write them (`bf16[32,128]{1,0}`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+
+TYPES = {
+    1: ("pred", 8), 2: ("s8", 8), 3: ("s16", 16), 4: ("s32", 32), 5: ("s64", 64), 6: ("u8", 8), 7: ("u16", 16),
+    8: ("u32", 32), 9: ("u64", 64), 10: ("f16", 16), 11: ("f32", 32), 12: ("f64", 64), 15: ("c64", 64),
+    16: ("bf16", 16), 18: ("c128", 128), 19: ("f8e5m2", 8), 20: ("f8e4m3fn", 8), 21: ("s4", 4), 22: ("u4", 4),
+    23: ("f8e4m3b11fnuz", 8), 24: ("f8e5m2fnuz", 8), 25: ("f8e4m3fnuz", 8), 26: ("s2", 2), 27: ("u2", 2),
+    28: ("f8e4m3", 8), 29: ("f8e3m4", 8), 30: ("s1", 1), 31: ("u1", 1), 32: ("f4e2m1fn", 4), 33: ("f8e8m0fnu", 8),
+}  # fmt: skip
+"""Number in XLA's `PrimitiveType` -> name, and bits of an element."""
+
+TUPLE, OPAQUE, TOKEN = 13, 14, 17
+
+_FARTHEST = 1 << 62
+"""Largest stride; sizes in a damaged program can be anything."""
+
+_POINTER = 8
+"""Bytes that a part of a tuple takes in the tuple itself."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The shape of a value.
+
+    Attributes:
+        type: its number in XLA's `PrimitiveType`.
+        dims: sizes; of an array.
+        order: dimensions from the one whose elements are neighbours in memory outwards; empty if no layout is given.
+        parts: of a tuple, the shapes in it.
+    """
+
+    type: int = 0
+    dims: tuple[int, ...] = ()
+    order: tuple[int, ...] = ()
+    parts: tuple[Shape, ...] = ()
+
+    @property
+    def is_array(self) -> bool:
+        """Whether it is an array of a type that is known."""
+        return self.type in TYPES
+
+    @property
+    def name(self) -> str:
+        """Name of the element type."""
+        if self.is_array:
+            return TYPES[self.type][0]
+        return {TUPLE: "tuple", OPAQUE: "opaque", TOKEN: "token"}.get(self.type, f"type {self.type}")
+
+    @property
+    def elements(self) -> int:
+        """Number of elements of an array; of a tuple, of its parts."""
+        return prod(self.dims) if self.is_array else sum(part.elements for part in self.parts)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes in memory; of a tuple, of the pointers to its parts."""
+        if self.type == TUPLE:
+            return _POINTER * len(self.parts)
+        return -(-self.elements * TYPES[self.type][1] // 8) if self.is_array else 0
+
+    @property
+    def all_bytes(self) -> int:
+        """Bytes in memory; of a tuple, those of the arrays in it."""
+        return sum(one.bytes for one in self.arrays())
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Distance of neighbours in each dimension, in elements; row by row if no layout is given."""
+        order = self.order if sorted(self.order) == list(range(len(self.dims))) else range(len(self.dims))[::-1]
+        found, distance = [0] * len(self.dims), 1
+        for dimension in order:
+            found[dimension] = distance
+            distance = min(distance * self.dims[dimension], _FARTHEST)
+        return tuple(found)
+
+    def arrays(self) -> Iterator[Shape]:
+        """The array, or those in a tuple of tuples, in order."""
+        if self.is_array:
+            yield self
+        for part in self.parts:
+            yield from part.arrays()
+
+    def __str__(self) -> str:
+        if self.type == TUPLE:
+            return f"({', '.join(map(str, self.parts))})"
+        layout = f"{{{','.join(map(str, self.order))}}}" if self.order else ""
+        return f"{self.name}[{','.join(map(str, self.dims))}]{layout}" if self.is_array else f"{self.name}[]"

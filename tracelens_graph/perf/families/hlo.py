@@ -1,0 +1,83 @@
+"""Instructions of XLA: what `graph.hlo.work` says of them, read from the attributes among their arguments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracelens_graph.graph.hlo.told import PREFIX
+from tracelens_graph.perf.arguments import Arguments
+from tracelens_graph.perf.cost import CannotModel, Cost
+from tracelens_graph.perf.dtypes import element_type
+from tracelens_graph.perf.model import CallContext
+
+_SHEETS = {
+    "dot": "GEMM", "ragged-dot": "GEMM", "fusion(dot)": "GEMM", "custom-call(gemm)": "GEMM",
+    "convolution": "CONV_fwd", "fusion(convolution)": "CONV_fwd", "custom-call(convolution forward)": "CONV_fwd",
+    "custom-call(convolution backward)": "CONV_bwd",
+    "custom-call(attention forward)": "SDPA_fwd", "custom-call(attention backward)": "SDPA_bwd",
+    "fusion(reduce)": "Reduce_fwd", "reduce": "Reduce_fwd", "fusion(elementwise)": "elementwise_fwd",
+}  # fmt: skip
+"""Kind of instruction -> table by family in which its calls are shown; all others are in `XLA`."""
+
+_MATRIX = frozenset(("GEMM", "CONV_fwd", "CONV_bwd", "SDPA_fwd", "SDPA_bwd"))
+_UNCOUNTED = ("custom-call(other)", "custom-call(triton)", "custom-call(norm forward)", "custom-call(norm backward)")
+
+
+def instruction(args: Arguments, context: CallContext) -> Cost:
+    """Cost of an instruction: FLOPs with transcendental operations as one each, and least traffic, by XLA's rules.
+
+    Raises:
+        CannotModel: it is no instruction, or a call of a library whose work is not known.
+    """
+    texts = _attributes(args)
+    if not texts:
+        raise CannotModel("the program of the instruction is not in the profile")
+    kind = texts[0].removeprefix(PREFIX)
+    told = dict(text.split("=", 1) for text in texts[1:] if "=" in text)
+    if kind in _UNCOUNTED:
+        raise CannotModel(f"what {told.get('target', 'the custom call')} computes is not known")
+    if "bytes" not in told:
+        raise CannotModel(f"{kind} moves nothing by itself")
+    sheet = _SHEETS.get(kind, "XLA")
+    flops = _number(told, "flops")
+    if sheet in _MATRIX and not flops:
+        raise CannotModel(f"what {told.get('target', kind)} computes is not known")
+    return Cost(
+        flops + _number(told, "transcendentals"),
+        _number(told, "bytes"),
+        "matrix" if sheet in _MATRIX else "vector",
+        _precision(told.get("type") or _result_type(texts[1])),
+        _params(told),
+        sheet=sheet,
+    )
+
+
+def _attributes(args: Arguments) -> list[str]:
+    """The attributes among recorded arguments."""
+    texts = [value for value in args.parts[3] if isinstance(value, str) and value]
+    return texts if texts and texts[0].startswith(PREFIX) else []
+
+
+def _number(told: dict[str, str], key: str) -> int:
+    text = told.get(key, "0")
+    return int(text) if text.isdecimal() and len(text) < 20 else 0
+
+
+def _result_type(shape: str) -> str:
+    return shape.lstrip("(").partition("[")[0]
+
+
+def _precision(name: str) -> str:
+    try:
+        return element_type(name).precision
+    except CannotModel:
+        return ""
+
+
+def _params(told: dict[str, str]) -> dict[str, Any]:
+    sizes = told.get("product", "").split("x")
+    if len(sizes) == 4 and all(size.isdecimal() for size in sizes):
+        batch, m, n, k = map(int, sizes)
+        return {"M": m, "N": n, "K": k, "bias": False, "dtype_A_B": (told.get("type", ""),) * 2, "B": batch}
+    names = {"input": "input_shape", "filter": "filter_shape"}
+    return {name: told[key] for key, name in names.items() if key in told}
