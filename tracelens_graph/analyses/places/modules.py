@@ -324,11 +324,7 @@ def path_of(above: str, name: str) -> str:
     return path if len(path) <= _LONGEST_PATH else "..." + path[-_LONGEST_PATH:]
 
 
-<<<<<<< HEAD
-def _notes(tree: PlaceTree, times: _Times, depth: int | None, events: int) -> Iterator[str]:
-=======
-def _notes(core: Core, tree: _Tree, times: _Times, depth: int | None, events: int) -> Iterator[str]:
->>>>>>> w/xplane
+def _notes(core: Core, tree: PlaceTree, times: _Times, depth: int | None, events: int) -> Iterator[str]:
     """What the table leaves out."""
     if events and not len(tree.frames):
         yield _NO_SCOPES if core.info.is_xla else _NO_MODULES
