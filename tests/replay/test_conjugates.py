@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from recorded_calls import Around, call, scalar, tensor
+from recorded_calls import Around, call, listed, scalar, tensor
 
 from tracelens_graph.replay.arguments import TensorValue
 from tracelens_graph.replay.planning import plan_of
@@ -31,6 +31,7 @@ class Copying(Around):
         ("mul", [LEFT, LEFT], (), [False, False]),
         ("mul", [tensor(2, 3), tensor(2, 3)], (CLONE,), [False, False]),
         ("resolve_conj", [LEFT], (CLONE,), [True]),
+        ("_fft_c2r", [LEFT, listed("[1]"), scalar("1"), scalar("4")], (CLONE, "aten::empty"), [True]),
         ("imag", [LEFT], ("aten::_conj", "aten::view_as_real"), [True]),
         ("imag", [LEFT], ("aten::view_as_real",), [False]),
         ("linalg_cholesky_ex", [LEFT, scalar("False"), scalar("False")], (CLONE,), [False]),

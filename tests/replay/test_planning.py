@@ -83,6 +83,27 @@ def test_a_number_of_python_is_passed_as_one() -> None:
     assert isinstance(both, TensorValue)
 
 
+@pytest.mark.parametrize(("casts", "numbers"), [(1, [False, True]), (2, [True, True])])
+def test_a_number_beside_a_tensor_without_dimensions(casts: int, numbers: list[bool]) -> None:
+    class Traced(Around):
+        is_traced = True
+
+    operands = (tensor(dtype="double"), tensor(dtype="long int"))
+    made = values(plan_of(call("mul", *operands, around=Traced(("aten::to", "aten::copy_") * casts))))
+    assert [not isinstance(one, TensorValue) for one in made.values()] == numbers
+
+
+@pytest.mark.parametrize(
+    ("below", "layout"), [(("aten::is_coalesced",), "sparse_coo"), (("aten::alias",), "sparse_csr")]
+)
+def test_compressed_tensors_are_never_asked_whether_they_are_coalesced(below: tuple[str, ...], layout: str) -> None:
+    class Traced(Around):
+        is_traced = True
+
+    made = plan_of(call("values", ((6, 8), "float", (), ""), around=Traced(below)))
+    assert values(made)["self"].layout == layout
+
+
 @pytest.mark.parametrize(
     ("op", "around", "value", "is_assumed"),
     [

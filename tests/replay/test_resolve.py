@@ -24,6 +24,7 @@ from tracelens_graph.replay.resolve import choose
         ("pow", [tensor(2), scalar("2")], "Tensor_Scalar"),
         ("uniform_", [tensor(2), scalar("0."), scalar("1."), NOTHING], ""),
         ("div", [tensor(2), tensor(2), NOTHING], "Tensor_mode"),
+        ("linalg_pinv", [tensor(2, 2), NOTHING, NOTHING, scalar("False")], "atol_rtol_tensor"),
         ("max", [tensor(2), scalar("0"), scalar("False")], "dim"),
         (
             "conv2d",

@@ -101,12 +101,6 @@ if HAS_TORCH:
         assert [made(one) for one in named] == [torch.bfloat16, torch.channels_last, torch.device("cpu")]
         assert isinstance(made(Named("generator")), torch.Generator)
 
-else:
-
-    def test_without_torch_an_error_says_what_to_do() -> None:
-        with pytest.raises(NoTorchError, match="write a script"):
-            run(SOFTMAX)
-
     def test_tensors_that_are_told_alike_are_one() -> None:
         told = [TensorValue((2, 3), "float32", storage=0), TensorValue((2, 3), "float32", storage=0, offset=1)]
         one, same, other = made((told[0], told[0], told[1]))
@@ -122,3 +116,9 @@ else:
         assert run(replace(plan, modes=("autocast bfloat16", "no_grad")), "cpu").dtype == torch.bfloat16
         assert torch.is_grad_enabled()
         assert not torch.is_autocast_enabled("cpu")
+
+else:
+
+    def test_without_torch_an_error_says_what_to_do() -> None:
+        with pytest.raises(NoTorchError, match="write a script"):
+            run(SOFTMAX)

@@ -15,7 +15,7 @@ from tracelens_graph.replay.schemas import Schema
 _COPY = "aten::clone"
 _COPIED_FOR = re.compile(
     r"aten::(resolve_conj|(add|sub|rsub|mul|div|pow|addcmul|addcdiv|lerp|where|abs|angle|exp|log|sqrt|reciprocal|sgn|"
-    r"sin|cos|tanh|sigmoid|sum|mean|prod|cumsum|vdot|dot)_?)"
+    r"sin|cos|tanh|sigmoid|sum|mean|prod|cumsum|vdot|dot)_?|_fft_c2r)"
 )
 """Ops that copy an argument for no other reason."""
 _RESOLVES = "aten::resolve_conj"

@@ -52,6 +52,7 @@ def as_numbers(call: Call, schema: Schema, arguments: Sequence[Argument]) -> lis
     told = len(call.observed) == len(call) and any(one.on_cpu for one in given)
     written = {one.name for one in schema.parameters if one.is_written}
     found = []
+    kept = _kept(call, arguments)
     for one in arguments:
         value = one.value
         if (
@@ -59,6 +60,7 @@ def as_numbers(call: Call, schema: Schema, arguments: Sequence[Argument]) -> lis
             and not value.shape
             and value.dtype in _OF_PYTHON
             and one.name not in written
+            and one.name != kept
             and (any(one.shape or one.dtype != value.dtype for one in given) or (told and on_device))
             and not (told and not value.on_cpu)
         ):
@@ -66,3 +68,16 @@ def as_numbers(call: Call, schema: Schema, arguments: Sequence[Argument]) -> lis
             one = replace(one, value=made, assumed=_WHY)
         found.append(one)
     return found
+
+
+def _kept(call: Call, arguments: Sequence[Argument]) -> str:
+    """Name of the operand that stays a tensor where none has dimensions; empty if that need not be said.
+
+    A number beside a tensor of a lower kind makes the result of the default dtype, to which both are cast. Where only
+    one is, the tensor has the floating dtype of the result.
+    """
+    given = [one for one in arguments if isinstance(one.value, TensorValue)]
+    if not call.around.is_traced or any(one.value.shape for one in given if isinstance(one.value, TensorValue)):
+        return ""
+    floating = [one.name for one in given if isinstance(one.value, TensorValue) and one.value.dtype == "float64"]
+    return floating[0] if len(floating) == 1 and list(call.around.children).count("aten::to") == 1 else ""

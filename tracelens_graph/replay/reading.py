@@ -230,4 +230,12 @@ def sparse_layout(call: Call) -> str:
         return found
     if "ccol_indices" in names or "::row_indices" in names:
         return "sparse_csc"
-    return "sparse_csr" if "crow_indices" in names or "::col_indices" in names else "sparse_coo"
+    if "crow_indices" in names or "::col_indices" in names or _reads_compressed(call):
+        return "sparse_csr"
+    return "sparse_coo"
+
+
+def _reads_compressed(call: Call) -> bool:
+    """Whether values of a sparse tensor were read without a look at whether it is coalesced."""
+    reads = "aten::values" in (call.op, *call.around.children)
+    return reads and call.around.is_traced and "aten::is_coalesced" not in call.around.children

@@ -54,7 +54,7 @@ def choose(call: Call) -> Schema:
     scored = [(score, one) for one in alike if (score := _score(call, one)) > 0]
     if not scored:
         raise CannotReplay("no known schema takes these arguments", "link the execution trace of the run")
-    return min(scored, key=lambda pair: (-pair[0], _has_string(pair[1]), len(pair[1].overload)))[1]
+    return min(scored, key=lambda one: (-one[0], _has_string(one[1]), -_absent(call, one[1]), len(one[1].overload)))[1]
 
 
 def _named(call: Call, alike: Sequence[Schema]) -> Schema | None:
@@ -67,6 +67,12 @@ def _named(call: Call, alike: Sequence[Schema]) -> Schema | None:
         return None
     same = [one for one in alike if one.overload == told.overload and told.op == call.op]
     return next((one for one in same if one.names == told.names), same[0] if same else None)
+
+
+def _absent(call: Call, schema: Schema) -> int:
+    """Tensors that were not given: Python tries to pass nothing as one before it tries a number."""
+    pairs = zip(schema.parameters, call.recorded.types, strict=True)
+    return sum(one.kind.base == "Tensor" and not one.kind.is_list for one, written in pairs if not written)
 
 
 def _has_string(schema: Schema) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tracelens_graph.column import About, Column, Role, TableSchema
-from tracelens_graph.schema.tables.shared import count, key, listed, share, text, total, uid
+from tracelens_graph.schema.tables.shared import count, key, listed, share, text, uid
 
 REPLAY_SIGNATURES: About = {
     "op": key("operation that is called again", "op"),
