@@ -86,7 +86,7 @@ class Home:
 
     def wait_for_its_end(self) -> None:
         """Wait until the server, which was killed, is gone and its ports are free."""
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while server.running(self.folder) or not self._ports_are_free():
             assert time.monotonic() < deadline
             time.sleep(0.02)

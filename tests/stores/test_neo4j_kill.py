@@ -37,7 +37,7 @@ MOMENTS = ("before", "within", "after")
 
 CHILD = """
 import itertools, os, pickle, signal, sys
-from tracelens_graph.stores.neo4j import writer
+from tracelens_graph.stores.neo4j import batches
 from tracelens_graph.stores.neo4j.connection import Connection
 from tracelens_graph.stores.neo4j.push import push_image
 from tracelens_graph.stores.neo4j.writer import Writer
