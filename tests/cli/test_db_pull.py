@@ -82,7 +82,7 @@ def test_export_says_how_to_import(run: Run, mine: Path, trace_file: Path, tmp_p
     )
     assert code == 0
     assert "\x1b" not in said
-    assert f"  cd '{folder}' && neo4j-admin database import full @{ARGUMENTS}\n" in said
+    assert f"  tracelens-graph db import '{folder}'\n" in said
     assert (folder / ARGUMENTS).is_file()
     assert "left out" in said
     nodes = sum(len((folder / name).read_text().split("\n")) for name in ("Event-Op.csv", "Event-Op-Hot.csv"))

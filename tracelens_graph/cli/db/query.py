@@ -123,7 +123,7 @@ def _parameter(text: str, question: str) -> tuple[str, Any]:
     if question in QUESTIONS:
         if name in QUESTIONS[question].parameters:
             return name, QUESTIONS[question].parameters[name].read(value)
-        return name, None if value in ("", "null") else value  # a trace
+        return name, None if value == "null" else value  # a trace
     try:
         return name, json.loads(value)
     except (ValueError, RecursionError):

@@ -76,7 +76,6 @@ def push_diff_image(
     key = image.diff["key"]
     return push_whole(
         driver, database, DIFF, key,
-        judge=lambda there: judged(there, False, image.diff, _COMPARED, replace),
         claim=lambda tx, replace: _claim(tx, image.diff, replace),
         drop=lambda: drop_whole(driver, database, DIFF, key),
         write=lambda begun_ns: _write(driver, database, image, begun_ns, progress),

@@ -88,9 +88,13 @@ def push_image(
                 f"a {what} of {len(image.trace[what]):,} characters is too long: {LONGEST_NAME} at most"
             )
     trace = image.trace["id"]
+    reach(driver)
+    with driver.session(database=database) as session:
+        there = session.run(TRACE.there, {TRACE.parameter: trace}).value()
+    if there and judged(there[0], False, image.trace, _COMPARED, replace).outcome == "unchanged":
+        return "unchanged"  # so the schema stands
     return push_whole(
         driver, database, TRACE, trace,
-        judge=lambda there: judged(there, False, image.trace, _COMPARED, replace),
         claim=lambda tx, replace: _claim(tx, image.trace, replace),
         drop=lambda: drop_trace(driver, database, trace),
         write=lambda begun_ns: _write(driver, database, image, begun_ns, progress),
@@ -99,9 +103,8 @@ def push_image(
 
 
 def push_whole(
-    driver: Driver, database: str, whole: Whole, key: str, *, judge: Callable[[Mapping[str, Any]], Claim],
-    claim: Callable[[ManagedTransaction, bool], Claim], drop: Callable[[], None], write: Callable[[int], None],
-    replace: bool,
+    driver: Driver, database: str, whole: Whole, key: str, *, claim: Callable[[ManagedTransaction, bool], Claim],
+    drop: Callable[[], None], write: Callable[[int], None], replace: bool,
 ) -> Outcome:  # fmt: skip
     """Write what belongs to one node, which is `loading` until the last of it stands, and only then `complete`.
 
@@ -110,7 +113,6 @@ def push_whole(
         database: name of the database.
         whole: what kind of node.
         key: its key.
-        judge: what is to be done about the node that is there, by its properties.
         claim: makes the node, or finds what is there; told whether that gives way.
         drop: deletes what is there.
         write: writes all of it; told the `begun_ns` of the node.
@@ -120,10 +122,6 @@ def push_whole(
         DatabaseError: somebody else dropped it at the same time, or the server is too old.
     """
     reach(driver)
-    with driver.session(database=database) as session:
-        there = session.run(whole.there, {whole.parameter: key}).value()
-        if there and judge(there[0]).outcome == "unchanged":  # so the schema stands
-            return "unchanged"
     make_schema(driver, database)
     with driver.session(database=database) as session:
         claimed = session.execute_write(claim, replace)

@@ -69,7 +69,6 @@ def push_ranks_image(driver: Driver, database: str, image: RanksImage, progress:
 
     return push_whole(
         driver, database, MATCHING, run,
-        judge=lambda there: _judged(there, False, image.matching),
         claim=lambda tx, _: _claim(tx, image.matching),
         drop=lambda: drop_whole(driver, database, MATCHING, run),
         write=write, replace=False,
