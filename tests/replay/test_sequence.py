@@ -17,6 +17,7 @@ from tracelens_graph.extension import Extension
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
 from tracelens_graph.replay.check import check
+from tracelens_graph.replay.script import operation
 from tracelens_graph.replay.sequence import SequencePlan, sequence
 from tracelens_graph.replayer import Replayer
 
@@ -115,7 +116,7 @@ def test_custom_operations_with_a_replayer_are_taken() -> None:
     assert [plan.op for plan in found.plans] == ["my::fused"]
     assert found.imports == ("my.ops",)
     source = found.script()
-    check(source)
+    assert check(source, [replayer]).calls == ("my.fused.default",)
     assert "'imports': ['my.ops']" in source.replace('"', "'")
     assert "needs PyTorch and my.ops." in source
 
@@ -153,7 +154,7 @@ def test_a_step_of_a_transformer(transformer: SequencePlan) -> None:
 
 def test_its_program_is_checked_and_its_tensors_are_there_when_they_are_used(transformer: SequencePlan) -> None:
     source = transformer.script()
-    check(source)
+    assert check(source).calls == tuple(operation(plan)["call"] for plan in transformer.plans)
     steps = steps_of(source)
     assert len(steps) == 277
     made: set[int] = set()

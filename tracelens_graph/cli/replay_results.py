@@ -20,7 +20,7 @@ _AS_TRACED = ("equal", "equal but assumed", "equal arguments", "not filled", "ne
 def verify_folder(folders: Sequence[str], python: str | None, extensions: Sequence[str], form: Format) -> None:
     """Run the programs of a folder, and print how each compares with the trace.
 
-    Programs may import, besides PyTorch, the modules that replayers of the extensions name.
+    Programs may call, besides those of PyTorch, operations of the extensions' replayers, and import their modules.
 
     Raises:
         typer.BadParameter: not one folder is named, or an extension is none.
@@ -32,9 +32,9 @@ def verify_folder(folders: Sequence[str], python: str | None, extensions: Sequen
     from tracelens_graph.reports.progress import progress_on_terminal
 
     extension = extension_of(list(extensions))
-    modules = [module for one in extension.replayers.values() for module in one.imports] if extension else []
+    replayers = list(extension.replayers.values()) if extension else []
     with progress_on_terminal("running programs") as progress:
-        table = verify(folders[0], python=python, modules=modules, progress=progress)
+        table = verify(folders[0], python=python, replayers=replayers, progress=progress)
     _print(table, form)
     if not set(table["outcome"]) <= set(_AS_TRACED):
         raise typer.Exit(1)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
+
 from tracelens_graph.analyses.performance.unified import unified
 from tracelens_graph.extension import extension_of
-from tracelens_graph.perf.roofs import Roof, roofline
+from tracelens_graph.graph.traversals import ancestors
+from tracelens_graph.perf.roofs import Roof, roofline, traffic_us
 from tracelens_graph.replay.custom import plan_custom
 from tracelens_graph.replay.planning import plan_call
 from tracelens_graph.replay.replay_plan import CannotReplay, ReplayPlan, Traced, Work
@@ -21,6 +24,7 @@ from tracelens_graph.schema import GPU_KINDS, Kind
 if TYPE_CHECKING:
     from tracelens_graph.graph.core import Core
     from tracelens_graph.graph.window import Window
+    from tracelens_graph.perf.cost import Cost
     from tracelens_graph.perf.devices import Architecture
     from tracelens_graph.replayer import Replayer
 
@@ -137,14 +141,40 @@ class Estimates:
         return next(iter(names)) if len(names) == 1 else ""
 
     def of(self, row: int) -> Work:
-        """The work of the call of a row."""
+        """The work of the call of a row: of an operation above it, where that has a model and does nothing else."""
         found = unified(self.window)
-        code = found.codes.get(row, -1)
+        code = next((code for one in self._alike(row) if (code := found.codes.get(one, -1)) >= 0), -1)
         if code < 0:
             return Work()
         cost = found.costs[code]
-        roof = None if self.arch is None else roofline(cost, self.arch)
-        return Work(cost.flops, cost.bytes, roof.time_us if isinstance(roof, Roof) else None)
+        return Work(_real(cost.flops), _real(cost.bytes), None if self.arch is None else _least_us(cost, self.arch))
+
+    def _alike(self, row: int) -> Iterator[int]:
+        """The row, then those of the operations above it that have the same GPU work."""
+        yield row
+        c = self.window.core.columns
+        own = self._gpu_work(row)
+        for above in ancestors(c, row) if own[0] < own[1] else ():
+            if self._gpu_work(above) != own:
+                return
+            if c.kind[above] == Kind.Op:
+                yield above
+
+    def _gpu_work(self, row: int) -> tuple[int, int]:
+        """Where the GPU work below a row begins and ends among all."""
+        core = self.window.core
+        first, last = np.searchsorted(core.gpu_rows, (row + 1, core.columns.last[row] + 1))
+        return int(first), int(last)
+
+
+def _least_us(cost: Cost, arch: Architecture) -> float | None:
+    roof = roofline(cost, arch)
+    return roof.time_us if isinstance(roof, Roof) else traffic_us(cost, arch)
+
+
+def _real(value: float | None) -> float | None:
+    """A number as it is read again from an index."""
+    return None if value is None else float(value)
 
 
 def traced(signatures: Signatures, place: int, gpu: str = "") -> Traced:
@@ -169,6 +199,7 @@ def traced(signatures: Signatures, place: int, gpu: str = "") -> Traced:
         median_us=float(signatures.median_ns[place]) / 1e3,
         gpu=gpu,
         host_us=int(c.dur_ns[row]) / 1e3,
+        total_us=float(signatures.total_ns[place]) / 1e3,
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tracelens_graph.replay.allowed import REACHES_OUT, reaches_out
 from tracelens_graph.replay.arguments import Argument, TensorValue, Value, mapped, tensors
 from tracelens_graph.replay.call import Call
 from tracelens_graph.replay.conjugates import with_conjugates
@@ -18,7 +19,7 @@ from tracelens_graph.replay.hosts import with_hosts
 from tracelens_graph.replay.list_dtypes import with_dtypes
 from tracelens_graph.replay.modes import modes
 from tracelens_graph.replay.reading import read
-from tracelens_graph.replay.replay_plan import ReplayPlan
+from tracelens_graph.replay.replay_plan import CannotReplay, ReplayPlan
 from tracelens_graph.replay.resolve import choose
 from tracelens_graph.replay.schemas import Schema
 from tracelens_graph.replay.sparse import filled_sparse
@@ -62,6 +63,8 @@ def plan_of(call: Call) -> ReplayPlan:
         CannotReplay: as `plan`.
     """
     schema = choose(call)
+    if reaches_out(schema):
+        raise CannotReplay(REACHES_OUT)
     arguments = as_numbers(call, schema, with_hosts(call, with_dtypes(call, read(call, schema))))
     arguments = _filled(call, schema, with_reach(call, _placed(arguments)))
     arguments = with_conjugates(call, schema, with_gradients(call, schema, arguments))
