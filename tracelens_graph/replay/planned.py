@@ -38,7 +38,7 @@ RANGE = "no op of PyTorch"
 
 _KINDS = (
     (r"^(?:c10d|_c10d_functional|symm_mem)::|^(?:nccl|gloo|mpi|ucc)[:_]|^record_param_comms$",
-     COLLECTIVE, "--collectives writes a program for torchrun"),
+     COLLECTIVE, "--collectives -o DIR writes a program for torchrun"),
     (r"^triton_", TRITON, "-o writes a program that its source is put into"),
     (r"Backward\d*$|^CompiledFunction|^torch::autograd::|^autograd::engine", AUTOGRAD, "replay its forward operation"),
     (r"^\w+::", CUSTOM, "a replayer of yours in an extension"),
@@ -110,6 +110,12 @@ class Plans:
     def __init__(self, signatures: Signatures) -> None:
         self.signatures = signatures
         self._made: dict[int, Planned] = {}
+
+    def first(self, number: int) -> Plans:
+        """Those of the first signatures; 0 for all."""
+        found = Plans(self.signatures.first(number))
+        found._made = self._made
+        return found
 
     def __getitem__(self, place: int) -> Planned:
         row = int(self.signatures.rows[place])

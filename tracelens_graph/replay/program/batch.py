@@ -83,7 +83,7 @@ def known_of(entry: dict[str, Any]) -> dict[str, Any]:
         "call": f"{plan['op'].replace('::', '.')}.{plan.get('overload') or 'default'}",
         "signature": {"dims": [], "types": [], "strides": [], "values": []} | plan.get("recorded", {}),
         **{key: work.get(key) for key in ("flops", "bytes", "roof_us")},
-        "traced_us": traced.get("kernel_us", 0.0),
+        "traced_us": traced.get("median_us", 0.0),
         "kernels": traced.get("kernels", []),
         "imports": plan.get("imports", []),
         "modes": plan.get("modes", []),
