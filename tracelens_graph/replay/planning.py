@@ -12,6 +12,7 @@ from tracelens_graph.replay.call import Call
 from tracelens_graph.replay.conjugates import with_conjugates
 from tracelens_graph.replay.contents import Site
 from tracelens_graph.replay.dtypes import item_size
+from tracelens_graph.replay.feasible import check_arguments, check_recorded
 from tracelens_graph.replay.fills import fill
 from tracelens_graph.replay.gradients import with_gradients
 from tracelens_graph.replay.host_numbers import as_numbers
@@ -62,12 +63,14 @@ def plan_of(call: Call) -> ReplayPlan:
     Raises:
         CannotReplay: as `plan`.
     """
+    check_recorded(call.recorded)
     schema = choose(call)
     if reaches_out(schema):
         raise CannotReplay(REACHES_OUT)
     arguments = as_numbers(call, schema, with_hosts(call, with_dtypes(call, read(call, schema))))
     arguments = _filled(call, schema, with_reach(call, _placed(arguments)))
     arguments = with_conjugates(call, schema, with_gradients(call, schema, arguments))
+    check_arguments(schema, arguments)
     keyword = {one.name for one in schema.parameters if one.is_keyword}
     return ReplayPlan(
         op=schema.op,
