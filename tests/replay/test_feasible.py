@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from recorded_calls import NOTHING, call, listed, scalar, tensor, tensors
 
-from tracelens_graph.replay.arguments import TensorValue
-from tracelens_graph.replay.feasible import NOT_GIVEN, TOO_LARGE, TOO_MANY_BITS, UNREADABLE, bytes_of
+from tracelens_graph.replay.arguments import Argument, TensorValue
+from tracelens_graph.replay.feasible import NOT_GIVEN, TOO_LARGE, TOO_MANY_BITS, UNREADABLE, bytes_of, bytes_together
 from tracelens_graph.replay.plan_json import plan_from_json, plan_json
 from tracelens_graph.replay.planning import plan_of
 from tracelens_graph.replay.replay_plan import CannotReplay
@@ -86,3 +86,9 @@ def test_bytes_of_a_tensor() -> None:
     assert bytes_of(TensorValue((4, 0), "float32", (1, 8))) == 0
     assert bytes_of(TensorValue((4,), "bfloat16", offset=2, reach=3)) == 12
     assert bytes_of(TensorValue((4,), "bfloat16", reach=30)) == 60
+
+
+def test_bytes_of_tensors_that_share_memory() -> None:
+    shapes = [((8,), 0), ((4,), 0), ((2,), 1), ((16,), None), ((16,), None)]
+    values = tuple(TensorValue(shape, "float32", storage=storage) for shape, storage in shapes)
+    assert bytes_together([Argument("a", "Tensor[]", values), Argument("b", "int", 3)]) == 4 * (8 + 2 + 32)

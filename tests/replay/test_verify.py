@@ -191,6 +191,19 @@ def test_a_plan_that_cannot_be_read_loses_its_script_alone(tmp_path: Path, monke
     assert (ran["outcome"], ran["why"]) == ("failed", "it ran")
 
 
+def test_more_memory_than_there_is_is_not_asked_for(torch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    large = replace(MM, positional=(replace(MM.positional[0], value=TensorValue((1 << 30, 8), "float32")),))
+    monkeypatch.setattr(verifying, "memory_bytes", lambda: 1 << 30)
+    source = writing(profile(AS_TRACED))
+    rows = verified(torch, program(1, source, MM), program(2, source, large)).records()
+    assert [one["outcome"] for one in rows] == ["equal", "not run"]
+    assert rows[1]["why"] == "its tensors need 34.4 GB, and this machine has 1.1 GB"
+
+
+def test_the_memory_of_this_machine() -> None:
+    assert 1 << 28 < verifying.memory_bytes() < 1 << 50
+
+
 def test_nothing_is_left_behind(torch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (torch / "temporary").mkdir()
     monkeypatch.setattr(verifying.tempfile, "gettempdir", lambda: str(torch / "temporary"))

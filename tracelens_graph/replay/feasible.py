@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tracelens_graph.replay.arguments import Argument, TensorValue, Value, tensors
@@ -76,6 +76,18 @@ def bytes_of(tensor: TensorValue) -> int:
     except KeyError:  # PyTorch has no such dtype, and says so
         size = 1
     return max(tensor.offset + span, tensor.reach) * size
+
+
+def bytes_together(arguments: Iterable[Argument]) -> int:
+    """Bytes of the storages of all tensors in arguments, shared ones once."""
+    own, shared = 0, dict[int, int]()
+    for argument in arguments:
+        for one in tensors(argument.value):
+            if one.storage is None:
+                own += bytes_of(one)
+            else:
+                shared[one.storage] = max(shared.get(one.storage, 0), bytes_of(one))
+    return own + sum(shared.values())
 
 
 def _has_64_bits(value: Value) -> bool:

@@ -14,6 +14,7 @@ from tracelens_graph.errors import TraceError
 from tracelens_graph.leftovers import TemporaryFolder
 from tracelens_graph.loading import load_core
 from tracelens_graph.replay.check import ForeignProgramError
+from tracelens_graph.replay.feasible import bytes_together
 from tracelens_graph.replay.folder import Program, read_folder
 from tracelens_graph.replay.verify.batches import NoTorchError, Ran, run_scripts
 from tracelens_graph.replay.verify.observed import observed, outermost_ops
@@ -102,6 +103,14 @@ def verify(
     return _table(jobs, notes)
 
 
+def memory_bytes() -> int:
+    """Bytes of memory of this machine; more than any has where it does not tell."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return 1 << 62
+
+
 def _interpreter(python: str | None) -> str:
     """The interpreter as it is called from any folder; links stay, as they tell a virtual environment."""
     if not python:
@@ -121,6 +130,11 @@ def _prepare(job: _Job, folder: Path, copy: Path, replayers: Sequence[Replayer])
     else:
         if kind in _NOT_RUN:
             job.outcomes = [_NOT_RUN[kind]]
+            return
+        needed = max((bytes_together(plan.arguments) for plan in job.program.plans), default=0)
+        if needed > (there_is := memory_bytes()):
+            told = f"its tensors need {needed / 1e9:,.1f} GB, and this machine has {there_is / 1e9:,.1f} GB"
+            job.outcomes = [Outcome("not run", why=told)]
             return
         job.copy, job.trace = copy, copy.with_suffix(".json")
         job.copy.write_bytes(source)
