@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracelens_graph.cli.outputs import say_written
-from tracelens_graph.cli.replay_asked import Asked
+from tracelens_graph.cli.replay_asked import ROWS, Asked
 from tracelens_graph.texts import printable, wrapped
 
 if TYPE_CHECKING:
@@ -24,24 +24,58 @@ _MOST = 3
 
 def print_screen(asked: Asked, w: Window, table: Table, covered: Table) -> None:
     """Print what can be replayed, how much of the GPU time that is, and the command that writes it."""
+    from tracelens_graph.replay.planned import COLLECTIVE
     from tracelens_graph.reports.replay_text import coverage_lines, shown
-    from tracelens_graph.reports.terminal import terminal_width, wants_color
+    from tracelens_graph.reports.terminal import terminal_width
 
-    width, color = terminal_width(sys.stdout), wants_color(sys.stdout)
-    sys.stdout.write(shown(table).text(width, color))
+    width = terminal_width(sys.stdout)
+    write_with_way_out(shown(table))
     for line in coverage_lines(covered, width):
         print(line)
-    words = asked.words
+    if any(state != "no" for state in table["plan"]):
+        words = _words_of_sequence(asked, w) if asked.is_sequence else asked.words
+        _ask_next(asked, words, "replay/")
+    if COLLECTIVE in table["why"] and _has_collectives(w):
+        _ask_next(asked, "--collectives", "collectives/")
     if asked.is_sequence:
-        if not _tell_of_sequence(asked, w, width):
-            words = "--top 0"  # single programs instead
-    elif not any(state != "no" for state in table["plan"]):
-        return
-    print(f"ask next: {asked.call.complete(f'tracelens-graph replay TRACE {words} -o replay/')}")
+        _tell_of_sequence(asked, w, width)
 
 
-def _tell_of_sequence(asked: Asked, w: Window, width: int) -> bool:
-    """Say what one program of all operations is like; whether there is one."""
+def write_with_way_out(table: Table) -> None:
+    """Print a table that people are shown; where columns do not fit, say where they are."""
+    from tracelens_graph.reports.terminal import terminal_width, wants_color
+
+    text = table.text(terminal_width(sys.stdout), wants_color(sys.stdout), "a wider terminal or -f csv shows them")
+    sys.stdout.write(text)
+
+
+def _ask_next(asked: Asked, words: str, folder: str) -> None:
+    print(f"ask next: {asked.call.complete(f'tracelens-graph replay TRACE {words} -o {folder}')}")
+
+
+def _words_of_sequence(asked: Asked, w: Window) -> str:
+    """Options that choose the operations of a list below a node one by one."""
+    from tracelens_graph.replay.places import place
+
+    assert isinstance(asked.window.under, int | str)
+    uid = int(w.core.columns.uid[place(w.core, asked.window.under).row])
+    return f"--top {ROWS} --under {uid}"
+
+
+def _has_collectives(w: Window) -> bool:
+    """Whether a program of the collectives can be written."""
+    from tracelens_graph.errors import AnalysisError
+    from tracelens_graph.replay.collectives import collective_plan
+
+    try:
+        collective_plan(w)
+    except AnalysisError:
+        return False
+    return True
+
+
+def _tell_of_sequence(asked: Asked, w: Window, width: int) -> None:
+    """Say what one program of all operations is like, and how it is written, or why there is none."""
     from tracelens_graph.errors import AnalysisError
     from tracelens_graph.replay.sequence import sequence
 
@@ -51,11 +85,11 @@ def _tell_of_sequence(asked: Asked, w: Window, width: int) -> bool:
     except AnalysisError as error:
         for line in wrapped(printable(f"As one program: {error}"), width, "  "):
             print(line)
-        return False
+        return
     print(f"As one program: {_operations(len(found.steps))}")
     for line in _sequence_lines(found, width):
         print(line)
-    return True
+    _ask_next(asked, "", "replay/")
 
 
 def tell_sequence(found: SequencePlan, file: Path) -> None:

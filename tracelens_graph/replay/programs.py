@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from tracelens_graph.errors import AnalysisError
@@ -22,19 +23,28 @@ RUNNER = "run.py"
 COLLECTIVES = "collectives.py"
 
 
-def single_programs(plans: Plans, estimates: Estimates) -> dict[int, Program]:
-    """A program for each signature that has a plan, and for a Triton kernel one that lacks its source; by place."""
-    found = {}
+def single_programs(plans: Plans, estimates: Estimates, most: int = 0) -> dict[int, Program]:
+    """A program for each signature that has a plan, and for a Triton kernel one that lacks its source; by place.
+
+    Args:
+        plans: plans of the signatures.
+        estimates: what the models say of their calls.
+        most: how many programs are written; 0 for all.
+    """
+    found: dict[int, Program] = {}
     for place in range(len(plans.signatures)):
+        if most and len(found) == most:
+            break
         plan = complete(plans, place, estimates).plan
+        number = len(found) + 1
         if plan is not None:
-            found[place] = Program(program_name(plan, place + 1), "op", plan.script(), (plan,))
-        elif stub := _stub(plans, place, estimates):
+            found[place] = Program(program_name(plan, number), "op", plan.script(), (plan,))
+        elif stub := _stub(plans, place, number, estimates):
             found[place] = stub
     return found
 
 
-def _stub(plans: Plans, place: int, estimates: Estimates) -> Program | None:
+def _stub(plans: Plans, place: int, number: int, estimates: Estimates) -> Program | None:
     signatures = plans.signatures
     row = int(signatures.rows[place])
     if not is_triton(signatures.core, row):
@@ -44,22 +54,32 @@ def _stub(plans: Plans, place: int, estimates: Estimates) -> Program | None:
     except CannotReplay:
         return None
     plan = made.plan.with_traced(traced(signatures, place, estimates.gpu), made.plan.work)
-    return Program(program_name(plan, place + 1), "triton", made.script(), (plan,))
+    return Program(program_name(plan, number), "triton", made.script(), (plan,))
 
 
-def batch_program(plans: Plans, estimates: Estimates) -> tuple[Program, Mapping[str, str]]:
-    """One program that runs all signatures that have a plan, and the file that lists them: its name and text.
+def batch_program(plans: Plans, estimates: Estimates, most: int = 0) -> tuple[dict[int, Program], Mapping[str, str]]:
+    """One program that runs the signatures that have a plan, and the file that lists them: its name and text.
+
+    Args:
+        plans: plans of the signatures.
+        estimates: what the models say of their calls.
+        most: how many signatures it runs; 0 for all.
+
+    Returns:
+        The program, by the places of the signatures that it runs, and the file.
 
     Raises:
         AnalysisError: none has a plan.
     """
     from tracelens_graph.replay.batch import FILE, operations, runner
 
-    made = (complete(plans, place, estimates).plan for place in range(len(plans.signatures)))
-    listed = tuple(plan for plan in made if plan is not None)
+    made = ((place, complete(plans, place, estimates).plan) for place in range(len(plans.signatures)))
+    listed = dict(islice(((place, plan) for place, plan in made if plan is not None), most or None))
     if not listed:
         raise nothing(plans)
-    return Program(RUNNER, "batch", runner(), listed), {FILE: json.dumps(operations(listed), indent=1) + "\n"}
+    program = Program(RUNNER, "batch", runner(), tuple(listed.values()))
+    text = json.dumps(operations(program.plans), indent=1) + "\n"
+    return dict.fromkeys(listed, program), {FILE: text}
 
 
 def collectives_program(w: Window) -> Program:
