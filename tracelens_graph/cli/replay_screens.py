@@ -138,15 +138,30 @@ def _operations(count: int) -> str:
     return "1 operation" if count == 1 else f"{count:,} operations in their order"
 
 
+def _assumed(found: SequencePlan) -> list[str]:
+    """What is assumed of a program of several operations, each text once with the arguments that it is said of."""
+    texts: dict[str, dict[str, dict[str, None]]] = {}
+    for plan in found.plans:
+        for name, _, text in (one.partition(": ") for one in plan.assumed):
+            texts.setdefault(text, {}).setdefault(plan.op, {})[name] = None
+    lines = []
+    for text, ops in texts.items():
+        said = [f"{op} {', '.join(names)}" for op, names in ops.items()]
+        more = f"; {len(said) - _MOST:,} more operations" if len(said) > _MOST else ""
+        lines.append(f"{'; '.join(said[:_MOST])}{more}: {text}")
+    return lines
+
+
 def _sequence_lines(found: SequencePlan, width: int) -> Iterator[str]:
     """What a program of several operations shares, assumes and leaves out."""
     narrow = min(width, _WIDEST)
     unit = "of GPU time" if found.is_gpu else "on the host"
     told = [f"{found.traced_us:,.1f} us {unit} in the trace; {found.sharing}"]
     told += [found.note] if found.note else []
-    told += [f"assumed: {text}" for text in found.assumed[:_MOST]]
-    if more := len(found.assumed) - _MOST:
-        told += [f"assumed: {more:,} more, which the program lists"] if more > 0 else []
+    assumed = _assumed(found)
+    told += [f"assumed: {text}" for text in assumed[:_MOST]]
+    if (more := len(assumed) - _MOST) > 0:
+        told += [f"assumed: {more:,} more, which the program lists"]
     told += [f"left out: {one.line}" for one in found.left_out[:_MOST]]
     for line in told:
         yield from wrapped(printable(f"  {line}"), narrow, "    ")
