@@ -295,6 +295,46 @@ def test_traces_and_folders_are_told_where_they_go(run: Run, trace: Path, tmp_pa
     assert (code, "is a trace" in " ".join(err.split())) == (2, True)
 
 
+@pytest.mark.parametrize("categories", [(), ("kernel",)])
+def test_why_nothing_is_written(run: Run, tmp_path: Path, categories: tuple[str, ...]) -> None:
+    path = tmp_path / "part.json"
+    path.write_text(
+        json.dumps(calls() | {"traceEvents": [e for e in calls()["traceEvents"] if e["cat"] in categories]})
+    )
+    code, _, err = run("replay", path, "-o", tmp_path / "out")
+    assert code == 1
+    assert ("no operation launched the GPU work" if categories else "part.json: is empty") in err
+    assert not (tmp_path / "out").exists()
+
+
+def test_one_file_of_results_is_not_enough(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(json.dumps([{"op": "x", "signature": None, "median_us": 1.0}]))
+    code, _, err = run("replay", tmp_path / "a.json")
+    assert (code, "name two such files to compare them" in " ".join(err.replace("│", " ").split())) == (2, True)
+
+
+def test_long_and_blank_names_are_told_in_short(run: Run, tmp_path: Path) -> None:
+    trace = calls()
+    names = ["my::" + "n" * 100_000, " ", *(f"my::op{at}" for at in range(30))]
+    for at, name in enumerate(names):
+        trace["traceEvents"] += [
+            {**trace["traceEvents"][10], "name": name, "ts": 2000 + 100 * at, "dur": 50},
+            {**trace["traceEvents"][14], "ts": 2010 + 100 * at, "args": {"correlation": 1000 + at}},
+            {**trace["traceEvents"][15], "ts": 2020 + 100 * at,
+             "args": {**trace["traceEvents"][15]["args"], "correlation": 1000 + at}},
+        ]  # fmt: skip
+    path = tmp_path / "long.json"
+    path.write_text(json.dumps(trace))
+    for options in (("-o", tmp_path / "out"), (), ("--op", "none")):
+        _, out, err = run("replay", path, "--top", "0", *options)
+        assert len(out + err) < 12_000
+    _, out, _ = run("replay", path, "--top", "0", "-o", tmp_path / "out")
+    assert "n..." in out
+    assert "more: custom op" in " ".join(out.split())
+    code, _, err = run("replay", path, "--op", "/^my::n/", "-o", tmp_path / "other")
+    assert (code, len(err) < 1000) == (1, True)
+
+
 def test_nothing_compared_is_said(run: Run, tmp_path: Path) -> None:
     for name, entry in (("a", {"op": "x", "error": "no memory"}), ("b", {"op": "x", "median_us": 1.0}), ("c", [])):
         (tmp_path / f"{name}.json").write_text(json.dumps(entry))

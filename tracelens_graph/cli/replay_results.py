@@ -85,7 +85,7 @@ def compare_results(files: Sequence[str], form: Format) -> None:
 
 
 def check_is_no_folder(trace: str) -> None:
-    """Refuse a folder of programs where a trace is wanted.
+    """Refuse a folder of programs, or one file of results, where a trace is wanted.
 
     Raises:
         typer.BadParameter: it is one.
@@ -95,6 +95,17 @@ def check_is_no_folder(trace: str) -> None:
     if (Path(trace) / INDEX).is_file():
         verifying = shlex.join(["tracelens-graph", "replay", "--verify", trace])
         raise typer.BadParameter(f"{trace}: is a folder of programs; they are verified by: {verifying}")
+    if Path(trace).suffix == ".json" and Path(trace).is_file() and not _is_trace(trace) and _is_results(trace):
+        raise typer.BadParameter(f"{trace}: holds results of programs; name two such files to compare them")
+
+
+def _is_results(file: str) -> bool:
+    from tracelens_graph.replay.results import ResultsError, read_results
+
+    try:
+        return bool(read_results(file))
+    except ResultsError:
+        return False
 
 
 def _is_trace(file: str) -> bool:

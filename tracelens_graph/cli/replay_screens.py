@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tracelens_graph.cli.outputs import say_written
 from tracelens_graph.cli.replay_asked import ROWS, Asked
-from tracelens_graph.texts import printable, wrapped
+from tracelens_graph.texts import cut_end, printable, wrapped
 
 if TYPE_CHECKING:
     from tracelens_graph.graph.window import Window
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from tracelens_graph.table import Table
 
 _WIDEST = 110
+_LONGEST = 300
+"""Characters of a line before it is wrapped."""
 _MOST = 3
 """Reasons and assumptions that are told."""
 
@@ -83,7 +85,7 @@ def _tell_of_sequence(asked: Asked, w: Window, width: int) -> None:
     try:
         found = sequence(w.core, asked.window.under)
     except AnalysisError as error:
-        for line in wrapped(printable(f"As one program: {error}"), width, "  "):
+        for line in wrapped(printable(f"As one program: {cut_end(str(error), _LONGEST)}"), width, "  "):
             print(line)
         return
     print(f"As one program: {_operations(len(found.steps))}")
@@ -164,4 +166,4 @@ def _sequence_lines(found: SequencePlan, width: int) -> Iterator[str]:
         told += [f"assumed: {more:,} more, which the program lists"]
     told += [f"left out: {one.line}" for one in found.left_out[:_MOST]]
     for line in told:
-        yield from wrapped(printable(f"  {line}"), narrow, "    ")
+        yield from wrapped(printable(f"  {cut_end(line, _LONGEST)}"), narrow, "    ")

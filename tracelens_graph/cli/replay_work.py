@@ -102,6 +102,8 @@ def _chosen(asked: Asked, w: Window, every: Signatures, device: Architecture | N
         return named(w, asked.op)
     if asked.uid is not None:
         return of_event(w, asked.uid)
+    if not len(w.core.columns):
+        raise AnalysisError(f"{asked.trace}: is empty: it has no events that can be read")
     if not len(w.gpu_rows) and not asked.is_sequence:
         where = f" in {w.title}" if w.title else ""
         raise AnalysisError(f"there is no GPU work{where} to choose operations by; name one with --op or --uid")

@@ -14,6 +14,7 @@ from tracelens_graph.replay.literals import identifier
 from tracelens_graph.replay.planned import Estimates, Plans, complete, traced
 from tracelens_graph.replay.replay_plan import CannotReplay
 from tracelens_graph.replay.triton import is_triton, triton_plan
+from tracelens_graph.texts import cut_end
 
 if TYPE_CHECKING:
     from tracelens_graph.graph.window import Window
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 RUNNER = "run.py"
 COLLECTIVES = "collectives.py"
+_MOST_REASONS = 5
+_LONGEST = 200
+"""Characters of a reason."""
 
 
 def single_programs(plans: Plans, estimates: Estimates, most: int = 0) -> dict[int, Program]:
@@ -100,5 +104,11 @@ def sequence_program(found: SequencePlan) -> Program:
 
 def nothing(plans: Plans) -> AnalysisError:
     """The error that says why no signature has a plan."""
-    reasons = dict.fromkeys(plans[place].why for place in range(len(plans.signatures)))
-    return AnalysisError(f"nothing can be replayed: {', '.join(reasons)}")
+    reasons = list(dict.fromkeys(plans[place].why for place in range(len(plans.signatures))))
+    if not reasons:
+        return AnalysisError(
+            "nothing can be replayed: no operation launched the GPU work; record host and GPU together"
+        )
+    more = f", and {len(reasons) - _MOST_REASONS:,} other reasons" if len(reasons) > _MOST_REASONS else ""
+    told = ", ".join(cut_end(one, _LONGEST) for one in reasons[:_MOST_REASONS])
+    return AnalysisError(f"nothing can be replayed: {told}{more}")

@@ -15,7 +15,7 @@ from tracelens_graph.errors import TraceLensGraphError
 from tracelens_graph.files import distinct_names
 from tracelens_graph.schema.tables.replay import REPLAY_RESULTS
 from tracelens_graph.table import Table, columns_of
-from tracelens_graph.texts import cut_end
+from tracelens_graph.texts import cut_end, told_name
 
 _LARGEST = 64 << 20
 """Bytes of a file that is read."""
@@ -23,6 +23,8 @@ _NAMED = 5
 """Operations that a note names."""
 _LONGEST_NAME = 100
 """Characters of each."""
+_LONGEST = 300
+"""Characters of an error."""
 
 
 class ResultsError(TraceLensGraphError):
@@ -152,7 +154,7 @@ def _row(a: Result, b: Result) -> dict[str, Any]:
 
 
 def _machine(result: Result) -> str:
-    return f"{result.device}, torch {result.torch}"
+    return cut_end(f"{result.device}, torch {result.torch}", _LONGEST_NAME)
 
 
 def _alone(names: Sequence[str], found: Sequence[dict[str, Result]]) -> list[str]:
@@ -182,11 +184,11 @@ def _twice(names: Sequence[str], sides: Sequence[list[Result]], found: Sequence[
 
 def _unread(errors: Sequence[ResultsError]) -> list[str]:
     rest = f", and {len(errors) - 1} more" if len(errors) > 1 else ""
-    return [f"cannot be read: {errors[0]}{rest}"] if errors else []
+    return [f"cannot be read: {cut_end(str(errors[0]), _LONGEST)}{rest}"] if errors else []
 
 
 def _listed(ops: Sequence[str]) -> str:
-    shown = ", ".join(cut_end(op, _LONGEST_NAME) for op in ops[:_NAMED])
+    shown = ", ".join(told_name(op, _LONGEST_NAME) for op in ops[:_NAMED])
     return f"{len(ops)}: {shown}" + (", ..." if len(ops) > _NAMED else "")
 
 

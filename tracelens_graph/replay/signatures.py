@@ -24,6 +24,7 @@ from tracelens_graph.graph.traversals import climb
 from tracelens_graph.graph.window import Window
 from tracelens_graph.schema import GPU_KINDS, Kind
 from tracelens_graph.suggest import did_you_mean
+from tracelens_graph.texts import told_name
 
 if TYPE_CHECKING:
     from tracelens_graph.graph.core import Core
@@ -280,7 +281,7 @@ def _no_op(w: Window, name: str | re.Pattern[str]) -> str:
     time: Counter[str] = Counter()
     for one, ns in zip(charged.names, charged.charged_ns.tolist(), strict=True):
         time[one] += ns
-    most = ", ".join(one for one, _ in time.most_common(_NAMED))
+    most = ", ".join(told_name(one) for one, _ in time.most_common(_NAMED))
     listed = f"the most GPU time: {most}" if most else "there is no GPU work"
     if not isinstance(name, str):
         return f"no operation{where} has a name in which /{name.pattern}/ is found; {listed}"

@@ -13,11 +13,16 @@ import numpy as np
 from tracelens_graph.reports.views import told
 from tracelens_graph.short_names import short_name
 from tracelens_graph.table import Table
-from tracelens_graph.texts import printable, wrapped
+from tracelens_graph.texts import cut_end, printable, told_name, wrapped
 
 _WIDEST = 110
 _MOST_REASONS = 3
 _MOST_FILES = 3
+_MOST_LINES = 10
+"""Reasons that are told, each on a line of its own."""
+_MOST_NAMES = 12
+_LONGEST = 300
+"""Characters of a reason."""
 _ASSUMED = re.compile(r"(?:^|; )(\w+): ", re.ASCII)
 """Names of arguments in what is said of those that are assumed."""
 _BY_ROOF = ("could_be_won_us", "percent_of_roof")
@@ -80,7 +85,7 @@ def coverage_lines(covered: Table, width: int) -> Iterator[str]:
     for (why, remedy), percent in greatest[:_MOST_REASONS]:
         if percent >= _SMALL:
             helps = f"; what helps: {remedy}" if remedy else ""
-            yield from wrapped(printable(f"  {percent:5.1f} %  {why}{helps}"), narrow, " " * 11)
+            yield from wrapped(printable(f"  {percent:5.1f} %  {cut_end(why + helps, _LONGEST)}"), narrow, " " * 11)
     rest = sum(percent for _, percent in greatest[_MOST_REASONS:])
     if rest >= _SMALL:
         yield f"  {rest:5.1f} %  other reasons"
@@ -93,10 +98,16 @@ def left_out_lines(table: Table, width: int) -> Iterator[str]:
         if row["plan"] == "no":
             said = "to be filled in" if row["file"] else "left out"
             reasons.setdefault((said, row["why"]), []).append(row["op"])
-    for (said, why), names in reasons.items():
+    for (said, why), names in list(reasons.items())[:_MOST_LINES]:
         counts = Counter(names)
-        told = ", ".join(f"{name} ({count:,} argument sets)" if count > 1 else name for name, count in counts.items())
-        yield from wrapped(printable(f"{said}: {told}: {why}"), min(width, _WIDEST), "  ")
+        told = ", ".join(
+            f"{told_name(name)} ({count:,} argument sets)" if count > 1 else told_name(name)
+            for name, count in counts.most_common(_MOST_NAMES)
+        )
+        told += f" and {len(counts) - _MOST_NAMES:,} more" if len(counts) > _MOST_NAMES else ""
+        yield from wrapped(printable(f"{said}: {told}: {cut_end(why, _LONGEST)}"), min(width, _WIDEST), "  ")
+    if len(reasons) > _MOST_LINES:
+        yield f"left out: for {len(reasons) - _MOST_LINES:,} other reasons"
 
 
 def verify_lines(table: Table, width: int) -> Iterator[str]:
@@ -112,5 +123,5 @@ def verify_lines(table: Table, width: int) -> Iterator[str]:
             reasons.setdefault(row["why"], []).append(row["file"])
     for why, files in reasons.items():
         more = f" and {len(files) - _MOST_FILES:,} more" if len(files) > _MOST_FILES else ""
-        text = f"{', '.join(files[:_MOST_FILES])}{more}: {why}"
+        text = f"{', '.join(files[:_MOST_FILES])}{more}: {cut_end(why, _LONGEST)}"
         yield from wrapped(printable(text), min(width, _WIDEST), "  ")
