@@ -74,7 +74,7 @@ class Planned:
 
 
 NO_REPLAYERS: Mapping[str, Replayer] = MappingProxyType({})
-"""No custom operation can be called again."""
+"""No custom operation can be replayed."""
 
 
 def planned(core: Core, row: int, replayers: Mapping[str, Replayer] = NO_REPLAYERS) -> Planned:
@@ -83,7 +83,7 @@ def planned(core: Core, row: int, replayers: Mapping[str, Replayer] = NO_REPLAYE
     Args:
         core: the graph.
         row: row of the call.
-        replayers: op name -> how a custom operation is called again.
+        replayers: op name -> how a custom operation is replayed.
 
     Raises:
         ExtensionError: a replayer is not what it should be.
