@@ -37,6 +37,8 @@ FLOAT = tensor(4, 4)
         ((tensor(4, 4, strides=(BIG, 1)), FLOAT), TOO_LARGE),
         ((tensor(*[1] * 65), FLOAT), TOO_LARGE),
         ((NOTHING, FLOAT), NOT_GIVEN),
+        ((((4, 4), "", (4, 1), ""), FLOAT), NOT_GIVEN),
+        ((FLOAT, ((4, 4), "", (4, 1), "")), NOT_GIVEN),
         ((NOTHING, NOTHING), NOT_GIVEN),
     ],
 )
@@ -44,6 +46,11 @@ def test_products_that_cannot_be(arguments: tuple[Any, Any], reason: str) -> Non
     with pytest.raises(CannotReplay) as error:
         plan_of(call("mm", *arguments))
     assert error.value.reason == reason
+
+
+def test_undefined_tensors_behind_the_first_are_passed_as_such() -> None:
+    made = plan_of(call("mm", FLOAT, NOTHING))
+    assert [one.value for one in made.arguments][1] is None
 
 
 @pytest.mark.parametrize("part", ["dims", "strides"])

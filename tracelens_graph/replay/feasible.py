@@ -41,15 +41,19 @@ def _is_readable(entry: Any, depth: int = 0) -> bool:
     return entry is None or entry == "" or (type(entry) is int and abs(entry) <= _LARGEST)
 
 
-def check_arguments(schema: Schema, arguments: Sequence[Argument]) -> None:
-    """Make sure that every tensor that must be given is, and that sizes and numbers are such as PyTorch takes.
+def check_arguments(schema: Schema, arguments: Sequence[Argument], recorded: Recorded) -> None:
+    """Make sure that tensors that are needed are given, and that sizes and numbers are such as PyTorch takes.
+
+    PyTorch's own code passes undefined tensors where a schema does not call them optional, as sequence lengths of
+    attention, and Python's None becomes one. The first argument never is one, nor is a tensor that has sizes.
 
     Raises:
         CannotReplay: they are not.
     """
-    for parameter, argument in zip(schema.parameters, arguments, strict=True):
+    for at, (parameter, argument) in enumerate(zip(schema.parameters, arguments, strict=True)):
         kind = parameter.kind
-        if argument.value is None and kind.base == "Tensor" and not kind.is_optional:
+        has_sizes = at < len(recorded.dims) and bool(recorded.dims[at])
+        if argument.value is None and kind.base == "Tensor" and not kind.is_optional and (has_sizes or at == 0):
             raise CannotReplay(NOT_GIVEN)
         if not all(map(_fits, tensors(argument.value))):
             raise CannotReplay(TOO_LARGE)

@@ -70,7 +70,7 @@ def plan_of(call: Call) -> ReplayPlan:
     arguments = as_numbers(call, schema, with_hosts(call, with_dtypes(call, read(call, schema))))
     arguments = _filled(call, schema, with_reach(call, _placed(arguments)))
     arguments = with_conjugates(call, schema, with_gradients(call, schema, arguments))
-    check_arguments(schema, arguments)
+    check_arguments(schema, arguments, call.recorded)
     keyword = {one.name for one in schema.parameters if one.is_keyword}
     return ReplayPlan(
         op=schema.op,
