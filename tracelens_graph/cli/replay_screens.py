@@ -14,6 +14,7 @@ from tracelens_graph.texts import cut_end, printable, wrapped
 
 if TYPE_CHECKING:
     from tracelens_graph.graph.window import Window
+    from tracelens_graph.replay.collectives import CollectivePlan
     from tracelens_graph.replay.sequence import SequencePlan
     from tracelens_graph.table import Table
 
@@ -104,15 +105,17 @@ def tell_sequence(found: SequencePlan, file: Path) -> None:
     _say_how_to_run(file, True)
 
 
-def tell_collectives(file: Path, ranks: int | None) -> None:
-    """Say how to run a program of collectives.
+def tell_collectives(found: CollectivePlan, file: Path) -> None:
+    """Say of a program of collectives what it assumes and leaves out, and how to run it."""
+    from tracelens_graph.reports.terminal import terminal_width
 
-    Args:
-        file: the program.
-        ranks: ranks of the traced job; None where they are not known.
-    """
-    say_written(f"wrote the collectives as {file}", file)
-    print(f"run it: torchrun --nproc-per-node {ranks or 'N'} {shlex.quote(str(file))}")
+    count = sum(call.calls for call in found.calls)
+    say_written(f"wrote {count:,} collective{'s' * (count != 1)} as {file}", file)
+    told = [f"assumed: {text}" for text in found.assumed] + [f"left out: {one.line}" for one in found.left_out]
+    for line in told:
+        for part in wrapped(printable(f"  {line}"), min(terminal_width(sys.stdout), _WIDEST), "    "):
+            print(part)
+    print(f"run it: torchrun --nproc-per-node {found.world_size} {shlex.quote(str(file))}")
 
 
 def tell_written(folder: Path, table: Table, covered: Table, can_be_verified: bool) -> None:

@@ -171,9 +171,11 @@ def _write_sequence(asked: Asked, w: Window) -> None:
 
 def _write_collectives(asked: Asked, w: Window) -> None:
     from tracelens_graph.files import file_name
+    from tracelens_graph.replay.collectives import collective_plan
     from tracelens_graph.replay.folder import write_folder
     from tracelens_graph.replay.programs import collectives_program
 
     assert asked.output is not None
-    (file,) = write_folder(asked.output, [collectives_program(w)], file_name(w.core.info.source))
-    tell_collectives(file, w.core.info.world_size)
+    found = collective_plan(w)
+    (file,) = write_folder(asked.output, [collectives_program(found)], file_name(w.core.info.source))
+    tell_collectives(found, file)

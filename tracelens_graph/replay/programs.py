@@ -17,7 +17,7 @@ from tracelens_graph.replay.triton import is_triton, triton_plan
 from tracelens_graph.texts import cut_end
 
 if TYPE_CHECKING:
-    from tracelens_graph.graph.window import Window
+    from tracelens_graph.replay.collectives import CollectivePlan
     from tracelens_graph.replay.sequence import SequencePlan
 
 RUNNER = "run.py"
@@ -86,15 +86,9 @@ def batch_program(plans: Plans, estimates: Estimates, most: int = 0) -> tuple[di
     return dict.fromkeys(listed, program), {FILE: text}
 
 
-def collectives_program(w: Window) -> Program:
-    """A program of the collectives of a window, for torchrun.
-
-    Raises:
-        AnalysisError: there are none.
-    """
-    from tracelens_graph.replay.collectives import collective_plan
-
-    return Program(COLLECTIVES, "collectives", collective_plan(w).script())
+def collectives_program(found: CollectivePlan) -> Program:
+    """A program of the collectives of a trace, for torchrun."""
+    return Program(COLLECTIVES, "collectives", found.script())
 
 
 def sequence_program(found: SequencePlan) -> Program:
