@@ -213,7 +213,7 @@ def _with_groups(core: Core, nodes: Iterable[Collective]) -> Iterator[Collective
     labelled = [(one, _group(core, one)) for one in nodes]
     known = {group: one for one, group in labelled if group is not None and (one.group_size or one.ranks)}
     for one, group in labelled:
-        like = None if one.group_size or one.ranks else known.get(group)
+        like = None if group is None or one.group_size or one.ranks else known.get(group)
         yield one if like is None else replace(one, ranks=like.ranks, group_size=like.group_size)
 
 

@@ -223,7 +223,7 @@ def entry(label: str, text: str, longest: int = _LONGEST) -> list[str]:
     body = "".join(printable(text)).replace("%(", "% (").strip()  # argparse fills in what stands behind that
     if len(body) > longest:
         body = body[: _break(body, longest - len(_CUT))].rstrip() + _CUT
-    lines = []
+    lines: list[str] = []
     while body:
         at = _break(body, _WIDTH - _LABEL)
         lines.append(f"{label if not lines else '':<{_LABEL}}{body[:at].rstrip()}")
