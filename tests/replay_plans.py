@@ -27,7 +27,7 @@ def mm(rows: int = 64, **told: Any) -> ReplayPlan:
         MM,
         (Argument("self", "Tensor", left), Argument("mat2", "Tensor", right)),
         recorded=Recorded(((rows, 32), (32, 16)), ("c10::BFloat16",) * 2, ((32, 1), (1, 32)), ("", "")),
-        traced=Traced(12, 5, ("gemm_kernel",), (), 103.2, 104.0, "NVIDIA H100", 40.0),
+        traced=Traced(12, 5, ("gemm_kernel",), (), 103.2, 104.0, "NVIDIA H100", 40.0, 1250.44),
         work=Work(2.0 * rows * 32 * 16, 1e4, 90.1),
         **told,
     )

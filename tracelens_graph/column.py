@@ -126,7 +126,8 @@ class Column:
     def order_of_leaving(self) -> int:
         """How readily it is left out of a line that is too long: the greatest first.
 
-        From 2 on it leaves before names are cut, 1 after they have been cut once, 0 where nothing else helps.
+        From 2 on it leaves before names are cut, 1 after they have been cut once, 0 where nothing else helps, and below
+        0 never.
         """
         return _GIVES_WAY.get(self.role, 0) if self.gives_way is None else self.gives_way
 

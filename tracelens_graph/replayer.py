@@ -1,4 +1,4 @@
-"""How custom operations are called again: what a user's extension says of those whose schema PyTorch does not have."""
+"""How custom operations are replayed: what a user's extension says of those whose schema PyTorch does not have."""
 
 from __future__ import annotations
 

@@ -104,13 +104,14 @@ class Table:
         }
         return Table(name, columns, about, said.get("title") or name, list(said.get("notes", ())))
 
-    def text(self, width: int | None = None, color: bool = False) -> str:
+    def text(self, width: int | None = None, color: bool = False, way_out: str = "") -> str:
         """The table as aligned text for people: title, header, rows, notes.
 
         Args:
             width: longest line; columns leave and names are cut until a line fits, and notes are wrapped. None cuts
                 only what no line can be meant to hold.
             color: whether to use terminal escapes.
+            way_out: where the columns are that have left.
         """
         from tracelens_graph.text_table import aligned, bold
 
@@ -122,7 +123,7 @@ class Table:
             layout = aligned(columns, width, color)
             lines += layout.lines
             if layout.left_out:
-                notes.append(f"no room for: {', '.join(layout.left_out)}")
+                notes.append(f"no room for: {', '.join(layout.left_out)}{f' ({way_out})' if way_out else ''}")
         elif not notes:
             lines.append("(nothing)")
         lines += [line for note in notes for line in wrapped(printable(note), width, "  ")]

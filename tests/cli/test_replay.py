@@ -38,6 +38,7 @@ def test_without_a_folder_it_lists(run: Run, trace: Path) -> None:
     assert "Can be replayed: 26.7 % of the GPU time." in out
     assert "38.2 %  a captured graph launched it" in out
     assert out.splitlines()[-1] == f"ask next: tracelens-graph replay {trace} -o replay/"
+    assert "--collectives -o collectives/" not in out  # the trace does not tell their group
     assert not (trace.parent / "replay").exists()
 
 
@@ -114,7 +115,7 @@ def test_a_program_per_signature_is_written(run: Run, trace: Path, tmp_path: Pat
     code, out, err = run("replay", trace, "-o", folder)
     assert (code, err) == (0, "")
     files = sorted(path.name for path in folder.glob("*.py"))
-    assert [name.rpartition("_")[0] for name in files] == ["002_aten_mm", "004_aten_mm", "005_aten_copy"]
+    assert [name.rpartition("_")[0] for name in files] == ["001_aten_mm", "002_aten_mm", "003_aten_copy"]
     for name in files:
         ast.parse((folder / name).read_text("ascii"))
     assert f"wrote 3 programs and replay.json to {folder}: 26.7 % of the GPU time" in out
@@ -134,13 +135,24 @@ def test_a_second_run_supersedes_the_first_and_nothing_else(run: Run, trace: Pat
     run("replay", trace, "-o", folder)
     first = {path.name for path in folder.glob("*.py")}
     (folder / "mine.py").write_text("mine")
-    edited = next(folder.glob("005*"))
+    edited = next(folder.glob("003*"))
     edited.write_text("edited")
-    code, _, err = run("replay", trace, "--top", "2", "-o", folder)
+    code, _, err = run("replay", trace, "--top", "1", "-o", folder)
     assert (code, err) == (0, "")
     left = {path.name for path in folder.glob("*.py")}
-    assert left == {"mine.py", edited.name, *(name for name in first if name.startswith("002"))}
+    assert left == {"mine.py", edited.name, *(name for name in first if name.startswith("001"))}
     assert len(read_folder(folder)) == 1
+
+
+def test_programs_are_counted_that_can_be_written(run: Run, trace: Path, tmp_path: Path) -> None:
+    code, out, err = run("replay", trace, "--top", "2", "-o", tmp_path / "programs")
+    assert (code, err) == (0, "")
+    files = sorted(path.name for path in (tmp_path / "programs").glob("*.py"))
+    assert [name.rpartition("_")[0] for name in files] == ["001_aten_mm", "002_aten_mm"]
+    assert "left out: c10d::allreduce_: collective" in out
+    run("replay", trace, "--top", "2", "--batch", "-o", tmp_path / "batch")
+    (listed,) = read_folder(tmp_path / "batch")
+    assert [plan.traced.calls for plan in listed.plans] == [2, 1]
 
 
 def test_files_of_others_are_not_overwritten(run: Run, trace: Path, tmp_path: Path) -> None:
@@ -214,7 +226,8 @@ def test_what_is_below_a_node_may_not_be_one_program(run: Run, trace: Path) -> N
     code, out, err = run("replay", trace, "--under", "my::fused")
     assert (code, err) == (0, "")
     assert "As one program: nothing below my::fused can be replayed" in out
-    assert out.splitlines()[-1].endswith("--top 0 -o replay/ --under my::fused")
+    assert "-o replay/" in out  # the operations below it one by one
+    assert out.splitlines()[-1].startswith("As one program")
 
 
 def test_collectives_are_one_program(run: Run, tmp_path: Path) -> None:
@@ -222,6 +235,7 @@ def test_collectives_are_one_program(run: Run, tmp_path: Path) -> None:
     code, out, err = run("replay", tmp_path / "rank0.json.gz", "--collectives", "-o", tmp_path / "out")
     assert (code, err) == (0, "")
     assert "run it: torchrun --nproc-per-node 2 " in out
+    assert "--collectives -o collectives/" in run("replay", tmp_path / "rank0.json.gz")[1]
     (listed,) = read_folder(tmp_path / "out")
     assert (listed.file, listed.kind) == ("collectives.py", "collectives")
 
@@ -249,6 +263,91 @@ def test_results_are_compared(run: Run, tmp_path: Path) -> None:
     assert (row["op"], row["ratio"]) == ("aten::relu", "3.0")
     assert run("replay", tmp_path / "a.json", tmp_path / "b.json", "--top", "3")[0] == 2
     assert run("replay", tmp_path / "a.json", tmp_path / "b.json", tmp_path / "a.json")[0] == 2
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_what_answers_stays_on_narrow_terminals(run: Run, trace: Path, tmp_path: Path, width: int) -> None:
+    narrow = {"COLUMNS": str(width)}
+    signature = {"dims": [[8, 16, 512, 64]] * 3, "types": ["float"], "strides": [], "values": []}
+    for name, us in (("a", 10.0), ("b", 30.0)):
+        result = {"op": "aten::_flash_attention_forward", "signature": signature, "device": f"GPU {name}",
+                  "torch": "2.9", "median_us": 1e3 * us, "traced_us": 9.0, "tflops": us}  # fmt: skip
+        (tmp_path / f"{name}.json").write_text(json.dumps([result]))
+    out = run("replay", tmp_path / "a.json", tmp_path / "b.json", env=narrow)[1]
+    assert "B/A" in out
+    assert "-f csv" in out
+    roof = run("replay", trace, "--by", "below-roof", "--arch", "h100-sxm", env=narrow)[1]
+    assert "% of" in roof
+    assert "% of" not in run("replay", trace, env={"COLUMNS": "100"})[1].splitlines()[1]
+    assert "what helps" in run("replay", trace, "--table", "replay_coverage", env=narrow)[1]
+    assert all(width_of(line) <= width for line in out.splitlines() + roof.splitlines() if "ask next" not in line)
+
+
+def test_traces_and_folders_are_told_where_they_go(run: Run, trace: Path, tmp_path: Path) -> None:
+    code, _, err = run("replay", trace, trace)
+    assert (code, "tracelens-graph compare" in " ".join(err.split())) == (2, True)
+    run("replay", trace, "-o", tmp_path / "programs")
+    code, _, err = run("replay", tmp_path / "programs")
+    assert (code, "replay --verify" in " ".join(err.split())) == (2, True)
+    (tmp_path / "a.json").write_text("[]")
+    code, _, err = run("replay", tmp_path / "a.json", trace)
+    assert (code, "is a trace" in " ".join(err.split())) == (2, True)
+
+
+@pytest.mark.parametrize("categories", [(), ("kernel",)])
+def test_why_nothing_is_written(run: Run, tmp_path: Path, categories: tuple[str, ...]) -> None:
+    path = tmp_path / "part.json"
+    path.write_text(
+        json.dumps(calls() | {"traceEvents": [e for e in calls()["traceEvents"] if e["cat"] in categories]})
+    )
+    code, _, err = run("replay", path, "-o", tmp_path / "out")
+    assert code == 1
+    assert ("no operation launched the GPU work" if categories else "part.json: is empty") in err
+    assert not (tmp_path / "out").exists()
+
+
+def test_one_file_of_results_is_not_enough(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(json.dumps([{"op": "x", "signature": None, "median_us": 1.0}]))
+    code, _, err = run("replay", tmp_path / "a.json")
+    assert (code, "name two such files to compare them" in " ".join(err.replace("│", " ").split())) == (2, True)
+
+
+def test_long_and_blank_names_are_told_in_short(run: Run, tmp_path: Path) -> None:
+    trace = calls()
+    names = ["my::" + "n" * 100_000, " ", *(f"my::op{at}" for at in range(30))]
+    for at, name in enumerate(names):
+        trace["traceEvents"] += [
+            {**trace["traceEvents"][10], "name": name, "ts": 2000 + 100 * at, "dur": 50},
+            {**trace["traceEvents"][14], "ts": 2010 + 100 * at, "args": {"correlation": 1000 + at}},
+            {**trace["traceEvents"][15], "ts": 2020 + 100 * at,
+             "args": {**trace["traceEvents"][15]["args"], "correlation": 1000 + at}},
+        ]  # fmt: skip
+    path = tmp_path / "long.json"
+    path.write_text(json.dumps(trace))
+    for options in (("-o", tmp_path / "out"), (), ("--op", "none")):
+        _, out, err = run("replay", path, "--top", "0", *options)
+        assert len(out + err) < 12_000
+    _, out, _ = run("replay", path, "--top", "0", "-o", tmp_path / "out")
+    assert "n..." in out
+    assert "more: custom op" in " ".join(out.split())
+    code, _, err = run("replay", path, "--op", "/^my::n/", "-o", tmp_path / "other")
+    assert (code, len(err) < 1000) == (1, True)
+
+
+def test_nothing_compared_is_said(run: Run, tmp_path: Path) -> None:
+    for name, entry in (("a", {"op": "x", "error": "no memory"}), ("b", {"op": "x", "median_us": 1.0}), ("c", [])):
+        (tmp_path / f"{name}.json").write_text(json.dumps(entry))
+    code, _, err = run("replay", tmp_path / "a.json", tmp_path / "b.json")
+    assert (code, "nothing was compared" in err) == (1, True)
+    code, _, err = run("replay", tmp_path / "b.json", tmp_path / "c.json")
+    assert (code, "c.json: holds no results" in err) == (1, True)
+
+
+def test_nothing_verified_is_said(run: Run, trace: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "batch"
+    run("replay", trace, "--batch", "-o", folder)
+    code, out, err = run("replay", "--verify", folder)
+    assert (code, "not run" in out, "nothing was verified" in err) == (1, True, True)
 
 
 def test_without_torch_nothing_is_verified(run: Run, trace: Path, tmp_path: Path) -> None:

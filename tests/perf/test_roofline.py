@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from corpus import GOLDENS, needs_goldens
 from tracelens_graph.perf.cost import Cost
 from tracelens_graph.perf.devices import Architecture, Figure, Source, architecture
-from tracelens_graph.perf.roofs import Roof, roof_table, roofline
+from tracelens_graph.perf.roofs import Roof, roof_table, roofline, traffic_us
 
 # The MI300X of TraceLens: rates that its authors reach. The reference tables compare every trace with it.
 TRACELENS_MI300X = {
@@ -187,3 +187,10 @@ def test_roofs_are_those_of_tracelens(tmp_path: Path) -> None:
             assert roof.percent(kernel_us) == pytest.approx(float(row["Pct Roofline_max"]), rel=1e-9), where
         compared += 1
     assert compared > 400
+
+
+def test_what_moves_data_alone_takes_bytes_by_bandwidth() -> None:
+    assert traffic_us(Cost(0, 4_000_000, "vector"), made()) == 4
+    assert traffic_us(Cost(8, 4_000_000, "vector"), made()) is None
+    assert traffic_us(Cost(0, None, "vector"), made()) is None
+    assert traffic_us(Cost(0, 4_000_000, "vector"), made(bandwidth=None)) is None

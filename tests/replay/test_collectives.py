@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import ast
+from pathlib import Path
 from typing import Any
 
 import pytest
 from handmade import span
 from rank_traces import collective, kernel
 
-from corpus import CHECKOUT
+from corpus import CHECKOUT, needs_corpus
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
 from tracelens_graph.replay.check import check
-from tracelens_graph.replay.collectives import CollectiveCall, collective_plan
+from tracelens_graph.replay.collectives import CollectiveCall, _to_record, collective_plan
 
 GLOO = CHECKOUT / "examples/traces/gloo-4-ranks/rank1.json.gz"
 
@@ -85,8 +86,8 @@ def test_an_uneven_exchange_counts_elements() -> None:
 
 def test_a_transfer_needs_both_ends() -> None:
     event = collective(0, 10, "send", elements=8)
-    [lost] = collective_plan(rank(event)).left_out
-    assert (lost.what, lost.reason, lost.percent) == ("send", "its other end is not recorded", 100)
+    [lost] = collective_plan(rank(event, collective(100, 30))).left_out
+    assert (lost.what, lost.reason, lost.percent) == ("send", "its other end is not recorded", 25)
     event["args"] |= {"Src Rank": 0, "Dst Rank": 3}
     made = only(event)
     assert (made.call, made.source, made.target, made.ranks) == ("transfer", 0, 3, (0, 1, 2, 3))
@@ -123,10 +124,33 @@ def test_coalesced_forms_have_the_sizes_that_the_op_above_tells() -> None:
 )
 def test_what_is_not_recorded_is_left_out(event: dict[str, Any], reason: str) -> None:
     launch = span("cuda_runtime", "cudaLaunchKernel", 0, 1, correlation=5)
-    [lost] = collective_plan(rank(event, launch)).left_out
+    [lost] = collective_plan(rank(event, launch, collective(100, 30, "broadcast", group="1"))).left_out
     assert lost.reason == reason
     assert lost.remedy
-    assert f"1 x allreduce, 100.0 % of the time: {reason}; " in lost.line
+    assert f"1 x allreduce, 25.0 % of the time: {reason}; " in lost.line
+    with pytest.raises(AnalysisError, match=f"none of the 1 collectives can be replayed: allreduce: {reason}; "):
+        collective_plan(rank(event, launch))
+
+
+@needs_corpus
+def test_collectives_of_one_group_have_it_wherever_one_of_them_tells(corpus: Path) -> None:
+    """In an execution trace of an old version, equal addresses are one group; the splits of one tell its size."""
+    job = corpus / "dlrm-8-ranks"
+    core = load_core(str(job / "kineto/rank0.json.gz"), et=str(job / "execution-trace/rank0.json.gz"))
+    plan = collective_plan(core)
+    assert plan.left_out == ()
+    assert {(call.kind, call.ranks) for call in plan.calls} == {
+        (kind, tuple(range(8))) for kind in ("all_to_allv", "all_to_all", "allreduce")
+    }
+    assert plan.assumed[0] == "the ranks of the group are the first ones of the job"
+
+
+@needs_corpus
+def test_what_was_given_is_not_asked_for(corpus: Path) -> None:
+    job = corpus / "dlrm-8-ranks"
+    trace, recorded = str(job / "kineto/rank0.json.gz"), str(job / "execution-trace/rank0.json.gz")
+    assert "--et" in _to_record(load_core(trace))
+    assert "--et" not in _to_record(load_core(trace, et=recorded))
 
 
 def test_without_collectives_there_is_no_program() -> None:

@@ -76,9 +76,12 @@ def test_windows_with_the_extension_plan_it(core: Core) -> None:
 
 
 def test_programs_import_its_modules_and_nothing_else(core: Core) -> None:
-    made = plan_custom(core, core.row(UID), Replayer(FUSED, imports=["my.ops", "other"]))
+    replayer = Replayer(FUSED, imports=["my.ops", "other"])
+    made = plan_custom(core, core.row(UID), replayer)
     source = made.script()
-    assert check(source) == ("my.ops", "other")
+    assert check(source, [replayer]).calls == ("my.fused.default",)
+    with pytest.raises(ForeignProgramError, match=r"it imports my\.ops, other; give the extension"):
+        check(source)
     assert "needs PyTorch and my.ops, other." in source
     for foreign in ('"my.ops; import os"', '"my-ops"', "7"):
         with pytest.raises(ForeignProgramError, match="it names no modules"):

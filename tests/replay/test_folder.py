@@ -66,8 +66,9 @@ def test_a_name_tells_operation_and_arguments(mm: ReplayPlan) -> None:
     [
         1, {}, {"file": "a.py"}, {"file": "../a.py", "kind": "op", "plans": []},
         {"file": "", "kind": "op", "plans": []}, {"file": "a.py", "kind": "other", "plans": []},
-        {"file": "a.py", "kind": "op", "plans": {}}, {"file": "a.py", "kind": "op", "plans": [1]},
-        {"file": "a.py", "kind": [], "plans": []},
+        {"file": "a.py", "kind": "op", "plans": {}}, {"file": "a.py", "kind": [], "plans": []},
+        {"file": "\ud800.py", "kind": "op", "plans": []}, {"file": "a\x1b.py", "kind": "op", "plans": []},
+        {"file": "a" * 300, "kind": "op", "plans": []},
     ],
 )  # fmt: skip
 def test_an_entry_that_is_none_is_refused(entry: object, tmp_path: Path) -> None:
@@ -80,4 +81,27 @@ def test_an_entry_that_is_none_is_refused(entry: object, tmp_path: Path) -> None
 def test_an_index_that_is_none_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / INDEX).write_text(text)
     with pytest.raises(FolderError, match=INDEX):
+        read_folder(tmp_path)
+
+
+def test_a_plan_that_is_none_loses_its_program_alone(mm: ReplayPlan, tmp_path: Path) -> None:
+    write_folder(tmp_path, [Program("a.py", "op", "1", (mm,)), Program("b.py", "op", "2", (mm,))], "t")
+    index = json.loads((tmp_path / INDEX).read_text())
+    index["operations"][0]["plans"][0]["recorded"]["dims"] = ["x"]
+    (tmp_path / INDEX).write_text(json.dumps(index))
+    first, second = read_folder(tmp_path)
+    assert (first.plans, first.fault) == (
+        (), "entry 1 of replay.json: recorded.dims: is neither a number nor a list"
+    )  # fmt: skip
+    assert (second.plans, second.fault) == ((mm,), "")
+
+
+@pytest.mark.parametrize("change", [{"schema_version": 99}, {"schema_version": None}, {"operations": []}])
+def test_an_index_of_another_version_or_of_nothing_is_refused(
+    mm: ReplayPlan, tmp_path: Path, change: dict[str, object]
+) -> None:
+    write_folder(tmp_path, [Program("a.py", "op", "1", (mm,))], "t")
+    index = json.loads((tmp_path / INDEX).read_text())
+    (tmp_path / INDEX).write_text(json.dumps(index | change))
+    with pytest.raises(FolderError, match=r"schema_version|lists no operations"):
         read_folder(tmp_path)

@@ -102,3 +102,13 @@ def test_faults(damage: Callable[[Any], Any], message: str) -> None:
         plan_from_json(changed if changed == [] else told)
     assert message in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("more", ["\n", " ", "."])
+def test_names_end_where_they_end(more: str) -> None:
+    data = plan_json(mm())
+    with pytest.raises(NotAPlanError, match="imports"):
+        plan_from_json(data | {"imports": [f"my.ops{more}"]})
+    data["positional"][0]["name"] += more
+    with pytest.raises(NotAPlanError, match="name"):
+        plan_from_json(data)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
-from calls_to_replay import calls
+from calls_to_replay import MM, calls
+from handmade import span
 
 from tracelens_graph.loading import load_core
 from tracelens_graph.perf.devices import architecture
@@ -19,6 +22,7 @@ from tracelens_graph.replay.planned import (
     planned,
     traced,
 )
+from tracelens_graph.replay.replay_plan import Work
 from tracelens_graph.replay.signatures import named
 
 
@@ -56,6 +60,35 @@ def test_a_plan_has_what_the_trace_and_the_models_say() -> None:
     assert found.work.roof_us == pytest.approx(found.work.bytes / 3.35e6, rel=0.05)
     assert complete(plans, 0, Estimates(w)).plan.work.roof_us is None  # type: ignore[union-attr]
     assert Estimates(w).of(w.core.row(16)).flops is None
+
+
+def kernel(ts: float, number: int) -> list[dict[str, Any]]:
+    """A launch and its kernel."""
+    return [
+        span("cuda_runtime", "cudaLaunchKernel", ts, 1, correlation=number),
+        span("kernel", "k", ts + 500, 5, 0, 7, device=0, stream=7, correlation=number),
+    ]
+
+
+def test_the_work_of_an_operation_above_that_does_nothing_else() -> None:
+    def work(*others: dict[str, Any]) -> Work:
+        inner = span("cpu_op", "aten::_inner", 5, 20, **MM)
+        events = [span("cpu_op", "aten::mm", 0, 50, **MM), inner, *kernel(6, 1), *others]
+        core = load_core({"schemaVersion": 1, "traceEvents": events})
+        return Estimates(core.everything).of(core.row(1))
+
+    assert work().flops == 2 * 8 * 16 * 4
+    assert work(*kernel(30, 2)) == Work()
+
+
+def test_operations_that_move_data_alone_are_held_against_the_bandwidth() -> None:
+    told = {"Input_Dims": [[50, 16], [8]], "Input_type": ["float", "long int"], "Input_Strides": [[16, 1], [1]],
+            "Concrete_Inputs": ["", ""]}  # fmt: skip
+    events = [span("cpu_op", "aten::embedding", 0, 50, **told), *kernel(6, 1)]
+    found = Estimates(load_core({"schemaVersion": 1, "traceEvents": events}).everything, architecture("h100-sxm")).of(0)
+    assert found.flops == 0
+    assert found.bytes
+    assert found.roof_us == pytest.approx(found.bytes / 3.35e6, rel=0.05)
 
 
 def test_plans_are_made_once() -> None:

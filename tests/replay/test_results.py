@@ -91,3 +91,36 @@ def test_files_that_are_not_there(tmp_path: Path) -> None:
         read_results(tmp_path / "a.json")
     with pytest.raises(ResultsError, match="holds no results; write them with --json"):
         read_results(tmp_path)
+
+
+def test_sequences_have_no_signature(tmp_path: Path) -> None:
+    a = written(tmp_path / "a.json", result("nn.Module: MLP_0", 2.0, signature=None, failed=[], steps=[]))
+    b = written(tmp_path / "b.json", result("nn.Module: MLP_0", 3.0, signature=None))
+    table = compared_results(a, b)
+    assert (table["op"], table["ratio"], table["input_dims"]) == (["nn.Module: MLP_0"], [1.5], ["[]"])
+
+
+def test_a_result_that_is_none_is_lost_alone_and_told(tmp_path: Path) -> None:
+    a, b = tmp_path / "a", tmp_path / "b.json"
+    a.mkdir()
+    (a / "1.json").write_text("{")
+    written(a / "2.json", result("x", 1.0), {"op": 3}, {"op": "y"})
+    written(b, result("x", 2.0))
+    table = compared_results(a, b)
+    assert table["ratio"] == [2.0]
+    (note,) = table.notes
+    assert note.startswith(f"cannot be read: {a / '1.json'}: is no JSON")
+    assert note.endswith(", and 2 more")
+
+
+@pytest.mark.parametrize("text", ["[]", "[[]]", "[null]"])
+def test_a_file_that_lists_nothing(text: str, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(text)
+    with pytest.raises(ResultsError, match="holds no results"):
+        read_results(tmp_path / "a.json")
+
+
+def test_long_names_are_shortened(tmp_path: Path) -> None:
+    a = written(tmp_path / "a.json", result("x" * 9999, 1.0), {"op": "y", "error": "z" * 9999})
+    b = written(tmp_path / "b.json", result("x", 1.0))
+    assert max(map(len, compared_results(a, b).notes)) < 300

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,7 +18,8 @@ from tracelens_graph.extension import Extension
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
 from tracelens_graph.replay.check import check
-from tracelens_graph.replay.sequence import SequencePlan, sequence
+from tracelens_graph.replay.script import operation
+from tracelens_graph.replay.sequence import SequencePlan, _is_passed_on, sequence
 from tracelens_graph.replayer import Replayer
 
 EXAMPLE = CHECKOUT / "examples/traces"
@@ -115,7 +117,7 @@ def test_custom_operations_with_a_replayer_are_taken() -> None:
     assert [plan.op for plan in found.plans] == ["my::fused"]
     assert found.imports == ("my.ops",)
     source = found.script()
-    check(source)
+    assert check(source, [replayer]).calls == ("my.fused.default",)
     assert "'imports': ['my.ops']" in source.replace('"', "'")
     assert "needs PyTorch and my.ops." in source
 
@@ -153,7 +155,7 @@ def test_a_step_of_a_transformer(transformer: SequencePlan) -> None:
 
 def test_its_program_is_checked_and_its_tensors_are_there_when_they_are_used(transformer: SequencePlan) -> None:
     source = transformer.script()
-    check(source)
+    assert check(source).calls == tuple(operation(plan)["call"] for plan in transformer.plans)
     steps = steps_of(source)
     assert len(steps) == 277
     made: set[int] = set()
@@ -178,7 +180,38 @@ def test_results_that_no_operation_needs_are_not_kept() -> None:
     core = linked_core(Node("aten::relu", [x], [y], RELU))
     found = sequence(core, 0)
     assert found.steps[0].call.makes == ()
-    assert found.sharing == "0 results are passed on, 1 tensors are given"
+    assert found.sharing == "0 results are passed on, 1 tensor is given"
+
+
+def test_strides_of_results_that_are_passed_on_are_not_assumed() -> None:
+    x, y = T(1, 11, (2, 3)), T(2, 12, (2, 3))
+    core = linked_core(
+        Node(
+            "my::block", inside=[Node("aten::relu", [x], [y], RELU), Node("aten::relu", [y], [T(3, 13, (2, 3))], RELU)]
+        )
+    )
+    found = sequence(core, "my::block")
+    first, second = (
+        replace(step.call.plan, positional=tuple(replace(one, assumed=text) for one in step.call.plan.positional))
+        for step, text in zip(found.steps, ("first", "second"), strict=True)
+    )
+    steps = (
+        replace(step, call=replace(step.call, plan=plan))
+        for step, plan in zip(found.steps, (first, second), strict=True)
+    )
+    assert replace(found, steps=tuple(steps)).assumed == ("aten::relu self: first",)
+    [(argument, given)], [(_, passed_on)] = (step.call.linked for step in found.steps)
+    assert argument.name == "self"
+    made = {found.steps[0].call.makes[0][0]}
+    assert not _is_passed_on(given, made)
+    assert _is_passed_on(passed_on, made)
+    assert _is_passed_on((passed_on, passed_on), made)
+    assert not _is_passed_on((passed_on, given), made)
+
+
+def test_one_is_not_many() -> None:
+    found = sequence(module(op("aten::mm", 100), *kernel(105, 30, 1)), "Net_0")
+    assert '"""1 operation below nn.Module: Net_0, called again in order.' in found.script()
 
 
 def test_operations_that_are_not_in_the_execution_trace_share_nothing() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,10 +16,11 @@ from fake_torch import call, profile, writing
 from tracelens_graph.errors import TraceLensGraphError
 from tracelens_graph.replay.arguments import Argument, TensorValue
 from tracelens_graph.replay.check import ForeignProgramError
-from tracelens_graph.replay.folder import Program, write_folder
+from tracelens_graph.replay.folder import INDEX, Program, write_folder
 from tracelens_graph.replay.replay_plan import Recorded, ReplayPlan, Traced
 from tracelens_graph.replay.script import script
 from tracelens_graph.replay.verify import verify as verifying
+from tracelens_graph.replay.verify.batches import Ran
 from tracelens_graph.replay.verify.observed import Observed
 from tracelens_graph.replay.verify.outcomes import compared
 from tracelens_graph.replay.verify.verify import verify
@@ -47,12 +49,13 @@ def torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def accept(monkeypatch: pytest.MonkeyPatch) -> None:
-    def check(source: bytes) -> tuple[str, ...]:
+    def examined(program: Program, folder: Path, replayers: object) -> bytes:
+        source = (folder / program.file).read_bytes()
         if b"# edited" in source:
             raise ForeignProgramError("main is not as it was")
-        return ("my.ops",) if b"# imports my.ops" in source else ()
+        return source
 
-    monkeypatch.setattr(verifying, "check", check)
+    monkeypatch.setattr(verifying, "examined", examined)
 
 
 def verified(folder: Path, *programs: Program, **options: Any) -> Table:
@@ -86,7 +89,6 @@ def test_every_outcome(torch: Path) -> None:
         program(23, "", kind="triton"),
         program(24, "", kind="collectives"),
         program(25, "", kind="batch"),
-        program(26, "# imports my.ops\n" + writing(profile(AS_TRACED))),
     ]
     table = verified(torch, *programs)
     rows = {one["file"]: (one["outcome"], one["why"]) for one in table.records()}
@@ -97,9 +99,6 @@ def test_every_outcome(torch: Path) -> None:
     assert "profile" in rows["021.py"][1]
     assert rows["022.py"] == ("refused", "main is not as it was")
     assert [rows[f"{at:03d}.py"][0] for at in (23, 24, 25)] == ["not filled", "needs ranks", "not run"]
-    assert rows["026.py"] == ("refused", "it imports my.ops; give the extension that says so: --extension FILE")
-    trusted = verify(torch / "scripts", modules=("my.ops",))
-    assert {one["file"]: one["outcome"] for one in trusted.records()}["026.py"] == "equal"
     assert {outcome for outcome, _ in rows.values()} == OUTCOMES.keys() - {"other kernel", "no torch"}
     assert "3 other arguments" not in table.title
     assert "4 other arguments" in table.title
@@ -166,6 +165,43 @@ def test_scripts_are_checked_before_they_run(tmp_path: Path, monkeypatch: pytest
     assert [one["outcome"] for one in table.records()] == ["refused", "refused"]
     assert table.records()[1]["why"] == "no such file or directory"
     assert not ran.exists()
+
+
+def test_an_interpreter_is_found_from_any_folder(torch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(torch)
+    Path("bin").mkdir()
+    Path("bin/python").symlink_to(sys.executable)
+    for python in ("bin/python", "./bin/python", sys.executable):
+        table = verified(torch, program(1, writing(profile(AS_TRACED))), python=python)
+        assert [one["outcome"] for one in table.records()] == ["equal"]
+
+
+def test_a_plan_that_cannot_be_read_loses_its_script_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(fake_torch.install(tmp_path)))
+    monkeypatch.setattr(verifying, "run_scripts", lambda scripts, *_: (Ran("cpu", 1, "it ran") for _ in scripts))
+    folder = tmp_path / "scripts"
+    write_folder(folder, [program(1, script(MM)), program(2, script(MM))], "trace.json")
+    index = json.loads((folder / INDEX).read_text())
+    index["operations"][0]["plans"][0]["positional"][0]["name"] = "self\n"
+    (folder / INDEX).write_text(json.dumps(index))
+    refused, ran = verify(folder).records()
+    assert (refused["outcome"], refused["why"].startswith("entry 1 of replay.json: positional[0].name: ")) == (
+        "refused", True
+    )  # fmt: skip
+    assert (ran["outcome"], ran["why"]) == ("failed", "it ran")
+
+
+def test_more_memory_than_there_is_is_not_asked_for(torch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    large = replace(MM, positional=(replace(MM.positional[0], value=TensorValue((1 << 30, 8), "float32")),))
+    monkeypatch.setattr(verifying, "memory_bytes", lambda: 1 << 30)
+    source = writing(profile(AS_TRACED))
+    rows = verified(torch, program(1, source, MM), program(2, source, large)).records()
+    assert [one["outcome"] for one in rows] == ["equal", "not run"]
+    assert rows[1]["why"] == "its tensors need 34.4 GB, and this machine has 1.1 GB"
+
+
+def test_the_memory_of_this_machine() -> None:
+    assert 1 << 28 < verifying.memory_bytes() < 1 << 50
 
 
 def test_nothing_is_left_behind(torch: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from tracelens_graph.loading import load_core
 from tracelens_graph.replay.arguments import Argument, Fill, TensorValue
 from tracelens_graph.replay.batch import operations, runner
 from tracelens_graph.replay.replay_plan import ReplayPlan
+from tracelens_graph.replay.schemas import parse
 from tracelens_graph.replay.script import script
 from tracelens_graph.replay.verify.observed import outermost_ops
 
@@ -40,12 +41,36 @@ def test_a_result_and_two_traces(tmp_path: Path) -> None:
     assert result["signature"]["dims"] == [[64, 32], [32, 16]]
     assert result["median_us"] > 0
     assert result["tflops"] == pytest.approx(2 * 64 * 32 * 16 / result["median_us"] / 1e6)
-    assert result["ratio_to_traced"] == pytest.approx(result["median_us"] / 103.2)
+    assert result["traced_us"] == 104
+    assert (result["ratio_to_traced"], result["percent_of_roof"]) == (None, None)
     assert result["kernels_as_traced"] is None
     core = load_core(tmp_path / "p.json.gz")
     assert [core.names[core.columns.name[row]] for row in outermost_ops(core)] == ["aten::mm"]
     assert "aten::mm" in (tmp_path / "et.json").read_text()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["et.json", "p.json.gz", "program.py", "results.json"]
+
+
+def test_what_is_printed(tmp_path: Path) -> None:
+    """Numbers have units; a CPU is not held against the GPU of the trace."""
+    lines = run(tmp_path, script(mm())).stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["operation", "median", "spread", "computes", "moves", "traced"]
+    units = [
+        "us a call (3 calls)",
+        "us in 80 % of the calls",
+        "TFLOPS",
+        "TB/s",
+        "us a call on the traced GPU, the median",
+    ]
+    for line, unit in zip(lines[1:], units, strict=True):
+        assert line.endswith(f" {unit}")
+
+
+def test_a_slow_call_is_not_repeated_on_a_cpu(tmp_path: Path) -> None:
+    source = script(mm()).replace("lambda: call(*positional, **keyword)", "lambda: time.sleep(1.1)")
+    (tmp_path / "program.py").write_text(source)
+    command = [sys.executable, "program.py", "--device", "cpu", "--json", "results.json"]
+    subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=120, check=True)
+    assert json.loads((tmp_path / "results.json").read_text())[0]["iterations"] == 2
 
 
 def test_sizes_are_shrunk_alike(tmp_path: Path) -> None:
@@ -63,11 +88,12 @@ def test_what_an_operation_writes_comes_back(tmp_path: Path) -> None:
     arguments = (Argument("self", "Tensor", tensor), Argument("dim", "int", 0))
     source = script(ReplayPlan("aten::squeeze_", "dim", squeeze, arguments))
     seen = (
-        "\n        print(positional[0].shape, positional[0].sum().item())\n        return call(*positional, **keyword)"
+        "\n            print(positional[0].shape, positional[0].sum().item())"
+        "\n            return call(*positional, **keyword)"
     )
     watched = source.replace(
-        "    return measure_call(lambda: call(*positional, **keyword)",
-        f"    def watched():{seen}\n\n    return measure_call(watched",
+        "        return measure_call(lambda: call(*positional, **keyword)",
+        f"        def watched():{seen}\n\n        return measure_call(watched",
     )
     assert watched != source
     shapes = [line for line in run(tmp_path, watched).stdout.splitlines() if line.startswith("torch.Size")]
@@ -84,6 +110,19 @@ def wrong() -> ReplayPlan:
     return ReplayPlan(plan.op, "", plan.schema, (plan.positional[0], odd))
 
 
+def on_gpus_only() -> ReplayPlan:
+    schema = (
+        "aten::miopen_convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] padding, SymInt[] stride, "
+        "SymInt[] dilation, SymInt groups, bool benchmark, bool deterministic) -> Tensor"
+    )
+    values = (TensorValue((1, 3, 8, 8), "float32"), TensorValue((4, 3, 3, 3), "float32"), None, (0, 0), (1, 1), (1, 1),
+              1, False, False)  # fmt: skip
+    named = zip(parse(schema).parameters, values, strict=True)
+    return ReplayPlan(
+        "aten::miopen_convolution", "", schema, tuple(Argument(one.name, one.type, value) for one, value in named)
+    )
+
+
 @pytest.mark.parametrize(
     ("source", "options", "message"),
     [
@@ -95,8 +134,9 @@ def wrong() -> ReplayPlan:
             "aten::mm: The underlying op of 'aten.mm' has no",
         ),
         (script(mm()), ("--json", "no/such/folder.json"), "aten::mm: [Errno 2]"),
+        (script(on_gpus_only()), (), "aten::miopen_convolution: has no CPU kernel in this PyTorch; run it on a GPU"),
     ],
-    ids=["sizes", "no operation", "no overload", "no folder"],
+    ids=["sizes", "no operation", "no overload", "no folder", "no kernel"],
 )
 def test_errors_are_one_line(source: str, options: tuple[str, ...], message: str, tmp_path: Path) -> None:
     ended = run(tmp_path, source, *options)

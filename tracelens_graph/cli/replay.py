@@ -22,7 +22,7 @@ from tracelens_graph.cli.options import (
     name_wanted,
 )
 from tracelens_graph.cli.replay_asked import ROWS, TABLES, Asked
-from tracelens_graph.cli.replay_results import compare_results, verify_folder
+from tracelens_graph.cli.replay_results import check_is_no_folder, compare_results, verify_folder
 from tracelens_graph.cli.replay_work import replay_trace
 from tracelens_graph.cli.windows import WindowChoice, with_window_options
 from tracelens_graph.suggest import hint
@@ -56,7 +56,11 @@ def replay(
     ] = None,
     uid: Annotated[
         str | None,
-        typer.Option(metavar="UID", show_default=False, help="This call; of a kernel the operation that launched it."),
+        typer.Option(
+            metavar="UID",
+            show_default=False,
+            help="All calls with the arguments of this one; of a kernel of the one that launched it.",
+        ),
     ] = None,
     top: Annotated[
         int | None,
@@ -64,11 +68,12 @@ def replay(
             metavar="N",
             min=0,
             show_default=False,
-            help=f"The first N operations and argument sets; 0 for all. {ROWS} without --op and --uid.",
+            help=f"The first N operations and argument sets, with -o of those that can be replayed; 0 for all. "
+            f"{ROWS} without --op and --uid.",
         ),
     ] = None,
     by: Annotated[
-        By, typer.Option(help="Which come first: those with most GPU time, or with most time beyond the roof.")
+        By, typer.Option(help="Which come first: those with the most GPU time, or with the most time above the roof.")
     ] = By.gpu_time,
     output: Annotated[
         Path | None,
@@ -99,7 +104,8 @@ def replay(
     verify: Annotated[
         bool,
         typer.Option(
-            "--verify", help="Run the programs of a folder under the profiler, and hold them against the trace."
+            "--verify",
+            help="Run the programs of a folder under the profiler, and hold them against what was traced.",
         ),
     ] = False,
     python: Annotated[
@@ -116,7 +122,7 @@ def replay(
     format: FormatOption = Format.table,
     cache: CacheOption = False,
 ) -> None:
-    """Make a small program of any operation of a trace, which calls it again without the model.
+    """Make a small program of any operation of a trace, which replays it without the model.
 
     Arguments are rebuilt from the shapes, types, strides and values that the profiler recorded. A program needs torch
     alone. Without -o it is listed what can be replayed, what is assumed, and what cannot and why. Tables are
@@ -162,4 +168,5 @@ def replay(
         compare_results(given, format)
     else:
         asked.check()
+        check_is_no_folder(given[0])
         replay_trace(asked)

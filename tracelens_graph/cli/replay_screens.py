@@ -9,39 +9,76 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracelens_graph.cli.outputs import say_written
-from tracelens_graph.cli.replay_asked import Asked
-from tracelens_graph.texts import printable, wrapped
+from tracelens_graph.cli.replay_asked import ROWS, Asked
+from tracelens_graph.texts import cut_end, printable, wrapped
 
 if TYPE_CHECKING:
     from tracelens_graph.graph.window import Window
+    from tracelens_graph.replay.collectives import CollectivePlan
     from tracelens_graph.replay.sequence import SequencePlan
     from tracelens_graph.table import Table
 
 _WIDEST = 110
+_LONGEST = 300
+"""Characters of a line before it is wrapped."""
 _MOST = 3
 """Reasons and assumptions that are told."""
 
 
 def print_screen(asked: Asked, w: Window, table: Table, covered: Table) -> None:
     """Print what can be replayed, how much of the GPU time that is, and the command that writes it."""
+    from tracelens_graph.replay.planned import COLLECTIVE
     from tracelens_graph.reports.replay_text import coverage_lines, shown
-    from tracelens_graph.reports.terminal import terminal_width, wants_color
+    from tracelens_graph.reports.terminal import terminal_width
 
-    width, color = terminal_width(sys.stdout), wants_color(sys.stdout)
-    sys.stdout.write(shown(table).text(width, color))
+    width = terminal_width(sys.stdout)
+    write_with_way_out(shown(table))
     for line in coverage_lines(covered, width):
         print(line)
-    words = asked.words
+    if any(state != "no" for state in table["plan"]):
+        words = _words_of_sequence(asked, w) if asked.is_sequence else asked.words
+        _ask_next(asked, words, "replay/")
+    if COLLECTIVE in table["why"] and _has_collectives(w):
+        _ask_next(asked, "--collectives", "collectives/")
     if asked.is_sequence:
-        if not _tell_of_sequence(asked, w, width):
-            words = "--top 0"  # single programs instead
-    elif not any(state != "no" for state in table["plan"]):
-        return
-    print(f"ask next: {asked.call.complete(f'tracelens-graph replay TRACE {words} -o replay/')}")
+        _tell_of_sequence(asked, w, width)
 
 
-def _tell_of_sequence(asked: Asked, w: Window, width: int) -> bool:
-    """Say what one program of all operations is like; whether there is one."""
+def write_with_way_out(table: Table) -> None:
+    """Print a table that people are shown; where columns do not fit, say where they are."""
+    from tracelens_graph.reports.terminal import terminal_width, wants_color
+
+    text = table.text(terminal_width(sys.stdout), wants_color(sys.stdout), "a wider terminal or -f csv shows them")
+    sys.stdout.write(text)
+
+
+def _ask_next(asked: Asked, words: str, folder: str) -> None:
+    print(f"ask next: {asked.call.complete(f'tracelens-graph replay TRACE {words} -o {folder}')}")
+
+
+def _words_of_sequence(asked: Asked, w: Window) -> str:
+    """Options that choose the operations of a list below a node one by one."""
+    from tracelens_graph.replay.places import place
+
+    assert isinstance(asked.window.under, int | str)
+    uid = int(w.core.columns.uid[place(w.core, asked.window.under).row])
+    return f"--top {ROWS} --under {uid}"
+
+
+def _has_collectives(w: Window) -> bool:
+    """Whether a program of the collectives can be written."""
+    from tracelens_graph.errors import AnalysisError
+    from tracelens_graph.replay.collectives import collective_plan
+
+    try:
+        collective_plan(w)
+    except AnalysisError:
+        return False
+    return True
+
+
+def _tell_of_sequence(asked: Asked, w: Window, width: int) -> None:
+    """Say what one program of all operations is like, and how it is written, or why there is none."""
     from tracelens_graph.errors import AnalysisError
     from tracelens_graph.replay.sequence import sequence
 
@@ -49,13 +86,13 @@ def _tell_of_sequence(asked: Asked, w: Window, width: int) -> bool:
     try:
         found = sequence(w.core, asked.window.under)
     except AnalysisError as error:
-        for line in wrapped(printable(f"As one program: {error}"), width, "  "):
+        for line in wrapped(printable(f"As one program: {cut_end(str(error), _LONGEST)}"), width, "  "):
             print(line)
-        return False
+        return
     print(f"As one program: {_operations(len(found.steps))}")
     for line in _sequence_lines(found, width):
         print(line)
-    return True
+    _ask_next(asked, "", "replay/")
 
 
 def tell_sequence(found: SequencePlan, file: Path) -> None:
@@ -68,15 +105,17 @@ def tell_sequence(found: SequencePlan, file: Path) -> None:
     _say_how_to_run(file, True)
 
 
-def tell_collectives(file: Path, ranks: int | None) -> None:
-    """Say how to run a program of collectives.
+def tell_collectives(found: CollectivePlan, file: Path) -> None:
+    """Say of a program of collectives what it assumes and leaves out, and how to run it."""
+    from tracelens_graph.reports.terminal import terminal_width
 
-    Args:
-        file: the program.
-        ranks: ranks of the traced job; None where they are not known.
-    """
-    say_written(f"wrote the collectives as {file}", file)
-    print(f"run it: torchrun --nproc-per-node {ranks or 'N'} {shlex.quote(str(file))}")
+    count = sum(call.calls for call in found.calls)
+    say_written(f"wrote {count:,} collective{'s' * (count != 1)} as {file}", file)
+    told = [f"assumed: {text}" for text in found.assumed] + [f"left out: {one.line}" for one in found.left_out]
+    for line in told:
+        for part in wrapped(printable(f"  {line}"), min(terminal_width(sys.stdout), _WIDEST), "    "):
+            print(part)
+    print(f"run it: torchrun --nproc-per-node {found.world_size} {shlex.quote(str(file))}")
 
 
 def tell_written(folder: Path, table: Table, covered: Table, can_be_verified: bool) -> None:
@@ -104,15 +143,30 @@ def _operations(count: int) -> str:
     return "1 operation" if count == 1 else f"{count:,} operations in their order"
 
 
+def _assumed(found: SequencePlan) -> list[str]:
+    """What is assumed of a program of several operations, each text once with the arguments that it is said of."""
+    texts: dict[str, dict[str, dict[str, None]]] = {}
+    for plan in found.plans:
+        for name, _, text in (one.partition(": ") for one in plan.assumed):
+            texts.setdefault(text, {}).setdefault(plan.op, {})[name] = None
+    lines = []
+    for text, ops in texts.items():
+        said = [f"{op} {', '.join(names)}" for op, names in ops.items()]
+        more = f"; {len(said) - _MOST:,} more operations" if len(said) > _MOST else ""
+        lines.append(f"{'; '.join(said[:_MOST])}{more}: {text}")
+    return lines
+
+
 def _sequence_lines(found: SequencePlan, width: int) -> Iterator[str]:
     """What a program of several operations shares, assumes and leaves out."""
     narrow = min(width, _WIDEST)
     unit = "of GPU time" if found.is_gpu else "on the host"
     told = [f"{found.traced_us:,.1f} us {unit} in the trace; {found.sharing}"]
     told += [found.note] if found.note else []
-    told += [f"assumed: {text}" for text in found.assumed[:_MOST]]
-    if more := len(found.assumed) - _MOST:
-        told += [f"assumed: {more:,} more, which the program lists"] if more > 0 else []
+    assumed = _assumed(found)
+    told += [f"assumed: {text}" for text in assumed[:_MOST]]
+    if (more := len(assumed) - _MOST) > 0:
+        told += [f"assumed: {more:,} more, which the program lists"]
     told += [f"left out: {one.line}" for one in found.left_out[:_MOST]]
     for line in told:
-        yield from wrapped(printable(f"  {line}"), narrow, "    ")
+        yield from wrapped(printable(f"  {cut_end(line, _LONGEST)}"), narrow, "    ")

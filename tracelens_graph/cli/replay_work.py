@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tracelens_graph.cli.common import load, write_table
-from tracelens_graph.cli.options import Format, architecture_named, architecture_of, extension_of
+from tracelens_graph.cli.options import Format, architecture_named, architecture_of, as_written, extension_of
 from tracelens_graph.cli.replay_asked import ROWS, Asked
 from tracelens_graph.cli.replay_screens import (
     print_screen,
     tell_collectives,
     tell_sequence,
     tell_written,
+    write_with_way_out,
 )
 from tracelens_graph.cli.windows import WindowChoice
 
@@ -48,10 +49,13 @@ def replay_trace(asked: Asked) -> None:
     if asked.table == "replay_coverage":
         _print_table(coverage(charged, every), asked)
         return
-    plans = Plans(_chosen(asked, w, every.signatures, device))
-    estimates = Estimates(w, device or _device(w.core))
-    files = {} if asked.output is None else _write(asked, plans, estimates)
-    table = listing(plans, files)
+    plans, most, files = Plans(_chosen(asked, w, every.signatures, device)), _most(asked), {}
+    if asked.output is not None:
+        files = _write(asked, plans, Estimates(w, device or _device(w.core)), most)
+        most = max(files) + 1 if len(files) == most else 0  # those between are said to be left out
+    table = listing(plans.first(most), files)
+    if asked.op is not None:
+        table.title = w.titled(f"Calls of {as_written(asked.op)} to replay")
     if asked.format is not Format.table or asked.table is not None:
         _print_table(table, asked)
     elif asked.output is None:
@@ -66,7 +70,10 @@ def _print_table(table: Table, asked: Asked) -> None:
 
     rows = (ROWS if asked.format is Format.table else 0) if asked.top is None else asked.top
     first = top(table, rows)
-    write_table(shown(first) if asked.format in (Format.table, Format.md) else first, asked.format)
+    if asked.format is Format.table:
+        write_with_way_out(shown(first))
+    else:
+        write_table(shown(first) if asked.format is Format.md else first, asked.format)
 
 
 def _part(asked: Asked, core: Core, added: Extension | None) -> Window:
@@ -82,7 +89,7 @@ def _part(asked: Asked, core: Core, added: Extension | None) -> Window:
 
 
 def _chosen(asked: Asked, w: Window, every: Signatures, device: Architecture | None) -> Signatures:
-    """The signatures that were asked for.
+    """The signatures of what was asked for, in order.
 
     Raises:
         AnalysisError: there is no GPU work by which to choose.
@@ -92,16 +99,25 @@ def _chosen(asked: Asked, w: Window, every: Signatures, device: Architecture | N
     from tracelens_graph.replay.signatures import below_roof, named, of_event
 
     if asked.op is not None:
-        return named(w, asked.op).first(asked.top or 0)
+        return named(w, asked.op)
     if asked.uid is not None:
         return of_event(w, asked.uid)
+    if not len(w.core.columns):
+        raise AnalysisError(f"{asked.trace}: is empty: it has no events that can be read")
     if not len(w.gpu_rows) and not asked.is_sequence:
         where = f" in {w.title}" if w.title else ""
         raise AnalysisError(f"there is no GPU work{where} to choose operations by; name one with --op or --uid")
     if asked.by_roof:
         assert device is not None
-        every = below_roof(w, device)
-    return every.first(ROWS if asked.top is None else asked.top)
+        return below_roof(w, device)
+    return every
+
+
+def _most(asked: Asked) -> int:
+    """How many signatures are taken; 0 for all."""
+    if asked.top is not None:
+        return asked.top
+    return ROWS if asked.op is None and asked.uid is None else 0
 
 
 def _device(core: Core) -> Architecture | None:
@@ -114,8 +130,8 @@ def _device(core: Core) -> Architecture | None:
         return None
 
 
-def _write(asked: Asked, plans: Plans, estimates: Estimates) -> dict[int, str]:
-    """Write programs of the signatures that have a plan; names of their files by place.
+def _write(asked: Asked, plans: Plans, estimates: Estimates, most: int) -> dict[int, str]:
+    """Write programs of the first signatures that have a plan; names of their files by place.
 
     Raises:
         AnalysisError: none has, or a file with the source of kernels cannot be read, or has none of them.
@@ -129,10 +145,10 @@ def _write(asked: Asked, plans: Plans, estimates: Estimates) -> dict[int, str]:
     folder = asked.output
     trace = file_name(plans.signatures.core.info.source)
     if asked.batch:
-        program, others = batch_program(plans, estimates)
-        write_folder(folder, [program], trace, others)
-        return {place: program.file for place in range(len(plans.signatures)) if plans[place].plan is not None}
-    programs = single_programs(plans, estimates)
+        batch, others = batch_program(plans, estimates, most)
+        write_folder(folder, [next(iter(batch.values()))], trace, others)
+        return {place: program.file for place, program in batch.items()}
+    programs = single_programs(plans, estimates, most)
     if not programs:
         raise nothing(plans)
     kernels = [one.plans[0] for one in programs.values() if one.kind == "triton"]
@@ -155,9 +171,11 @@ def _write_sequence(asked: Asked, w: Window) -> None:
 
 def _write_collectives(asked: Asked, w: Window) -> None:
     from tracelens_graph.files import file_name
+    from tracelens_graph.replay.collectives import collective_plan
     from tracelens_graph.replay.folder import write_folder
     from tracelens_graph.replay.programs import collectives_program
 
     assert asked.output is not None
-    (file,) = write_folder(asked.output, [collectives_program(w)], file_name(w.core.info.source))
-    tell_collectives(file, w.core.info.world_size)
+    found = collective_plan(w)
+    (file,) = write_folder(asked.output, [collectives_program(found)], file_name(w.core.info.source))
+    tell_collectives(found, file)

@@ -394,6 +394,10 @@ def _printed(w: Window, table: Table, request: Request, trace: str) -> str:
     return formatted(shown, request.format, request.width, request.color, hints)
 
 
+_WORTH = 2
+"""Percent of the GPU time from which on an op is worth replaying."""
+
+
 def _first_screen(
     w: Window, timeline: Table, others: list[str], about: Facts, findings: list[Finding], request: Request, trace: str
 ) -> str:
@@ -404,7 +408,8 @@ def _first_screen(
         w, request.options.linked_only, DEAREST if request.rows is None else request.rows or len(w.core.names)
     )
     call = request.call(trace)
-    hints = [*call.to_replay(dearest["name"], f"--top {len(dearest)}"), *call.to_open(dearest)]
+    worth = [name for name, percent in zip(dearest["name"], dearest["percent"], strict=True) if percent >= _WORTH]
+    hints = [*call.to_replay(worth, f"--top {len(dearest)}"), *call.to_open(dearest)]
     return first_screen(
         about, findings, timeline, dearest, others, call.complete, hints,
         request.width, request.color,

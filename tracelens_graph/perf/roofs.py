@@ -14,6 +14,9 @@ from tracelens_graph.perf.cost import Cost
 from tracelens_graph.perf.devices import Architecture, architecture
 from tracelens_graph.table import Column, Table
 
+_MOST = 2**63
+"""Bytes from here on are of damaged sizes."""
+
 Bound = Literal["COMPUTE_BOUND", "MEMORY_BOUND", "LINK_BOUND"]
 
 COST_COLUMNS: Mapping[str, Column] = {
@@ -96,6 +99,17 @@ def roofline(cost: Cost, arch: Architecture) -> Roof | str:
         return Roof(cost.flops / (rate.tflops * 1e6), cost.bytes / (bandwidth * 1e3), rate.figure)
     except OverflowError:
         return "its size is beyond all measure"
+
+
+def traffic_us(cost: Cost, arch: Architecture) -> float | None:
+    """The least time, in us, of work that moves data in memory and computes nothing: bytes / bandwidth.
+
+    None for any other work, and where bytes or bandwidth are not known.
+    """
+    bandwidth = arch.value("memory_bandwidth_gbps")
+    if cost.link_bytes is not None or cost.flops != 0 or cost.bytes is None or cost.bytes >= _MOST or not bandwidth:
+        return None
+    return cost.bytes / (bandwidth * 1e3)
 
 
 def peak_bus_bandwidth(device: Architecture | str, one_host: bool = True) -> float | None:

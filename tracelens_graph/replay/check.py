@@ -11,13 +11,14 @@ import io
 import re
 import tokenize
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from tracelens_graph.errors import TraceLensGraphError
+from tracelens_graph.replay.allowed import why_not
 from tracelens_graph.replay.assemble import parts, program, slot_of
-from tracelens_graph.replayer import is_module
+from tracelens_graph.replayer import Replayer, is_module
 
 BUILDERS = frozenset({
     "tensor", "shared", "quantized", "sparse_coo", "sparse_csr", "dtype", "layout", "memory_format", "device",
@@ -39,32 +40,48 @@ class Program:
     """A kind of program.
 
     Attributes:
+        kind: what it is called in the index of a folder.
         modules: modules of `replay/program/` that it is put together from.
         slots: names in them that hold data.
     """
 
+    kind: str
     modules: tuple[str, ...]
     slots: tuple[str, ...]
 
 
 PROGRAMS = (
-    Program(("values", "timing", "measure", "main"), ("OPERATION", "arguments")),
-    Program(("collectives",), ("COLLECTIVES", "ORIGIN")),
-    Program(("values", "timing", "measure", "triton"), ("KERNEL", "arguments")),
-    Program(("values", "timing", "measure", "sequence"), ("SEQUENCE", "steps")),
-    Program(("values", "timing", "measure", "batch"), ()),
+    Program("op", ("values", "timing", "measure", "main"), ("OPERATION", "arguments")),
+    Program("collectives", ("collectives",), ("COLLECTIVES", "ORIGIN")),
+    Program("triton", ("values", "timing", "measure", "triton"), ("KERNEL", "arguments")),
+    Program("sequence", ("values", "timing", "measure", "sequence"), ("SEQUENCE", "steps")),
+    Program("batch", ("values", "timing", "measure", "batch"), ()),
 )
 """All programs that are written; the last has no data, and so every rule that fills tensors."""
 
+_CALLING = ("op", "sequence")
+"""Kinds of programs whose data names the operations that they call."""
 
-def check(source: str | bytes) -> tuple[str, ...]:
-    """Make sure that a program is as it was written.
+
+@dataclass(frozen=True)
+class Checked:
+    """What a program is.
+
+    Attributes:
+        kind: its kind, as in the index of a folder.
+        calls: operations that it calls, in order: `aten.mm.default`.
+    """
+
+    kind: str
+    calls: tuple[str, ...]
+
+
+def check(source: str | bytes, replayers: Sequence[Replayer] = ()) -> Checked:
+    """Make sure that a program is as it was written, and that it calls and imports nothing but what it may.
 
     Args:
         source: the program; bytes of a file, or text.
-
-    Returns:
-        Modules that it imports besides PyTorch: whose they are, and what they do, only the caller can know.
+        replayers: custom operations that it may call; it may import their modules.
 
     Raises:
         ForeignProgramError: it is not; says what is wrong with it, and where.
@@ -79,14 +96,19 @@ def check(source: str | bytes) -> tuple[str, ...]:
             needed |= set(_needed(slot_of(node)))
         except (AssertionError, IndexError):
             raise _foreign(node, "it is more than data") from None
-    modules = tuple(module for node in slots.values() for module in _imported(node))
+    trusted = {module for one in replayers for module in one.imports}
+    if foreign := [one for node in slots.values() for one in _told(node, "imports") if one not in trusted]:
+        raise ForeignProgramError(f"it imports {', '.join(foreign)}; give the extension that says so: --extension FILE")
+    calls = tuple(one for node in slots.values() for one in _told(node, "call")) if kind.kind in _CALLING else ()
+    if refused := next(filter(None, (why_not(one, replayers) for one in dict.fromkeys(calls))), ""):
+        raise ForeignProgramError(refused)
     expected = _expected(kind, frozenset(needed))
     for node, (name, dump) in zip(tree.body[1:], expected, strict=False):
         if _dump(node, kind.slots) != dump:
             raise _foreign(node, f"{name or 'an import'} is not as this version of tracelens_graph writes it")
     if len(tree.body) - 1 != len(expected):
         raise ForeignProgramError(f"it has {len(tree.body)} statements and not {len(expected) + 1}")
-    return modules
+    return Checked(kind.kind, calls)
 
 
 def _parsed(source: str | bytes) -> ast.Module:
@@ -159,13 +181,14 @@ def _are_modules(value: ast.expr) -> bool:
     )
 
 
-def _imported(data: ast.stmt) -> Iterator[str]:
-    """Modules that data names."""
+def _told(data: ast.stmt, name: str) -> Iterator[str]:
+    """What stands behind a key of data, entries of a list one by one."""
     for node in ast.walk(data):
         if isinstance(node, ast.Dict):
             for key, entry in zip(node.keys, node.values, strict=True):
-                if isinstance(key, ast.Constant) and key.value == "imports" and isinstance(entry, ast.List):
-                    yield from (str(one.value) for one in entry.elts if isinstance(one, ast.Constant))
+                if isinstance(key, ast.Constant) and key.value == name:
+                    entries = entry.elts if isinstance(entry, ast.List) else [entry]
+                    yield from (str(one.value) for one in entries if isinstance(one, ast.Constant))
 
 
 @lru_cache(maxsize=256)

@@ -6,8 +6,8 @@ Equal collectives are one entry of the program. What they move and how bandwidth
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 from math import prod
 from typing import Any
@@ -19,6 +19,7 @@ from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.collective_kinds import UNKNOWN, kind_of
 from tracelens_graph.graph.collectives import Collective
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.execution.arguments import group_address
 from tracelens_graph.graph.traversals import ancestors
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.replay.assemble import parts, program
@@ -176,7 +177,7 @@ def collective_plan(graph: Core | Window) -> CollectivePlan:
         graph: the trace of one rank.
 
     Raises:
-        AnalysisError: there are no collectives.
+        AnalysisError: there are no collectives, or none of them can be run again.
     """
     w = window_of(graph)
     nodes = [one for one in w.core.collectives.nodes if w.holds(np.array(one.rows[:1]))[0]]
@@ -187,7 +188,7 @@ def collective_plan(graph: Core | Window) -> CollectivePlan:
         (max((*(one.ranks or ()), (one.group_size or 1) - 1)) for one in nodes), default=0
     )
     found: dict[Any, list[Collective]] = {}
-    for one in nodes:
+    for one in _with_groups(w.core, nodes):
         found.setdefault(_identity(one), []).append(one)
     calls, left_out, total = [], [], sum(_us(w.core, one) for one in nodes)
     for same in found.values():
@@ -200,9 +201,29 @@ def collective_plan(graph: Core | Window) -> CollectivePlan:
         else:
             share = 100 * float(us.sum()) / total if total else 0.0
             left_out.append(LeftOut(_what(w.core, longest), *made, len(same), float(us.sum()), share))
+    if not calls:
+        raise AnalysisError(f"none of the {len(nodes):,} collectives can be replayed: {_reasons(left_out)}")
     calls.sort(key=lambda one: one.total_us, reverse=True)
     left_out.sort(key=lambda one: one.total_us, reverse=True)
     return CollectivePlan(tuple(calls), tuple(_merged(left_out)), rank, world)
+
+
+def _with_groups(core: Core, nodes: Iterable[Collective]) -> Iterator[Collective]:
+    """Collectives, those of which the group is not known with that of others in the same one, where that is proven."""
+    labelled = [(one, _group(core, one)) for one in nodes]
+    known = {group: one for one, group in labelled if group is not None and (one.group_size or one.ranks)}
+    for one, group in labelled:
+        like = None if group is None or one.group_size or one.ranks else known.get(group)
+        yield one if like is None else replace(one, ranks=like.ranks, group_size=like.group_size)
+
+
+def _group(core: Core, one: Collective) -> str | int | None:
+    """What tells the group of a collective: its name, else its address in an execution trace; None for neither."""
+    owner = int(core.columns.owner[one.rows[0]])
+    if one.group is not None or core.link is None or owner < 0:
+        return one.group
+    node = int(core.link.node_of_row[owner])
+    return group_address(core.link.execution, node) if node >= 0 else None
 
 
 def _identity(one: Collective) -> tuple[Any, ...]:
@@ -231,6 +252,14 @@ def _merged(found: Sequence[LeftOut]) -> Iterator[LeftOut]:
         yield LeftOut(what, reason, remedy, calls, us, percent)
 
 
+def _reasons(found: Sequence[LeftOut]) -> str:
+    """Why collectives are left out, each reason with all that it holds for."""
+    by_reason: dict[str, dict[str, None]] = {}
+    for one in found:
+        by_reason.setdefault(f"{one.reason}; {one.remedy}", {})[one.what] = None
+    return "; ".join(f"{', '.join(names)}: {reason}" for reason, names in by_reason.items())
+
+
 def _call(core: Core, one: Collective, world: int) -> CollectiveCall | tuple[str, str]:
     """The call of a collective; else why there is none, and what would help."""
     call = _CALLS.get(one.kind) or _CALLS.get(kind_of(one.kind), "")
@@ -238,7 +267,7 @@ def _call(core: Core, one: Collective, world: int) -> CollectiveCall | tuple[str
         return "its kind is not known", "name it in a rule of an extension"
     size = one.group_size or len(one.ranks or ()) or (world if call == "transfer" else 0)
     if not 0 < size <= _MOST_RANKS:
-        return "its group is not recorded", "record with execution_trace_observer, and give the file with --et"
+        return "its group is not recorded", _to_record(core)
     assumed = []
     ranks = one.ranks
     if not ranks or len(ranks) != size:
@@ -250,7 +279,7 @@ def _call(core: Core, one: Collective, world: int) -> CollectiveCall | tuple[str
         return CollectiveCall(one.kind, call, "", 0, 0, ranks, place)
     dtype = _dtype(one.dtype)
     if not dtype or (one.in_elements is None and one.out_elements is None):
-        return "its sizes are not recorded", "record with execution_trace_observer, and give the file with --et"
+        return "its sizes are not recorded", _to_record(core)
     into, out = _both_sides(call, one, size)
     if min(into, out) < 0:
         return "its sizes are negative", "record it again"
@@ -278,6 +307,13 @@ def _call(core: Core, one: Collective, world: int) -> CollectiveCall | tuple[str
     return CollectiveCall(
         one.kind, call, dtype, into, out, ranks, place, sent, got, several, source, target, assumed=tuple(assumed)
     )
+
+
+def _to_record(core: Core) -> str:
+    """What would tell more of a collective."""
+    if core.link is not None:
+        return "record with a newer PyTorch"
+    return "record with execution_trace_observer, and give the file with --et"
 
 
 def _dtype(recorded: str | None) -> str:

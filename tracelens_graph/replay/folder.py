@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
@@ -17,13 +17,16 @@ from tracelens_graph.errors import OutputError, TraceLensGraphError
 from tracelens_graph.marks import GENERATOR, is_ours
 from tracelens_graph.output_folder import writing_folder
 from tracelens_graph.replay.literals import identifier
-from tracelens_graph.replay.plan_json import plan_from_json, plan_json
+from tracelens_graph.replay.plan_json import NotAPlanError, plan_from_json, plan_json
 from tracelens_graph.replay.replay_plan import ReplayPlan
+from tracelens_graph.texts import cut_end
 
 INDEX = "replay.json"
 _VERSION = 1
 _LARGEST = 256 << 20
 """Bytes of an index that is read."""
+_LONGEST_NAME = 255
+"""Characters of a file's name."""
 
 Kind = Literal["op", "sequence", "collectives", "triton", "batch"]
 
@@ -42,12 +45,14 @@ class Program:
             a `batch` of operations that another file lists.
         source: its text; empty where only the index was read.
         plans: plans of the operations that it calls, in order.
+        fault: what is wrong with its entry in the index, so that it has no plans; empty where nothing is.
     """
 
     file: str
     kind: Kind
     source: str = ""
     plans: tuple[ReplayPlan, ...] = ()
+    fault: str = ""
 
 
 def program_name(plan: ReplayPlan, number: int) -> str:
@@ -99,15 +104,19 @@ def write_folder(
 
 
 def read_folder(folder: str | os.PathLike[str]) -> list[Program]:
-    """The programs that the index of a folder lists.
+    """The programs that the index of a folder lists. One whose plans cannot be read has a fault, which says where.
 
     Raises:
-        FolderError: it has no index, or one that cannot be read.
+        FolderError: it has no index, or one that cannot be read or lists nothing.
     """
     path = Path(folder) / INDEX
-    operations = _read_index(path).get("operations")
-    if not isinstance(operations, list):
+    index = _read_index(path)
+    operations = index.get("operations")
+    if not isinstance(operations, list) or not operations:
         raise FolderError(f"{path}: lists no operations")
+    if index.get("schema_version", _VERSION) != _VERSION:
+        told = cut_end(repr(index["schema_version"]), 20)
+        raise FolderError(f"{path}: has schema_version {told}, not {_VERSION}; write it with this version")
     return [_program(path, number, one) for number, one in enumerate(operations, 1)]
 
 
@@ -130,7 +139,11 @@ def _program(path: Path, number: int, entry: Any) -> Program:
     file, kind, plans = (told.get(key) for key in ("file", "kind", "plans"))
     if not _is_name(file) or kind not in get_args(Kind) or not isinstance(plans, list):
         raise FolderError(f"{path}: entry {number} names no program")
-    return Program(str(file), cast("Kind", kind), "", tuple(plan_from_json(one) for one in plans))
+    found = Program(str(file), cast("Kind", kind))
+    try:
+        return replace(found, plans=tuple(plan_from_json(one) for one in plans))
+    except NotAPlanError as error:
+        return replace(found, fault=f"entry {number} of {INDEX}: {error}")
 
 
 def _stale(folder: Path, names: Sequence[str]) -> list[Path]:
@@ -147,5 +160,5 @@ def _stale(folder: Path, names: Sequence[str]) -> list[Path]:
 
 
 def _is_name(name: object) -> bool:
-    """Whether a text is the name of a file in the folder itself."""
-    return isinstance(name, str) and bool(name) and Path(name).name == name and "\0" not in name
+    """Whether a text is the name of a file in the folder itself, without anything that systems do not write."""
+    return isinstance(name, str) and name.isprintable() and len(name) <= _LONGEST_NAME and Path(name).name == name != ""

@@ -1,4 +1,4 @@
-"""Signatures as a table: what can be called again, how, and why not."""
+"""Signatures as a table: what can be replayed, how, and why not."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tracelens_graph.table import Table
 
 
 def replay_signatures(g: Core | Window) -> Table:
-    """What calls can be called again, one row per operation and argument set with GPU work, the most GPU time first.
+    """What calls can be replayed, one row per operation and argument set with GPU work, the most GPU time first.
 
     Args:
         g: the graph, or a window of it.
@@ -26,7 +26,7 @@ def replay_signatures(g: Core | Window) -> Table:
 
 
 def listing(plans: Plans, files: Mapping[int, str] | None = None) -> Table:
-    """What calls of a window can be called again, one row per operation and argument set, in the order given.
+    """What calls of a window can be replayed, one row per operation and argument set, in the order given.
 
     Args:
         plans: plans of the signatures.
@@ -47,6 +47,7 @@ def listing(plans: Plans, files: Mapping[int, str] | None = None) -> Table:
         "time_us": found.charged_ns / 1e3,
         "percent": 100 * found.charged_ns / whole if whole else np.zeros(len(found)),
         "could_be_won_us": found.won_ns / 1e3,
+        "percent_of_roof": 100 * (1 - found.won_ns / np.maximum(found.charged_ns, 1)),
         "median_us": found.median_ns / 1e3,
         "kernels": [[core.names[code] for code in c.name[rows].tolist()] for rows in gpu],
         "kernel": [core.names[c.name[rows[np.argmax(c.dur_ns[rows])]]] if len(rows) else "" for rows in gpu],
@@ -56,7 +57,7 @@ def listing(plans: Plans, files: Mapping[int, str] | None = None) -> Table:
         "remedy": [plans[place].remedy for place in every],
         "file": [(files or {}).get(place, "") for place in every],
     }
-    return Table("replay_signatures", columns, REPLAY_SIGNATURES, found.window.titled("Operations to be called again"))
+    return Table("replay_signatures", columns, REPLAY_SIGNATURES, found.window.titled("Operations to replay"))
 
 
 def _gpu_below(core: Core, row: int) -> np.ndarray:

@@ -32,8 +32,8 @@ _DEEPEST = 8
 """Lists in lists, in an argument."""
 _LARGEST = 1 << 62
 
-Word = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=60)]
-Module = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$", max_length=200)]
+Word = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\Z", max_length=60)]
+Module = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*\Z", max_length=200)]
 Mode = Literal["no_grad", "below_autograd", "autocast bfloat16", "autocast float16"]
 Count = Annotated[int, msgspec.Meta(ge=0, le=_LARGEST)]
 
@@ -84,6 +84,7 @@ class _Traced(_Form):
     median_us: float = 0.0
     gpu: str = ""
     host_us: float = 0.0
+    total_us: float = 0.0
 
 
 class _Work(_Form):

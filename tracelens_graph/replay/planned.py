@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
+
 from tracelens_graph.analyses.performance.unified import unified
 from tracelens_graph.extension import extension_of
-from tracelens_graph.perf.roofs import Roof, roofline
+from tracelens_graph.graph.traversals import ancestors
+from tracelens_graph.perf.roofs import Roof, roofline, traffic_us
 from tracelens_graph.replay.custom import plan_custom
 from tracelens_graph.replay.planning import plan_call
 from tracelens_graph.replay.replay_plan import CannotReplay, ReplayPlan, Traced, Work
@@ -21,6 +24,7 @@ from tracelens_graph.schema import GPU_KINDS, Kind
 if TYPE_CHECKING:
     from tracelens_graph.graph.core import Core
     from tracelens_graph.graph.window import Window
+    from tracelens_graph.perf.cost import Cost
     from tracelens_graph.perf.devices import Architecture
     from tracelens_graph.replayer import Replayer
 
@@ -34,7 +38,7 @@ RANGE = "no op of PyTorch"
 
 _KINDS = (
     (r"^(?:c10d|_c10d_functional|symm_mem)::|^(?:nccl|gloo|mpi|ucc)[:_]|^record_param_comms$",
-     COLLECTIVE, "--collectives writes a program for torchrun"),
+     COLLECTIVE, "--collectives -o DIR writes a program for torchrun"),
     (r"^triton_", TRITON, "-o writes a program that its source is put into"),
     (r"Backward\d*$|^CompiledFunction|^torch::autograd::|^autograd::engine", AUTOGRAD, "replay its forward operation"),
     (r"^\w+::", CUSTOM, "a replayer of yours in an extension"),
@@ -70,7 +74,7 @@ class Planned:
 
 
 NO_REPLAYERS: Mapping[str, Replayer] = MappingProxyType({})
-"""No custom operation can be called again."""
+"""No custom operation can be replayed."""
 
 
 def planned(core: Core, row: int, replayers: Mapping[str, Replayer] = NO_REPLAYERS) -> Planned:
@@ -79,7 +83,7 @@ def planned(core: Core, row: int, replayers: Mapping[str, Replayer] = NO_REPLAYE
     Args:
         core: the graph.
         row: row of the call.
-        replayers: op name -> how a custom operation is called again.
+        replayers: op name -> how a custom operation is replayed.
 
     Raises:
         ExtensionError: a replayer is not what it should be.
@@ -106,6 +110,12 @@ class Plans:
     def __init__(self, signatures: Signatures) -> None:
         self.signatures = signatures
         self._made: dict[int, Planned] = {}
+
+    def first(self, number: int) -> Plans:
+        """Those of the first signatures; 0 for all."""
+        found = Plans(self.signatures.first(number))
+        found._made = self._made
+        return found
 
     def __getitem__(self, place: int) -> Planned:
         row = int(self.signatures.rows[place])
@@ -137,14 +147,40 @@ class Estimates:
         return next(iter(names)) if len(names) == 1 else ""
 
     def of(self, row: int) -> Work:
-        """The work of the call of a row."""
+        """The work of the call of a row: of an operation above it, where that has a model and does nothing else."""
         found = unified(self.window)
-        code = found.codes.get(row, -1)
+        code = next((code for one in self._alike(row) if (code := found.codes.get(one, -1)) >= 0), -1)
         if code < 0:
             return Work()
         cost = found.costs[code]
-        roof = None if self.arch is None else roofline(cost, self.arch)
-        return Work(cost.flops, cost.bytes, roof.time_us if isinstance(roof, Roof) else None)
+        return Work(_real(cost.flops), _real(cost.bytes), None if self.arch is None else _least_us(cost, self.arch))
+
+    def _alike(self, row: int) -> Iterator[int]:
+        """The row, then those of the operations above it that have the same GPU work."""
+        yield row
+        c = self.window.core.columns
+        own = self._gpu_work(row)
+        for above in ancestors(c, row) if own[0] < own[1] else ():
+            if self._gpu_work(above) != own:
+                return
+            if c.kind[above] == Kind.Op:
+                yield above
+
+    def _gpu_work(self, row: int) -> tuple[int, int]:
+        """Where the GPU work below a row begins and ends among all."""
+        core = self.window.core
+        first, last = np.searchsorted(core.gpu_rows, (row + 1, core.columns.last[row] + 1))
+        return int(first), int(last)
+
+
+def _least_us(cost: Cost, arch: Architecture) -> float | None:
+    roof = roofline(cost, arch)
+    return roof.time_us if isinstance(roof, Roof) else traffic_us(cost, arch)
+
+
+def _real(value: float | None) -> float | None:
+    """A number as it is read again from an index."""
+    return None if value is None else float(value)
 
 
 def traced(signatures: Signatures, place: int, gpu: str = "") -> Traced:
@@ -169,6 +205,7 @@ def traced(signatures: Signatures, place: int, gpu: str = "") -> Traced:
         median_us=float(signatures.median_ns[place]) / 1e3,
         gpu=gpu,
         host_us=int(c.dur_ns[row]) / 1e3,
+        total_us=float(signatures.total_ns[place]) / 1e3,
     )
 
 

@@ -6,11 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tracelens_graph.replay.allowed import REACHES_OUT, reaches_out
 from tracelens_graph.replay.arguments import Argument, TensorValue, Value, mapped, tensors
 from tracelens_graph.replay.call import Call
 from tracelens_graph.replay.conjugates import with_conjugates
 from tracelens_graph.replay.contents import Site
 from tracelens_graph.replay.dtypes import item_size
+from tracelens_graph.replay.feasible import check_arguments, check_recorded
 from tracelens_graph.replay.fills import fill
 from tracelens_graph.replay.gradients import with_gradients
 from tracelens_graph.replay.host_numbers import as_numbers
@@ -18,7 +20,7 @@ from tracelens_graph.replay.hosts import with_hosts
 from tracelens_graph.replay.list_dtypes import with_dtypes
 from tracelens_graph.replay.modes import modes
 from tracelens_graph.replay.reading import read
-from tracelens_graph.replay.replay_plan import ReplayPlan
+from tracelens_graph.replay.replay_plan import CannotReplay, ReplayPlan
 from tracelens_graph.replay.resolve import choose
 from tracelens_graph.replay.schemas import Schema
 from tracelens_graph.replay.sparse import filled_sparse
@@ -61,10 +63,14 @@ def plan_of(call: Call) -> ReplayPlan:
     Raises:
         CannotReplay: as `plan`.
     """
+    check_recorded(call.recorded)
     schema = choose(call)
+    if reaches_out(schema):
+        raise CannotReplay(REACHES_OUT)
     arguments = as_numbers(call, schema, with_hosts(call, with_dtypes(call, read(call, schema))))
     arguments = _filled(call, schema, with_reach(call, _placed(arguments)))
     arguments = with_conjugates(call, schema, with_gradients(call, schema, arguments))
+    check_arguments(schema, arguments, call.recorded)
     keyword = {one.name for one in schema.parameters if one.is_keyword}
     return ReplayPlan(
         op=schema.op,

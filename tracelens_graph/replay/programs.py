@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from tracelens_graph.errors import AnalysisError
@@ -13,28 +14,41 @@ from tracelens_graph.replay.literals import identifier
 from tracelens_graph.replay.planned import Estimates, Plans, complete, traced
 from tracelens_graph.replay.replay_plan import CannotReplay
 from tracelens_graph.replay.triton import is_triton, triton_plan
+from tracelens_graph.texts import cut_end
 
 if TYPE_CHECKING:
-    from tracelens_graph.graph.window import Window
+    from tracelens_graph.replay.collectives import CollectivePlan
     from tracelens_graph.replay.sequence import SequencePlan
 
 RUNNER = "run.py"
 COLLECTIVES = "collectives.py"
+_MOST_REASONS = 5
+_LONGEST = 200
+"""Characters of a reason."""
 
 
-def single_programs(plans: Plans, estimates: Estimates) -> dict[int, Program]:
-    """A program for each signature that has a plan, and for a Triton kernel one that lacks its source; by place."""
-    found = {}
+def single_programs(plans: Plans, estimates: Estimates, most: int = 0) -> dict[int, Program]:
+    """A program for each signature that has a plan, and for a Triton kernel one that lacks its source; by place.
+
+    Args:
+        plans: plans of the signatures.
+        estimates: what the models say of their calls.
+        most: how many programs are written; 0 for all.
+    """
+    found: dict[int, Program] = {}
     for place in range(len(plans.signatures)):
+        if most and len(found) == most:
+            break
         plan = complete(plans, place, estimates).plan
+        number = len(found) + 1
         if plan is not None:
-            found[place] = Program(program_name(plan, place + 1), "op", plan.script(), (plan,))
-        elif stub := _stub(plans, place, estimates):
+            found[place] = Program(program_name(plan, number), "op", plan.script(), (plan,))
+        elif stub := _stub(plans, place, number, estimates):
             found[place] = stub
     return found
 
 
-def _stub(plans: Plans, place: int, estimates: Estimates) -> Program | None:
+def _stub(plans: Plans, place: int, number: int, estimates: Estimates) -> Program | None:
     signatures = plans.signatures
     row = int(signatures.rows[place])
     if not is_triton(signatures.core, row):
@@ -44,33 +58,37 @@ def _stub(plans: Plans, place: int, estimates: Estimates) -> Program | None:
     except CannotReplay:
         return None
     plan = made.plan.with_traced(traced(signatures, place, estimates.gpu), made.plan.work)
-    return Program(program_name(plan, place + 1), "triton", made.script(), (plan,))
+    return Program(program_name(plan, number), "triton", made.script(), (plan,))
 
 
-def batch_program(plans: Plans, estimates: Estimates) -> tuple[Program, Mapping[str, str]]:
-    """One program that runs all signatures that have a plan, and the file that lists them: its name and text.
+def batch_program(plans: Plans, estimates: Estimates, most: int = 0) -> tuple[dict[int, Program], Mapping[str, str]]:
+    """One program that runs the signatures that have a plan, and the file that lists them: its name and text.
+
+    Args:
+        plans: plans of the signatures.
+        estimates: what the models say of their calls.
+        most: how many signatures it runs; 0 for all.
+
+    Returns:
+        The program, by the places of the signatures that it runs, and the file.
 
     Raises:
         AnalysisError: none has a plan.
     """
     from tracelens_graph.replay.batch import FILE, operations, runner
 
-    made = (complete(plans, place, estimates).plan for place in range(len(plans.signatures)))
-    listed = tuple(plan for plan in made if plan is not None)
+    made = ((place, complete(plans, place, estimates).plan) for place in range(len(plans.signatures)))
+    listed = dict(islice(((place, plan) for place, plan in made if plan is not None), most or None))
     if not listed:
         raise nothing(plans)
-    return Program(RUNNER, "batch", runner(), listed), {FILE: json.dumps(operations(listed), indent=1) + "\n"}
+    program = Program(RUNNER, "batch", runner(), tuple(listed.values()))
+    text = json.dumps(operations(program.plans), indent=1) + "\n"
+    return dict.fromkeys(listed, program), {FILE: text}
 
 
-def collectives_program(w: Window) -> Program:
-    """A program of the collectives of a window, for torchrun.
-
-    Raises:
-        AnalysisError: there are none.
-    """
-    from tracelens_graph.replay.collectives import collective_plan
-
-    return Program(COLLECTIVES, "collectives", collective_plan(w).script())
+def collectives_program(found: CollectivePlan) -> Program:
+    """A program of the collectives of a trace, for torchrun."""
+    return Program(COLLECTIVES, "collectives", found.script())
 
 
 def sequence_program(found: SequencePlan) -> Program:
@@ -80,5 +98,11 @@ def sequence_program(found: SequencePlan) -> Program:
 
 def nothing(plans: Plans) -> AnalysisError:
     """The error that says why no signature has a plan."""
-    reasons = dict.fromkeys(plans[place].why for place in range(len(plans.signatures)))
-    return AnalysisError(f"nothing can be replayed: {', '.join(reasons)}")
+    reasons = list(dict.fromkeys(plans[place].why for place in range(len(plans.signatures))))
+    if not reasons:
+        return AnalysisError(
+            "nothing can be replayed: no operation launched the GPU work; record host and GPU together"
+        )
+    more = f", and {len(reasons) - _MOST_REASONS:,} other reasons" if len(reasons) > _MOST_REASONS else ""
+    told = ", ".join(cut_end(one, _LONGEST) for one in reasons[:_MOST_REASONS])
+    return AnalysisError(f"nothing can be replayed: {told}{more}")

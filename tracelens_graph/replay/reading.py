@@ -9,6 +9,7 @@ from tracelens_graph.graph.execution.sides import Argument as Observed
 from tracelens_graph.replay.arguments import Argument, Named, TensorValue, Value
 from tracelens_graph.replay.call import Call
 from tracelens_graph.replay.dtypes import torch_dtype
+from tracelens_graph.replay.feasible import UNREADABLE
 from tracelens_graph.replay.indexing import index_tensors
 from tracelens_graph.replay.observed import observed_tensor, observed_tensors, observed_value
 from tracelens_graph.replay.recorded_values import Number, number, numbers, sizes
@@ -17,7 +18,7 @@ from tracelens_graph.replay.resolve import NAMED, SCALAR, SCALARS, TENSORS
 from tracelens_graph.replay.schemas import Parameter, Schema
 from tracelens_graph.replay.strings import NoStringError, choose_string
 
-LINK = "link the execution trace of the run"
+LINK = "give the execution trace of the run: --et FILE"
 """What would tell what the profiler does not record."""
 
 _NO_VALUES = "values of arguments are not recorded"
@@ -90,6 +91,8 @@ class _Reader:
         if not self.has_strides:
             self.assumed = "strides are not recorded; dense, the last dimension innermost" if len(shape) > 1 else ""
             return TensorValue(shape, dtype)
+        if strides:
+            raise CannotReplay(UNREADABLE)
         self.assumed = _SPARSE_GUESS
         return TensorValue(shape, dtype, layout=sparse_layout(self.call))
 
@@ -126,6 +129,8 @@ class _Reader:
             if shape is None:
                 raise CannotReplay("sizes of a list of tensors cannot be read", LINK)
             strides = sizes(given[at]) if at < len(given) else None
+            if at < len(given) and given[at] and (strides is None or len(strides) != len(shape)):
+                raise CannotReplay(UNREADABLE)
             if strides is not None and len(strides) != len(shape):
                 self.assumed = _SPARSE_GUESS
                 found.append(TensorValue(shape, "", layout=sparse_layout(self.call)))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-_INTEGER = re.compile(r"-?[0-9]{1,20}$")
+_INTEGER = re.compile(r"-?[0-9]{1,20}\Z")
 _FLOAT = r"[-+]?(?:[0-9]+\.?[0-9]*(?:[eE][-+]?[0-9]+)?|\.[0-9]+(?:[eE][-+]?[0-9]+)?|inf|nan)"
-_IS_FLOAT = re.compile(f"{_FLOAT}$")
-_COMPLEX = re.compile(f"(?P<real>{_FLOAT})(?P<imaginary>[-+](?:{_FLOAT[5:]}))j$")
+_IS_FLOAT = re.compile(f"{_FLOAT}\\Z")
+_COMPLEX = re.compile(f"(?P<real>{_FLOAT})(?P<imaginary>[-+](?:{_FLOAT[5:]}))j\\Z")
 _WORDS = {"True": True, "False": False}
 _LONGEST = 400
 """Characters of one number that are looked at."""

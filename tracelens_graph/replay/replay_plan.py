@@ -48,6 +48,7 @@ class Traced:
         median_us: median over all calls of the sum of their GPU work, in us.
         gpu: name of the GPU; empty where the trace does not tell.
         host_us: duration of that call on the host, in us.
+        total_us: sum over all calls of their GPU work, in us.
     """
 
     calls: int = 1
@@ -58,6 +59,7 @@ class Traced:
     median_us: float = 0.0
     gpu: str = ""
     host_us: float = 0.0
+    total_us: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,8 @@ _INTEGERS = frozenset({"int", "SymInt"})
 _UNRECORDED = frozenset({"str", "Device", "Generator", "Storage", "Stream", "Dimname", "Tensor"})
 """Types that are recorded as nothing; an undefined tensor is."""
 
-_TELL_TYPES = "record with record_shapes=True, or link the execution trace of the run"
+_LINK = "give the execution trace of the run: --et FILE"
+_TELL_TYPES = f"record with record_shapes=True, or {_LINK}"
 
 
 def choose(call: Call) -> Schema:
@@ -53,7 +54,7 @@ def choose(call: Call) -> Schema:
         return named
     scored = [(score, one) for one in alike if (score := _score(call, one)) > 0]
     if not scored:
-        raise CannotReplay("no known schema takes these arguments", "link the execution trace of the run")
+        raise CannotReplay("no known schema takes these arguments", _LINK)
     return min(scored, key=lambda one: (-one[0], _has_string(one[1]), -_absent(call, one[1]), len(one[1].overload)))[1]
 
 

@@ -15,11 +15,16 @@ from tracelens_graph.errors import TraceLensGraphError
 from tracelens_graph.files import distinct_names
 from tracelens_graph.schema.tables.replay import REPLAY_RESULTS
 from tracelens_graph.table import Table, columns_of
+from tracelens_graph.texts import cut_end, told_name
 
 _LARGEST = 64 << 20
 """Bytes of a file that is read."""
 _NAMED = 5
 """Operations that a note names."""
+_LONGEST_NAME = 100
+"""Characters of each."""
+_LONGEST = 300
+"""Characters of an error."""
 
 
 class ResultsError(TraceLensGraphError):
@@ -39,13 +44,14 @@ class Result(msgspec.Struct):
     """A result of a program; the names are those that `replay.program.measure` writes.
 
     Attributes:
+        signature: its arguments; None for several operations in their order, which have none of their own.
         error: why there is none; empty if there is.
         count: calls in the trace; of a list of operations.
         largest_size: no size was above this; None if sizes are those of the trace.
     """
 
     op: str
-    signature: Signature = msgspec.field(default_factory=Signature)
+    signature: Signature | None = None
     device: str = ""
     torch: str = ""
     median_us: Annotated[float, msgspec.Meta(ge=0)] = math.nan
@@ -69,13 +75,35 @@ def read_results(path: str | os.PathLike[str]) -> list[Result]:
     Raises:
         ResultsError: it cannot be read, or holds something else.
     """
+    return _read_all(path)[0]
+
+
+def _read_all(path: str | os.PathLike[str]) -> tuple[list[Result], list[ResultsError]]:
+    """Results, and why others cannot be read.
+
+    Raises:
+        ResultsError: none can; the first reason.
+    """
     where = Path(path)
-    if not where.is_dir():
-        return _read(where)
-    files = [one for one in sorted(where.glob("*.json")) if not _is_ours_otherwise(one)]
-    if not files:
-        raise ResultsError(f"{where}: holds no results; write them with --json")
-    return [result for file in files for result in _read(file)]
+    files = [where]
+    if where.is_dir():
+        files = [one for one in sorted(where.glob("*.json")) if not _is_ours_otherwise(one)]
+    results: list[Result] = []
+    errors: list[ResultsError] = []
+    for file in files:
+        try:
+            entries = _entries(file)
+        except ResultsError as error:
+            errors.append(error)
+            continue
+        for at, entry in enumerate(entries):
+            try:
+                results.append(_result(file, at, entry))
+            except ResultsError as error:
+                errors.append(error)
+    if not results:
+        raise errors[0] if errors else ResultsError(f"{where}: holds no results; write them with --json")
+    return results, errors
 
 
 def compared_results(first: str | os.PathLike[str], second: str | os.PathLike[str]) -> Table:
@@ -92,23 +120,25 @@ def compared_results(first: str | os.PathLike[str], second: str | os.PathLike[st
         ResultsError: a file cannot be read, or holds something else.
     """
     names = distinct_names([os.fspath(first), os.fspath(second)])
-    sides = [read_results(first), read_results(second)]
+    (of_first, bad), (of_second, more_bad) = _read_all(first), _read_all(second)
+    sides = [of_first, of_second]
     found = [{one.identity: one for one in side if not one.error} for side in sides]
     both = [(found[0][key], found[1][key]) for key in found[0] if key in found[1]]
     both.sort(key=lambda pair: -abs(pair[1].median_us - pair[0].median_us))
     devices = ["; ".join(sorted({_machine(one) for one in side.values()})) or "nothing" for side in found]
     title = f"Results of {names[0]} (A: {devices[0]}) and {names[1]} (B: {devices[1]})"
-    notes = [*_alone(names, found), *_failed(names, sides), *_twice(names, sides, found)]
+    notes = [*_alone(names, found), *_failed(names, sides), *_twice(names, sides, found), *_unread([*bad, *more_bad])]
     columns = columns_of([_row(*pair) for pair in both], REPLAY_RESULTS)
     return Table("replay_results", columns, REPLAY_RESULTS, title, notes)
 
 
 def _row(a: Result, b: Result) -> dict[str, Any]:
+    arguments = a.signature or Signature()
     return {
         "op": a.op,
-        "input_dims": json.dumps(a.signature.dims),
-        "input_types": json.dumps(a.signature.types),
-        "concrete_inputs": json.dumps(a.signature.values),
+        "input_dims": json.dumps(arguments.dims),
+        "input_types": json.dumps(arguments.types),
+        "concrete_inputs": json.dumps(arguments.values),
         "device_a": a.device,
         "device_b": b.device,
         "median_us_a": a.median_us,
@@ -124,7 +154,7 @@ def _row(a: Result, b: Result) -> dict[str, Any]:
 
 
 def _machine(result: Result) -> str:
-    return f"{result.device}, torch {result.torch}"
+    return cut_end(f"{result.device}, torch {result.torch}", _LONGEST_NAME)
 
 
 def _alone(names: Sequence[str], found: Sequence[dict[str, Result]]) -> list[str]:
@@ -152,28 +182,41 @@ def _twice(names: Sequence[str], sides: Sequence[list[Result]], found: Sequence[
     ]
 
 
+def _unread(errors: Sequence[ResultsError]) -> list[str]:
+    rest = f", and {len(errors) - 1} more" if len(errors) > 1 else ""
+    return [f"cannot be read: {cut_end(str(errors[0]), _LONGEST)}{rest}"] if errors else []
+
+
 def _listed(ops: Sequence[str]) -> str:
-    shown = ", ".join(ops[:_NAMED])
+    shown = ", ".join(told_name(op, _LONGEST_NAME) for op in ops[:_NAMED])
     return f"{len(ops)}: {shown}" + (", ..." if len(ops) > _NAMED else "")
 
 
-def _read(path: Path) -> list[Result]:
+def _entries(path: Path) -> list[Any]:
+    """What a file lists."""
     try:
+        if not path.is_file() and path.exists():
+            raise ResultsError(f"{path}: is no file")
         if path.stat().st_size > _LARGEST:
             raise ResultsError(f"{path}: is larger than {_LARGEST:,} bytes")
         data = msgspec.json.decode(path.read_bytes())
-        results = msgspec.convert(data if isinstance(data, list) else [data], list[Result])
     except OSError as error:
         raise ResultsError(f"{path}: cannot be read: {(error.strerror or str(error)).lower()}") from None
-    except msgspec.ValidationError as error:
-        what, _, where = str(error).partition(" - at `$")
-        raise ResultsError(f"{path}: holds no results: {where.rstrip('`')}: {what[:1].lower()}{what[1:]}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ResultsError(f"{path}: is no JSON: {error}") from None
-    for at, one in enumerate(results):
-        if math.isnan(one.median_us) and not one.error:
-            raise ResultsError(f"{path}: holds no results: [{at}] has neither a median_us nor an error")
-    return results
+    return data if isinstance(data, list) else [data]
+
+
+def _result(path: Path, at: int, entry: Any) -> Result:
+    try:
+        found = msgspec.convert(entry, Result)
+    except (msgspec.ValidationError, RecursionError) as error:
+        what, _, where = str(error).partition(" - at `$")
+        place = f"[{at}]{where.rstrip('`')}"
+        raise ResultsError(f"{path}: holds no results: {place}: {what[:1].lower()}{what[1:]}") from None
+    if math.isnan(found.median_us) and not found.error:
+        raise ResultsError(f"{path}: holds no results: [{at}] has neither a median_us nor an error")
+    return found
 
 
 def _is_ours_otherwise(path: Path) -> bool:

@@ -22,8 +22,8 @@ TABLE = "op_schemas.txt.gz"
 
 _HEAD = re.compile(r"([A-Za-z_]\w*(?:::\w+)+)(?:\.(\w+))?\(")
 _ALIAS = re.compile(r"\([^()]*\)")
-_TYPE = re.compile(r"(?P<base>[\w.]+)(?P<inner>\?)?(?P<list>\[\d*\])?(?P<outer>\?)?$")
-_WORD = re.compile(r"[A-Za-z_]\w*$")
+_TYPE = re.compile(r"(?P<base>[\w.]+)(?P<inner>\?)?(?P<list>\[\d*\])?(?P<outer>\?)?\Z")
+_WORD = re.compile(r"[A-Za-z_]\w*\Z")
 
 _WORDS = {"Mean": 1, "Sum": 2, "float": 6, "double": 7, "int": 3, "long": 4, "bool": 11, "strided": 0,
           "contiguous_format": 0, "preserve_format": 1, "channels_last": 2}  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import textwrap
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -10,7 +10,7 @@ from tracelens_graph._version import __version__
 from tracelens_graph.replay.arguments import Named, TensorValue, Value, tensors
 from tracelens_graph.replay.assemble import parts, program
 from tracelens_graph.replay.literals import display, identifier, literal
-from tracelens_graph.replay.replay_plan import ReplayPlan
+from tracelens_graph.replay.replay_plan import ReplayPlan, Traced
 from tracelens_graph.replay.schemas import parse
 
 MODULES = ("values", "timing", "measure", "main")
@@ -20,6 +20,13 @@ _WIDTH = 80
 _LONGEST = 600
 """Characters of an entry of the heading."""
 _INDENT = "    "
+_LABEL = 11
+"""Characters of a label of the heading, with the space behind it."""
+_LONGEST_KERNEL = 200
+_CUT = "..."
+_MUCH = 0.1
+"""From what part of the median on the time of a call is another."""
+_SPACES, _SEPARATORS = re.compile(" +"), re.compile(r"::|[,<(_]")
 _MOST_KERNELS = 6
 """Names of kernels in the heading; the program's data has them all."""
 
@@ -52,7 +59,7 @@ def operation(plan: ReplayPlan) -> dict[str, Any]:
         "flops": plan.work.flops,
         "bytes": plan.work.bytes,
         "roof_us": plan.work.roof_us,
-        "traced_us": plan.traced.kernel_us,
+        "traced_us": plan.traced.median_us,
         "kernels": plan.traced.kernels,
         "assumed": plan.assumed,
         **({"imports": plan.imports} if plan.imports else {}),
@@ -152,12 +159,9 @@ def heading(plan: ReplayPlan) -> str:
     traced = plan.traced
     lines = [f"{''.join(printable(plan.op))}: one operation of a trace, called again by itself.", ""]
     lines += entry("arguments", ", ".join(f"{one.name} {words(one.value)}" for one in plan.arguments) or "none")
-    calls = f"{traced.calls} call" + "s" * (traced.calls != 1)
-    where = f" on {traced.gpu}" if traced.gpu else ""
-    took = f"; {traced.kernel_us:.2f} us of GPU time{where}" if traced.kernels else where
-    lines += entry("traced", calls + took)
+    lines += entry("traced", ", ".join(_times(traced)))
     for name in traced.kernels[:_MOST_KERNELS]:
-        lines += entry("kernel", name)
+        lines += entry("kernel", name, _LONGEST_KERNEL)
     if len(traced.kernels) > _MOST_KERNELS:
         lines += entry("", f"and {len(traced.kernels) - _MOST_KERNELS} more")
     for label, notes in (("runs under", plan.modes), ("assumed", plan.assumed), ("note", plan.notes)):
@@ -167,13 +171,31 @@ def heading(plan: ReplayPlan) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _times(traced: Traced) -> Iterator[str]:
+    """Number of calls, their GPU time, and the GPU, as far as they are known."""
+    yield f"{traced.calls:,} call" + "s" * (traced.calls != 1)
+    if traced.kernels and traced.calls == 1:
+        yield f"{traced.kernel_us:,.2f} us of GPU time"
+    elif traced.kernels:
+        total = f"{traced.total_us:,.1f} us of GPU time in all, " if traced.total_us else ""
+        yield f"{total}median {traced.median_us:,.2f} us a call"
+        if abs(traced.kernel_us - traced.median_us) > _MUCH * traced.median_us:
+            yield f"{traced.kernel_us:,.2f} us in the one that is shown here"
+    if traced.gpu:
+        yield f"on {traced.gpu}"
+
+
 def written_by(imports: Sequence[str] = ()) -> str:
-    """The last line of a heading: who wrote the program, and what it needs.
+    """The end of a heading: how the program is run, who wrote it, and what it needs.
 
     Args:
         imports: modules that it imports beside PyTorch.
     """
-    return f"Written by tracelens_graph {__version__}; needs PyTorch and {', '.join(imports) or 'nothing else'}."
+    return (
+        "python FILE runs it, python FILE --json RESULTS keeps what it measured, too, and\n"
+        "python FILE --help lists all options.\n\n"
+        f"Written by tracelens_graph {__version__}; needs PyTorch and {', '.join(imports) or 'nothing else'}."
+    )
 
 
 def words(value: Value) -> str:
@@ -190,12 +212,34 @@ def words(value: Value) -> str:
     return value.name or value.kind if isinstance(value, Named) else str(value)
 
 
-def entry(label: str, text: str) -> list[str]:
-    """A line of the heading, wrapped; whatever the text holds, it is printable ASCII on lines of its own."""
-    body = "".join(printable(text)).replace("%(", "% (")  # argparse fills in what stands behind that
-    return textwrap.wrap(
-        body[:_LONGEST], _WIDTH, initial_indent=f"{label:<11}", subsequent_indent=" " * 11, break_on_hyphens=False
-    )
+def entry(label: str, text: str, longest: int = _LONGEST) -> list[str]:
+    """A line of the heading, wrapped; whatever the text holds, it is printable ASCII on lines of its own.
+
+    Args:
+        label: what stands before it.
+        text: the text; none gives no line.
+        longest: characters from which on it is cut, with a mark.
+    """
+    body = "".join(printable(text)).replace("%(", "% (").strip()  # argparse fills in what stands behind that
+    if len(body) > longest:
+        body = body[: _break(body, longest - len(_CUT))].rstrip() + _CUT
+    lines: list[str] = []
+    while body:
+        at = _break(body, _WIDTH - _LABEL)
+        lines.append(f"{label if not lines else '':<{_LABEL}}{body[:at].rstrip()}")
+        body = body[at:].lstrip()
+    return lines
+
+
+def _break(text: str, width: int) -> int:
+    """Where a text is broken: at a space, else behind what separates the parts of C++ names, else anywhere."""
+    if len(text) <= width:
+        return len(text)
+    for places in (_SPACES, _SEPARATORS):
+        at = max((one.end() for one in places.finditer(text[: width + 1]) if one.start() < width), default=0)
+        if at > width // 2:
+            return min(at, width)
+    return width
 
 
 def printable(text: str) -> Iterator[str]:

@@ -6,7 +6,7 @@ GPU work; else it is left out, with its share of time. What the host does betwee
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,6 +28,7 @@ from tracelens_graph.replay.script import called, dense_strides, entry, source, 
 from tracelens_graph.replay.shared_tensors import Linked, LinkedCall, Sharing, Use, link
 from tracelens_graph.replayer import Replayer
 from tracelens_graph.schema import GPU_KINDS, Kind
+from tracelens_graph.texts import cut_end
 
 MODULES = ("values", "timing", "measure", "sequence")
 """What the program is put together from."""
@@ -117,8 +118,16 @@ class SequencePlan:
 
     @property
     def assumed(self) -> tuple[str, ...]:
-        """What the trace does not tell, each once."""
-        return tuple(dict.fromkeys(f"{plan.op} {text}" for plan in self.plans for text in plan.assumed))
+        """What the trace does not tell of given arguments, each once: results that are passed on are as they come."""
+        made = {one[0] for step in self.steps for one in step.call.makes}
+        return tuple(
+            dict.fromkeys(
+                f"{step.call.plan.op} {one.name}: {one.assumed}"
+                for step in self.steps
+                for one, linked in step.call.linked
+                if one.assumed and not _is_passed_on(linked, made)
+            )
+        )
 
     @property
     def imports(self) -> tuple[str, ...]:
@@ -132,8 +141,8 @@ class SequencePlan:
             return "no execution trace was given: each operation has arguments of its own"
         if not self.linked:
             return "none of them is in the execution trace: each operation has arguments of its own"
-        some = f"; {self.linked:,} operations are in the execution trace" if self.linked < len(self.steps) else ""
-        return f"{self.passed_on:,} results are passed on, {self.given:,} tensors are given{some}"
+        some = f"; {_are(self.linked, 'operation')} in the execution trace" if self.linked < len(self.steps) else ""
+        return f"{_are(self.passed_on, 'result')} passed on, {_are(self.given, 'tensor')} given{some}"
 
     @property
     def traced_us(self) -> float:
@@ -153,6 +162,7 @@ class SequencePlan:
         facts = {
             "title": self.title,
             "traced": "GPU time of these operations" if self.is_gpu else "time of these operations on the host",
+            "is_gpu": self.is_gpu,
             "sharing": self.sharing,
             "written": list(self.written),
             "left_out": [one.line for one in self.left_out],
@@ -163,7 +173,8 @@ class SequencePlan:
         return program(parts(*MODULES), self._heading(), slots, sorted(writer.needed))
 
     def _heading(self) -> str:
-        lines = entry("", f"{len(self.steps):,} operations below {self.title}, called again in their order.")
+        count = len(self.steps)
+        lines = entry("", f"{count:,} operation{'s' * (count != 1)} below {self.title}, called again in order.")
         lines = [line.strip() for line in lines] + [""]
         unit = "GPU time" if self.is_gpu else "time on the host"
         lines += entry("traced", f"{self.traced_us:,.1f} us of {unit}") + entry("tensors", self.sharing)
@@ -173,6 +184,17 @@ class SequencePlan:
             lines += entry("assumed", text)
         lines += ["", written_by(self.imports)]
         return "\n".join(lines) + "\n"
+
+
+def _are(count: int, what: str) -> str:
+    return f"{count:,} {what} is" if count == 1 else f"{count:,} {what}s are"
+
+
+def _is_passed_on(value: Linked, made: Collection[int]) -> bool:
+    """Whether an argument is a result of an earlier operation, or a list of such."""
+    if isinstance(value, tuple):
+        return bool(value) and all(_is_passed_on(one, made) for one in value)
+    return isinstance(value, Use) and (value.number in made or value.of is not None)
 
 
 def sequence(graph: Core | Window, under: int | str) -> SequencePlan:
@@ -198,7 +220,7 @@ def sequence(graph: Core | Window, under: int | str) -> SequencePlan:
     left_out = tuple(found.left_out(rows))
     if not rows:
         why = f": {left_out[0].what}: {left_out[0].reason}" if left_out else ", as there are no operations"
-        raise AnalysisError(f"nothing below {where.name} can be replayed{why}")
+        raise AnalysisError(f"nothing below {cut_end(where.name, 100)} can be replayed{cut_end(why, 200)}")
     sharing = _sensible(link(core, rows, plans))
     steps = tuple(Step(call, found.ns(row) / 1e3) for call, row in zip(sharing.calls, rows, strict=True))
     return SequencePlan(

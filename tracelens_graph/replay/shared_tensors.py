@@ -67,6 +67,12 @@ class LinkedCall:
     frees: tuple[int, ...] = ()
 
     @property
+    def linked(self) -> Iterator[tuple[Argument, Linked]]:
+        """The arguments of the plan, each with its tensors by number."""
+        yield from zip(self.plan.positional, self.positional, strict=True)
+        yield from ((one, self.keyword[one.name]) for one in self.plan.keyword)
+
+    @property
     def uses(self) -> Iterator[Use]:
         """Tensors among the arguments, in order."""
         yield from _uses((*self.positional, *self.keyword.values()))

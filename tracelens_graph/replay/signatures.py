@@ -1,4 +1,4 @@
-"""Which calls of a trace are called again: one for each operation and argument set.
+"""Which calls of a trace are replayed: one for each operation and argument set.
 
 GPU work is charged to the innermost operation around its launch that has a schema, so that nested operations count
 once; where there is none, to the operation that launched it. `Signatures` groups the calls by name and arguments.
@@ -7,6 +7,7 @@ once; where there is none, to the operation that launched it. `Signatures` group
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ from tracelens_graph.graph.traversals import climb
 from tracelens_graph.graph.window import Window
 from tracelens_graph.schema import GPU_KINDS, Kind
 from tracelens_graph.suggest import did_you_mean
+from tracelens_graph.texts import told_name
 
 if TYPE_CHECKING:
     from tracelens_graph.graph.core import Core
@@ -31,13 +33,13 @@ if TYPE_CHECKING:
 NAMESPACES = ("aten::", "prims::")
 """Of what operations the schemas are known."""
 
-_DEAREST = 5
+_NAMED = 5
 """Operations that an error names."""
 
 
 @dataclass(frozen=True)
 class Charged:
-    """GPU work of a window by the call that is called again for it.
+    """GPU work of a window by the call that is replayed for it.
 
     Attributes:
         window: the window.
@@ -61,10 +63,10 @@ class Signatures:
     Attributes:
         window: the window that the calls are of.
         rows: row of the call that stands for the others: that with the most GPU time below it.
-        calls: number of calls.
+        calls: number of calls; where any has GPU work, of those that have.
         gpu_events: kernels, copies and fills that are charged to them.
         charged_ns: sum of the durations of these.
-        median_ns: median over the calls of the sum of the GPU work below each, nested operations included.
+        median_ns, total_ns: median and sum over the calls of the GPU work below each, nested operations included.
         won_ns: time beyond that at the roof; NaN where no device was given, or no model applies.
     """
 
@@ -74,6 +76,7 @@ class Signatures:
     gpu_events: np.ndarray
     charged_ns: np.ndarray
     median_ns: np.ndarray
+    total_ns: np.ndarray
     won_ns: np.ndarray
 
     def __len__(self) -> int:
@@ -91,7 +94,7 @@ class Signatures:
 
     def at(self, places: np.ndarray) -> Signatures:
         """Some of them, in the order of the places."""
-        arrays = ("rows", "calls", "gpu_events", "charged_ns", "median_ns", "won_ns")
+        arrays = ("rows", "calls", "gpu_events", "charged_ns", "median_ns", "total_ns", "won_ns")
         return replace(self, **{name: getattr(self, name)[places] for name in arrays})
 
     def first(self, number: int) -> Signatures:
@@ -253,14 +256,17 @@ def _grouped(w: Window, rows: np.ndarray, events: np.ndarray, time: np.ndarray) 
     group, first = group_by(c.name[rows[dearest]], argument_codes(core)[c.argset[rows[dearest]]])
     chosen = rows[dearest[first]]
     charged = sum_by_group(group, time[dearest], len(first))
+    has_work = events[dearest] > 0
+    counted = has_work | ~np.bincount(group, has_work, minlength=len(first)).astype(bool)[group]
     host = sum_by_group(group, c.dur_ns[rows[dearest]], len(first))
     found = Signatures(
         w,
         chosen,
-        np.bincount(group, minlength=len(first)),
+        np.bincount(group[counted], minlength=len(first)),
         sum_by_group(group, events[dearest], len(first)),
         charged,
-        Groups(group, below[dearest], len(first)).median,
+        Groups(group[counted], below[dearest][counted], len(first)).median,
+        sum_by_group(group, below[dearest], len(first)),
         np.full(len(first), np.nan),
     )
     return found.at(np.lexsort((c.uid[chosen], -host, -charged)))
@@ -271,8 +277,12 @@ def _no_op(w: Window, name: str | re.Pattern[str]) -> str:
     core = w.core
     where = f" in {w.title}" if w.title else ""
     known = [core.names[code] for code in np.unique(core.columns.name[w.rows_of_kind(Kind.Op)]).tolist()]
-    dearest = list(dict.fromkeys(signatures(charge_all(w)).names))[:_DEAREST]
-    listed = f"most GPU time have {', '.join(dearest)}" if dearest else "there is no GPU work"
+    charged = signatures(charge_all(w))
+    time: Counter[str] = Counter()
+    for one, ns in zip(charged.names, charged.charged_ns.tolist(), strict=True):
+        time[one] += ns
+    most = ", ".join(told_name(one) for one, _ in time.most_common(_NAMED))
+    listed = f"the most GPU time: {most}" if most else "there is no GPU work"
     if not isinstance(name, str):
         return f"no operation{where} has a name in which /{name.pattern}/ is found; {listed}"
     short = {one.rpartition("::")[2]: one for one in known}

@@ -77,7 +77,7 @@ class TritonPlan:
                 "dims": recorded.dims, "types": recorded.types, "strides": recorded.strides,
                 "values": recorded.values,
             },
-            "traced_us": traced.kernel_us,
+            "traced_us": traced.median_us or traced.kernel_us,
             "kernels": traced.kernels,
             "assumed": self.plan.assumed,
         }  # fmt: skip

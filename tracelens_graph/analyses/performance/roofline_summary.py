@@ -211,19 +211,16 @@ def _work(w: Window) -> _Work:
 def _bounds(costs: list[Cost], arch: Architecture) -> tuple[np.ndarray, np.ndarray, list[str]]:
     """Of each estimate the part it belongs to, its least time in ns (NaN for none), and why there is none."""
     parts, least, why = np.full(len(costs), Part.no_roof), np.full(len(costs), np.nan), [""] * len(costs)
-    from tracelens_graph.perf.roofs import roofline
+    from tracelens_graph.perf.roofs import roofline, traffic_us
 
-    bandwidth = arch.value("memory_bandwidth_gbps")
     for n, cost in enumerate(costs):
         roof = roofline(cost, arch)
         if not isinstance(roof, str):
             parts[n] = _BOUNDS[roof.bound]
             least[n] = roof.time_us * 1e3
-        elif (
-            cost.link_bytes is None and cost.flops == 0 and cost.bytes is not None and bandwidth and cost.bytes < 2**63
-        ):
+        elif (moving := traffic_us(cost, arch)) is not None:
             parts[n] = Part.memory_only
-            least[n] = cost.bytes / bandwidth
+            least[n] = moving * 1e3
         else:
             why[n] = roof
     return parts, least, why

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
+import re
 import statistics
 import sys
 import time
@@ -298,8 +300,8 @@ def restored(value: torch.Tensor) -> torch.Tensor:
     return value
 
 
-def times_us(call: Callable[[], Any], calls: int) -> list[float]:
-    """Microseconds of each call: between two events on the device, by the clock on a CPU."""
+def times_us(call: Callable[[], Any], calls: int, seconds: float = math.inf) -> list[float]:
+    """Microseconds of each call: between two events on the device; on a CPU by the clock, and for so long at most."""
     runtime, marks = getattr(torch, device("device").type), []
 
     def now() -> Any:
@@ -310,12 +312,15 @@ def times_us(call: Callable[[], Any], calls: int) -> list[float]:
         return event
 
     getattr(runtime, "_sleep", int)(20_000_000)  # the host gets ahead of the device, so that its launches do not count
+    until = time.perf_counter() + seconds
     for _ in range(calls):
         for do in BETWEEN_CALLS:
             do()
         begin = now()
         call()
         marks.append((begin, now()))
+        if runtime is torch.cpu and time.perf_counter() > until:
+            break
     runtime.synchronize()
     if runtime is torch.cpu:
         return [(end - begin) / 1000 for begin, end in marks]
@@ -346,6 +351,7 @@ def profiled(call: Callable[[], Any], trace: str = "", execution_trace: str = ""
 
 
 UNCAPPED = 1 << 40
+SHRINKS: dict[str, Any] = {"type": int, "metavar": "N", "help": "shrink sizes until all tensors together take no more"}
 
 
 def options(about: str | None) -> argparse.ArgumentParser:
@@ -354,11 +360,10 @@ def options(about: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--device", choices=["cuda", "xpu", "cpu"], default=[*found, "cpu"][0], help="cuda is that of ROCm, too")
-    add("--warmup", type=int, default=10, metavar="N", help="calls before those that are timed (default: 10)")
-    add("--iterations", type=int, default=100, metavar="N", help="calls that are timed (default: 100)")
+    add("--warmup", type=int, metavar="N", help="calls before those that are timed (default: 10, on a CPU for 1 s)")
+    add("--iterations", type=int, metavar="N", help="calls that are timed (default: 100, on a CPU for 2 s)")
     add("--flush-l2", action="store_true", help="empty the cache between calls")
     add("--graph", action="store_true", help="time the call as a CUDA graph")
-    add("--cap-bytes", type=int, metavar="N", help="shrink sizes until all tensors together take no more")
     add("--json", metavar="FILE", help="write results")
     add("--profile", default="", metavar="FILE", help="write the profiler's trace of one call")
     add("--execution-trace", default="", metavar="FILE", help="write the execution trace of that call")
@@ -400,24 +405,30 @@ def measure(operation: dict[str, Any], make: Callable[[], Any], asked: argparse.
         return measure_call(lambda: call(*positional, **keyword), operation, asked, largest)
 
 
+def runs(asked: int | None, usual: int, seconds: float) -> tuple[int, float]:
+    """How many calls, and how long on a CPU: as many as were asked for, else until the time is over."""
+    return (usual, seconds) if asked is None else (max(asked, 1), math.inf)
+
+
 def measure_call(call: Callable[[], Any], known: dict[str, Any], asked: Any, largest: int = UNCAPPED) -> dict[str, Any]:
     """What a call takes and does, beside what is known of it."""
     runtime, on_gpu = getattr(torch, asked.device), asked.device != "cpu"
     if asked.flush_l2:
         BETWEEN_CALLS.append(torch.empty(1 << 28, dtype=torch.int8, device=asked.device).zero_)
-    times_us(call, asked.warmup)
+    times_us(call, *runs(asked.warmup, 10, 1.0))
     timed = call
     if asked.graph:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             call()
         timed = graph.replay
-    times = sorted(times_us(timed, max(asked.iterations, 1)))
+    times = sorted(times_us(timed, *runs(asked.iterations, 100, 2.0)))
     wanted = on_gpu or asked.profile or asked.execution_trace
     work = profiled(call, asked.profile, asked.execution_trace) if wanted else []
     kernels = [name for name, _ in work]
     median = statistics.median(times)
     same = known if largest == UNCAPPED else {}
+    alike = same if on_gpu == known.get("is_gpu", True) else {}  # what a GPU took says nothing of a CPU
     return {
         **{key: known[key] for key in ("op", "signature")},
         "device": runtime.get_device_name() if on_gpu else "cpu",
@@ -427,15 +438,26 @@ def measure_call(call: Callable[[], Any], known: dict[str, Any], asked: Any, lar
         "iterations": len(times),
         "tflops": same["flops"] / median / 1e6 if same.get("flops") else None,
         "tbytes_per_s": same["bytes"] / median / 1e6 if same.get("bytes") else None,
-        "percent_of_roof": 100 * same["roof_us"] / median if same.get("roof_us") else None,
+        "percent_of_roof": 100 * alike["roof_us"] / median if alike.get("roof_us") else None,
         "traced_us": known["traced_us"] or None,
-        "ratio_to_traced": median / same["traced_us"] if same.get("traced_us") else None,
+        "ratio_to_traced": median / alike["traced_us"] if alike.get("traced_us") else None,
         "kernel_us": sum(us for _, us in work) if work else None,
         "kernels": kernels,
         "kernels_as_traced": kernels == known["kernels"] if on_gpu else None,
         "assumed": known["assumed"],
         "largest_size": None if same else largest,
     }
+
+
+def why(error: Exception, op: str = "") -> str:
+    """What an error says, in one line; the op where it is not the one that is named."""
+    text = (str(error) or type(error).__name__).splitlines()[0]
+    lacking = re.match(r"Could not run '(.+?)' with arguments from the '(\w+)' backend", text)
+    if lacking:
+        inner = f"{lacking[1]} " if lacking[1] != op else ""
+        remedy = "; run it on a GPU" if lacking[2].endswith("CPU") else ""
+        return f"{inner}has no {lacking[2]} kernel in this PyTorch{remedy}"
+    return text if len(text) <= 300 else f"{text[:296].rpartition(' ')[0] or text[:296]} ..."
 
 
 def built_tensor(told: dict[str, Any]) -> torch.Tensor:
@@ -495,7 +517,7 @@ def known_of(entry: dict[str, Any]) -> dict[str, Any]:
         "call": f"{plan['op'].replace('::', '.')}.{plan.get('overload') or 'default'}",
         "signature": {"dims": [], "types": [], "strides": [], "values": []} | plan.get("recorded", {}),
         **{key: work.get(key) for key in ("flops", "bytes", "roof_us")},
-        "traced_us": traced.get("kernel_us", 0.0),
+        "traced_us": traced.get("median_us", 0.0),
         "kernels": traced.get("kernels", []),
         "imports": plan.get("imports", []),
         "modes": plan.get("modes", []),
@@ -506,6 +528,7 @@ def known_of(entry: dict[str, Any]) -> dict[str, Any]:
 def main() -> int:
     """Measure the operations one after another; one that fails does not stop the others."""
     parser = options(__doc__)
+    parser.add_argument("--cap-bytes", **SHRINKS)
     beside = Path(__file__).parent / "operations.json"
     parser.add_argument("file", nargs="?", default=beside, help="the list (default: operations.json beside this file)")
     parser.add_argument("--only", default="", metavar="TEXT", help="operations whose names hold this")
@@ -528,8 +551,8 @@ def main() -> int:
                 print(*told, f"{result['count']:6}", "", ascii(name)[1:-1], flush=True)
             except Exception as error:
                 failed += 1
-                result["error"] = (str(error) or type(error).__name__).splitlines()[0]
-                print(f"{ascii(name)[1:-1]}: {result['error'][:200]}", file=sys.stderr)
+                result["error"] = why(error, known["op"])
+                print(f"{ascii(name)[1:-1]}: {result['error']}", file=sys.stderr)
             results.append(result)
             if asked.verbose:
                 print(json.dumps(entry["plan"], indent=1))

@@ -196,12 +196,29 @@ def _collective(execution: ExecutionTrace, row: int) -> dict[str, Any]:
     return found
 
 
+def group_address(execution: ExecutionTrace, row: int) -> int | None:
+    """The number that tells the process group of a collective where it has no name: equal on one rank for one group.
+
+    Args:
+        execution: the execution trace.
+        row: an operator that records a collective.
+    """
+    inputs = execution.inputs[row].decoded()
+    at = _place_of_name(inputs)
+    found = inputs[at - 2].value if at >= 3 else None
+    return found if type(found) is int and found else None
+
+
+def _place_of_name(inputs: list[Argument]) -> int:
+    return next((i for i, one in enumerate(inputs) if one.type == "String" and isinstance(one.value, str)), -1)
+
+
 def _from_inputs(inputs: list[Argument]) -> dict[str, Any]:
     """What stands in the inputs, by place: [tensors,] sequence, group, rank, name, splits [, first rank, stride], size.
 
     The name is the first text; what stands before and behind it differs between versions.
     """
-    at = next((i for i, one in enumerate(inputs) if one.type == "String" and isinstance(one.value, str)), -1)
+    at = _place_of_name(inputs)
     if at < 3:
         return {}
     sequence, group, rank, kind = (one.value for one in inputs[at - 3 : at + 1])

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from tracelens_graph.replay.program.measure import measure, options, tensors
+from tracelens_graph.replay.program.measure import SHRINKS, measure, options, tensors, why
 from tracelens_graph.replay.program.timing import restored, write
 from tracelens_graph.replay.program.values import (
     device,
@@ -83,7 +83,7 @@ def known_of(entry: dict[str, Any]) -> dict[str, Any]:
         "call": f"{plan['op'].replace('::', '.')}.{plan.get('overload') or 'default'}",
         "signature": {"dims": [], "types": [], "strides": [], "values": []} | plan.get("recorded", {}),
         **{key: work.get(key) for key in ("flops", "bytes", "roof_us")},
-        "traced_us": traced.get("kernel_us", 0.0),
+        "traced_us": traced.get("median_us", 0.0),
         "kernels": traced.get("kernels", []),
         "imports": plan.get("imports", []),
         "modes": plan.get("modes", []),
@@ -94,6 +94,7 @@ def known_of(entry: dict[str, Any]) -> dict[str, Any]:
 def main() -> int:
     """Measure the operations one after another; one that fails does not stop the others."""
     parser = options(__doc__)
+    parser.add_argument("--cap-bytes", **SHRINKS)
     beside = Path(__file__).parent / "operations.json"
     parser.add_argument("file", nargs="?", default=beside, help="the list (default: operations.json beside this file)")
     parser.add_argument("--only", default="", metavar="TEXT", help="operations whose names hold this")
@@ -116,8 +117,8 @@ def main() -> int:
                 print(*told, f"{result['count']:6}", "", ascii(name)[1:-1], flush=True)
             except Exception as error:
                 failed += 1
-                result["error"] = (str(error) or type(error).__name__).splitlines()[0]
-                print(f"{ascii(name)[1:-1]}: {result['error'][:200]}", file=sys.stderr)
+                result["error"] = why(error, known["op"])
+                print(f"{ascii(name)[1:-1]}: {result['error']}", file=sys.stderr)
             results.append(result)
             if asked.verbose:
                 print(json.dumps(entry["plan"], indent=1))

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tracelens_graph.replay.program.measure import measure, options, show
+from tracelens_graph.replay.program.measure import SHRINKS, measure, options, show, why
 from tracelens_graph.replay.program.timing import write
 
 OPERATION: dict[str, Any] = {}
@@ -20,7 +20,9 @@ def arguments() -> tuple[list[Any], dict[str, Any]]:
 
 def main() -> int:
     """Measure the operation."""
-    asked = options(__doc__).parse_args()
+    parser = options(__doc__)
+    parser.add_argument("--cap-bytes", **SHRINKS)
+    asked = parser.parse_args()
     try:
         result = measure(OPERATION, arguments, asked)
         show(result)
@@ -29,6 +31,6 @@ def main() -> int:
     except KeyboardInterrupt:
         return 130
     except Exception as error:
-        print(f"{OPERATION['op']}: {(str(error) or type(error).__name__).splitlines()[0][:300]}", file=sys.stderr)
+        print(f"{OPERATION['op']}: {why(error, OPERATION['op'])}", file=sys.stderr)
         return 1
     return 0

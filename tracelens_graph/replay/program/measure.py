@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import math
+import re
 import statistics
 from collections.abc import Callable
 from importlib import import_module
 from operator import attrgetter
+from textwrap import wrap
 from typing import Any
 
 import torch
@@ -15,6 +18,7 @@ from tracelens_graph.replay.program.timing import BETWEEN_CALLS, profiled, times
 from tracelens_graph.replay.program.values import build_on, entered
 
 UNCAPPED = 1 << 40
+SHRINKS: dict[str, Any] = {"type": int, "metavar": "N", "help": "shrink sizes until all tensors together take no more"}
 
 
 def options(about: str | None) -> argparse.ArgumentParser:
@@ -23,11 +27,10 @@ def options(about: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--device", choices=["cuda", "xpu", "cpu"], default=[*found, "cpu"][0], help="cuda is that of ROCm, too")
-    add("--warmup", type=int, default=10, metavar="N", help="calls before those that are timed (default: 10)")
-    add("--iterations", type=int, default=100, metavar="N", help="calls that are timed (default: 100)")
+    add("--warmup", type=int, metavar="N", help="calls before those that are timed (default: 10, on a CPU for 1 s)")
+    add("--iterations", type=int, metavar="N", help="calls that are timed (default: 100, on a CPU for 2 s)")
     add("--flush-l2", action="store_true", help="empty the cache between calls")
     add("--graph", action="store_true", help="time the call as a CUDA graph")
-    add("--cap-bytes", type=int, metavar="N", help="shrink sizes until all tensors together take no more")
     add("--json", metavar="FILE", help="write results")
     add("--profile", default="", metavar="FILE", help="write the profiler's trace of one call")
     add("--execution-trace", default="", metavar="FILE", help="write the execution trace of that call")
@@ -69,24 +72,30 @@ def measure(operation: dict[str, Any], make: Callable[[], Any], asked: argparse.
         return measure_call(lambda: call(*positional, **keyword), operation, asked, largest)
 
 
+def runs(asked: int | None, usual: int, seconds: float) -> tuple[int, float]:
+    """How many calls, and how long on a CPU: as many as were asked for, else until the time is over."""
+    return (usual, seconds) if asked is None else (max(asked, 1), math.inf)
+
+
 def measure_call(call: Callable[[], Any], known: dict[str, Any], asked: Any, largest: int = UNCAPPED) -> dict[str, Any]:
     """What a call takes and does, beside what is known of it."""
     runtime, on_gpu = getattr(torch, asked.device), asked.device != "cpu"
     if asked.flush_l2:
         BETWEEN_CALLS.append(torch.empty(1 << 28, dtype=torch.int8, device=asked.device).zero_)
-    times_us(call, asked.warmup)
+    times_us(call, *runs(asked.warmup, 10, 1.0))
     timed = call
     if asked.graph:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             call()
         timed = graph.replay
-    times = sorted(times_us(timed, max(asked.iterations, 1)))
+    times = sorted(times_us(timed, *runs(asked.iterations, 100, 2.0)))
     wanted = on_gpu or asked.profile or asked.execution_trace
     work = profiled(call, asked.profile, asked.execution_trace) if wanted else []
     kernels = [name for name, _ in work]
     median = statistics.median(times)
     same = known if largest == UNCAPPED else {}
+    alike = same if on_gpu == known.get("is_gpu", True) else {}  # what a GPU took says nothing of a CPU
     return {
         **{key: known[key] for key in ("op", "signature")},
         "device": runtime.get_device_name() if on_gpu else "cpu",
@@ -96,9 +105,9 @@ def measure_call(call: Callable[[], Any], known: dict[str, Any], asked: Any, lar
         "iterations": len(times),
         "tflops": same["flops"] / median / 1e6 if same.get("flops") else None,
         "tbytes_per_s": same["bytes"] / median / 1e6 if same.get("bytes") else None,
-        "percent_of_roof": 100 * same["roof_us"] / median if same.get("roof_us") else None,
+        "percent_of_roof": 100 * alike["roof_us"] / median if alike.get("roof_us") else None,
         "traced_us": known["traced_us"] or None,
-        "ratio_to_traced": median / same["traced_us"] if same.get("traced_us") else None,
+        "ratio_to_traced": median / alike["traced_us"] if alike.get("traced_us") else None,
         "kernel_us": sum(us for _, us in work) if work else None,
         "kernels": kernels,
         "kernels_as_traced": kernels == known["kernels"] if on_gpu else None,
@@ -108,9 +117,50 @@ def measure_call(call: Callable[[], Any], known: dict[str, Any], asked: Any, lar
 
 
 def show(result: dict[str, Any]) -> None:
-    """Print what there is of a result."""
-    for name, value in result.items():
-        if name != "signature" and value not in (None, []):
-            cells = value if type(value) is list else [value]
-            rounded = [round(one, 2 if one >= 1 else 6) if type(one) is float else one for one in cells]
-            print(f"{name:17}", "; ".join(map(str, rounded)))
+    """Print a result, at most 80 columns wide."""
+    low, high = result["spread_us"]
+    say("operation", f"{result['op']} on {result['device']}, torch {result['torch']}")
+    say("median", f"{digits(result['median_us'])} us a call ({result['iterations']} calls)")
+    say("spread", f"{digits(low)} to {digits(high)} us in 80 % of the calls")
+    for label, key, unit in FIGURES:
+        if result[key] is not None:
+            say(label, f"{digits(result[key])} {unit}")
+    compared = {True: ", the same as traced", False: ", others than traced", None: ""}[result["kernels_as_traced"]]
+    for name in result["kernels"][:9]:
+        say("kernel", name)
+    if result["kernels"]:
+        say("kernels", f"{len(result['kernels'])}{compared}")
+    for text in result["assumed"]:
+        say("assumed", text)
+
+
+FIGURES = (
+    ("computes", "tflops", "TFLOPS"),
+    ("moves", "tbytes_per_s", "TB/s"),
+    ("reaches", "percent_of_roof", "% of the traced GPU's roof"),
+    ("traced", "traced_us", "us a call on the traced GPU, the median"),
+    ("ratio", "ratio_to_traced", "times what was traced"),
+    ("GPU work", "kernel_us", "us in one call under the profiler"),
+    ("shrunk", "largest_size", "is the largest size: figures are not those of the traced call"),
+)
+
+
+def say(label: str, text: str) -> None:
+    """Print a line, wrapped behind its label."""
+    print("\n".join(wrap(text, 80, initial_indent=f"{label:<9} ", subsequent_indent=" " * 10)))
+
+
+def digits(value: float) -> str:
+    """A number with two decimals, a small one with three digits."""
+    return f"{value:,.2f}".removesuffix(".00") if value >= 1 else f"{value:.3g}"
+
+
+def why(error: Exception, op: str = "") -> str:
+    """What an error says, in one line; the op where it is not the one that is named."""
+    text = (str(error) or type(error).__name__).splitlines()[0]
+    lacking = re.match(r"Could not run '(.+?)' with arguments from the '(\w+)' backend", text)
+    if lacking:
+        inner = f"{lacking[1]} " if lacking[1] != op else ""
+        remedy = "; run it on a GPU" if lacking[2].endswith("CPU") else ""
+        return f"{inner}has no {lacking[2]} kernel in this PyTorch{remedy}"
+    return text if len(text) <= 300 else f"{text[:296].rpartition(' ')[0] or text[:296]} ..."

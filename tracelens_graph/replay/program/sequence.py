@@ -12,12 +12,11 @@ from importlib import import_module
 from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
-from textwrap import wrap
 from typing import Any
 
 import torch
 
-from tracelens_graph.replay.program.measure import measure_call, options, tensors
+from tracelens_graph.replay.program.measure import measure_call, options, say, tensors, why
 from tracelens_graph.replay.program.timing import BETWEEN_CALLS, restored, write
 from tracelens_graph.replay.program.values import build_on, entered, extent, tensor
 
@@ -101,7 +100,7 @@ class Steps:
                 self._call(step)
             self.ready.append(step)
         except (RuntimeError, TypeError, ValueError, AttributeError, IndexError) as error:
-            self.failed.append((place, (str(error) or type(error).__name__).splitlines()[0]))
+            self.failed.append((place, why(error, step["call"].rpartition(".")[0].replace(".", "::", 1))))
         for number in step["frees"]:
             self.made.pop(number, None)
 
@@ -214,8 +213,8 @@ def placed(memory: torch.UntypedStorage, form: dict[str, Any]) -> torch.Tensor |
     return found.set_(memory, form.get("offset", 0), shape, strides)
 
 
-def each_us(sequence: Steps, asked: argparse.Namespace) -> list[float]:
-    """Median of the microseconds of each step: between events on the device, by the clock on a CPU."""
+def each_us(sequence: Steps, asked: argparse.Namespace, runs: int) -> list[float]:
+    """Median over some runs of the microseconds of each step: between events on the device, by the clock on a CPU."""
     runtime = getattr(torch, asked.device)
     rounds: list[list[Any]] = []
 
@@ -227,7 +226,7 @@ def each_us(sequence: Steps, asked: argparse.Namespace) -> list[float]:
         event.record()
         rounds[-1].append(event)
 
-    for _ in range(asked.iterations):
+    for _ in range(runs):
         for do in BETWEEN_CALLS:
             do()
         rounds.append([])
@@ -257,10 +256,11 @@ def measured(asked: argparse.Namespace) -> dict[str, Any]:
         "signature": None,
         "traced_us": sum(step["traced_us"] for step in sequence.ready),
         "kernels": [],
+        "is_gpu": SEQUENCE["is_gpu"],
         "assumed": SEQUENCE["assumed"],
     }
     result = measure_call(sequence.run, known, asked)
-    each = each_us(sequence, asked) if asked.each else [None] * len(sequence.ready)
+    each = each_us(sequence, asked, result["iterations"]) if asked.each else [None] * len(sequence.ready)
     memory = {one.untyped_storage().data_ptr(): one.untyped_storage().nbytes() for one in sequence.given.values()}
     return {
         **result,
@@ -271,7 +271,7 @@ def measured(asked: argparse.Namespace) -> dict[str, Any]:
             {"op": step["call"], "median_us": took, "traced_us": step["traced_us"]}
             for step, took in zip(sequence.ready, each, strict=True)
         ],
-        "failed": [{"op": listed[place]["call"], "step": place + 1, "why": why} for place, why in sequence.failed],
+        "failed": [{"op": listed[place]["call"], "step": place + 1, "why": cause} for place, cause in sequence.failed],
         "unlike": len(sequence.unlike),
     }
 
@@ -279,7 +279,9 @@ def measured(asked: argparse.Namespace) -> dict[str, Any]:
 def show_sequence(result: dict[str, Any]) -> None:
     """Print the result, at most 80 columns wide."""
     low, high = result["spread_us"]
-    say("sequence", f"{len(result['steps'])} steps of {result['op']} on {result['device']}, torch {result['torch']}")
+    count = len(result["steps"])
+    steps_run = f"{count} step{'s' * (count != 1)}"
+    say("sequence", f"{steps_run} of {result['op']} on {result['device']}, torch {result['torch']}")
     how = ", as a CUDA graph" if result["is_graph"] else ""
     say("median", f"{result['median_us']:.1f} us ({low:.1f}-{high:.1f} in 80 % of {result['iterations']} runs){how}")
     ratio = f"; this is {result['ratio_to_traced']:.3g} times that" if result["ratio_to_traced"] else ""
@@ -287,33 +289,30 @@ def show_sequence(result: dict[str, Any]) -> None:
     say("memory", f"{result['given_bytes'] / 1e6:,.1f} MB of tensors that no step makes")
     say("tensors", SEQUENCE["sharing"])
     if result["unlike"]:
-        say("unlike", f"{result['unlike']} results are not as traced: later steps got tensors of their own")
+        say("unlike", f"results that are not as traced: {result['unlike']}; later steps got tensors of their own")
     for line in SEQUENCE["left_out"]:
         say("left out", line)
     failed: dict[tuple[str, str], list[int]] = {}
     for one in result["failed"]:
         failed.setdefault((one["op"], one["why"]), []).append(one["step"])
-    for (op, why), places in failed.items():
-        say("failed", f"{len(places)} x {op}, first at step {places[0]}: {why[:200]}")
+    for (op, cause), places in failed.items():
+        say("failed", f"{len(places)} x {op}, first at step {places[0]}: {cause}")
     if result["steps"][0]["median_us"] is not None:
         print(f"{'step':>5} {'operation':<42} {'us':>9} {'traced us':>10} {'x':>7}")
         for place, one in enumerate(result["steps"], 1):
-            ratio = f"{one['median_us'] / one['traced_us']:.3g}" if one["traced_us"] else ""
+            compared = one["traced_us"] and result["ratio_to_traced"]
+            ratio = f"{one['median_us'] / one['traced_us']:.3g}" if compared else ""
             print(f"{place:>5} {one['op'][:42]:<42} {one['median_us']:>9.1f} {one['traced_us']:>10.1f} {ratio:>7}")
-
-
-def say(label: str, text: str) -> None:
-    """Print a line, wrapped behind its label."""
-    print("\n".join(wrap(text, 80, initial_indent=f"{label:<9} ", subsequent_indent=" " * 10)))
 
 
 def main() -> int:
     """Measure the sequence."""
     parser = options(__doc__)
+    parser.add_argument("--cap-bytes", help=argparse.SUPPRESS)
     parser.add_argument("--each", action="store_true", help="time each step, too")
     asked = parser.parse_args()
     if asked.cap_bytes is not None:
-        parser.error("sizes of a sequence cannot be shrunk: its operations depend on one another")
+        parser.error("only a program of one operation can shrink its sizes: here, those of results follow from them")
     try:
         result = measured(asked)
         show_sequence(result)
@@ -322,6 +321,6 @@ def main() -> int:
     except KeyboardInterrupt:
         return 130
     except Exception as error:
-        print(f"{SEQUENCE['title']}: {(str(error) or type(error).__name__).splitlines()[0]}", file=sys.stderr)
+        print(f"{SEQUENCE['title']}: {why(error)}", file=sys.stderr)
         return 1
     return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable
@@ -28,8 +29,8 @@ def restored(value: torch.Tensor) -> torch.Tensor:
     return value
 
 
-def times_us(call: Callable[[], Any], calls: int) -> list[float]:
-    """Microseconds of each call: between two events on the device, by the clock on a CPU."""
+def times_us(call: Callable[[], Any], calls: int, seconds: float = math.inf) -> list[float]:
+    """Microseconds of each call: between two events on the device; on a CPU by the clock, and for so long at most."""
     runtime, marks = getattr(torch, device("device").type), []
 
     def now() -> Any:
@@ -40,12 +41,15 @@ def times_us(call: Callable[[], Any], calls: int) -> list[float]:
         return event
 
     getattr(runtime, "_sleep", int)(20_000_000)  # the host gets ahead of the device, so that its launches do not count
+    until = time.perf_counter() + seconds
     for _ in range(calls):
         for do in BETWEEN_CALLS:
             do()
         begin = now()
         call()
         marks.append((begin, now()))
+        if runtime is torch.cpu and time.perf_counter() > until:
+            break
     runtime.synchronize()
     if runtime is torch.cpu:
         return [(end - begin) / 1000 for begin, end in marks]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import inspect
 import json
 import sys
@@ -12,7 +13,7 @@ from typing import Any
 
 import torch
 
-from tracelens_graph.replay.program.measure import measure_call, options, show
+from tracelens_graph.replay.program.measure import measure_call, options, show, why
 from tracelens_graph.replay.program.timing import BETWEEN_CALLS, write
 from tracelens_graph.replay.program.values import build_on
 
@@ -29,10 +30,13 @@ def arguments() -> tuple[list[Any], dict[str, Any]]:
 def main() -> int:
     """Measure the kernel, if its source is there."""
     parser = options(__doc__)
+    parser.add_argument("--cap-bytes", help=argparse.SUPPRESS)
     parser.add_argument("--kernel-source", metavar="FILE", help="file that defines the kernel; see the message without")
     asked = parser.parse_args()
-    if asked.device == "cpu" or asked.cap_bytes is not None:
-        parser.error("Triton kernels run on GPUs, with the sizes that they were compiled for")
+    if asked.device == "cpu":
+        parser.error("Triton kernels run on GPUs")
+    if asked.cap_bytes is not None:
+        parser.error("sizes cannot be shrunk: the kernel was compiled for these")
     source = Path(asked.kernel_source or Path(__file__).with_name(KERNEL["source"]))
     if not source.is_file():
         print(wanted(source))
@@ -45,7 +49,7 @@ def main() -> int:
     except KeyboardInterrupt:
         return 130
     except Exception as error:
-        print(f"{KERNEL['op']}: {(str(error) or type(error).__name__).splitlines()[0]}", file=sys.stderr)
+        print(f"{KERNEL['op']}: {why(error)}", file=sys.stderr)
         return 1
     return 0
 

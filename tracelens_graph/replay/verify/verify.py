@@ -6,27 +6,32 @@ import os
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tracelens_graph.errors import TraceError
 from tracelens_graph.leftovers import TemporaryFolder
 from tracelens_graph.loading import load_core
-from tracelens_graph.replay.check import ForeignProgramError, check
+from tracelens_graph.replay.check import ForeignProgramError
+from tracelens_graph.replay.feasible import bytes_together
 from tracelens_graph.replay.folder import Program, read_folder
 from tracelens_graph.replay.verify.batches import NoTorchError, Ran, run_scripts
 from tracelens_graph.replay.verify.observed import observed, outermost_ops
 from tracelens_graph.replay.verify.outcomes import UNKNOWN, Outcome, compared
+from tracelens_graph.replay.verify.trust import examined
+from tracelens_graph.replayer import Replayer
 from tracelens_graph.schema.tables.replay import OUTCOMES, REPLAY_VERIFY
 from tracelens_graph.table import Table, columns_of
+from tracelens_graph.texts import cut_end, printable
 
 TIMEOUT_S = 120.0
 """How long a script may take, without importing PyTorch."""
 
 _OPTIONS = ("--warmup", "1", "--iterations", "1")
-_LARGEST = 16 << 20
-"""Bytes of a script that is read."""
+
+_LONGEST = 300
+"""Characters of what is said of a script that is refused."""
 
 _NOT_RUN = {
     "collectives": Outcome("needs ranks", why="run it with torchrun on as many ranks as it says"),
@@ -52,21 +57,21 @@ def verify(
     *,
     python: str | None = None,
     timeout_s: float = TIMEOUT_S,
-    modules: Collection[str] = (),
+    replayers: Sequence[Replayer] = (),
     progress: Callable[[int, int], None] | None = None,
 ) -> Table:
     """Run the scripts of a folder that `replay -o` wrote, and tell which are recorded as the calls of the trace.
 
     Each is profiled for one call. Name, types, sizes, strides and values of its arguments, the ops below it and, where
     both ran on a GPU, its kernels are compared with what the folder's index says of the traced call. A script that is
-    not as it was written is not run; a copy made before the check is what runs. Scripts share a process, in which
-    PyTorch is imported once; one that crashes it or takes too long is lost alone.
+    not what is written for its plan is not run; what was looked at is copied, and the copy is what runs. Scripts share
+    a process, in which PyTorch is imported once; one that crashes it or takes too long is lost alone.
 
     Args:
         folder: the folder, with its `replay.json`.
         python: an interpreter with PyTorch; by default this one.
         timeout_s: how long one script may take, in s.
-        modules: what scripts may import besides PyTorch; one that wants more is not run.
+        replayers: custom operations that scripts may call, and import the modules of; one that wants more is not run.
         progress: called with the number of scripts that are done, and that of all.
 
     Returns:
@@ -81,13 +86,11 @@ def verify(
     notes: list[str] = []
     with TemporaryFolder(Path(tempfile.gettempdir()), "tracelens_graph-") as there:
         for place, job in enumerate(jobs):
-            _prepare(job, Path(folder), there / f"{place}.py", modules)
+            _prepare(job, Path(folder), there / f"{place}.py", replayers)
         wanted = [job for job in jobs if job.copy is not None]
         done = len(jobs) - len(wanted)
         try:
-            for job, (ran, device) in zip(
-                wanted, _ran(wanted, python or sys.executable, there, timeout_s), strict=True
-            ):
+            for job, (ran, device) in zip(wanted, _ran(wanted, _interpreter(python), there, timeout_s), strict=True):
                 job.seconds = ran.seconds
                 job.outcomes = list(_outcomes(job, ran, device))
                 done += 1
@@ -100,24 +103,38 @@ def verify(
     return _table(jobs, notes)
 
 
-def _prepare(job: _Job, folder: Path, copy: Path, modules: Collection[str]) -> None:
-    """Copy a script that may run; else say why not."""
-    program = job.program
-    if program.kind in _NOT_RUN:
-        job.outcomes = [_NOT_RUN[program.kind]]
-        return
+def memory_bytes() -> int:
+    """Bytes of memory of this machine; more than any has where it does not tell."""
     try:
-        with open(folder / program.file, "rb") as file:
-            source = file.read(_LARGEST + 1)
-        foreign = [module for module in check(source) if module not in modules]
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return 1 << 62
+
+
+def _interpreter(python: str | None) -> str:
+    """The interpreter as it is called from any folder; links stay, as they tell a virtual environment."""
+    if not python:
+        return sys.executable
+    return os.path.abspath(python) if os.path.dirname(python) else python
+
+
+def _prepare(job: _Job, folder: Path, copy: Path, replayers: Sequence[Replayer]) -> None:
+    """Copy a script that may run; else say why not."""
+    kind = job.program.kind
+    try:
+        source = examined(job.program, folder, replayers)
     except OSError as error:
         job.outcomes = [Outcome("refused", why=(error.strerror or str(error)).lower())]
     except ForeignProgramError as error:
-        job.outcomes = [Outcome("refused", why=str(error))]
+        job.outcomes = [Outcome("refused", why=cut_end(printable(str(error)), _LONGEST))]
     else:
-        if foreign:
-            why = f"it imports {', '.join(foreign)}; give the extension that says so: --extension FILE"
-            job.outcomes = [Outcome("refused", why=why)]
+        if kind in _NOT_RUN:
+            job.outcomes = [_NOT_RUN[kind]]
+            return
+        needed = max((bytes_together(plan.arguments) for plan in job.program.plans), default=0)
+        if needed > (there_is := memory_bytes()):
+            told = f"its tensors need {needed / 1e9:,.1f} GB, and this machine has {there_is / 1e9:,.1f} GB"
+            job.outcomes = [Outcome("not run", why=told)]
             return
         job.copy, job.trace = copy, copy.with_suffix(".json")
         job.copy.write_bytes(source)
