@@ -68,24 +68,32 @@ WITH *, CASE WHEN call:GpuEvent THEN ['(no launch in trace)', 'unlinked'] ELSE [
 ORDER BY call.start_ns, call.pre
 WITH op, place, replace(g.input_dims, ' ', '') AS dims, replace(g.input_types, ' ', '') AS types,
      replace(g.input_strides, ' ', '') AS strides, replace(g.concrete_inputs, ' ', '') AS concrete,
-     head(collect(call)) AS first, head(collect(g)) AS args, count(*) AS calls, sum(busy) AS total,
-     [avg(busy), percentileCont(busy, 0.5), CASE WHEN count(*) > 1 THEN stDev(busy) END, min(busy),
-      max(busy)] AS direct,
-     [avg(subtree), percentileCont(subtree, 0.5), CASE WHEN count(*) > 1 THEN stDev(subtree) END, min(subtree),
-      max(subtree), sum(subtree)] AS below
-WITH collect({op: op, place: place, first: first, args: args, calls: calls, total: total, direct: direct, below: below})
-     AS rows, sum(total) AS whole
+     head(collect(call)) AS first, head(collect(g)) AS args, count(*) AS calls,
+     {each: collect(busy), sum: sum(busy), middle: sum(busy) / count(*), median: percentileCont(busy, 0.5),
+      min: min(busy), max: max(busy)} AS direct,
+     {each: collect(subtree), sum: sum(subtree), middle: sum(subtree) / count(*), median: percentileCont(subtree, 0.5),
+      min: min(subtree), max: max(subtree)} AS below
+WITH *, reduce(s = 0.0, ns IN direct.each | s + (ns - direct.middle) ^ 2)
+          - (direct.sum - calls * direct.middle) ^ 2 / calls AS direct_squares,
+     reduce(s = 0.0, ns IN below.each | s + (ns - below.middle) ^ 2)
+       - (below.sum - calls * below.middle) ^ 2 / calls AS below_squares
+WITH collect({op: op, place: place, first: first, args: args, calls: calls, direct: direct, below: below,
+              direct_std: CASE WHEN calls > 1 THEN sqrt(direct_squares / (calls - 1)) END,
+              below_std: CASE WHEN calls > 1 THEN sqrt(below_squares / (calls - 1)) END}) AS rows,
+     sum(direct.sum) AS whole
 UNWIND rows AS row
 RETURN row.op[0] AS name, row.op[1] AS `op category`, row.place[0] AS process_name, row.place[1] AS process_label,
        row.place[2] AS thread_name, row.args.input_dims AS `Input Dims`, row.args.input_types AS `Input type`,
        row.args.input_strides AS `Input Strides`, row.args.concrete_inputs AS `Concrete Inputs`,
        row.calls AS operation_count,
-       row.direct[0] / 1e3 AS total_direct_kernel_time_mean, row.direct[1] / 1e3 AS total_direct_kernel_time_median,
-       row.direct[2] / 1e3 AS total_direct_kernel_time_std, row.direct[3] / 1e3 AS total_direct_kernel_time_min,
-       row.direct[4] / 1e3 AS total_direct_kernel_time_max, row.total / 1e3 AS total_direct_kernel_time_sum,
-       row.below[0] / 1e3 AS total_subtree_kernel_time_mean, row.below[1] / 1e3 AS total_subtree_kernel_time_median,
-       row.below[2] / 1e3 AS total_subtree_kernel_time_std, row.below[3] / 1e3 AS total_subtree_kernel_time_min,
-       row.below[4] / 1e3 AS total_subtree_kernel_time_max, row.below[5] / 1e3 AS total_subtree_kernel_time_sum,
+       row.direct.sum / 1e3 / row.calls AS total_direct_kernel_time_mean,
+       row.direct.median / 1e3 AS total_direct_kernel_time_median, row.direct_std / 1e3 AS total_direct_kernel_time_std,
+       row.direct.min / 1e3 AS total_direct_kernel_time_min, row.direct.max / 1e3 AS total_direct_kernel_time_max,
+       row.direct.sum / 1e3 AS total_direct_kernel_time_sum,
+       row.below.sum / 1e3 / row.calls AS total_subtree_kernel_time_mean,
+       row.below.median / 1e3 AS total_subtree_kernel_time_median, row.below_std / 1e3 AS total_subtree_kernel_time_std,
+       row.below.min / 1e3 AS total_subtree_kernel_time_min, row.below.max / 1e3 AS total_subtree_kernel_time_max,
+       row.below.sum / 1e3 AS total_subtree_kernel_time_sum,
        CASE WHEN NOT row.first:GpuEvent THEN row.first.uid END AS ex_UID,
-       CASE WHEN whole > 0 THEN 100.0 * row.total / whole END AS `Percentage (%)`
-ORDER BY row.op[1] = 'unlinked', row.total DESC, row.first.uid
+       CASE WHEN whole > 0 THEN 100.0 * row.direct.sum / whole END AS `Percentage (%)`
+ORDER BY row.op[1] = 'unlinked', row.direct.sum DESC, row.first.uid

@@ -69,12 +69,16 @@ WITH place, op.name AS op_name, CASE line WHEN '' THEN alone.name ELSE line END 
      head(collect({line: line, uid: CASE line WHEN '' THEN coalesce(alone.uid, op.uid) END, flops: cost.flops,
                    moved: cost.moved_bytes, spec: cost.compute_spec, args: g})) AS first,
      count(*) AS calls, sum(busy) AS time, CASE WHEN count(op) > 0 THEN sum(op.dur_ns) END AS host,
-     [avg(busy), percentileCont(busy, 0.5), CASE WHEN count(*) > 1 THEN stDev(busy) END, min(busy), max(busy)] AS times,
+     {each: collect(busy), middle: sum(busy) / count(*), median: percentileCont(busy, 0.5), min: min(busy),
+      max: max(busy)} AS times,
      CASE count(flop_rate) WHEN count(*) THEN avg(flop_rate) END AS flop_rate,
      CASE count(byte_rate) WHEN count(*) THEN avg(byte_rate) END AS byte_rate
+WITH *, reduce(s = 0.0, ns IN times.each | s + (ns - times.middle) ^ 2)
+          - (time - calls * times.middle) ^ 2 / calls AS squares
 WITH collect({name: CASE WHEN kernel IS NULL THEN op_name WHEN first.line <> '' THEN kernel
                          ELSE op_name + '->' + kernel + ' (Synthetic Op)' END,
               category: category, place: place, first: first, calls: calls, time: time, host: host, times: times,
+              std: CASE WHEN calls > 1 THEN sqrt(squares / (calls - 1)) END,
               flop_rate: flop_rate, byte_rate: byte_rate}) AS rows, sum(time) AS whole
 UNWIND rows AS row
 WITH row, row.first AS first, whole
@@ -86,9 +90,9 @@ RETURN row.name AS name, row.category AS `op category`, row.place[0] AS process_
        CASE WHEN first.moved > 0 THEN first.flops / first.moved END AS `FLOPS/Byte`,
        CASE first.line WHEN '' THEN coalesce(first.spec, '') END AS `Compute Spec`,
        row.byte_rate / 1e3 AS `TB/s_mean`, row.flop_rate / 1e3 AS `TFLOPS/s_mean`,
-       row.times[0] / 1e3 AS `Kernel Time (µs)_mean`, row.times[1] / 1e3 AS `Kernel Time (µs)_median`,
-       row.times[2] / 1e3 AS `Kernel Time (µs)_std`, row.times[3] / 1e3 AS `Kernel Time (µs)_min`,
-       row.times[4] / 1e3 AS `Kernel Time (µs)_max`, row.time / 1e3 AS `Kernel Time (µs)_sum`,
+       row.time / 1e3 / row.calls AS `Kernel Time (µs)_mean`, row.times.median / 1e3 AS `Kernel Time (µs)_median`,
+       row.std / 1e3 AS `Kernel Time (µs)_std`, row.times.min / 1e3 AS `Kernel Time (µs)_min`,
+       row.times.max / 1e3 AS `Kernel Time (µs)_max`, row.time / 1e3 AS `Kernel Time (µs)_sum`,
        first.flops IS NOT NULL AS has_perf_model,
        CASE WHEN whole > 0 THEN 100.0 * row.time / whole END AS `Percentage (%)`
 ORDER BY first.line <> '', first.line, row.time DESC, first.uid

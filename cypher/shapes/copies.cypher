@@ -25,7 +25,8 @@ CALL (p, t) {
   RETURN sum(k.dur_ns) AS total
 }
 MATCH (k:GpuEvent) WHERE k.trace = t.id AND (p.step IS NULL OR k.step = p.step)
-  AND (k:Memset OR k:Memcpy OR k.gpu_class = 'memcpy')
+WITH total, k, k.gpu_class = 'memcpy' OR k:Memcpy OR k:Memset AS copies
+WHERE copies
 WITH total, k.name AS name, k:Memset AS fills,
      CASE WHEN k.bytes IS NULL THEN null
           WHEN k.bytes < 4096 THEN 'below 4 KiB'

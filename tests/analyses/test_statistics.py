@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,6 +36,15 @@ def test_statistics_equal_numpy_s(pairs: list[tuple[int, int]], groups: int) -> 
 def test_small_values_after_large_ones_keep_their_digits() -> None:
     values = np.array([10**12, 3 * 10**12, 5, 7, 9])
     assert Groups(np.array([0, 0, 1, 1, 1]), values, 2).std()[1] == 2.0
+
+
+@given(st.lists(st.integers(0, 10**6), min_size=2, max_size=30))
+def test_the_deviation_of_integers_has_no_noise(values: list[int]) -> None:
+    """Databases add up in an order of their own, and are to say the same to the last digit."""
+    count, middle = len(values), sum(values) // len(values)
+    squares = sum((value - middle) ** 2 for value in values)
+    variance = (squares - (sum(values) - count * middle) ** 2 / count) / (count - 1)
+    assert Groups(np.zeros(count, np.int64), np.array(values), 1).std()[0] == math.sqrt(variance)
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=20))

@@ -76,9 +76,18 @@ class Groups:
         return self._pick(low) + (place - low) * (self._pick(high) - self._pick(low))
 
     def std(self, ddof: int = 1) -> np.ndarray:
-        """Standard deviation; NaN for groups of `ddof` values or fewer."""
-        deviation = self._sorted - np.repeat(self.mean, self.count)
-        return np.sqrt(self._divided(self._sums(deviation * deviation), self.count - ddof))
+        """Standard deviation; NaN for groups of `ddof` values or fewer.
+
+        Integers deviate by integers from a whole number next to their mean. The sum of the squares is then exact in
+        whichever order it is made, and databases come to the same.
+        """
+        whole = self.values.dtype.kind == "i"
+        middle = self.sum // np.maximum(self.count, 1) if whole else self.mean
+        deviation = (self._sorted - np.repeat(middle, self.count)).astype(float)
+        squares = self._sums(deviation * deviation)
+        if whole:
+            squares -= self._per_value((self.sum - self.count * middle).astype(float) ** 2)
+        return np.sqrt(self._divided(squares, self.count - ddof))
 
     def _sums(self, values: np.ndarray) -> np.ndarray:
         # Not by differences of a running sum: small values after large ones would drown, and all after a NaN.
