@@ -87,7 +87,7 @@ class Groups:
         squares = self._sums(deviation * deviation)
         if whole:
             squares -= self._per_value((self.sum - self.count * middle).astype(float) ** 2)
-        return np.sqrt(self._divided(squares, self.count - ddof))
+        return np.sqrt(self._divided(np.maximum(squares, 0), self.count - ddof))
 
     def _sums(self, values: np.ndarray) -> np.ndarray:
         # Not by differences of a running sum: small values after large ones would drown, and all after a NaN.
