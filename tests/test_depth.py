@@ -63,7 +63,20 @@ FILES = {"R": ".html", "C": ".json", "G": ".graphml", "S": ".tlg", "J": ".json"}
 WITHOUT_A_TRACE = {"architectures"}
 WITH_AN_EXECUTION_TRACE = {"link", "tensor"}
 """Deep pairs are in the tests of linkage."""
-WITH_A_DATABASE = {"check", "demo", "drop", "import", "list", "pull", "push", "push-diff", "queries", "query", "start", "stop"}
+WITH_A_DATABASE = {
+    "check",
+    "demo",
+    "drop",
+    "import",
+    "list",
+    "pull",
+    "push",
+    "push-diff",
+    "queries",
+    "query",
+    "start",
+    "stop",
+}
 
 
 def commands(program: Any = app) -> Iterator[str]:
