@@ -28,6 +28,8 @@ PURPOSE = {
     "database_ranks": "what ranks have in common there",
     "ogm": "what push stored, as objects of py2neo",
     "linkage": "an operator of the execution trace to its kernels, and back",
+    "replay": "any operation of a trace as a program that calls it by itself",
+    "replayer": "how custom operations are called",
     "compat": "the names that users of TraceLens know",
     "api": "what users of Python call first: load(), load_set(), from_networkx()",
     "trace_graph": "TraceGraph: the core as a networkx graph, with frames, saving and exporting",
