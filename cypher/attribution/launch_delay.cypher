@@ -25,6 +25,7 @@ MATCH (t:Trace {state: 'complete'})
 WHERE p.trace IS NULL OR p.trace IN [t.id, t.path, t.name]
 WITH p, t ORDER BY t.pushed_ns DESC, t.id LIMIT 1
 MATCH (k:GpuEvent) WHERE k.trace = t.id AND (p.step IS NULL OR k.step = p.step)
+WITH p, k
 MATCH (k)<-[:LAUNCHES]-(r:RuntimeCall)
 WITH p, r, min(k.start_ns) AS start, head(collect(k)) AS k
 OPTIONAL MATCH (k)-[:CHARGED_TO]->(o:Op) WHERE p.by = 'op'
