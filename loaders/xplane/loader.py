@@ -31,8 +31,7 @@ def load_xplane(source: Source, progress: Callable[[int, int], None] | None = No
     """
     with opened_bytes(source) as data:
         found, is_cut = _planes(data)
-        if not found:
-            raise NotATraceError(f"{source.name}: begins like a JAX/XLA profile, but no plane of it can be read")
+        is_cut = is_cut or any(plane.is_cut for plane in found)
         told = {plane.name: stats_of(data, plane.stats, plane.stat_names) for plane in found}
         collector = Collector(data, _process(told))
         for plane in found:
@@ -40,9 +39,12 @@ def load_xplane(source: Source, progress: Callable[[int, int], None] | None = No
             if progress:
                 progress(max((end for _, end in plane.lines), default=0), len(data))
         events = collector.finish()
+        if not found or (is_cut and not events.count):
+            raise NotATraceError(
+                f"{source.name}: begins like a JAX/XLA profile (protocol buffer), but no event in it can be read"
+            )
         which = instructions(events)
         table, sources = event_table(events, which, Programs(data, programs(data, found)))
-    is_cut = is_cut or any(plane.is_cut for plane in found)
     table.info = _info(source, events, told, is_cut)
     named = len(table.info.processes) + len(table.info.threads)
     table.info.events += int(len(table.columns["uid"]) - len(events.uid)) + named
