@@ -130,7 +130,7 @@ class Call:
             names: the operations that are shown.
             options: what chooses them, such as `--top 5`.
         """
-        from tracelens_graph.replay.signatures import NAMESPACES
+        from tracelens_graph.replayer import NAMESPACES
 
         if not any(name.startswith(NAMESPACES) for name in names):
             return []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tracelens_graph.perf.cost import CannotModel
+from tracelens_graph.perf.scalar_types import DTYPES, profiler_type
 
 
 class ElementType(NamedTuple):
@@ -53,11 +54,11 @@ _SHORT = {
 """Names that people use, and those of XLA -> those above."""
 
 SCALAR_TYPES = {
-    0: "unsigned char", 1: "signed char", 2: "short", 3: "int", 4: "long int", 5: "c10::Half", 6: "float", 7: "double",
-    11: "bool", 15: "c10::BFloat16", 23: "c10::Float8_e5m2", 24: "c10::Float8_e4m3fn", 25: "c10::Float8_e5m2fnuz",
-    26: "c10::Float8_e4m3fnuz", 44: "c10::Float8_e8m0fnu", 45: "c10::Float4_e2m1fn_x2",
-}  # fmt: skip
-"""A dtype given as an argument is recorded as its number in `c10::ScalarType` -> the profiler's name."""
+    number: written
+    for number, written in enumerate(map(profiler_type, DTYPES))
+    if written.lower().removeprefix("c10::") in _TYPES
+}
+"""A dtype given as an argument is recorded as its number in `c10::ScalarType` -> the name that profilers have for it."""
 
 
 def element_type(name: str) -> ElementType:

@@ -22,8 +22,8 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.execution.arguments import group_address
 from tracelens_graph.graph.traversals import ancestors
 from tracelens_graph.graph.window import Window, window_of
+from tracelens_graph.perf.scalar_types import DTYPES, torch_dtype
 from tracelens_graph.replay.assemble import parts, program
-from tracelens_graph.replay.dtypes import SCALAR_TYPES, torch_dtype
 from tracelens_graph.replay.literals import literal
 from tracelens_graph.schema import Kind
 
@@ -320,7 +320,7 @@ def _dtype(recorded: str | None) -> str:
     """PyTorch's name of a type of elements; empty where it is none."""
     plain = (recorded or "").removeprefix("c10::").removeprefix("torch.")
     lower = plain.lower()
-    return _SCALARS.get(lower) or torch_dtype(recorded or "") or (lower if lower in SCALAR_TYPES else "")
+    return _SCALARS.get(lower) or torch_dtype(recorded or "") or (lower if lower in DTYPES else "")
 
 
 def _both_sides(call: str, one: Collective, size: int) -> tuple[int, int]:

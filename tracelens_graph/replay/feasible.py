@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from tracelens_graph.perf.scalar_types import item_size
 from tracelens_graph.replay.arguments import Argument, TensorValue, Value, tensors
-from tracelens_graph.replay.dtypes import item_size
 from tracelens_graph.replay.replay_plan import CannotReplay, Recorded
 from tracelens_graph.replay.schemas import Schema
 

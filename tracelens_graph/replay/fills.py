@@ -11,6 +11,7 @@ from collections.abc import Callable
 from math import prod
 from typing import NamedTuple
 
+from tracelens_graph.perf.scalar_types import INTEGRAL
 from tracelens_graph.replay.arguments import Fill
 from tracelens_graph.replay.contents import (
     Maker,
@@ -41,7 +42,6 @@ from tracelens_graph.replay.contents import (
     target_lengths,
     windows,
 )
-from tracelens_graph.replay.dtypes import INTEGRAL
 
 _PACKED = re.compile(r"bits|float4|u?int[1-7]$")
 _MODEST = 100

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from tracelens_graph.perf.scalar_types import torch_dtype
 from tracelens_graph.replay.arguments import Argument, TensorValue, Value, mapped, tensors
 from tracelens_graph.replay.call import Call
-from tracelens_graph.replay.dtypes import torch_dtype
 
 _FLOATS_ALWAYS = {"state_steps": "float32", "lr": "float32"}
 """Lists whose dtype PyTorch prescribes."""

@@ -18,7 +18,8 @@ from tracelens_graph.perf.roofs import Roof, roofline, traffic_us
 from tracelens_graph.replay.custom import plan_custom
 from tracelens_graph.replay.planning import plan_call
 from tracelens_graph.replay.replay_plan import CannotReplay, ReplayPlan, Traced, Work
-from tracelens_graph.replay.signatures import NAMESPACES, Signatures
+from tracelens_graph.replay.signatures import Signatures
+from tracelens_graph.replayer import NAMESPACES
 from tracelens_graph.schema import GPU_KINDS, Kind
 
 if TYPE_CHECKING:

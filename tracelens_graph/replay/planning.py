@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tracelens_graph.perf.scalar_types import item_size
 from tracelens_graph.replay.allowed import REACHES_OUT, reaches_out
 from tracelens_graph.replay.arguments import Argument, TensorValue, Value, mapped, tensors
 from tracelens_graph.replay.call import Call
 from tracelens_graph.replay.conjugates import with_conjugates
 from tracelens_graph.replay.contents import Site
-from tracelens_graph.replay.dtypes import item_size
 from tracelens_graph.replay.feasible import check_arguments, check_recorded
 from tracelens_graph.replay.fills import fill
 from tracelens_graph.replay.gradients import with_gradients

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from tracelens_graph.graph.execution.sides import Argument as Observed
+from tracelens_graph.perf.scalar_types import torch_dtype
 from tracelens_graph.replay.arguments import Argument, Named, TensorValue, Value
 from tracelens_graph.replay.call import Call
-from tracelens_graph.replay.dtypes import torch_dtype
 from tracelens_graph.replay.feasible import UNREADABLE
 from tracelens_graph.replay.indexing import index_tensors
 from tracelens_graph.replay.observed import observed_tensor, observed_tensors, observed_value

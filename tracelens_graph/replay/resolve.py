@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tracelens_graph.errors import TraceLensGraphError
+from tracelens_graph.perf.scalar_types import DTYPES, LAYOUTS, MEMORY_FORMATS
 from tracelens_graph.replay.call import Call
-from tracelens_graph.replay.dtypes import LAYOUTS, MEMORY_FORMATS, SCALAR_TYPES
 from tracelens_graph.replay.recorded_values import NotAValueError, Number, number, numbers
 from tracelens_graph.replay.replay_plan import CannotReplay
 from tracelens_graph.replay.schemas import Parameter, Schema, parse, schemas_of
@@ -20,7 +20,7 @@ SCALAR, SCALARS, TENSORS = "Scalar", "ScalarList", ("TensorList", "OptionalTenso
 """Types that the profiler records of what is no tensor."""
 
 NAMED: dict[str, tuple[str, Sequence[str]]] = {
-    "ScalarType": ("dtype", SCALAR_TYPES), "Layout": ("layout", LAYOUTS),
+    "ScalarType": ("dtype", DTYPES), "Layout": ("layout", LAYOUTS),
     "MemoryFormat": ("memory_format", MEMORY_FORMATS),
 }  # fmt: skip
 """Types of a schema whose values are recorded as numbers of an enum -> what they are, and their names."""

@@ -17,8 +17,8 @@ import numpy as np
 
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.execution.graph_tensors import GraphTensors
+from tracelens_graph.perf.scalar_types import item_size, torch_dtype
 from tracelens_graph.replay.arguments import Argument, TensorValue, Value, tensors
-from tracelens_graph.replay.dtypes import item_size, torch_dtype
 from tracelens_graph.replay.replay_plan import ReplayPlan
 from tracelens_graph.replay.script import written_arguments
 from tracelens_graph.replay.views import span

@@ -22,6 +22,7 @@ from tracelens_graph.extension import extension_of
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.traversals import climb
 from tracelens_graph.graph.window import Window
+from tracelens_graph.replayer import NAMESPACES
 from tracelens_graph.schema import GPU_KINDS, Kind
 from tracelens_graph.suggest import did_you_mean
 from tracelens_graph.texts import told_name
@@ -29,9 +30,6 @@ from tracelens_graph.texts import told_name
 if TYPE_CHECKING:
     from tracelens_graph.graph.core import Core
     from tracelens_graph.perf.devices import Architecture
-
-NAMESPACES = ("aten::", "prims::")
-"""Of what operations the schemas are known."""
 
 _NAMED = 5
 """Operations that an error names."""

@@ -11,8 +11,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from tracelens_graph.perf.scalar_types import FLOATING, torch_dtype
 from tracelens_graph.replay.call import Call, Surroundings
-from tracelens_graph.replay.dtypes import FLOATING, torch_dtype
 from tracelens_graph.replay.recorded_values import sizes
 from tracelens_graph.replay.replay_plan import CannotReplay, Recorded
 from tracelens_graph.schema import Kind

@@ -16,9 +16,9 @@ from typing import Any
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
+from tracelens_graph.perf.scalar_types import FLOATING, torch_dtype
 from tracelens_graph.replay.arguments import Argument, Fill, TensorValue, Value
 from tracelens_graph.replay.assemble import parts, program
-from tracelens_graph.replay.dtypes import FLOATING, torch_dtype
 from tracelens_graph.replay.literals import identifier, literal
 from tracelens_graph.replay.recorded_values import NotAValueError, number, sizes
 from tracelens_graph.replay.replay_plan import CannotReplay, Recorded, ReplayPlan, Traced

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-SCALAR_TYPES: tuple[str, ...] = (
+DTYPES: tuple[str, ...] = (
     "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "complex32", "complex64",
     "complex128", "bool", "qint8", "quint8", "qint32", "bfloat16", "quint4x2", "quint2x4", "bits1x8", "bits2x4",
     "bits4x2", "bits8", "bits16", "float8_e5m2", "float8_e4m3fn", "float8_e5m2fnuz", "float8_e4m3fnuz", "uint16",
@@ -25,8 +25,8 @@ _WRITTEN: Mapping[str, str] = {
     "float32": "float", "float64": "double", "bfloat16": "c10::BFloat16", "bool": "bool",
     "complex32": "c10::complex<c10::Half>", "complex64": "c10::complex<float>", "complex128": "c10::complex<double>",
     "bcomplex32": "c10::complex<c10::BFloat16>",
-    **{name: f"c10::{name}" for name in SCALAR_TYPES if name.startswith(("q", "bits"))},
-    **{name: f"c10::{name.capitalize()}" for name in SCALAR_TYPES if name.startswith(("float8", "float4"))},
+    **{name: f"c10::{name}" for name in DTYPES if name.startswith(("q", "bits"))},
+    **{name: f"c10::{name.capitalize()}" for name in DTYPES if name.startswith(("float8", "float4"))},
     **{f"{sign}{bits}": f"c10::dummy_{sign}1_7_t<{bits}>" for sign in ("int", "uint") for bits in range(1, 8)},
 }  # fmt: skip
 """PyTorch's name -> the profiler's, which is that of the C++ type as GCC writes it."""
@@ -41,14 +41,14 @@ _ALSO: Mapping[str, str] = {
 
 _BY_NAME: Mapping[str, str] = {**{written: name for name, written in _WRITTEN.items()}, **_ALSO}
 
-FLOATING = frozenset(name for name in SCALAR_TYPES if name.startswith(("float", "bfloat", "complex", "bcomplex")))
+FLOATING = frozenset(name for name in DTYPES if name.startswith(("float", "bfloat", "complex", "bcomplex")))
 """Dtypes of numbers with a fraction, complex ones included."""
 
-INTEGRAL = frozenset(name for name in SCALAR_TYPES if name.startswith(("int", "uint")))
+INTEGRAL = frozenset(name for name in DTYPES if name.startswith(("int", "uint")))
 """Dtypes of whole numbers; not bool."""
 
 _SIZES: Mapping[str, int] = {
-    **dict.fromkeys(SCALAR_TYPES, 1), "int16": 2, "uint16": 2, "float16": 2, "bfloat16": 2, "bits16": 2, "int32": 4,
+    **dict.fromkeys(DTYPES, 1), "int16": 2, "uint16": 2, "float16": 2, "bfloat16": 2, "bits16": 2, "int32": 4,
     "uint32": 4, "float32": 4, "qint32": 4, "complex32": 4, "bcomplex32": 4, "int64": 8, "uint64": 8, "float64": 8,
     "complex64": 8, "complex128": 16,
 }  # fmt: skip

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from tracelens_graph.replay.dtypes import FLOATING, INTEGRAL, SCALAR_TYPES, item_size, profiler_type, torch_dtype
+from tracelens_graph.perf.scalar_types import DTYPES, FLOATING, INTEGRAL, item_size, profiler_type, torch_dtype
 
 
 def test_every_dtype_has_a_name_in_traces_and_back() -> None:
-    written = [profiler_type(name) for name in SCALAR_TYPES]
-    assert [torch_dtype(one) for one in written] == list(SCALAR_TYPES)
-    assert len(set(written)) == len(SCALAR_TYPES) == 47
+    written = [profiler_type(name) for name in DTYPES]
+    assert [torch_dtype(one) for one in written] == list(DTYPES)
+    assert len(set(written)) == len(DTYPES) == 47
 
 
 @pytest.mark.parametrize(
