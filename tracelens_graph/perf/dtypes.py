@@ -58,7 +58,7 @@ SCALAR_TYPES = {
     for number, written in enumerate(map(profiler_type, DTYPES))
     if written.lower().removeprefix("c10::") in _TYPES
 }
-"""A dtype given as an argument is recorded as its number in `c10::ScalarType` -> the name that profilers have for it."""
+"""A dtype as an argument is recorded as its number in `c10::ScalarType` -> the name that profilers have for it."""
 
 
 def element_type(name: str) -> ElementType:
