@@ -20,13 +20,15 @@ EVENTS = {EVENT, GPU_EVENT, *Kind.__members__}
 
 @pytest.fixture(scope="module")
 def traces(database: Database, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """Two ranks with enough events that a scan of all would not be cheaper."""
+    """Ranks with enough events that a scan of all would not be cheaper, and statistics that know of them."""
     folder = tmp_path_factory.mktemp("plans")
-    write(simulate(ranks=2, steps=6, seed=31), folder)
+    write(simulate(ranks=6, steps=3, seed=31), folder)
     paths = []
     for rank, file in enumerate(sorted(folder.glob("rank*.json.gz"))):
         database.push(load_core(str(file)), run="plans", name=f"rank{rank}")
         paths.append(f"plans/rank{rank}")
+    with database.connection.driver() as driver, driver.session(database=database.connection.database) as session:
+        session.run("CALL db.prepareForReplanning(60)").consume()
     return paths
 
 
