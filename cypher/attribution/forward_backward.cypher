@@ -1,7 +1,8 @@
 // Forward and backward: GPU time of ops in the forward pass against that of their backward passes.
 //
 // Each GPU event counts for the nearest op above its launch that is linked with the other pass, so nested ops share
-// nothing. Work of neither pass (optimizer, copies) is in no row: what percentages lack to 100.
+// nothing. Work of neither pass (optimizer, copies) is in no row: what percentages lack to 100. Nor is recomputed work
+// whose nearest linked op is the backward op that has it recomputed: it is no work of that op.
 //
 // Parameters:
 //   trace: run/name, name or id of a trace; null for the one that was pushed last
@@ -28,15 +29,15 @@ CALL (t) {
 MATCH (k:GpuEvent) WHERE k.trace = t.id AND (p.step IS NULL OR k.step = p.step)
 OPTIONAL MATCH (k)-[:CHARGED_TO]->(o:Op)
 OPTIONAL MATCH (k)<-[:LAUNCHES]-(r:RuntimeCall) WHERE o IS NULL
-WITH coalesce(o, r) AS call, sum(k.dur_ns) AS time
-WITH collect([call, time]) AS calls, sum(time) AS whole
+WITH coalesce(o, r) AS call, coalesce(k.recompute, false) AS again, sum(k.dur_ns) AS time
+WITH collect([call, again, time]) AS calls, sum(time) AS whole
 UNWIND calls AS charged
-WITH charged[0] AS call, charged[1] AS time, whole
-WITH time, whole, head(COLLECT {
+WITH charged[0] AS call, charged[1] AS again, charged[2] AS time, whole
+WITH again, time, whole, head(COLLECT {
   MATCH (call)<-[:CALLS*0..]-(op:Op) WHERE EXISTS { (op)-[:HAS_BACKWARD]-() }
   RETURN op ORDER BY op.depth DESC LIMIT 1
 }) AS op
-WHERE op IS NOT NULL
+WHERE op IS NOT NULL AND (op.recompute OR NOT again)
 WITH op, sum(time) AS time, whole
 OPTIONAL MATCH (op)<-[:HAS_BACKWARD]-(f:Op)
 WITH op, time, whole, f ORDER BY coalesce(f.recompute, false), f.start_ns, f.pre

@@ -218,6 +218,20 @@ def test_forward_against_backward() -> None:
     assert answer("forward_backward", *columns) == [("aten::addmm", 1, 80.0, 1, 40.0, 0.5, 8)]
 
 
+def test_recomputed_work_is_no_backward_work_of_the_op_that_it_runs_in(ask: Ask) -> None:
+    where = {"tid": 200}
+    again = [
+        span("python_function", "torch/utils/checkpoint.py(1500): recompute_fn", 862.0, 16.0, **where),
+        span("cpu_op", "aten::add_", 864.0, 12.0, **where),
+        span("cuda_runtime", "cudaLaunchKernel", 866.0, 5.0, **where, correlation=20),
+        span("kernel", "counts batches", 920.0, 7.0, 0, 7, device=0, stream=7, correlation=20),
+    ]
+    g = load_core({"schemaVersion": 1, "traceEvents": nested_trace()["traceEvents"] + again})
+    asked, twin = ask(g, "forward_backward")
+    assert_same(asked, twin)
+    assert rows(twin, "name", "forward_us", "recomputed_us", "backward_us") == [("aten::addmm", 80.0, 0.0, 40.0)]
+
+
 def test_recomputed_work_is_told_from_the_forward_pass() -> None:
     table = QUESTIONS["forward_backward"](simulated("non_reentrant"))
     again = dict(rows(table, "name", "recomputed_us"))

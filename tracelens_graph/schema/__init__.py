@@ -268,14 +268,14 @@ CONTEXT_EDGES = (
     EdgeType("UNLIKE", "OddLayer", "Module", "odd layer to the first of those that are as most are"),
     EdgeType("DEPARTS_AT", "OddLayer", f"{_HOST}|{_GPU}", "odd layer to the first call or kernel in it that differs"),
     EdgeType("INSTEAD_OF", "OddLayer", f"{_HOST}|{_GPU}", "odd layer to what the others have in that place"),
-    EdgeType("BEFORE", _GPU, "Gap", "GPU event after which a device did nothing to that idle time"),
+    EdgeType("BEFORE", _GPU, "Gap", "GPU event at whose end a device had nothing to do to that idle time"),
     EdgeType("AFTER", _GPU, "Gap", "GPU event that ended it to the idle time"),
     EdgeType(
         "CAUSED_BY",
         "Gap",
         "RuntimeCall|Op|Module|PythonFunction",
         "idle time to the call, the op and the frame that the launching thread was in for most of it; none where "
-        "the work had been queued before",
+        "the work had been queued before, or its launch is not in the trace",
     ),
     EdgeType("IN_CATEGORY", "Op|KernelName", "Category", "op that launches GPU work, or name of a kernel, to its kind"),
     EdgeType("MODELLED_BY", _GPU, "Op", "GPU event to the one op whose model covers it"),

@@ -21,7 +21,7 @@ def add_gaps(context: Context, core: Core) -> None:
     w = window_of(core).whole
     idle, c = idle_parts(w), core.columns
     order = gap_order(idle)
-    start, end, row, before = idle.start[order], idle.end[order], idle.row[order], idle.before[order]
+    start, end, row, ended = idle.start[order], idle.end[order], idle.row[order], idle.ended[order]
     device = c.device[row]
     on_device = np.zeros(len(row), np.int64)
     for one in np.unique(device).tolist():
@@ -40,7 +40,7 @@ def add_gaps(context: Context, core: Core) -> None:
             start_ns=int(start[number]), end_ns=int(end[number]), dur_ns=length, cause=Cause(causes[number]).name,
             **{name: int(ns) for name, ns in host.items()},
         )  # fmt: skip
-    for name, rows in (("BEFORE", before), ("AFTER", row)):
+    for name, rows in (("BEFORE", ended), ("AFTER", row)):
         by_row = np.argsort(rows, kind="stable")
         context.from_events[name] = rows[by_row], first + numbers[by_row]
     ends = [(numbers[rows >= 0], rows[rows >= 0]) for rows, _ in found.values()]

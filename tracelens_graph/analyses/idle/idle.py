@@ -101,7 +101,8 @@ class Idle:
     Attributes:
         start, end: of the gaps, ns.
         row: the GPU event that ends each gap.
-        before: the GPU event that started last before it.
+        before: the GPU event that started last before it: what the host had launched last.
+        ended: the GPU event that ended last before it, where the gap begins.
         parts: ns by cause (row) and gap (column); the column of a gap adds up to its length.
         waited: row of the waiting call in which each gap began, -1 for none.
         total_ns: from the first start to the last end of a device, added up over devices.
@@ -111,6 +112,7 @@ class Idle:
     end: np.ndarray
     row: np.ndarray
     before: np.ndarray
+    ended: np.ndarray
     parts: np.ndarray
     waited: np.ndarray
     total_ns: int
@@ -130,7 +132,7 @@ def _idle_parts(w: Window) -> Idle:
 def joined(parts: Iterable[Idle]) -> Idle:
     """Gaps of several devices, or of several kinds, as one."""
     none = np.zeros(0, np.int64)
-    every = [Idle(none, none, none, none, np.zeros((len(Cause), 0), np.int64), none, 0), *parts]
+    every = [Idle(none, none, none, none, none, np.zeros((len(Cause), 0), np.int64), none, 0), *parts]
     total_ns = sum(idle.total_ns for idle in every)
     with_gaps = [idle for idle in every if len(idle.row)]
     if len(with_gaps) == 1:  # shares the arrays, which are the largest that a report makes
@@ -179,9 +181,9 @@ def _edges(w: Window, rows: np.ndarray, steps: np.ndarray) -> Idle:
     done = ends(core, steps).max(keepdims=True)
     found = []
     if begin < start:
-        found.append(Idle(begin, start, first, first, *_split(w, begin, start, first, first), 0))
+        found.append(Idle(begin, start, first, first, first, *_split(w, begin, start, first, first), 0))
     if done > end and not core.info.ends_early:
-        found.append(Idle(end, done, last, last, _behind(core, last, end, done), np.array([-1]), 0))
+        found.append(Idle(end, done, last, last, last, _behind(core, last, end, done), np.array([-1]), 0))
     return joined(found)
 
 
@@ -204,11 +206,13 @@ def _of_device(w: Window, rows: np.ndarray) -> Idle:
     # Rows without a launch come last: of events that start together, one with a launch ends the gap.
     rows = rows[np.argsort(c.start_ns[rows], kind="stable")]
     start = c.start_ns[rows]
-    reach = np.maximum.accumulate(start + c.dur_ns[rows])
+    over = start + c.dur_ns[rows]
+    reach = np.maximum.accumulate(over)
+    latest = np.maximum.accumulate(np.where(over == reach, np.arange(len(rows)), 0))
     at = np.flatnonzero(start[1:] > reach[:-1])
-    begin, end, row, before = reach[at], start[at + 1], rows[at + 1], rows[at]
+    begin, end, row, before, ended = reach[at], start[at + 1], rows[at + 1], rows[at], rows[latest[at]]
     parts, waited = _split(w, begin, end, row, before)
-    return Idle(begin, end, row, before, parts, waited, int(reach[-1] - start[0]))
+    return Idle(begin, end, row, before, ended, parts, waited, int(reach[-1] - start[0]))
 
 
 def _split(

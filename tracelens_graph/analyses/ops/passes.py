@@ -19,7 +19,8 @@ def forward_backward(g: Core | Window) -> Table:
     """GPU time of ops in the forward pass against that of their backward passes.
 
     Each GPU event counts for the nearest op above its launch that is linked with the other pass, so nested ops share
-    nothing. Work of neither pass (optimizer, copies) is in no row: what percentages lack to 100.
+    nothing. Work of neither pass (optimizer, copies) is in no row: what percentages lack to 100. Nor is recomputed work
+    whose nearest linked op is the backward op that has it recomputed: it is no work of that op.
     """
     w = window_of(g)
     core, c = w.core, w.core.columns
@@ -28,7 +29,8 @@ def forward_backward(g: Core | Window) -> Table:
     linked[forward] = linked[backward] = is_backward[backward] = True
     gpu = w.linked_gpu_rows
     op = climb(c.parent, launcher(c, gpu), linked)
-    gpu, op = gpu[op >= 0], op[op >= 0]
+    counts = (op >= 0) & ~(core.recompute[gpu] & ~core.recompute[op])
+    gpu, op = gpu[counts], op[counts]
     # Of the forward ops of one backward op the original one stands for it, not its recomputation.
     order = np.lexsort((forward, c.start_ns[forward], core.recompute[forward], backward))
     stands_for = np.arange(len(c) + 1)
