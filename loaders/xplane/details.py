@@ -124,7 +124,8 @@ class XplaneDetails(Details):
             return None
         core, c = self._core, self._core.columns
         kind = Kind(int(c.kind[row]))
-        args: dict[str, Any] = {key: value for key, value in told.items() if key not in _OWN and key}
+        own = () if "correlation_id" in told and told["correlation_id"] != c.correlation[row] > 0 else _OWN
+        args: dict[str, Any] = {key: value for key, value in told.items() if key not in own and key}
         pid, tid = core.threads[int(c.thread[row])]
         if kind in DEVICE_KINDS:
             args |= {"device": pid, "stream": tid}

@@ -14,6 +14,7 @@ import numpy as np
 from tracelens_graph.graph.forest import build_forest
 from tracelens_graph.graph.links import link_by_correlation
 from tracelens_graph.loaders.xplane.collect import ABSENT, Events
+from tracelens_graph.loaders.xplane.command_buffers import NO_NODES, Made, Nodes, nodes
 
 
 @dataclass
@@ -25,14 +26,16 @@ class Instructions:
             events of none.
         is_op: per event whether it is an instance of its instruction.
         is_launch: per event whether it launched GPU work.
-        made: start, duration, thread, program and code of the name of instances that no event stands for.
+        made: instances that no event stands for, those of `nodes` at the end.
+        nodes: parts of launches of command buffers.
     """
 
     program: np.ndarray
     hlo: np.ndarray
     is_op: np.ndarray
     is_launch: np.ndarray
-    made: tuple[np.ndarray, ...]
+    made: Made
+    nodes: Nodes
 
 
 def instructions(events: Events) -> Instructions:
@@ -51,9 +54,8 @@ def instructions(events: Events) -> Instructions:
     is_op = (hlo >= 0) & ~events.on_gpu & ~has_id
     is_launch = np.zeros(count, bool)
     is_launch[calls] = True
-    none = tuple(np.zeros(0, np.int64) for _ in range(5))
     if not len(calls):
-        return Instructions(program, hlo, is_op, is_launch, none)
+        return Instructions(program, hlo, is_op, is_launch, NO_NODES.instances, NO_NODES)
     with_id = gpu[has_id[gpu]]
     found = link_by_correlation(
         correlation[calls], events.start_ns[calls], correlation[with_id], events.start_ns[with_id]
@@ -61,7 +63,7 @@ def instructions(events: Events) -> Instructions:
     told = (found >= 0) & (hlo[with_id] >= 0)
     program = program.copy()
     kernels, launch = with_id[told], found[told]
-    # A launch of a graph runs kernels of many instructions, and is of none of them.
+    # The launch of a command buffer runs kernels of many instructions, and is of none of them.
     least, most = np.full(len(calls), np.iinfo(np.int32).max), np.full(len(calls), -1)
     np.minimum.at(least, launch, hlo[kernels])
     np.maximum.at(most, launch, hlo[kernels])
@@ -75,7 +77,16 @@ def instructions(events: Events) -> Instructions:
     is_op[around[inside]] = True
     hlo[around[inside]] = hlo[named[inside]]
     program[around[inside]] = program[named[inside]]
-    return Instructions(program, hlo, is_op, is_launch, _made(events, named[~inside], program, hlo))
+    made = _made(events, named[~inside], program, hlo)
+    parts = nodes(events, kernels, calls[launch], program, hlo)
+    if len(parts.kernels):
+        made = _joined(made, parts.instances)
+    return Instructions(program, hlo, is_op, is_launch, made, parts)
+
+
+def _joined(first: Made, second: Made) -> Made:
+    start, dur, thread, program, hlo = (np.concatenate(both) for both in zip(first, second, strict=True))
+    return start, dur, thread, program, hlo
 
 
 def _ranges_around(events: Events, launches: np.ndarray, wanted: np.ndarray) -> np.ndarray:
@@ -98,10 +109,10 @@ def _ranges_around(events: Events, launches: np.ndarray, wanted: np.ndarray) -> 
     return np.where(holds, found, -1)
 
 
-def _made(events: Events, launches: np.ndarray, program: np.ndarray, hlo: np.ndarray) -> tuple[np.ndarray, ...]:
+def _made(events: Events, launches: np.ndarray, program: np.ndarray, hlo: np.ndarray) -> Made:
     """Instances for launches that lie in none: one for those of one instruction that follow one another."""
     if not len(launches):
-        return tuple(np.zeros(0, np.int64) for _ in range(5))
+        return NO_NODES.instances
     launches = launches[np.lexsort((events.start_ns[launches], events.thread[launches]))]
     same = np.ones((4, len(launches)), bool)
     same[:, 0] = False

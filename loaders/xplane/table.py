@@ -14,6 +14,7 @@ from tracelens_graph.graph.hlo.origin import Origin, origin_of
 from tracelens_graph.graph.hlo.program import Instruction, Program
 from tracelens_graph.loaders.xplane.arguments import ArgumentSet, argument_set
 from tracelens_graph.loaders.xplane.collect import ABSENT, Events
+from tracelens_graph.loaders.xplane.command_buffers import NODE
 from tracelens_graph.loaders.xplane.details import Sources
 from tracelens_graph.loaders.xplane.hlo import read_program
 from tracelens_graph.loaders.xplane.names import COPIES, FILLS, bytes_told, frame_name, host_kind
@@ -77,20 +78,18 @@ def event_table(events: Events, which: Instructions, known: Programs) -> tuple[E
         The table without facts of the trace, and what ops are instances of.
     """
     kind, name = _kinds(events, which)
-    start, dur, thread, program, hlo = which.made
-    known_columns: dict[str, tuple[np.ndarray, np.ndarray]] = {
-        "kind": (kind, np.full(len(start), Kind.Op, np.uint8)),
-        "name": (name, hlo.astype(np.int32)),
-        "thread": (events.thread, thread.astype(np.int32)),
-        "start_ns": (events.start_ns, start),
-        "dur_ns": (events.dur_ns, dur),
-    }
-    columns = {key: np.concatenate(both) if len(both[1]) else both[0] for key, both in known_columns.items()}
-    del known_columns, kind, name
-    if len(start):
-        program, hlo = np.concatenate((which.program, program)), np.concatenate((which.hlo, hlo))
-    else:
-        program, hlo = which.program, which.hlo
+    parts, program, hlo = which.nodes, which.program, which.hlo
+    columns: dict[str, np.ndarray] = {"kind": kind, "name": name, "thread": events.thread}
+    columns |= {"start_ns": events.start_ns, "dur_ns": events.dur_ns}
+    for made, of_kind in ((which.made, Kind.Op), (parts.calls, Kind.RuntimeCall)):
+        if len(made[0]):
+            start, dur, thread, of_program, code = made
+            named = code if of_kind is Kind.Op else np.full(len(code), events.code(NODE))
+            added: dict[str, np.ndarray] = {"kind": np.full(len(code), of_kind, np.uint8), "start_ns": start}
+            added |= {"name": named.astype(np.int32), "thread": thread.astype(np.int32), "dur_ns": dur}
+            columns = {key: np.concatenate((column, added[key])) for key, column in columns.items()}
+            program, hlo = np.concatenate((program, of_program)), np.concatenate((hlo, code))
+    del kind, name
     told = _told(events, columns["kind"] == Kind.Op, program, hlo, known)
     calls = _scopes(events, columns, told.place, told.origins)
     count, recorded = len(columns["kind"]) + len(calls.name), len(events.uid)
@@ -116,10 +115,14 @@ def event_table(events: Events, which: Instructions, known: Programs) -> tuple[E
     correlation = events.numbers.get("correlation_id")
     if correlation is not None:
         columns["correlation"][:recorded] = np.where(correlation > 0, correlation, -1)
+        columns["correlation"][len(hlo) - len(parts.correlation) : len(hlo)] = parts.correlation
     _fill_bytes(events, columns["bytes"])
     sources = Sources(columns["uid"][ops], told.place[ops], told.facts)
     names, columns["name"] = _renamed(events, columns["name"])
-    return EventTable(columns, names, events.threads, told.argsets, autograd_flows=calls.arrows), sources
+    return EventTable(
+        columns, names, events.threads, told.argsets, autograd_flows=calls.arrows,
+        of_graphs=parts.kernels,
+    ), sources  # fmt: skip
 
 
 def _scopes(events: Events, columns: Mapping[str, np.ndarray], place: np.ndarray, origins: list[Origin]) -> Scopes:

@@ -47,6 +47,7 @@ class EventTable:
         collectives: (uid, collective arguments) of ops and kernels that have them.
         info: the trace's facts; its `start_epoch_ns` and `lead_ns` are set here.
         details: where the arguments of single events can be looked up.
+        of_graphs: positions of GPU events that a graph launched, and that tell themselves what they belong to.
         first_ns: earliest start of what viewers draw and is no event here, as in `start_ns`; None without any.
     """
 
@@ -59,6 +60,7 @@ class EventTable:
     collectives: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
     info: TraceInfo = field(default_factory=TraceInfo)
     details: Details = field(default_factory=NoDetails)
+    of_graphs: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     first_ns: int | None = None
 
 
@@ -88,6 +90,8 @@ def build_core(table: EventTable) -> Core:
     launch = _launches(columns, host, gpu, launch_flows)
     passes_on = np.isin(columns["name"], [code for code, name in enumerate(table.names) if name in PASSES_ON])
     rows, structure = _rows(columns, host, gpu, layer, forest, launch, passes_on)
+    if len(table.of_graphs):
+        _mark_graphs(table.of_graphs, rows, structure["owner_rule"])
     arrays = {}
     for prop in STORED:
         arrays[prop.name] = structure[prop.name] if prop.name in structure else _taken(columns.pop(prop.name), rows)
@@ -117,6 +121,12 @@ def _to_trace_start(columns: dict[str, np.ndarray]) -> int:
     origin = int(start.min())
     start -= origin
     return origin
+
+
+def _mark_graphs(of_graphs: np.ndarray, rows: np.ndarray, rule: np.ndarray) -> None:
+    is_named = np.zeros(len(rows), bool)
+    is_named[of_graphs] = True
+    rule[is_named[rows] & (rule == OwnerRule.nearest_op)] = OwnerRule.hlo
 
 
 def _dependencies(arrays: dict[str, np.ndarray], gpu: np.ndarray, flows: Flows) -> np.ndarray:

@@ -104,6 +104,7 @@ class OwnerRule(IntEnum):
     nearest_op = 1
     no_op = 2
     unlinked = 3
+    hlo = 4
 
 
 OWNER_RULE_MEANING = {
@@ -111,6 +112,7 @@ OWNER_RULE_MEANING = {
     OwnerRule.nearest_op: "charged to the nearest op above its launch",
     OwnerRule.no_op: "launched outside of any op: charged to nobody",
     OwnerRule.unlinked: "its launch is not in the trace: charged to nobody",
+    OwnerRule.hlo: "launched in a graph: charged to the instruction that it names itself",
 }
 
 

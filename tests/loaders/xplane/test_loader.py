@@ -180,21 +180,6 @@ def test_a_kernel_without_a_launch_stays_unlinked() -> None:
     assert (c.device[row], c.stream[row], c.owner_rule[row]) == (2, 7, OwnerRule.unlinked)
 
 
-def test_a_graph_of_kernels_is_of_no_instruction() -> None:
-    device, host = Plane("/device:GPU:0"), Plane("/host:CPU")
-    gpu(
-        device.event("a", 50 * US, US, correlation_id=1, hlo_op="&dot.3", program_id=3),
-        device.event("b", 60 * US, US, correlation_id=1, hlo_op="&fusion.4", program_id=3),
-        plane=device,
-    )
-    host.line(1, "python", 0, host.event("cuGraphLaunch", 0, 10 * US, correlation_id=1))
-    core = load_core(plain.written(programs(), device, host))
-    c = core.columns
-    assert c.owner_rule[core.gpu_rows].tolist() == [OwnerRule.no_op] * 2
-    assert {core.names[c.name[row]] for row in c.parent[core.gpu_rows].tolist()} == {"cuGraphLaunch"}
-    assert not core.find(Kind.Op)
-
-
 def test_names_of_machines_are_not_kept() -> None:
     core = load_core(cpu_step())
     assert "a-host-name" not in str(core.info)

@@ -212,6 +212,8 @@ def _launches(g: Core) -> Table:
     total = int(c.dur_ns[gpu].sum())
     rules = [rule for rule in OwnerRule if rule is not OwnerRule.none and g.info.has_times]
     rows = [gpu[c.owner_rule[gpu] == rule] for rule in rules]
+    if OwnerRule.hlo in rules and not len(rows[rules.index(OwnerRule.hlo)]):
+        rules, rows = rules[:-1], rows[:-1]  # few profiles have graphs that tell
     time = [int(c.dur_ns[of_rule].sum()) for of_rule in rows]
     return Table(
         "launches",
