@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.details import Details
+from tracelens_graph.graph.details import NO_TEXT, Details
 from tracelens_graph.graph.identity import stream_id
 from tracelens_graph.loaders.sources import Source
 from tracelens_graph.loaders.xplane.collect import Index
@@ -89,6 +89,10 @@ class XplaneDetails(Details):
                     events[at - begin] = self._names[at - self._core.info.events]
                 self._source.check_unchanged()
                 yield msgspec.json.encode(events)
+
+    def places(self) -> np.ndarray | None:
+        """That no block stands in the file as text; None for bytes in memory."""
+        return np.full((len(self.first), 3), (0, 0, NO_TEXT), np.int64) if self._source.lasting else None
 
     def identity(self) -> str:
         """Hash of the decompressed bytes."""
