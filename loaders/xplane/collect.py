@@ -41,6 +41,7 @@ class Events:
     Attributes:
         names: texts that codes point into: names of events and texts of statistics.
         threads: (process or device, thread or stream).
+        streams: name of each stream of a device, by its code.
         uid: place of each event among all events of the file.
         name: code of its name.
         thread: code of its thread.
@@ -54,6 +55,7 @@ class Events:
 
     names: list[str] = field(default_factory=list)
     threads: list[tuple[Any, Any]] = field(default_factory=list)
+    streams: dict[int, str] = field(default_factory=dict)
     uid: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     name: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
     thread: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
@@ -132,6 +134,8 @@ class Collector:
                 self.events.count += found.count
                 continue
             thread = self._thread(int(gpu[1]), found.id) if gpu else self._thread(self._host, found.name or found.id)
+            if gpu:
+                self.events.streams.setdefault(thread, found.name or str(found.id))
             for block in found.blocks:
                 self._add(plane, codes, found, block, thread, bool(gpu))
 

@@ -79,18 +79,20 @@ def _info(source: Source, events: Events, told: Mapping[str, Mapping[str, Any]],
     start = told.get(TASK, {}).get("profile_start_time", 0)
     start = start if isinstance(start, int) and 0 <= start < 2**62 else 0
     metadata: dict[str, Any] = {"profiler": XLA, "baseTimeNanoseconds": start}
-    if devices := [_device(name, stats) for name, stats in told.items() if GPU.fullmatch(name) and len(stats) > 1]:
-        metadata["deviceProperties"] = sorted(devices, key=lambda one: int(one["id"]))
+    if properties := [_device(name, stats) for name, stats in told.items() if GPU.fullmatch(name) and len(stats) > 1]:
+        metadata["deviceProperties"] = sorted(properties, key=lambda one: int(one["id"]))
     for key in ("jax_version", "jaxlib_version"):
         if isinstance(version := told.get("/host:metadata", {}).get(key), str):
             metadata[key] = version
     process = _process(told)
+    streams = [[*events.threads[code], name] for code, name in events.streams.items()]
+    devices = {device: f"/device:GPU:{device}" for device, *_ in streams if device != process}
     return TraceInfo(
         source=source.name,
         start_epoch_ns=start,
         metadata=metadata,
-        processes=[[process, "host", ""]],
-        threads=[[pid, tid, str(tid)] for pid, tid in events.threads if pid == process],
+        processes=[[process, "host", ""], *([device, name, ""] for device, name in devices.items())],
+        threads=[*([pid, tid, str(tid)] for pid, tid in events.threads if pid == process), *streams],
         events=events.count,
         accelerator="TPU" if any(name.startswith("/device:TPU") for name in told) else "",
         left_out=dict(events.left_out),

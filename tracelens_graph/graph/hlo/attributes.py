@@ -67,6 +67,10 @@ def attributes(program: Program, one: Instruction) -> list[str]:
         shapes = [operand.shape for operand in program.operands(convolution)][:2]
         told += [f"{name}={shape}" for name, shape in zip(("input", "filter"), shapes, strict=False)]
         told += [f"type={shape.name}" for shape in shapes[:1]]
+    elif attention := work.attention_of(one):
+        told.append(f"attention={'x'.join(map(str, attention[:-1]))}")
+        told += ["causal=1"] if attention.causal else []
+        told += [f"type={shape.name}" for operand in program.operands(one)[:1] for shape in operand.shape.arrays()][:1]
     cost = work.work(program, one)
     told += [f"{name}={value}" for name, value in zip(cost._fields, cost, strict=True) if value or name == "flops"]
     return [text[:_LONGEST] for text in told]

@@ -20,6 +20,7 @@ _SHEETS = {
 """Kind of instruction -> table by family in which its calls are shown; all others are in `XLA`."""
 
 _MATRIX = frozenset(("GEMM", "CONV_fwd", "CONV_bwd", "SDPA_fwd", "SDPA_bwd"))
+_ATTENTION = ("B", "N_Q", "H_Q", "N_KV", "H_KV", "d_h_qk", "d_h_v")
 _UNCOUNTED = ("custom-call(other)", "custom-call(triton)", "custom-call(norm forward)", "custom-call(norm backward)")
 
 
@@ -75,9 +76,14 @@ def _precision(name: str) -> str:
 
 
 def _params(told: dict[str, str]) -> dict[str, Any]:
+    """The sizes, by the names that models of PyTorch's ops have."""
     sizes = told.get("product", "").split("x")
     if len(sizes) == 4 and all(size.isdecimal() for size in sizes):
         batch, m, n, k = map(int, sizes)
         return {"M": m, "N": n, "K": k, "bias": False, "dtype_A_B": (told.get("type", ""),) * 2, "B": batch}
+    if len(sizes := told.get("attention", "").split("x")) == len(_ATTENTION) and all(
+        size.isdecimal() for size in sizes
+    ):
+        return dict(zip(_ATTENTION, map(int, sizes), strict=True)) | {"causal": told.get("causal") == "1"}
     names = {"input": "input_shape", "filter": "filter_shape"}
     return {name: told[key] for key, name in names.items() if key in told}

@@ -26,6 +26,7 @@ from tracelens_graph.schema.tables import (
     structure,
     tensors,
     timeline,
+    tracelens_jax,
     tracelens_ranks,
 )
 
@@ -33,7 +34,7 @@ TABLES: Mapping[str, TableSchema] = {
     name: schema
     for theme in (
         timeline, ops, kernels, performance, places, ranks, paths, structure, calls, tensors, across, linkage,
-        tracelens_ranks, replay,
+        tracelens_ranks, tracelens_jax, replay,
     )
     for name, schema in theme.SCHEMAS.items()
 }  # fmt: skip
