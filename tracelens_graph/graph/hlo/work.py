@@ -385,7 +385,8 @@ def attention_of(one: Instruction) -> Attention | None:
     told.setdefault("num_gqa_groups", told.get("attn_heads", 0))
     if not all(name in told for name in _TE_SIZES):
         return None
-    return Attention(*(told[name] for name in _TE_SIZES), causal=told.get("mask_type") in _CAUSAL)
+    batch, n_q, heads_q, n_kv, heads_kv, d_qk, d_v = (told[name] for name in _TE_SIZES)
+    return Attention(batch, n_q, heads_q, n_kv, heads_kv, d_qk, d_v, told.get("mask_type") in _CAUSAL)
 
 
 def _te_attention(_: Program, one: Instruction) -> int:
