@@ -17,8 +17,6 @@ from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.schema import (
     FLAG_MEANING,
     HOST_KINDS,
-    KIND_MEANING,
-    OWNER_RULE_MEANING,
     PYTHON_KINDS,
     REPAIR_MEANING,
     Kind,
@@ -189,7 +187,7 @@ def _nodes(g: Core) -> Table:
         {
             "kind": [kind.name for kind in kinds],
             "count": count[kinds],
-            "meaning": [KIND_MEANING[kind] for kind in kinds],
+            "meaning": [g.info.kind_meaning[kind] for kind in kinds],
         },
         {"kind": Column("kind of node"), "count": Column("number of nodes"), "meaning": Column("what it is")},
         "Nodes",
@@ -222,7 +220,7 @@ def _launches(g: Core) -> Table:
             "gpu_events": [len(of_rule) for of_rule in rows],
             "gpu_sum_ms": np.array(time) / 1e6,
             "percent": 100 * np.array(time) / max(total, 1),
-            "meaning": [OWNER_RULE_MEANING[rule] for rule in rules],
+            "meaning": [g.info.owner_rule_meaning[rule] for rule in rules],
         },
         {
             "rule": Column("how GPU events got the op they are charged to"),
