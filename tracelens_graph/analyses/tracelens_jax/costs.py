@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -106,14 +107,18 @@ def _of_convolution(one: Instruction) -> Mapping[str, Any]:
     }
 
 
+_BIAS = 3
+"""Position of the bias among the operands of TransformerEngine's attention: behind queries, keys and values, which are
+empty where they are packed into one another."""
+
+
 def _of_attention(one: Instruction, cost: Cost) -> Mapping[str, Any]:
     told = dict(cost.params)
     causal = told.pop("causal", None)
     dtype = one.types[0] if one.types else ""
-    bias = one.dims[3] if len(one.dims) > 3 else []
     return {
         **told,
-        "bias": bias,
+        "bias": len(one.dims) > _BIAS and prod(one.dims[_BIAS]) > 0,
         "dtype_A_B": [dtype] * 2,
         "causal": causal,
         "flash_impl": True,
