@@ -67,7 +67,7 @@ def frame_name(name: str) -> str:
     return name
 
 
-_SIZE = re.compile(r"(?:^|\s)size:(\d{1,18})(?:\s|$)")
+_SIZE = re.compile(r"(?:^|\s)(?:size|num_bytes):(\d{1,18})(?:\s|$)")
 
 
 def bytes_told(details: str) -> int | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tracelens_graph.graph.arrays import distinct, positions_by
 from tracelens_graph.graph.forest import build_forest
 from tracelens_graph.graph.links import link_by_correlation
 from tracelens_graph.loaders.xplane.collect import ABSENT, Events
@@ -90,14 +91,35 @@ def _joined(first: Made, second: Made) -> Made:
 
 
 def _ranges_around(events: Events, launches: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """For each launch the latest event named like its instruction that holds the launch's start, -1 without one."""
+    """For each launch the latest event named like its instruction that holds the launch's start, -1 without one.
+
+    Launches may stand on a line of their own. Several devices run one program at nearly the same time, so for each line
+    of launches the thread counts whose ranges hold most of them; others only where that has none.
+    """
     names = np.zeros(len(events.names) + 1, bool)
     names[wanted] = True
     is_range = names[events.name] & ~events.on_gpu
     is_range[launches] = False
     ranges = np.flatnonzero(is_range)
-    if not len(ranges):
-        return np.full(len(launches), -1, np.int64)
+    around = np.full(len(launches), -1, np.int64)
+    threads = distinct(events.thread[ranges])[0].tolist() if len(ranges) else []
+    for line, at in positions_by(events.thread[launches]) if threads else ():
+        found = [_holding(events, ranges[events.thread[ranges] == one], launches[at], wanted[at]) for one in threads]
+        near = [(one == line, _number(events, one) == _number(events, line)) for one in threads]
+        order = sorted(range(len(threads)), key=lambda i: (np.count_nonzero(found[i] >= 0), near[i]), reverse=True)
+        for i in order:
+            around[at] = np.where(around[at] < 0, found[i], around[at])
+    return around
+
+
+def _number(events: Events, thread: int) -> str:
+    """The digits at the end of the name of a thread, which tell it on all of its lines."""
+    name = str(events.threads[thread][1])
+    return name[len(name.rstrip("0123456789")) :]
+
+
+def _holding(events: Events, ranges: np.ndarray, launches: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """For each launch the latest of some ranges that is named as wanted and holds its start, -1 without one."""
     start = events.start_ns
     ranges = ranges[np.lexsort((start[ranges], events.name[ranges]))]
     moments, place = np.unique(np.concatenate((start[ranges], start[launches])), return_inverse=True)

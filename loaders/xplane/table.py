@@ -10,7 +10,7 @@ import numpy as np
 
 from tracelens_graph.graph.arrays import distinct, is_kind
 from tracelens_graph.graph.build import EventTable
-from tracelens_graph.graph.hlo.origin import Origin, origin_of
+from tracelens_graph.graph.hlo.origin import Origin, common_origin, origin_of
 from tracelens_graph.graph.hlo.program import Instruction, Program
 from tracelens_graph.loaders.xplane.arguments import ArgumentSet, argument_set
 from tracelens_graph.loaders.xplane.collect import ABSENT, Events
@@ -229,11 +229,18 @@ def _told(events: Events, is_op: np.ndarray, program: np.ndarray, hlo: np.ndarra
     for i, at in enumerate(order[first].tolist()):
         if found := known.find(int(program[at]), events.names[int(hlo[at])]):
             codes[:, i] = sets.setdefault(argument_set(*found), len(sets)), len(origins)
-            origins.append(origin_of(found[0].origin(found[1])))
+            origins.append(_origin(*found))
             facts.append(_facts(*found, origins[-1]))
     told = np.full((2, len(is_op)), -1, np.int32)
     told[:, order] = np.repeat(codes, np.diff([*first.tolist(), len(order)]), axis=1)
     return _Told(told[0], list(sets), told[1], origins, facts)
+
+
+def _origin(program: Program, one: Instruction) -> Origin:
+    body = program.body(one) if one.opcode == "call" and not one.op_name else None
+    if body is None:
+        return origin_of(program.origin(one))
+    return common_origin(origin_of(name) for inner in body.instructions if (name := program.origin(inner)))
 
 
 def _facts(program: Program, one: Instruction, origin: Origin) -> dict[str, Any]:
@@ -242,7 +249,7 @@ def _facts(program: Program, one: Instruction, origin: Origin) -> dict[str, Any]
         "program": f"{program.name}({program.id})",
         "opcode": one.opcode,
         "fusion kind": one.fusion_kind,
-        "op_name": program.origin(one),
+        "op_name": one.op_name if one.opcode == "call" else program.origin(one),
         "pass": origin.part.value,
         "source": f"{one.file}:{one.line}" if one.file else "",
         "custom call": one.target,
