@@ -49,13 +49,13 @@ def simulate(devices: int = 1, steps: int = 2, layers: int = 2, seed: int = 0, *
 
 
 def write(run: Run, folder: str | os.PathLike[str]) -> Path:
-    """Write the profile as `jax.profiler` does, `plugins/profile/TIME/host.xplane.pb`, and `host.truth.json` beside it.
+    """Write the profile as `jax.profiler` does, `plugins/profile/TIME/host.xplane.pb`, and `truth.json`.
 
     Gives the path of the profile. Makes the folder; OSError if it cannot be written.
     """
     inner = Path(folder) / "plugins/profile/2025_07_01_23_00_36"
     inner.mkdir(parents=True, exist_ok=True)
-    (inner / "host.truth.json").write_text(json.dumps(run.truth, indent=1))
+    (Path(folder) / "truth.json").write_text(json.dumps(run.truth, indent=1))
     file = inner / "host.xplane.pb"
     file.write_bytes(run.profile)
     return file
