@@ -14,6 +14,7 @@ from tracelens_graph.graph.hlo.origin import Origin, common_origin, origin_of
 from tracelens_graph.graph.hlo.program import Instruction, Program
 from tracelens_graph.loaders.xplane.arguments import ArgumentSet, argument_set
 from tracelens_graph.loaders.xplane.collect import ABSENT, Events
+from tracelens_graph.loaders.xplane.collectives import collective_arguments
 from tracelens_graph.loaders.xplane.command_buffers import NODE
 from tracelens_graph.loaders.xplane.details import Sources
 from tracelens_graph.loaders.xplane.hlo import read_program
@@ -118,10 +119,11 @@ def event_table(events: Events, which: Instructions, known: Programs) -> tuple[E
         columns["correlation"][len(hlo) - len(parts.correlation) : len(hlo)] = parts.correlation
     _fill_bytes(events, columns["bytes"])
     sources = Sources(columns["uid"][ops], told.place[ops], told.facts)
+    collectives = collective_arguments(events, columns["kind"], program, hlo, known)
     names, columns["name"] = _renamed(events, columns["name"])
     return EventTable(
         columns, names, events.threads, told.argsets, autograd_flows=calls.arrows,
-        of_graphs=parts.kernels,
+        collectives=list(collectives.items()), of_graphs=parts.kernels,
     ), sources  # fmt: skip
 
 

@@ -102,6 +102,15 @@ def load_set(
     return traces
 
 
+def ranks_in(traces: TraceSet) -> TraceSet:
+    """The ranks of a job: its traces, or the devices in profiles of JAX; what is to be said of these goes along."""
+    divided = traces.by_device()
+    if divided is not traces:
+        hosts = "1 profile" if len(traces) == 1 else f"{len(traces):,} profiles"
+        say([f"ranks: the {len(divided):,} devices in {hosts} of JAX", *divided.notes[len(traces.notes) :]])
+    return divided
+
+
 def warn(lines: Iterable[str]) -> None:
     """Lines on standard error, as warnings."""
     say(f"warning: {line}" for line in lines)
