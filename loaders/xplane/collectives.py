@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.collective_kinds import communication
 from tracelens_graph.graph.hlo.collectives import Collective, Groups, collective_of
 from tracelens_graph.graph.hlo.program import Instruction, Program
@@ -57,20 +58,30 @@ def collective_arguments(
         program, hlo: number of the program and code of the instruction's name of each, `ABSENT` and -1 for none.
         known: the programs.
     """
-    parts = list(_parts(events, kind, program, hlo))
-    devices = {part.device for part in parts}
+    rows = _rows(events, kind, program, hlo)
+    devices = set(_devices(events, rows))
     found: dict[tuple[int, str], Collective] = {}
     is_whole: dict[tuple[int, str], bool] = {}
-    for one in dict.fromkeys(part.instruction for part in parts):
+    programs, code = distinct(program[rows])
+    width = len(events.names)
+    pairs, pair = distinct(code * width + hlo[rows])
+    is_found = np.zeros(len(pairs), bool)
+    for at, key in enumerate(pairs.tolist()):
+        one = int(programs[key // width]), events.names[key % width]
         instruction = known.find(*one)
         if instruction and (collective := collective_of(*instruction, len(devices) if len(devices) > 1 else 0)):
             found[one] = _on_devices(collective, instruction[0].devices)
             is_whole[one] = instruction[1].opcode != "fusion"
+            is_found[at] = True
+    if not found:
+        return {}
+    rows = rows[is_found[pair]]
+    parts = list(_parts(events, rows, program, hlo))
     names = events.names
     kept = []
-    for at, part in zip(_places(events, parts), parts, strict=True):
+    for at, part in zip(rows.tolist(), parts, strict=True):
         # Other kernels of a fusion compute.
-        if part.instruction in found and (is_whole[part.instruction] or communication(names[int(events.name[at])])):
+        if is_whole[part.instruction] or communication(names[int(events.name[at])]):
             kept.append(part)
     numbers = _numbers(kept, {one: _name(collective.groups) for one, collective in found.items()})
     ordered = sorted(devices)
@@ -80,22 +91,37 @@ def collective_arguments(
     }
 
 
-def _places(events: Events, parts: list[_Part]) -> np.ndarray:
-    return np.searchsorted(events.uid, np.array([part.uid for part in parts], np.int64))
-
-
-def _parts(events: Events, kind: np.ndarray, program: np.ndarray, hlo: np.ndarray) -> Iterator[_Part]:
-    count = len(events.uid)
+def _rows(events: Events, kind: np.ndarray, program: np.ndarray, hlo: np.ndarray) -> np.ndarray:
+    """Positions of what instructions did on devices."""
+    count = len(events)
     kind, program, hlo = kind[:count], program[:count], hlo[:count]
-    none = np.full(count, ABSENT, np.int64)
-    ordinal, run = (events.numbers.get(name, none) for name in ("device_ordinal", "run_id"))
-    on_gpu = bool(events.on_gpu.any())
-    rows = events.on_gpu & (kind == Kind.Kernel) if on_gpu else (kind == Kind.Op) & (ordinal >= 0)
-    for at in np.flatnonzero(rows & (hlo >= 0) & (program != ABSENT)).tolist():
-        device = int(events.threads[int(events.thread[at])][0]) if events.on_gpu[at] else int(ordinal[at])
-        execution = int(run[at]) if run[at] != ABSENT else 0
+    if events.on_gpu.any():
+        rows = events.on_gpu & (kind == Kind.Kernel)
+    elif "device_ordinal" in events.numbers:
+        rows = (kind == Kind.Op) & (events.numbers["device_ordinal"] >= 0)
+    else:
+        return np.zeros(0, np.int64)
+    return np.flatnonzero(rows & (hlo >= 0) & (program != ABSENT))
+
+
+def _devices(events: Events, rows: np.ndarray) -> list[int]:
+    """The device of each."""
+    if not len(rows):
+        return []
+    if events.on_gpu[rows[0]]:
+        codes, of = distinct(events.thread[rows])
+        device = np.array([int(events.threads[code][0]) for code in codes.tolist()])
+        return device[of].tolist()
+    return events.numbers["device_ordinal"][rows].tolist()
+
+
+def _parts(events: Events, rows: np.ndarray, program: np.ndarray, hlo: np.ndarray) -> Iterator[_Part]:
+    run = events.numbers["run_id"][rows] if "run_id" in events.numbers else np.full(len(rows), ABSENT, np.int64)
+    uid = events.uid[rows]
+    for i, (at, device) in enumerate(zip(rows.tolist(), _devices(events, rows), strict=True)):
+        execution = int(run[i]) if run[i] != ABSENT else 0
         instruction = int(program[at]), events.names[int(hlo[at])]
-        yield _Part(int(events.uid[at]), int(events.start_ns[at]), device, execution, instruction)
+        yield _Part(int(uid[i]), int(events.start_ns[at]), device, execution, instruction)
 
 
 def _on_devices(collective: Collective, devices: tuple[int, ...]) -> Collective:

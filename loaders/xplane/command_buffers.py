@@ -27,8 +27,9 @@ class Nodes:
     Attributes:
         start_ns, dur_ns, thread: of each.
         program, hlo: number of the program, and the code of the instruction's name.
-        correlation: a correlation id that no event has, which the kernels have from now on.
+        correlation: a correlation id that no event has.
         kernels: positions of the events that the parts launched.
+        of_kernels: correlation id of the part that launched each.
     """
 
     start_ns: np.ndarray
@@ -38,6 +39,7 @@ class Nodes:
     hlo: np.ndarray
     correlation: np.ndarray
     kernels: np.ndarray
+    of_kernels: np.ndarray
 
     @property
     def instances(self) -> Made:
@@ -52,22 +54,23 @@ class Nodes:
 
 
 _NOTHING = np.zeros(0, np.int64)
-NO_NODES = Nodes(*[_NOTHING] * 7)
+NO_NODES = Nodes(*[_NOTHING] * 8)
 
 
-def nodes(events: Events, kernels: np.ndarray, launch: np.ndarray, program: np.ndarray, hlo: np.ndarray) -> Nodes:
+def nodes(
+    events: Events, free: int, kernels: np.ndarray, launch: np.ndarray, program: np.ndarray, hlo: np.ndarray
+) -> Nodes:
     """Divide the launches of kernels that name other instructions than their launch does.
 
     Args:
-        events: the events; the correlation ids of such kernels are changed.
+        events: the events.
+        free: a correlation id above all others.
         kernels: positions of GPU events that name an instruction and have a launch.
         launch: position of the launch of each.
         program, hlo: of every event what instruction it is about.
     """
     other = (hlo[kernels] != hlo[launch]) | (program[kernels] != program[launch])
     kernels, launch = kernels[other], launch[other]
-    correlation = events.numbers.get("correlation_id", _NOTHING)
-    free = int(correlation.max(initial=0)) + 1
     if not len(kernels) or free + len(kernels) >= 2**63:
         return NO_NODES
     order = np.lexsort((events.start_ns[kernels], hlo[kernels], program[kernels], launch))
@@ -91,8 +94,7 @@ def nodes(events: Events, kernels: np.ndarray, launch: np.ndarray, program: np.n
     begin, end = duration * number // of, duration * (number + 1) // of
     ids = free + np.arange(len(call))
     kernels, part = kernels[fits[part]], part[fits[part]]
-    correlation[kernels] = ids[part]
     return Nodes(
         (events.start_ns[call] + begin)[fits], (end - begin)[fits], events.thread[call][fits].astype(np.int64),
-        program[head][fits], hlo[head][fits].astype(np.int64), ids[fits], kernels,
+        program[head][fits], hlo[head][fits].astype(np.int64), ids[fits], kernels, ids[part],
     )  # fmt: skip

@@ -45,9 +45,9 @@ def instructions(events: Events) -> Instructions:
     Args:
         events: the events; `thread` is changed.
     """
-    count = len(events.uid)
+    count = len(events)
     program = events.numbers.get("program_id", np.full(count, ABSENT, np.int64))
-    hlo = events.texts.get("hlo_op", np.full(count, -1, np.int32)).copy()
+    hlo = events.texts.get("hlo_op", np.full(count, -1, np.int32))
     correlation = events.numbers.get("correlation_id", np.full(count, ABSENT, np.int64))
     has_id = (correlation != ABSENT) & (correlation > 0)
     gpu = np.flatnonzero(events.on_gpu)
@@ -62,7 +62,6 @@ def instructions(events: Events) -> Instructions:
         correlation[calls], events.start_ns[calls], correlation[with_id], events.start_ns[with_id]
     )
     told = (found >= 0) & (hlo[with_id] >= 0)
-    program = program.copy()
     kernels, launch = with_id[told], found[told]
     # The launch of a command buffer runs kernels of many instructions, and is of none of them.
     least, most = np.full(len(calls), np.iinfo(np.int32).max), np.full(len(calls), -1)
@@ -79,7 +78,7 @@ def instructions(events: Events) -> Instructions:
     hlo[around[inside]] = hlo[named[inside]]
     program[around[inside]] = program[named[inside]]
     made = _made(events, named[~inside], program, hlo)
-    parts = nodes(events, kernels, calls[launch], program, hlo)
+    parts = nodes(events, int(correlation.max()) + 1, kernels, calls[launch], program, hlo)
     if len(parts.kernels):
         made = _joined(made, parts.instances)
     return Instructions(program, hlo, is_op, is_launch, made, parts)
@@ -159,6 +158,6 @@ def _callers(events: Events, launches: np.ndarray, threads: np.ndarray) -> np.nd
     forest = build_forest(
         events.thread[host], events.start_ns[host], events.dur_ns[host], np.zeros(len(host), np.uint8)
     )
-    caller = np.full(len(events.uid), -1, np.int64)
+    caller = np.full(len(events), -1, np.int32)
     caller[host[forest.order]] = forest.parent
     return caller[launches]

@@ -93,7 +93,7 @@ def event_table(events: Events, which: Instructions, known: Programs) -> tuple[E
     del kind, name
     told = _told(events, columns["kind"] == Kind.Op, program, hlo, known)
     calls = _scopes(events, columns, told.place, told.origins)
-    count, recorded = len(columns["kind"]) + len(calls.name), len(events.uid)
+    count, recorded = len(columns["kind"]) + len(calls.name), len(events)
     modules = {
         "kind": np.full(len(calls.name), Kind.Module, np.uint8),
         "name": np.array([events.code(one) for one in calls.names], np.int32)[calls.name],
@@ -116,6 +116,7 @@ def event_table(events: Events, which: Instructions, known: Programs) -> tuple[E
     correlation = events.numbers.get("correlation_id")
     if correlation is not None:
         columns["correlation"][:recorded] = np.where(correlation > 0, correlation, -1)
+        columns["correlation"][parts.kernels] = parts.of_kernels
         columns["correlation"][len(hlo) - len(parts.correlation) : len(hlo)] = parts.correlation
     _fill_bytes(events, columns["bytes"])
     sources = Sources(columns["uid"][ops], told.place[ops], told.facts)
@@ -132,7 +133,7 @@ def _scopes(events: Events, columns: Mapping[str, np.ndarray], place: np.ndarray
         return NO_SCOPES
     run = events.numbers.get("run_id")
     on_gpu = np.zeros(len(place), bool)
-    on_gpu[: len(events.uid)] = events.on_gpu
+    on_gpu[: len(events)] = events.on_gpu
     host = np.flatnonzero(~on_gpu & is_kind(columns["kind"], NESTING_RANK))
     runs = np.zeros(len(place), np.int64)
     if run is not None:
