@@ -40,7 +40,7 @@ from tracelens_graph.loaders.kineto.categories import CATEGORIES
 from tracelens_graph.perf.devices import architecture
 from tracelens_graph.perf.registry import sheets
 from tracelens_graph.schema import REPAIR_MEANING
-from tracelens_graph.schema.tables import TABLES, tracelens_ranks
+from tracelens_graph.schema.tables import TABLES, tracelens_jax, tracelens_ranks
 from tracelens_graph.schema.tables.performance import PERF_SHEET
 from tracelens_graph.simulate import simulate, write
 from tracelens_graph.table import Column
@@ -210,6 +210,13 @@ OTHER_TABLES = {
             f'tlg.tracelens_tables(ranks)["{name}"]',
         )
         for name in tracelens_ranks.SCHEMAS
+    },
+    **{
+        name: (
+            f"tracelens-graph report PROFILE --layout tracelens --table {name}",
+            f'tracelens_graph.compat.generate_perf_report_jax("PROFILE", output_csvs_dir="sheets")["{name}"]',
+        )
+        for name in tracelens_jax.SCHEMAS
     },
     **{
         f"critical_path{name}": (
