@@ -167,6 +167,7 @@ class Collector:
         self._data = data
         self._host = host
         self._thread_codes: dict[tuple[Any, Any], int] = {}
+        self._lanes: dict[Any, int] = {}
         self._parts: list[_Part] = []
 
     def read(self, plane: Plane) -> None:
@@ -200,7 +201,7 @@ class Collector:
             for column in (self.index.plane, self.index.first, self.index.begin, self.index.count):
                 del column[runs:]
             return
-        thread = self._thread(int(gpu[1]), found.id) if gpu else self._thread(self._host, found.name or found.id)
+        thread = self._thread(int(gpu[1]), found.id) if gpu else self._thread(self._host, self._lane(found))
         if gpu:
             events.streams.setdefault(thread, found.name or str(found.id))
         for part in self._parts[first:]:
@@ -239,6 +240,11 @@ class Collector:
                     setattr(part, key, whole[:0])
             setattr(events, key, whole)
         return events
+
+    def _lane(self, found: Line) -> Any:
+        """What a thread of the host is called; threads of Python often have one name, and then their number behind."""
+        name = found.name or found.id
+        return name if self._lanes.setdefault(name, found.id) == found.id else f"{name}/{found.id}"
 
     def _thread(self, process: Any, thread: Any) -> int:
         return self._thread_codes.setdefault((process, thread), len(self._thread_codes))

@@ -154,6 +154,18 @@ def test_scopes_hold_the_forward_pass_and_lead_to_the_backward_pass() -> None:
     assert pairs == [("dot.3", "dot.5")]
 
 
+def test_threads_of_one_name_stay_two() -> None:
+    host = Plane("/host:CPU")
+    for id in (5, 6):
+        host.line(id, "python3", 0, host.event(f"$a.py:{id} f", id * US, 10 * US), host.event("g", (id + 2) * US, US))
+    core = load_core(plain.written(host))
+    c = core.columns
+    assert [core.threads[int(c.thread[core.row(one.uid)])][1] for one in core.find(Kind.PythonFunction)] == [
+        "python3", "python3/6",
+    ]  # fmt: skip
+    assert not c.flags.any()
+
+
 def test_starts_and_ends_are_rounded_not_durations() -> None:
     host = Plane("/host:CPU")
     host.line(1, "python", 0, host.event("a", 0, 1), host.event("b", 1400, 1200), host.event("c", 2600, 300))
