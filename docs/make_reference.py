@@ -214,7 +214,7 @@ OTHER_TABLES = {
     **{
         name: (
             f"tracelens-graph report PROFILE --layout tracelens --table {name}",
-            f'tracelens_graph.compat.generate_perf_report_jax("PROFILE", output_csvs_dir="sheets")["{name}"]',
+            f'from tracelens_graph.analyses.tracelens_jax.sheets import jax_tables; jax_tables(profile)["{name}"]',
         )
         for name in tracelens_jax.SCHEMAS
     },
@@ -307,7 +307,8 @@ def _tables(g: tlg.TraceGraph) -> Iterator[str]:
         "In calls, `g` is what `tlg.load(TRACE)` gives; a window of it (`g.window(step=3)`) does as well, see\n"
         "[windows-and-steps.md](windows-and-steps.md). `ranks` is what `tlg.load_set(FOLDER)` gives, `linked` what\n"
         "`tlg.load(TRACE, et=ET)` does: see [linkage.md](linkage.md); `programs` is a folder that `replay -o` wrote,\n"
-        "`a` and `b` are results of its programs: see [replay.md](replay.md). *With* names the option of\n"
+        "`a` and `b` are results of its programs: see [replay.md](replay.md); `profile` is a profile of JAX, see\n"
+        "[jax.md](jax.md). *With* names the option of\n"
         "`tracelens-graph report` that adds a column, in Python a field of `tlg.ReportOptions`.\n\n"
     )
     yield from _rows(("table", "says"), ((f"[{name}](#{name})", TABLES[name].answers) for name in TABLES))
