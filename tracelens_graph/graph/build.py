@@ -74,17 +74,13 @@ def build_core(table: EventTable) -> Core:
         table.info.lead_ns = max(origin - table.first_ns, 0)
     autograd_flows, launch_flows = (flows.since(origin) for flows in (table.autograd_flows, table.launch_flows))
     kind = columns["kind"]
-    host = np.flatnonzero(is_kind(kind, HOST_KINDS))
-    host = host[np.argsort(columns["uid"][host], kind="stable")]
+    host = np.flatnonzero(is_kind(kind, HOST_KINDS)).astype(np.int32)
+    if not (columns["uid"][1:] > columns["uid"][:-1]).all():
+        host = host[np.argsort(columns["uid"][host], kind="stable")]
     gpu = np.flatnonzero(is_kind(kind, GPU_KINDS))
     layer = np.flatnonzero(is_kind(kind, LAYER_KINDS))
     _fill_devices(columns, np.flatnonzero(is_kind(kind, DEVICE_KINDS)), table.threads)
-    forest = build_forest(
-        columns["thread"][host],
-        columns["start_ns"][host],
-        columns["dur_ns"][host],
-        _RANK_OF_KIND[kind[host]],
-    )
+    forest = build_forest(columns["thread"], columns["start_ns"], columns["dur_ns"], _RANK_OF_KIND[kind], host)
     host = host[forest.order]
     columns["flags"][host[forest.outlives]] |= Flag.outlives_parent.value
     launch = _launches(columns, host, gpu, launch_flows)
@@ -237,11 +233,11 @@ def _rows(
     slot = forest.last[call]
     order = np.lexsort((uid[gpu[linked]], stream[gpu[linked]], start[gpu[linked]], -forest.depth[call], slot))
     linked, call, slot = linked[order], call[order], slot[order]
-    before = np.searchsorted(slot, np.arange(hosts), "left")
-    host_row = np.arange(hosts) + before
+    # Of every host event how many GPU events stand before it: of those with an earlier slot.
+    host_row = np.zeros(hosts, np.int32)
+    host_row[1:] = np.cumsum(np.bincount(slot, minlength=hosts)[:-1], dtype=np.int32) if hosts else 0
+    host_row += np.arange(hosts, dtype=np.int32)
     gpu_row = slot + 1 + np.arange(len(linked))
-    per_call = np.concatenate(([0], np.cumsum(np.bincount(call, minlength=hosts)))) if hosts else np.zeros(1, np.int64)
-    in_subtree = per_call[forest.last + 1] - per_call[np.arange(hosts)] if hosts else np.zeros(0, np.int64)
     inside = hosts + len(linked)
     lone = gpu[unlinked]
     lone = lone[np.lexsort((uid[lone], start[lone], stream[lone], device[lone]))]
@@ -249,14 +245,14 @@ def _rows(
     layer = layer[np.lexsort((uid[layer], -dur[layer], start[layer], thread[layer], kind[layer]))]
     total = inside + len(lone) + len(layer)
 
-    rows = np.empty(total, np.int64)
+    rows = np.empty(total, np.int32)
     rows[host_row], rows[gpu_row] = host, gpu[linked]
     rows[inside:] = np.concatenate((lone, layer))
     parent = np.full(total, -1, np.int32)
-    parent[host_row] = np.where(forest.parent >= 0, host_row[forest.parent], -1) if hosts else -1
+    parent[host_row] = np.where(forest.parent >= 0, host_row[forest.parent], np.int32(-1)) if hosts else -1
     parent[gpu_row] = host_row[call]
     last = np.arange(total, dtype=np.int32)
-    last[host_row] += (forest.last - np.arange(hosts) + in_subtree).astype(np.int32)
+    last[host_row] += _below(forest.last, call)
     depth = np.zeros(total, np.int32)
     depth[host_row] = forest.depth
     depth[gpu_row] = forest.depth[call] + 1
@@ -264,6 +260,22 @@ def _rows(
     structure = {"parent": parent, "last": last, "depth": depth, "owner": owner, "owner_rule": rule}
     structure["gpu"] = np.concatenate((gpu_row, np.arange(inside, inside + len(lone))))
     return rows, structure
+
+
+def _below(last: np.ndarray, call: np.ndarray) -> np.ndarray:
+    """Of every host event the number of rows below it: host events, and GPU events that these and it launched.
+
+    Args:
+        last: position of the last descendant of each.
+        call: position of the launch of each GPU event.
+    """
+    below = last - np.arange(len(last), dtype=np.int32)
+    if len(call):
+        launched = np.zeros(len(last) + 1, np.int32)
+        np.cumsum(np.bincount(call, minlength=len(last)), out=launched[1:])
+        below += launched[last + 1]
+        below -= launched[:-1]
+    return below
 
 
 def _owners(

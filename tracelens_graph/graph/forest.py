@@ -35,7 +35,9 @@ class Forest:
     outlives: np.ndarray
 
 
-def build_forest(group: np.ndarray, start: np.ndarray, dur: np.ndarray, rank: np.ndarray) -> Forest:
+def build_forest(
+    group: np.ndarray, start: np.ndarray, dur: np.ndarray, rank: np.ndarray, rows: np.ndarray | None = None
+) -> Forest:
     """The call forest of events, one set of trees per group.
 
     Args:
@@ -43,7 +45,34 @@ def build_forest(group: np.ndarray, start: np.ndarray, dur: np.ndarray, rank: np
         start: start, ns.
         dur: duration, ns, not negative.
         rank: who goes outside when start and duration are equal: the lower rank, then who comes first here.
+        rows: which events of these arrays count; all without it. `Forest.order` tells positions in it.
     """
+    count = len(start) if rows is None else len(rows)
+    groups = int(group.max()) + 1 if count else 0
+    if count < _LARGE or groups > _FEW:
+        return _forest(*((group, start, dur, rank) if rows is None else (c[rows] for c in (group, start, dur, rank))))
+    # Trees of one group after the other: what is needed on the way takes several times the memory of the result.
+    order, parent, last, depth = (np.empty(count, np.int32) for _ in range(4))
+    outlives = np.empty(count, bool)
+    first = 0
+    for one in range(groups):
+        here = np.flatnonzero((group if rows is None else group[rows]) == one).astype(np.int32)
+        picked = here if rows is None else rows[here]
+        part = _forest(group[picked], start[picked], dur[picked], rank[picked])
+        there = slice(first, first + len(here))
+        order[there] = here[part.order]
+        parent[there] = np.where(part.parent >= 0, part.parent + np.int32(first), np.int32(-1))
+        last[there] = part.last + np.int32(first)
+        depth[there], outlives[there] = part.depth, part.outlives
+        first += len(here)
+    return Forest(order, parent, last, depth, outlives)
+
+
+_LARGE, _FEW = 1 << 18, 64
+"""Events from which on, and groups up to which, trees are made group by group."""
+
+
+def _forest(group: np.ndarray, start: np.ndarray, dur: np.ndarray, rank: np.ndarray) -> Forest:
     count = len(start)
     if not count:
         none = np.zeros(0, np.int64)

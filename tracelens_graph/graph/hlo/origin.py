@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from enum import Enum
-from os.path import commonprefix
+from itertools import takewhile
 from typing import NamedTuple
 
 
@@ -86,8 +86,8 @@ def common_origin(origins: Iterable[Origin]) -> Origin:
     """
     known = list(origins)
     parts = {one.part for one in known}
-    scopes = commonprefix([one.scopes for one in known]) if known else ()
-    return Origin(tuple(scopes), parts.pop() if len(parts) == 1 else Pass.forward, "")
+    levels = takewhile(lambda level: len(set(level)) == 1, zip(*(one.scopes for one in known), strict=False))
+    return Origin(tuple(level[0] for level in levels), parts.pop() if len(parts) == 1 else Pass.forward, "")
 
 
 def _is_word(text: str) -> bool:
