@@ -54,6 +54,10 @@ class Sparse(Mapping[str, np.ndarray]):
         """Add a column by the events that have a value, and these values."""
         self._columns[name] = rows, values
 
+    def entries(self, name: str) -> tuple[np.ndarray, np.ndarray]:
+        """The events that have a value in a column, and these values."""
+        return self._columns[name]
+
     def __getitem__(self, name: str) -> np.ndarray:
         rows, values = self._columns[name]
         whole = np.full(self._count, self._absent, self._dtype)
@@ -117,7 +121,7 @@ class Events:
         return np.concatenate([np.zeros(0, np.int64), *(np.arange(first, stop) for first, stop in self.runs)])
 
     def __len__(self) -> int:
-        return len(self.name)
+        return len(self.on_gpu)
 
     def __post_init__(self) -> None:
         self.codes: dict[str, int] = {}

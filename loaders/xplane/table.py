@@ -28,6 +28,9 @@ from tracelens_graph.schema import NESTING_RANK, STORED, Kind
 _NEVER = ("external_id", "sequence", "forward_thread")
 """What a profile never tells."""
 
+_SLICE = 1 << 18
+"""Events that are looked at together where any number will do."""
+
 _STRUCTURE = ("parent", "last", "depth", "owner", "owner_rule")
 
 
@@ -73,68 +76,83 @@ class Programs:
 def event_table(events: Events, which: Instructions, known: Programs) -> tuple[EventTable, Sources]:
     """The table of events: recorded ones, instances of instructions that only launches tell of, calls of scopes.
 
-    Uids of what was not recorded follow those of the file's events.
+    Uids of what was not recorded follow those of the file's events. Columns of `events` and `which` are taken over, one
+    by one, and must not be used again: each is as large as one of the graph's.
 
     Returns:
         The table without facts of the trace, and what ops are instances of.
     """
     kind, name = _kinds(events, which)
-    parts, program, hlo = which.nodes, which.program, which.hlo
-    columns: dict[str, np.ndarray] = {"kind": kind, "name": name, "thread": events.thread}
-    columns |= {"start_ns": events.start_ns, "dur_ns": events.dur_ns}
-    for made, of_kind in ((which.made, Kind.Op), (parts.calls, Kind.RuntimeCall)):
-        if len(made[0]):
-            start, dur, thread, of_program, code = made
-            named = code if of_kind is Kind.Op else np.full(len(code), events.code(NODE))
-            added: dict[str, np.ndarray] = {"kind": np.full(len(code), of_kind, np.uint8), "start_ns": start}
-            added |= {"name": named.astype(np.int32), "thread": thread.astype(np.int32), "dur_ns": dur}
-            columns = {key: np.concatenate((column, added[key])) for key, column in columns.items()}
-            program, hlo = np.concatenate((program, of_program)), np.concatenate((hlo, code))
-    del kind, name
-    told = _told(events, columns["kind"] == Kind.Op, program, hlo, known)
-    calls = _scopes(events, columns, told.place, told.origins)
-    count, recorded = len(columns["kind"]) + len(calls.name), len(events)
-    modules = {
-        "kind": np.full(len(calls.name), Kind.Module, np.uint8),
-        "name": np.array([events.code(one) for one in calls.names], np.int32)[calls.name],
-        "thread": calls.thread.astype(np.int32),
-        "start_ns": calls.start_ns,
-        "dur_ns": calls.dur_ns,
-        "argset": np.full(len(calls.name), -1, np.int32),
+    recorded, parts = len(events), which.nodes
+    collectives = collective_arguments(events, kind, which.program, which.hlo, known)
+    columns = {
+        "kind": kind,
+        "name": name,
+        "thread": events.thread,
+        "start_ns": events.start_ns,
+        "dur_ns": events.dur_ns,
     }
-    events.names = list(events.codes)
-    ops = np.flatnonzero(told.place >= 0)
+    del kind, name
+    events.thread = events.start_ns = events.dur_ns = events.name = np.zeros(0, np.int32)
+    start, dur, thread, program, hlo = which.made
+    _append(columns, {
+        "kind": np.full(len(hlo), Kind.Op), "name": hlo, "thread": thread, "start_ns": start, "dur_ns": dur
+    })  # fmt: skip
+    ops = np.flatnonzero(columns["kind"] == Kind.Op)
+    old = ops[: len(ops) - len(hlo)]
+    program, hlo = np.concatenate((which.program[old], program)), np.concatenate((which.hlo[old], hlo))
+    which.program = which.hlo = np.zeros(0, np.int32)
+    start, dur, thread, *_ = parts.calls
+    calls = np.arange(len(start)) + len(columns["kind"])
+    if len(calls):
+        _append(columns, {
+            "kind": np.full(len(calls), Kind.RuntimeCall), "name": np.full(len(calls), events.code(NODE)),
+            "thread": thread, "start_ns": start, "dur_ns": dur,
+        })  # fmt: skip
+    told = _told(events, len(columns["kind"]), ops, program, hlo, known)
     columns["argset"] = told.argset
-    for key, column in modules.items():
-        if len(column):
-            columns[key] = np.concatenate((columns[key], column))
+    found = _scopes(events, columns, told.place, told.origins)
+    count = len(columns["kind"]) + len(found.name)
+    _append(columns, {
+        "kind": np.full(len(found.name), Kind.Module),
+        "name": np.array([events.code(one) for one in found.names], np.int32)[found.name],
+        "thread": found.thread, "start_ns": found.start_ns, "dur_ns": found.dur_ns,
+        "argset": np.full(len(found.name), -1),
+    })  # fmt: skip
+    events.names = list(events.codes)
     columns["uid"] = np.concatenate((events.uid, events.count + np.arange(count - recorded)))
+    ops = ops[told.place[ops] >= 0]
+    sources = Sources(columns["uid"][ops], told.place[ops], told.facts)
+    names, columns["name"] = _renamed(events, columns["name"])
+    columns["correlation"] = np.full(count, -1, np.int64)
+    if "correlation_id" in events.numbers:
+        rows, ids = events.numbers.entries("correlation_id")
+        columns["correlation"][rows] = np.where(ids > 0, ids, -1)
+        columns["correlation"][parts.kernels] = parts.of_kernels
+        columns["correlation"][calls] = parts.correlation
+    columns["bytes"] = _bytes(events, count)
     for prop in STORED:
         if prop.name not in (*_STRUCTURE, *columns):
             absent = np.array(prop.absent or 0, prop.dtype)
             columns[prop.name] = np.broadcast_to(absent, count) if prop.name in _NEVER else np.full(count, absent)
-    correlation = events.numbers.get("correlation_id")
-    if correlation is not None:
-        columns["correlation"][:recorded] = np.where(correlation > 0, correlation, -1)
-        columns["correlation"][parts.kernels] = parts.of_kernels
-        columns["correlation"][len(hlo) - len(parts.correlation) : len(hlo)] = parts.correlation
-    _fill_bytes(events, columns["bytes"])
-    sources = Sources(columns["uid"][ops], told.place[ops], told.facts)
-    collectives = collective_arguments(events, columns["kind"], program, hlo, known)
-    names, columns["name"] = _renamed(events, columns["name"])
     return EventTable(
-        columns, names, events.threads, told.argsets, autograd_flows=calls.arrows,
+        columns, names, events.threads, told.argsets, autograd_flows=found.arrows,
         collectives=list(collectives.items()), of_graphs=parts.kernels,
     ), sources  # fmt: skip
+
+
+def _append(columns: dict[str, np.ndarray], more: Mapping[str, np.ndarray]) -> None:
+    """Append to columns, one by one, in their types."""
+    if len(more["kind"]):
+        for key, added in more.items():
+            columns[key] = np.concatenate((columns[key], added.astype(columns[key].dtype)))
 
 
 def _scopes(events: Events, columns: Mapping[str, np.ndarray], place: np.ndarray, origins: list[Origin]) -> Scopes:
     if not any(one.scopes for one in origins):
         return NO_SCOPES
     run = events.numbers.get("run_id")
-    on_gpu = np.zeros(len(place), bool)
-    on_gpu[: len(events)] = events.on_gpu
-    host = np.flatnonzero(~on_gpu & is_kind(columns["kind"], NESTING_RANK))
+    host = np.flatnonzero(is_kind(columns["kind"], NESTING_RANK))
     runs = np.zeros(len(place), np.int64)
     if run is not None:
         runs[: len(run)] = run
@@ -150,25 +168,33 @@ def _scopes(events: Events, columns: Mapping[str, np.ndarray], place: np.ndarray
     )  # fmt: skip
 
 
-def _fill_bytes(events: Events, size: np.ndarray) -> None:
+def _bytes(events: Events, count: int) -> np.ndarray:
     """Bytes of copies and fills, from what is told of them."""
+    absent = next(prop.absent for prop in STORED if prop.name == "bytes")
+    size = np.broadcast_to(np.array(absent, np.int64), count)
     for stat in ("memcpy_details", "memset_details"):
         if stat in events.texts:
-            codes = events.texts[stat]
-            at = np.flatnonzero((codes >= 0) & events.on_gpu)
-            sizes = {code: bytes_told(events.names[code]) for code in np.unique(codes[at]).tolist()}
-            for place in at.tolist():
-                if (told := sizes[int(codes[place])]) is not None:
+            rows, codes = events.texts.entries(stat)
+            sizes = {code: bytes_told(events.names[code]) for code in np.unique(codes).tolist()}
+            size = np.array(size)
+            for place, code in zip(rows.tolist(), codes.tolist(), strict=True):
+                if events.on_gpu[place] and (told := sizes[code]) is not None:
                     size[place] = told
+    return size
 
 
 def _kinds(events: Events, which: Instructions) -> tuple[np.ndarray, np.ndarray]:
     """Kind of each event, and the code of its name: steps get their number."""
     width = max(len(events.threads), 1)
-    codes, first = distinct(events.name.astype(np.int64) * width + events.thread)
-    told = [host_kind(events.names[code // width], str(events.threads[code % width][1])) for code in codes.tolist()]
-    kind = np.array([int(one) for one in told] or [0], np.uint8)[first] if len(codes) else np.zeros(0, np.uint8)
-    name = events.name.copy()
+    kind, known = np.zeros(len(events), np.uint8), dict[int, Kind]()
+    for first in range(0, len(events), _SLICE):
+        here = slice(first, first + _SLICE)
+        codes, of = distinct(events.name[here].astype(np.int64) * width + events.thread[here])
+        for code in codes.tolist():
+            if code not in known:
+                known[code] = host_kind(events.names[code // width], str(events.threads[code % width][1]))
+        kind[here] = np.array([known[code] for code in codes.tolist()], np.uint8)[of]
+    name = events.name
     kind[which.is_launch] = Kind.RuntimeCall
     kind[which.is_op] = Kind.Op
     gpu = np.flatnonzero(events.on_gpu)
@@ -218,25 +244,36 @@ def _of_name(name: str) -> Kind:
     return Kind.Memset if plain.startswith("memset") else Kind.Memcpy if plain.startswith("memcpy") else Kind.Kernel
 
 
-def _told(events: Events, is_op: np.ndarray, program: np.ndarray, hlo: np.ndarray, known: Programs) -> _Told:
-    """What programs tell of ops, found once per instruction."""
-    ops = np.flatnonzero(is_op & (program != ABSENT) & (hlo >= 0))
-    order = ops[np.lexsort((hlo[ops], program[ops]))]
+def _told(events: Events, count: int, ops: np.ndarray, program: np.ndarray, hlo: np.ndarray, known: Programs) -> _Told:
+    """What programs tell of ops, found once per instruction.
+
+    Args:
+        events: the events.
+        count: number of all events.
+        ops: positions of ops.
+        program, hlo: number of the program, and code of the instruction's name, of each of these.
+        known: the programs.
+    """
+    order = np.flatnonzero((program != ABSENT) & (hlo >= 0))
+    order = order[np.lexsort((hlo[order], program[order]))]
+    ops, program, hlo = ops[order], program[order], hlo[order]
     new = np.ones(len(order), bool)
-    new[1:] = (program[order][1:] != program[order][:-1]) | (hlo[order][1:] != hlo[order][:-1])
+    new[1:] = (program[1:] != program[:-1]) | (hlo[1:] != hlo[:-1])
     first = np.flatnonzero(new)
     sets: dict[ArgumentSet, int] = {}
     origins: list[Origin] = []
     facts: list[dict[str, Any]] = []
     codes = np.full((2, len(first)), -1, np.int32)
-    for i, at in enumerate(order[first].tolist()):
+    for i, at in enumerate(first.tolist()):
         if found := known.find(int(program[at]), events.names[int(hlo[at])]):
             codes[:, i] = sets.setdefault(argument_set(*found), len(sets)), len(origins)
             origins.append(_origin(*found))
             facts.append(_facts(*found, origins[-1]))
-    told = np.full((2, len(is_op)), -1, np.int32)
-    told[:, order] = np.repeat(codes, np.diff([*first.tolist(), len(order)]), axis=1)
-    return _Told(told[0], list(sets), told[1], origins, facts)
+    times = np.diff([*first.tolist(), len(order)])
+    argset, place = (np.full(count, -1, np.int32) for _ in range(2))
+    for column, code in ((argset, codes[0]), (place, codes[1])):
+        column[ops] = np.repeat(code, times)
+    return _Told(argset, list(sets), place, origins, facts)
 
 
 def _origin(program: Program, one: Instruction) -> Origin:

@@ -79,6 +79,7 @@ def _forest(group: np.ndarray, start: np.ndarray, dur: np.ndarray, rank: np.ndar
         return Forest(none, none, none, none, np.zeros(0, bool))
     order = _nesting_order(group, start, dur, rank)
     begin, end, reach = _line_up(group[order], start[order], dur[order])
+    del group, start, dur, rank
     # With proper nesting an event's depth is the number of earlier events that have not ended yet.
     depth = np.arange(count, dtype=np.int32)
     depth -= np.searchsorted(np.sort(reach), begin, side="right").astype(np.int32)
