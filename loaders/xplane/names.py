@@ -22,7 +22,7 @@ _OF_XLA = re.compile(
   | (?:ParseArguments|RecordUsage|DevicePut|ThenExecuteCallback|Resolve\ constant\ globals)$
   | (?:cpp_|shard_args|backend_compile|compile|lower|infer_params|cache|tracing|trace_to|xla_|jit_.+:XLA)
   | (?:cuda|cu|hip|nccl|rccl|cudnn|cublas)[A-Z]
-  | InitialAllReduce|InvokeRendezvous|all-|collective|reduce-scatter
+  | np\.asarray\(jax\.Array\)|InitialAllReduce|InvokeRendezvous|all-|collective|reduce-scatter
     """,
     re.VERBOSE,
 )
