@@ -120,6 +120,11 @@ class Events:
         """Place of each event among all events of the file; made each time that it is asked for."""
         return np.concatenate([np.zeros(0, np.int64), *(np.arange(first, stop) for first, stop in self.runs)])
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether all events of the file are here, so that the place of each is its position."""
+        return len(self) == self.count
+
     def __len__(self) -> int:
         return len(self.on_gpu)
 

@@ -47,7 +47,7 @@ def load_xplane(source: Source, progress: Callable[[int, int], None] | None = No
         table, sources = event_table(events, which, Programs(data, programs(data, found)))
     table.info = _info(source, events, told, is_cut)
     named = len(table.info.processes) + len(table.info.threads)
-    table.info.events += int(len(table.columns["uid"]) - len(events)) + named
+    table.info.events += int(len(table.columns["kind"]) - len(events)) + named
     table.info.left_out["process or thread"] = named
     del events, which  # its columns are as large as the graph's
     core = build_core(table)

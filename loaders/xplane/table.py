@@ -28,10 +28,11 @@ from tracelens_graph.schema import NESTING_RANK, STORED, Kind
 _NEVER = ("external_id", "sequence", "forward_thread")
 """What a profile never tells."""
 
+_KNOWN = ("parent", "last", "depth", "owner", "owner_rule", "uid", "device", "stream")
+"""What the graph is told by other columns."""
+
 _SLICE = 1 << 18
 """Events that are looked at together where any number will do."""
-
-_STRUCTURE = ("parent", "last", "depth", "owner", "owner_rule")
 
 
 @dataclass(frozen=True)
@@ -120,9 +121,12 @@ def event_table(events: Events, which: Instructions, known: Programs) -> tuple[E
         "argset": np.full(len(found.name), -1),
     })  # fmt: skip
     events.names = list(events.codes)
-    columns["uid"] = np.concatenate((events.uid, events.count + np.arange(count - recorded)))
     ops = ops[told.place[ops] >= 0]
-    sources = Sources(columns["uid"][ops], told.place[ops], told.facts)
+    uid = ops
+    if not events.is_whole:
+        columns["uid"] = np.concatenate((events.uid, events.count + np.arange(count - recorded)))
+        uid = columns["uid"][ops]
+    sources = Sources(uid, told.place[ops], told.facts)
     names, columns["name"] = _renamed(events, columns["name"])
     columns["correlation"] = np.full(count, -1, np.int64)
     if "correlation_id" in events.numbers:
@@ -132,7 +136,7 @@ def event_table(events: Events, which: Instructions, known: Programs) -> tuple[E
         columns["correlation"][calls] = parts.correlation
     columns["bytes"] = _bytes(events, count)
     for prop in STORED:
-        if prop.name not in (*_STRUCTURE, *columns):
+        if prop.name not in (*_KNOWN, *columns):
             absent = np.array(prop.absent or 0, prop.dtype)
             columns[prop.name] = np.broadcast_to(absent, count) if prop.name in _NEVER else np.full(count, absent)
     return EventTable(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,7 +41,8 @@ class EventTable:
     """What a loader hands over: events in any order, every other fact of the trace beside them.
 
     Attributes:
-        columns: one array per stored property but parent, last, depth, owner and owner_rule.
+        columns: one array per stored property but parent, last, depth, owner and owner_rule. Without `uid` the uid of
+            an event is its position; without `device` and `stream` these are what threads of device events are called.
         names, threads, argsets: the tables that `name`, `thread` and `argset` point into.
         autograd_flows, launch_flows: ends of arrows, times as in `start_ns`.
         collectives: (uid, collective arguments) of ops and kernels that have them.
@@ -75,22 +76,33 @@ def build_core(table: EventTable) -> Core:
     autograd_flows, launch_flows = (flows.since(origin) for flows in (table.autograd_flows, table.launch_flows))
     kind = columns["kind"]
     host = np.flatnonzero(is_kind(kind, HOST_KINDS)).astype(np.int32)
-    if not (columns["uid"][1:] > columns["uid"][:-1]).all():
+    if "uid" in columns and not (columns["uid"][1:] > columns["uid"][:-1]).all():
         host = host[np.argsort(columns["uid"][host], kind="stable")]
     gpu = np.flatnonzero(is_kind(kind, GPU_KINDS))
     layer = np.flatnonzero(is_kind(kind, LAYER_KINDS))
-    _fill_devices(columns, np.flatnonzero(is_kind(kind, DEVICE_KINDS)), table.threads)
+    numbers = {name: _numbers(table.threads, part) for name, part in _PARTS.items()}
+    _fill_devices(columns, np.flatnonzero(is_kind(kind, DEVICE_KINDS)), numbers)
     forest = build_forest(columns["thread"], columns["start_ns"], columns["dur_ns"], _RANK_OF_KIND[kind], host)
     host = host[forest.order]
     columns["flags"][host[forest.outlives]] |= Flag.outlives_parent.value
     launch = _launches(columns, host, gpu, launch_flows)
     passes_on = np.isin(columns["name"], [code for code, name in enumerate(table.names) if name in PASSES_ON])
-    rows, structure = _rows(columns, host, gpu, layer, forest, launch, passes_on)
+    places = {name: _given(columns, numbers, name, gpu) for name in _PARTS}
+    rows, structure = _rows(columns, host, gpu, layer, forest, launch, passes_on, places)
+    del host, forest, places, kind
     if len(table.of_graphs):
         _mark_graphs(table.of_graphs, rows, structure["owner_rule"])
-    arrays = {}
-    for prop in STORED:
-        arrays[prop.name] = structure[prop.name] if prop.name in structure else _taken(columns.pop(prop.name), rows)
+    arrays = {name: structure[name] for name in structure if name != "gpu"}
+    for name in list(columns):  # one by one: each is as large as one of the graph's
+        arrays[name] = _taken(columns.pop(name), rows)
+    if "uid" not in arrays:
+        arrays["uid"] = rows.astype(np.int64)
+    del rows
+    for name in _PARTS:
+        if name not in arrays:
+            column = numbers[name].astype(_DTYPES[name])[arrays["thread"]]
+            column[~is_kind(arrays["kind"], DEVICE_KINDS)] = -1
+            arrays[name] = column
     depends_on = _dependencies(arrays, structure["gpu"], launch_flows) if launch_flows else np.zeros((0, 2), np.int64)
     return Core(
         columns=Columns(arrays),
@@ -163,14 +175,33 @@ def _in_order(values: list[Any], order: list[int]) -> tuple[list[Any], np.ndarra
     return [values[i] for i in order], place
 
 
-def _fill_devices(columns: dict[str, np.ndarray], rows: np.ndarray, threads: Sequence[tuple[Any, Any]]) -> None:
+_PARTS = {"device": 0, "stream": 1}
+"""Columns of device events -> which part of their thread stands for it."""
+
+_DTYPES = {prop.name: prop.dtype for prop in STORED}
+
+
+def _numbers(threads: Sequence[tuple[Any, Any]], part: int) -> np.ndarray:
+    """Of each thread the number that its process or thread is called by, as a device or a stream; -1 for none."""
+    numbers = np.array([_number(thread[part]) for thread in threads] or [-1], np.int64)
+    if part == _PARTS["device"]:
+        numbers[abs(numbers) >= 2**31] = -1
+    return numbers
+
+
+def _fill_devices(columns: dict[str, np.ndarray], rows: np.ndarray, numbers: Mapping[str, np.ndarray]) -> None:
     """Device and stream of device events that have no such arguments: their pid and tid."""
-    for name, part in (("device", 0), ("stream", 1)):
-        numbers = np.array([_number(thread[part]) for thread in threads] or [-1], np.int64)
-        if name == "device":
-            numbers[abs(numbers) >= 2**31] = -1
-        lacking = rows[columns[name][rows] == -1]
-        columns[name][lacking] = numbers[columns["thread"][lacking]]
+    for name, of_thread in numbers.items():
+        if name in columns:
+            lacking = rows[columns[name][rows] == -1]
+            columns[name][lacking] = of_thread[columns["thread"][lacking]]
+
+
+def _given(
+    columns: Mapping[str, np.ndarray], numbers: Mapping[str, np.ndarray], name: str, rows: np.ndarray
+) -> np.ndarray:
+    """Device or stream of some device events."""
+    return columns[name][rows] if name in columns else numbers[name][columns["thread"][rows]]
 
 
 def _number(value: Any) -> int:
@@ -213,6 +244,7 @@ def _rows(
     forest: Forest,
     launch: np.ndarray,
     passes_on: np.ndarray,
+    places: Mapping[str, np.ndarray],
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """The order of all rows, and the structure columns in that order.
 
@@ -225,13 +257,17 @@ def _rows(
     A host event moves down by the number of GPU events before it (`before`). A GPU event stands behind the last host
     descendant of its launch plus all GPU events before it. GPU events without a launch follow, then the layers.
     """
-    uid, start, device, stream = columns["uid"], columns["start_ns"], columns["device"], columns["stream"]
+    start, device, stream = columns["start_ns"], places["device"], places["stream"]
+
+    def ties(events: np.ndarray) -> np.ndarray:
+        return columns["uid"][events] if "uid" in columns else events
+
     hosts = len(host)
     linked, unlinked = np.flatnonzero(launch >= 0), np.flatnonzero(launch < 0)
     call = launch[linked]
     # A launch's GPU events stand behind its last host descendant; inner launches come before outer ones.
     slot = forest.last[call]
-    order = np.lexsort((uid[gpu[linked]], stream[gpu[linked]], start[gpu[linked]], -forest.depth[call], slot))
+    order = np.lexsort((ties(gpu[linked]), stream[linked], start[gpu[linked]], -forest.depth[call], slot))
     linked, call, slot = linked[order], call[order], slot[order]
     # Of every host event how many GPU events stand before it: of those with an earlier slot.
     host_row = np.zeros(hosts, np.int32)
@@ -240,9 +276,9 @@ def _rows(
     gpu_row = slot + 1 + np.arange(len(linked))
     inside = hosts + len(linked)
     lone = gpu[unlinked]
-    lone = lone[np.lexsort((uid[lone], start[lone], stream[lone], device[lone]))]
+    lone = lone[np.lexsort((ties(lone), start[lone], stream[unlinked], device[unlinked]))]
     dur, thread, kind = columns["dur_ns"], columns["thread"], columns["kind"]
-    layer = layer[np.lexsort((uid[layer], -dur[layer], start[layer], thread[layer], kind[layer]))]
+    layer = layer[np.lexsort((ties(layer), -dur[layer], start[layer], thread[layer], kind[layer]))]
     total = inside + len(lone) + len(layer)
 
     rows = np.empty(total, np.int32)
