@@ -1,4 +1,4 @@
-"""Profiles that JAX recorded on the CPU, beside the text of the programs that ran: every instruction, and its shapes."""
+"""Profiles that JAX recorded on the CPU, beside the text of the programs that ran: each instruction and its shapes."""
 
 from __future__ import annotations
 
