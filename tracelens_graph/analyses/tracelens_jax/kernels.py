@@ -49,13 +49,13 @@ class Kernels:
         """The graph."""
         return self.window.core
 
-    @property
+    @cached_property
     def dur_ns(self) -> np.ndarray:
         """Their durations."""
         found: np.ndarray = self.core.columns.dur_ns[self.rows]
         return found
 
-    @property
+    @cached_property
     def names(self) -> list[str]:
         """Their names."""
         return [self.core.names[code] for code in self.core.columns.name[self.rows].tolist()]
@@ -74,7 +74,7 @@ class Kernels:
         """For each a number that is equal for equal operands."""
         return text_codes([key_of(one) for one in self.instructions])[self.instruction]
 
-    @property
+    @cached_property
     def latency_us(self) -> np.ndarray:
         """From the start of the launch to that of the kernel; NaN where the launch is not in the profile."""
         c = self.core.columns
@@ -82,7 +82,7 @@ class Kernels:
         latency = (c.start_ns[self.rows] - c.start_ns[np.maximum(parent, 0)]) / 1e3
         return np.where(parent >= 0, latency, np.nan)
 
-    @property
+    @cached_property
     def pids(self) -> np.ndarray:
         """Numbers of their GPUs as XProf gives them: from 1 on."""
         return pids(self.core, self.rows)
