@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
+from random import Random
 
 import pytest
 from made_profile import LAUNCH, MIXED, profile
 
 from tracelens_graph.analyses.tracelens_jax.launchers import xla_summary
 from tracelens_graph.analyses.tracelens_jax.sheets import SHEETS, jax_tables
+from tracelens_graph.errors import TraceError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
+from tracelens_graph.stores.graph_file import write_graph
 from tracelens_graph.table import Table
 
 
@@ -111,4 +115,24 @@ def test_a_profile_without_gpu_work_has_empty_tables() -> None:
 def test_columns_are_declared(tables: dict[str, Table]) -> None:
     assert {name: [one for one in table.columns if one not in table.about] for name, table in tables.items()} == {
         name: [] for name in tables
+    }
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_damaged_bytes_give_tables_or_one_line(seed: int) -> None:
+    content, random = bytearray(profile(*MIXED)), Random(seed)
+    for _ in range(8):
+        content[random.randrange(len(content))] = random.randrange(256)
+    try:
+        core = load_core(bytes(content))
+    except TraceError:
+        return
+    assert {*SHEETS} <= {*jax_tables(core)}
+
+
+def test_a_saved_graph_has_the_same_tables(core: Core, tables: dict[str, Table], tmp_path: Path) -> None:
+    write_graph(core, tmp_path / "saved.tlg")
+    again = jax_tables(load_core(tmp_path / "saved.tlg"))
+    assert {name: repr(table.records()) for name, table in again.items()} == {
+        name: repr(table.records()) for name, table in tables.items()
     }

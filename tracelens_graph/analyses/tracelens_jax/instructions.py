@@ -17,6 +17,8 @@ from tracelens_graph.perf.cost import CannotModel
 NOT_KNOWN = "NA"
 """What TraceLens writes for what it does not know of an instruction."""
 
+_MOST_BYTES = 1 << 62
+
 _ARRAY = re.compile(r"(\w+)\[([\d,]*)\]")
 
 
@@ -59,7 +61,11 @@ class Instruction:
         """Type, sizes and strides of its operands."""
         dims, types, strides, _ = self.arguments.parts
         both = zip(types, dims, strides, strict=False)
-        return [(str(one), list(sizes), list(steps)) for one, sizes, steps in both if one]
+        return [
+            (str(one), sizes, steps)
+            for one, sizes, steps in both
+            if one and isinstance(sizes, list) and isinstance(steps, list) and len(sizes) == len(steps)
+        ]
 
     @property
     def types(self) -> list[str]:
@@ -93,12 +99,13 @@ class Instruction:
 
     @cached_property
     def input_bytes(self) -> int | None:
-        """Bytes of all operands; None where the size of a type is not known."""
+        """Bytes of all operands; None where the size of a type is not known, or the program is damaged."""
         try:
             tensors = [self.arguments.optional(at) for at in range(len(self.arguments))]
-            return sum(-(-prod(one.shape) * one.type.bits // 8) for one in tensors if one is not None)
+            found = sum(-(-prod(one.shape) * one.type.bits // 8) for one in tensors if one is not None)
         except CannotModel:
             return None
+        return found if found < _MOST_BYTES else None
 
     def details(self) -> dict[str, Any]:
         """What stands in the details of its kernels, as TraceLens spells it."""
