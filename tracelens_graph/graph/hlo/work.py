@@ -285,20 +285,26 @@ def _configured(text: str) -> DotDims | None:
         return None
 
 
-def convolution_flops(program: Program, one: Instruction) -> int:
-    """Operations of a convolution: products with elements of the input only, none with padding."""
+def convolution_operands(program: Program, one: Instruction) -> tuple[Shape, Shape, Shape] | None:
+    """Input, filters and result of the forward pass of a convolution; None for anything else."""
     operands = [operand.shape for operand in program.operands(one)]
-    dims = one.convolution
-    if dims is None or len(operands) < 2:
-        return 0
+    if one.convolution is None or len(operands) < 2:
+        return None
     left, right, made = operands[0], operands[1], next(one.shape.arrays(), Shape())
     # Calls of cuDNN keep the dimensions of the forward pass, whatever of it they compute.
     if one.target.endswith("BackwardInput"):
-        source, kernel, result = made, right, left
-    elif one.target.endswith("BackwardFilter"):
-        source, kernel, result = left, made, right
-    else:
-        source, kernel, result = left, right, made
+        return made, right, left
+    if one.target.endswith("BackwardFilter"):
+        return left, made, right
+    return left, right, made
+
+
+def convolution_flops(program: Program, one: Instruction) -> int:
+    """Operations of a convolution: products with elements of the input only, none with padding."""
+    operands, dims = convolution_operands(program, one), one.convolution
+    if operands is None or dims is None:
+        return 0
+    source, kernel, result = operands
     if max((dims.kernel_out, dims.kernel_in, *dims.kernel_space), default=0) >= len(kernel.dims):
         return 0
     space = list(zip(dims.input_space, dims.kernel_space, dims.output_space, strict=False))
