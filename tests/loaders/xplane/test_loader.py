@@ -13,6 +13,8 @@ from made_hlo import mlp
 from plain_xplane import Plane
 
 from corpus import CHECKOUT, parametrize, xplane_files
+from tracelens_graph.analyses.diagnosis.verdict import verdict
+from tracelens_graph.analyses.report.inventory import inventory
 from tracelens_graph.errors import NotATraceError, TraceError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
@@ -182,6 +184,18 @@ def test_other_planes_and_derived_lines_are_counted() -> None:
     left_out = {why: count for why, count in core.info.left_out.items() if why != "process or thread"}
     assert left_out == {"line XLA Modules": 1, "plane /device:TPU:0": 2}
     assert len(core.gpu_rows) == 1
+
+
+def test_a_profile_of_a_tpu_says_what_it_is() -> None:
+    tpu, host = Plane("/device:TPU:0"), Plane("/host:CPU")
+    tpu.line(1, "XLA Ops", 0, tpu.event("fusion", 0, US))
+    host.line(1, "python", 0, host.event("PjitFunction(f)", 0, US))
+    for content in (plain.written(tpu, host), plain.written(tpu)):
+        core = load_core(content)
+        facts = dict(zip(*(inventory(core)["trace"][key] for key in ("what", "value")), strict=True))
+        assert facts["accelerator that is no GPU"] == "TPU"
+        (finding,) = verdict(core)
+        assert "another accelerator (TPU), whose work is not read" in finding.text
 
 
 def test_a_kernel_without_a_launch_stays_unlinked() -> None:

@@ -83,6 +83,7 @@ def _trace(g: Core) -> Table:
         ("rank", g.info.rank, ""),
         ("world size", distributed.get("world_size"), ""),
         ("backend", distributed.get("backend"), ""),
+        ("accelerator that is no GPU", g.info.accelerator or None, ""),
         ("threads", _threads(g), ""),
         ("streams", len({(n.device, n.stream) for n in g.nodes_at(_first_of_streams(g))}), ""),
     ]
