@@ -24,9 +24,16 @@ def profiles_in(folder: str | os.PathLike[str]) -> list[str]:
     Raises:
         OSError: it cannot be read.
     """
+    return _profiles(Path(folder)) or runs_in(folder)
+
+
+def runs_in(folder: str | os.PathLike[str]) -> list[str]:
+    """As `profiles_in`, of runs below the folder only.
+
+    Raises:
+        OSError: it cannot be read.
+    """
     path = Path(folder)
-    if found := _profiles(path):
-        return found
     runs = [path / part for part in _RUNS] + ([path] if path.name == "profile" else [])
     every = [one for run in runs if run.is_dir() for one in run.iterdir() if one.is_dir()]
     return next(filter(None, map(_profiles, sorted(every, key=lambda one: one.name, reverse=True))), [])

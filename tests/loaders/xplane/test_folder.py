@@ -54,6 +54,12 @@ def test_copies_for_viewers_are_named(run: Path) -> None:
     assert viewer_copies([str(run.parent / "b.json")]) == []
 
 
+def test_other_files_beside_runs_are_none_of_them(run: Path) -> None:
+    log = run.parents[2]
+    (log / "settings.json").write_text("{}")
+    assert trace_files([str(log)]) == [str(run / "a.xplane.pb")]
+
+
 def test_other_folders_hold_no_profile(tmp_path: Path) -> None:
     (tmp_path / "deeper").mkdir()
     (tmp_path / "deeper/a.xplane.pb").write_bytes(profile())
