@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import plain_xplane as plain
@@ -9,6 +10,7 @@ import pytest
 from made_hlo import BF16, F32, S32, computation, instruction, packed, program, shape, tuple_of
 from plain_xplane import Plane, block, number
 
+from corpus import CHECKOUT
 from tracelens_graph.analyses.ranks.job import Job, rank_tables
 from tracelens_graph.graph.collectives import Collective
 from tracelens_graph.graph.hlo.collectives import collective_of
@@ -259,3 +261,24 @@ def test_one_device_and_traces_of_pytorch_stay_as_they_are() -> None:
     kineto = [{"ph": "X", "cat": "kernel", "name": "k", "pid": d, "tid": 7, "ts": 1, "dur": 1} for d in (0, 1)]
     other = TraceSet.of(load_core({"traceEvents": kineto}))
     assert other.by_device() is other
+
+
+def test_collectives_of_a_recording_meet_on_its_four_devices() -> None:
+    """A mesh of two by two: five collectives of each pair, and one of all four, in each of three steps."""
+    core = load_core(CHECKOUT / "examples/traces/four-devices-jax-cpu.xplane.pb.gz")
+    ranks = TraceSet.of(core).by_device()
+    assert [len(of) for of in nodes(ranks)] == [18] * 4
+    job = Job(ranks)
+    rows = job.table("rank_collectives").records()
+    assert Counter((row["kind"], row["ranks"], row["message_bytes"]) for row in rows) == {
+        ("allreduce", 2, 1024): 6,
+        ("all_gather", 2, 2048): 6,
+        ("reduce_scatter", 2, 2048): 6,
+        ("send_recv", 2, 1024): 6,
+        ("all_to_all", 2, 1024): 6,
+        ("allreduce", 4, 4): 3,
+    }
+    assert {row["group"] for row in rows} == {"{0,1},{2,3}", "{0,2},{1,3}", "{0,1,2,3}"}
+    assert Counter(row["step"] for row in rows) == {0: 11, 1: 11, 2: 11}
+    assert not len(job.table("unmatched_collectives"))
+    assert all(row["wait_us"] >= 0 for row in rows)
