@@ -141,10 +141,12 @@ class XplaneDetails(Details):
         if (code := int(c.argset[row])) >= 0:
             args |= {key: json.loads(text) for key, text in zip(_ARGUMENTS, core.argsets[code], strict=True)}
         name = core.names[int(c.name[row])]
+        if kind is Kind.Step:
+            args["name"] = name
         return {
             "ph": "X",
             "cat": _CATEGORIES[kind],
-            "name": f"nn.Module: {name}" if kind is Kind.Module else name,
+            "name": _name(kind, name),
             "pid": pid,
             "tid": tid,
             "ts": (int(c.start_ns[row]) + self._origin) / 1000,
@@ -156,6 +158,13 @@ class XplaneDetails(Details):
     def _origin(self) -> int:
         """Start of the graph's first event, ns from the profile's start."""
         return self._core.info.start_epoch_ns - int(self._core.info.metadata["baseTimeNanoseconds"])
+
+
+def _name(kind: Kind, name: str) -> str:
+    """The name that tells PyTorch's traces, and who reads them, the kind of an event."""
+    if kind is Kind.Module:
+        return f"nn.Module: {name}"
+    return f"ProfilerStep#{name.rpartition('#')[2]}" if kind is Kind.Step else name
 
 
 def _names_of_threads(core: Core) -> list[dict[str, Any]]:

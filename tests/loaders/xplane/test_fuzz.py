@@ -32,7 +32,8 @@ def check(content: bytes, reports: bool = False) -> Core | None:
     try:
         core = load_core(content)
     except TraceError as error:
-        assert "\n" not in str(error)
+        if "\n" in str(error):
+            raise
         return None
     c = core.columns
     assert (c.dur_ns >= 0).all()
