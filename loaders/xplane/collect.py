@@ -162,6 +162,29 @@ class Index:
     count: list[int]
 
 
+class _Arena:
+    """Arrays of one type, side by side in memory of their own, which goes as a whole when the last of them goes.
+
+    Arrays of events otherwise lie between those that reading a block takes for a moment, and keep their memory.
+    """
+
+    def __init__(self) -> None:
+        self._free = np.zeros(0, np.uint8)
+
+    def keep(self, values: np.ndarray) -> np.ndarray:
+        """The values, in this memory."""
+        if len(values) > len(self._free) or self._free.dtype != values.dtype:
+            # Memory that is not written to is not taken.
+            self._free = np.empty(max(_ARENA // values.itemsize, len(values)), values.dtype)
+        kept, self._free = self._free[: len(values)], self._free[len(values) :]
+        kept[:] = values
+        return kept
+
+
+_ARENA = 40 << 20
+"""Bytes of an arena: more than the C library puts between others."""
+
+
 class Collector:
     """Reads the lines of planes, one plane after the other.
 
@@ -178,6 +201,10 @@ class Collector:
         self._thread_codes: dict[tuple[Any, Any], int] = {}
         self._lanes: dict[Any, int] = {}
         self._parts: list[_Part] = []
+        self._arenas: dict[str, _Arena] = {}
+
+    def _kept(self, column: str, values: np.ndarray) -> np.ndarray:
+        return self._arenas.setdefault(column, _Arena()).keep(values)
 
     def read(self, plane: Plane) -> None:
         """Read the events of a plane; those of planes that are no GPU and no host are counted only."""
@@ -220,7 +247,7 @@ class Collector:
     def finish(self) -> Events:
         """All events that were read."""
         events, parts = self.events, self._parts
-        self.events, self._parts = Events(), []
+        self.events, self._parts, self._arenas = Events(), [], {}
         events.names = list(events.codes)
         events.threads = list(self._thread_codes)
         sizes = [len(part.name) for part in parts]
@@ -289,7 +316,10 @@ class Collector:
             if place is not None:
                 good &= sound[of]
                 of = place[of]
-            part.stats[stat] = of[good].astype(np.int32), values[good]
+            rows = self._kept(f"rows of {stat}", of[good].astype(np.int32))
+            part.stats[stat] = rows, self._kept(stat, values[good])
+        part.name, part.start_ns = self._kept("name", part.name), self._kept("start_ns", part.start_ns)
+        part.dur_ns = self._kept("dur_ns", part.dur_ns)
         self._parts.append(part)
 
 

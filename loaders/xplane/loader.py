@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tracelens_graph.errors import NotATraceError
+from tracelens_graph.garbage import MANY, give_memory_back
 from tracelens_graph.graph.build import build_core
 from tracelens_graph.graph.core import XLA, Core, TraceInfo
 from tracelens_graph.loaders.sources import Source
@@ -39,6 +40,8 @@ def load_xplane(source: Source, progress: Callable[[int, int], None] | None = No
             if progress:
                 progress(max((end for _, end in plane.lines), default=0), len(data))
         events = collector.finish()
+        if len(events) > MANY:
+            give_memory_back()
         if not found or (is_cut and not events.count):
             raise NotATraceError(
                 f"{source.name}: begins like a JAX/XLA profile (protocol buffer), but no event in it can be read"
@@ -49,7 +52,10 @@ def load_xplane(source: Source, progress: Callable[[int, int], None] | None = No
     named = len(table.info.processes) + len(table.info.threads)
     table.info.events += int(len(table.columns["kind"]) - len(events)) + named
     table.info.left_out["process or thread"] = named
+    is_large = len(events) > MANY
     del events, which  # its columns are as large as the graph's
+    if is_large:
+        give_memory_back()
     core = build_core(table)
     core.details = XplaneDetails(source, collector.index, sources, core)
     return core

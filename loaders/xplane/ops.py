@@ -61,6 +61,8 @@ def instructions(events: Events) -> Instructions:
     found = link_by_correlation(
         correlation[calls], events.start_ns[calls], correlation[with_id], events.start_ns[with_id]
     )
+    free = int(correlation.max()) + 1
+    del correlation, has_id
     told = (found >= 0) & (hlo[with_id] >= 0)
     kernels, launch = with_id[told], found[told]
     # The launch of a command buffer runs kernels of many instructions, and is of none of them.
@@ -78,7 +80,7 @@ def instructions(events: Events) -> Instructions:
     hlo[around[inside]] = hlo[named[inside]]
     program[around[inside]] = program[named[inside]]
     made = _made(events, named[~inside], program, hlo)
-    parts = nodes(events, int(correlation.max()) + 1, kernels, calls[launch], program, hlo)
+    parts = nodes(events, free, kernels, calls[launch], program, hlo)
     if len(parts.kernels):
         made = _joined(made, parts.instances)
     return Instructions(program, hlo, is_op, is_launch, made, parts)
@@ -154,10 +156,9 @@ def _callers(events: Events, launches: np.ndarray, threads: np.ndarray) -> np.nd
     """For each launch on one of some threads a number for what called it; -1 for all others, and for no caller."""
     is_there = np.zeros(len(events.threads), bool)
     is_there[threads] = True
-    host = np.flatnonzero(~events.on_gpu & is_there[events.thread])
-    forest = build_forest(
-        events.thread[host], events.start_ns[host], events.dur_ns[host], np.zeros(len(host), np.uint8)
-    )
+    host = np.flatnonzero(~events.on_gpu & is_there[events.thread]).astype(np.int32)
+    rank = np.zeros(len(events), np.uint8)
+    forest = build_forest(events.thread, events.start_ns, events.dur_ns, rank, host)
     caller = np.full(len(events), -1, np.int32)
     caller[host[forest.order]] = forest.parent
     return caller[launches]

@@ -128,9 +128,10 @@ def event_table(events: Events, which: Instructions, known: Programs) -> tuple[E
         uid = columns["uid"][ops]
     sources = Sources(uid, told.place[ops], told.facts)
     names, columns["name"] = _renamed(events, columns["name"])
-    columns["correlation"] = np.full(count, -1, np.int64)
     if "correlation_id" in events.numbers:
         rows, ids = events.numbers.entries("correlation_id")
+        most = max(int(ids.max(initial=0)), int(parts.correlation.max(initial=0)))
+        columns["correlation"] = np.full(count, -1, np.int32 if most < 2**31 else np.int64)
         columns["correlation"][rows] = np.where(ids > 0, ids, -1)
         columns["correlation"][parts.kernels] = parts.of_kernels
         columns["correlation"][calls] = parts.correlation

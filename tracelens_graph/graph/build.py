@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from tracelens_graph.garbage import MANY, give_memory_back
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core, TraceInfo
 from tracelens_graph.graph.details import Details, NoDetails
 from tracelens_graph.graph.flows import Flows
-from tracelens_graph.graph.forest import Forest, build_forest
+from tracelens_graph.graph.forest import build_forest
 from tracelens_graph.graph.links import dependencies, link_by_correlation, link_by_flow
 from tracelens_graph.graph.traversals import climb
 from tracelens_graph.schema import (
@@ -83,27 +84,35 @@ def build_core(table: EventTable) -> Core:
     numbers = {name: _numbers(table.threads, part) for name, part in _PARTS.items()}
     _fill_devices(columns, np.flatnonzero(is_kind(kind, DEVICE_KINDS)), numbers)
     forest = build_forest(columns["thread"], columns["start_ns"], columns["dur_ns"], _RANK_OF_KIND[kind], host)
-    host = host[forest.order]
+    host, nested = host[forest.order], {"parent": forest.parent, "last": forest.last, "depth": forest.depth}
     columns["flags"][host[forest.outlives]] |= Flag.outlives_parent.value
+    del forest
     launch = _launches(columns, host, gpu, launch_flows)
-    passes_on = np.isin(columns["name"], [code for code, name in enumerate(table.names) if name in PASSES_ON])
     places = {name: _given(columns, numbers, name, gpu) for name in _PARTS}
-    rows, structure = _rows(columns, host, gpu, layer, forest, launch, passes_on, places)
-    del host, forest, places, kind
-    if len(table.of_graphs):
-        _mark_graphs(table.of_graphs, rows, structure["owner_rule"])
-    arrays = {name: structure[name] for name in structure if name != "gpu"}
+    rows, arrays, gpu, lone = _rows(columns, host, gpu, layer, nested, launch, places)
+    del host, places, kind, launch, layer
+    if len(rows) > MANY:
+        give_memory_back()
     for name in list(columns):  # one by one: each is as large as one of the graph's
-        arrays[name] = _taken(columns.pop(name), rows)
+        arrays[name] = _taken(columns.pop(name), rows).astype(_DTYPES[name], copy=False)
     if "uid" not in arrays:
         arrays["uid"] = rows.astype(np.int64)
+    by_name = np.zeros(0, bool)
+    if len(table.of_graphs):
+        by_name = np.isin(rows, table.of_graphs)
     del rows
+    passes_on = np.isin(arrays["name"], [code for code, name in enumerate(table.names) if name in PASSES_ON])
+    arrays["owner"], arrays["owner_rule"] = _owners(arrays["kind"], arrays["parent"], passes_on, gpu, lone)
+    if len(by_name):
+        arrays["owner_rule"][by_name & (arrays["owner_rule"] == OwnerRule.nearest_op)] = OwnerRule.hlo
     for name in _PARTS:
         if name not in arrays:
             column = numbers[name].astype(_DTYPES[name])[arrays["thread"]]
             column[~is_kind(arrays["kind"], DEVICE_KINDS)] = -1
             arrays[name] = column
-    depends_on = _dependencies(arrays, structure["gpu"], launch_flows) if launch_flows else np.zeros((0, 2), np.int64)
+    depends_on = (
+        _dependencies(arrays, np.concatenate((gpu, lone)), launch_flows) if launch_flows else np.zeros((0, 2), np.int64)
+    )
     return Core(
         columns=Columns(arrays),
         names=table.names,
@@ -131,12 +140,6 @@ def _to_trace_start(columns: dict[str, np.ndarray]) -> int:
     return origin
 
 
-def _mark_graphs(of_graphs: np.ndarray, rows: np.ndarray, rule: np.ndarray) -> None:
-    is_named = np.zeros(len(rows), bool)
-    is_named[of_graphs] = True
-    rule[is_named[rows] & (rule == OwnerRule.nearest_op)] = OwnerRule.hlo
-
-
 def _dependencies(arrays: dict[str, np.ndarray], gpu: np.ndarray, flows: Flows) -> np.ndarray:
     """Rows of (successor, predecessor), for arrows from device to device."""
     thread = arrays["thread"][gpu]
@@ -148,12 +151,21 @@ def _sort_tables(table: EventTable) -> None:
     """Names by text and threads by (pid, tid), numbers before text: codes that depend on nothing but the trace."""
     columns = table.columns
     table.names, code = _in_order(table.names, sorted(range(len(table.names)), key=table.names.__getitem__))
-    columns["name"] = code[columns["name"]]
+    columns["name"] = _recoded(columns["name"], code)
     table.threads, code = _in_order(table.threads, _order_of_threads(table.threads))
-    columns["thread"] = code[columns["thread"]]
+    columns["thread"] = _recoded(columns["thread"], code)
     table.autograd_flows, table.launch_flows = (
         flows.with_threads(code) for flows in (table.autograd_flows, table.launch_flows)
     )
+
+
+def _recoded(column: np.ndarray, code: np.ndarray) -> np.ndarray:
+    """Each entry's new code, in the same memory where that is the column's own."""
+    if not column.flags.writeable or column.dtype != code.dtype:
+        return code[column]
+    for first in range(0, len(column), _SLICE):
+        column[first : first + _SLICE] = code[column[first : first + _SLICE]]
+    return column
 
 
 def _order_of_threads(threads: Sequence[tuple[Any, Any]]) -> list[int]:
@@ -241,12 +253,13 @@ def _rows(
     host: np.ndarray,
     gpu: np.ndarray,
     layer: np.ndarray,
-    forest: Forest,
+    nested: dict[str, np.ndarray],
     launch: np.ndarray,
-    passes_on: np.ndarray,
     places: Mapping[str, np.ndarray],
-) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """The order of all rows, and the structure columns in that order.
+) -> tuple[np.ndarray, dict[str, np.ndarray], np.ndarray, np.ndarray]:
+    """The order of all rows, parent, last and depth in that order, and rows of GPU events with and without a launch.
+
+    `nested` holds the same three of host events among themselves, and is used up.
 
     Example: op A (pre-order 0) calls launch L (1), which launched kernels k2 and k1 (by start); op B (2) calls launch M
     (3), which launched m. The kernels of a launch stand behind the launch's last host descendant, so the rows are
@@ -266,13 +279,14 @@ def _rows(
     linked, unlinked = np.flatnonzero(launch >= 0), np.flatnonzero(launch < 0)
     call = launch[linked]
     # A launch's GPU events stand behind its last host descendant; inner launches come before outer ones.
-    slot = forest.last[call]
-    order = np.lexsort((ties(gpu[linked]), stream[linked], start[gpu[linked]], -forest.depth[call], slot))
+    slot = nested["last"][call]
+    order = np.lexsort((ties(gpu[linked]), stream[linked], start[gpu[linked]], -nested["depth"][call], slot))
     linked, call, slot = linked[order], call[order], slot[order]
-    # Of every host event how many GPU events stand before it: of those with an earlier slot.
-    host_row = np.zeros(hosts, np.int32)
-    host_row[1:] = np.cumsum(np.bincount(slot, minlength=hosts)[:-1], dtype=np.int32) if hosts else 0
-    host_row += np.arange(hosts, dtype=np.int32)
+    del order
+    host_row = np.empty(hosts, np.int32)
+    for first in range(0, hosts, _SLICE):
+        here = np.arange(first, min(first + _SLICE, hosts))
+        host_row[here] = here + np.searchsorted(slot, here, "left")
     gpu_row = slot + 1 + np.arange(len(linked))
     inside = hosts + len(linked)
     lone = gpu[unlinked]
@@ -285,17 +299,18 @@ def _rows(
     rows[host_row], rows[gpu_row] = host, gpu[linked]
     rows[inside:] = np.concatenate((lone, layer))
     parent = np.full(total, -1, np.int32)
-    parent[host_row] = np.where(forest.parent >= 0, host_row[forest.parent], np.int32(-1)) if hosts else -1
+    if hosts:
+        above = host_row[nested["parent"]]
+        above[nested.pop("parent") < 0] = -1
+        parent[host_row] = above
+        del above
     parent[gpu_row] = host_row[call]
-    last = np.arange(total, dtype=np.int32)
-    last[host_row] += _below(forest.last, call)
     depth = np.zeros(total, np.int32)
-    depth[host_row] = forest.depth
-    depth[gpu_row] = forest.depth[call] + 1
-    owner, rule = _owners(kind[rows], parent, passes_on[rows], gpu_row, np.arange(inside, inside + len(lone)))
-    structure = {"parent": parent, "last": last, "depth": depth, "owner": owner, "owner_rule": rule}
-    structure["gpu"] = np.concatenate((gpu_row, np.arange(inside, inside + len(lone))))
-    return rows, structure
+    depth[gpu_row] = nested["depth"][call] + 1
+    depth[host_row] = nested.pop("depth")
+    last = np.arange(total, dtype=np.int32)
+    last[host_row] += _below(nested.pop("last"), call)
+    return rows, {"parent": parent, "last": last, "depth": depth}, gpu_row, np.arange(inside, inside + len(lone))
 
 
 def _below(last: np.ndarray, call: np.ndarray) -> np.ndarray:
@@ -305,13 +320,17 @@ def _below(last: np.ndarray, call: np.ndarray) -> np.ndarray:
         last: position of the last descendant of each.
         call: position of the launch of each GPU event.
     """
-    below = last - np.arange(len(last), dtype=np.int32)
-    if len(call):
-        launched = np.zeros(len(last) + 1, np.int32)
-        np.cumsum(np.bincount(call, minlength=len(last)), out=launched[1:])
-        below += launched[last + 1]
-        below -= launched[:-1]
+    below, call = np.empty(len(last), np.int32), np.sort(call)
+    for first in range(0, len(last), _SLICE):
+        end = last[first : first + _SLICE]
+        here = np.arange(first, first + len(end))
+        launched = np.searchsorted(call, end + 1) - np.searchsorted(call, here) if len(call) else 0
+        below[here] = end - here + launched
     return below
+
+
+_SLICE = 1 << 18
+"""Rows that are looked at together where any number will do."""
 
 
 def _owners(
