@@ -91,10 +91,10 @@ def build_core(table: EventTable) -> Core:
     places = {name: _given(columns, numbers, name, gpu) for name in _PARTS}
     rows, arrays, gpu, lone = _rows(columns, host, gpu, layer, nested, launch, places)
     del host, places, kind, launch, layer
-    if len(rows) > MANY:
-        give_memory_back()
     for name in list(columns):  # one by one: each is as large as one of the graph's
         arrays[name] = _taken(columns.pop(name), rows).astype(_DTYPES[name], copy=False)
+        if len(rows) > MANY:
+            give_memory_back()
     if "uid" not in arrays:
         arrays["uid"] = rows.astype(np.int64)
     by_name = np.zeros(0, bool)
@@ -105,6 +105,8 @@ def build_core(table: EventTable) -> Core:
     arrays["owner"], arrays["owner_rule"] = _owners(arrays["kind"], arrays["parent"], passes_on, gpu, lone)
     if len(by_name):
         arrays["owner_rule"][by_name & (arrays["owner_rule"] == OwnerRule.nearest_op)] = OwnerRule.hlo
+    if len(passes_on) > MANY:
+        give_memory_back()
     for name in _PARTS:
         if name not in arrays:
             column = numbers[name].astype(_DTYPES[name])[arrays["thread"]]

@@ -79,8 +79,10 @@ def _forest(group: np.ndarray, start: np.ndarray, dur: np.ndarray, rank: np.ndar
         none = np.zeros(0, np.int64)
         return Forest(none, none, none, none, np.zeros(0, bool))
     order = _nesting_order(group, start, dur, rank).astype(np.int32)
-    begin, end, reach = _line_up(group[order], start[order], dur[order])
-    del group, start, dur, rank
+    del rank
+    group, start, dur = group[order], start[order], dur[order]
+    begin, end, reach = _line_up(group, start, dur)
+    del group, start, dur
     # With proper nesting an event's depth is the number of earlier events that have not ended yet.
     depth = np.arange(count, dtype=np.int32)
     depth -= _places(np.sort(reach), begin, "right")
@@ -142,8 +144,13 @@ def _line_up(group: np.ndarray, start: np.ndarray, dur: np.ndarray) -> tuple[np.
         instants, ranks = np.unique(np.concatenate((start, start + dur)), return_inverse=True)
         start, dur = ranks[: len(start)], ranks[len(start) :] - ranks[: len(start)]
         low, span = 0, 2 * len(instants) + 2
-    begin = group.astype(np.int64) * span + 2 * (start - low)
-    end = begin + 2 * dur
+    begin = group.astype(np.int64)
+    begin *= span
+    for _ in range(2):
+        begin += start
+    begin -= 2 * low
+    end = begin + dur
+    end += dur
     return begin, end, np.maximum(end, begin + 1)
 
 
@@ -151,14 +158,14 @@ def _parents(depth: np.ndarray) -> np.ndarray:
     """Parent rows from depths in pre-order: the nearest earlier row one level up."""
     count, deepest = len(depth), int(depth.max())
     # Sixteen bits are sorted by radix, in one pass over the rows.
-    rows = np.argsort(depth.astype(np.int16) if deepest < 2**15 else depth, kind="stable")
+    rows = np.argsort(depth.astype(np.int16) if deepest < 2**15 else depth, kind="stable").astype(np.int32)
     parent = np.full(count, -1, np.int32)
     if deepest < _LEVELS:
         edges = np.searchsorted(depth[rows], np.arange(deepest + 2))
         for level in range(1, len(edges) - 1):
             above = rows[edges[level - 1] : edges[level]]
             here = rows[edges[level] : edges[level + 1]]
-            parent[here] = above[np.searchsorted(above, here) - 1]
+            parent[here] = above[_places(above, here, "left") - 1]
         return parent
     key = depth[rows].astype(np.int64) * count + rows
     inner = np.searchsorted(key, count)  # the first row that has a parent
