@@ -1,9 +1,9 @@
 """Time and memory of loading a large JAX profile, beside protobuf's `FromString` on the same bytes.
 
 The profile is made: two threads of Python with frames and launches, a third one with frames, a stream with a kernel for
-each launch, and six statistics for every event. Each measure runs in a process of its own: CPU seconds, and the peak of
-its memory above what it had before it read anything. Loading takes what both graph and its making take; protobuf's
-column says only what it takes to have the messages, if protobuf is installed (`pip install protobuf`).
+each launch, and six statistics for every event. Each measure runs in a process of its own, on Linux: CPU seconds, and
+the peak of its memory above what it had before it read anything. Loading makes the whole graph; protobuf, if it is
+installed (`pip install protobuf`), gives nothing but messages.
 
     python benchmarks/xplane.py                       3.1 million events, 172 MB
     python benchmarks/xplane.py --events 300000
@@ -25,8 +25,8 @@ from measure import printed
 from tracelens_graph.simulate.xla.proto import block, number
 
 _START = """
-import json, resource, sys, time
-def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+import json, re, sys, time
+def peak(): return 1024 * int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1])
 """
 _END = """
 print(json.dumps({"seconds": time.process_time() - begin, "bytes": peak() - base}))

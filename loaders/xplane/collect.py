@@ -351,13 +351,24 @@ class _Table:
         self._texts, self._events = texts, events
         self._numbers = np.array(sorted(texts), np.int64)
         self._known = np.full(len(texts) + 1, -1, np.int32)
+        most = int(self._numbers[-1]) if len(self._numbers) else 0
+        # Numbers are mostly given one after the other: then a table of all of them is small, and quicker.
+        self._places = np.full(most + 2 if self._is_dense(most) else 0, -1, np.int64)
+        if len(self._places):
+            self._places[self._numbers] = np.arange(len(self._numbers))
+
+    def _is_dense(self, most: int) -> bool:
+        return bool(len(self._numbers)) and self._numbers[0] >= 0 and most < 8 * len(self._numbers) + 4096
 
     def codes(self, numbers: np.ndarray) -> np.ndarray:
         """Codes; -1 for a number without a text."""
         if not len(self._numbers):
             return np.full(len(numbers), -1, np.int32)
-        at = np.minimum(np.searchsorted(self._numbers, numbers), len(self._numbers) - 1)
-        at = np.where(self._numbers[at] == numbers, at, -1)
+        if len(self._places):
+            at = self._places[np.minimum(numbers.view(np.uint64), len(self._places) - 1).view(np.int64)]
+        else:
+            at = np.minimum(np.searchsorted(self._numbers, numbers), len(self._numbers) - 1)
+            at = np.where(self._numbers[at] == numbers, at, -1)
         there = np.zeros(len(self._known), bool)
         there[at] = True
         for place in np.flatnonzero(there[:-1] & (self._known[:-1] < 0)).tolist():
