@@ -15,7 +15,7 @@ from pages import CHECKOUT, DOCS, publish
 
 sys.path.insert(0, str(CHECKOUT / "tests"))
 
-from parity.cases import cases, everything_compared, ranks_of_jobs
+from parity.cases import cases, everything_compared, jax_profiles, ranks_of_jobs
 from parity.comparing import EXACT, PER_INTERVAL_US
 from parity.departures import Account, Departure, account, departures, elsewhere, more_linked
 
@@ -40,9 +40,9 @@ def _page(known: Sequence[Departure], found: Account, filled: int) -> Iterator[s
     yield (
         "Tables known from TraceLens have the same names and columns here, and the same values. `pytest tests/parity`\n"
         f"holds ours against those that TraceLens 0.1.0 (commit 171dd747) wrote for {len(traces)} real traces,\n"
-        "with its default options and with further ones, and for the ranks of a job made by hand, cell by cell. A\n"
-        "cell that differs fails the test, unless it is listed below; so does an entry below that covers a cell which\n"
-        "does not differ.\n\n"
+        "with its default options and with further ones, for a JAX profile, and for the ranks of a job made by hand,\n"
+        "cell by cell. A cell that differs fails the test, unless it is listed below; so does an entry below that\n"
+        "covers a cell which does not differ.\n\n"
         f"**{departed:,} of {cells:,} cells depart ({departed / cells:.1%}), {filled:,} of them because there are\n"
         "models here of ops that TraceLens has none for and leaves empty.**\n\n"
     )
@@ -66,7 +66,7 @@ def _page(known: Sequence[Departure], found: Account, filled: int) -> Iterator[s
         "* Rows stand in the same order, but for rows whose times differ by less than that.\n\n"
         "Ours are made with `linked_only`, for TraceLens leaves out GPU events without a launch in the trace. The\n"
         "default here counts all of them and shows those in a line of their own. They are made with all performance\n"
-        "models, as by default.\n\n## Departures\n"
+        "models, as by default. Those of JAX are the sheets of `report --layout tracelens`.\n\n## Departures\n"
     )
     yield (
         "\nBy cause, so that they explain the cells of a trace of one's own: which ops, when, and which columns. What\n"
@@ -100,6 +100,7 @@ def _page(known: Sequence[Departure], found: Account, filled: int) -> Iterator[s
     )
     yield "\n## Traces\n\n" + "".join(f"* `{trace}`\n" for trace in traces)
     yield "".join(f"* `{job}`: the ranks of a job, made by hand\n" for job in ranks_of_jobs())
+    yield "".join(f"* `{profile}`: a JAX profile\n" for profile in jax_profiles())
     yield "\nOf the traces below `inference/` only `gpu_timeline` is compared: TraceLens made their other tables with\n"
     yield "a second trace, that of the capture which the graph replays.\n"
 

@@ -40,7 +40,7 @@ from tracelens_graph.loaders.kineto.categories import CATEGORIES
 from tracelens_graph.perf.devices import architecture
 from tracelens_graph.perf.registry import sheets
 from tracelens_graph.schema import REPAIR_MEANING
-from tracelens_graph.schema.tables import TABLES, tracelens_ranks
+from tracelens_graph.schema.tables import TABLES, tracelens_jax, tracelens_ranks
 from tracelens_graph.schema.tables.performance import PERF_SHEET
 from tracelens_graph.simulate import simulate, write
 from tracelens_graph.table import Column
@@ -212,6 +212,13 @@ OTHER_TABLES = {
         for name in tracelens_ranks.SCHEMAS
     },
     **{
+        name: (
+            f"tracelens-graph report PROFILE --layout tracelens --table {name}",
+            f'from tracelens_graph.analyses.tracelens_jax.sheets import jax_tables; jax_tables(profile)["{name}"]',
+        )
+        for name in tracelens_jax.SCHEMAS
+    },
+    **{
         f"critical_path{name}": (
             f"tracelens-graph ranks TRACE TRACE --table critical_path{name}",
             f"tlg.critical_path(g).{method}()",
@@ -300,7 +307,8 @@ def _tables(g: tlg.TraceGraph) -> Iterator[str]:
         "In calls, `g` is what `tlg.load(TRACE)` gives; a window of it (`g.window(step=3)`) does as well, see\n"
         "[windows-and-steps.md](windows-and-steps.md). `ranks` is what `tlg.load_set(FOLDER)` gives, `linked` what\n"
         "`tlg.load(TRACE, et=ET)` does: see [linkage.md](linkage.md); `programs` is a folder that `replay -o` wrote,\n"
-        "`a` and `b` are results of its programs: see [replay.md](replay.md). *With* names the option of\n"
+        "`a` and `b` are results of its programs: see [replay.md](replay.md); `profile` is a profile of JAX, see\n"
+        "[jax.md](jax.md). *With* names the option of\n"
         "`tracelens-graph report` that adds a column, in Python a field of `tlg.ReportOptions`.\n\n"
     )
     yield from _rows(("table", "says"), ((f"[{name}](#{name})", TABLES[name].answers) for name in TABLES))

@@ -210,6 +210,26 @@ class Source:
         return source
 
 
+def _profile_in(folder: Path) -> Path:
+    """The profile in a folder as JAX writes it.
+
+    Raises:
+        NotATraceError: it is no such folder, or holds the profiles of several hosts.
+        TraceError: it cannot be read.
+    """
+    from tracelens_graph.loaders.xplane.folder import profiles_in
+
+    try:
+        found = profiles_in(folder)
+    except OSError as error:
+        raise TraceError(f"{folder}: {_reason(error)}") from None
+    if len(found) > 1:
+        raise NotATraceError(f"{folder}: holds the profiles of {len(found):,} hosts; load_set() takes them together")
+    if not found:
+        raise NotATraceError(f"{folder}: is a folder, not a trace")
+    return Path(found[0])
+
+
 def open_source(source: Any) -> Source:
     """The Source of whatever `load()` was given.
 
@@ -231,7 +251,7 @@ def open_source(source: Any) -> Source:
             return Source.spooled(sys.stdin.buffer, "<stdin>")
         path = Path(os.fsdecode(source))
         if os.path.isdir(path):
-            raise NotATraceError(f"{path}: is a folder, not a trace")
+            path = _profile_in(path)
         if is_stream(path):
             try:
                 with open(path, "rb") as stream:

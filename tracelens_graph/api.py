@@ -41,8 +41,9 @@ def load(
     """Load a trace as a graph.
 
     Args:
-        source: a path (`.json`, `.json.gz`, `.json.zst`, `.zip` or a saved graph, told apart by content), `-` for
-            standard input, bytes, a file object, or parsed JSON (a dict with `traceEvents` or the list of events).
+        source: a path (`.json`, `.json.gz`, `.json.zst`, `.zip`, `.xplane.pb` or a saved graph, told apart by content;
+            a folder as `jax.profiler` writes it), `-` for standard input, bytes, a file object, or parsed JSON (a dict
+            with `traceEvents` or the list of events).
         et: the execution trace of the same run, given like `source`: the graph is linked with it (`g.link`), and takes
             from it arguments of ops and collectives that the trace does not record.
         progress: called with bytes done and bytes in all; by default a line on standard error, if that is a

@@ -27,6 +27,7 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceMember, TraceSet
 from tracelens_graph.leftovers import TemporaryFolder
 from tracelens_graph.loaders.sources import Source, is_stream
+from tracelens_graph.loaders.xplane.folder import COPY, runs_in
 from tracelens_graph.loading import link_damage, linked, load_profile
 from tracelens_graph.processes import map_in_processes
 from tracelens_graph.schema import STORED
@@ -77,7 +78,7 @@ def _inside(one: str) -> list[str]:
     """What a folder, pattern or path stands for."""
     try:
         if os.path.isdir(one):
-            inside = _in_folder(Path(one)) or _in_folders_beside(one)
+            inside = runs_in(one) or _in_folder(Path(one)) or _in_folders_beside(one)
             if not inside:
                 raise NotATraceError(f"{one}: no file in it ends with {', '.join(SUFFIXES)}")
             return inside
@@ -97,7 +98,7 @@ def _in_folder(folder: Path) -> list[str]:
     JAX writes a smaller copy beside each of its profiles, for a viewer, which is none.
     """
     found = {str(path) for path in folder.iterdir() if path.name.endswith(SUFFIXES)}
-    copies = {f"{name.partition('.xplane.pb')[0]}.trace.json.gz" for name in found if ".xplane.pb" in name}
+    copies = {f"{name.partition('.xplane.pb')[0]}{COPY}" for name in found if ".xplane.pb" in name}
     return sorted(found - copies)
 
 

@@ -25,6 +25,8 @@ _COPY = re.compile(r"Mem(?:cpy|set)\b")
 _PLAIN = re.compile(
     r"(?:[\d.\s]|true|false|bool|char|short|int|long|float|double|unsigned|signed|void|__half|\(\w+\))*u?l*$"
 )
+_DEVICE = re.compile(r"(?:\w+::)*gfx[\da-f]{3,5}\w*")
+"""Tags of devices, which Composable Kernel puts before what runs: `ck_tile::gfx950_t`."""
 
 _WRAPPERS = {
     *("Kernel", "Kernel2", "device_kernel", "kentry", "_kernel_agent", "trampoline_kernel", "kernel_agent"),
@@ -162,17 +164,21 @@ def _outside(text: str) -> tuple[str, str]:
 
 
 def _first_type(arguments: str) -> str:
-    """The first of some template arguments that is neither a number nor a built-in type."""
+    """The first of some template arguments that is neither a number, a built-in type nor the tag of a device."""
     depth, start = 0, 0
     for sign in re.finditer(r"[<>(){},]", arguments):
         if sign[0] == "," and depth == 0:
-            if not _PLAIN.match(arguments[start : sign.start()].strip()):
-                return arguments[start : sign.start()].strip()
+            if _says_something(argument := arguments[start : sign.start()].strip()):
+                return argument
             start = sign.end()
         elif sign[0] != ",":
             depth += 1 if sign[0] in "<({" else -1
     last = arguments[start:].strip()
-    return "" if _PLAIN.match(last) else last
+    return last if _says_something(last) else ""
+
+
+def _says_something(argument: str) -> bool:
+    return not (_PLAIN.match(argument) or _DEVICE.fullmatch(argument))
 
 
 def _parts(outside: str) -> list[str]:
@@ -191,7 +197,7 @@ def _mangled(text: str) -> str:
     names: list[str] = []
     for _ in range(5):
         names, at = _nested(text, at)
-        if not names or names[-1] not in _WRAPPERS:
+        if not names or not (names[-1] in _WRAPPERS or _DEVICE.fullmatch(names[-1])):
             break
     return "::".join(names[-2:] if names and names[-1] in _GENERIC else names[-1:])
 

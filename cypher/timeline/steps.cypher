@@ -31,7 +31,7 @@ MATCH (s:Step)-[:ON_THREAD]->(h:Thread)
 WHERE s.trace = t.id
 WITH t, s, h ORDER BY s.start_ns DESC, s.pre DESC
 WITH t, collect({
-  name: s.name, number: toIntegerOrNull(substring(s.name, 13)), pid: h.pid, start: s.start_ns, end: s.end_ns,
+  name: s.name, number: toIntegerOrNull(last(split(s.name, '#'))), pid: h.pid, start: s.start_ns, end: s.end_ns,
   shown: s.start_ns + coalesce(t.lead_ns, 0), time: s.dur_ns, uid: s.uid
 }) AS steps
 CALL (t, steps) {

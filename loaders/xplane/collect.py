@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from tracelens_graph.loaders.xplane.lockstep import Block
-from tracelens_graph.loaders.xplane.space import Line, Plane, Span, line, stats_of
+from tracelens_graph.loaders.xplane.space import Line, Plane, Span, line_events, stats_of
 from tracelens_graph.loaders.xplane.wire import Buffer, text
 
 PROGRAMS, HOST, TASK = "/host:metadata", "/host:CPU", "Task Environment"
@@ -33,6 +33,46 @@ TEXTS = ("hlo_op", "memcpy_details", "memset_details", "_src")
 ABSENT = -(2**63)
 """Value of a number that an event does not have."""
 
+_LATEST = 2**59
+"""Starts of lines, and ends of events in them, lie before this, in ns (18 years)."""
+
+
+class Sparse(Mapping[str, np.ndarray]):
+    """Columns that few events have a value in. Whole ones are made each time that they are asked for.
+
+    Args:
+        count: number of events.
+        absent: value of the other events.
+        dtype: type of whole columns.
+    """
+
+    def __init__(self, count: int, absent: int, dtype: type[np.generic]) -> None:
+        self._count, self._absent, self._dtype = count, absent, dtype
+        self._columns: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+
+    def put(self, name: str, rows: np.ndarray, values: np.ndarray) -> None:
+        """Add a column by the events that have a value, and these values."""
+        self._columns[name] = rows, values
+
+    def entries(self, name: str) -> tuple[np.ndarray, np.ndarray]:
+        """The events that have a value in a column, and these values."""
+        return self._columns[name]
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        rows, values = self._columns[name]
+        whole = np.full(self._count, self._absent, self._dtype)
+        whole[rows] = values
+        return whole
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._columns
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
 
 @dataclass
 class Events:
@@ -41,8 +81,8 @@ class Events:
     Attributes:
         names: texts that codes point into: names of events and texts of statistics.
         threads: (process or device, thread or stream).
-        uid: place of each event among all events of the file.
-        name: code of its name.
+        streams: name of each stream of a device, by its code.
+        name: code of the name of each event.
         thread: code of its thread.
         start_ns, dur_ns: in ns from the profile's start.
         on_gpu: whether it stands on a stream.
@@ -50,30 +90,59 @@ class Events:
         left_out: why -> number of events that are not here.
         lost_events, lost_bytes: what could not be read.
         is_cut: whether the end of the file is missing.
+        count: number of events in the file.
+        runs: first and last place, exclusive, of events that follow one another in the file.
     """
 
     names: list[str] = field(default_factory=list)
     threads: list[tuple[Any, Any]] = field(default_factory=list)
-    uid: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    streams: dict[int, str] = field(default_factory=dict)
     name: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
     thread: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
     start_ns: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     dur_ns: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     on_gpu: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
-    numbers: dict[str, np.ndarray] = field(default_factory=dict)
-    texts: dict[str, np.ndarray] = field(default_factory=dict)
+    numbers: Sparse = field(default_factory=lambda: Sparse(0, ABSENT, np.int64))
+    texts: Sparse = field(default_factory=lambda: Sparse(0, -1, np.int32))
     left_out: dict[str, int] = field(default_factory=dict)
     lost_events: int = 0
     lost_bytes: int = 0
     is_cut: bool = False
     count: int = 0
+    runs: list[tuple[int, int]] = field(default_factory=list)
 
     def code(self, name: str) -> int:
         """The code of a text, which is added if it is new."""
         return self.codes.setdefault(name, len(self.codes))
 
+    @property
+    def uid(self) -> np.ndarray:
+        """Place of each event among all events of the file; made each time that it is asked for."""
+        return np.concatenate([np.zeros(0, np.int64), *(np.arange(first, stop) for first, stop in self.runs)])
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all events of the file are here, so that the place of each is its position."""
+        return len(self) == self.count
+
+    def __len__(self) -> int:
+        return len(self.on_gpu)
+
     def __post_init__(self) -> None:
         self.codes: dict[str, int] = {}
+
+
+@dataclass
+class _Part:
+    """Events of a line that follow one another; starts are those since the line's until `Collector` knows it."""
+
+    runs: list[tuple[int, int]]
+    name: np.ndarray
+    start_ns: np.ndarray
+    dur_ns: np.ndarray
+    on_gpu: bool
+    thread: int = -1
+    stats: dict[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -93,6 +162,29 @@ class Index:
     count: list[int]
 
 
+class _Arena:
+    """Arrays of one type, side by side in memory of their own, which goes as a whole when the last of them goes.
+
+    Arrays of events otherwise lie between those that reading a block takes for a moment, and keep their memory.
+    """
+
+    def __init__(self) -> None:
+        self._free = np.zeros(0, np.uint8)
+
+    def keep(self, values: np.ndarray) -> np.ndarray:
+        """The values, in this memory."""
+        if len(values) > len(self._free) or self._free.dtype != values.dtype:
+            # Memory that is not written to is not taken.
+            self._free = np.empty(max(_ARENA // values.itemsize, len(values)), values.dtype)
+        kept, self._free = self._free[: len(values)], self._free[len(values) :]
+        kept[:] = values
+        return kept
+
+
+_ARENA = 40 << 20
+"""Bytes of an arena: more than the C library puts between others."""
+
+
 class Collector:
     """Reads the lines of planes, one plane after the other.
 
@@ -107,7 +199,12 @@ class Collector:
         self._data = data
         self._host = host
         self._thread_codes: dict[tuple[Any, Any], int] = {}
-        self._parts: list[dict[str, np.ndarray]] = []
+        self._lanes: dict[Any, int] = {}
+        self._parts: list[_Part] = []
+        self._arenas: dict[str, _Arena] = {}
+
+    def _kept(self, column: str, values: np.ndarray) -> np.ndarray:
+        return self._arenas.setdefault(column, _Arena()).keep(values)
 
     def read(self, plane: Plane) -> None:
         """Read the events of a plane; those of planes that are no GPU and no host are counted only."""
@@ -117,71 +214,96 @@ class Collector:
         numbers = np.array([number for number in wanted if 0 <= number < 2**31], np.int64) if kept else np.zeros(0, int)
         codes = _Codes(self.events, plane)
         for begin, end in plane.lines:
-            found = line(self._data, begin, end, numbers)
-            self.events.lost_bytes += found.lost_bytes
-            why = "" if kept else f"plane {plane.name}"
-            if kept and gpu and found.name in DERIVED:
-                why = f"line {found.name}"
-            elif kept and plane.is_cut and not plane.events:
-                why = ""
-                self.events.lost_events += found.count
-                self.events.count += found.count
-                continue
-            if why:
-                self.events.left_out[why] = self.events.left_out.get(why, 0) + found.count
-                self.events.count += found.count
-                continue
-            thread = self._thread(int(gpu[1]), found.id) if gpu else self._thread(self._host, found.name or found.id)
-            for block in found.blocks:
-                self._add(plane, codes, found, block, thread, bool(gpu))
+            self._read_line(plane, codes, (begin, end), numbers, gpu, kept)
+
+    def _read_line(
+        self, plane: Plane, codes: _Codes, span: Span, wanted: np.ndarray, gpu: re.Match[str] | None, kept: bool
+    ) -> None:
+        events, found = self.events, Line()
+        first, count, lost, runs = len(self._parts), events.count, events.lost_events, len(self.index.first)
+        for block in line_events(self._data, *span, wanted, found):
+            if kept:
+                self._add(plane, codes, block, bool(gpu))
+            events.count += len(block.name)
+        events.lost_bytes += found.lost_bytes
+        why = "" if kept else f"plane {plane.name}"
+        if gpu and found.name in DERIVED:
+            why = f"line {found.name}"
+        if why:
+            events.left_out[why] = events.left_out.get(why, 0) + events.count - count
+        if why or not 0 <= found.start_ns < _LATEST:
+            events.lost_events = lost + (0 if why else events.count - count)
+            del self._parts[first:]
+            for column in (self.index.plane, self.index.first, self.index.begin, self.index.count):
+                del column[runs:]
+            return
+        thread = self._thread(int(gpu[1]), found.id) if gpu else self._thread(self._host, self._lane(found))
+        if gpu:
+            events.streams.setdefault(thread, found.name or str(found.id))
+        for part in self._parts[first:]:
+            part.thread = thread
+            part.start_ns += found.start_ns
 
     def finish(self) -> Events:
         """All events that were read."""
         events, parts = self.events, self._parts
-        self._parts = []
+        self.events, self._parts, self._arenas = Events(), [], {}
         events.names = list(events.codes)
         events.threads = list(self._thread_codes)
-        if parts:
-            for key in ("uid", "name", "thread", "start_ns", "dur_ns", "on_gpu"):
-                setattr(events, key, np.concatenate([part.pop(key) for part in parts]))
-        count = len(events.uid)
-        sizes = [0, *np.cumsum([part["count"][0] for part in parts]).tolist()] if parts else [0]
-        for kind, absent, target in ((NUMBERS, ABSENT, events.numbers), (TEXTS, -1, events.texts)):
-            for stat in kind:
-                there = [(part, at) for part, at in zip(parts, sizes, strict=False) if stat in part]
-                if not there:
-                    continue
-                whole = np.full(count, absent, np.int64 if kind is NUMBERS else np.int32)
-                for part, at in there:
-                    whole[part[f"{stat} of"] + at] = part[stat]
-                target[stat] = whole
+        sizes = [len(part.name) for part in parts]
+        at = [0, *np.cumsum(sizes).tolist()]
+        events.numbers, events.texts = Sparse(at[-1], ABSENT, np.int64), Sparse(at[-1], -1, np.int32)
+        for target, stats in ((events.numbers, NUMBERS), (events.texts, TEXTS)):
+            for stat in stats:
+                there = [
+                    (offset, *part.stats.pop(stat))
+                    for part, offset in zip(parts, at, strict=False)
+                    if stat in part.stats
+                ]
+                if there:
+                    rows = np.concatenate([of + np.int32(offset) for offset, of, _ in there])
+                    target.put(stat, rows, np.concatenate([values for _, _, values in there]))
+        if not parts:
+            return events
+        events.runs = [run for part in parts for run in part.runs]
+        events.thread = np.repeat(np.array([part.thread for part in parts], np.int32), sizes)
+        events.on_gpu = np.repeat(np.array([part.on_gpu for part in parts], bool), sizes)
+        for key in ("name", "start_ns", "dur_ns"):
+            whole = np.empty(at[-1], np.int32 if key == "name" else np.int64)
+            for part, offset in zip(parts, at, strict=False):
+                whole[offset : offset + len(part.name)] = getattr(part, key)
+                if key != "name":
+                    setattr(part, key, whole[:0])
+            setattr(events, key, whole)
         return events
+
+    def _lane(self, found: Line) -> Any:
+        """What a thread of the host is called; threads of Python often have one name, and then their number behind."""
+        name = found.name or found.id
+        return name if self._lanes.setdefault(name, found.id) == found.id else f"{name}/{found.id}"
 
     def _thread(self, process: Any, thread: Any) -> int:
         return self._thread_codes.setdefault((process, thread), len(self._thread_codes))
 
-    def _add(self, plane: Plane, codes: _Codes, found: Line, block: Block, thread: int, on_gpu: bool) -> None:
-        count = len(block.name)
+    def _add(self, plane: Plane, codes: _Codes, block: Block, on_gpu: bool) -> None:
+        count, first = len(block.name), self.events.count
         self.index.plane.append(plane)
-        self.index.first.append(self.events.count)
+        self.index.first.append(first)
         self.index.begin.append(block.tags.tolist())
         self.index.count.append(count)
-        uid = np.arange(self.events.count, self.events.count + count)
-        self.events.count += count
         name, known = codes.of_events(block.name)
-        start = found.start_ns + (block.offset_ps + 500) // 1000
-        end = found.start_ns + (block.offset_ps + block.duration_ps + 500) // 1000
-        sound = block.sound & known & (block.offset_ps >= 0) & (block.duration_ps >= 0) & (start >= 0) & (end >= start)
-        sound &= end < 2**60
+        start = (block.offset_ps + 500) // 1000
+        end = (block.offset_ps + block.duration_ps + 500) // 1000
+        sound = block.sound & known & (block.offset_ps >= 0) & (block.duration_ps >= 0) & (end >= start)
+        sound &= end < _LATEST
+        part = _Part([(first, first + count)], name, start, end - start, on_gpu)
         place = None
         if not sound.all():
             self.events.lost_events += int(np.count_nonzero(~sound))
             place = np.cumsum(sound) - 1
-            uid, name, start, end = uid[sound], name[sound], start[sound], end[sound]
-        part = {
-            "uid": uid, "name": name, "thread": np.full(len(uid), thread, np.int32), "start_ns": start,
-            "dur_ns": end - start, "on_gpu": np.full(len(uid), on_gpu), "count": np.array([len(uid)]),
-        }  # fmt: skip
+            edges = np.flatnonzero(np.diff(np.concatenate(([False], sound, [False]))))
+            part.runs = [(first + begin, first + stop) for begin, stop in edges.reshape(-1, 2).tolist()]
+            part.name, part.start_ns, part.dur_ns = name[sound], start[sound], (end - start)[sound]
         for number, stats in block.stats.items():
             stat = plane.stat_names[number]
             of, field, value = stats.event, stats.field, stats.value
@@ -194,7 +316,10 @@ class Collector:
             if place is not None:
                 good &= sound[of]
                 of = place[of]
-            part[stat], part[f"{stat} of"] = values[good], of[good]
+            rows = self._kept(f"rows of {stat}", of[good].astype(np.int32))
+            part.stats[stat] = rows, self._kept(stat, values[good])
+        part.name, part.start_ns = self._kept("name", part.name), self._kept("start_ns", part.start_ns)
+        part.dur_ns = self._kept("dur_ns", part.dur_ns)
         self._parts.append(part)
 
 
@@ -226,13 +351,24 @@ class _Table:
         self._texts, self._events = texts, events
         self._numbers = np.array(sorted(texts), np.int64)
         self._known = np.full(len(texts) + 1, -1, np.int32)
+        most = int(self._numbers[-1]) if len(self._numbers) else 0
+        # Numbers are mostly given one after the other: then a table of all of them is small, and quicker.
+        self._places = np.full(most + 2 if self._is_dense(most) else 0, -1, np.int64)
+        if len(self._places):
+            self._places[self._numbers] = np.arange(len(self._numbers))
+
+    def _is_dense(self, most: int) -> bool:
+        return bool(len(self._numbers)) and self._numbers[0] >= 0 and most < 8 * len(self._numbers) + 4096
 
     def codes(self, numbers: np.ndarray) -> np.ndarray:
         """Codes; -1 for a number without a text."""
         if not len(self._numbers):
             return np.full(len(numbers), -1, np.int32)
-        at = np.minimum(np.searchsorted(self._numbers, numbers), len(self._numbers) - 1)
-        at = np.where(self._numbers[at] == numbers, at, -1)
+        if len(self._places):
+            at = self._places[np.minimum(numbers.view(np.uint64), len(self._places) - 1).view(np.int64)]
+        else:
+            at = np.minimum(np.searchsorted(self._numbers, numbers), len(self._numbers) - 1)
+            at = np.where(self._numbers[at] == numbers, at, -1)
         there = np.zeros(len(self._known), bool)
         there[at] = True
         for place in np.flatnonzero(there[:-1] & (self._known[:-1] < 0)).tolist():

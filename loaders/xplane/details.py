@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.details import Details
+from tracelens_graph.graph.details import NO_TEXT, Details
 from tracelens_graph.graph.identity import stream_id
 from tracelens_graph.loaders.sources import Source
 from tracelens_graph.loaders.xplane.collect import Index
@@ -90,6 +90,10 @@ class XplaneDetails(Details):
                 self._source.check_unchanged()
                 yield msgspec.json.encode(events)
 
+    def places(self) -> np.ndarray | None:
+        """That no block stands in the file as text; None for bytes in memory."""
+        return np.full((len(self.first), 3), (0, 0, NO_TEXT), np.int64) if self._source.lasting else None
+
     def identity(self) -> str:
         """Hash of the decompressed bytes."""
         with self._source.open() as stream:
@@ -124,7 +128,8 @@ class XplaneDetails(Details):
             return None
         core, c = self._core, self._core.columns
         kind = Kind(int(c.kind[row]))
-        args: dict[str, Any] = {key: value for key, value in told.items() if key not in _OWN and key}
+        own = () if "correlation_id" in told and told["correlation_id"] != c.correlation[row] > 0 else _OWN
+        args: dict[str, Any] = {key: value for key, value in told.items() if key not in own and key}
         pid, tid = core.threads[int(c.thread[row])]
         if kind in DEVICE_KINDS:
             args |= {"device": pid, "stream": tid}
@@ -136,10 +141,12 @@ class XplaneDetails(Details):
         if (code := int(c.argset[row])) >= 0:
             args |= {key: json.loads(text) for key, text in zip(_ARGUMENTS, core.argsets[code], strict=True)}
         name = core.names[int(c.name[row])]
+        if kind is Kind.Step:
+            args["name"] = name
         return {
             "ph": "X",
             "cat": _CATEGORIES[kind],
-            "name": f"nn.Module: {name}" if kind is Kind.Module else name,
+            "name": _name(kind, name),
             "pid": pid,
             "tid": tid,
             "ts": (int(c.start_ns[row]) + self._origin) / 1000,
@@ -151,6 +158,13 @@ class XplaneDetails(Details):
     def _origin(self) -> int:
         """Start of the graph's first event, ns from the profile's start."""
         return self._core.info.start_epoch_ns - int(self._core.info.metadata["baseTimeNanoseconds"])
+
+
+def _name(kind: Kind, name: str) -> str:
+    """The name that tells PyTorch's traces, and who reads them, the kind of an event."""
+    if kind is Kind.Module:
+        return f"nn.Module: {name}"
+    return f"ProfilerStep#{name.rpartition('#')[2]}" if kind is Kind.Step else name
 
 
 def _names_of_threads(core: Core) -> list[dict[str, Any]]:

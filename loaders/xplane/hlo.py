@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from math import prod
 from typing import Any
+
+import numpy as np
 
 from tracelens_graph.graph.hlo.program import (
     Computation,
@@ -21,6 +24,9 @@ _DEEPEST = 16
 
 _MOST_FRAMES = 64
 """Frames that are followed upwards to one with a file."""
+
+_MOST_DEVICES = 1 << 17
+"""Devices of a job that are listed; what tells of more is damaged."""
 
 
 def read_program(data: Buffer, begin: int, end: int, id: int) -> Program:
@@ -45,6 +51,8 @@ def read_program(data: Buffer, begin: int, end: int, id: int) -> Program:
                 computations.append((value, after))
             elif inner == 6 and wire == VARINT:
                 program.entry = signed(value)
+            elif inner == 15 and wire == BYTES:
+                program.devices = _devices(data, value, after)
             elif inner == 17 and wire == BYTES:
                 places = _frames(data, value, after)
     for span in computations:
@@ -140,6 +148,9 @@ def _instruction(data: Buffer, begin: int, end: int, places: dict[int, tuple[str
             told["dot"] = _dot(data, value, after)
         elif number in (49, 87):
             told["replica_groups"] = told.get("replica_groups", ()) + _groups(data, number, value, after)
+        elif number == 52:
+            pair = _by_number(data, value, after)
+            told["pairs"] = (*told.get("pairs", ()), (_last(pair, 1), _last(pair, 2)))
     told |= {name: tuple(values) for name, values in lists.items()}
     return Instruction(**told)
 
@@ -205,13 +216,15 @@ def _by_number(data: Buffer, begin: int, end: int) -> dict[int, tuple[int, ...]]
 
 def _convolution(data: Buffer, begin: int, end: int) -> ConvolutionDims:
     told = _by_number(data, begin, end)
-
-    def one(number: int) -> int:
-        return told.get(number, (0,))[-1]
-
     return ConvolutionDims(
-        one(3), one(4), told.get(6, ()), one(7), one(8), told.get(11, ()), one(9), one(10), told.get(12, ())
-    )
+        _last(told, 3), _last(told, 4), told.get(6, ()), _last(told, 7), _last(told, 8), told.get(11, ()),
+        _last(told, 9), _last(told, 10), told.get(12, ()),
+    )  # fmt: skip
+
+
+def _last(told: Mapping[int, tuple[int, ...]], number: int) -> int:
+    """A field that occurs once; zero is not written."""
+    return told.get(number, (0,))[-1]
 
 
 def _dot(data: Buffer, begin: int, end: int) -> DotDims:
@@ -220,7 +233,33 @@ def _dot(data: Buffer, begin: int, end: int) -> DotDims:
 
 
 def _groups(data: Buffer, number: int, begin: int, end: int) -> tuple[tuple[int, ...], ...]:
-    """Replica groups: field 49 holds one of them, field 87 a message that lists them."""
+    """Replica groups: field 49 holds one of them, field 87 a message that lists them, or tells them in short."""
     if number == 49:
         return (_by_number(data, begin, end).get(1, ()),)
-    return tuple(_by_number(data, *span).get(1, ()) for key, span in _messages(data, begin, end) if key == 1)
+    found: tuple[tuple[int, ...], ...] = ()
+    for key, span in _messages(data, begin, end):
+        if key == 1:
+            found += (_by_number(data, *span).get(1, ()),)
+        elif key == 2:
+            found += _short_groups(_by_number(data, *span))
+    return found
+
+
+def _short_groups(told: Mapping[int, tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
+    """Groups that are told as rows of the numbers from 0 on, in a shape whose dimensions change places."""
+    rows, width, shape = _last(told, 1), _last(told, 2), told.get(3, ())
+    order = told.get(4, tuple(range(len(shape))))
+    if min(rows, width, *shape) <= 0 or rows * width > _MOST_DEVICES:
+        return ()
+    if prod(shape) != rows * width or sorted(order) != list(range(len(shape))):
+        return ()
+    numbered = np.arange(rows * width).reshape(shape).transpose(order).reshape(rows, width)
+    return tuple(map(tuple, numbered.tolist()))
+
+
+def _devices(data: Buffer, begin: int, end: int) -> tuple[int, ...]:
+    """The devices of a program: replica by replica those of its partitions."""
+    of_partition = [_by_number(data, *span).get(1, ()) for key, span in _messages(data, begin, end) if key == 3]
+    if len({len(one) for one in of_partition}) != 1 or sum(map(len, of_partition)) > _MOST_DEVICES:
+        return ()
+    return tuple(device for replica in zip(*of_partition, strict=True) for device in replica)

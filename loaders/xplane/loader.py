@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tracelens_graph.errors import NotATraceError
+from tracelens_graph.garbage import MANY, give_memory_back
 from tracelens_graph.graph.build import build_core
 from tracelens_graph.graph.core import XLA, Core, TraceInfo
 from tracelens_graph.loaders.sources import Source
@@ -39,6 +40,8 @@ def load_xplane(source: Source, progress: Callable[[int, int], None] | None = No
             if progress:
                 progress(max((end for _, end in plane.lines), default=0), len(data))
         events = collector.finish()
+        if len(events) > MANY:
+            give_memory_back()
         if not found or (is_cut and not events.count):
             raise NotATraceError(
                 f"{source.name}: begins like a JAX/XLA profile (protocol buffer), but no event in it can be read"
@@ -47,9 +50,12 @@ def load_xplane(source: Source, progress: Callable[[int, int], None] | None = No
         table, sources = event_table(events, which, Programs(data, programs(data, found)))
     table.info = _info(source, events, told, is_cut)
     named = len(table.info.processes) + len(table.info.threads)
-    table.info.events += int(len(table.columns["uid"]) - len(events.uid)) + named
+    table.info.events += int(len(table.columns["kind"]) - len(events)) + named
     table.info.left_out["process or thread"] = named
+    is_large = len(events) > MANY
     del events, which  # its columns are as large as the graph's
+    if is_large:
+        give_memory_back()
     core = build_core(table)
     core.details = XplaneDetails(source, collector.index, sources, core)
     return core
@@ -79,18 +85,20 @@ def _info(source: Source, events: Events, told: Mapping[str, Mapping[str, Any]],
     start = told.get(TASK, {}).get("profile_start_time", 0)
     start = start if isinstance(start, int) and 0 <= start < 2**62 else 0
     metadata: dict[str, Any] = {"profiler": XLA, "baseTimeNanoseconds": start}
-    if devices := [_device(name, stats) for name, stats in told.items() if GPU.fullmatch(name) and len(stats) > 1]:
-        metadata["deviceProperties"] = sorted(devices, key=lambda one: int(one["id"]))
+    if properties := [_device(name, stats) for name, stats in told.items() if GPU.fullmatch(name) and len(stats) > 1]:
+        metadata["deviceProperties"] = sorted(properties, key=lambda one: int(one["id"]))
     for key in ("jax_version", "jaxlib_version"):
         if isinstance(version := told.get("/host:metadata", {}).get(key), str):
             metadata[key] = version
     process = _process(told)
+    streams = [[*events.threads[code], name] for code, name in events.streams.items()]
+    devices = {device: f"/device:GPU:{device}" for device, *_ in streams if device != process}
     return TraceInfo(
         source=source.name,
         start_epoch_ns=start,
         metadata=metadata,
-        processes=[[process, "host", ""]],
-        threads=[[pid, tid, str(tid)] for pid, tid in events.threads if pid == process],
+        processes=[[process, "host", ""], *([device, name, ""] for device, name in devices.items())],
+        threads=[*([pid, tid, f"thread {tid}"] for pid, tid in events.threads if pid == process), *streams],
         events=events.count,
         accelerator="TPU" if any(name.startswith("/device:TPU") for name in told) else "",
         left_out=dict(events.left_out),

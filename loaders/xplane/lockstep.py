@@ -239,7 +239,11 @@ def _stats(
         stop[texts] = value[texts] + size.astype(np.int64)
     doubles = wire == 1
     value[doubles] = after[doubles] + np.int64(1 + origin)
-    odd = ((wire == 0) & (behind > end)) | ((wire != 0) & ~doubles & (wire != BYTES)) | (doubles & (end - after < 9))
+    odd = (
+        ((wire == 0) & (behind > end) & (after < end))
+        | ((wire != 0) & ~doubles & (wire != BYTES))
+        | (doubles & (end - after < 9))
+    )
     value[tag == 0] = 0
     found = {}
     for one in np.unique(name[~odd]).tolist():

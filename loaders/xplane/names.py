@@ -22,7 +22,7 @@ _OF_XLA = re.compile(
   | (?:ParseArguments|RecordUsage|DevicePut|ThenExecuteCallback|Resolve\ constant\ globals)$
   | (?:cpp_|shard_args|backend_compile|compile|lower|infer_params|cache|tracing|trace_to|xla_|jit_.+:XLA)
   | (?:cuda|cu|hip|nccl|rccl|cudnn|cublas)[A-Z]
-  | InitialAllReduce|InvokeRendezvous|all-|collective|reduce-scatter
+  | np\.asarray\(jax\.Array\)|InitialAllReduce|InvokeRendezvous|all-|collective|reduce-scatter
     """,
     re.VERBOSE,
 )
@@ -67,7 +67,7 @@ def frame_name(name: str) -> str:
     return name
 
 
-_SIZE = re.compile(r"(?:^|\s)size:(\d{1,18})(?:\s|$)")
+_SIZE = re.compile(r"(?:^|\s)(?:size|num_bytes):(\d{1,18})(?:\s|$)")
 
 
 def bytes_told(details: str) -> int | None:

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tracelens_graph.graph.arrays import distinct, positions_by
 from tracelens_graph.graph.forest import build_forest
 from tracelens_graph.graph.links import link_by_correlation
 from tracelens_graph.loaders.xplane.collect import ABSENT, Events
+from tracelens_graph.loaders.xplane.command_buffers import NO_NODES, Made, Nodes, nodes
 
 
 @dataclass
@@ -25,14 +27,16 @@ class Instructions:
             events of none.
         is_op: per event whether it is an instance of its instruction.
         is_launch: per event whether it launched GPU work.
-        made: start, duration, thread, program and code of the name of instances that no event stands for.
+        made: instances that no event stands for, those of `nodes` at the end.
+        nodes: parts of launches of command buffers.
     """
 
     program: np.ndarray
     hlo: np.ndarray
     is_op: np.ndarray
     is_launch: np.ndarray
-    made: tuple[np.ndarray, ...]
+    made: Made
+    nodes: Nodes
 
 
 def instructions(events: Events) -> Instructions:
@@ -41,9 +45,9 @@ def instructions(events: Events) -> Instructions:
     Args:
         events: the events; `thread` is changed.
     """
-    count = len(events.uid)
+    count = len(events)
     program = events.numbers.get("program_id", np.full(count, ABSENT, np.int64))
-    hlo = events.texts.get("hlo_op", np.full(count, -1, np.int32)).copy()
+    hlo = events.texts.get("hlo_op", np.full(count, -1, np.int32))
     correlation = events.numbers.get("correlation_id", np.full(count, ABSENT, np.int64))
     has_id = (correlation != ABSENT) & (correlation > 0)
     gpu = np.flatnonzero(events.on_gpu)
@@ -51,17 +55,17 @@ def instructions(events: Events) -> Instructions:
     is_op = (hlo >= 0) & ~events.on_gpu & ~has_id
     is_launch = np.zeros(count, bool)
     is_launch[calls] = True
-    none = tuple(np.zeros(0, np.int64) for _ in range(5))
     if not len(calls):
-        return Instructions(program, hlo, is_op, is_launch, none)
+        return Instructions(program, hlo, is_op, is_launch, NO_NODES.instances, NO_NODES)
     with_id = gpu[has_id[gpu]]
     found = link_by_correlation(
         correlation[calls], events.start_ns[calls], correlation[with_id], events.start_ns[with_id]
     )
+    free = int(correlation.max()) + 1
+    del correlation, has_id
     told = (found >= 0) & (hlo[with_id] >= 0)
-    program = program.copy()
     kernels, launch = with_id[told], found[told]
-    # A launch of a graph runs kernels of many instructions, and is of none of them.
+    # The launch of a command buffer runs kernels of many instructions, and is of none of them.
     least, most = np.full(len(calls), np.iinfo(np.int32).max), np.full(len(calls), -1)
     np.minimum.at(least, launch, hlo[kernels])
     np.maximum.at(most, launch, hlo[kernels])
@@ -75,18 +79,48 @@ def instructions(events: Events) -> Instructions:
     is_op[around[inside]] = True
     hlo[around[inside]] = hlo[named[inside]]
     program[around[inside]] = program[named[inside]]
-    return Instructions(program, hlo, is_op, is_launch, _made(events, named[~inside], program, hlo))
+    made = _made(events, named[~inside], program, hlo)
+    parts = nodes(events, free, kernels, calls[launch], program, hlo)
+    if len(parts.kernels):
+        made = _joined(made, parts.instances)
+    return Instructions(program, hlo, is_op, is_launch, made, parts)
+
+
+def _joined(first: Made, second: Made) -> Made:
+    start, dur, thread, program, hlo = (np.concatenate(both) for both in zip(first, second, strict=True))
+    return start, dur, thread, program, hlo
 
 
 def _ranges_around(events: Events, launches: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """For each launch the latest event named like its instruction that holds the launch's start, -1 without one."""
+    """For each launch the latest event named like its instruction that holds the launch's start, -1 without one.
+
+    Launches may stand on a line of their own. Several devices run one program at nearly the same time, so for each line
+    of launches the thread counts whose ranges hold most of them; others only where that has none.
+    """
     names = np.zeros(len(events.names) + 1, bool)
     names[wanted] = True
     is_range = names[events.name] & ~events.on_gpu
     is_range[launches] = False
     ranges = np.flatnonzero(is_range)
-    if not len(ranges):
-        return np.full(len(launches), -1, np.int64)
+    around = np.full(len(launches), -1, np.int64)
+    threads = distinct(events.thread[ranges])[0].tolist() if len(ranges) else []
+    for line, at in positions_by(events.thread[launches]) if threads else ():
+        found = [_holding(events, ranges[events.thread[ranges] == one], launches[at], wanted[at]) for one in threads]
+        near = [(one == line, _number(events, one) == _number(events, line)) for one in threads]
+        order = sorted(range(len(threads)), key=lambda i: (np.count_nonzero(found[i] >= 0), near[i]), reverse=True)
+        for i in order:
+            around[at] = np.where(around[at] < 0, found[i], around[at])
+    return around
+
+
+def _number(events: Events, thread: int) -> str:
+    """The digits at the end of the name of a thread, which tell it on all of its lines."""
+    name = str(events.threads[thread][1])
+    return name[len(name.rstrip("0123456789")) :]
+
+
+def _holding(events: Events, ranges: np.ndarray, launches: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """For each launch the latest of some ranges that is named as wanted and holds its start, -1 without one."""
     start = events.start_ns
     ranges = ranges[np.lexsort((start[ranges], events.name[ranges]))]
     moments, place = np.unique(np.concatenate((start[ranges], start[launches])), return_inverse=True)
@@ -98,10 +132,10 @@ def _ranges_around(events: Events, launches: np.ndarray, wanted: np.ndarray) -> 
     return np.where(holds, found, -1)
 
 
-def _made(events: Events, launches: np.ndarray, program: np.ndarray, hlo: np.ndarray) -> tuple[np.ndarray, ...]:
+def _made(events: Events, launches: np.ndarray, program: np.ndarray, hlo: np.ndarray) -> Made:
     """Instances for launches that lie in none: one for those of one instruction that follow one another."""
     if not len(launches):
-        return tuple(np.zeros(0, np.int64) for _ in range(5))
+        return NO_NODES.instances
     launches = launches[np.lexsort((events.start_ns[launches], events.thread[launches]))]
     same = np.ones((4, len(launches)), bool)
     same[:, 0] = False
@@ -122,10 +156,9 @@ def _callers(events: Events, launches: np.ndarray, threads: np.ndarray) -> np.nd
     """For each launch on one of some threads a number for what called it; -1 for all others, and for no caller."""
     is_there = np.zeros(len(events.threads), bool)
     is_there[threads] = True
-    host = np.flatnonzero(~events.on_gpu & is_there[events.thread])
-    forest = build_forest(
-        events.thread[host], events.start_ns[host], events.dur_ns[host], np.zeros(len(host), np.uint8)
-    )
-    caller = np.full(len(events.uid), -1, np.int64)
+    host = np.flatnonzero(~events.on_gpu & is_there[events.thread]).astype(np.int32)
+    rank = np.zeros(len(events), np.uint8)
+    forest = build_forest(events.thread, events.start_ns, events.dur_ns, rank, host)
+    caller = np.full(len(events), -1, np.int32)
     caller[host[forest.order]] = forest.parent
     return caller[launches]

@@ -59,26 +59,19 @@ class Plane:
 
 @dataclass
 class Line:
-    """A line with its events.
+    """A line: what is known of it once its events have been read.
 
     Attributes:
         id: its number: of a device the stream.
         name: its name; what viewers show, where that is given.
         start_ns: what its events' offsets count from, ns since the profile's start.
-        blocks: its events.
         lost_bytes: bytes at its end that could not be read.
     """
 
     id: int = 0
     name: str = ""
     start_ns: int = 0
-    blocks: list[Block] = field(default_factory=list)
     lost_bytes: int = 0
-
-    @property
-    def count(self) -> int:
-        """Number of events."""
-        return sum(len(block.name) for block in self.blocks)
 
 
 def planes(data: Buffer) -> Iterator[Plane]:
@@ -166,24 +159,25 @@ def _stat_name(data: Buffer, begin: int, end: int) -> str:
     return next(found, "")
 
 
-def line(data: Buffer, begin: int, end: int, wanted: np.ndarray) -> Line:
-    """A line; of a damaged one what stands before the damage.
+def line_events(data: Buffer, begin: int, end: int, wanted: np.ndarray, found: Line) -> Iterator[Block]:
+    """The events of a line, block by block; of a damaged one those before the damage.
 
     Args:
         data: the file.
         begin, end: where it stands.
         wanted: numbers of the names of statistics of its events that are read.
+        found: filled with what is known of the line when the last block was given.
     """
-    found = Line()
     display, at = "", begin
     try:
         while at < end:
             if data[at : at + 1] == _EVENT:
-                known = len(found.blocks)
-                found.blocks += blocks(data, at, end, wanted)
-                if len(found.blocks) == known:
+                before = at
+                for block in blocks(data, at, end, wanted):
+                    yield block
+                    at = block.stop
+                if at == before:
                     raise Damaged
-                at = found.blocks[-1].stop
                 continue
             number, wire, value, at = next(fields(data, at, end))
             if number == 1 and wire == VARINT:
@@ -197,7 +191,6 @@ def line(data: Buffer, begin: int, end: int, wanted: np.ndarray) -> Line:
     except Damaged:
         found.lost_bytes = end - at
     found.name = display or found.name
-    return found
 
 
 def stat(data: Buffer, span: Span, names: Mapping[int, str]) -> tuple[str, Any]:

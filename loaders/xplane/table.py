@@ -10,10 +10,12 @@ import numpy as np
 
 from tracelens_graph.graph.arrays import distinct, is_kind
 from tracelens_graph.graph.build import EventTable
-from tracelens_graph.graph.hlo.origin import Origin, origin_of
+from tracelens_graph.graph.hlo.origin import Origin, common_origin, origin_of
 from tracelens_graph.graph.hlo.program import Instruction, Program
 from tracelens_graph.loaders.xplane.arguments import ArgumentSet, argument_set
 from tracelens_graph.loaders.xplane.collect import ABSENT, Events
+from tracelens_graph.loaders.xplane.collectives import collective_arguments
+from tracelens_graph.loaders.xplane.command_buffers import NODE
 from tracelens_graph.loaders.xplane.details import Sources
 from tracelens_graph.loaders.xplane.hlo import read_program
 from tracelens_graph.loaders.xplane.names import COPIES, FILLS, bytes_told, frame_name, host_kind
@@ -26,7 +28,11 @@ from tracelens_graph.schema import NESTING_RANK, STORED, Kind
 _NEVER = ("external_id", "sequence", "forward_thread")
 """What a profile never tells."""
 
-_STRUCTURE = ("parent", "last", "depth", "owner", "owner_rule")
+_KNOWN = ("parent", "last", "depth", "owner", "owner_rule", "uid", "device", "stream")
+"""What the graph is told by other columns."""
+
+_SLICE = 1 << 18
+"""Events that are looked at together where any number will do."""
 
 
 @dataclass(frozen=True)
@@ -71,64 +77,87 @@ class Programs:
 def event_table(events: Events, which: Instructions, known: Programs) -> tuple[EventTable, Sources]:
     """The table of events: recorded ones, instances of instructions that only launches tell of, calls of scopes.
 
-    Uids of what was not recorded follow those of the file's events.
+    Uids of what was not recorded follow those of the file's events. Columns of `events` and `which` are taken over, one
+    by one, and must not be used again: each is as large as one of the graph's.
 
     Returns:
         The table without facts of the trace, and what ops are instances of.
     """
     kind, name = _kinds(events, which)
+    recorded, parts = len(events), which.nodes
+    collectives = collective_arguments(events, kind, which.program, which.hlo, known)
+    columns = {
+        "kind": kind,
+        "name": name,
+        "thread": events.thread,
+        "start_ns": events.start_ns,
+        "dur_ns": events.dur_ns,
+    }
+    del kind, name
+    events.thread = events.start_ns = events.dur_ns = events.name = np.zeros(0, np.int32)
     start, dur, thread, program, hlo = which.made
-    known_columns: dict[str, tuple[np.ndarray, np.ndarray]] = {
-        "kind": (kind, np.full(len(start), Kind.Op, np.uint8)),
-        "name": (name, hlo.astype(np.int32)),
-        "thread": (events.thread, thread.astype(np.int32)),
-        "start_ns": (events.start_ns, start),
-        "dur_ns": (events.dur_ns, dur),
-    }
-    columns = {key: np.concatenate(both) if len(both[1]) else both[0] for key, both in known_columns.items()}
-    del known_columns, kind, name
-    if len(start):
-        program, hlo = np.concatenate((which.program, program)), np.concatenate((which.hlo, hlo))
-    else:
-        program, hlo = which.program, which.hlo
-    told = _told(events, columns["kind"] == Kind.Op, program, hlo, known)
-    calls = _scopes(events, columns, told.place, told.origins)
-    count, recorded = len(columns["kind"]) + len(calls.name), len(events.uid)
-    modules = {
-        "kind": np.full(len(calls.name), Kind.Module, np.uint8),
-        "name": np.array([events.code(one) for one in calls.names], np.int32)[calls.name],
-        "thread": calls.thread.astype(np.int32),
-        "start_ns": calls.start_ns,
-        "dur_ns": calls.dur_ns,
-        "argset": np.full(len(calls.name), -1, np.int32),
-    }
-    events.names = list(events.codes)
-    ops = np.flatnonzero(told.place >= 0)
+    _append(columns, {
+        "kind": np.full(len(hlo), Kind.Op), "name": hlo, "thread": thread, "start_ns": start, "dur_ns": dur
+    })  # fmt: skip
+    ops = np.flatnonzero(columns["kind"] == Kind.Op)
+    old = ops[: len(ops) - len(hlo)]
+    program, hlo = np.concatenate((which.program[old], program)), np.concatenate((which.hlo[old], hlo))
+    which.program = which.hlo = np.zeros(0, np.int32)
+    start, dur, thread, *_ = parts.calls
+    calls = np.arange(len(start)) + len(columns["kind"])
+    if len(calls):
+        _append(columns, {
+            "kind": np.full(len(calls), Kind.RuntimeCall), "name": np.full(len(calls), events.code(NODE)),
+            "thread": thread, "start_ns": start, "dur_ns": dur,
+        })  # fmt: skip
+    told = _told(events, len(columns["kind"]), ops, program, hlo, known)
     columns["argset"] = told.argset
-    for key, column in modules.items():
-        if len(column):
-            columns[key] = np.concatenate((columns[key], column))
-    columns["uid"] = np.concatenate((events.uid, events.count + np.arange(count - recorded)))
+    found = _scopes(events, columns, told.place, told.origins)
+    count = len(columns["kind"]) + len(found.name)
+    _append(columns, {
+        "kind": np.full(len(found.name), Kind.Module),
+        "name": np.array([events.code(one) for one in found.names], np.int32)[found.name],
+        "thread": found.thread, "start_ns": found.start_ns, "dur_ns": found.dur_ns,
+        "argset": np.full(len(found.name), -1),
+    })  # fmt: skip
+    events.names = list(events.codes)
+    ops = ops[told.place[ops] >= 0]
+    uid = ops
+    if not events.is_whole:
+        columns["uid"] = np.concatenate((events.uid, events.count + np.arange(count - recorded)))
+        uid = columns["uid"][ops]
+    sources = Sources(uid, told.place[ops], told.facts)
+    names, columns["name"] = _renamed(events, columns["name"])
+    if "correlation_id" in events.numbers:
+        rows, ids = events.numbers.entries("correlation_id")
+        most = max(int(ids.max(initial=0)), int(parts.correlation.max(initial=0)))
+        columns["correlation"] = np.full(count, -1, np.int32 if most < 2**31 else np.int64)
+        columns["correlation"][rows] = np.where(ids > 0, ids, -1)
+        columns["correlation"][parts.kernels] = parts.of_kernels
+        columns["correlation"][calls] = parts.correlation
+    columns["bytes"] = _bytes(events, count)
     for prop in STORED:
-        if prop.name not in (*_STRUCTURE, *columns):
+        if prop.name not in (*_KNOWN, *columns):
             absent = np.array(prop.absent or 0, prop.dtype)
             columns[prop.name] = np.broadcast_to(absent, count) if prop.name in _NEVER else np.full(count, absent)
-    correlation = events.numbers.get("correlation_id")
-    if correlation is not None:
-        columns["correlation"][:recorded] = np.where(correlation > 0, correlation, -1)
-    _fill_bytes(events, columns["bytes"])
-    sources = Sources(columns["uid"][ops], told.place[ops], told.facts)
-    names, columns["name"] = _renamed(events, columns["name"])
-    return EventTable(columns, names, events.threads, told.argsets, autograd_flows=calls.arrows), sources
+    return EventTable(
+        columns, names, events.threads, told.argsets, autograd_flows=found.arrows,
+        collectives=list(collectives.items()), of_graphs=parts.kernels,
+    ), sources  # fmt: skip
+
+
+def _append(columns: dict[str, np.ndarray], more: Mapping[str, np.ndarray]) -> None:
+    """Append to columns, one by one, in their types."""
+    if len(more["kind"]):
+        for key, added in more.items():
+            columns[key] = np.concatenate((columns[key], added.astype(columns[key].dtype)))
 
 
 def _scopes(events: Events, columns: Mapping[str, np.ndarray], place: np.ndarray, origins: list[Origin]) -> Scopes:
     if not any(one.scopes for one in origins):
         return NO_SCOPES
     run = events.numbers.get("run_id")
-    on_gpu = np.zeros(len(place), bool)
-    on_gpu[: len(events.uid)] = events.on_gpu
-    host = np.flatnonzero(~on_gpu & is_kind(columns["kind"], NESTING_RANK))
+    host = np.flatnonzero(is_kind(columns["kind"], NESTING_RANK))
     runs = np.zeros(len(place), np.int64)
     if run is not None:
         runs[: len(run)] = run
@@ -144,25 +173,33 @@ def _scopes(events: Events, columns: Mapping[str, np.ndarray], place: np.ndarray
     )  # fmt: skip
 
 
-def _fill_bytes(events: Events, size: np.ndarray) -> None:
+def _bytes(events: Events, count: int) -> np.ndarray:
     """Bytes of copies and fills, from what is told of them."""
+    absent = next(prop.absent for prop in STORED if prop.name == "bytes")
+    size = np.broadcast_to(np.array(absent, np.int64), count)
     for stat in ("memcpy_details", "memset_details"):
         if stat in events.texts:
-            codes = events.texts[stat]
-            at = np.flatnonzero((codes >= 0) & events.on_gpu)
-            sizes = {code: bytes_told(events.names[code]) for code in np.unique(codes[at]).tolist()}
-            for place in at.tolist():
-                if (told := sizes[int(codes[place])]) is not None:
+            rows, codes = events.texts.entries(stat)
+            sizes = {code: bytes_told(events.names[code]) for code in np.unique(codes).tolist()}
+            size = np.array(size)
+            for place, code in zip(rows.tolist(), codes.tolist(), strict=True):
+                if events.on_gpu[place] and (told := sizes[code]) is not None:
                     size[place] = told
+    return size
 
 
 def _kinds(events: Events, which: Instructions) -> tuple[np.ndarray, np.ndarray]:
     """Kind of each event, and the code of its name: steps get their number."""
     width = max(len(events.threads), 1)
-    codes, first = distinct(events.name.astype(np.int64) * width + events.thread)
-    told = [host_kind(events.names[code // width], str(events.threads[code % width][1])) for code in codes.tolist()]
-    kind = np.array([int(one) for one in told] or [0], np.uint8)[first] if len(codes) else np.zeros(0, np.uint8)
-    name = events.name.copy()
+    kind, known = np.zeros(len(events), np.uint8), dict[int, Kind]()
+    for first in range(0, len(events), _SLICE):
+        here = slice(first, first + _SLICE)
+        codes, of = distinct(events.name[here].astype(np.int64) * width + events.thread[here])
+        for code in codes.tolist():
+            if code not in known:
+                known[code] = host_kind(events.names[code // width], str(events.threads[code % width][1]))
+        kind[here] = np.array([known[code] for code in codes.tolist()], np.uint8)[of]
+    name = events.name
     kind[which.is_launch] = Kind.RuntimeCall
     kind[which.is_op] = Kind.Op
     gpu = np.flatnonzero(events.on_gpu)
@@ -212,25 +249,43 @@ def _of_name(name: str) -> Kind:
     return Kind.Memset if plain.startswith("memset") else Kind.Memcpy if plain.startswith("memcpy") else Kind.Kernel
 
 
-def _told(events: Events, is_op: np.ndarray, program: np.ndarray, hlo: np.ndarray, known: Programs) -> _Told:
-    """What programs tell of ops, found once per instruction."""
-    ops = np.flatnonzero(is_op & (program != ABSENT) & (hlo >= 0))
-    order = ops[np.lexsort((hlo[ops], program[ops]))]
+def _told(events: Events, count: int, ops: np.ndarray, program: np.ndarray, hlo: np.ndarray, known: Programs) -> _Told:
+    """What programs tell of ops, found once per instruction.
+
+    Args:
+        events: the events.
+        count: number of all events.
+        ops: positions of ops.
+        program, hlo: number of the program, and code of the instruction's name, of each of these.
+        known: the programs.
+    """
+    order = np.flatnonzero((program != ABSENT) & (hlo >= 0))
+    order = order[np.lexsort((hlo[order], program[order]))]
+    ops, program, hlo = ops[order], program[order], hlo[order]
     new = np.ones(len(order), bool)
-    new[1:] = (program[order][1:] != program[order][:-1]) | (hlo[order][1:] != hlo[order][:-1])
+    new[1:] = (program[1:] != program[:-1]) | (hlo[1:] != hlo[:-1])
     first = np.flatnonzero(new)
     sets: dict[ArgumentSet, int] = {}
     origins: list[Origin] = []
     facts: list[dict[str, Any]] = []
     codes = np.full((2, len(first)), -1, np.int32)
-    for i, at in enumerate(order[first].tolist()):
+    for i, at in enumerate(first.tolist()):
         if found := known.find(int(program[at]), events.names[int(hlo[at])]):
             codes[:, i] = sets.setdefault(argument_set(*found), len(sets)), len(origins)
-            origins.append(origin_of(found[0].origin(found[1])))
+            origins.append(_origin(*found))
             facts.append(_facts(*found, origins[-1]))
-    told = np.full((2, len(is_op)), -1, np.int32)
-    told[:, order] = np.repeat(codes, np.diff([*first.tolist(), len(order)]), axis=1)
-    return _Told(told[0], list(sets), told[1], origins, facts)
+    times = np.diff([*first.tolist(), len(order)])
+    argset, place = (np.full(count, -1, np.int32) for _ in range(2))
+    for column, code in ((argset, codes[0]), (place, codes[1])):
+        column[ops] = np.repeat(code, times)
+    return _Told(argset, list(sets), place, origins, facts)
+
+
+def _origin(program: Program, one: Instruction) -> Origin:
+    body = program.body(one) if one.opcode == "call" and not one.op_name else None
+    if body is None:
+        return origin_of(program.origin(one))
+    return common_origin(origin_of(name) for inner in body.instructions if (name := program.origin(inner)))
 
 
 def _facts(program: Program, one: Instruction, origin: Origin) -> dict[str, Any]:
@@ -239,7 +294,7 @@ def _facts(program: Program, one: Instruction, origin: Origin) -> dict[str, Any]
         "program": f"{program.name}({program.id})",
         "opcode": one.opcode,
         "fusion kind": one.fusion_kind,
-        "op_name": program.origin(one),
+        "op_name": one.op_name if one.opcode == "call" else program.origin(one),
         "pass": origin.part.value,
         "source": f"{one.file}:{one.line}" if one.file else "",
         "custom call": one.target,

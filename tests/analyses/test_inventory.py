@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from handmade import HOSTILE, small_trace, span
 
+from corpus import CHECKOUT
 from tracelens_graph.analyses.report.inventory import OPTIONS, inventory
 from tracelens_graph.loading import load_core
 
@@ -168,3 +169,14 @@ def test_losses_that_nobody_counted_have_no_number() -> None:
     assert core.info.damage.startswith("entries may be lost, bytes lost: 3; ")
     faults = [row["fault"] for row in inventory(core)["faults"].records()]
     assert "nodes behind a place where entries may be lost: uids from 9 on" in faults
+
+
+def test_a_profile_of_jax_is_told_in_its_own_words() -> None:
+    core = load_core(CHECKOUT / "examples/traces/tiny-transformer-jax-cpu.xplane.pb.gz")
+    tables = inventory(core)
+    told = [text for table in tables.values() for row in table.records() for text in row.values()]
+    for foreign in ("nn.Module", "aten::", "ProfilerStep", "record_function", "torch", "ProfilerActivity"):
+        assert not [text for text in told if foreign in str(text)], foreign
+    nodes = dict(zip(tables["nodes"]["kind"], tables["nodes"]["meaning"], strict=True))
+    assert nodes["Step"] == "a step (`jax.profiler.StepTraceAnnotation`)"
+    assert "instruction" in nodes["Op"]

@@ -200,6 +200,8 @@ def test_properties(name: str) -> None:
         ("void thrust::cuda_cub::core::_kernel_agent<thrust::cuda_cub::__reduce::ReduceAgent<int*>, int*>(int*)",
          "ReduceAgent"),
         ("void ck_tile::kentry<1, ck_tile::FmhaFwdKernel<P> >(K)", "FmhaFwdKernel"),
+        ("void ck_tile::kentry<ck_tile::gfx950_t, 2, ck_tile::FmhaFwdKernel<P> >(K) [clone .kd]", "FmhaFwdKernel"),
+        ("_ZN7ck_tile6kentryINS_8gfx950_tELi2ENS_13FmhaFwdKernelINS_1PE", "FmhaFwdKernel"),
         ("ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "ncclDevKernel_AllGather_RING_LL"),
         ("void a::b<(x->y), (c > d)>::e(int) [clone .kd]", "e"),
         ("triton_poi_fused_add_0.kd", "triton_poi_fused_add_0"),

@@ -51,7 +51,7 @@ def test_verdict_and_key_tables(run: Run, trace_file: Path, slower: Path) -> Non
     for title in ("GPU timeline", "GPU time by category of operation", "GPU time by operation", "GPU time by kernel"):
         assert f"{title}: slower against small" in lines
     assert out.count("have no launch in the trace") == 2  # one note per run, not one per table
-    assert lines[-2] == "more with --table: ops_unique_args, unified_perf_summary"
+    assert lines[-2] == "more with --table: ops_unique_args, unified_perf_summary, work_summary"
     assert lines[-1] == f"ask next: tracelens-graph diff {trace_file} {slower}"
 
 

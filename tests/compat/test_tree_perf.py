@@ -551,7 +551,7 @@ def test_a_tree_can_be_kept_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("argument", "missing"),
     [
-        ({"jax": True}, "traces of JAX"),
+        ({"jax": True}, "trees of JAX"),
         ({"enable_pseudo_ops": True}, "pseudo ops"),
         ({"tree_postprocess_extension": print}, "extensions"),
         ({"capture_trace_filepath": "capture.json"}, "capture traces"),

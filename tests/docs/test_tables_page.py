@@ -9,6 +9,7 @@ from pathlib import Path
 
 import make_reference
 import pytest
+from made_profile import MIXED, profile
 from pages import DOCS
 from rank_traces import collective, job
 from typer.testing import CliRunner
@@ -83,7 +84,9 @@ def test_every_table_is_explained() -> None:
 @pytest.mark.parametrize("name", sorted(COMMANDS.keys() - WITH_TORCH))
 def test_command_works(name: str, trace: Path, replayed: dict[str, str], tmp_path: Path) -> None:
     et = str(execution_trace(trace))
-    places = {"TRACE": str(trace), "ET": et, **replayed}
+    xplane = tmp_path / "host.xplane.pb"
+    xplane.write_bytes(profile(*MIXED))
+    places = {"TRACE": str(trace), "ET": et, "PROFILE": str(xplane), **replayed}
     arguments = [places.get(word, word) for word in COMMANDS[name].replace("--csv ", f"--csv {tmp_path}/").split()[1:]]
     if COMMANDS[name].count("TRACE") > 1:
         arguments[arguments.index(str(trace))] = str(trace.with_name("rank1.json.gz"))
@@ -98,7 +101,7 @@ def test_call_gives_a_table_with_columns_of_the_page(
     name: str, graph: tlg.TraceGraph, linked: tlg.TraceGraph, replayed: dict[str, str]
 ) -> None:
     *statements, call = CALLS[name].split("; ")
-    known = {"tlg": tlg, "g": graph, "ranks": RANKS, "linked": linked}
+    known = {"tlg": tlg, "g": graph, "ranks": RANKS, "linked": linked, "profile": tlg.load(profile(*MIXED))}
     known |= {"programs": replayed["PROGRAMS"], "a": replayed["A.json"], "b": replayed["B.json"]}
     exec("\n".join([*statements, f"table = {call}"]), known)
     table = known["table"]
@@ -119,7 +122,16 @@ def test_columns_of_the_page_are_in_the_table_under_some_options(name: str, grap
     options = tlg.ReportOptions(**switches, arch=architecture("h100-sxm"), compare_with=graph.everything)
     full = tlg.report_tables(graph, options)[name].columns
     # Of the first there is one of two, depending on who launched the kernels; the others need an execution trace.
-    absent = {"% of graph time", "et_node", "input_tensors", "input_storages", "output_tensors", "output_storages"}
+    # Devices stand in TraceLens's layout of a JAX profile alone.
+    absent = {
+        "% of graph time",
+        "gpu_pid",
+        "et_node",
+        "input_tensors",
+        "input_storages",
+        "output_tensors",
+        "output_storages",
+    }
     assert TABLES[name].columns.keys() - absent == full.keys()
     section = SECTIONS[name]
     assert {column for column in full if re.search(rf"^\| `{re.escape(column)}` \|.*`--", section, re.MULTILINE)} == (

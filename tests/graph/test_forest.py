@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from reference import host_parents, launches
 
 from corpus import kineto_traces, loaded, parametrize
+from tracelens_graph.graph import forest
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
 from tracelens_graph.schema import Flag, Kind
@@ -151,3 +153,18 @@ def test_generated_gpu_events_stay_inside_the_subtree_of_their_launch(
     for call in np.unique(c.parent[gpu[c.parent[gpu] >= 0]]).tolist():
         mine = [order[i] for i, row in enumerate(gpu.tolist()) if c.parent[row] == call]
         assert mine == sorted(mine)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 30), st.integers(0, 12), st.integers(0, 2)), max_size=40),
+    st.data(),
+)
+def test_a_large_forest_is_made_group_by_group(events: list[tuple[int, int, int, int]], data: st.DataObject) -> None:
+    columns = [np.array(column, np.int64) for column in zip(*events, strict=True)] or [np.zeros(0, np.int64)] * 4
+    rows = np.array(data.draw(st.permutations(range(len(events)))), np.int64)[: len(events) // 2 + 1]
+    whole = forest.build_forest(*(column[rows] for column in columns))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(forest, "_LARGE", 0)
+        apart = forest.build_forest(*columns, rows)
+    for name in ("order", "parent", "last", "depth", "outlives"):
+        assert getattr(apart, name).tolist() == getattr(whole, name).tolist()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from parity.comparing import LAYOUTS, SHEETS, Comparison, compare, read_reference
+from parity.comparing import EXACT, LAYOUTS, SHEETS, Comparison, compare, read_reference
 from parity.departures import more_linked
 from parity.tolerances import tolerances
 from perf.test_roofline import TRACELENS_MI300X
@@ -21,6 +21,7 @@ from corpus import CORPUS, GOLDENS, NO_GOLDENS, needs_goldens, reference_tables
 from corpus import cases as in_corpus
 from tracelens_graph.analyses.report.report_tables import ReportOptions, Tables, report_tables
 from tracelens_graph.analyses.tracelens_ranks.tracelens import tracelens_tables
+from tracelens_graph.compat.sheets import jax_sheets
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
 from tracelens_graph.perf.devices import architecture
@@ -146,15 +147,61 @@ def compared_ranks(job: Ranks) -> list[Comparison]:
     ]
 
 
+@dataclass(frozen=True)
+class Jax:
+    """A JAX profile.
+
+    Attributes:
+        name: of the profile.
+    """
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"jax/{self.name}"
+
+    @property
+    def reference(self) -> dict[str, list[dict[str, str]]]:
+        """TraceLens's tables."""
+        assert GOLDENS is not None
+        return {path.stem: read_reference(path) for path in sorted((GOLDENS / str(self)).glob("*.csv"))}
+
+    @property
+    def graph(self) -> Core:
+        """The graph of the profile."""
+        assert CORPUS is not None
+        return load_core(CORPUS / "tracelens" / f"{self}.xplane.pb")
+
+    def tables(self) -> Mapping[str, Table]:
+        """Our tables in TraceLens's layout."""
+        return jax_sheets(self.graph.everything)
+
+
+def jax_profiles() -> list[Jax]:
+    """All JAX profiles; none without the reference tables."""
+    return [Jax(folder.name) for folder in sorted((GOLDENS / "jax").glob("*"))] if GOLDENS and not NO_GOLDENS else []
+
+
+@cache
+def compared_jax(profile: Jax) -> list[Comparison]:
+    """Every table of TraceLens held against ours: nothing may differ but what float64 loses."""
+    ours = profile.tables()
+    return [
+        compare(name, rows, ours.get(name, Table(name, {})), lambda *_: EXACT)
+        for name, rows in profile.reference.items()
+    ]
+
+
 def everything_compared() -> list[tuple[str, Comparison]]:
     """All comparisons, each with the name of its case."""
     return [
         *((str(case), comparison) for case in cases() for comparison in compared(case)),
         *((str(job), comparison) for job in ranks_of_jobs() for comparison in compared_ranks(job)),
+        *((str(profile), comparison) for profile in jax_profiles() for comparison in compared_jax(profile)),
     ]
 
 
-def parameters(chosen: Iterable[Case] | Iterable[Ranks]) -> list[object]:
+def parameters(chosen: Iterable[Case] | Iterable[Ranks] | Iterable[Jax]) -> list[object]:
     """Cases as parameters of a test."""
     return in_corpus(((case, case) for case in chosen), needs=needs_goldens)
 

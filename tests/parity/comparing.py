@@ -44,7 +44,7 @@ class Layout:
 
 
 LAYOUTS = {
-    "gpu_timeline": Layout(("type", "is_recompute")),
+    "gpu_timeline": Layout(("type", "is_recompute", "gpu_pid")),
     "ops_summary_by_category": Layout(("op category", "is_recompute"), "total_direct_kernel_time_ms"),
     "ops_summary": Layout(("name", "is_recompute"), "total_direct_kernel_time_sum"),
     "ops_unique_args": Layout(
@@ -80,6 +80,15 @@ LAYOUTS = {
         ("name", "op category", "process_name", "process_label", "thread_name", *_ARGUMENTS, "is_recompute"),
         "Kernel Time (µs)_sum",
     ),
+    # Of JAX profiles, where a kernel is its own launcher.
+    "gpu_events_averages": Layout(("type",)),
+    **dict.fromkeys(("kernel_launchers", "df_xla_perf"), Layout(("UID",))),
+    **dict.fromkeys(("kernel_launchers_summary", "xla_summary"), Layout(("name",), "total_direct_kernel_time_sum")),
+    "kernel_launchers_summary_by_category": Layout(("op category",), "total_direct_kernel_time_ms"),
+    "kernel_launchers_unique_args": Layout(
+        ("name", "op category", "Input Dims", "Input type"), "total_direct_kernel_time_sum"
+    ),
+    "op_conv": Layout(("name",), "Kernel Time (µs)_sum"),
     # Rows differ in the sizes (`param: ...`) that a model reads from the arguments; where it reads others than
     # TraceLens, the arguments still say which rows belong together.
     **dict.fromkeys(

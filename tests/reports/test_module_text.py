@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from corpus import chosen_traces, loaded, parametrize
 from tracelens_graph.analyses.places.modules import modules
-from tracelens_graph.reports.module_text import module_text
+from tracelens_graph.reports.module_text import OF_MODULES, OF_SCOPES, module_text
 from tracelens_graph.table import Table
 
 Row = tuple[int, str, int, int, float, float, int | None]
@@ -124,3 +124,11 @@ def test_real_traces_fit_a_terminal(path: Any) -> None:
     text = list(module_text(modules(loaded(path)), 100))
     assert all(len(line) <= 100 for line in text if "GPU events" not in line or "....." in line)
     assert len({len(line) for line in text if line.endswith(")") and "... (" in line}) <= 1
+
+
+def test_named_scopes_are_no_modules_of_pytorch() -> None:
+    rows = [(0, "(all)", 0, 0, 3.0, 0.0, None), (1, "mlp", 1, 1, 2.0, 0.0, 1), (1, OF_MODULES[1], 0, 0, 1.0, 0.0, None)]
+    text = "\n".join(module_text(table(rows, title="T"), words=OF_SCOPES))
+    assert "scope: mlp" in text
+    assert "outside of these scopes" in text
+    assert "nn.Module" not in text

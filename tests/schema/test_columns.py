@@ -32,7 +32,7 @@ from tracelens_graph.reports.json import table_object
 from tracelens_graph.reports.views import column_named, view
 from tracelens_graph.reports.xlsx import write_xlsx
 from tracelens_graph.schema import tables as schema
-from tracelens_graph.schema.tables import REPORT_TABLES, TABLES, tracelens_ranks
+from tracelens_graph.schema.tables import REPORT_TABLES, TABLES, tracelens_jax, tracelens_ranks
 from tracelens_graph.stores.csv_tables import read_table
 from tracelens_graph.table import Table, columns_of
 
@@ -161,7 +161,7 @@ def test_names_that_only_we_have_are_snake_case() -> None:
     theirs = {"gpu_timeline", "ops_summary_by_category", "ops_summary", "ops_unique_args", "unified_perf_summary",
               "kernel_summary", "kernel_category_detail", "kernel_category_summary", "coll_analysis",
               "short_kernels_summary", "short_kernels", "comparison", "diff_stats", "diff_stats_unique_args_summary",
-              "perf_summary_by_lca", *tracelens_ranks.SCHEMAS}  # fmt: skip
+              "perf_summary_by_lca", *tracelens_ranks.SCHEMAS, *tracelens_jax.SCHEMAS}  # fmt: skip
     suffixes = {"ms": "_ms", "us": "_us", "%": "percent"}
     for name, table in TABLES.items():
         if name in theirs:

@@ -22,7 +22,7 @@ import pytest
 from graph_damage import contents, index_of, span_of, with_contents
 from handmade import small_trace, span
 
-from corpus import kineto_traces, parametrize
+from corpus import CHECKOUT, kineto_traces, parametrize
 from tracelens_graph.errors import ChangedTraceError, NotATraceError, OutputError, TraceError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.details import NoDetails
@@ -115,6 +115,28 @@ def test_a_repaired_trace_is_repaired_again_where_it_was(tmp_path: Path) -> None
     assert core.info.damage == again.info.damage != ""
     assert again.node(6).event == core.node(6).event
     assert again.node(6).event["name"] == "aten::add\nmm"
+
+
+def test_events_of_a_profile_that_is_no_text_are_read_by_loading_it_again(tmp_path: Path) -> None:
+    path = tmp_path / "x.xplane.pb.gz"
+    path.write_bytes((CHECKOUT / "examples/traces/tiny-transformer-jax-cpu.xplane.pb.gz").read_bytes())
+    core, loads = kept(path), []
+
+    def load() -> Core:
+        loads.append(1)
+        return load_core(path)
+
+    again = cached_core(path, load)
+    assert core.equals(again)
+    assert again.trace_id == core.trace_id
+    assert loads == []
+    uids = core.columns.uid.tolist()
+    assert again.details.events(uids[:9]) | again.details.events(uids[9:]) == core.details.events(uids)
+    assert loads == [1]
+    again = cached_core(path, load)
+    path.write_bytes(gzip.compress(b"{}"))
+    with pytest.raises(TraceError):
+        again.details.events([0])
 
 
 def test_what_is_written_from_a_cached_graph_is_the_same(trace: Path, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import typer
 
 from tracelens_graph.cli.options import Format
 from tracelens_graph.cli.outputs import say_written
-from tracelens_graph.cli.traces import check_pipes, warn
+from tracelens_graph.cli.traces import check_pipes, say_copies, warn
 
 if TYPE_CHECKING:
     from tracelens_graph.graph.core import Core
@@ -122,6 +122,9 @@ def _one_file(named: str, what: str = "a trace", option: str = "") -> str:
         return named
     advice = f"this command takes one trace; {_TAKE_SEVERAL}" if not option else f"one file is wanted: name {what}"
     if path.is_dir():
+        if not option and len(profiles := _profiles_in(path)) == 1:
+            say_copies(profiles)
+            return profiles[0]
         raise typer.BadParameter(f"{option}{named}: is a folder, and {advice}")
     from glob import glob
 
@@ -129,6 +132,16 @@ def _one_file(named: str, what: str = "a trace", option: str = "") -> str:
     if len(files) < 2:
         return files[0] if files else named
     raise typer.BadParameter(f"{option}{named}: {len(files):,} files fit, and {advice}")
+
+
+def _profiles_in(folder: Path) -> list[str]:
+    """Profiles of JAX in a folder; none in one that cannot be read."""
+    from tracelens_graph.loaders.xplane.folder import profiles_in
+
+    try:
+        return profiles_in(folder)
+    except OSError:
+        return []
 
 
 def write_table(table: Table, form: Format, hints: Iterable[str] = ()) -> None:

@@ -43,6 +43,8 @@ _ROWS_FOR_PEOPLE = 10
 _ROWS_OF_ONE_TABLE = 30
 _STRUCTURE = ("ops_summary", "kernel_summary")
 _KEY_TABLES = ("gpu_timeline", "ops_summary_by_category", "ops_summary", "kernel_summary")
+_OF_FRAMEWORKS = ("gpu_timeline", "ops_summary_by_category", "work_summary")
+"""The same of runs of several frameworks, whose operations and kernels have other names."""
 
 
 @with_window_options
@@ -179,7 +181,8 @@ def _write_all(runs: Mapping[str, Run], csv: Path | None, top: int | None) -> Ma
 
     there = [name for name, without in lacked(runs).items() if not without]
     # What is only named is not computed: the tables of models take as long as all others.
-    tables = analysis(runs, tables=there if csv else [name for name in _KEY_TABLES if name in there] or there)
+    shown_tables = _OF_FRAMEWORKS if _is_of_frameworks(runs) else _KEY_TABLES
+    tables = analysis(runs, tables=there if csv else [name for name in shown_tables if name in there] or there)
     first = next(iter(tables.values()))
     first.notes = [*first.notes, *notes_on_lacked(runs)]
     for line in verdict(tables, list(runs), terminal_width(sys.stdout)):
@@ -189,7 +192,7 @@ def _write_all(runs: Mapping[str, Run], csv: Path | None, top: int | None) -> Ma
         return tables
     of_runs = tuple(f"{tag}: " for tag in runs)
     said: list[str] = []
-    for name in _KEY_TABLES:
+    for name in shown_tables:
         if name in tables:
             print()
             shown = brief(tables[name], list(runs))
@@ -198,10 +201,17 @@ def _write_all(runs: Mapping[str, Run], csv: Path | None, top: int | None) -> Ma
             shown.notes = [note for note in shown.notes if note not in said]
             said += [note for note in shown.notes if note.startswith(of_runs)]
             write_table(shown, Format.table)
-    if rest := [name for name in there if name not in _KEY_TABLES]:
+    if rest := [name for name in there if name not in shown_tables]:
         print()
         print_wrapped(f"more with --table: {', '.join(rest)}")
     return tables
+
+
+def _is_of_frameworks(runs: Mapping[str, Run]) -> bool:
+    """Whether some runs are of JAX and others are not."""
+    from tracelens_graph.analyses.report.report_tables import Tables
+
+    return len({run.window.core.info.is_xla for run in runs.values() if isinstance(run, Tables)}) > 1
 
 
 def _differ_in_structure(tables: Mapping[str, Table]) -> bool:

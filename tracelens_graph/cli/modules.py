@@ -70,7 +70,7 @@ def modules(
     """Draw the tree of nn.Modules with the GPU time of each: forward, backward, and what lies in no module.
 
     A module's time is that of the modules in it plus "Non-nn.Module GPU Ops", exactly. Backward work is charged to
-    the module of its forward op. The trace needs Python stacks (with_stack=True).
+    the module of its forward op. The trace needs Python stacks (with_stack=True); of JAX, modules are named scopes.
 
     Example: tracelens-graph modules trace.json.gz --by class --depth 3 --sort time
     """
@@ -80,15 +80,16 @@ def modules(
 
     table = analysis.modules(window.of(core, added), by.value, depth, sort.value, linked_only, min_percent)
     if format is ModuleFormat.text:
-        _draw(table)
+        _draw(table, core.info.is_xla)
     else:
         write_table(table, Format(format.value), Call(trace, window, extension or []).to_open(table))
 
 
-def _draw(table: Table) -> None:
-    from tracelens_graph.reports.module_text import module_text
+def _draw(table: Table, of_scopes: bool) -> None:
+    from tracelens_graph.reports.module_text import OF_MODULES, OF_SCOPES, module_text
     from tracelens_graph.reports.terminal import terminal_width, wants_color
 
     in_ascii = not has_branches(sys.stdout.encoding)
-    for line in module_text(table, terminal_width(sys.stdout), wants_color(sys.stdout)):
+    words = OF_SCOPES if of_scopes else OF_MODULES
+    for line in module_text(table, terminal_width(sys.stdout), wants_color(sys.stdout), words):
         sys.stdout.write((line.translate(_ASCII) if in_ascii else line) + "\n")

@@ -14,7 +14,7 @@ from tracelens_graph.cli.common import write_table
 from tracelens_graph.cli.options import Format
 from tracelens_graph.cli.ranks_files import Shown, write_files
 from tracelens_graph.cli.ranks_hints import Asked, called
-from tracelens_graph.cli.traces import load_set
+from tracelens_graph.cli.traces import load_set, ranks_in
 from tracelens_graph.cli.windows import WindowChoice
 from tracelens_graph.errors import AnalysisError
 
@@ -91,7 +91,7 @@ def answer_path(
 
     # A step of a path begins where that before it ended, on whatever rank: it is no window of a trace.
     step = asked.step
-    traces = load_set(files, scheduler=scheduler)
+    traces = ranks_in(load_set(files, scheduler=scheduler))
     _check_gpu_work(files, traces, asked)
     conditions = gate.of_ranks(conditions, traces)
     meetings = None if correct or len(traces) < 2 else Meetings(traces, correct=False)

@@ -14,7 +14,7 @@ from tracelens_graph.cli.outputs import say_written
 from tracelens_graph.cli.ranks_files import Shown, write_books, write_files
 from tracelens_graph.cli.ranks_hints import Asked
 from tracelens_graph.cli.ranks_path import print_rows
-from tracelens_graph.cli.traces import load_set, say
+from tracelens_graph.cli.traces import load_set, ranks_in, say
 from tracelens_graph.cli.windows import WindowChoice
 from tracelens_graph.errors import AnalysisError
 
@@ -43,6 +43,7 @@ def answer(
     is_cut = asked.window != WindowChoice()
     explains = shown.table in LATE_TABLES or (shown.table is None and _size_of(files) <= _MOST_WHOLE_BYTES)
     traces = load_set(files, columns=None if is_cut or explains else COLUMNS, scheduler=scheduler)
+    traces = ranks_in(traces)
     if len(traces) < 2:
         raise AnalysisError(f"{files[0]}: one trace alone; ranks are compared with one another, so name all of a job")
     whole = traces if explains else None

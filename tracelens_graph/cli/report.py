@@ -21,6 +21,7 @@ from tracelens_graph.cli.options import (
     Format,
     FormatOption,
     JsonFile,
+    Layout,
     LinkedOnly,
     MarkdownFile,
     MicroIdle,
@@ -32,6 +33,7 @@ from tracelens_graph.cli.options import (
     architecture_named,
     extension_of,
 )
+from tracelens_graph.cli.report_layout import check_layout
 from tracelens_graph.cli.report_work import DEAREST, ROWS_FOR_PEOPLE, Request, many_traces, one_trace
 from tracelens_graph.cli.traces import traces_named
 from tracelens_graph.cli.windows import WindowChoice, with_window_options
@@ -111,6 +113,9 @@ def report(
     everything: Annotated[bool, typer.Option("--all", help="Print all tables, not the first screen.")] = False,
     table: TableNames = None,
     format: FormatOption = Format.table,
+    layout: Annotated[
+        Layout, typer.Option(help="tracelens: sheets and columns of its report, of PyTorch's traces or JAX's profiles.")
+    ] = Layout.own,
     fail_if: Annotated[
         list[str] | None,
         typer.Option(
@@ -147,8 +152,11 @@ def report(
     named = None if arch == NO_ARCH else architecture_named(arch)
     options = replace(options, arch=named, extension=extension_of(extension))
     asked = list(dict.fromkeys(table or []))
-    for name in asked:
-        _check_table(name, options.extension)
+    if layout is Layout.tracelens:
+        check_layout(no_models=no_models, everything=everything, json=json, markdown=markdown)
+    else:
+        for name in asked:
+            _check_table(name, options.extension)
     if asked and everything:
         raise typer.BadParameter("--all prints all tables, --table some: give one of them")
     files = {"--csv": csv, "--xlsx": xlsx, "--json": json, "--markdown": markdown}
@@ -177,7 +185,7 @@ def report(
     request = Request(
         options, extension or [], window, conditions, csv, xlsx, json, markdown, asked, everything or bool(sort),
         format, arch, compare_with, top, sort, cache, terminal_width(sys.stdout), wants_color(sys.stdout), protection(),
-        options_of_commands(), et,
+        options_of_commands(), et, layout,
     )  # fmt: skip
     outcomes = one_trace(paths[0], request) if len(paths) == 1 else many_traces(traces, paths, request, scheduler)
     gate.conclude([line for o in outcomes for line in o.remarks], [line for o in outcomes for line in o.met])

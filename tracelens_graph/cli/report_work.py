@@ -17,6 +17,7 @@ from tracelens_graph.cli.common import formatted, load
 from tracelens_graph.cli.hints import Call
 from tracelens_graph.cli.options import (
     Format,
+    Layout,
     architecture_of,
     extension_of,
 )
@@ -67,6 +68,7 @@ class Request:
     protection: Protection | None
     commands: Mapping[str, frozenset[str]]
     et: str | None = None
+    layout: Layout = Layout.own
 
     @property
     def is_for_files_only(self) -> bool:
@@ -224,7 +226,8 @@ def _counted(core: Core, request: Request) -> Outcome:
     from tracelens_graph.reports.json import laid_out, sound
 
     of_times = [name for name in request.tables if name not in CALL_TABLES]
-    if of_times or request.conditions or request.compare_with or request.xlsx or request.markdown:
+    is_theirs = request.layout is Layout.tracelens
+    if of_times or is_theirs or request.conditions or request.compare_with or request.xlsx or request.markdown:
         core.info.check_times()
     w = request.window.of(core)
     tables = {name: make(w) for name, make in CALL_TABLES.items() if not request.tables or name in request.tables}
@@ -263,6 +266,8 @@ def _result(core: Core, path: str, request: Request, processes: int | None = Non
         options = replace(options, compare_with=other_window)
     tables = report_tables(w, options)
     w = tables.window
+    if request.layout is Layout.tracelens:
+        return _judged("".join(_as_tracelens(w, request, options, path)), request, tables), w
     for name in request.tables:
         if name in TABLES or name in tables:
             continue
@@ -273,9 +278,29 @@ def _result(core: Core, path: str, request: Request, processes: int | None = Non
     if request.sort is not None:
         shown = _sorted(shown, request.sort)
     text = "".join(_written(w, shown, _left_out(tables), request, options, path))
+    return _judged(text, request, tables), w
+
+
+def _judged(text: str, request: Request, tables: Mapping[str, Table]) -> Outcome:
+    """The outcome, with the conditions that hold."""
     if request.conditions:
-        return Outcome(text, gate.check(request.conditions, tables), gate.remarks(request.conditions, tables)), w
-    return Outcome(text, [], []), w
+        return Outcome(text, gate.check(request.conditions, tables), gate.remarks(request.conditions, tables))
+    return Outcome(text, [], [])
+
+
+def _as_tracelens(w: Window, request: Request, options: ReportOptions, trace: str) -> Iterator[str]:
+    """Write TraceLens's sheets to the files that were asked for, else print them."""
+    from tracelens_graph.cli.report_layout import sheets_asked, write_sheets
+
+    found = sheets_asked(w, options, request.tables, tell=warn)
+    if request.sort is not None:
+        found = _sorted(found, request.sort)
+    if not request.is_for_files_only:
+        yield "\n".join(_printed(w, table, request, trace) for table in found.values())
+        return
+    if request.folder:
+        yield f"{write_sheets(found, request.folder)} sheets written to {printable(str(request.folder))}\n"
+    yield from _workbook(found, request, "sheets")
 
 
 def _arch_of(core: Core, tell: bool) -> Architecture | None:
@@ -317,12 +342,7 @@ def _written(
 
         written = write_folder(tables, request.folder)
         yield f"{len(written)} tables written to {printable(str(request.folder))}\n"
-    if request.xlsx is not None:
-        from tracelens_graph.reports.xlsx import write_xlsx
-
-        with replacing(request.xlsx) as file:
-            write_xlsx(tables, file)
-        yield from _said(f"{len(tables)} tables", request.xlsx)
+    yield from _workbook(tables, request, "tables")
     if request.is_for_files_only and not (request.json or request.markdown):
         return
     from tracelens_graph.analyses.diagnosis.verdict import verdict
@@ -348,6 +368,17 @@ def _written(
         yield _first_screen(w, tables["gpu_timeline"], others, about, findings, request, trace)
         yield _on_comparison(request, trace)
         yield _on_pipes(trace)
+
+
+def _workbook(tables: Mapping[str, Table], request: Request, what: str) -> Iterator[str]:
+    """Write the workbook if one was asked for."""
+    if request.xlsx is None:
+        return
+    from tracelens_graph.reports.xlsx import write_xlsx
+
+    with replacing(request.xlsx) as file:
+        write_xlsx(tables, file)
+    yield from _said(f"{len(tables)} {what}", request.xlsx)
 
 
 def _on_comparison(request: Request, trace: str) -> str:

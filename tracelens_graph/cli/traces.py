@@ -25,9 +25,21 @@ def traces_named(arguments: Sequence[str]) -> list[str]:
     from tracelens_graph.set_loading import trace_files
 
     try:
-        return trace_files(arguments, tell=lambda line: say([line]))
+        files = trace_files(arguments, tell=lambda line: say([line]))
     except NotATraceError as error:
         raise typer.BadParameter(str(error)) from None
+    if any(map(os.path.isdir, arguments)):
+        say_copies(files)
+    return files
+
+
+def say_copies(files: Sequence[str]) -> None:
+    """Say of profiles of JAX that were found in a folder which copies beside them are left out."""
+    from tracelens_graph.loaders.xplane.folder import viewer_copies
+
+    if copies := viewer_copies(files):
+        more = f" and {len(copies) - 1:,} more" if len(copies) > 1 else ""
+        say([f"left out {copies[0]}{more}: JAX's copy for a viewer; the .xplane.pb holds all that was recorded"])
 
 
 def files_named(arguments: Sequence[str]) -> list[str]:
@@ -100,6 +112,15 @@ def load_set(
     say([*([traces.linked] if traces.linked else []), *traces.notes])
     warn([*traces.broken, *(f"{one.name}: {one.core.info.damage}" for one in traces if one.core.info.damage)])
     return traces
+
+
+def ranks_in(traces: TraceSet) -> TraceSet:
+    """The ranks of a job: its traces, or the devices in profiles of JAX; what is to be said of these goes along."""
+    divided = traces.by_device()
+    if divided is not traces:
+        hosts = "1 profile" if len(traces) == 1 else f"{len(traces):,} profiles"
+        say([f"ranks: the {len(divided):,} devices in {hosts} of JAX", *divided.notes[len(traces.notes) :]])
+    return divided
 
 
 def warn(lines: Iterable[str]) -> None:

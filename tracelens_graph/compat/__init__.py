@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tracelens_graph.compat.models import TRACELENS_MODELS as TRACELENS_MODELS
     from tracelens_graph.compat.nccl_analyser import NcclAnalyser as NcclAnalyser
     from tracelens_graph.compat.report import generate_perf_report_pytorch as generate_perf_report_pytorch
+    from tracelens_graph.compat.report_jax import generate_perf_report_jax as generate_perf_report_jax
     from tracelens_graph.compat.trace_diff import TraceDiff as TraceDiff
     from tracelens_graph.compat.trace_to_tree import TraceToTree as TraceToTree
     from tracelens_graph.compat.tree_perf import TreePerfAnalyzer as TreePerfAnalyzer
@@ -35,6 +36,7 @@ _HOME = {
     "TraceToTree": "compat.trace_to_tree",
     "TreePerf": "compat.TreePerf",
     "TreePerfAnalyzer": "compat.tree_perf",
+    "generate_perf_report_jax": "compat.report_jax",
     "generate_perf_report_pytorch": "compat.report",
 }
 
@@ -49,6 +51,7 @@ __all__ = [
     "TraceToTree",
     "TreePerf",
     "TreePerfAnalyzer",
+    "generate_perf_report_jax",
     "generate_perf_report_pytorch",
 ]
 

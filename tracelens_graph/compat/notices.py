@@ -15,7 +15,8 @@ _MISSING = {
     "enable_pseudo_ops": "pseudo ops",
     "tree_postprocess_extension": "extensions; the graph is read-only",
     "capture_trace_filepath": "capture traces of replayed graphs",
-    "jax": "traces of JAX",
+    "jax": "trees of JAX; generate_perf_report_jax reports on profiles of it",
+    "kernel_metadata_keyword_filters": "filters of kernels by text",
 }
 """Argument -> what it needs."""
 

@@ -7,44 +7,31 @@ frames["ops_summary"]
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracelens_graph.analyses.ops.launchers import NO_LAUNCH, UNLINKED
-from tracelens_graph.analyses.performance.perf_sheets import perf_sheets
-from tracelens_graph.analyses.report.report_tables import ReportOptions, report_tables
-from tracelens_graph.compat.cells import as_tuples, in_python
+from tracelens_graph.analyses.report.report_tables import ReportOptions
+from tracelens_graph.compat.cells import in_python
 from tracelens_graph.compat.devices import Device, device
 from tracelens_graph.compat.notices import refuse, warn_of_damage
-from tracelens_graph.compat.perf_params import in_order
+from tracelens_graph.compat.sheets import Asked, pytorch_sheets
 from tracelens_graph.errors import OutputError
 from tracelens_graph.extension import Extension, combined
 from tracelens_graph.extension_loading import load_extension
 from tracelens_graph.files import replacing
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.graph.window import Window
 from tracelens_graph.loading import load_core
-from tracelens_graph.op_table import OP_TABLE
 from tracelens_graph.perf.model import OpModel
 from tracelens_graph.reports.folder import write_folder
 from tracelens_graph.reports.xlsx import write_xlsx
-from tracelens_graph.schema import PYTHON_KINDS, Kind
 from tracelens_graph.table import Table
 
 if TYPE_CHECKING:
     import pandas as pd
-
-_OPS = ("ops_summary_by_category", "ops_summary", "ops_unique_args")
-_CATEGORIES = ("kernel_category_detail", "kernel_category_summary")
-_TUPLES = ("Input Dims", "Input dims", "Input type", "Input Strides", "Input strides", "Concrete Inputs")
-_PARENT = ("Parent op category", "Parent cpu_op")
-_OF_KERNELS = ("kernel_summary", "short_kernels_summary")
-"""Sheets that do not have our column ex_UID."""
 
 
 def generate_perf_report_pytorch(
@@ -141,8 +128,7 @@ def generate_perf_report_pytorch(
     )  # fmt: skip
     path = None if gpu_arch_json_path is None else Path(gpu_arch_json_path)
     arch = device(gpu_arch, path, gpu_arch_platform)
-    if output_xlsx_path is None and output_csvs_dir is None:
-        output_xlsx_path = _beside(profile_json_path)
+    workbook = workbook_for(profile_json_path, output_xlsx_path, output_csvs_dir)
     core = profile_json_path if isinstance(profile_json_path, Core) else load_core(profile_json_path)
     warn_of_damage(core)
     options = ReportOptions(
@@ -162,69 +148,24 @@ def generate_perf_report_pytorch(
     if models is not None:
         extensions.append(Extension(registry=models, name="models"))
     w = combined(extensions).of(core) if extensions else core.everything
-    families = perf_sheets(w, arch=arch, recompute=detect_recompute, by_kernel_count=group_by_num_kernels)
-    tables = {
-        name: _as_sheet(name, table)
-        for name, table in _chosen(
-            w,
-            options,
-            families,
-            unlinked=include_unlinked_kernels,
-            call_stack=include_call_stack,
-            overlap=include_overlap_info,
-            kernels=kernel_summary or enable_kernel_summary,
-            short=short_kernel_study,
-            collectives=collective_analysis and not disable_coll_analysis,
-        )
-    }
+    asked = Asked(
+        options,
+        unlinked=include_unlinked_kernels,
+        call_stack=include_call_stack,
+        overlap=include_overlap_info,
+        kernels=kernel_summary or enable_kernel_summary,
+        short=short_kernel_study,
+        collectives=collective_analysis and not disable_coll_analysis,
+    )
+    tables, families = pytorch_sheets(w, asked)
     shown = {"ops_unique_args": topk_ops, "short_kernels_summary": topk_short_kernels}
     for name, rows in (shown | dict.fromkeys(families, topk_roofline_ops)).items():
         if rows is not None and name in tables and 0 <= rows < len(tables[name]):
             left_out = f"{len(tables[name]) - rows:,} rows are left out"
             tables[name] = tables[name].take(np.arange(rows))
             tables[name].notes = [*tables[name].notes, left_out]
-    _write(tables, output_xlsx_path, output_csvs_dir)
+    write_sheets(tables, workbook, output_csvs_dir)
     return {name: table.to_pandas() for name, table in tables.items()}
-
-
-def _chosen(
-    w: Window,
-    options: ReportOptions,
-    families: Mapping[str, Table],
-    *,
-    unlinked: bool,
-    call_stack: bool,
-    overlap: bool,
-    kernels: bool,
-    short: bool,
-    collectives: bool,
-) -> Iterator[tuple[str, Table]]:
-    """The tables of the report, in the order of its sheets."""
-    tables = report_tables(w, options)
-    timed = report_tables(w, replace(options, linked_only=not unlinked))
-    yield "gpu_timeline", timed["gpu_timeline"]
-    if len(rows_of_kind(w.core.columns, (Kind.Op, *PYTHON_KINDS))):
-        yield from ((name, tables[name]) for name in _OPS)
-        if overlap:
-            beside = report_tables(w, replace(options, overlap=True))["ops_unique_args"]
-            yield "ops_unique_args_kl_overlap", replace(beside, name="ops_unique_args_kl_overlap")
-        unified = report_tables(w, replace(options, call_stack=call_stack))["unified_perf_summary"]
-        if len(unified):
-            yield "unified_perf_summary", unified
-        yield from ((name, table) for name, table in families.items() if _family(name) in _FAMILIES)
-    if kernels:
-        yield "kernel_summary", tables["kernel_summary"]
-    if options.kernel_categories:
-        yield from ((name, tables[name]) for name in _CATEGORIES)
-    if short:
-        # Their percentages are of the timeline's total.
-        yield from ((name, timed[name]) for name in ("short_kernel_histogram", "short_kernels_summary"))
-    if collectives and len(found := tables["coll_analysis"]):
-        yield "coll_analysis", found
-    yield from ((name, table) for name, table in families.items() if _family(name) not in _FAMILIES)
-    if options.compare_with is not None:
-        yield "diff_stats", tables["diff_stats"]
-    yield from ((name, tables[name]) for name in tables.of_extension)
 
 
 def _window(source: Any) -> Window:
@@ -233,52 +174,27 @@ def _window(source: Any) -> Window:
     return core.everything
 
 
-def _family(sheet: str) -> str:
-    return sheet.removesuffix("_fwd").removesuffix("_bwd")
+def workbook_for(
+    source: Any, xlsx: str | os.PathLike[str] | None, folder: str | os.PathLike[str] | None
+) -> Path | None:
+    """The workbook to write: the one named; if no folder is named either, one beside the trace.
 
-
-_FAMILIES = {_family(entry.sheet) for entry in OP_TABLE.values() if entry.in_tracelens}
-"""Families that TraceLens has sheets of."""
-
-
-def _as_sheet(name: str, table: Table) -> Table:
-    """A table with TraceLens's columns and cells."""
-    columns = {
-        column: [_cell(column, cell) for cell in cells] if isinstance(cells, list) else cells
-        for column, cells in table.columns.items()
-        if not (column == "ex_UID" and name in _OF_KERNELS)
-    }
-    if "perf_params" in columns:
-        cells = zip(table["name"], table["perf_params"], strict=True)
-        columns["perf_params"] = [
-            params and {size: params[size] for size in in_order(params, op)} for op, params in cells
-        ]
-    if "UID_first" in columns and len(table):
-        op = table["name"][int(np.argmin(table["UID_first"]))]
-        sizes = in_order((column for column in columns if column.startswith("param: ")), op)
-        columns = {column: columns[column] for column in ("name", *sizes, *columns)}
-    return replace(table, columns=columns)
-
-
-def _cell(column: str, cell: Any) -> Any:
-    if column.removesuffix("_first") in _TUPLES:
-        return as_tuples(cell)
-    return None if column in _PARENT and cell in (NO_LAUNCH, UNLINKED) else cell
-
-
-def _beside(source: Any) -> Path:
-    """Where the workbook goes that nobody named."""
+    Raises:
+        OutputError: nothing tells where to.
+    """
+    if xlsx is not None or folder is not None:
+        return None if xlsx is None else Path(xlsx)
     if not isinstance(source, str | os.PathLike) or os.fspath(source) == "-":
         raise OutputError("say where to write the report: output_xlsx_path or output_csvs_dir")
     path = Path(source)
-    return path.with_name(path.name.rsplit(".json", 1)[0] + "_perf_report.xlsx")
+    stem = path.name.rsplit(".xplane.pb", 1)[0].rsplit(".json", 1)[0]
+    return path.with_name(f"{stem}_perf_report.xlsx")
 
 
-def _write(
-    tables: Mapping[str, Table], xlsx: str | os.PathLike[str] | None, folder: str | os.PathLike[str] | None
-) -> None:
+def write_sheets(tables: Mapping[str, Table], workbook: Path | None, folder: str | os.PathLike[str] | None) -> None:
+    """Write sheets to a workbook and a folder, where they are named."""
     if folder is not None:
         write_folder({name: in_python(table) for name, table in tables.items()}, folder)
-    if xlsx is not None:
-        with replacing(Path(xlsx)) as file:
+    if workbook is not None:
+        with replacing(workbook) as file:
             write_xlsx(tables, file)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from tracelens_graph.garbage import MANY, give_memory_back
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core, TraceInfo
 from tracelens_graph.graph.details import Details, NoDetails
 from tracelens_graph.graph.flows import Flows
-from tracelens_graph.graph.forest import Forest, build_forest
+from tracelens_graph.graph.forest import build_forest
 from tracelens_graph.graph.links import dependencies, link_by_correlation, link_by_flow
 from tracelens_graph.graph.traversals import climb
 from tracelens_graph.schema import (
@@ -41,12 +42,14 @@ class EventTable:
     """What a loader hands over: events in any order, every other fact of the trace beside them.
 
     Attributes:
-        columns: one array per stored property but parent, last, depth, owner and owner_rule.
+        columns: one array per stored property but parent, last, depth, owner and owner_rule. Without `uid` the uid of
+            an event is its position; without `device` and `stream` these are what threads of device events are called.
         names, threads, argsets: the tables that `name`, `thread` and `argset` point into.
         autograd_flows, launch_flows: ends of arrows, times as in `start_ns`.
         collectives: (uid, collective arguments) of ops and kernels that have them.
         info: the trace's facts; its `start_epoch_ns` and `lead_ns` are set here.
         details: where the arguments of single events can be looked up.
+        of_graphs: positions of GPU events that a graph launched, and that tell themselves what they belong to.
         first_ns: earliest start of what viewers draw and is no event here, as in `start_ns`; None without any.
     """
 
@@ -59,6 +62,7 @@ class EventTable:
     collectives: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
     info: TraceInfo = field(default_factory=TraceInfo)
     details: Details = field(default_factory=NoDetails)
+    of_graphs: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     first_ns: int | None = None
 
 
@@ -72,26 +76,45 @@ def build_core(table: EventTable) -> Core:
         table.info.lead_ns = max(origin - table.first_ns, 0)
     autograd_flows, launch_flows = (flows.since(origin) for flows in (table.autograd_flows, table.launch_flows))
     kind = columns["kind"]
-    host = np.flatnonzero(is_kind(kind, HOST_KINDS))
-    host = host[np.argsort(columns["uid"][host], kind="stable")]
+    host = np.flatnonzero(is_kind(kind, HOST_KINDS)).astype(np.int32)
+    if "uid" in columns and not (columns["uid"][1:] > columns["uid"][:-1]).all():
+        host = host[np.argsort(columns["uid"][host], kind="stable")]
     gpu = np.flatnonzero(is_kind(kind, GPU_KINDS))
     layer = np.flatnonzero(is_kind(kind, LAYER_KINDS))
-    _fill_devices(columns, np.flatnonzero(is_kind(kind, DEVICE_KINDS)), table.threads)
-    forest = build_forest(
-        columns["thread"][host],
-        columns["start_ns"][host],
-        columns["dur_ns"][host],
-        _RANK_OF_KIND[kind[host]],
-    )
-    host = host[forest.order]
+    numbers = {name: _numbers(table.threads, part) for name, part in _PARTS.items()}
+    _fill_devices(columns, np.flatnonzero(is_kind(kind, DEVICE_KINDS)), numbers)
+    forest = build_forest(columns["thread"], columns["start_ns"], columns["dur_ns"], _RANK_OF_KIND[kind], host)
+    host, nested = host[forest.order], {"parent": forest.parent, "last": forest.last, "depth": forest.depth}
     columns["flags"][host[forest.outlives]] |= Flag.outlives_parent.value
+    del forest
     launch = _launches(columns, host, gpu, launch_flows)
-    passes_on = np.isin(columns["name"], [code for code, name in enumerate(table.names) if name in PASSES_ON])
-    rows, structure = _rows(columns, host, gpu, layer, forest, launch, passes_on)
-    arrays = {}
-    for prop in STORED:
-        arrays[prop.name] = structure[prop.name] if prop.name in structure else _taken(columns.pop(prop.name), rows)
-    depends_on = _dependencies(arrays, structure["gpu"], launch_flows) if launch_flows else np.zeros((0, 2), np.int64)
+    places = {name: _given(columns, numbers, name, gpu) for name in _PARTS}
+    rows, arrays, gpu, lone = _rows(columns, host, gpu, layer, nested, launch, places)
+    del host, places, kind, launch, layer
+    for name in list(columns):  # one by one: each is as large as one of the graph's
+        arrays[name] = _taken(columns.pop(name), rows).astype(_DTYPES[name], copy=False)
+        if len(rows) > MANY:
+            give_memory_back()
+    if "uid" not in arrays:
+        arrays["uid"] = rows.astype(np.int64)
+    by_name = np.zeros(0, bool)
+    if len(table.of_graphs):
+        by_name = np.isin(rows, table.of_graphs)
+    del rows
+    passes_on = np.isin(arrays["name"], [code for code, name in enumerate(table.names) if name in PASSES_ON])
+    arrays["owner"], arrays["owner_rule"] = _owners(arrays["kind"], arrays["parent"], passes_on, gpu, lone)
+    if len(by_name):
+        arrays["owner_rule"][by_name & (arrays["owner_rule"] == OwnerRule.nearest_op)] = OwnerRule.hlo
+    if len(passes_on) > MANY:
+        give_memory_back()
+    for name in _PARTS:
+        if name not in arrays:
+            column = numbers[name].astype(_DTYPES[name])[arrays["thread"]]
+            column[~is_kind(arrays["kind"], DEVICE_KINDS)] = -1
+            arrays[name] = column
+    depends_on = (
+        _dependencies(arrays, np.concatenate((gpu, lone)), launch_flows) if launch_flows else np.zeros((0, 2), np.int64)
+    )
     return Core(
         columns=Columns(arrays),
         names=table.names,
@@ -130,12 +153,21 @@ def _sort_tables(table: EventTable) -> None:
     """Names by text and threads by (pid, tid), numbers before text: codes that depend on nothing but the trace."""
     columns = table.columns
     table.names, code = _in_order(table.names, sorted(range(len(table.names)), key=table.names.__getitem__))
-    columns["name"] = code[columns["name"]]
+    columns["name"] = _recoded(columns["name"], code)
     table.threads, code = _in_order(table.threads, _order_of_threads(table.threads))
-    columns["thread"] = code[columns["thread"]]
+    columns["thread"] = _recoded(columns["thread"], code)
     table.autograd_flows, table.launch_flows = (
         flows.with_threads(code) for flows in (table.autograd_flows, table.launch_flows)
     )
+
+
+def _recoded(column: np.ndarray, code: np.ndarray) -> np.ndarray:
+    """Each entry's new code, in the same memory where that is the column's own."""
+    if not column.flags.writeable or column.dtype != code.dtype:
+        return code[column]
+    for first in range(0, len(column), _SLICE):
+        column[first : first + _SLICE] = code[column[first : first + _SLICE]]
+    return column
 
 
 def _order_of_threads(threads: Sequence[tuple[Any, Any]]) -> list[int]:
@@ -157,14 +189,33 @@ def _in_order(values: list[Any], order: list[int]) -> tuple[list[Any], np.ndarra
     return [values[i] for i in order], place
 
 
-def _fill_devices(columns: dict[str, np.ndarray], rows: np.ndarray, threads: Sequence[tuple[Any, Any]]) -> None:
+_PARTS = {"device": 0, "stream": 1}
+"""Columns of device events -> which part of their thread stands for it."""
+
+_DTYPES = {prop.name: prop.dtype for prop in STORED}
+
+
+def _numbers(threads: Sequence[tuple[Any, Any]], part: int) -> np.ndarray:
+    """Of each thread the number that its process or thread is called by, as a device or a stream; -1 for none."""
+    numbers = np.array([_number(thread[part]) for thread in threads] or [-1], np.int64)
+    if part == _PARTS["device"]:
+        numbers[abs(numbers) >= 2**31] = -1
+    return numbers
+
+
+def _fill_devices(columns: dict[str, np.ndarray], rows: np.ndarray, numbers: Mapping[str, np.ndarray]) -> None:
     """Device and stream of device events that have no such arguments: their pid and tid."""
-    for name, part in (("device", 0), ("stream", 1)):
-        numbers = np.array([_number(thread[part]) for thread in threads] or [-1], np.int64)
-        if name == "device":
-            numbers[abs(numbers) >= 2**31] = -1
-        lacking = rows[columns[name][rows] == -1]
-        columns[name][lacking] = numbers[columns["thread"][lacking]]
+    for name, of_thread in numbers.items():
+        if name in columns:
+            lacking = rows[columns[name][rows] == -1]
+            columns[name][lacking] = of_thread[columns["thread"][lacking]]
+
+
+def _given(
+    columns: Mapping[str, np.ndarray], numbers: Mapping[str, np.ndarray], name: str, rows: np.ndarray
+) -> np.ndarray:
+    """Device or stream of some device events."""
+    return columns[name][rows] if name in columns else numbers[name][columns["thread"][rows]]
 
 
 def _number(value: Any) -> int:
@@ -204,11 +255,13 @@ def _rows(
     host: np.ndarray,
     gpu: np.ndarray,
     layer: np.ndarray,
-    forest: Forest,
+    nested: dict[str, np.ndarray],
     launch: np.ndarray,
-    passes_on: np.ndarray,
-) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """The order of all rows, and the structure columns in that order.
+    places: Mapping[str, np.ndarray],
+) -> tuple[np.ndarray, dict[str, np.ndarray], np.ndarray, np.ndarray]:
+    """The order of all rows, parent, last and depth in that order, and rows of GPU events with and without a launch.
+
+    `nested` holds the same three of host events among themselves, and is used up.
 
     Example: op A (pre-order 0) calls launch L (1), which launched kernels k2 and k1 (by start); op B (2) calls launch M
     (3), which launched m. The kernels of a launch stand behind the launch's last host descendant, so the rows are
@@ -219,41 +272,67 @@ def _rows(
     A host event moves down by the number of GPU events before it (`before`). A GPU event stands behind the last host
     descendant of its launch plus all GPU events before it. GPU events without a launch follow, then the layers.
     """
-    uid, start, device, stream = columns["uid"], columns["start_ns"], columns["device"], columns["stream"]
+    start, device, stream = columns["start_ns"], places["device"], places["stream"]
+
+    def ties(events: np.ndarray) -> np.ndarray:
+        return columns["uid"][events] if "uid" in columns else events
+
     hosts = len(host)
     linked, unlinked = np.flatnonzero(launch >= 0), np.flatnonzero(launch < 0)
     call = launch[linked]
     # A launch's GPU events stand behind its last host descendant; inner launches come before outer ones.
-    slot = forest.last[call]
-    order = np.lexsort((uid[gpu[linked]], stream[gpu[linked]], start[gpu[linked]], -forest.depth[call], slot))
+    slot = nested["last"][call]
+    order = np.lexsort((ties(gpu[linked]), stream[linked], start[gpu[linked]], -nested["depth"][call], slot))
     linked, call, slot = linked[order], call[order], slot[order]
-    before = np.searchsorted(slot, np.arange(hosts), "left")
-    host_row = np.arange(hosts) + before
+    del order
+    host_row = np.empty(hosts, np.int32)
+    for first in range(0, hosts, _SLICE):
+        here = np.arange(first, min(first + _SLICE, hosts))
+        host_row[here] = here + np.searchsorted(slot, here, "left")
     gpu_row = slot + 1 + np.arange(len(linked))
-    per_call = np.concatenate(([0], np.cumsum(np.bincount(call, minlength=hosts)))) if hosts else np.zeros(1, np.int64)
-    in_subtree = per_call[forest.last + 1] - per_call[np.arange(hosts)] if hosts else np.zeros(0, np.int64)
     inside = hosts + len(linked)
     lone = gpu[unlinked]
-    lone = lone[np.lexsort((uid[lone], start[lone], stream[lone], device[lone]))]
+    lone = lone[np.lexsort((ties(lone), start[lone], stream[unlinked], device[unlinked]))]
     dur, thread, kind = columns["dur_ns"], columns["thread"], columns["kind"]
-    layer = layer[np.lexsort((uid[layer], -dur[layer], start[layer], thread[layer], kind[layer]))]
+    layer = layer[np.lexsort((ties(layer), -dur[layer], start[layer], thread[layer], kind[layer]))]
     total = inside + len(lone) + len(layer)
 
-    rows = np.empty(total, np.int64)
+    rows = np.empty(total, np.int32)
     rows[host_row], rows[gpu_row] = host, gpu[linked]
     rows[inside:] = np.concatenate((lone, layer))
     parent = np.full(total, -1, np.int32)
-    parent[host_row] = np.where(forest.parent >= 0, host_row[forest.parent], -1) if hosts else -1
+    if hosts:
+        above = host_row[nested["parent"]]
+        above[nested.pop("parent") < 0] = -1
+        parent[host_row] = above
+        del above
     parent[gpu_row] = host_row[call]
-    last = np.arange(total, dtype=np.int32)
-    last[host_row] += (forest.last - np.arange(hosts) + in_subtree).astype(np.int32)
     depth = np.zeros(total, np.int32)
-    depth[host_row] = forest.depth
-    depth[gpu_row] = forest.depth[call] + 1
-    owner, rule = _owners(kind[rows], parent, passes_on[rows], gpu_row, np.arange(inside, inside + len(lone)))
-    structure = {"parent": parent, "last": last, "depth": depth, "owner": owner, "owner_rule": rule}
-    structure["gpu"] = np.concatenate((gpu_row, np.arange(inside, inside + len(lone))))
-    return rows, structure
+    depth[gpu_row] = nested["depth"][call] + 1
+    depth[host_row] = nested.pop("depth")
+    last = np.arange(total, dtype=np.int32)
+    last[host_row] += _below(nested.pop("last"), call)
+    return rows, {"parent": parent, "last": last, "depth": depth}, gpu_row, np.arange(inside, inside + len(lone))
+
+
+def _below(last: np.ndarray, call: np.ndarray) -> np.ndarray:
+    """Of every host event the number of rows below it: host events, and GPU events that these and it launched.
+
+    Args:
+        last: position of the last descendant of each.
+        call: position of the launch of each GPU event.
+    """
+    below, call = np.empty(len(last), np.int32), np.sort(call)
+    for first in range(0, len(last), _SLICE):
+        end = last[first : first + _SLICE]
+        here = np.arange(first, first + len(end))
+        launched = np.searchsorted(call, end + 1) - np.searchsorted(call, here) if len(call) else 0
+        below[here] = end - here + launched
+    return below
+
+
+_SLICE = 1 << 18
+"""Rows that are looked at together where any number will do."""
 
 
 def _owners(

@@ -67,7 +67,7 @@ class Collective:
         in_split, out_split: rows of the tensors per rank of an uneven all-to-all; None where not recorded in full.
         source_rank, target_rank: of a point-to-point transfer.
         rank: this rank, if known for certain.
-        rows, uids: the kernels, by start; of a collective on the host its span, which is an annotation.
+        rows, uids: the kernels, by start; of a collective on the host its span, an annotation or an instruction of XLA.
         start_ns, end_ns: first start and last end of these, ns from the trace's start.
         on_host: whether it ran on the host (gloo, MPI): then no kernel carried it out.
     """
@@ -173,10 +173,10 @@ def _kernels(core: Core) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _spans(core: Core) -> np.ndarray:
-    """Rows of the spans of collectives on the host."""
+    """Rows of the spans of collectives on the host: annotations of gloo and MPI, instructions of XLA."""
     rows = core.rows_of(core.collective_args) if core.collective_args else np.empty(0, np.int64)
     rows = rows[rows >= 0]
-    return rows[core.columns.kind[rows] == Kind.Annotation]
+    return rows[core.columns.kind[rows] == (Kind.Op if core.info.is_xla else Kind.Annotation)]
 
 
 def _groups_on_host(core: Core, spans: np.ndarray) -> dict[Any, dict[str, Any]]:
@@ -214,7 +214,7 @@ class _Part:
     def __init__(self, core: Core, row: int, on_host: dict[Any, dict[str, Any]]) -> None:
         c, args = core.columns, core.collective_args
         self.row, self._core = row, core
-        self.on_host = bool(c.kind[row] == Kind.Annotation)
+        self.on_host = bool(c.kind[row] != Kind.Kernel)
         owner = int(c.owner[row])
         self._op = owner if owner >= 0 and core.names[c.name[owner]] == _OP else -1
         own, outer = args.get(int(c.uid[row])), args.get(int(c.uid[self._op])) if self._op >= 0 else None
@@ -226,7 +226,8 @@ class _Part:
         self.sequence = self.number("sequence") if self.text("group") is not None else None
         self.source, self.target = self._ends()
         pair = (self.source, self.target) if self.kind in _POINT_TO_POINT else None
-        self.lane = (self.text("group"), self.ranks_text, pair)
+        # Devices of one process, such as those of JAX, are ranks that their process records together.
+        self.lane = (self.text("group"), self.ranks_text, pair, self.number("device"))
         if self.sequence is not None:
             self.identity: object = (self.lane, self.sequence)
         else:

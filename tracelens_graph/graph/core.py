@@ -28,10 +28,15 @@ from tracelens_graph.schema import (
     FOREST_KINDS,
     GPU_KINDS,
     HOST_KINDS,
+    KIND_MEANING,
+    OWNER_RULE_MEANING,
     PYTHON_KINDS,
     REPAIR_MEANING,
     REPAIRS_OF_FILE,
+    XLA_KIND_MEANING,
+    XLA_OWNER_RULE_MEANING,
     Kind,
+    OwnerRule,
 )
 from tracelens_graph.suggest import hint
 
@@ -100,6 +105,21 @@ class TraceInfo:
     def is_xla(self) -> bool:
         """Whether it is a profile of JAX or XLA, whose ops are instructions and whose modules are named scopes."""
         return self.metadata.get("profiler") == XLA
+
+    @property
+    def kind_meaning(self) -> Mapping[Kind, str]:
+        """What kinds of nodes are, in the words of the framework."""
+        return XLA_KIND_MEANING if self.is_xla else KIND_MEANING
+
+    @property
+    def owner_rule_meaning(self) -> Mapping[OwnerRule, str]:
+        """How GPU events are charged, in the words of the framework."""
+        return XLA_OWNER_RULE_MEANING if self.is_xla else OWNER_RULE_MEANING
+
+    @property
+    def step_mark(self) -> str:
+        """What marks a step in a program."""
+        return "jax.profiler.StepTraceAnnotation" if self.is_xla else "ProfilerStep#n"
 
     @property
     def link_command(self) -> str:

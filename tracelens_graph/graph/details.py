@@ -11,6 +11,9 @@ import numpy as np
 _RAW_LIST = msgspec.json.Decoder(list[msgspec.Raw])
 _CACHED = 4
 
+NO_TEXT = -1
+"""In the place of `repaired` in `Details.places`: the file is there, but its format is no text."""
+
 
 class Details:
     """Events of a trace as JSON, in blocks that are lists of consecutive events.
@@ -38,7 +41,7 @@ class Details:
         raise NotImplementedError
 
     def places(self) -> np.ndarray | None:
-        """Where the blocks stand in the trace's file: (offset, length, whether repaired) each.
+        """Where the blocks stand in the trace's file: (offset, length, whether repaired or `NO_TEXT`) each.
 
         None if they stand in no file that outlives this process.
         """

@@ -12,6 +12,7 @@ the stretches around an event that crosses its parent's end are walked with a st
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -35,7 +36,9 @@ class Forest:
     outlives: np.ndarray
 
 
-def build_forest(group: np.ndarray, start: np.ndarray, dur: np.ndarray, rank: np.ndarray) -> Forest:
+def build_forest(
+    group: np.ndarray, start: np.ndarray, dur: np.ndarray, rank: np.ndarray, rows: np.ndarray | None = None
+) -> Forest:
     """The call forest of events, one set of trees per group.
 
     Args:
@@ -43,17 +46,47 @@ def build_forest(group: np.ndarray, start: np.ndarray, dur: np.ndarray, rank: np
         start: start, ns.
         dur: duration, ns, not negative.
         rank: who goes outside when start and duration are equal: the lower rank, then who comes first here.
+        rows: which events of these arrays count; all without it. `Forest.order` tells positions in it.
     """
+    count = len(start) if rows is None else len(rows)
+    groups = int(group.max()) + 1 if count else 0
+    if count < _LARGE or groups > _FEW:
+        return _forest(*((group, start, dur, rank) if rows is None else (c[rows] for c in (group, start, dur, rank))))
+    # Trees of one group after the other: what is needed on the way takes several times the memory of the result.
+    order, parent, last, depth = (np.empty(count, np.int32) for _ in range(4))
+    outlives = np.empty(count, bool)
+    first = 0
+    for one in range(groups):
+        here = np.flatnonzero((group if rows is None else group[rows]) == one).astype(np.int32)
+        picked = here if rows is None else rows[here]
+        part = _forest(group[picked], start[picked], dur[picked], rank[picked])
+        there = slice(first, first + len(here))
+        order[there] = here[part.order]
+        parent[there] = np.where(part.parent >= 0, part.parent + np.int32(first), np.int32(-1))
+        last[there] = part.last + np.int32(first)
+        depth[there], outlives[there] = part.depth, part.outlives
+        first += len(here)
+    return Forest(order, parent, last, depth, outlives)
+
+
+_LARGE, _FEW = 1 << 18, 64
+"""Events from which on, and groups up to which, trees are made group by group."""
+
+
+def _forest(group: np.ndarray, start: np.ndarray, dur: np.ndarray, rank: np.ndarray) -> Forest:
     count = len(start)
     if not count:
         none = np.zeros(0, np.int64)
         return Forest(none, none, none, none, np.zeros(0, bool))
-    order = _nesting_order(group, start, dur, rank)
-    begin, end, reach = _line_up(group[order], start[order], dur[order])
+    order = _nesting_order(group, start, dur, rank).astype(np.int32)
+    del rank
+    group, start, dur = group[order], start[order], dur[order]
+    begin, end, reach = _line_up(group, start, dur)
+    del group, start, dur
     # With proper nesting an event's depth is the number of earlier events that have not ended yet.
     depth = np.arange(count, dtype=np.int32)
-    depth -= np.searchsorted(np.sort(reach), begin, side="right").astype(np.int32)
-    last = np.searchsorted(begin, reach, side="left").astype(np.int32)
+    depth -= _places(np.sort(reach), begin, "right")
+    last = _places(begin, reach, "left")
     last -= 1
     parent = _parents(depth)
     outlives = np.zeros(count, bool)
@@ -61,6 +94,18 @@ def build_forest(group: np.ndarray, start: np.ndarray, dur: np.ndarray, rank: np
     if len(crossing):
         _repair_crossings(crossing, begin, end, reach, parent, last, depth, outlives)
     return Forest(order, parent, last, depth, outlives)
+
+
+def _places(ascending: np.ndarray, values: np.ndarray, side: Literal["left", "right"]) -> np.ndarray:
+    """What `numpy.searchsorted` gives, in half of the memory."""
+    found = np.empty(len(values), np.int32)
+    for first in range(0, len(values), _SLICE):
+        here = slice(first, first + _SLICE)
+        found[here] = np.searchsorted(ascending, values[here], side=side)
+    return found
+
+
+_SLICE = 1 << 18
 
 
 def _nesting_order(group: np.ndarray, start: np.ndarray, dur: np.ndarray, rank: np.ndarray) -> np.ndarray:
@@ -99,8 +144,13 @@ def _line_up(group: np.ndarray, start: np.ndarray, dur: np.ndarray) -> tuple[np.
         instants, ranks = np.unique(np.concatenate((start, start + dur)), return_inverse=True)
         start, dur = ranks[: len(start)], ranks[len(start) :] - ranks[: len(start)]
         low, span = 0, 2 * len(instants) + 2
-    begin = group.astype(np.int64) * span + 2 * (start - low)
-    end = begin + 2 * dur
+    begin = group.astype(np.int64)
+    begin *= span
+    for _ in range(2):
+        begin += start
+    begin -= 2 * low
+    end = begin + dur
+    end += dur
     return begin, end, np.maximum(end, begin + 1)
 
 
@@ -108,14 +158,14 @@ def _parents(depth: np.ndarray) -> np.ndarray:
     """Parent rows from depths in pre-order: the nearest earlier row one level up."""
     count, deepest = len(depth), int(depth.max())
     # Sixteen bits are sorted by radix, in one pass over the rows.
-    rows = np.argsort(depth.astype(np.int16) if deepest < 2**15 else depth, kind="stable")
+    rows = np.argsort(depth.astype(np.int16) if deepest < 2**15 else depth, kind="stable").astype(np.int32)
     parent = np.full(count, -1, np.int32)
     if deepest < _LEVELS:
         edges = np.searchsorted(depth[rows], np.arange(deepest + 2))
         for level in range(1, len(edges) - 1):
             above = rows[edges[level - 1] : edges[level]]
             here = rows[edges[level] : edges[level + 1]]
-            parent[here] = above[np.searchsorted(above, here) - 1]
+            parent[here] = above[_places(above, here, "left") - 1]
         return parent
     key = depth[rows].astype(np.int64) * count + rows
     inner = np.searchsorted(key, count)  # the first row that has a parent

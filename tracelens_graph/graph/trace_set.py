@@ -166,6 +166,25 @@ class TraceSet(Sequence[TraceMember]):
         """The set in the order of the ranks, those without one last."""
         return self._again(self, sorted(self._members, key=lambda one: (one.rank is None, one.rank or 0, one.name)))
 
+    def by_device(self) -> Self:
+        """The set with the devices of each profile of JAX as ranks of their own; other traces stay as they are."""
+        from tracelens_graph.graph.device_graphs import by_device
+
+        divided = list(by_device([one.window for one in self._members]))
+        if not any(divided):
+            return self
+        alone = len(self._members) == 1
+        members = (
+            replace(
+                one, graph=w if w.title else w.core, name=f"device{device}" if alone else f"{one.name}-device{device}"
+            )
+            for one, devices in zip(self._members, divided, strict=True)
+            for device, w in devices
+        )
+        made = self._again(self, (replace(one, rank=None) for one in members))
+        made.notes = (*self.notes, *_rank_notes(made._members))
+        return made
+
     def narrowed(self, **conditions: Any) -> Self:
         """The set of the windows of its graphs that meet some conditions; see `Core.window`."""
         from tracelens_graph.graph.window import narrow

@@ -8,7 +8,7 @@ import os
 import numpy as np
 
 from tracelens_graph.graph.core import Core
-from tracelens_graph.schema import KIND_MEANING, Kind
+from tracelens_graph.schema import Kind
 
 
 def one_line(core: Core) -> str:
@@ -30,9 +30,9 @@ def html_table(core: Core) -> str:
     c = core.columns
     counts = np.bincount(c.kind, minlength=len(Kind))
     times = np.bincount(c.kind, weights=c.dur_ns, minlength=len(Kind)) / 1e6
-    timed = core.info.has_times
+    timed, meaning = core.info.has_times, core.info.kind_meaning
     rows = "".join(
-        f"<tr><th style='text-align:left' title='{html.escape(KIND_MEANING[kind], quote=True)}'>{kind.name}</th>"
+        f"<tr><th style='text-align:left' title='{html.escape(meaning[kind], quote=True)}'>{kind.name}</th>"
         f"<td>{counts[kind]:,}</td>{f'<td>{times[kind]:,.3f}</td>' if timed else ''}</tr>"
         for kind in Kind
         if counts[kind]

@@ -43,6 +43,7 @@ SHORT = {
     Kind.Overhead: "overhead",
     Kind.MemoryEvent: "memory",
 }
+XLA_SHORT = SHORT | {Kind.Module: "scope", Kind.Op: "hlo"}
 """Kind -> the word in brackets before a name."""
 
 HEADING = -1
@@ -291,7 +292,8 @@ def name_of(core: Core, row: int) -> str:
 
 def short_category(core: Core) -> Callable[[int], str]:
     """Row -> `python`, `cpu`, `runtime`, `kernel` and the like."""
-    return lambda row: SHORT[Kind(int(core.columns.kind[row]))]
+    short = XLA_SHORT if core.info.is_xla else SHORT
+    return lambda row: short[Kind(int(core.columns.kind[row]))]
 
 
 def lines(core: Core, places: Iterable[Place], labels: Labels) -> Iterator[str]:

@@ -17,9 +17,9 @@ import os
 import re
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, TypeVar
@@ -31,6 +31,8 @@ from tracelens_graph.errors import OutputError, TraceError
 from tracelens_graph.files import replacing, unwritable
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.details import NO_TEXT, Details
+from tracelens_graph.graph.identity import stream_id
 from tracelens_graph.loaders.kineto.details import FileDetails
 from tracelens_graph.loaders.sources import Source
 from tracelens_graph.schema import SCHEMA_VERSION
@@ -81,7 +83,7 @@ def cached_core(
         _keep(core, entry, source, warn)
         return core
 
-    core = _read(entry, source)
+    core = _read(entry, source, load)
     return anew() if core is None else _mended(core, source, anew)
 
 
@@ -98,12 +100,50 @@ def _digest(text: bytes) -> str:
     return blake2b(text, digest_size=16).hexdigest()
 
 
-def _read(entry: Path, source: Source) -> Core | None:
+class _Reloaded(Details):
+    """Events of a trace that holds none of them as text: the first one that is asked for loads the trace again."""
+
+    def __init__(self, source: Source, load: Callable[[], Core], first: np.ndarray, count: np.ndarray) -> None:
+        super().__init__(first, count)
+        self._source, self._load = source, load
+        source.is_loaded = True
+
+    @cached_property
+    def _loaded(self) -> Details:
+        return self._load().details
+
+    def texts(self, blocks: Iterable[int]) -> Iterator[bytes]:
+        """The texts that the loaded trace gives."""
+        wanted = list(blocks)
+        if not wanted:
+            return
+        for text in self._loaded.texts(wanted):
+            self._source.check_unchanged()  # what was read of another file is not passed on
+            yield text
+
+    def identity(self) -> str:
+        """Hash of the decompressed bytes."""
+        with self._source.open() as stream:
+            found = stream_id(stream)
+        self._source.check_unchanged()
+        return found
+
+
+def _events(
+    source: Source, load: Callable[[], Core], first: np.ndarray, count: np.ndarray, places: np.ndarray
+) -> Details:
+    """The original events of an entry, by the places of their blocks."""
+    if (places[:, 2] == NO_TEXT).any():
+        return _Reloaded(source, load, first, count)
+    return FileDetails.at(source, first, count, places)
+
+
+def _read(entry: Path, source: Source, load: Callable[[], Core]) -> Core | None:
     """The graph of an entry; None if it is absent, damaged or somebody else's."""
     try:
         if hasattr(os, "getuid") and entry.stat().st_uid != os.getuid():
             return None
-        core = read_graph(entry, partial(FileDetails.at, source))
+        core = read_graph(entry, partial(_events, source, load))
         source.check_unchanged()
     except (OSError, TraceError):
         return None

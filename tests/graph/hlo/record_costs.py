@@ -1,7 +1,9 @@
-"""Compile functions with JAX on the CPU, and keep their programs with what XLA says that they cost: `costs.zip`.
+"""Compile functions with JAX on the CPU, and keep their programs with what XLA says that they cost.
 
 pip install jax
 python tests/graph/hlo/record_costs.py
+
+`costs.zip` holds those that the rules were made on, or looked at with; `unseen.zip` those that came later.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
+from unseen_functions import UNSEEN
 
 F32 = jnp.float32
 _NAMES = {"flops": "flops", "transcendentals": "transcendentals", "bytes accessed": "bytes"}
@@ -162,17 +165,21 @@ FUNCTIONS: dict[str, Any] = {
 }
 
 
-def main(target: Path) -> None:
+def keep(functions: dict[str, Any], target: Path) -> None:
     costs = {}
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
-        for name, (function, *arguments) in sorted(FUNCTIONS.items()):
+        for name, (function, *arguments) in sorted(functions.items()):
             compiled = jax.jit(function).lower(*arguments).compile()
             told = compiled.cost_analysis()
             costs[name] = {ours: int(told.get(theirs, 0)) for theirs, ours in _NAMES.items()}
             (module,) = compiled.runtime_executable().hlo_modules()
-            archive.writestr(zipfile.ZipInfo(f"{name}.hlo"), module.as_serialized_hlo_module_proto())
-        archive.writestr(zipfile.ZipInfo("costs.json"), json.dumps(costs))
+            archive.writestr(
+                zipfile.ZipInfo(f"{name}.hlo"), module.as_serialized_hlo_module_proto(), zipfile.ZIP_DEFLATED
+            )
+        archive.writestr(zipfile.ZipInfo("costs.json"), json.dumps(costs), zipfile.ZIP_DEFLATED)
 
 
 if __name__ == "__main__":
-    main(Path(__file__).parent / "costs.zip")
+    here = Path(__file__).parent
+    keep(FUNCTIONS, here / "costs.zip")
+    keep(UNSEEN, here / "unseen.zip")

@@ -13,6 +13,8 @@ from made_hlo import mlp
 from plain_xplane import Plane
 
 from corpus import CHECKOUT, parametrize, xplane_files
+from tracelens_graph.analyses.diagnosis.verdict import verdict
+from tracelens_graph.analyses.report.inventory import inventory
 from tracelens_graph.errors import NotATraceError, TraceError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
@@ -154,6 +156,18 @@ def test_scopes_hold_the_forward_pass_and_lead_to_the_backward_pass() -> None:
     assert pairs == [("dot.3", "dot.5")]
 
 
+def test_threads_of_one_name_stay_two() -> None:
+    host = Plane("/host:CPU")
+    for id in (5, 6):
+        host.line(id, "python3", 0, host.event(f"$a.py:{id} f", id * US, 10 * US), host.event("g", (id + 2) * US, US))
+    core = load_core(plain.written(host))
+    c = core.columns
+    assert [core.threads[int(c.thread[core.row(one.uid)])][1] for one in core.find(Kind.PythonFunction)] == [
+        "python3", "python3/6",
+    ]  # fmt: skip
+    assert not c.flags.any()
+
+
 def test_starts_and_ends_are_rounded_not_durations() -> None:
     host = Plane("/host:CPU")
     host.line(1, "python", 0, host.event("a", 0, 1), host.event("b", 1400, 1200), host.event("c", 2600, 300))
@@ -172,27 +186,24 @@ def test_other_planes_and_derived_lines_are_counted() -> None:
     assert len(core.gpu_rows) == 1
 
 
+def test_a_profile_of_a_tpu_says_what_it_is() -> None:
+    tpu, host = Plane("/device:TPU:0"), Plane("/host:CPU")
+    tpu.line(1, "XLA Ops", 0, tpu.event("fusion", 0, US))
+    host.line(1, "python", 0, host.event("PjitFunction(f)", 0, US))
+    for content in (plain.written(tpu, host), plain.written(tpu)):
+        core = load_core(content)
+        facts = dict(zip(*(inventory(core)["trace"][key] for key in ("what", "value")), strict=True))
+        assert facts["accelerator that is no GPU"] == "TPU"
+        (finding,) = verdict(core)
+        assert "another accelerator (TPU), whose work is not read" in finding.text
+
+
 def test_a_kernel_without_a_launch_stays_unlinked() -> None:
     device = Plane("/device:GPU:2")
     gpu(device.event("k", 0, US, correlation_id=5), plane=device)
     core = load_core(plain.written(device))
     c, (row,) = core.columns, core.gpu_rows.tolist()
     assert (c.device[row], c.stream[row], c.owner_rule[row]) == (2, 7, OwnerRule.unlinked)
-
-
-def test_a_graph_of_kernels_is_of_no_instruction() -> None:
-    device, host = Plane("/device:GPU:0"), Plane("/host:CPU")
-    gpu(
-        device.event("a", 50 * US, US, correlation_id=1, hlo_op="&dot.3", program_id=3),
-        device.event("b", 60 * US, US, correlation_id=1, hlo_op="&fusion.4", program_id=3),
-        plane=device,
-    )
-    host.line(1, "python", 0, host.event("cuGraphLaunch", 0, 10 * US, correlation_id=1))
-    core = load_core(plain.written(programs(), device, host))
-    c = core.columns
-    assert c.owner_rule[core.gpu_rows].tolist() == [OwnerRule.no_op] * 2
-    assert {core.names[c.name[row]] for row in c.parent[core.gpu_rows].tolist()} == {"cuGraphLaunch"}
-    assert not core.find(Kind.Op)
 
 
 def test_names_of_machines_are_not_kept() -> None:

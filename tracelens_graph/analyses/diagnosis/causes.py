@@ -27,6 +27,7 @@ _WAITS: Mapping[str, tuple[tuple[Cause, ...], str, tuple[str, ...]]] = {
     "synchronization": ((Cause.synchronization,), "Synchronising calls", ("remove_sync",)),
     "allocation": ((Cause.allocation,), "Memory allocation", ("allocator",)),
     "profiler": ((Cause.profiler,), "The profiler itself", ()),
+    "compilation": ((Cause.compilation,), "Tracing and compilation", ("compile_before",)),
     "python": ((Cause.python,), "Python between ops", ("python_tuning", "cuda_graphs")),
     "launches": ((Cause.launches, Cause.queued), "Ops and launches", ("cuda_graphs", "fewer_launches")),
     "unrecorded": ((Cause.unknown_not_recorded,), "Host code that was not recorded", ()),

@@ -52,6 +52,7 @@ KINDS: Mapping[str, str] = {
     "host.dataloader": "the GPU waited for the data loader",
     "host.sync": "the GPU waited because the host had waited for the GPU",
     "host.copies": "copies held the run up",
+    "host.compilation": "the GPU waited for programs to be traced and compiled",
     "host.other": "the GPU waited for the host, for another reason, or one that was not recorded",
     "comm.exposed": "communication with no computation beside it",
     "comm.late_rank": "the ranks waited for one that came late",
@@ -75,6 +76,7 @@ TOPICS: Mapping[str, str] = {
     "launches": "idle: the host was in ops and launch calls, or the GPU went from one short kernel to the next",
     "python": "idle: the host was in Python, in no op and no call",
     "unrecorded": "idle: nothing is recorded of what the launching thread did",
+    "compilation": "idle: the host traced or compiled a program",
     "allocation": "idle: the host had the driver allocate or release memory",
     "profiler": "idle: the host was in the profiler's own code",
     "exposed_communication": "communication with no computation beside it",
@@ -105,8 +107,29 @@ ADVICE: Mapping[str, str] = {
     "gemm_tuning": "see how far products are below the roofline: lower precision, larger tiles or batches",
     "kernel_tuning": "see how far these kernels are below the roofline",
     "channels_last": "channels_last memory format, to get rid of layout changes around convolutions",
+    "compile_before": "run the program once before recording; keep shapes equal, so that nothing is compiled anew",
+    "one_program": "one jax.jit around the whole step, or lax.scan over several; command buffers",
+    "larger_programs": "fewer, larger programs and operands: a larger batch per device",
+    "less_python": "less Python between programs: one jax.jit around the step, no work on the host in the loop",
+    "batches_ahead": "make batches ahead, and jax.device_put the next one while the step runs",
+    "read_later": "read values later or less often: no float(), np.asarray or block_until_ready in each step",
+    "donate": "donate buffers (donate_argnums), and let JAX allocate memory ahead",
+    "run_before": "run some steps before jax.profiler.trace begins",
+    "python_tracer": "record with ProfileOptions().python_tracer_level = 1 to see the Python lines",
+    "devices": "the devices as ranks, to tell a late one from a slow network: tracelens-graph ranks FOLDER",
+    "latency_hiding": "--xla_gpu_enable_latency_hiding_scheduler=true, so that collectives run beside computation",
+    "own_kernels": "see which arrays are written and read again between fusions; fused kernels, such as in Pallas",
+    "layouts": "keep channels last (NHWC), to get rid of layout changes around convolutions",
 }
 """What a finding may suggest."""
+
+FOR_JAX: Mapping[str, str] = {
+    "cuda_graphs": "one_program", "fewer_launches": "larger_programs", "python_tuning": "less_python",
+    "data_loader": "batches_ahead", "remove_sync": "read_later", "pin_memory": "batches_ahead", "allocator": "donate",
+    "warm_up": "run_before", "record_stacks": "python_tracer", "all_ranks": "devices", "overlap": "latency_hiding",
+    "fusion": "own_kernels", "channels_last": "layouts",
+}  # fmt: skip
+"""What is suggested for PyTorch -> what for JAX instead."""
 
 NAME_WIDTH = 60
 

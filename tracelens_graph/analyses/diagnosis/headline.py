@@ -33,6 +33,7 @@ HOST_KINDS: Mapping[Cause, str] = {
     Cause.allocation: "host.other",
     Cause.profiler: "host.other",
     Cause.unknown_not_recorded: "host.other",
+    Cause.compilation: "host.compilation",
 }
 _DOING: Mapping[Cause, str] = {
     Cause.data_loader: "for the data loader",
@@ -43,6 +44,7 @@ _DOING: Mapping[Cause, str] = {
     Cause.allocation: "for memory to be allocated or released",
     Cause.profiler: "for the profiler",
     Cause.unknown_not_recorded: "for code that was not recorded",
+    Cause.compilation: "for programs to be compiled",
 }
 _NAMES: Mapping[str, str] = {
     "host.dataloader": "Data-loader-bound",
@@ -50,6 +52,7 @@ _NAMES: Mapping[str, str] = {
     "host.copies": "Copy-bound",
     "host.launches": "Host-bound (launches)",
     "host.python": "Host-bound (Python)",
+    "host.compilation": "Host-bound (compilation)",
     "host.other": "Host-bound",
     "comm.exposed": "Communication-bound",
     "compute.gemm": "Compute-bound",
@@ -197,7 +200,8 @@ def _made_of(families: Families) -> str:
                  if (one in MATRIX) == (kind != MEMORY)]  # fmt: skip
         label = LABELS[MEMORY] if kind == MEMORY else "products, convolutions and attention"
         return f"{label} take {families.percent(kind):.1f} % of the GPU time ({', '.join(named[:3])})"
-    return f"{LABELS[kind]} take {families.percent(kind):.1f} % of the GPU time"
+    take = "takes" if kind == "compute.attention" else "take"
+    return f"{LABELS[kind]} {take} {families.percent(kind):.1f} % of the GPU time"
 
 
 def _mixture(account: Account, families: Families, leads: tuple[str, str]) -> Finding:
@@ -257,15 +261,21 @@ def _share(account: Account, part: str) -> str:
     """`76.2 % of the GPU span of 661 ms`, and its share of the steps where that is another one."""
     of_span = percent(account.parts(in_span=True)[part], account.span_ns)
     of_window = percent(account.parts()[part], account.window_ns)
-    text = f"{of_span:.1f} % of the GPU span of {shown_ms(account.span_ns)}"
+    text = f"{of_span:.1f} % of {_span(account)}"
     if abs(of_window - of_span) >= 1:
         text += f" ({of_window:.1f} % of the {_steps(account)})"
     return text
 
 
 def _window(account: Account) -> str:
-    span = f"the GPU span of {shown_ms(account.span_ns)}"
-    return span if account.whole == "gpu_span" else f"the {_steps(account)}"
+    return _span(account) if account.whole == "gpu_span" else f"the {_steps(account)}"
+
+
+def _span(account: Account) -> str:
+    """`the GPU span of 661 ms`; those of several devices added up."""
+    if account.devices < 2:
+        return f"the GPU span of {shown_ms(account.span_ns)}"
+    return f"the GPU spans of {account.devices:,} GPUs ({shown_ms(account.span_ns)} together)"
 
 
 def _steps(account: Account) -> str:

@@ -29,6 +29,8 @@ def calls_named(w: Window, pattern: re.Pattern[str]) -> np.ndarray:
 def no_gpu(w: Window) -> Finding:
     """The headline of a window without GPU events."""
     text = f"The {'window' if w.title else 'trace'} has no GPU events: nothing can be said about a GPU"
+    if name := w.core.info.accelerator:
+        text = f"The trace is of another accelerator ({name}), whose work is not read: the host's side is here"
     return Finding(
         "headline",
         text,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from tracelens_graph.analyses.diagnosis import thresholds as limits
 from tracelens_graph.analyses.diagnosis.account import account_of
 from tracelens_graph.analyses.diagnosis.causes import causes_of
 from tracelens_graph.analyses.diagnosis.families import families_of
-from tracelens_graph.analyses.diagnosis.finding import Finding, brief, percent, shown_ms
+from tracelens_graph.analyses.diagnosis.finding import FOR_JAX, Finding, brief, percent, shown_ms
 from tracelens_graph.analyses.diagnosis.headline import headline, start_up
 from tracelens_graph.analyses.diagnosis.stops import capture, no_gpu, other_accelerator, too_little
 from tracelens_graph.graph.core import Core
@@ -34,7 +35,10 @@ def verdict(g: Core | Window) -> list[Finding]:
     if not len(w.gpu_rows):
         return [no_gpu(w)]
     first, *others = _of_gpu_work(w)
-    return [first, *_cut_short(w), *others]
+    found = [first, *_cut_short(w), *others]
+    if not w.core.info.is_xla:
+        return found
+    return [replace(one, advice=tuple(FOR_JAX.get(name, name) for name in one.advice)) for one in found]
 
 
 def _of_gpu_work(w: Window) -> list[Finding]:

@@ -14,28 +14,55 @@ from tracelens_graph.graph.intervals import Intervals, merge
 from tracelens_graph.graph.traversals import ancestors, least_above, nearest_above
 from tracelens_graph.schema import HOST_KINDS, Flag, Kind
 
-ABSENT, DATA_LOADER, PROFILER, SYNCHRONIZATION, COPY_TO_DEVICE, ALLOCATION, LAUNCH, PYTHON = range(8)
-"""States of a thread. ABSENT: nothing is recorded, or the thread waits for others. DATA_LOADER and PROFILER hold for
-whatever is called there; the other states are those of the innermost call."""
+ABSENT, DATA_LOADER, PROFILER, SYNCHRONIZATION, COPY_TO_DEVICE, ALLOCATION, LAUNCH, PYTHON, COMPILATION = range(9)
+"""States of a thread. ABSENT: nothing is recorded, or the thread waits for others. DATA_LOADER, PROFILER and
+COMPILATION hold for whatever is called there; the other states are those of the innermost call."""
 
-STATES = 8
+STATES = 9
 
-_WAITS = re.compile(r"Synchronize|QueueFinish|^(?:cuda|hip)Memcpy(?!.*Async)")
-_ALLOCATES = re.compile(
-    r"^(?:cuda|hip|cu)(?:Malloc|Free|Host(?:Alloc|Malloc|Free|Register|Unregister)"
-    r"|Mem(?:Alloc|Free|Create|Release|Map|Unmap|SetAccess|AddressReserve|AddressFree|PoolTrim))"
+_CALLS = tuple(
+    (state, re.compile(pattern, re.VERBOSE))
+    for state, pattern in (
+        (
+            SYNCHRONIZATION,
+            r"""Synchronize | QueueFinish | ^(?:cuda|hip)Memcpy(?!.*Async)
+            | BlockHostUntil | Await | ^Wait\b | TransferFromDevice | CopyToHost | ToLiteral
+            | ^np\.asarray\(jax\.Array\)""",
+        ),
+        (
+            ALLOCATION,
+            r"""^(?:cuda|hip|cu)(?:Malloc|Free|Host(?:Alloc|Malloc|Free|Register|Unregister)
+            | Mem(?:Alloc|Free|Create|Release|Map|Unmap|SetAccess|AddressReserve|AddressFree|PoolTrim))""",
+        ),
+        (COPY_TO_DEVICE, r"TransferToDevice | TransferLiteralToDevice | BufferFromHost(?:Buffer|Literal) | ^DevicePut"),
+        (
+            COMPILATION,
+            r"""^(?: backend_compile | lower_sharding_computation | PjRt\w*Client::Compile | PJRT_Client_Compile
+            | XlaCompile | jit_compile )""",
+        ),
+    )
 )
+"""States and what names of runtime calls hold, CUDA's, HIP's and those of JAX's runtime: the first that fits counts."""
 _TO_DEVICE = re.compile(r"HtoD|Host ?(?:->|To) ?Device", re.IGNORECASE)
 _FRAMES = {
     DATA_LOADER: ("torch/utils/data/", "torch\\utils\\data\\", "nvidia/dali/"),
-    PROFILER: ("torch/profiler/", "torch\\profiler\\", "torch/autograd/profiler.py", "torch\\autograd\\profiler.py"),
+    PROFILER: (
+        "torch/profiler/", "torch\\profiler\\", "torch/autograd/profiler.py", "torch\\autograd\\profiler.py",
+        "): start_trace", "): stop_trace",
+    ),
     ABSENT: ("run_backward",),
-}
-"""State -> what the names of its Python frames hold. In `run_backward` a thread waits for those of autograd."""
+    SYNCHRONIZATION: ("): block_until_ready", "): try_to_block"),
+    COMPILATION: (
+        "): compile_or_get_cached", "): _cached_compilation", "): lower_jaxpr_to_module", "): _pjit_lower",
+        "): trace_to_jaxpr", "): _trace_for_jit",
+    ),
+}  # fmt: skip
+"""State -> what the names of its Python frames hold. In `run_backward` a thread waits for those of autograd. Frames of
+JAX are told by their functions, because it records no folders."""
 
 
 def _state_of_call(name: str) -> int:
-    return SYNCHRONIZATION if _WAITS.search(name) else ALLOCATION if _ALLOCATES.search(name) else LAUNCH
+    return next((state for state, pattern in _CALLS if pattern.search(name)), LAUNCH)
 
 
 def _state_of_frame(name: str) -> int:
@@ -111,12 +138,23 @@ def ends(core: Core, rows: np.ndarray) -> np.ndarray:
     return end
 
 
+def _dispatcher(core: Core) -> int:
+    """Code of the thread with most frames of Python, else with most calls that run programs of XLA; -1 without any."""
+    c = core.columns
+    rows = np.flatnonzero(c.kind == Kind.PythonFunction)
+    if not len(rows):
+        rows = np.flatnonzero(c.kind == Kind.RuntimeCall)
+        rows = rows[_per_name(core, rows, lambda name: name.startswith("PjitFunction")) > 0]
+    return int(np.bincount(c.thread[rows]).argmax()) if len(rows) else -1
+
+
 class Calls:
     """The calls of the threads that launch GPU work, and the state each stands for.
 
     Attributes:
         state: of every row of the graph.
-        threads: codes of the threads.
+        dispatcher: code of the thread of Python that gives work to threads of a pool, which launch it; -1 for none.
+        threads: codes of the threads, the dispatcher among them.
         rows: rows of the calls, ascending; those of a thread stand together.
         marks: state -> rows of the frames, ops and annotations during which it holds, ascending.
     """
@@ -125,12 +163,16 @@ class Calls:
         self.core, self._c, self.state = core, core.columns, row_states(core)
         launches = np.zeros(len(core.threads), bool)
         launches[self._c.thread[self._c.parent[core.everything.linked_gpu_rows]]] = True
+        self.dispatcher = _dispatcher(core) if core.info.is_xla else -1
+        if launches.any() and self.dispatcher >= 0:
+            launches[self.dispatcher] = True
         self.threads = np.flatnonzero(launches)
         self.rows = np.flatnonzero(is_kind(self._c.kind, HOST_KINDS) & launches[self._c.thread])
         notes = np.flatnonzero(self._c.kind == Kind.Annotation)
         notes = notes[_per_name(core, notes, _loads_data) > 0]
         self.marks = {
             PROFILER: np.flatnonzero(self.state == PROFILER),
+            COMPILATION: np.flatnonzero(self.state == COMPILATION),
             DATA_LOADER: np.union1d(np.flatnonzero(self.state == DATA_LOADER), notes),
         }
         self._of_thread = np.searchsorted(self._c.thread[self.rows], np.arange(len(core.threads) + 1))
@@ -281,6 +323,12 @@ class ThreadStates:
             np.concatenate((self._times[outside], start, end)), np.concatenate((self._states[outside], held, after))
         )
 
+    def filled(self, by: ThreadStates) -> ThreadStates:
+        """The same, but as another thread where this one is not there."""
+        times = np.union1d(self._times, by._times)
+        own, other = (one._states[np.searchsorted(one._times, times, "right") - 1] for one in (self, by))
+        return ThreadStates(times, np.where(own == ABSENT, other, own))
+
     def present_from(self, at: np.ndarray) -> np.ndarray:
         """For each time the first, not before it, at which the thread is there; the greatest number if it never is."""
         there = self._states[np.searchsorted(self._times, at, "right") - 1] != ABSENT
@@ -329,6 +377,8 @@ class Timelines:
                 mine = calls.marked(mark, code)
                 found = found.with_state(mark, merge(clock(c.start_ns[mine]), clock(ends(core, mine))))
             self._threads[code] = found
+        if dispatcher := self._threads.get(calls.dispatcher):
+            self._threads = {code: one.filled(dispatcher) for code, one in self._threads.items()}
 
     def present_from(self, thread: np.ndarray, at: np.ndarray) -> np.ndarray:
         """`ThreadStates.present_from` for threads and times."""

@@ -17,6 +17,7 @@ import numpy as np
 
 from tracelens_graph.analyses.idle.host_states import (
     ALLOCATION,
+    COMPILATION,
     COPY_TO_DEVICE,
     DATA_LOADER,
     LAUNCH,
@@ -54,6 +55,7 @@ class Cause(IntEnum):
     unknown_no_launch = 9
     unknown_not_recorded = 10
     unknown_late_start = 11
+    compilation = 12
 
 
 CAUSE_MEANING = {
@@ -69,6 +71,7 @@ CAUSE_MEANING = {
     Cause.unknown_no_launch: "no known cause: the launch of the work that ends the gap is not in the trace",
     Cause.unknown_not_recorded: "no known cause: nothing is recorded on the thread that launched next",
     Cause.unknown_late_start: "no known cause: the work began long after its launch",
+    Cause.compilation: "the host traced or compiled a program",
 }
 
 LONGEST_START_NS = 100_000
@@ -85,6 +88,7 @@ _OF_STATE = {
     Cause.allocation: ALLOCATION,
     Cause.launches: LAUNCH,
     Cause.python: PYTHON,
+    Cause.compilation: COMPILATION,
 }
 """Causes that are told by what a thread does."""
 
@@ -402,8 +406,9 @@ def culprit(core: Core, idle: Idle, gap: int, cause: Cause) -> int:
     wait = int(idle.waited[gap])
     if wait >= 0 and calls.state[wait] == state:
         return wait
-    for call in c.parent[[idle.row[gap], idle.before[gap]]].tolist():
-        row = calls.busiest(int(c.thread[call]), int(idle.start[gap]), int(idle.end[gap]), state) if call >= 0 else -1
+    launches = c.parent[[idle.row[gap], idle.before[gap]]].tolist()
+    for thread in (*(int(c.thread[call]) for call in launches if call >= 0), calls.dispatcher):
+        row = calls.busiest(thread, int(idle.start[gap]), int(idle.end[gap]), state) if thread >= 0 else -1
         if row >= 0:
             return row
     return -1

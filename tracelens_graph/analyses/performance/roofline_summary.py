@@ -66,6 +66,7 @@ _OF_CAUSE = {
     Cause.host_to_device_copy: Part.host_bound,
     Cause.allocation: Part.host_bound,
     Cause.python: Part.host_bound,
+    Cause.compilation: Part.host_bound,
     Cause.outside: Part.outside_window,
 }
 """Cause of idle time -> its part; of others the part is `other_idle`."""

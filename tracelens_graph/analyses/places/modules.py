@@ -92,7 +92,8 @@ def modules(
         "percent": 100 * total / max(int(total.max(initial=0)), 1),
         "uid": found["uid"],
     }
-    title = f"GPU time by nn.Module {by}" + (", GPU events with a launch in the trace" if linked_only else "")
+    what = "named scope" if w.core.info.is_xla else f"nn.Module {by}"
+    title = f"GPU time by {what}" + (", GPU events with a launch in the trace" if linked_only else "")
     notes = [*unlinked_notes(w, linked_only), *_notes(w.core, tree, times, depth, len(rows))]
     return Table("module_tree", columns, MODULE_TREE, w.titled(title), notes)
 
@@ -135,7 +136,8 @@ def module_times(g: Core | Window) -> Table:
         "percent": 100 * total / max(whole, 1),
         "uid": [line.uid for line in shown],
     }
-    return Table("modules", columns, MODULES, w.titled("GPU time by nn.Module"))
+    what = "named scope" if w.core.info.is_xla else "nn.Module"
+    return Table("modules", columns, MODULES, w.titled(f"GPU time by {what}"))
 
 
 @dataclass(frozen=True)

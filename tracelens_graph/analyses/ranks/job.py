@@ -144,7 +144,8 @@ def collectives(ranks: Any, kind: str | None = None, top: int = 0, arch: Any = N
     at which they ended; the clocks of several hosts are corrected by these.
 
     Args:
-        ranks: the traces of the ranks: a `TraceSet`, such as `load_set(folder)` gives, or graphs.
+        ranks: the traces of the ranks: a `TraceSet`, such as `load_set(folder)` gives, or graphs. The devices of a
+            profile of JAX are ranks.
         kind: only collectives of this kind, such as `allreduce`.
         top: number of rows, those with the most waiting first; 0 for all.
         arch: the device, a name or an `Architecture`, for the rate of its links; by default that of the traces.
@@ -163,7 +164,8 @@ def rank_tables(ranks: Any, arch: Any = None, correct: bool = True) -> dict[str,
     """All tables of the ranks of a job by name: times of a step, ranks, kinds of collectives, who is late and why.
 
     Args:
-        ranks: the traces of the ranks, loaded whole: a `TraceSet`, such as `load_set(folder)` gives, or graphs.
+        ranks: the traces of the ranks, loaded whole: a `TraceSet`, such as `load_set(folder)` gives, or graphs. The
+            devices of a profile of JAX are ranks.
         arch: the device, a name or an `Architecture`, for the rate of its links; by default that of the traces.
         correct: correct the clocks of several hosts by the ends of collectives.
 
@@ -174,5 +176,5 @@ def rank_tables(ranks: Any, arch: Any = None, correct: bool = True) -> dict[str,
 
 
 def _job(ranks: Any, arch: Any, correct: bool) -> Job:
-    traces = TraceSet.of(ranks)
+    traces = TraceSet.of(ranks).by_device()
     return Job(traces, architecture(arch) if isinstance(arch, str) else arch, correct, traces)

@@ -17,8 +17,6 @@ from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.schema import (
     FLAG_MEANING,
     HOST_KINDS,
-    KIND_MEANING,
-    OWNER_RULE_MEANING,
     PYTHON_KINDS,
     REPAIR_MEANING,
     Kind,
@@ -85,6 +83,7 @@ def _trace(g: Core) -> Table:
         ("rank", g.info.rank, ""),
         ("world size", distributed.get("world_size"), ""),
         ("backend", distributed.get("backend"), ""),
+        ("accelerator that is no GPU", g.info.accelerator or None, ""),
         ("threads", _threads(g), ""),
         ("streams", len({(n.device, n.stream) for n in g.nodes_at(_first_of_streams(g))}), ""),
     ]
@@ -189,7 +188,7 @@ def _nodes(g: Core) -> Table:
         {
             "kind": [kind.name for kind in kinds],
             "count": count[kinds],
-            "meaning": [KIND_MEANING[kind] for kind in kinds],
+            "meaning": [g.info.kind_meaning[kind] for kind in kinds],
         },
         {"kind": Column("kind of node"), "count": Column("number of nodes"), "meaning": Column("what it is")},
         "Nodes",
@@ -212,6 +211,8 @@ def _launches(g: Core) -> Table:
     total = int(c.dur_ns[gpu].sum())
     rules = [rule for rule in OwnerRule if rule is not OwnerRule.none and g.info.has_times]
     rows = [gpu[c.owner_rule[gpu] == rule] for rule in rules]
+    if OwnerRule.hlo in rules and not len(rows[rules.index(OwnerRule.hlo)]):
+        rules, rows = rules[:-1], rows[:-1]  # few profiles have graphs that tell
     time = [int(c.dur_ns[of_rule].sum()) for of_rule in rows]
     return Table(
         "launches",
@@ -220,7 +221,7 @@ def _launches(g: Core) -> Table:
             "gpu_events": [len(of_rule) for of_rule in rows],
             "gpu_sum_ms": np.array(time) / 1e6,
             "percent": 100 * np.array(time) / max(total, 1),
-            "meaning": [OWNER_RULE_MEANING[rule] for rule in rules],
+            "meaning": [g.info.owner_rule_meaning[rule] for rule in rules],
         },
         {
             "rule": Column("how GPU events got the op they are charged to"),

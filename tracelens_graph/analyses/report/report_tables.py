@@ -105,6 +105,12 @@ def _unified(w: Window, o: ReportOptions) -> Table:
     return with_comparison(table, w, compared_with(w, o.compare_with), o.recompute)
 
 
+def _work(w: Window, o: ReportOptions) -> Table:
+    from tracelens_graph.analyses.performance.work_summary import work_summary
+
+    return work_summary(w)
+
+
 def _histogram(w: Window, o: ReportOptions) -> Table:
     return short_kernel_histogram(w, _threshold(o), o.histogram_bins)
 
@@ -131,6 +137,7 @@ TABLES: Mapping[str, Callable[[Window, ReportOptions], Table]] = {
     "kernel_category_detail": _asked("kernel_category_detail"),
     "kernel_category_summary": _asked("kernel_category_summary"),
     "unified_perf_summary": _unified,
+    "work_summary": _work,
     "coll_analysis": lambda w, o: coll_analysis(w),
     "runtime_summary": lambda w, o: runtime_summary(w),
     "step_summary": lambda w, o: step_summary(w),
@@ -154,6 +161,10 @@ OF_COMPARISON = ("diff_stats",)
 
 _BY_NAME_ONLY = ("idle_causes",)
 """In no report: its verdict says what they say."""
+
+
+_FOR_COMPARISONS = ("work_summary",)
+"""In no report, but there for comparisons of runs, if `models` is set."""
 
 
 class Tables(Mapping[str, Table]):
@@ -195,7 +206,7 @@ class Tables(Mapping[str, Table]):
     def built_in(self) -> list[str]:
         """Names of the tables that are in the report whatever the trace holds."""
         o = self.options
-        hidden = set(_BY_NAME_ONLY)
+        hidden = {*_BY_NAME_ONLY, *_FOR_COMPARISONS}
         hidden |= set(() if o.short_kernels_us is not None else _SHORT_KERNELS)
         hidden |= set(() if o.kernel_categories else _KERNEL_CATEGORIES)
         hidden |= set(() if o.models else _OF_MODELS)
@@ -220,7 +231,7 @@ class Tables(Mapping[str, Table]):
     def __contains__(self, name: object) -> bool:
         # Unlike that of Mapping it computes no table.
         if name in TABLES:
-            return name in self.built_in
+            return name in self.built_in or (self.options.models and name in _FOR_COMPARISONS)
         return name in (*self._of_comparison, *self.of_extension) or (self.options.models and name in self._sheets)
 
     def __len__(self) -> int:

@@ -48,7 +48,7 @@ def gpu_timeline(
     if by_recompute:
         again = w.core.recompute[rows]
         blocks = [(False, rows[~again]), (True, rows[again])]
-    columns: dict[str, list[object]] = {name: [] for name in GPU_TIMELINE}
+    columns: dict[str, list[object]] = {name: [] for name in ("type", "time ms", "percent", "is_recompute")}
     for flag, part in blocks:
         times = times_of(w.core, part, micro_idle_us)
         total = times.get("total_time", 0)

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from tracelens_graph.graph.hlo import work
 from tracelens_graph.graph.hlo.program import Instruction, Program
+from tracelens_graph.graph.hlo.sizes import convolution_sizes, whole_product
 from tracelens_graph.graph.hlo.told import PREFIX
 
 _LONGEST = 200
@@ -67,6 +68,12 @@ def attributes(program: Program, one: Instruction) -> list[str]:
         shapes = [operand.shape for operand in program.operands(convolution)][:2]
         told += [f"{name}={shape}" for name, shape in zip(("input", "filter"), shapes, strict=False)]
         told += [f"type={shape.name}" for shape in shapes[:1]]
+        if sizes := convolution_sizes(program, convolution):
+            told.append(f"convolution={' '.join('x'.join(map(str, one)) for one in sizes)}")
+    elif attention := work.attention_of(one):
+        told.append(f"attention={'x'.join(map(str, attention[:-1]))}")
+        told += ["causal=1"] if attention.causal else []
+        told += [f"type={shape.name}" for operand in program.operands(one)[:1] for shape in operand.shape.arrays()][:1]
     cost = work.work(program, one)
     told += [f"{name}={value}" for name, value in zip(cost._fields, cost, strict=True) if value or name == "flops"]
     return [text[:_LONGEST] for text in told]
@@ -86,7 +93,7 @@ def _products(program: Program, one: Instruction) -> list[tuple[str, work.Produc
     """Products that an instruction computes, each with the type of its first operand."""
     found = []
     for inner in (one, *program.inside(one)):
-        if product := work.product_of(program, inner):
+        if product := whole_product(program, one, inner):
             found.append((program.operands(inner)[0].shape.name, product))
     return found
 

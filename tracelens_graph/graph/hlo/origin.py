@@ -7,7 +7,9 @@ is the backward pass of a product in `jax.named_scope("mlp")`, which Flax opens 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from enum import Enum
+from itertools import takewhile
 from typing import NamedTuple
 
 
@@ -74,6 +76,18 @@ def origin_of(op_name: str) -> Origin:
         if text and not _is_word(text) and scopes[-1:] != [text]:
             scopes.append(text)
     return Origin(tuple(scopes), part, parts[-1])
+
+
+def common_origin(origins: Iterable[Origin]) -> Origin:
+    """Where a call of several instructions comes from: the scopes that hold all of them, and their pass if it is one.
+
+    >>> common_origin(map(origin_of, ("jit(f)/jvp(a)/b/mul", "jit(f)/jvp(a)/c/dot_general")))
+    Origin(scopes=('a',), part=<Pass.forward: 'forward'>, primitive='')
+    """
+    known = list(origins)
+    parts = {one.part for one in known}
+    levels = takewhile(lambda level: len(set(level)) == 1, zip(*(one.scopes for one in known), strict=False))
+    return Origin(tuple(level[0] for level in levels), parts.pop() if len(parts) == 1 else Pass.forward, "")
 
 
 def _is_word(text: str) -> bool:

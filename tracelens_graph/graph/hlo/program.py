@@ -72,6 +72,7 @@ class Instruction:
         batch_groups: in how many groups of its batch.
         channel: of a collective, its channel; 0 for none.
         replica_groups: of a collective, who takes part together; empty for all.
+        pairs: of a permutation, who sends to whom.
     """
 
     id: int
@@ -94,6 +95,7 @@ class Instruction:
     batch_groups: int = 1
     channel: int = 0
     replica_groups: tuple[tuple[int, ...], ...] = ()
+    pairs: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -128,6 +130,8 @@ class Program:
         name: such as `jit_step`.
         computations: by id.
         entry: id of the computation that the program is.
+        devices: global device of each that takes part, in the order by which replica groups name them; empty where
+            the program does not tell, and they are the first devices.
         known: what was found out about its parts, by whoever asked (`graph.hlo.work`).
     """
 
@@ -135,6 +139,7 @@ class Program:
     name: str = ""
     computations: dict[int, Computation] = field(default_factory=dict)
     entry: int = 0
+    devices: tuple[int, ...] = ()
     known: dict[tuple[object, ...], Any] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property

@@ -285,20 +285,26 @@ def _configured(text: str) -> DotDims | None:
         return None
 
 
-def convolution_flops(program: Program, one: Instruction) -> int:
-    """Operations of a convolution: products with elements of the input only, none with padding."""
+def convolution_operands(program: Program, one: Instruction) -> tuple[Shape, Shape, Shape] | None:
+    """Input, filters and result of the forward pass of a convolution; None for anything else."""
     operands = [operand.shape for operand in program.operands(one)]
-    dims = one.convolution
-    if dims is None or len(operands) < 2:
-        return 0
+    if one.convolution is None or len(operands) < 2:
+        return None
     left, right, made = operands[0], operands[1], next(one.shape.arrays(), Shape())
     # Calls of cuDNN keep the dimensions of the forward pass, whatever of it they compute.
     if one.target.endswith("BackwardInput"):
-        source, kernel, result = made, right, left
-    elif one.target.endswith("BackwardFilter"):
-        source, kernel, result = left, made, right
-    else:
-        source, kernel, result = left, right, made
+        return made, right, left
+    if one.target.endswith("BackwardFilter"):
+        return left, made, right
+    return left, right, made
+
+
+def convolution_flops(program: Program, one: Instruction) -> int:
+    """Operations of a convolution: products with elements of the input only, none with padding."""
+    operands, dims = convolution_operands(program, one), one.convolution
+    if operands is None or dims is None:
+        return 0
+    source, kernel, result = operands
     if max((dims.kernel_out, dims.kernel_in, *dims.kernel_space), default=0) >= len(kernel.dims):
         return 0
     space = list(zip(dims.input_space, dims.kernel_space, dims.output_space, strict=False))
@@ -343,21 +349,62 @@ def library_flops(program: Program, one: Instruction) -> int:
     return next((count(program, one) for pattern, count in _LIBRARIES if pattern.search(one.target)), 0)
 
 
-def _te_attention(program: Program, one: Instruction) -> int:
+class Attention(NamedTuple):
+    """The sizes of fused attention.
+
+    Attributes:
+        batch: sequences, as many as there is room for.
+        n_q, heads_q: queries of a sequence, and their heads.
+        n_kv, heads_kv: keys and values of a sequence, and their heads.
+        d_qk, d_v: elements of a key and of a value of one head.
+        causal: whether the mask leaves out half of the products.
+    """
+
+    batch: int
+    n_q: int
+    heads_q: int
+    n_kv: int
+    heads_kv: int
+    d_qk: int
+    d_v: int
+    causal: bool
+
+    @property
+    def flops(self) -> int:
+        """Operations of the forward pass; a multiply-add counts as two."""
+        found = 2 * self.batch * self.heads_q * self.n_q * self.n_kv * (self.d_qk + self.d_v)
+        return found // 2 if self.causal else found
+
+
+_TE_ATTENTION = re.compile(r"^te_fused_attn_(?:forward|backward)")
+_TE_SIZES = (
+    "input_batch", "q_max_seqlen", "attn_heads", "kv_max_seqlen", "num_gqa_groups", "qk_head_dim", "v_head_dim",
+)  # fmt: skip
+"""What TransformerEngine calls the sizes of attention, in the order of `Attention`."""
+
+
+def attention_of(one: Instruction) -> Attention | None:
+    """The attention that a call of TransformerEngine computes, packed or not; None for anything else."""
+    if not _TE_ATTENTION.match(one.target):
+        return None
     told = {name: int(value) for name, value in _NUMBER.findall(one.backend_config)}
-    try:
-        pairs = told["input_batch"] * told["attn_heads"] * told["q_max_seqlen"] * told["kv_max_seqlen"]
-        forward = 2 * pairs * (told["qk_head_dim"] + told["v_head_dim"])
-    except KeyError:
+    told.setdefault("num_gqa_groups", told.get("attn_heads", 0))
+    if not all(name in told for name in _TE_SIZES):
+        return None
+    batch, n_q, heads_q, n_kv, heads_kv, d_qk, d_v = (told[name] for name in _TE_SIZES)
+    return Attention(batch, n_q, heads_q, n_kv, heads_kv, d_qk, d_v, told.get("mask_type") in _CAUSAL)
+
+
+def _te_attention(_: Program, one: Instruction) -> int:
+    found = attention_of(one)
+    if found is None:
         return 0
-    if told.get("mask_type") in _CAUSAL:
-        forward //= 2
     # Backward: the scores once more, then dV, dP, dQ and dK: five products where forward has two.
-    return forward * 5 // 2 if "backward" in one.target else forward
+    return found.flops * 5 // 2 if "backward" in one.target else found.flops
 
 
 _LIBRARIES: tuple[tuple[re.Pattern[str], Callable[[Program, Instruction], int]], ...] = (
-    (re.compile(r"^te_fused_attn_(?:forward|backward)"), _te_attention),
+    (_TE_ATTENTION, _te_attention),
     (re.compile(r"^__(?:cudnn|miopen)\$conv"), convolution_flops),
 )
 """Targets of custom calls, and what they compute."""

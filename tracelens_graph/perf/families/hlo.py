@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from tracelens_graph.graph.hlo.told import PREFIX
@@ -20,6 +21,8 @@ _SHEETS = {
 """Kind of instruction -> table by family in which its calls are shown; all others are in `XLA`."""
 
 _MATRIX = frozenset(("GEMM", "CONV_fwd", "CONV_bwd", "SDPA_fwd", "SDPA_bwd"))
+_ATTENTION = ("B", "N_Q", "H_Q", "N_KV", "H_KV", "d_h_qk", "d_h_v")
+_SIZES = re.compile(r"\d{1,18}(?:x\d{1,18}){1,6}", re.ASCII)
 _UNCOUNTED = ("custom-call(other)", "custom-call(triton)", "custom-call(norm forward)", "custom-call(norm backward)")
 
 
@@ -75,9 +78,14 @@ def _precision(name: str) -> str:
 
 
 def _params(told: dict[str, str]) -> dict[str, Any]:
+    """The sizes, by the names that models of PyTorch's ops have."""
     sizes = told.get("product", "").split("x")
     if len(sizes) == 4 and all(size.isdecimal() for size in sizes):
         batch, m, n, k = map(int, sizes)
         return {"M": m, "N": n, "K": k, "bias": False, "dtype_A_B": (told.get("type", ""),) * 2, "B": batch}
-    names = {"input": "input_shape", "filter": "filter_shape"}
-    return {name: told[key] for key, name in names.items() if key in told}
+    if len(sizes := told.get("attention", "").split("x")) == len(_ATTENTION) and all(
+        size.isdecimal() for size in sizes
+    ):
+        return dict(zip(_ATTENTION, map(int, sizes), strict=True)) | {"causal": told.get("causal") == "1"}
+    shapes = [tuple(map(int, one.split("x"))) for one in told.get("convolution", "").split() if _SIZES.fullmatch(one)]
+    return dict(zip(("input_shape", "filter_shape"), shapes, strict=True)) if len(shapes) == 2 else {}

@@ -26,6 +26,7 @@ from tracelens_graph.schema.tables import (
     structure,
     tensors,
     timeline,
+    tracelens_jax,
     tracelens_ranks,
 )
 
@@ -33,7 +34,7 @@ TABLES: Mapping[str, TableSchema] = {
     name: schema
     for theme in (
         timeline, ops, kernels, performance, places, ranks, paths, structure, calls, tensors, across, linkage,
-        tracelens_ranks, replay,
+        tracelens_ranks, tracelens_jax, replay,
     )
     for name, schema in theme.SCHEMAS.items()
 }  # fmt: skip
@@ -42,8 +43,8 @@ TABLES: Mapping[str, TableSchema] = {
 
 REPORT_TABLES = (
     "gpu_timeline", "ops_summary_by_category", "ops_summary", "ops_unique_args", "kernel_summary",
-    "kernel_category_detail", "kernel_category_summary", "unified_perf_summary", "coll_analysis", "runtime_summary",
-    "step_summary", "short_kernel_histogram", "idle_causes", "short_kernels_summary",
+    "kernel_category_detail", "kernel_category_summary", "unified_perf_summary", "work_summary", "coll_analysis",
+    "runtime_summary", "step_summary", "short_kernel_histogram", "idle_causes", "short_kernels_summary",
 )  # fmt: skip
 """Names of the tables that a report can have, in its order."""
 

@@ -179,9 +179,24 @@ UNMODELLED: About = {
     "percent": share("share of the sum over all GPU events of the window"),
 }
 
+WORK_SUMMARY: About = {
+    "family": key("family of the operations: `matrix product`, `convolution`, `attention`, `reduce`, ...", "family"),
+    "sizes": key(
+        "of a product `batch x M x N x K`, M and N in descending order; of a convolution those of input and filters, "
+        "channels behind the batch; of attention `batch x heads x queries x keys x width`; else empty", "sizes",
+    ),
+    "total_ms": total("sum of the durations of their GPU events", "ms", "GPU ms", compared="main", figure="ms"),
+    "calls": count("calls", "calls"),
+    "tflops_s": Column("operations of their models over that time", "TFLOPS/s", heading="TFLOPS/s", compared="diff"),
+    "op": text("the operation with most of the time"),
+}  # fmt: skip
+
 SCHEMAS = {
     "unified_perf_summary": TableSchema(
         "What calls should cost and what they reached, every GPU event in one row.", UNIFIED_PERF_SUMMARY
+    ),
+    "work_summary": TableSchema(
+        "GPU time by family of operations and sizes, whatever operations are called.", WORK_SUMMARY, counts="call"
     ),
     "roofline_summary": TableSchema(
         "Which GPU time is bound by computing, which by memory, what has no model, and how much could be won.",

@@ -25,6 +25,7 @@ GPU_TIMELINE: About = {
     "is_recompute": Column(
         "whether the block covers recomputation of activations", role=Role.key, heading="recompute", cells="flag"
     ),
+    "gpu_pid": key("number of the GPU, from 1 on, in the layout of TraceLens of a JAX profile", "GPU", cells="number"),
 }
 
 STEP_SUMMARY: About = {

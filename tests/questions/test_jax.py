@@ -1,0 +1,111 @@
+"""All questions about profiles of JAX: the database says what the graph in memory says, and gives the graph back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from handmade_jax import training_profile
+from placed_traces import placed
+from same_tables import assert_same
+
+from corpus import loaded, parametrize, xplane_files
+from tracelens_graph.analyses.alignment.difference import Diff
+from tracelens_graph.analyses.alignment.steps import median_steps
+from tracelens_graph.analyses.questions import QUESTIONS
+from tracelens_graph.analyses.report.report_tables import report_tables
+from tracelens_graph.database import Database
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.trace_set import TraceMember
+from tracelens_graph.loading import load_core
+from tracelens_graph.stores.frames import edge_columns, node_columns
+from tracelens_graph.table import Table
+
+Ask = Callable[..., tuple[Table, Table]]
+
+OF_ONE = [name for name, question in QUESTIONS.items() if question.query and not question.several]
+OF_TWO = [name for name, question in QUESTIONS.items() if question.query and {"a", "b"} <= set(question.parameters)]
+STEPPED = [name for name in OF_ONE if "step" in QUESTIONS[name].parameters]
+ANSWERED = (
+    "steps", "ops_unique_args", "modules", "python_lines", "launch_delay", "forward_backward", "copies",
+    "op_signatures", "path_to_python", "unlinked",
+)  # fmt: skip
+"""Questions with an answer other than none."""
+
+
+@cache
+def training() -> Core:
+    return load_core(training_profile())
+
+
+@cache
+def two() -> tuple[TraceMember, TraceMember]:
+    profiles = (training_profile(mark=f"across {number}", steps=number) for number in (1, 3))
+    return tuple(placed(load_core(one), "jax", f"{n}") for n, one in enumerate(profiles))  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("name", OF_ONE)
+def test_the_database_says_the_same(ask: Ask, name: str) -> None:
+    query, twin = ask(training(), name)
+    assert_same(query, twin)
+    assert len(twin) or name not in ANSWERED
+
+
+@pytest.mark.parametrize("name", STEPPED)
+def test_the_database_says_the_same_of_a_step(ask: Ask, name: str) -> None:
+    assert_same(*ask(training(), name, step=1))
+
+
+def test_steps_are_taken_by_their_number() -> None:
+    whole, one = (QUESTIONS["gpu_timeline"](training(), **window) for window in ({}, {"step": 1}))
+    busy = [dict(zip(table["type"], table["time ms"], strict=True))["busy_time"] for table in (whole, one)]
+    assert busy[1] * 2 == pytest.approx(busy[0])
+
+
+@pytest.mark.parametrize("name", OF_TWO)
+def test_the_database_compares_alike(ask: Ask, database: Database, name: str) -> None:
+    if "Divergence" in QUESTIONS[name].query.text:  # type: ignore[union-attr]
+        ask(two(), "common_signatures", a="jax/0", b="jax/1")  # pushes both
+        a, b = two()
+        database.push_diff(Diff(*median_steps(a.window, b.window), (a.name, b.name)))
+    assert_same(*ask(two(), name, a="jax/0", b="jax/1"))
+
+
+@pytest.mark.parametrize("name", OF_ONE)
+@parametrize("path", [path for path in xplane_files() if "attention" in path.name])  # custom calls, fusions, no steps
+def test_the_database_says_the_same_of_real_profiles(ask: Ask, path: Path, name: str) -> None:
+    assert_same(*ask(loaded(path), name))
+
+
+def come_back(database: Database, core: Core, name: str) -> None:
+    if core.trace_id not in {one["id"] for one in database.traces()}:
+        database.push(core, run="jax", name=name)
+    pulled = database.pull_core(core.trace_id)
+    for ours, theirs in ((node_columns(core), node_columns(pulled)), (edge_columns(core), edge_columns(pulled))):
+        assert list(ours) == list(theirs)
+        for key, column in ours.items():
+            assert plain(column.tolist()) == plain(theirs[key].tolist()), key
+    assert pulled.info == replace(core.info, source=Path(core.info.source).name)
+    assert pulled.info.is_xla
+    tables = report_tables(pulled)
+    for key, table in report_tables(core).items():
+        pd.testing.assert_frame_equal(table.to_pandas(), tables[key].to_pandas(), obj=key)
+
+
+def plain(values: list[Any]) -> list[Any]:
+    """Values without the white space of argument sets, which is that of whoever pushed them last."""
+    return ["".join(value.split()) if isinstance(value, str) else value for value in values]
+
+
+def test_a_profile_comes_back(database: Database) -> None:
+    come_back(database, training(), "made")
+
+
+@parametrize("path", xplane_files())
+def test_real_profiles_come_back(database: Database, path: Path) -> None:
+    come_back(database, loaded(path), path.stem)

@@ -1,0 +1,1 @@
+"""TraceLens's tables of JAX profiles."""

@@ -1,0 +1,146 @@
+"""The sheets of TraceLens's reports, with its columns and cells, by front end.
+
+The graph tells which: a profile of JAX has other sheets than a trace of PyTorch. A table of ours becomes a sheet by its
+cells (tuples for arguments and sizes) and the order of its columns; nothing is computed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tracelens_graph.analyses.ops.launchers import NO_LAUNCH, UNLINKED
+from tracelens_graph.analyses.performance.perf_sheets import perf_sheets
+from tracelens_graph.analyses.report.report_tables import ReportOptions, report_tables
+from tracelens_graph.analyses.tracelens_jax.sheets import jax_tables
+from tracelens_graph.compat.cells import as_tuples
+from tracelens_graph.compat.perf_params import in_order
+from tracelens_graph.graph.traversals import rows_of_kind
+from tracelens_graph.graph.window import Window
+from tracelens_graph.op_table import OP_TABLE
+from tracelens_graph.schema import PYTHON_KINDS, Kind
+from tracelens_graph.table import Table
+
+_OPS = ("ops_summary_by_category", "ops_summary", "ops_unique_args")
+_CATEGORIES = ("kernel_category_detail", "kernel_category_summary")
+_TUPLES = ("Input Dims", "Input dims", "Input type", "Input Strides", "Input strides", "Concrete Inputs")
+_PARENT = ("Parent op category", "Parent cpu_op")
+_OF_KERNELS = ("kernel_summary", "short_kernels_summary")
+"""Sheets that do not have our column ex_UID."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a report contains.
+
+    Attributes:
+        options: of the tables that sheets of PyTorch are made of.
+        unlinked: let the timeline cover GPU events whose launch is not in the trace.
+        call_stack: add where calls come from to unified_perf_summary.
+        overlap: add the sheet ops_unique_args_kl_overlap.
+        kernels: add kernel_summary.
+        short: add the sheets of short kernels.
+        collectives: add coll_analysis if the trace has any.
+    """
+
+    options: ReportOptions
+    unlinked: bool = False
+    call_stack: bool = False
+    overlap: bool = False
+    kernels: bool = False
+    short: bool = False
+    collectives: bool = True
+
+
+def sheets(w: Window, asked: Asked) -> dict[str, Table]:
+    """The sheets of TraceLens's report of a trace, in its order.
+
+    Args:
+        w: the graph, or a window of it.
+        asked: what it contains; of that, sheets of JAX know the tables of an extension only.
+    """
+    return jax_sheets(w) if w.core.info.is_xla else pytorch_sheets(w, asked)[0]
+
+
+def jax_sheets(w: Window) -> dict[str, Table]:
+    """The sheets of TraceLens's report of a JAX profile, and the tables of an extension."""
+    more = report_tables(w)
+    tables = {**jax_tables(w), **{name: more[name] for name in more.of_extension}}
+    return {name: replace(table, columns=_cells(name, table)) for name, table in tables.items()}
+
+
+def pytorch_sheets(w: Window, asked: Asked) -> tuple[dict[str, Table], Mapping[str, Table]]:
+    """The sheets of TraceLens's report of a trace of PyTorch, and the tables by family that are among them."""
+    o = asked.options
+    families = perf_sheets(w, arch=o.arch, recompute=o.recompute, by_kernel_count=o.by_kernel_count)
+    found = _of_pytorch(w, asked, families)
+    return {name: replace(table, columns=_in_order(_cells(name, table))) for name, table in found}, families
+
+
+def _of_pytorch(w: Window, asked: Asked, families: Mapping[str, Table]) -> Iterator[tuple[str, Table]]:
+    options = asked.options
+    tables = report_tables(w, options)
+    timed = report_tables(w, replace(options, linked_only=not asked.unlinked))
+    yield "gpu_timeline", timed["gpu_timeline"]
+    if len(rows_of_kind(w.core.columns, (Kind.Op, *PYTHON_KINDS))):
+        yield from ((name, tables[name]) for name in _OPS)
+        if asked.overlap:
+            beside = report_tables(w, replace(options, overlap=True))["ops_unique_args"]
+            yield "ops_unique_args_kl_overlap", replace(beside, name="ops_unique_args_kl_overlap")
+        unified = report_tables(w, replace(options, call_stack=asked.call_stack))["unified_perf_summary"]
+        if len(unified):
+            yield "unified_perf_summary", unified
+        yield from ((name, table) for name, table in families.items() if _family(name) in _FAMILIES)
+    if asked.kernels:
+        yield "kernel_summary", tables["kernel_summary"]
+    if options.kernel_categories:
+        yield from ((name, tables[name]) for name in _CATEGORIES)
+    if asked.short:
+        # Their percentages are of the timeline's total.
+        yield from ((name, timed[name]) for name in ("short_kernel_histogram", "short_kernels_summary"))
+    if asked.collectives and len(found := tables["coll_analysis"]):
+        yield "coll_analysis", found
+    yield from ((name, table) for name, table in families.items() if _family(name) not in _FAMILIES)
+    if options.compare_with is not None:
+        yield "diff_stats", tables["diff_stats"]
+    yield from ((name, tables[name]) for name in tables.of_extension)
+
+
+def _family(sheet: str) -> str:
+    return sheet.removesuffix("_fwd").removesuffix("_bwd")
+
+
+_FAMILIES = {_family(entry.sheet) for entry in OP_TABLE.values() if entry.in_tracelens}
+"""Families that TraceLens has sheets of."""
+
+
+def _cells(name: str, table: Table) -> dict[str, Any]:
+    """The columns of a table with TraceLens's cells."""
+    return {
+        column: [_cell(column, cell) for cell in cells] if isinstance(cells, list) else cells
+        for column, cells in table.columns.items()
+        if not (column == "ex_UID" and name in _OF_KERNELS)
+    }
+
+
+def _cell(column: str, cell: Any) -> Any:
+    if column.removesuffix("_first") in _TUPLES or column.startswith("param: "):
+        return as_tuples(cell)
+    return None if column in _PARENT and cell in (NO_LAUNCH, UNLINKED) else cell
+
+
+def _in_order(columns: dict[str, Any]) -> dict[str, Any]:
+    """Columns and cells of PyTorch's tables with sizes in TraceLens's order."""
+    if "perf_params" in columns:
+        cells = zip(columns["name"], columns["perf_params"], strict=True)
+        columns["perf_params"] = [
+            params and {size: params[size] for size in in_order(params, op)} for op, params in cells
+        ]
+    if "UID_first" in columns and len(columns["name"]):
+        op = columns["name"][int(np.argmin(columns["UID_first"]))]
+        sizes = in_order((column for column in columns if column.startswith("param: ")), op)
+        columns = {column: columns[column] for column in ("name", *sizes, *columns)}
+    return columns

@@ -1,0 +1,139 @@
+"""The devices of a host as ranks of their own: one graph for each, of a profile that one process made of all of them.
+
+Each holds what the host did, and of GPU work what its device did. Ranks count through the hosts, as many on each as it
+has devices, in the order in which the hosts are given; that is how JAX numbers devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+
+from tracelens_graph.graph.arrays import is_kind
+from tracelens_graph.graph.columns import Columns
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.details import Details
+from tracelens_graph.graph.window import Window
+from tracelens_graph.schema import DEVICE_KINDS
+
+_PLACES = ("parent", "last", "owner")
+"""Columns that hold rows."""
+
+
+def devices_of(core: Core) -> list[int]:
+    """The devices that did something: GPUs, or where nothing ran on one what took part in collectives."""
+    if len(core.gpu_rows):
+        found = np.unique(core.columns.device[core.gpu_rows]).tolist()
+    else:
+        found = sorted({one["device"] for one in core.collective_args.values() if isinstance(one.get("device"), int)})
+    return [device for device in found if device >= 0]
+
+
+def by_device(windows: Sequence[Window]) -> Iterator[list[tuple[int, Window]]]:
+    """For each profile its devices and what is known of them alone; none where it is not to be divided.
+
+    Profiles of JAX alone are: PyTorch has a process for each device, or leaves it to the user what its devices are.
+    """
+    if not windows or not all(w.core.info.is_xla for w in windows):
+        yield from ([] for _ in windows)
+        return
+    devices = [devices_of(w.core) for w in windows]
+    if sum(map(len, devices)) < 2:
+        yield from ([] for _ in windows)
+        return
+    counts = [_count(w.core, own) for w, own in zip(windows, devices, strict=True)]
+    named = max((_farthest(w.core) for w in windows), default=-1) + 1
+    world = max(sum(counts), named if named <= MOST_NAMED else 0)
+    first = 0
+    for host, (w, own, count) in enumerate(zip(windows, devices, counts, strict=True)):
+        yield [(device, _of_device(w, device, first, world, host)) for device in own]
+        first += count
+
+
+MOST_NAMED = 1 << 20
+"""Devices that groups can name; what names more is damaged."""
+
+
+def _count(core: Core, devices: Sequence[int]) -> int:
+    properties = core.info.metadata.get("deviceProperties")
+    return max(len(properties) if isinstance(properties, list) else 0, max(devices, default=-1) + 1)
+
+
+def _farthest(core: Core) -> int:
+    """The last device that is named by groups with devices of other hosts."""
+    groups = (one["groups"] for one in core.collective_args.values() if "groups" in one)
+    return max((device for some in groups for group in some for device in group), default=-1)
+
+
+def _of_device(w: Window, device: int, first: int, world: int, host: int) -> Window:
+    core, c = w.core, w.core.columns
+    rows = np.flatnonzero(~is_kind(c.kind, DEVICE_KINDS) | (c.device == device))
+    place = np.full(len(c) + 1, -1, np.int64)
+    place[rows] = np.arange(len(rows))
+    columns = {name: column[rows] for name, column in c if name not in _PLACES}
+    # What is left out has nothing below it, so that a range of rows loses some, and stays one.
+    kept_before = np.cumsum(np.bincount(rows, minlength=len(c))) - 1 if len(c) else np.zeros(0, np.int64)
+    columns["last"] = kept_before[c.last[rows]].astype(c.last.dtype)
+    for name in ("parent", "owner"):
+        if name in c.names:
+            column = getattr(c, name)
+            columns[name] = place[column[rows]].astype(column.dtype)
+    metadata = dict(core.info.metadata)
+    metadata["distributedInfo"] = {"rank": first + device, "world_size": world}
+    metadata["host"] = f"host {host}"
+    properties = metadata.get("deviceProperties")
+    if isinstance(properties, list):
+        metadata["deviceProperties"] = [one for one in properties if isinstance(one, dict) and one.get("id") == device]
+    depends_on = place[core.depends_on]
+    found = Core(
+        Columns(columns), core.names, core.threads, core.argsets, core.autograd_flows,
+        depends_on[(depends_on >= 0).all(axis=1)], _collectives(core.collective_args, device, first),
+        replace(core.info, metadata=metadata), DeviceDetails(core.details, device), core.link,
+    )  # fmt: skip
+    if w.is_whole and not w.title:
+        return found.everything
+    return Window(found, w.holds(rows), w.title, w.extension)
+
+
+def _collectives(arguments: Mapping[int, dict[str, Any]], device: int, first: int) -> dict[int, dict[str, Any]]:
+    """Collectives of a device, with the ranks of its groups.
+
+    Groups that name devices of this host only count from its first one.
+    """
+    rank, found = first + device, {}
+    for uid, one in arguments.items():
+        if one.get("device", device) != device:
+            continue
+        told = {key: value for key, value in one.items() if key not in ("device", "groups")}
+        if "groups" in one:
+            told["ranks"] = next((group for group in one["groups"] if rank in group), None)
+        elif first and isinstance(one.get("ranks"), list):
+            told["ranks"] = [number + first for number in one["ranks"]]
+        found[uid] = {key: value for key, value in told.items() if value is not None}
+    return found
+
+
+class DeviceDetails(Details):
+    """The events of a profile, of which one device's part is a trace of its own.
+
+    Args:
+        whole: the events.
+        device: the device.
+    """
+
+    def __init__(self, whole: Details, device: int) -> None:
+        super().__init__(whole.first, whole.count)
+        self._whole, self._device = whole, device
+
+    def texts(self, blocks: Iterable[int]) -> Iterator[bytes]:
+        """Those of the profile."""
+        return self._whole.texts(blocks)
+
+    def identity(self) -> str | None:
+        """An id that differs from the profile's, and from those of its other devices."""
+        known = self._whole.identity()
+        return known and blake2b(f"{known} device {self._device}".encode(), digest_size=len(known) // 2).hexdigest()

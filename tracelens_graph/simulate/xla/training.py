@@ -1,0 +1,189 @@
+"""The compiled training step: a transformer's forward pass, its backward pass, the update of its weights."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from .. import kernels
+from .options import Options
+from .program import Builder, Instruction, Pass, Shape, Work
+from .proto import block, number, packed
+
+FILE = "/opt/train.py"
+NAME = "jit_train_step"
+FUNCTION = "train_step"
+
+
+class Training:
+    """Builds the program of one device; the batch is that of a device.
+
+    Attributes:
+        builder: the program.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self.builder = Builder(NAME, FILE)
+        self._rows = Shape("bf16", (options.batch * options.tokens, options.width))
+        self._gradients: list[tuple[str, Instruction]] = []
+        self._channels = 0
+
+    def build(self) -> Builder:
+        """The whole step."""
+        o, add, buffers = self._options, self.builder.add, self._options.command_buffers != "none"
+        ids = add("Arg", "parameter", Shape("s32", (o.batch * o.tokens,)))
+        table = self._weight(o.vocabulary, o.width)
+        layers = [self._weights() for _ in range(o.layers)]
+        head = self._weight(o.width, o.vocabulary)
+        x = self._fusion("gather", self._rows, [table, ids], ("embed",), "gather", 18)
+        saved = []
+        for number_, weights in enumerate(layers):
+            with self.builder.command_buffer(buffers, (f"layer_{number_}",), "forward"):
+                x, kept = self._forward(f"layer_{number_}", weights, x)
+            saved.append(kept)
+        logits = self._gemm(x, head, ("head",), "forward", 44)
+        loss = self._fusion("reduce", Shape("f32", (self._rows.dims[0],)), [logits], ("loss",), "reduce_sum", 47)
+        grad = self._fusion("subtract", logits.shape, [logits, loss], ("loss",), "sub", 47, "backward")
+        grad = self._gemm(grad, head, ("head",), "backward", 44, contract=(1, 1))
+        for number_, (weights, kept) in reversed(list(enumerate(zip(layers, saved, strict=True)))):
+            with self.builder.command_buffer(buffers, (f"layer_{number_}",), "backward"):
+                grad = self._backward(f"layer_{number_}", weights, kept, grad)
+            self._reduce(f"layer_{number_}")
+        updated = [
+            self._fusion("subtract", gradient.shape, [gradient], (scope, "adam"), "sub", 61)
+            for scope, gradient in self._gradients
+        ]
+        add("tuple", "tuple", [one.shape for one in updated], updated)
+        return self.builder
+
+    def _weight(self, *dims: int) -> Instruction:
+        return self.builder.add("Arg", "parameter", Shape("bf16", dims))
+
+    def _weights(self) -> list[Instruction]:
+        width = self._options.width
+        return [self._weight(*dims) for dims in ((width, width), (width, 4 * width), (4 * width, width))]
+
+    def _forward(
+        self, layer: str, weights: Sequence[Instruction], x: Instruction
+    ) -> tuple[Instruction, list[Instruction]]:
+        out, up, down = weights
+        norm = self._fusion("multiply", self._rows, [x], (layer, "norm"), "mul", 24)
+        attended = self._attention([norm], (layer, "attention"), "forward")
+        y = self._gemm(attended, out, (layer, "attention"), "forward", 30)
+        y = self._fusion("add", self._rows, [x, y], (layer,), "add", 33)
+        hidden = self._gemm(y, up, (layer, "mlp"), "forward", 36)
+        active = self._fusion("tanh", hidden.shape, [hidden], (layer, "mlp", "gelu"), "tanh", 37)
+        z = self._gemm(active, down, (layer, "mlp"), "forward", 38)
+        z = self._fusion("add", self._rows, [y, z], (layer,), "add", 40)
+        return z, [norm, attended, y, hidden, active]
+
+    def _backward(
+        self, layer: str, weights: Sequence[Instruction], kept: Sequence[Instruction], grad: Instruction
+    ) -> Instruction:
+        out, up, down = weights
+        norm, attended, y, hidden, active = kept
+        back: Pass = "backward"
+        scope = (layer, "mlp")
+        self._keep(layer, self._gemm(active, grad, scope, back, 38, contract=(0, 0)))
+        inner = self._gemm(grad, down, scope, back, 38, contract=(1, 1))
+        inner = self._fusion("multiply", hidden.shape, [inner, hidden], (*scope, "gelu"), "mul", 37, back)
+        self._keep(layer, self._gemm(y, inner, scope, back, 36, contract=(0, 0)))
+        grad = self._gemm(inner, up, scope, back, 36, contract=(1, 1))
+        scope = (layer, "attention")
+        self._keep(layer, self._gemm(attended, grad, scope, back, 30, contract=(0, 0)))
+        inner = self._gemm(grad, out, scope, back, 30, contract=(1, 1))
+        inner = self._attention([inner, norm], scope, back)
+        return self._fusion("multiply", self._rows, [inner, norm], (layer, "norm"), "mul", 24, back)
+
+    def _keep(self, layer: str, gradient: Instruction) -> None:
+        self._gradients.append((layer, gradient))
+
+    def _reduce(self, layer: str) -> None:
+        """Sum the gradients of a layer over the devices."""
+        if self._options.devices == 1:
+            return
+        mine = [(at, one) for at, (scope, one) in enumerate(self._gradients) if scope == layer]
+        shapes = [one.shape for _, one in mine]
+        size = sum(shape.bytes for shape in shapes)
+        self._channels += 1
+        told: dict[str, Any] = {
+            "op_name": _op_name((layer,), "backward", "psum"),
+            "line": 55,
+            "scopes": (layer,),
+            "part": "backward",
+        }
+        groups = block(49, packed(1, range(self._options.devices)))
+        kernel = Work("ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)", 9_000 + size // 180)
+        start = self.builder.add(
+            "all-reduce-start", "all-reduce-start", shapes, [one for _, one in mine], **told,
+            more=groups + number(26, self._channels), works=(kernel,), is_collective=True,
+        )  # fmt: skip
+        done = self.builder.add("all-reduce-done", "all-reduce-done", shapes, [start], **told)
+        for place, (at, one) in enumerate(mine):
+            element = self.builder.add(
+                "get-tuple-element", "get-tuple-element", one.shape, [done], more=number(13, place)
+            )
+            self._gradients[at] = layer, element
+
+    def _fusion(
+        self, opcode: str, shape: Shape, operands: list[Instruction], scopes: tuple[str, ...], primitive: str,
+        line: int, part: Pass = "forward",
+    ) -> Instruction:  # fmt: skip
+        """A loop over the elements of the result."""
+        moved = shape.bytes + sum(operand.shape.bytes for operand in operands if opcode != "gather")
+        kernel = Work(f"loop_{opcode}_fusion", kernels.roofline(math.prod(shape.dims), moved))
+        more = block(11, "kInput" if opcode == "reduce" else "kLoop")
+        body = self.builder.fused(opcode, shape, operands, packed(14, [1]) if opcode == "reduce" else b"")
+        return self.builder.add(
+            f"{opcode}_fusion", "fusion", shape, operands, called=(body,), more=more, scopes=scopes, part=part,
+            op_name=_op_name(scopes, part, primitive), line=line, works=(kernel,),
+        )  # fmt: skip
+
+    def _gemm(
+        self, a: Instruction, b: Instruction, scopes: tuple[str, ...], part: Pass, line: int,
+        contract: tuple[int, int] = (1, 0),
+    ) -> Instruction:  # fmt: skip
+        """A product by cuBLAS; the second part of its result is workspace, which it clears where it splits the sum."""
+        m, k = a.shape.dims[1 - contract[0]], a.shape.dims[contract[0]]
+        n = b.shape.dims[1 - contract[1]]
+        dims = {
+            "lhs_contracting_dimensions": [str(contract[0])], "rhs_contracting_dimensions": [str(contract[1])],
+            "lhs_batch_dimensions": [], "rhs_batch_dimensions": [],
+        }  # fmt: skip
+        config = json.dumps({"gemm_backend_config": {"dot_dimension_numbers": dims, "epilogue": "DEFAULT"}})
+        product = kernels.gemm(m, n, k, "tn" if part == "forward" else "nt")
+        works = [Work(product.name, product.duration)]
+        if contract == (0, 0):
+            works.insert(0, Work("Memset", kernels.FLOOR_NS, filled=4096))
+        call = self.builder.add(
+            "cublas-gemm", "custom-call", (Shape("bf16", (m, n)), Shape("u8", (4_194_304,))), [a, b],
+            more=block(28, "__cublas$gemm") + block(43, config), scopes=scopes, part=part, line=line,
+            op_name=_op_name(scopes, part, "dot_general"), works=tuple(works), flops=2 * m * n * k,
+        )  # fmt: skip
+        return self.builder.add("get-tuple-element", "get-tuple-element", call.shape, [call], more=number(13, 0))
+
+    def _attention(self, operands: list[Instruction], scopes: tuple[str, ...], part: Pass) -> Instruction:
+        """Attention by cuDNN, forward or backward."""
+        o = self._options
+        flops = 4 * o.batch * o.tokens * o.tokens * o.width * (1 if part == "forward" else 2)
+        target = "__cudnn$fmhaSoftmax" + ("" if part == "forward" else "Backward")
+        kernel = Work(
+            f"cudnn_generated_fort_native_sdpa_sm90_flash_{'fprop' if part == 'forward' else 'bprop'}_wgmma_f16_knob",
+            kernels.roofline(flops, 4 * self._rows.bytes),
+        )
+        return self.builder.add(
+            "cudnn-fmha", "custom-call", self._rows, operands, more=block(28, target), scopes=scopes, part=part,
+            op_name=_op_name(scopes, part, "dot_product_attention"), line=28, works=(kernel,),
+        )  # fmt: skip
+
+
+def _op_name(scopes: tuple[str, ...], part: Pass, primitive: str) -> str:
+    """As JAX writes it: what is differentiated is named by its outermost scope."""
+    if "adam" in scopes:
+        return "/".join((f"jit({FUNCTION})", *scopes, primitive))
+    outer = f"jvp({scopes[0]})"
+    outer = outer if part == "forward" else f"transpose({outer})"
+    return "/".join((f"jit({FUNCTION})", outer, *scopes[1:], primitive))
