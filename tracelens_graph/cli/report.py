@@ -113,7 +113,7 @@ def report(
         typer.Option(
             metavar="FILE",
             show_default=False,
-            help="Write a page to click through: verdict, timeline, flame graph, tables, roofline. One file, no network.",
+            help="Write a page to click through, one file: verdict, timeline, flame graph, tables, roofline.",
         ),
         Written((".html", ".htm")),
     ] = None,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -155,7 +156,7 @@ def lanes(w: Window, d: Drawn) -> dict[str, list[dict[str, Any]]]:
 
     def runs(key: np.ndarray) -> list[tuple[int, int]]:
         edges = [0, *(np.flatnonzero(np.diff(key)) + 1).tolist(), len(key)] if len(key) else []
-        return list(zip(edges[:-1], edges[1:], strict=True))
+        return list(pairwise(edges))
 
     devices = len(np.unique(c.device[d.gpu]))
     streams, stream = np.unique(np.stack((c.device[d.gpu], c.stream[d.gpu])), axis=1, return_inverse=True)

@@ -22,6 +22,8 @@ _BUSY = {
 """Rows of the timeline that are no idle time -> label and class."""
 
 _LONGEST = 2000
+_USUAL = ("histogram_bins", "models")
+"""Options that are given where nobody asked for anything."""
 
 
 def overview(
@@ -121,7 +123,7 @@ def _facts(about: Facts, held: Mapping[str, Table]) -> Iterable[tuple[str, str]]
             text = f"{value:,.3f}" if isinstance(value, float) else str(value)
             yield str(row["what"]), f"{text} {row['unit'] or ''}".strip()
     for name, value in about.options.items():
-        if value not in (None, False, ""):
+        if value not in (None, False, "") and name not in _USUAL:
             yield name.replace("_", " "), str(value)
     if about.linked:
         yield "linked", about.linked

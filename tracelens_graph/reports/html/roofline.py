@@ -1,4 +1,4 @@
-"""The roofline of a page: roofs of the device, and a point for each operation with the arguments that it was called with."""
+"""The roofline of a page: roofs of the device, and a point for each operation by its arguments."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 // The flame graph of GPU time, drawn from the top down.
 class Flame {
   static ROW = 19;
+  static PASSES = ["forward", "backward", "optimizer", "none"];
 
   constructor(app) {
     this.app = app;
@@ -81,7 +82,10 @@ class Flame {
     const width = this.box.clientWidth;
     if (!width || !this.made) return;
     const ratio = window.devicePixelRatio || 1, { made, options, trace } = this;
-    this.boxes = Stacks.boxes(made, this.zoomed, { ...options, least: 0.5 / width });
+    this.boxes = Stacks.boxes(made, this.zoomed, {
+      ...options, least: 0.5 / width,
+      isApart: (frame) => Flame.PASSES.includes(trace.body.classes[trace.classOf[made.name[frame]]]),
+    });
     const rows = this.boxes.reduce((most, box) => Math.max(most, box.row + 1), 1);
     const height = rows * Flame.ROW;
     this.canvas.width = Math.round(width * ratio);

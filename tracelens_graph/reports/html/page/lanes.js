@@ -7,18 +7,19 @@ class Lanes {
 
   constructor(trace) {
     this.trace = trace;
-    const busy = (lane) => (lane.launches || 0) * 1e9 + lane.n;
+    const busy = (lane) => (lane.launches ? 1e12 : 0) + lane.thread;
     const of = (...groups) => trace.lanes.filter((lane) => lane.n && groups.includes(lane.group));
-    const host = of("host", "call").sort((a, b) => busy(b) - busy(a) || (a.group < b.group ? 1 : -1));
+    const launches = (lane) => lane.group === "call" && lane.launches > 0;
+    const host = of("host", "call").filter((lane) => !launches(lane)).sort((a, b) => busy(b) - busy(a) || (a.group < b.group ? 1 : -1));
     host.forEach((lane, k) => (lane.isLow = k > 3 && lane.deep > 1));
     this.regions = [
       { name: "top", lanes: of("note"), share: 0.25, scroll: 0 },
       { name: "host", lanes: host, share: 1, scroll: 0 },
-      { name: "gpu", lanes: of("gpu", "idle"), share: 0.45, scroll: 0 },
+      { name: "gpu", lanes: [...of("call").filter(launches), ...of("gpu"), ...of("idle")], share: 0.45, scroll: 0 },
     ];
-    for (const lane of this.regions[0].lanes) lane.title = `steps, annotations · ${lane.title}`;
-    const gpu = this.regions[2];
-    gpu.lanes.sort((a, b) => (a.group > b.group ? 1 : a.group < b.group ? -1 : b.n - a.n));
+    this.regions[0].lanes.forEach((lane, k) => (lane.name = k ? `annotations, ${lane.title}` : "steps, annotations"));
+    const order = ["call", "gpu", "idle"];
+    this.regions[2].lanes.sort((a, b) => order.indexOf(a.group) - order.indexOf(b.group) || b.n - a.n);
   }
 
   // Lay lanes out in a height, below the axis.

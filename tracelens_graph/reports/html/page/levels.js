@@ -42,8 +42,8 @@ const Levels = {
     let e = 0;
     const inner = new Int32Array(made.depth.length);
     for (const { title, n, launches } of lanes) {
-      const host = made.lanes.push({ title, group: "host", n: 0, launches }) - 1;
-      const runtime = made.lanes.push({ title: `${title} · launches`, group: "call", n: 0, launches }) - 1;
+      const host = made.lanes.push({ title, group: "host", n: 0, launches, thread: n }) - 1;
+      const runtime = made.lanes.push({ title: `${title}: launches`, name: `launches, ${title}`, group: "call", n: 0, launches, thread: n }) - 1;
       const open = [];
       for (const end = e + n; e < end; e++) {
         const depth = made.depth[e], above = depth ? open[depth - 1] : -1;

@@ -130,7 +130,7 @@ class App {
     box.replaceChildren(
       el("div", { class: "what" }, el("b", {}, name[1]), ...lines.map(([kind, text]) => el("span", { class: kind }, text))),
       el("div", { class: "around" },
-        above.length ? el("div", { class: "path" }, "in ", ...above.flatMap((one, k) => (k ? [" › ", node(one)] : [node(one)]))) : null,
+        above.length ? el("div", { class: "path" }, "in ", ...above.reverse().flatMap((one, k) => (k ? [" ‹ ", node(one)] : [node(one)]))) : null,
         launched.length && e < trace.first.gpu ? el("div", { class: "path" }, "launches ", ...launched.slice(0, 12).flatMap((one, k) => (k ? [", ", node(one)] : [node(one)])),
           launched.length > 12 ? ` and ${Show.count(launched.length - 12)} more` : null) : null),
       el("div", { class: "acts" },
@@ -149,7 +149,7 @@ class App {
     let gpu = 0;
     for (const e of this.matches) if (e >= this.trace.first.gpu) gpu += this.trace.dur[e];
     this.gpuMatched = gpu;
-    this.say(box.value ? `${Show.count(this.matches.length)} found${gpu ? `, ${Show.span(gpu)} on the GPU` : ""}` : "");
+    this.say(box.value ? `${Show.count(this.matches.length)} found${gpu ? `, ${Show.span(gpu)} of GPU` : ""}` : "");
     this.timeline.ask();
     if (this.shown === "flame") this.flame.draw();
   }

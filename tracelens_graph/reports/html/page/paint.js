@@ -65,6 +65,9 @@ class Painter {
     const { line, cover, longest, color, bright, width, palette, trace } = this;
     const level = this.level(scale), to = from + width * scale, lit = trace.lit, idle = trace.first.idle;
     line.fill(palette.empty);
+    cover.fill(0);
+    longest.fill(-1);
+    bright.fill(0);
     let first = width, last = -1;
     for (let i = Painter.firstIn(level, track, from), end = level.from[track + 1]; i < end; i++) {
       const begin = level.start[i];
@@ -81,9 +84,7 @@ class Painter {
       } else {
         const at = Math.floor(x);
         if (at < 0 || at >= width) continue;
-        if (at > last || at < first) cover[at] = longest[at] = bright[at] = 0;
         if (first > at) first = at;
-        for (let gap = last + 1; gap < at && last >= 0; gap++) cover[gap] = 0;
         if (at > last) last = at;
         cover[at] += (level.isEvent ? stop - begin : level.sum[i]) / scale;
         if (isLit) bright[at] = 1;
@@ -94,7 +95,7 @@ class Painter {
       }
     }
     for (let at = first; at <= last; at++) {
-      if (cover[at] <= 0 && !longest[at]) continue;
+      if (longest[at] < 0) continue;
       const share = Math.max(Painter.LEAST, Math.min(1, cover[at]));
       line[at] = palette.pixel(color[at], bright[at] ? share : Painter.FAINT);
     }

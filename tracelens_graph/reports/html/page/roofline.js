@@ -28,7 +28,7 @@ class Roofline {
     const upwards = ends([...points.map((one) => one.y), ...roofs.map((one) => one.tflops)]);
     const x = (value) => left + ((Math.log10(value) - across[0]) / (across[1] - across[0])) * (width - left - right);
     const y = (value) => height - bottom - ((Math.log10(value) - upwards[0]) / (upwards[1] - upwards[0])) * (height - top - bottom);
-    const made = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "Roofline; the table below it says the same" });
+    const made = svg("svg", { viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "xMinYMid meet", role: "img", "aria-label": "Roofline; the table below it says the same" });
     const text = (value, at, props = {}) => {
       const one = svg("text", { x: at[0], y: at[1], ...props });
       one.textContent = value;
@@ -75,7 +75,7 @@ class Roofline {
   }
 
   static power(k) {
-    return k >= 0 && k < 4 ? Show.count(10 ** k) : k < 0 && k > -4 ? String(10 ** k) : `10^${k}`;
+    return k >= 0 && k < 4 ? Show.count(10 ** k) : k < 0 && k > -4 ? String(10 ** k) : `10${[...String(k)].map((digit) => "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"["-0123456789".indexOf(digit)]).join("")}`;
   }
 
   says(one, texts) {

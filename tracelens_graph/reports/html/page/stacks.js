@@ -85,7 +85,7 @@ const Stacks = {
   },
 
   // Boxes from a frame on: {frames (a chain), x, width, row}, left-heavy or by time; too narrow ones are left out.
-  boxes(made, root, { byTime, collapsed, least }) {
+  boxes(made, root, { byTime, collapsed, least, isApart }) {
     const found = [], { total, first } = made;
     const whole = root < 0 ? made.sum : total[root];
     const order = byTime ? (a, b) => first[a] - first[b] : (a, b) => total[b] - total[a];
@@ -94,7 +94,7 @@ const Stacks = {
       const width = total[frame] / whole;
       if (!(width >= least)) return;
       const chain = [frame];
-      while (collapsed) {
+      while (collapsed && !isApart(frame)) {
         const kids = [...made.kids(chain[chain.length - 1])].filter((kid) => total[kid] > 0);
         if (kids.length !== 1 || total[kids[0]] !== total[frame]) break;
         chain.push(kids[0]);

@@ -59,7 +59,7 @@ class Timeline {
             lane.isLow = !lane.isLow && lane.deep > 1;
             this.resize();
           },
-        }, lane.title);
+        }, lane.name || lane.title);
         region.element.append(lane.button);
       }
       this.gutter.append(region.element);
@@ -191,11 +191,11 @@ class Timeline {
     context.textBaseline = "middle";
     const left = whole ? `${Show.moment(base)} +` : "";
     const reserved = left ? context.measureText(left).width + 16 : 0;
-    for (let t = Math.ceil((from + lead) / step) * step; t < to + lead; t += step) {
+    for (let t = Math.ceil((from + lead) / step) * step + 0; t < to + lead; t += step) {
       const x = this.x(t - lead);
       context.fillStyle = palette.lineCss;
       context.fillRect(x, Timeline.AXIS - 6, 1, 6);
-      const label = `${Show.number((t - base) / size, digits)} ${unit}`;
+      const label = `${Show.number((t - base) / size + 0, digits)} ${unit}`;
       context.fillStyle = palette.dimCss;
       if (x > reserved && x + context.measureText(label).width + 4 < width) context.fillText(label, x + 3, 10);
     }
