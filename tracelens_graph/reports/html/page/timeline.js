@@ -80,6 +80,11 @@ class Timeline {
     this.image = this.context.createImageData(this.canvas.width, this.canvas.height);
     this.pixels = new Uint32Array(this.image.data.buffer);
     this.recolor();
+    if (this.hidden >= 0) {
+      const e = this.hidden;
+      this.hidden = -1;
+      this.reveal(e);
+    }
   }
 
   recolor() {
@@ -105,7 +110,7 @@ class Timeline {
   }
 
   ask() {
-    if (this.asked) return;
+    if (this.asked || !this.image) return;
     this.asked = requestAnimationFrame(() => {
       this.asked = 0;
       const before = performance.now();
@@ -275,6 +280,10 @@ class Timeline {
   }
 
   reveal(e) {
+    if (!this.image) {
+      this.hidden = e; // where rows stand is known once the view is shown
+      return;
+    }
     this.lanes.reveal(e);
     this.place();
     const { start } = this.trace, { from, to } = this.view;
