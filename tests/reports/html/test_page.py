@@ -326,11 +326,12 @@ def test_everything_that_acts_has_a_name(opened: Opened) -> None:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_light_and_dark_differ_and_nothing_overflows(scheme: str, opened: Opened) -> None:
-    page = opened(page_of(load_core(small_trace())), color_scheme=scheme)
+    page = opened(page_of(load_core(small_trace())), hash="#view=overview&uid=9", width=1100, color_scheme=scheme)
     background = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert background == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 23, 26)"}[scheme]
     for view in VIEWS:
         show(page, view)
-        assert page.evaluate("document.documentElement.scrollWidth") <= 1280
+        assert page.evaluate("document.documentElement.scrollWidth") <= 1100
+        assert page.evaluate("document.querySelector('#help').getBoundingClientRect().right") <= 1100
     page.click("#theme")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") != background

@@ -6,6 +6,7 @@ Times stay whole nanoseconds. Callers are not stored: rows of the host stand in 
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -24,6 +25,8 @@ ANNOTATIONS = (Kind.Step, Kind.Annotation)
 DRAWN_KINDS = (*HOST_KINDS, *ANNOTATIONS, *GPU_KINDS)
 
 _LONGEST_ARGUMENTS = 160
+_THREAD = re.compile(r"thread (?P<number>\d+) \((?P<name>.+)\)")
+"""What PyTorch calls threads."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +155,9 @@ def lanes(w: Window, d: Drawn) -> dict[str, list[dict[str, Any]]]:
 
     def thread(code: int) -> str:
         pid, tid = core.threads[code]
-        return clean(told.get((str(pid), str(tid))) or f"thread {tid}", 60)
+        name = told.get((str(pid), str(tid))) or f"thread {tid}"
+        usual = _THREAD.fullmatch(name)
+        return clean(f"{usual['name']} {usual['number']}" if usual else name, 60)
 
     def runs(key: np.ndarray) -> list[tuple[int, int]]:
         edges = [0, *(np.flatnonzero(np.diff(key)) + 1).tolist(), len(key)] if len(key) else []

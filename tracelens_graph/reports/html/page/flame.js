@@ -126,7 +126,7 @@ class Flame {
 
   // Of a chain the innermost frame tells most; outer ones are told as far as there is room.
   fitted(context, chain, room) {
-    const letters = Math.floor(room / 6.2);
+    const letters = Math.floor(room / 6.8);
     const whole = this.label(chain);
     if (whole.length <= letters) return whole;
     const last = this.trace.shortName(this.made.name[chain[chain.length - 1]]);

@@ -5,7 +5,7 @@ class Palette {
     const read = (name) => Palette.rgb(style.getPropertyValue(`--${name}`).trim() || "#888888");
     this.colors = [...classes, ...causes.map((cause) => `idle-${cause.class}`)].map(read);
     this.css = this.colors.map(([r, g, b]) => `rgb(${r},${g},${b})`);
-    this.ink = this.colors.map(([r, g, b]) => (0.299 * r + 0.587 * g + 0.114 * b > 140 ? "#000" : "#fff"));
+    this.ink = this.colors.map(([r, g, b]) => (0.299 * r + 0.587 * g + 0.114 * b > 120 ? "#000" : "#fff"));
     this.back = read("back");
     for (const name of ["text", "dim", "line", "back", "accent"]) this[`${name}Css`] = style.getPropertyValue(`--${name}`).trim();
   }
