@@ -335,3 +335,18 @@ def test_light_and_dark_differ_and_nothing_overflows(scheme: str, opened: Opened
         assert page.evaluate("document.querySelector('#help').getBoundingClientRect().right") <= 1100
     page.click("#theme")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") != background
+
+
+@parametrize("path", QWEN)
+def test_every_view_prints(path: Path, opened: Opened) -> None:
+    page = opened(page_of(loaded(path)))
+    for view in VIEWS:
+        show(page, view)
+        page.evaluate("dispatchEvent(new Event('beforeprint'))")
+        page.emulate_media(media="print")
+        height = page.evaluate(f"document.getElementById('view-{view}').getBoundingClientRect().height")
+        assert height > 400, view
+        assert page.is_hidden("#search")
+        page.emulate_media(media="screen")
+        page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.pdf().startswith(b"%PDF")

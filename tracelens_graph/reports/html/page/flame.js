@@ -17,15 +17,16 @@ class Flame {
       ...Object.entries(flame.views).map(([name, says]) => el("option", { value: name }, says)));
     const step = el("select", { "aria-label": "Step", onchange: () => this.set({ step: Number(step.value) }) },
       el("option", { value: 0 }, "all steps"), ...flame.steps.map((name, k) => el("option", { value: k + 1 }, name)));
-    const check = (name, label) => el("label", {}, el("input", {
-      type: "checkbox", checked: this.options[name], onchange: (event) => this.set({ [name]: event.target.checked }),
-    }), label);
+    this.checks = {};
+    const check = (name, label) => el("label", {}, (this.checks[name] = el("input", {
+      type: "checkbox", onchange: (event) => this.set({ [name]: event.target.checked }),
+    })), label);
     this.crumbs = el("nav", { class: "crumbs", "aria-label": "Zoomed to" });
     this.matched = el("output", { class: "matched" });
     this.canvas = el("canvas", { tabIndex: 0, role: "img", "aria-label": "Flame graph of GPU time. The table below it says the same." });
     this.box = el("div", { class: "frames" }, this.canvas);
     this.list = el("div", { class: "twin" });
-    this.views = views;
+    Object.assign(this, { views, step });
     this.root.append(
       el("div", { class: "bar" }, views, flame.steps.length ? step : null, check("byTime", "by time"),
         check("isInverted", "inverted"), check("collapsed", "collapse chains"), this.matched),
@@ -53,6 +54,8 @@ class Flame {
     const { view, step, isInverted } = this.options;
     this.made = Stacks.of(this.trace.columns, view, step, isInverted);
     this.views.value = view;
+    this.step.value = step;
+    for (const [name, box] of Object.entries(this.checks)) box.checked = this.options[name];
     this.draw();
     this.listFrames();
   }
@@ -101,8 +104,8 @@ class Flame {
     context.textBaseline = "middle";
     this.width = width;
     for (const box of this.boxes) {
-      const last = box.chain[box.chain.length - 1], isLit = !trace.lit || box.chain.some((frame) => trace.lit[made.name[frame]]);
-      const of = trace.classOf[made.name[box.chain.length > 1 ? last : box.chain[0]]];
+      const told = this.telling(box.chain), isLit = !trace.lit || box.chain.some((frame) => trace.lit[made.name[frame]]);
+      const of = trace.classOf[made.name[told]];
       const x = box.x * width, y = box.row * Flame.ROW, size = box.width * width;
       context.globalAlpha = isLit ? 1 : 0.2;
       context.fillStyle = palette.css[of];
@@ -124,13 +127,18 @@ class Flame {
     this.matchedNs = total;
   }
 
-  // Of a chain the innermost frame tells most; outer ones are told as far as there is room.
+  // The frame of a chain that tells most: what is nearest to the kernel.
+  telling(chain) {
+    return this.options.isInverted ? chain[0] : chain[chain.length - 1];
+  }
+
   fitted(context, chain, room) {
     const letters = Math.floor(room / 6.8);
     const whole = this.label(chain);
     if (whole.length <= letters) return whole;
-    const last = this.trace.shortName(this.made.name[chain[chain.length - 1]]);
-    return Show.cut(chain.length > 1 && last.length + 2 <= letters ? `…${last}` : last, letters);
+    const told = this.trace.shortName(this.made.name[this.telling(chain)]);
+    if (chain.length === 1) return Show.cut(told, letters);
+    return Show.cut(this.options.isInverted ? `${told}…` : told.length + 1 <= letters ? `…${told}` : told, letters);
   }
 
   drawCrumbs() {
