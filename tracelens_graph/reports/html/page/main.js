@@ -6,6 +6,9 @@ class App {
     ["0", "the whole trace"], ["/", "search"], ["n N", "next match, the one before"], ["1 … 5", "views"], ["Esc", "select nothing, search nothing"],
   ];
 
+  // Events among which a search takes longer than a keystroke.
+  static MANY = 200_000;
+
   constructor() {
     this.head = JSON.parse(document.getElementById("head").textContent);
     this.selection = -1;
@@ -175,7 +178,13 @@ class App {
 
   listen() {
     const search = document.getElementById("search"), on = (id, act) => document.getElementById(id).addEventListener("click", act);
-    search.addEventListener("input", () => this.trace && this.search(search.value));
+    let typing = 0;
+    search.addEventListener("input", () => {
+      if (!this.trace) return;
+      clearTimeout(typing);
+      if (this.trace.n < App.MANY) this.search(search.value);
+      else typing = setTimeout(() => this.search(search.value), 200);
+    });
     search.addEventListener("keydown", (event) => {
       if (event.key === "Enter") this.next(event.shiftKey ? -1 : 1);
       if (event.key === "Escape") { this.search(""); search.blur(); }

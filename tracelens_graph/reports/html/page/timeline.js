@@ -259,7 +259,10 @@ class Timeline {
     begin = Math.min(Math.max(begin, low - all * 0.05), high + all * 0.05 - span);
     this.view = { from: begin, to: begin + span };
     this.ask();
-    if (!this.twin.hidden) this.listTwin();
+    if (!this.twin.hidden) {
+      clearTimeout(this.listing);
+      this.listing = setTimeout(() => this.listTwin(), 150);
+    }
   }
 
   zoom(factor, x) {
