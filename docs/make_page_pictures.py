@@ -1,4 +1,4 @@
-"""Take the pictures of pages that the tool draws: docs/pictures/roofline.png and ranks.png.
+"""Take the pictures of pages that the tool draws: docs/pictures/roofline.png, ranks.png and page-*.png.
 
     python docs/make_page_pictures.py
 
@@ -31,15 +31,38 @@ class Picture(NamedTuple):
         command: the words of the command; JOB stands for the folder of the traces.
         job: arguments of the simulation.
         height: pixels from the top of the page.
+        option: of the command, for the file.
+        place: what of the page is shown, as it stands behind `#` in its address.
+        before: what is done to it then.
     """
 
     command: str
     job: dict[str, Any]
     height: int
+    option: str = "-o"
+    place: str = ""
+    before: str = ""
+
+
+_TRAINING = {"ranks": 2, "steps": 2, "seed": 7, "read_loss": True}
+_LAUNCHES = """() => {
+  const {timeline, trace} = tracelensGraph, row = trace.first.gpu;
+  const found = trace.search("_RING_LL").find((e) => e >= row);
+  tracelensGraph.search("");
+  tracelensGraph.select(found, "key");
+  timeline.show(trace.start[found] - 1.2e6, trace.start[found] + 8e5);
+}"""
+
+
+def _report(place: str, before: str = "") -> Picture:
+    return Picture("report JOB/rank0.json.gz --arch h100-sxm", _TRAINING, 800, "--html", place, before)
 
 
 PICTURES = {
-    "roofline": Picture("roofline JOB/rank0.json.gz", {"ranks": 2, "steps": 2, "seed": 7, "read_loss": True}, 750),
+    "page-overview": _report("view=overview"),
+    "page-timeline": _report("view=timeline", _LAUNCHES),
+    "page-flame": _report("view=flame"),
+    "roofline": Picture("roofline JOB/rank0.json.gz", _TRAINING, 750),
     "ranks": Picture(
         "ranks JOB",
         {
@@ -64,12 +87,15 @@ def main() -> None:
             taken = DOCS / "pictures" / f"{name}.png"
             write(simulate(**picture.job), job, traces_only=True)
             words = picture.command.replace("JOB", str(job)).split()
-            result = CliRunner().invoke(app, [*words, "-o", str(drawn)], catch_exceptions=False)
+            result = CliRunner().invoke(app, [*words, picture.option, str(drawn)], catch_exceptions=False)
             if result.exit_code:
                 raise SystemExit(result.stderr)
             page.set_viewport_size({"width": _WIDTH, "height": picture.height})
-            page.goto(drawn.as_uri())
+            page.goto(f"{drawn.as_uri()}#{picture.place}")
             page.wait_for_timeout(_DRAWN_MS)
+            if picture.before:
+                page.evaluate(picture.before)
+                page.wait_for_timeout(_DRAWN_MS / 6)
             page.screenshot(path=taken)
             print(taken)
 

@@ -59,6 +59,7 @@ OUTPUTS = {
     ("report", "xlsx"): Output("report TRACE --xlsx PLACE", "r.xlsx"),
     ("report", "json"): Output("report TRACE --json PLACE", "r.json"),
     ("report", "markdown"): Output("report TRACE --markdown PLACE", "r.md"),
+    ("report", "html"): Output("report TRACE --html PLACE", "page.html"),
     ("compare", "csv"): Output("compare TRACE TRACE --names a,b --csv PLACE", "diff", ("gpu_timeline.csv",)),
     ("diff", "csv"): Output("diff TRACE TRACE --csv PLACE", "structure", ("diff_totals.csv", "diff_places.csv")),
     ("diff", "json"): Output("diff TRACE TRACE --json PLACE", "d.json"),

@@ -7,11 +7,14 @@ import gzip
 import json
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from handmade import Run, small_trace, span
+from html_pages import read
 
 from tracelens_graph.marks import COMMENT
 from tracelens_graph.simulate import simulate, write
@@ -89,6 +92,41 @@ def test_files(run: Run, trace_file: Path, tmp_path: Path) -> None:
     with (out / "ops_unique_args.csv").open(newline="") as file:
         header = next(csv.reader(file))
     assert {"is_recompute", "call_stack", "entry_point"} < set(header)
+
+
+def test_a_page(run: Run, trace_file: Path, tmp_path: Path) -> None:
+    page = tmp_path / "r.html"
+    code, text, err = run("report", trace_file, "--html", page, "--json", tmp_path / "r.json")
+    assert (code, err) == (0, "")
+    assert text.endswith(f"page written to {page}\n")
+    found = read(page.read_text())
+    tables = {table["name"]: table for table in found.body["tables"]}
+    assert DEFAULT <= set(tables)
+    document = json.loads((tmp_path / "r.json").read_text())
+    for name, told in document["tables"].items():
+        assert tables[name]["rows"] == len(told["rows"])
+    said = [finding["text"] for finding in found.head["overview"]["findings"]]
+    assert said == [finding["text"] for finding in document["verdict"]]
+    assert all("TRACE" not in finding["ask"] for finding in found.head["overview"]["findings"])
+    assert str(tmp_path) not in json.dumps([found.head, found.body])
+    code, text, _ = run("report", trace_file, "--step", "5", "--html", "-")
+    assert text.startswith("<!DOCTYPE html>")
+    assert read(text).head["overview"]["window"] == "step 5"
+
+
+def test_a_page_of_several_traces_is_refused(run: Run, job: Path, tmp_path: Path) -> None:
+    code, _, err = run("report", job, "--html", tmp_path / "r.html")
+    assert (code, "and --html take one trace, not " in err) == (2, True)
+
+
+def test_what_makes_a_page_is_imported_for_a_page_only(trace_file: Path) -> None:
+    program = (
+        "import sys; from tracelens_graph.cli import main; sys.argv = ['x', 'report', sys.argv[1]]\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "assert not [name for name in sys.modules if name.startswith('tracelens_graph.reports.html')]"
+    )
+    subprocess.run([sys.executable, "-c", program, str(trace_file)], check=True, capture_output=True)
 
 
 def test_one_table(run: Run, trace_file: Path) -> None:

@@ -110,6 +110,15 @@ def report(
     ] = None,
     json: JsonFile = None,
     markdown: MarkdownFile = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            show_default=False,
+            help="Write a page to click through, one file: verdict, timeline, flame graph, tables, roofline.",
+        ),
+        Written((".html", ".htm")),
+    ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Print all tables, not the first screen.")] = False,
     table: TableNames = None,
     format: FormatOption = Format.table,
@@ -136,6 +145,8 @@ def report(
 
     Example: tracelens-graph report trace.json.gz --table kernel_summary --table step_summary
 
+    Example: tracelens-graph report trace.json.gz --html report.html
+
     Example: tracelens-graph report trace.json.gz --step 3 --csv tables/ --fail-if 'idle_percent > 20'
     """  # fmt: skip
     from tracelens_graph.analyses.report.report_tables import ReportOptions
@@ -159,12 +170,12 @@ def report(
             _check_table(name, options.extension)
     if asked and everything:
         raise typer.BadParameter("--all prints all tables, --table some: give one of them")
-    files = {"--csv": csv, "--xlsx": xlsx, "--json": json, "--markdown": markdown}
+    files = {"--csv": csv, "--xlsx": xlsx, "--json": json, "--markdown": markdown, "--html": html}
     if asked and (named_files := [option for option, path in files.items() if path is not None]):
         raise typer.BadParameter(f"{named_files[0]} writes all tables, --table prints some: give one of them")
     if format is not Format.table and len(asked) != 1:
         raise typer.BadParameter(
-            "--format needs one --table; files are written by --csv, --xlsx, --json and --markdown"
+            "--format needs one --table; files are written by --csv, --xlsx, --json, --markdown and --html"
         )
     conditions = gate.parse(fail_if or [], options=options)
     paths = traces_named(traces)
@@ -176,14 +187,14 @@ def report(
         raise typer.BadParameter("--compare-with adds to a table that --no-models leaves out")
     if "diff_stats" in asked and compare_with is None:
         raise typer.BadParameter("--table diff_stats needs --compare-with")
-    if len(paths) > 1 and (xlsx or json or markdown or format is not Format.table):
-        raise typer.BadParameter(f"--format, --xlsx, --json and --markdown take one trace, not {len(paths)}")
+    if len(paths) > 1 and (xlsx or json or markdown or html or format is not Format.table):
+        raise typer.BadParameter(f"--format, --xlsx, --json, --markdown and --html take one trace, not {len(paths)}")
     if scheduler is not None and len(paths) == 1:
         raise typer.BadParameter("--scheduler takes several traces, such as the ranks of a job, not 1")
     if scheduler is not None and (csv or cache or extension):
         raise typer.BadParameter("--csv, --cache and --extension need files of this machine; --scheduler uses others")
     request = Request(
-        options, extension or [], window, conditions, csv, xlsx, json, markdown, asked, everything or bool(sort),
+        options, extension or [], window, conditions, csv, xlsx, json, markdown, html, asked, everything or bool(sort),
         format, arch, compare_with, top, sort, cache, terminal_width(sys.stdout), wants_color(sys.stdout), protection(),
         options_of_commands(), et, layout,
     )  # fmt: skip

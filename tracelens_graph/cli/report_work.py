@@ -55,6 +55,7 @@ class Request:
     xlsx: Path | None
     json: Path | None
     markdown: Path | None
+    html: Path | None
     tables: list[str]
     everything: bool
     format: Format
@@ -73,7 +74,7 @@ class Request:
     @property
     def is_for_files_only(self) -> bool:
         """Whether files are written, and nothing but that is said on the terminal."""
-        return bool(self.folder or self.xlsx or self.json or self.markdown)
+        return bool(self.folder or self.xlsx or self.json or self.markdown or self.html)
 
     def call(self, trace: str) -> Call:
         """What was asked of a trace, for commands that follow."""
@@ -227,7 +228,8 @@ def _counted(core: Core, request: Request) -> Outcome:
 
     of_times = [name for name in request.tables if name not in CALL_TABLES]
     is_theirs = request.layout is Layout.tracelens
-    if of_times or is_theirs or request.conditions or request.compare_with or request.xlsx or request.markdown:
+    files = request.compare_with or request.xlsx or request.markdown or request.html
+    if of_times or is_theirs or request.conditions or files:
         core.info.check_times()
     w = request.window.of(core)
     tables = {name: make(w) for name, make in CALL_TABLES.items() if not request.tables or name in request.tables}
@@ -343,7 +345,7 @@ def _written(
         written = write_folder(tables, request.folder)
         yield f"{len(written)} tables written to {printable(str(request.folder))}\n"
     yield from _workbook(tables, request, "tables")
-    if request.is_for_files_only and not (request.json or request.markdown):
+    if request.is_for_files_only and not (request.json or request.markdown or request.html):
         return
     from tracelens_graph.analyses.diagnosis.verdict import verdict
     from tracelens_graph.reports.document import facts, report_json, report_markdown
@@ -359,6 +361,13 @@ def _written(
         with replacing(request.markdown) as file:
             file.write(report_markdown(w.core, findings, tables, about, rows).encode())
         yield from _said("verdict and key tables", request.markdown)
+    if request.html:
+        from tracelens_graph.reports.html.document import report_page
+
+        complete = request.call(about.source).complete
+        with replacing(request.html) as file:
+            file.write(report_page(w, findings, tables, about, complete, options.arch).encode())
+        yield from _said("page", request.html)
     if request.everything:
         call = request.call(trace)
         yield all_tables(

@@ -86,7 +86,7 @@ def _modelled(ops: Table) -> list[Record]:
 
 def _figure(rows: Sequence[Record], arch: Architecture) -> dict[str, Any]:
     """The picture as plotly.js takes it."""
-    roofs = _roofs(rows, arch)
+    roofs = device_roofs(rows, arch)
     across = _span([row["FLOPS/Byte"] for row in rows] + [ridge for *_, ridge in roofs])
     upwards = _span([row["TFLOPS/s_mean"] for row in rows] + [rate for _, rate, _ in roofs])
     lines, labels = _roof_lines(roofs, arch, across, upwards)
@@ -114,7 +114,7 @@ def _figure(rows: Sequence[Record], arch: Architecture) -> dict[str, Any]:
     }
 
 
-def _roofs(rows: Sequence[Record], arch: Architecture) -> list[tuple[str, float, float]]:
+def device_roofs(rows: Sequence[Record], arch: Architecture) -> list[tuple[str, float, float]]:
     """Precisions that occur, with rate and ridge; those with the same rate together, the greatest rate first."""
     by_rate: dict[float, list[str]] = {}
     for spec in sorted({row["Compute Spec"] for row in rows if row["Compute Spec"]}):

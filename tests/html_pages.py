@@ -1,0 +1,106 @@
+"""Pages of reports for tests: made as the command makes them, and read again without a browser."""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from base64 import b64decode
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from handmade import span
+
+from tracelens_graph.analyses.diagnosis.verdict import verdict
+from tracelens_graph.analyses.report.report_tables import ReportOptions, report_tables
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.window import Window, window_of
+from tracelens_graph.loading import load_core
+from tracelens_graph.perf.devices import Architecture, detect
+from tracelens_graph.reports.document import facts
+from tracelens_graph.reports.html.document import report_page
+
+NAMES = [
+    "<script>document.title = 'owned'</script>", "</script><script>document.title = 'owned'</script>",
+    "<img src=x onerror=\"document.title = 'owned'\">", "</style></title><!-- ", "\u2028line\nfeed\x1b[31m\u202e\x00",
+    "half \ud83d a pair", "__proto__", "constructor", "<" * 20_000, "y" * 1_000_000,
+]  # fmt: skip
+"""Names that a browser might obey, and some that are too long."""
+
+
+def page_of(g: Core | Window) -> str:
+    """The page of a graph, or of a window of it."""
+    w = window_of(g)
+    found = detect(w.core.info.metadata.get("deviceProperties"))
+    arch = found if isinstance(found, Architecture) else None
+    tables = report_tables(w, ReportOptions(arch=arch))
+    return report_page(w, verdict(w), {name: tables[name] for name in tables}, facts(w), lambda command: command, arch)
+
+
+@dataclass
+class Read:
+    """What a page holds.
+
+    Attributes:
+        head: what is there at once.
+        body: what is unpacked.
+        columns: its columns.
+    """
+
+    head: dict[str, Any]
+    body: dict[str, Any]
+    columns: dict[str, np.ndarray]
+
+
+def read(page: str) -> Read:
+    """What a page holds, by the description of its format and not by the code that wrote it."""
+    parts = dict(re.findall(r'<script type="[^"]*" id="(head|body|planes)">(.*?)</script>', page, re.DOTALL))
+    head = json.loads(parts["head"])
+    return Read(
+        head,
+        json.loads(zlib.decompress(b64decode(parts["body"]))),
+        unpacked(head["columns"], zlib.decompress(b64decode(parts["planes"]))),
+    )
+
+
+def unpacked(described: list[dict[str, Any]], planes: bytes) -> dict[str, np.ndarray]:
+    """Columns from byte planes."""
+    found, at = {}, 0
+    for column in described:
+        n = column["n"]
+        values = [0] * n
+        for plane in range(column["planes"]):
+            values = [value + (byte << 8 * plane) for value, byte in zip(values, planes[at : at + n], strict=True)]
+            at += n
+        if column["delta"]:
+            changes, total, values = values, 0, []
+            for change in changes:
+                total += -(change + 1) // 2 if change % 2 else change // 2
+                values.append(total)
+        found[column["name"]] = np.array(values, np.int64)
+    assert at == len(planes)
+    return found
+
+
+def policy_of(page: str) -> dict[str, str]:
+    """Directives of a page's policy."""
+    (told,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
+    return {name: value for name, _, value in (part.strip().partition(" ") for part in told.split(";"))}
+
+
+def hostile_page() -> str:
+    """A page of ops, kernels, frames, annotations, threads with names that nobody should obey."""
+    gpu = {"device": 0, "stream": 7}
+    events = [{"ph": "M", "name": "thread_name", "pid": 100, "tid": 100, "args": {"name": NAMES[1]}}]
+    for number, name in enumerate(NAMES, 1):
+        at = 1000.0 * number
+        events += [
+            span("user_annotation", name, at, 900),
+            span("python_function", f"{name}.py(3): {name}", at + 1, 800),
+            span("python_function", f"nn.Module: {name}", at + 2, 700),
+            span("cpu_op", name, at + 3, 600, Input_Dims=[[name[:50]]], Input_type=[name[:50]]),
+            span("cuda_runtime", "cudaLaunchKernel", at + 4, 5, correlation=number),
+            span("kernel", name, at + 50, 500, 0, 7, correlation=number, **gpu),
+        ]
+    return page_of(load_core(events))

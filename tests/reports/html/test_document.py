@@ -1,0 +1,131 @@
+"""The page as a file: its policy, its size, what it says, and that nothing of a trace is markup."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from hashlib import sha256
+from html.parser import HTMLParser
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+from handmade import HOSTILE, small_trace, span
+from hostile import hostile_trace
+from html_pages import hostile_page, page_of, policy_of, read
+
+from corpus import chosen_traces, loaded, parametrize
+from tracelens_graph.loading import load_core
+from tracelens_graph.reports.html.document import SCRIPTS, WORKER
+from tracelens_graph.reports.html.names import CLASSES, LONGEST, clean
+
+MOST_BYTES, PER_EVENT = 600_000, 6
+
+
+class Tags(HTMLParser):
+    """The tags of a page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+
+def test_the_policy_allows_the_pages_own_scripts_only() -> None:
+    page = page_of(load_core(small_trace()))
+    policy = policy_of(page)
+    script, style = page.rpartition("<script>")[2].partition("</script>")[0], page.partition("<style>")[2]
+    hashes = [b64encode(sha256(text.encode()).digest()).decode() for text in (script, style.partition("</style>")[0])]
+    assert policy == {
+        "default-src": "'none'", "script-src": f"'sha256-{hashes[0]}'", "style-src": f"'sha256-{hashes[1]}'",
+        "worker-src": "blob:", "img-src": "data:", "base-uri": "'none'", "form-action": "'none'",
+    }  # fmt: skip
+    assert page.index("http-equiv") < page.index("<title>")
+    assert "://" not in re.sub(r"http://www\.w3\.org/2000/svg", "", page)
+    assert not re.search(r"\son\w+=|<[^>]*\sstyle=|innerHTML|insertAdjacentHTML|document\.write|eval\(", page)
+
+
+def test_no_name_is_markup() -> None:
+    tags = Tags(hostile_page()).found
+    plain = Tags(page_of(load_core(small_trace()))).found
+    assert [tag for tag, _ in tags] == [tag for tag, _ in plain]
+    assert [sorted(attributes) for _, attributes in tags] == [sorted(attributes) for _, attributes in plain]
+
+
+def test_names_are_capped_and_stand_once() -> None:
+    page = hostile_page()
+    assert len(page) < 300_000
+    body = read(page).body
+    assert max(map(len, body["names"])) <= LONGEST + len("...")
+    kinds = list(zip(body["names"], read(page).columns["name.class"].tolist(), strict=True))
+    assert len(kinds) == len(set(kinds))
+    assert len(body["texts"]) == len(set(body["texts"]))
+    assert all(text.isprintable() for text in (*body["names"], *body["texts"]))
+    page.encode()
+
+
+def test_every_script_is_in_the_page_and_none_ends_early() -> None:
+    page = page_of(load_core(small_trace()))
+    folder = files("tracelens_graph.reports.html") / "page"
+    assert {*SCRIPTS, *WORKER} == {one.name for one in folder.iterdir() if one.name.endswith(".js")}
+    assert page.count("<script") == page.count("</script>") == 5
+
+
+@parametrize("path", chosen_traces())
+def test_size(path: Path) -> None:
+    core = loaded(path)
+    page = page_of(core)
+    assert len(page.encode()) <= MOST_BYTES + PER_EVENT * read(page).body["drawn"]["events"]
+
+
+def test_what_it_says_of_a_small_trace() -> None:
+    found = read(page_of(load_core(small_trace())))
+    said = found.head["overview"]
+    assert said["heading"].endswith("rank 3 of 8, GPU of tests, 3 GPU events")
+    assert ["rank", "3 of 8"] in said["facts"]
+    assert found.body["gpu_ns"] == 100_250
+    assert sum(part["ns"] for part in said["parts"]) == 159_000  # from 1001 to 1160 us
+    assert {"ops_summary", "modules", "python_lines", "idle_causes"} <= {
+        table["name"] for table in found.body["tables"]
+    }
+    assert clean(HOSTILE) in found.body["names"]
+    assert found.body["classes"] == list(CLASSES)
+
+
+def test_parts_of_the_span_add_up(corpus: Path) -> None:
+    for path in chosen_traces():
+        core = loaded(path)
+        if not len(core.gpu_rows):
+            continue
+        said = read(page_of(core)).head["overview"]
+        devices = len(set(core.columns.device[core.gpu_rows].tolist()))
+        if devices == 1:
+            assert sum(part["ns"] for part in said["parts"]) == core.everything.span_ns()
+
+
+def test_without_gpu_work_and_with_damaged_events() -> None:
+    events = small_trace()["traceEvents"]
+    host = [event for event in events if event.get("cat") not in ("kernel", "gpu_memcpy")]
+    found = read(page_of(load_core(host)))
+    assert found.body["gpu_ns"] == 0
+    assert found.head["overview"]["parts"] == []
+    assert found.body["drawn"]["events"] == 9
+
+
+def test_the_same_page_twice() -> None:
+    assert page_of(load_core(small_trace())) == page_of(load_core(small_trace()))
+
+
+@pytest.mark.parametrize("events", [[], [span("cpu_op", "a", 0, 1)], [span("kernel", "k", 1e12, 1, 0, 7)]])
+def test_of_next_to_nothing(events: list[dict[str, object]]) -> None:
+    assert read(page_of(load_core(events))).body["drawn"]["events"] == len(events)
+
+
+def test_a_hostile_file(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    path.write_bytes(hostile_trace())
+    read(page_of(load_core(path)))

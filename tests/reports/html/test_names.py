@@ -1,0 +1,54 @@
+"""Names on a page: once, capped, with their class."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from handmade import span
+
+from tracelens_graph.categories.kernel_rules import CATEGORIES
+from tracelens_graph.loading import load_core
+from tracelens_graph.reports.html.drawn import DRAWN_KINDS
+from tracelens_graph.reports.html.names import _OF_CATEGORY, CLASSES, LONGEST, Names, clean
+
+
+def test_most_used_names_come_first_and_kinds_are_told_apart() -> None:
+    gpu = {"device": 0, "stream": 7}
+    core = load_core(
+        [
+            span("cpu_op", "same", 0, 100), span("kernel", "same", 10, 5, 0, 7, **gpu),
+            *(span("kernel", "ampere_sgemm_128x64", 20 + 10 * k, 5, 0, 7, **gpu) for k in range(3)),
+            span("gpu_memcpy", "Memcpy HtoD", 90, 5, 0, 7, **gpu),
+            span("python_function", "nn.Module: Linear_0", 200, 5), span("python_function", "a/b.py(3): f", 300, 5),
+        ]
+    )  # fmt: skip
+    names = Names(core.everything, DRAWN_KINDS)
+    told = dict(zip(zip(names.texts, names.shorts, strict=True), [CLASSES[of] for of in names.classes], strict=True))
+    assert names.texts[0] == "ampere_sgemm_128x64"
+    assert names.texts.count("same") == 2
+    assert told["ampere_sgemm_128x64", "ampere_sgemm_128x64"] == "gemm"
+    assert told["Memcpy HtoD", "Memcpy HtoD"] == "copy"
+    assert told["nn.Module: Linear_0", "Linear_0"] == "module"
+    assert told["a/b.py(3): f", "b.py:3 f"] == "python"
+    found = names.of_rows(np.arange(len(core.columns)))
+    assert [names.texts[number] for number in found.tolist()] == [
+        core.names[code] for code in core.columns.name.tolist()
+    ]
+
+
+def test_further_names_have_one_number_each() -> None:
+    names = Names(load_core([span("cpu_op", "a", 0, 1)]).everything, DRAWN_KINDS)
+    assert names.add_each([("a", "op"), ("x", "none"), ("x", "module"), ("x", "none")]).tolist() == [1, 2, 3, 2]
+    assert names.class_of(3) == "module"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"), [("a\u202eb", "a\\u202eb"), ("\ud83d", "\\ud83d"), ("x" * 999, "x" * LONGEST + "...")]
+)
+def test_texts_are_made_visible_and_short(text: str, shown: str) -> None:
+    assert clean(text) == shown
+
+
+def test_classes_are_of_categories_that_there_are() -> None:
+    assert set(_OF_CATEGORY) <= set(CATEGORIES)
+    assert set(_OF_CATEGORY.values()) <= set(CLASSES)

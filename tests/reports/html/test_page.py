@@ -1,0 +1,366 @@
+"""The page in a browser: every view of real traces is clicked through, and its figures are those of the tables."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from handmade import small_trace, span
+from html_pages import NAMES, hostile_page, page_of
+
+from corpus import loaded, parametrize, traces_named
+from tracelens_graph.analyses.ops.ops import ops_summary
+from tracelens_graph.graph.core import Core
+from tracelens_graph.loading import load_core
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+TRACES = traces_named(
+    "tracelens/h100/qwen1.5-0.5b", "tracelens/mi300/resnet-ddp-checkpointing", "tracelens/mi300/normalization-layers",
+    "tracelens/mi300/torch-compile-triton", "tracelens/inference/vllm-decode/graph-replay", "tracelens/mi210/gpu-only",
+    "hta/critical-path/event-sync-multi-stream", "hta/cpu-only/rank-34",
+)  # fmt: skip
+QWEN = TRACES[:1]
+VIEWS = ("overview", "timeline", "flame", "tables", "roofline")
+ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
+PATIENCE_S = 30
+
+Opened = Callable[..., "Page"]
+
+
+@pytest.fixture(scope="module")
+def browser(chromium: str) -> Iterator[Browser]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS)
+        yield running
+        running.close()
+
+
+@pytest.fixture
+def opened(browser: Browser, tmp_path: Path) -> Iterator[Opened]:
+    """Opens a page, and holds that nothing on it went wrong, and that it asked for nothing."""
+    said: list[str] = []
+    asked: list[str] = []
+    pages: list[Page] = []
+
+    def call(text: str, before: str = "", hash: str = "", width: int = 1280, **options: Any) -> Page:
+        path = tmp_path / "page.html"
+        path.write_text(text)
+        page = browser.new_page(viewport={"width": width, "height": 800}, **options)
+        pages.append(page)
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on("request", lambda request: asked.append(request.url))
+        page.on("dialog", lambda dialog: said.append(dialog.message))
+        if before:
+            page.add_init_script(before)
+        page.goto(path.as_uri() + hash)
+        until(page, "document.documentElement.dataset.ready")
+        assert page.evaluate("document.documentElement.dataset.ready") == "yes"
+        return page
+
+    yield call
+    for page in pages:
+        page.close()
+    assert said == []
+    assert [url for url in asked if not url.startswith(("file:", "blob:"))] == []
+
+
+def until(page: Page, expression: str) -> Any:
+    """The value of an expression once it is true; the page's policy forbids what playwright would wait with."""
+    end = time.monotonic() + PATIENCE_S
+    while not (found := page.evaluate(expression)) and time.monotonic() < end:
+        time.sleep(0.02)
+    assert found, expression
+    return found
+
+
+def gpu_ns(core: Core) -> int:
+    return int(core.columns.dur_ns[core.gpu_rows].sum())
+
+
+def show(page: Page, view: str) -> None:
+    page.click(f"#tab-{view}")
+    assert page.is_visible(f"#view-{view}")
+    assert page.get_attribute(f"#tab-{view}", "aria-selected") == "true"
+
+
+@parametrize("path", TRACES)
+def test_every_view_of_a_real_trace(path: Path, opened: Opened) -> None:
+    core = loaded(path)
+    page = opened(page_of(core))
+    whole = gpu_ns(core)
+    assert page.inner_text(".headline h2")
+    for view in VIEWS:
+        show(page, view)
+    show(page, "timeline")
+    until(page, "tracelensGraph.timeline.drawTimes.length")
+    page.click("text=Events in view")
+    assert page.evaluate("tracelensGraph.timeline.grid.order.length") > 0
+    for view in ("modules", "ops", "python", "kernels"):
+        for inverted in ("false", "true"):
+            page.evaluate(f"tracelensGraph.flame.set({{view: '{view}', isInverted: {inverted}}})")
+            assert page.evaluate("tracelensGraph.flame.made.sum") == whole
+            assert page.evaluate("tracelensGraph.flame.made.own.reduce((a, b) => a + b, 0)") == whole
+            roots = "[...tracelensGraph.flame.made.kids(-1)]"
+            assert page.evaluate(f"{roots}.reduce((sum, f) => sum + tracelensGraph.flame.made.total[f], 0)") == whole
+    show(page, "tables")
+    for table in page.evaluate("tracelensGraph.trace.body.tables.filter((t) => t.rows).map((t) => t.name)"):
+        page.click(f'[data-table="{table}"]')
+        assert page.locator("#view-tables tbody tr:not(.spacer)").count() > 0
+
+
+@parametrize("path", TRACES[:3])
+def test_figures_are_those_of_the_tables(path: Path, opened: Opened) -> None:
+    core = loaded(path)
+    page = opened(page_of(core))
+    page.evaluate("tracelensGraph.flame.set({view: 'kernels', isInverted: true})")
+    by_op = page.evaluate(
+        "(() => { const f = tracelensGraph.flame, t = tracelensGraph.trace; return Object.fromEntries("
+        "[...f.made.kids(-1)].map((k) => [t.body.names[f.made.name[k]], f.made.total[k]])) })()"
+    )
+    table = ops_summary(core)
+    for name, ms in zip(table["name"], table["total_direct_kernel_time_ms"], strict=True):
+        if name in by_op:
+            assert by_op[name] == pytest.approx(1e6 * float(ms), abs=0.5), name
+    assert len(by_op) >= len(table) - 2
+    drawn = (
+        "(() => { const t = tracelensGraph.trace; let sum = 0;"
+        "for (let e = t.first.gpu; e < t.first.idle; e++) sum += t.dur[e]; return sum })()"
+    )
+    assert page.evaluate(drawn) == gpu_ns(core)
+
+
+@parametrize("path", QWEN)
+def test_from_the_report_to_module_and_line_in_three_clicks(path: Path, opened: Opened) -> None:
+    page = opened(page_of(loaded(path)))
+    page.click("text=show uid 16411")
+    until(page, "location.hash.includes('uid=16411')")
+    assert page.is_visible("#view-timeline")
+    said = page.inner_text("#selected")
+    assert "Qwen2Model_0" in said
+    assert "modeling_qwen2.py" in said
+    page.click("#selected >> text=Flame graph")
+    assert page.is_visible("#view-flame")
+    assert page.evaluate("tracelensGraph.flame.zoomed") >= 0
+    assert page.locator(".crumbs button").count() > 2
+
+
+@parametrize("path", QWEN)
+def test_hover_click_keys_and_search_on_the_timeline(path: Path, opened: Opened) -> None:
+    core = loaded(path)
+    page = opened(page_of(core))
+    show(page, "timeline")
+    until(page, "tracelensGraph.timeline.image")
+    kernel = int(core.columns.uid[core.everything.linked_gpu_rows[40]])
+    page.evaluate(f"tracelensGraph.timeline.zoomTo(tracelensGraph.trace.ofUid({kernel}))")
+    x, y = page.evaluate(
+        "(uid) => { const t = tracelensGraph.timeline, e = t.trace.ofUid(uid), b = t.canvas.getBoundingClientRect();"
+        "return [b.x + t.x(t.trace.start[e] + t.trace.dur[e] / 2), b.y + t.lanes.placeOf(e).y + 6] }",
+        kernel,
+    )
+    page.mouse.move(x, y)
+    assert f"uid {kernel}" in page.inner_text("#tip")
+    page.mouse.click(x, y)
+    until(page, f"location.hash.includes('uid={kernel}')")
+    span = "tracelensGraph.timeline.view.to - tracelensGraph.timeline.view.from"
+    before = page.evaluate(span)
+    page.keyboard.press("w")
+    assert page.evaluate(span) < before
+    page.keyboard.press("s")
+    page.keyboard.press("d")
+    assert (
+        page.evaluate("tracelensGraph.timeline.view.from")
+        > page.evaluate(f"tracelensGraph.trace.start[tracelensGraph.trace.ofUid({kernel})]") - before
+    )
+    page.keyboard.press(".")
+    until(page, f"!location.hash.includes('uid={kernel}')")
+    page.keyboard.press("/")
+    page.keyboard.type("aten::mm$")
+    count = int((core.columns.name == core.names.index("aten::mm")).sum())
+    assert page.inner_text("#found").startswith(f"{count} found")
+    page.keyboard.press("Enter")
+    assert page.inner_text("#found") == f"{page.evaluate('tracelensGraph.place') + 1} of {count}"
+    assert page.evaluate("tracelensGraph.trace.text(tracelensGraph.selection)") == "aten::mm"
+    assert page.evaluate("tracelensGraph.trace.launched(tracelensGraph.selection).length") > 0
+    page.mouse.wheel(0, -400)
+    show(page, "flame")
+    matched = page.evaluate("tracelensGraph.flame.matchedNs")
+    mm = {row["name"]: row["total_direct_kernel_time_ms"] for row in ops_summary(core).records()}["aten::mm"]
+    assert matched == pytest.approx(1e6 * mm, abs=0.5)
+    page.keyboard.press("Escape")
+    assert page.is_hidden("#selected")
+
+
+@parametrize("path", QWEN)
+def test_hit_test_finds_every_gpu_event(path: Path, opened: Opened) -> None:
+    page = opened(page_of(loaded(path)))
+    show(page, "timeline")
+    until(page, "tracelensGraph.timeline.image")
+    missed = page.evaluate(
+        "(() => { const l = tracelensGraph.timeline, t = l.trace; let missed = 0;"
+        "for (let e = t.first.gpu; e < t.first.idle; e += 7) { l.view = { from: t.start[e] - 2e4, to: t.end(e) + 2e4 };"
+        "if (l.at(l.x(t.start[e] + t.dur[e] / 2), l.lanes.placeOf(e).y + 5) !== e) missed++ } return missed })()"
+    )
+    assert missed == 0
+
+
+@parametrize("path", QWEN)
+def test_levels_keep_the_time_of_every_track(path: Path, opened: Opened) -> None:
+    page = opened(page_of(loaded(path)))
+    sums = page.evaluate(
+        "tracelensGraph.trace.levels.map((l) => { let s = 0, n = l.event.length;"
+        "for (let i = 0; i < n; i++) s += l.isEvent ? l.end[i] - l.start[i] : l.sum[i]; return [n, s] })"
+    )
+    assert len(sums) > 1
+    assert len({total for _, total in sums}) == 1
+    counts = [count for count, _ in sums]
+    assert counts == sorted(counts, reverse=True)
+
+
+@parametrize("path", QWEN)
+def test_tables_sort_filter_choose_and_copy(path: Path, opened: Opened) -> None:
+    page = opened(page_of(loaded(path)))
+    show(page, "tables")
+    page.click('[data-table="ops_summary"]')
+    page.click("#view-tables th >> text=calls")
+    calls = page.locator("#view-tables tbody tr:not(.spacer)").nth(0).inner_text()
+    assert calls.startswith("(no launch in trace)")
+    page.fill("#view-tables input[type=search]", "^aten::mm$|rsqrt")
+    assert page.locator("#view-tables tbody tr:not(.spacer)").count() == 2
+    page.click("#view-tables >> text=Copy TSV")
+    first, *rows = until(page, "tracelensGraph.tables.grid.copied").split("\n")
+    assert first.split("\t")[0] == "op"
+    assert {row.split("\t")[0] for row in rows} == {"aten::mm", "aten::rsqrt"}
+    page.click("#view-tables summary")
+    columns = page.locator("#view-tables th").count()
+    page.click("#view-tables .choices label >> nth=1")
+    assert page.locator("#view-tables th").count() != columns
+    page.click("#view-tables td button >> text=aten::mm")
+    assert page.evaluate("tracelensGraph.trace.lit.reduce((a, b) => a + b, 0)") >= 1
+    page.click('[data-table="kernel_summary"]')
+    page.fill("#view-tables input[type=search]", "")
+    page.click("#view-tables tbody a >> nth=0")
+    assert page.is_visible("#selected")
+
+
+def test_hostile_names_are_text_in_every_view(opened: Opened) -> None:
+    page = opened(hostile_page())
+    for view in VIEWS:
+        show(page, view)
+        until(page, "document.title !== 'owned' || 1")
+    show(page, "timeline")
+    until(page, "tracelensGraph.timeline.image")
+    page.click("text=Events in view")
+    for name in NAMES:
+        page.evaluate("(name) => tracelensGraph.search(name.slice(0, 300))", name.encode("utf-8", "replace").decode())
+        page.evaluate("tracelensGraph.next(1)")
+    for e in range(0, page.evaluate("tracelensGraph.trace.first.idle"), 3):
+        page.evaluate(f"tracelensGraph.select({e}, 'key')")
+        page.evaluate(f"Tip.at({{clientX: 9, clientY: 9}}, tracelensGraph.trace.says({e}))")
+    page.evaluate("tracelensGraph.search('')")
+    show(page, "flame")
+    for view in ("modules", "ops", "python", "kernels"):
+        page.evaluate(f"tracelensGraph.flame.set({{view: '{view}'}})")
+        page.mouse.move(200, 130)
+    show(page, "tables")
+    for table in page.evaluate("tracelensGraph.trace.body.tables.map((t) => t.name)"):
+        page.evaluate("(name) => tracelensGraph.tables.open(name)", table)
+    assert page.evaluate("document.title") != "owned"
+    # Scripts are those that the file has; the other elements are those that the page makes, none of them a name's.
+    assert page.evaluate("document.scripts.length") == 5
+    assert (
+        page.evaluate(
+            "document.querySelectorAll('img, iframe, object, embed, link, base, style:not(head style)').length"
+        )
+        == 0
+    )
+    assert "<script>" in page.evaluate("tracelensGraph.trace.body.names.join(' ')")
+
+
+def test_the_policy_stops_scripts_of_others(browser: Browser, tmp_path: Path) -> None:
+    text = page_of(load_core(small_trace())).replace("<main", "<img src=x onerror=\"document.title = 'owned'\"><main")
+    (tmp_path / "page.html").write_text(text.replace("<main", "<script>document.title = 'owned'</script><main"))
+    page = browser.new_page()
+    page.goto((tmp_path / "page.html").as_uri())
+    until(page, "document.documentElement.dataset.ready")
+    assert page.title() != "owned"
+    page.close()
+
+
+def test_without_a_worker_the_page_unpacks_itself(opened: Opened) -> None:
+    page = opened(
+        page_of(load_core(small_trace())), before="Worker = class { constructor() { throw new Error('no') } }"
+    )
+    assert page.evaluate("tracelensGraph.trace.n") == 13
+
+
+def test_absurd_times_are_drawn(opened: Opened) -> None:
+    events = [
+        span("cpu_op", "a", 0, 10), span("cpu_op", "b", 9e12, 9e12), span("kernel", "k", 4e12, 1, 0, 7),
+        span("kernel", "l", 4e12 + 1, 0, 0, 7), span("kernel", "m", 9e12, 5e12, 0, 7),
+    ]  # fmt: skip
+    page = opened(page_of(load_core(events)))
+    show(page, "timeline")
+    until(page, "tracelensGraph.timeline.drawTimes.length")
+    for e in range(page.evaluate("tracelensGraph.trace.n")):
+        page.evaluate(f"tracelensGraph.timeline.zoomTo({e})")
+        page.evaluate("tracelensGraph.timeline.draw()")
+    assert page.evaluate("tracelensGraph.flame.made.sum") == 5e15 + 1e3
+
+
+def test_a_link_selects_a_node_and_a_view(opened: Opened) -> None:
+    page = opened(page_of(load_core(small_trace())), hash="#view=flame&uid=9")
+    assert page.is_visible("#view-flame")
+    assert "gemm" in page.inner_text("#selected")
+    page.evaluate("location.hash = '#uid=7'")
+    until(page, "document.getElementById('selected').textContent.includes('cudaLaunchKernel')")
+    assert page.evaluate("tracelensGraph.timeline.trace.launched(tracelensGraph.selection).length") == 1
+    page.evaluate("location.hash = '#uid=12345'")
+    until(page, "document.getElementById('found').textContent === 'uid 12345 is not drawn on this page'")
+
+
+def test_everything_that_acts_has_a_name(opened: Opened) -> None:
+    page = opened(page_of(load_core(small_trace())))
+    nameless = (
+        "[...document.querySelectorAll('button, a, input, select, canvas, svg[role=img], [role=tabpanel]')]"
+        ".filter((one) => !(one.textContent.trim() || one.getAttribute('aria-label') ||"
+        "one.closest('label')?.textContent.trim())).length"
+    )
+    for view in VIEWS:
+        show(page, view)
+        assert page.evaluate(nameless) == 0
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_light_and_dark_differ_and_nothing_overflows(scheme: str, opened: Opened) -> None:
+    page = opened(page_of(load_core(small_trace())), hash="#view=overview&uid=9", width=1100, color_scheme=scheme)
+    background = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert background == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 23, 26)"}[scheme]
+    for view in VIEWS:
+        show(page, view)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 1100
+        assert page.evaluate("document.querySelector('#help').getBoundingClientRect().right") <= 1100
+    page.click("#theme")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") != background
+
+
+@parametrize("path", QWEN)
+def test_every_view_prints(path: Path, opened: Opened) -> None:
+    page = opened(page_of(loaded(path)))
+    for view in VIEWS:
+        show(page, view)
+        page.evaluate("dispatchEvent(new Event('beforeprint'))")
+        page.emulate_media(media="print")
+        height = page.evaluate(f"document.getElementById('view-{view}').getBoundingClientRect().height")
+        assert height > 400, view
+        assert page.is_hidden("#search")
+        page.emulate_media(media="screen")
+        page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.pdf().startswith(b"%PDF")

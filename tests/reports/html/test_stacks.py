@@ -1,0 +1,135 @@
+"""Merged stacks: who is in whom, and that every nanosecond of GPU time is in one frame."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from handmade import small_trace, span
+
+from corpus import chosen_traces, loaded, parametrize, traces_named
+from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
+from tracelens_graph.analyses.places.modules import modules
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.window import Window
+from tracelens_graph.loading import load_core
+from tracelens_graph.reports.html import stacks as module
+from tracelens_graph.reports.html.drawn import DRAWN_KINDS
+from tracelens_graph.reports.html.names import Names
+from tracelens_graph.reports.html.stacks import VIEWS, Stacks, stacks, steps
+
+
+def made(g: Core | Window) -> tuple[dict[str, Stacks], Names]:
+    w = g if isinstance(g, Window) else g.everything
+    names = Names(w, DRAWN_KINDS)
+    return stacks(w, names), names
+
+
+def told(found: Stacks, names: Names) -> dict[tuple[str, ...], int]:
+    """Path of each frame with time of its own -> ns, all steps."""
+    paths: Counter[tuple[str, ...]] = Counter()
+    for frame, ns in zip(found.frame.tolist(), found.ns.tolist(), strict=True):
+        path = []
+        while frame >= 0:
+            path.append(names.texts[found.name[frame]])
+            frame = int(found.parent[frame])
+        paths[tuple(reversed(path))] += ns
+    return dict(paths)
+
+
+def test_paths_of_a_small_trace() -> None:
+    found, names = made(load_core(small_trace()))
+    evil = "evil\\x1b[31m|`<b>\\n=1+1"
+    lost = {(NO_LAUNCH, evil): 30_000}
+    assert told(found["modules"], names) == lost | {
+        ("forward", "Linear_0", "aten::addmm", "gemm"): 50_250,
+        ("forward", "Linear_0", "aten::addmm", "Memcpy DtoH"): 20_000,
+    }
+    assert told(found["ops"], names) == lost | {
+        ("aten::linear", "aten::addmm", "gemm"): 50_250,
+        ("aten::linear", "aten::addmm", "Memcpy DtoH"): 20_000,
+    }
+    assert told(found["python"], names) == lost | {
+        ("train.py(3): step", "aten::addmm", "gemm"): 50_250,
+        ("train.py(3): step", "aten::addmm", "Memcpy DtoH"): 20_000,
+    }
+    assert told(found["kernels"], names) == {
+        ("GEMM", "gemm", "aten::addmm"): 50_250,
+        ("Copies", "Memcpy DtoH", "aten::addmm"): 20_000,
+        ("Other", evil, NO_LAUNCH): 30_000,
+    }
+
+
+def test_a_part_names_its_step_and_its_longest_event() -> None:
+    found, names = made(load_core(small_trace()))
+    by_name = {names.texts[found["ops"].name[f]]: k for k, f in enumerate(found["ops"].frame.tolist())}
+    parts = found["ops"]
+    assert steps(load_core(small_trace()).everything)[0] == ["ProfilerStep#5"]
+    assert (parts.step[by_name["gemm"]], parts.uid[by_name["gemm"]], parts.count[by_name["gemm"]]) == (1, 9, 1)
+    assert parts.step[by_name["evil\\x1b[31m|`<b>\\n=1+1"]] == 0  # what has no launch is in no step here
+
+
+@parametrize("path", chosen_traces())
+def test_every_view_adds_up_to_the_gpu_time(path: Path) -> None:
+    core = loaded(path)
+    found, _ = made(core)
+    whole = int(core.columns.dur_ns[core.gpu_rows].sum())
+    for view in VIEWS:
+        one = found[view]
+        assert int(one.ns.sum()) == whole
+        assert int(one.count.sum()) == len(core.gpu_rows)
+        assert (one.parent < np.arange(len(one.parent))).all()
+        pairs = list(zip(one.parent.tolist(), one.name.tolist(), strict=True))
+        assert len(pairs) == len(set(pairs))  # a name once in a frame
+
+
+@parametrize("path", chosen_traces())
+def test_modules_have_the_time_of_the_module_tree(path: Path) -> None:
+    core = loaded(path)
+    found, names = made(core)
+    whole: Counter[str] = Counter()
+    for (first, *_), ns in told(found["modules"], names).items():
+        whole[first] += ns
+    tree = modules(core)
+    passes = ("forward", "backward")
+    of_places = {name: np.asarray(tree[f"{name}_us"]) for name in passes}
+    top = [
+        row
+        for row, (depth, uid) in enumerate(zip(tree["depth"], tree["uid"], strict=True))
+        if depth == 1 and uid is not None
+    ]
+    for name in passes:
+        assert whole[name] == pytest.approx(1e3 * float(of_places[name][top].sum()), abs=0.5)
+
+
+def test_frames_beyond_number_go_to_what_they_are_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = {"device": 0, "stream": 7}
+    events = []
+    for number in range(1, 21):
+        at = 100.0 * number
+        events += [
+            span("cpu_op", f"op{number % 4}", at, 50),
+            span("cuda_runtime", "cudaLaunchKernel", at + 1, 5, correlation=number),
+            span("kernel", f"kernel{number}", at + 10, 10 + number, 0, 7, correlation=number, **gpu),
+        ]
+    core = load_core(events)
+    monkeypatch.setattr(module, "MOST_FRAMES", 6)
+    found, names = made(core)
+    paths = told(found["ops"], names)
+    assert len(found["ops"].parent) == 6
+    assert sum(paths.values()) == sum(1000 * (10 + number) for number in range(1, 21))
+    assert ("op0", "kernel20") in paths
+    assert ("op1",) in paths
+
+
+@parametrize("path", traces_named("tracelens/h100/qwen1.5-0.5b", "tracelens/mi300/resnet-ddp-checkpointing"))
+def test_a_window_has_its_own_time(path: Path) -> None:
+    core = loaded(path)
+    c = core.columns
+    middle = int(np.median(c.start_ns[core.gpu_rows]))
+    w = core.window(after_ns=middle)
+    found, _ = made(w)
+    for view in VIEWS:
+        assert int(found[view].ns.sum()) == int(c.dur_ns[w.gpu_rows].sum())

@@ -1,0 +1,46 @@
+"""Tables as a page has them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tracelens_graph.column import Column, Role
+from tracelens_graph.reports.html import tables as module
+from tracelens_graph.reports.html.tables import Texts, table_objects
+from tracelens_graph.table import Table
+
+
+def test_kinds_of_cells() -> None:
+    about = {
+        "op": Column("the op", heading="op", role=Role.key), "ms": Column("time", "ms", heading="GPU ms"),
+        "uid": Column("an event", role=Role.instance), "hidden": Column("more"),
+    }  # fmt: skip
+    table = Table(
+        "t",
+        {
+            "op": ["a", "b", "a"], "ms": np.array([1.5, np.nan, np.inf]), "uid": [3, None, 5],
+            "hidden": [[1, 2], None, "a"], "flag": [True, None, False],
+        },
+        about, "Title", ["a note"],
+    )  # fmt: skip
+    texts = Texts()
+    (found,) = table_objects({"t": table}, texts)
+    columns = {column["name"]: column for column in found["columns"]}
+    assert {name: (column["kind"], column["shown"]) for name, column in columns.items()} == {
+        "op": ("text", True), "ms": ("number", True), "uid": ("uid", True), "hidden": ("text", False),
+        "flag": ("flag", False),
+    }  # fmt: skip
+    assert columns["ms"]["cells"] == [1.5, None, None]
+    assert columns["uid"]["cells"] == [3, None, 5]
+    assert [texts.listed[cell] for cell in columns["op"]["cells"]] == ["a", "b", "a"]
+    assert columns["hidden"]["cells"][2] == columns["op"]["cells"][0]
+    assert (found["rows"], found["notes"], columns["ms"]["heading"]) == (3, ["a note"], "GPU ms")
+
+
+def test_rows_beyond_number_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_ROWS", 2)
+    (found,) = table_objects({"t": Table("t", {"n": np.arange(5)})}, Texts())
+    assert found["rows"] == 2
+    assert found["columns"][0]["cells"] == [0, 1]
+    assert found["notes"] == ["3 more rows: --csv DIR writes them"]

@@ -1,0 +1,142 @@
+"""The page of a report: one file with data and code, which needs nothing else and asks nothing of a network.
+
+Names come from a trace, so nothing on the page may obey them: scripts set them as text only, and the page's policy
+lets a browser run the scripts that it was written with, load nothing, and send nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from hashlib import sha256
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+
+from tracelens_graph.analyses.idle.idle import idle_causes
+from tracelens_graph.analyses.idle.idle_gaps import idle_gaps
+from tracelens_graph.analyses.places.modules import module_times
+from tracelens_graph.analyses.places.python_lines import python_lines
+from tracelens_graph.graph.window import Window
+from tracelens_graph.marks import GENERATOR
+from tracelens_graph.perf.devices import Architecture
+from tracelens_graph.reports.document import Facts, Finding
+from tracelens_graph.reports.html import drawn as timeline
+from tracelens_graph.reports.html import stacks
+from tracelens_graph.reports.html.names import CLASSES, Names
+from tracelens_graph.reports.html.overview import overview
+from tracelens_graph.reports.html.planes import Packed, base64, packed
+from tracelens_graph.reports.html.roofline import roofline
+from tracelens_graph.reports.html.tables import Texts, table_objects
+from tracelens_graph.table import Table
+
+WORKER = ("planes.js", "levels.js", "worker.js")
+"""Scripts that run beside the page; they come first in it, too, for where it may have no worker."""
+SCRIPTS = (
+    "planes.js", "levels.js", "dom.js", "events.js", "lanes.js", "paint.js", "timeline.js", "stacks.js", "flame.js",
+    "grid.js", "tables.js", "roofline.js", "overview.js", "main.js",
+)  # fmt: skip
+
+
+def report_page(
+    w: Window,
+    findings: Iterable[Finding],
+    tables: Mapping[str, Table],
+    about: Facts,
+    complete: Callable[[str], str],
+    arch: Architecture | None = None,
+) -> str:
+    """A report as a page.
+
+    Args:
+        w: what the report is on.
+        findings: the verdict.
+        tables: tables of the report; some that tell of places and of idle time join them.
+        about: facts of the trace.
+        complete: makes commands of findings, in which TRACE stands for the file, complete.
+        arch: the device that models were asked for; None for no roofline.
+    """
+    first = overview(w, about, findings, tables, complete)
+    layout, body, planes = _data(w, {**tables, **_further(w)}, arch)
+    return _page(first["title"], {"overview": first, **layout}, body, planes)
+
+
+def _further(w: Window) -> dict[str, Table]:
+    """Tables of single questions whose answers the page draws."""
+    return {
+        "modules": module_times(w), "python_lines": python_lines(w), "idle_causes": idle_causes(w),
+        "idle_gaps": idle_gaps(w),
+    }  # fmt: skip
+
+
+def _data(w: Window, tables: Mapping[str, Table], arch: Architecture | None) -> tuple[dict[str, Any], str, str]:
+    """How columns are to be read; and what is unpacked while the first view stands: JSON and columns, compressed."""
+    d, names, texts = timeline.drawn(w), Names(w, timeline.DRAWN_KINDS), Texts()
+    merged = stacks.stacks(w, names)
+    columns = timeline.columns(w, d, names)
+    for view, one in merged.items():
+        columns |= one.columns(view)
+    columns["name.class"] = Packed(np.array(names.classes, np.int64))
+    described, planes = packed(columns)
+    layout = {"columns": described, "lanes": timeline.lanes(w, d), "call": CLASSES.index("call")}
+    body: dict[str, Any] = {
+        "causes": timeline.causes(),
+        "arguments": timeline.argument_texts(w, d),
+        "flame": stacks.facts() | {"steps": stacks.steps(w)[0]},
+        "tables": table_objects(tables, texts),
+        "roofline": roofline(tables.get("unified_perf_summary"), arch, texts),
+        "drawn": {"events": d.events, "left_out": d.left_out},
+        "gpu_ns": int(w.core.columns.dur_ns[w.gpu_rows].sum()),
+        "lead_ns": w.core.info.lead_ns,
+        "classes": CLASSES,
+        "names": names.texts,
+        "shorts": [
+            None if short == name else short for name, short in zip(names.texts, names.shorts, strict=True)
+        ],
+    }  # fmt: skip
+    body["texts"] = texts.listed
+    return layout, base64(json.dumps(body, allow_nan=False, separators=(",", ":")).encode()), planes
+
+
+def _page(title: str, head: Mapping[str, Any], body: str, planes: str) -> str:
+    script, style = _assets()
+    policy = (
+        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; worker-src blob:; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    told = json.dumps(head, allow_nan=False).replace("<", "\\u003c")
+    return "\n".join(
+        (
+            "<!DOCTYPE html>",
+            f'<html lang="en"><head><meta charset="utf-8"><meta name="generator" content="{GENERATOR}">',
+            f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
+            '<meta name="viewport" content="width=device-width">',
+            f"<title>{escape(title)}</title><style>{style}</style></head>",
+            f"<body>{_asset('page.html')}",
+            f'<script type="application/json" id="head">{told}</script>',
+            f'<script type="text/plain" id="body">{body}</script>',
+            f'<script type="text/plain" id="planes">{planes}</script>',
+            f'<script type="text/plain" id="worker">{"".join(map(_asset, WORKER))}</script>',
+            f"<script>{script}</script>",
+            "</body></html>\n",
+        )
+    )
+
+
+@cache
+def _assets() -> tuple[str, str]:
+    """The page's script and its style."""
+    return '"use strict";\n' + "".join(map(_asset, SCRIPTS)), _asset("page.css")
+
+
+@cache
+def _asset(name: str) -> str:
+    return (files("tracelens_graph.reports.html") / "page" / name).read_text("utf-8")
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"

@@ -1,0 +1,121 @@
+"""Names on a page: each stored once, short enough, with its class, which gives its colour.
+
+An event's category follows from its name, so it is found once per name. Classes are the colours of a picture: fewer
+than there are categories, because nobody tells twenty colours apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from tracelens_graph.categories.kernels import kernel_category
+from tracelens_graph.extension import extension_of
+from tracelens_graph.graph.arrays import distinct, is_kind
+from tracelens_graph.graph.window import Window
+from tracelens_graph.schema import GPU_KINDS, Kind
+from tracelens_graph.short_names import frame_caption, short_name
+from tracelens_graph.texts import printable, shorten
+
+LONGEST = 400
+"""Characters of a name; those of kernels of C++ templates may be a million."""
+
+CLASSES = (
+    "gemm", "attention", "conv", "norm", "elementwise", "reduce", "copy", "communication", "other",
+    "module", "python", "op", "call", "annotation", "step", "forward", "backward", "optimizer", "none",
+)  # fmt: skip
+"""Classes: of GPU work, then of the host, then of passes; `none` is for what no launch leads to."""
+
+_OF_CATEGORY: Mapping[str, str] = {
+    "GEMM": "gemm", "MoE": "gemm",
+    "Flash Attention Forward": "attention", "Flash Attention Backward": "attention",
+    "Convolution": "conv",
+    "Normalization": "norm", "Softmax": "norm",
+    "Elementwise": "elementwise", "Triton-fused": "elementwise", "RoPE": "elementwise", "Quantisation": "elementwise",
+    "Optimizer": "elementwise",
+    "Reduction": "reduce", "Sampling": "reduce", "Sort/TopK": "reduce",
+    "Memory Ops": "copy", "Embedding": "copy",
+    "Communication": "communication",
+}  # fmt: skip
+"""Category of a kernel -> class; all others are `other`."""
+
+_OF_KIND: Mapping[int, str] = {
+    Kind.Module: "module", Kind.PythonFunction: "python", Kind.Op: "op", Kind.RuntimeCall: "call",
+    Kind.Memcpy: "copy", Kind.Memset: "copy", Kind.Annotation: "annotation", Kind.Step: "step",
+}  # fmt: skip
+
+
+def clean(text: str, longest: int = LONGEST) -> str:
+    """A text of a trace as a page shows it: capped, with nothing invisible in it."""
+    return printable(shorten(text, longest))
+
+
+class Names:
+    """The names of events of some kinds, and further ones, each with a number.
+
+    Attributes:
+        texts: the names, those of events by falling use.
+        shorts: the same, short enough for labels.
+        classes: for each its position in CLASSES.
+    """
+
+    def __init__(self, w: Window, kinds: Iterable[int]) -> None:
+        self._core = w.core
+        c = self._core.columns
+        rows = np.flatnonzero(is_kind(c.kind, kinds))
+        keys, key = distinct(self._keys(c.kind[rows], c.name[rows]))
+        order = np.argsort(-np.bincount(key, minlength=len(keys)), kind="stable")
+        self._sorted, self._number = keys, np.empty(len(keys), np.int64)
+        self._number[order] = np.arange(len(keys))
+        self.texts: list[str] = []
+        self.shorts: list[str] = []
+        self.classes: list[int] = []
+        self._known: dict[tuple[str, str], int] = {}
+        rules, names = extension_of(w).all_kernel_rules, self._core.names
+        for key in keys[order].tolist():
+            kind, code = divmod(key, max(len(names), 1))
+            name = names[code]
+            of = _OF_KIND.get(kind) or _OF_CATEGORY.get(kernel_category(name, rules=rules), "other")
+            self._append(name, of, kind)
+
+    def of_rows(self, rows: np.ndarray) -> np.ndarray:
+        """Numbers of the names of rows, which must be of the kinds that the names were made of."""
+        c = self._core.columns
+        found: np.ndarray = self._number[np.searchsorted(self._sorted, self._keys(c.kind[rows], c.name[rows]))]
+        return found
+
+    def add(self, text: str, of: str) -> int:
+        """The number of a name that is no event's, with its class."""
+        if (text, of) not in self._known:
+            self._known[text, of] = len(self.texts)
+            self._append(text, of, -1)
+        return self._known[text, of]
+
+    def add_all(self, texts: Iterable[str], of: str) -> np.ndarray:
+        """Numbers of names that are no events', all of one class."""
+        return self.add_each((text, of) for text in texts)
+
+    def add_each(self, found: Iterable[tuple[str, str]]) -> np.ndarray:
+        """Numbers of names that are no events', each with its class."""
+        return np.array([self.add(text, of) for text, of in found], np.int64)
+
+    def class_of(self, number: int) -> str:
+        """The class of a name."""
+        return CLASSES[self.classes[number]]
+
+    def _append(self, name: str, of: str, kind: int) -> None:
+        self.texts.append(clean(name))
+        self.shorts.append(clean(_caption(name, kind), 120))
+        self.classes.append(CLASSES.index(of))
+
+    def _keys(self, kinds: np.ndarray, codes: np.ndarray) -> np.ndarray:
+        return kinds.astype(np.int64) * max(len(self._core.names), 1) + codes
+
+
+def _caption(name: str, kind: int) -> str:
+    if kind in GPU_KINDS:
+        return short_name(name)
+    if kind == Kind.PythonFunction:
+        return frame_caption(name)
+    return name.removeprefix("nn.Module: ")

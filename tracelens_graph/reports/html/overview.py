@@ -1,0 +1,137 @@
+"""The first view of a page: the verdict, where the time went, the device and its software, what was not recorded."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from tracelens_graph.analyses.idle.idle import Cause, idle_parts
+from tracelens_graph.analyses.report.inventory import inventory
+from tracelens_graph.graph.window import Window
+from tracelens_graph.reports.document import Facts, Finding
+from tracelens_graph.reports.html.names import clean
+from tracelens_graph.reports.report_text import heading
+from tracelens_graph.table import Table
+
+_BUSY = {
+    "computation_time": ("computation", "computation"),
+    "exposed_comm_time": ("exposed communication", "communication"),
+    "exposed_memcpy_time": ("exposed copies", "copy"),
+}
+"""Rows of the timeline that are no idle time -> label and class."""
+
+_LONGEST = 2000
+_USUAL = ("histogram_bins", "models")
+"""Options that are given where nobody asked for anything."""
+
+
+def overview(
+    w: Window, about: Facts, findings: Iterable[Finding], tables: Mapping[str, Table], complete: Callable[[str], str]
+) -> dict[str, Any]:
+    """What the first view shows.
+
+    Args:
+        w: what the report is on.
+        about: facts of it.
+        findings: the verdict; the first one is the headline.
+        tables: tables of the report.
+        complete: makes commands of findings, in which TRACE stands for the file, complete.
+    """
+    held = inventory(w.core)
+    return {
+        "title": clean(about.source),
+        "heading": clean(heading(about), _LONGEST),
+        "window": clean(about.window),
+        "damage": clean(about.damage, _LONGEST),
+        "findings": [
+            {
+                "topic": finding.topic, "severity": finding.severity, "text": clean(finding.text, _LONGEST),
+                "uid": _uid(finding.evidence), "try": [clean(one) for one in finding.suggestions],
+                "ask": clean(complete(finding.ask_next) if finding.ask_next else "", _LONGEST),
+            }
+            for finding in findings
+        ],
+        "parts": parts(w, tables),
+        "steps": _steps(tables),
+        "facts": [[label, clean(value)] for label, value in _facts(about, held)],
+        "missing": [
+            {"what": clean(f"{row['what']} ({row['missing']})" if isinstance(row["missing"], str) and row["missing"]
+                           else row["what"]), "poorer": clean(row["poorer"]), "how": clean(row["how"])}
+            for row in held["recording"].records()
+            if row["missing"] and row["recorded"] is False
+        ],
+    }  # fmt: skip
+
+
+def parts(w: Window, tables: Mapping[str, Table]) -> list[dict[str, Any]]:
+    """What the GPU's span is made of: work, and idle time by cause; of several devices added up. In ns.
+
+    Empty without GPU work, and where recomputation is told apart.
+    """
+    timeline = tables.get("gpu_timeline")
+    if timeline is None or not len(timeline) or "is_recompute" in timeline.columns:
+        return []
+    ms = dict(zip(timeline["type"], timeline["time ms"], strict=True))
+    found = [
+        {"label": label, "class": of, "ns": round(float(ms.get(kind, 0)) * 1e6)} for kind, (label, of) in _BUSY.items()
+    ]
+    idle = idle_parts(w).parts.sum(axis=1)
+    found += [
+        {"label": f"idle: {cause.name.replace('_', ' ')}", "class": f"idle-{cause.name}", "ns": int(idle[cause])}
+        for cause in sorted(Cause, key=lambda cause: -int(idle[cause]))
+    ]
+    return [part for part in found if part["ns"]]
+
+
+def _steps(tables: Mapping[str, Table]) -> list[dict[str, Any]]:
+    """The first steps, each with the parts of its time on the device, ms."""
+    table = tables.get("step_summary")
+    if table is None or "total_time_ms" not in table.columns:
+        return []
+    return [
+        {
+            "name": clean(str(row["name"]), 60), "uid": row["uid"],
+            "parts": [
+                {"label": label, "class": of, "ns": round((row[key] or 0) * 1e6)}
+                for key, label, of in (
+                    ("computation_time_ms", "computation", "computation"),
+                    ("exposed_comm_time_ms", "exposed communication", "communication"),
+                    ("exposed_memcpy_time_ms", "exposed copies", "copy"),
+                    ("idle_time_ms", "idle", "idle"),
+                )
+                if row[key] and row[key] == row[key]
+            ],
+        }
+        for row in table.records()[:100]
+    ]  # fmt: skip
+
+
+def _facts(about: Facts, held: Mapping[str, Table]) -> Iterable[tuple[str, str]]:
+    for device in dict.fromkeys(about.devices):
+        count = about.devices.count(device)
+        yield "GPU", device if count == 1 else f"{count} x {device}"
+    if about.rank is not None:
+        yield "rank", f"{about.rank} of {about.world_size}" if about.world_size else str(about.rank)
+    for row in held["software"].records():
+        yield str(row["software"]).replace("_", " "), str(row["version"])
+    yield "entries of the file", f"{about.events:,}"
+    yield "GPU events", f"{about.gpu_events:,}"
+    for row in held["trace"].records():
+        if row["what"] in ("absolute start", "time covered", "GPU span") and row["value"] is not None:
+            value = row["value"]
+            text = f"{value:,.3f}" if isinstance(value, float) else str(value)
+            yield str(row["what"]), f"{text} {row['unit'] or ''}".strip()
+    for name, value in about.options.items():
+        if value not in (None, False, "") and name not in _USUAL:
+            yield name.replace("_", " "), str(value)
+    if about.linked:
+        yield "linked", about.linked
+
+
+def _uid(evidence: Mapping[str, Any]) -> int | None:
+    """The node that a finding names."""
+    for key, value in evidence.items():
+        if re.fullmatch(r"(?:.*_)?uid", key) and isinstance(value, int):
+            return value
+    return None

@@ -1,0 +1,81 @@
+// Elements, and numbers as people read them. Whatever comes of a trace is set as text, never as markup.
+const el = (tag, props = {}, ...inside) => {
+  const made = document.createElement(tag);
+  for (const [key, value] of Object.entries(props)) {
+    if (value == null) continue;
+    if (key === "class") made.className = value;
+    else if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
+    else if (key in made && key !== "role" && key !== "list") made[key] = value;
+    else made.setAttribute(key, value);
+  }
+  made.append(...inside.filter((one) => one != null).map((one) => (one instanceof Node ? one : String(one))));
+  return made;
+};
+
+const svg = (tag, props = {}, ...inside) => {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [key, value] of Object.entries(props)) {
+    if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
+    else if (value != null) made.setAttribute(key, value);
+  }
+  made.append(...inside.filter((one) => one != null));
+  return made;
+};
+
+const Show = {
+  UNITS: [["s", 1e9], ["ms", 1e6], ["µs", 1e3], ["ns", 1]],
+
+  count: (n) => n.toLocaleString("en-US"),
+
+  // A span in the unit that leaves one to three digits before the point.
+  span(ns) {
+    const [unit, size] = Show.UNITS.find(([, one]) => Math.abs(ns) >= one) || Show.UNITS[3];
+    return `${(ns / size).toLocaleString("en-US", { minimumFractionDigits: size > 1 ? 3 : 0, maximumFractionDigits: 3 })} ${unit}`;
+  },
+
+  // A moment, in ms from the zero of Perfetto UI, to the nanosecond.
+  moment: (ns) => `${(ns / 1e6).toLocaleString("en-US", { minimumFractionDigits: 6, maximumFractionDigits: 6 })} ms`,
+
+  percent: (part, whole) => `${whole ? ((100 * part) / whole).toFixed(1) : "0.0"} %`,
+
+  number: (value, digits) =>
+    value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits }),
+
+  cut: (text, room) => (text.length <= room ? text : room < 3 ? "" : `${text.slice(0, room - 1)}…`),
+};
+
+// A pattern, or the text itself where it is none; case does not matter.
+const patternOf = (text) => {
+  try {
+    return new RegExp(text, "i");
+  } catch {
+    return new RegExp(text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"), "i");
+  }
+};
+
+const Tip = {
+  at(event, lines) {
+    const tip = document.getElementById("tip");
+    tip.replaceChildren(...lines.map(([kind, text]) => el("div", { class: kind }, text)));
+    tip.hidden = false;
+    const { width, height } = tip.getBoundingClientRect();
+    const x = event.clientX + 14, y = event.clientY + 16;
+    tip.style.left = `${Math.max(4, x + width > innerWidth - 4 ? event.clientX - width - 10 : x)}px`;
+    tip.style.top = `${Math.max(4, y + height > innerHeight - 4 ? event.clientY - height - 10 : y)}px`;
+  },
+  hide() {
+    document.getElementById("tip").hidden = true;
+  },
+};
+
+const copyText = async (text) => {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    const area = el("textarea", { value: text });
+    document.body.append(area);
+    area.select();
+    document.execCommand("copy");
+    area.remove();
+  }
+};

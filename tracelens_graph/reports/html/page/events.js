@@ -1,0 +1,130 @@
+// The events of the trace, and what is asked of them.
+class Trace {
+  constructor(body, { events, levels, columns }) {
+    Object.assign(this, events);
+    this.levels = levels;
+    this.columns = columns;
+    this.body = body;
+    this.classOf = columns["name.class"];
+    this.lit = null;
+  }
+
+  part(e) {
+    return ["host", "note", "gpu", "idle"].find((part, k, all) => e < (k < 3 ? this.first[all[k + 1]] : this.n));
+  }
+
+  end(e) {
+    return this.start[e] + this.dur[e];
+  }
+
+  text(e) {
+    return e >= this.first.idle ? `idle: ${this.body.causes[this.name[e]].name}` : this.body.names[this.name[e]];
+  }
+
+  short(e) {
+    return e >= this.first.idle ? this.body.causes[this.name[e]].name : this.shortName(this.name[e]);
+  }
+
+  shortName(name) {
+    return this.body.shorts[name] ?? this.body.names[name];
+  }
+
+  // Position among the colours: classes of names, then causes of idle time.
+  color(e) {
+    return e >= this.first.idle ? this.body.classes.length + this.name[e] : this.classOf[this.name[e]];
+  }
+
+  className(e) {
+    return e >= this.first.idle ? "idle" : this.body.classes[this.classOf[this.name[e]]];
+  }
+
+  arguments(e) {
+    const args = e < this.first.note ? this.args[e] : 0;
+    return args ? this.body.arguments[args - 1] : "";
+  }
+
+  ofUid(uid) {
+    if (!this.uids) {
+      this.uids = new Map();
+      for (let e = this.first.idle - 1; e >= 0; e--) this.uids.set(this.uid[e], e);
+    }
+    return this.uids.get(uid) ?? -1;
+  }
+
+  above(e) {
+    const found = [];
+    for (let up = this.parent[e]; up >= 0; up = this.parent[up]) found.unshift(up);
+    return found;
+  }
+
+  // One past the last call below one of the host.
+  past(e) {
+    let at = e + 1;
+    const end = this.first.note, depth = this.depth[e];
+    while (at < end && this.depth[at] > depth) at++;
+    return at;
+  }
+
+  // GPU events that the subtree of a call launches, by launch.
+  launched(e) {
+    if (e >= this.first.note) return [];
+    if (!this.launches) {
+      const { gpu, idle } = this.first;
+      const of = new Int32Array(this.first.note + 1);
+      for (let k = gpu; k < idle; k++) if (this.parent[k] >= 0) of[this.parent[k] + 1]++;
+      for (let i = 0; i < of.length - 1; i++) of[i + 1] += of[i];
+      const next = of.slice(), list = new Int32Array(of[of.length - 1]);
+      for (let k = gpu; k < idle; k++) if (this.parent[k] >= 0) list[next[this.parent[k]]++] = k;
+      this.launches = { of, list };
+    }
+    return this.launches.list.subarray(this.launches.of[e], this.launches.of[this.past(e)]);
+  }
+
+  laneOf(e) {
+    return this.lanes[this.lane[e]];
+  }
+
+  shown(ns) {
+    return Show.moment(ns + this.body.lead_ns);
+  }
+
+  // What hovering says, as [class, text].
+  says(e) {
+    const lines = [["name", this.text(e)], ["", `${Show.span(this.dur[e])}, from ${this.shown(this.start[e])}`]];
+    const lane = this.laneOf(e).title;
+    if (e >= this.first.idle) {
+      lines.push(["dim", this.body.causes[this.name[e]].meaning], ["dim", `${lane}; ends with uid ${this.uid[e]}`]);
+      return lines;
+    }
+    if (this.arguments(e)) lines.push(["", this.arguments(e)]);
+    lines.push(["dim", `${this.className(e)}, ${lane}, uid ${this.uid[e]}`]);
+    if (e >= this.first.gpu) {
+      const above = this.above(e);
+      const module = above.filter((one) => this.className(one) === "module").map((one) => this.short(one));
+      const op = above.findLast((one) => this.className(one) === "op");
+      if (op >= 0) lines.push(["", `of ${this.text(op)} ${this.arguments(op)}`]);
+      if (module.length) lines.push(["dim", Show.cut(module.join(" › "), 200)]);
+      if (this.parent[e] < 0) lines.push(["dim", "no launch in the trace"]);
+      else lines.push(["dim", `begins ${Show.span(this.start[e] - this.start[this.parent[e]])} after its launch`]);
+    } else {
+      const launched = this.launched(e);
+      if (launched.length) {
+        let sum = 0;
+        for (const k of launched) sum += this.dur[k];
+        lines.push(["", `launches ${Show.count(launched.length)} GPU events, ${Show.span(sum)}`]);
+      }
+    }
+    return lines;
+  }
+
+  // Light up names that fit a pattern; null for all. Gives the matches by start.
+  search(text) {
+    this.lit = null;
+    if (!text) return [];
+    const pattern = patternOf(text);
+    this.lit = Uint8Array.from(this.body.names, (name) => (pattern.test(name) ? 1 : 0));
+    const found = [];
+    for (let e = 0; e < this.first.idle; e++) if (this.lit[this.name[e]]) found.push(e);
+    return found.sort((a, b) => this.start[a] - this.start[b]);
+  }
+}

@@ -1,0 +1,217 @@
+// The flame graph of GPU time, drawn from the top down.
+class Flame {
+  static ROW = 19;
+  static PASSES = ["forward", "backward", "optimizer", "none"];
+
+  constructor(app) {
+    this.app = app;
+    this.root = el("section", { class: "flame", id: "view-flame", role: "tabpanel", "aria-label": "Flame graph of GPU time" });
+  }
+
+  start(trace) {
+    this.trace = trace;
+    const { flame } = trace.body;
+    this.zoomed = -1;
+    this.options = { view: "modules", step: 0, byTime: false, isInverted: false, collapsed: true };
+    const views = el("select", { "aria-label": "Frames", onchange: () => this.set({ view: views.value }) },
+      ...Object.entries(flame.views).map(([name, says]) => el("option", { value: name }, says)));
+    const step = el("select", { "aria-label": "Step", onchange: () => this.set({ step: Number(step.value) }) },
+      el("option", { value: 0 }, "all steps"), ...flame.steps.map((name, k) => el("option", { value: k + 1 }, name)));
+    this.checks = {};
+    const check = (name, label) => el("label", {}, (this.checks[name] = el("input", {
+      type: "checkbox", onchange: (event) => this.set({ [name]: event.target.checked }),
+    })), label);
+    this.crumbs = el("nav", { class: "crumbs", "aria-label": "Zoomed to" });
+    this.matched = el("output", { class: "matched" });
+    this.canvas = el("canvas", { tabIndex: 0, role: "img", "aria-label": "Flame graph of GPU time. The table below it says the same." });
+    this.box = el("div", { class: "frames" }, this.canvas);
+    this.list = el("div", { class: "twin" });
+    Object.assign(this, { views, step });
+    this.root.append(
+      el("div", { class: "bar" }, views, flame.steps.length ? step : null, check("byTime", "by time"),
+        check("isInverted", "inverted"), check("collapsed", "collapse chains"), this.matched),
+      this.crumbs, this.box, this.list);
+    this.grid = new Grid(this.list, "Frames");
+    this.canvas.addEventListener("pointermove", (event) => this.hover(event));
+    this.canvas.addEventListener("pointerleave", () => Tip.hide());
+    this.canvas.addEventListener("click", (event) => {
+      const box = this.at(event.offsetX, event.offsetY);
+      if (!box) return;
+      this.chosen(box.chain[0]);
+      this.zoom(box.chain[0]);
+    });
+    new ResizeObserver(() => this.draw()).observe(this.box);
+    this.compute();
+  }
+
+  set(options) {
+    Object.assign(this.options, options);
+    this.zoomed = -1;
+    this.compute();
+  }
+
+  compute() {
+    const { view, step, isInverted } = this.options;
+    this.made = Stacks.of(this.trace.columns, view, step, isInverted);
+    this.views.value = view;
+    this.step.value = step;
+    for (const [name, box] of Object.entries(this.checks)) box.checked = this.options[name];
+    this.draw();
+    this.listFrames();
+  }
+
+  // Select the node that stands for a frame: the longest GPU event in it.
+  chosen(frame) {
+    if (this.made.uid[frame] >= 0) this.app.selectUid(this.made.uid[frame], "flame");
+  }
+
+  zoom(frame) {
+    this.zoomed = frame === this.zoomed ? this.made.parent[frame] : frame;
+    this.draw();
+    this.listFrames();
+  }
+
+  path(frame) {
+    const found = [];
+    for (let at = frame; at >= 0; at = this.made.parent[at]) found.unshift(at);
+    return found;
+  }
+
+  label(chain) {
+    return chain.map((frame) => this.trace.shortName(this.made.name[frame])).join(" › ");
+  }
+
+  draw() {
+    const width = this.box.clientWidth;
+    if (!width || !this.made) return;
+    const ratio = window.devicePixelRatio || 1, { made, options, trace } = this;
+    this.boxes = Stacks.boxes(made, this.zoomed, {
+      ...options, least: 0.5 / width,
+      isApart: (frame) => Flame.PASSES.includes(trace.body.classes[trace.classOf[made.name[frame]]]),
+    });
+    const rows = this.boxes.reduce((most, box) => Math.max(most, box.row + 1), 1);
+    const height = rows * Flame.ROW;
+    this.canvas.width = Math.round(width * ratio);
+    this.canvas.height = Math.round(height * ratio);
+    this.canvas.style.width = `${width}px`;
+    this.canvas.style.height = `${height}px`;
+    const context = this.canvas.getContext("2d", { alpha: false });
+    const palette = new Palette(trace.body.classes, []);
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    context.fillStyle = palette.backCss;
+    context.fillRect(0, 0, width, height);
+    context.font = "12px system-ui, sans-serif";
+    context.textBaseline = "middle";
+    this.width = width;
+    for (const box of this.boxes) {
+      const told = this.telling(box.chain), isLit = !trace.lit || box.chain.some((frame) => trace.lit[made.name[frame]]);
+      const of = trace.classOf[made.name[told]];
+      const x = box.x * width, y = box.row * Flame.ROW, size = box.width * width;
+      context.globalAlpha = isLit ? 1 : 0.2;
+      context.fillStyle = palette.css[of];
+      context.fillRect(x, y, Math.max(size - (size > 3 ? 1 : 0), 0.5), Flame.ROW - 1);
+      if (size > 30) {
+        context.save();
+        context.beginPath();
+        context.rect(x, y, size - 5, Flame.ROW);
+        context.clip();
+        context.fillStyle = isLit ? palette.ink[of] : palette.textCss;
+        context.fillText(this.fitted(context, box.chain, size - 10), x + 4, y + Flame.ROW / 2);
+        context.restore();
+      }
+      context.globalAlpha = 1;
+    }
+    this.drawCrumbs();
+    const total = trace.lit ? Stacks.matched(made, trace.lit) : 0;
+    this.matched.textContent = trace.lit ? `matched: ${Show.span(total)} (${Show.percent(total, made.sum)})` : "";
+    this.matchedNs = total;
+  }
+
+  // The frame of a chain that tells most: what is nearest to the kernel.
+  telling(chain) {
+    return this.options.isInverted ? chain[0] : chain[chain.length - 1];
+  }
+
+  fitted(context, chain, room) {
+    const letters = Math.floor(room / 6.8);
+    const whole = this.label(chain);
+    if (whole.length <= letters) return whole;
+    const told = this.trace.shortName(this.made.name[this.telling(chain)]);
+    if (chain.length === 1) return Show.cut(told, letters);
+    return Show.cut(this.options.isInverted ? `${told}…` : told.length + 1 <= letters ? `…${told}` : told, letters);
+  }
+
+  drawCrumbs() {
+    const { made } = this;
+    const crumb = (frame, text) => el("button", { type: "button", onclick: () => { this.zoomed = frame; this.draw(); this.listFrames(); } }, text);
+    const all = crumb(-1, `GPU time ${Show.span(made.sum)}`);
+    this.crumbs.replaceChildren(all, ...this.path(this.zoomed).flatMap((frame) => [
+      el("span", {}, "›"), crumb(frame, `${Show.cut(this.trace.shortName(made.name[frame]), 48)} ${Show.percent(made.total[frame], made.sum)}`),
+    ]));
+  }
+
+  at(x, y) {
+    const row = Math.floor(y / Flame.ROW), share = x / this.width;
+    return this.boxes.find((box) => box.row === row && share >= box.x && share < box.x + Math.max(box.width, 1 / this.width));
+  }
+
+  hover(event) {
+    const box = this.at(event.offsetX, event.offsetY);
+    this.canvas.classList.toggle("over", !!box);
+    if (!box) return Tip.hide();
+    const { made } = this, frame = box.chain[0];
+    Tip.at(event, [
+      ...box.chain.map((one) => ["name", this.trace.body.names[made.name[one]]]),
+      ["", `${Show.span(made.total[frame])}, ${Show.percent(made.total[frame], made.sum)} of the GPU time`],
+      ["dim", `${Show.count(made.count[frame])} GPU events; own ${Show.span(box.chain.reduce((sum, one) => sum + made.own[one], 0))}`],
+    ]);
+  }
+
+  // The frames below the one that is zoomed to, as a table.
+  listFrames() {
+    const { made, trace } = this, inside = [];
+    const base = this.path(this.zoomed).length;
+    const walk = [[this.zoomed, base]];
+    while (walk.length && inside.length < 20000) {
+      const [frame, depth] = walk.pop();
+      for (const kid of made.kids(frame)) {
+        if (made.total[kid] <= 0) continue;
+        inside.push([kid, depth]);
+        walk.push([kid, depth + 1]);
+      }
+    }
+    inside.sort((a, b) => made.total[b[0]] - made.total[a[0]]);
+    this.grid.show({
+      columns: [
+        { heading: "frame", kind: "text", cells: inside.map(([frame]) => trace.body.names[made.name[frame]]) },
+        { heading: "depth", kind: "number", digits: 0, cells: inside.map(([, depth]) => depth) },
+        { heading: "total", unit: "ms", kind: "number", digits: 6, cells: inside.map(([frame]) => made.total[frame] / 1e6) },
+        { heading: "own", unit: "ms", kind: "number", digits: 6, cells: inside.map(([frame]) => made.own[frame] / 1e6) },
+        { heading: "%", kind: "number", digits: 2, cells: inside.map(([frame]) => (100 * made.total[frame]) / (made.sum || 1)) },
+        { heading: "GPU events", kind: "number", digits: 0, cells: inside.map(([frame]) => made.count[frame]) },
+        { heading: "longest", kind: "uid", cells: inside.map(([frame]) => made.uid[frame]) },
+      ],
+      rows: inside.length,
+      notes: [],
+      click: (row) => { this.zoomed = inside[row][0]; this.chosen(inside[row][0]); this.draw(); this.listFrames(); },
+    });
+  }
+
+  // Zoom to the outermost frame with a name; where this view has none, to that of the next one.
+  zoomToName(text) {
+    for (const view of [this.options.view, "modules", "python", "ops", "kernels"]) {
+      if (view !== this.options.view) this.set({ view });
+      let best = -1;
+      for (let frame = 0; frame < this.made.n; frame++) {
+        if (this.trace.body.names[this.made.name[frame]] !== text) continue;
+        if (best < 0 || this.made.total[frame] > this.made.total[best]) best = frame;
+      }
+      if (best < 0) continue;
+      this.zoomed = best;
+      this.draw();
+      this.listFrames();
+      return true;
+    }
+    return false;
+  }
+}

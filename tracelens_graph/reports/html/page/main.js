@@ -1,0 +1,232 @@
+// The page: its views, what is selected in all of them, and the link that says so.
+class App {
+  static KEYS = [
+    ["w s", "zoom in and out"], ["a d, ← →", "to earlier and later"], ["↑ ↓", "scroll lanes"], ["wheel", "zoom; with shift to earlier and later; over names scroll lanes"],
+    ["drag", "move"], ["click", "select a node, everywhere"], ["double click, f", "zoom to it"], [", .", "the event before and behind, on the same lane"],
+    ["0", "the whole trace"], ["/", "search"], ["n N", "next match, the one before"], ["1 … 5", "views"], ["Esc", "select nothing, search nothing"],
+  ];
+
+  // Events among which a search takes longer than a keystroke.
+  static MANY = 200_000;
+
+  constructor() {
+    this.head = JSON.parse(document.getElementById("head").textContent);
+    this.selection = -1;
+    this.matches = [];
+    const said = this.head.overview;
+    document.getElementById("title").textContent = said.heading;
+    document.getElementById("title").title = said.heading;
+    this.views = {
+      overview: [new Overview(this, said), "Overview"], timeline: [new Timeline(this), "Timeline"],
+      flame: [new Flame(this), "Flame graph"], tables: [new Tables(this), "Tables"], roofline: [new Roofline(this), "Roofline"],
+    };
+    const main = document.getElementById("main");
+    for (const [name, [view, title]] of Object.entries(this.views)) {
+      main.append(view.root);
+      this[name] = view;
+      document.getElementById("views").append(el("button", {
+        type: "button", role: "tab", id: `tab-${name}`, "aria-controls": `view-${name}`, onclick: () => this.go(name),
+      }, title));
+    }
+    this.listen();
+    this.show("overview");
+  }
+
+  async load() {
+    const text = (id) => document.getElementById(id).textContent;
+    const work = { planes: text("planes"), columns: this.head.columns, lanes: this.head.lanes, call: this.head.call };
+    const [body, found] = await Promise.all([
+      Planes.inflate(text("body")).then((bytes) => JSON.parse(new TextDecoder().decode(bytes))), this.unpack(work),
+    ]);
+    this.trace = new Trace(body, found);
+    for (const [view] of Object.values(this.views)) view.start(this.trace);
+    this.follow();
+    document.documentElement.dataset.ready = "yes";
+    this.readyMs = performance.now();
+  }
+
+  // In a worker; on this page where it may have none.
+  unpack(work) {
+    return new Promise((resolve, reject) => {
+      const here = () => Levels.unpack(work).then(resolve, reject);
+      try {
+        const source = document.getElementById("worker").textContent;
+        const worker = new Worker(URL.createObjectURL(new Blob([source], { type: "text/javascript" })));
+        worker.onmessage = ({ data }) => {
+          worker.terminate();
+          resolve(data);
+        };
+        worker.onerror = (event) => {
+          event.preventDefault();
+          here();
+        };
+        worker.postMessage(work);
+      } catch {
+        here();
+      }
+    });
+  }
+
+  show(name) {
+    if (!this.views[name]) return;
+    this.shown = name;
+    for (const [one, [view]] of Object.entries(this.views)) {
+      view.root.hidden = one !== name;
+      document.getElementById(`tab-${one}`).setAttribute("aria-selected", one === name);
+    }
+    if (name === "timeline" && this.trace) this.timeline.resize();
+    if (name === "flame" && this.trace) this.flame.draw();
+  }
+
+  go(name) {
+    this.show(name);
+    this.link();
+  }
+
+  link() {
+    const parts = [`view=${this.shown}`];
+    if (this.selection >= 0) parts.push(`uid=${this.trace.uid[this.selection]}`);
+    history.replaceState(null, "", `#${parts.join("&")}`);
+  }
+
+  // Show what the address says: `#uid=…`, `#view=…`.
+  follow() {
+    const asked = new URLSearchParams(location.hash.slice(1));
+    if (asked.has("uid")) {
+      if (!asked.has("view")) this.show("timeline");
+      this.selectUid(Number(asked.get("uid")), "link");
+    }
+    if (asked.has("view")) this.show(asked.get("view"));
+  }
+
+  selectUid(uid, from) {
+    const e = this.trace.ofUid(uid);
+    if (e >= 0) this.select(e, from);
+    else this.say(`uid ${uid} is not drawn on this page`);
+  }
+
+  say(text) {
+    document.getElementById("found").textContent = text;
+  }
+
+  select(e, from) {
+    this.selection = e >= this.trace.first.idle ? this.trace.ofUid(this.trace.uid[e]) : e;
+    if (this.selection >= 0 && from !== "timeline") this.timeline.reveal(this.selection);
+    if (from === "link" && this.selection >= 0 && this.trace.dur[this.selection] < (this.timeline.view.to - this.timeline.view.from) / 200) {
+      const wide = Math.max(this.trace.dur[this.selection] * 12, 1000);
+      this.timeline.show(this.trace.start[this.selection] - wide, this.trace.end(this.selection) + wide);
+    }
+    this.details();
+    this.timeline.ask();
+    this.link();
+  }
+
+  details() {
+    const box = document.getElementById("selected"), e = this.selection, { trace } = this;
+    box.hidden = e < 0;
+    document.body.classList.toggle("has-selection", e >= 0);
+    if (e < 0) return;
+    const node = (one) => el("a", { href: `#uid=${trace.uid[one]}`, title: trace.text(one) }, Show.cut(trace.short(one), 70));
+    const above = trace.above(e), launched = [...trace.launched(e)];
+    const [name, ...lines] = trace.says(e);
+    const button = (text, act) => el("button", { type: "button", onclick: act }, text);
+    box.replaceChildren(
+      el("div", { class: "what" }, el("b", {}, name[1]), ...lines.map(([kind, text]) => el("span", { class: kind }, text))),
+      el("div", { class: "around" },
+        above.length ? el("div", { class: "path" }, "in ", ...above.reverse().flatMap((one, k) => (k ? [" ‹ ", node(one)] : [node(one)]))) : null,
+        launched.length && e < trace.first.gpu ? el("div", { class: "path" }, "launches ", ...launched.slice(0, 12).flatMap((one, k) => (k ? [", ", node(one)] : [node(one)])),
+          launched.length > 12 ? ` and ${Show.count(launched.length - 12)} more` : null) : null),
+      el("div", { class: "acts" },
+        button("Timeline", () => { this.go("timeline"); this.timeline.reveal(e); }),
+        button("Zoom", () => { this.go("timeline"); this.timeline.zoomTo(e); }),
+        button("Flame graph", () => { this.go("flame"); if (!this.flame.zoomToName(trace.text(e))) this.say("no frame of this name"); }),
+        button("Same name", () => this.search(trace.text(e), true)),
+        button("Copy link", () => copyText(location.href)), button("✕", () => this.select(-1, "key"))));
+  }
+
+  search(text, isExact = false) {
+    const box = document.getElementById("search");
+    box.value = isExact ? text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&") : text;
+    this.matches = this.trace.search(box.value);
+    this.place = -1;
+    let gpu = 0;
+    for (const e of this.matches) if (e >= this.trace.first.gpu) gpu += this.trace.dur[e];
+    this.gpuMatched = gpu;
+    this.say(box.value ? `${Show.count(this.matches.length)} found${gpu ? `, ${Show.span(gpu)} of GPU` : ""}` : "");
+    this.timeline.ask();
+    if (this.shown === "flame") this.flame.draw();
+  }
+
+  next(by) {
+    if (!this.matches.length) return;
+    if (this.shown !== "timeline") this.go("timeline");
+    if (this.place < 0 && by > 0) {
+      const { from } = this.timeline.view;
+      this.place = this.matches.findIndex((e) => this.trace.start[e] >= from) - 1;
+    }
+    this.place = (this.place + by + this.matches.length) % this.matches.length;
+    this.select(this.matches[this.place], "search");
+    this.say(`${Show.count(this.place + 1)} of ${Show.count(this.matches.length)}`);
+  }
+
+  theme(name) {
+    document.documentElement.dataset.theme = name;
+    if (!this.trace) return;
+    this.timeline.recolor();
+    this.flame.draw();
+  }
+
+  listen() {
+    const search = document.getElementById("search"), on = (id, act) => document.getElementById(id).addEventListener("click", act);
+    let typing = 0;
+    search.addEventListener("input", () => {
+      if (!this.trace) return;
+      clearTimeout(typing);
+      if (this.trace.n < App.MANY) this.search(search.value);
+      else typing = setTimeout(() => this.search(search.value), 200);
+    });
+    search.addEventListener("keydown", (event) => {
+      if (event.key === "Enter") this.next(event.shiftKey ? -1 : 1);
+      if (event.key === "Escape") { this.search(""); search.blur(); }
+      event.stopPropagation();
+    });
+    on("next", () => this.next(1));
+    on("before", () => this.next(-1));
+    const dark = matchMedia("(prefers-color-scheme: dark)");
+    const isDark = () => (document.documentElement.dataset.theme ? document.documentElement.dataset.theme === "dark" : dark.matches);
+    on("theme", () => this.theme(isDark() ? "light" : "dark"));
+    dark.addEventListener("change", () => this.trace && this.theme(document.documentElement.dataset.theme || ""));
+    const keys = document.getElementById("keys");
+    keys.append(el("h2", {}, "Keys"), el("dl", {}, ...App.KEYS.flatMap(([key, says]) => [el("dt", {}, key), el("dd", {}, says)])),
+      el("button", { type: "button", onclick: () => keys.close() }, "Close"));
+    on("help", () => keys.showModal());
+    addEventListener("hashchange", () => this.trace && this.follow());
+    addEventListener("keydown", (event) => this.key(event));
+    addEventListener("beforeprint", () => this.print(true));
+    addEventListener("afterprint", () => this.print(false));
+  }
+
+  print(isPrinted) {
+    if (!this.trace) return;
+    for (const grid of [this.tables.grid, this.flame.grid]) if (grid) { grid.isPrinted = isPrinted; grid.fill(true); }
+  }
+
+  key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) return;
+    if (!this.trace || document.getElementById("keys").open) return;
+    const { key } = event, names = Object.keys(this.views);
+    if (key === "/") document.getElementById("search").focus();
+    else if (key === "?") document.getElementById("keys").showModal();
+    else if (key >= "1" && key <= String(names.length)) this.go(names[key - 1]);
+    else if (key === "n" || key === "N") this.next(key === "n" ? 1 : -1);
+    else if (key === "Escape") { this.search(""); this.select(-1, "key"); }
+    else if (key === "Enter" || !(this.shown === "timeline" && this.timeline.key(key))) return;
+    event.preventDefault();
+  }
+}
+
+const app = (window.tracelensGraph = new App());
+app.load().catch((error) => {
+  app.overview.drawn.textContent = `The events could not be unpacked: ${error.message}`;
+  document.documentElement.dataset.ready = "failed";
+});

@@ -1,0 +1,131 @@
+// Merged stacks: values of frames in one step or all, inverted on request, and where frames stand.
+const Stacks = {
+  // Frames of a view as {parent, name, first, total, own, count, uid}; a frame comes after the one it is in.
+  of(columns, view, step, isInverted) {
+    const read = (part) => columns[`${view}.${part}`];
+    const parent = Int32Array.from(read("parent"), (value) => value - 1), name = read("name"), n = parent.length;
+    const parts = { frame: read("frame"), step: read("step"), ns: read("ns"), count: read("count"), uid: read("uid") };
+    if (isInverted) return Stacks.inverted(parent, name, read("first"), parts, step);
+    const made = Stacks.empty(parent, name, read("first"), n);
+    for (let i = 0; i < parts.frame.length; i++) {
+      if (step && parts.step[i] !== step) continue;
+      const frame = parts.frame[i];
+      made.own[frame] += parts.ns[i];
+      made.count[frame] += parts.count[i];
+      if (parts.ns[i] >= made.most[frame]) {
+        made.most[frame] = parts.ns[i];
+        made.uid[frame] = parts.uid[i];
+      }
+    }
+    return Stacks.summed(made);
+  },
+
+  empty: (parent, name, first, n) => ({
+    parent, name, first, n, own: new Float64Array(n), total: new Float64Array(n), count: new Float64Array(n),
+    most: new Float64Array(n).fill(-1), uid: new Float64Array(n).fill(-1),
+  }),
+
+  // The innermost frames outside: who is above a kernel, with its time.
+  inverted(parent, name, first, parts, step) {
+    const parents = [], names = [], firsts = [], known = new Map(), leaves = [];
+    for (let i = 0; i < parts.frame.length; i++) {
+      if (step && parts.step[i] !== step) continue;
+      let at = -1;
+      for (let frame = parts.frame[i]; frame >= 0; frame = parent[frame]) {
+        const key = `${at},${name[frame]}`;
+        let next = known.get(key);
+        if (next === undefined) {
+          next = parents.push(at) - 1;
+          names.push(name[frame]);
+          firsts.push(first[frame]);
+          known.set(key, next);
+        } else if (first[frame] < firsts[next]) firsts[next] = first[frame];
+        at = next;
+      }
+      leaves.push(at, i);
+    }
+    const made = Stacks.empty(Int32Array.from(parents), Int32Array.from(names), Float64Array.from(firsts), parents.length);
+    for (let k = 0; k < leaves.length; k += 2) {
+      const frame = leaves[k], i = leaves[k + 1];
+      made.own[frame] += parts.ns[i];
+      made.count[frame] += parts.count[i];
+      if (parts.ns[i] >= made.most[frame]) [made.most[frame], made.uid[frame]] = [parts.ns[i], parts.uid[i]];
+    }
+    return Stacks.summed(made);
+  },
+
+  summed(made) {
+    const { n, parent, own, total, count, most, uid } = made;
+    total.set(own);
+    made.sum = 0;
+    made.events = 0;
+    for (let frame = n - 1; frame >= 0; frame--) {
+      const above = parent[frame];
+      if (above < 0) {
+        made.sum += total[frame];
+        made.events += count[frame];
+        continue;
+      }
+      total[above] += total[frame];
+      count[above] += count[frame];
+      if (most[frame] > most[above]) [most[above], uid[above]] = [most[frame], uid[frame]];
+    }
+    Stacks.children(made);
+    return made;
+  },
+
+  // Children of each frame, side by side: those of frame f are `kids[from[f + 1] .. from[f + 2])`, the roots' f is -1.
+  children(made) {
+    const { n, parent } = made, from = new Int32Array(n + 2), kids = new Int32Array(n);
+    for (let frame = 0; frame < n; frame++) if (parent[frame] + 2 < n + 2) from[parent[frame] + 2]++;
+    for (let i = 1; i < n + 2; i++) from[i] += from[i - 1];
+    const next = from.slice();
+    for (let frame = 0; frame < n; frame++) kids[next[parent[frame] + 1]++] = frame;
+    made.kids = (frame) => kids.subarray(from[frame + 1], from[frame + 2] ?? n);
+  },
+
+  // Boxes from a frame on: {frames (a chain), x, width, row}, left-heavy or by time; too narrow ones are left out.
+  boxes(made, root, { byTime, collapsed, least, isApart }) {
+    const found = [], { total, first } = made;
+    const whole = root < 0 ? made.sum : total[root];
+    const order = byTime ? (a, b) => first[a] - first[b] : (a, b) => total[b] - total[a];
+    const open = [];
+    const lay = (frame, x, row) => {
+      const width = total[frame] / whole;
+      if (!(width >= least)) return;
+      const chain = [frame];
+      while (collapsed && !isApart(frame)) {
+        const kids = [...made.kids(chain[chain.length - 1])].filter((kid) => total[kid] > 0);
+        if (kids.length !== 1 || total[kids[0]] !== total[frame]) break;
+        chain.push(kids[0]);
+      }
+      found.push({ chain, x, width, row });
+      open.push([chain[chain.length - 1], x, row + 1]);
+    };
+    const spread = (frame, x, row) => {
+      for (const kid of [...made.kids(frame)].sort(order)) {
+        lay(kid, x, row);
+        x += total[kid] / whole;
+      }
+    };
+    if (root < 0) spread(-1, 0, 0);
+    else lay(root, 0, 0);
+    while (open.length) spread(...open.pop());
+    return found;
+  },
+
+  // Time of the frames that fit, each GPU event once: what is inside of a frame that fits is not added again.
+  matched(made, fits) {
+    const { n, parent, name, total } = made, inside = new Uint8Array(n);
+    let sum = 0;
+    for (let frame = 0; frame < n; frame++) {
+      const above = parent[frame];
+      if (above >= 0 && inside[above]) inside[frame] = 1;
+      else if (fits[name[frame]]) {
+        inside[frame] = 1;
+        sum += total[frame];
+      }
+    }
+    return sum;
+  },
+};

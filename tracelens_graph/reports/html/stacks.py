@@ -1,0 +1,261 @@
+"""GPU time as merged stacks: by module, op, line of Python, or kernel.
+
+Every GPU event is in exactly one frame of each, so the frames add up to the GPU time to the nanosecond. What no launch
+leads to has a frame of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
+from tracelens_graph.analyses.places.charging import NO_MODULE, OPTIMIZER, charged, of_optimizer
+from tracelens_graph.analyses.places.modules import place_tree
+from tracelens_graph.analyses.places.python_lines import NO_LINE, frames_with_line
+from tracelens_graph.categories.kernels import kernel_category
+from tracelens_graph.extension import extension_of
+from tracelens_graph.graph.arrays import distinct
+from tracelens_graph.graph.intervals import sum_by_group
+from tracelens_graph.graph.traversals import climb, subtree_sums
+from tracelens_graph.graph.window import Window
+from tracelens_graph.reports.html.names import Names, clean
+from tracelens_graph.reports.html.planes import Packed
+from tracelens_graph.schema import Kind
+
+MOST_FRAMES = 60_000
+"""Frames of a picture; the time of those with less goes to what they are in."""
+MOST_STEPS = 100
+NO_OP = "(no op)"
+
+VIEWS = {
+    "modules": "module, op, kernel",
+    "ops": "op, kernel",
+    "python": "line of Python, op, kernel",
+    "kernels": "category, kernel, op",
+}
+"""View -> what its frames are, from the outside inwards."""
+
+
+class _Frames:
+    """Frames that grow level by level: a frame is numbered after the one that it is in.
+
+    Attributes:
+        parent, name: of each frame; the parent of the outermost is -1.
+    """
+
+    def __init__(self) -> None:
+        none = np.zeros(0, np.int64)
+        self.parent, self.name = none, none
+
+    def below(self, at: np.ndarray, name: np.ndarray) -> np.ndarray:
+        """For each frame `at`, -1 for none, the one of a name in it; the frame itself where the name is -1."""
+        found, new = at.astype(np.int64), name >= 0
+        if not new.any():
+            return found
+        names = int(name.max()) + 1
+        keys, inverse = distinct((found[new] + 1) * names + name[new])
+        found[new] = len(self.parent) + inverse
+        self.parent = np.concatenate((self.parent, keys // names - 1))
+        self.name = np.concatenate((self.name, keys % names))
+        return found
+
+
+@dataclass(frozen=True)
+class Stacks:
+    """Merged stacks.
+
+    Attributes:
+        parent, name: of each frame the one that it is in, -1 for none, and the number of its name.
+        first_ns: where its first GPU event begins.
+        frame, step, ns, count, uid: parts of the time: whose own it is, in which step (0 for none), how much, of how
+            many GPU events, the longest of which has the uid.
+    """
+
+    parent: np.ndarray
+    name: np.ndarray
+    first_ns: np.ndarray
+    frame: np.ndarray
+    step: np.ndarray
+    ns: np.ndarray
+    count: np.ndarray
+    uid: np.ndarray
+
+    def columns(self, view: str) -> dict[str, Packed]:
+        """The columns of a page."""
+        return {
+            f"{view}.parent": Packed(self.parent + 1, True),
+            f"{view}.name": Packed(self.name),
+            f"{view}.first": Packed(self.first_ns, True),
+            f"{view}.frame": Packed(self.frame, True),
+            f"{view}.step": Packed(self.step),
+            f"{view}.ns": Packed(self.ns),
+            f"{view}.count": Packed(self.count),
+            f"{view}.uid": Packed(self.uid, True),
+        }
+
+
+def steps(w: Window) -> tuple[list[str], np.ndarray]:
+    """Names of the steps, and for each GPU event of the window one more than the position of its step, 0 for none."""
+    core, c = w.core, w.core.columns
+    of = core.gpu_step[w.gpu_rows]
+    rows = np.unique(of[of >= 0])
+    if len(rows) > MOST_STEPS:
+        return [], np.zeros(len(of), np.int64)
+    rows = rows[np.argsort(c.start_ns[rows], kind="stable")]
+    place = np.zeros(len(c) + 1, np.int64)
+    place[rows] = np.arange(1, len(rows) + 1)
+    return [clean(core.names[code], 60) for code in c.name[rows].tolist()], place[of]
+
+
+def stacks(w: Window, names: Names) -> dict[str, Stacks]:
+    """The stacks of all views."""
+    gpu, step = w.gpu_rows, steps(w)[1]
+    kernel, op = names.of_rows(gpu), _ops(w, names)
+    found = {}
+    for view, grow in (("modules", _by_module), ("ops", _by_op), ("python", _by_line), ("kernels", _by_kernel)):
+        frames = _Frames()
+        found[view] = _summed(w, frames, grow(w, frames, names, op, kernel), step)
+    return found
+
+
+def facts() -> dict[str, Any]:
+    """What a page has to know of the views."""
+    return {"views": VIEWS, "no_launch": NO_LAUNCH}
+
+
+def _ops(w: Window, names: Names) -> np.ndarray:
+    """For each GPU event the number of the name of the op that it is charged to, or of what stands for none."""
+    c, gpu = w.core.columns, w.gpu_rows
+    owner = c.owner[gpu]
+    found = np.where(c.parent[gpu] >= 0, names.add(NO_OP, "none"), names.add(NO_LAUNCH, "none"))
+    found[owner >= 0] = names.of_rows(owner[owner >= 0])
+    return found
+
+
+def _by_kernel(w: Window, frames: _Frames, names: Names, op: np.ndarray, kernel: np.ndarray) -> np.ndarray:
+    c, gpu, rules = w.core.columns, w.gpu_rows, extension_of(w).all_kernel_rules
+    kinds, (codes, code) = c.kind[gpu], distinct(c.name[gpu])
+    categories = [kernel_category(w.core.names[one], rules=rules) for one in codes.tolist()]
+    number = np.zeros(len(codes), np.int64)
+    number[code] = kernel
+    of_class = dict(zip(categories, map(names.class_of, number.tolist()), strict=True))
+    category = names.add_each([(clean(one), of_class[one]) for one in categories])[code]
+    category[kinds == Kind.Memcpy] = names.add("Copies", "copy")
+    category[kinds == Kind.Memset] = names.add("Fills", "copy")
+    return frames.below(frames.below(frames.below(np.full(len(gpu), -1), category), kernel), op)
+
+
+def _by_op(w: Window, frames: _Frames, names: Names, op: np.ndarray, kernel: np.ndarray) -> np.ndarray:
+    c = w.core.columns
+    at = _along(w, frames, names, c.kind == Kind.Op)
+    return frames.below(frames.below(at, np.where(at < 0, op, -1)), kernel)
+
+
+def _by_line(w: Window, frames: _Frames, names: Names, op: np.ndarray, kernel: np.ndarray) -> np.ndarray:
+    c, gpu = w.core.columns, w.gpu_rows
+    at = _along(w, frames, names, frames_with_line(w.core))
+    lost = np.where(c.parent[gpu] >= 0, names.add(NO_LINE, "none"), names.add(NO_LAUNCH, "none"))
+    at = frames.below(at, np.where(at < 0, lost, -1))
+    return frames.below(frames.below(at, np.where(c.parent[gpu] >= 0, op, -1)), kernel)
+
+
+def _by_module(w: Window, frames: _Frames, names: Names, op: np.ndarray, kernel: np.ndarray) -> np.ndarray:
+    core, c, gpu = w.core, w.core.columns, w.gpu_rows
+    tree = place_tree(w)
+    call, is_backward = charged(core, tree.frames, gpu)
+    linked = c.parent[gpu] >= 0
+    none = np.where(linked, names.add(NO_MODULE, "none"), names.add(NO_LAUNCH, "none"))
+    none = np.where(linked & of_optimizer(core, gpu), names.add(OPTIMIZER, "optimizer"), none)
+    passes = np.where(is_backward, names.add("backward", "backward"), names.add("forward", "forward"))
+    at = frames.below(np.full(len(gpu), -1), np.where(call >= 0, passes, none))
+    if len(tree.above):
+        label = names.add_all([clean(name) for name in tree.name], "module")
+        place = np.where(call >= 0, tree.place[call], -1)
+        for level in range(1, int(tree.depth.max()) + 1):
+            up = _up_to(place, tree.above, tree.depth, level)
+            at = frames.below(at, np.where(up >= 0, label[up], -1))
+    return frames.below(frames.below(at, np.where(linked, op, -1)), kernel)
+
+
+def _up_to(place: np.ndarray, above: np.ndarray, depth: np.ndarray, level: int) -> np.ndarray:
+    """For each place the one at a level on the way to it, -1 where it is no deeper."""
+    own = np.arange(len(above))
+    while (deeper := depth[own] > level).any():
+        own[deeper] = above[own[deeper]]
+    own[depth < level] = -1
+    return np.where(place >= 0, own[place], -1)
+
+
+def _along(w: Window, frames: _Frames, names: Names, kept: np.ndarray) -> np.ndarray:
+    """For each GPU event the frame of the nearest kept call above it, -1 for none.
+
+    Args:
+        w: the window.
+        frames: to which the calls are added, merged by name.
+        names: names of rows.
+        kept: for each row of the graph whether it is a frame.
+    """
+    c, gpu = w.core.columns, w.gpu_rows
+    is_gpu = np.zeros(len(c), np.int64)
+    is_gpu[gpu] = 1
+    kept = kept & (subtree_sums(c, is_gpu) > 0)
+    rows = np.flatnonzero(kept)
+    change = np.zeros(len(c) + 1, np.int64)
+    np.add.at(change, rows, 1)
+    np.add.at(change, c.last[rows].astype(np.int64) + 1, -1)
+    depth = np.cumsum(change)[rows] - 1
+    above = climb(c.parent, c.parent[rows], kept)
+    node = np.full(len(c) + 1, -1, np.int64)
+    name = names.of_rows(rows)
+    by_depth = np.argsort(depth, kind="stable")
+    edges = np.searchsorted(depth[by_depth], np.arange(int(depth.max(initial=-1)) + 2))
+    for low, high in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        level = by_depth[low:high]
+        node[rows[level]] = frames.below(node[above[level]], name[level])
+    found: np.ndarray = node[climb(c.parent, c.parent[gpu], kept)]
+    return found
+
+
+def _summed(w: Window, frames: _Frames, at: np.ndarray, step: np.ndarray) -> Stacks:
+    """Stacks of GPU events, in the order of the window's, whose frames are known."""
+    c, gpu = w.core.columns, w.gpu_rows
+    parent, name = frames.parent, frames.name
+    if len(parent) > MOST_FRAMES:
+        parent, name, at = _fewer(parent, name, at, c.dur_ns[gpu])
+    earliest = np.full(len(parent), np.iinfo(np.int64).max, np.int64)
+    np.minimum.at(earliest, at, c.start_ns[gpu])
+    first = earliest.tolist()
+    for frame, above in zip(range(len(parent) - 1, -1, -1), parent[::-1].tolist(), strict=True):
+        if above >= 0 and first[frame] < first[above]:
+            first[above] = first[frame]
+    most = int(step.max(initial=0)) + 1
+    keys, part = distinct(at * most + step)
+    ns = sum_by_group(part, c.dur_ns[gpu], len(keys))
+    by_time = np.lexsort((-c.uid[gpu], c.dur_ns[gpu]))
+    uid = np.zeros(len(keys), np.int64)
+    uid[part[by_time]] = c.uid[gpu[by_time]]  # of several the last, which is the longest, stays
+    counts = np.bincount(part, minlength=len(keys))
+    return Stacks(parent, name, np.array(first, np.int64), keys // most, keys % most, ns, counts, uid)
+
+
+def _fewer(
+    parent: np.ndarray, name: np.ndarray, at: np.ndarray, dur: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The frames with most time, and for each GPU event the nearest of them."""
+    value = np.bincount(at, dur, minlength=len(parent)).astype(np.int64)
+    for frame, above in zip(range(len(parent) - 1, -1, -1), parent[::-1].tolist(), strict=True):
+        if above >= 0:
+            value[above] += value[frame]
+    kept = np.zeros(len(parent), bool)
+    # Of equals what is outside comes first, so that whatever is kept is in something that is kept.
+    kept[np.lexsort((np.arange(len(parent)), -value))[:MOST_FRAMES]] = True
+    kept |= parent < 0
+    number = np.cumsum(kept) - 1
+    nearest = np.arange(len(parent))
+    while (lost := ~kept[nearest]).any():
+        nearest[lost] = parent[nearest[lost]]
+    above = parent[kept]
+    return np.where(above >= 0, number[above], -1), name[kept], number[nearest[at]]
