@@ -121,7 +121,7 @@ def _computation(data: Buffer, begin: int, end: int, places: dict[int, tuple[str
 
 _TEXTS = {1: "name", 2: "opcode", 11: "fusion_kind", 28: "target", 43: "backend_config"}
 _NUMBERS = {9: "parameter", 26: "channel", 35: "id", 50: "groups", 58: "batch_groups"}
-_LISTS = {36: "operands", 38: "called"}
+_LISTS = {14: "dimensions", 36: "operands", 38: "called"}
 
 
 def _instruction(data: Buffer, begin: int, end: int, places: dict[int, tuple[str, int]]) -> Instruction:

@@ -103,8 +103,9 @@ def _bounds(piece: bytes) -> tuple[np.ndarray, int]:
     tags = array("i")
     add = tags.append
     at, end = 0, len(piece)
+    # Sizes alone are followed, which is quicker; where they led to something else is seen afterwards.
     try:
-        while piece[at] == EVENT_TAG:
+        while True:
             size = piece[at + 1]
             add(at)
             if size > 127:
@@ -118,7 +119,11 @@ def _bounds(piece: bytes) -> tuple[np.ndarray, int]:
             tags.pop()
     if at > end:
         at = tags.pop()
-    return np.array(tags, np.int32), at
+    places = np.array(tags, np.int32)
+    other = np.flatnonzero(np.frombuffer(piece, np.uint8)[places] != EVENT_TAG)
+    if len(other):
+        at, places = int(places[other[0]]), places[: other[0]]
+    return places, at
 
 
 class _Piece:

@@ -89,6 +89,12 @@ class Pair:
         return self.calls[0].complete(f"{_PROGRAM} diff {first} {second}{names} {options}".rstrip())
 
 
+_FRAMEWORKS = (
+    "Operations of JAX have other names than those of PyTorch: `tracelens-graph compare` joins what both compute by"
+    " family and sizes."
+)
+
+
 def two_traces(
     windows: tuple[Window, Window], names: tuple[str, str], shown: Shown, conditions: Sequence[gate.Condition],
     pair: Pair,
@@ -107,6 +113,8 @@ def two_traces(
     notes = notes_on(difference)
     if (first, second) != windows:
         notes = ["One step of each is compared: --step N takes another, --from 0ms all.", *notes]
+    if first.core.info.is_xla != second.core.info.is_xla:
+        notes = [*notes, _FRAMEWORKS]
     makers = {"diff_totals": totals_table, "diff_times": times_table, "diff_places": places_table}
 
     @cache

@@ -33,6 +33,7 @@ def replay_trace(asked: Asked) -> None:
     if asked.by_roof:
         device = architecture_of(core, device)
     w = _part(asked, core, added)
+    _check_programs(asked, core)
     from tracelens_graph.replay.coverage import coverage
     from tracelens_graph.replay.listing import listing
     from tracelens_graph.replay.planned import Estimates, Plans
@@ -61,7 +62,19 @@ def replay_trace(asked: Asked) -> None:
     elif asked.output is None:
         print_screen(asked, w, table, coverage(charged, every))
     else:
-        tell_written(asked.output, table, coverage(charged, every), not asked.batch)
+        tell_written(asked.output, table, coverage(charged, every), not asked.batch and not core.info.is_xla)
+
+
+def _check_programs(asked: Asked, core: Core) -> None:
+    """Refuse programs of several operations of a profile of JAX.
+
+    Raises:
+        AnalysisError: such a program was asked for.
+    """
+    from tracelens_graph.errors import AnalysisError
+
+    if core.info.is_xla and asked.output is not None and (asked.batch or asked.collectives or asked.is_sequence):
+        raise AnalysisError(f"{asked.trace}: of profiles of JAX there are programs of one instruction each")
 
 
 def _print_table(table: Table, asked: Asked) -> None:

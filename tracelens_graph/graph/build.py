@@ -24,7 +24,6 @@ from tracelens_graph.schema import (
     HOST_KINDS,
     LAYER_KINDS,
     NESTING_RANK,
-    STORED,
     Flag,
     Kind,
     OwnerRule,
@@ -92,7 +91,7 @@ def build_core(table: EventTable) -> Core:
     rows, arrays, gpu, lone = _rows(columns, host, gpu, layer, nested, launch, places)
     del host, places, kind, launch, layer
     for name in list(columns):  # one by one: each is as large as one of the graph's
-        arrays[name] = _taken(columns.pop(name), rows).astype(_DTYPES[name], copy=False)
+        arrays[name] = _taken(columns.pop(name), rows)
         if len(rows) > MANY:
             give_memory_back()
     if "uid" not in arrays:
@@ -109,7 +108,8 @@ def build_core(table: EventTable) -> Core:
         give_memory_back()
     for name in _PARTS:
         if name not in arrays:
-            column = numbers[name].astype(_DTYPES[name])[arrays["thread"]]
+            narrow = numbers[name].astype(np.int32)
+            column = (narrow if (narrow == numbers[name]).all() else numbers[name])[arrays["thread"]]
             column[~is_kind(arrays["kind"], DEVICE_KINDS)] = -1
             arrays[name] = column
     depends_on = (
@@ -191,8 +191,6 @@ def _in_order(values: list[Any], order: list[int]) -> tuple[list[Any], np.ndarra
 
 _PARTS = {"device": 0, "stream": 1}
 """Columns of device events -> which part of their thread stands for it."""
-
-_DTYPES = {prop.name: prop.dtype for prop in STORED}
 
 
 def _numbers(threads: Sequence[tuple[Any, Any]], part: int) -> np.ndarray:

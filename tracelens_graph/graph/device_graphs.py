@@ -20,6 +20,9 @@ from tracelens_graph.graph.details import Details
 from tracelens_graph.graph.window import Window
 from tracelens_graph.schema import DEVICE_KINDS
 
+MOST_NAMED = 1 << 20
+"""Devices that groups can name; what names more is damaged."""
+
 _PLACES = ("parent", "last", "owner")
 """Columns that hold rows."""
 
@@ -46,16 +49,13 @@ def by_device(windows: Sequence[Window]) -> Iterator[list[tuple[int, Window]]]:
         yield from ([] for _ in windows)
         return
     counts = [_count(w.core, own) for w, own in zip(windows, devices, strict=True)]
-    named = max((_farthest(w.core) for w in windows), default=-1) + 1
-    world = max(sum(counts), named if named <= MOST_NAMED else 0)
-    first = 0
-    for host, (w, own, count) in enumerate(zip(windows, devices, counts, strict=True)):
+    firsts = [sum(counts[:host]) for host in range(len(counts))]
+    named = max(_farthest(w.core, first) for w, first in zip(windows, firsts, strict=True))
+    active = max(first + own[-1] for first, own in zip(firsts, devices, strict=True) if own)
+    # Devices that nobody names may be of no job at all.
+    world = max(named, active) + 1 if 0 <= named < MOST_NAMED else None
+    for host, (w, own, first) in enumerate(zip(windows, devices, firsts, strict=True)):
         yield [(device, _of_device(w, device, first, world, host)) for device in own]
-        first += count
-
-
-MOST_NAMED = 1 << 20
-"""Devices that groups can name; what names more is damaged."""
 
 
 def _count(core: Core, devices: Sequence[int]) -> int:
@@ -63,13 +63,18 @@ def _count(core: Core, devices: Sequence[int]) -> int:
     return max(len(properties) if isinstance(properties, list) else 0, max(devices, default=-1) + 1)
 
 
-def _farthest(core: Core) -> int:
-    """The last device that is named by groups with devices of other hosts."""
-    groups = (one["groups"] for one in core.collective_args.values() if "groups" in one)
-    return max((device for some in groups for group in some for device in group), default=-1)
+def _farthest(core: Core, first: int) -> int:
+    """The last rank that takes part in a collective; devices are ranks from `first` on. -1 for none."""
+    found = -1
+    for one in core.collective_args.values():
+        if "groups" in one:
+            found = max((found, *(device for group in one["groups"] for device in group)))
+        elif isinstance(one.get("ranks"), list):
+            found = max((found, *(first + device for device in one["ranks"])))
+    return found
 
 
-def _of_device(w: Window, device: int, first: int, world: int, host: int) -> Window:
+def _of_device(w: Window, device: int, first: int, world: int | None, host: int) -> Window:
     core, c = w.core, w.core.columns
     rows = np.flatnonzero(~is_kind(c.kind, DEVICE_KINDS) | (c.device == device))
     place = np.full(len(c) + 1, -1, np.int64)
@@ -83,7 +88,7 @@ def _of_device(w: Window, device: int, first: int, world: int, host: int) -> Win
             column = getattr(c, name)
             columns[name] = place[column[rows]].astype(column.dtype)
     metadata = dict(core.info.metadata)
-    metadata["distributedInfo"] = {"rank": first + device, "world_size": world}
+    metadata["distributedInfo"] = {"rank": first + device, **({} if world is None else {"world_size": world})}
     metadata["host"] = f"host {host}"
     properties = metadata.get("deviceProperties")
     if isinstance(properties, list):

@@ -18,6 +18,7 @@ from importlib import resources
 _OURS = "tracelens_graph"
 _START = 'if __name__ == "__main__":\n    sys.exit(main())\n'
 _ALWAYS = "from __future__ import annotations"
+_FRAMEWORKS = frozenset({"jax", "torch"})
 _QUOTED = re.compile(r'[\\"]')
 
 
@@ -146,9 +147,10 @@ class Parts:
         for name, (module, what) in self.imports.items():
             if name in wanted and what:
                 taken.setdefault(module, []).append(what)
-        standard = [f"import {module}" for module in whole if module != "torch"]
+        others = sorted(_FRAMEWORKS.intersection(whole)) or ["torch"]
+        standard = [f"import {module}" for module in whole if module not in _FRAMEWORKS]
         standard += [f"from {module} import {', '.join(sorted(names))}" for module, names in sorted(taken.items())]
-        return "\n".join([_ALWAYS, "", *standard, "", "import torch"]) + "\n"
+        return "\n".join([_ALWAYS, "", *standard, "", *(f"import {module}" for module in others)]) + "\n"
 
 
 def _defined(node: ast.stmt) -> str:

@@ -55,6 +55,7 @@ PROGRAMS = (
     Program("collectives", ("collectives",), ("COLLECTIVES", "ORIGIN")),
     Program("triton", ("values", "timing", "measure", "triton"), ("KERNEL", "arguments")),
     Program("sequence", ("values", "timing", "measure", "sequence"), ("SEQUENCE", "steps")),
+    Program("instruction", ("jax_call",), ("INSTRUCTION",)),
     Program("batch", ("values", "timing", "measure", "batch"), ()),
 )
 """All programs that are written; the last has no data, and so every rule that fills tensors."""

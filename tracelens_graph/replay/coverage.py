@@ -33,6 +33,9 @@ UNDER_NO_OP: Mapping[str, tuple[str, str]] = {
 }
 """GPU work under no operation: what stands for it in tables, where it comes from, and what would help."""
 
+_OF_XLA = {OUTSIDE: ("a copy, or other work of no instruction", "")}
+"""The same in profiles of JAX, where it differs."""
+
 
 def replay_coverage(g: Core | Window) -> Table:
     """Which GPU time can be replayed, by operation and by what keeps it from being replayed, the most first.
@@ -66,7 +69,8 @@ def coverage(charged: Charged, plans: Plans) -> Table:
         row.ns += int(found.charged_ns[place])
     uncharged = charged.uncharged
     origin = _origins(core, uncharged)
-    for number, (name, (why, remedy)) in enumerate(UNDER_NO_OP.items()):
+    told = {**UNDER_NO_OP, **(_OF_XLA if core.info.is_xla else {})}
+    for number, (name, (why, remedy)) in enumerate(told.items()):
         events = uncharged[origin == number]
         if len(events):
             longest = int(events[np.argmax(c.dur_ns[events])])

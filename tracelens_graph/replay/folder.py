@@ -28,7 +28,7 @@ _LARGEST = 256 << 20
 _LONGEST_NAME = 255
 """Characters of a file's name."""
 
-Kind = Literal["op", "sequence", "collectives", "triton", "batch"]
+Kind = Literal["op", "sequence", "collectives", "triton", "instruction", "batch"]
 
 
 class FolderError(TraceLensGraphError):
@@ -41,8 +41,8 @@ class Program:
 
     Attributes:
         file: its name.
-        kind: what it runs: one `op`, a `sequence` of them, `collectives`, a Triton kernel that is to be filled in, or
-            a `batch` of operations that another file lists.
+        kind: what it runs: one `op`, a `sequence` of them, `collectives`, a Triton kernel that is to be filled in,
+            an `instruction` of XLA, or a `batch` of operations that another file lists.
         source: its text; empty where only the index was read.
         plans: plans of the operations that it calls, in order.
         fault: what is wrong with its entry in the index, so that it has no plans; empty where nothing is.

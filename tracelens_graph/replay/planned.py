@@ -16,6 +16,7 @@ from tracelens_graph.extension import extension_of
 from tracelens_graph.graph.traversals import ancestors
 from tracelens_graph.perf.roofs import Roof, roofline, traffic_us
 from tracelens_graph.replay.custom import plan_custom
+from tracelens_graph.replay.instruction import InstructionPlan, plan_instruction
 from tracelens_graph.replay.planning import plan_call
 from tracelens_graph.replay.replay_plan import CannotReplay, ReplayPlan, Traced, Work
 from tracelens_graph.replay.signatures import Signatures
@@ -57,7 +58,7 @@ class Planned:
         remedy: what would help then; empty where nothing would.
     """
 
-    plan: ReplayPlan | None
+    plan: ReplayPlan | InstructionPlan | None
     reason: str = ""
     remedy: str = ""
 
@@ -89,6 +90,11 @@ def planned(core: Core, row: int, replayers: Mapping[str, Replayer] = NO_REPLAYE
     Raises:
         ExtensionError: a replayer is not what it should be.
     """
+    if core.info.is_xla:
+        try:
+            return Planned(plan_instruction(core, row))
+        except CannotReplay as error:
+            return Planned(None, error.reason, error.remedy)
     name = core.names[core.columns.name[row]]
     if not name.startswith(NAMESPACES) and name not in replayers:
         for pattern, reason, remedy in _KINDS:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.node import Node
 from tracelens_graph.replay.folder import Program, program_name
+from tracelens_graph.replay.instruction import InstructionPlan
 from tracelens_graph.replay.literals import identifier
 from tracelens_graph.replay.planned import Estimates, Plans, complete, traced
-from tracelens_graph.replay.replay_plan import CannotReplay
+from tracelens_graph.replay.replay_plan import CannotReplay, ReplayPlan
 from tracelens_graph.replay.triton import is_triton, triton_plan
 from tracelens_graph.texts import cut_end
 
@@ -41,7 +42,9 @@ def single_programs(plans: Plans, estimates: Estimates, most: int = 0) -> dict[i
             break
         plan = complete(plans, place, estimates).plan
         number = len(found) + 1
-        if plan is not None:
+        if isinstance(plan, InstructionPlan):
+            found[place] = Program(plan.file_name(number), "instruction", plan.script())
+        elif plan is not None:
             found[place] = Program(program_name(plan, number), "op", plan.script(), (plan,))
         elif stub := _stub(plans, place, number, estimates):
             found[place] = stub
@@ -78,7 +81,7 @@ def batch_program(plans: Plans, estimates: Estimates, most: int = 0) -> tuple[di
     from tracelens_graph.replay.batch import FILE, operations, runner
 
     made = ((place, complete(plans, place, estimates).plan) for place in range(len(plans.signatures)))
-    listed = dict(islice(((place, plan) for place, plan in made if plan is not None), most or None))
+    listed = dict(islice(((place, plan) for place, plan in made if isinstance(plan, ReplayPlan)), most or None))
     if not listed:
         raise nothing(plans)
     program = Program(RUNNER, "batch", runner(), tuple(listed.values()))

@@ -270,7 +270,7 @@ class _Found:
         if self._only_casts(row):
             return
         made = planned(core, row, self._replayers)
-        if made.plan is not None:
+        if isinstance(made.plan, ReplayPlan):
             self._until = last
             self.rows.append(row)
             self.plans.append(made.plan.with_traced(self._traced(row), made.plan.work))

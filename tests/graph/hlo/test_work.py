@@ -40,6 +40,7 @@ def test_a_product_and_a_fusion() -> None:
     assert table_name(found, found.by_name["fusion.4"]) == "hlo::fusion(elementwise)"
     assert attributes(found, found.by_name["dot.3"]) == [
         "hlo::dot", "f32[4,16]{1,0}", "product=1x4x16x8", "type=f32", "flops=1024", "bytes=896",
+        'call={"dims":[[1],[0],[],[]]}',
     ]  # fmt: skip
 
 

@@ -225,6 +225,15 @@ def test_hosts_that_are_missing_are_said() -> None:
     assert ranks.notes == ("of 4 ranks 2, 3 are missing",)
 
 
+def test_devices_that_nobody_names_are_not_missed() -> None:
+    core = load_core(gpu_profile(one_of("add", b"", X), {0: [(100, 50)], 7: [(110, 30)]}, of_jobs_devices=8))
+    ranks = TraceSet.of(core).by_device()
+    assert [(one.name, one.rank, one.core.info.world_size) for one in ranks] == [
+        ("device0", 0, None), ("device7", 7, None),
+    ]  # fmt: skip
+    assert ranks.notes == ()
+
+
 def test_a_device_assignment_tells_who_is_meant() -> None:
     """Place 0 of the program is device 1."""
     assignment = block(15, number(1, 1) + number(2, 2) + block(3, packed(1, [1])) + block(3, packed(1, [0])))

@@ -14,6 +14,7 @@ import numpy as np
 
 from tracelens_graph.analyses.critical_path.gpu_queue import GpuQueue
 from tracelens_graph.analyses.critical_path.waits import waits_of
+from tracelens_graph.analyses.idle.idle import calls_of
 from tracelens_graph.graph.arrays import is_kind, positions_by
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.membership import process_of_thread
@@ -224,14 +225,34 @@ def _chain_threads(core: Core, time: np.ndarray, row: np.ndarray, role: np.ndarr
     own = np.full(len(time), np.iinfo(np.int64).min)
     own[after] = time[before]
     of_thread = {code: order_of[np.argsort(time[order_of], kind="stable")] for code, order_of in positions_by(thread)}
-    for one, other in sorted(_working_pairs(core, sorted(of_thread))):
-        for source, target in ((one, other), (other, one)):
-            given, taken = of_thread[source], of_thread[target]
-            taken = taken[role[taken] != Role.returned]
-            at = np.searchsorted(time[given], time[taken], "right") - 1
-            taken, at = taken[at >= 0], at[at >= 0]
-            later = (time[given[at]] > own[taken]) & (given[at] != taken)
-            edges.add(Edge.host, given[at][later], taken[later])
+    for source, target in _handovers(core, sorted(of_thread)):
+        given, taken = of_thread[source], of_thread[target]
+        taken = taken[role[taken] != Role.returned]
+        if core.info.is_xla:  # a thread of a pool goes by itself through what it was given
+            taken = taken[own[taken] < _begin_of_roots(core, row[taken])]
+        at = np.searchsorted(time[given], time[taken], "right") - 1
+        taken, at = taken[at >= 0], at[at >= 0]
+        later = (time[given[at]] > own[taken]) & (given[at] != taken)
+        edges.add(Edge.host, given[at][later], taken[later])
+
+
+def _handovers(core: Core, threads: list[int]) -> list[tuple[int, int]]:
+    """Pairs of threads of which the second goes on where the first one was; both ways where they work in turns.
+
+    In JAX that is the thread of Python and those of the pool that it gives work to.
+    """
+    if core.info.is_xla:
+        dispatcher = calls_of(core).dispatcher
+        return [(dispatcher, thread) for thread in threads if thread != dispatcher and dispatcher in threads]
+    return [way for pair in sorted(_working_pairs(core, threads)) for way in (pair, pair[::-1])]
+
+
+def _begin_of_roots(core: Core, rows: np.ndarray) -> np.ndarray:
+    """Start of the outermost call around each row."""
+    c = core.columns
+    first = np.flatnonzero(c.parent < 0)
+    start: np.ndarray = c.start_ns[first[np.searchsorted(first, rows, "right") - 1]]
+    return start
 
 
 _EVALUATES = "autograd::engine::evaluate_function"

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.critical_path.gpu_queue import GpuQueue
+from tracelens_graph.analyses.idle.host_states import SYNCHRONIZATION
+from tracelens_graph.analyses.idle.idle import calls_of
 from tracelens_graph.errors import ChangedTraceError
 from tracelens_graph.graph.arrays import distinct, positions_by
 from tracelens_graph.graph.core import Core
@@ -187,6 +189,8 @@ def _host_waits(core: Core, queue: GpuQueue, calls: _Calls, told: set[int]) -> l
             found += (
                 [(np.repeat(rows, queue.lanes), last)] if of_all else [(rows, _last_ended(core, queue, rows, last))]
             )
+    if core.info.is_xla:
+        found.append(_waits_of_jax(core, queue))
     copies = np.flatnonzero((c.kind[queue.rows] == Kind.Memcpy) & (queue.launch >= 0))
     code, place = distinct(c.name[queue.rows[copies]])
     blocking = np.array([_TO_HOST_BLOCKING.search(core.names[one]) is not None for one in code.tolist()], bool)
@@ -194,6 +198,22 @@ def _host_waits(core: Core, queue: GpuQueue, calls: _Calls, told: set[int]) -> l
     copies = copies[c.end_ns[queue.launch[copies]] >= queue.end_ns[copies]]
     found.append((queue.launch[copies], copies))
     return found
+
+
+def _waits_of_jax(core: Core, queue: GpuQueue) -> Pairs:
+    """Outermost calls of Python that wait for results, and what ended last before they returned.
+
+    They begin while threads of a pool still launch what they wait for, so launches tell nothing.
+    """
+    c, calls = core.columns, calls_of(core)
+    rows = np.flatnonzero((calls.state == SYNCHRONIZATION) & (c.thread == calls.dispatcher))
+    above = c.parent[rows]
+    rows = rows[(above < 0) | (calls.state[above] != SYNCHRONIZATION)]
+    by_end = np.argsort(queue.end_ns, kind="stable")
+    at = np.searchsorted(queue.end_ns[by_end], c.end_ns[rows], "right") - 1
+    rows, last = rows[at >= 0], by_end[at[at >= 0]]
+    waited = queue.end_ns[last] > c.start_ns[rows]
+    return rows[waited], last[waited]
 
 
 def _last_ended(core: Core, queue: GpuQueue, calls: np.ndarray, last: np.ndarray) -> np.ndarray:

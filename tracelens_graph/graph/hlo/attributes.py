@@ -12,6 +12,7 @@ import re
 from collections.abc import Sequence
 
 from tracelens_graph.graph.hlo import work
+from tracelens_graph.graph.hlo.call import call_text
 from tracelens_graph.graph.hlo.program import Instruction, Program
 from tracelens_graph.graph.hlo.sizes import convolution_sizes, whole_product
 from tracelens_graph.graph.hlo.told import PREFIX
@@ -76,7 +77,8 @@ def attributes(program: Program, one: Instruction) -> list[str]:
         told += [f"type={shape.name}" for operand in program.operands(one)[:1] for shape in operand.shape.arrays()][:1]
     cost = work.work(program, one)
     told += [f"{name}={value}" for name, value in zip(cost._fields, cost, strict=True) if value or name == "flops"]
-    return [text[:_LONGEST] for text in told]
+    told.append(call_text(program, one))
+    return [text[:_LONGEST] for text in told if text]
 
 
 def table_name(program: Program, one: Instruction) -> str:

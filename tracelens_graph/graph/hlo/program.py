@@ -64,6 +64,7 @@ class Instruction:
         operands: ids of the instructions whose results it takes.
         called: ids of computations: the body of a fusion or loop, what a reduction does.
         parameter: of a parameter, its position.
+        dimensions: of a reduction, a transposition, a broadcast and the like, the dimensions that it names.
         fusion_kind: of a fusion, such as `kLoop`.
         target: of a custom call, what is called.
         backend_config: what the compiler noted for its code generator, often JSON.
@@ -85,6 +86,7 @@ class Instruction:
     operands: tuple[int, ...] = ()
     called: tuple[int, ...] = ()
     parameter: int = 0
+    dimensions: tuple[int, ...] = ()
     fusion_kind: str = ""
     target: str = ""
     backend_config: str = ""

@@ -253,12 +253,8 @@ _CUBLAS = re.compile(r"__(?:cublas|hipblas|rocblas|onednn)\S*(?:gemm|matmul)", r
 
 def product_of(program: Program, one: Instruction) -> Product | None:
     """The matrix product that a `dot` is, or the call of a library that computes one; None for anything else."""
-    dims = one.dot
+    dims = dims_of(one)
     operands = [operand.shape for operand in program.operands(one)]
-    if one.opcode == "custom-call" and _CUBLAS.match(one.target):
-        dims = _configured(one.backend_config)
-    elif one.opcode != "dot":
-        return None
     if dims is None or len(operands) < 2:
         return None
     left, right = operands[:2]
@@ -269,6 +265,13 @@ def product_of(program: Program, one: Instruction) -> Product | None:
     m = prod(size for i, size in enumerate(left.dims) if i not in (*dims.lhs_batch, *dims.lhs_contracting))
     n = prod(size for i, size in enumerate(right.dims) if i not in (*dims.rhs_batch, *dims.rhs_contracting))
     return Product(batch, m, n, k)
+
+
+def dims_of(one: Instruction) -> DotDims | None:
+    """Which dimensions a product sums over, also of a call of a library for products; None for anything else."""
+    if one.opcode == "custom-call" and _CUBLAS.match(one.target):
+        return _configured(one.backend_config)
+    return one.dot if one.opcode == "dot" else None
 
 
 def _sizes(shape: Shape, dimensions: Iterable[int]) -> int:

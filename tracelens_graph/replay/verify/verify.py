@@ -36,6 +36,7 @@ _LONGEST = 300
 _NOT_RUN = {
     "collectives": Outcome("needs ranks", why="run it with torchrun on as many ranks as it says"),
     "triton": Outcome("not filled", why="put the kernel's source in, and run it by itself"),
+    "instruction": Outcome("not run", why="run it by itself: it compares what it makes with what was traced"),
     "batch": Outcome("not run", why="write single scripts to verify these operations"),
 }
 """Kinds of programs that are not run, and why."""

@@ -1,0 +1,85 @@
+"""Profiles of JAX on the command line: folders, devices as ranks, and runs beside PyTorch's."""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+from pathlib import Path
+
+import pytest
+from handmade import Run
+
+from corpus import CHECKOUT
+from tracelens_graph.simulate.__main__ import main as simulate
+from tracelens_graph.simulate.xla.__main__ import main as simulate_xla
+
+FOUR_DEVICES = CHECKOUT / "examples/traces/four-devices-jax-cpu.xplane.pb.gz"
+
+
+@pytest.fixture(scope="module")
+def jax_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("jax")
+    assert simulate_xla([str(folder), "--devices", "2"]) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def torch_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("torch")
+    simulate([str(folder), "--steps", "2", "--traces-only"])
+    return folder / "rank0.json.gz"
+
+
+def test_devices_are_ranks(run: Run, jax_run: Path) -> None:
+    code, out, err = run("ranks", FOUR_DEVICES)
+    assert (code, err) == (0, "ranks: the 4 devices in 1 profile of JAX\n")
+    assert out.startswith("4 ranks on 1 host, 3 steps each, 33 collectives that ranks share\n")
+    code, out, err = run("ranks", jax_run)
+    assert (code, err) == (0, "ranks: the 2 devices in 1 profile of JAX\n")
+    assert "allreduce      2" in out
+
+
+def test_one_device_is_no_job(run: Run, tmp_path: Path) -> None:
+    assert simulate_xla([str(tmp_path)]) == 0
+    code, _, err = run("ranks", tmp_path)
+    assert code != 0
+    assert "one trace alone" in err
+
+
+def test_hosts_of_a_run_are_ranks_together(run: Run, jax_run: Path, tmp_path: Path) -> None:
+    (profile,) = jax_run.rglob("*.xplane.pb")
+    for name in ("a", "b"):
+        shutil.copy(profile, tmp_path / f"{name}.xplane.pb")
+    code, out, err = run("ranks", tmp_path)
+    assert (code, err) == (0, "ranks: the 4 devices in 2 profiles of JAX\n")
+    assert out.startswith("4 ranks on 2 hosts")
+    code, _, err = run("info", tmp_path)
+    assert code != 0
+    assert "is a folder" in err
+
+
+def test_a_folder_stands_for_its_profile(run: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "plugins/profile/2026_01_01_00_00_00"
+    folder.mkdir(parents=True)
+    (folder / "host.xplane.pb").write_bytes(gzip.decompress(FOUR_DEVICES.read_bytes()))
+    (folder / "host.trace.json.gz").write_bytes(b"")
+    code, out, err = run("info", tmp_path)
+    assert code == 0
+    assert "host.xplane.pb" in "".join(out.split())
+    assert err == ("left out host.trace.json.gz: JAX's copy for a viewer; the .xplane.pb holds all that was recorded\n")
+
+
+def test_jax_beside_pytorch(run: Run, jax_run: Path, torch_run: Path) -> None:
+    code, out, _ = run("compare", torch_run, jax_run, "--names", "torch,jax", "--top", "0")
+    assert code == 0
+    titles = [line for line in out.splitlines() if line.endswith("jax against torch")]
+    assert titles == [
+        "jax against torch", "GPU timeline: jax against torch", "GPU time by category of operation: jax against torch",
+        "GPU time by family and sizes: jax against torch",
+    ]  # fmt: skip
+    shared = [line for line in out.splitlines() if line.startswith("matrix product") and "torch" not in line]
+    assert any("16384 x 4096 x 1024" in line and "jax" not in line for line in shared)
+    (profile,) = jax_run.rglob("*.xplane.pb")
+    code, out, _ = run("diff", torch_run, profile)
+    assert code == 0
+    assert "`tracelens-graph compare` joins what both compute" in " ".join(out.split())

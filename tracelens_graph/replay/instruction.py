@@ -1,0 +1,229 @@
+"""Plans of instructions of XLA: one instruction with operands that JAX can make again.
+
+What is known of it stands among its arguments (`graph.hlo.attributes`): the program it comes from is not needed.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from hashlib import sha256
+from math import prod
+from typing import Any
+
+from tracelens_graph._version import __version__
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.hlo.call import KEY
+from tracelens_graph.graph.hlo.told import PREFIX, told_in
+from tracelens_graph.replay.assemble import parts, program, slot_of
+from tracelens_graph.replay.literals import identifier, literal
+from tracelens_graph.replay.replay_plan import CannotReplay, Traced, Work
+from tracelens_graph.replay.script import dense_strides, entry
+
+MODULES = ("jax_call",)
+"""What the program of an instruction is put together from."""
+
+_MOST_ELEMENTS = 1 << 36
+_ARRAY = re.compile(r"\(?(\w+)\[([\d,]*)\]")
+_PRODUCT = re.compile(r"product=(\d+)x(\d+)x(\d+)x(\d+)")
+_ALONG = ("broadcast", "concatenate", "reverse", "transpose")
+"""Instructions that need the dimensions that they work along."""
+_PLAIN = ("convert", "copy")
+_OF_LIBRARIES = {"custom-call(gemm)": "dot", "custom-call(convolution forward)": "convolution"}
+"""Calls of libraries -> the instruction that computes the same."""
+
+_REASONS = (
+    (r"fusion\(dot\)|custom-call\(gemm\)", "its product is not told"),
+    (r"fusion\(", "a fusion: what is in it is not told in full"),
+    (r"custom-call\(triton\)", "a Triton kernel"),
+    (r"custom-call\(collective\)|all-|reduce-scatter|collective-|ragged-all|send|recv", "a collective"),
+    (r"custom-call\(attention", "attention of a library"),
+    (r"custom-call\(", "a call of a library"),
+    (r"while|conditional|call|async-", "control flow"),
+)
+"""Names in the table of ops, and why these instructions cannot be replayed."""
+
+
+@dataclass(frozen=True)
+class Array:
+    """An operand or a result.
+
+    Attributes:
+        dims: sizes.
+        type: name of its type in XLA.
+    """
+
+    dims: tuple[int, ...]
+    type: str
+
+
+@dataclass(frozen=True)
+class InstructionPlan:
+    """One instruction with operands, ready to be computed.
+
+    Attributes:
+        op: its name, such as `dot.3`.
+        opcode: what is computed.
+        operands, result: shapes and types.
+        call: dimensions and the like.
+        assumed: what the profile does not tell and was chosen, in words.
+        traced: what the profile says of the calls that it stands for.
+        work: what models say of one call.
+    """
+
+    op: str
+    opcode: str
+    operands: tuple[Array, ...]
+    result: Array
+    call: Mapping[str, Any]
+    assumed: tuple[str, ...] = ()
+    traced: Traced = field(default_factory=Traced)
+    work: Work = field(default_factory=Work)
+
+    def with_traced(self, traced: Traced, work: Work) -> InstructionPlan:
+        """The same instruction with what a profile and models say of it."""
+        return replace(self, traced=traced, work=work)
+
+    def file_name(self, number: int) -> str:
+        """Name of its program's file."""
+        told = repr((self.opcode, self.operands, self.result, self.call))
+        return f"{number:03d}_{identifier(self.op)}_{sha256(told.encode()).hexdigest()[:6]}.py"
+
+    def script(self) -> str:
+        """A program that computes it and times it: one file, which needs JAX alone; `check.check` knows it."""
+        told = {
+            "name": self.op, "opcode": self.opcode, "operands": [_told(one) for one in self.operands],
+            "result": _told(self.result), "how": dict(self.call), "kernels": list(self.traced.kernels),
+            "traced_us": self.traced.median_us,
+        }  # fmt: skip
+        return program(parts(*MODULES), self._heading(), {"INSTRUCTION": literal(told)}, ())
+
+    def _heading(self) -> str:
+        shapes = ", ".join(f"{one.type}[{','.join(map(str, one.dims))}]" for one in self.operands)
+        lines = [f"{identifier(self.op)}: one instruction of XLA, computed again by JAX.", ""]
+        lines += entry("computes", f"{self.opcode} of {shapes or 'nothing'}")
+        calls = f"{self.traced.calls:,} call{'s' * (self.traced.calls != 1)}"
+        lines += entry("traced", f"{calls}, median {self.traced.median_us:,.2f} us of GPU time")
+        for text in self.assumed:
+            lines += entry("assumed", text)
+        lines += ["", "python FILE runs it; python FILE --help lists its options.", ""]
+        return "\n".join([*lines, f"Written by tracelens_graph {__version__}; needs JAX and nothing else."]) + "\n"
+
+
+def plan_instruction(core: Core, row: int) -> InstructionPlan:
+    """The plan of the instruction at a row.
+
+    Raises:
+        CannotReplay: the profile does not tell enough of it, or it is none that is replayed.
+    """
+    code = int(core.columns.argset[row])
+    dims, types, strides, values = core.argsets[code] if code >= 0 else ("", "", "", "")
+    if not (told := told_in(values)):
+        raise CannotReplay("its instruction is not told", "a profile that holds the programs (/host:metadata)")
+    name = told[0].removeprefix(PREFIX)
+    operands = _operands(dims, types, values)
+    result = _result(told)
+    opcode = _OF_LIBRARIES.get(name, name)
+    call = _call(told)
+    if opcode == "reduce" and call and call.get("by") in _table("REDUCTIONS"):
+        operands = operands[:1]
+    elif opcode in ("dot", "convolution") and call:
+        operands = operands[:2]
+    elif name == "fusion(dot)" and (sizes := next(filter(None, map(_PRODUCT.fullmatch, told)), None)):
+        return _product(core, row, told, tuple(map(int, sizes.groups())), result)
+    elif not (opcode in _table("CALLS") or opcode in _PLAIN or (opcode in _ALONG and call)):
+        reason = next((why for pattern, why in _REASONS if re.match(pattern, name)), f"no replay of {identifier(name)}")
+        raise CannotReplay(reason)
+    assumed = []
+    if any(
+        one and tuple(one) != dense_strides(array.dims) for one, array in zip(_list(strides), operands, strict=False)
+    ):
+        assumed.append("operands: lie row by row")
+    if name in _OF_LIBRARIES:
+        assumed.append("call: what the library is told beside shapes is left out")
+    return _checked(InstructionPlan(_name(core, row), opcode, operands, result, call, tuple(assumed)))
+
+
+def _product(core: Core, row: int, told: list[str], sizes: tuple[int, ...], result: Array) -> InstructionPlan:
+    """The product in a fusion, without what else is in it."""
+    batch, m, n, k = sizes
+    type = next((text.removeprefix("type=") for text in told if text.startswith("type=")), "")
+    operands = (Array((batch, m, k), type), Array((batch, k, n), type))
+    call = {"dims": [[2], [1], [0], [0]]}
+    assumed = ("fusion: the product alone, its operands row by row",)
+    made = Array((batch, m, n), result.type)
+    return _checked(InstructionPlan(_name(core, row), "dot", operands, made, call, assumed))
+
+
+def _checked(plan: InstructionPlan) -> InstructionPlan:
+    """The plan, if all its types are known and it fits into some memory."""
+    arrays = (*plan.operands, plan.result)
+    if unknown := [one.type for one in arrays if one.type not in _table("TYPES")]:
+        raise CannotReplay(f"no array of JAX is of type {identifier(unknown[0])}")
+    if any(prod(one.dims) > _MOST_ELEMENTS for one in arrays):
+        raise CannotReplay("larger than any memory")
+    return plan
+
+
+def _name(core: Core, row: int) -> str:
+    return core.names[core.columns.name[row]]
+
+
+def _told(array: Array) -> dict[str, Any]:
+    return {"dims": list(array.dims), "type": array.type}
+
+
+def _operands(dims: str, types: str, values: str) -> tuple[Array, ...]:
+    """The arrays before what else is told."""
+    count = next((place for place, value in enumerate(_list(values)) if value), 0)
+    listed = list(zip(_list(dims), _list(types), strict=False))[:count]
+    if len(listed) < count or not all(_are_sizes(sizes) and isinstance(type, str) for sizes, type in listed):
+        raise CannotReplay("its operands cannot be read")
+    return tuple(Array(tuple(sizes), type) for sizes, type in listed)
+
+
+def _result(told: list[str]) -> Array:
+    """The result; of several the first, for libraries give their workspace, too."""
+    found = _ARRAY.match(told[1]) if len(told) > 1 else None
+    if found is None:
+        raise CannotReplay("its result is not told")
+    return Array(tuple(int(size) for size in found[2].split(",") if size), found[1])
+
+
+def _call(told: list[str]) -> dict[str, Any]:
+    text = next((one.removeprefix(KEY) for one in told if one.startswith(KEY)), "{}")
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) and all(map(_is_plain, found.values())) else {}
+
+
+def _is_plain(value: Any, depth: int = 0) -> bool:
+    """Whether it is a word, or a list of whole numbers or of such lists, as none other is written."""
+    if isinstance(value, list) and depth < 3:
+        return all(_is_plain(one, depth + 1) for one in value)
+    return type(value) is int if depth else isinstance(value, str)
+
+
+def _are_sizes(value: Any) -> bool:
+    return isinstance(value, list) and all(type(one) is int and one >= 0 for one in value)
+
+
+def _list(text: str) -> list[Any]:
+    try:
+        found = json.loads(text or "[]")
+    except (ValueError, RecursionError):
+        return []
+    return found if isinstance(found, list) else []
+
+
+@cache
+def _table(name: str) -> dict[str, str]:
+    """A table of the program, read as data: JAX is not needed to plan."""
+    found: dict[str, str] = ast.literal_eval(slot_of(parts(*MODULES).pieces[name].node))
+    return found
