@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib.resources import files
 
-_DEFAULTS = re.compile(r"^WITH \{(?P<map>.*)\} AS p$", re.MULTILINE)
-_KEY = re.compile(r"(?P<key>\w+): (?P<value>'[^']*'|[^,\s]+)")
+from tracelens_graph.cypher.clause import Asked, filled
+
 _LISTED = re.compile(r"(?P<name>[^:]+): (?P<meaning>.*)")
 
 
@@ -39,20 +39,19 @@ class Query:
     notes: str
     text: str
 
+    @cached_property
+    def asked(self) -> Asked:
+        """How parameters come into the text."""
+        return Asked.of(self.text)
+
     @property
     def defaults(self) -> Mapping[str, str]:
         """Parameter -> default as it stands in the first clause."""
-        found = _DEFAULTS.search(self.text)
-        return {one["key"]: one["value"] for one in _KEY.finditer(found["map"])} if found else {}
+        return {name: default.text for name, default in self.asked.defaults.items()}
 
     def statement(self, given: Collection[str]) -> str:
         """The statement with parameters in the place of some defaults: `{step: $step}` instead of `{step: null}`."""
-
-        def clause(_: re.Match[str]) -> str:
-            filled = (f"{key}: {f'${key}' if key in given else value}" for key, value in self.defaults.items())
-            return f"WITH {{{', '.join(filled)}}} AS p"
-
-        return _DEFAULTS.sub(clause, self.text, count=1)
+        return filled(self.text, self.asked, given)
 
 
 @cache

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from tracelens_graph.analyses.questions import QUESTIONS, STEP
+from tracelens_graph.analyses.questions import STEP, parameters_of
 from tracelens_graph.analyses.report.knowledge import add_knowledge
 from tracelens_graph.analyses.shared.answers import with_lists
-from tracelens_graph.cypher import parse
+from tracelens_graph.cypher import Query, library
 from tracelens_graph.database_diff import diff_image
 from tracelens_graph.database_ranks import ranks_image
 from tracelens_graph.errors import AnalysisError, DatabaseError
@@ -36,6 +36,7 @@ from tracelens_graph.stores.neo4j.connection import (
 )
 from tracelens_graph.stores.neo4j.diff_push import push_diff_image
 from tracelens_graph.stores.neo4j.image import Image, Options, Placement
+from tracelens_graph.stores.neo4j.parameters import check_values
 from tracelens_graph.stores.neo4j.pull import pull_trace
 from tracelens_graph.stores.neo4j.push import Outcome, make_schema, push_image
 from tracelens_graph.stores.neo4j.ranks_push import push_ranks_image
@@ -250,6 +251,11 @@ class Database:
         with self._in_words():
             return catalog.traces(self._driver, self.connection.database)
 
+    def strange_traces(self) -> int:
+        """How many nodes are labelled as traces, and are none: others wrote or changed them."""
+        with self._in_words():
+            return catalog.strange(self._driver, self.connection.database)
+
     def size(self) -> tuple[int, int]:
         """Numbers of all nodes and of all edges of the database, whoever wrote them."""
         with self._in_words():
@@ -264,7 +270,7 @@ class Database:
         """Delete all traces of a run, or one trace, with the knowledge that no other trace uses.
 
         Args:
-            wanted: name of a run; or id, `run/name`, or name of a trace.
+            wanted: name of a run; or id or the beginning of one, `run/name`, or name of a trace.
             progress: called for each trace with events deleted and events in all.
 
         Returns:
@@ -286,7 +292,7 @@ class Database:
         holds, come back as U+FFFD.
 
         Args:
-            trace: id, `run/name`, or name of the trace.
+            trace: id or the beginning of one, `run/name`, or name of the trace.
             progress: called with events read and events in all.
 
         Raises:
@@ -307,27 +313,34 @@ class Database:
         """The answer to a query of the library by its name, or to a Cypher statement.
 
         Args:
-            question: the name of a query, or a statement; one of the form of the library's takes parameters like them.
+            question: the name of a query, or a statement; one whose first clause is a map, as in the library, takes
+                parameters in the place of its values.
             timeout_s: after how long the server gives up.
             write: whether a statement may write; by default the server refuses.
-            parameters: of the query, instead of its defaults, or of the statement.
+            parameters: of the query, instead of its defaults, or what the statement calls `$name`; the id of the trace
+                takes the place of `trace`, by `run/name` or name.
+
+        Returns:
+            The rows. Notes of a statement say which labels, types and properties nothing in the database has.
 
         Raises:
             DatabaseError: the database cannot be reached or refuses; or there is no such query, parameter or trace.
         """
         driver, database = self._driver, self.connection.database
+        question = _in_library(question)
         with self._in_words():
             if question.isidentifier():
                 named = query.named(question)
-                _check_types(question, parameters)
+                _check_types(named, parameters)
                 answer = query.ask(driver, database, named, parameters, timeout_s)
                 if not len(answer):
                     answer.notes = [*answer.notes, *_older(catalog.traces(driver, database))]
                 return with_lists(answer, TABLES[question].columns if question in TABLES else {})
-            own = parse("query", "", question)
-            if own.defaults:
-                question, parameters = query.prepared(driver, database, own, parameters)
-            return query.run(driver, database, question, parameters, timeout_s, write)
+            own = query.statement_of(question)
+            _check_types(own, parameters)
+            statement, given = query.prepared(driver, database, own, parameters)
+            check_values(driver, database, own, given)
+            return query.run(driver, database, statement, given, timeout_s, write)
 
     def query(self, question: str, /, *, timeout_s: float = 60, write: bool = False, **parameters: Any) -> pd.DataFrame:
         """As `ask`, as a DataFrame; definitions in `df.attrs`."""
@@ -337,16 +350,26 @@ class Database:
         return errors_in_words(self.connection)
 
 
-def _check_types(question: str, parameters: Mapping[str, Any]) -> None:
-    """Refuse values that parameters of a question of the library cannot have."""
-    known = QUESTIONS[question].parameters if question in QUESTIONS else {}
+def _in_library(question: str) -> str:
+    """The name of the query of the library whose text a statement is, word for word; else the statement."""
+    return next((one.name for one in library().values() if one.text.strip() == question.strip()), question)
+
+
+def _check_types(asked: Query, parameters: Mapping[str, Any]) -> None:
+    """Refuse values that parameters of a query, or of a statement with defaults, cannot have."""
+    known = parameters_of(asked)
     for name, value in parameters.items():
-        if name in known:
+        if name in known and (value is not None or asked.theme):
             try:
                 known[name].check(value)
             except AnalysisError as error:
                 raise DatabaseError(str(error)) from None
-        if name == STEP and value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+        if (
+            name == STEP
+            and name in asked.defaults
+            and value is not None
+            and (isinstance(value, bool) or not isinstance(value, int))
+        ):
             raise DatabaseError(f"{name}={value!r:.60}: a whole number or null is wanted")
 
 

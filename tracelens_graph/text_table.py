@@ -1,15 +1,16 @@
 """Columns as aligned text for people, fitted to the width of a terminal.
 
 Where a table is too wide its headings break first and names of kernels lose their templates. Then columns leave:
-those without any value, ids and places, minima and maxima and the like (`Column.order_of_leaving`). Then columns of
-text become narrow. Only then do further columns leave, the last first. `Layout.left_out` names what is gone.
+those without any value, those that say the same in all rows, ids and places, minima and maxima and the like
+(`Column.order_of_leaving`). Then columns of text become narrow. Only then do further columns leave, the last first.
+What has room after all comes back. `Layout.left_out` names what is gone.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -26,6 +27,8 @@ _NARROW_PROSE = 20
 """Characters of a line that sentences in the last column take at least, while other columns may leave, and then."""
 _EMPTY = 9
 """Order of leaving of a column without any value, which leaves before all others."""
+_SAME = 8
+"""Order of leaving of a column whose cells are all the same, which tell no row from another."""
 
 
 class _Stage(NamedTuple):
@@ -139,11 +142,17 @@ def aligned(
 
 def _column(name: str, about: Column | None, values: Sequence[Any]) -> _Column:
     """A column on its way to the screen."""
-    cells, is_number = column_cells(values, about, is_id=about.is_id if about else _is_uid(name))
+    cells, is_number = column_cells(values, about, is_id=_is_uid(name) or (about is not None and about.is_id))
     heading = _cell(heading_of(name, about), 0, is_id=True)
-    leaves = about.order_of_leaving if about else 0
-    wraps = about is not None and about.wraps
-    return _Column(heading, cells, is_number, leaves if any(cells) or not cells else _EMPTY, wraps)
+    wraps = about.wraps if about else any(map(_has_nodes, values))
+    return _Column(heading, cells, is_number, _leaves(cells, about.order_of_leaving if about else 0), wraps)
+
+
+def _leaves(cells: Sequence[str], usual: int) -> int:
+    """How readily a column leaves, which usually does so as it says itself."""
+    if not any(cells):
+        return _EMPTY if cells else usual
+    return _SAME if usual >= 0 and len(cells) > 1 and len(set(cells)) == 1 else usual
 
 
 def column_cells(values: Sequence[Any], about: Column | None, is_id: bool) -> tuple[list[str], bool]:
@@ -154,7 +163,7 @@ def column_cells(values: Sequence[Any], about: Column | None, is_id: bool) -> tu
 
 
 def _is_uid(name: str) -> bool:
-    """Whether a column of which nothing but the name is known holds uids."""
+    """Whether a column holds uids, by its name alone."""
     return name == "uid" or name.lower().endswith(("_uid", ".uid"))
 
 
@@ -165,7 +174,7 @@ def _cell(value: Any, digits: int, is_id: bool) -> str:
         return f"{value:,.{digits}f}"
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value) if is_id else f"{value:,}"
-    text = list_text(value) if isinstance(value, list) else str(value)
+    text = list_text(value) if isinstance(value, list) else node_text(value) if isinstance(value, dict) else str(value)
     return shorten(printable(text[: LONGEST_CELL + 1]), LONGEST_CELL)
 
 
@@ -175,7 +184,7 @@ def _total(columns: Sequence[_Column]) -> int:
 
 def _fit(columns: list[_Column], width: int) -> tuple[list[str], _Column | None]:
     """Change columns until a line fits; headings of those that left, and the column whose cells may take more lines."""
-    left_out = []
+    order = list(columns)
     for column in columns:
         column.break_heading()
     last = columns[-1]
@@ -184,29 +193,39 @@ def _fit(columns: list[_Column], width: int) -> tuple[list[str], _Column | None]
     texts = [column for column in columns if not column.is_number and column is not prose]
     if prose and _total(columns) > width:
         prose.width = max(min(prose.width, _PROSE), *map(width_of, prose.lines))
+    left: list[_Column] = []
     for stage in _STAGES:
         if prose and prose in columns and not stage.leaving and (over := _total(columns) - width) > 0:
             prose.width = max(prose.width - over, min(prose.width, _NARROW_PROSE), *map(width_of, prose.lines))
         _narrow([column for column in texts if column in columns], columns, width, stage.narrow)
-        left_out += _leave(columns, width, stage.leaving)
+        left += _leave(columns, width, stage.leaving)
     if _total(columns) > width:
         columns[0].shorten(max(width, 1))
+    _come_back(columns, left, order, width)
     prose = prose if prose in columns else None
     if prose:
         prose.width += width - _total(columns)
-    return left_out, prose
+    return [column.heading for column in left if column not in columns], prose
 
 
-def _leave(columns: list[_Column], width: int, least: int) -> list[str]:
-    """Take columns out that may leave, the last of equals first; never the first one. Their headings."""
-    left_out = []
+def _leave(columns: list[_Column], width: int, least: int) -> list[_Column]:
+    """Take columns out that may leave, the last of equals first; never the first one. Those that left."""
+    left = []
     while _total(columns) > width:
         leaving = max(reversed(columns[1:]), key=lambda column: column.leaves, default=None)
         if leaving is None or leaving.leaves < least:
             break
-        left_out.append(leaving.heading)
+        left.append(leaving)
         columns.remove(leaving)
-    return left_out
+    return left
+
+
+def _come_back(columns: list[_Column], left: Sequence[_Column], order: list[_Column], width: int) -> None:
+    """Put columns back, the last that left first, where wider ones that left behind them made room; no empty ones."""
+    for column in reversed(left):
+        if column.leaves != _EMPTY and _total([*columns, column]) <= width:
+            columns.append(column)
+            columns.sort(key=order.index)
 
 
 def _narrow(texts: Sequence[_Column], columns: Sequence[_Column], width: int, least: int) -> None:
@@ -236,7 +255,32 @@ def list_text(cell: list[Any]) -> str:
         return ", ".join(f"{part['name']} {part['percent']:.0f} %" for part in cell)
     if all(isinstance(part, list) for part in cell):
         return " ".join(str(part).replace(" ", "") for part in cell if part)
-    return ", ".join(str(part) or "-" for part in cell)
+    parts = ((_node_name(part) or node_text(part)) if isinstance(part, dict) else str(part) for part in cell)
+    return ", ".join(part or "-" for part in parts)
+
+
+def node_text(properties: Mapping[str, Any]) -> str:
+    """A node or an edge of a database in one line, or any other map: `Op 12 aten::mm, dur_ns: 700`."""
+    told = ("labels", "type", "uid", "name" if _called(properties) == properties.get("name") else "short_name")
+    rest = (f"{name}: {value}" for name, value in properties.items() if name not in told and value is not None)
+    return ", ".join(filter(None, (_node_name(properties), *rest)))
+
+
+def _node_name(properties: Mapping[str, Any]) -> str:
+    """A node or an edge in few words: its first label or its type, uid and name."""
+    labels = properties.get("labels")
+    kind = labels[0] if isinstance(labels, list) and labels else properties.get("type", "")
+    parts = (kind, properties.get("uid", ""), _called(properties))
+    return " ".join(str(part) for part in parts if part != "")
+
+
+def _called(properties: Mapping[str, Any]) -> Any:
+    return properties.get("short_name") or properties.get("name", "")
+
+
+def _has_nodes(cell: Any) -> bool:
+    """Whether a cell is a node, or another map, or a path of these."""
+    return isinstance(cell, dict) or (isinstance(cell, list) and any(isinstance(part, dict) for part in cell))
 
 
 def _line(cells: Sequence[str], columns: Sequence[_Column]) -> str:

@@ -119,7 +119,7 @@ def test_lists_and_dictionaries_of_graphs_will_do() -> None:
         ((float,), "1.5", 1.5),
         ((bool,), "True", True),
         ((str, type(None)), "20260131", "20260131"),
-        (("op", "call", str), "call", "call"),
+        (("op", "call"), "call", "call"),
     ],
 )
 def test_values_from_text(types: tuple[Any, ...], text: str, value: Any) -> None:
@@ -132,6 +132,7 @@ def test_values_from_text(types: tuple[Any, ...], text: str, value: Any) -> None
         ((int, type(None)), "abc", "a whole number or null"),
         ((bool,), "maybe", "true or false"),
         ((float,), "x", "a number"),
+        (("op", "call"), "zzz", "op or call"),
     ],
 )
 def test_values_that_are_none(types: tuple[Any, ...], text: str, wanted: str) -> None:

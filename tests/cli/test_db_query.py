@@ -72,12 +72,35 @@ def test_a_file_in_the_form_of_the_library(run: Run, pushed: str, tmp_path: Path
         (("idle_gaps", "-p", "top=many"), 1, "top=many: a whole number is wanted"),
         (("MATCH (n) DETACH DELETE n",), 1, "--write"),
         (("no/such/file.cypher",), 1, "no such file"),
+        (("/tmp",), 1, "/tmp: a folder; the name of a query, a .cypher file or a statement is wanted"),
+        (("/dev/null",), 1, "/dev/null: a file whose name does not end in .cypher"),
+        (("  ",), 1, "there is nothing to ask"),
+        (("RETURN $x AS x", "-p", "x=1", "-p", "x=2"), 2, "x is given twice"),
+        (("RETURN 1", "--csv"), 2, "no such option: --csv; did you mean --format csv?"),
+        (("RETURN 1", "--database", "system"), 1, "'system' is the server's own"),
+        (("WITH {top: 5} AS p RETURN p.top", "-p", "top=many"), 1, "top=many: a whole number is wanted"),
     ],
 )
 def test_mistakes(run: Run, pushed: str, arguments: tuple[str, ...], code: int, said: str) -> None:
     got, out, err = run("db", "query", *arguments)
     assert (got, out) == (code, "")
     assert said in " ".join(err.split())
+
+
+def test_parameters_of_a_statement_are_of_the_types_of_its_defaults(run: Run, pushed: str) -> None:
+    text = "WITH {top: 5, least: 1, word: 'a', any: null} AS p "
+    text += "RETURN p.top AS top, p.least AS least, p.word AS word, p.any AS any"
+    _, out, _ = run(
+        "db", "query", text, "-p", "top=3", "-p", "least=0.5", "-p", "word=7", "-p", "any=[1]", "--format", "json"
+    )
+    assert json.loads(out)["rows"] == [{"top": 3, "least": 0.5, "word": "7", "any": [1]}]
+    assert json.loads(run("db", "query", text, "-p", "top=null", "--format", "json")[1])["rows"][0]["top"] is None
+
+
+def test_unknown_names_are_warned_of_beside_the_rows(run: Run, pushed: str) -> None:
+    code, out, err = run("db", "query", "MATCH (k:Kernl) RETURN count(k) AS n", "--format", "csv")
+    assert (code, out.split()) == (0, ["n", "0"])
+    assert err == "warning: no label Kernl; did you mean Kernel?\n"
 
 
 def test_a_plan_is_a_table(run: Run, pushed: str) -> None:

@@ -97,3 +97,30 @@ def test_a_meaning_may_go_on_in_the_next_line() -> None:
     )
     assert query.columns == {"n": "number of things"}
     assert query.notes == "Further words."
+
+
+@pytest.mark.parametrize(
+    ("text", "defaults"),
+    [
+        ("\n with { top : 5 , k: [1, {a: 'x, }'}]} as q RETURN 1", {"top": "5", "k": "[1, {a: 'x, }'}]"}),
+        ("// c\n/* d */ PROFILE\nWITH {\n a: null, // why\n b: -1.5} AS p RETURN 1", {"a": "null", "b": "-1.5"}),
+        ("CYPHER 25 runtime=slotted explain WITH {a: 1} AS p RETURN 1", {"a": "1"}),
+        ("// WITH {a: 1} AS p\nRETURN 1", {}),
+        ("/* x */ MATCH (n) /* */ WITH {a: 1} AS p RETURN 1", {}),
+        ("RETURN 'WITH {a: 1} AS p'", {}),
+        ("WITH {a: 1", {}),
+        ("CYPHER " + "a" * 5000 + "!", {}),
+    ],
+)
+def test_defaults_are_found_as_the_server_finds_them(text: str, defaults: dict[str, str]) -> None:
+    assert parse("x", "", text).defaults == defaults
+
+
+def test_what_a_statement_is_asked_with() -> None:
+    text = "MATCH (n {a: '$no', b: $yes}) // $not; not\nRETURN n.x = \";\", `$y`, $yes;"
+    asked = parse("x", "", text).asked
+    assert (asked.used, asked.statements, asked.plan) == (("yes",), 1, None)
+    assert [parse("x", "", text).asked.statements for text in ("", " ;", "// x", "RETURN 1; RETURN 2;")] == [0, 0, 0, 2]
+    plan = parse("x", "", "/* explain */ Profile RETURN 1").asked.plan
+    assert plan
+    assert (plan.text, plan.start) == ("Profile", 14)

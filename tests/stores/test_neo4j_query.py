@@ -87,7 +87,7 @@ def test_a_profile_is_run_and_printed(database: Database, prefix: str) -> None:
     plan = database.ask(f"{prefix}MATCH (k:Kernel) RETURN count(k) AS n")
     assert list(plan.columns) == ["operator", "details", "estimated rows", "rows", "db hits"]
     assert plan.records()[0]["operator"] == "ProduceResults"
-    assert plan.records()[1]["operator"].startswith("  ")
+    assert all(isinstance(rows, int) for rows in plan["estimated rows"])
     assert sum(plan["db hits"]) > 0
 
 
@@ -126,6 +126,10 @@ def test_places_are_those_of_the_text_that_was_given(database: Database, stateme
         ("idle_gaps", {"top": -1}, "top=-1: a whole number from 0 on is wanted"),
         ("path_to_python", {"uid": 10**6}, "uid 1000000 is not there"),
         ("op_signatures", {"op": "aten::mmm"}, "op aten::mmm is not there; did you mean aten::mm"),
+        ("op_signatures", {"op": "aten::nosuch"}, "op aten::nosuch is not there; there are"),
+        ("launch_delay", {"by": "zzz"}, "by='zzz': op or call is wanted"),
+        ("gpu_time_under", {"under": "nosuch"}, "under nosuch is not there; there are"),
+        ("gpu_time_under", {"under": 10**6}, "under 1000000 is not there: the trace has no such event"),
         ("collective_spread", {"run": "query-steps-"}, "run query-steps- is not there; did you mean query-steps"),
     ],
 )
@@ -172,3 +176,96 @@ def test_mistakes_are_one_line(database: Database, question: str, parameters: di
     with pytest.raises(DatabaseError, match=said) as caught:
         database.ask(question, **parameters)
     assert "\n" not in str(caught.value)
+
+
+_MAPS = [
+    " WITH {top: 5} AS p UNWIND range(1, p.top) AS n RETURN n",
+    "with { top : 5 } AS params UNWIND range(1, params.top) AS n RETURN n",
+    "/* how many */ WITH {\n  top: 5, // at most\n  words: ['a, b', {c: 1}]\n} AS `my p`\n"
+    "UNWIND range(1, `my p`.top) AS n RETURN n",
+    "CYPHER 5 runtime = slotted WITH {top: 5} AS p UNWIND range(1, p.top) AS n RETURN n;",
+]
+
+
+@pytest.mark.parametrize("text", _MAPS)
+def test_parameters_take_the_place_of_defaults_however_they_are_written(database: Database, text: str) -> None:
+    assert list(database.ask(text)["n"]) == [1, 2, 3, 4, 5]
+    assert list(database.ask(text, top=2)["n"]) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("text", "parameters", "said"),
+    [
+        (_MAPS[0], {"tpo": 3}, r"the text has no parameter 'tpo'; did you mean top\? \(it has top\)"),
+        ("RETURN $x AS x, '$y' AS y", {"x": 1, "y": 2}, "the text has no parameter 'y'; .*it has x"),
+        ("RETURN 1 AS n", {"unused": 3}, "the text has no parameter 'unused'; it has none"),
+        (_MAPS[0], {"top": "abc"}, "top='abc': a whole number from 0 on is wanted"),
+        ("", {}, "there is nothing to ask"),
+        (" // nothing", {}, "there is nothing to ask"),
+        ("RETURN 1; RETURN 2", {}, "these are 2 statements"),
+        ("DROP INDEX none_such IF EXISTS", {}, "^refused: it writes; --write"),
+        ("MATCH (n {trace: $trace}) RETURN n", {"trace": "query-one/sam"}, "did you mean query-one/same"),
+    ],
+)
+def test_what_cannot_be_asked_in_a_text(
+    database: Database, text: str, parameters: dict[str, object], said: str
+) -> None:
+    with pytest.raises(DatabaseError, match=said):
+        database.ask(text, **parameters)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "said"),
+    [
+        ({"step": "abc"}, "step='abc': a whole number or null is wanted"),
+        ({"step": 999}, "step 999 is not there"),
+        ({"device": 7}, "device 7 is not there"),
+        ({"stream": 1234}, "stream 1234 is not there"),
+        ({"least": "x"}, "least='x': a number is wanted"),
+        ({"name": 7}, "name=7: a text is wanted"),
+    ],
+)
+def test_values_in_a_text_are_checked_by_name_and_default(
+    stepped: Database, parameters: dict[str, object], said: str
+) -> None:
+    text = "WITH {trace: null, step: null, device: 0, stream: null, least: 1, name: 'a', op: ''} AS p RETURN p.op AS op"
+    with pytest.raises(DatabaseError, match=said):
+        stepped.ask(text, **parameters)
+    fine = stepped.ask(text, step=4, least=0.5, trace="query-steps/rank0", device=None, op="a part of a name")
+    assert list(fine["op"]) == ["a part of a name"]
+
+
+def test_the_name_of_a_trace_stands_for_its_id(database: Database) -> None:
+    ids = {trace["path"]: trace["id"] for trace in database.traces()}
+    statement = "MATCH (t:Trace {id: $trace}) RETURN t.path AS path"
+    for wanted in ("query-one/same", ids["query-one/same"]):
+        assert list(database.ask(statement, trace=wanted)["path"]) == ["query-one/same"]
+    assert list(database.ask("RETURN $a AS a", a=3)["a"]) == [3]
+    assert list(database.ask("WITH {a: 1} AS p RETURN p.a AS a", a=3)["a"]) == [3]
+
+
+def test_names_that_the_database_does_not_know_are_told(database: Database) -> None:
+    text = "MATCH (k:Kernl)-[:CALS]->(:Op) WHERE k.dir_ns > 0 AND k.causal RETURN count(*) AS n"
+    assert set(database.ask(text).notes) == {
+        "no label Kernl; did you mean Kernel?",
+        "no relationship type CALS; did you mean CALLS?",
+        "no property dir_ns; did you mean dur_ns?",
+    }
+    told = database.ask("MATCH (x:`Zz z`) RETURN x.qqqq AS q").notes
+    assert set(told) == {
+        "nothing in the database has the label Zz z",
+        "nothing in the database has the property qqqq",
+    }
+    assert database.ask("MATCH (k:Kernel), (o:Op) RETURN count(*) AS n").notes == []  # slow is none of it
+    assert all("did you mean" not in note for note in database.ask("storage_kernels").notes)
+
+
+def test_a_word_of_a_comment_is_no_profile(database: Database) -> None:
+    with pytest.raises(DatabaseError, match="LOAD CSV"):
+        database.ask("/* */ LOAD CSV FROM 'file:///x.csv' AS line RETURN line AS /* */ profile")
+
+
+def test_a_plan_grows_wider_with_branches_alone(database: Database) -> None:
+    plan = database.ask("EXPLAIN MATCH (a:Op), (b:Kernel) RETURN a.name AS a, b.name AS b ORDER BY a, b LIMIT 3")
+    assert [name for name in plan["operator"] if name.startswith("  ")]
+    assert max(len(name) - len(name.lstrip()) for name in plan["operator"]) == 2

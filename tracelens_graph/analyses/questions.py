@@ -82,7 +82,7 @@ class Parameter:
             return  # what else there is, the function itself judges
         kinds: dict[type, type] = {bool: bool, Integral: int, Real: float}
         kind = next((plain for one, plain in kinds.items() if isinstance(value, one)), type(value))
-        fits = kind in self.types or (kind is int and float in self.types)
+        fits = kind in self.types or (kind is int and float in self.types) or (kind is str and value in self._words)
         if kind is float and value != value:  # not a number
             fits = False
         if not fits or (self.name == "top" and value is not None and value < 0):
@@ -98,7 +98,8 @@ class Parameter:
     def wanted(self) -> str:
         """What its value may be, in words."""
         words = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", type(None): "null"}
-        return " or ".join(words.get(kind, str(kind)) for kind in self.types)
+        kinds = [kind for kind in self.types if kind is not int or float not in self.types]
+        return " or ".join(words.get(kind, str(kind)) for kind in kinds)
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,8 @@ class Question:
         _, *own = inspect.signature(self.function).parameters.values()
         for one in own:
             types = _types(hints[one.name])
-            if one.name not in self.fixed and set(types) & _PLAIN and one.default is not inspect.Parameter.empty:
+            is_plain = any(kind in _PLAIN or isinstance(kind, str) for kind in types)
+            if one.name not in self.fixed and is_plain and one.default is not inspect.Parameter.empty:
                 told[one.name] = Parameter(one.name, types, one.default)
         if self.query:
             return {name: one for name, one in told.items() if name in self.query.parameters}
@@ -214,9 +216,27 @@ class _Known(dict[str, Any]):
 def _types(hint: Any) -> tuple[Any, ...]:
     """What a hint allows: plain types, and the words of a Literal."""
     if get_origin(hint) is Literal:
-        return (*get_args(hint), str)
+        return get_args(hint)
     parts = get_args(hint)
     return tuple(one for part in parts for one in _types(part)) if parts else (hint,)
+
+
+def parameters_of(query: Query) -> Mapping[str, Parameter]:
+    """Parameters of a query of the library, or of a statement of its form as far as its defaults tell their types.
+
+    A number takes the place of a whole number too, but for a number of rows.
+    """
+    if query.theme:
+        return QUESTIONS[query.name].parameters if query.name in QUESTIONS else {}
+    told = {}
+    for name, default in query.asked.defaults.items():
+        if name == STEP and default.kind in (int, type(None)):
+            told[name] = Parameter(name, (int, type(None)), None)
+        elif default.kind is int and name != TOP:
+            told[name] = Parameter(name, (int, float), default.text)
+        elif default.kind not in (None, type(None)):
+            told[name] = Parameter(name, (default.kind,), default.text)
+    return told
 
 
 def _questions() -> Mapping[str, Question]:

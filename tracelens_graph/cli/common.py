@@ -151,6 +151,14 @@ def write_table(table: Table, form: Format, hints: Iterable[str] = ()) -> None:
     sys.stdout.write(formatted(table, form, terminal_width(sys.stdout), wants_color(sys.stdout), hints))
 
 
+def write_with_way_out(table: Table) -> None:
+    """Print a table that people are shown; where columns do not fit, say where they are."""
+    from tracelens_graph.reports.terminal import terminal_width, wants_color
+
+    text = table.text(terminal_width(sys.stdout), wants_color(sys.stdout), "a wider terminal or -f csv shows them")
+    sys.stdout.write(text)
+
+
 def write_tables(tables: Mapping[str, Table], folder: Path) -> None:
     """Write each table to a CSV file in a folder, and say so."""
     from tracelens_graph.reports.folder import write_folder

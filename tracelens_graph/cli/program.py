@@ -117,7 +117,7 @@ def _usage_line(error: Any) -> str:
         names = [place] if isinstance(place, str) else place or []
         where = " / ".join(name.strip("'\"") for name in names).replace("' / '", " / ")
         said = f"{where}: {_begun_small(error.message)}" if where else error.message
-    elif meant := getattr(error, "possibilities", None):
+    elif meant := _format_meant(error) or getattr(error, "possibilities", None):
         said = f"no such option: {error.option_name}; did you mean {' or '.join(sorted(meant))}?"
     else:
         said = _begun_small(error.format_message())
@@ -126,6 +126,14 @@ def _usage_line(error: Any) -> str:
     if context is not None and not line.endswith("?") and type(error) is not typer.BadParameter:
         line += f" (see {context.command_path} --help)"
     return line
+
+
+def _format_meant(error: Any) -> list[str]:
+    """The option that is meant by the name of a format as an option, such as --csv."""
+    context, name = getattr(error, "ctx", None), getattr(error, "option_name", "").lstrip("-")
+    options = {param.name: param for param in context.command.params} if context is not None else {}
+    words = getattr(getattr(options.get("format"), "type", None), "choices", ())
+    return [f"--format {name}"] if name in [getattr(word, "value", word) for word in words] else []
 
 
 def _begun_small(text: str) -> str:

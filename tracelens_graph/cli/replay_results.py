@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from tracelens_graph.cli.common import write_table
+from tracelens_graph.cli.common import write_table, write_with_way_out
 from tracelens_graph.cli.options import Format, extension_of
-from tracelens_graph.cli.replay_screens import write_with_way_out
 from tracelens_graph.errors import AnalysisError
 
 if TYPE_CHECKING:

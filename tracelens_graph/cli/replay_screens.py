@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tracelens_graph.cli.common import write_with_way_out
 from tracelens_graph.cli.outputs import say_written
 from tracelens_graph.cli.replay_asked import ROWS, Asked
 from tracelens_graph.texts import cut_end, printable, wrapped
@@ -42,14 +43,6 @@ def print_screen(asked: Asked, w: Window, table: Table, covered: Table) -> None:
         _ask_next(asked, "--collectives", "collectives/")
     if asked.is_sequence:
         _tell_of_sequence(asked, w, width)
-
-
-def write_with_way_out(table: Table) -> None:
-    """Print a table that people are shown; where columns do not fit, say where they are."""
-    from tracelens_graph.reports.terminal import terminal_width, wants_color
-
-    text = table.text(terminal_width(sys.stdout), wants_color(sys.stdout), "a wider terminal or -f csv shows them")
-    sys.stdout.write(text)
 
 
 def _ask_next(asked: Asked, words: str, folder: str) -> None:

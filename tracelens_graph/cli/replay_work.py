@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracelens_graph.cli.common import load, write_table
+from tracelens_graph.cli.common import load, write_table, write_with_way_out
 from tracelens_graph.cli.options import Format, architecture_named, architecture_of, as_written, extension_of
 from tracelens_graph.cli.replay_asked import ROWS, Asked
-from tracelens_graph.cli.replay_screens import (
-    print_screen,
-    tell_collectives,
-    tell_sequence,
-    tell_written,
-    write_with_way_out,
-)
+from tracelens_graph.cli.replay_screens import print_screen, tell_collectives, tell_sequence, tell_written
 from tracelens_graph.cli.windows import WindowChoice
 
 if TYPE_CHECKING:

@@ -27,8 +27,13 @@ def for_people(table: Table) -> bool:
     return table.name in TABLES and any(column.heading for column in TABLES[table.name].columns.values())
 
 
-def view(table: Table, core: Core) -> Table:
-    """The columns of a table that people are shown: those with a heading, and what tells rows apart that look alike."""
+def view(table: Table, core: Core | None = None) -> Table:
+    """The columns of a table that people are shown: those with a heading, and what tells rows apart that look alike.
+
+    Args:
+        table: the table; of a question, all of its columns.
+        core: the graph, which knows where Perfetto UI finds an instance; None shows its uid alone.
+    """
     names = list(table.columns)
     leads = TABLES[table.name].leads if table.name in TABLES else ""
     if leads in table.columns:
@@ -50,8 +55,9 @@ def view(table: Table, core: Core) -> Table:
         if column == last_key and any(apart := _apart(table, about, told)):
             columns[_APART], shown[_APART] = apart, _OF_APART
     if instance:
-        columns |= instances(core, list(table[instance]))
-        shown |= _PLACE
+        uids = list(table[instance])
+        columns |= instances(core, uids) if core else {"uid": uids}
+        shown |= _PLACE if core else _TO_ASK_FOR
     return Table(table.name, columns, shown, table.title, table.notes)
 
 
@@ -106,6 +112,7 @@ _PLACE = {
     "pid/tid": Column("its process and thread", role=Role.text, gives_way=5),
     "start ms": Column("start, as Perfetto UI shows it", "ms", Role.time, gives_way=4),
 }
+_TO_ASK_FOR = {"uid": Column("the event, to ask further for", role=Role.uid, gives_way=0)}
 
 
 def instances(core: Core, uids: Sequence[int | None]) -> dict[str, list[Any]]:

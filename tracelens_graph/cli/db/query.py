@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tracelens_graph.cli.common import write_table
+from tracelens_graph.cli.common import write_table, write_with_way_out
 from tracelens_graph.cli.db.connection import Database, Uri, User, connection
 from tracelens_graph.cli.options import TO_FOLDER, Format, FormatOption
+from tracelens_graph.cli.traces import say, warn
 from tracelens_graph.errors import DatabaseError
 from tracelens_graph.stores.neo4j.connection import DEFAULT_DATABASE, DEFAULT_USER
 
@@ -18,6 +21,9 @@ if TYPE_CHECKING:
     from tracelens_graph.table import Table
 
 LONGEST_S = 10**6
+
+_SUFFIXES = (".cypher", ".cql")
+"""What names of files of statements end with."""
 
 _TAKEN = ("timeout_s", "write")
 """Names that mean something to the function that asks."""
@@ -51,13 +57,26 @@ def query(
     """
     if not 0.001 <= timeout <= LONGEST_S:
         raise typer.BadParameter(f"--timeout {timeout}: it is a number of seconds from 0.001 to {LONGEST_S:,}")
-    given = dict(_parameter(one, question) for one in param or ())
+    text = _text(question)
+    given = _parameters(param or (), text)
     from tracelens_graph.analyses.shared.answers import without_noise
+    from tracelens_graph.cypher import library
     from tracelens_graph.database import Database as Graphs
 
     with Graphs(connection(uri, user, database)) as graphs:
-        answer = graphs.ask(_text(question), timeout_s=timeout, write=write, **given)
-    write_table(without_noise(answer) if format is Format.csv else answer, format)
+        answer = graphs.ask(text, timeout_s=timeout, write=write, **given)
+    if answer.name not in library():
+        warn(answer.notes)
+        answer.notes = ()
+    if format is Format.table:
+        from tracelens_graph.reports.views import view
+
+        write_with_way_out(view(answer))
+        return
+    if format is Format.csv:  # which has no place for notes
+        say(answer.notes)
+        answer = without_noise(answer)
+    write_table(answer, format)
 
 
 def queries(
@@ -84,7 +103,10 @@ def queries(
             typer.echo(path)
         return
     if name is None:
-        write_table(_listed(), format)
+        if format is Format.table:
+            write_with_way_out(_listed())
+        else:
+            write_table(_listed(), format)
         return
     from tracelens_graph.stores.neo4j.query import named
 
@@ -104,37 +126,60 @@ def _listed() -> Table:
     }
     about = {
         "query": Column("name, for `db query`"),
-        "theme": Column("folder of its file"),
-        "answers": Column("what it answers"),
-        "parameters": Column("parameters and their defaults"),
+        "theme": Column("folder of its file", gives_way=2),
+        "answers": Column("what it answers", gives_way=0),
+        "parameters": Column("parameters and their defaults", gives_way=0, wraps=True),
     }
     return Table("queries", columns, about, "Queries of the library")
 
 
-def _parameter(text: str, question: str) -> tuple[str, Any]:
-    """Name and value of `name=value`, as the question of the library takes it; else JSON if it is some, or text."""
-    from tracelens_graph.analyses.questions import QUESTIONS
+def _parameters(texts: Sequence[str], question: str) -> dict[str, Any]:
+    """Values by name of texts `name=value`, as a query of the library or the map of a statement takes them.
 
-    name, equals, value = text.partition("=")
-    if not equals or not name.isidentifier():
-        raise typer.BadParameter(f"--param {text}: it has the form NAME=VALUE")
-    if name in _TAKEN:
-        raise typer.BadParameter(f"--param {text}: no parameter can be called so; choose another name")
-    if question in QUESTIONS:
-        if name in QUESTIONS[question].parameters:
-            return name, QUESTIONS[question].parameters[name].read(value)
-        return name, None if value == "null" else value  # a trace
+    What neither tells the type of is JSON if it is some, else text.
+    """
+    from tracelens_graph.analyses.questions import parameters_of
+    from tracelens_graph.cypher import library, parse
+
+    query = library().get(question) or parse("", "", question)
+    known = parameters_of(query)
+    given: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.isidentifier():
+            raise typer.BadParameter(f"--param {text}: it has the form NAME=VALUE")
+        if name in _TAKEN:
+            raise typer.BadParameter(f"--param {text}: no parameter can be called so; choose another name")
+        if name in given:
+            raise typer.BadParameter(f"--param {text}: {name} is given twice")
+        if name in known and (query.theme or value != "null"):
+            given[name] = known[name].read(value)
+        elif query.theme or name == "trace":
+            given[name] = None if value == "null" else value
+        else:
+            given[name] = _json(value)
+    return given
+
+
+def _json(text: str) -> Any:
     try:
-        return name, json.loads(value)
+        return json.loads(text)
     except (ValueError, RecursionError):
-        return name, value
+        return text
 
 
 def _text(question: str) -> str:
-    """A statement; that of a file, where one is named. Names of queries stay as they are."""
-    if question.endswith(".cypher"):
+    """A statement; that of a file, where one is named. Names of queries stay as they are.
+
+    Raises:
+        DatabaseError: the file is no text, or what is there is no file of a query.
+    """
+    if question.endswith(_SUFFIXES):
         try:
             return Path(question).read_text("utf-8")
         except UnicodeDecodeError:
             raise DatabaseError(f"{question}: it is no text in UTF-8") from None
+    if not question.isidentifier() and os.path.exists(question):
+        what = "a folder" if os.path.isdir(question) else "a file whose name does not end in .cypher"
+        raise DatabaseError(f"{question}: {what}; the name of a query, a .cypher file or a statement is wanted")
     return question

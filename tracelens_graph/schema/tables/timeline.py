@@ -133,23 +133,31 @@ IDLE_CAUSES: About = {
     "meaning": text("the cause in words", "meaning"),
 }
 
+_PART = Column("its part in the gap", "us", gives_way=2)
+
 IDLE_GAPS: About = {
-    "device": Column("index of the device"),
+    "device": Column("index of the device", gives_way=0),
     "gap_start_ms": moment("start of the gap, as Perfetto UI shows it", "ms"),
-    "gap_us": Column("its length", "us"),
+    "gap_us": Column("its length", "us", gives_way=0),
     "next": text("the GPU event that ends it"),
-    "next_uid": uid("that GPU event"),
-    "launch": text("the runtime call that launched it; absent where its launch is not in the trace"),
-    "launch_begin_us": Column("start of the launch, from the start of the gap; negative before the gap", "us"),
-    "launch_end_us": Column(
-        "end of the launch, from the start of the gap; negative where the work had been queued before", "us"
+    "next_uid": replace(uid("that GPU event"), gives_way=0),
+    "launch": replace(
+        text("the runtime call that launched it; absent where its launch is not in the trace"), gives_way=4
     ),
-    "call": text("runtime call on the launching thread in the gap"),
-    "call_us": Column("its part in the gap", "us"),
-    "op": text("op on the launching thread in the gap"),
-    "op_us": Column("its part in the gap", "us"),
-    "frame": text("module or Python function on the launching thread in the gap"),
-    "frame_us": Column("its part in the gap", "us"),
+    "launch_begin_us": Column(
+        "start of the launch, from the start of the gap; negative before the gap", "us", gives_way=4
+    ),
+    "launch_end_us": Column(
+        "end of the launch, from the start of the gap; negative where the work had been queued before",
+        "us",
+        gives_way=4,
+    ),
+    "call": replace(text("runtime call on the launching thread in the gap"), gives_way=0),
+    "call_us": _PART,
+    "op": replace(text("op on the launching thread in the gap"), gives_way=0),
+    "op_us": _PART,
+    "frame": replace(text("module or Python function on the launching thread in the gap"), gives_way=0),
+    "frame_us": _PART,
 }
 
 SCHEMAS = {
@@ -173,5 +181,5 @@ SCHEMAS = {
         counts="gap",
         figure="idle",
     ),
-    "idle_gaps": TableSchema("The longest gaps in which a device did nothing, one by one.", IDLE_GAPS),
+    "idle_gaps": TableSchema("The longest gaps in which a device did nothing, one by one.", IDLE_GAPS, leads="gap_us"),
 }

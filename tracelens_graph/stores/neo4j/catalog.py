@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tracelens_graph.errors import DatabaseError
+from tracelens_graph.schema.database import CONTEXT_PROPERTIES, Type
 from tracelens_graph.stores.neo4j.connection import reach
 from tracelens_graph.stores.neo4j.statements import (
     DELETE_CONTEXT,
@@ -29,6 +30,13 @@ DELETED_AT_ONCE = 5000
 _NAMED = 10
 """Traces that an error names, of those there are."""
 
+_ALWAYS = {"id", "name", "run", "path", "state"}
+_COMPLETE = {"pushed_ns", "schema_version", "tool_version", "options"}
+"""Properties that every trace has, and every complete one."""
+
+_BEGINNING = 8
+"""Characters of an id that stand for it, at least."""
+
 _TRACES = "MATCH (t:Trace) RETURN properties(t) AS t ORDER BY t.run, t.rank, t.name"
 _DIFFS = "MATCH (d:Diff) RETURN properties(d) AS d ORDER BY d.name, d.key"
 _PATHS = "MATCH (c:CriticalPath) WHERE c.run = $run AND c.number >= 0 RETURN properties(c) AS c ORDER BY c.number"
@@ -44,7 +52,27 @@ def size(driver: Driver, database: str) -> tuple[int, int]:
 
 def traces(driver: Driver, database: str) -> list[dict[str, Any]]:
     """Properties of all traces, by run, rank and name; also of those that are not complete."""
-    return _listed(driver, database, _TRACES)
+    return [trace for trace in _listed(driver, database, _TRACES) if is_sound(trace)]
+
+
+def strange(driver: Driver, database: str) -> int:
+    """How many nodes bear the label of traces and are none: others wrote or changed them."""
+    return sum(not is_sound(trace) for trace in _listed(driver, database, _TRACES))
+
+
+def is_sound(trace: Mapping[str, Any]) -> bool:
+    """Whether properties are those of a trace: what every one has is there, and all of them are of their types."""
+    wanted = _ALWAYS | _COMPLETE if trace.get("state") == "complete" else _ALWAYS
+    return wanted <= trace.keys() and all(
+        _fits(trace[stored.name], stored.type) for stored in CONTEXT_PROPERTIES["Trace"] if stored.name in trace
+    )
+
+
+def _fits(value: Any, kind: Type) -> bool:
+    """Whether a property is of a type."""
+    if kind == "strs":
+        return isinstance(value, list) and all(isinstance(one, str) for one in value)
+    return type(value).__name__ == kind
 
 
 def diffs(driver: Driver, database: str) -> list[dict[str, Any]]:
@@ -79,21 +107,40 @@ def meant(known: Sequence[Mapping[str, Any]], wanted: str) -> list[Mapping[str, 
 
 
 def resolve(known: Sequence[Mapping[str, Any]], wanted: str) -> Mapping[str, Any]:
-    """The trace that is meant by an id, `run/name` or name.
+    """The trace that is meant by an id or the beginning of one, `run/name` or name.
 
     Raises:
         DatabaseError: there is none, or several are called so.
     """
-    by_path = [trace for trace in known if wanted in (trace["id"], trace.get("path"))]
-    found = by_path or [trace for trace in known if trace.get("name") == wanted]
+    found = _called_so(known, wanted)
     if len(found) > 1:
         raise DatabaseError(f"{wanted} is the name of several traces: {', '.join(trace['path'] for trace in found)}")
+    if not known:
+        raise DatabaseError(
+            f"no trace {wanted!r} is in the database; it holds none: `tracelens-graph db push TRACE` puts one there"
+        )
     if not found:
-        paths = [trace["path"] for trace in known if trace.get("path")]
+        paths = [called(known, trace) for trace in known]
         names = [trace["name"] for trace in known if trace.get("name")]
         hint = did_you_mean(wanted, [*names, *paths]) or there_are(paths, most=_NAMED)
         raise DatabaseError(f"no trace {wanted!r} is in the database; {hint}")
     return found[0]
+
+
+def called(known: Sequence[Mapping[str, Any]], trace: Mapping[str, Any]) -> str:
+    """What one calls a trace: `run/name`; its name where it is a run of its own, the beginning of its id if need be."""
+    short = trace["name"] if trace["run"] == trace["id"] else trace["path"]
+    names = (short, trace["id"][:12])
+    return next((name for name in names if len(_called_so(known, name)) == 1), trace["id"])
+
+
+def _called_so(known: Sequence[Mapping[str, Any]], wanted: str) -> list[Mapping[str, Any]]:
+    """The traces that a name may mean."""
+    return (
+        [trace for trace in known if wanted in (trace["id"], trace.get("path"))]
+        or [trace for trace in known if trace.get("name") == wanted]
+        or [trace for trace in known if len(wanted) >= _BEGINNING and trace["id"].startswith(wanted)]
+    )
 
 
 def drop_trace(driver: Driver, database: str, trace: str, progress: Callable[[int, int], None] | None = None) -> None:

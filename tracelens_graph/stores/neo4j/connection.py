@@ -30,6 +30,12 @@ DEFAULT_DATABASE = "neo4j"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 """Names of this machine."""
 
+SYSTEM = "system"
+"""The database of every server that holds what the server knows of itself."""
+
+WRITE_ALLOWS = "--write (in Python write=True) allows it"
+"""What makes a refused statement one that is run."""
+
 _CONNECT_S = 5.0
 """Seconds until an address that does not answer counts as dead."""
 
@@ -57,7 +63,7 @@ class Connection:
         database: name of the database.
 
     Raises:
-        DatabaseError: the URI is none, or holds a name or a password.
+        DatabaseError: the URI is none, or holds a name or a password; or the database is the server's own.
     """
 
     uri: str = DEFAULT_URI
@@ -74,6 +80,10 @@ class Connection:
             raise DatabaseError(f"{self.uri!r} is no URI of a Neo4j server: those begin with {known}")
         if not parts.hostname:
             raise DatabaseError(f"{self.uri!r} names no host")
+        if parts.query and parts.scheme.startswith("bolt"):
+            raise DatabaseError(f"{self.uri!r}: a bolt:// URI ends with the port; neo4j:// alone takes ?{parts.query}")
+        if self.database.lower() == SYSTEM:
+            raise DatabaseError(f"the database {SYSTEM!r} is the server's own and takes no graphs; name another one")
 
     def driver(self) -> neo4j.Driver:
         """The official driver for this database; close it after use."""
@@ -195,6 +205,8 @@ def _refusal(error: neo4j.exceptions.Neo4jError, connection: Connection, sent: s
         return f"{where} has no database {connection.database!r}"
     if kind == "DatabaseUnavailable":
         return f"{where}: the database {connection.database!r} is not available: it is starting, stopping or stopped"
+    if kind == "AccessMode":  # what no plan tells, such as to drop an index
+        return f"refused: it writes; {WRITE_ALLOWS}"
     if kind.startswith("TransactionTimedOut"):
         return f"{where}: the answer took longer than --timeout allows (in Python timeout_s), and was given up"
     return f"{where}: {_one_line(_placed(error.message or kind, sent, meant))} ({kind})"

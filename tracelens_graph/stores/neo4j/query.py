@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tracelens_graph.cypher import Query, library
+from tracelens_graph.cypher import Query, library, parse
+from tracelens_graph.cypher.clause import Asked
 from tracelens_graph.errors import DatabaseError
-from tracelens_graph.stores.neo4j.catalog import matchings, paths, resolve, traces
-from tracelens_graph.stores.neo4j.connection import PrefixedError, reach
+from tracelens_graph.schema.database import EVENT, GPU_EVENT, HEAT
+from tracelens_graph.schema.tables import TABLES
+from tracelens_graph.stores.neo4j.asked import chosen, subject, why_empty
+from tracelens_graph.stores.neo4j.catalog import resolve, traces
+from tracelens_graph.stores.neo4j.connection import WRITE_ALLOWS, PrefixedError, reach
 from tracelens_graph.stores.neo4j.parameters import check_values
-from tracelens_graph.suggest import did_you_mean, hint
+from tracelens_graph.stores.neo4j.unknown import unknown_names
+from tracelens_graph.suggest import did_you_mean
 from tracelens_graph.table import Column, Table
 
 if TYPE_CHECKING:
-    from neo4j import Driver, Session
+    from neo4j import Driver, ResultSummary, Session
 
 TRACE_PARAMETERS = ("trace", "a", "b")
 """Parameters that name a trace."""
@@ -33,13 +38,7 @@ _REFUSED = {
 """Steps of a plan that the server takes for reading."""
 
 
-_EXPLAIN = "EXPLAIN "
-_PLANNED = re.compile(
-    r"(?:\s|//[^\n]*(?:\n|$)|/\*.*?\*/|CYPHER\b(?:\s+[\w.]+(?:\s*=\s*\w+)?(?<!EXPLAIN)(?<!PROFILE))*)*?"
-    r"(?P<how>EXPLAIN|PROFILE)\b",
-    re.IGNORECASE | re.DOTALL,
-)
-"""The begin of a statement whose plan is asked for."""
+_EXPLAIN = "EXPLAIN"
 
 _OF_PLANS = {
     "operator": "what is done, above what it takes its rows from",
@@ -51,6 +50,13 @@ _OF_PLANS = {
 """Columns of a plan."""
 
 
+_SHARED = (EVENT, GPU_EVENT, *HEAT)
+"""Labels that stand behind the one that tells what a node is."""
+
+
+_NUMBERS = (int, float, bool)
+
+
 def named(name: str) -> Query:
     """A query of the library.
 
@@ -59,8 +65,23 @@ def named(name: str) -> Query:
     """
     known = library()
     if name not in known:
-        raise DatabaseError(f"no query is called {name!r}; {hint(name, known)}")
+        meant = did_you_mean(name, known) or "`tracelens-graph db queries` lists those there are"
+        raise DatabaseError(f"no query is called {name!r}; {meant}")
     return known[name]
+
+
+def statement_of(text: str) -> Query:
+    """A statement of the user's own, with what it is asked with.
+
+    Raises:
+        DatabaseError: it is none, or several.
+    """
+    own = parse("the text", "", text)
+    if not own.asked.statements:
+        raise DatabaseError("there is nothing to ask: the name of a query or a statement in Cypher is wanted")
+    if own.asked.statements > 1:
+        raise DatabaseError(f"these are {own.asked.statements} statements; one at a time is answered")
+    return own
 
 
 def prepared(driver: Driver, database: str, query: Query, parameters: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -75,16 +96,25 @@ def prepared(driver: Driver, database: str, query: Query, parameters: Mapping[st
     Raises:
         DatabaseError: it has no such parameter, or no complete trace is called so, or several are.
     """
+    known = list(dict.fromkeys([*query.defaults, *query.asked.used]))
     for name in parameters:
-        if name not in query.defaults:
-            meant = did_you_mean(name, query.defaults)
-            has = ", ".join(query.defaults) or "none"
-            raise DatabaseError(f"{query.name} has no parameter {name!r}{meant and f'; {meant}'} (it has {has})")
+        if name not in known:
+            meant = did_you_mean(name, known)
+            has = f"it has {', '.join(known) or 'none'}"
+            raise DatabaseError(f"{query.name} has no parameter {name!r}; {f'{meant} ({has})' if meant else has}")
     given = dict(parameters)
-    if named_traces := [name for name in TRACE_PARAMETERS if given.get(name) is not None]:
+    if named_traces := [name for name in _traces_of(query) if given.get(name) is not None]:
         complete = [trace for trace in traces(driver, database) if trace["state"] == "complete"]
         given |= {name: resolve(complete, str(given[name]))["id"] for name in named_traces}
     return query.statement(given.keys()), given
+
+
+def _traces_of(query: Query) -> Iterator[str]:
+    """Parameters that name a trace: those of defaults that are no numbers, and `$trace`."""
+    for name in TRACE_PARAMETERS:
+        default = query.asked.defaults.get(name)
+        if default.kind not in _NUMBERS if default else name == "trace" and name in query.asked.used:
+            yield name
 
 
 def ask(driver: Driver, database: str, query: Query, parameters: Mapping[str, Any], timeout_s: float) -> Table:
@@ -101,41 +131,33 @@ def ask(driver: Driver, database: str, query: Query, parameters: Mapping[str, An
         DatabaseError: as `prepared`, or a step, device or the like is not there, or the server refuses.
     """
     reach(driver)
-    statement, given = prepared(driver, database, query, parameters)
+    _, given = prepared(driver, database, query, parameters)
     check_values(driver, database, query, given)
-    table = _run(driver, database, statement, given, timeout_s, write=False)
-    about = {name: Column(meaning) for name, meaning in query.columns.items() if name in table.columns}
-    notes = [] if len(table) else _why_empty(driver, database, query, parameters)
-    return Table(query.name, table.columns, about, query.title, notes)
-
-
-def _why_empty(driver: Driver, database: str, query: Query, parameters: Mapping[str, Any]) -> list[str]:
-    """Why a question about the ranks of a run has no rows, if nobody matched these or no such step has a path."""
-    if "(g:Matching " not in query.text:
-        return []
     complete = [trace for trace in traces(driver, database) if trace["state"] == "complete"]
-    wanted = parameters.get("run") or max(complete, key=lambda trace: trace["pushed_ns"], default={}).get("run")
-    of_run = [trace for trace in complete if trace["run"] == wanted]
-    matched = {one["run"]: one for one in matchings(driver, database) if one["state"] == "complete"}
-    if wanted in matched and ":CriticalPath)" in query.text:
-        return [_no_path(driver, database, matched[wanted], parameters.get("step"))]
-    if len(of_run) < 2 or wanted in matched:
-        return []
-    return [f"the collectives of {wanted} are not matched: push its {len(of_run):,} traces together, with --run"]
+    places = chosen(query, complete, given)
+    given |= places
+    with _session(driver, database) as session:
+        table, _ = _run(session, query.statement(given.keys()), given, timeout_s, write=False)
+    notes = [] if len(table) else [why_empty(driver, database, query, complete, given)]
+    of = subject(complete, places)
+    title = f"{query.title} Asked of {of}." if of else query.title
+    return Table(query.name, table.columns, declared(query, table), title, notes)
 
 
-def _no_path(driver: Driver, database: str, matching: Mapping[str, Any], step: int | None) -> str:
-    """Why there is no path of a step."""
-    if not matching.get("paths"):
-        return "there are no GPU events, so there is no path to follow through them"
-    steps = ", ".join(str(path["step"]) for path in paths(driver, database, matching["run"]) if "step" in path)
-    return f"no rank has GPU work of step {step}; steps with GPU work: {steps or 'none'}"
+def declared(query: Query, answer: Table) -> dict[str, Column]:
+    """What the columns of an answer say about themselves: as the table of the question does, in the query's words."""
+    known = TABLES[query.name].columns if query.name in TABLES else {}
+    return {
+        name: replace(known.get(name, Column("")), definition=meaning)
+        for name, meaning in query.columns.items()
+        if name in answer.columns
+    }
 
 
 def run(
     driver: Driver, database: str, statement: str, parameters: Mapping[str, Any], timeout_s: float, write: bool = False
 ) -> Table:
-    """The result of a statement.
+    """The result of a statement; what it names and the database does not know stands in its notes.
 
     Without `write` the server refuses to write. What it would take for reading and is none is found in the plan that
     it makes of the statement, and refused: reading files or addresses, procedures that end the work of others.
@@ -155,19 +177,22 @@ def run(
     if not write:
         refused = _not_reading(driver, database, statement, parameters, timeout_s)
         if refused:
-            raise DatabaseError(f"refused: {refused}; --write (in Python write=True) allows it")
-    return _run(driver, database, statement, parameters, timeout_s, write)
+            raise DatabaseError(f"refused: {refused}; {WRITE_ALLOWS}")
+    with _session(driver, database, write, notifications_min_severity="WARNING") as session:
+        table, summary = _run(session, statement, parameters, timeout_s, write)
+    table.notes = unknown_names(summary)
+    return table
 
 
 def _not_reading(driver: Driver, database: str, statement: str, parameters: Mapping[str, Any], timeout_s: float) -> str:
     """Why a statement does more than read; empty if it only reads."""
     from neo4j.exceptions import Neo4jError
 
-    begin = _PLANNED.match(statement)
-    asked, sent, meant = _EXPLAIN + statement, _EXPLAIN, ""
-    if begin:  # PROFILE would run it
-        asked = f"{statement[: begin.start('how')]}{_EXPLAIN.strip()}{statement[begin.end('how') :]}"
-        sent, meant = _EXPLAIN.strip(), begin["how"]
+    plan = Asked.of(statement).plan
+    asked, sent, meant = f"{_EXPLAIN} {statement}", f"{_EXPLAIN} ", ""
+    if plan:  # PROFILE would run it
+        asked = f"{statement[: plan.start]}{_EXPLAIN}{statement[plan.end :]}"
+        sent, meant = _EXPLAIN, plan.text
     with _session(driver, database) as session, session.begin_transaction(timeout=timeout_s) as tx:
         try:
             summary = tx.run(asked, dict(parameters)).consume()
@@ -184,10 +209,10 @@ def _not_reading(driver: Driver, database: str, statement: str, parameters: Mapp
     return "" if summary.query_type in ("r", "s") else "it writes"
 
 
-def _session(driver: Driver, database: str, write: bool = False) -> Session:
+def _session(driver: Driver, database: str, write: bool = False, **settings: Any) -> Session:
     """A session that reads, or writes."""
     mode = "WRITE" if write else "READ"
-    return driver.session(database=database, default_access_mode=mode)
+    return driver.session(database=database, default_access_mode=mode, **settings)
 
 
 def _steps(plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -199,12 +224,9 @@ def _steps(plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _run(
-    driver: Driver, database: str, statement: str, parameters: Mapping[str, Any], timeout_s: float, write: bool
-) -> Table:
-    with (
-        _session(driver, database, write) as session,
-        session.begin_transaction(timeout=timeout_s) as tx,
-    ):
+    session: Session, statement: str, parameters: Mapping[str, Any], timeout_s: float, write: bool
+) -> tuple[Table, ResultSummary]:
+    with session.begin_transaction(timeout=timeout_s) as tx:
         result = tx.run(statement, dict(parameters))
         names = list(result.keys())
         rows = [[_plain(value) for value in record.values()] for record in result]
@@ -214,24 +236,29 @@ def _run(
         else:
             tx.rollback()  # leaving would commit, and a connection lost then would seem to leave changes in doubt
     if plan := summary.profile or summary.plan:
-        return _plan(plan)
+        return _plan(plan), summary
     columns = list(map(list, zip(*rows, strict=True))) if rows else [[] for _ in names]
-    return Table("query", dict(zip(names, columns, strict=True)))
+    return Table("query", dict(zip(names, columns, strict=True))), summary
 
 
 def _plan(plan: Mapping[str, Any]) -> Table:
     """The operators of a plan, each above those that it takes rows from; counts where it was run."""
     rows = []
-
-    def walk(step: Mapping[str, Any], depth: int) -> None:
+    todo = [(plan, 0)]
+    while todo:  # only what joins with the operator before it is indented: a chain may be long
+        step, depth = todo.pop()
         told = step.get("args", {})
-        names = {"details": "Details", "estimated rows": "EstimatedRows", "rows": "Rows", "db hits": "DbHits"}
-        operator = "  " * depth + str(step["operatorType"]).partition("@")[0]
-        rows.append({"operator": operator, **{column: told.get(name) for column, name in names.items()}})
-        for child in step.get("children", ()):
-            walk(child, depth + 1)
-
-    walk(plan, 0)
+        expected = told.get("EstimatedRows")
+        rows.append(
+            {
+                "operator": "  " * depth + str(step["operatorType"]).partition("@")[0],
+                "details": told.get("Details"),
+                "estimated rows": expected if expected is None else round(expected),
+                "rows": told.get("Rows"),
+                "db hits": told.get("DbHits"),
+            }
+        )
+        todo += [(child, depth + (place > 0)) for place, child in enumerate(step.get("children", ()))]
     about = {name: Column(meaning) for name, meaning in _OF_PLANS.items() if any(row[name] is not None for row in rows)}
     return Table("plan", {name: [row[name] for row in rows] for name in about}, about, "Plan")
 
@@ -249,7 +276,8 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Path):
         return [_plain(node) for node in value.nodes]
     if isinstance(value, Node):
-        return {"labels": sorted(value.labels), **_plain(dict(value))}
+        labels = sorted(value.labels, key=lambda label: (label in _SHARED, label))
+        return {"labels": labels, **_plain(dict(value))}
     if isinstance(value, Relationship):
         return {"type": value.type, **_plain(dict(value))}
     return str(value)
