@@ -53,8 +53,8 @@ class Trace {
 
   above(e) {
     const found = [];
-    for (let up = this.parent[e]; up >= 0; up = this.parent[up]) found.unshift(up);
-    return found;
+    for (let up = this.parent[e]; up >= 0; up = this.parent[up]) found.push(up);
+    return found.reverse();
   }
 
   // One past the last call below one of the host.

@@ -1,6 +1,8 @@
 // The flame graph of GPU time, drawn from the top down.
 class Flame {
   static ROW = 19;
+  // Rows of a picture: browsers have no higher canvas. A click shows what is below.
+  static DEEPEST = 600;
   static PASSES = ["forward", "backward", "optimizer", "none"];
 
   constructor(app) {
@@ -89,7 +91,7 @@ class Flame {
       ...options, least: 0.5 / width,
       isApart: (frame) => Flame.PASSES.includes(trace.body.classes[trace.classOf[made.name[frame]]]),
     });
-    const rows = this.boxes.reduce((most, box) => Math.max(most, box.row + 1), 1);
+    const rows = Math.min(this.boxes.reduce((most, box) => Math.max(most, box.row + 1), 1), Flame.DEEPEST);
     const height = rows * Flame.ROW;
     this.canvas.width = Math.round(width * ratio);
     this.canvas.height = Math.round(height * ratio);

@@ -6,6 +6,7 @@ class App {
     ["0", "the whole trace"], ["/", "search"], ["n N", "next match, the one before"], ["1 … 5", "views"], ["Esc", "select nothing, search nothing"],
   ];
 
+  static CALLERS = 60;
   // Events among which a search takes longer than a keystroke.
   static MANY = 200_000;
 
@@ -86,7 +87,11 @@ class App {
   link() {
     const parts = [`view=${this.shown}`];
     if (this.selection >= 0) parts.push(`uid=${this.trace.uid[this.selection]}`);
-    history.replaceState(null, "", `#${parts.join("&")}`);
+    try {
+      history.replaceState(null, "", `#${parts.join("&")}`);
+    } catch {
+      // A page inside of another one may have no address of its own.
+    }
   }
 
   // Show what the address says: `#uid=…`, `#view=…`.
@@ -133,7 +138,8 @@ class App {
     box.replaceChildren(
       el("div", { class: "what" }, el("b", {}, name[1]), ...lines.map(([kind, text]) => el("span", { class: kind }, text))),
       el("div", { class: "around" },
-        above.length ? el("div", { class: "path" }, "in ", ...above.reverse().flatMap((one, k) => (k ? [" ‹ ", node(one)] : [node(one)]))) : null,
+        above.length ? el("div", { class: "path" }, "in ", ...above.reverse().slice(0, App.CALLERS).flatMap((one, k) => (k ? [" ‹ ", node(one)] : [node(one)])),
+          above.length > App.CALLERS ? ` and ${Show.count(above.length - App.CALLERS)} more` : null) : null,
         launched.length && e < trace.first.gpu ? el("div", { class: "path" }, "launches ", ...launched.slice(0, 12).flatMap((one, k) => (k ? [", ", node(one)] : [node(one)])),
           launched.length > 12 ? ` and ${Show.count(launched.length - 12)} more` : null) : null),
       el("div", { class: "acts" },

@@ -1,5 +1,8 @@
 // Merged stacks: values of frames in one step or all, inverted on request, and where frames stand.
 const Stacks = {
+  // Callers that an inverted stack has; what is above them is left out, and no time is lost.
+  DEEPEST: 500,
+
   // Frames of a view as {parent, name, first, total, own, count, uid}; a frame comes after the one it is in.
   of(columns, view, step, isInverted) {
     const read = (part) => columns[`${view}.${part}`];
@@ -27,12 +30,13 @@ const Stacks = {
 
   // The innermost frames outside: who is above a kernel, with its time.
   inverted(parent, name, first, parts, step) {
+    const most = 2 ** 26;
     const parents = [], names = [], firsts = [], known = new Map(), leaves = [];
     for (let i = 0; i < parts.frame.length; i++) {
       if (step && parts.step[i] !== step) continue;
       let at = -1;
-      for (let frame = parts.frame[i]; frame >= 0; frame = parent[frame]) {
-        const key = `${at},${name[frame]}`;
+      for (let frame = parts.frame[i], depth = 0; frame >= 0 && depth < Stacks.DEEPEST; frame = parent[frame], depth++) {
+        const key = (at + 1) * most + name[frame];
         let next = known.get(key);
         if (next === undefined) {
           next = parents.push(at) - 1;
