@@ -16,7 +16,7 @@ from html_pages import hostile_page, page_of, policy_of, read
 
 from corpus import chosen_traces, loaded, parametrize
 from tracelens_graph.loading import load_core
-from tracelens_graph.reports.html.document import SCRIPTS, WORKER
+from tracelens_graph.reports.html.document import SCRIPTS, STYLES, WORKER
 from tracelens_graph.reports.html.names import CLASSES, LONGEST, clean
 
 MOST_BYTES, PER_EVENT = 600_000, 6
@@ -72,6 +72,7 @@ def test_every_script_is_in_the_page_and_none_ends_early() -> None:
     page = page_of(load_core(small_trace()))
     folder = files("tracelens_graph.reports.html") / "page"
     assert {*SCRIPTS, *WORKER} == {one.name for one in folder.iterdir() if one.name.endswith(".js")}
+    assert set(STYLES) == {one.name for one in folder.iterdir() if one.name.endswith(".css")}
     assert page.count("<script") == page.count("</script>") == 5
 
 

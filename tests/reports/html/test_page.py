@@ -328,7 +328,7 @@ def test_absurd_times_are_drawn(opened: Opened) -> None:
     until(page, "tracelensGraph.timeline.drawTimes.length")
     for e in range(page.evaluate("tracelensGraph.trace.n")):
         page.evaluate(f"tracelensGraph.timeline.zoomTo({e})")
-        page.evaluate("tracelensGraph.timeline.draw()")
+        page.evaluate("Drawing.all(tracelensGraph.timeline)")
     assert page.evaluate("tracelensGraph.flame.made.sum") == 5e15 + 1e3
 
 
@@ -358,6 +358,10 @@ def test_everything_that_acts_has_a_name(opened: Opened) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_light_and_dark_differ_and_nothing_overflows(scheme: str, opened: Opened) -> None:
     page = opened(page_of(load_core(small_trace())), hash="#view=overview&uid=9", width=1100, color_scheme=scheme)
+    boxes = "['.list', '.one'].map((one) => document.querySelector(`#view-tables ${one}`).getBoundingClientRect().left)"
+    show(page, "tables")
+    left, right = page.evaluate(boxes)
+    assert right > left + 100  # side by side
     background = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert background == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 23, 26)"}[scheme]
     for view in VIEWS:
