@@ -228,13 +228,18 @@ class Flame {
     const { made } = this,
       frame = box.chain[0];
     Tip.at(event, [
-      ...box.chain.map((one) => ["name", this.trace.body.names[made.name[one]]]),
+      ...Flame.few(box.chain).map((one) => ["name", one < 0 ? "…" : this.trace.body.names[made.name[one]]]),
       ["", `${Show.span(made.total[frame])}, ${Show.percent(made.total[frame], made.sum)} of the GPU time`],
       [
         "dim",
         `${Show.count(made.count[frame])} GPU events; own ${Show.span(box.chain.reduce((sum, one) => sum + made.own[one], 0))}`,
       ],
     ]);
+  }
+
+  // Both ends of a long chain, with -1 for what is left out.
+  static few(chain) {
+    return chain.length > 9 ? [...chain.slice(0, 3), -1, ...chain.slice(-5)] : chain;
   }
 
   // The frames below the one that is zoomed to, as a table.
