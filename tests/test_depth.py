@@ -51,6 +51,7 @@ COMMANDS = {
         "export T --format graphml -o G",
         "export T --format csv -o D",
         "export T --format parquet -o D",
+        "export T --folded L --speedscope J",
         "db export D T",
     ),
     "save": ("save F -o S",),
@@ -58,7 +59,7 @@ COMMANDS = {
 }
 """Command -> how it is called: F is the trace as a file, T as a saved graph, the others are places to write to."""
 
-FILES = {"R": ".html", "C": ".json", "G": ".graphml", "S": ".tlg", "J": ".json"}
+FILES = {"R": ".html", "C": ".json", "G": ".graphml", "S": ".tlg", "J": ".json", "L": ".folded"}
 
 WITHOUT_A_TRACE = {"architectures"}
 WITH_AN_EXECUTION_TRACE = {"link", "tensor"}

@@ -38,7 +38,7 @@ _HEAD = re.compile(
     + rb"|\A# generator: tracelens_graph "
     + rb"|\A(?:<\?xml[^>]*>\s*)?<!-- generator: tracelens_graph "
     + rb'|<meta name="generator" content="tracelens_graph '
-    + rb'|\A\{"generator":"tracelens_graph '
+    + rb'|\A\{"(?:generator|exporter)":"tracelens_graph '
     + rb'|\A\{\s*"schema_version": \d+,\s*"tool": \{\s*"name": "tracelens_graph"'
     + rb"|\A\x89PNG.*tEXtSoftware\0tracelens_graph ",
     re.DOTALL,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import gzip
+import json
 from pathlib import Path
 
 import pytest
@@ -68,3 +70,20 @@ def test_names_of_files_are_harmless(run: Run, trace_file: Path, tmp_path: Path)
         assert code == 0, err
         assert "\\x1b[31m" in out + err
         assert "\x1b" not in out + err
+
+
+def test_several_exports_at_once_are_told_each(run: Run, trace_file: Path, tmp_path: Path) -> None:
+    places = [tmp_path / name for name in ("x.graphml", "x.folded", "x.json.gz")]
+    code, out, err = run("export", trace_file, "-o", places[0], "--folded", places[1], "--speedscope", places[2])
+    assert (code, err) == (0, "")
+    said = [line for line in out.splitlines() if line.startswith("wrote ")]
+    assert [line.removeprefix("wrote ").split(": ")[0] for line in said] == [str(place) for place in places]
+    assert "3 stacks, 0.100 ms of GPU time in ns" in said[1]
+    assert json.loads(gzip.decompress(places[2].read_bytes()))["name"] == "GPU time of small, rank 3"
+
+
+def test_standard_output_gets_nothing_but_the_export(run: Run, trace_file: Path, tmp_path: Path) -> None:
+    code, out, err = run("export", trace_file, "--folded", "-", "--speedscope", tmp_path / "x.json")
+    assert (code, err) == (0, "")
+    assert sum(int(line.rsplit(" ", 1)[1]) for line in out.splitlines()) == 100_250
+    assert (tmp_path / "x.json").stat().st_size

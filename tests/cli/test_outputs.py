@@ -83,12 +83,16 @@ OUTPUTS = {
     ("export", "gz"): Output("export TRACE --format graphml.gz -o PLACE", "g.graphml.gz", to_stdout=False),
     ("export", "parquet"): Output("export TRACE --format parquet -o PLACE", "p", ("nodes.parquet", "edges.parquet")),
     ("export", "nodes"): Output("export TRACE --format csv -o PLACE", "c", ("nodes.csv", "edges.csv")),
+    ("export", "folded"): Output("export TRACE --folded PLACE", "stacks.folded"),
+    ("export", "folded.gz"): Output("export TRACE --folded PLACE", "stacks.folded.gz", to_stdout=False),
+    ("export", "speedscope"): Output("export TRACE --speedscope PLACE", "speedscope.json"),
+    ("export", "speedscope.gz"): Output("export TRACE --speedscope PLACE", "speedscope.json.gz", to_stdout=False),
     ("save", "output"): Output("save TRACE -o PLACE", "g.tlg"),
     ("queries", "save"): Output("db queries --save PLACE", "browser", ("queries.zip", "tracelens.grass")),
 }
 """(command, parameter, or a format that its one parameter is also given) -> how to ask for it."""
 
-FORMATS = {"png", "svg", "gz", "parquet", "nodes"}
+FORMATS = {"png", "svg", "gz", "parquet", "nodes", "folded.gz", "speedscope.gz"}
 
 ELSEWHERE = {
     **{
@@ -452,6 +456,11 @@ def test_no_output_lies_in_the_folder_of_another(run: Run, trace_file: Path, tmp
         ("save TRACE -o .", ".: is a folder; name a file"),
         ("export TRACE -o nowhere/x.csv", "nowhere/x.csv: cannot be written: there is no folder nowhere"),
         ("export TRACE -o nowhere/x.graphml", "nowhere/x.graphml: cannot be written: there is no folder nowhere"),
+        ("export TRACE", "say what to write: --output, --folded, --speedscope"),
+        ("export TRACE -f csv --folded x", "--format goes with --output"),
+        ("export TRACE --folded x.json", "--folded: x.json: .json stands for JSON, and this is folded stacks; name a"),
+        ("export TRACE --speedscope x.html", "--speedscope: x.html: .html stands for a page, and this is JSON"),
+        ("export TRACE --speedscope x --folded x", "--speedscope and --folded name one file"),
         ("export TRACE -f csv -o -", "-: is standard output, which takes one file; csv is two: name a folder"),
         ("export TRACE -f parquet -o /dev/stdout", "/dev/stdout: is standard output"),
         ("report TRACE --csv -", "--csv: - is standard output, which takes one file; name a folder for several"),

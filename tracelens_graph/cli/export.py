@@ -2,47 +2,150 @@
 
 from __future__ import annotations
 
+import gzip
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
 from tracelens_graph.cli.common import load
 from tracelens_graph.cli.options import CacheOption, Trace, Written
-from tracelens_graph.cli.outputs import say_written
+from tracelens_graph.cli.outputs import say_written, size_of
+from tracelens_graph.files import file_name, is_stdout, replacing, stem
+
+if TYPE_CHECKING:
+    from tracelens_graph.graph.core import Core
+
+
+@dataclass(frozen=True)
+class _Way:
+    """A way to write what is known of a graph to one file.
+
+    Attributes:
+        write: writes it, and says what was written.
+        seen: how to look at it.
+        has_mark: whether the file itself tells that it is ours; else it is listed.
+    """
+
+    write: Callable[[Core, BinaryIO], str]
+    seen: str
+    has_mark: bool = True
 
 
 def export(
     trace: Trace,
     output: Annotated[
-        Path,
+        Path | None,
         typer.Option(
             "--output",
             "-o",
             metavar="PATH",
             show_default=False,
-            help="Where to: a file .graphml, .graphml.gz, .parquet or .csv, or with --format a folder.",
+            help="The graph: a file .graphml, .graphml.gz, .parquet or .csv, or with --format a folder.",
         ),
         Written(is_folder=True),
-    ],
+    ] = None,
     format: Annotated[
         str | None, typer.Option("--format", "-f", show_default=False, help="The format, if PATH does not tell.")
     ] = None,
+    speedscope: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            show_default=False,
+            help="GPU time by module, op, line of Python and kernel, for speedscope.app: .json or .json.gz.",
+        ),
+        Written((".json", ".gz")),
+    ] = None,
+    folded: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            show_default=False,
+            help="GPU time in ns as folded stacks (pass;module;op;kernel), for flamegraph.pl: .folded or .folded.gz.",
+        ),
+        Written((".folded", ".gz")),
+    ] = None,
     cache: CacheOption = False,
 ) -> None:
-    """Write the graph for other programs, nodes and edges with all their properties.
+    """Write the graph, or what is known of its GPU time, for other programs.
 
-    GraphML is one file. Parquet and CSV are two: from trace.csv they are trace-nodes.csv and trace-edges.csv.
+    The graph (-o) is its nodes and edges with all their properties. GraphML is one file. Parquet and CSV are two: from
+    trace.csv they are trace-nodes.csv and trace-edges.csv. A file whose name ends with .gz is compressed.
 
     Example: tracelens-graph export trace.json.gz -o trace.graphml
-    """
-    from tracelens_graph.stores.export import export_format, export_graph
 
-    export_format(output, format)
+    Example: tracelens-graph export trace.json.gz --speedscope speedscope.json --folded stacks.folded
+    """
+    ways = ((folded, _FOLDED), (speedscope, _SPEEDSCOPE))
+    wanted = [(path, way) for path, way in ways if path is not None]
+    if output is None and not wanted:
+        raise typer.BadParameter("say what to write: --output, --folded, --speedscope")
+    if output is None and format is not None:
+        raise typer.BadParameter("--format goes with --output")
+    if output is not None:
+        from tracelens_graph.stores.export import export_format
+
+        export_format(output, format)
     core = load(trace, cache)
+    # What goes to standard output has it for itself.
+    is_quiet = any(path is not None and is_stdout(path) for path in (output, *(path for path, _ in wanted)))
+    if output is not None:
+        _graph(core, output, format, is_quiet)
+    for path, way in wanted:
+        with _opened(path, way) as file:
+            said = way.write(core, file)
+        if not is_quiet:
+            say_written(f"wrote {path}: {said}{size_of(path)}; to see it: {way.seen}", path)
+
+
+def _graph(core: Core, output: Path, format: str | None, is_quiet: bool) -> None:
+    from tracelens_graph.stores.export import export_graph
+
     done = export_graph(core, output, format)
+    if is_quiet:
+        return
     for path in done.paths:
         say_written(f"wrote {path}", output)
     say_written(f"{done.nodes:,} nodes, {done.edges:,} edges", output)
     if done.replaced:
         say_written(f"{done.replaced:,} characters that the format cannot hold were replaced", output)
+
+
+@contextmanager
+def _opened(path: Path, way: _Way) -> Iterator[BinaryIO]:
+    """A file to write, compressed if its name says so."""
+    with replacing(path, listed=not way.has_mark) as file:
+        if path.suffix.lower() != ".gz":
+            yield file
+            return
+        with gzip.GzipFile("", "wb", 6, file, mtime=0) as packed:
+            yield packed  # type: ignore[misc]
+
+
+def _folded(core: Core, file: BinaryIO) -> str:
+    from tracelens_graph.reports.folded import write_folded
+
+    return f"{write_folded(core.everything, file):,} stacks, {_gpu_ms(core)} of GPU time in ns"
+
+
+def _speedscope(core: Core, file: BinaryIO) -> str:
+    from tracelens_graph.reports.speedscope import write_speedscope
+
+    return f"{write_speedscope(core.everything, _title(core), file):,} frames, {_gpu_ms(core)} of GPU time"
+
+
+def _title(core: Core) -> str:
+    rank = "" if core.info.rank is None else f", rank {core.info.rank}"
+    return f"GPU time of {stem(file_name(core.info.source))}{rank}"
+
+
+def _gpu_ms(core: Core) -> str:
+    return f"{core.columns.dur_ns[core.gpu_rows].sum() / 1e6:,.3f} ms"
+
+
+_FOLDED = _Way(_folded, "flamegraph.pl --countname ns, or speedscope.app", has_mark=False)
+_SPEEDSCOPE = _Way(_speedscope, "speedscope.app, Browse")

@@ -27,6 +27,7 @@ _FORMATS = {
     ".csv": "CSV", ".json": "JSON", ".md": "Markdown", ".markdown": "Markdown", ".xlsx": "an Excel workbook",
     ".html": "a page", ".htm": "a page", ".png": "a picture", ".svg": "a picture", ".jpg": "a picture",
     ".pdf": "a PDF document", ".tlg": "a saved graph", ".graphml": "GraphML", ".parquet": "Parquet",
+    ".folded": "folded stacks",
     ".gz": "a compressed file", ".zst": "a compressed file", ".zip": "an archive",
 }  # fmt: skip
 """Suffixes that tell a format."""

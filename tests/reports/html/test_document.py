@@ -15,9 +15,11 @@ from hostile import hostile_trace
 from html_pages import hostile_page, page_of, policy_of, read
 
 from corpus import chosen_traces, loaded, parametrize
+from tracelens_graph.analyses.idle.idle import idle_parts
 from tracelens_graph.loading import load_core
-from tracelens_graph.reports.html.document import SCRIPTS, WORKER
+from tracelens_graph.reports.html.document import SCRIPTS, STYLES, WORKER
 from tracelens_graph.reports.html.names import CLASSES, LONGEST, clean
+from tracelens_graph.reports.html.overview import parts
 
 MOST_BYTES, PER_EVENT = 600_000, 6
 
@@ -72,6 +74,7 @@ def test_every_script_is_in_the_page_and_none_ends_early() -> None:
     page = page_of(load_core(small_trace()))
     folder = files("tracelens_graph.reports.html") / "page"
     assert {*SCRIPTS, *WORKER} == {one.name for one in folder.iterdir() if one.name.endswith(".js")}
+    assert set(STYLES) == {one.name for one in folder.iterdir() if one.name.endswith(".css")}
     assert page.count("<script") == page.count("</script>") == 5
 
 
@@ -96,15 +99,23 @@ def test_what_it_says_of_a_small_trace() -> None:
     assert found.body["classes"] == list(CLASSES)
 
 
-def test_parts_of_the_span_add_up(corpus: Path) -> None:
-    for path in chosen_traces():
-        core = loaded(path)
-        if not len(core.gpu_rows):
-            continue
-        said = read(page_of(core)).head["overview"]
-        devices = len(set(core.columns.device[core.gpu_rows].tolist()))
-        if devices == 1:
-            assert sum(part["ns"] for part in said["parts"]) == core.everything.span_ns()
+@parametrize("path", chosen_traces())
+def test_parts_of_the_span_add_up(path: Path) -> None:
+    core = loaded(path)
+    said = parts(core.everything)
+    assert sum(part["ns"] for part in said) == idle_parts(core).total_ns
+    assert sum(part["ns"] for part in said) >= core.everything.span_ns()
+
+
+def test_parts_of_two_devices_are_added_up() -> None:
+    events = [
+        span("kernel", f"k{device}{at}", at, 10, device, 7, device=device, stream=7)
+        for device in (0, 1)
+        for at in (0, 40 + 10 * device)
+    ]
+    assert {part["label"]: part["ns"] for part in parts(load_core(events).everything)} == {
+        "computation": 40_000, "idle: unknown no launch": 30_000 + 40_000,
+    }  # fmt: skip
 
 
 def test_without_gpu_work_and_with_damaged_events() -> None:

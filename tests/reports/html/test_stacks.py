@@ -12,6 +12,7 @@ from handmade import small_trace, span
 from corpus import chosen_traces, loaded, parametrize, traces_named
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.analyses.places.modules import modules
+from tracelens_graph.analyses.timeline.steps import step_summary
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window
 from tracelens_graph.loading import load_core
@@ -133,3 +134,18 @@ def test_a_window_has_its_own_time(path: Path) -> None:
     found, _ = made(w)
     for view in VIEWS:
         assert int(found[view].ns.sum()) == int(c.dur_ns[w.gpu_rows].sum())
+
+
+@parametrize("path", chosen_traces())
+def test_steps_have_the_time_of_the_step_summary(path: Path) -> None:
+    core = loaded(path)
+    found, _ = made(core)
+    names, _ = steps(core.everything)
+    table = step_summary(core)
+    told = dict(zip(table["name"], table["gpu_sum_ms"], strict=True))
+    if len(set(told)) < len(table["name"]):
+        return  # steps of several processes with one name
+    for view in VIEWS:
+        one = found[view]
+        for number, name in enumerate(names, 1):
+            assert int(one.ns[one.step == number].sum()) == pytest.approx(1e6 * float(told[name]), abs=0.5)

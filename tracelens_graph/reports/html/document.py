@@ -37,9 +37,10 @@ from tracelens_graph.table import Table
 WORKER = ("planes.js", "levels.js", "worker.js")
 """Scripts that run beside the page; they come first in it, too, for where it may have no worker."""
 SCRIPTS = (
-    "planes.js", "levels.js", "dom.js", "events.js", "lanes.js", "paint.js", "timeline.js", "stacks.js", "flame.js",
-    "grid.js", "tables.js", "roofline.js", "overview.js", "main.js",
+    "planes.js", "levels.js", "dom.js", "events.js", "lanes.js", "paint.js", "drawing.js", "timeline.js", "stacks.js",
+    "flame.js", "grid.js", "tables.js", "roofline.js", "overview.js", "main.js",
 )  # fmt: skip
+STYLES = ("colors.css", "page.css", "views.css", "grid.css", "print.css")
 
 
 def report_page(
@@ -130,7 +131,7 @@ def _page(title: str, head: Mapping[str, Any], body: str, planes: str) -> str:
 @cache
 def _assets() -> tuple[str, str]:
     """The page's script and its style."""
-    return '"use strict";\n' + "".join(map(_asset, SCRIPTS)), _asset("page.css")
+    return '"use strict";\n' + "".join(map(_asset, SCRIPTS)), "".join(map(_asset, STYLES))
 
 
 @cache

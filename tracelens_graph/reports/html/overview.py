@@ -6,8 +6,11 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+import numpy as np
+
 from tracelens_graph.analyses.idle.idle import Cause, idle_parts
 from tracelens_graph.analyses.report.inventory import inventory
+from tracelens_graph.analyses.timeline.timeline import times_by_group
 from tracelens_graph.graph.window import Window
 from tracelens_graph.reports.document import Facts, Finding
 from tracelens_graph.reports.html.names import clean
@@ -52,7 +55,7 @@ def overview(
             }
             for finding in findings
         ],
-        "parts": parts(w, tables),
+        "parts": parts(w),
         "steps": _steps(tables),
         "facts": [[label, clean(value)] for label, value in _facts(about, held)],
         "missing": [
@@ -64,18 +67,13 @@ def overview(
     }  # fmt: skip
 
 
-def parts(w: Window, tables: Mapping[str, Table]) -> list[dict[str, Any]]:
-    """What the GPU's span is made of: work, and idle time by cause; of several devices added up. In ns.
-
-    Empty without GPU work, and where recomputation is told apart.
-    """
-    timeline = tables.get("gpu_timeline")
-    if timeline is None or not len(timeline) or "is_recompute" in timeline.columns:
+def parts(w: Window) -> list[dict[str, Any]]:
+    """What the GPU's span is made of: work, and idle time by cause; of several devices added up. In ns."""
+    devices, device = np.unique(w.core.columns.device[w.gpu_rows], return_inverse=True)
+    if not len(devices):
         return []
-    ms = dict(zip(timeline["type"], timeline["time ms"], strict=True))
-    found = [
-        {"label": label, "class": of, "ns": round(float(ms.get(kind, 0)) * 1e6)} for kind, (label, of) in _BUSY.items()
-    ]
+    times = times_by_group(w.core, w.gpu_rows, device, len(devices))
+    found = [{"label": label, "class": of, "ns": int(times[kind].sum())} for kind, (label, of) in _BUSY.items()]
     idle = idle_parts(w).parts.sum(axis=1)
     found += [
         {"label": f"idle: {cause.name.replace('_', ' ')}", "class": f"idle-{cause.name}", "ns": int(idle[cause])}

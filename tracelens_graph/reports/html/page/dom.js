@@ -23,7 +23,12 @@ const svg = (tag, props = {}, ...inside) => {
 };
 
 const Show = {
-  UNITS: [["s", 1e9], ["ms", 1e6], ["µs", 1e3], ["ns", 1]],
+  UNITS: [
+    ["s", 1e9],
+    ["ms", 1e6],
+    ["µs", 1e3],
+    ["ns", 1],
+  ],
 
   count: (n) => n.toLocaleString("en-US"),
 
@@ -59,7 +64,8 @@ const Tip = {
     tip.replaceChildren(...lines.map(([kind, text]) => el("div", { class: kind }, text)));
     tip.hidden = false;
     const { width, height } = tip.getBoundingClientRect();
-    const x = event.clientX + 14, y = event.clientY + 16;
+    const x = event.clientX + 14,
+      y = event.clientY + 16;
     tip.style.left = `${Math.max(4, x + width > innerWidth - 4 ? event.clientX - width - 10 : x)}px`;
     tip.style.top = `${Math.max(4, y + height > innerHeight - 4 ? event.clientY - height - 10 : y)}px`;
   },

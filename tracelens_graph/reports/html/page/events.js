@@ -53,14 +53,15 @@ class Trace {
 
   above(e) {
     const found = [];
-    for (let up = this.parent[e]; up >= 0; up = this.parent[up]) found.unshift(up);
-    return found;
+    for (let up = this.parent[e]; up >= 0; up = this.parent[up]) found.push(up);
+    return found.reverse();
   }
 
   // One past the last call below one of the host.
   past(e) {
     let at = e + 1;
-    const end = this.first.note, depth = this.depth[e];
+    const end = this.first.note,
+      depth = this.depth[e];
     while (at < end && this.depth[at] > depth) at++;
     return at;
   }
@@ -73,7 +74,8 @@ class Trace {
       const of = new Int32Array(this.first.note + 1);
       for (let k = gpu; k < idle; k++) if (this.parent[k] >= 0) of[this.parent[k] + 1]++;
       for (let i = 0; i < of.length - 1; i++) of[i + 1] += of[i];
-      const next = of.slice(), list = new Int32Array(of[of.length - 1]);
+      const next = of.slice(),
+        list = new Int32Array(of[of.length - 1]);
       for (let k = gpu; k < idle; k++) if (this.parent[k] >= 0) list[next[this.parent[k]]++] = k;
       this.launches = { of, list };
     }
@@ -90,7 +92,10 @@ class Trace {
 
   // What hovering says, as [class, text].
   says(e) {
-    const lines = [["name", this.text(e)], ["", `${Show.span(this.dur[e])}, from ${this.shown(this.start[e])}`]];
+    const lines = [
+      ["name", this.text(e)],
+      ["", `${Show.span(this.dur[e])}, from ${this.shown(this.start[e])}`],
+    ];
     const lane = this.laneOf(e).title;
     if (e >= this.first.idle) {
       lines.push(["dim", this.body.causes[this.name[e]].meaning], ["dim", `${lane}; ends with uid ${this.uid[e]}`]);

@@ -1,11 +1,18 @@
 // The flame graph of GPU time, drawn from the top down.
 class Flame {
   static ROW = 19;
+  // Rows of a picture: browsers have no higher canvas. A click shows what is below.
+  static DEEPEST = 600;
   static PASSES = ["forward", "backward", "optimizer", "none"];
 
   constructor(app) {
     this.app = app;
-    this.root = el("section", { class: "flame", id: "view-flame", role: "tabpanel", "aria-label": "Flame graph of GPU time" });
+    this.root = el("section", {
+      class: "flame",
+      id: "view-flame",
+      role: "tabpanel",
+      "aria-label": "Flame graph of GPU time",
+    });
   }
 
   start(trace) {
@@ -13,24 +20,53 @@ class Flame {
     const { flame } = trace.body;
     this.zoomed = -1;
     this.options = { view: "modules", step: 0, byTime: false, isInverted: false, collapsed: true };
-    const views = el("select", { "aria-label": "Frames", onchange: () => this.set({ view: views.value }) },
-      ...Object.entries(flame.views).map(([name, says]) => el("option", { value: name }, says)));
-    const step = el("select", { "aria-label": "Step", onchange: () => this.set({ step: Number(step.value) }) },
-      el("option", { value: 0 }, "all steps"), ...flame.steps.map((name, k) => el("option", { value: k + 1 }, name)));
+    const views = el(
+      "select",
+      { "aria-label": "Frames", onchange: () => this.set({ view: views.value }) },
+      ...Object.entries(flame.views).map(([name, says]) => el("option", { value: name }, says)),
+    );
+    const step = el(
+      "select",
+      { "aria-label": "Step", onchange: () => this.set({ step: Number(step.value) }) },
+      el("option", { value: 0 }, "all steps"),
+      ...flame.steps.map((name, k) => el("option", { value: k + 1 }, name)),
+    );
     this.checks = {};
-    const check = (name, label) => el("label", {}, (this.checks[name] = el("input", {
-      type: "checkbox", onchange: (event) => this.set({ [name]: event.target.checked }),
-    })), label);
+    const check = (name, label) =>
+      el(
+        "label",
+        {},
+        (this.checks[name] = el("input", {
+          type: "checkbox",
+          onchange: (event) => this.set({ [name]: event.target.checked }),
+        })),
+        label,
+      );
     this.crumbs = el("nav", { class: "crumbs", "aria-label": "Zoomed to" });
     this.matched = el("output", { class: "matched" });
-    this.canvas = el("canvas", { tabIndex: 0, role: "img", "aria-label": "Flame graph of GPU time. The table below it says the same." });
+    this.canvas = el("canvas", {
+      tabIndex: 0,
+      role: "img",
+      "aria-label": "Flame graph of GPU time. The table below it says the same.",
+    });
     this.box = el("div", { class: "frames" }, this.canvas);
     this.list = el("div", { class: "twin" });
     Object.assign(this, { views, step });
     this.root.append(
-      el("div", { class: "bar" }, views, flame.steps.length ? step : null, check("byTime", "by time"),
-        check("isInverted", "inverted"), check("collapsed", "collapse chains"), this.matched),
-      this.crumbs, this.box, this.list);
+      el(
+        "div",
+        { class: "bar" },
+        views,
+        flame.steps.length ? step : null,
+        check("byTime", "by time"),
+        check("isInverted", "inverted"),
+        check("collapsed", "collapse chains"),
+        this.matched,
+      ),
+      this.crumbs,
+      this.box,
+      this.list,
+    );
     this.grid = new Grid(this.list, "Frames");
     this.canvas.addEventListener("pointermove", (event) => this.hover(event));
     this.canvas.addEventListener("pointerleave", () => Tip.hide());
@@ -84,12 +120,17 @@ class Flame {
   draw() {
     const width = this.box.clientWidth;
     if (!width || !this.made) return;
-    const ratio = window.devicePixelRatio || 1, { made, options, trace } = this;
+    const ratio = window.devicePixelRatio || 1,
+      { made, options, trace } = this;
     this.boxes = Stacks.boxes(made, this.zoomed, {
-      ...options, least: 0.5 / width,
+      ...options,
+      least: 0.5 / width,
       isApart: (frame) => Flame.PASSES.includes(trace.body.classes[trace.classOf[made.name[frame]]]),
     });
-    const rows = this.boxes.reduce((most, box) => Math.max(most, box.row + 1), 1);
+    const rows = Math.min(
+      this.boxes.reduce((most, box) => Math.max(most, box.row + 1), 1),
+      Flame.DEEPEST,
+    );
     const height = rows * Flame.ROW;
     this.canvas.width = Math.round(width * ratio);
     this.canvas.height = Math.round(height * ratio);
@@ -104,9 +145,12 @@ class Flame {
     context.textBaseline = "middle";
     this.width = width;
     for (const box of this.boxes) {
-      const told = this.telling(box.chain), isLit = !trace.lit || box.chain.some((frame) => trace.lit[made.name[frame]]);
+      const told = this.telling(box.chain),
+        isLit = !trace.lit || box.chain.some((frame) => trace.lit[made.name[frame]]);
       const of = trace.classOf[made.name[told]];
-      const x = box.x * width, y = box.row * Flame.ROW, size = box.width * width;
+      const x = box.x * width,
+        y = box.row * Flame.ROW,
+        size = box.width * width;
       context.globalAlpha = isLit ? 1 : 0.2;
       context.fillStyle = palette.css[of];
       context.fillRect(x, y, Math.max(size - (size > 3 ? 1 : 0), 0.5), Flame.ROW - 1);
@@ -143,33 +187,65 @@ class Flame {
 
   drawCrumbs() {
     const { made } = this;
-    const crumb = (frame, text) => el("button", { type: "button", onclick: () => { this.zoomed = frame; this.draw(); this.listFrames(); } }, text);
+    const crumb = (frame, text) =>
+      el(
+        "button",
+        {
+          type: "button",
+          onclick: () => {
+            this.zoomed = frame;
+            this.draw();
+            this.listFrames();
+          },
+        },
+        text,
+      );
     const all = crumb(-1, `GPU time ${Show.span(made.sum)}`);
-    this.crumbs.replaceChildren(all, ...this.path(this.zoomed).flatMap((frame) => [
-      el("span", {}, "›"), crumb(frame, `${Show.cut(this.trace.shortName(made.name[frame]), 48)} ${Show.percent(made.total[frame], made.sum)}`),
-    ]));
+    this.crumbs.replaceChildren(
+      all,
+      ...this.path(this.zoomed).flatMap((frame) => [
+        el("span", {}, "›"),
+        crumb(
+          frame,
+          `${Show.cut(this.trace.shortName(made.name[frame]), 48)} ${Show.percent(made.total[frame], made.sum)}`,
+        ),
+      ]),
+    );
   }
 
   at(x, y) {
-    const row = Math.floor(y / Flame.ROW), share = x / this.width;
-    return this.boxes.find((box) => box.row === row && share >= box.x && share < box.x + Math.max(box.width, 1 / this.width));
+    const row = Math.floor(y / Flame.ROW),
+      share = x / this.width;
+    return this.boxes.find(
+      (box) => box.row === row && share >= box.x && share < box.x + Math.max(box.width, 1 / this.width),
+    );
   }
 
   hover(event) {
     const box = this.at(event.offsetX, event.offsetY);
     this.canvas.classList.toggle("over", !!box);
     if (!box) return Tip.hide();
-    const { made } = this, frame = box.chain[0];
+    const { made } = this,
+      frame = box.chain[0];
     Tip.at(event, [
-      ...box.chain.map((one) => ["name", this.trace.body.names[made.name[one]]]),
+      ...Flame.few(box.chain).map((one) => ["name", one < 0 ? "…" : this.trace.body.names[made.name[one]]]),
       ["", `${Show.span(made.total[frame])}, ${Show.percent(made.total[frame], made.sum)} of the GPU time`],
-      ["dim", `${Show.count(made.count[frame])} GPU events; own ${Show.span(box.chain.reduce((sum, one) => sum + made.own[one], 0))}`],
+      [
+        "dim",
+        `${Show.count(made.count[frame])} GPU events; own ${Show.span(box.chain.reduce((sum, one) => sum + made.own[one], 0))}`,
+      ],
     ]);
+  }
+
+  // Both ends of a long chain, with -1 for what is left out.
+  static few(chain) {
+    return chain.length > 9 ? [...chain.slice(0, 3), -1, ...chain.slice(-5)] : chain;
   }
 
   // The frames below the one that is zoomed to, as a table.
   listFrames() {
-    const { made, trace } = this, inside = [];
+    const { made, trace } = this,
+      inside = [];
     const base = this.path(this.zoomed).length;
     const walk = [[this.zoomed, base]];
     while (walk.length && inside.length < 20000) {
@@ -185,15 +261,37 @@ class Flame {
       columns: [
         { heading: "frame", kind: "text", cells: inside.map(([frame]) => trace.body.names[made.name[frame]]) },
         { heading: "depth", kind: "number", digits: 0, cells: inside.map(([, depth]) => depth) },
-        { heading: "total", unit: "ms", kind: "number", digits: 6, cells: inside.map(([frame]) => made.total[frame] / 1e6) },
-        { heading: "own", unit: "ms", kind: "number", digits: 6, cells: inside.map(([frame]) => made.own[frame] / 1e6) },
-        { heading: "%", kind: "number", digits: 2, cells: inside.map(([frame]) => (100 * made.total[frame]) / (made.sum || 1)) },
+        {
+          heading: "total",
+          unit: "ms",
+          kind: "number",
+          digits: 6,
+          cells: inside.map(([frame]) => made.total[frame] / 1e6),
+        },
+        {
+          heading: "own",
+          unit: "ms",
+          kind: "number",
+          digits: 6,
+          cells: inside.map(([frame]) => made.own[frame] / 1e6),
+        },
+        {
+          heading: "%",
+          kind: "number",
+          digits: 2,
+          cells: inside.map(([frame]) => (100 * made.total[frame]) / (made.sum || 1)),
+        },
         { heading: "GPU events", kind: "number", digits: 0, cells: inside.map(([frame]) => made.count[frame]) },
         { heading: "longest", kind: "uid", cells: inside.map(([frame]) => made.uid[frame]) },
       ],
       rows: inside.length,
       notes: [],
-      click: (row) => { this.zoomed = inside[row][0]; this.chosen(inside[row][0]); this.draw(); this.listFrames(); },
+      click: (row) => {
+        this.zoomed = inside[row][0];
+        this.chosen(inside[row][0]);
+        this.draw();
+        this.listFrames();
+      },
     });
   }
 

@@ -5,16 +5,29 @@ class Grid {
   constructor(place, label) {
     this.place = place;
     this.label = label;
-    this.filter = el("input", { type: "search", placeholder: "Filter rows", "aria-label": `Filter rows of ${label}`, oninput: () => this.arrange() });
+    this.filter = el("input", {
+      type: "search",
+      placeholder: "Filter rows",
+      "aria-label": `Filter rows of ${label}`,
+      oninput: () => this.arrange(),
+    });
     this.columnsBox = el("details", { class: "columns" });
-    this.copy = el("button", { type: "button", title: "Copy the rows shown, with tabs", onclick: () => this.copyRows() }, "Copy TSV");
+    this.copy = el(
+      "button",
+      { type: "button", title: "Copy the rows shown, with tabs", onclick: () => this.copyRows() },
+      "Copy TSV",
+    );
     this.counted = el("span", { class: "dim" });
     this.head = el("thead");
     this.body = el("tbody");
     this.table = el("table", { "aria-label": label }, this.head, this.body);
     this.scroll = el("div", { class: "scroll", tabIndex: 0, onscroll: () => this.fill() }, this.table);
     this.notes = el("div", { class: "notes" });
-    place.append(el("div", { class: "bar" }, this.filter, this.columnsBox, this.copy, this.counted), this.scroll, this.notes);
+    place.append(
+      el("div", { class: "bar" }, this.filter, this.columnsBox, this.copy, this.counted),
+      this.scroll,
+      this.notes,
+    );
     new ResizeObserver(() => this.fill()).observe(this.scroll);
   }
 
@@ -23,14 +36,33 @@ class Grid {
     this.content = content;
     for (const column of content.columns) {
       column.isShown = column.shown !== false;
-      column.digits ??= column.unit === "%" ? 2 : column.cells.every((cell) => cell == null || Number.isInteger(cell)) ? 0 : 3;
+      column.digits ??=
+        column.unit === "%" ? 2 : column.cells.every((cell) => cell == null || Number.isInteger(cell)) ? 0 : 3;
     }
     this.sorted = null;
-    this.columnsBox.replaceChildren(el("summary", {}, "Columns"), el("div", { class: "choices" }, ...content.columns.map((column) =>
-      el("label", { title: column.about }, el("input", {
-        type: "checkbox", checked: column.isShown,
-        onchange: (event) => { column.isShown = event.target.checked; this.drawHead(); this.fill(true); },
-      }), column.heading))));
+    this.columnsBox.replaceChildren(
+      el("summary", {}, "Columns"),
+      el(
+        "div",
+        { class: "choices" },
+        ...content.columns.map((column) =>
+          el(
+            "label",
+            { title: column.about },
+            el("input", {
+              type: "checkbox",
+              checked: column.isShown,
+              onchange: (event) => {
+                column.isShown = event.target.checked;
+                this.drawHead();
+                this.fill(true);
+              },
+            }),
+            column.heading,
+          ),
+        ),
+      ),
+    );
     this.notes.replaceChildren(...(content.notes || []).map((note) => el("p", {}, note)));
     this.scroll.scrollTop = 0;
     this.drawHead();
@@ -49,14 +81,29 @@ class Grid {
       this.drawHead();
       this.arrange();
     };
-    this.head.replaceChildren(el("tr", {}, ...this.shownColumns.map((column) => {
-      const way = this.sorted?.column === column ? this.sorted.way : 0;
-      return el("th", {
-        scope: "col", class: column.kind === "text" ? "" : "number", title: column.about || "",
-        "aria-sort": way ? (way > 0 ? "ascending" : "descending") : "none",
-      }, el("button", { type: "button", onclick: () => sortBy(column) },
-        `${column.heading}${column.unit && !column.heading.includes(column.unit) ? ` ${column.unit}` : ""}${way ? (way > 0 ? " ▲" : " ▼") : ""}`));
-    })));
+    this.head.replaceChildren(
+      el(
+        "tr",
+        {},
+        ...this.shownColumns.map((column) => {
+          const way = this.sorted?.column === column ? this.sorted.way : 0;
+          return el(
+            "th",
+            {
+              scope: "col",
+              class: column.kind === "text" ? "" : "number",
+              title: column.about || "",
+              "aria-sort": way ? (way > 0 ? "ascending" : "descending") : "none",
+            },
+            el(
+              "button",
+              { type: "button", onclick: () => sortBy(column) },
+              `${column.heading}${column.unit && !column.heading.includes(column.unit) ? ` ${column.unit}` : ""}${way ? (way > 0 ? " ▲" : " ▼") : ""}`,
+            ),
+          );
+        }),
+      ),
+    );
   }
 
   text(column, row) {
@@ -71,7 +118,8 @@ class Grid {
     const { rows, columns } = this.content;
     let order = Array.from({ length: rows }, (_, row) => row);
     if (this.filter.value) {
-      const pattern = patternOf(this.filter.value), texts = columns.filter((column) => column.kind === "text");
+      const pattern = patternOf(this.filter.value),
+        texts = columns.filter((column) => column.kind === "text");
       order = order.filter((row) => texts.some((column) => pattern.test(this.text(column, row))));
     }
     if (this.sorted) {
@@ -79,13 +127,15 @@ class Grid {
       const key = column.kind === "text" ? (row) => this.text(column, row) : (row) => column.cells[row];
       const isAbsent = (value) => value == null;
       order.sort((a, b) => {
-        const x = key(a), y = key(b);
+        const x = key(a),
+          y = key(b);
         if (isAbsent(x) || isAbsent(y)) return isAbsent(x) - isAbsent(y) || a - b;
         return way * (x < y ? -1 : x > y ? 1 : 0) || a - b;
       });
     }
     this.order = order;
-    this.counted.textContent = order.length === rows ? `${Show.count(rows)} rows` : `${Show.count(order.length)} of ${Show.count(rows)} rows`;
+    this.counted.textContent =
+      order.length === rows ? `${Show.count(rows)} rows` : `${Show.count(order.length)} of ${Show.count(rows)} rows`;
     this.fill(true);
   }
 
@@ -99,36 +149,54 @@ class Grid {
     this.last = last;
     const shown = this.shownColumns;
     const spacer = (rows) => {
-      const made = el("tr", { class: "spacer", "aria-hidden": "true" }, el("td", { colSpan: Math.max(shown.length, 1) }));
+      const made = el(
+        "tr",
+        { class: "spacer", "aria-hidden": "true" },
+        el("td", { colSpan: Math.max(shown.length, 1) }),
+      );
       made.firstChild.style.height = `${rows * Grid.ROW}px`;
       return made;
     };
     const lines = [];
     for (let at = first; at < last; at++) lines.push(this.line(this.order[at], shown));
     this.body.replaceChildren(
-      ...(first ? [spacer(first)] : []), ...lines, ...(last < this.order.length ? [spacer(this.order.length - last)] : []));
+      ...(first ? [spacer(first)] : []),
+      ...lines,
+      ...(last < this.order.length ? [spacer(this.order.length - last)] : []),
+    );
   }
 
   line(row, shown) {
     const { click, links } = this.content;
-    return el("tr", {}, ...shown.map((column, k) => {
-      const text = this.text(column, row);
-      const cell = el("td", { class: column.kind === "text" ? "" : "number" });
-      if (column.kind === "uid" && text) {
-        cell.append(el("a", { href: `#uid=${text}`, title: "Show this node" }, text));
-      } else if (k === 0 && (click || links)) {
-        cell.append(el("button", { type: "button", class: "link", title: text, onclick: () => (click ? click(row) : links(row, text)) }, text));
-      } else {
-        cell.append(Show.cut(text, 300));
-        if (text.length > 24) cell.title = text;
-      }
-      return cell;
-    }));
+    return el(
+      "tr",
+      {},
+      ...shown.map((column, k) => {
+        const text = this.text(column, row);
+        const cell = el("td", { class: column.kind === "text" ? "" : "number" });
+        if (column.kind === "uid" && text) {
+          cell.append(el("a", { href: `#uid=${text}`, title: "Show this node" }, text));
+        } else if (k === 0 && (click || links)) {
+          cell.append(
+            el(
+              "button",
+              { type: "button", class: "link", title: text, onclick: () => (click ? click(row) : links(row, text)) },
+              text,
+            ),
+          );
+        } else {
+          cell.append(Show.cut(text, 300));
+          if (text.length > 24) cell.title = text;
+        }
+        return cell;
+      }),
+    );
   }
 
   copyRows() {
-    const shown = this.shownColumns, plain = (text) => text.replace(/[\t\n\r]/g, " ");
-    const value = (column, row) => (column.kind === "number" ? column.cells[row] ?? "" : this.text(column, row));
+    const shown = this.shownColumns,
+      plain = (text) => text.replace(/[\t\n\r]/g, " ");
+    const value = (column, row) => (column.kind === "number" ? (column.cells[row] ?? "") : this.text(column, row));
     const lines = [shown.map((column) => plain(column.unit ? `${column.heading} (${column.unit})` : column.heading))];
     for (const row of this.order) lines.push(shown.map((column) => plain(String(value(column, row)))));
     const text = lines.map((cells) => cells.join("\t")).join("\n");

@@ -10,7 +10,9 @@ class Lanes {
     const busy = (lane) => (lane.launches ? 1e12 : 0) + lane.thread;
     const of = (...groups) => trace.lanes.filter((lane) => lane.n && groups.includes(lane.group));
     const launches = (lane) => lane.group === "call" && lane.launches > 0;
-    const host = of("host", "call").filter((lane) => !launches(lane)).sort((a, b) => busy(b) - busy(a) || (a.group < b.group ? 1 : -1));
+    const host = of("host", "call")
+      .filter((lane) => !launches(lane))
+      .sort((a, b) => busy(b) - busy(a) || (a.group < b.group ? 1 : -1));
     host.forEach((lane, k) => (lane.isLow = k > 3 && lane.deep > 1));
     this.regions = [
       { name: "top", lanes: of("note"), share: 0.25, scroll: 0 },
@@ -35,7 +37,8 @@ class Lanes {
       }
       region.total = y;
     }
-    const [notes, host, gpu] = this.regions, room = height - top;
+    const [notes, host, gpu] = this.regions,
+      room = height - top;
     notes.height = Math.min(notes.total, notes.share * room);
     gpu.height = Math.min(gpu.total, host.lanes.length ? gpu.share * room : room - notes.height);
     host.height = Math.max(room - notes.height - gpu.height, 0);

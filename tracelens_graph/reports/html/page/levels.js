@@ -9,9 +9,18 @@ const Levels = {
     const counts = parts.map((part) => columns[`${part}.dur`].length);
     const n = counts.reduce((sum, count) => sum + count, 0);
     const made = {
-      n, first: {}, start: new Float64Array(n), dur: new Float64Array(n), uid: new Float64Array(n),
-      name: new Int32Array(n), parent: new Int32Array(n).fill(-1), level: new Int32Array(n), args: columns["host.args"],
-      depth: Int32Array.from(columns["host.depth"]), lane: new Int32Array(n), lanes: [],
+      n,
+      first: {},
+      start: new Float64Array(n),
+      dur: new Float64Array(n),
+      uid: new Float64Array(n),
+      name: new Int32Array(n),
+      parent: new Int32Array(n).fill(-1),
+      level: new Int32Array(n),
+      args: columns["host.args"],
+      depth: Int32Array.from(columns["host.depth"]),
+      lane: new Int32Array(n),
+      lanes: [],
     };
     let base = 0;
     parts.forEach((part, k) => {
@@ -26,7 +35,8 @@ const Levels = {
     Levels.ofHost(made, columns["name.class"], lanes.host, call);
     Levels.flat(made, lanes.notes, made.first.note, "note", columns["note.depth"]);
     let end = 0;
-    const gap = columns["gpu.gap"], launch = columns["gpu.launch"];
+    const gap = columns["gpu.gap"],
+      launch = columns["gpu.launch"];
     for (let i = 0, e = made.first.gpu; i < gap.length; i++, e++) {
       made.start[e] = end + Planes.signed(gap[i]);
       end = made.start[e] + made.dur[e];
@@ -43,10 +53,19 @@ const Levels = {
     const inner = new Int32Array(made.depth.length);
     for (const { title, n, launches } of lanes) {
       const host = made.lanes.push({ title, group: "host", n: 0, launches, thread: n }) - 1;
-      const runtime = made.lanes.push({ title: `${title}: launches`, name: `launches, ${title}`, group: "call", n: 0, launches, thread: n }) - 1;
+      const runtime =
+        made.lanes.push({
+          title: `${title}: launches`,
+          name: `launches, ${title}`,
+          group: "call",
+          n: 0,
+          launches,
+          thread: n,
+        }) - 1;
       const open = [];
       for (const end = e + n; e < end; e++) {
-        const depth = made.depth[e], above = depth ? open[depth - 1] : -1;
+        const depth = made.depth[e],
+          above = depth ? open[depth - 1] : -1;
         open[depth] = e;
         made.parent[e] = above;
         const isCall = classes[made.name[e]] === call;
@@ -83,7 +102,10 @@ const Levels = {
     const from = new Int32Array(count + 1);
     for (let e = 0; e < n; e++) from[lanes[lane[e]].track + level[e] + 1]++;
     for (let t = 0; t < count; t++) from[t + 1] += from[t];
-    const next = from.slice(), event = new Int32Array(n), start = new Float64Array(n), end = new Float64Array(n);
+    const next = from.slice(),
+      event = new Int32Array(n),
+      start = new Float64Array(n),
+      end = new Float64Array(n);
     for (let e = 0; e < n; e++) {
       const at = next[lanes[lane[e]].track + level[e]]++;
       event[at] = e;
@@ -95,16 +117,24 @@ const Levels = {
 
   // Events shorter than a cell that start in one cell are one item, with the longest of them for its colour.
   coarser(fine, cell, dur) {
-    const n = fine.event.length, tracks = fine.from.length - 1;
-    const from = new Int32Array(tracks + 1), event = new Int32Array(n);
-    const start = new Float64Array(n), end = new Float64Array(n), sum = new Float64Array(n);
+    const n = fine.event.length,
+      tracks = fine.from.length - 1;
+    const from = new Int32Array(tracks + 1),
+      event = new Int32Array(n);
+    const start = new Float64Array(n),
+      end = new Float64Array(n),
+      sum = new Float64Array(n);
     let m = 0;
     for (let t = 0; t < tracks; t++) {
-      let open = -1, place = -1;
+      let open = -1,
+        place = -1;
       for (let i = fine.from[t]; i < fine.from[t + 1]; i++) {
-        const begin = fine.start[i], stop = fine.end[i], one = fine.event[i];
+        const begin = fine.start[i],
+          stop = fine.end[i],
+          one = fine.event[i];
         const total = fine.isEvent ? stop - begin : fine.sum[i];
-        const isShort = stop - begin < cell, at = Math.floor(begin / cell);
+        const isShort = stop - begin < cell,
+          at = Math.floor(begin / cell);
         if (isShort && open >= 0 && at === place) {
           if (stop > end[open]) end[open] = stop;
           sum[open] += total;
@@ -122,14 +152,20 @@ const Levels = {
       from[t + 1] = m;
     }
     return {
-      cell, from, event: event.slice(0, m), start: start.slice(0, m), end: end.slice(0, m), sum: sum.slice(0, m),
+      cell,
+      from,
+      event: event.slice(0, m),
+      start: start.slice(0, m),
+      end: end.slice(0, m),
+      sum: sum.slice(0, m),
       isEvent: false,
     };
   },
 
   all(made) {
     const found = [Levels.tracks(made)];
-    let low = Infinity, high = 0;
+    let low = Infinity,
+      high = 0;
     for (let e = 0; e < made.n; e++) {
       if (made.start[e] < low) low = made.start[e];
       if (made.start[e] + made.dur[e] > high) high = made.start[e] + made.dur[e];

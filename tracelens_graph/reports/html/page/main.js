@@ -1,11 +1,22 @@
 // The page: its views, what is selected in all of them, and the link that says so.
 class App {
   static KEYS = [
-    ["w s", "zoom in and out"], ["a d, ← →", "to earlier and later"], ["↑ ↓", "scroll lanes"], ["wheel", "zoom; with shift to earlier and later; over names scroll lanes"],
-    ["drag", "move"], ["click", "select a node, everywhere"], ["double click, f", "zoom to it"], [", .", "the event before and behind, on the same lane"],
-    ["0", "the whole trace"], ["/", "search"], ["n N", "next match, the one before"], ["1 … 5", "views"], ["Esc", "select nothing, search nothing"],
+    ["w s", "zoom in and out"],
+    ["a d, ← →", "to earlier and later"],
+    ["↑ ↓", "scroll lanes"],
+    ["wheel", "zoom; with shift to earlier and later; over names scroll lanes"],
+    ["drag", "move"],
+    ["click", "select a node, everywhere"],
+    ["double click, f", "zoom to it"],
+    [", .", "the event before and behind, on the same lane"],
+    ["0", "the whole trace"],
+    ["/", "search"],
+    ["n N", "next match, the one before"],
+    ["1 … 5", "views"],
+    ["Esc", "select nothing, search nothing"],
   ];
 
+  static CALLERS = 60;
   // Events among which a search takes longer than a keystroke.
   static MANY = 200_000;
 
@@ -17,16 +28,29 @@ class App {
     document.getElementById("title").textContent = said.heading;
     document.getElementById("title").title = said.heading;
     this.views = {
-      overview: [new Overview(this, said), "Overview"], timeline: [new Timeline(this), "Timeline"],
-      flame: [new Flame(this), "Flame graph"], tables: [new Tables(this), "Tables"], roofline: [new Roofline(this), "Roofline"],
+      overview: [new Overview(this, said), "Overview"],
+      timeline: [new Timeline(this), "Timeline"],
+      flame: [new Flame(this), "Flame graph"],
+      tables: [new Tables(this), "Tables"],
+      roofline: [new Roofline(this), "Roofline"],
     };
     const main = document.getElementById("main");
     for (const [name, [view, title]] of Object.entries(this.views)) {
       main.append(view.root);
       this[name] = view;
-      document.getElementById("views").append(el("button", {
-        type: "button", role: "tab", id: `tab-${name}`, "aria-controls": `view-${name}`, onclick: () => this.go(name),
-      }, title));
+      document.getElementById("views").append(
+        el(
+          "button",
+          {
+            type: "button",
+            role: "tab",
+            id: `tab-${name}`,
+            "aria-controls": `view-${name}`,
+            onclick: () => this.go(name),
+          },
+          title,
+        ),
+      );
     }
     this.listen();
     this.show("overview");
@@ -36,7 +60,8 @@ class App {
     const text = (id) => document.getElementById(id).textContent;
     const work = { planes: text("planes"), columns: this.head.columns, lanes: this.head.lanes, call: this.head.call };
     const [body, found] = await Promise.all([
-      Planes.inflate(text("body")).then((bytes) => JSON.parse(new TextDecoder().decode(bytes))), this.unpack(work),
+      Planes.inflate(text("body")).then((bytes) => JSON.parse(new TextDecoder().decode(bytes))),
+      this.unpack(work),
     ]);
     this.trace = new Trace(body, found);
     for (const [view] of Object.values(this.views)) view.start(this.trace);
@@ -86,7 +111,11 @@ class App {
   link() {
     const parts = [`view=${this.shown}`];
     if (this.selection >= 0) parts.push(`uid=${this.trace.uid[this.selection]}`);
-    history.replaceState(null, "", `#${parts.join("&")}`);
+    try {
+      history.replaceState(null, "", `#${parts.join("&")}`);
+    } catch {
+      // A page inside of another one may have no address of its own.
+    }
   }
 
   // Show what the address says: `#uid=…`, `#view=…`.
@@ -112,7 +141,11 @@ class App {
   select(e, from) {
     this.selection = e >= this.trace.first.idle ? this.trace.ofUid(this.trace.uid[e]) : e;
     if (this.selection >= 0 && from !== "timeline") this.timeline.reveal(this.selection);
-    if (from === "link" && this.selection >= 0 && this.trace.dur[this.selection] < (this.timeline.view.to - this.timeline.view.from) / 200) {
+    if (
+      from === "link" &&
+      this.selection >= 0 &&
+      this.trace.dur[this.selection] < (this.timeline.view.to - this.timeline.view.from) / 200
+    ) {
       const wide = Math.max(this.trace.dur[this.selection] * 12, 1000);
       this.timeline.show(this.trace.start[this.selection] - wide, this.trace.end(this.selection) + wide);
     }
@@ -122,26 +155,70 @@ class App {
   }
 
   details() {
-    const box = document.getElementById("selected"), e = this.selection, { trace } = this;
+    const box = document.getElementById("selected"),
+      e = this.selection,
+      { trace } = this;
     box.hidden = e < 0;
     document.body.classList.toggle("has-selection", e >= 0);
     if (e < 0) return;
-    const node = (one) => el("a", { href: `#uid=${trace.uid[one]}`, title: trace.text(one) }, Show.cut(trace.short(one), 70));
-    const above = trace.above(e), launched = [...trace.launched(e)];
+    const node = (one) =>
+      el("a", { href: `#uid=${trace.uid[one]}`, title: trace.text(one) }, Show.cut(trace.short(one), 70));
+    const above = trace.above(e),
+      launched = [...trace.launched(e)];
     const [name, ...lines] = trace.says(e);
     const button = (text, act) => el("button", { type: "button", onclick: act }, text);
     box.replaceChildren(
-      el("div", { class: "what" }, el("b", {}, name[1]), ...lines.map(([kind, text]) => el("span", { class: kind }, text))),
-      el("div", { class: "around" },
-        above.length ? el("div", { class: "path" }, "in ", ...above.reverse().flatMap((one, k) => (k ? [" ‹ ", node(one)] : [node(one)]))) : null,
-        launched.length && e < trace.first.gpu ? el("div", { class: "path" }, "launches ", ...launched.slice(0, 12).flatMap((one, k) => (k ? [", ", node(one)] : [node(one)])),
-          launched.length > 12 ? ` and ${Show.count(launched.length - 12)} more` : null) : null),
-      el("div", { class: "acts" },
-        button("Timeline", () => { this.go("timeline"); this.timeline.reveal(e); }),
-        button("Zoom", () => { this.go("timeline"); this.timeline.zoomTo(e); }),
-        button("Flame graph", () => { this.go("flame"); if (!this.flame.zoomToName(trace.text(e))) this.say("no frame of this name"); }),
+      el(
+        "div",
+        { class: "what" },
+        el("b", {}, name[1]),
+        ...lines.map(([kind, text]) => el("span", { class: kind }, text)),
+      ),
+      el(
+        "div",
+        { class: "around" },
+        above.length
+          ? el(
+              "div",
+              { class: "path" },
+              "in ",
+              ...above
+                .reverse()
+                .slice(0, App.CALLERS)
+                .flatMap((one, k) => (k ? [" ‹ ", node(one)] : [node(one)])),
+              above.length > App.CALLERS ? ` and ${Show.count(above.length - App.CALLERS)} more` : null,
+            )
+          : null,
+        launched.length && e < trace.first.gpu
+          ? el(
+              "div",
+              { class: "path" },
+              "launches ",
+              ...launched.slice(0, 12).flatMap((one, k) => (k ? [", ", node(one)] : [node(one)])),
+              launched.length > 12 ? ` and ${Show.count(launched.length - 12)} more` : null,
+            )
+          : null,
+      ),
+      el(
+        "div",
+        { class: "acts" },
+        button("Timeline", () => {
+          this.go("timeline");
+          this.timeline.reveal(e);
+        }),
+        button("Zoom", () => {
+          this.go("timeline");
+          this.timeline.zoomTo(e);
+        }),
+        button("Flame graph", () => {
+          this.go("flame");
+          if (!this.flame.zoomToName(trace.text(e))) this.say("no frame of this name");
+        }),
         button("Same name", () => this.search(trace.text(e), true)),
-        button("Copy link", () => copyText(location.href)), button("✕", () => this.select(-1, "key"))));
+        button("Copy link", () => copyText(location.href)),
+        button("✕", () => this.select(-1, "key")),
+      ),
+    );
   }
 
   search(text, isExact = false) {
@@ -177,7 +254,8 @@ class App {
   }
 
   listen() {
-    const search = document.getElementById("search"), on = (id, act) => document.getElementById(id).addEventListener("click", act);
+    const search = document.getElementById("search"),
+      on = (id, act) => document.getElementById(id).addEventListener("click", act);
     let typing = 0;
     search.addEventListener("input", () => {
       if (!this.trace) return;
@@ -187,18 +265,25 @@ class App {
     });
     search.addEventListener("keydown", (event) => {
       if (event.key === "Enter") this.next(event.shiftKey ? -1 : 1);
-      if (event.key === "Escape") { this.search(""); search.blur(); }
+      if (event.key === "Escape") {
+        this.search("");
+        search.blur();
+      }
       event.stopPropagation();
     });
     on("next", () => this.next(1));
     on("before", () => this.next(-1));
     const dark = matchMedia("(prefers-color-scheme: dark)");
-    const isDark = () => (document.documentElement.dataset.theme ? document.documentElement.dataset.theme === "dark" : dark.matches);
+    const isDark = () =>
+      document.documentElement.dataset.theme ? document.documentElement.dataset.theme === "dark" : dark.matches;
     on("theme", () => this.theme(isDark() ? "light" : "dark"));
     dark.addEventListener("change", () => this.trace && this.theme(document.documentElement.dataset.theme || ""));
     const keys = document.getElementById("keys");
-    keys.append(el("h2", {}, "Keys"), el("dl", {}, ...App.KEYS.flatMap(([key, says]) => [el("dt", {}, key), el("dd", {}, says)])),
-      el("button", { type: "button", onclick: () => keys.close() }, "Close"));
+    keys.append(
+      el("h2", {}, "Keys"),
+      el("dl", {}, ...App.KEYS.flatMap(([key, says]) => [el("dt", {}, key), el("dd", {}, says)])),
+      el("button", { type: "button", onclick: () => keys.close() }, "Close"),
+    );
     on("help", () => keys.showModal());
     addEventListener("hashchange", () => this.trace && this.follow());
     addEventListener("keydown", (event) => this.key(event));
@@ -208,19 +293,27 @@ class App {
 
   print(isPrinted) {
     if (!this.trace) return;
-    for (const grid of [this.tables.grid, this.flame.grid]) if (grid) { grid.isPrinted = isPrinted; grid.fill(true); }
+    for (const grid of [this.tables.grid, this.flame.grid])
+      if (grid) {
+        grid.isPrinted = isPrinted;
+        grid.fill(true);
+      }
   }
 
   key(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName))
+      return;
     if (!this.trace || document.getElementById("keys").open) return;
-    const { key } = event, names = Object.keys(this.views);
+    const { key } = event,
+      names = Object.keys(this.views);
     if (key === "/") document.getElementById("search").focus();
     else if (key === "?") document.getElementById("keys").showModal();
     else if (key >= "1" && key <= String(names.length)) this.go(names[key - 1]);
     else if (key === "n" || key === "N") this.next(key === "n" ? 1 : -1);
-    else if (key === "Escape") { this.search(""); this.select(-1, "key"); }
-    else if (key === "Enter" || !(this.shown === "timeline" && this.timeline.key(key))) return;
+    else if (key === "Escape") {
+      this.search("");
+      this.select(-1, "key");
+    } else if (key === "Enter" || !(this.shown === "timeline" && this.timeline.key(key))) return;
     event.preventDefault();
   }
 }

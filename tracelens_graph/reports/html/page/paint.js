@@ -7,7 +7,8 @@ class Palette {
     this.css = this.colors.map(([r, g, b]) => `rgb(${r},${g},${b})`);
     this.ink = this.colors.map(([r, g, b]) => (0.299 * r + 0.587 * g + 0.114 * b > 120 ? "#000" : "#fff"));
     this.back = read("back");
-    for (const name of ["text", "dim", "line", "back", "accent"]) this[`${name}Css`] = style.getPropertyValue(`--${name}`).trim();
+    for (const name of ["text", "dim", "line", "back", "accent"])
+      this[`${name}Css`] = style.getPropertyValue(`--${name}`).trim();
   }
 
   static rgb(text) {
@@ -17,7 +18,8 @@ class Palette {
 
   // A colour as a pixel, from none of it (0) to all of it (1).
   pixel(color, share) {
-    const [r, g, b] = this.colors[color], [x, y, z] = this.back;
+    const [r, g, b] = this.colors[color],
+      [x, y, z] = this.back;
     const mix = (a, c) => (c + (a - c) * share) | 0;
     return (255 << 24) | (mix(b, z) << 16) | (mix(g, y) << 8) | mix(r, x);
   }
@@ -49,7 +51,8 @@ class Painter {
 
   // First item of a track that may reach into the view.
   static firstIn(level, track, from) {
-    let low = level.from[track], high = level.from[track + 1];
+    let low = level.from[track],
+      high = level.from[track + 1];
     const begin = low;
     while (low < high) {
       const middle = (low + high) >> 1;
@@ -63,20 +66,28 @@ class Painter {
   // The pixels of a track; what is wide enough for a label goes to `labels` as [event, x, width].
   track(track, from, scale, labels, least) {
     const { line, cover, longest, color, bright, width, palette, trace } = this;
-    const level = this.level(scale), to = from + width * scale, lit = trace.lit, idle = trace.first.idle;
+    const level = this.level(scale),
+      to = from + width * scale,
+      lit = trace.lit,
+      idle = trace.first.idle;
     line.fill(palette.empty);
     cover.fill(0);
     longest.fill(-1);
     bright.fill(0);
-    let first = width, last = -1;
+    let first = width,
+      last = -1;
     for (let i = Painter.firstIn(level, track, from), end = level.from[track + 1]; i < end; i++) {
       const begin = level.start[i];
       if (begin >= to) break;
-      const e = level.event[i], stop = level.end[i];
-      const x = (begin - from) / scale, right = (stop - from) / scale, size = right - x;
+      const e = level.event[i],
+        stop = level.end[i];
+      const x = (begin - from) / scale,
+        right = (stop - from) / scale,
+        size = right - x;
       const isLit = !lit || e >= idle || lit[trace.name[e]];
       if (size >= 1) {
-        const low = Math.max(0, Math.round(x)), high = Math.min(width, Math.max(Math.round(right), Math.round(x) + 1));
+        const low = Math.max(0, Math.round(x)),
+          high = Math.min(width, Math.max(Math.round(right), Math.round(x) + 1));
         const share = level.isEvent ? 1 : Math.max(Painter.LEAST, Math.min(1, level.sum[i] / (stop - begin)));
         line.fill(palette.pixel(trace.color(e), isLit ? share : Painter.FAINT), low, high);
         if (size > 4 && low > 0) line[low] = palette.pixel(trace.color(e), 0.55 * (isLit ? share : Painter.FAINT));

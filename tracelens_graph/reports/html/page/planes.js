@@ -2,7 +2,8 @@
 const Planes = {
   bytes(base64) {
     if (Uint8Array.fromBase64) return Uint8Array.fromBase64(base64);
-    const text = atob(base64), found = new Uint8Array(text.length);
+    const text = atob(base64),
+      found = new Uint8Array(text.length);
     for (let i = 0; i < text.length; i++) found[i] = text.charCodeAt(i);
     return found;
   },

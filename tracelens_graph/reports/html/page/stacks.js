@@ -1,9 +1,14 @@
 // Merged stacks: values of frames in one step or all, inverted on request, and where frames stand.
 const Stacks = {
+  // Callers that an inverted stack has; what is above them is left out, and no time is lost.
+  DEEPEST: 500,
+
   // Frames of a view as {parent, name, first, total, own, count, uid}; a frame comes after the one it is in.
   of(columns, view, step, isInverted) {
     const read = (part) => columns[`${view}.${part}`];
-    const parent = Int32Array.from(read("parent"), (value) => value - 1), name = read("name"), n = parent.length;
+    const parent = Int32Array.from(read("parent"), (value) => value - 1),
+      name = read("name"),
+      n = parent.length;
     const parts = { frame: read("frame"), step: read("step"), ns: read("ns"), count: read("count"), uid: read("uid") };
     if (isInverted) return Stacks.inverted(parent, name, read("first"), parts, step);
     const made = Stacks.empty(parent, name, read("first"), n);
@@ -21,18 +26,34 @@ const Stacks = {
   },
 
   empty: (parent, name, first, n) => ({
-    parent, name, first, n, own: new Float64Array(n), total: new Float64Array(n), count: new Float64Array(n),
-    most: new Float64Array(n).fill(-1), uid: new Float64Array(n).fill(-1),
+    parent,
+    name,
+    first,
+    n,
+    own: new Float64Array(n),
+    total: new Float64Array(n),
+    count: new Float64Array(n),
+    most: new Float64Array(n).fill(-1),
+    uid: new Float64Array(n).fill(-1),
   }),
 
   // The innermost frames outside: who is above a kernel, with its time.
   inverted(parent, name, first, parts, step) {
-    const parents = [], names = [], firsts = [], known = new Map(), leaves = [];
+    const most = 2 ** 26;
+    const parents = [],
+      names = [],
+      firsts = [],
+      known = new Map(),
+      leaves = [];
     for (let i = 0; i < parts.frame.length; i++) {
       if (step && parts.step[i] !== step) continue;
       let at = -1;
-      for (let frame = parts.frame[i]; frame >= 0; frame = parent[frame]) {
-        const key = `${at},${name[frame]}`;
+      for (
+        let frame = parts.frame[i], depth = 0;
+        frame >= 0 && depth < Stacks.DEEPEST;
+        frame = parent[frame], depth++
+      ) {
+        const key = (at + 1) * most + name[frame];
         let next = known.get(key);
         if (next === undefined) {
           next = parents.push(at) - 1;
@@ -44,9 +65,15 @@ const Stacks = {
       }
       leaves.push(at, i);
     }
-    const made = Stacks.empty(Int32Array.from(parents), Int32Array.from(names), Float64Array.from(firsts), parents.length);
+    const made = Stacks.empty(
+      Int32Array.from(parents),
+      Int32Array.from(names),
+      Float64Array.from(firsts),
+      parents.length,
+    );
     for (let k = 0; k < leaves.length; k += 2) {
-      const frame = leaves[k], i = leaves[k + 1];
+      const frame = leaves[k],
+        i = leaves[k + 1];
       made.own[frame] += parts.ns[i];
       made.count[frame] += parts.count[i];
       if (parts.ns[i] >= made.most[frame]) [made.most[frame], made.uid[frame]] = [parts.ns[i], parts.uid[i]];
@@ -76,7 +103,9 @@ const Stacks = {
 
   // Children of each frame, side by side: those of frame f are `kids[from[f + 1] .. from[f + 2])`, the roots' f is -1.
   children(made) {
-    const { n, parent } = made, from = new Int32Array(n + 2), kids = new Int32Array(n);
+    const { n, parent } = made,
+      from = new Int32Array(n + 2),
+      kids = new Int32Array(n);
     for (let frame = 0; frame < n; frame++) if (parent[frame] + 2 < n + 2) from[parent[frame] + 2]++;
     for (let i = 1; i < n + 2; i++) from[i] += from[i - 1];
     const next = from.slice();
@@ -86,7 +115,8 @@ const Stacks = {
 
   // Boxes from a frame on: {frames (a chain), x, width, row}, left-heavy or by time; too narrow ones are left out.
   boxes(made, root, { byTime, collapsed, least, isApart }) {
-    const found = [], { total, first } = made;
+    const found = [],
+      { total, first } = made;
     const whole = root < 0 ? made.sum : total[root];
     const order = byTime ? (a, b) => first[a] - first[b] : (a, b) => total[b] - total[a];
     const open = [];
@@ -116,7 +146,8 @@ const Stacks = {
 
   // Time of the frames that fit, each GPU event once: what is inside of a frame that fits is not added again.
   matched(made, fits) {
-    const { n, parent, name, total } = made, inside = new Uint8Array(n);
+    const { n, parent, name, total } = made,
+      inside = new Uint8Array(n);
     let sum = 0;
     for (let frame = 0; frame < n; frame++) {
       const above = parent[frame];

@@ -14,10 +14,24 @@ class Tables {
     this.place = el("div", { class: "twin" });
     this.root.append(this.list, el("div", { class: "one" }, this.title, this.place));
     this.grid = new Grid(this.place, "Table");
-    this.list.append(...tables.map((table) =>
-      el("button", { type: "button", class: table.rows ? "" : "empty", title: table.title, onclick: () => this.open(table.name), "data-table": table.name },
-        table.name.replace(/_/g, " "), el("span", { class: "dim" }, ` ${Show.count(table.rows)}`))));
-    const first = tables.find((one) => one.name === "ops_summary" && one.rows) || tables.find((one) => one.rows) || tables[0];
+    this.list.append(
+      ...tables.map((table) =>
+        el(
+          "button",
+          {
+            type: "button",
+            class: table.rows ? "" : "empty",
+            title: table.title,
+            onclick: () => this.open(table.name),
+            "data-table": table.name,
+          },
+          table.name.replace(/_/g, " "),
+          el("span", { class: "dim" }, ` ${Show.count(table.rows)}`),
+        ),
+      ),
+    );
+    const first =
+      tables.find((one) => one.name === "ops_summary" && one.rows) || tables.find((one) => one.rows) || tables[0];
     if (first) this.open(first.name);
   }
 
