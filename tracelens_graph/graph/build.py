@@ -90,10 +90,10 @@ def build_core(table: EventTable) -> Core:
     places = {name: _given(columns, numbers, name, gpu) for name in _PARTS}
     rows, arrays, gpu, lone = _rows(columns, host, gpu, layer, nested, launch, places)
     del host, places, kind, launch, layer
+    if len(rows) > MANY:
+        give_memory_back()
     for name in list(columns):  # one by one: each is as large as one of the graph's
         arrays[name] = _taken(columns.pop(name), rows)
-        if len(rows) > MANY:
-            give_memory_back()
     if "uid" not in arrays:
         arrays["uid"] = rows.astype(np.int64)
     by_name = np.zeros(0, bool)
