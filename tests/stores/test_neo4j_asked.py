@@ -78,7 +78,8 @@ def test_no_rows_have_a_reason(neo4j: Connection) -> None:
     with pytest.raises(DatabaseError, match="it holds none: `tracelens-graph db push"):
         resolve([], "x")
     with Database(neo4j) as graphs:
-        graphs.push(load_core(json.dumps(small_trace() | {"mark": "asked alone"}).encode()), run="asked-alone", name="x")
+        core = load_core(json.dumps(small_trace() | {"mark": "asked alone"}).encode())
+        graphs.push(core, run="asked-alone", name="x")
         table = graphs.ask("odd_layers", trace="asked-alone/x")
         assert table.title.endswith("Asked of asked-alone/x.")
         (note,) = table.notes
