@@ -86,6 +86,10 @@ Made by the first push. All events of a kind in a trace are `MATCH (n:Op {trace:
 `MATCH (n:Op {trace: $trace, short_name: 'aten::bmm'})`. No index holds whole names, as a name may be longer than an
 index can hold. What lies below a node n, of whatever kind, has `pre` above `n.pre` and up to `n.last`; both bounds are
 found by one index if they are written as `k.trace = n.trace AND k.pre > n.pre AND k.pre <= n.last`.
+
+`trace` is the id of the trace. `db query STATEMENT -p trace=run/name`, and `db.query(statement, trace="run/name")` in
+Python, give it to `$trace` for the name; other clients need the id itself, which
+`MATCH (t:Trace {path: 'run/name'}) RETURN t.id` tells.
 """
 
 

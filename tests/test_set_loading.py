@@ -102,10 +102,10 @@ def test_what_cannot_be_read_is_told_apart(job: Path, tmp_path: Path) -> None:
 
 
 def test_missing_ranks_are_told(job: Path) -> None:
-    with pytest.warns(IncompleteSetWarning, match="of 3 ranks 1 is missing"):
+    with pytest.warns(IncompleteSetWarning, match="rank 1 is missing: the job has 3"):
         traces = tlg.load_set([job / "rank0.json.gz", job / "rank2.json.gz"])
     assert [type(one.graph) for one in traces] == [tlg.TraceGraph] * 2
-    assert traces.notes == ("of 3 ranks 1 is missing",)
+    assert traces.notes == ("rank 1 is missing: the job has 3",)
 
 
 def test_no_files_at_all(tmp_path: Path) -> None:

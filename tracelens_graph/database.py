@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tracelens_graph.analyses.questions import STEP, parameters_of
@@ -340,7 +341,8 @@ class Database:
             _check_types(own, parameters)
             statement, given = query.prepared(driver, database, own, parameters)
             check_values(driver, database, own, given)
-            return query.run(driver, database, statement, given, timeout_s, write)
+            answer = query.run(driver, database, statement, given, timeout_s, write)
+            return replace(answer, about=query.declared(own, answer), title=own.title) if own.columns else answer
 
     def query(self, question: str, /, *, timeout_s: float = 60, write: bool = False, **parameters: Any) -> pd.DataFrame:
         """As `ask`, as a DataFrame; definitions in `df.attrs`."""

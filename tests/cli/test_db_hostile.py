@@ -161,7 +161,8 @@ def test_a_server_that_is_lost(
         assert answers >= 3  # that was all there is to say
         return
     said = one_line(result, neo4j.password)
-    assert "the connection was lost" in said or "does not talk like a Neo4j server" in said
+    ways = ("the connection was lost", "does not talk like a Neo4j server", "no server answers")
+    assert any(way in said for way in ways)
     assert "commit" not in said
 
 
@@ -186,9 +187,9 @@ def test_a_server_that_is_lost_during_a_long_query(run: Run, neo4j: Connection) 
         (["gpu_timeline", "-p", "trace="], "no trace ''"),
         (["gpu_timeline", "-p", "trace='}) DETACH DELETE (n) //"], "no trace"),
         (["gpu_timeline", "-p", f"trace=no {HOSTILE}"], "no trace"),
-        (["gpu_timeline", "--uri", "bolt://127.0.0.1:9/?x=1"], "Routing context"),
+        (["gpu_timeline", "--uri", "bolt://127.0.0.1:9/?x=1"], "neo4j:// alone takes ?x=1"),
         (["gpu_timeline", "--database", "a b`"], "has no database"),
-        ([""], "Unexpected end of input"),
+        ([""], "there is nothing to ask"),
         (["RETURN 1; RETURN 2"], "one statement"),
         (["RETURN 1 / 0"], "/ by zero"),
     ],

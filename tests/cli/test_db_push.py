@@ -57,7 +57,7 @@ def listed(run: Run, name: str) -> list[dict[str, str]]:
 def test_push_list_drop(run: Run, folder: Path, name: str) -> None:
     command = ("db", "push", folder / "rank0" / "trace.json", folder / "rank1" / "trace.json", "--run", name)
     code, out, err = run(*command, "--label", "b=2", "--label", "a=1")
-    assert (code, err) == (0, f"run {name}: of 8 ranks 2, 3, 4, 5, 6, 7 are missing\n")
+    assert (code, err) == (0, f"run {name}: ranks 2, 3, 4, 5, 6, 7 are missing: the job has 8\n")
     first, second = out.splitlines()  # without collectives there is nothing to say of them
     assert first.startswith(f"pushed {name}/rank0/trace: 13 events, ")
     assert second.startswith(f"pushed {name}/rank1/trace: 13 events, ")

@@ -49,7 +49,7 @@ class Output(NamedTuple):
     @property
     def said(self) -> str:
         """What the command says on standard error: the small trace is of rank 3 of 8."""
-        ranks = "of 8 ranks 0, 1, 2, 4, 5, 6, 7 are missing\nrank 3 is there more than once\n"
+        ranks = "ranks 0, 1, 2, 4, 5, 6, 7 are missing: the job has 8\nrank 3 is there more than once\n"
         said = {"ranks": ranks, "--chakra": "note: GPU events that lead to no op and are left out: 1\n"}
         return next((text for word, text in said.items() if word in self.words.split()), "")
 

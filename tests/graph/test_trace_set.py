@@ -86,13 +86,13 @@ def test_a_rank_that_cannot_be_is_told_and_none_is_missing(rank: Any) -> None:
     assert len(traces.notes) == 1
     assert "says of the job cannot be: " in traces.notes[0]
     many = TraceSet.of([trace(0, 8), trace(8, 8)])
-    assert many.notes[1:] == ("of 8 ranks 6 or more are missing",)
+    assert many.notes[1:] == ("6 or more of 8 ranks are missing",)
 
 
 def test_numbers_may_stand_as_text() -> None:
     traces = TraceSet.of([trace("0", "3"), trace("2", "3")])
     assert [(one.rank, one.core.info.world_size) for one in traces] == [(0, 3), (2, 3)]
-    assert traces.notes == ("of 3 ranks 1 is missing",)
+    assert traces.notes == ("rank 1 is missing: the job has 3",)
 
 
 def test_slices_and_windows_keep_what_is_said() -> None:
@@ -167,11 +167,11 @@ def test_a_set_names_ranks_that_are_missing_doubled_or_of_another_job() -> None:
     assert len(lacking.notes) == 3
     assert lacking.notes[0].endswith("is of a job of 8 ranks, the others of 4")
     assert lacking.notes[1:] == (
-        "run job: of 4 ranks 3 is missing",
+        "run job: rank 3 is missing: the job has 4",
         "run job: rank 0 is there more than once",
     )
     many = TraceSet.of([trace(0, 40), trace(39, 40)])
-    assert many.notes == ("of 40 ranks 1, 2, 3, 4, 5, 6, 7, 8 and 30 more are missing",)
+    assert many.notes == ("ranks 1, 2, 3, 4, 5, 6, 7, 8 and 30 more are missing: the job has 40",)
 
 
 def test_narrowing_narrows_every_graph() -> None:

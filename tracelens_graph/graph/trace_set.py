@@ -391,9 +391,10 @@ def _rank_notes(members: Sequence[TraceMember]) -> Iterator[str]:
         missing = [rank for rank in range(size) if rank not in there]
         unknown = sum(one.rank is None for one in of_run)  # any of them may be one that seems to be missing
         if unknown and len(missing) > unknown:
-            yield f"{where}of {size} ranks {len(missing) - unknown:,} or more are missing"
+            yield f"{where}{len(missing) - unknown:,} or more of {size} ranks are missing"
         elif missing and not unknown:
-            yield f"{where}of {size} ranks {_listed(missing)} {'is' if len(missing) == 1 else 'are'} missing"
+            ranks_missing = f"rank {missing[0]} is" if len(missing) == 1 else f"ranks {_listed(missing)} are"
+            yield f"{where}{ranks_missing} missing: the job has {size}"
         if doubled := sorted(rank for rank, count in there.items() if count > 1):
             yield f"{where}rank {_listed(doubled)} is there more than once"
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tracelens_graph.cli.common import write_table
+from tracelens_graph.cli.common import write_table, write_with_way_out
 from tracelens_graph.cli.db.connection import Database, Uri, User, connection
 from tracelens_graph.cli.options import Format, FormatOption
+from tracelens_graph.cli.traces import say
 from tracelens_graph.stores.neo4j.connection import DEFAULT_DATABASE, DEFAULT_USER
 
 if TYPE_CHECKING:
@@ -31,8 +32,12 @@ def list_(
     from tracelens_graph.database import Database as Graphs
 
     with Graphs(connection(uri, user, database)) as graphs:
-        traces = graphs.traces()
-    write_table(_listed(traces), format)
+        table = _listed(graphs.traces(), graphs.strange_traces())
+    if format is Format.table:
+        write_with_way_out(table)
+        return
+    say(table.notes)
+    write_table(table, format)
 
 
 def drop(
@@ -77,35 +82,43 @@ def _ask(traces: Collection[Mapping[str, Any]]) -> None:
     typer.confirm(f"drop {len(traces)} trace{'s' if len(traces) > 1 else ''}?", abort=True, err=True)
 
 
-def _listed(traces: Sequence[Mapping[str, Any]]) -> Table:
+def _listed(traces: Sequence[Mapping[str, Any]], strange: int) -> Table:
+    from tracelens_graph.stores.neo4j.catalog import called
     from tracelens_graph.table import Column, Table
 
     about = {
-        "run": Column("name of the run"),
-        "rank": Column("rank in its job"),
-        "name": Column("name of the trace, unique in its run"),
-        "state": Column("complete; or loading or dropping, which is to be gone on with"),
+        "trace": Column("what commands call it: run/name, or name, or the beginning of its id", gives_way=-1),
+        "run": Column("name of the run", gives_way=5),
+        "rank": Column("rank in its job", gives_way=1),
+        "name": Column("name of the trace, unique in its run", gives_way=5),
+        "state": Column("complete; or loading or dropping, which is to be gone on with", gives_way=1),
         "events": Column("event nodes"),
-        "edges": Column("edges"),
-        "pushed": Column("when it was completed, UTC"),
-        "labels": Column("key=value, as given"),
-        "lean": Column("what was taken, where some events were left out"),
-        "device": Column("device it was recorded on"),
-        "damage": Column("what was repaired in the file and what was lost"),
-        "id": Column("hash of the file's decompressed bytes"),
+        "edges": Column("edges", gives_way=3),
+        "pushed": Column("when it was completed, UTC", gives_way=-1),
+        "labels": Column("key=value, as given", gives_way=0),
+        "lean": Column("what was taken, where some events were left out", gives_way=2),
+        "device": Column("device it was recorded on", gives_way=2),
+        "damage": Column("what was repaired in the file and what was lost", gives_way=2),
+        "id": Column("hash of the file's decompressed bytes", gives_way=4),
     }
     rows = [
         (
-            trace["run"], trace.get("rank"), trace["name"], trace["state"], trace.get("nodes"), trace.get("edges"),
-            _time(trace.get("pushed_ns")), ", ".join(trace.get("labels", ())), _lean(trace), trace.get("architecture"),
-            trace.get("damage"), trace["id"],
+            called(traces, trace), trace["run"], trace.get("rank"), trace["name"], trace["state"], trace.get("nodes"),
+            trace.get("edges"), _time(trace.get("pushed_ns")), ", ".join(trace.get("labels", ())), _lean(trace),
+            trace.get("architecture"), trace.get("damage"), trace["id"],
         )
         for trace in traces
     ]  # fmt: skip
     columns = (
         dict(zip(about, map(list, zip(*rows, strict=True)), strict=True)) if rows else {name: [] for name in about}
     )
-    return Table("traces", columns, about, "Traces in the database")
+    notes = []
+    if not traces:
+        notes.append("it holds none; `tracelens-graph db push TRACE` puts one there")
+    if strange:
+        nodes = "1 node is" if strange == 1 else f"{strange:,} nodes are"
+        notes.append(f"{nodes} labelled Trace and left out: what every trace has is missing there, or of another type")
+    return Table("traces", columns, about, "Traces in the database", notes)
 
 
 def _time(ns: int | None) -> str | None:

@@ -80,7 +80,7 @@ def statement_of(text: str) -> Query:
     if not own.asked.statements:
         raise DatabaseError("there is nothing to ask: the name of a query or a statement in Cypher is wanted")
     if own.asked.statements > 1:
-        raise DatabaseError(f"these are {own.asked.statements} statements; one at a time is answered")
+        raise DatabaseError(f"these are {own.asked.statements}; one statement at a time is answered")
     return own
 
 
