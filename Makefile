@@ -5,8 +5,9 @@
 #   make quick-wheel               the quick tests on the wheel, installed into an empty environment
 #   make lint build bench          for developers
 #   make pairs TORCH=python3       record examples/traces/linked anew, in a temporary folder, and check it; TORCH has PyTorch
-#   make test-torch                replays of whole models on the CPU against PyTorch, half an hour; it gets 5 GB of PyTorch
+#   make test-torch                replays of whole models on the CPU against PyTorch, ten minutes; it gets 5 GB of PyTorch
 #                                  into .venv-torch, or TORCH=python3 names a Python that has it, expecttest and this package
+#   make test-jax                  programs of single instructions against JAX on the CPU; JAX goes into .venv-jax
 #   PYTHON=... VENV=...            another interpreter, another environment
 
 VENV ?= .venv
@@ -20,7 +21,7 @@ HYPOTHESIS ?= few
 PYTEST := -m pytest -n auto --maxprocesses 4 --dist loadgroup --no-loadscope-reorder --hypothesis-profile $(HYPOTHESIS)
 QUICK := not (neo4j or browser or corpus or slow)
 
-.PHONY: demo quick test test-torch quick-wheel bench lint build pairs
+.PHONY: demo quick test test-torch test-jax quick-wheel bench lint build pairs
 
 demo: $(VENV)/.installed
 	$(RUN) examples/demo.py
@@ -68,6 +69,14 @@ test-torch: $(if $(TORCH),,.venv-torch/.installed)
 .venv-torch/.installed: pyproject.toml
 	@test -x .venv-torch/bin/pip || "$(PYTHON)" -m venv .venv-torch
 	.venv-torch/bin/python -m pip install -qq --disable-pip-version-check torch expecttest -e '.[test]'
+	@touch $@
+
+test-jax: .venv-jax/.installed
+	.venv-jax/bin/python -m pytest -n 0 tests/jax_proof
+
+.venv-jax/.installed: pyproject.toml
+	@test -x .venv-jax/bin/pip || "$(PYTHON)" -m venv .venv-jax
+	.venv-jax/bin/python -m pip install -qq --disable-pip-version-check 'jax[cpu]' -e '.[test]'
 	@touch $@
 
 # The first page of the README draws a roofline and writes a workbook.
