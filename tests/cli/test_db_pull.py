@@ -90,6 +90,14 @@ def test_export_says_how_to_import(run: Run, mine: Path, trace_file: Path, tmp_p
     assert not (folder / "Event-Module.csv").exists()
 
 
+def test_export_keeps_the_traces_that_could_be_read(run: Run, mine: Path, tmp_path: Path) -> None:
+    code, said, told = run("db", "export", tmp_path / "new", mine, tmp_path / "none.json")
+    assert code == 1
+    assert "to import:" in said
+    assert told.endswith("error: 1 of 2 traces could not be read; the others are done\n")
+    assert (tmp_path / "new" / ARGUMENTS).is_file()
+
+
 def test_export_into_a_folder_that_holds_something_is_refused(run: Run, mine: Path, tmp_path: Path) -> None:
     code, _, said = run("db", "export", tmp_path, mine)
     assert code == 1

@@ -167,7 +167,7 @@ def test_a_name_of_several_traces_is_an_error(database: Database) -> None:
         ("nonsense", {}, "`tracelens-graph db queries` lists those there are"),
         ("category_shares", {"tracee": 1}, "did you mean trace"),
         ("category_shares", {"trace": "query-one/sam"}, "did you mean query-one/same"),
-        ("category_shares", {"trace": "nonsense"}, "no trace 'nonsense' is in the database; there are .*/"),
+        ("category_shares", {"trace": "nonsense"}, "no trace 'nonsense' is in the database; there are .*"),
         ("MATCH (n RETURN n", {}, "SyntaxError"),
         ("MATCH (n {uid: $missing}) RETURN n", {}, "missing"),
     ],

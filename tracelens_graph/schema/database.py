@@ -76,6 +76,9 @@ KEYS: Mapping[str, Key] = {
 KNOWLEDGE = tuple(kind for kind in CONTEXT_KINDS if KEYS[kind] == Key("key", ""))
 """Labels of nodes that all traces of a database share."""
 
+PULLED_EDGES = ("CALLS", "LAUNCHES", "CHARGED_TO", "DEPENDS_ON", "HAS_SIGNATURE")
+"""Types of the edges from events that a graph is put together from again."""
+
 PATHS = "Trace", ("run", "name")
 """A name is unique in its run: a constraint of its own."""
 
@@ -151,6 +154,7 @@ CONTEXT_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
         Stored("events", "int", "entries of the file's event list"),
         Stored("nodes", "int", "event nodes that were pushed"),
         Stored("edges", "int", "edges that were pushed"),
+        Stored("pulled_edges", "str", "how many of them are of each type that `db pull` reads, JSON"),
         Stored("damage", "str", "what was repaired in the file and what was lost; absent for a sound file"),
         Stored("lost_arrows", "int", "arrows from forward to backward ops that end on no op; absent for none"),
         Stored("labels", "strs", "`key=value` as the user gave them; absent for none"),

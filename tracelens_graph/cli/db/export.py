@@ -38,7 +38,8 @@ def export(
 
     chosen = wanted(traces, run, name, label, only, min_gpu_time, with_args, arch)
     with BulkExport(folder) as exported:
-        for image in chosen.images(chosen.load()):
+        loaded = chosen.load()
+        for image in chosen.images(loaded):
             start = time.monotonic()
             with progress_on_terminal(
                 f"writing {shorten(printable(image.trace['name']), 40)}", unit="rows"
@@ -49,3 +50,4 @@ def export(
     typer.echo(f"{done.nodes:,} nodes, {done.edges:,} edges, {done.size / 1e6:,.1f} MB; to import:")
     typer.echo(printable(f"  tracelens-graph db import {shlex.quote(str(folder))}"))
     typer.echo(f"into the server of `db start`; {README} tells how into another one")
+    chosen.check(loaded)

@@ -88,6 +88,13 @@ class Wanted:
         for trace in traces:
             placement = Placement(self.run or trace.core.trace_id, self.name or trace.name, self.labels)
             yield image(trace.core, placement, self.options, self.device)
+
+    def check(self, traces: TraceSet) -> None:
+        """Say that some could not be read, once the others are done.
+
+        Raises:
+            TraceError: some could not.
+        """
         if traces.broken:
             raise TraceError(f"{len(traces.broken)} of {len(self.files)} traces could not be read; the others are done")
 

@@ -6,16 +6,20 @@ import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import urlsplit
 
 import typer
 
-from tracelens_graph.cli.db.connection import User, connection
+from tracelens_graph.cli.db.connection import Uri, User, connection
 from tracelens_graph.cli.db.server import Folder
-from tracelens_graph.stores.neo4j.connection import DEFAULT_DATABASE, DEFAULT_USER
+from tracelens_graph.stores.neo4j.connection import DEFAULT_DATABASE, DEFAULT_USER, LOOPBACK
 
 if TYPE_CHECKING:
+    from tracelens_graph.stores.neo4j.connection import Connection
     from tracelens_graph.stores.neo4j.server.java import Java
     from tracelens_graph.stores.neo4j.server.server import Server
+
+_HOME = "SHOW SETTINGS 'server.directories.neo4j_home' YIELD value RETURN value AS home"
 
 
 def import_(
@@ -24,12 +28,14 @@ def import_(
         typer.Argument(metavar="DIR", show_default=False, file_okay=False, help="Folder that `db export` wrote."),
     ],
     folder: Folder = None,
+    uri: Uri = None,
     user: User = DEFAULT_USER,
     unasked: Annotated[bool, typer.Option("--force", help="Replace what the database holds, without asking.")] = False,
 ) -> None:
     """Import what `db export` wrote into the server of `db start`: stop it, import, start it again.
 
-    The import takes the place of all that the database holds. If it fails, the database is as it was.
+    The import takes the place of all that the database holds. If it fails, the database is as it was. Without
+    `--folder` it is the server of `--uri` or NEO4J_URI, which must run, else the one in the standard folder.
 
     Example: tracelens-graph db import for-import
     """
@@ -41,22 +47,33 @@ def import_(
     from tracelens_graph.stores.neo4j.server.java import find_java
     from tracelens_graph.texts import printable
 
-    place = folder or local.standard_folder()
     if not (files / ARGUMENTS).is_file():
         raise ServerError(f"{files} holds no {ARGUMENTS}, which `db export` writes last")
+    place, known = folder or local.standard_folder(), None
     server = local.known(place)
+    if folder is None and uri is not None and (server is None or server.uri != uri):
+        known = connection(uri, user, DEFAULT_DATABASE)
+        server = _server_of(known)
+        place = server.folder
     if server is None:
         raise ServerError(f"no server lives in {place}: `tracelens-graph db start` sets one up")
     java, start = find_java(), time.monotonic()
+    usable = True
     if not local.running(place):
-        server = _started(server, java)
-    known = connection(server.uri, user, DEFAULT_DATABASE)
-    with Database(known) as graphs:
-        nodes, _ = graphs.size()
-        if nodes and not unasked:
-            _ask(nodes, len(graphs.traces()))
-    typer.echo("stopping the server to import", err=True)
-    local.stop(place)
+        try:
+            server = _started(server, java)
+        except local.UnusableError:
+            if not unasked:
+                raise
+            usable = False
+    known = known or connection(server.uri, user, DEFAULT_DATABASE)
+    if usable:
+        with Database(known) as graphs:
+            nodes, _ = graphs.size()
+            if nodes and not unasked:
+                _ask(nodes, len(graphs.traces()))
+        typer.echo("stopping the server to import", err=True)
+        local.stop(place)
     try:
         local.import_files(place, files, java, jars.jars_folder())
     finally:
@@ -70,6 +87,28 @@ def import_(
     typer.echo(
         printable(f"imported {of}: {nodes:,} nodes, {edges:,} edges in {seconds:.1f} s; {server.uri} runs again")
     )
+
+
+def _server_of(running: Connection) -> Server:
+    """The server of this machine that answers, which says itself where it lives.
+
+    Raises:
+        DatabaseError: it does not answer.
+        ServerError: it is none of `db start` on this machine.
+    """
+    from tracelens_graph.database import Database
+    from tracelens_graph.errors import ServerError
+    from tracelens_graph.stores.neo4j.bulk import README
+    from tracelens_graph.stores.neo4j.server import server as local
+    from tracelens_graph.stores.neo4j.server.settings import BOLT_PORT
+
+    with Database(running) as graphs:
+        (home,) = graphs.ask(_HOME)["home"]
+    here = local.running(Path(home))
+    place = urlsplit(running.uri)
+    if here is None or place.hostname not in LOOPBACK or (place.port or BOLT_PORT) != here.bolt_port:
+        raise ServerError(f"{running.uri} is no server of `db start`; {README} tells how to import into another one")
+    return here
 
 
 def _started(server: Server, java: Java) -> Server:

@@ -58,6 +58,7 @@ def push(
                 outcome = graphs.push_image(image, replace=replace, progress=progress)
             seconds = 0 if outcome == "unchanged" else time.monotonic() - start
             typer.echo(printable(f"{outcome} {counts(image, seconds)}"))
+        chosen.check(ranks)
         if run:
             _match(graphs, run, ranks, chosen.options)
 

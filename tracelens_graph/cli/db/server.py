@@ -48,6 +48,9 @@ def start(
     memory = Memory(heap, page_cache)
     if (found := local.running(place)) and found.ready:
         typer.echo("Neo4j runs already")
+        other = {"--bolt-port": (bolt_port, found.bolt_port), "--http-port": (http_port, found.http_port)}
+        if ignored := [name for name, (given, is_now) in other.items() if given not in (None, is_now)]:
+            typer.echo(f"it stays on its ports: {' and '.join(ignored)} count after `db stop` only", err=True)
         _show(found, None)
         return
     java = find_java()

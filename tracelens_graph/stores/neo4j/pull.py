@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,7 +20,7 @@ from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core, TraceInfo
 from tracelens_graph.graph.flows import Flow
 from tracelens_graph.schema import SCHEMA_VERSION, STORED, Flag, Kind, OwnerRule
-from tracelens_graph.schema.database import DATABASE_VERSION, EVENT
+from tracelens_graph.schema.database import DATABASE_VERSION, EVENT, PULLED_EDGES
 from tracelens_graph.stores.frames import ARGSET_PARTS
 from tracelens_graph.stores.neo4j.batching import ranges_by_size
 from tracelens_graph.stores.neo4j.catalog import resolve, traces
@@ -46,14 +47,15 @@ _EVENTS = f"MATCH (n:{EVENT}) WHERE n.trace = $trace AND n.pre >= $low AND n.pre
 _VALUES = ", ".join(
     f"n.{prop.name}" if prop.absent is None else f"coalesce(n.{prop.name}, $absent.{prop.name})" for prop in _NUMBERS
 )
-_READ_NUMBERS = f"{_EVENTS} RETURN collect([n.pre, size(n.name), {_VALUES}])"
+_SIZE_OF_NAME = "CASE WHEN n.name IS :: STRING THEN size(n.name) END"
+_COUNT = f"MATCH (n:{EVENT}) WHERE n.trace = $trace RETURN count(n)"
+_READ_NUMBERS = f"{_EVENTS} RETURN collect([n.pre, {_SIZE_OF_NAME}, {_VALUES}])"
+_AMONG_EVENTS = "|".join(name for name in PULLED_EDGES if name != "HAS_SIGNATURE")
 _READ_NAMES = f"{_EVENTS} RETURN n.name, collect(n.pre)"
 _READ_KINDS = f"{_EVENTS} RETURN labels(n), n.owner_rule, n.flags, collect(n.pre)"
 _READ_TEXTS = f"{_EVENTS} AND (n.collective IS NOT NULL OR n.arrows IS NOT NULL) RETURN n.uid, n.collective, n.arrows"
 _READ_SIGNATURES = f"{_EVENTS} MATCH (n)-[:HAS_SIGNATURE]->(s:Signature) RETURN s.key, collect(n.pre)"
-_READ_EDGES = (
-    f"{_EVENTS} MATCH (n)-[e:CALLS|LAUNCHES|CHARGED_TO|DEPENDS_ON]->(m:{EVENT}) RETURN type(e), collect([n.pre, m.pre])"
-)
+_READ_EDGES = f"{_EVENTS} MATCH (n)-[e:{_AMONG_EVENTS}]->(m:{EVENT}) RETURN type(e), collect([n.pre, m.pre])"
 _READ_ARGSETS = (
     f"MATCH (s:Signature) WHERE s.key IN $keys RETURN s.key, {', '.join(f's.{name}' for name in ARGSET_PARTS)}"
 )
@@ -81,12 +83,14 @@ def pull_trace(driver: Driver, database: str, wanted: str, progress: Progress | 
         DatabaseError: there is no such trace; it is not complete, was pushed without some of its events or by another
             version; or somebody changed it.
     """
+    from neo4j.exceptions import CypherTypeError
+
     trace = resolve(traces(driver, database), wanted)
     _check(trace)
     with driver.session(database=database, default_access_mode="READ") as session:
         try:
             core = _Reader(session, trace, progress).core()
-        except (KeyError, IndexError, TypeError, ValueError) as error:
+        except (KeyError, IndexError, TypeError, ValueError, msgspec.MsgspecError, CypherTypeError) as error:
             raise _damaged(trace, "a property or a label is not what was pushed") from error
     if trace not in traces(driver, database):
         raise DatabaseError(f"{trace['path']} was changed by somebody else while it was read: pull it again")
@@ -99,8 +103,8 @@ def _check(trace: Mapping[str, Any]) -> None:
         raise DatabaseError(f"{path} is not complete in the database ({trace['state']}): push it again")
     if trace.get("lean"):
         raise DatabaseError(f"{path} was pushed without some of its events, so its graph cannot be put together again")
-    if (trace["schema_version"], trace.get("database_version")) != (SCHEMA_VERSION, DATABASE_VERSION):
-        raise DatabaseError(f"{path} was pushed by version {trace['tool_version']}: push it again with --replace")
+    if (trace.get("schema_version"), trace.get("database_version")) != (SCHEMA_VERSION, DATABASE_VERSION):
+        raise DatabaseError(f"{path} was pushed by version {trace.get('tool_version')}: push it again with --replace")
 
 
 class _Reader:
@@ -109,15 +113,18 @@ class _Reader:
     def __init__(self, session: Session, trace: Mapping[str, Any], progress: Progress | None) -> None:
         self._session = session
         self._trace = trace
-        self._size: int = trace["nodes"]
         self._progress = progress
         self._done = 0
+        ((self._size,),) = self._rows(_COUNT)
+        if self._size != trace["nodes"]:  # before memory is taken for them
+            raise _damaged(trace, f"{self._size:,} events are there in place of those pushed")
         self._arrays = {prop.name: np.full(self._size, prop.absent or 0, prop.dtype) for prop in STORED}
         self._names: dict[str, int] = {}
         self._signatures: dict[str, int] = {}
         self._arrows: dict[int, list[int]] = {}
         self._collectives: dict[int, dict[str, Any]] = {}
         self._depends_on: list[np.ndarray] = []
+        self._edges = dict.fromkeys(PULLED_EDGES, 0)
 
     def core(self) -> Core:
         """The graph, checked."""
@@ -130,6 +137,7 @@ class _Reader:
         argsets = self._argsets()
         threads = [(pid, tid) for pid, tid in json.loads(self._trace["threads"])]
         self._check_structure(len(threads))
+        self._check_edges()
         columns = Columns(self._arrays)
         return Core(
             columns=columns,
@@ -148,12 +156,16 @@ class _Reader:
         at = {"low": low, "high": high}
         absent = {prop.name: prop.absent for prop in _NUMBERS if prop.absent is not None}
         (found,) = next(self._rows(_READ_NUMBERS, absent=absent, **at))
+        if any(kind is not int for kind in set(map(type, chain.from_iterable(found)))):
+            raise TypeError("numpy would make whole numbers of them")
         numbers = np.array(found, np.int64).reshape(-1, len(_NUMBERS) + 2)
         numbers = numbers[np.argsort(numbers[:, 0])]
         if not np.array_equal(numbers[:, 0], np.arange(low, high)):
             raise _damaged(self._trace, "events are missing")
         for place, prop in enumerate(_NUMBERS, 2):
             self._arrays[prop.name][low:high] = numbers[:, place]
+            if not np.array_equal(self._arrays[prop.name][low:high], numbers[:, place]):
+                raise ValueError("a number is larger than any that was pushed")
         for begin, end in ranges_by_size(low, numbers[:, 1], BATCH_BYTES):
             for name, rows in self._rows(_READ_NAMES, low=begin, high=end):
                 self._arrays["name"][rows] = self._names.setdefault(name, len(self._names))
@@ -163,6 +175,7 @@ class _Reader:
             self._arrays["owner_rule"][rows] = OwnerRule[rule or "none"]
             self._arrays["flags"][rows] = sum(Flag[name] for name in flags or ())
         for key, rows in self._rows(_READ_SIGNATURES, **at):
+            self._edges["HAS_SIGNATURE"] += len(rows)
             self._arrays["argset"][rows] = self._signatures.setdefault(key, len(self._signatures))
         for uid, collective, arrows in self._rows(_READ_TEXTS, **at):
             if collective is not None:
@@ -174,6 +187,7 @@ class _Reader:
         self._count(high - low)
 
     def _add_edges(self, edge_type: str, pairs: np.ndarray) -> None:
+        self._edges[edge_type] += len(pairs)
         source, target = pairs.T
         if edge_type == "DEPENDS_ON":
             self._depends_on.append(pairs)
@@ -203,6 +217,13 @@ class _Reader:
                     codes[self._signatures[key]] = found.setdefault(argset, len(found))
         self._arrays["argset"] = codes[self._arrays["argset"]]
         return list(found)  # type: ignore[arg-type]
+
+    def _check_edges(self) -> None:
+        """See that there are as many edges of each type as were pushed, by whoever counted them."""
+        pushed = json.loads(self._trace.get("pulled_edges") or "{}")
+        for edge_type, number in self._edges.items():
+            if pushed.get(edge_type, number) != number:
+                raise _damaged(self._trace, f"{number:,} edges {edge_type} are there in place of {pushed[edge_type]:,}")
 
     def _check_structure(self, threads: int) -> None:
         """See that callers are callers, whatever has been done to the database."""

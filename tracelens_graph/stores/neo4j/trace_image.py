@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -11,7 +12,7 @@ from tracelens_graph._version import __version__
 from tracelens_graph.graph.context import Context
 from tracelens_graph.graph.core import Core
 from tracelens_graph.schema import SCHEMA_VERSION
-from tracelens_graph.schema.database import CONTEXT_PROPERTIES, DATABASE_VERSION
+from tracelens_graph.schema.database import CONTEXT_PROPERTIES, DATABASE_VERSION, PULLED_EDGES
 from tracelens_graph.stores.frames import Texts
 from tracelens_graph.stores.neo4j import context_image, event_image
 from tracelens_graph.stores.neo4j.image import Image, Options, Placement
@@ -48,7 +49,11 @@ def image_of(core: Core, context: Context, placement: Placement, options: Option
     image.left_out_edges += sum(int((~kept[rows]).sum()) for _, rows in context.to_events.values())
     image.left_out_edges += sum(int((~used[source]).sum()) for source, _ in context.among.values())
     image.edges += context_image.edges(core, context, kept, used, trace)
-    trace |= {"nodes": image.events, "edges": sum(map(len, image.edges))}
+    edges: Counter[str] = Counter()
+    for one in image.edges:
+        edges[one.type] += len(one)
+    of_types = json.dumps({name: edges[name] for name in PULLED_EDGES})
+    trace |= {"nodes": image.events, "edges": edges.total(), "pulled_edges": of_types}
     return image
 
 

@@ -1,7 +1,8 @@
 """Filling the database of a stopped server by Neo4j's own importer.
 
 What the database held is moved aside before and deleted afterwards, so that an import that fails, or is killed, leaves
-the database as it was.
+the database as it was. The importer holds the lock of the folder, too: where it outlives the process that started it,
+nothing is put back under its hands.
 """
 
 from __future__ import annotations
@@ -22,12 +23,14 @@ ADMIN = "org.neo4j.cli.AdminTool"
 LOG = "import.log"
 """Name of what the importer printed, among the logs of the server."""
 
-_ASIDE = "before-import"
+_ASIDE, _REPLACED = "before-import", "replaced-by-import"
+"""What an import that is under way has moved aside; and what one that is done has left to be deleted."""
+
 _STORES = ("databases", "transactions")
 _HEAP = "1g"
 
 
-def import_files(folder: Path, files: Path, java: Java, jars: Path) -> None:
+def import_files(folder: Path, files: Path, java: Java, jars: Path, lock: int) -> None:
     """Put what an export holds in place of all that the database holds.
 
     Args:
@@ -35,6 +38,7 @@ def import_files(folder: Path, files: Path, java: Java, jars: Path) -> None:
         files: what `BulkExport` wrote.
         java: runs the importer.
         jars: folder of the program.
+        lock: descriptor that keeps others away from the folder for as long as any process has it.
 
     Raises:
         ServerError: the import failed; the message says why, and the database is as it was.
@@ -54,7 +58,7 @@ def import_files(folder: Path, files: Path, java: Java, jars: Path) -> None:
         with log.open("wb") as output:
             done = subprocess.run(
                 command, cwd=files, env=process.environment() | places, stdin=subprocess.DEVNULL, stdout=output,
-                stderr=subprocess.STDOUT,
+                stderr=subprocess.STDOUT, pass_fds=(lock,),
             )  # fmt: skip
         if done.returncode:
             reason = reason_in(log.read_text("utf-8", errors="replace")) or f"exit code {done.returncode}"
@@ -62,11 +66,20 @@ def import_files(folder: Path, files: Path, java: Java, jars: Path) -> None:
     except BaseException:
         restore(folder)
         raise
-    shutil.rmtree(folder / "data" / _ASIDE, ignore_errors=True)
+    aside = folder / "data" / _ASIDE
+    if aside.is_dir():
+        os.replace(aside, folder / "data" / _REPLACED)  # from here on the import counts, wherever it is cut off
+    _sweep(folder)
+
+
+def _sweep(folder: Path) -> None:
+    """Delete what an import has replaced."""
+    shutil.rmtree(folder / "data" / _REPLACED, ignore_errors=True)
 
 
 def restore(folder: Path) -> None:
-    """Put back what an import that was cut off had moved aside."""
+    """Put back what an import that was cut off had moved aside, and delete what one that was done had replaced."""
+    _sweep(folder)
     aside = folder / "data" / _ASIDE
     if not aside.is_dir():
         return

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import shutil
 import subprocess
@@ -21,7 +22,7 @@ from pathlib import Path
 from tracelens_graph.errors import DatabaseError, ServerError
 from tracelens_graph.files import replacing
 from tracelens_graph.stores.folders import data_folder
-from tracelens_graph.stores.neo4j.connection import DEFAULT_USER, Connection, errors_in_words
+from tracelens_graph.stores.neo4j.connection import DEFAULT_DATABASE, DEFAULT_USER, Connection, errors_in_words
 from tracelens_graph.stores.neo4j.server import offline, process
 from tracelens_graph.stores.neo4j.server.java import Java
 from tracelens_graph.stores.neo4j.server.last_words import LOG, last_words, reason_in
@@ -40,7 +41,18 @@ _OPTIONS = (
 )
 _STATE, _OUTPUT = "server.json", "output.log"
 _STARTED = b" Started."
+_DETAILS = "debug.log"
+_NOT_STARTED = re.compile(
+    rf" Failed to start DatabaseId\{{\w+\[{DEFAULT_DATABASE}\]\}}(.*?)(?:^\d{{4}}-|\Z)", re.DOTALL | re.MULTILINE
+)
+"""What the log of a start says of a database that cannot be used, with the stack trace behind it; the server starts all
+the same."""
+
 _INTERVAL_S = 0.1
+
+
+class UnusableError(ServerError):
+    """A server starts, but not its database."""
 
 
 @dataclass(frozen=True)
@@ -123,10 +135,11 @@ def start(
         The server, and its password if it was set up now.
 
     Raises:
-        ServerError: it cannot be set up or does not start; the message says why.
+        UnusableError: it starts without its database, and was ended.
+        ServerError: it cannot be set up or does not start, or others are at work in its folder; the message says why.
     """
     folder = folder.expanduser().resolve()
-    with _only_one(folder):
+    with _only_one(folder, patience_s):
         if found := running(folder):
             if found.ready:
                 return found, None
@@ -149,8 +162,9 @@ def start(
             _write_state(server)
             _set_password(server, java, jars, chosen)
         command = _command(server, java, jars, memory.heap)
-        with suppress(FileNotFoundError):
-            os.replace(folder / "logs" / LOG, folder / "logs" / f"previous-{LOG}")
+        for log in (LOG, _DETAILS):
+            with suppress(FileNotFoundError):
+                os.replace(folder / "logs" / log, folder / "logs" / f"previous-{log}")
         server = replace(server, pid=process.spawn(command, process.environment(), folder / "logs" / _OUTPUT))
         _write_state(server)
         try:
@@ -187,7 +201,7 @@ def known(folder: Path) -> Server | None:
     return server if server and server.ready else None
 
 
-def import_files(folder: Path, files: Path, java: Java, jars: Path) -> None:
+def import_files(folder: Path, files: Path, java: Java, jars: Path, patience_s: float = 120) -> None:
     """Put what an export holds in place of all that the database of a stopped server holds.
 
     Args:
@@ -195,15 +209,16 @@ def import_files(folder: Path, files: Path, java: Java, jars: Path) -> None:
         files: what `BulkExport` wrote.
         java: runs the importer.
         jars: folder of the program.
+        patience_s: seconds for which others that are at work in the folder are waited for.
 
     Raises:
         ServerError: the server runs, or the import failed; the message says why, and the database is as it was.
     """
     folder = folder.expanduser().resolve()
-    with _only_one(folder):
+    with _only_one(folder, patience_s) as lock:
         if running(folder):
             raise ServerError(f"the server of {folder} runs: stop it first")
-        offline.import_files(folder, files, java, jars)
+        offline.import_files(folder, files, java, jars, lock)
 
 
 def _state(folder: Path) -> Server | None:
@@ -225,8 +240,11 @@ def _write_state(server: Server) -> None:
 
 
 @contextmanager
-def _only_one(folder: Path) -> Iterator[None]:
-    """The folder, made if need be, with no other process that starts its server meanwhile."""
+def _only_one(folder: Path, patience_s: float) -> Iterator[int]:
+    """The folder, made if need be, with no other process at work in it meanwhile; the descriptor of the lock.
+
+    An importer that went on without the process that started it is at work, too.
+    """
     if os.name == "nt":
         raise ServerError("`db start` needs Linux or macOS; elsewhere docker/compose.yaml starts a server")
     import fcntl
@@ -240,8 +258,15 @@ def _only_one(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise ServerError(f"{folder}: {(error.strerror or str(error)).lower()}") from None
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
+        deadline = time.monotonic() + patience_s
+        while True:
+            with suppress(BlockingIOError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            if time.monotonic() > deadline:
+                raise ServerError(f"`db start`, `db import` or its importer is at work in {folder}: wait for its end")
+            time.sleep(_INTERVAL_S)
+        yield descriptor
     finally:
         os.close(descriptor)
 
@@ -292,10 +317,23 @@ def _wait(server: Server, password: str | None, deadline: float) -> None:
                 raise
         if server.mark not in process.arguments(server.pid):
             raise ServerError(f"Neo4j ended while it started: {last_words(server.folder / 'logs', _OUTPUT)}")
+        if up and (found := _NOT_STARTED.search(_details(server))):
+            reason = reason_in(found[1]) or f"look into {server.folder / 'logs' / _DETAILS}"
+            raise UnusableError(
+                f"the database {DEFAULT_DATABASE} cannot be used: {reason}; `db import DIR --force` puts another in "
+                "its place"
+            )
         if up:
             return
         time.sleep(_INTERVAL_S)
     raise ServerError(f"Neo4j was not ready in time; look into {server.folder / 'logs'}")
+
+
+def _details(server: Server) -> str:
+    try:
+        return (server.folder / "logs" / _DETAILS).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
 
 
 def is_up(server: Server) -> bool:
