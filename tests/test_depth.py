@@ -51,7 +51,7 @@ COMMANDS = {
         "export T --format graphml -o G",
         "export T --format csv -o D",
         "export T --format parquet -o D",
-        "export T --folded L --speedscope J",
+        "export T --folded L --speedscope J --perfetto P",
         "db export D T",
     ),
     "save": ("save F -o S",),
@@ -59,7 +59,7 @@ COMMANDS = {
 }
 """Command -> how it is called: F is the trace as a file, T as a saved graph, the others are places to write to."""
 
-FILES = {"R": ".html", "C": ".json", "G": ".graphml", "S": ".tlg", "J": ".json", "L": ".folded"}
+FILES = {"R": ".html", "C": ".json", "G": ".graphml", "S": ".tlg", "J": ".json", "L": ".folded", "P": ".json"}
 
 WITHOUT_A_TRACE = {"architectures"}
 WITH_AN_EXECUTION_TRACE = {"link", "tensor"}

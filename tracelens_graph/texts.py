@@ -23,6 +23,15 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
+def microseconds(ns: int) -> bytes:
+    """A time as JSON, exact.
+
+    >>> microseconds(1_234_005)
+    b'1234.005'
+    """
+    return b"%s%d.%03d" % (b"-" if ns < 0 else b"", *divmod(abs(ns), 1000))
+
+
 _WHOLE_NUMBER = re.compile(r"\d{1,3}(?:,\d{3})+|\d+", re.ASCII)
 
 

@@ -83,6 +83,7 @@ def test_tree_shows_no_times(run: Run, alone: Path) -> None:
     "arguments",
     [
         ("timeline",), ("modules",), ("attribution",), ("roofline",), ("export", "-o", "x.csv"),
+        ("export", "--folded", "x"), ("export", "--speedscope", "x.json"), ("export", "--perfetto", "x.json"),
         ("ask", "gpu_timeline"), ("cut", "-o", "x.json", "--step", "1"), ("tree", "--from", "1ms"),
         ("report", "--table", "gpu_timeline"), ("report", "--fail-if", "idle_percent > 3"),
         ("report", "--markdown", "x.md"), ("report", "--xlsx", "x.xlsx"), ("report", "--html", "x.html"),

@@ -87,12 +87,14 @@ OUTPUTS = {
     ("export", "folded.gz"): Output("export TRACE --folded PLACE", "stacks.folded.gz", to_stdout=False),
     ("export", "speedscope"): Output("export TRACE --speedscope PLACE", "speedscope.json"),
     ("export", "speedscope.gz"): Output("export TRACE --speedscope PLACE", "speedscope.json.gz", to_stdout=False),
+    ("export", "perfetto"): Output("export TRACE --perfetto PLACE", "tracks.json"),
+    ("export", "perfetto.gz"): Output("export TRACE --perfetto PLACE", "tracks.json.gz", to_stdout=False),
     ("save", "output"): Output("save TRACE -o PLACE", "g.tlg"),
     ("queries", "save"): Output("db queries --save PLACE", "browser", ("queries.zip", "tracelens.grass")),
 }
 """(command, parameter, or a format that its one parameter is also given) -> how to ask for it."""
 
-FORMATS = {"png", "svg", "gz", "parquet", "nodes", "folded.gz", "speedscope.gz"}
+FORMATS = {"png", "svg", "gz", "parquet", "nodes", "folded.gz", "speedscope.gz", "perfetto.gz"}
 
 ELSEWHERE = {
     **{
@@ -456,7 +458,7 @@ def test_no_output_lies_in_the_folder_of_another(run: Run, trace_file: Path, tmp
         ("save TRACE -o .", ".: is a folder; name a file"),
         ("export TRACE -o nowhere/x.csv", "nowhere/x.csv: cannot be written: there is no folder nowhere"),
         ("export TRACE -o nowhere/x.graphml", "nowhere/x.graphml: cannot be written: there is no folder nowhere"),
-        ("export TRACE", "say what to write: --output, --folded, --speedscope"),
+        ("export TRACE", "say what to write: --output, --folded, --speedscope, --perfetto"),
         ("export TRACE -f csv --folded x", "--format goes with --output"),
         ("export TRACE --folded x.json", "--folded: x.json: .json stands for JSON, and this is folded stacks; name a"),
         ("export TRACE --speedscope x.html", "--speedscope: x.html: .html stands for a page, and this is JSON"),

@@ -15,6 +15,7 @@ from tracelens_graph.cli.common import load
 from tracelens_graph.cli.options import CacheOption, Trace, Written
 from tracelens_graph.cli.outputs import say_written, size_of
 from tracelens_graph.files import file_name, is_stdout, replacing, stem
+from tracelens_graph.marks import GENERATOR
 
 if TYPE_CHECKING:
     from tracelens_graph.graph.core import Core
@@ -69,6 +70,15 @@ def export(
         ),
         Written((".folded", ".gz")),
     ] = None,
+    perfetto: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            show_default=False,
+            help="The trace again, with tracks of what is known of GPU work, for ui.perfetto.dev: .json or .json.gz.",
+        ),
+        Written((".json", ".gz")),
+    ] = None,
     cache: CacheOption = False,
 ) -> None:
     """Write the graph, or what is known of its GPU time, for other programs.
@@ -79,11 +89,13 @@ def export(
     Example: tracelens-graph export trace.json.gz -o trace.graphml
 
     Example: tracelens-graph export trace.json.gz --speedscope speedscope.json --folded stacks.folded
+
+    Example: tracelens-graph export trace.json.gz --perfetto with-tracks.json.gz
     """
-    ways = ((folded, _FOLDED), (speedscope, _SPEEDSCOPE))
+    ways = ((folded, _FOLDED), (speedscope, _SPEEDSCOPE), (perfetto, _PERFETTO))
     wanted = [(path, way) for path, way in ways if path is not None]
     if output is None and not wanted:
-        raise typer.BadParameter("say what to write: --output, --folded, --speedscope")
+        raise typer.BadParameter("say what to write: --output, --folded, --speedscope, --perfetto")
     if output is None and format is not None:
         raise typer.BadParameter("--format goes with --output")
     if output is not None:
@@ -138,6 +150,19 @@ def _speedscope(core: Core, file: BinaryIO) -> str:
     return f"{write_speedscope(core.everything, _title(core), file):,} frames, {_gpu_ms(core)} of GPU time"
 
 
+def _perfetto(core: Core, file: BinaryIO) -> str:
+    from tracelens_graph.reports.progress import progress_on_terminal
+    from tracelens_graph.reports.tracks import track_entries, tracks
+    from tracelens_graph.stores.cut import entries, origin_ns, whole, write_entries
+
+    with progress_on_terminal("copying") as progress:
+        texts = entries(whole(core), progress)
+    found = tracks(core.everything)
+    ours = track_entries(core.everything, found, origin_ns(core))
+    write_entries([*texts, *ours], {**core.info.metadata, "generator": GENERATOR}, file, packed=False)
+    return f"{len(texts):,} entries of the trace, {len(found)} tracks of {len(ours):,} entries beside them"
+
+
 def _title(core: Core) -> str:
     rank = "" if core.info.rank is None else f", rank {core.info.rank}"
     return f"GPU time of {stem(file_name(core.info.source))}{rank}"
@@ -148,4 +173,5 @@ def _gpu_ms(core: Core) -> str:
 
 
 _FOLDED = _Way(_folded, "flamegraph.pl --countname ns, or speedscope.app", has_mark=False)
+_PERFETTO = _Way(_perfetto, "ui.perfetto.dev, Open trace file")
 _SPEEDSCOPE = _Way(_speedscope, "speedscope.app, Browse")

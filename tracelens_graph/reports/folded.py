@@ -85,13 +85,14 @@ def write_folded(w: Window, file: BinaryIO) -> int:
 def _paths(one: Stacks, texts: list[str]) -> Iterator[tuple[int, list[str]]]:
     """Each frame with GPU events of its own, and the names from the outermost one to it."""
     parent, name = one.parent.tolist(), one.name.tolist()
-    depth, upper = [], []  # upper: of the frames above, and itself, the innermost that stands before a gap
+    depth: list[int] = []
+    upper: list[int] = []  # of a frame and those above it the innermost that stands before a gap
     for frame, above in enumerate(parent):
         depth.append(depth[above] + 1 if above >= 0 else 1)
         upper.append(frame if depth[frame] <= DEEPEST // 2 else upper[above])
 
     def up(frame: int, most: int) -> list[str]:
-        found = []
+        found: list[str] = []
         while frame >= 0 and len(found) < most:
             found.append(texts[name[frame]])
             frame = parent[frame]

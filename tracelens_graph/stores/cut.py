@@ -32,6 +32,7 @@ _THREAD_NAMES = {b'"thread_name"', b'"thread_sort_index"'}
 _ARROW_ENDS = ("s", "t", "f")
 _NOT_A_NODE, _OUTSIDE, _INSIDE = range(3)
 _NEVER = -(2**63)
+_FAR = 2**62
 
 
 @dataclass(frozen=True)
@@ -126,8 +127,17 @@ def write_piece(
 
 def times_ns(core: Core, texts: Sequence[Raw]) -> np.ndarray:
     """Times as the file shows them, in microseconds, as times of its graph in ns."""
-    origin = core.info.start_epoch_ns - epoch_ns(core.info.metadata.get("baseTimeNanoseconds"))
-    return digits_to_ns(texts) - origin
+    return digits_to_ns(texts) - origin_ns(core)
+
+
+def origin_ns(core: Core) -> int:
+    """What the start of a graph is in the times that its file shows, ns."""
+    return core.info.start_epoch_ns - epoch_ns(core.info.metadata.get("baseTimeNanoseconds"))
+
+
+def whole(core: Core) -> Piece:
+    """All that is in the file, what lies before the first and behind the last node included."""
+    return Piece(core, -_FAR, _FAR, np.arange(len(core.columns)))
 
 
 def entries(piece: Piece, progress: Callable[[int, int], None] | None = None) -> list[bytes]:

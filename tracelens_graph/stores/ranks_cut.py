@@ -20,6 +20,7 @@ from tracelens_graph.graph.links import DEPENDENCY_ID
 from tracelens_graph.marks import GENERATOR
 from tracelens_graph.schema import DEVICE_KINDS
 from tracelens_graph.stores.cut import Piece, entries, times_ns, write_entries
+from tracelens_graph.texts import microseconds
 
 ARROW = "collective"
 """Category of the arrows between the ranks."""
@@ -204,7 +205,7 @@ class _Rank:
             first_ns: from when on times count.
         """
         for entry, ns in zip(self._timed, (self.times - first_ns).tolist(), strict=True):
-            entry["ts"] = Raw(_microseconds(ns))
+            entry["ts"] = Raw(microseconds(ns))
         for entry in self._entries:
             if _phase(entry) == "M":
                 if bytes(entry.get("name", b"")) in _RENAMED:
@@ -260,7 +261,7 @@ def _arrow(joined: Joined, number: int, ranks: Sequence[_Rank], first_ns: int) -
         rank = ranks[place]
         pid, tid = rank.core.threads[rank.core.columns.thread[row]]
         end = {"ph": "s" if at == 0 else "f" if at == last else "t", "cat": ARROW, "name": joined.name, "id": number}
-        where = {"pid": rank.pid(pid), "tid": tid, "ts": Raw(_microseconds(start - first_ns))}
+        where = {"pid": rank.pid(pid), "tid": tid, "ts": Raw(microseconds(start - first_ns))}
         yield msgspec.json.encode({**end, **where, **({"bp": "e"} if at == last else {})})
 
 
@@ -285,15 +286,6 @@ def _common(metadata: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         elif all(one == value for one in told):
             found[key] = value
     return found
-
-
-def _microseconds(ns: int) -> bytes:
-    """A time as JSON, exact.
-
-    >>> _microseconds(1_234_005)
-    b'1234.005'
-    """
-    return b"%s%d.%03d" % (b"-" if ns < 0 else b"", *divmod(abs(ns), 1000))
 
 
 def _integer(text: Raw) -> int | None:

@@ -1,0 +1,156 @@
+"""Tracks beside a trace: what they hold, that they nest, and that the trace itself stays what it was."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from handmade import small_trace, span
+
+from corpus import chosen_traces, loaded, parametrize
+from tracelens_graph.analyses.critical_path.critical_path import critical_path
+from tracelens_graph.analyses.idle.idle import idle_parts
+from tracelens_graph.graph.core import Core
+from tracelens_graph.loading import load_core
+from tracelens_graph.marks import GENERATOR
+from tracelens_graph.reports import tracks as module
+from tracelens_graph.reports.tracks import CATEGORY, Track, track_entries, tracks
+from tracelens_graph.stores.cut import entries, origin_ns, whole, write_entries
+
+GPU = {"device": 0, "stream": 7}
+
+
+def by_title(core: Core) -> dict[str, Track]:
+    return {track.title: track for track in tracks(core.everything)}
+
+
+def written(core: Core) -> bytes:
+    """The file as `export --perfetto` writes it."""
+    ours = track_entries(core.everything, tracks(core.everything), origin_ns(core))
+    file = io.BytesIO()
+    top = {**core.info.metadata, "generator": GENERATOR}
+    write_entries([*entries(whole(core)), *ours], top, file, packed=False)
+    return file.getvalue()
+
+
+def assert_nested(slices: list[tuple[int, int]]) -> None:
+    """Slices, as begin and end, in the order of the file, are within one another or apart."""
+    open_ends: list[int] = []
+    before = -(2**63)
+    for begin, end in slices:
+        assert before <= begin <= end
+        before = begin
+        while open_ends and open_ends[-1] <= begin:
+            open_ends.pop()
+        assert not open_ends or end <= open_ends[-1]
+        open_ends.append(end)
+
+
+def test_slices_of_a_small_trace() -> None:
+    found = by_title(load_core(small_trace()))
+    lead = 1_000_000  # the step begins at 1,000 us
+    told = {
+        title: [(one.name, one.start_ns + lead, one.dur_ns) for one in track.slices] for title, track in found.items()
+    }
+    assert told["GPU 0 stream 7 by module and op"] == [
+        ("(no launch in trace)", 1_001_000, 30_000),
+        ("forward", 1_100_000, 50_250),
+        ("Linear_0", 1_100_000, 50_250),
+        ("aten::addmm", 1_100_000, 50_250),
+    ]
+    assert [name for name, *_ in told["GPU 0 stream 8 by module and op"]] == ["forward", "Linear_0", "aten::addmm"]
+    ((cause, start, length),) = told["GPU 0 idle, by cause"]
+    assert (start, length) == (1_031_000, 69_000)
+    op = found["GPU 0 stream 7 by module and op"].slices[3]
+    assert op.args == {"gpu_events": 1, "gpu_us": 50.25, "uid": 6}
+    idle = found["GPU 0 idle, by cause"].slices[0].args
+    assert sum(value for name, value in idle.items() if name.endswith("_us")) == 69.0
+    assert f"{cause.replace(' ', '_')}_us" in idle
+    assert idle["uid_behind"] == 9
+
+
+def test_runs_of_one_op_are_one_slice_and_end_where_the_next_begins() -> None:
+    events = [span("cpu_op", "a", 0, 50), span("cpu_op", "b", 60, 20)]
+    for at, (launch, start, dur) in enumerate([(1, 100, 10), (5, 120, 10), (61, 140, 30), (65, 165, 10)], 1):
+        events.append(span("cuda_runtime", "cudaLaunchKernel", launch, 2, correlation=at))
+        events.append(span("kernel", "k", start, dur, 0, 7, correlation=at, **GPU))
+    track = by_title(load_core(events))["GPU 0 stream 7 by module and op"]
+    ops = [one for one in track.slices if one.name in "ab"]
+    assert [(one.name, one.start_ns, one.dur_ns, one.args["gpu_events"]) for one in ops] == [
+        ("a", 100_000, 30_000, 2),
+        ("b", 140_000, 35_000, 2),
+    ]
+    assert ops[1].args["gpu_us"] == 40.0  # time of events is not cut
+
+
+def test_modules_beyond_the_deepest_level_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    events = [span("python_function", f"nn.Module: M_{at}", 10 + at, 1000 - 2 * at) for at in range(9)]
+    events += [
+        span("cuda_runtime", "cudaLaunchKernel", 100, 5, correlation=1),
+        span("kernel", "k", 200, 3, 0, 7, correlation=1, **GPU),
+    ]
+    monkeypatch.setattr(module, "DEEPEST", 3)
+    slices = by_title(load_core(events))["GPU 0 stream 7 by module and op"].slices
+    assert [one.name for one in slices] == ["forward", "M_0", "M_1", "M_2"]
+
+
+def test_the_process_of_the_tracks_is_nobody_elses() -> None:
+    trace = small_trace()
+    trace["traceEvents"][0]["pid"] = 1_000_000
+    core = load_core(trace)
+    found = [json.loads(one) for one in track_entries(core.everything, tracks(core.everything), 0)]
+    assert {one["pid"] for one in found} == {1_000_001}
+
+
+def test_without_gpu_events_there_are_no_tracks() -> None:
+    assert tracks(load_core([span("cpu_op", "aten::mm", 1, 2)]).everything) == []
+
+
+@parametrize("path", chosen_traces())
+def test_the_trace_stays_what_it_was(path: Path) -> None:
+    before, after = loaded(path), load_core(json.loads(written(loaded(path))))
+    assert len(before.columns) == len(after.columns)
+    for name in ("kind", "start_ns", "dur_ns", "device", "stream", "correlation", "parent", "owner", "thread"):
+        assert np.array_equal(getattr(before.columns, name), getattr(after.columns, name)), name
+    names = ([core.names[code] for code in core.columns.name.tolist()] for core in (before, after))
+    assert len(set(map(tuple, names))) == 1
+    assert after.info.start_epoch_ns == before.info.start_epoch_ns
+    assert after.info.lead_ns == before.info.lead_ns
+    assert after.info.left_out.get(f"category {CATEGORY}", 0) == sum(
+        len(one.slices) for one in tracks(before.everything)
+    )
+
+
+@parametrize("path", chosen_traces())
+def test_tracks_of_real_traces(path: Path) -> None:
+    core = loaded(path)
+    found = [json.loads(one) for one in track_entries(core.everything, tracks(core.everything), 0)]
+    lanes: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    for one in found:
+        if one["ph"] == "X":
+            lanes[one["tid"]].append(one)
+    titles = {one["args"]["name"]: one["tid"] for one in found if one["name"] == "thread_name"}
+    for slices in lanes.values():
+        assert_nested([(at := round(1e3 * one["ts"]), at + round(1e3 * one["dur"])) for one in slices])
+    c, gpu = core.columns, core.gpu_rows
+    if not len(gpu):
+        assert all(title.startswith("collectives") for title in titles)
+        return
+    path_ns = sum(round(1e3 * one["dur"]) for one in lanes[titles["critical path"]])
+    assert path_ns == critical_path(core).length_ns
+    idle_ns = [sum(round(1e3 * one["dur"]) for one in lanes[at]) for title, at in titles.items() if "idle" in title]
+    idle = idle_parts(core)
+    assert sum(idle_ns) == int((idle.end - idle.start).sum())
+    streams = [title for title in titles if title.endswith("by module and op")]
+    assert len(streams) == len({(d, s) for d, s in zip(c.device[gpu].tolist(), c.stream[gpu].tolist(), strict=True)})
+    outermost = {"forward", "backward", "(no module)", "(optimizer)", "(no launch in trace)"}
+    spent = Counter[str]()
+    for title in streams:
+        for one in lanes[titles[title]]:
+            spent["outermost" if one["name"] in outermost else "inner"] += round(1e3 * one["args"]["gpu_us"])
+    assert spent["outermost"] == int(c.dur_ns[gpu].sum())

@@ -1,0 +1,238 @@
+"""What is known of GPU work as tracks for Perfetto UI, beside the events of the trace itself.
+
+Tracks are threads of a process of their own: the critical path, idle gaps by cause, collectives, and for each stream
+passes, modules and ops around its GPU events. Slices of a track nest and never overlap otherwise, as viewers ask: one
+that would reach into the next ends where that begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+import msgspec
+import numpy as np
+from msgspec import Raw
+
+from tracelens_graph.analyses.critical_path.critical_path import critical_path
+from tracelens_graph.analyses.critical_path.walk import Class
+from tracelens_graph.analyses.idle.idle import Cause, idle_parts
+from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
+from tracelens_graph.analyses.places.charging import NO_MODULE, OPTIMIZER, charged, of_optimizer
+from tracelens_graph.analyses.places.modules import PlaceTree, place_tree
+from tracelens_graph.graph.arrays import positions_by
+from tracelens_graph.graph.window import Window
+from tracelens_graph.marks import TOOL
+from tracelens_graph.reports.html.names import clean
+from tracelens_graph.texts import microseconds
+
+CATEGORY = TOOL
+"""Category of the slices. No profiler has it, so a graph of the file leaves them out."""
+
+DEEPEST = 64
+"""Levels of modules that are drawn."""
+
+_MOST_UIDS = 16
+"""Kernels of a collective that are named."""
+
+_FIRST_PID = 1_000_000
+"""Numbers of processes from which on the first free one is that of the tracks."""
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A slice of a track.
+
+    Attributes:
+        name: what it is.
+        start_ns, dur_ns: when, from the trace's start, and how long.
+        args: what a viewer shows of it.
+    """
+
+    name: str
+    start_ns: int
+    dur_ns: int
+    args: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Track:
+    """A track: slices by start, outer ones before those in them."""
+
+    title: str
+    slices: Sequence[Slice]
+
+
+def tracks(w: Window) -> list[Track]:
+    """The tracks of a window, those that have slices.
+
+    `uid` in arguments is that of the trace; times there are in us.
+    """
+    found = [*_path(w), *_idle(w), *_collectives(w), *_streams(w)]
+    return [track for track in found if track.slices]
+
+
+def track_entries(w: Window, found: Iterable[Track], origin_ns: int) -> list[bytes]:
+    """Tracks as entries of a Chrome trace's event list.
+
+    Args:
+        w: the window that they are of.
+        found: the tracks.
+        origin_ns: what the trace's start is in the times of the file, ns.
+    """
+    taken = {pid for pid, _ in w.core.threads} | {pid for pid, *_ in w.core.info.processes}
+    pid = next(number for number in count(_FIRST_PID) if number not in taken)
+    encode = msgspec.json.encode
+    entries = [
+        _named("process_name", pid, 0, name=f"{TOOL}: what is known of the GPU's work"),
+        _named("process_sort_index", pid, 0, sort_index=-1),
+    ]
+    for tid, track in enumerate(found, 1):
+        entries += [_named("thread_name", pid, tid, name=track.title)]
+        entries += [_named("thread_sort_index", pid, tid, sort_index=tid)]
+        where = {"ph": "X", "cat": CATEGORY, "pid": pid, "tid": tid}
+        for one in track.slices:
+            times = {"ts": Raw(microseconds(one.start_ns + origin_ns)), "dur": Raw(microseconds(one.dur_ns))}
+            entries.append(encode({**where, "name": one.name, **times, "args": one.args}))
+    return entries
+
+
+def _named(what: str, pid: int, tid: int, **args: Any) -> bytes:
+    return msgspec.json.encode({"ph": "M", "name": what, "pid": pid, "tid": tid, "args": args})
+
+
+def _until_next(start: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """Ends of slices that are ordered by start, cut where the next one begins."""
+    return np.minimum(end, np.append(start[1:], np.iinfo(np.int64).max))
+
+
+def _path(w: Window) -> Iterator[Track]:
+    """The critical path of all there is: segments that follow one another."""
+    if not len(w.gpu_rows):
+        return
+    path = critical_path(w)
+    nodes, slices = path.nodes, []
+    for at, (kind, start, end) in enumerate(
+        zip(path.kind.tolist(), path.start_ns.tolist(), path.end_ns.tolist(), strict=True)
+    ):
+        if end > start:
+            told = {"op": clean(nodes.op[at]), "module": clean(nodes.module[at]), "uid": nodes.uid[at]}
+            args = {"class": Class(kind).name} | {
+                name: value for name, value in told.items() if value not in ("", None)
+            }
+            slices.append(Slice(clean(nodes.name[at]) or Class(kind).name, start, end - start, args))
+    yield Track("critical path", slices)
+
+
+def _idle(w: Window) -> Iterator[Track]:
+    """The idle gaps of each device, called by the cause that most of them is due to."""
+    c, idle = w.core.columns, idle_parts(w)
+    for device, gaps in positions_by(c.device[idle.row]):
+        slices = []
+        for gap in gaps.tolist():
+            parts = {Cause(cause).name: int(ns) for cause, ns in enumerate(idle.parts[:, gap].tolist()) if ns}
+            most = max(parts, key=lambda name: parts[name], default=Cause.outside.name)
+            args: dict[str, Any] = {f"{name}_us": ns / 1e3 for name, ns in parts.items()}
+            args |= {"uid_behind": int(c.uid[idle.row[gap]])}
+            start, end = int(idle.start[gap]), int(idle.end[gap])
+            slices.append(Slice(most.replace("_", " "), start, end - start, args))
+        yield Track(f"GPU {device} idle, by cause", slices)
+
+
+def _collectives(w: Window) -> Iterator[Track]:
+    """The collectives by stream; those on the host by thread."""
+    core, c = w.core, w.core.columns
+    lanes: dict[tuple[int, int, bool], list[Slice]] = {}
+    for one in core.collectives.nodes:
+        row = one.rows[0]
+        if not w.holds(np.array([row]))[0]:
+            continue
+        lane = (int(c.thread[row]), -1, True) if one.on_host else (int(c.device[row]), int(c.stream[row]), False)
+        told = {
+            "key": one.key, "group": one.group, "group_size": one.group_size, "sequence": one.sequence,
+            "dtype": one.dtype, "in_bytes": one.in_bytes, "out_bytes": one.out_bytes, "rank": one.rank,
+        }  # fmt: skip
+        known = {name: value for name, value in told.items() if value is not None}
+        args: dict[str, Any] = {
+            name: clean(value) if isinstance(value, str) else value for name, value in known.items()
+        }
+        args["uids"] = list(one.uids[:_MOST_UIDS])
+        lanes.setdefault(lane, []).append(Slice(clean(one.kind), one.start_ns, one.end_ns - one.start_ns, args))
+    for (place, stream, on_host), slices in sorted(lanes.items()):
+        slices.sort(key=lambda one: one.start_ns)
+        starts = np.array([one.start_ns for one in slices])
+        ends = _until_next(starts, np.array([one.start_ns + one.dur_ns for one in slices]))
+        cut = [
+            Slice(one.name, one.start_ns, end - one.start_ns, one.args)
+            for one, end in zip(slices, ends.tolist(), strict=True)
+        ]
+        where = f"thread {core.threads[place][1]}" if on_host else f"GPU {place} stream {stream}"
+        yield Track(f"collectives, {clean(where)}", cut)
+
+
+def _streams(w: Window) -> Iterator[Track]:
+    """Around the GPU events of each stream the pass, the modules and the op that they are charged to."""
+    core, c = w.core, w.core.columns
+    gpu = core.device_order
+    gpu = gpu[w.holds(gpu)]
+    if not len(gpu):
+        return
+    tree = place_tree(w)
+    call, is_backward = charged(core, tree.frames, gpu)
+    linked, owner = c.parent[gpu] >= 0, c.owner[gpu].astype(np.int64)
+    texts = ["forward", "backward", NO_MODULE, OPTIMIZER, NO_LAUNCH]
+    outer = np.where(call >= 0, is_backward.astype(np.int64), 2)
+    outer[(call < 0) & linked & of_optimizer(core, gpu)] = 3
+    outer[~linked] = 4
+    levels, uids = _levels(tree, c.uid, call)
+    none = np.full(len(gpu), -1)
+    columns = [
+        (outer, none, texts),
+        *((level, uid, tree.name) for level, uid in zip(levels, uids, strict=True)),
+        (owner, np.where(owner >= 0, c.uid[owner], -1), None),
+    ]
+    step = core.step[gpu]
+    lane = np.stack((c.device[gpu], c.stream[gpu]))
+    lane_changes = np.append(True, (lane[:, 1:] != lane[:, :-1]).any(axis=0))
+    for rows in np.split(np.arange(len(gpu)), np.flatnonzero(lane_changes)[1:]):
+        start = c.start_ns[gpu[rows]]
+        dur = c.dur_ns[gpu[rows]]
+        end = _until_next(start, start + dur)
+        breaks = np.append(True, step[rows][1:] != step[rows][:-1])
+        slices = []
+        for depth, (code, uid, names) in enumerate(columns):
+            of = code[rows]
+            breaks = breaks | np.append(True, of[1:] != of[:-1])
+            first = np.flatnonzero(breaks)
+            last = np.append(first[1:], len(rows)) - 1
+            spent = np.add.reduceat(dur, first)
+            for low, high, ns in zip(first.tolist(), last.tolist(), spent.tolist(), strict=True):
+                if of[low] < 0:
+                    continue
+                name = core.names[c.name[of[low]]] if names is None else names[of[low]]
+                args = {"gpu_events": high - low + 1, "gpu_us": ns / 1e3}
+                args |= {"uid": int(uid[rows[low]])} if uid[rows[low]] >= 0 else {}
+                begin = int(start[low])
+                slices.append((begin, depth, Slice(clean(name), begin, int(end[high]) - begin, args)))
+        slices.sort(key=lambda one: one[:2])
+        device, stream = lane[:, rows[0]].tolist()
+        yield Track(f"GPU {device} stream {stream} by module and op", [one for _, _, one in slices])
+
+
+def _levels(tree: PlaceTree, uids: np.ndarray, call: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """For each level of modules, from the top, the place around each GPU event, -1 for none, and a uid of it."""
+    upper = np.arange(len(tree.above))
+    for place in np.flatnonzero(tree.depth > DEEPEST).tolist():
+        upper[place] = upper[tree.above[place]]
+    levels = min(int(tree.depth.max(initial=0)), DEEPEST)
+    places = np.full((levels, len(call)), -1, np.int64)
+    at = np.flatnonzero(call >= 0)
+    place = upper[tree.place[call[at]]]
+    while len(at):
+        places[tree.depth[place] - 1, at] = place
+        above = tree.above[place]
+        at, place = at[above >= 0], above[above >= 0]
+    uid = np.append(uids[tree.first], -1)
+    return places, np.where(places >= 0, uid[places], -1)
