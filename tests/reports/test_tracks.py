@@ -107,6 +107,22 @@ def test_the_process_of_the_tracks_is_nobody_elses() -> None:
     assert {one["pid"] for one in found} == {1_000_001}
 
 
+def test_what_a_trace_says_of_itself_breaks_no_track() -> None:
+    said = {"Process Group Name": "\ud800\x1b", "Seq": 10**30, "In msg nelems": 10**25, "dtype": "Float\0"}
+    events = [
+        span("kernel", "ncclDevKernel_AllReduce_Sum_f32_RING_LL()\ud800", 100 * at, 10, 0, 7, correlation=at, **GPU)
+        for at in (1, 2)
+    ]
+    for event in events:
+        event["args"] |= said | {"Collective name": "all\ud800reduce"}
+    core = load_core(events)
+    found = tracks(core.everything)
+    texts = [one.decode() for one in track_entries(core.everything, found, 0)]
+    assert any(track.title.startswith("collectives") for track in found)
+    assert not any("\x1b" in text or "\\u001b" in text for text in texts)
+    assert all(json.loads(text) for text in texts)
+
+
 def test_without_gpu_events_there_are_no_tracks() -> None:
     assert tracks(load_core([span("cpu_op", "aten::mm", 1, 2)]).everything) == []
 
