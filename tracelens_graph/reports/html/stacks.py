@@ -40,15 +40,12 @@ VIEWS = {
 
 
 class _Frames:
-    """Frames that grow level by level: a frame is numbered after the one that it is in.
-
-    Attributes:
-        parent, name: of each frame; the parent of the outermost is -1.
-    """
+    """Frames that grow level by level: a frame is numbered after the one that it is in."""
 
     def __init__(self) -> None:
         none = np.zeros(0, np.int64)
-        self.parent, self.name = none, none
+        self._levels = [(none, none)]
+        self._count = 0
 
     def below(self, at: np.ndarray, name: np.ndarray) -> np.ndarray:
         """For each frame `at`, -1 for none, the one of a name in it; the frame itself where the name is -1."""
@@ -57,10 +54,15 @@ class _Frames:
             return found
         names = int(name.max()) + 1
         keys, inverse = distinct((found[new] + 1) * names + name[new])
-        found[new] = len(self.parent) + inverse
-        self.parent = np.concatenate((self.parent, keys // names - 1))
-        self.name = np.concatenate((self.name, keys % names))
+        found[new] = self._count + inverse
+        self._levels.append((keys // names - 1, keys % names))
+        self._count += len(keys)
         return found
+
+    def all(self) -> tuple[np.ndarray, np.ndarray]:
+        """Of each frame the one that it is in, -1 for the outermost, and the number of its name."""
+        parents, names = zip(*self._levels, strict=True)
+        return np.concatenate(parents), np.concatenate(names)
 
 
 @dataclass(frozen=True)
@@ -222,7 +224,7 @@ def _along(w: Window, frames: _Frames, names: Names, kept: np.ndarray) -> np.nda
 def _summed(w: Window, frames: _Frames, at: np.ndarray, step: np.ndarray) -> Stacks:
     """Stacks of GPU events, in the order of the window's, whose frames are known."""
     c, gpu = w.core.columns, w.gpu_rows
-    parent, name = frames.parent, frames.name
+    parent, name = frames.all()
     if len(parent) > MOST_FRAMES:
         parent, name, at = _fewer(parent, name, at, c.dur_ns[gpu])
     earliest = np.full(len(parent), np.iinfo(np.int64).max, np.int64)
@@ -254,8 +256,8 @@ def _fewer(
     kept[np.lexsort((np.arange(len(parent)), -value))[:MOST_FRAMES]] = True
     kept |= parent < 0
     number = np.cumsum(kept) - 1
-    nearest = np.arange(len(parent))
-    while (lost := ~kept[nearest]).any():
-        nearest[lost] = parent[nearest[lost]]
+    nearest = list(range(len(parent)))
+    for frame in np.flatnonzero(~kept).tolist():  # what it is in has a smaller number
+        nearest[frame] = nearest[parent[frame]]
     above = parent[kept]
-    return np.where(above >= 0, number[above], -1), name[kept], number[nearest[at]]
+    return np.where(above >= 0, number[above], -1), name[kept], number[np.array(nearest)[at]]
