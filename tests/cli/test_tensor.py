@@ -120,7 +120,7 @@ def test_who_made_it_stays_where_the_terminal_is_narrow(run: Run, width: int) ->
     _, out, _ = run("tensor", *PAIR, "t6#2", env={"COLUMNS": str(width)})
     assert "317" in out
     (header,) = (line.split() for line in out.splitlines() if line.startswith("what"))
-    assert header[:6] == ["what", "tensor", "form", "op", "argument", "node"]
+    assert {"what", "op", "argument", "node"} <= {*header}, "tensor and form are the same in all rows"
     assert not {"module", "step"} & {*header}, "the trace has none"
 
 
