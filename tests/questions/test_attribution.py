@@ -252,7 +252,7 @@ def test_a_step() -> None:
 
 
 def test_what_cannot_be_answered() -> None:
-    with pytest.raises(AnalysisError, match="by is"):
+    with pytest.raises(AnalysisError, match="by='kernel': op or call is wanted"):
         QUESTIONS["launch_delay"](nested(), by="kernel")
     with pytest.raises(NodeNotFoundError):
         QUESTIONS["gpu_time_under"](nested(), under=10_000)

@@ -219,7 +219,7 @@ def test_what_cannot_be_asked_in_a_text(
     [
         ({"step": "abc"}, "step='abc': a whole number or null is wanted"),
         ({"step": 999}, "step 999 is not there"),
-        ({"device": 7}, "device 7 is not there"),
+        ({"device": 7, "trace": "query-steps/rank0"}, "device 7 is not there"),
         ({"stream": 1234}, "stream 1234 is not there"),
         ({"least": "x"}, "least='x': a number is wanted"),
         ({"name": 7}, "name=7: a text is wanted"),

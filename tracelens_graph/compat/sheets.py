@@ -69,7 +69,7 @@ def jax_sheets(w: Window) -> dict[str, Table]:
     """The sheets of TraceLens's report of a JAX profile, and the tables of an extension."""
     more = report_tables(w)
     tables = {**jax_tables(w), **{name: more[name] for name in more.of_extension}}
-    return {name: replace(table, columns=_cells(name, table)) for name, table in tables.items()}
+    return {name: replace(table, columns=_sizes_as_tuples(_cells(name, table))) for name, table in tables.items()}
 
 
 def pytorch_sheets(w: Window, asked: Asked) -> tuple[dict[str, Table], Mapping[str, Table]]:
@@ -126,8 +126,16 @@ def _cells(name: str, table: Table) -> dict[str, Any]:
     }
 
 
+def _sizes_as_tuples(columns: dict[str, Any]) -> dict[str, Any]:
+    """Columns with JAX's sizes as tuples: of PyTorch's, TraceLens leaves lists as they are."""
+    return {
+        column: [as_tuples(cell) for cell in cells] if column.startswith("param: ") else cells
+        for column, cells in columns.items()
+    }
+
+
 def _cell(column: str, cell: Any) -> Any:
-    if column.removesuffix("_first") in _TUPLES or column.startswith("param: "):
+    if column.removesuffix("_first") in _TUPLES:
         return as_tuples(cell)
     return None if column in _PARENT and cell in (NO_LAUNCH, UNLINKED) else cell
 

@@ -222,7 +222,7 @@ def test_a_program_of_one_host_is_of_its_own_ranks() -> None:
 def test_hosts_that_are_missing_are_said() -> None:
     proto = one_of("all-reduce", groups([0, 1, 2, 3]), X)
     ranks = TraceSet.of(load_core(gpu_profile(proto, {0: [(100, 50)], 1: [(110, 30)]}))).by_device()
-    assert ranks.notes == ("of 4 ranks 2, 3 are missing",)
+    assert ranks.notes == ("ranks 2, 3 are missing: the job has 4",)
 
 
 def test_devices_that_nobody_names_are_not_missed() -> None:
