@@ -1,18 +1,8 @@
-"""The page of a report: one file with data and code, which needs nothing else and asks nothing of a network.
-
-Names come from a trace, so nothing on the page may obey them: scripts set them as text only, and the page's policy
-lets a browser run the scripts that it was written with, load nothing, and send nothing.
-"""
+"""The page of a report: one file with data and code, which needs nothing else and asks nothing of a network."""
 
 from __future__ import annotations
 
-import json
-from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
-from hashlib import sha256
-from html import escape
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -22,23 +12,23 @@ from tracelens_graph.analyses.idle.idle_gaps import idle_gaps
 from tracelens_graph.analyses.places.modules import module_times
 from tracelens_graph.analyses.places.python_lines import python_lines
 from tracelens_graph.graph.window import Window
-from tracelens_graph.marks import GENERATOR
 from tracelens_graph.perf.devices import Architecture
 from tracelens_graph.reports.document import Facts, Finding
 from tracelens_graph.reports.html import drawn as timeline
 from tracelens_graph.reports.html import stacks
 from tracelens_graph.reports.html.names import CLASSES, Names
 from tracelens_graph.reports.html.overview import overview
-from tracelens_graph.reports.html.planes import Packed, base64, packed
+from tracelens_graph.reports.html.planes import Packed, packed
 from tracelens_graph.reports.html.roofline import roofline
+from tracelens_graph.reports.html.shell import Code, page
 from tracelens_graph.reports.html.tables import Texts, table_objects
 from tracelens_graph.table import Table
 
 WORKER = ("planes.js", "levels.js", "worker.js")
 """Scripts that run beside the page; they come first in it, too, for where it may have no worker."""
 SCRIPTS = (
-    "planes.js", "levels.js", "dom.js", "events.js", "lanes.js", "paint.js", "drawing.js", "timeline.js", "stacks.js",
-    "flame.js", "grid.js", "tables.js", "roofline.js", "overview.js", "main.js",
+    "planes.js", "levels.js", "dom.js", "views.js", "events.js", "lanes.js", "paint.js", "drawing.js", "timeline.js",
+    "stacks.js", "flame.js", "grid.js", "tables.js", "roofline.js", "overview.js", "main.js",
 )  # fmt: skip
 STYLES = ("colors.css", "page.css", "views.css", "grid.css", "print.css")
 
@@ -63,7 +53,7 @@ def report_page(
     """
     first = overview(w, about, findings, tables, complete)
     layout, body, planes = _data(w, {**tables, **_further(w)}, arch)
-    return _page(first["title"], {"overview": first, **layout}, body, planes)
+    return page(first["title"], {"overview": first, **layout}, body, planes, Code(SCRIPTS, STYLES, WORKER))
 
 
 def _further(w: Window) -> dict[str, Table]:
@@ -74,8 +64,10 @@ def _further(w: Window) -> dict[str, Table]:
     }  # fmt: skip
 
 
-def _data(w: Window, tables: Mapping[str, Table], arch: Architecture | None) -> tuple[dict[str, Any], str, str]:
-    """How columns are to be read; and what is unpacked while the first view stands: JSON and columns, compressed."""
+def _data(
+    w: Window, tables: Mapping[str, Table], arch: Architecture | None
+) -> tuple[dict[str, Any], dict[str, Any], str]:
+    """How columns are to be read; and what is unpacked while the first view stands: a body, and columns, compressed."""
     d, names, texts = timeline.drawn(w), Names(w, timeline.DRAWN_KINDS), Texts()
     merged = stacks.stacks(w, names)
     columns = timeline.columns(w, d, names)
@@ -100,44 +92,4 @@ def _data(w: Window, tables: Mapping[str, Table], arch: Architecture | None) -> 
         ],
     }  # fmt: skip
     body["texts"] = texts.listed
-    return layout, base64(json.dumps(body, allow_nan=False, separators=(",", ":")).encode()), planes
-
-
-def _page(title: str, head: Mapping[str, Any], body: str, planes: str) -> str:
-    script, style = _assets()
-    policy = (
-        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; worker-src blob:; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
-    )
-    told = json.dumps(head, allow_nan=False).replace("<", "\\u003c")
-    return "\n".join(
-        (
-            "<!DOCTYPE html>",
-            f'<html lang="en"><head><meta charset="utf-8"><meta name="generator" content="{GENERATOR}">',
-            f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
-            '<meta name="viewport" content="width=device-width">',
-            f"<title>{escape(title)}</title><style>{style}</style></head>",
-            f"<body>{_asset('page.html')}",
-            f'<script type="application/json" id="head">{told}</script>',
-            f'<script type="text/plain" id="body">{body}</script>',
-            f'<script type="text/plain" id="planes">{planes}</script>',
-            f'<script type="text/plain" id="worker">{"".join(map(_asset, WORKER))}</script>',
-            f"<script>{script}</script>",
-            "</body></html>\n",
-        )
-    )
-
-
-@cache
-def _assets() -> tuple[str, str]:
-    """The page's script and its style."""
-    return '"use strict";\n' + "".join(map(_asset, SCRIPTS)), "".join(map(_asset, STYLES))
-
-
-@cache
-def _asset(name: str) -> str:
-    return (files("tracelens_graph.reports.html") / "page" / name).read_text("utf-8")
-
-
-def _hash(text: str) -> str:
-    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
+    return layout, body, planes

@@ -1,5 +1,5 @@
-// The page: its views, what is selected in all of them, and the link that says so.
-class App {
+// The page of a report: what is selected in all of its views, and the link that says so.
+class App extends Views {
   static KEYS = [
     ["w s", "zoom in and out"],
     ["a d, ← →", "to earlier and later"],
@@ -21,39 +21,21 @@ class App {
   static MANY = 200_000;
 
   constructor() {
-    this.head = JSON.parse(document.getElementById("head").textContent);
+    super(App.KEYS);
     this.selection = -1;
     this.matches = [];
     const said = this.head.overview;
-    document.getElementById("title").textContent = said.heading;
-    document.getElementById("title").title = said.heading;
-    this.views = {
+    this.begin(said.heading, {
       overview: [new Overview(this, said), "Overview"],
       timeline: [new Timeline(this), "Timeline"],
       flame: [new Flame(this), "Flame graph"],
       tables: [new Tables(this), "Tables"],
       roofline: [new Roofline(this), "Roofline"],
-    };
-    const main = document.getElementById("main");
-    for (const [name, [view, title]] of Object.entries(this.views)) {
-      main.append(view.root);
-      this[name] = view;
-      document.getElementById("views").append(
-        el(
-          "button",
-          {
-            type: "button",
-            role: "tab",
-            id: `tab-${name}`,
-            "aria-controls": `view-${name}`,
-            onclick: () => this.go(name),
-          },
-          title,
-        ),
-      );
-    }
-    this.listen();
-    this.show("overview");
+    });
+  }
+
+  get isReady() {
+    return !!this.trace;
   }
 
   async load() {
@@ -92,30 +74,13 @@ class App {
     });
   }
 
-  show(name) {
-    if (!this.views[name]) return;
-    this.shown = name;
-    for (const [one, [view]] of Object.entries(this.views)) {
-      view.root.hidden = one !== name;
-      document.getElementById(`tab-${one}`).setAttribute("aria-selected", one === name);
-    }
-    if (name === "timeline" && this.trace) this.timeline.resize();
-    if (name === "flame" && this.trace) this.flame.draw();
+  shownNow(name) {
+    if (name === "timeline") this.timeline.resize();
+    if (name === "flame") this.flame.draw();
   }
 
-  go(name) {
-    this.show(name);
-    this.link();
-  }
-
-  link() {
-    const parts = [`view=${this.shown}`];
-    if (this.selection >= 0) parts.push(`uid=${this.trace.uid[this.selection]}`);
-    try {
-      history.replaceState(null, "", `#${parts.join("&")}`);
-    } catch {
-      // A page inside of another one may have no address of its own.
-    }
+  get linked() {
+    return this.selection >= 0 ? [`uid=${this.trace.uid[this.selection]}`] : [];
   }
 
   // Show what the address says: `#uid=…`, `#view=…`.
@@ -132,10 +97,6 @@ class App {
     const e = this.trace.ofUid(uid);
     if (e >= 0) this.select(e, from);
     else this.say(`uid ${uid} is not drawn on this page`);
-  }
-
-  say(text) {
-    document.getElementById("found").textContent = text;
   }
 
   select(e, from) {
@@ -246,75 +207,26 @@ class App {
     this.say(`${Show.count(this.place + 1)} of ${Show.count(this.matches.length)}`);
   }
 
-  theme(name) {
-    document.documentElement.dataset.theme = name;
-    if (!this.trace) return;
+  recolor() {
     this.timeline.recolor();
     this.flame.draw();
   }
 
-  listen() {
-    const search = document.getElementById("search"),
-      on = (id, act) => document.getElementById(id).addEventListener("click", act);
-    let typing = 0;
-    search.addEventListener("input", () => {
-      if (!this.trace) return;
-      clearTimeout(typing);
-      if (this.trace.n < App.MANY) this.search(search.value);
-      else typing = setTimeout(() => this.search(search.value), 200);
-    });
-    search.addEventListener("keydown", (event) => {
-      if (event.key === "Enter") this.next(event.shiftKey ? -1 : 1);
-      if (event.key === "Escape") {
-        this.search("");
-        search.blur();
-      }
-      event.stopPropagation();
-    });
-    on("next", () => this.next(1));
-    on("before", () => this.next(-1));
-    const dark = matchMedia("(prefers-color-scheme: dark)");
-    const isDark = () =>
-      document.documentElement.dataset.theme ? document.documentElement.dataset.theme === "dark" : dark.matches;
-    on("theme", () => this.theme(isDark() ? "light" : "dark"));
-    dark.addEventListener("change", () => this.trace && this.theme(document.documentElement.dataset.theme || ""));
-    const keys = document.getElementById("keys");
-    keys.append(
-      el("h2", {}, "Keys"),
-      el("dl", {}, ...App.KEYS.flatMap(([key, says]) => [el("dt", {}, key), el("dd", {}, says)])),
-      el("button", { type: "button", onclick: () => keys.close() }, "Close"),
-    );
-    on("help", () => keys.showModal());
-    addEventListener("hashchange", () => this.trace && this.follow());
-    addEventListener("keydown", (event) => this.key(event));
-    addEventListener("beforeprint", () => this.print(true));
-    addEventListener("afterprint", () => this.print(false));
+  // Among many events a search waits for the end of a word.
+  get searchDelay() {
+    return this.trace.n < App.MANY ? 0 : 200;
   }
 
-  print(isPrinted) {
-    if (!this.trace) return;
-    for (const grid of [this.tables.grid, this.flame.grid])
-      if (grid) {
-        grid.isPrinted = isPrinted;
-        grid.fill(true);
-      }
+  get grids() {
+    return [this.tables.grid, this.flame.grid];
   }
 
-  key(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName))
-      return;
-    if (!this.trace || document.getElementById("keys").open) return;
-    const { key } = event,
-      names = Object.keys(this.views);
-    if (key === "/") document.getElementById("search").focus();
-    else if (key === "?") document.getElementById("keys").showModal();
-    else if (key >= "1" && key <= String(names.length)) this.go(names[key - 1]);
-    else if (key === "n" || key === "N") this.next(key === "n" ? 1 : -1);
-    else if (key === "Escape") {
-      this.search("");
-      this.select(-1, "key");
-    } else if (key === "Enter" || !(this.shown === "timeline" && this.timeline.key(key))) return;
-    event.preventDefault();
+  unselect() {
+    this.select(-1, "key");
+  }
+
+  viewKey(key) {
+    return this.shown === "timeline" && this.timeline.key(key);
   }
 }
 

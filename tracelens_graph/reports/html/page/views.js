@@ -1,0 +1,130 @@
+// What every page has: views behind tabs, light and dark, keys, search, printing, and an address that says what is shown.
+class Views {
+  // keys: [key, what it does], for the list of keys.
+  constructor(keys) {
+    this.head = JSON.parse(document.getElementById("head").textContent);
+    this.keys = keys;
+  }
+
+  // views: {name: [view, title]}; the first one is shown.
+  begin(heading, views) {
+    document.getElementById("title").textContent = heading;
+    document.getElementById("title").title = heading;
+    this.views = views;
+    for (const [name, [view, title]] of Object.entries(views)) {
+      document.getElementById("main").append(view.root);
+      this[name] = view;
+      document.getElementById("views").append(
+        el(
+          "button",
+          {
+            type: "button",
+            role: "tab",
+            id: `tab-${name}`,
+            "aria-controls": `view-${name}`,
+            onclick: () => this.go(name),
+          },
+          title,
+        ),
+      );
+    }
+    this.listen();
+    this.show(Object.keys(views)[0]);
+  }
+
+  show(name) {
+    if (!this.views[name]) return;
+    this.shown = name;
+    for (const [one, [view]] of Object.entries(this.views)) {
+      view.root.hidden = one !== name;
+      document.getElementById(`tab-${one}`).setAttribute("aria-selected", one === name);
+    }
+    if (this.isReady) this.shownNow(name);
+  }
+
+  go(name) {
+    this.show(name);
+    this.link();
+  }
+
+  link() {
+    try {
+      history.replaceState(null, "", `#${[`view=${this.shown}`, ...this.linked].join("&")}`);
+    } catch {
+      // A page inside of another one may have no address of its own.
+    }
+  }
+
+  say(text) {
+    document.getElementById("found").textContent = text;
+  }
+
+  theme(name) {
+    document.documentElement.dataset.theme = name;
+    if (this.isReady) this.recolor();
+  }
+
+  listen() {
+    const search = document.getElementById("search"),
+      on = (id, act) => document.getElementById(id).addEventListener("click", act);
+    let typing = 0;
+    search.addEventListener("input", () => {
+      if (!this.isReady) return;
+      clearTimeout(typing);
+      if (!this.searchDelay) this.search(search.value);
+      else typing = setTimeout(() => this.search(search.value), this.searchDelay);
+    });
+    search.addEventListener("keydown", (event) => {
+      if (event.key === "Enter") this.next(event.shiftKey ? -1 : 1);
+      if (event.key === "Escape") {
+        this.search("");
+        search.blur();
+      }
+      event.stopPropagation();
+    });
+    on("next", () => this.next(1));
+    on("before", () => this.next(-1));
+    const dark = matchMedia("(prefers-color-scheme: dark)");
+    const isDark = () =>
+      document.documentElement.dataset.theme ? document.documentElement.dataset.theme === "dark" : dark.matches;
+    on("theme", () => this.theme(isDark() ? "light" : "dark"));
+    dark.addEventListener("change", () => this.isReady && this.theme(document.documentElement.dataset.theme || ""));
+    const keys = document.getElementById("keys");
+    keys.append(
+      el("h2", {}, "Keys"),
+      el("dl", {}, ...this.keys.flatMap(([key, says]) => [el("dt", {}, key), el("dd", {}, says)])),
+      el("button", { type: "button", onclick: () => keys.close() }, "Close"),
+    );
+    on("help", () => keys.showModal());
+    addEventListener("hashchange", () => this.isReady && this.follow());
+    addEventListener("keydown", (event) => this.key(event));
+    addEventListener("beforeprint", () => this.print(true));
+    addEventListener("afterprint", () => this.print(false));
+  }
+
+  print(isPrinted) {
+    if (!this.isReady) return;
+    for (const grid of this.grids)
+      if (grid) {
+        grid.isPrinted = isPrinted;
+        grid.fill(true);
+      }
+  }
+
+  key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName))
+      return;
+    if (!this.isReady || document.getElementById("keys").open) return;
+    const { key } = event,
+      names = Object.keys(this.views);
+    if (key === "/") document.getElementById("search").focus();
+    else if (key === "?") document.getElementById("keys").showModal();
+    else if (key >= "1" && key <= String(names.length)) this.go(names[key - 1]);
+    else if (key === "n" || key === "N") this.next(key === "n" ? 1 : -1);
+    else if (key === "Escape") {
+      this.search("");
+      this.unselect();
+    } else if (key === "Enter" || !this.viewKey(key)) return;
+    event.preventDefault();
+  }
+}
