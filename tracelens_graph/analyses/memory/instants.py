@@ -1,0 +1,196 @@
+"""The `[memory]` instants of a trace with what the profiler wrote beside them: device, address, totals.
+
+The graph keeps time, bytes and the index of the device; all else stays in the file and is read when somebody asks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.traversals import rows_of_kind
+from tracelens_graph.graph.window import Window
+from tracelens_graph.schema import Kind
+
+NO_VALUE = -(2**63)
+"""Stands for what was not recorded."""
+
+CPU = "cpu"
+
+_DEVICE_TYPES = {
+    0: CPU, 1: "cuda", 2: "mkldnn", 3: "opengl", 4: "opencl", 5: "ideep", 6: "hip", 7: "fpga", 8: "maia", 9: "xla",
+    10: "vulkan", 11: "metal", 12: "xpu", 13: "mps", 14: "meta", 15: "hpu", 16: "ve", 17: "lazy", 18: "ipu",
+    19: "mtia", 20: "privateuseone",
+}  # fmt: skip
+"""`Device Type` as PyTorch numbers them (c10/core/DeviceType.h)."""
+
+_ARGUMENTS = ("Device Type", "Device Id", "Addr", "Total Allocated", "Total Reserved")
+_AT_ONCE = 65536
+_WHOLE = re.compile(r"-?[0-9]{1,20}")
+
+
+@dataclass(frozen=True)
+class Instants:
+    """Allocations and releases, device by device in the order of time; those of one moment in the order of the file.
+
+    Attributes:
+        rows: their rows.
+        device: place of each one's device in `devices`.
+        devices: names of devices: accelerators by index, then the CPU. Each has instants.
+        change: bytes, positive where they were allocated.
+        address: of the block; NO_VALUE where it is not recorded.
+        allocated: total of the allocator behind the change; where it is not recorded, by the sum of changes.
+        reserved: what the allocator holds of the device then; NO_VALUE where that is not recorded.
+        is_summed: per device, whether any of `allocated` is a sum.
+        failed: rows of allocations that failed for want of memory; they are none of the above.
+    """
+
+    rows: np.ndarray
+    device: np.ndarray
+    devices: tuple[str, ...]
+    change: np.ndarray
+    address: np.ndarray
+    allocated: np.ndarray
+    reserved: np.ndarray
+    is_summed: np.ndarray
+    failed: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def of_devices(self) -> Iterator[tuple[str, slice]]:
+        """Each device, and where its instants stand."""
+        ends = np.cumsum(np.bincount(self.device, minlength=len(self.devices))).tolist()
+        for name, low, high in zip(self.devices, [0, *ends], ends, strict=False):
+            yield name, slice(low, high)
+
+
+def instants_of(core: Core) -> Instants:
+    """The allocations and releases of a trace, read from its file the first time only.
+
+    Raises:
+        ChangedTraceError: the file is no longer the one that was loaded.
+    """
+    return core.everything.once(_instants)
+
+
+def _instants(w: Window) -> Instants:
+    core, c = w.core, w.core.columns
+    rows = rows_of_kind(c, (Kind.MemoryEvent,))
+    failures = np.array([_is_failure(name) for name in core.names] or [False], bool)
+    told = c.bytes[rows] != NO_VALUE
+    failed = failures[c.name[rows]] if len(rows) else told
+    failed, rows = rows[failed], rows[told & ~failed]
+    if not len(rows):
+        none = np.zeros(0, np.int64)
+        return Instants(rows, none, (), none, none, none, none, np.zeros(0, bool), failed)
+    kind, index, address, allocated, reserved = _arguments(core, rows)
+    index = np.where(index == NO_VALUE, c.device[rows], index)
+    kinds, device = np.unique(np.stack((kind, index), axis=1), axis=0, return_inverse=True)
+    names = [_device_name(*pair) for pair in kinds.tolist()]
+    known = sorted(set(names), key=lambda name: (name.startswith(CPU), name.partition(":")[0], _number(name)))
+    device = np.array([known.index(name) for name in names], np.int64)[device.reshape(-1)]
+    order = np.lexsort((c.uid[rows], c.start_ns[rows], device))
+    rows, device = rows[order], device[order]
+    address, allocated, reserved = address[order], allocated[order], reserved[order]
+    change = c.bytes[rows].astype(np.int64)
+    is_summed = np.zeros(len(known), bool)
+    is_summed[device[allocated == NO_VALUE]] = True
+    found = Instants(rows, device, tuple(known), change, address, allocated, reserved, is_summed, failed)
+    for place, (_, here) in enumerate(found.of_devices()):
+        if is_summed[place]:
+            allocated[here] = _summed(change[here], address[here], allocated[here])
+    return found
+
+
+def _is_failure(name: str) -> bool:
+    return "outofmemory" in re.sub(r"[^a-z]", "", name.lower())
+
+
+def _device_name(kind: int, index: int) -> str:
+    if kind == NO_VALUE:  # of old PyTorch
+        return CPU if index < 0 else f"device:{index}"
+    name = _DEVICE_TYPES.get(kind, f"type{kind}")
+    return name if index < 0 else f"{name}:{index}"
+
+
+def _number(name: str) -> int:
+    return int(name.partition(":")[2] or -1)
+
+
+def _summed(change: np.ndarray, address: np.ndarray, allocated: np.ndarray) -> np.ndarray:
+    """Totals, those that are missing by the sum of changes: from the first one that is there, else from what was there
+    from the beginning, which is what is released but never allocated."""
+    total, told = np.cumsum(change), allocated != NO_VALUE
+    if told.any():
+        first = int(np.argmax(told))
+        return np.where(told, allocated, total + (allocated[first] - total[first]))
+    freed = np.flatnonzero(change < 0)
+    total = total - int(change[freed[releases(address, change)[0][freed] < 0]].sum())
+    return np.asarray(total - min(int(total.min()), 0))
+
+
+def releases(address: np.ndarray, change: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Which release belongs to which allocation: the next change at its address.
+
+    Args:
+        address: address of each change, of one device in the order of time.
+        change: bytes, positive where they were allocated.
+
+    Returns:
+        For each release the place of its allocation, -1 for none, and for each other change -1; for each allocation
+        the place of the next change at its address, -1 for none, and for each other change -1. That next change is
+        another allocation where the release was not recorded.
+    """
+    allocation, following = np.full(len(address), -1, np.int64), np.full(len(address), -1, np.int64)
+    known = np.flatnonzero((address != NO_VALUE) & (change != 0))
+    known = known[np.argsort(address[known], kind="stable")]
+    before, behind = known[:-1], known[1:]
+    same = (address[before] == address[behind]) & (change[before] > 0)
+    before, behind = before[same], behind[same]
+    following[before] = behind
+    freed = change[behind] < 0
+    allocation[behind[freed]] = before[freed]
+    return allocation, following
+
+
+def _arguments(core: Core, rows: np.ndarray) -> list[np.ndarray]:
+    """The arguments of events, as they stand in the file; an array each."""
+    uids = core.columns.uid[rows]
+    found = [np.full(len(rows), NO_VALUE, np.int64) for _ in _ARGUMENTS]
+    order = np.argsort(uids)
+    for low in range(0, len(order), _AT_ONCE):
+        here = order[low : low + _AT_ONCE]
+        events = core.details.events(uids[here].tolist())
+        told = [_args(events.get(uid)) for uid in uids[here].tolist()]
+        for name, values in zip(_ARGUMENTS, found, strict=True):
+            values[here] = _numbers([one.get(name) for one in told])
+    return found
+
+
+def _args(event: dict[str, Any] | None) -> dict[str, Any]:
+    args = event.get("args") if event else None
+    return args if isinstance(args, dict) else {}
+
+
+def _numbers(values: Sequence[Any]) -> np.ndarray:
+    if all(type(value) is int for value in values):
+        try:
+            return np.array(values, np.int64)
+        except OverflowError:  # addresses of 64 bits
+            pass
+    return np.fromiter(_whole(values), np.int64, len(values))
+
+
+def _whole(values: Iterable[Any]) -> Iterator[int]:
+    for value in values:
+        if isinstance(value, str) and _WHOLE.fullmatch(value):
+            value = int(value)
+        if isinstance(value, float) and abs(value) < 2**62:
+            value = int(value)
+        yield (value + 2**63) % 2**64 - 2**63 if type(value) is int and abs(value) < 2**64 else NO_VALUE
