@@ -5,14 +5,11 @@ class Flame {
   static DEEPEST = 600;
   static PASSES = ["forward", "backward", "optimizer", "none"];
 
-  constructor(app) {
+  constructor(app, title = "Flame graph of GPU time") {
     this.app = app;
-    this.root = el("section", {
-      class: "flame",
-      id: "view-flame",
-      role: "tabpanel",
-      "aria-label": "Flame graph of GPU time",
-    });
+    this.title = title;
+    this.root = el("section", { class: "flame", id: "view-flame", role: "tabpanel", "aria-label": title });
+    this.checks = {};
   }
 
   start(trace) {
@@ -31,42 +28,38 @@ class Flame {
       el("option", { value: 0 }, "all steps"),
       ...flame.steps.map((name, k) => el("option", { value: k + 1 }, name)),
     );
-    this.checks = {};
-    const check = (name, label) =>
-      el(
-        "label",
-        {},
-        (this.checks[name] = el("input", {
-          type: "checkbox",
-          onchange: (event) => this.set({ [name]: event.target.checked }),
-        })),
-        label,
-      );
+    Object.assign(this, { views, step });
+    this.stage(
+      views,
+      flame.steps.length ? step : null,
+      this.check("byTime", "by time"),
+      this.check("isInverted", "inverted"),
+      this.check("collapsed", "collapse chains"),
+    );
+    this.compute();
+  }
+
+  // A box that sets an option.
+  check(name, label) {
+    this.checks[name] = el("input", {
+      type: "checkbox",
+      onchange: (event) => this.set({ [name]: event.target.checked }),
+    });
+    return el("label", {}, this.checks[name], label);
+  }
+
+  // What is drawn on, below the controls, and the table that says the same.
+  stage(...controls) {
     this.crumbs = el("nav", { class: "crumbs", "aria-label": "Zoomed to" });
     this.matched = el("output", { class: "matched" });
     this.canvas = el("canvas", {
       tabIndex: 0,
       role: "img",
-      "aria-label": "Flame graph of GPU time. The table below it says the same.",
+      "aria-label": `${this.title}. The table below it says the same.`,
     });
     this.box = el("div", { class: "frames" }, this.canvas);
     this.list = el("div", { class: "twin" });
-    Object.assign(this, { views, step });
-    this.root.append(
-      el(
-        "div",
-        { class: "bar" },
-        views,
-        flame.steps.length ? step : null,
-        check("byTime", "by time"),
-        check("isInverted", "inverted"),
-        check("collapsed", "collapse chains"),
-        this.matched,
-      ),
-      this.crumbs,
-      this.box,
-      this.list,
-    );
+    this.root.append(el("div", { class: "bar" }, ...controls, this.matched), this.crumbs, this.box, this.list);
     this.grid = new Grid(this.list, "Frames");
     this.canvas.addEventListener("pointermove", (event) => this.hover(event));
     this.canvas.addEventListener("pointerleave", () => Tip.hide());
@@ -77,7 +70,6 @@ class Flame {
       this.zoom(box.chain[0]);
     });
     new ResizeObserver(() => this.draw()).observe(this.box);
-    this.compute();
   }
 
   set(options) {
@@ -91,6 +83,10 @@ class Flame {
     this.made = Stacks.of(this.trace.columns, view, step, isInverted);
     this.views.value = view;
     this.step.value = step;
+    this.refresh();
+  }
+
+  refresh() {
     for (const [name, box] of Object.entries(this.checks)) box.checked = this.options[name];
     this.draw();
     this.listFrames();
@@ -125,7 +121,7 @@ class Flame {
     this.boxes = Stacks.boxes(made, this.zoomed, {
       ...options,
       least: 0.5 / width,
-      isApart: (frame) => Flame.PASSES.includes(trace.body.classes[trace.classOf[made.name[frame]]]),
+      isApart: (frame) => this.isApart(frame),
     });
     const rows = Math.min(
       this.boxes.reduce((most, box) => Math.max(most, box.row + 1), 1),
@@ -137,7 +133,7 @@ class Flame {
     this.canvas.style.width = `${width}px`;
     this.canvas.style.height = `${height}px`;
     const context = this.canvas.getContext("2d", { alpha: false });
-    const palette = new Palette(trace.body.classes, []);
+    const palette = this.palette();
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.fillStyle = palette.backCss;
     context.fillRect(0, 0, width, height);
@@ -145,27 +141,47 @@ class Flame {
     context.textBaseline = "middle";
     this.width = width;
     for (const box of this.boxes) {
-      const told = this.telling(box.chain),
-        isLit = !trace.lit || box.chain.some((frame) => trace.lit[made.name[frame]]);
-      const of = trace.classOf[made.name[told]];
+      const isLit = !trace.lit || box.chain.some((frame) => trace.lit[made.name[frame]]);
       const x = box.x * width,
         y = box.row * Flame.ROW,
         size = box.width * width;
       context.globalAlpha = isLit ? 1 : 0.2;
-      context.fillStyle = palette.css[of];
-      context.fillRect(x, y, Math.max(size - (size > 3 ? 1 : 0), 0.5), Flame.ROW - 1);
+      const ink = this.fill(context, palette, box, x, y, Math.max(size - (size > 3 ? 1 : 0), 0.5), Flame.ROW - 1);
       if (size > 30) {
         context.save();
         context.beginPath();
         context.rect(x, y, size - 5, Flame.ROW);
         context.clip();
-        context.fillStyle = isLit ? palette.ink[of] : palette.textCss;
+        context.fillStyle = isLit ? ink : palette.textCss;
         context.fillText(this.fitted(context, box.chain, size - 10), x + 4, y + Flame.ROW / 2);
         context.restore();
       }
       context.globalAlpha = 1;
     }
     this.drawCrumbs();
+    this.tellMatched();
+  }
+
+  palette() {
+    return new Palette(this.trace.body.classes, []);
+  }
+
+  // Whether a frame stays apart from those below it.
+  isApart(frame) {
+    const { trace } = this;
+    return Flame.PASSES.includes(trace.body.classes[trace.classOf[this.made.name[frame]]]);
+  }
+
+  // Draw a box; the colour of its label.
+  fill(context, palette, box, ...place) {
+    const of = this.trace.classOf[this.made.name[this.telling(box.chain)]];
+    context.fillStyle = palette.css[of];
+    context.fillRect(...place);
+    return palette.ink[of];
+  }
+
+  tellMatched() {
+    const { made, trace } = this;
     const total = trace.lit ? Stacks.matched(made, trace.lit) : 0;
     this.matched.textContent = trace.lit ? `matched: ${Show.span(total)} (${Show.percent(total, made.sum)})` : "";
     this.matchedNs = total;
@@ -200,17 +216,21 @@ class Flame {
         },
         text,
       );
-    const all = crumb(-1, `GPU time ${Show.span(made.sum)}`);
     this.crumbs.replaceChildren(
-      all,
+      crumb(-1, this.wholeSays()),
       ...this.path(this.zoomed).flatMap((frame) => [
         el("span", {}, "›"),
-        crumb(
-          frame,
-          `${Show.cut(this.trace.shortName(made.name[frame]), 48)} ${Show.percent(made.total[frame], made.sum)}`,
-        ),
+        crumb(frame, `${Show.cut(this.trace.shortName(made.name[frame]), 48)} ${this.shareSays(frame)}`),
       ]),
     );
+  }
+
+  wholeSays() {
+    return `GPU time ${Show.span(this.made.sum)}`;
+  }
+
+  shareSays(frame) {
+    return Show.percent(this.made.total[frame], this.made.sum);
   }
 
   at(x, y) {
@@ -225,16 +245,20 @@ class Flame {
     const box = this.at(event.offsetX, event.offsetY);
     this.canvas.classList.toggle("over", !!box);
     if (!box) return Tip.hide();
+    Tip.at(event, this.says(box));
+  }
+
+  says(box) {
     const { made } = this,
       frame = box.chain[0];
-    Tip.at(event, [
+    return [
       ...Flame.few(box.chain).map((one) => ["name", one < 0 ? "…" : this.trace.body.names[made.name[one]]]),
       ["", `${Show.span(made.total[frame])}, ${Show.percent(made.total[frame], made.sum)} of the GPU time`],
       [
         "dim",
         `${Show.count(made.count[frame])} GPU events; own ${Show.span(box.chain.reduce((sum, one) => sum + made.own[one], 0))}`,
       ],
-    ]);
+    ];
   }
 
   // Both ends of a long chain, with -1 for what is left out.
@@ -244,7 +268,7 @@ class Flame {
 
   // The frames below the one that is zoomed to, as a table.
   listFrames() {
-    const { made, trace } = this,
+    const { made } = this,
       inside = [];
     const base = this.path(this.zoomed).length;
     const walk = [[this.zoomed, base]];
@@ -258,32 +282,7 @@ class Flame {
     }
     inside.sort((a, b) => made.total[b[0]] - made.total[a[0]]);
     this.grid.show({
-      columns: [
-        { heading: "frame", kind: "text", cells: inside.map(([frame]) => trace.body.names[made.name[frame]]) },
-        { heading: "depth", kind: "number", digits: 0, cells: inside.map(([, depth]) => depth) },
-        {
-          heading: "total",
-          unit: "ms",
-          kind: "number",
-          digits: 6,
-          cells: inside.map(([frame]) => made.total[frame] / 1e6),
-        },
-        {
-          heading: "own",
-          unit: "ms",
-          kind: "number",
-          digits: 6,
-          cells: inside.map(([frame]) => made.own[frame] / 1e6),
-        },
-        {
-          heading: "%",
-          kind: "number",
-          digits: 2,
-          cells: inside.map(([frame]) => (100 * made.total[frame]) / (made.sum || 1)),
-        },
-        { heading: "GPU events", kind: "number", digits: 0, cells: inside.map(([frame]) => made.count[frame]) },
-        { heading: "longest", kind: "uid", cells: inside.map(([frame]) => made.uid[frame]) },
-      ],
+      columns: this.frameColumns(inside),
       rows: inside.length,
       notes: [],
       click: (row) => {
@@ -293,6 +292,37 @@ class Flame {
         this.listFrames();
       },
     });
+  }
+
+  // inside: [frame, depth] each.
+  frameColumns(inside) {
+    const { made, trace } = this;
+    return [
+      { heading: "frame", kind: "text", cells: inside.map(([frame]) => trace.body.names[made.name[frame]]) },
+      { heading: "depth", kind: "number", digits: 0, cells: inside.map(([, depth]) => depth) },
+      {
+        heading: "total",
+        unit: "ms",
+        kind: "number",
+        digits: 6,
+        cells: inside.map(([frame]) => made.total[frame] / 1e6),
+      },
+      {
+        heading: "own",
+        unit: "ms",
+        kind: "number",
+        digits: 6,
+        cells: inside.map(([frame]) => made.own[frame] / 1e6),
+      },
+      {
+        heading: "%",
+        kind: "number",
+        digits: 2,
+        cells: inside.map(([frame]) => (100 * made.total[frame]) / (made.sum || 1)),
+      },
+      { heading: "GPU events", kind: "number", digits: 0, cells: inside.map(([frame]) => made.count[frame]) },
+      { heading: "longest", kind: "uid", cells: inside.map(([frame]) => made.uid[frame]) },
+    ];
   }
 
   // Zoom to the outermost frame with a name; where this view has none, to that of the next one.

@@ -31,7 +31,7 @@ class Grid {
     new ResizeObserver(() => this.fill()).observe(this.scroll);
   }
 
-  // content: {columns: [{heading, unit, about, kind, digits, shown, cells}], rows, notes, click, links}
+  // content: {columns: [{heading, unit, about, kind, digits, shown, cells}], rows, notes, click, links, isMarked}
   show(content) {
     this.content = content;
     for (const column of content.columns) {
@@ -167,10 +167,10 @@ class Grid {
   }
 
   line(row, shown) {
-    const { click, links } = this.content;
+    const { click, links, isMarked } = this.content;
     return el(
       "tr",
-      {},
+      { class: isMarked?.(row) ? "marked" : null },
       ...shown.map((column, k) => {
         const text = this.text(column, row);
         const cell = el("td", { class: column.kind === "text" ? "" : "number" });
@@ -191,6 +191,16 @@ class Grid {
         return cell;
       }),
     );
+  }
+
+  // Bring a row into sight, with the marks as they are now.
+  reveal(row) {
+    const at = this.order.indexOf(row),
+      top = at * Grid.ROW;
+    const { scrollTop, clientHeight } = this.scroll;
+    if (at >= 0 && (top < scrollTop || top > scrollTop + clientHeight - 3 * Grid.ROW))
+      this.scroll.scrollTop = Math.max(0, top - clientHeight / 3);
+    this.fill(true);
   }
 
   copyRows() {

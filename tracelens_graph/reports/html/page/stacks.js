@@ -114,7 +114,8 @@ const Stacks = {
   },
 
   // Boxes from a frame on: {frames (a chain), x, width, row}, left-heavy or by time; too narrow ones are left out.
-  boxes(made, root, { byTime, collapsed, least, isApart }) {
+  // A frame joins the chain above it where it has all of its time; `joins(frame, kid)` may ask for more.
+  boxes(made, root, { byTime, collapsed, least, isApart, joins = () => true }) {
     const found = [],
       { total, first } = made;
     const whole = root < 0 ? made.sum : total[root];
@@ -126,7 +127,7 @@ const Stacks = {
       const chain = [frame];
       while (collapsed && !isApart(frame)) {
         const kids = [...made.kids(chain[chain.length - 1])].filter((kid) => total[kid] > 0);
-        if (kids.length !== 1 || total[kids[0]] !== total[frame]) break;
+        if (kids.length !== 1 || total[kids[0]] !== total[frame] || !joins(frame, kids[0])) break;
         chain.push(kids[0]);
       }
       found.push({ chain, x, width, row });
