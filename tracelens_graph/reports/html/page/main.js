@@ -25,13 +25,16 @@ class App extends Views {
     this.selection = -1;
     this.matches = [];
     const said = this.head.overview;
-    this.begin(said.heading, {
-      overview: [new Overview(this, said), "Overview"],
-      timeline: [new Timeline(this), "Timeline"],
-      flame: [new Flame(this), "Flame graph"],
-      tables: [new Tables(this), "Tables"],
-      roofline: [new Roofline(this), "Roofline"],
-    });
+    const all = {
+      overview: () => [new Overview(this, said), "Overview"],
+      timeline: () => [new Timeline(this), "Timeline"],
+      flame: () => [new Flame(this), "Flame graph"],
+      tables: () => [new Tables(this), "Tables"],
+      roofline: () => [new Roofline(this), "Roofline"],
+    };
+    // A page has all views, or those that it names.
+    const names = this.head.views ?? Object.keys(all);
+    this.begin(said.heading, Object.fromEntries(names.map((name) => [name, all[name]()])));
   }
 
   get isReady() {
@@ -46,6 +49,7 @@ class App extends Views {
       this.unpack(work),
     ]);
     this.trace = new Trace(body, found);
+    if (!this.hasAddress) this.followHere();
     for (const [view] of Object.values(this.views)) view.start(this.trace);
     this.follow();
     document.documentElement.dataset.ready = "yes";
@@ -58,6 +62,7 @@ class App extends Views {
       const here = () => Levels.unpack(work).then(resolve, reject);
       try {
         const source = document.getElementById("worker").textContent;
+        if (!source) return here();
         const worker = new Worker(URL.createObjectURL(new Blob([source], { type: "text/javascript" })));
         worker.onmessage = ({ data }) => {
           worker.terminate();
@@ -79,6 +84,11 @@ class App extends Views {
     if (name === "flame") this.flame.draw();
   }
 
+  // Inside of another page, as a notebook shows it, a page has no address to send.
+  get hasAddress() {
+    return location.protocol !== "about:";
+  }
+
   get linked() {
     return this.selection >= 0 ? [`uid=${this.trace.uid[this.selection]}`] : [];
   }
@@ -93,10 +103,20 @@ class App extends Views {
     if (asked.has("view")) this.show(asked.get("view"));
   }
 
+  // Where a link would leave for the page around, it is followed here.
+  followHere() {
+    addEventListener("click", (event) => {
+      const link = event.target.closest('a[href^="#uid="]');
+      if (!link) return;
+      event.preventDefault();
+      this.selectUid(Number(link.getAttribute("href").slice("#uid=".length)), "link");
+    });
+  }
+
   selectUid(uid, from) {
     const e = this.trace.ofUid(uid);
     if (e >= 0) this.select(e, from);
-    else this.say(`uid ${uid} is not drawn on this page`);
+    else this.say(this.timeline ? `uid ${uid} is not drawn on this page` : `uid ${uid}`);
   }
 
   select(e, from) {
@@ -111,7 +131,7 @@ class App extends Views {
       this.timeline.show(this.trace.start[this.selection] - wide, this.trace.end(this.selection) + wide);
     }
     this.details();
-    this.timeline.ask();
+    this.timeline?.ask();
     this.link();
   }
 
@@ -171,12 +191,14 @@ class App extends Views {
           this.go("timeline");
           this.timeline.zoomTo(e);
         }),
-        button("Flame graph", () => {
-          this.go("flame");
-          if (!this.flame.zoomToName(trace.text(e))) this.say("no frame of this name");
-        }),
+        this.flame
+          ? button("Flame graph", () => {
+              this.go("flame");
+              if (!this.flame.zoomToName(trace.text(e))) this.say("no frame of this name");
+            })
+          : null,
         button("Same name", () => this.search(trace.text(e), true)),
-        button("Copy link", () => copyText(location.href)),
+        this.hasAddress ? button("Copy link", () => copyText(location.href)) : null,
         button("✕", () => this.select(-1, "key")),
       ),
     );
@@ -190,8 +212,12 @@ class App extends Views {
     let gpu = 0;
     for (const e of this.matches) if (e >= this.trace.first.gpu) gpu += this.trace.dur[e];
     this.gpuMatched = gpu;
-    this.say(box.value ? `${Show.count(this.matches.length)} found${gpu ? `, ${Show.span(gpu)} of GPU` : ""}` : "");
-    this.timeline.ask();
+    this.say(
+      box.value && this.timeline
+        ? `${Show.count(this.matches.length)} found${gpu ? `, ${Show.span(gpu)} of GPU` : ""}`
+        : "",
+    );
+    this.timeline?.ask();
     if (this.shown === "flame") this.flame.draw();
   }
 
@@ -208,8 +234,8 @@ class App extends Views {
   }
 
   recolor() {
-    this.timeline.recolor();
-    this.flame.draw();
+    this.timeline?.recolor();
+    this.flame?.draw();
   }
 
   // Among many events a search waits for the end of a word.
@@ -218,7 +244,7 @@ class App extends Views {
   }
 
   get grids() {
-    return [this.tables.grid, this.flame.grid];
+    return [this.tables?.grid, this.flame?.grid];
   }
 
   unselect() {
@@ -232,6 +258,8 @@ class App extends Views {
 
 const app = (window.tracelensGraph = new App());
 app.load().catch((error) => {
-  app.overview.drawn.textContent = `The events could not be unpacked: ${error.message}`;
+  const text = `The events could not be unpacked: ${error.message}`;
+  if (app.overview) app.overview.drawn.textContent = text;
+  else app.say(text);
   document.documentElement.dataset.ready = "failed";
 });
