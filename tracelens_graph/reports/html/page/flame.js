@@ -16,7 +16,7 @@ class Flame {
     this.trace = trace;
     const { flame } = trace.body;
     this.zoomed = -1;
-    this.options = { view: "modules", step: 0, byTime: false, isInverted: false, collapsed: true };
+    this.options = { view: Object.keys(flame.views)[0], step: 0, byTime: false, isInverted: false, collapsed: true };
     const views = el(
       "select",
       { "aria-label": "Frames", onchange: () => this.set({ view: views.value }) },
@@ -30,7 +30,7 @@ class Flame {
     );
     Object.assign(this, { views, step });
     this.stage(
-      views,
+      Object.keys(flame.views).length > 1 ? views : null,
       flame.steps.length ? step : null,
       this.check("byTime", "by time"),
       this.check("isInverted", "inverted"),
