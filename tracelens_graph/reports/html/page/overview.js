@@ -18,8 +18,8 @@ class Overview {
               ),
             )
           : null,
-        this.bar("Where the GPU's span went", said.parts),
-        said.steps.length ? this.steps(said.steps) : null,
+        Bars.share("Where the GPU's span went", said.parts),
+        said.steps.length ? Bars.rows("Steps on the device", said.steps) : null,
         el("div", { class: "pair" }, this.facts(said.facts), this.missing(said.missing)),
         (this.drawn = el("p", { class: "dim" }, "Unpacking the events…")),
       ].filter(Boolean),
@@ -42,83 +42,6 @@ class Overview {
               : null,
           ),
     ].filter(Boolean);
-  }
-
-  bar(title, parts) {
-    const whole = parts.reduce((sum, part) => sum + part.ns, 0);
-    if (!whole) return null;
-    return el(
-      "figure",
-      { class: "share" },
-      el("figcaption", {}, `${title}: ${Show.span(whole)}`),
-      this.stack(parts, whole),
-      el(
-        "ul",
-        { class: "legend" },
-        ...parts.map((part) =>
-          el(
-            "li",
-            { class: "key" },
-            el("i", { class: `swatch c-${part.class}` }),
-            `${part.label} `,
-            el("b", {}, Show.percent(part.ns, whole)),
-            el("span", { class: "dim" }, ` ${Show.span(part.ns)}`),
-          ),
-        ),
-      ),
-    );
-  }
-
-  stack(parts, whole) {
-    const made = svg("svg", {
-      class: "stack",
-      viewBox: "0 0 1000 26",
-      preserveAspectRatio: "none",
-      role: "img",
-      "aria-label": parts.map((part) => `${part.label} ${Show.percent(part.ns, whole)}`).join(", "),
-    });
-    let x = 0;
-    for (const part of parts) {
-      const width = (1000 * part.ns) / whole;
-      made.append(
-        svg("rect", {
-          x,
-          y: 0,
-          width,
-          height: 26,
-          class: `c-${part.class}`,
-          onpointermove: (event) =>
-            Tip.at(event, [
-              ["name", part.label],
-              ["", `${Show.span(part.ns)}, ${Show.percent(part.ns, whole)}`],
-            ]),
-          onpointerleave: () => Tip.hide(),
-        }),
-      );
-      x += width;
-    }
-    return made;
-  }
-
-  steps(steps) {
-    const most = Math.max(...steps.map((step) => step.parts.reduce((sum, part) => sum + part.ns, 0)), 1);
-    return el(
-      "figure",
-      { class: "steps" },
-      el("figcaption", {}, "Steps on the device"),
-      ...steps.map((step) => {
-        const whole = step.parts.reduce((sum, part) => sum + part.ns, 0);
-        const bar = el("div", { class: "track" }, this.stack(step.parts, whole || 1));
-        bar.firstChild.style.width = `${(100 * whole) / most}%`;
-        return el(
-          "div",
-          { class: "step" },
-          step.uid == null ? el("span", {}, step.name) : el("a", { href: `#uid=${step.uid}` }, step.name),
-          bar,
-          el("span", { class: "number" }, Show.span(whole)),
-        );
-      }),
-    );
   }
 
   facts(facts) {

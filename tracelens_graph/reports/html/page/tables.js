@@ -35,13 +35,17 @@ class Tables {
     if (first) this.open(first.name);
   }
 
+  // A text in the first column is searched for: the timeline and the flame graph show where it is.
+  content(table) {
+    return { ...table, links: (row, text) => this.app.search(text, true) };
+  }
+
   open(name) {
     const table = this.trace.body.tables.find((one) => one.name === name);
     if (!table) return;
     for (const button of this.list.children) button.setAttribute("aria-current", button.dataset.table === name);
     this.name = name;
     this.title.textContent = table.title;
-    // A text in the first column is searched for: the timeline and the flame graph show where it is.
-    this.grid.show({ ...table, links: (row, text) => this.app.search(text, true) });
+    this.grid.show(this.content(table));
   }
 }
