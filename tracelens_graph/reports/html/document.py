@@ -28,7 +28,7 @@ WORKER = ("planes.js", "levels.js", "worker.js")
 """Scripts that run beside the page; they come first in it, too, for where it may have no worker."""
 SCRIPTS = (
     "planes.js", "levels.js", "dom.js", "views.js", "events.js", "lanes.js", "paint.js", "drawing.js", "timeline.js",
-    "stacks.js", "flame.js", "grid.js", "tables.js", "roofline.js", "overview.js", "main.js",
+    "stacks.js", "flame.js", "grid.js", "tables.js", "roofline.js", "bars.js", "overview.js", "main.js",
 )  # fmt: skip
 STYLES = ("colors.css", "page.css", "views.css", "grid.css", "print.css")
 
