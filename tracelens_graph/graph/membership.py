@@ -96,6 +96,30 @@ def inside(columns: Columns, marks: np.ndarray, group: np.ndarray) -> np.ndarray
     return found
 
 
+def calls_at(columns: Columns, rows: np.ndarray) -> np.ndarray:
+    """For each row the innermost call of its thread that is going on at its start, -1 for none.
+
+    Args:
+        columns: the graph's columns.
+        rows: rows of the host that stand beside the call forest, such as instants.
+    """
+    host = rows_of_kind(columns, HOST_KINDS)
+    if not len(rows) or not len(host):
+        return np.full(len(rows), -1, np.int64)
+    thread = columns.thread[host]
+    turns = np.flatnonzero(np.diff(thread, prepend=-1))  # a thread's calls stand together, those of one after the other
+    place = np.full(max(int(thread.max()), int(columns.thread[rows].max())) + 1, -1, np.int64)
+    place[thread[turns]] = np.arange(len(turns))
+    group = np.repeat(np.arange(len(turns)), np.diff(turns, append=len(host)))
+    asked, at = place[columns.thread[rows]], columns.start_ns[rows]
+    position = _latest(group, columns.start_ns[host], asked, at)
+    position = np.where((asked >= 0) & (group[position] == asked), position, -1)
+    above = columns.parent[host]
+    enclosing = np.where(above >= 0, np.searchsorted(host, above), -1)
+    inside = first_ending_after(columns.end_ns[host], enclosing, position, at)
+    return np.where(inside >= 0, host[inside], -1)
+
+
 def _host(columns: Columns) -> np.ndarray:
     """Rows of what happens on the host, annotations included."""
     return rows_of_kind(columns, (*HOST_KINDS, *_HOST_LAYER, Kind.Annotation, Kind.Step))

@@ -188,6 +188,7 @@ _READ: Mapping[str, tuple[str, ...]] = {
     "annotation": ("thread", *_LANES),
     "device": ("device",),
     "stream": ("stream",),
+    "under": ("thread",),
 }
 """Condition of a window -> the columns that it reads, beside those that every graph has."""
 
@@ -279,11 +280,16 @@ def _under(window: Window, under: int | str | re.Pattern[str]) -> Window:
     change = np.zeros(len(c) + 1, np.int64)
     np.add.at(change, rows, 1)
     np.add.at(change, c.last[rows].astype(np.int64) + 1, -1)
-    return window.narrowed(np.cumsum(change)[:-1] > 0, label)
+    keep = np.cumsum(change)[:-1] > 0
+    instants = traversals.rows_of_kind(c, (Kind.MemoryEvent,))
+    if len(instants):  # they stand beside the call forest, but belong to the call that they happen in
+        call = membership.calls_at(c, instants)
+        keep[instants] = (call >= 0) & keep[call]
+    return window.narrowed(keep, label)
 
 
 def _on(window: Window, what: Literal["device", "stream"], wanted: list[int]) -> Window:
-    """GPU events on a device or stream, and the calls that lead to them."""
+    """GPU events on a device or stream, and the calls that lead to them; of a device also changes of its memory."""
     c = window.core.columns
     column = c.device if what == "device" else c.stream
     is_gpu = is_kind(c.kind, GPU_KINDS)
@@ -294,6 +300,8 @@ def _on(window: Window, what: Literal["device", "stream"], wanted: list[int]) ->
         raise AnalysisError(f"no GPU event is on {what} {_listed(missing)}; {told}")
     on = is_gpu & np.isin(column, wanted)
     keep = on | (~is_gpu & (traversals.subtree_sums(c, on) > 0))
+    if what == "device":
+        keep |= (c.kind == Kind.MemoryEvent) & np.isin(column, wanted)
     return window.narrowed(keep, f"{what} {_listed(wanted)}")
 
 

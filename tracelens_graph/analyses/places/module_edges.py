@@ -10,7 +10,7 @@ import numpy as np
 
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.analyses.places.charging import OPTIMIZER, charged, optimizer_step
-from tracelens_graph.analyses.places.modules import NON_MODULE, PASSES, PlaceTree, class_of, path_of, place_tree
+from tracelens_graph.analyses.places.modules import NON_MODULE, PASSES, PlaceTree, class_of, paths_of, place_tree
 from tracelens_graph.graph.context import Context, EdgeTexts
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import rows_of_kind
@@ -68,11 +68,9 @@ def _key(place: int) -> str:
 def _add_places(context: Context, tree: PlaceTree) -> None:
     """A node for each place of the tree, joined to the one above it."""
     number = _preorder(tree)
-    paths: list[str] = []
     nodes: list[int] = []
-    for place, (name, above, depth) in enumerate(zip(tree.name, tree.above.tolist(), tree.depth.tolist(), strict=True)):
-        path = path_of(paths[above] if above >= 0 else "", name)
-        paths.append(path)
+    places = zip(paths_of(tree), tree.name, tree.above.tolist(), tree.depth.tolist(), strict=True)
+    for place, (path, name, above, depth) in enumerate(places):
         nodes.append(
             context.add(
                 _key(place), "ModulePath", name=name, path=path, depth=depth, number=int(number[place]), is_module=True,

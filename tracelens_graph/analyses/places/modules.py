@@ -326,6 +326,14 @@ def path_of(above: str, name: str) -> str:
     return path if len(path) <= _LONGEST_PATH else "..." + path[-_LONGEST_PATH:]
 
 
+def paths_of(tree: PlaceTree) -> list[str]:
+    """The path of each place."""
+    paths: list[str] = []
+    for name, above in zip(tree.name, tree.above.tolist(), strict=True):
+        paths.append(path_of(paths[above] if above >= 0 else "", name))
+    return paths
+
+
 def _notes(core: Core, tree: PlaceTree, times: _Times, depth: int | None, events: int) -> Iterator[str]:
     """What the table leaves out."""
     if events and not len(tree.frames):

@@ -128,6 +128,9 @@ def _asked(name: str) -> Callable[[Window, ReportOptions], Table]:
     return lambda w, o: QUESTIONS[name].function(w)
 
 
+_OF_MEMORY = ("memory_summary", "memory_peak", "allocations_by_module")
+"""In no report, as few traces have allocations."""
+
 TABLES: Mapping[str, Callable[[Window, ReportOptions], Table]] = {
     "gpu_timeline": lambda w, o: gpu_timeline(w, o.linked_only, o.micro_idle_us, o.recompute),
     "ops_summary_by_category": _op_tables(ops_summary_by_category),
@@ -144,6 +147,7 @@ TABLES: Mapping[str, Callable[[Window, ReportOptions], Table]] = {
     "short_kernel_histogram": _histogram,
     "idle_causes": _asked("idle_causes"),
     "short_kernels_summary": lambda w, o: short_kernels_summary(w, _threshold(o), o.linked_only),
+    **{name: _asked(name) for name in _OF_MEMORY},
 }
 """Name -> how the table is made; all of `schema.tables.REPORT_TABLES`, in that order."""
 
@@ -206,7 +210,7 @@ class Tables(Mapping[str, Table]):
     def built_in(self) -> list[str]:
         """Names of the tables that are in the report whatever the trace holds."""
         o = self.options
-        hidden = {*_BY_NAME_ONLY, *_FOR_COMPARISONS}
+        hidden = {*_BY_NAME_ONLY, *_OF_MEMORY, *_FOR_COMPARISONS}
         hidden |= set(() if o.short_kernels_us is not None else _SHORT_KERNELS)
         hidden |= set(() if o.kernel_categories else _KERNEL_CATEGORIES)
         hidden |= set(() if o.models else _OF_MODELS)

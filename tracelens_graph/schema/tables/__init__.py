@@ -17,6 +17,7 @@ from tracelens_graph.schema.tables import (
     calls,
     kernels,
     linkage,
+    memory,
     ops,
     paths,
     performance,
@@ -33,7 +34,7 @@ from tracelens_graph.schema.tables import (
 TABLES: Mapping[str, TableSchema] = {
     name: schema
     for theme in (
-        timeline, ops, kernels, performance, places, ranks, paths, structure, calls, tensors, across, linkage,
+        timeline, ops, kernels, performance, places, ranks, paths, structure, calls, tensors, memory, across, linkage,
         tracelens_ranks, tracelens_jax, replay,
     )
     for name, schema in theme.SCHEMAS.items()
@@ -45,6 +46,7 @@ REPORT_TABLES = (
     "gpu_timeline", "ops_summary_by_category", "ops_summary", "ops_unique_args", "kernel_summary",
     "kernel_category_detail", "kernel_category_summary", "unified_perf_summary", "work_summary", "coll_analysis",
     "runtime_summary", "step_summary", "short_kernel_histogram", "idle_causes", "short_kernels_summary",
+    "memory_summary", "memory_peak", "allocations_by_module",
 )  # fmt: skip
 """Names of the tables that a report can have, in its order."""
 

@@ -1,0 +1,32 @@
+"""What tables of memory say beside their rows."""
+
+from __future__ import annotations
+
+from tracelens_graph.analyses.memory.instants import instants_of
+from tracelens_graph.column import About
+from tracelens_graph.graph.window import Window
+from tracelens_graph.table import Table
+
+NO_INSTANTS = "no allocation is recorded: record with profile_memory=True"
+_OF_XLA = "profiles of JAX and XLA record no allocations that are read"
+_NOT_HERE = "no allocation or release is in this part of the trace"
+
+
+def without_instants(name: str, about: About, title: str, w: Window) -> Table:
+    """The empty table of a window without allocations."""
+    why = _NOT_HERE if len(instants_of(w.core)) else _OF_XLA if w.core.info.is_xla else NO_INSTANTS
+    return Table(name, {column: [] for column in about}, about, title, [why, *notes_on(w)])
+
+
+def notes_on(w: Window) -> list[str]:
+    """What the profiler did not record, and what went wrong in the program."""
+    found, notes = instants_of(w.core), []
+    if failed := int(w.holds(found.failed).sum()):
+        notes.append(f"{failed:,} {'allocation' if failed == 1 else 'allocations'} failed: out of memory")
+    summed = [name for name, is_summed in zip(found.devices, found.is_summed, strict=True) if is_summed]
+    if summed:
+        notes.append(
+            f"totals of {', '.join(summed)} are not recorded: changes are summed up, so what was in use before and is "
+            "not released is missing"
+        )
+    return notes
