@@ -17,6 +17,7 @@ from tracelens_graph.graph.window import Window
 from tracelens_graph.nxview import views
 from tracelens_graph.nxview.copies import to_networkx
 from tracelens_graph.nxview.index import UidIndex
+from tracelens_graph.nxview.inline import Drawing
 from tracelens_graph.nxview.lazy import refuse
 from tracelens_graph.nxview.show import html_table, one_line
 
@@ -54,8 +55,8 @@ class Frames(Mapping[str, "pd.DataFrame"]):
         return f"<tables {', '.join(self)}>"
 
 
-class GraphWindow(Window):
-    """A part of a `TraceGraph`, with the tables of the report."""
+class GraphWindow(Window, Drawing):
+    """A part of a `TraceGraph`, with the tables of the report and the views of its page."""
 
     @cached_property
     def tables(self) -> Frames:
@@ -67,7 +68,7 @@ _WRITERS = {name for name in dir(nx.MultiDiGraph) if getattr(views.ReadOnly, nam
 """Methods that only raise: nothing that completion should offer."""
 
 
-class TraceGraph(Core, views.ReadOnly, nx.MultiDiGraph):
+class TraceGraph(Core, Drawing, views.ReadOnly, nx.MultiDiGraph):
     """A trace as a property graph that is a `networkx.MultiDiGraph`, read-only.
 
     Nodes are events, named by their uid (position in the file's event list), with the attributes of

@@ -16,10 +16,9 @@ from tracelens_graph.analyses.timeline.steps import step_summary
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window
 from tracelens_graph.loading import load_core
-from tracelens_graph.reports.html import stacks as module
 from tracelens_graph.reports.html.drawn import DRAWN_KINDS
 from tracelens_graph.reports.html.names import Names
-from tracelens_graph.reports.html.stacks import VIEWS, Stacks, stacks, steps
+from tracelens_graph.reports.html.stacks import OTHERS, VIEWS, Stacks, stacks, steps
 
 
 def made(g: Core | Window) -> tuple[dict[str, Stacks], Names]:
@@ -105,7 +104,7 @@ def test_modules_have_the_time_of_the_module_tree(path: Path) -> None:
         assert whole[name] == pytest.approx(1e3 * float(of_places[name][top].sum()), abs=0.5)
 
 
-def test_frames_beyond_number_go_to_what_they_are_in(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_frames_beyond_number_go_to_what_they_are_in() -> None:
     gpu = {"device": 0, "stream": 7}
     events = []
     for number in range(1, 21):
@@ -116,13 +115,19 @@ def test_frames_beyond_number_go_to_what_they_are_in(monkeypatch: pytest.MonkeyP
             span("kernel", f"kernel{number}", at + 10, 10 + number, 0, 7, correlation=number, **gpu),
         ]
     core = load_core(events)
-    monkeypatch.setattr(module, "MOST_FRAMES", 6)
-    found, names = made(core)
+    names = Names(core.everything, DRAWN_KINDS)
+    whole = sum(1000 * (10 + number) for number in range(1, 21))
+    found = stacks(core.everything, names, ["ops"], 6)
     paths = told(found["ops"], names)
-    assert len(found["ops"].parent) == 6
-    assert sum(paths.values()) == sum(1000 * (10 + number) for number in range(1, 21))
+    assert found.keys() == {"ops"}
+    assert (len(found["ops"].parent), found["ops"].left_out) == (6, 24 - 6)
+    assert sum(paths.values()) == whole
     assert ("op0", "kernel20") in paths
     assert ("op1",) in paths
+    fewest = stacks(core.everything, names, ["ops"], 3)["ops"]
+    assert fewest.left_out == 24 - 3
+    assert told(fewest, names).keys() == {("op0",), ("op2",), ("op3",), (OTHERS,)}
+    assert sum(told(fewest, names).values()) == whole
 
 
 @parametrize("path", traces_named("tracelens/h100/qwen1.5-0.5b", "tracelens/mi300/resnet-ddp-checkpointing"))

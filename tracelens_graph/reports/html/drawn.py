@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.analyses.idle.idle import CAUSE_MEANING, UNKNOWN, Cause, Idle, idle_parts
+from tracelens_graph.analyses.idle.idle import CAUSE_MEANING, UNKNOWN, Cause, Idle, idle_parts, joined
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.forest import build_forest
 from tracelens_graph.graph.window import Window
 from tracelens_graph.reports.html.names import Names, clean
-from tracelens_graph.reports.html.planes import Packed
+from tracelens_graph.reports.html.planes import Packed, zigzag
 from tracelens_graph.schema import GPU_KINDS, HOST_KINDS, KIND_MEANING, Kind
 
 ANNOTATIONS = (Kind.Step, Kind.Annotation)
@@ -57,27 +57,36 @@ class Drawn:
         return len(self.host) + len(self.notes) + len(self.gpu)
 
 
+NOTHING = Drawn(*[np.zeros(0, np.int64)] * 5, joined(()), {})
+"""What is drawn of no event."""
+
+
 def drawn(w: Window) -> Drawn:
     """What is drawn of a window."""
+    gpu = w.core.device_order
+    others = w.rows_of_kind(*(kind for kind in Kind if kind not in DRAWN_KINDS))
+    counts = np.bincount(w.core.columns.kind[others], minlength=len(Kind))
+    left_out = {KIND_MEANING[kind]: int(counts[kind]) for kind in Kind if counts[kind]}
+    host, notes = w.rows_of_kind(*HOST_KINDS), w.rows_of_kind(*ANNOTATIONS)
+    return laid_out(w, host, notes, gpu[w.holds(gpu)], idle_parts(w), left_out)
+
+
+def laid_out(
+    w: Window, host: np.ndarray, notes: np.ndarray, gpu: np.ndarray, idle: Idle, left_out: dict[str, int]
+) -> Drawn:
+    """What is drawn of some rows; see `Drawn`. Depths are those among these rows."""
     c = w.core.columns
-    host = w.rows_of_kind(*HOST_KINDS)
     change = np.zeros(len(c) + 1, np.int64)
     np.add.at(change, host, 1)
     np.add.at(change, c.last[host].astype(np.int64) + 1, -1)
     depth = np.cumsum(change)[host] - 1
-    notes = w.rows_of_kind(*ANNOTATIONS)
     nested = build_forest(
         c.thread[notes].astype(np.int64),
         c.start_ns[notes],
         c.dur_ns[notes],
         (c.kind[notes] != Kind.Step).astype(np.uint8),
     )
-    gpu = w.core.device_order
-    gpu = gpu[w.holds(gpu)]
-    others = w.rows_of_kind(*(kind for kind in Kind if kind not in DRAWN_KINDS))
-    counts = np.bincount(c.kind[others], minlength=len(Kind))
-    left_out = {KIND_MEANING[kind]: int(counts[kind]) for kind in Kind if counts[kind]}
-    return Drawn(host, depth, notes[nested.order], nested.depth, gpu, idle_parts(w), left_out)
+    return Drawn(host, depth, notes[nested.order], nested.depth, gpu, idle, left_out)
 
 
 def columns(w: Window, d: Drawn, names: Names) -> dict[str, Packed]:
@@ -104,7 +113,7 @@ def columns(w: Window, d: Drawn, names: Names) -> dict[str, Packed]:
         "note.depth": Packed(d.note_depth),
         "note.name": Packed(names.of_rows(d.notes)),
         "note.uid": Packed(c.uid[d.notes], True),
-        "gpu.gap": Packed(_zigzag(begin - after)),
+        "gpu.gap": Packed(zigzag(begin - after)),
         "gpu.dur": Packed(c.dur_ns[d.gpu]),
         "gpu.name": Packed(names.of_rows(d.gpu)),
         "gpu.launch": Packed(launch, True),
@@ -114,11 +123,6 @@ def columns(w: Window, d: Drawn, names: Names) -> dict[str, Packed]:
         "idle.cause": Packed(d.idle.parts.argmax(axis=0) if len(d.idle.row) else d.idle.row),
         "idle.uid": Packed(c.uid[d.idle.row], True),
     }
-
-
-def _zigzag(values: np.ndarray) -> np.ndarray:
-    found: np.ndarray = (values << 1) ^ (values >> 63)
-    return found
 
 
 def distinct_arguments(w: Window, d: Drawn) -> tuple[np.ndarray, np.ndarray]:

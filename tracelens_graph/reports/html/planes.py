@@ -31,6 +31,12 @@ class Packed:
     is_delta: bool = False
 
 
+def zigzag(values: np.ndarray) -> np.ndarray:
+    """Whole numbers as such that are not negative, small ones as small ones: 0, -1, 1, -2, ... as 0, 1, 2, 3, ..."""
+    found: np.ndarray = (values << 1) ^ (values >> 63)
+    return found
+
+
 def packed(columns: Mapping[str, Packed]) -> tuple[list[dict[str, Any]], str]:
     """Columns as text.
 
@@ -47,8 +53,7 @@ def packed(columns: Mapping[str, Packed]) -> tuple[list[dict[str, Any]], str]:
     for name, column in columns.items():
         values = column.values.astype(np.int64)
         if column.is_delta:
-            change = np.diff(values, prepend=0)
-            values = (change << 1) ^ (change >> 63)
+            values = zigzag(np.diff(values, prepend=0))
         plain = values.view(np.uint64)
         planes = (int(plain.max(initial=0)).bit_length() + 7) // 8
         shifts = np.arange(planes, dtype=np.uint64) * np.uint64(8)

@@ -18,20 +18,23 @@ _OF_CATEGORY = {
 """What a category's name may hold -> class."""
 
 
-def roofline(ops: Table | None, arch: Architecture | None, texts: Texts) -> dict[str, Any] | None:
+def roofline(
+    ops: Table | None, arch: Architecture | None, texts: Texts, most: int = MOST_MARKS
+) -> dict[str, Any] | None:
     """Roofs and points; None where the device or its operations are not known.
 
     Args:
         ops: `unified_perf_summary`, made for the device.
         arch: the device.
         texts: takes the names.
+        most: points, those with most time.
     """
     if ops is None or arch is None or "Pct Roofline_mean" not in ops.columns:
         return None
     modelled = [row for row in ops.records() if row["has_perf_model"]]
     drawn = [row for row in modelled if _positive(row["FLOPS/Byte"]) and _positive(row["TFLOPS/s_mean"])]
     points = []
-    for row in drawn[:MOST_MARKS]:
+    for row in drawn[:most]:
         at_roof = row.get("Roofline Time (µs)_first")
         time_us = row["Kernel Time (µs)_sum"]
         points.append({
@@ -48,7 +51,7 @@ def roofline(ops: Table | None, arch: Architecture | None, texts: Texts) -> dict
     return {
         "device": clean(arch.name), "bandwidth": bandwidth,
         "roofs": [{"label": specs, "tflops": rate, "ridge": ridge} for specs, rate, ridge in device_roofs(drawn, arch)],
-        "points": points, "more": max(len(drawn) - MOST_MARKS, 0), "unplaced": len(modelled) - len(drawn),
+        "points": points, "more": max(len(drawn) - most, 0), "unplaced": len(modelled) - len(drawn),
     }  # fmt: skip
 
 

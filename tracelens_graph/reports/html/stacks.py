@@ -6,6 +6,7 @@ leads to has a frame of its own.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +30,8 @@ MOST_FRAMES = 60_000
 """Frames of a picture; the time of those with less goes to what they are in."""
 MOST_STEPS = 100
 NO_OP = "(no op)"
+OTHERS = "(others)"
+"""A frame for those outermost ones that are left out."""
 
 VIEWS = {
     "modules": "module, op, kernel",
@@ -39,7 +42,7 @@ VIEWS = {
 """View -> what its frames are, from the outside inwards."""
 
 
-class _Frames:
+class Frames:
     """Frames that grow level by level: a frame is numbered after the one that it is in."""
 
     def __init__(self) -> None:
@@ -74,6 +77,7 @@ class Stacks:
         first_ns: where its first GPU event begins.
         frame, step, ns, count, uid: parts of the time: whose own it is, in which step (0 for none), how much, of how
             many GPU events, the longest of which has the uid.
+        left_out: number of frames with less time, whose own is that of the frames they are in, or of `OTHERS`.
     """
 
     parent: np.ndarray
@@ -84,6 +88,7 @@ class Stacks:
     ns: np.ndarray
     count: np.ndarray
     uid: np.ndarray
+    left_out: int = 0
 
     def columns(self, view: str) -> dict[str, Packed]:
         """The columns of a page."""
@@ -112,14 +117,22 @@ def steps(w: Window) -> tuple[list[str], np.ndarray]:
     return [clean(core.names[code], 60) for code in c.name[rows].tolist()], place[of]
 
 
-def stacks(w: Window, names: Names) -> dict[str, Stacks]:
-    """The stacks of all views."""
+def stacks(w: Window, names: Names, views: Iterable[str] = VIEWS, most: int = MOST_FRAMES) -> dict[str, Stacks]:
+    """The stacks of views.
+
+    Args:
+        w: the window whose GPU time it is.
+        names: takes the names of frames.
+        views: some of `VIEWS`.
+        most: frames of each, those with most time.
+    """
     gpu, step = w.gpu_rows, steps(w)[1]
     kernel, op = names.of_rows(gpu), _ops(w, names)
     found = {}
-    for view, grow in (("modules", _by_module), ("ops", _by_op), ("python", _by_line), ("kernels", _by_kernel)):
-        frames = _Frames()
-        found[view] = _summed(w, frames, grow(w, frames, names, op, kernel), step)
+    for view in views:
+        frames = Frames()
+        at = _GROWN[view](w, frames, names, op, kernel)
+        found[view] = _summed(w, frames, at, step, most, names)
     return found
 
 
@@ -137,7 +150,7 @@ def _ops(w: Window, names: Names) -> np.ndarray:
     return found
 
 
-def _by_kernel(w: Window, frames: _Frames, names: Names, op: np.ndarray, kernel: np.ndarray) -> np.ndarray:
+def _by_kernel(w: Window, frames: Frames, names: Names, op: np.ndarray, kernel: np.ndarray) -> np.ndarray:
     c, gpu, rules = w.core.columns, w.gpu_rows, extension_of(w).all_kernel_rules
     kinds, (codes, code) = c.kind[gpu], distinct(c.name[gpu])
     categories = [kernel_category(w.core.names[one], rules=rules) for one in codes.tolist()]
@@ -150,13 +163,13 @@ def _by_kernel(w: Window, frames: _Frames, names: Names, op: np.ndarray, kernel:
     return frames.below(frames.below(frames.below(np.full(len(gpu), -1), category), kernel), op)
 
 
-def _by_op(w: Window, frames: _Frames, names: Names, op: np.ndarray, kernel: np.ndarray) -> np.ndarray:
+def _by_op(w: Window, frames: Frames, names: Names, op: np.ndarray, kernel: np.ndarray) -> np.ndarray:
     c = w.core.columns
     at = _along(w, frames, names, c.kind == Kind.Op)
     return frames.below(frames.below(at, np.where(at < 0, op, -1)), kernel)
 
 
-def _by_line(w: Window, frames: _Frames, names: Names, op: np.ndarray, kernel: np.ndarray) -> np.ndarray:
+def _by_line(w: Window, frames: Frames, names: Names, op: np.ndarray, kernel: np.ndarray) -> np.ndarray:
     c, gpu = w.core.columns, w.gpu_rows
     at = _along(w, frames, names, frames_with_line(w.core))
     lost = np.where(c.parent[gpu] >= 0, names.add(NO_LINE, "none"), names.add(NO_LAUNCH, "none"))
@@ -164,7 +177,7 @@ def _by_line(w: Window, frames: _Frames, names: Names, op: np.ndarray, kernel: n
     return frames.below(frames.below(at, np.where(c.parent[gpu] >= 0, op, -1)), kernel)
 
 
-def _by_module(w: Window, frames: _Frames, names: Names, op: np.ndarray, kernel: np.ndarray) -> np.ndarray:
+def _by_module(w: Window, frames: Frames, names: Names, op: np.ndarray, kernel: np.ndarray) -> np.ndarray:
     core, c, gpu = w.core, w.core.columns, w.gpu_rows
     tree = place_tree(w)
     call, is_backward = charged(core, tree.frames, gpu)
@@ -191,7 +204,7 @@ def _up_to(place: np.ndarray, above: np.ndarray, depth: np.ndarray, level: int) 
     return np.where(place >= 0, own[place], -1)
 
 
-def _along(w: Window, frames: _Frames, names: Names, kept: np.ndarray) -> np.ndarray:
+def _along(w: Window, frames: Frames, names: Names, kept: np.ndarray) -> np.ndarray:
     """For each GPU event the frame of the nearest kept call above it, -1 for none.
 
     Args:
@@ -221,43 +234,50 @@ def _along(w: Window, frames: _Frames, names: Names, kept: np.ndarray) -> np.nda
     return found
 
 
-def _summed(w: Window, frames: _Frames, at: np.ndarray, step: np.ndarray) -> Stacks:
+_GROWN = {"modules": _by_module, "ops": _by_op, "python": _by_line, "kernels": _by_kernel}
+
+
+def _summed(w: Window, frames: Frames, at: np.ndarray, step: np.ndarray, most: int, names: Names) -> Stacks:
     """Stacks of GPU events, in the order of the window's, whose frames are known."""
     c, gpu = w.core.columns, w.gpu_rows
     parent, name = frames.all()
-    if len(parent) > MOST_FRAMES:
-        parent, name, at = _fewer(parent, name, at, c.dur_ns[gpu])
+    left_out = 0
+    if len(parent) > most:
+        left_out = len(parent) - most
+        parent, name, at = _fewer(parent, name, at, c.dur_ns[gpu], most, names.add(OTHERS, "none"))
     earliest = np.full(len(parent), np.iinfo(np.int64).max, np.int64)
     np.minimum.at(earliest, at, c.start_ns[gpu])
     first = earliest.tolist()
     for frame, above in zip(range(len(parent) - 1, -1, -1), parent[::-1].tolist(), strict=True):
         if above >= 0 and first[frame] < first[above]:
             first[above] = first[frame]
-    most = int(step.max(initial=0)) + 1
-    keys, part = distinct(at * most + step)
+    all_steps = int(step.max(initial=0)) + 1
+    keys, part = distinct(at * all_steps + step)
     ns = sum_by_group(part, c.dur_ns[gpu], len(keys))
     by_time = np.lexsort((-c.uid[gpu], c.dur_ns[gpu]))
     uid = np.zeros(len(keys), np.int64)
     uid[part[by_time]] = c.uid[gpu[by_time]]  # of several the last, which is the longest, stays
     counts = np.bincount(part, minlength=len(keys))
-    return Stacks(parent, name, np.array(first, np.int64), keys // most, keys % most, ns, counts, uid)
+    first_ns = np.array(first, np.int64)
+    return Stacks(parent, name, first_ns, keys // all_steps, keys % all_steps, ns, counts, uid, left_out)
 
 
 def _fewer(
-    parent: np.ndarray, name: np.ndarray, at: np.ndarray, dur: np.ndarray
+    parent: np.ndarray, name: np.ndarray, at: np.ndarray, dur: np.ndarray, most: int, others: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The frames with most time, and for each GPU event the nearest of them."""
+    """The frames with most time, and for each GPU event the nearest of them; one named `others` where there is none."""
     value = np.bincount(at, dur, minlength=len(parent)).astype(np.int64)
     for frame, above in zip(range(len(parent) - 1, -1, -1), parent[::-1].tolist(), strict=True):
         if above >= 0:
             value[above] += value[frame]
     kept = np.zeros(len(parent), bool)
     # Of equals what is outside comes first, so that whatever is kept is in something that is kept.
-    kept[np.lexsort((np.arange(len(parent)), -value))[:MOST_FRAMES]] = True
-    kept |= parent < 0
-    number = np.cumsum(kept) - 1
-    nearest = list(range(len(parent)))
+    kept[np.lexsort((np.arange(len(parent)), -value))[:most]] = True
+    number = np.append(np.cumsum(kept) - 1, most)
+    nearest = [*range(len(parent)), len(parent)]  # the last one is that of the others
     for frame in np.flatnonzero(~kept).tolist():  # what it is in has a smaller number
         nearest[frame] = nearest[parent[frame]]
-    above = parent[kept]
-    return np.where(above >= 0, number[above], -1), name[kept], number[np.array(nearest)[at]]
+    above, called = parent[kept], name[kept]
+    if not kept[parent < 0].all():
+        above, called = np.append(above, -1), np.append(called, others)
+    return np.where(above >= 0, number[above], -1), called, number[np.array(nearest)[at]]

@@ -1,0 +1,83 @@
+"""Graphs and windows draw the views of a report's page in notebooks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from tracelens_graph.perf.devices import Architecture
+    from tracelens_graph.reports.html.inline import Inline, InlineRoofline
+
+By = Literal["module", "op", "line", "kernel"]
+
+
+class Drawing:
+    """What a graph, and a window of it, draw of themselves. The code of pages is imported when one is asked for."""
+
+    def flame(self, by: By = "module", *, step: int | Iterable[int] | None = None, height: int = 420) -> Inline:
+        """GPU time as a flame graph that a notebook shows inline.
+
+        Frames are merged by name, from the outside inwards; every GPU event is in one of them.
+
+        Args:
+            by: "module" (forward and backward apart, then op and kernel), "op", "line" of Python, or "kernel" (by
+                category).
+            step: number of a step, or several; of other parts of the trace, draw a `window`.
+            height: of the frame that it is drawn in, pixels.
+
+        Returns:
+            What shows itself; `save(path)` writes it as a page.
+
+        Raises:
+            AnalysisError: there is nothing to go by, or no such step, or the graph tells no times.
+        """
+        from tracelens_graph.reports.html import inline_views
+
+        return inline_views.flame(self, by, step=step, height=height)  # type: ignore[arg-type]
+
+    def timeline(
+        self, *, step: int | Iterable[int] | None = None, height: int = 480, events: int | None = None
+    ) -> Inline:
+        """Threads, launches, streams and idle gaps over time, which a notebook shows inline.
+
+        Args:
+            step: number of a step, or several; of other parts of the trace, draw a `window`.
+            height: of the frame that it is drawn in, pixels.
+            events: the most events that are drawn, the longest; None for `inline_views.MOST_EVENTS`.
+
+        Returns:
+            What shows itself; `save(path)` writes it as a page, with all events.
+
+        Raises:
+            AnalysisError: there is no such step, or the graph tells no times.
+        """
+        from tracelens_graph.reports.html import inline_views
+
+        most = inline_views.MOST_EVENTS if events is None else events
+        return inline_views.timeline(self, step=step, height=height, events=most)  # type: ignore[arg-type]
+
+    def roofline(
+        self,
+        *,
+        step: int | Iterable[int] | None = None,
+        arch: Architecture | str | os.PathLike[str] | Mapping[str, Any] | None = None,
+        height: int = 620,
+    ) -> InlineRoofline:
+        """Operations by their arguments under the roofs of a device, which a notebook shows inline.
+
+        Args:
+            step: number of a step, or several; of other parts of the trace, draw a `window`.
+            arch: the device, or what `architecture` takes; None for that of the trace.
+            height: of the frame that it is drawn in, pixels.
+
+        Returns:
+            What shows itself; `save(path)` writes it as a page, `figure()` gives it to plotly.
+
+        Raises:
+            AnalysisError: the device is not known, or there is no such step, or the graph tells no times.
+        """
+        from tracelens_graph.reports.html import inline_views
+
+        return inline_views.roofline(self, step=step, arch=arch, height=height)  # type: ignore[arg-type]

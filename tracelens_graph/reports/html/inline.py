@@ -1,0 +1,110 @@
+"""Views of the page for a notebook: a static table, then the view alone in a frame of its own, with fewer events.
+
+The frame holds its page as text (`srcdoc`), in a sandbox, so that neither can reach the other. Where scripts are
+forbidden the table is what stays. Notebooks keep what they show, so each view is small; `save` writes all of it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from html import escape
+from typing import Any, TypeVar
+
+from tracelens_graph.errors import AnalysisError, MissingExtraError
+from tracelens_graph.files import replacing
+from tracelens_graph.perf.devices import Architecture
+from tracelens_graph.reports.roofline_html import roofline_figure
+from tracelens_graph.table import Table
+from tracelens_graph.texts import printable
+
+LONGEST_PAGE = 300_000
+"""Characters of a page in a notebook. Quoting them for the frame adds a tenth at most."""
+_LEAST = 50
+"""Events, frames or points of a view that is still one."""
+
+_View = TypeVar("_View", bound="Inline")
+
+
+class Inline:
+    """A view of a trace that shows itself in a notebook.
+
+    Attributes:
+        heading: what it shows.
+        table: the same as a table.
+        notes: what is not drawn in the notebook.
+        height: of the frame, pixels.
+        page: the page in the frame.
+    """
+
+    def __init__(
+        self, heading: str, table: Table, notes: list[str], height: int, page: str, whole: Callable[[], str]
+    ) -> None:
+        if not isinstance(height, int) or height < 1:
+            raise AnalysisError(f"height is a number of pixels above 0, not {height!r}")
+        self.heading = heading
+        self.table = table
+        self.notes = notes
+        self.height = height
+        self.page = page
+        self._whole = whole
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the view as a page of its own, with all events, which any browser opens.
+
+        Raises:
+            OutputError: it cannot be written.
+        """
+        with replacing(path) as file:
+            file.write(self._whole().encode())
+
+    def __repr__(self) -> str:
+        return "\n".join((self.heading, repr(self.table), *self.notes))
+
+    def _repr_html_(self) -> str:
+        """The table, what is not drawn, and the frame. Nothing in them is markup but their own."""
+        notes = "".join(f"<p>{escape(printable(note))}</p>" for note in self.notes)
+        heading = escape(printable(self.heading))
+        return (
+            f"<div><details open><summary>{heading}</summary>{self.table._repr_html_()}</details>{notes}"
+            f'<iframe title="{heading}" sandbox="allow-scripts" width="100%" height="{self.height}" '
+            f'style="border: 0" srcdoc="{escape(self.page)}"></iframe></div>'
+        )
+
+
+class InlineRoofline(Inline):
+    """The roofline of a trace, which plotly can draw, too."""
+
+    def __init__(
+        self, heading: str, table: Table, notes: list[str], height: int, page: str, whole: Callable[[], str],
+        ops: Table, arch: Architecture,
+    ) -> None:  # fmt: skip
+        super().__init__(heading, table, notes, height, page, whole)
+        self._ops, self._arch = ops, arch
+
+    def figure(self) -> Any:
+        """The roofline as a `plotly.graph_objects.Figure`, of all operations.
+
+        Raises:
+            MissingExtraError: plotly is not installed.
+        """
+        try:
+            from plotly.graph_objects import Figure
+        except ImportError:
+            raise MissingExtraError("plotly", "plot") from None
+        drawn, _ = roofline_figure(self._ops, self._arch)
+        return Figure(data=drawn["data"], layout={**drawn["layout"], "title": {"text": escape(self.heading)}})
+
+
+def fitting(make: Callable[[int], _View], most: int) -> _View:
+    """The view with as many events, frames or points as its page has room for.
+
+    Args:
+        make: makes a view of at most so many.
+        most: to begin with.
+    """
+    view = make(most)
+    while len(view.page) > LONGEST_PAGE and most > _LEAST:
+        most //= 2
+        view = make(most)
+    return view

@@ -1,0 +1,245 @@
+"""The views that a notebook shows: flame graph, timeline, roofline, each of a graph or of a window of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tracelens_graph.analyses.kernels.kernels import kernel_summary
+from tracelens_graph.analyses.ops.ops import ops_summary
+from tracelens_graph.analyses.performance.perf_tables import unified_perf_summary
+from tracelens_graph.analyses.places.modules import modules
+from tracelens_graph.analyses.places.python_lines import python_lines
+from tracelens_graph.errors import AnalysisError
+from tracelens_graph.files import file_name
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.window import Window, narrow, window_of
+from tracelens_graph.perf.devices import Architecture, architecture, detect
+from tracelens_graph.reports.html import drawn, stacks
+from tracelens_graph.reports.html.document import SCRIPTS, STYLES
+from tracelens_graph.reports.html.fewer import longest_events, used_names
+from tracelens_graph.reports.html.inline import Inline, InlineRoofline, fitting
+from tracelens_graph.reports.html.lane_table import lane_table
+from tracelens_graph.reports.html.names import CLASSES, Names, clean
+from tracelens_graph.reports.html.planes import Packed, packed
+from tracelens_graph.reports.html.roofline import roofline as roofline_data
+from tracelens_graph.reports.html.shell import Code, page
+from tracelens_graph.reports.html.tables import Texts
+from tracelens_graph.reports.roofline_html import MOST_MARKS
+from tracelens_graph.suggest import hint
+from tracelens_graph.table import Table
+
+MOST_EVENTS, MOST_FRAMES, MOST_POINTS = 16_000, 4_000, 500
+"""What the views have of events, of frames, and of operations, where a notebook keeps them."""
+LONGEST_NAME = 200
+
+Steps = int | Iterable[int] | None
+
+_OF_ALL = {"planes.js", "levels.js", "dom.js", "views.js", "events.js", "grid.js", "main.js"}
+_SCRIPTS: Mapping[str, set[str]] = {
+    "flame": {"paint.js", "stacks.js", "flame.js"},
+    "timeline": {"lanes.js", "paint.js", "drawing.js", "timeline.js"},
+    "roofline": {"roofline.js"},
+}
+"""View -> scripts that only some views need."""
+
+
+def _modules(w: Window) -> Table:
+    """Modules of one class at one place together, without the line for all of them."""
+    found = modules(w, by="class")
+    return found.take(np.flatnonzero(np.asarray(found["depth"]) > 0))
+
+
+@dataclass(frozen=True)
+class _By:
+    """What a flame graph goes by.
+
+    Attributes:
+        view: its name on the page.
+        table: makes the table that says the same.
+        order: the column by which that is sorted, the greatest first.
+        columns: what is shown of it.
+    """
+
+    view: str
+    table: Callable[[Window], Table]
+    order: str
+    columns: tuple[str, ...]
+
+
+FLAMES: Mapping[str, _By] = {
+    "module": _By("modules", _modules, "total_us",
+                  ("path", "calls", "forward_us", "backward_us", "total_us", "percent", "uid")),
+    "op": _By("ops", ops_summary, "total_direct_kernel_time_ms",
+              ("name", "Count", "total_direct_kernel_time_ms", "Percentage (%)")),
+    "line": _By("python", python_lines, "gpu_sum_us", ("name", "frames", "gpu_events", "gpu_sum_us", "percent", "uid")),
+    "kernel": _By("kernels", kernel_summary, "Kernel duration (µs)_sum",
+                  ("Kernel name", "Parent cpu_op", "Kernel duration (µs)_count", "Kernel duration (µs)_sum",
+                   "Percent of kernels time (%)", "ex_UID")),
+}  # fmt: skip
+"""What `flame` goes by."""
+
+
+def flame(g: Core | Window, by: str = "module", *, step: Steps = None, height: int = 420) -> Inline:
+    """GPU time as merged stacks.
+
+    Args:
+        g: the graph, or a window of it.
+        by: one of `FLAMES`.
+        step: number of a step, or several.
+        height: of the frame, pixels.
+
+    Raises:
+        AnalysisError: there is nothing to go by, or no such step, or the graph tells no times.
+    """
+    if by not in FLAMES:
+        raise AnalysisError(f"a flame graph goes by module, op, line or kernel, not {by!r}; {hint(by, FLAMES)}")
+    w = narrow(window_of(g), step=step)
+    how, heading = FLAMES[by], _heading(w, f"GPU time by {'line of Python' if by == 'line' else by}")
+    table = _by_time(how.table(w), how.order, how.columns)
+
+    def written(most: int) -> tuple[str, stacks.Stacks]:
+        names = Names(w, drawn.DRAWN_KINDS)
+        found = stacks.stacks(w, names, (how.view,), most)[how.view]
+        said = {**stacks.facts(), "views": {how.view: stacks.VIEWS[how.view]}, "steps": stacks.steps(w)[0]}
+        text = _page(w, "flame", heading, drawn.NOTHING, names, found.columns(how.view), {"flame": said})
+        return text, found
+
+    def view(most: int) -> Inline:
+        text, found = written(most)
+        notes = []
+        if found.left_out:
+            notes.append(
+                f"The {len(found.parent):,} frames with most time are drawn; that of {found.left_out:,} others is in "
+                "the frames around them."
+            )
+        return Inline(heading, table, notes, height, text, lambda: written(stacks.MOST_FRAMES)[0])
+
+    return fitting(view, MOST_FRAMES)
+
+
+def timeline(g: Core | Window, *, step: Steps = None, height: int = 480, events: int = MOST_EVENTS) -> Inline:
+    """Threads, launches, streams and idle gaps over time.
+
+    Args:
+        g: the graph, or a window of it.
+        step: number of a step, or several.
+        height: of the frame, pixels.
+        events: most events that are drawn, the longest.
+
+    Raises:
+        AnalysisError: there is no such step, or the graph tells no times.
+    """
+    w = narrow(window_of(g), step=step)
+    return fitting(lambda most: _timeline(w, most, height), events)
+
+
+def _timeline(w: Window, most: int, height: int) -> Inline:
+    everything = drawn.drawn(w)
+    heading = _heading(w, "Timeline")
+
+    def written(d: drawn.Drawn) -> str:
+        return _page(w, "timeline", heading, d, Names(w, drawn.DRAWN_KINDS), {}, {})
+
+    d, left_out = longest_events(w, everything, most)
+    notes = []
+    if left_out:
+        notes.append(
+            f"The longest events are drawn, and what launched them. Left out: {'; '.join(map(str, left_out))}. A "
+            "window has room for more of its part."
+        )
+    return Inline(heading, lane_table(w, everything), notes, height, written(d), lambda: written(everything))
+
+
+def roofline(
+    g: Core | Window,
+    *,
+    step: Steps = None,
+    arch: Architecture | str | os.PathLike[str] | Mapping[str, Any] | None = None,
+    height: int = 620,
+) -> InlineRoofline:
+    """Operations by their arguments under the roofs of a device.
+
+    Args:
+        g: the graph, or a window of it.
+        step: number of a step, or several.
+        arch: the device, or what `architecture` takes; None for that of the trace.
+        height: of the frame, pixels.
+
+    Raises:
+        AnalysisError: the device is not known, or there is no such step, or the graph tells no times.
+    """
+    w = narrow(window_of(g), step=step)
+    device = _device(w.core, arch)
+    ops = unified_perf_summary(w, arch=device)
+    heading = _heading(w, f"Roofline of {device.name}")
+    modelled = ops.take(np.flatnonzero(np.asarray(ops["has_perf_model"], bool)))
+    table = _by_time(modelled, "Kernel Time (µs)_sum", (
+        "name", "Input Dims", "operation_count", "Kernel Time (µs)_sum", "Percentage (%)", "FLOPS/Byte",
+        "TFLOPS/s_mean", "Pct Roofline_mean", "Roofline Bound", "ex_UID",
+    ))  # fmt: skip
+
+    def written(most: int) -> tuple[str, int]:
+        texts = Texts()
+        found = roofline_data(ops, device, texts, most)
+        body = {"roofline": found, "texts": texts.listed}
+        return _page(w, "roofline", heading, drawn.NOTHING, Names(w, ()), {}, body), found["more"] if found else 0
+
+    def view(most: int) -> InlineRoofline:
+        text, more = written(most)
+        notes = [f"{more:,} operations with less time are not drawn."] if more else []
+        return InlineRoofline(heading, table, notes, height, text, lambda: written(MOST_MARKS)[0], ops=ops, arch=device)
+
+    return fitting(view, MOST_POINTS)
+
+
+def _device(core: Core, arch: Any) -> Architecture:
+    if arch is not None:
+        return arch if isinstance(arch, Architecture) else architecture(arch)
+    found = detect(core.info.metadata.get("deviceProperties"))
+    if isinstance(found, str):
+        raise AnalysisError(f"no roofline: {found}; name a device with arch=")
+    return found
+
+
+def _heading(w: Window, what: str) -> str:
+    return clean(w.titled(f"{what}: {file_name(w.core.info.source)}"))
+
+
+def _by_time(table: Table, order: str, columns: tuple[str, ...]) -> Table:
+    """A table sorted by a column, the greatest first, with some of its columns."""
+    values = np.array([0 if value is None else value for value in table[order]], float)
+    found = table.take(np.argsort(-np.nan_to_num(values), kind="stable"))
+    kept = [name for name in columns if name in found.columns]
+    return Table(
+        found.name, {name: found.columns[name] for name in kept},
+        {name: found.about[name] for name in kept if name in found.about}, found.title, found.notes,
+    )  # fmt: skip
+
+
+def _page(
+    w: Window,
+    view: str,
+    heading: str,
+    d: drawn.Drawn,
+    names: Names,
+    columns: Mapping[str, Packed],
+    body: Mapping[str, Any],
+) -> str:
+    """A page of one view. It has no worker: its events are few, and where it stands one may be forbidden."""
+    numbered, texts = used_names({**drawn.columns(w, d, names), **columns}, names, LONGEST_NAME)
+    described, planes = packed(numbered)
+    head = {
+        "views": [view], "overview": {"heading": heading}, "columns": described, "lanes": drawn.lanes(w, d),
+        "call": CLASSES.index("call"),
+    }  # fmt: skip
+    told = {
+        "causes": drawn.causes(), "arguments": drawn.argument_texts(w, d), "lead_ns": w.core.info.lead_ns,
+        "classes": CLASSES, "texts": [], **texts, **body,
+    }  # fmt: skip
+    scripts = [name for name in SCRIPTS if name in _OF_ALL or name in _SCRIPTS[view]]
+    return page(heading, head, told, planes, Code(scripts, (*STYLES, "inline.css")))

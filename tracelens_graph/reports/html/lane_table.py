@@ -1,0 +1,62 @@
+"""The lanes of a timeline as a table: what is on each of them, and for how much of the time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from tracelens_graph.column import Column, Role
+from tracelens_graph.graph.intervals import union_length
+from tracelens_graph.graph.window import Window
+from tracelens_graph.reports.html.drawn import Drawn, causes, lanes
+from tracelens_graph.reports.html.names import clean
+from tracelens_graph.table import Table, columns_of
+
+_COLUMNS = {
+    "lane": Column("thread, stream, or idle time of a device", role=Role.key),
+    "events": Column("what is on it: calls, annotations, GPU events, gaps", role=Role.count),
+    "busy_ms": Column("length of the union of these", "ms"),
+    "percent": Column("busy_ms as share of the time from the first start to the last end", "%"),
+    "longest": Column("name of the longest one; of idle time what it is due to", role=Role.text),
+    "longest_ms": Column("its duration", "ms"),
+    "uid": Column("its node; of idle time the GPU event that ends it", role=Role.instance),
+}
+
+
+def lane_table(w: Window, d: Drawn) -> Table:
+    """One row for each lane of a timeline: GPU first, then threads and annotations."""
+    c = w.core.columns
+    idle_names = [cause["name"] for cause in causes()]
+    cause = d.idle.parts.argmax(axis=0) if len(d.idle.row) else d.idle.row
+
+    def names(rows: np.ndarray) -> Any:
+        return lambda at: w.core.names[int(c.name[rows[at]])]
+
+    parts = {
+        "gpu": (c.start_ns[d.gpu], c.dur_ns[d.gpu], c.uid[d.gpu], names(d.gpu)),
+        "idle": (d.idle.start, d.idle.end - d.idle.start, c.uid[d.idle.row], lambda at: idle_names[int(cause[at])]),
+        "host": (c.start_ns[d.host], c.dur_ns[d.host], c.uid[d.host], names(d.host)),
+        "notes": (c.start_ns[d.notes], c.dur_ns[d.notes], c.uid[d.notes], names(d.notes)),
+    }
+    begin = min((int(start.min()) for start, *_ in parts.values() if len(start)), default=0)
+    end = max((int((start + dur).max()) for start, dur, *_ in parts.values() if len(start)), default=0)
+
+    def records() -> Iterator[dict[str, Any]]:
+        placed = lanes(w, d)
+        for part, (start, dur, uid, name) in parts.items():
+            low = 0
+            for lane in placed[part]:
+                rows = slice(low, low + lane["n"])
+                low = rows.stop
+                at = rows.start + int(dur[rows].argmax())
+                busy = union_length(start[rows], start[rows] + dur[rows])
+                yield {
+                    "lane": f"annotations, {lane['title']}" if part == "notes" else lane["title"],
+                    "events": lane["n"], "busy_ms": busy / 1e6, "percent": 100 * busy / ((end - begin) or 1),
+                    "longest": clean(name(at)), "longest_ms": int(dur[at]) / 1e6, "uid": int(uid[at]),
+                }  # fmt: skip
+
+    columns = columns_of(list(records()), _COLUMNS)
+    return Table("lanes", columns, _COLUMNS, w.titled("What is on the timeline"))
