@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from handmade import small_trace, span
 from html_pages import NAMES, hostile_page, page_of
+from in_browser import Opened, show, until
 
 from corpus import loaded, parametrize, traces_named
 from tracelens_graph.analyses.ops.ops import ops_summary
@@ -17,7 +16,7 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser
 
 TRACES = traces_named(
     "tracelens/h100/qwen1.5-0.5b", "tracelens/mi300/resnet-ddp-checkpointing", "tracelens/mi300/normalization-layers",
@@ -26,9 +25,6 @@ TRACES = traces_named(
 )  # fmt: skip
 QWEN = TRACES[:1]
 VIEWS = ("overview", "timeline", "flame", "tables", "roofline")
-ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
-PATIENCE_S = 30
-
 SUMS = """(() => {
   const flame = tracelensGraph.flame, found = [];
   for (const view of ["modules", "ops", "python", "kernels"]) {
@@ -49,66 +45,9 @@ ROWS = """tracelensGraph.trace.body.tables.map((table) => {
 })"""
 """For each table its rows, and those in sight."""
 
-Opened = Callable[..., "Page"]
-
-
-@pytest.fixture(scope="module")
-def browser(chromium: str) -> Iterator[Browser]:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS)
-        yield running
-        running.close()
-
-
-@pytest.fixture
-def opened(browser: Browser, tmp_path: Path) -> Iterator[Opened]:
-    """Opens a page, and holds that nothing on it went wrong, and that it asked for nothing."""
-    said: list[str] = []
-    asked: list[str] = []
-    pages: list[Page] = []
-
-    def call(text: str, before: str = "", hash: str = "", width: int = 1280, **options: Any) -> Page:
-        path = tmp_path / "page.html"
-        path.write_text(text)
-        page = browser.new_page(viewport={"width": width, "height": 800}, **options)
-        pages.append(page)
-        page.on("console", lambda message: said.append(message.text))
-        page.on("pageerror", lambda error: said.append(str(error)))
-        page.on("request", lambda request: asked.append(request.url))
-        page.on("dialog", lambda dialog: said.append(dialog.message))
-        if before:
-            page.add_init_script(before)
-        page.goto(path.as_uri() + hash)
-        until(page, "document.documentElement.dataset.ready")
-        assert page.evaluate("document.documentElement.dataset.ready") == "yes"
-        return page
-
-    yield call
-    for page in pages:
-        page.close()
-    assert said == []
-    assert [url for url in asked if not url.startswith(("file:", "blob:"))] == []
-
-
-def until(page: Page, expression: str) -> Any:
-    """The value of an expression once it is true; the page's policy forbids what playwright would wait with."""
-    end = time.monotonic() + PATIENCE_S
-    while not (found := page.evaluate(expression)) and time.monotonic() < end:
-        time.sleep(0.02)
-    assert found, expression
-    return found
-
 
 def gpu_ns(core: Core) -> int:
     return int(core.columns.dur_ns[core.gpu_rows].sum())
-
-
-def show(page: Page, view: str) -> None:
-    page.click(f"#tab-{view}")
-    assert page.is_visible(f"#view-{view}")
-    assert page.get_attribute(f"#tab-{view}", "aria-selected") == "true"
 
 
 @parametrize("path", TRACES)

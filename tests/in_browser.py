@@ -1,0 +1,31 @@
+"""Pages in a browser: opening one, waiting for what it does, going through its views."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+PATIENCE_S = 30
+
+Opened = Callable[..., "Page"]
+"""The fixture that opens a page, of its text."""
+
+
+def until(page: Page, expression: str) -> Any:
+    """The value of an expression once it is true; the page's policy forbids what playwright would wait with."""
+    end = time.monotonic() + PATIENCE_S
+    while not (found := page.evaluate(expression)) and time.monotonic() < end:
+        time.sleep(0.02)
+    assert found, expression
+    return found
+
+
+def show(page: Page, view: str) -> None:
+    """Go to a view by its tab."""
+    page.click(f"#tab-{view}")
+    assert page.is_visible(f"#view-{view}")
+    assert page.get_attribute(f"#tab-{view}", "aria-selected") == "true"
