@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -9,6 +10,9 @@ import numpy as np
 
 from tracelens_graph.analyses.idle.idle import idle_causes
 from tracelens_graph.analyses.idle.idle_gaps import idle_gaps
+from tracelens_graph.analyses.memory.by_module import allocations_by_module
+from tracelens_graph.analyses.memory.over_time import memory_over_time
+from tracelens_graph.analyses.memory.peak import memory_peak, memory_summary
 from tracelens_graph.analyses.places.modules import module_times
 from tracelens_graph.analyses.places.python_lines import python_lines
 from tracelens_graph.graph.window import Window
@@ -16,21 +20,27 @@ from tracelens_graph.perf.devices import Architecture
 from tracelens_graph.reports.document import Facts, Finding
 from tracelens_graph.reports.html import drawn as timeline
 from tracelens_graph.reports.html import stacks
+from tracelens_graph.reports.html.memory import Memory, memory
 from tracelens_graph.reports.html.names import CLASSES, Names
 from tracelens_graph.reports.html.overview import overview
 from tracelens_graph.reports.html.planes import Packed, packed
 from tracelens_graph.reports.html.roofline import roofline
 from tracelens_graph.reports.html.shell import Code, page
 from tracelens_graph.reports.html.tables import Texts, table_objects
+from tracelens_graph.schema import KIND_MEANING, Kind
 from tracelens_graph.table import Table
 
 WORKER = ("planes.js", "levels.js", "worker.js")
 """Scripts that run beside the page; they come first in it, too, for where it may have no worker."""
 SCRIPTS = (
     "planes.js", "levels.js", "dom.js", "views.js", "events.js", "lanes.js", "paint.js", "drawing.js", "timeline.js",
-    "stacks.js", "flame.js", "grid.js", "tables.js", "roofline.js", "bars.js", "overview.js", "main.js",
+    "stacks.js", "flame.js", "grid.js", "tables.js", "roofline.js", "bars.js", "holders.js", "memory.js", "overview.js",
+    "main.js",
 )  # fmt: skip
-STYLES = ("colors.css", "page.css", "views.css", "grid.css", "print.css")
+WITH_MEMORY = ("vendor/uPlot.LICENSE", "vendor/uPlot.iife.min.js")
+"""Scripts of others that draw memory over time; only in pages of traces that tell of it."""
+MEMORY_STYLES = ("vendor/uPlot.min.css",)
+STYLES = ("colors.css", "page.css", "views.css", "grid.css", "memory.css", "print.css")
 
 
 def report_page(
@@ -53,14 +63,29 @@ def report_page(
     """
     first = overview(w, about, findings, tables, complete)
     layout, body, planes = _data(w, {**tables, **_further(w)}, arch)
-    return page(first["title"], {"overview": first, **layout}, body, planes, Code(SCRIPTS, STYLES, WORKER))
+    return page(first["title"], {"overview": first, **layout}, body, planes, _code("memory" in layout))
+
+
+def _code(has_memory: bool) -> Code:
+    if not has_memory:
+        return Code(SCRIPTS, STYLES, WORKER)
+    return Code((*WITH_MEMORY, *SCRIPTS), (*MEMORY_STYLES, *STYLES), WORKER)
+
+
+def _drawn(d: timeline.Drawn, held: Memory | None) -> dict[str, Any]:
+    """How many events are on the page, how many allocations and releases, and of which kinds how many are not."""
+    instants = sum(one["all"] for one in held.devices) if held else 0
+    left_out = Counter(d.left_out)
+    left_out[KIND_MEANING[Kind.MemoryEvent]] -= instants
+    return {"events": d.events, "instants": instants, "left_out": dict(+left_out)}
 
 
 def _further(w: Window) -> dict[str, Table]:
-    """Tables of single questions whose answers the page draws."""
+    """Tables of single questions whose answers the page draws; of memory only where the trace tells of it."""
+    of_memory = (memory_summary, memory_peak, allocations_by_module) if memory_over_time(w) else ()
     return {
         "modules": module_times(w), "python_lines": python_lines(w), "idle_causes": idle_causes(w),
-        "idle_gaps": idle_gaps(w),
+        "idle_gaps": idle_gaps(w), **{question.__name__: question(w) for question in of_memory},
     }  # fmt: skip
 
 
@@ -74,15 +99,20 @@ def _data(
     for view, one in merged.items():
         columns |= one.columns(view)
     columns["name.class"] = Packed(np.array(names.classes, np.int64))
+    held = memory(w, d)
+    if held:
+        columns |= held.columns
     described, planes = packed(columns)
     layout = {"columns": described, "lanes": timeline.lanes(w, d), "call": CLASSES.index("call")}
+    if held:
+        layout["memory"] = held.devices
     body: dict[str, Any] = {
         "causes": timeline.causes(),
         "arguments": timeline.argument_texts(w, d),
         "flame": stacks.facts() | {"steps": stacks.steps(w)[0]},
         "tables": table_objects(tables, texts),
         "roofline": roofline(tables.get("unified_perf_summary"), arch, texts),
-        "drawn": {"events": d.events, "left_out": d.left_out},
+        "drawn": _drawn(d, held),
         "gpu_ns": int(w.core.columns.dur_ns[w.gpu_rows].sum()),
         "lead_ns": w.core.info.lead_ns,
         "classes": CLASSES,

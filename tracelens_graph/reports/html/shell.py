@@ -77,7 +77,8 @@ def _joined(names: tuple[str, ...], before: str) -> str:
 
 @cache
 def _asset(name: str) -> str:
-    return (files("tracelens_graph.reports.html") / "page" / name).read_text("utf-8")
+    text = (files("tracelens_graph.reports.html") / "page" / name).read_text("utf-8")
+    return f"/*!\n{text}\n*/\n" if name.endswith(".LICENSE") else text
 
 
 def _hash(text: str) -> str:

@@ -38,6 +38,16 @@ const Show = {
     return `${(ns / size).toLocaleString("en-US", { minimumFractionDigits: size > 1 ? 3 : 0, maximumFractionDigits: 3 })} ${unit}`;
   },
 
+  // Bytes in the unit that leaves one to four digits before the point.
+  bytes: (bytes) => Show.bytesAs(bytes, bytes),
+
+  // The same in the unit that suits another number of bytes: that of the greatest one beside it.
+  bytesAs(bytes, other) {
+    const power = Math.min(Math.floor(Math.log2(Math.max(Math.abs(other), 1)) / 10), 5);
+    const unit = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"][power];
+    return `${(bytes / 1024 ** power).toLocaleString("en-US", { maximumFractionDigits: power ? 2 : 0 })} ${unit}`;
+  },
+
   // A moment, in ms from the zero of Perfetto UI, to the nanosecond.
   moment: (ns) => `${(ns / 1e6).toLocaleString("en-US", { minimumFractionDigits: 6, maximumFractionDigits: 6 })} ms`,
 

@@ -82,6 +82,17 @@ class Trace {
     return this.launches.list.subarray(this.launches.of[e], this.launches.of[this.past(e)]);
   }
 
+  // The call of the host that is nearest to a moment, of several the innermost; -1 without any.
+  nearestCall(time) {
+    let best = -1,
+      bestFar = Infinity;
+    for (let e = 0; e < this.first.note; e++) {
+      const far = Math.max(this.start[e] - time, time - this.end(e), 0);
+      if (far < bestFar || (far === bestFar && this.dur[e] <= this.dur[best])) [best, bestFar] = [e, far];
+    }
+    return best;
+  }
+
   laneOf(e) {
     return this.lanes[this.lane[e]];
   }

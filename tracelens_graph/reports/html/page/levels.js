@@ -182,6 +182,10 @@ const Levels = {
     const read = Planes.columns(columns, await Planes.inflate(planes));
     const events = Levels.events(read, lanes, call);
     const levels = Levels.all(events);
+    for (const at of read["memory.time"] ?? []) {
+      if (at < events.low) events.low = at;
+      if (at > events.high) events.high = at;
+    }
     const flame = {};
     for (const name in read) if (!/^(host|note|gpu|idle)\./.test(name)) flame[name] = read[name];
     return { events, levels, columns: flame };

@@ -12,7 +12,7 @@ class App extends Views {
     ["0", "the whole trace"],
     ["/", "search"],
     ["n N", "next match, the one before"],
-    ["1 … 5", "views"],
+    ["1 … 6", "views"],
     ["Esc", "select nothing, search nothing"],
   ];
 
@@ -31,6 +31,7 @@ class App extends Views {
       flame: () => [new Flame(this), "Flame graph"],
       tables: () => [new Tables(this), "Tables"],
       roofline: () => [new Roofline(this), "Roofline"],
+      ...(this.head.memory ? { memory: () => [new Memory(this, this.head.memory), "Memory"] } : {}),
     };
     // A page has all views, or those that it names.
     const names = this.head.views ?? Object.keys(all);
@@ -82,6 +83,7 @@ class App extends Views {
   shownNow(name) {
     if (name === "timeline") this.timeline.resize();
     if (name === "flame") this.flame.draw();
+    if (name === "memory") this.memory.resize();
   }
 
   // Inside of another page, as a notebook shows it, a page has no address to send.
@@ -132,6 +134,7 @@ class App extends Views {
     }
     this.details();
     this.timeline?.ask();
+    this.memory?.draw();
     this.link();
   }
 
@@ -236,6 +239,7 @@ class App extends Views {
   recolor() {
     this.timeline?.recolor();
     this.flame?.draw();
+    this.memory?.recolor();
   }
 
   // Among many events a search waits for the end of a word.
@@ -244,7 +248,7 @@ class App extends Views {
   }
 
   get grids() {
-    return [this.tables?.grid, this.flame?.grid];
+    return [this.tables?.grid, this.flame?.grid, this.memory?.grid];
   }
 
   unselect() {
@@ -252,7 +256,7 @@ class App extends Views {
   }
 
   viewKey(key) {
-    return this.shown === "timeline" && this.timeline.key(key);
+    return ["timeline", "memory"].includes(this.shown) && this[this.shown].key(key);
   }
 }
 

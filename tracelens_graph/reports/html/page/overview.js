@@ -79,6 +79,7 @@ class Overview {
   start(trace) {
     const { drawn } = trace.body;
     const left = Object.entries(drawn.left_out).map(([what, count]) => `${Show.count(count)} × ${what}`);
-    this.drawn.textContent = `Drawn: ${Show.count(drawn.events)} events of host and GPU.${left.length ? ` Not drawn: ${left.join("; ")}.` : ""}`;
+    const instants = drawn.instants ? `, ${Show.count(drawn.instants)} allocations and releases` : "";
+    this.drawn.textContent = `Drawn: ${Show.count(drawn.events)} events of host and GPU${instants}.${left.length ? ` Not drawn: ${left.join("; ")}.` : ""}`;
   }
 }
