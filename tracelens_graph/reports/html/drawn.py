@@ -57,7 +57,8 @@ class Drawn:
         return len(self.host) + len(self.notes) + len(self.gpu)
 
 
-NOTHING = Drawn(*[np.zeros(0, np.int64)] * 5, joined(()), {})
+_NONE = np.zeros(0, np.int64)
+NOTHING = Drawn(_NONE, _NONE, _NONE, _NONE, _NONE, joined(()), {})
 """What is drawn of no event."""
 
 

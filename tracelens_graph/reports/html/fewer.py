@@ -17,8 +17,8 @@ from tracelens_graph.reports.html.drawn import Drawn, laid_out
 from tracelens_graph.reports.html.names import Names, clean
 from tracelens_graph.reports.html.planes import Packed
 
-_HOST, _BESIDE = 5 / 8, 1 / 16
-"""Shares of calls of the host; and of annotations, and idle gaps. The rest is that of GPU events."""
+_HOST, _LONG, _BESIDE = 5 / 8, 1 / 8, 1 / 16
+"""Shares of calls of the host, the longest ones among them; and of annotations, and of idle gaps."""
 
 
 @dataclass(frozen=True)
@@ -58,13 +58,15 @@ def longest_events(w: Window, d: Drawn, most: int) -> tuple[Drawn, list[LeftOut]
         return d, []
     notes = _longest(c.dur_ns[d.notes], int(most * _BESIDE))
     idle = _longest(d.idle.end - d.idle.start, int(most * _BESIDE))
-    host_room = min(int(most * _HOST), len(d.host))
-    gpu = _longest(c.dur_ns[d.gpu], most - host_room - int(notes.sum()) - int(idle.sum()))
-    needed = np.zeros(len(c) + 1, bool)  # the last entry takes what there is none of
-    needed[c.parent[d.gpu[gpu]]] = True
-    needed[c.owner[d.gpu[gpu]]] = True
-    # What launched the GPU events comes first; without it nobody would see where they come from.
-    host = _longest(np.where(needed[d.host], np.iinfo(np.int64).max, c.dur_ns[d.host]), host_room)
+    host_room, long_room = min(int(most * _HOST), len(d.host)), int(most * _LONG)
+    gpu_room = most - host_room - int(notes.sum()) - int(idle.sum())
+    if host_room < len(d.host):  # there is room for the launch of each, and the op that it is charged to
+        gpu_room = min(gpu_room, (host_room - long_room) // 2)
+    gpu = _longest(c.dur_ns[d.gpu], gpu_room)
+    first = np.zeros(len(c) + 1, np.int64)  # the last entry takes what there is none of
+    first[c.parent[d.gpu[gpu]]] = first[c.owner[d.gpu[gpu]]] = 1
+    first[d.host[_longest(c.dur_ns[d.host], long_room)]] = 2
+    host = _longest(c.dur_ns[d.host], host_room, first[d.host])
     kept = laid_out(w, d.host[host], d.notes[notes], d.gpu[gpu], _of_gaps(d.idle, idle), d.left_out)
     missing = [
         LeftOut(what, int((~keep).sum()), len(keep), int(dur[~keep].max()))
@@ -79,10 +81,11 @@ def longest_events(w: Window, d: Drawn, most: int) -> tuple[Drawn, list[LeftOut]
     return kept, missing
 
 
-def _longest(dur: np.ndarray, most: int) -> np.ndarray:
-    """Whether each is one of the longest; of equals the first ones are."""
+def _longest(dur: np.ndarray, most: int, first: np.ndarray | None = None) -> np.ndarray:
+    """Whether each is one of the longest, after those with a greater `first`; of equals the earlier ones are."""
+    order = np.argsort(-dur, kind="stable") if first is None else np.lexsort((-dur, -first))
     keep = np.zeros(len(dur), bool)
-    keep[np.argsort(-dur, kind="stable")[: max(most, 0)]] = True
+    keep[order[: max(most, 0)]] = True
     return keep
 
 
