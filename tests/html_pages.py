@@ -6,12 +6,17 @@ import json
 import re
 import zlib
 from base64 import b64decode
+from collections.abc import Sequence
 from dataclasses import dataclass
+from html.parser import HTMLParser
 from typing import Any
 
 import numpy as np
 from handmade import span
 
+from tracelens_graph.analyses.alignment.difference import Diff, diff
+from tracelens_graph.analyses.alignment.tables import places_table, totals_table
+from tracelens_graph.analyses.alignment.times import times_table
 from tracelens_graph.analyses.diagnosis.verdict import verdict
 from tracelens_graph.analyses.report.report_tables import ReportOptions, report_tables
 from tracelens_graph.graph.core import Core
@@ -19,6 +24,7 @@ from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.loading import load_core
 from tracelens_graph.perf.devices import Architecture, detect
 from tracelens_graph.reports.document import facts
+from tracelens_graph.reports.html.diff import Commands, diff_page
 from tracelens_graph.reports.html.document import report_page
 
 NAMES = [
@@ -36,6 +42,12 @@ def page_of(g: Core | Window) -> str:
     arch = found if isinstance(found, Architecture) else None
     tables = report_tables(w, ReportOptions(arch=arch))
     return report_page(w, verdict(w), {name: tables[name] for name in tables}, facts(w), lambda command: command, arch)
+
+
+def diff_page_of(difference: Diff, said: Sequence[str] = (), commands: Commands = lambda number: ()) -> str:
+    """The page of a comparison."""
+    tables = {table.name: table for make in (totals_table, times_table, places_table) if (table := make(difference))}
+    return diff_page(difference, tables, said, commands)
 
 
 @dataclass
@@ -83,6 +95,20 @@ def unpacked(described: list[dict[str, Any]], planes: bytes) -> dict[str, np.nda
     return found
 
 
+class Tags(HTMLParser):
+    """The tags of a page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Take note of one."""
+        self.found.append((tag, dict(attrs)))
+
+
 def policy_of(page: str) -> dict[str, str]:
     """Directives of a page's policy."""
     (told,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
@@ -90,10 +116,20 @@ def policy_of(page: str) -> dict[str, str]:
 
 
 def hostile_page() -> str:
-    """A page of ops, kernels, frames, annotations, threads with names that nobody should obey."""
+    """A page of names that nobody should obey."""
+    return page_of(_hostile_graph(NAMES))
+
+
+def hostile_diff() -> Diff:
+    """A comparison of two graphs with such names, of which each has kernels that the other has not."""
+    return diff(_hostile_graph(NAMES), _hostile_graph([f"{name[:300]}!" for name in NAMES]), (NAMES[0], NAMES[1]))
+
+
+def _hostile_graph(names: Sequence[str]) -> Core:
+    """Ops, kernels, frames, annotations and threads of these names."""
     gpu = {"device": 0, "stream": 7}
     events = [{"ph": "M", "name": "thread_name", "pid": 100, "tid": 100, "args": {"name": NAMES[1]}}]
-    for number, name in enumerate(NAMES, 1):
+    for number, name in enumerate(names, 1):
         at = 1000.0 * number
         events += [
             span("user_annotation", name, at, 900),
@@ -103,4 +139,4 @@ def hostile_page() -> str:
             span("cuda_runtime", "cudaLaunchKernel", at + 4, 5, correlation=number),
             span("kernel", name, at + 50, 500, 0, 7, correlation=number, **gpu),
         ]
-    return page_of(load_core(events))
+    return load_core(events)

@@ -15,6 +15,14 @@ Opened = Callable[..., "Page"]
 """The fixture that opens a page, of its text."""
 
 
+NAMELESS = (
+    "[...document.querySelectorAll('button, a, input, select, canvas, svg[role=img], [role=tabpanel]')]"
+    ".filter((one) => !(one.textContent.trim() || one.getAttribute('aria-label') ||"
+    "one.closest('label')?.textContent.trim())).length"
+)
+"""Number of elements of a page that act or show something, and have no name for those who do not see them."""
+
+
 def until(page: Page, expression: str) -> Any:
     """The value of an expression once it is true; the page's policy forbids what playwright would wait with."""
     end = time.monotonic() + PATIENCE_S

@@ -36,6 +36,7 @@ COMMANDS = {
         "diff T T --tree",
         "diff T T --point 1",
         "diff T T --csv D",
+        "diff T T --html R",
         "diff T T --layout tracelens --csv D",
     ),
     "ranks": ("ranks T F", "ranks T F --path"),

@@ -64,6 +64,7 @@ OUTPUTS = {
     ("diff", "csv"): Output("diff TRACE TRACE --csv PLACE", "structure", ("diff_totals.csv", "diff_places.csv")),
     ("diff", "json"): Output("diff TRACE TRACE --json PLACE", "d.json"),
     ("diff", "markdown"): Output("diff TRACE TRACE --markdown PLACE", "d.md"),
+    ("diff", "html"): Output("diff TRACE TRACE --html PLACE", "d.html"),
     ("link", "csv"): Output("link --et ET --trace TRACE --csv PLACE", "link", ("link_counts.csv", "link_ops.csv")),
     ("link", "json"): Output("link --et ET --trace TRACE --json PLACE", "l.json"),
     ("link", "markdown"): Output("link --et ET --trace TRACE --markdown PLACE", "l.md"),

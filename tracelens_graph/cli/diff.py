@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import isnan
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -22,6 +23,7 @@ from tracelens_graph.cli.options import (
     Layout,
     MarkdownFile,
     Names,
+    Written,
     extension_of,
 )
 from tracelens_graph.cli.traces import check_pipes, files_named, names_of
@@ -89,6 +91,16 @@ def diff(
     csv: CsvFolder = None,
     json: JsonFile = None,
     markdown: MarkdownFile = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            show_default=False,
+            help="Write a page to click through, one file: causes, both call trees as a flame graph of the change, "
+            "places, tables.",
+        ),
+        Written((".html", ".htm")),
+    ] = None,
     layout: Annotated[
         Layout,
         typer.Option(help="With --csv: our tables, or the files of TraceLens's TraceDiff, of whole traces as there."),
@@ -113,6 +125,8 @@ def diff(
 
     Example: tracelens-graph diff trace.json.gz other.json.gz --markdown diff.md --fail-if 'slower_percent > 3'
 
+    Example: tracelens-graph diff trace.json.gz other.json.gz --html diff.html
+
     Example: tracelens-graph diff --within trace.json.gz
 
     Example: tracelens-graph diff trace.json.gz other.json.gz --layout tracelens --csv rprt_diff/
@@ -124,7 +138,7 @@ def diff(
             "--layout tracelens compares whole traces, as TraceLens does: leave out the options of windows"
         )
     shown = Shown(
-        tree, points, point, top, format, 1 if min_percent is None else min_percent, csv, json, markdown, layout
+        tree, points, point, top, format, 1 if min_percent is None else min_percent, csv, json, markdown, html, layout
     )
     paths = files_named(runs)
     check_pipes(paths)
@@ -162,7 +176,7 @@ def _check(shown: Shown, paths: Sequence[str], within: bool, conditions: Sequenc
     drawn = [name for name in shown.for_two if name in ("--tree", "--points", "--point")]
     if len(drawn) > 1:
         raise typer.BadParameter(f"{drawn[0]} and {drawn[1]} are two answers: give one of them")
-    if drawn and any(path and is_stdout(path) for path in (shown.csv, shown.json, shown.markdown)):
+    if drawn and any(path and is_stdout(path) for path in (shown.csv, shown.json, shown.markdown, shown.html)):
         raise typer.BadParameter(f"{drawn[0]} goes to standard output as well: name a file")
     if isnan(shown.min_percent):
         raise typer.BadParameter("--min-percent: nan is no number")

@@ -21,7 +21,7 @@ from tracelens_graph.cli.traces import say
 from tracelens_graph.cli.windows import WindowChoice
 
 if TYPE_CHECKING:
-    from tracelens_graph.analyses.alignment.difference import Diff
+    from tracelens_graph.analyses.alignment.difference import Diff, Place
     from tracelens_graph.graph.window import Window
     from tracelens_graph.table import Table
 
@@ -43,12 +43,13 @@ class Shown:
     csv: Path | None
     json: Path | None
     markdown: Path | None
+    html: Path | None
     layout: Layout
 
     @property
     def writes(self) -> bool:
         """Whether files are written, and nothing is printed that was not asked for."""
-        return bool(self.csv or self.json or self.markdown)
+        return bool(self.csv or self.json or self.markdown or self.html)
 
     @property
     def is_text(self) -> bool:
@@ -59,8 +60,9 @@ class Shown:
     def for_two(self) -> list[str]:
         """The options that take exactly two traces, of those that were given."""
         given = {
-            "--tree": self.tree, "--points": self.points, "--point": self.point is not None,
-            "--json": self.json, "--markdown": self.markdown, "--layout tracelens": self.layout is Layout.tracelens,
+            "--tree": self.tree, "--points": self.points, "--point": self.point is not None, "--json": self.json,
+            "--markdown": self.markdown, "--html": self.html,
+            "--layout tracelens": self.layout is Layout.tracelens,
         }  # fmt: skip
         return [name for name, value in given.items() if value]
 
@@ -138,6 +140,8 @@ def two_traces(
         _write_json(difference, {name: table(name) for name in makers}, said, shown.json)
     if shown.markdown:
         _write_page(difference, {name: table(name) for name in makers}, said, shown.markdown, shown.top)
+    if shown.html:
+        _write_html(difference, {name: table(name) for name in makers}, said, shown.html, pair)
     if conditions:
         tables = {name: table(name) for name in {one.figure.table for one in conditions}}
         gate.conclude(gate.remarks(conditions, tables), gate.check(conditions, tables))
@@ -169,7 +173,7 @@ def _draw_tree(difference: Diff, min_percent: float) -> None:
 
 
 def _draw_point(difference: Diff, places: Table, number: int, pair: Pair) -> None:
-    from tracelens_graph.reports.diff_point import drawn_rows, point_lines
+    from tracelens_graph.reports.diff_point import point_lines
     from tracelens_graph.reports.diff_text import place_lines
     from tracelens_graph.reports.terminal import terminal_width
 
@@ -180,6 +184,14 @@ def _draw_point(difference: Diff, places: Table, number: int, pair: Pair) -> Non
     _print_drawn(place_lines(places.records()[number - 1], width))
     print()
     _print_drawn(point_lines(difference, place, width))
+    for line in _on_point(difference, place, pair):
+        print(line)
+
+
+def _on_point(difference: Diff, place: Place, pair: Pair) -> Iterator[str]:
+    """Lines with what to do next about a place, a command each; none for traces that cannot be read again."""
+    from tracelens_graph.reports.diff_point import drawn_rows
+
     if not pair.is_repeatable:
         return
     sides = (difference.a.core, difference.b.core)
@@ -187,15 +199,14 @@ def _draw_point(difference: Diff, places: Table, number: int, pair: Pair) -> Non
             for core, row in zip(sides, drawn_rows(difference, place), strict=True)]  # fmt: skip
     for call, uid in zip(pair.calls, uids, strict=True):
         if uid is not None:
-            print(f"ask next: {call.complete(f'{_PROGRAM} tree TRACE --uid {uid} --up')}")
+            yield f"ask next: {call.complete(f'{_PROGRAM} tree TRACE --uid {uid} --up')}"
     for call, core, uid in zip(pair.calls, sides, uids, strict=True):
         if uid is not None:
-            for line in call.to_replay([core.node(uid).name], f"--uid {uid}"):
-                print(line)
+            yield from call.to_replay([core.node(uid).name], f"--uid {uid}")
     for call, side, uid in zip(pair.calls, "ab", uids, strict=True):
         if uid is not None:
             cut = f"{_PROGRAM} cut TRACE --uid {uid} -o {side}-{uid}.json.gz"
-            print(f"open in Perfetto UI: {call.complete(cut)}")
+            yield f"open in Perfetto UI: {call.complete(cut)}"
 
 
 def _print_drawn(lines: Iterator[str]) -> None:
@@ -241,6 +252,21 @@ def _write_page(difference: Diff, tables: dict[str, Table], notes: list[str], pa
     with replacing(path) as file:
         file.write(page.encode("utf-8", "backslashreplace"))
     say_written(f"wrote a page to {path}", path)
+
+
+def _write_html(difference: Diff, tables: dict[str, Table], said: list[str], path: Path, pair: Pair) -> None:
+    from tracelens_graph.files import replacing
+    from tracelens_graph.reports.html.diff import diff_page
+
+    def commands(number: int) -> Iterator[tuple[str, str]]:
+        lines = [f"ask next: {pair.diff(f'--point {number}')}"] if pair.is_repeatable else []
+        for line in (*lines, *_on_point(difference, difference.places[number - 1], pair)):
+            label, _, command = line.partition(": ")
+            yield label, command
+
+    with replacing(path) as file:
+        file.write(diff_page(difference, tables, said, commands).encode())
+    say_written(f"page written to {path}", path)
 
 
 def _write_as_tracelens(difference: Diff, folder: Path) -> None:

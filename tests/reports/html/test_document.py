@@ -5,36 +5,23 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from hashlib import sha256
-from html.parser import HTMLParser
 from importlib.resources import files
 from pathlib import Path
 
 import pytest
 from handmade import HOSTILE, small_trace, span
 from hostile import hostile_trace
-from html_pages import hostile_page, page_of, policy_of, read
+from html_pages import Tags, hostile_page, page_of, policy_of, read
 
 from corpus import chosen_traces, loaded, parametrize
 from tracelens_graph.analyses.idle.idle import idle_parts
 from tracelens_graph.loading import load_core
+from tracelens_graph.reports.html import diff
 from tracelens_graph.reports.html.document import SCRIPTS, STYLES, WORKER
 from tracelens_graph.reports.html.names import CLASSES, LONGEST, clean
 from tracelens_graph.reports.html.overview import parts
 
 MOST_BYTES, PER_EVENT = 600_000, 6
-
-
-class Tags(HTMLParser):
-    """The tags of a page."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.found: list[tuple[str, dict[str, str | None]]] = []
-        self.feed(page)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found.append((tag, dict(attrs)))
 
 
 def test_the_policy_allows_the_pages_own_scripts_only() -> None:
@@ -73,8 +60,8 @@ def test_names_are_capped_and_stand_once() -> None:
 def test_every_script_is_in_the_page_and_none_ends_early() -> None:
     page = page_of(load_core(small_trace()))
     folder = files("tracelens_graph.reports.html") / "page"
-    assert {*SCRIPTS, *WORKER} == {one.name for one in folder.iterdir() if one.name.endswith(".js")}
-    assert set(STYLES) == {one.name for one in folder.iterdir() if one.name.endswith(".css")}
+    assert {*SCRIPTS, *WORKER, *diff.CODE.scripts} == {one.name for one in folder.iterdir() if one.name.endswith(".js")}
+    assert {*STYLES, *diff.CODE.styles} == {one.name for one in folder.iterdir() if one.name.endswith(".css")}
     assert page.count("<script") == page.count("</script>") == 5
 
 

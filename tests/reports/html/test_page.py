@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from handmade import small_trace, span
 from html_pages import NAMES, hostile_page, page_of
-from in_browser import Opened, show, until
+from in_browser import NAMELESS, Opened, show, until
 
 from corpus import loaded, parametrize, traces_named
 from tracelens_graph.analyses.ops.ops import ops_summary
@@ -284,14 +284,9 @@ def test_a_link_selects_a_node_and_a_view(opened: Opened) -> None:
 
 def test_everything_that_acts_has_a_name(opened: Opened) -> None:
     page = opened(page_of(load_core(small_trace())))
-    nameless = (
-        "[...document.querySelectorAll('button, a, input, select, canvas, svg[role=img], [role=tabpanel]')]"
-        ".filter((one) => !(one.textContent.trim() || one.getAttribute('aria-label') ||"
-        "one.closest('label')?.textContent.trim())).length"
-    )
     for view in VIEWS:
         show(page, view)
-        assert page.evaluate(nameless) == 0
+        assert page.evaluate(NAMELESS) == 0
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -57,7 +57,7 @@ def overview(
         ],
         "parts": parts(w),
         "steps": _steps(tables),
-        "facts": [[label, clean(value)] for label, value in _facts(about, held)],
+        "facts": [[label, clean(value)] for label, value in recorded(about, held)],
         "missing": [
             {"what": clean(f"{row['what']} ({row['missing']})" if isinstance(row["missing"], str) and row["missing"]
                            else row["what"]), "poorer": clean(row["poorer"]), "how": clean(row["how"])}
@@ -105,7 +105,8 @@ def _steps(tables: Mapping[str, Table]) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def _facts(about: Facts, held: Mapping[str, Table]) -> Iterable[tuple[str, str]]:
+def recorded(about: Facts, held: Mapping[str, Table]) -> Iterable[tuple[str, str]]:
+    """What was recorded of a window: label and value. `held` is the inventory of its trace."""
     for device in dict.fromkeys(about.devices):
         count = about.devices.count(device)
         yield "GPU", device if count == 1 else f"{count} x {device}"

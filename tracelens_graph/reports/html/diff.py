@@ -1,0 +1,169 @@
+"""The page of a comparison: what changed, where and why, as the screen of `diff` says it, and both call trees as one.
+
+Figures are those of the tables of the comparison; the flame graph adds up to the GPU times of both sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from tracelens_graph.analyses.alignment.causes import REASON_MEANING, Reason
+from tracelens_graph.analyses.alignment.difference import Diff, Place
+from tracelens_graph.analyses.report.inventory import inventory
+from tracelens_graph.graph.window import Window
+from tracelens_graph.reports.diff_point import point_lines
+from tracelens_graph.reports.diff_text import changed_places, headline, side_lines
+from tracelens_graph.reports.document import facts
+from tracelens_graph.reports.html.diff_flame import diff_stacks
+from tracelens_graph.reports.html.names import clean
+from tracelens_graph.reports.html.overview import parts, recorded
+from tracelens_graph.reports.html.planes import packed
+from tracelens_graph.reports.html.shell import Code, page
+from tracelens_graph.reports.html.tables import Texts, table_objects
+from tracelens_graph.table import Table
+from tracelens_graph.text_table import list_text
+
+CODE = Code(
+    scripts=(
+        "planes.js", "dom.js", "views.js", "bars.js", "paint.js", "stacks.js", "flame.js", "grid.js", "tables.js",
+        "diff-flame.js", "diff-places.js", "diff-tables.js", "diff-overview.js", "diff-main.js",
+    ),
+    styles=("colors.css", "page.css", "views.css", "grid.css", "diff.css", "print.css"),
+)  # fmt: skip
+
+MOST_PLACES = 200
+"""Places that are drawn, those with most of the change; all are in the table."""
+_MOST_KERNELS = 20
+"""Names of GPU events of one side of a place."""
+_WIDTH = 110
+"""Characters of a line that draws a place."""
+_LONGEST = 2000
+
+Commands = Callable[[int], Iterable[tuple[str, str]]]
+"""For the number of a place what to do next: what it is for, and the command."""
+
+
+def diff_page(
+    difference: Diff, tables: Mapping[str, Table], said: Sequence[str], commands: Commands = lambda number: ()
+) -> str:
+    """A comparison as a page.
+
+    Args:
+        difference: the comparison.
+        tables: its totals, times and places.
+        said: what is to be said of the two sides.
+        commands: makes the commands that tell more of a place.
+    """
+    stacks, texts = diff_stacks(difference), Texts()
+    described, planes = packed(stacks.columns())
+    first, second = difference.names
+    title = clean(f"GPU work: {second} against {first}")
+    head = {"overview": _overview(difference, tables, said), "columns": described, "title": title}
+    rows = tables["diff_places"].records()[:MOST_PLACES]
+    body: dict[str, Any] = {
+        "names": stacks.names.texts,
+        "shorts": [
+            None if short == name else short
+            for name, short in zip(stacks.names.texts, stacks.names.shorts, strict=True)
+        ],
+        "places": [
+            _place(difference, place, row, commands) for place, row in zip(difference.places, rows, strict=False)
+        ],
+        "tables": table_objects(tables, texts),
+    }
+    body["texts"] = texts.listed
+    return page(title, head, body, planes, CODE)
+
+
+def _overview(difference: Diff, tables: Mapping[str, Table], said: Sequence[str]) -> dict[str, Any]:
+    changed = changed_places(tables["diff_places"])
+    windows = difference.a, difference.b
+    return {
+        "headline": clean(headline(tables["diff_totals"], bool(changed)), _LONGEST),
+        "said": [clean(line, _LONGEST) for line in said],
+        "sides": [
+            {
+                "letter": letter, "name": clean(name), "text": clean(line, _LONGEST), "gpu_ns": ns,
+                "parts": parts(window),
+            }
+            for letter, name, line, ns, window in zip(
+                "AB", difference.names, side_lines(difference), difference.ns, windows, strict=True
+            )
+        ],
+        "totals": [
+            {key: row[key] for key in ("meaning", "a_ms", "b_ms", "change_ms", "change_percent")}
+            for row in tables["diff_totals"].records()
+            if row["a_ms"] or row["b_ms"]
+        ],
+        "reasons": _reasons(changed),
+        "idle": [
+            {key: row[key] for key in ("part", "cause", "a_ms", "b_ms", "change_ms")}
+            | {"why": clean(str(row["why"]), _LONGEST)}
+            for row in tables["diff_times"].records()
+            if row["cause"]
+        ],
+        "facts": _facts(*windows),
+    }  # fmt: skip
+
+
+def _reasons(changed: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The reasons of places that differ, the one behind most of what became faster or slower first."""
+    found: dict[str, dict[str, Any]] = {}
+    for row in changed:
+        one = found.setdefault(row["reason"], {
+            "reason": row["reason"].replace("_", " "), "meaning": REASON_MEANING[Reason(row["reason"])], "places": 0,
+            "a_ms": 0.0, "b_ms": 0.0, "slower_ms": 0.0, "faster_ms": 0.0, "first": int(row["place"]),
+        })  # fmt: skip
+        one["places"] += 1
+        one["a_ms"] += row["a_ms"]
+        one["b_ms"] += row["b_ms"]
+        one["slower_ms" if row["change_ms"] > 0 else "faster_ms"] += abs(row["change_ms"])
+    return sorted(found.values(), key=lambda one: -(one["slower_ms"] + one["faster_ms"]))
+
+
+def _facts(a: Window, b: Window) -> list[list[str | None]]:
+    """What was recorded of both sides: label, and the value on each side; None where a side has none."""
+    sides: list[dict[str, str]] = []
+    for window in (a, b):
+        about: dict[str, str] = {}
+        for label, value in recorded(facts(window), inventory(window.core)):
+            about[label] = f"{about[label]}, {value}" if label in about else value
+        sides.append(about)
+    labels = dict.fromkeys(label for about in sides for label in about)
+    return [[clean(label), *(clean(about[label]) if label in about else None for about in sides)] for label in labels]
+
+
+def _place(difference: Diff, place: Place, row: Mapping[str, Any], commands: Commands) -> dict[str, Any]:
+    """One place with all that is known of it."""
+    return {
+        "place": int(row["place"]),
+        "op": clean(str(row["op"])),
+        "module": clean(str(row["module"] or ""), _LONGEST),
+        "reason": row["reason"].replace("_", " "),
+        "meaning": REASON_MEANING[Reason(row["reason"])],
+        "why": clean(str(row["why"]), _LONGEST),
+        "times": int(row["times"]),
+        "ns": list(place.ns),
+        "sides": [_side(place, row, k) for k in range(2)],
+        "drawn": [clean(line) for line in point_lines(difference, place, _WIDTH)],
+        "commands": [[clean(label), clean(command, _LONGEST)] for label, command in commands(int(row["place"]))],
+    }
+
+
+def _side(place: Place, row: Mapping[str, Any], k: int) -> dict[str, Any]:
+    """What one side does at a place: what launched its longest event, and all its kernels."""
+    letter, kernels = "ab"[k], place.kernels[k]
+    told = {field: row[f"{field}_{letter}"] for field in ("line", "shapes", "types", "uid")}
+    return {
+        "line": clean(str(told["line"])) if told["line"] else None,
+        "shapes": clean(_listed(told["shapes"])) if told["shapes"] is not None else None,
+        "types": clean(_listed(told["types"])) if told["types"] is not None else None,
+        "uid": told["uid"],
+        "kernels": [[clean(name), count, ns] for name, (count, ns) in list(kernels.items())[:_MOST_KERNELS]],
+        "more": max(len(kernels) - _MOST_KERNELS, 0),
+    }
+
+
+def _listed(value: Any) -> str:
+    return list_text(value) if isinstance(value, list) else str(value)

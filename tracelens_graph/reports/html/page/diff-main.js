@@ -1,0 +1,229 @@
+// The page of a comparison: a place or a frame is selected in all views, and the address says which.
+class DiffData {
+  constructor(body, columns) {
+    Object.assign(this, { body, columns, lit: null });
+  }
+
+  shortName(name) {
+    return this.body.shorts[name] ?? this.body.names[name];
+  }
+}
+
+class DiffPage extends Views {
+  static KEYS = [
+    ["1 … 4", "views"],
+    [", .", "the place before and behind"],
+    ["click", "select a place, or zoom to a frame"],
+    ["/", "search by a pattern"],
+    ["n N", "next place that was found, the one before"],
+    ["0", "the whole flame graph"],
+    ["Esc", "select nothing, search nothing"],
+  ];
+
+  constructor() {
+    super(DiffPage.KEYS);
+    const said = this.head.overview;
+    this.letters = said.sides.map(({ letter, name }) => (letter === name ? letter : `${letter} (${name})`));
+    this.place = 0;
+    this.frame = -1;
+    this.matches = [];
+    this.begin(this.head.title, {
+      overview: [new DiffOverview(this, said), "Overview"],
+      flame: [new DiffFlame(this), "Flame graph"],
+      places: [new DiffPlaces(this), "Places"],
+      tables: [new DiffTables(this), "Tables"],
+    });
+  }
+
+  get isReady() {
+    return !!this.trace;
+  }
+
+  get searchDelay() {
+    return 0;
+  }
+
+  async load() {
+    const inflated = (id) => Planes.inflate(document.getElementById(id).textContent);
+    const [body, planes] = await Promise.all([inflated("body"), inflated("planes")]);
+    this.trace = new DiffData(JSON.parse(new TextDecoder().decode(body)), Planes.columns(this.head.columns, planes));
+    for (const [view] of Object.values(this.views)) view.start(this.trace);
+    this.follow();
+    document.documentElement.dataset.ready = "yes";
+    this.readyMs = performance.now();
+  }
+
+  shownNow(name) {
+    if (name === "flame") this.flame.draw();
+    this.details();
+  }
+
+  get linked() {
+    return this.place ? [`place=${this.place}`] : this.frame >= 0 ? [`frame=${this.frame}`] : [];
+  }
+
+  follow() {
+    const asked = new URLSearchParams(location.hash.slice(1));
+    const number = (name) => (/^\d{1,9}$/.test(asked.get(name) ?? "") ? Number(asked.get(name)) : null);
+    if (asked.has("view")) this.show(asked.get("view"));
+    const place = number("place"),
+      frame = number("frame");
+    if (place) {
+      if (!asked.has("view")) this.show("places");
+      this.selectPlace(place);
+    } else if (frame !== null && frame < this.flame.made.n) {
+      if (!asked.has("view")) this.show("flame");
+      this.selectFrame(frame);
+      this.flame.reveal(frame);
+    }
+  }
+
+  get rows() {
+    return this.trace.body.tables.find((one) => one.name === "diff_places").rows;
+  }
+
+  selectPlace(number) {
+    if (number < 1 || number > this.rows) {
+      this.say(`there are ${Show.count(this.rows)} places`);
+      return;
+    }
+    this.place = number;
+    this.frame = -1;
+    this.places.open(number);
+    this.tables.mark(number);
+    this.flame.revealPlace(number);
+    this.details();
+    this.link();
+  }
+
+  showPlace(view, number) {
+    this.show(view);
+    this.selectPlace(number);
+  }
+
+  selectFrame(frame) {
+    this.frame = frame;
+    this.place = 0;
+    this.tables.grid.fill(true);
+    this.details();
+    this.link();
+  }
+
+  unselect() {
+    this.place = 0;
+    this.frame = -1;
+    this.tables.grid.fill(true);
+    this.flame.draw();
+    this.details();
+    this.link();
+  }
+
+  details() {
+    const box = document.getElementById("selected");
+    const isShown = this.frame >= 0 || (this.place > 0 && this.shown !== "places");
+    box.hidden = !isShown;
+    document.body.classList.toggle("has-selection", isShown);
+    if (!isShown) return;
+    const button = (text, act) => el("button", { type: "button", onclick: act }, text);
+    const acts = (...more) =>
+      el("div", { class: "acts" }, ...more, button("Copy link", () => copyText(location.href)), button("✕", () => this.unselect()));
+    if (this.place) {
+      const place = this.trace.body.places[this.place - 1];
+      box.replaceChildren(
+        el(
+          "div",
+          { class: "what" },
+          el("b", {}, place ? `${place.place}. ${place.op}${place.times > 1 ? ` × ${Show.count(place.times)}` : ""}` : `place ${this.place}`),
+          place ? el("span", {}, DiffShow.both(...place.ns)) : null,
+          place?.module ? el("span", { class: "dim" }, place.module) : null,
+        ),
+        el("div", { class: "around" }, place ? place.why : "All that is known of it is in the table diff_places."),
+        acts(
+          button("Flame graph", () => this.showPlace("flame", this.place)),
+          button("Place", () => this.showPlace("places", this.place)),
+          button("Table", () => this.showPlace("tables", this.place)),
+        ),
+      );
+      return;
+    }
+    const { flame, trace } = this,
+      inside = flame.placesIn(this.frame);
+    box.replaceChildren(
+      el(
+        "div",
+        { class: "what" },
+        el("b", {}, trace.body.names[flame.made.name[this.frame]]),
+        ...flame.tells(this.frame).map(([kind, text]) => el("span", { class: kind }, text)),
+      ),
+      el(
+        "div",
+        { class: "around" },
+        inside.length === 1 ? "in the place " : `in ${Show.count(inside.length)} places: `,
+        ...inside.slice(0, 8).flatMap(({ place, ns }, k) => [
+          k ? ", " : "",
+          el("a", { href: `#view=places&place=${place}` }, `${place}. ${trace.body.places[place - 1]?.op ?? ""}`),
+          ` ${DiffShow.change(ns[1] - ns[0])}`,
+        ]),
+        inside.length > 8 ? `, and ${Show.count(inside.length - 8)} more` : null,
+      ),
+      acts(
+        button("Flame graph", () => {
+          this.show("flame");
+          flame.reveal(this.frame);
+          this.link();
+        }),
+      ),
+    );
+  }
+
+  search(text) {
+    document.getElementById("search").value = text;
+    const { body } = this.trace,
+      pattern = patternOf(text);
+    this.trace.lit = text ? Uint8Array.from(body.names, (name) => (pattern.test(name) ? 1 : 0)) : null;
+    const fits = (place) =>
+      [place.op, place.module, place.why, ...place.sides.flatMap((side) => side.kernels.map(([name]) => name))].some(
+        (one) => pattern.test(one),
+      );
+    this.matches = text ? body.places.filter(fits).map((one) => one.place) : [];
+    const frames = text ? this.flame.made.name.reduce((sum, name) => sum + this.trace.lit[name], 0) : 0;
+    this.say(text ? `${Show.count(frames)} frames, ${Show.count(this.matches.length)} places` : "");
+    if (this.shown === "flame") this.flame.draw();
+    else this.flame.tellMatched();
+  }
+
+  next(by) {
+    if (!this.matches.length) return;
+    const at = this.matches.indexOf(this.place);
+    const to = at < 0 ? (by > 0 ? 0 : this.matches.length - 1) : (at + by + this.matches.length) % this.matches.length;
+    this.selectPlace(this.matches[to]);
+    this.say(`${Show.count(to + 1)} of ${Show.count(this.matches.length)} places`);
+  }
+
+  recolor() {
+    this.flame.draw();
+  }
+
+  get grids() {
+    return [this.tables.grid, this.flame.grid];
+  }
+
+  viewKey(key) {
+    if (key === "," || key === ".") {
+      const to = this.place + (key === "." ? 1 : -1);
+      if (to >= 1 && to <= this.rows) this.selectPlace(to);
+      return true;
+    }
+    if (key !== "0" || this.shown !== "flame") return false;
+    this.flame.zoomed = -1;
+    this.flame.draw();
+    this.flame.listFrames();
+    return true;
+  }
+}
+
+const app = (window.tracelensGraph = new DiffPage());
+app.load().catch((error) => {
+  app.say(`The page could not be unpacked: ${error.message}`);
+  document.documentElement.dataset.ready = "failed";
+});
