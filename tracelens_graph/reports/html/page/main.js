@@ -12,7 +12,8 @@ class App extends Views {
     ["0", "the whole trace"],
     ["/", "search"],
     ["n N", "next match, the one before"],
-    ["1 … 6", "views"],
+    ["p", "the peak, where memory is drawn"],
+    ["1, 2, …", "views"],
     ["Esc", "select nothing, search nothing"],
   ];
 
