@@ -117,15 +117,15 @@ def policy_of(page: str) -> dict[str, str]:
 
 def hostile_page() -> str:
     """A page of names that nobody should obey."""
-    return page_of(_hostile_graph(NAMES))
+    return page_of(hostile_graph())
 
 
 def hostile_diff() -> Diff:
     """A comparison of two graphs with such names, of which each has kernels that the other has not."""
-    return diff(_hostile_graph(NAMES), _hostile_graph([f"{name[:300]}!" for name in NAMES]), (NAMES[0], NAMES[1]))
+    return diff(hostile_graph(NAMES), hostile_graph([f"{name[:300]}!" for name in NAMES]), (NAMES[0], NAMES[1]))
 
 
-def _hostile_graph(names: Sequence[str]) -> Core:
+def hostile_graph(names: Sequence[str] = NAMES) -> Core:
     """Ops, kernels, frames, annotations and threads of these names."""
     gpu = {"device": 0, "stream": 7}
     events = [{"ph": "M", "name": "thread_name", "pid": 100, "tid": 100, "args": {"name": NAMES[1]}}]

@@ -132,8 +132,10 @@ def timeline(g: Core | Window, *, step: Steps = None, height: int = 480, events:
         events: most events that are drawn, the longest.
 
     Raises:
-        AnalysisError: there is no such step, or the graph tells no times.
+        AnalysisError: there is no such step, or the graph tells no times, or `events` is no such number.
     """
+    if events < 1:
+        raise AnalysisError(f"events is a number above 0, not {events}")
     w = narrow(window_of(g), step=step)
     return fitting(lambda most: _timeline(w, most, height), events)
 
