@@ -59,7 +59,14 @@ class Flame {
     });
     this.box = el("div", { class: "frames" }, this.canvas);
     this.list = el("div", { class: "twin" });
-    this.root.append(el("div", { class: "bar" }, ...controls, this.matched), this.crumbs, this.box, this.list);
+    this.none = el("p", { class: "dim", hidden: true }, "No GPU time was recorded here, so there are no frames.");
+    this.root.append(
+      el("div", { class: "bar" }, ...controls, this.matched),
+      this.crumbs,
+      this.none,
+      this.box,
+      this.list,
+    );
     this.grid = new Grid(this.list, "Frames");
     this.canvas.addEventListener("pointermove", (event) => this.hover(event));
     this.canvas.addEventListener("pointerleave", () => Tip.hide());
@@ -88,6 +95,8 @@ class Flame {
 
   refresh() {
     for (const [name, box] of Object.entries(this.checks)) box.checked = this.options[name];
+    this.none.hidden = [...this.made.kids(-1)].some((frame) => this.made.total[frame]);
+    this.box.hidden = !this.none.hidden;
     this.draw();
     this.listFrames();
   }

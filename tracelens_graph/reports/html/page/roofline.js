@@ -93,8 +93,6 @@ class Roofline {
       { texts } = this.trace.body;
     for (const one of [...points].sort((a, b) => b.us - a.us)) {
       const says = this.says(one, texts);
-      const title = svg("title");
-      title.textContent = says.join("\n");
       const radius = Math.max(3, 22 * Math.sqrt(one.us / greatest));
       made.append(
         svg(
@@ -116,7 +114,6 @@ class Roofline {
               ),
             onpointerleave: () => Tip.hide(),
           },
-          title,
         ),
       );
     }

@@ -37,7 +37,9 @@ class Views {
     this.shown = name;
     for (const [one, [view]] of Object.entries(this.views)) {
       view.root.hidden = one !== name;
-      document.getElementById(`tab-${one}`).setAttribute("aria-selected", one === name);
+      const tab = document.getElementById(`tab-${one}`);
+      tab.setAttribute("aria-selected", one === name);
+      tab.tabIndex = one === name ? 0 : -1;
     }
     if (this.isReady) this.shownNow(name);
   }
@@ -98,12 +100,28 @@ class Views {
     on("help", () => keys.showModal());
     addEventListener("hashchange", () => this.isReady && this.follow());
     addEventListener("keydown", (event) => this.key(event));
+    document.getElementById("views").addEventListener("keydown", (event) => this.tabKey(event));
     addEventListener("beforeprint", () => this.print(true));
     addEventListener("afterprint", () => this.print(false));
   }
 
+  // Arrows go from tab to tab, as in every list of tabs.
+  tabKey(event) {
+    const names = Object.keys(this.views),
+      by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (!by) return;
+    const next = names[(names.indexOf(this.shown) + by + names.length) % names.length];
+    this.go(next);
+    document.getElementById(`tab-${next}`).focus();
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  // Paper is light, whatever the screen is.
   print(isPrinted) {
     if (!this.isReady) return;
+    if (isPrinted) this.onScreen = document.documentElement.dataset.theme ?? "";
+    this.theme(isPrinted ? "light" : this.onScreen);
     for (const grid of this.grids)
       if (grid) {
         grid.isPrinted = isPrinted;
