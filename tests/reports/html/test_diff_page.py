@@ -1,0 +1,220 @@
+"""The page of a comparison in a browser: every view is clicked through, and its figures are those of the comparison."""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+from html_pages import NAMES, diff_page_of, hostile_diff
+from in_browser import NAMELESS, Opened, show, until
+from test_diff import MODELS, pair_of, small_diff
+
+from corpus import parametrize
+from tracelens_graph.analyses.alignment.tables import places_table
+
+QWEN = MODELS[:1]
+VIEWS = ("overview", "flame", "places", "tables")
+
+SUMS = """(() => {
+  const { flame } = tracelensGraph, add = (values) => [...values].reduce((sum, value) => sum + value, 0);
+  return ["both", "b", "a"].map((width) => {
+    flame.set({ width });
+    return flame.sides.map((one) => [one.sum, add(one.own), add([...one.kids(-1)].map((frame) => one.total[frame]))]);
+  });
+})()"""
+"""For each way to draw the flame graph its sums of A and of B, those of own time, and those of the outermost frames."""
+
+CENTRE = """(text) => {
+  const { flame } = tracelensGraph, { names } = tracelensGraph.trace.body;
+  const box = flame.boxes.find(({ chain }) => chain.some((frame) => names[flame.made.name[frame]] === text));
+  const at = flame.canvas.getBoundingClientRect();
+  return [at.x + (box.x + box.width / 2) * flame.width, at.y + box.row * Flame.ROW + 8];
+}"""
+"""Where the box of a frame with a name is in the window."""
+
+
+@parametrize("path", MODELS)
+def test_sums_are_those_of_both_sides(path: Path, opened: Opened) -> None:
+    difference = pair_of(path)
+    page = opened(diff_page_of(difference))
+    for view in VIEWS:
+        show(page, view)
+    assert page.evaluate(SUMS) == [[[ns] * 3 for ns in difference.ns]] * 3
+    inside = "(() => { const f = tracelensGraph.flame; return [...f.made.kids(-1)].flatMap((k) => f.placesIn(k)) })()"
+    sums = [0, 0]
+    for one in page.evaluate(inside):
+        sums = [sums[0] + one["ns"][0], sums[1] + one["ns"][1]]
+    assert sums == list(difference.ns)
+
+
+@parametrize("path", QWEN)
+def test_a_place_is_selected_in_every_view(path: Path, opened: Opened) -> None:
+    difference = pair_of(path)
+    page = opened(diff_page_of(difference, commands=lambda number: [("ask next", f"diff A B --point {number}")]))
+    rows = places_table(difference).records()
+    page.click("#view-overview .causes a >> nth=1")
+    until(page, "location.hash === '#view=places&place=2'")
+    said = page.inner_text("#view-places .one")
+    assert rows[1]["why"] in said
+    assert "diff A B --point 2" in said
+    assert page.get_attribute('[data-place="2"]', "aria-current") == "true"
+    page.click("#view-places .one >> text=Flame graph")
+    assert page.is_visible("#view-flame")
+    zoomed = page.evaluate("tracelensGraph.flame.zoomed")
+    held = page.evaluate("[...tracelensGraph.flame.framesOf.get(1)].map((f) => tracelensGraph.flame.path(f))")
+    assert all(zoomed == -1 or zoomed in way for way in held)
+    assert "2. " in page.inner_text("#selected")
+    page.click("#selected >> text=Table")
+    assert page.inner_text("#view-tables tr.marked").startswith("2")
+    page.keyboard.press(".")
+    until(page, "location.hash.includes('place=3')")
+    assert page.inner_text("#view-tables tr.marked").startswith("3")
+    page.keyboard.press("Escape")
+    assert page.is_hidden("#selected")
+    page.click("#view-tables tbody button >> text=/^5$/")
+    until(page, "location.hash.includes('place=5')")
+
+
+def test_a_frame_tells_both_times_and_its_places(opened: Opened) -> None:
+    page = opened(diff_page_of(small_diff()))
+    show(page, "flame")
+    page.mouse.move(*page.evaluate(CENTRE, "Cijk_gemm"))
+    assert "only in B" in page.inner_text("#tip")
+    page.mouse.click(*page.evaluate(CENTRE, "gemm"))
+    until(page, "location.hash.includes('frame=')")
+    assert "only in A" in page.inner_text("#selected")
+    page.click("#selected .around a")
+    until(page, "location.hash.includes('view=places')")
+    assert "Cijk_gemm" in page.inner_text("#view-places .one")
+    only = "tracelensGraph.flame.grid.content.columns[1].cells"
+    page.evaluate("tracelensGraph.unselect(); tracelensGraph.flame.reveal(-1)")
+    assert set(page.evaluate(only)) == {"", "A", "B"}
+
+
+@parametrize("path", QWEN)
+def test_search_tells_time_and_places(path: Path, opened: Opened) -> None:
+    difference = pair_of(path)
+    page = opened(diff_page_of(difference))
+    show(page, "flame")
+    page.keyboard.press("/")
+    page.keyboard.type("^aten::mm$")
+    matched = page.evaluate("tracelensGraph.flame.matchedNs")
+    places = page.evaluate("tracelensGraph.matches")
+    assert sum(matched) > 0
+    assert places == [row["place"] for row in places_table(difference).records() if row["op"] == "aten::mm"]
+    page.keyboard.press("Enter")
+    until(page, f"location.hash.includes('place={places[0]}')")
+
+
+@parametrize("path", QWEN)
+def test_tables_sort_and_copy(path: Path, opened: Opened) -> None:
+    page = opened(diff_page_of(pair_of(path)))
+    show(page, "tables")
+    page.click('[data-table="diff_totals"]')
+    page.click("#view-tables >> text=Copy TSV")
+    _, *rows = until(page, "tracelensGraph.tables.grid.copied").split("\n")
+    assert len(rows) == 6
+    assert "gpu_time" in rows[0]
+    page.click('[data-table="diff_places"]')
+    page.fill("#view-tables input[type=search]", "^aten::mm$")
+    assert 0 < page.evaluate("tracelensGraph.tables.grid.order.length") < 42
+
+
+def test_a_link_names_a_place_or_a_frame(opened: Opened) -> None:
+    page = opened(diff_page_of(small_diff()), hash="#view=flame&place=1")
+    assert page.is_visible("#view-flame")
+    assert page.inner_text("#selected").startswith("1. ")
+    page.evaluate("location.hash = '#frame=0'")
+    until(page, "tracelensGraph.frame === 0")
+    page.evaluate("location.hash = '#place=999'")
+    until(page, "document.getElementById('found').textContent.startsWith('there are ')")
+
+
+def test_hostile_names_are_text_in_every_view(opened: Opened) -> None:
+    page = opened(diff_page_of(hostile_diff(), said=NAMES[:2], commands=lambda number: [(NAMES[0], NAMES[1])]))
+    for view in VIEWS:
+        show(page, view)
+    for name in NAMES:
+        page.evaluate("(name) => tracelensGraph.search(name.slice(0, 300))", name.encode("utf-8", "replace").decode())
+        page.evaluate("tracelensGraph.next(1)")
+    page.evaluate("tracelensGraph.search('')")
+    page.evaluate(
+        "(() => { const app = tracelensGraph; for (let k = 0; k < app.flame.made.n; k++) { app.selectFrame(k);"
+        "Tip.at({ clientX: 9, clientY: 9 }, app.flame.says({ chain: [k] })) }"
+        "for (let k = 1; k <= app.rows; k++) app.selectPlace(k) })()"
+    )
+    assert page.evaluate("document.title") != "owned"
+    assert page.evaluate("document.scripts.length") == 5
+    assert page.evaluate("document.querySelectorAll('img, iframe, object, embed, link, base').length") == 0
+    assert "<script>" in page.evaluate("tracelensGraph.trace.body.names.join(' ')")
+
+
+def test_everything_that_acts_has_a_name(opened: Opened) -> None:
+    page = opened(diff_page_of(small_diff(), commands=lambda number: [("ask next", "diff A B")]))
+    for view in VIEWS:
+        show(page, view)
+        assert page.evaluate(NAMELESS) == 0
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_light_and_dark_differ_and_nothing_overflows(scheme: str, opened: Opened) -> None:
+    page = opened(diff_page_of(small_diff()), hash="#view=overview&place=1", width=1100, color_scheme=scheme)
+    color = "(() => new DiffPalette().of(-1).join())()"
+    before = page.evaluate(color)
+    for view in VIEWS:
+        show(page, view)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 1100
+    page.click("#theme")
+    assert page.evaluate(color) != before
+
+
+@parametrize("path", QWEN)
+def test_every_view_prints(path: Path, opened: Opened) -> None:
+    page = opened(diff_page_of(pair_of(path)))
+    for view in VIEWS:
+        show(page, view)
+        page.evaluate("dispatchEvent(new Event('beforeprint'))")
+        page.emulate_media(media="print")
+        assert page.evaluate(f"document.getElementById('view-{view}').getBoundingClientRect().height") > 400, view
+        page.emulate_media(media="screen")
+        page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.pdf().startswith(b"%PDF")
+
+
+# What people see who lack one of three kinds of cones: G. Machado, M. Oliveira, L. Fernandes (2009), severity 1; their
+# distance in OKLab: B. Ottosson (2020).
+SEEN = {
+    "all": np.eye(3),
+    "protanopia": np.array([[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216],
+                            [-0.003882, -0.048116, 1.051998]]),
+    "deuteranopia": np.array([[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413],
+                              [-0.011820, 0.042940, 0.968881]]),
+    "tritanopia": np.array([[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602],
+                            [0.004733, 0.691367, 0.303900]]),
+}  # fmt: skip
+CONES = np.array([[0.4122214708, 0.5363325363, 0.0514459929], [0.2119034982, 0.6806995451, 0.1073969566],
+                  [0.0883024619, 0.2817188376, 0.6299787005]])  # fmt: skip
+LAB = np.array([[0.2104542553, 0.7936177850, -0.0040720468], [1.9779984951, -2.4285922050, 0.4505937099],
+                [0.0259040371, 0.7827717662, -0.8086757660]])  # fmt: skip
+
+
+def seen(color: str, eye: np.ndarray) -> np.ndarray:
+    """A colour in OKLab as an eye sees it."""
+    parts = np.array([int(color[at : at + 2], 16) for at in (1, 3, 5)]) / 255
+    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+    found: np.ndarray = LAB @ np.cbrt(CONES @ np.clip(eye @ linear, 0, 1))
+    return found
+
+
+@pytest.mark.parametrize("eye", SEEN)
+def test_the_scale_of_changes_is_told_apart_by_everyone(eye: str) -> None:
+    text = (files("tracelens_graph.reports.html") / "page" / "diff.css").read_text()
+    scales = re.findall(r"--less: (#\w{6});\s*--same: (#\w{6});\s*--more: (#\w{6});", text)
+    assert len(scales) == 3
+    for scale in scales:
+        for one, other in combinations(scale, 2):
+            assert np.linalg.norm(seen(one, SEEN[eye]) - seen(other, SEEN[eye])) > 0.2
