@@ -32,6 +32,7 @@ ABOUT = {
     "shapes": "Arguments, kernels, copies",
     "structure": "Calls that are alike, and calls that are not",
     "tensors": "Tensors and storages, of traces that are linked with an execution trace",
+    "memory": "Allocations and releases, of traces that were recorded with `profile_memory=True`",
     "across": "Across traces, runs and platforms",
     "quality": "What the traces do not tell",
 }

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tracelens_graph.analyses.kernels.short_kernels import short_kernel_histogram as short_kernel_histogram
     from tracelens_graph.analyses.kernels.short_kernels import short_kernels_summary as short_kernels_summary
     from tracelens_graph.analyses.launches.runtime import runtime_summary as runtime_summary
+    from tracelens_graph.analyses.memory.over_time import memory_over_time as memory_over_time
     from tracelens_graph.analyses.ops.ops import ops_summary as ops_summary
     from tracelens_graph.analyses.ops.ops import ops_summary_by_category as ops_summary_by_category
     from tracelens_graph.analyses.ops.ops import ops_unique_args as ops_unique_args
@@ -164,6 +165,7 @@ _HOME = {
     "load_extension": "extension_loading",
     "load_set": "api",
     "load_trace": "linkage.traces",
+    "memory_over_time": "analyses.memory.over_time",
     "modules": "analyses.places.modules",
     "op_to_kernel_tracing": "linkage.op_events",
     "operation_metadata_scrape": "linkage.cpu_metadata",
@@ -250,6 +252,7 @@ __all__ = [
     "load_extension",
     "load_set",
     "load_trace",
+    "memory_over_time",
     "modules",
     "op_to_kernel_tracing",
     "operation_metadata_scrape",

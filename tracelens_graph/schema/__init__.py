@@ -273,9 +273,16 @@ CONTEXT_EDGES = (
     EdgeType("STORED_IN", "Tensor", "Storage", "tensor to the memory that it lies in; of a resized one to each"),
     EdgeType(
         "IN_MODULE",
-        f"Op|{_GPU}",
+        f"Op|{_GPU}|MemoryEvent",
         "Module|Annotation|Op",
-        "op or GPU event to the module call whose work it is, or to the step of an optimizer",
+        "op, GPU event or allocation to the module call whose work it is, or to the step of an optimizer",
+    ),
+    EdgeType("ALLOCATED_IN", "MemoryEvent", _HOST, "allocation to the innermost call around it"),
+    EdgeType(
+        "RELEASES",
+        "MemoryEvent",
+        "MemoryEvent",
+        "release to its allocation; where it was not recorded, the next allocation at the address in its stead",
     ),
     EdgeType(
         "PART_OF",

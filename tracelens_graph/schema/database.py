@@ -12,7 +12,7 @@ from typing import Literal
 
 from tracelens_graph.schema import CONTEXT_KINDS, DERIVED, GPU_KINDS, STORED, Kind
 
-DATABASE_VERSION = 2
+DATABASE_VERSION = 3
 """Of what stands in a database beside the graph itself: raised where queries need what earlier pushes did not write."""
 
 Type = Literal["int", "float", "str", "bool", "strs"]
@@ -114,6 +114,11 @@ EVENT_PROPERTIES = (
     Stored("compute_spec", "str", "of a modelled op: units and precision that compute it, such as matrix_bf16"),
     Stored("no_model", "str", "of an op that has a model which does not apply: why"),
     Stored("class_with_kernels", "str", "hash of the call subtree with shapes and with the names of kernels"),
+    Stored("on", "str", "of an allocation or release: whose memory, such as cuda:0 or cpu"),
+    Stored("address", "int", "of an allocation or release: address of the block"),
+    Stored("allocated", "int", "of an allocation or release: bytes that are in use behind it", "B"),
+    Stored("reserved", "int", "of an allocation or release: bytes that the allocator holds behind it", "B"),
+    Stored("pass", "str", "of an allocation: forward, backward or optimizer"),
     Stored("collective", "str", "recorded arguments of a collective, JSON"),
     Stored("arrows", "str", "of a backward op: uids of the ops that the file's own arrows to it come from, JSON"),
     Stored("args", "str", "all recorded arguments, JSON; only after `push --with-args`"),

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracelens_graph.analyses.memory.instants import instants_of, releases
+from tracelens_graph.analyses.memory.instants import NO_VALUE, instants_of, releases
 from tracelens_graph.analyses.places.charging import NO_MODULE, OPTIMIZER, charged, optimizer_step
 from tracelens_graph.analyses.places.modules import PASSES, paths_of, place_tree
 from tracelens_graph.graph.core import Core
@@ -27,7 +27,7 @@ _EVALUATES = "autograd::engine::evaluate_function"
 
 @dataclass(frozen=True)
 class Blocks:
-    """Blocks that were allocated in the recording, device by device in the order of time.
+    """Blocks that were allocated in the recording at a known address, device by device in the order of time.
 
     All numbers but `before` are positions among the instants of the trace, which are in the same order: a block is
     alive from `begin` on, and no longer at `end`.
@@ -72,11 +72,12 @@ def _blocks(w: Window) -> Blocks:
     for _, here in found.of_devices():
         change = found.change[here]
         allocation, following = releases(found.address[here], change)
-        begin = np.flatnonzero(change > 0)
+        told = found.address[here] != NO_VALUE
+        begin = np.flatnonzero(told & (change > 0))
         begins.append(begin + here.start)
         end = following[begin]
         ends.append(np.where(end >= 0, end + here.start, -1))
-        before.append(np.flatnonzero((change < 0) & (allocation < 0)) + here.start)
+        before.append(np.flatnonzero(told & (change < 0) & (allocation < 0)) + here.start)
     none = [np.zeros(0, np.int64)]
     begin, end = np.concatenate(none + begins), np.concatenate(none + ends)
     is_released = (end >= 0) & (found.change[end] < 0) if len(found) else end >= 0

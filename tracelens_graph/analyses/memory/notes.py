@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tracelens_graph.analyses.memory.instants import instants_of
+from tracelens_graph.analyses.memory.instants import NO_VALUE, instants_of
 from tracelens_graph.column import About
 from tracelens_graph.graph.window import Window
 from tracelens_graph.table import Table
@@ -29,4 +29,7 @@ def notes_on(w: Window) -> list[str]:
             f"totals of {', '.join(summed)} are not recorded: changes are summed up, so what was in use before and is "
             "not released is missing"
         )
+    lost = int((w.holds(found.rows) & (found.address == NO_VALUE)).sum())
+    if lost:
+        notes.append(f"{lost:,} of {len(found):,} changes have no address: nobody is told to hold what they allocate")
     return notes

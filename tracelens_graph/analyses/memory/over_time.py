@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tracelens_graph.analyses.memory.instants import NO_VALUE, instants_of
-from tracelens_graph.graph.window import Window
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.window import Window, window_of
 
 
 @dataclass(frozen=True)
@@ -33,18 +34,19 @@ class DeviceMemory:
     rows: np.ndarray
 
 
-def memory_over_time(w: Window) -> list[DeviceMemory]:
-    """Memory over time of each device with allocations or releases in a window: accelerators by index, then the CPU.
+def memory_over_time(g: Core | Window) -> list[DeviceMemory]:
+    """Memory over time of each device with allocations or releases: accelerators by index, then the CPU.
 
     Totals are those that the profiler recorded with each instant. Where it recorded none, changes are summed up, above
     what was released but never allocated.
 
     Args:
-        w: the window; totals are those of the whole trace.
+        g: the graph, or a window of it; totals are those of the whole trace.
 
     Raises:
         ChangedTraceError: the file is no longer the one that was loaded.
     """
+    w = window_of(g)
     found, c = instants_of(w.core), w.core.columns
     held = w.holds(found.rows)
     devices = []

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.idle.gap_nodes import add_gaps
+from tracelens_graph.analyses.memory.memory_edges import add_memory
 from tracelens_graph.analyses.ops.launchers import launchers
 from tracelens_graph.analyses.performance.modelled import Modelled, modelled
 from tracelens_graph.analyses.performance.perf_tables import attributed_calls
@@ -48,7 +49,8 @@ def add_knowledge(
     Categories of ops and of kernel names (IN_CATEGORY); operations, bytes and units on signatures and on ops, or why
     no model applies; what the name of a kernel tells, on its node; the op that each GPU event is modelled by
     (MODELLED_BY); what each GPU event does; the rates of devices; names for captions. Further the module tree, to whose
-    work each op and GPU event belongs, layers and odd ones among them, and idle time with its causes.
+    work each op and GPU event belongs, allocations with their releases, layers and odd ones among them, and idle time
+    with its causes.
 
     Args:
         context: what `build_context` made.
@@ -66,6 +68,7 @@ def add_knowledge(
     _costs(context, chosen.codes, chosen.costs, chosen.reasons)
     _short_names(context, core)
     add_modules(context, core)
+    add_memory(context, core)
     add_layers(context, core)
     add_gaps(context, core)
     found = arch or detect(core.info.metadata.get("deviceProperties"))

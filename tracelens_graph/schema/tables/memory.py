@@ -46,7 +46,7 @@ ALLOCATIONS_BY_MODULE: About = {
     "peak_bytes": Column("most bytes of these that are in use at one moment", "B", Role.max, gives_way=0),
     "unreleased": replace(count("number of those that are not released in the recording"), gives_way=3),
     "mean_lifetime_us": Column("mean time from allocation to release of those that are released", "us", gives_way=2),
-    "uid": uid("the call of the module that allocates first; absent for none"),
+    "uid": uid("the call of the module, or the step of the optimizer, that allocates first; absent for none"),
 }
 
 MEMORY_SUMMARY: About = {

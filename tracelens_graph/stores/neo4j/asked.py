@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tracelens_graph.cypher import Query
+from tracelens_graph.schema import Kind
 from tracelens_graph.stores.neo4j.catalog import called, matchings, paths
+from tracelens_graph.stores.neo4j.image import Options
 
 if TYPE_CHECKING:
     from neo4j import Driver
@@ -70,8 +72,20 @@ def why_empty(
     of = subject(complete, chosen(query, complete, given))
     if "(g:Matching " in query.text and (reason := _of_ranks(driver, database, query, complete, given)):
         return reason
+    if f":{Kind.MemoryEvent.name} " in query.text and (reason := _of_memory(complete, given)):
+        return reason
     found = f"nothing of this is in {of}" if of else "there is nothing of this"
     return f"{found}; how it is found: {query.notes}" if query.notes else found
+
+
+def _of_memory(complete: Sequence[Mapping[str, Any]], given: Mapping[str, Any]) -> str:
+    """Why there are no allocations of a trace."""
+    trace = next((one for one in complete if one["id"] == given.get("trace")), None)
+    if trace is None:
+        return ""
+    if Kind.MemoryEvent.name not in Options.of(trace["options"]).kinds:
+        return "allocations were left out when the trace was pushed: push it with --replace, and MemoryEvent in --only"
+    return "no allocation is recorded: record with profile_memory=True" if given.get("step") is None else ""
 
 
 def _of_ranks(
