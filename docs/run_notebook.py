@@ -4,7 +4,8 @@
     python docs/run_notebook.py --check    change nothing; end with 1 if one is out of date
 
 Cells hold plain Python, no magic commands. They run in this process, without a kernel: what a cell prints and what its
-last expression gives is formatted as IPython formats it.
+last expression gives is formatted as IPython formats it. Frames are not written: they hold the code of a page, and
+would change whenever it does.
 """
 
 from __future__ import annotations
@@ -13,10 +14,14 @@ import ast
 import contextlib
 import io
 import json
+import os
+import re
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pandas as pd
 from IPython.core.formatters import DisplayFormatter
@@ -25,10 +30,22 @@ from pages import CHECKOUT, publish
 NOTEBOOKS = sorted((CHECKOUT / "examples").glob("*.ipynb"))
 _AS_IN_A_NOTEBOOK = ("display.max_columns", 20, "display.width", 80)
 """Without them pandas fits its tables to the terminal."""
+_WIDTH = {"COLUMNS": "100"}
+"""The terminal that other tables are fitted to."""
 
 
-def with_outputs(text: str, folder: Path) -> str:
+def without_frames(html: str) -> str:
+    """HTML without the pages in it; nothing that stands in their text can look like an end of them."""
+    return re.sub(r"<iframe [^<>]*></iframe>", "", html)
+
+
+def with_outputs(text: str, folder: Path, kept: Callable[[str], str] = without_frames) -> str:
     """The text of a notebook with the outputs that its cells have now, run in a folder.
+
+    Args:
+        text: the notebook.
+        folder: where its cells run.
+        kept: what is kept of HTML that a cell gives.
 
     Raises:
         Exception: whatever a cell raises.
@@ -36,14 +53,14 @@ def with_outputs(text: str, folder: Path) -> str:
     notebook = json.loads(text)
     namespace: dict[str, Any] = {"__name__": "__main__"}
     code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
-    with contextlib.chdir(folder), pd.option_context(*_AS_IN_A_NOTEBOOK):
+    with contextlib.chdir(folder), pd.option_context(*_AS_IN_A_NOTEBOOK), patch.dict(os.environ, _WIDTH):
         for number, cell in enumerate(code, 1):
             cell["execution_count"] = number
-            cell["outputs"] = _outputs("".join(cell["source"]), namespace, number)
+            cell["outputs"] = _outputs("".join(cell["source"]), namespace, number, kept)
     return json.dumps(notebook, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
 
 
-def _outputs(source: str, namespace: dict[str, Any], number: int) -> list[dict[str, Any]]:
+def _outputs(source: str, namespace: dict[str, Any], number: int, kept: Callable[[str], str]) -> list[dict[str, Any]]:
     """What a cell prints, then what its last expression gives."""
     tree = ast.parse(source)
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
@@ -57,7 +74,7 @@ def _outputs(source: str, namespace: dict[str, Any], number: int) -> list[dict[s
         outputs.append({"name": "stdout", "output_type": "stream", "text": _lines(printed.getvalue())})
     if value is not None:
         data, metadata = DisplayFormatter().format(value)
-        data = {kind: _lines(text) for kind, text in data.items()}
+        data = {kind: _lines(kept(text) if kind == "text/html" else text) for kind, text in data.items()}
         result = {"data": data, "execution_count": number, "metadata": metadata, "output_type": "execute_result"}
         outputs.append(result)
     return outputs

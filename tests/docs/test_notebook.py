@@ -64,6 +64,14 @@ def test_outputs_are_what_is_printed_and_the_last_value(tmp_path: Path) -> None:
     assert frame["data"].keys() == {"text/plain", "text/html"}
 
 
+def test_frames_are_not_written(tmp_path: Path) -> None:
+    source = "from IPython.display import HTML\nHTML('<table></table><iframe srcdoc=\"&lt;p&gt;&quot;\"></iframe><p>')"
+    (shown,) = outputs(source, tmp_path)
+    assert shown["data"]["text/html"] == ["<table></table><p>"]
+    whole = run_notebook.with_outputs(one_cell(source), tmp_path, str)
+    assert "iframe" in whole
+
+
 def test_cell_that_fails_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError):
         run_notebook.with_outputs(one_cell("1 / 0"), tmp_path)
