@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
-from contextlib import suppress
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import psutil
+import lab
 import pytest
 import run_notebook
 from in_browser import until
@@ -24,11 +17,6 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Frame, Page
 
 NOTEBOOK = CHECKOUT / "examples" / "views.ipynb"
-PATIENCE_S = 60
-OPTIONS = [
-    "--no-browser", "--allow-root", "--ip=127.0.0.1", "--port=0", "--IdentityProvider.token=", "--LabApp.news_url=",
-    "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate", "--LabApp.extension_manager=readonly",
-]  # fmt: skip
 COLORS = """(() => {
   const canvas = document.querySelector("canvas");
   const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
@@ -38,47 +26,22 @@ COLORS = """(() => {
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a JupyterLab with the notebook twice, run and trusted, and run elsewhere."""
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """That of a JupyterLab with the notebook twice: run here and trusted, and received from elsewhere."""
     if find_spec("jupyterlab") is None:
         pytest.skip("no JupyterLab here: pip install jupyterlab")
     home = tmp_path_factory.mktemp("lab")
     folder = home / "examples"
     folder.mkdir()
-    folders = {"CONFIG": "config", "DATA": "data", "RUNTIME": "runtime"}
-    env = {**os.environ, "HOME": str(home), "IPYTHONDIR": str(home / "ipython"), "JUPYTER_PREFER_ENV_PATH": "1"}
-    env |= {f"JUPYTER_{name}_DIR": str(home / of) for name, of in folders.items()}
     text = run_notebook.with_outputs(NOTEBOOK.read_text(), folder, str)
     (folder / "trusted.ipynb").write_text(text)
     (folder / "received.ipynb").write_text(text.replace("Timeline, flame graph and", "Received:"))
-    subprocess.run([sys.executable, "-m", "nbformat.sign", "trusted.ipynb"], cwd=folder, env=env, check=True)
-    command = [sys.executable, "-m", "jupyterlab", *OPTIONS, f"--ServerApp.root_dir={folder}"]
-    with (home / "log").open("wb") as log:
-        server = psutil.Popen(command, cwd=home, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-    try:
-        yield f"http://127.0.0.1:{_port(home, server)}"
-    finally:
-        with suppress(psutil.NoSuchProcess):
-            processes = [server, *server.children(recursive=True)]  # kernels lead sessions of their own
-            server.terminate()
-            _, alive = psutil.wait_procs(processes, timeout=20)
-            for process in alive:
-                process.kill()
-        server.wait()
-
-
-def _port(home: Path, server: psutil.Popen) -> int:
-    end = time.monotonic() + PATIENCE_S
-    while time.monotonic() < end and server.poll() is None:
-        for path in (home / "runtime").glob("jpserver-*.json"):
-            with suppress(ValueError):  # half of it
-                return int(json.loads(path.read_text())["port"])
-        time.sleep(0.1)
-    raise AssertionError((home / "log").read_text())
+    with lab.running(folder, home, "trusted.ipynb") as found:
+        yield found
 
 
 @pytest.fixture
-def opened(lab: str, browser: Browser) -> Iterator[Any]:
+def opened(address: str, browser: Browser) -> Iterator[Any]:
     """Opens a notebook by its name; nothing is asked of another server."""
     asked: list[str] = []
     pages: list[Page] = []
@@ -87,21 +50,21 @@ def opened(lab: str, browser: Browser) -> Iterator[Any]:
         page = browser.new_page(viewport={"width": 1280, "height": 900})
         pages.append(page)
         page.on("request", lambda request: asked.append(request.url))
-        page.goto(f"{lab}/lab/tree/{name}?reset")
-        page.wait_for_selector(".jp-OutputArea-output table", timeout=1000 * PATIENCE_S)
+        page.goto(f"{address}/lab/tree/{name}?reset")
+        page.wait_for_selector(".jp-OutputArea-output table", timeout=1000 * lab.PATIENCE_S)
         return page
 
     yield call
     for page in pages:
         page.close()
-    assert [url for url in asked if not url.startswith((lab, f"ws{lab[4:]}", "data:", "blob:", "about:"))] == []
+    assert [url for url in asked if not url.startswith((address, f"ws{address[4:]}", "data:", "blob:", "about:"))] == []
 
 
 def outputs(page: Page, cells: list[str]) -> Iterator[Any]:
     """The output of each cell, found by the caption above its table, scrolled into sight."""
     for caption in cells:
         place = page.locator(".jp-OutputArea-output", has_text=caption).first
-        place.scroll_into_view_if_needed(timeout=1000 * PATIENCE_S)
+        place.scroll_into_view_if_needed(timeout=1000 * lab.PATIENCE_S)
         yield place
 
 
@@ -116,7 +79,7 @@ def test_a_trusted_notebook_shows_each_view_below_its_table(opened: Any) -> None
     shown = []
     for output in outputs(page, CELLS):
         assert output.locator("table").first.is_visible()
-        element = output.locator("iframe").element_handle(timeout=1000 * PATIENCE_S)
+        element = output.locator("iframe").element_handle(timeout=1000 * lab.PATIENCE_S)
         frame: Frame = element.content_frame()
         until(frame, "document.documentElement.dataset.ready")
         assert frame.evaluate("document.documentElement.dataset.ready") == "yes"
