@@ -85,7 +85,7 @@ def test_files(run: Run, trace_file: Path, tmp_path: Path) -> None:
     assert set(document["tables"]) == DEFAULT | MODELLED | short
     assert document["options"]["short_kernels_us"] == 40
     assert document["verdict"]
-    assert (tmp_path / "r.md").read_text().startswith(f"{COMMENT}# ")
+    assert (tmp_path / "r.md").read_text().startswith(f"{COMMENT}## GPU report: small.json\n")
     import openpyxl
 
     assert set(openpyxl.load_workbook(tmp_path / "r.xlsx").sheetnames) >= DEFAULT

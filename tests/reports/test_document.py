@@ -9,15 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from handmade import HOSTILE, small_trace
+from handmade import small_trace
 
 import tracelens_graph
 from tracelens_graph.analyses.ops.ops import ops_summary, ops_summary_by_category
 from tracelens_graph.analyses.timeline.timeline import gpu_timeline
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
-from tracelens_graph.marks import COMMENT
-from tracelens_graph.reports.document import facts, report_json, report_markdown
+from tracelens_graph.reports.document import facts, report_json
 from tracelens_graph.table import Table
 
 
@@ -109,32 +108,3 @@ def test_json_has_a_line_per_row(core: Core) -> None:
     lines = report_json(FINDINGS, tables(core), facts(core)).splitlines()
     (row,) = [line for line in lines if '"type": "busy_time"' in line]
     assert json.loads(row.strip().rstrip(","))["time ms"] == 0.09
-
-
-def test_markdown(core: Core) -> None:
-    page = report_markdown(core, FINDINGS, tables(core), facts(core), rows=1).removeprefix(COMMENT).splitlines()
-    assert page[0] == r"# GPU report: \<parsed trace\>"
-    assert page[2] == "18 entries, 3 GPU events; rank 3 of 8; GPU of tests."
-    assert (
-        page[6] == "* **idle time**: The GPU stood idle for 43 % of the time. More: `` timeline '<parsed trace>' `x` ``"
-    )
-    assert page[7] == r"* **compute**: \`gemm\` took \<most\> of it."
-    assert "| type | time ms | % of total time |" in page
-    assert r"1 more row (--top 0 shows all)" in page
-    assert page[-1] == "Not shown: `extra` (2 rows)."
-
-
-def test_markdown_shows_all_rows_and_the_columns_that_fit(core: Core) -> None:
-    page = report_markdown(core, [], tables(core), facts(core), rows=0)
-    assert "Nothing to report." in page
-    assert "| op | GPU ms | below ms | calls | category | % of GPU time | sum of these % |" in page
-    assert "more rows" not in page
-    assert page.count("\n| aten::addmm | 0.060 | 0.060 | 1 | GEMM | 66.667 | 66.667 |") == 1
-    assert "exposed\\_memcpy\\_time" in page
-
-
-def test_markdown_cuts_long_names(core: Core) -> None:
-    table = Table("ops_summary", {"name": ["a" * 10_000, HOSTILE], "Count": [1, 1]})
-    page = report_markdown(core, [], {"ops_summary": table}, facts(core))
-    assert "| " + "a" * 80 + "... |" in page
-    assert max(map(len, page.splitlines())) < 200

@@ -11,17 +11,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import github
 import numpy as np
 import openpyxl
 import pytest
 from handmade import span
 
+from tracelens_graph.analyses.ops.dearest import dearest_ops
 from tracelens_graph.analyses.report.report_tables import ReportOptions, report_tables
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
-from tracelens_graph.marks import COMMENT
+from tracelens_graph.reports.comment import ROOM, report_comment
 from tracelens_graph.reports.csv import write_csv
-from tracelens_graph.reports.document import facts, report_json, report_markdown
+from tracelens_graph.reports.document import facts, report_json
 from tracelens_graph.reports.folder import write_folder
 from tracelens_graph.reports.json import table_json
 from tracelens_graph.reports.markdown import table_markdown
@@ -147,13 +149,17 @@ def test_json_is_strict(core: Core, tables: dict[str, Table]) -> None:
 
 
 def test_markdown_is_text_only(core: Core, tables: dict[str, Table]) -> None:
-    pages = [*map(table_markdown, tables.values()), report_markdown(core, [], tables, facts(core), rows=0)]
-    for page in pages:
+    dearest = dearest_ops(core, top=len(NAMES))
+    comment = report_comment(core, [], dearest, [""] * len(dearest), tables, facts(core), str)
+    assert len(comment) <= ROOM
+    for page in (*map(table_markdown, tables.values()), comment):
         assert not CONTROL.search(page)
+        seen = github.read(page)
+        assert (seen.links, seen.depth) == ([], 0)
+    for page in map(table_markdown, tables.values()):
         # Nothing that opens a tag, a link, an image or code, and no bar that splits a cell, without a backslash.
         plain = re.sub(r"\\.|^\| .*?---.* \|$", "", page, flags=re.MULTILINE)
-        plain = re.sub(r"^Not shown: .*", "", plain, flags=re.MULTILINE)
-        assert not re.search(r"[<>`\[\]~]|://", plain.removeprefix(COMMENT))
+        assert not re.search(r"[<>`\[\]~]|://", plain)
     rows = table_markdown(hostile_table(NAMES)).splitlines()
     unescaped = [len(re.findall(r"(?<!\\)(?:\\\\)*\|", row)) for row in rows if row.startswith("| ")]
     assert unescaped == [4] * (len(NAMES) + 2)

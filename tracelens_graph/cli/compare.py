@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import sys
@@ -15,7 +14,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tracelens_graph.cli import gate
-from tracelens_graph.cli.common import load, print_wrapped, write_table, write_tables
+from tracelens_graph.cli.baseline import SUFFIXES, compared, judged, key_tables, tables_of_run
+from tracelens_graph.cli.common import print_wrapped, write_table, write_tables
 from tracelens_graph.cli.hints import Call
 from tracelens_graph.cli.options import (
     CacheOption,
@@ -42,9 +42,6 @@ if TYPE_CHECKING:
 _ROWS_FOR_PEOPLE = 10
 _ROWS_OF_ONE_TABLE = 30
 _STRUCTURE = ("ops_summary", "kernel_summary")
-_KEY_TABLES = ("gpu_timeline", "ops_summary_by_category", "ops_summary", "kernel_summary")
-_OF_FRAMEWORKS = ("gpu_timeline", "ops_summary_by_category", "work_summary")
-"""The same of runs of several frameworks, whose operations and kernels have other names."""
 
 
 @with_window_options
@@ -54,8 +51,8 @@ def compare(
         typer.Argument(
             metavar="A B...",
             show_default=False,
-            help="Traces, saved graphs, folders of these, patterns, or folders of CSV tables from report --csv or "
-            "TraceLens.",
+            help="Traces, saved graphs, folders of these, patterns, files of report --json, or folders of CSV tables "
+            "from report --csv or TraceLens.",
         ),
     ],
     window: WindowChoice,
@@ -99,7 +96,7 @@ def compare(
         raise typer.BadParameter("name at least two runs")
     check_pipes(runs)
     _check_output(table, format, csv, layout)
-    from tracelens_graph.analyses.report.report_tables import ReportOptions
+    from tracelens_graph.analyses.report.report_tables import ReportOptions, Tables
 
     options = ReportOptions(linked_only=linked_only, recompute=recompute, extension=extension_of(extension))
     conditions = _conditions(fail_if or [], options)
@@ -110,8 +107,12 @@ def compare(
     elif table is not None:
         _write_one(tables, table, format, top)
     else:
-        compared = _write_all(tables, csv, top)
-        if all(run != "-" and not Path(run).is_dir() for run in runs) and _differ_in_structure(compared):
+        changed = _write_all(tables, csv, top)
+        if (
+            all(isinstance(one, Tables) for one in tables.values())
+            and "-" not in runs
+            and _differ_in_structure(changed)
+        ):
             again = " ".join(map(quote, runs[1:]))
             print(f"ask next: {Call(runs[0], window, extension or []).complete(f'tracelens-graph diff TRACE {again}')}")
     _judge(conditions, tables)
@@ -148,7 +149,7 @@ def _check_name(table: str, known: Mapping[str, object]) -> None:
 
 
 def _conditions(texts: Sequence[str], options: ReportOptions) -> list[gate.Condition]:
-    conditions = gate.parse(texts, ("diff", "pct"), options)
+    conditions = gate.parse(texts, SUFFIXES, options)
     for condition in conditions:
         if not condition.suffix:
             raise typer.BadParameter(
@@ -159,32 +160,22 @@ def _conditions(texts: Sequence[str], options: ReportOptions) -> list[gate.Condi
 
 
 def _tables(tag: str, run: str, window: WindowChoice, options: ReportOptions, cache: bool) -> Run:
-    if run != "-" and Path(run).is_dir():
-        from tracelens_graph.stores.csv_tables import CsvTables
-
-        if options != type(options)() or window != WindowChoice():
-            say([f"note: {tag} is a folder of tables; options that choose events do not change it"])
-        return CsvTables(run)
-    core = load(run, cache)
-    from tracelens_graph.analyses.report.report_tables import report_tables
-
-    return report_tables(window.of(core, options.extension), options)
+    tables, said = tables_of_run(tag, run, window, options, cache)
+    say(f"note: {line}" for line in said)
+    return tables
 
 
 def _write_all(runs: Mapping[str, Run], csv: Path | None, top: int | None) -> Mapping[str, Table]:
     """Print the verdict, then write all tables or print the key ones; returns what was compared."""
-    from tracelens_graph.analyses.across.compare import compare as analysis
-    from tracelens_graph.analyses.across.compare import lacked, notes_on_lacked
+    from tracelens_graph.analyses.across.compare import lacked, notes_on_lacked, notes_on_steps
     from tracelens_graph.reports.comparison import brief, verdict
     from tracelens_graph.reports.terminal import terminal_width
     from tracelens_graph.reports.views import top as first_rows
 
-    there = [name for name, without in lacked(runs).items() if not without]
-    # What is only named is not computed: the tables of models take as long as all others.
-    shown_tables = _OF_FRAMEWORKS if _is_of_frameworks(runs) else _KEY_TABLES
-    tables = analysis(runs, tables=there if csv else [name for name in shown_tables if name in there] or there)
+    shown_tables = key_tables(runs)
+    tables = compared(runs, every=csv is not None)
     first = next(iter(tables.values()))
-    first.notes = [*first.notes, *notes_on_lacked(runs)]
+    first.notes = [*first.notes, *notes_on_lacked(runs), *notes_on_steps(runs)]
     for line in verdict(tables, list(runs), terminal_width(sys.stdout)):
         print(line)
     if csv is not None:
@@ -201,17 +192,11 @@ def _write_all(runs: Mapping[str, Run], csv: Path | None, top: int | None) -> Ma
             shown.notes = [note for note in shown.notes if note not in said]
             said += [note for note in shown.notes if note.startswith(of_runs)]
             write_table(shown, Format.table)
-    if rest := [name for name in there if name not in shown_tables]:
+    rest = [name for name, without in lacked(runs).items() if not without and name not in shown_tables]
+    if rest:
         print()
         print_wrapped(f"more with --table: {', '.join(rest)}")
     return tables
-
-
-def _is_of_frameworks(runs: Mapping[str, Run]) -> bool:
-    """Whether some runs are of JAX and others are not."""
-    from tracelens_graph.analyses.report.report_tables import Tables
-
-    return len({run.window.core.info.is_xla for run in runs.values() if isinstance(run, Tables)}) > 1
 
 
 def _differ_in_structure(tables: Mapping[str, Table]) -> bool:
@@ -264,20 +249,4 @@ def _write_folder(tables: Mapping[str, Table], folder: Path) -> None:
 
 def _judge(conditions: Sequence[gate.Condition], runs: Mapping[str, Run]) -> None:
     """End with the exit code of failed conditions, if one of them holds for the last run against the first."""
-    first, last = (runs[tag] for tag in (next(iter(runs)), list(runs)[-1]))
-    remarks, met = [], []
-    for condition in conditions:
-        reading = _change(condition, gate.read(condition.figure, first), gate.read(condition.figure, last))
-        if line := condition.judge(reading):
-            met.append(line)
-        elif reading.remark:
-            remarks.append(f"{condition.name}: {reading.remark}")
-    gate.conclude(remarks, met)
-
-
-def _change(condition: gate.Condition, first: gate.Reading, last: gate.Reading) -> gate.Reading:
-    change = last.value - first.value
-    if condition.suffix == "pct" and change:
-        change = 100 * change / first.value if first.value else math.copysign(math.inf, change)
-    sides = (("first run", first), ("last run", last))
-    return gate.Reading(change, "; ".join(f"in the {side} {r.remark}" for side, r in sides if r.remark))
+    gate.conclude(*judged(conditions, runs[next(iter(runs))], runs[list(runs)[-1]]))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tracelens_graph.cli import gate
+from tracelens_graph.cli.baseline import SUFFIXES
 from tracelens_graph.cli.hints import options_of_commands
 from tracelens_graph.cli.options import (
     NO_ARCH,
@@ -35,7 +36,7 @@ from tracelens_graph.cli.options import (
 )
 from tracelens_graph.cli.report_layout import check_layout
 from tracelens_graph.cli.report_work import DEAREST, ROWS_FOR_PEOPLE, Request, many_traces, one_trace
-from tracelens_graph.cli.traces import traces_named
+from tracelens_graph.cli.traces import check_pipes, traces_named
 from tracelens_graph.cli.windows import WindowChoice, with_window_options
 from tracelens_graph.files import protection
 from tracelens_graph.suggest import hint
@@ -86,6 +87,15 @@ def report(
             help="Add what the ops of unified_perf_summary took in another trace, and the table diff_stats.",
         ),
     ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            metavar="BASELINE",
+            show_default=False,
+            help="Say what changed against a run: a trace, a saved graph, a file of --json or a folder of --csv; on "
+            "the screen, in --markdown, and for --fail-if with :diff or :pct.",
+        ),
+    ] = None,
     et: ExecutionTraceFile = None,
     extension: Extensions = None,
     top: Annotated[
@@ -130,7 +140,8 @@ def report(
         typer.Option(
             metavar="'FIGURE OP NUMBER'",
             show_default=False,
-            help="End with exit code 3 if this holds, such as 'idle_percent > 20'; may be given again.",
+            help="End with exit code 3 if this holds, such as 'idle_percent > 20', or with --against "
+            "'total_ms:pct > 5'; may be given again.",
         ),
     ] = None,
     cache: CacheOption = False,
@@ -148,6 +159,8 @@ def report(
     Example: tracelens-graph report trace.json.gz --html report.html
 
     Example: tracelens-graph report trace.json.gz --step 3 --csv tables/ --fail-if 'idle_percent > 20'
+
+    Example: tracelens-graph report trace.json.gz --against other.json.gz --markdown report.md
     """  # fmt: skip
     from tracelens_graph.analyses.report.report_tables import ReportOptions
     from tracelens_graph.reports.terminal import terminal_width, wants_color
@@ -165,6 +178,10 @@ def report(
     asked = list(dict.fromkeys(table or []))
     if layout is Layout.tracelens:
         check_layout(no_models=no_models, everything=everything, json=json, markdown=markdown)
+        if against is not None:
+            raise typer.BadParameter(
+                "--layout tracelens has no baseline; compare --layout tracelens compares two traces"
+            )
     else:
         for name in asked:
             _check_table(name, options.extension)
@@ -177,10 +194,14 @@ def report(
         raise typer.BadParameter(
             "--format needs one --table; files are written by --csv, --xlsx, --json, --markdown and --html"
         )
-    conditions = gate.parse(fail_if or [], options=options)
+    conditions = gate.parse(fail_if or [], SUFFIXES if against is not None else (), options)
     paths = traces_named(traces)
     if compare_with is not None and len(paths) > 1:
         raise typer.BadParameter(f"--compare-with takes one trace, not {len(paths)}")
+    if against is not None:
+        if len(paths) > 1:
+            raise typer.BadParameter(f"--against takes one trace, not {len(paths)}; compare takes several runs")
+        check_pipes([*paths, against])
     if et is not None and len(paths) > 1:
         raise typer.BadParameter(f"--et takes one trace, not {len(paths)}; those of a folder find theirs in it")
     if compare_with is not None and no_models:
@@ -196,7 +217,7 @@ def report(
     request = Request(
         options, extension or [], window, conditions, csv, xlsx, json, markdown, html, asked, everything or bool(sort),
         format, arch, compare_with, top, sort, cache, terminal_width(sys.stdout), wants_color(sys.stdout), protection(),
-        options_of_commands(), et, layout,
+        options_of_commands(), et, layout, against,
     )  # fmt: skip
     outcomes = one_trace(paths[0], request) if len(paths) == 1 else many_traces(traces, paths, request, scheduler)
     gate.conclude([line for o in outcomes for line in o.remarks], [line for o in outcomes for line in o.met])

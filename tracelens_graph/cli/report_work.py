@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from tracelens_graph.cli import gate
+from tracelens_graph.cli.baseline import Baseline, baseline_of, judged
 from tracelens_graph.cli.common import formatted, load
 from tracelens_graph.cli.hints import Call
 from tracelens_graph.cli.options import (
@@ -70,6 +71,7 @@ class Request:
     commands: Mapping[str, frozenset[str]]
     et: str | None = None
     layout: Layout = Layout.own
+    against: str | None = None
 
     @property
     def is_for_files_only(self) -> bool:
@@ -228,7 +230,7 @@ def _counted(core: Core, request: Request) -> Outcome:
 
     of_times = [name for name in request.tables if name not in CALL_TABLES]
     is_theirs = request.layout is Layout.tracelens
-    files = request.compare_with or request.xlsx or request.markdown or request.html
+    files = request.compare_with or request.against or request.xlsx or request.markdown or request.html
     if of_times or is_theirs or request.conditions or files:
         core.info.check_times()
     w = request.window.of(core)
@@ -268,8 +270,11 @@ def _result(core: Core, path: str, request: Request, processes: int | None = Non
         options = replace(options, compare_with=other_window)
     tables = report_tables(w, options)
     w = tables.window
+    against = None
+    if request.against is not None:
+        against = baseline_of(request.against, request.call(path), options, request.cache)
     if request.layout is Layout.tracelens:
-        return _judged("".join(_as_tracelens(w, request, options, path)), request, tables), w
+        return _judged("".join(_as_tracelens(w, request, options, path)), request, tables, against), w
     for name in request.tables:
         if name in TABLES or name in tables:
             continue
@@ -279,15 +284,18 @@ def _result(core: Core, path: str, request: Request, processes: int | None = Non
     shown = {name: tables[name] for name in request.tables} if request.tables else tables
     if request.sort is not None:
         shown = _sorted(shown, request.sort)
-    text = "".join(_written(w, shown, _left_out(tables), request, options, path))
-    return _judged(text, request, tables), w
+    text = "".join(_written(w, shown, tables, request, options, path, against))
+    return _judged(text, request, tables, against), w
 
 
-def _judged(text: str, request: Request, tables: Mapping[str, Table]) -> Outcome:
+def _judged(text: str, request: Request, tables: Mapping[str, Table], against: Baseline | None) -> Outcome:
     """The outcome, with the conditions that hold."""
-    if request.conditions:
-        return Outcome(text, gate.check(request.conditions, tables), gate.remarks(request.conditions, tables))
-    return Outcome(text, [], [])
+    alone = [one for one in request.conditions if not one.suffix]
+    met, remarks = (gate.check(alone, tables), gate.remarks(alone, tables)) if alone else ([], [])
+    if against is not None and len(alone) < len(request.conditions):
+        said, changed = judged([one for one in request.conditions if one.suffix], against.tables, tables)
+        met, remarks = [*met, *changed], [*remarks, *said]
+    return Outcome(text, met, remarks)
 
 
 def _as_tracelens(w: Window, request: Request, options: ReportOptions, trace: str) -> Iterator[str]:
@@ -333,8 +341,9 @@ def _sorted(tables: Mapping[str, Table], column: str) -> dict[str, Table]:
 
 
 def _written(
-    w: Window, tables: Mapping[str, Table], others: list[str], request: Request, options: ReportOptions, trace: str
-) -> Iterator[str]:
+    w: Window, tables: Mapping[str, Table], every: Tables, request: Request, options: ReportOptions, trace: str,
+    against: Baseline | None,
+) -> Iterator[str]:  # fmt: skip
     """Write the files that were asked for; what to print instead, or about them."""
     if request.tables:
         yield "\n".join(_printed(w, table, request, trace) for table in tables.values())
@@ -348,7 +357,7 @@ def _written(
     if request.is_for_files_only and not (request.json or request.markdown or request.html):
         return
     from tracelens_graph.analyses.diagnosis.verdict import verdict
-    from tracelens_graph.reports.document import facts, report_json, report_markdown
+    from tracelens_graph.reports.document import facts, report_json
     from tracelens_graph.reports.report_text import all_tables
 
     about, findings = facts(w, options.said()), verdict(w)
@@ -359,7 +368,7 @@ def _written(
         yield from _said(f"verdict and {len(tables)} tables", request.json)
     if request.markdown:
         with replacing(request.markdown) as file:
-            file.write(report_markdown(w.core, findings, tables, about, rows).encode())
+            file.write(_comment(w, findings, tables, every, about, request, against).encode())
         yield from _said("verdict and key tables", request.markdown)
     if request.html:
         from tracelens_graph.reports.html.document import report_page
@@ -373,10 +382,32 @@ def _written(
         yield all_tables(
             w.core, about, findings, tables, call.complete, call.to_open, rows, request.width, request.color
         ) + _on_pipes(trace)
+        yield against.told(every, request.width) if against is not None else ""
     elif not request.is_for_files_only:
-        yield _first_screen(w, tables["gpu_timeline"], others, about, findings, request, trace)
+        yield _first_screen(w, tables["gpu_timeline"], _left_out(every), about, findings, request, trace)
+        yield against.told(every, request.width) if against is not None else ""
         yield _on_comparison(request, trace)
         yield _on_pipes(trace)
+
+
+def _comment(
+    w: Window, findings: list[Finding], tables: Mapping[str, Table], every: Tables, about: Facts, request: Request,
+    against: Baseline | None,
+) -> str:  # fmt: skip
+    """The report as a comment on GitHub."""
+    from tracelens_graph.analyses.diagnosis.op_advice import op_advice
+    from tracelens_graph.analyses.ops.dearest import dearest_ops
+    from tracelens_graph.reports.comment import Against, report_comment
+
+    linked_only = request.options.linked_only
+    dearest = dearest_ops(w, linked_only, DEAREST)
+    change = None
+    if against is not None:
+        change = Against(against.names, against.compared(every), against.notes_on(every), against.command)
+    return report_comment(
+        w.core, findings, dearest, op_advice(w, findings, dearest["name"], linked_only), tables, about,
+        request.call(about.source).complete, ROWS_FOR_PEOPLE if request.rows is None else request.rows, change,
+    )  # fmt: skip
 
 
 def _workbook(tables: Mapping[str, Table], request: Request, what: str) -> Iterator[str]:

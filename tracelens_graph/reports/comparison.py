@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -32,32 +33,42 @@ def verdict(tables: Mapping[str, Table], runs: Sequence[str], width: int | None 
         yield from wrapped(line, width, indent)
 
 
-def _verdict(tables: Mapping[str, Table], runs: Sequence[str], width: int | None) -> Iterator[tuple[str, str]]:
-    """Paragraphs, and what stands before their further lines."""
-    first, *others = runs
-    for run in others:
-        yield printable(f"{run} against {first}"), "  "
-        lines = []
-        if "gpu_timeline" in tables:
-            times = {row["type"]: row for row in tables["gpu_timeline"].records()}
-            rows = {label: times[kind] for label, kind in _TIMES.items() if kind in times}
-            lines += [_change(label, row, "time ms", first, run) for label, row in rows.items()]
-        yield from _aligned(lines or [("no GPU time",)], width)
-        if "ops_summary" in tables:
-            yield from _by_op(tables["ops_summary"], first, run, width)
+@dataclass(frozen=True)
+class Change:
+    """What a time was in the first run and is in another one, ms, and the difference in percent, None of nothing."""
+
+    label: str
+    before: float
+    now: float
+    diff: float
+    percent: float | None
 
 
-def _by_op(table: Table, first: str, run: str, width: int | None) -> Iterator[tuple[str, str]]:
-    how, names = COMPARISONS[table.name], list(table["name"])
-    main = how.main
-    change = np.asarray(table[f"{main}__{run}_diff"], float)
-    here = {tag: np.array([_is_there(cell) for cell in table[f"{tag}::{main}"]], bool) for tag in (first, run)}
+def changes_of_times(tables: Mapping[str, Table], first: str, run: str) -> list[Change]:
+    """How the times of the timeline changed; nothing where it was not compared, or there is no GPU time."""
+    times = {row["type"]: row for row in tables["gpu_timeline"].records()} if "gpu_timeline" in tables else {}
+    return [_change(label, times[kind], "time ms", first, run) for label, kind in _TIMES.items() if kind in times]
+
+
+def changes_by_op(tables: Mapping[str, Table], first: str, run: str, most: int = _CHANGES) -> list[Change]:
+    """The ops of both runs whose times changed most."""
+    if "ops_summary" not in tables:
+        return []
+    table = tables["ops_summary"]
+    main, change, here = _of_ops(table, first, run)
     both = np.flatnonzero(here[first] & here[run] & (change != 0))
-    largest = both[np.argsort(-np.abs(change[both]), kind="stable")][:_CHANGES].tolist()
+    largest = both[np.argsort(-np.abs(change[both]), kind="stable")][:most].tolist()
     records = table.records()
-    if largest:
-        yield "largest changes by op:", ""
-        yield from _aligned([_change(names[i], records[i], main, first, run) for i in largest], width)
+    return [_change(records[i]["name"], records[i], main, first, run) for i in largest]
+
+
+def ops_of_one(tables: Mapping[str, Table], first: str, run: str) -> list[str]:
+    """A line for each of two runs that has ops which the other lacks."""
+    if "ops_summary" not in tables:
+        return []
+    table, lines = tables["ops_summary"], []
+    _, change, here = _of_ops(table, first, run)
+    names, unit = list(table["name"]), COMPARISONS[table.name].unit
     for tag, other in ((first, run), (run, first)):
         lone = np.flatnonzero(here[tag] & ~here[other])
         if len(lone):
@@ -65,18 +76,49 @@ def _by_op(table: Table, first: str, run: str, width: int | None) -> Iterator[tu
             top = lone[np.argsort(-times, kind="stable")]
             some = ", ".join(f"{_label(names[i])} ({abs(change[i]):,.3f})" for i in top[:_LONE])
             more = f" and {len(lone) - _LONE:,} more" if len(lone) > _LONE else ""
-            summary = f"{number(len(lone), 'op')}, {times.sum():,.3f} {how.unit}"
-            yield f"only in {printable(tag)}: {summary}: {some}{more}", "  "
+            summary = f"{number(len(lone), 'op')}, {times.sum():,.3f} {unit}"
+            lines.append(f"only in {printable(tag)}: {summary}: {some}{more}")
     if not np.any(change) and all(have.all() for have in here.values()):
-        yield "no op takes longer or shorter", ""
+        lines.append("no op takes longer or shorter")
+    return lines
 
 
-def _change(label: str, row: Mapping[str, Any], column: str, first: str, run: str) -> tuple[str, ...]:
+def _of_ops(table: Table, first: str, run: str) -> tuple[str, np.ndarray, dict[str, np.ndarray]]:
+    """The column of times, how they changed, and for each of two runs which ops it has."""
+    main = COMPARISONS[table.name].main
+    change = np.asarray(table[f"{main}__{run}_diff"], float)
+    return (
+        main,
+        change,
+        {tag: np.array([_is_there(cell) for cell in table[f"{tag}::{main}"]], bool) for tag in (first, run)},
+    )
+
+
+def _change(label: str, row: Mapping[str, Any], column: str, first: str, run: str) -> Change:
     percent = row[f"{column}__{run}_pct"]
-    share = f"{percent:+,.1f} %" if _is_there(percent) else ""
-    diff = f"{row[f'{column}__{run}_diff']:+,.3f}"
-    old, new = (f"{row[f'{tag}::{column}'] or 0:,.3f}" for tag in (first, run))
-    return _label(label), old, "->", new, "ms", diff, share
+    old, new = (row[f"{tag}::{column}"] or 0 for tag in (first, run))
+    return Change(label, old, new, row[f"{column}__{run}_diff"], percent if _is_there(percent) else None)
+
+
+def _verdict(tables: Mapping[str, Table], runs: Sequence[str], width: int | None) -> Iterator[tuple[str, str]]:
+    """Paragraphs, and what stands before their further lines."""
+    first, *others = runs
+    for run in others:
+        yield printable(f"{run} against {first}"), "  "
+        lines = [_cells_of(one) for one in changes_of_times(tables, first, run)]
+        yield from _aligned(lines or [("no GPU time",)], width)
+        if largest := changes_by_op(tables, first, run):
+            yield "largest changes by op:", ""
+            yield from _aligned([_cells_of(one) for one in largest], width)
+        for line in ops_of_one(tables, first, run):
+            yield line, "  "
+
+
+def _cells_of(change: Change) -> tuple[str, ...]:
+    share = "" if change.percent is None else f"{change.percent:+,.1f} %"
+    return (
+        _label(change.label), f"{change.before:,.3f}", "->", f"{change.now:,.3f}", "ms", f"{change.diff:+,.3f}", share
+    )  # fmt: skip
 
 
 def _aligned(lines: Sequence[Sequence[str]], width: int | None) -> Iterator[tuple[str, str]]:

@@ -1,10 +1,9 @@
-"""A whole report as one document: JSON for programs, Markdown for people."""
+"""A whole report as one document: JSON for programs. What a report says of its trace, for all other forms of it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
-from shlex import quote
+from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,16 +12,12 @@ from tracelens_graph._version import __version__
 from tracelens_graph.files import file_name
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
-from tracelens_graph.marks import COMMENT
 from tracelens_graph.reports.json import laid_out, sound, table_object
-from tracelens_graph.reports.markdown import code, escape, table_markdown
-from tracelens_graph.reports.views import for_people, top, view
 from tracelens_graph.table import Table
 
 SCHEMA_VERSION = 1
 """Grows when a key of the JSON document vanishes or changes its meaning; new keys may come at any time."""
 
-_LONGEST = 80
 _FINDING = ("topic", "severity", "text", "evidence", "advice", "suggestions", "ask_next")
 
 
@@ -141,33 +136,6 @@ def objects(tables: Mapping[str, Table]) -> dict[str, dict[str, Any]]:
     return {name: {"definitions": _definitions(table), **table_object(table)} for name, table in tables.items()}
 
 
-def report_markdown(
-    core: Core, findings: Iterable[Finding], tables: Mapping[str, Table], about: Facts, rows: int = 10
-) -> str:
-    """The report as a page: the verdict, then the first rows of the tables that people read.
-
-    Args:
-        core: the graph, for the places of instances.
-        findings: the verdict.
-        tables: all tables; those that are not shown are named at the end.
-        about: the trace.
-        rows: rows per table; 0 for all.
-    """
-    blocks = [f"# GPU report: {escape(about.source)}", facts_line(about), "## Verdict"]
-    lines = [_finding_line(finding, about.source) for finding in findings]
-    blocks.append("\n".join(lines) or "Nothing to report.")
-    others = []
-    for name, table in tables.items():
-        if for_people(table) and len(table):
-            shown = replace(view(top(table, rows), core), title="")
-            blocks += [f"## {escape(table.title or name)}", table_markdown(shown, _LONGEST).rstrip()]
-        else:
-            others.append(f"{code(name)} ({len(table):,} rows)")
-    if others:
-        blocks.append(f"Not shown: {', '.join(others)}.")
-    return COMMENT + "\n\n".join(blocks) + "\n"
-
-
 def _devices(w: Window) -> list[str]:
     listed = w.core.info.metadata.get("deviceProperties")
     described = [d for d in listed if isinstance(d, dict)] if isinstance(listed, list) else []
@@ -178,25 +146,3 @@ def _devices(w: Window) -> list[str]:
 
 def _definitions(table: Table) -> dict[str, str]:
     return {name: table.about[name].definition for name in table.columns if name in table.about}
-
-
-def facts_line(about: Facts) -> str:
-    """What was read, as a sentence in Markdown."""
-    parts = [f"{about.events:,} entries, {about.gpu_events:,} GPU events"]
-    if about.rank is not None:
-        parts.append(f"rank {about.rank}" + (f" of {about.world_size}" if about.world_size else ""))
-    for device in dict.fromkeys(about.devices):
-        count = about.devices.count(device)
-        parts.append(escape(device if count == 1 else f"{count} x {device}"))
-    if about.window:
-        parts.append(f"only {escape(about.window)}")
-    if about.damage:
-        parts.append(f"damaged: {escape(about.damage)}")
-    return "; ".join(parts) + "."
-
-
-def _finding_line(finding: Finding, trace: str) -> str:
-    line = f"* **{escape(finding.topic.replace('_', ' '))}**: {escape(finding.text)}."
-    if finding.suggestions:
-        line += f" Try: {escape('; '.join(finding.suggestions))}."
-    return f"{line} More: {code(finding.ask_next.replace('TRACE', quote(trace)))}" if finding.ask_next else line

@@ -101,6 +101,18 @@ def notes_on_lacked(runs: Mapping[str, Run]) -> list[str]:
     ]
 
 
+def notes_on_steps(runs: Mapping[str, Run]) -> list[str]:
+    """What is to be said of runs of different numbers of steps: times are sums over all of them."""
+    names = {
+        tag: list(run["step_summary"].columns.get("name", ())) for tag, run in runs.items() if "step_summary" in run
+    }
+    steps = {tag: sum(not str(name).startswith("(") for name in of) for tag, of in names.items()}
+    if len(set(steps.values())) < 2:
+        return []
+    said = ", ".join(f"{number(count, 'step')} in {tag}" for tag, count in steps.items())
+    return [f"{said}: times are of all of them; --step N takes one of each"]
+
+
 def tables_of_runs(*runs: Any) -> dict[str, Run]:
     """The tables of runs by name: those of the report of graphs and windows; mappings of tables stay as they are.
 

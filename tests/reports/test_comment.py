@@ -1,0 +1,174 @@
+"""A report as a comment on GitHub: what is seen first, what unfolds, and that it is short enough."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from github import Page, read
+from handmade import HOSTILE, small_trace
+
+from corpus import chosen_traces, loaded, parametrize
+from tracelens_graph.analyses.across.compare import compare
+from tracelens_graph.analyses.diagnosis.op_advice import op_advice
+from tracelens_graph.analyses.diagnosis.verdict import verdict
+from tracelens_graph.analyses.ops.dearest import dearest_ops
+from tracelens_graph.analyses.ops.ops import ops_summary, ops_summary_by_category
+from tracelens_graph.analyses.report.report_tables import report_tables
+from tracelens_graph.analyses.timeline.timeline import gpu_timeline
+from tracelens_graph.graph.core import Core
+from tracelens_graph.loading import load_core
+from tracelens_graph.marks import COMMENT
+from tracelens_graph.reports.comment import ROOM, Against, report_comment
+from tracelens_graph.reports.document import Facts, facts
+from tracelens_graph.table import Table
+
+
+@dataclass
+class Line:
+    topic: str
+    text: str
+    evidence: dict[str, Any] = field(default_factory=dict)
+    ask_next: str = ""
+    severity: str = "fact"
+    advice: tuple[str, ...] = ()
+    suggestions: tuple[str, ...] = ()
+
+
+FINDINGS = [
+    Line("headline", "The GPU stood idle for 43 % of the time"),
+    Line("compute", "`gemm` took <most> of it", ask_next="timeline TRACE `x`"),
+    Line("python", "Python between ops: 12 %", suggestions=("torch.compile", "less @python")),
+]
+
+
+@pytest.fixture(scope="module")
+def core() -> Core:
+    return load_core(small_trace())
+
+
+def tables(core: Core) -> dict[str, Table]:
+    found = [gpu_timeline(core), ops_summary_by_category(core), ops_summary(core)]
+    return {table.name: table for table in found} | {"extra": Table("extra", {"n": np.array([1.5, 2.5])})}
+
+
+def comment(core: Core, findings: Sequence[Line] = FINDINGS, **given: Any) -> str:
+    dearest = dearest_ops(core)
+    given = {"advice": ["try this"] * len(dearest), "tables": tables(core), "about": facts(core)} | given
+    return report_comment(core, findings, dearest, hint=lambda text: text.replace("TRACE", "x.json"), **given)
+
+
+def slower(core: Core) -> Against:
+    """A run that takes twice the time, in which the op has another name."""
+    runs = [{name: one for name, one in tables(core).items() if name != "extra"} for _ in range(2)]
+    before, now = runs
+    timeline, ops = now["gpu_timeline"], now["ops_summary"]
+    twice = np.asarray(timeline["time ms"]) * 2
+    now["gpu_timeline"] = replace(timeline, columns={**timeline.columns, "time ms": twice})
+    names = [name.replace("addmm", "mm@2") for name in ops["name"]]
+    now["ops_summary"] = replace(ops, columns={**ops.columns, "name": names})
+    return Against(("main", "pull#1"), compare({"main": before, "pull#1": now}), ["a note @all"], "compare a b")
+
+
+def test_what_is_seen_first(core: Core) -> None:
+    text = comment(core)
+    assert text.startswith(f"{COMMENT}## GPU report: ")
+    page = read(text)
+    assert page.headings == ["GPU report: <parsed trace>"]
+    assert page.paragraphs[:3] == [
+        "The GPU stood idle for 43 % of the time.",
+        "Python between ops: 12 %. Try: torch.compile; less @python.",
+        "18 entries, 3 GPU events; rank 3 of 8; GPU of tests.",
+    ]
+    dearest = page.tables[0]
+    assert dearest[0] == ["operation", "mostly in", "GPU ms", "% of GPU time", "try"]
+    assert dearest[1] == ["aten::addmm", "Linear", "0.060", "66.7", "try this"]
+    assert dearest[2] == ["(no launch in trace)", "", "0.030", "33.3", "as above"]
+    assert page.folds == [
+        "Verdict, with what to try and commands that tell more", "GPU timeline, 8 rows",
+        "GPU time by category of operation, 2 rows", "GPU time by operation, 2 rows",
+    ]  # fmt: skip
+    assert "compute: `gemm` took <most> of it. More: timeline x.json `x`" in page.paragraphs
+    assert (
+        page.paragraphs[-1]
+        == "Not shown: extra (2 rows). One table: tracelens-graph report x.json --table NAME --top 0"
+    )
+    assert (page.links, page.depth) == ([], 0)
+
+
+def test_columns_without_cells_are_left_out(core: Core) -> None:
+    (first, *_) = read(comment(core, advice=["", ""])).tables[0]
+    assert "try" not in first
+
+
+def test_change_against_a_baseline(core: Core) -> None:
+    page = read(comment(core, against=slower(core)))
+    assert "Change against main: 0.159 → 0.318 ms (+100.0 %)" in page.paragraphs
+    change = page.tables[1]
+    assert change[0] == ["", "baseline ms", "now ms", "change ms", "%"]
+    assert change[1] == ["GPU total", "0.159", "0.318", "+0.159", "+100.0 %"]
+    assert "only in pull#1: 1 op, 0.060 ms: aten::mm@2 (0.060)" in page.paragraphs
+    assert "a note @all" in page.paragraphs
+    assert "All that changed: compare a b" in page.paragraphs
+    assert any(fold.startswith("Change: GPU timeline") for fold in page.folds)
+    assert page.links == []
+
+
+def test_nothing_to_report(core: Core) -> None:
+    assert "Nothing to report." in read(comment(core, findings=[])).paragraphs
+
+
+def test_rows_are_cut_as_asked(core: Core) -> None:
+    assert "1 more row (--top 0 shows all)" in comment(core, rows=1)
+    assert "more row" not in comment(core, rows=0)
+
+
+def test_tables_without_room_are_left_out_whole(core: Core) -> None:
+    many = 2_000
+    wide = Table("ops_unique_args", {"name": ["a" * 70] * many, "Count": [1] * many}, title="Wide")
+    text = comment(core, tables={"ops_unique_args": wide, **tables(core)}, rows=0)
+    assert len(text) <= ROOM
+    page = read(text)
+    assert (
+        "Left out, as a comment has no room for them: ops_unique_args. One table: tracelens-graph report"
+        in text.replace("`", "")
+    )
+    assert "GPU timeline, 8 rows" in page.folds
+    assert not any(fold.startswith("Wide") for fold in page.folds)
+
+
+def test_whatever_a_trace_says_the_comment_fits(core: Core) -> None:
+    odd = HOSTILE * 10_000 + " @user #1 https://example.org ![x](y)"
+    table = Table("ops_summary", {"name": [odd, "@user"], "Count": [1, 1]}, title=odd, notes=[odd])
+    about = Facts(odd, 1, 2, [odd, "a", "b", "c", "d"], 1, 1, 1, 0, {}, odd, odd)
+    findings = [Line(odd, odd, suggestions=(odd,), ask_next=odd)] * 9
+    names = {f"{place}{odd[:50]}": table for place in range(40)}
+    against = Against((odd[:99], "b"), {}, [odd] * 5, odd)
+    text = comment(core, findings, tables={"ops_summary": table, **names}, about=about, against=against)
+    assert len(text) <= ROOM
+    page = read(text)
+    assert (page.links, page.depth) == ([], 0)
+    assert len(page.headings) == 1
+
+
+def of_trace(core: Core) -> Page:
+    w = core.everything
+    findings, dearest = verdict(w), dearest_ops(w)
+    advice = op_advice(w, findings, dearest["name"])
+    text = report_comment(core, findings, dearest, advice, report_tables(w), facts(w), lambda text: text)
+    assert len(text) <= ROOM
+    return read(text)
+
+
+@parametrize("path", chosen_traces())
+def test_real_traces(path: Any) -> None:
+    core = loaded(path)
+    page = of_trace(core)
+    assert (page.links, page.depth) == ([], 0)
+    assert page.paragraphs[0] == f"{verdict(core)[0].text}." or page.paragraphs[0].startswith(verdict(core)[0].text)
+    if len(core.gpu_rows):
+        assert 1 < len(page.tables[0]) <= 6
+        assert "GPU timeline, 8 rows" in page.folds

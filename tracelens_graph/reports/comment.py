@@ -1,0 +1,212 @@
+"""A report as a comment on GitHub: the headline, the dearest operations, the change; all else unfolds at a click.
+
+A comment holds 65,536 characters. What has no room is left out by whole tables, and the comment says which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tracelens_graph.graph.core import Core
+from tracelens_graph.marks import COMMENT
+from tracelens_graph.reports.comparison import Change, brief, changes_by_op, changes_of_times, ops_of_one
+from tracelens_graph.reports.document import Facts, Finding
+from tracelens_graph.reports.markdown import code, code_cell, escape, folded, pipe_table, table_markdown
+from tracelens_graph.reports.views import for_people, top, view
+from tracelens_graph.short_names import fitted
+from tracelens_graph.table import Table
+from tracelens_graph.texts import shorten
+
+ROOM = 60_000
+"""Characters of a comment. GitHub takes 65,536; the rest is for what a job adds."""
+
+_NAME = 60
+_CELL = 80
+_SENTENCE = 600
+_COMMAND = 400
+"""Characters of a command; a longer one is left out, as half of it is of no use."""
+_DEVICES = 4
+_SAME = "as above"
+
+
+@dataclass(frozen=True)
+class Against:
+    """What a report is compared with.
+
+    Attributes:
+        names: of the baseline, and of what the report is on.
+        tables: both compared, by name; the change is told of the timeline and of `ops_summary`.
+        notes: what is to be said of the two.
+        command: what compares them on the terminal.
+    """
+
+    names: tuple[str, str]
+    tables: Mapping[str, Table]
+    notes: Sequence[str] = ()
+    command: str = ""
+
+
+def report_comment(
+    core: Core,
+    findings: Sequence[Finding],
+    dearest: Table,
+    advice: Sequence[str],
+    tables: Mapping[str, Table],
+    about: Facts,
+    hint: Callable[[str], str],
+    rows: int = 10,
+    against: Against | None = None,
+) -> str:
+    """The report as a comment on a pull request.
+
+    Args:
+        core: the graph, for the places of instances.
+        findings: the verdict.
+        dearest: the table `dearest_ops`.
+        advice: for each of its rows what to try; empty for nothing.
+        tables: all tables; those that are not shown are named.
+        about: the trace.
+        hint: completes a command with TRACE for the trace.
+        rows: rows per table; 0 for all.
+        against: a baseline.
+    """
+    blocks = [f"## GPU report: {_said(about.source)}", *_headline(findings), _facts_line(about)]
+    if len(dearest):
+        blocks.append(_dearest(dearest, advice))
+    folds: list[tuple[str, str]] = []
+    if against is not None:
+        blocks += _change(against)
+        folds += [(f"change: {name}", text) for name, text in _compared(against, rows)]
+    if len(findings) > 1:
+        causes = "\n".join(f"* {_finding(finding, hint)}" for finding in findings[1:])
+        blocks.append(folded("Verdict, with what to try and commands that tell more", causes))
+    others = []
+    for name, table in tables.items():
+        if for_people(table) and len(table):
+            shown = replace(view(top(table, rows), core), title="")
+            folds.append((name, _fold(table.title or name, len(table), shown)))
+        else:
+            others.append(f"{code(name)} ({_rows(len(table))})")
+    command = hint("tracelens-graph report TRACE --table NAME --top 0")
+    left_out = f"Not shown: {', '.join(others)}. One table: {code(command)}" if others else ""
+    return COMMENT + "\n\n".join(_with_room(blocks, folds, left_out, command)) + "\n"
+
+
+def _with_room(blocks: list[str], folds: Sequence[tuple[str, str]], end: str, command: str) -> Iterator[str]:
+    """All blocks, as many of those that unfold as there is room for, and which these are not."""
+    names = [name for name, _ in folds]
+    room = ROOM - len(COMMENT) - sum(len(one) + 2 for one in (*blocks, end, command, *names)) - 200
+    yield from blocks
+    cut = []
+    for name, text in folds:
+        if len(text) + 2 > room:
+            cut.append(name)
+            continue
+        room -= len(text) + 2
+        yield text
+    if cut:
+        yield f"Left out, as a comment has no room for them: {', '.join(map(code, cut))}. One table: {code(command)}"
+    if end:
+        yield end
+
+
+def _headline(findings: Sequence[Finding]) -> Iterator[str]:
+    """What kind of run it is, and the dearest cause of which something can be tried."""
+    if not findings:
+        yield "Nothing to report."
+        return
+    first, *others = findings
+    yield f"**{_said(first.text)}.**{_try(first)}"
+    if cause := next((one for one in others if one.suggestions), None):
+        yield f"{_said(cause.text)}.{_try(cause)}"
+
+
+def _try(finding: Finding) -> str:
+    return f" **Try:** {_said('; '.join(finding.suggestions))}." if finding.suggestions else ""
+
+
+def _finding(finding: Finding, hint: Callable[[str], str]) -> str:
+    line = f"**{_said(finding.topic.replace('_', ' '))}**: {_said(finding.text)}.{_try(finding)}"
+    command = hint(finding.ask_next) if finding.ask_next else ""
+    return f"{line} More: {code(command)}" if 0 < len(command) <= _COMMAND else line
+
+
+def _facts_line(about: Facts) -> str:
+    """What was read, as a sentence."""
+    parts = [f"{about.events:,} entries, {about.gpu_events:,} GPU events"]
+    if about.rank is not None:
+        parts.append(f"rank {about.rank}" + (f" of {about.world_size}" if about.world_size else ""))
+    devices = list(dict.fromkeys(about.devices))
+    for device in devices[:_DEVICES]:
+        count = about.devices.count(device)
+        parts.append(_said(device if count == 1 else f"{count} x {device}", _NAME))
+    if more := len(devices) - _DEVICES if len(devices) > _DEVICES else 0:
+        parts.append(f"{more:,} more devices")
+    if about.window:
+        parts.append(f"only {_said(about.window)}")
+    if about.damage:
+        parts.append(f"damaged: {_said(about.damage)}")
+    return "; ".join(parts) + "."
+
+
+def _dearest(dearest: Table, advice: Sequence[str]) -> str:
+    """The operations with most GPU time. What to try with several of them is said once."""
+    rows, said = [], set[str]()
+    for row, tried in zip(dearest.records(), advice, strict=True):
+        cells = [code_cell(fitted(str(row["name"]), _NAME)), code_cell(fitted(str(row["mostly_in"] or ""), _NAME))]
+        cells += [f"{row['total_ms']:,.3f}", f"{row['percent']:.1f}", _SAME if tried in said else escape(tried)]
+        rows.append(cells)
+        said |= {tried} - {""}
+    headings = ("operation", "mostly in", "GPU ms", "% of GPU time", "try")
+    kept = [at for at, name in enumerate(headings) if name == "operation" or any(row[at] for row in rows)]
+    return pipe_table(
+        [headings[at] for at in kept], ([row[at] for at in kept] for row in rows), [at in (2, 3) for at in kept]
+    )
+
+
+def _change(against: Against) -> Iterator[str]:
+    """How the times and the operations changed most."""
+    first, now = against.names
+    times = changes_of_times(against.tables, first, now)
+    whole = next((one for one in times if one.label == "total"), None)
+    said = "" if whole is None else f": {whole.before:,.3f} → {whole.now:,.3f} ms{_percent(whole, ' ({})')}"
+    yield f"**Change against {_said(first)}{said}**"
+    changes = [("GPU " + one.label, one) for one in times]
+    changes += [(code_cell(fitted(one.label, _NAME)), one) for one in changes_by_op(against.tables, first, now)]
+    if changes:
+        rows = [
+            (label, f"{one.before:,.3f}", f"{one.now:,.3f}", f"{one.diff:+,.3f}", _percent(one, "{}"))
+            for label, one in changes
+        ]
+        yield pipe_table(("", "baseline ms", "now ms", "change ms", "%"), rows, [False, True, True, True, True])
+    lines = [*ops_of_one(against.tables, first, now), *against.notes]
+    if lines:
+        yield "\n".join(f"* {_said(line)}" for line in lines)
+
+
+def _percent(change: Change, around: str) -> str:
+    return "" if change.percent is None else around.format(f"{change.percent:+,.1f} %")
+
+
+def _compared(against: Against, rows: int) -> Iterator[tuple[str, str]]:
+    """Compared tables, the rows that differ."""
+    for name, table in against.tables.items():
+        shown = brief(table, against.names)
+        if len(shown):
+            yield name, _fold(f"Change: {table.title or name}", len(shown), replace(top(shown, rows), title=""))
+    if against.command and len(against.command) <= _COMMAND:
+        yield "command", f"All that changed: {code(against.command)}"
+
+
+def _fold(title: str, count: int, table: Table) -> str:
+    table.notes = [shorten(note, _SENTENCE) for note in table.notes]
+    return folded(f"{shorten(title, _SENTENCE)}, {_rows(count)}", table_markdown(table, _CELL))
+
+
+def _said(text: str, longest: int = _SENTENCE) -> str:
+    return escape(shorten(text, longest))
+
+
+def _rows(count: int) -> str:
+    return f"{count:,} row{'s'[: count != 1]}"
