@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,7 @@ from tracelens_graph.cli.outputs import say_written, size_of
 from tracelens_graph.cli.traces import load_set, say, traces_named
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.files import replacing
-from tracelens_graph.graph.trace_set import TraceSet
+from tracelens_graph.graph.trace_set import TraceSet, rank_titles
 from tracelens_graph.reports.progress import progress_on_terminal
 from tracelens_graph.stores.cut import piece_between
 from tracelens_graph.stores.ranks_cut import Joined, RankPiece, write_ranks
@@ -44,13 +44,12 @@ def cut_collective(sources: Sequence[str], wanted: str, margin_ns: int, output: 
     begin = int(meetings.first_start_ns[number]) - margin_ns
     end = int(meetings.last_end_ns[number]) + margin_ns
     pieces = _pieces(traces, meetings, number, begin, end)
-    joined = _joined(meetings, pieces)
     about = _about(traces, meetings, number, pieces)
     epoch = traces[0].clock_ns or 0
     with progress_on_terminal("cutting") as progress, replacing(output) as file:
         events = write_ranks(
             list(pieces.values()),
-            joined,
+            joined(meetings, pieces),
             file,
             packed=output.suffix.lower() == ".gz",
             epoch_ns=epoch - int(meetings.parts.shift_ns[0]) if epoch else 0,
@@ -106,7 +105,7 @@ def _pieces(traces: TraceSet, meetings: Meetings, number: int, begin: int, end: 
     rows = {
         int(meetings.trace[part]): meetings.parts.collective(part).rows for part in meetings.parts_of(number).tolist()
     }
-    ranks = [one.rank for one in traces]
+    titles = rank_titles(traces)
     pieces: dict[int, RankPiece] = {}
     empty = []
     for place, trace in enumerate(traces):
@@ -114,29 +113,19 @@ def _pieces(traces: TraceSet, meetings: Meetings, number: int, begin: int, end: 
         def clock(times: np.ndarray, place: int = place) -> np.ndarray:
             return meetings.clock_ns(place, times)
 
-        after, before = (_own_ns(meetings, place, moment) for moment in (begin, end))
+        after, before = meetings.own_ns(place, np.array([begin, end], np.int64)).tolist()
         try:
             piece = piece_between(trace.core, after, before, also=rows.get(place, ()))
         except AnalysisError:
             empty.append(trace.name)
             continue
-        is_told = trace.rank is not None and ranks.count(trace.rank) == 1
-        pieces[place] = RankPiece(f"rank {trace.rank}" if is_told else trace.name, piece, clock)
+        pieces[place] = RankPiece(titles[place], piece, clock)
     if empty:
         say([f"left out, as nothing happens there then: {', '.join(empty)}"])
     return pieces
 
 
-def _own_ns(meetings: Meetings, place: int, moment: int) -> int:
-    """A moment of the common clock on the clock of a rank's trace."""
-    own = moment
-    for _ in range(2):  # clocks that drift differ by little, so the second correction is below a nanosecond
-        [shown] = meetings.clock_ns(place, np.array([own], np.int64)).tolist()
-        own += moment - shown
-    return own
-
-
-def _joined(meetings: Meetings, pieces: dict[int, RankPiece]) -> Iterator[Joined]:
+def joined(meetings: Meetings, pieces: Mapping[int, RankPiece]) -> Iterator[Joined]:
     """Arrows through the kernels of every collective of which at least two ranks have theirs in the pieces."""
     order = {place: at for at, place in enumerate(pieces)}
     inside = {place: set(one.piece.rows.tolist()) for place, one in pieces.items()}
@@ -157,7 +146,8 @@ def _about(traces: TraceSet, meetings: Meetings, number: int, pieces: dict[int, 
     moment = int(meetings.first_start_ns[number])
     ranks = []
     for place in pieces:
-        recorded = _own_ns(meetings, place, moment) + int(meetings.parts.shift_ns[place])
+        [own] = meetings.own_ns(place, np.array([moment], np.int64)).tolist()
+        recorded = own + int(meetings.parts.shift_ns[place])
         ranks.append({"trace": traces[place].name, "rank": traces[place].rank, "clock_ns": recorded - moment})
     last = meetings.parts.collective(int(meetings.last_part[number]))
     return {"collective": number, "key": last.key, "kind": meetings.kind[number], "ranks": ranks}

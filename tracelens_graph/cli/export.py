@@ -6,14 +6,16 @@ import gzip
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
 from tracelens_graph.cli.common import load
-from tracelens_graph.cli.options import CacheOption, Trace, Written
+from tracelens_graph.cli.options import CacheOption, Traces, Written
 from tracelens_graph.cli.outputs import say_written, size_of
+from tracelens_graph.cli.traces import say, traces_named
 from tracelens_graph.files import file_name, is_stdout, replacing, stem
 from tracelens_graph.marks import GENERATOR
 
@@ -37,7 +39,7 @@ class _Way:
 
 
 def export(
-    trace: Trace,
+    traces: Traces,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -79,6 +81,14 @@ def export(
         ),
         Written((".json", ".gz")),
     ] = None,
+    rank: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N",
+            show_default=False,
+            help="With --perfetto, of several traces: only this rank, with what the others tell of its waits.",
+        ),
+    ] = None,
     cache: CacheOption = False,
 ) -> None:
     """Write the graph, or what is known of its GPU time, for other programs.
@@ -86,11 +96,16 @@ def export(
     The graph (-o) is its nodes and edges with all their properties. GraphML is one file. Parquet and CSV are two: from
     trace.csv they are trace-nodes.csv and trace-edges.csv. A file whose name ends with .gz is compressed.
 
+    Of the ranks of a job --perfetto takes several traces: all go into one file on one clock, or one with --rank. Their
+    collectives show who waited for whom, and the critical path is that of the job.
+
     Example: tracelens-graph export trace.json.gz -o trace.graphml
 
     Example: tracelens-graph export trace.json.gz --speedscope speedscope.json --folded stacks.folded
 
     Example: tracelens-graph export trace.json.gz --perfetto with-tracks.json.gz
+
+    Example: tracelens-graph export ranks/ --perfetto all-ranks.json.gz
     """
     ways = ((folded, _FOLDED), (speedscope, _SPEEDSCOPE), (perfetto, _PERFETTO))
     wanted = [(path, way) for path, way in ways if path is not None]
@@ -102,9 +117,14 @@ def export(
         from tracelens_graph.stores.export import export_format
 
         export_format(output, format)
-    core = load(trace, cache)
+    files = _files(traces, [output, folded, speedscope], perfetto, rank, cache)
     # What goes to standard output has it for itself.
     is_quiet = any(path is not None and is_stdout(path) for path in (output, *(path for path, _ in wanted)))
+    if len(files) > 1:
+        assert perfetto is not None
+        _write_ranks(files, rank, perfetto)
+        return
+    core = load(files[0], cache)
     if output is not None:
         _graph(core, output, format, is_quiet)
     for path, way in wanted:
@@ -112,6 +132,34 @@ def export(
             said = way.write(core, file)
         if not is_quiet:
             say_written(f"wrote {path}: {said}{size_of(path)}; to see it: {way.seen}", path)
+
+
+def _files(
+    traces: list[str], of_one: list[Path | None], perfetto: Path | None, rank: str | None, cache: bool
+) -> list[str]:
+    """The traces that are named; several, where what is to be written can be of several.
+
+    Raises:
+        typer.BadParameter: it cannot.
+    """
+    is_lone = len(traces) == 1 and (perfetto is None or not (Path(traces[0]).is_dir() or has_magic(traces[0])))
+    files = traces if is_lone else traces_named(traces)
+    if len(files) > 1 and (perfetto is None or any(path is not None for path in of_one)):
+        raise typer.BadParameter(f"--perfetto alone takes several traces; the others take one, not {len(files)}")
+    if len(files) > 1 and cache:
+        raise typer.BadParameter("--cache takes one trace")
+    if rank is not None and len(files) < 2:
+        raise typer.BadParameter("--rank goes with --perfetto and the traces of all ranks, such as their folder")
+    return files
+
+
+def _write_ranks(files: list[str], rank: str | None, output: Path) -> None:
+    from tracelens_graph.cli.export_ranks import ExportedRanks
+
+    ranks = ExportedRanks(files, rank)
+    with _opened(output, _PERFETTO) as file:
+        said = ranks.write(file)
+    say_written(f"wrote {output}: {said}{size_of(output)}; to see it: {_PERFETTO.seen}", output)
 
 
 def _graph(core: Core, output: Path, format: str | None, is_quiet: bool) -> None:
@@ -157,6 +205,8 @@ def _perfetto(core: Core, file: BinaryIO) -> str:
 
     with progress_on_terminal("copying") as progress:
         texts = entries(whole(core), progress)
+    if core.collectives.nodes and core.info.world_size != 1:
+        say(["waits in collectives need the traces of the other ranks: name their folder, with --rank for one of them"])
     found = tracks(core.everything)
     ours = track_entries(core.everything, found, origin_ns(core))
     write_entries([*texts, *ours], {**core.info.metadata, "generator": GENERATOR}, file, packed=False)

@@ -305,6 +305,12 @@ def rank_number(ranks: Sequence[Ranked], place: int) -> int:
     return place if number is None else number
 
 
+def rank_titles(ranks: Sequence[Ranked]) -> list[str]:
+    """What people call each rank: `rank 3`, or the name of its trace where no number tells it from others."""
+    numbers = Counter(one.rank for one in ranks)
+    return [one.name if one.rank is None or numbers[one.rank] > 1 else f"rank {one.rank}" for one in ranks]
+
+
 def rank_called(ranks: Sequence[Ranked], what: int | str) -> int:
     """Place of the rank that is called by its number (`2`), see `rank_number`, or by the name of its trace (`rank2`).
 

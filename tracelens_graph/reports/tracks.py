@@ -7,7 +7,7 @@ that would reach into the next ends where that begins.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -17,7 +17,7 @@ import numpy as np
 from msgspec import Raw
 
 from tracelens_graph.analyses.critical_path.critical_path import critical_path
-from tracelens_graph.analyses.critical_path.walk import Class
+from tracelens_graph.analyses.critical_path.walk import Class, Path
 from tracelens_graph.analyses.idle.idle import Cause, idle_parts
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.analyses.places.charging import NO_MODULE, OPTIMIZER, charged, of_optimizer
@@ -27,6 +27,9 @@ from tracelens_graph.graph.window import Window
 from tracelens_graph.marks import TOOL
 from tracelens_graph.reports.html.names import clean
 from tracelens_graph.texts import microseconds
+
+KNOWN = "what is known of the GPU's work"
+"""What the process of the tracks is called, behind the name of the tool."""
 
 CATEGORY = TOOL
 """Category of the slices. No profiler has it, so a graph of the file leaves them out."""
@@ -65,12 +68,44 @@ class Track:
     slices: Sequence[Slice]
 
 
-def tracks(w: Window) -> list[Track]:
+@dataclass(frozen=True)
+class Met:
+    """A rank's part in a collective, as it took it together with others.
+
+    Attributes:
+        stretches: what it did from its start on, one behind the other, and for how long, ns.
+        args: what a viewer shows of the collective beside what the rank itself knows.
+    """
+
+    stretches: Sequence[tuple[str, int]]
+    args: Mapping[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Others:
+    """What the other ranks of a job tell of one of them.
+
+    Attributes:
+        met: row of the first kernel, or span on the host, of a collective -> the part in it.
+        path: the critical path of the job, on the clock of the rank's trace.
+    """
+
+    met: Mapping[int, Met]
+    path: Track
+
+
+def tracks(w: Window, others: Others | None = None) -> list[Track]:
     """The tracks of a window, those that have slices.
 
     `uid` in arguments is that of the trace; times there are in us.
+
+    Args:
+        w: the window.
+        others: what other ranks tell: how long collectives waited, and the path of the job in the place of that of the
+            rank alone.
     """
-    found = [*_path(w), *_idle(w), *_collectives(w), *_streams(w)]
+    path = list(_path(w)) if others is None else [others.path]
+    found = [*path, *_idle(w), *_collectives(w, {} if others is None else others.met), *_streams(w)]
     return [track for track in found if track.slices]
 
 
@@ -84,17 +119,34 @@ def track_entries(w: Window, found: Iterable[Track], origin_ns: int) -> list[byt
     """
     taken = {pid for pid, _ in w.core.threads} | {pid for pid, *_ in w.core.info.processes}
     pid = next(number for number in count(_FIRST_PID) if number not in taken)
+    return process_entries(found, pid, f"{TOOL}: {KNOWN}", -1, lambda times_ns: times_ns + origin_ns)
+
+
+def process_entries(
+    found: Iterable[Track], pid: int, title: str, place: int, clock: Callable[[np.ndarray], np.ndarray]
+) -> list[bytes]:
+    """Tracks as a process in a Chrome trace's event list.
+
+    Args:
+        found: the tracks.
+        pid: number of the process.
+        title: what it is called.
+        place: where it stands among the processes, which viewers order by this.
+        clock: puts times of the tracks, ns, on the clock of the file; the later one may not be put before the earlier.
+    """
     encode = msgspec.json.encode
     entries = [
-        _named("process_name", pid, 0, name=f"{TOOL}: what is known of the GPU's work"),
-        _named("process_sort_index", pid, 0, sort_index=-1),
+        _named("process_name", pid, 0, name=title),
+        _named("process_sort_index", pid, 0, sort_index=place),
     ]
     for tid, track in enumerate(found, 1):
         entries += [_named("thread_name", pid, tid, name=track.title)]
         entries += [_named("thread_sort_index", pid, tid, sort_index=tid)]
         where = {"ph": "X", "cat": CATEGORY, "pid": pid, "tid": tid}
-        for one in track.slices:
-            times = {"ts": Raw(microseconds(one.start_ns + origin_ns)), "dur": Raw(microseconds(one.dur_ns))}
+        begins = np.array([one.start_ns for one in track.slices], np.int64)
+        ends = begins + np.array([one.dur_ns for one in track.slices], np.int64)
+        for one, begin, end in zip(track.slices, clock(begins).tolist(), clock(ends).tolist(), strict=True):
+            times = {"ts": Raw(microseconds(begin)), "dur": Raw(microseconds(end - begin))}
             entries.append(encode({**where, "name": one.name, **times, "args": one.args}))
     return entries
 
@@ -110,20 +162,30 @@ def _until_next(start: np.ndarray, end: np.ndarray) -> np.ndarray:
 
 def _path(w: Window) -> Iterator[Track]:
     """The critical path of all there is: segments that follow one another."""
-    if not len(w.gpu_rows):
-        return
-    path = critical_path(w)
+    if len(w.gpu_rows):
+        path = critical_path(w)
+        yield Track("critical path", path_slices(path, path.start_ns, path.end_ns))
+
+
+def path_slices(path: Path, start_ns: np.ndarray, end_ns: np.ndarray) -> list[Slice]:
+    """The segments of a critical path that last; those of several ranks say which one they are of.
+
+    Args:
+        path: the path.
+        start_ns, end_ns: its times on the clock of the track.
+    """
     nodes, slices = path.nodes, []
-    for at, (kind, start, end) in enumerate(
-        zip(path.kind.tolist(), path.start_ns.tolist(), path.end_ns.tolist(), strict=True)
-    ):
+    has_ranks = len(path.causes.traces) > 1
+    for at, (kind, start, end) in enumerate(zip(path.kind.tolist(), start_ns.tolist(), end_ns.tolist(), strict=True)):
         if end > start:
             told = {"op": clean(nodes.op[at]), "module": clean(nodes.module[at]), "uid": nodes.uid[at]}
+            if has_ranks:
+                told |= {"rank": nodes.rank[at]}
             args = {"class": Class(kind).name} | {
                 name: value for name, value in told.items() if value not in ("", None)
             }
             slices.append(Slice(clean(nodes.name[at]) or Class(kind).name, start, end - start, args))
-    yield Track("critical path", slices)
+    return slices
 
 
 def _idle(w: Window) -> Iterator[Track]:
@@ -141,10 +203,10 @@ def _idle(w: Window) -> Iterator[Track]:
         yield Track(f"GPU {device} idle, by cause", slices)
 
 
-def _collectives(w: Window) -> Iterator[Track]:
-    """The collectives by stream; those on the host by thread."""
+def _collectives(w: Window, met: Mapping[int, Met]) -> Iterator[Track]:
+    """The collectives by stream, those on the host by thread; within each what its rank did in it, where known."""
     core, c = w.core, w.core.columns
-    lanes: dict[tuple[int, int, bool], list[Slice]] = {}
+    lanes: dict[tuple[int, int, bool], list[tuple[Slice, Met | None]]] = {}
     for one in core.collectives.nodes:
         row = one.rows[0]
         if not w.holds(np.array([row]))[0]:
@@ -154,22 +216,33 @@ def _collectives(w: Window) -> Iterator[Track]:
             "key": one.key, "group": one.group, "group_size": one.group_size, "sequence": one.sequence,
             "dtype": one.dtype, "in_bytes": one.in_bytes, "out_bytes": one.out_bytes, "rank": one.rank,
         }  # fmt: skip
-        known = {name: value for name, value in told.items() if value is not None}
+        part = met.get(row)
+        known = {name: value for name, value in (told | dict(part.args if part else {})).items() if value is not None}
         args: dict[str, Any] = {
             name: clean(value) if isinstance(value, str) else value for name, value in known.items()
         }
         args["uids"] = list(one.uids[:_MOST_UIDS])
-        lanes.setdefault(lane, []).append(Slice(clean(one.kind), one.start_ns, one.end_ns - one.start_ns, args))
-    for (place, stream, on_host), slices in sorted(lanes.items()):
-        slices.sort(key=lambda one: one.start_ns)
-        starts = np.array([one.start_ns for one in slices])
-        ends = _until_next(starts, np.array([one.start_ns + one.dur_ns for one in slices]))
-        cut = [
-            Slice(one.name, one.start_ns, end - one.start_ns, one.args)
-            for one, end in zip(slices, ends.tolist(), strict=True)
-        ]
+        whole = Slice(clean(one.kind), one.start_ns, one.end_ns - one.start_ns, args)
+        lanes.setdefault(lane, []).append((whole, part))
+    for (place, stream, on_host), of_lane in sorted(lanes.items(), key=lambda item: item[0]):
+        of_lane.sort(key=lambda one: one[0].start_ns)
+        starts = np.array([one.start_ns for one, _ in of_lane])
+        ends = _until_next(starts, np.array([one.start_ns + one.dur_ns for one, _ in of_lane]))
+        slices: list[Slice] = []
+        for (one, part), end in zip(of_lane, ends.tolist(), strict=True):
+            slices.append(Slice(one.name, one.start_ns, end - one.start_ns, one.args))
+            slices += _stretches(one.start_ns, end, part.stretches if part else ())
         where = f"thread {core.threads[place][1]}" if on_host else f"GPU {place} stream {stream}"
-        yield Track(f"collectives, {clean(where)}", cut)
+        yield Track(f"collectives, {clean(where)}", slices)
+
+
+def _stretches(start: int, end: int, stretches: Iterable[tuple[str, int]]) -> Iterator[Slice]:
+    """What a rank did in a collective, as far as its slice reaches; times in arguments are uncut."""
+    for name, ns in stretches:
+        stop = min(start + ns, end)
+        if stop > start:
+            yield Slice(clean(name), start, stop - start, {"us": ns / 1e3})
+        start = stop
 
 
 def _streams(w: Window) -> Iterator[Track]:

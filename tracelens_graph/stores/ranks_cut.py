@@ -81,6 +81,7 @@ def write_ranks(
     packed: bool,
     epoch_ns: int = 0,
     about: Mapping[str, Any] | None = None,
+    beside: Callable[[int, int], Iterable[bytes]] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> int:
     """Write pieces of several ranks as one trace, which our loader and every viewer of Chrome traces read.
@@ -94,6 +95,8 @@ def write_ranks(
         packed: whether to compress it (gzip).
         epoch_ns: time since 1970 at which the common clock is 0; 0 where it is not known.
         about: what to say of the file in its `otherData`.
+        beside: makes entries to stand behind those of the ranks, of the time on the common clock, ns, from which times
+            of the file count, and the first of the numbers that no process of the ranks has.
         progress: called with pieces read and pieces in all.
 
     Returns:
@@ -113,6 +116,8 @@ def write_ranks(
     for number, one in enumerate(joined):
         texts += _arrow(one, ids.of("arrow", "joined", number), ranks, first)
     texts += [text for rank in ranks for text in rank.names()]
+    if beside is not None:
+        texts += beside(first, 1 + max((number for rank in ranks for number in rank.numbers()), default=0))
     top = {
         "generator": GENERATOR,
         **_common([rank.core.info.metadata for rank in ranks]),
@@ -225,6 +230,10 @@ class _Rank:
             name = f"{self._rank.name} {role}" + (f" {pid}" if roles.count(role) > 1 else "")
             yield _metadata("process_name", self.pid(pid), name=name)
             yield _metadata("process_sort_index", self.pid(pid), sort_index=self._place * _MOST_PROCESSES + at)
+
+    def numbers(self) -> list[int]:
+        """The numbers that its processes have there."""
+        return [self.pid(pid) for pid in self._pids]
 
     def devices(self) -> Iterator[dict[str, Any]]:
         """Properties of the devices that the piece has events of."""
