@@ -86,7 +86,7 @@ def test_what_is_seen_first(core: Core) -> None:
     dearest = page.tables[0]
     assert dearest[0] == ["operation", "mostly in", "GPU ms", "% of GPU time", "try"]
     assert dearest[1] == ["aten::addmm", "Linear", "0.060", "66.7", "try this"]
-    assert dearest[2] == ["(no launch in trace)", "", "0.030", "33.3", "as above"]
+    assert dearest[2] == ["(no launch in trace)", "", "0.030", "33.3", "as with aten::addmm"]
     assert page.folds == [
         "Verdict, with what to try and commands that tell more", "GPU timeline, 8 rows",
         "GPU time by category of operation, 2 rows", "GPU time by operation, 2 rows",

@@ -27,7 +27,6 @@ _SENTENCE = 600
 _COMMAND = 400
 """Characters of a command; a longer one is left out, as half of it is of no use."""
 _DEVICES = 4
-_SAME = "as above"
 
 
 @dataclass(frozen=True)
@@ -152,12 +151,14 @@ def _facts_line(about: Facts) -> str:
 
 def _dearest(dearest: Table, advice: Sequence[str]) -> str:
     """The operations with most GPU time. What to try with several of them is said once."""
-    rows, said = [], set[str]()
+    rows, first = [], dict[str, str]()
     for row, tried in zip(dearest.records(), advice, strict=True):
-        cells = [code_cell(fitted(str(row["name"]), _NAME)), code_cell(fitted(str(row["mostly_in"] or ""), _NAME))]
-        cells += [f"{row['total_ms']:,.3f}", f"{row['percent']:.1f}", _SAME if tried in said else escape(tried)]
-        rows.append(cells)
-        said |= {tried} - {""}
+        name = code_cell(fitted(str(row["name"]), _NAME))
+        told = f"as with {first[tried]}" if tried in first else escape(tried)
+        cells = [name, code_cell(fitted(str(row["mostly_in"] or ""), _NAME))]
+        rows.append([*cells, f"{row['total_ms']:,.3f}", f"{row['percent']:.1f}", told])
+        if tried:
+            first.setdefault(tried, name)
     headings = ("operation", "mostly in", "GPU ms", "% of GPU time", "try")
     kept = [at for at, name in enumerate(headings) if name == "operation" or any(row[at] for row in rows)]
     return pipe_table(
