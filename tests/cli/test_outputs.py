@@ -73,7 +73,8 @@ OUTPUTS = {
     ("ranks", "xlsx"): Output("ranks TRACE OTHER --xlsx PLACE", "ranks.xlsx"),
     ("ranks", "json"): Output("ranks TRACE OTHER --json PLACE", "ranks.json"),
     ("ranks", "markdown"): Output("ranks TRACE OTHER --markdown PLACE", "ranks.md"),
-    ("ranks", "output"): Output("ranks TRACE OTHER -o PLACE", "r.html"),
+    ("ranks", "html"): Output("ranks TRACE OTHER --html PLACE", "page.html"),
+    ("ranks", "output"): Output("ranks TRACE OTHER -o PLACE", "drawn.html"),
     ("ranks", "png"): Output("ranks TRACE OTHER -o PLACE", "r.png", to_stdout=False),
     ("roofline", "output"): Output("roofline TRACE --arch h100-sxm -o PLACE", "r.html"),
     ("roofline", "png"): Output("roofline TRACE --arch h100-sxm -o PLACE", "r.png", to_stdout=False),
@@ -99,7 +100,8 @@ FORMATS = {"png", "svg", "gz", "parquet", "nodes", "folded.gz", "speedscope.gz",
 
 ELSEWHERE = {
     **{
-        ("ranks", name): "needs several traces: test_ranks.py" for name in ("csv", "json", "markdown", "output", "xlsx")
+        ("ranks", name): "needs several traces: test_ranks.py"
+        for name in ("csv", "html", "json", "markdown", "output", "xlsx")
     },
     ("pull", "output"): "needs a database: test_db_pull.py",
     ("export", "folder"): "a new folder only: test_db_pull.py",

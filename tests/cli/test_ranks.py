@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from handmade import Run
+from html_pages import read
 
 from corpus import CORPUS, needs_corpus
 from tracelens_graph.simulate import simulate, write
@@ -170,17 +171,18 @@ def test_tracelens_files(run: Run, goldens: Path, tmp_path: Path) -> None:
 
 
 def test_draws(run: Run, job: Path, tmp_path: Path) -> None:
-    pytest.importorskip("plotly")
-    page = tmp_path / "ranks.html"
-    code, out, err = run("ranks", job, "-o", page)
-    assert (code, out, err) == (0, f"ranks drawn in {page}\n", "")
-    text = page.read_text()
-    assert f"<h1>Ranks of {job.name}</h1>" in text
-    assert "late: rank1: it came last to " in text
-    code, out, _ = run("ranks", job, "-o", page, "--step", "3", "--table", "rank_steps", "--format", "csv")
+    pages = [tmp_path / name for name in ("ranks.html", "drawn.html")]
+    for option, page in zip(("--html", "-o"), pages, strict=True):
+        code, out, err = run("ranks", job, option, page)
+        assert (code, out, err) == (0, f"page written to {page}\n", "")
+    assert pages[0].read_text() == pages[1].read_text()
+    held = read(pages[0].read_text())
+    assert held.head["title"] == f"Ranks of {job.name}"
+    assert held.head["overview"]["late"][0].startswith("late: rank1: it came last to ")
+    code, out, _ = run("ranks", job, "--html", pages[0], "--step", "3", "--table", "rank_steps", "--format", "csv")
     assert code == 0
     assert [row["step"] for row in csv.DictReader(out.splitlines()[:4])] == ["3"] * 3
-    assert ">Step 3 on all ranks<" in page.read_text()
+    assert read(pages[0].read_text()).body["step"]["step"] == 3
 
 
 @pytest.mark.slow
@@ -207,9 +209,12 @@ def test_what_is_not_drawn_is_refused_before_traces_are_read(
     assert (tmp_path / "mine.html").read_text() == "precious"
     code, _, err = run("ranks", job, "-o", tmp_path / "r.html", "--layout", "tracelens", "--csv", tmp_path / "t")
     assert code == 2
-    monkeypatch.setitem(sys.modules, "plotly.offline", None)
-    code, _, err = run("ranks", tmp_path / "absent.json", "-o", tmp_path / "r.html")
-    assert (code, err) == (1, "error: plotly is not installed: pip install 'tracelens_graph[plot]'\n")
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    code, _, err = run("ranks", tmp_path / "absent.json", "-o", tmp_path / "r.svg")
+    assert (code, err) == (1, "error: matplotlib is not installed: pip install 'tracelens_graph[plot]'\n")
+    code, _, err = run("ranks", job, "--path", "--html", tmp_path / "r.html")
+    assert code == 2
+    assert "--html draws waits and bandwidths, not a path" in " ".join(err.split())
     assert not (tmp_path / "r.html").exists()
 
 

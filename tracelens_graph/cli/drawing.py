@@ -26,17 +26,16 @@ Drawn = Annotated[
 
 
 def drawn_as(output: Path) -> str:
-    """What is to be drawn, `PAGE` or a format of pictures; its library is looked for before large traces are read.
+    """What is to be drawn, `PAGE` or a format of pictures; their library is looked for before large traces are read.
 
     Raises:
         typer.BadParameter: the suffix is that of nothing that is drawn.
-        MissingExtraError: the library is not installed.
+        MissingExtraError: the library of pictures is not installed.
     """
-    from tracelens_graph.reports import page, picture
+    from tracelens_graph.reports import picture
 
     form = output.suffix.lower().lstrip(".")
     if form in ("htm", PAGE) or is_stdout(output) or (output.exists() and not output.is_file()):
-        page.drawing_library()
         return PAGE
     if form not in picture.FORMATS:
         raise typer.BadParameter(f"--output: {output}: name a file .{PAGE}, .png or .svg")

@@ -50,6 +50,15 @@ def ranks(
             "(its number, or the name of its trace); may be given again.",
         ),
     ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            show_default=False,
+            help="Write a page to click through, one file: waits, a step on all ranks, bandwidths, tables.",
+        ),
+        Written((".html", ".htm")),
+    ] = None,
     output: Drawn = None,
     recorded_clocks: Annotated[
         bool,
@@ -100,7 +109,9 @@ def ranks(
     Drawn are waits by rank and step, bandwidths by size of the message, and the step of median duration on all ranks;
     with --step that one.
 
-    Example: tracelens-graph ranks traces/ -o ranks.html
+    Example: tracelens-graph ranks traces/ --html ranks.html
+
+    Example: tracelens-graph ranks traces/ -o ranks.svg
 
     Example: tracelens-graph ranks traces/ --table rank_collectives --format csv
 
@@ -114,7 +125,7 @@ def ranks(
         raise typer.BadParameter("--fail-if with --what-if judges one change: ask for one at a time")
     figures = gate.figures_of_what_if() if changes else gate.figures_of_path() if of_path else gate.figures_of_ranks()
     conditions = gate.parse(fail_if or [], of=figures)
-    shown = Shown(table, format, top, csv, xlsx, json, markdown, output, layout, lenient)
+    shown = Shown(table, format, top, csv, xlsx, json, markdown, html, output, layout, lenient)
     shown.check()
     check_table(table, path or bool(what_if))
     if what_if and table is not None:

@@ -29,6 +29,7 @@ class Shown:
     xlsx: Path | None
     json: Path | None
     markdown: Path | None
+    html: Path | None
     output: Path | None
     layout: Layout
     lenient: bool
@@ -36,14 +37,14 @@ class Shown:
     @property
     def writes(self) -> bool:
         """Whether files are written, and nothing is printed that was not asked for."""
-        return bool(self.csv or self.xlsx or self.json or self.markdown or self.output)
+        return bool(self.csv or self.xlsx or self.json or self.markdown or self.html or self.output)
 
     def check(self) -> None:
         """Refuse what does not go together, or cannot be drawn.
 
         Raises:
             typer.BadParameter: it does not, or the suffix is that of nothing that is drawn.
-            MissingExtraError: the library that draws is not installed.
+            MissingExtraError: the library that draws pictures is not installed.
         """
         if self.output:
             drawn_as(self.output)
@@ -51,7 +52,7 @@ class Shown:
             raise typer.BadParameter("--layout tracelens is for files: name a folder with --csv, or a file with --xlsx")
         if self.lenient and self.layout is not Layout.tracelens:
             raise typer.BadParameter("--lenient goes with --layout tracelens")
-        if self.layout is Layout.tracelens and (self.table or self.json or self.markdown or self.output):
+        if self.layout is Layout.tracelens and (self.table or self.json or self.markdown or self.html or self.output):
             raise typer.BadParameter("--layout tracelens goes with --csv and --xlsx alone")
 
     def check_path(self) -> None:
@@ -60,10 +61,10 @@ class Shown:
         Raises:
             typer.BadParameter: a drawing, or the tables of TraceLens, are asked for.
         """
-        if self.output:
+        if self.html or self.output:
             raise typer.BadParameter(
-                "-o draws waits and bandwidths, not a path: leave out --path and --what-if, or write the tables of the "
-                "path with --csv, --xlsx, --json or --markdown"
+                f"{'--html' if self.html else '-o'} draws waits and bandwidths, not a path: leave out --path and "
+                "--what-if, or write the tables of the path with --csv, --xlsx, --json or --markdown"
             )
         if self.layout is Layout.tracelens:
             raise typer.BadParameter("TraceLens has no tables of a critical path: leave out --layout tracelens")

@@ -98,20 +98,21 @@ def _write(job: Job, shown: Shown) -> None:
 
 
 def _draw(job: Job, given: Sequence[str], shown: Shown) -> None:
-    if not shown.output:
-        return
     from tracelens_graph.files import file_name, replacing
 
-    form = drawn_as(shown.output)
     more = f" and {len(given) - 1:,} more" if len(given) > 1 else ""
     source = f"{file_name(os.path.abspath(given[0]))}{more}"
-    with replacing(shown.output) as file:
-        if form == PAGE:
-            from tracelens_graph.reports.ranks_html import ranks_html
+    form = drawn_as(shown.output) if shown.output else None
+    for path in (shown.html, shown.output if form == PAGE else None):
+        if path:
+            from tracelens_graph.reports.html.ranks import ranks_page
 
-            file.write(ranks_html(job, source).encode())
-        else:
-            from tracelens_graph.reports.ranks_picture import write_ranks_picture
+            with replacing(path) as file:
+                file.write(ranks_page(job, source).encode())
+            say_written(f"page written to {path}", path)
+    if shown.output and form and form != PAGE:
+        from tracelens_graph.reports.ranks_picture import write_ranks_picture
 
+        with replacing(shown.output) as file:
             write_ranks_picture(job, source, form, file)
-    say_written(f"ranks drawn in {shown.output}", shown.output)
+        say_written(f"ranks drawn in {shown.output}", shown.output)

@@ -74,6 +74,10 @@ def roofline(
     if arch == NO_ARCH:
         raise typer.BadParameter("--arch: a roofline needs a device")
     form = None if output is None else drawn_as(output)
+    if form == PAGE:
+        from tracelens_graph.reports.page import drawing_library
+
+        drawing_library()  # looked for before a large trace is read
     device, added = architecture_named(arch), extension_of(extension)
     core = load(trace, cache, wants_gpu=True)
     device = architecture_of(core, device)

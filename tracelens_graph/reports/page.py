@@ -14,11 +14,8 @@ from hashlib import sha256
 from html import escape
 from typing import Any
 
-from tracelens_graph.column import Column
 from tracelens_graph.errors import MissingExtraError
 from tracelens_graph.marks import GENERATOR
-from tracelens_graph.table import Table
-from tracelens_graph.text_table import column_cells
 from tracelens_graph.texts import printable, shorten
 
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6d31")
@@ -127,16 +124,6 @@ def section(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], no
         "</table>",
     ]
     return "\n".join(filter(None, [*lines, paragraphs((*more, *notes))]))
-
-
-def table_section(table: Table) -> str:
-    """A table under its title, cells as on a terminal; nothing without rows."""
-    columns = []
-    for name, values in table.columns.items():
-        about = table.about.get(name, Column(""))
-        plain = values if isinstance(values, list | tuple) else values.tolist()  # type: ignore[union-attr]
-        columns.append(column_cells(plain, about, is_id=about.is_id)[0])
-    return section(table.title, list(table.columns), list(zip(*columns, strict=True)), table.notes)
 
 
 def _row(tag: str, cells: Iterable[str], numbers: Iterable[bool]) -> str:

@@ -16,7 +16,7 @@ from html_pages import Tags, hostile_page, page_of, policy_of, read
 from corpus import chosen_traces, loaded, parametrize
 from tracelens_graph.analyses.idle.idle import idle_parts
 from tracelens_graph.loading import load_core
-from tracelens_graph.reports.html import diff
+from tracelens_graph.reports.html import diff, ranks
 from tracelens_graph.reports.html.document import SCRIPTS, STYLES, WORKER
 from tracelens_graph.reports.html.names import CLASSES, LONGEST, clean
 from tracelens_graph.reports.html.overview import parts
@@ -60,8 +60,12 @@ def test_names_are_capped_and_stand_once() -> None:
 def test_every_script_is_in_the_page_and_none_ends_early() -> None:
     page = page_of(load_core(small_trace()))
     folder = files("tracelens_graph.reports.html") / "page"
-    assert {*SCRIPTS, *WORKER, *diff.CODE.scripts} == {one.name for one in folder.iterdir() if one.name.endswith(".js")}
-    assert {*STYLES, *diff.CODE.styles} == {one.name for one in folder.iterdir() if one.name.endswith(".css")}
+    assert {*SCRIPTS, *WORKER, *diff.CODE.scripts, *ranks.CODE.scripts} == {
+        one.name for one in folder.iterdir() if one.name.endswith(".js")
+    }
+    assert {*STYLES, *diff.CODE.styles, *ranks.CODE.styles} == {
+        one.name for one in folder.iterdir() if one.name.endswith(".css")
+    }
     assert page.count("<script") == page.count("</script>") == 5
 
 

@@ -1,60 +1,39 @@
-"""Drawings of the ranks of a job: numbers are those of the tables, names stay texts, large jobs stay small."""
+"""Drawings of the ranks of a job: numbers are those of the tables, large jobs stay small."""
 
 from __future__ import annotations
 
 import io
 import json
-import re
-import subprocess
-from collections.abc import Sequence
 from dataclasses import replace
-from html.parser import HTMLParser
-from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from jobs_to_draw import HOSTILE, hostile, large, late_job
 from made_jobs import collective, rank
-from made_jobs import job as made_job
 
 from tracelens_graph.analyses.rank_pictures import bandwidth_points, step_lanes, wait_map
-from tracelens_graph.analyses.ranks import COLUMNS
-from tracelens_graph.analyses.ranks.attendance import Attendance, GpuTime, Step
+from tracelens_graph.analyses.ranks.attendance import GpuTime
 from tracelens_graph.analyses.ranks.job import Job
-from tracelens_graph.graph.trace_set import TraceSet
-from tracelens_graph.loading import load_core
-from tracelens_graph.reports.page import drawing_library
 from tracelens_graph.reports.picture import FORMATS
 from tracelens_graph.reports.ranks_drawings import drawings
-from tracelens_graph.reports.ranks_html import ranks_html
 from tracelens_graph.reports.ranks_picture import write_ranks_picture
-from tracelens_graph.set_loading import load_core_set
-from tracelens_graph.simulate import simulate, write
-
-pytest.importorskip("plotly")
-
-HOSTILE = "</script><script>document.title = 'owned'</script><img src=x onerror=alert(1)> %{x} $\\alpha$ \x1b[31m"
 
 
 @pytest.fixture(scope="module")
 def late() -> Job:
-    """Four ranks of which the third is late in every step."""
-    run = simulate(ranks=4, steps=3, layers=1, late_rank=2, late_us=6000)
-    return Job(TraceSet.of([load_core(one.trace) for one in run.ranks]))
+    return late_job()
 
 
-def figures(text: str) -> dict[str, Any]:
-    """What is drawn, as plotly.js is told."""
-    found = re.search(r"^(?:<script>)?const figures = (.*);$", text, re.MULTILINE)
-    assert found
-    drawn: dict[str, Any] = json.loads(found[1])
-    return drawn
+def figures(job: Job) -> dict[str, Any]:
+    """What is drawn, by name."""
+    return {one.name: one.figure for one in drawings(job) if one.figure}
 
 
-def without_library(text: str) -> str:
-    assert text.count(drawing_library()) == 1
-    return text.replace(drawing_library(), "")
+def notes(job: Job) -> str:
+    """What is said of what is not drawn."""
+    return "\n".join(note for one in drawings(job) for note in one.notes)
 
 
 def part(figure: dict[str, Any], name: str) -> dict[str, Any]:
@@ -62,30 +41,11 @@ def part(figure: dict[str, Any], name: str) -> dict[str, Any]:
     return dict(found)
 
 
-class Reader(HTMLParser):
-    """Tags and texts of a page."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.attributes: set[str] = set()
-        self.text = ""
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.attributes |= {name for name, _ in attrs}
-
-    def handle_data(self, data: str) -> None:
-        self.text += data + "\n"
-
-
 # --- numbers ---------------------------------------------------------------------------------------------------------
 
 
 def test_the_heat_map_is_the_table_of_steps(late: Job) -> None:
-    figure = figures(ranks_html(late, "job"))["waits"]
+    figure = figures(late)["waits"]
     heat, marks, bars = figure["data"]
     records = late.table("rank_steps").records()
     assert len(records) == 12
@@ -101,7 +61,7 @@ def test_the_heat_map_is_the_table_of_steps(late: Job) -> None:
 
 
 def test_bandwidths_are_those_of_the_table(late: Job) -> None:
-    figure = figures(ranks_html(late, "job"))["bandwidths"]
+    figure = figures(late)["bandwidths"]
     drawn = {
         (data["name"].partition(" ")[0], x, y)
         for data in figure["data"]
@@ -122,7 +82,7 @@ def test_lanes_add_up_to_the_recorded_times(late: Job) -> None:
     numbers = {one.number for one in m.attendances[0].steps}
     durations = {n: sum(one.end_ns - one.start_ns for one in steps if one.number == n) for n in numbers}
     assert lanes.step == sorted(durations, key=lambda number: durations[number])[1]
-    figure = figures(ranks_html(late, "job"))["step"]
+    figure = figures(late)["step"]
     inside = np.clip(np.stack((m.start_ns, m.start_ns + m.wait_ns, m.end_ns)), lanes.begin_ns, lanes.end_ns)
     for name, ns in (
         ("waiting for other ranks", (inside[1] - inside[0]).sum()),
@@ -139,7 +99,7 @@ def test_lanes_add_up_to_the_recorded_times(late: Job) -> None:
 
 def test_lines_join_the_starts_of_one_collective(late: Job) -> None:
     m, lanes = late.meetings, step_lanes.StepLanes.of(late)
-    line = part(figures(ranks_html(late, "job"))["step"], "start of one collective")
+    line = part(figures(late)["step"], "start of one collective")
     drawn: list[list[tuple[float, float]]] = [[]]
     for x, y in zip(line["x"], line["y"], strict=True):
         if x is None:
@@ -151,18 +111,8 @@ def test_lines_join_the_starts_of_one_collective(late: Job) -> None:
     starts = [[max(0, int(m.start_ns[one]) - lanes.begin_ns) / 1e6 for one in m.parts_of(at).tolist()] for at in there]
     assert [[x for x, _ in points] for points in drawn] == starts
     assert all([round(y - 0.21, 2) for _, y in points] == [0, 1, 2, 3] for points in drawn)
-    marks = part(figures(ranks_html(late, "job"))["step"], "comes last")
+    marks = part(figures(late)["step"], "comes last")
     assert {round(y - 0.21, 2) for y in marks["y"]} == {2}
-
-
-def test_tables_of_the_screen_stand_below(late: Job) -> None:
-    words = Reader(without_library(ranks_html(late, "my job"))).text
-    assert "Ranks of my job" in words
-    assert "late: " in words
-    for name in ("rank_times", "collective_kinds", "rank_balance"):
-        assert late.table(name).title in words
-    row = late.table("rank_balance").records()[2]
-    assert f"{row['held_up_ms']:,.3f}" in words
 
 
 # --- jobs that lack something ----------------------------------------------------------------------------------------
@@ -178,38 +128,35 @@ def test_a_missing_rank_and_a_missing_step_leave_a_gap(late: Job) -> None:
         held=tuple(first.held[at] for at in kept),
         step_of=tuple(first.step_of[at] - 1 for at in kept),
     )
-    text = ranks_html(Job(ranks), "job")
-    heat = figures(text)["waits"]["data"][0]
+    heat = figures(Job(ranks))["waits"]["data"][0]
     assert heat["y"] == ["rank 0", "rank 2", "rank 3"]
     assert [[cell is None for cell in row] for row in heat["z"]] == [[True, False, False], [False] * 3, [False] * 3]
-    assert "lack ranks of their groups" in text
 
 
 def test_without_steps_the_whole_recording_is_drawn(late: Job) -> None:
     ranks = [replace(one, steps=(), step_of=()) for one in late.meetings.attendances]
     job = Job(ranks)
-    text = ranks_html(job, "job")
-    waits = figures(text)["waits"]
+    waits = figures(job)["waits"]
     balance = job.table("rank_balance")
     assert [row[0] for row in waits["data"][0]["z"]] == pytest.approx(list(balance["exposed_wait_ms"]), abs=1e-4)
     assert waits["data"][0]["x"] == ["whole recording"]
-    assert "The whole recording on all ranks" in text
+    assert "The whole recording on all ranks" in [one.title for one in drawings(job)]
     lanes = step_lanes.StepLanes.of(job)
     assert lanes.end_ns == max(one.span_ns[1] for one in ranks)
 
 
 def test_steps_without_numbers_are_counted(late: Job) -> None:
     ranks = [replace(one, steps=tuple(replace(s, number=None) for s in one.steps)) for one in late.meetings.attendances]
-    assert figures(ranks_html(Job(ranks), "job"))["waits"]["data"][0]["x"] == ["0", "1", "2"]
+    assert figures(Job(ranks))["waits"]["data"][0]["x"] == ["0", "1", "2"]
 
 
 def test_without_collectives_there_are_lanes_alone() -> None:
     busy = GpuTime((np.array([0]), np.array([1_000_000])), (np.array([0]), np.array([1_000_000])))
     job = Job([rank(number, (), gpu=busy) for number in range(2)])
-    drawn = figures(ranks_html(job, "job"))
+    drawn = figures(job)
     assert list(drawn) == ["step"]
     assert part(drawn["step"], "computing")["x"] == [1.0, 1.0]
-    assert figures(ranks_html(Job([rank(0, ()), rank(1, ())]), "job")) == {}
+    assert figures(Job([rank(0, ()), rank(1, ())])) == {}
 
 
 def test_what_has_no_size_is_counted() -> None:
@@ -217,23 +164,15 @@ def test_what_has_no_size_is_counted() -> None:
         (collective(0, "allreduce", None, key="coll:0:-:0"), 0, 1000),
         (collective(1, "barrier", 1, key="coll:0:-:1"), 2000, 3000),
     ]
-    text = ranks_html(Job([rank(0, held), rank(1, held)]), "job")
-    assert "not drawn, since size or bandwidth are not known: 1 allreduce, 1 barrier" in text
-    assert "bandwidths" not in figures(text)
-
-
-def test_lean_graphs_give_the_same_page(tmp_path: Path) -> None:
-    run = simulate(ranks=4, steps=3, layers=1, late_rank=2, late_us=6000)
-    write(run, tmp_path)
-    files = [str(tmp_path / f"rank{number}.json.gz") for number in range(4)]
-    lean, whole = (Job(load_core_set(files, columns=columns)) for columns in (COLUMNS, None))
-    assert ranks_html(lean, "job") == ranks_html(whole, "job")
+    job = Job([rank(0, held), rank(1, held)])
+    assert "not drawn, since size or bandwidth are not known: 1 allreduce, 1 barrier" in notes(job)
+    assert "bandwidths" not in figures(job)
 
 
 def test_ranks_that_numbers_do_not_tell_apart_have_names() -> None:
     held = [(collective(0), 0, 1000)]
     ranks = [replace(rank(0, held), name=f"{'x' * 40}{number}") for number in range(2)]
-    labels = figures(ranks_html(Job(ranks), "job"))["waits"]["data"][0]["y"]
+    labels = figures(Job(ranks))["waits"]["data"][0]["y"]
     assert len(set(labels)) == 2
     assert all(len(label) < 40 for label in labels)
 
@@ -241,35 +180,15 @@ def test_ranks_that_numbers_do_not_tell_apart_have_names() -> None:
 # --- large jobs ------------------------------------------------------------------------------------------------------
 
 
-def large(ranks: int, steps: int, per_step: int) -> Job:
-    """A job with steps in which every rank computes in short bursts."""
-    made = []
-    for one in made_job(3, ranks=ranks, collectives=steps * per_step, sequences=True).ranks:
-        starts = [one.held[at * per_step][1] for at in range(steps)]
-        ends = [*starts[1:], one.held[-1][2]]
-        bursts = np.arange(starts[0], ends[-1], 50_000)
-        gpu = GpuTime((bursts, bursts + 30_000), (bursts, bursts + 30_000))
-        made.append(
-            replace(
-                one,
-                steps=tuple(Step(at, *span) for at, span in enumerate(zip(starts, ends, strict=True))),
-                step_of=tuple(at // per_step for at in range(steps * per_step)),
-                gpu=gpu,
-            )
-        )
-    return Job(made)
-
-
 def test_large_jobs_are_cut_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     job = large(20, 30, 4)
-    everything = len(ranks_html(job, "job"))
+    everything = len(json.dumps(figures(job)))
     for module, name, most in (
         (wait_map, "MOST_RANKS", 8), (wait_map, "MOST_STEPS", 10), (bandwidth_points, "MOST_POINTS", 25),
         (step_lanes, "MOST_LANES", 6), (step_lanes, "MOST_PARTS", 13), (step_lanes, "MOST_BARS", 100),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, most)
-    text = ranks_html(job, "job")
-    drawn = figures(text)
+    drawn = figures(job)
     heat = drawn["waits"]["data"][0]
     assert (len(heat["y"]), len(heat["x"])) == (8, 10)
     assert heat["x"][0] == "0-2"
@@ -285,14 +204,8 @@ def test_large_jobs_are_cut_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     for note in ("8 of 20 ranks are drawn", "each column is the mean of up to 3 steps, of 30", "25 of ",
                  "6 of 20 ranks are drawn", "parts of shorter collectives are drawn without lines",
                  "between bars are not drawn"):  # fmt: skip
-        assert note in text
-    assert len(text) < everything
-
-
-@pytest.mark.slow
-def test_a_page_of_512_ranks_is_small() -> None:
-    text = ranks_html(large(512, 100, 1), "job")
-    assert len(without_library(text)) < 3_000_000
+        assert note in notes(job)
+    assert len(json.dumps(drawn)) < everything
 
 
 def test_what_is_chosen_is_what_weighs_most_and_the_rest_evenly() -> None:
@@ -302,35 +215,6 @@ def test_what_is_chosen_is_what_weighs_most_and_the_rest_evenly() -> None:
 
 
 # --- names -----------------------------------------------------------------------------------------------------------
-
-
-def hostile(name: str) -> Sequence[Attendance]:
-    held = [
-        (collective(at, name, 4096, group=name, group_description=name, key=f"coll:0:-:{at}"), at * 5000, at * 5000 + 9)
-        for at in range(4)
-    ]
-    steps = (Step(0, 0, 20_000),)
-    gpu = GpuTime((np.array([0]), np.array([20_000])), (np.array([0]), np.array([700])))
-    return [
-        replace(rank(0, held, steps=steps, step_of=(0,) * 4, gpu=gpu), name=f"{name}{number}", rank=None)
-        for number in range(2)
-    ]
-
-
-def test_names_stay_texts() -> None:
-    text = without_library(ranks_html(Job(hostile(HOSTILE)), HOSTILE))
-    plain = without_library(ranks_html(Job(hostile("allreduce")), "job"))
-    assert set(Reader(text).tags) <= set(Reader(plain).tags) | {"script"}
-    assert Reader(text).tags.count("script") == 2
-    assert Reader(text).attributes <= {"lang", "charset", "http-equiv", "name", "content", "class", "id", "style"}
-    assert "<img" not in text
-    told = json.dumps(figures(text))
-    assert set(re.findall(r"<[^>]*>", told)) <= {"<b>", "</b>", "<br>", "<extra>", "</extra>"}
-    assert "\\u001b" not in told
-    for drawing in figures(text).values():
-        for data in drawing["data"]:
-            assert "owned" not in data.get("hovertemplate", "")
-    text.encode()
 
 
 @pytest.mark.slow
@@ -360,23 +244,3 @@ def test_a_picture_shows_what_the_page_shows(late: Job) -> None:
             if data.get("showlegend", True):
                 assert data.get("name", "") in words
     assert "rank 3" in words
-
-
-def test_in_a_browser(chromium: str, late: Job, tmp_path: Path) -> None:
-    path = tmp_path / "page.html"
-    text = ranks_html(late, HOSTILE)
-    path.write_text(text)
-    options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
-    run = subprocess.run(
-        [chromium, *options, "--virtual-time-budget=8000", "--dump-dom", path.as_uri()],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    dom = without_library(run.stdout)
-    assert "<title>Ranks of &lt;/script&gt;" in dom
-    drawn = figures(text)
-    bars = sum(len(data["x"]) for one in drawn.values() for data in one["data"] if data["type"] == "bar")
-    assert len(re.findall(r'<g class="point"', dom)) == bars
-    for words in ("exposed waiting, ms", "bus bandwidth, GB/s", "rank 3", "comes last", "33.6 MB"):
-        assert words in dom

@@ -1,0 +1,131 @@
+"""The page of a job as a file: its data are those of the tables, large jobs stay small, and no name is markup."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from html_pages import Tags, policy_of, read
+from jobs_to_draw import HOSTILE, hostile, large, late_job
+
+from tracelens_graph.analyses.rank_pictures import bandwidth_points, step_lanes, wait_map
+from tracelens_graph.analyses.ranks import COLUMNS
+from tracelens_graph.analyses.ranks.job import Job
+from tracelens_graph.reports.html import ranks_columns
+from tracelens_graph.reports.html.ranks import ranks_page
+from tracelens_graph.reports.ranks_text import headline, late_lines
+from tracelens_graph.set_loading import load_core_set
+from tracelens_graph.simulate import simulate, write
+
+
+@pytest.fixture(scope="module")
+def late() -> Job:
+    return late_job()
+
+
+def test_the_overview_says_what_the_screen_says(late: Job) -> None:
+    page = read(ranks_page(late, "my job"))
+    head = page.head["overview"]
+    assert page.head["title"] == "Ranks of my job"
+    assert (head["headline"], head["late"]) == (headline(late), late_lines(late))
+    balance = late.table("rank_balance").records()
+    assert [row[head["balance_keys"].index("held_up_ms")] for row in head["balance"]] == [
+        row["held_up_ms"] for row in balance
+    ]
+    assert [table["name"] for table in page.body["tables"]] == late.names
+
+
+def test_waits_are_the_table_of_steps(late: Job) -> None:
+    waits = read(ranks_page(late, "job")).body["waits"]
+    for row in late.table("rank_steps").records():
+        at, step = waits["rows"].index(row["rank"]), waits["steps"].index(str(row["step"]))
+        for field, key in (("wait_ms", "exposed_wait_ms"), ("step_ms", "device_step_ms"), ("held_up_ms", "held_up_ms")):
+            assert waits[field][at][step] == pytest.approx(row[key], abs=1e-6)
+    assert waits["late"] == [2, 2, 2]
+
+
+def test_splits_add_up_to_the_table_of_collectives(late: Job) -> None:
+    columns = read(ranks_page(late, "job")).columns
+    m = late.meetings
+    for row in late.table("rank_collectives").records():
+        mine = columns["split.meeting"] == row["collective"]
+        assert int(columns["split.wait"][mine].sum()) == round(1e3 * row["wait_us"])
+        assert int(mine.sum()) == row["ranks"]
+    whole = sum(int(columns[f"split.{name}"].sum()) for name in ("wait", "transfer", "skew"))
+    assert whole == int((m.end_ns - m.start_ns)[m.meeting >= 0].sum())
+
+
+def test_lanes_add_up_to_the_recorded_times(late: Job) -> None:
+    page = read(ranks_page(late, "job"))
+    lanes = step_lanes.StepLanes.of(late)
+    columns, m = page.columns, late.meetings
+    for place, one in enumerate(m.attendances):
+        start, end = (np.clip(m.clock_ns(place, edges), lanes.begin_ns, lanes.end_ns) for edges in one.gpu.computing)
+        mine = (columns["bar.lane"] == place) & (columns["bar.what"] == 0)
+        assert int(columns["bar.dur"][mine].sum()) == int((end - start).sum())
+    assert columns["part.start"].tolist() == (m.start_ns[lanes.parts] - lanes.begin_ns).tolist()
+    assert columns["part.wait"].tolist() == m.wait_ns[lanes.parts].tolist()
+    assert [at for at, _ in page.body["step"]["late"]] == list(lanes.late_ns)
+
+
+def test_bandwidths_are_those_of_the_table(late: Job) -> None:
+    told = read(ranks_page(late, "job")).body["bandwidths"]
+    keys = told["keys"]
+    drawn = {
+        (kind["kind"], point[keys.index("message_bytes")], point[keys.index("busbw_gb_s")])
+        for kind in told["kinds"] for point in kind["points"]
+    }  # fmt: skip
+    rows = late.table("rank_collectives").records()
+    assert drawn == {(row["kind"], row["message_bytes"], row["busbw_gb_s"]) for row in rows}
+    assert told["peaks"] == [rows[0]["peak_gb_s"]]
+
+
+def test_lean_graphs_give_the_same_page(tmp_path: Path) -> None:
+    write(simulate(ranks=4, steps=3, layers=1, late_rank=2, late_us=6000), tmp_path)
+    files = [str(tmp_path / f"rank{number}.json.gz") for number in range(4)]
+    lean, whole = (Job(load_core_set(files, columns=columns)) for columns in (COLUMNS, None))
+    assert ranks_page(lean, "job") == ranks_page(whole, "job")
+
+
+def test_ranks_that_share_nothing_have_a_page(late: Job) -> None:
+    page = read(ranks_page(Job(late.meetings.attendances[:1]), "job"))
+    assert len(page.columns["split.rank"]) == 0
+    assert page.body["bandwidths"]["kinds"] == []
+
+
+def test_large_jobs_are_cut_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = large(20, 30, 4)
+    for module, name, most in (
+        (wait_map, "MOST_RANKS", 8), (wait_map, "MOST_STEPS", 10), (bandwidth_points, "MOST_POINTS", 25),
+        (step_lanes, "MOST_LANES", 6), (step_lanes, "MOST_PARTS", 13), (step_lanes, "MOST_BARS", 100),
+        (ranks_columns, "MOST_SPLIT", 45),
+    ):  # fmt: skip
+        monkeypatch.setattr(module, name, most)
+    page = read(ranks_page(job, "job"))
+    waits = page.body["waits"]
+    assert (len(waits["wait_ms"]), len(waits["wait_ms"][0])) == (8, 10)
+    assert sum(len(kind["points"]) for kind in page.body["bandwidths"]["kinds"]) == 25
+    assert len(page.body["step"]["lanes"]) == 6
+    assert len(page.columns["split.rank"]) == 40
+    assert page.body["split_left"] == 118
+    notes = waits["notes"] + page.body["bandwidths"]["notes"] + page.body["step"]["notes"]
+    for note in ("8 of 20 ranks are drawn", "each column is the mean of up to 3 steps, of 30", "25 of ",
+                 "6 of 20 ranks are drawn", "parts of shorter collectives are drawn without lines",
+                 "between bars are not drawn"):  # fmt: skip
+        assert any(note in one for one in notes)
+
+
+@pytest.mark.slow
+def test_a_page_of_512_ranks_is_small() -> None:
+    assert len(ranks_page(large(512, 100, 1), "job")) < 3_000_000
+
+
+def test_the_policy_is_strict_and_no_name_is_markup(late: Job) -> None:
+    plain, text = ranks_page(late, "job"), ranks_page(Job(hostile(HOSTILE)), HOSTILE)
+    assert policy_of(plain)["default-src"] == "'none'"
+    assert "unsafe" not in policy_of(plain)["script-src"] + policy_of(plain)["style-src"]
+    assert "://" not in re.sub(r"http://www\.w3\.org/2000/svg", "", plain)
+    assert [tag for tag, _ in Tags(plain).found] == [tag for tag, _ in Tags(text).found]
+    text.encode()

@@ -1,0 +1,204 @@
+// The page of a job: a rank and a collective are selected in all views, and the address says which.
+class RanksTables extends Tables {
+  start(trace) {
+    // Uids are those of several traces: none of them is a link on this page.
+    for (const table of trace.body.tables)
+      for (const column of table.columns) if (column.kind === "uid") column.kind = "id";
+    super.start(trace);
+    this.open("rank_balance");
+  }
+
+  content(table) {
+    const column = table.columns.find(({ name }) => name === "collective");
+    if (!column || table.columns[0] !== column) return table;
+    return {
+      ...table,
+      click: (row) => this.app.selectCollective(column.cells[row]),
+      isMarked: (row) => column.cells[row] === this.app.collective,
+    };
+  }
+
+  shown() {
+    this.grid.fill(true);
+  }
+}
+
+class RanksPage extends Views {
+  static KEYS = [
+    ["1 … 6", "views"],
+    [", .", "the collective before and behind"],
+    ["w s, wheel", "zoom into the step"],
+    ["a d, drag, shift and wheel", "move in the step"],
+    ["0", "the whole step"],
+    ["/", "search collectives by a pattern"],
+    ["n N", "next collective that was found, the one before"],
+    ["Esc", "select nothing, search nothing"],
+  ];
+
+  constructor() {
+    super(RanksPage.KEYS);
+    const said = this.head.overview;
+    this.ranks = said.ranks;
+    this.rank = -1;
+    this.collective = -1;
+    this.matches = [];
+    this.begin(this.head.title, {
+      overview: [new RanksOverview(this, said), "Overview"],
+      waits: [new RanksWaits(this), "Waiting"],
+      step: [new RanksStep(this), "Step"],
+      bandwidth: [new RanksBandwidth(this), "Bandwidth"],
+      collectives: [new RanksCollectives(this), "Collectives"],
+      tables: [new RanksTables(this), "Tables"],
+    });
+  }
+
+  get isReady() {
+    return !!this.trace;
+  }
+
+  get searchDelay() {
+    return 0;
+  }
+
+  async load() {
+    const inflated = (id) => Planes.inflate(document.getElementById(id).textContent);
+    const [body, planes] = await Promise.all([inflated("body"), inflated("planes")]);
+    this.trace = { body: JSON.parse(new TextDecoder().decode(body)), columns: Planes.columns(this.head.columns, planes) };
+    for (const [view] of Object.values(this.views)) view.start(this.trace);
+    this.follow();
+    document.documentElement.dataset.ready = "yes";
+    this.readyMs = performance.now();
+  }
+
+  shownNow(name) {
+    this.views[name][0].shown?.();
+  }
+
+  get linked() {
+    return [
+      ...(this.rank >= 0 ? [`rank=${this.rank}`] : []),
+      ...(this.collective >= 0 ? [`collective=${this.collective}`] : []),
+    ];
+  }
+
+  follow() {
+    const asked = new URLSearchParams(location.hash.slice(1));
+    const number = (name) => (/^\d{1,9}$/.test(asked.get(name) ?? "") ? Number(asked.get(name)) : -1);
+    const rank = number("rank"),
+      collective = number("collective");
+    if (asked.has("view")) this.show(asked.get("view"));
+    else if (collective >= 0) this.show("collectives");
+    else if (rank >= 0) this.show("waits");
+    if (rank >= 0 && rank < this.ranks.length) this.selectRank(rank);
+    if (collective >= 0) this.selectCollective(collective);
+  }
+
+  selectRank(rank) {
+    this.rank = rank === this.rank ? -1 : rank;
+    this.renew();
+  }
+
+  selectCollective(number) {
+    const row = this.collectives.numbers.indexOf(number);
+    if (row < 0) {
+      this.say(`collective ${number} is not in the table`);
+      return;
+    }
+    this.collective = number;
+    this.collectives.open(number);
+    this.collectives.grid.reveal(row);
+    this.renew();
+  }
+
+  unselect() {
+    this.rank = -1;
+    this.collective = -1;
+    this.renew();
+  }
+
+  renew() {
+    this.views[this.shown][0].shown?.();
+    this.details();
+    this.link();
+  }
+
+  details() {
+    const box = document.getElementById("selected"),
+      isShown = this.rank >= 0 || this.collective >= 0;
+    box.hidden = !isShown;
+    document.body.classList.toggle("has-selection", isShown);
+    if (!isShown) return;
+    const { balance, balance_keys: keys } = this.head.overview,
+      told = (key) => balance[this.rank]?.[keys.indexOf(key)];
+    const button = (text, act) => el("button", { type: "button", onclick: act }, text);
+    box.replaceChildren(
+      el(
+        "div",
+        { class: "what" },
+        ...(this.rank >= 0
+          ? [
+              el("b", {}, this.ranks[this.rank]),
+              el("span", {}, `waits ${Show.number(told("wait_ms") ?? 0, 3)} ms, communicates ${Show.number(told("transfer_ms") ?? 0, 3)} ms`),
+              el("span", {}, `holds the others up ${Show.number(told("held_up_ms") ?? 0, 3)} ms; last in ${Show.count(told("times_last") ?? 0)} of ${Show.count(told("collectives") ?? 0)} collectives`),
+            ]
+          : []),
+      ),
+      el(
+        "div",
+        { class: "around" },
+        this.collective >= 0 ? el("b", {}, this.collectives.one.querySelector("h2")?.textContent ?? "") : null,
+        this.collective >= 0 ? el("p", {}, this.collectives.one.querySelector("p")?.textContent ?? "") : null,
+      ),
+      el(
+        "div",
+        { class: "acts" },
+        ...(this.rank >= 0 ? [button("Waiting", () => this.go("waits"))] : []),
+        ...(this.collective >= 0 ? [button("Collective", () => this.go("collectives"))] : []),
+        button("Step", () => this.go("step")),
+        button("Copy link", () => copyText(location.href)),
+        button("✕", () => this.unselect()),
+      ),
+    );
+  }
+
+  search(text) {
+    document.getElementById("search").value = text;
+    const { grid } = this.collectives;
+    grid.filter.value = text;
+    grid.arrange();
+    this.matches = text ? grid.order.map((row) => this.collectives.numbers[row]) : [];
+    this.say(text ? `${Show.count(this.matches.length)} collectives` : "");
+  }
+
+  next(by) {
+    if (!this.matches.length) return;
+    const at = this.matches.indexOf(this.collective);
+    const to = at < 0 ? (by > 0 ? 0 : this.matches.length - 1) : (at + by + this.matches.length) % this.matches.length;
+    this.selectCollective(this.matches[to]);
+    this.say(`${Show.count(to + 1)} of ${Show.count(this.matches.length)} collectives`);
+  }
+
+  recolor() {
+    this.shownNow(this.shown);
+  }
+
+  get grids() {
+    return [this.waits.grid, this.step.grid, this.bandwidth.grid, this.collectives.grid, this.tables.grid];
+  }
+
+  viewKey(key) {
+    if (key === "," || key === ".") {
+      const { grid, numbers } = this.collectives;
+      const at = grid.order.indexOf(numbers.indexOf(this.collective)) + (key === "." ? 1 : -1);
+      if (at >= 0 && at < grid.order.length) this.selectCollective(numbers[grid.order[at]]);
+      return true;
+    }
+    return this.shown === "step" && this.step.key(key);
+  }
+}
+
+const app = (window.tracelensGraph = new RanksPage());
+app.load().catch((error) => {
+  app.say(`The page could not be unpacked: ${error.message}`);
+  document.documentElement.dataset.ready = "failed";
+});
