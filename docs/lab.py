@@ -1,7 +1,7 @@
 """A JupyterLab of this machine, with a folder of notebooks, for tests and pictures.
 
-It listens on this machine only and asks nothing of a network. Its settings, and what it remembers, are in a folder of its
-own.
+It listens on this machine only and asks nothing of a network. Its settings, and what it remembers, are in a folder of
+its own.
 """
 
 from __future__ import annotations
