@@ -78,9 +78,9 @@ def test_a_moment_tells_bytes_and_op_and_leads_to_the_timeline(opened: Opened) -
     x, y = page.evaluate(PLACE, [0, 0])
     page.mouse.move(x + 1, y)
     said = page.inner_text("#tip")
-    assert "allocated 5 MiB" in said
-    assert "allocated 3 MiB" in said
-    assert "reserved 8 MiB, 37.5 % of it not allocated" in said
+    assert "allocated 5.00 MiB" in said
+    assert "allocated 3.00 MiB" in said
+    assert "reserved 8.00 MiB, 37.5 % of it not allocated" in said
     assert "in aten::empty" in said
     assert "Linear_0" in said
     page.mouse.click(x + 1, y)

@@ -39,13 +39,13 @@ const Show = {
   },
 
   // Bytes in the unit that leaves one to four digits before the point.
-  bytes: (bytes) => Show.bytesAs(bytes, bytes),
+  bytes: (bytes) => Show.bytesAs(bytes, bytes, 2),
 
   // The same in the unit that suits another number of bytes: that of the greatest one beside it.
-  bytesAs(bytes, other) {
+  bytesAs(bytes, other, digits = 0) {
     const power = Math.min(Math.floor(Math.log2(Math.max(Math.abs(other), 1)) / 10), 5);
     const unit = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"][power];
-    return `${(bytes / 1024 ** power).toLocaleString("en-US", { maximumFractionDigits: power ? 2 : 0 })} ${unit}`;
+    return `${(bytes / 1024 ** power).toLocaleString("en-US", { minimumFractionDigits: power ? digits : 0, maximumFractionDigits: power ? 2 : 0 })} ${unit}`;
   },
 
   // A moment, in ms from the zero of Perfetto UI, to the nanosecond.
@@ -55,6 +55,11 @@ const Show = {
 
   number: (value, digits) =>
     value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits }),
+
+  // A name within a room: first goes what all such names begin with.
+  LEAD: /^(?:autograd::engine::evaluate_function: |(?:\w+::)+|nccl\w*?Kernel_)(?=.)/,
+
+  label: (text, room) => Show.cut(text.length <= room ? text : text.replace(Show.LEAD, ""), room),
 
   cut: (text, room) => (text.length <= room ? text : room < 3 ? "" : `${text.slice(0, room - 1)}…`),
 };

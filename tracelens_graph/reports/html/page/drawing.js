@@ -44,7 +44,7 @@ const Drawing = {
     context.textBaseline = "middle";
     const wide = (t.letter ||= context.measureText("0".repeat(50)).width / 50);
     for (const [e, x, y, width] of labels) {
-      const text = Show.cut(trace.short(e), Math.floor((width / ratio - 6) / wide));
+      const text = Show.label(trace.short(e), Math.floor((width / ratio - 6) / wide));
       const isLit = !trace.lit || e >= trace.first.idle || trace.lit[trace.name[e]];
       context.fillStyle = isLit ? palette.ink[trace.color(e)] : palette.dimCss;
       if (text) context.fillText(text, x / ratio + 3, y + Lanes.ROW / 2);

@@ -119,6 +119,8 @@ class Trace {
       const module = above.filter((one) => this.className(one) === "module").map((one) => this.short(one));
       const op = above.findLast((one) => this.className(one) === "op");
       if (op >= 0) lines.push(["", `of ${this.text(op)} ${this.arguments(op)}`]);
+      const line = above.findLast((one) => this.className(one) === "python" && this.text(one).includes("): "));
+      if (line >= 0) lines.push(["", `at ${this.short(line)}`]);
       if (module.length) lines.push(["dim", Show.cut(module.join(" › "), 200)]);
       if (this.parent[e] < 0) lines.push(["dim", "no launch in the trace"]);
       else lines.push(["dim", `begins ${Show.span(this.start[e] - this.start[this.parent[e]])} after its launch`]);

@@ -148,6 +148,7 @@ class Flame {
     context.fillRect(0, 0, width, height);
     context.font = "12px system-ui, sans-serif";
     context.textBaseline = "middle";
+    this.letter = context.measureText("kernel_sm90_gemm_aten::mm_Linear_0").width / 34;
     this.width = width;
     for (const box of this.boxes) {
       const isLit = !trace.lit || box.chain.some((frame) => trace.lit[made.name[frame]]);
@@ -202,12 +203,13 @@ class Flame {
   }
 
   fitted(context, chain, room) {
-    const letters = Math.floor(room / 6.8);
+    const letters = Math.floor(room / this.letter);
     const whole = this.label(chain);
     if (whole.length <= letters) return whole;
     const told = this.trace.shortName(this.made.name[this.telling(chain)]);
-    if (chain.length === 1) return Show.cut(told, letters);
-    return Show.cut(this.options.isInverted ? `${told}…` : told.length + 1 <= letters ? `…${told}` : told, letters);
+    if (chain.length === 1) return Show.label(told, letters);
+    const marked = this.options.isInverted ? `${told}…` : `…${told}`;
+    return marked.length <= letters ? marked : Show.label(told, letters);
   }
 
   drawCrumbs() {
@@ -334,21 +336,37 @@ class Flame {
     ];
   }
 
-  // Zoom to the outermost frame with a name; where this view has none, to that of the next one.
-  zoomToName(text) {
-    for (const view of [this.options.view, "modules", "python", "ops", "kernels"]) {
-      if (view !== this.options.view) this.set({ view });
-      let best = -1;
-      for (let frame = 0; frame < this.made.n; frame++) {
-        if (this.trace.body.names[this.made.name[frame]] !== text) continue;
-        if (best < 0 || this.made.total[frame] > this.made.total[best]) best = frame;
+  // Zoom to the frame of a node, else of the nearest of its callers that has one; where this view has none, in another.
+  zoomToNode(e) {
+    const { trace } = this,
+      views = [...new Set([this.options.view, ...Object.keys(trace.body.flame.views)])];
+    for (const node of [e, ...trace.above(e).reverse()]) {
+      for (const view of views) {
+        if (view !== this.options.view) this.set({ view });
+        const frame = this.frameOf(node);
+        if (frame < 0) continue;
+        this.zoomed = frame;
+        this.draw();
+        this.listFrames();
+        return true;
       }
-      if (best < 0) continue;
-      this.zoomed = best;
-      this.draw();
-      this.listFrames();
-      return true;
     }
     return false;
+  }
+
+  // Of the frames with the name of a node that in the most of its callers, of these the widest; -1 for none.
+  frameOf(e) {
+    const { trace, made } = this,
+      name = trace.short(e),
+      callers = new Set(trace.above(e).map((one) => trace.short(one)));
+    const shared = (frame) => this.path(frame).filter((one) => callers.has(trace.shortName(made.name[one]))).length;
+    let best = -1,
+      most = -1;
+    for (let frame = 0; frame < made.n; frame++) {
+      if (trace.shortName(made.name[frame]) !== name || !made.total[frame]) continue;
+      const among = shared(frame);
+      if (among > most || (among === most && made.total[frame] > made.total[best])) [best, most] = [frame, among];
+    }
+    return best;
   }
 }

@@ -198,7 +198,7 @@ class App extends Views {
         this.flame
           ? button("Flame graph", () => {
               this.go("flame");
-              if (!this.flame.zoomToName(trace.text(e))) this.say("no frame of this name");
+              if (!this.flame.zoomToNode(e)) this.say("no frame of this node");
             })
           : null,
         button("Same name", () => this.search(trace.text(e), true)),

@@ -338,11 +338,16 @@ class Memory {
     ctx.fill();
     ctx.font = `600 ${11 * ratio}px system-ui, sans-serif`;
     ctx.textBaseline = "middle";
+    ctx.textAlign = "left";
     const text = `peak ${Show.bytes(device.allocated[device.peak])}`,
       wide = ctx.measureText(text).width + 8 * ratio;
     if (x > bbox.left && x < bbox.left + bbox.width) {
-      const isRight = x + wide < bbox.left + bbox.width;
-      ctx.fillText(text, isRight ? x + 7 * ratio : x - wide, Math.max(y - 8 * ratio, bbox.top));
+      const isRight = x + wide < bbox.left + bbox.width,
+        place = [isRight ? x + 7 * ratio : x - wide, Math.max(y - 8 * ratio, bbox.top)];
+      ctx.strokeStyle = this.palette.backCss;
+      ctx.lineWidth = 4 * ratio;
+      ctx.strokeText(text, ...place);
+      ctx.fillText(text, ...place);
     }
     ctx.restore();
   }

@@ -121,7 +121,9 @@ class Views {
   print(isPrinted) {
     if (!this.isReady) return;
     if (isPrinted) this.onScreen = document.documentElement.dataset.theme ?? "";
+    document.documentElement.classList.toggle("printing", isPrinted);
     this.theme(isPrinted ? "light" : this.onScreen);
+    this.shownNow(this.shown);
     for (const grid of this.grids)
       if (grid) {
         grid.isPrinted = isPrinted;
