@@ -5,6 +5,7 @@ Figures are those of the tables of the comparison; the flame graph adds up to th
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -112,7 +113,7 @@ def _reasons(changed: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for row in changed:
         one = found.setdefault(row["reason"], {
-            "reason": row["reason"].replace("_", " "), "meaning": REASON_MEANING[Reason(row["reason"])], "places": 0,
+            "reason": row["reason"].replace("_", " "), "meaning": _meaning(row), "places": 0,
             "a_ms": 0.0, "b_ms": 0.0, "slower_ms": 0.0, "faster_ms": 0.0, "first": int(row["place"]),
         })  # fmt: skip
         one["places"] += 1
@@ -120,6 +121,11 @@ def _reasons(changed: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         one["b_ms"] += row["b_ms"]
         one["slower_ms" if row["change_ms"] > 0 else "faster_ms"] += abs(row["change_ms"])
     return sorted(found.values(), key=lambda one: -(one["slower_ms"] + one["faster_ms"]))
+
+
+def _meaning(row: Mapping[str, Any]) -> str:
+    """What the reason of a place means; names of columns stand in backticks there."""
+    return REASON_MEANING[Reason(row["reason"])].replace("`", "")
 
 
 def _facts(a: Window, b: Window) -> list[list[str | None]]:
@@ -141,7 +147,7 @@ def _place(difference: Diff, place: Place, row: Mapping[str, Any], commands: Com
         "op": clean(str(row["op"])),
         "module": clean(str(row["module"] or ""), _LONGEST),
         "reason": row["reason"].replace("_", " "),
-        "meaning": REASON_MEANING[Reason(row["reason"])],
+        "meaning": _meaning(row),
         "why": clean(str(row["why"]), _LONGEST),
         "times": int(row["times"]),
         "ns": list(place.ns),
@@ -157,13 +163,18 @@ def _side(place: Place, row: Mapping[str, Any], k: int) -> dict[str, Any]:
     told = {field: row[f"{field}_{letter}"] for field in ("line", "shapes", "types", "uid")}
     return {
         "line": clean(str(told["line"])) if told["line"] else None,
-        "shapes": clean(_listed(told["shapes"])) if told["shapes"] is not None else None,
-        "types": clean(_listed(told["types"])) if told["types"] is not None else None,
+        "shapes": clean(_arguments(told["shapes"])) if told["shapes"] is not None else None,
+        "types": clean(_arguments(told["types"])) if told["types"] is not None else None,
         "uid": told["uid"],
         "kernels": [[clean(name), count, ns] for name, (count, ns) in list(kernels.items())[:_MOST_KERNELS]],
         "more": max(len(kernels) - _MOST_KERNELS, 0),
     }
 
 
-def _listed(value: Any) -> str:
-    return list_text(value) if isinstance(value, list) else str(value)
+def _arguments(text: str) -> str:
+    """Shapes or types, JSON as the graph has them, in few characters."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    return list_text(value) if isinstance(value, list) else text

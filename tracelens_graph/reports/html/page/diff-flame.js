@@ -150,7 +150,7 @@ class DiffFlame extends Flame {
     context.beginPath();
     context.rect(x, y, width, height);
     context.clip();
-    context.globalAlpha *= 0.42;
+    context.globalAlpha *= 0.32;
     context.strokeStyle = palette.backCss;
     context.lineWidth = 2;
     context.beginPath();

@@ -175,7 +175,7 @@ class DiffOverview {
               el("b", {}, DiffShow.change(one.ns[1] - one.ns[0])),
               " ",
               el("a", { href: `#view=places&place=${one.place}` }, `${one.op}${one.times > 1 ? ` × ${Show.count(one.times)}` : ""}`),
-              el("span", { class: "dim" }, `  ${Show.span(one.ns[0])} → ${Show.span(one.ns[1])}`),
+              el("span", { class: "dim" }, `  ${DiffShow.times(...one.ns)}`),
             ),
             one.module ? el("p", { class: "dim" }, one.module) : null,
             el("p", {}, one.why),

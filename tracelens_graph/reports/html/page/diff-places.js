@@ -1,6 +1,6 @@
 // Times of two sides, as texts.
 const DiffShow = {
-  change: (ns) => (ns > 0 ? "+" : ns < 0 ? "−" : "±") + Show.span(Math.abs(ns)),
+  change: (ns) => `${DiffShow.changeMs(ns / 1e6)} ms`,
 
   ms: (value) => Show.number(value, 3),
 
@@ -8,7 +8,10 @@ const DiffShow = {
 
   percent: (change, of) => (of ? ` (${change >= 0 ? "+" : "−"}${Math.abs((100 * change) / of).toFixed(1)} %)` : ""),
 
-  both: (a, b) => `${Show.span(a)} → ${Show.span(b)}: ${DiffShow.change(b - a)}${DiffShow.percent(b - a, a)}`,
+  // Times of both sides in one unit, so that they can be held against each other.
+  times: (a, b) => `${DiffShow.ms(a / 1e6)} → ${DiffShow.ms(b / 1e6)} ms`,
+
+  both: (a, b) => `${DiffShow.times(a, b)}: ${DiffShow.change(b - a)}${DiffShow.percent(b - a, a)}`,
 
   // A bar to the left for what became less, to the right for more, of the most that is drawn.
   bar(ns, most) {
@@ -85,8 +88,8 @@ class DiffPlaces {
         el("h2", {}, `${place.place}. ${place.op}${place.times > 1 ? ` × ${Show.count(place.times)}` : ""}`),
         place.module ? el("p", { class: "dim" }, place.module) : null,
         el("p", { class: "figures" }, DiffShow.both(a, b)),
-        el("p", {}, el("b", {}, place.reason), `: ${place.why}`),
-        el("p", { class: "dim" }, place.meaning),
+        el("p", {}, place.why),
+        el("p", { class: "dim" }, `${place.reason}: ${place.meaning}`),
         el("div", { class: "sides" }, ...place.sides.map((side, k) => this.side(side, k, place.sides[1 - k]))),
         place.drawn.length ? el("h3", {}, "The calls that differ") : null,
         place.drawn.length ? this.drawing(place.drawn) : null,

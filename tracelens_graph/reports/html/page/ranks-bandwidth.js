@@ -11,7 +11,7 @@ class RanksBandwidth {
 
   static bytes(value) {
     const [unit, size] = [["GB", 1e9], ["MB", 1e6], ["kB", 1e3], ["B", 1]].find(([, one]) => value >= one) || ["B", 1];
-    return `${Show.number(value / size, size > 1 ? 1 : 0)} ${unit}`;
+    return `${(value / size).toLocaleString("en-US", { maximumFractionDigits: size > 1 ? 1 : 0 })} ${unit}`;
   }
 
   start(trace) {

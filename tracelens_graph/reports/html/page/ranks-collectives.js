@@ -69,10 +69,13 @@ class RanksCollectives {
       name: this.app.ranks[this.split.rank[k]],
       parts: RanksCollectives.PARTS.map(([label, name, key]) => ({ label, class: name, ns: this.split[key][k] })).filter((part) => part.ns),
     }));
-    const says = [cell("group"), cell("step") && `step ${cell("step")}`, `${cell("ranks")} ranks`, `waiting ${cell("wait_us")} µs in all`, `latency ${cell("latency_us")} µs`];
+    this.title = `Collective ${number}: ${cell("kind")}`;
+    this.says = [cell("group"), cell("step") && `step ${cell("step")}`, `${cell("ranks")} ranks`, `waiting ${cell("wait_us")} µs in all`, `latency ${cell("latency_us")} µs`]
+      .filter(Boolean)
+      .join(" · ");
     this.one.replaceChildren(
-      el("h2", {}, `Collective ${number}: ${cell("kind")}`),
-      el("p", { class: "dim" }, says.filter(Boolean).join(" · ")),
+      el("h2", {}, this.title),
+      el("p", { class: "dim" }, this.says),
       rows.length
         ? Bars.rows(
             "Each rank's time from the first start on",

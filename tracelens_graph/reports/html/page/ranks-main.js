@@ -131,6 +131,10 @@ class RanksPage extends Views {
     const { balance, balance_keys: keys } = this.head.overview,
       told = (key) => balance[this.rank]?.[keys.indexOf(key)];
     const button = (text, act) => el("button", { type: "button", onclick: act }, text);
+    const collective =
+      this.collective >= 0
+        ? [el("b", {}, this.collectives.title), el("span", { class: "dim" }, this.collectives.says)]
+        : [];
     box.replaceChildren(
       el(
         "div",
@@ -141,14 +145,9 @@ class RanksPage extends Views {
               el("span", {}, `waits ${Show.number(told("wait_ms") ?? 0, 3)} ms, communicates ${Show.number(told("transfer_ms") ?? 0, 3)} ms`),
               el("span", {}, `holds the others up ${Show.number(told("held_up_ms") ?? 0, 3)} ms; last in ${Show.count(told("times_last") ?? 0)} of ${Show.count(told("collectives") ?? 0)} collectives`),
             ]
-          : []),
+          : collective),
       ),
-      el(
-        "div",
-        { class: "around" },
-        this.collective >= 0 ? el("b", {}, this.collectives.one.querySelector("h2")?.textContent ?? "") : null,
-        this.collective >= 0 ? el("p", {}, this.collectives.one.querySelector("p")?.textContent ?? "") : null,
-      ),
+      el("div", { class: "what" }, ...(this.rank >= 0 ? collective : [])),
       el(
         "div",
         { class: "acts" },

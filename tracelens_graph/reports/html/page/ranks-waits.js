@@ -3,6 +3,7 @@ class RanksWaits {
   static ROW = [6, 26];
   static TOP = 6;
   static AXIS = 24;
+  static WIDEST = 130;
 
   constructor(app) {
     this.app = app;
@@ -67,7 +68,7 @@ class RanksWaits {
       beside = Math.max(140, width * 0.2);
     const room = width - left - beside - 30;
     const columns = this.waits.steps.length;
-    return { left, cell: Math.min(room / columns, 90), bars: left + Math.min(room, 90 * columns) + 26, beside };
+    return { left, cell: Math.min(room / columns, RanksWaits.WIDEST), bars: left + Math.min(room, RanksWaits.WIDEST * columns) + 26, beside };
   }
 
   draw(context, width) {
